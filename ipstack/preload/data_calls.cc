@@ -148,6 +148,7 @@ UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, 
           last = is_nowhere(messages + got) ? -EFAULT : receive_message(file, messages[got].msg_hdr, how);
           if (last < 0) break;
           messages[got++].msg_len = static_cast<unsigned>(last);
+          this_call.has_part = true;
           if (host.now() >= until) break;
         }
         return got != 0 ? static_cast<int64_t>(got) : last;
@@ -214,6 +215,7 @@ UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) 
           last = is_nowhere(messages + sent) ? -EFAULT : send_message(file, messages[sent].msg_hdr, flags);
           if (last < 0) break;
           messages[sent].msg_len = static_cast<unsigned>(last);
+          this_call.has_part = true;
         }
         return sent != 0 ? static_cast<int64_t>(sent) : last;
       },

@@ -51,6 +51,7 @@ int64_t send_file(File& file, int in, off_t* offset, size_t count) {
     if (went < 0 && sent == 0) return went;
     if (went <= 0) break;
     sent += static_cast<size_t>(went);
+    this_call.has_part = true;
     at += went;
     if (offset == nullptr) ::lseek(in, at, SEEK_SET);
     if (went < got) break;
@@ -66,6 +67,7 @@ int64_t await_pipe(int fd, short events, bool waits) {
     if (real().poll(&pipe, 1, 0) != 0) return 0;
     if (!waits) return -EAGAIN;
     if (Host::get().wait(Host::this_thread(), {&pipe, 1}, kForever) == Host::Woken::interrupted && !signals_restart()) return -EINTR;
+    this_call.handled = false;  // it goes on
   }
 }
 

@@ -114,7 +114,7 @@ void Host::lock() noexcept {
     wanting_.fetch_sub(1, std::memory_order_relaxed);
   }
   hold_off_cancellation();
-  handler_has_run = handler_ends_call = false;
+  this_call = {};
   ++locks_;
   if (SleepOfThread::own.at != nullptr) [[unlikely]] forget_sleep(__builtin_frame_address(0));
 }
@@ -254,7 +254,7 @@ void Host::let_go(Entry& entry) {
     File& file = static_cast<File&>(entry);
     EpollSet::forget(file);
     std::erase(waiting_back_, &file);
-    if (!file.is_stream()) Relays::give_back(file);
+    if (!file.is_stream() && file.is_ours() && !file.origins.empty()) give_back(file);
     if (!file.pair) Ancestors::say_all(file, LinkMessage::Kind::close);
     Ancestors::give_back(file);
     close_socket(file);
@@ -472,15 +472,21 @@ void Host::await_others(bool (Relays::*what)() const noexcept) noexcept {
 }
 
 // What the process has not read is for others who have the socket.
+// Of a socket that is from another process: what has come, and what was handed, while its owner knows that it is here.
+void Host::give_back(File& file) {
+  file.serves = false;
+  static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
+  turn();
+  Relays::give_back(file);
+  ancestors_.serve();
+}
+
 void Host::give_back_datagrams() {
+  if (sockets_ == nullptr) return;
   for (File* const each : by_socket_) {
     if (each == nullptr || each->is_stream()) continue;
     if (relays_ != nullptr) rest(*each);
-    if (each->origins.empty()) continue;
-    each->serves = false;
-    static_cast<void>(sockets_->stack().set_takes_new(each->socket, false));
-    turn();
-    Relays::give_back(*each);
+    if (!each->origins.empty()) give_back(*each);
   }
 }
 
@@ -506,7 +512,10 @@ void Host::finish() noexcept {
   if (!left && !keeper) await_others(&Relays::is_awaited);
   ending_ = true;
   if (signals_held) let_signals_in();
-  if (!left) ancestors_.end();
+  if (!left) {
+    give_back_datagrams();  // what came while the lock was given away
+    ancestors_.end();
+  }
   for (const auto& each : ancestors_.all()) each->renew(-1);  // what nobody has accepted is another's
   if (sockets_ != nullptr && !left) {
     context_.reset();

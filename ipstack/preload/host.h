@@ -32,6 +32,7 @@
 #include "ipstack/preload/epoll_set.h"
 #include "ipstack/preload/file.h"
 #include "ipstack/preload/rules.h"
+#include "ipstack/preload/signals.h"
 #include "ipstack/preload/streams.h"
 #include "ipstack/sockets/calls.h"
 #include "unet/base/time.h"
@@ -230,6 +231,8 @@ class Host {
   // There are others now.
   void protect() noexcept;
 
+  // The process ends, or becomes another program: datagrams that it has not read are others' who have their sockets.
+  void give_back_datagrams();
   // The process ends: its connections are closed, and what was sent leaves.
   void finish() noexcept;
 
@@ -274,7 +277,7 @@ class Host {
   void kick_helper() noexcept;
   void leave(File& listener);
   void leave_listeners();
-  void give_back_datagrams();
+  void give_back(File& file);
   static constexpr Nanoseconds kOthersWithin = 5 * kSecond;  // those who have not asked for it by then do not want it
   void await_others(bool (Relays::*what)() const noexcept) noexcept;
 
@@ -374,9 +377,6 @@ class Uncancelled {
   int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-// signals.cc: whether a call that has been interrupted, and waits without a limit, goes on (SA_RESTART), as if nothing had been.
-bool signals_restart() noexcept;
-
 template <typename Attempt>
 int64_t Host::block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
   int64_t result = attempt(!waits || file.is_undecided());
@@ -396,6 +396,7 @@ int64_t Host::block(File& file, short kernel_events, bool waits, Nanoseconds wit
     if (result != -EAGAIN) return result;
     if (ends) return -EINTR;
     if (now() >= until) return -EAGAIN;
+    this_call.handled = false;  // it goes on
   }
 }
 

@@ -252,10 +252,10 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   bool interrupted;
   {
     const Asleep asleep(*this, who);
-    if (!handler_has_run && end > began) ready = poll_for(all, end == kForever ? kForever : end - began, mask);
+    if (!this_call.handled && end > began) ready = poll_for(all, end == kForever ? kForever : end - began, mask);
     interrupted = ready < 0 && errno == EINTR;
   }
-  interrupted = interrupted || handler_has_run;  // also if it had been woken just before: its call looks for what woke it first
+  interrupted = interrupted || this_call.handled;  // also if it had been woken just before: its call looks for what woke it first
   still_armed_ = watches && ready == 0 && !interrupted;
   armed_locks_ = locks_;
   const Nanoseconds slept = now() - began;
@@ -268,13 +268,13 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
 
 bool Host::let_handlers_run() {
   const Asleep asleep(*this, this_thread());
-  return handler_has_run;
+  return this_call.handled;
 }
 
 // As ppoll() and pselect() say it at the end of their time.
 bool Host::is_interrupted(Sleeper& who, const sigset_t& mask) {
   const Asleep asleep(*this, who);
-  return handler_has_run || (poll_for({}, 0, &mask) < 0 && errno == EINTR);
+  return this_call.handled || (poll_for({}, 0, &mask) < 0 && errno == EINTR);
 }
 
 // An idle program waits again and again for a time: nothing has come since, and it has done nothing but wait once more.

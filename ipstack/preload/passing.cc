@@ -203,6 +203,7 @@ void put_in_place(std::unique_ptr<File> file, int fd) {
 
 // Its description, and its number at whose it is. Who only peeks leaves both to who receives it: it gets one of its own without the link.
 void take_joined(int fd, bool peeks) {
+  if (!is_socket(fd, AF_UNIX, SOCK_SEQPACKET)) return;
   const Host::Guard guard;
   char text[kDescriptionMax];
   int none = -1;

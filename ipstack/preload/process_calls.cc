@@ -70,8 +70,9 @@ template <typename Exec>
 int become(char* const* environment, Exec exec) {
   std::string left;
   if (!Host::inside() && Host::get().is_own_process()) {
-    static_cast<void>(Forks::leave_keeper(true));
+    const bool kept = Forks::leave_keeper(true);
     const Host::Guard guard;
+    if (!kept) Host::get().give_back_datagrams();
     left = Forks::prepare_exec();
   }
   if (left.empty()) return exec(environment);

@@ -85,10 +85,10 @@ void act(int number, siginfo_t* info, void* context) {
     const struct sigaction otherwise{};
     real().sigaction(number, &otherwise, nullptr);
   }
-  const bool ends = handler_ends_call || ((flags & SA_RESTART) == 0 && !comes_second(interrupted));
+  const bool ends = this_call.ends || ((flags & SA_RESTART) == 0 && !comes_second(interrupted));
+  const CallState after{.handled = true, .ends = ends, .has_part = this_call.has_part};
   handler(number, info, context);
-  handler_ends_call = ends;  // whatever has interrupted the handler, and its calls
-  handler_has_run = true;
+  this_call = after;  // whatever has interrupted the handler, and its calls
 }
 
 // What the kernel has instead of what the program asks for; SA_RESETHAND is for act(), as the signal may come twice.
@@ -182,8 +182,7 @@ void queue(const f_owner_ex& owner, int signal, int fd, const Cause& cause) noex
 }  // namespace
 
 constinit thread_local bool unet::preload::signals_held = false;
-constinit thread_local bool unet::preload::handler_has_run = false;
-constinit thread_local bool unet::preload::handler_ends_call = false;
+constinit thread_local CallState unet::preload::this_call{};
 
 // At the end of each system call the kernel lets its thread's signals in.
 void unet::preload::meet_signals() noexcept { static_cast<void>(::syscall(SYS_gettid)); }
@@ -229,10 +228,7 @@ void unet::preload::tell_owner_ready(int fd, int named, uint32_t events) noexcep
   errno = error;
 }
 
-bool unet::preload::signals_restart() noexcept {
-  if (!handler_ends_call) handler_has_run = false;
-  return !handler_ends_call;
-}
+bool unet::preload::signals_restart() noexcept { return !this_call.ends && !this_call.has_part; }
 
 UNET_PRELOAD int sigaction(int number, const struct sigaction* action, struct sigaction* before) noexcept {
   Wanted* const one = wanted_of(number);

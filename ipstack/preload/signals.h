@@ -11,9 +11,15 @@ namespace unet::preload {
 
 // This thread's, which are blocked.
 extern constinit thread_local bool signals_held;
-// A handler has run on this thread since its call has begun; and one without SA_RESTART. A call that is made of several, of which one has
-// got something all the same, does not sleep again then.
-extern constinit thread_local bool handler_has_run, handler_ends_call;
+// Of this thread's call, since it has begun.
+struct CallState {
+  bool handled = false;   // a handler has run; what a call has got all the same, it returns, and does not sleep again
+  bool ends = false;      // one without SA_RESTART
+  bool has_part = false;  // of what it is to get or to send
+};
+extern constinit thread_local CallState this_call;
+// Whether a call that has been interrupted, and waits without a limit, goes on as if nothing had been (SA_RESTART).
+bool signals_restart() noexcept;
 // What another thread has sent this one by now comes before this returns: run, or held.
 void meet_signals() noexcept;
 // They come now: the thread is not in the library any longer. errno stays as it is.

@@ -79,6 +79,7 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
     if (more == -EAGAIN || (more >= 0 && static_cast<size_t>(more) < length - sent)) tell_of_room(file);
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
+    this_call.has_part = sent != 0;
     return sent < length && may_wait ? -EAGAIN : static_cast<int64_t>(sent);
   });
   if (result >= 0 || sent == 0) return result;
@@ -176,6 +177,7 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
       const int64_t more = receive_ours(file, data + received, length - received, flags, nullptr, nullptr);
       if (more <= 0) return more;
       received += static_cast<size_t>(more);
+      this_call.has_part = true;
     } while (all && received < length);
     return static_cast<int64_t>(received);
   });

@@ -116,6 +116,34 @@ CASE(fork_datagram_left_over, "what a child has not read when it ends, its paren
   CALL(recv(s, bytes, sizeof bytes, MSG_DONTWAIT));
 }
 
+// Whether it has read one: it closes the socket and stays a while.
+static int waits_a_little(int fd) {
+  const struct timeval time = {0, 20000};
+  char byte;
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+  const int has_read = recv(fd, &byte, 1, 0) == 1;
+  close(fd);
+  pause_ms(100);
+  return has_read;
+}
+
+CASE(fork_datagram_asked_and_closed, "a child that has waited in vain and closes takes nothing with it") {
+  char bytes[20];
+  int right = 0, status = 0;
+  const int s = bound(SOCK_DGRAM), client = asks(s);
+  send(client, "abc", 3, 0);
+  CALL(recv(s, bytes, sizeof bytes, 0));  // who reads is sent to, and the child asks him
+  for (int i = 0; i < 10; ++i) {
+    const pid_t pid = (pid_t)MUST(fork());
+    if (pid == 0) _exit(waits_a_little(s));
+    pause_ms(15 + i);  // about when its time is over
+    send(client, "abc", 3, 0);
+    waitpid(pid, &status, 0);
+    right += WEXITSTATUS(status) + (recv(s, bytes, sizeof bytes, MSG_DONTWAIT) == 3);
+  }
+  say("right: %d", right);
+}
+
 static void echoes_one_and_stays(int fd) {
   echoes_one(fd);
   pause();
@@ -198,4 +226,5 @@ CASE(fork_datagram_polls, "a child polls the socket that its parent has bound") 
 }
 
 THEME(fork_datagrams, &fork_datagram_last, &fork_datagram_child_reads, &fork_datagram_parent_closes, &fork_datagram_parent_ends,
-      &fork_datagram_left_over, &fork_datagram_in_turn, &fork_datagram_workers, &fork_datagram_both_read, &fork_datagram_polls);
+      &fork_datagram_left_over, &fork_datagram_asked_and_closed, &fork_datagram_in_turn, &fork_datagram_workers,
+      &fork_datagram_both_read, &fork_datagram_polls);

@@ -255,13 +255,36 @@ static void* receives_two(void* fd) {
 CASE(signal_two_parts, "a datagram and a signal at once: recvmmsg() of two has one, and does not wait for the other") {
   int ends[2];
   handle_both(1);
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 6; ++i) {
     datagrams(ends);  // the kernel gives its error to the next call on the same socket
     const pthread_t receiver = asleep(receives_two, &ends[1]);
     MUST(send(ends[0], "a", 1, 0));
-    pthread_kill(receiver, ENDS);
+    pthread_kill(receiver, i % 2 == 0 ? ENDS : RESTARTS);
     say_result("received", joined(receiver));
   }
+}
+
+static void* receives_eight(void* fd) {
+  char bytes[8];
+  return thread_result(recv(*(int*)fd, bytes, sizeof bytes, MSG_WAITALL));
+}
+
+static void* sends_much(void* fd) {
+  static char bytes[64 << 20];
+  return thread_result(send(*(int*)fd, bytes, sizeof bytes, 0) < (long)sizeof bytes);
+}
+
+CASE(signal_two_restart_part, "who has a part returns it, also where the handler has SA_RESTART") {
+  int ends[2];
+  streams(ends);
+  handle_both(1);
+  MUST(send(ends[0], "abc", 3, 0));
+  const pthread_t receiver = asleep(receives_eight, &ends[1]);
+  interrupt(receiver, RESTARTS);
+  say_result("of eight", joined(receiver));
+  const pthread_t sender = asleep(sends_much, &ends[0]);
+  interrupt(sender, RESTARTS);
+  say_result("a part", joined(sender));
 }
 
 static void drains_pipe(int number) {
@@ -286,4 +309,5 @@ CASE(signal_two_splice, "a handler that makes room in the pipe for which splice(
 }
 
 THEME(signals_two, &signal_two_receive, &signal_two_datagram, &signal_two_accept, &signal_two_send, &signal_two_poll,
-      &signal_two_nested, &signal_two_waiting, &signal_two_at_once, &signal_two_parts, &signal_two_splice);
+      &signal_two_nested, &signal_two_waiting, &signal_two_at_once, &signal_two_parts, &signal_two_restart_part,
+      &signal_two_splice);
