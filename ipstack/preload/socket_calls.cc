@@ -74,16 +74,14 @@ int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags
   if (fd < 0 && (errno == EMFILE || errno == ENFILE)) return -errno;
   const File::Waiting taken = std::move(next);
   listener.waiting.pop_front();
-  if (taken.fd >= 0) real().close(taken.fd);
-  if (fd < 0) {
-    if (taken.own != nullptr) Host::get().reset(*taken.own);
-    return -EAGAIN;
-  }
-  if (!Ancestors::answer(taken, LinkMessage::Kind::took)) {
-    real().close(fd);
-    return -EAGAIN;
-  }
   listener.asked = false;  // the next one when the program comes back for it
+  if (taken.fd >= 0) real().close(taken.fd);
+  if (fd < 0 || !Ancestors::answer(taken, LinkMessage::Kind::took)) {
+    if (fd >= 0) real().close(fd);
+    else if (taken.own != nullptr) Host::get().reset(*taken.own);
+    Host::get().serve(listener);
+    return -EAGAIN;
+  }
   if (is_waited_for(listener)) Host::get().serve(listener);
   File* const file = taken.own != nullptr ? taken.own : new File(listener.domain, SOCK_STREAM);
   file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
