@@ -8,7 +8,9 @@
 #include "tests/system/sockets_stress.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -67,6 +69,14 @@ void reset_and_close(int fd) {
   const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   close(fd);
+}
+
+void ask_if_there(int fd) {
+  const int one = 1, idle_seconds = 10, interval_seconds = 5, most = 20;
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof idle_seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof interval_seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &most, sizeof most);
+  if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one) != 0) wrong("SO_KEEPALIVE: %s", strerror(errno));
 }
 
 uint64_t now_us(void) {

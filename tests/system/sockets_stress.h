@@ -29,6 +29,7 @@ ssize_t take_some(int fd, void* to, size_t length, unsigned which);
 ssize_t give_some(int fd, const void* from, size_t length, unsigned which);
 
 void reset_and_close(int fd);
+void ask_if_there(int fd);  // by keep-alive
 uint64_t now_us(void);
 // Says what is wrong and ends the program, with status 3.
 void wrong(const char* format, ...) __attribute__((format(printf, 1, 2), noreturn));

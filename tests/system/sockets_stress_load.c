@@ -87,15 +87,6 @@ static struct epoll_event wanted_of(struct Call* each) {
   return (struct epoll_event){.events = in | (each->writes ? EPOLLOUT : 0), .data.ptr = each};
 }
 
-// A busy machine loses packets, the reset of who has gone, too: and whoever has nothing to say hears nothing then unless he asks.
-static void ask_if_there(int fd) {
-  const int one = 1, idle_seconds = 10, interval_seconds = 5, most = 20;
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof idle_seconds);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof interval_seconds);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &most, sizeof most);
-  if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one) != 0) wrong("SO_KEEPALIVE: %s", strerror(errno));
-}
-
 static void begin_call(struct Call* each) {
   choose(each);
   const struct sockaddr_storage* const to = each->kind == kRefused ? &refusing : each->kind == kNobody ? &nobody : &place;

@@ -117,6 +117,7 @@ static void serve_next(int listener) {
 static int listen_at(void) {
   const int one = 1, listener = socket(place.ss_family, SOCK_STREAM | (one_by_one ? 0 : SOCK_NONBLOCK), 0);
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+  ask_if_there(listener);
   if (has_each) setsockopt(listener, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
   if (bind(listener, (struct sockaddr*)&place, length) != 0) wrong("bind: %s", strerror(errno));
   if (listen(listener, 1024) != 0) wrong("listen: %s", strerror(errno));
