@@ -71,6 +71,7 @@ void reset_and_close(int fd) {
   close(fd);
 }
 
+// A busy machine loses packets, the reset of who has gone, too: and whoever has nothing to say hears nothing then unless he asks.
 void ask_if_there(int fd) {
   const int one = 1, idle_seconds = 10, interval_seconds = 5, most = 20;
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof idle_seconds);
