@@ -70,7 +70,6 @@ void Ancestors::end() {
   for (const auto& each : all()) {
     real().shutdown(each->fd, SHUT_RD);  // what is not sent by now stays there
     while (serve(each)) {}
-    each->renew(-1);
   }
 }
 

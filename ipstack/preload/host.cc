@@ -254,7 +254,10 @@ void Host::let_go(Entry& entry) {
     File& file = static_cast<File&>(entry);
     EpollSet::forget(file);
     std::erase(waiting_back_, &file);
-    if (!file.is_stream() && file.is_ours() && !file.origins.empty()) give_back(file);
+    if (!file.is_stream() && file.is_ours() && !file.origins.empty()) {
+      give_back(file);
+      ancestors_.serve();
+    }
     if (!file.pair) Ancestors::say_all(file, LinkMessage::Kind::close);
     Ancestors::give_back(file);
     close_socket(file);
@@ -478,7 +481,6 @@ void Host::give_back(File& file) {
   static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
   turn();
   Relays::give_back(file);
-  ancestors_.serve();
 }
 
 void Host::give_back_datagrams() {
@@ -488,6 +490,7 @@ void Host::give_back_datagrams() {
     if (relays_ != nullptr) rest(*each);
     if (!each->origins.empty()) give_back(*each);
   }
+  ancestors_.serve();
 }
 
 // What has come to them is for others who have them: who has not looked yet is waited for (Relays::is_awaited()).

@@ -129,6 +129,7 @@ long joined(pthread_t thread);
 void* thread_result(long value);  // of a thread: what its call returned, the number or minus errno
 void say_result(const char* what, long value);
 void* receives_once(void* fd);  // a thread: recv(), once
+void* receives_all(void* fd);   // and of twenty bytes, with MSG_WAITALL
 pid_t child(void (*body)(int), int fd);  // a process that does this and ends
 void say_ended(const char* who, pid_t pid);
 void echoes(int fd);  // what comes, until the end

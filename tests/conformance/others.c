@@ -69,6 +69,11 @@ void* receives_once(void* fd) {
   return thread_result(recv(*(int*)fd, bytes, sizeof bytes, 0));
 }
 
+void* receives_all(void* fd) {
+  char bytes[20];
+  return thread_result(recv(*(int*)fd, bytes, sizeof bytes, MSG_WAITALL));
+}
+
 pid_t child(void (*body)(int), int fd) {
   const pid_t pid = (pid_t)MUST(fork());
   if (pid != 0) return pid;

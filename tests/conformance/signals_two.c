@@ -264,11 +264,6 @@ CASE(signal_two_parts, "a datagram and a signal at once: recvmmsg() of two has o
   }
 }
 
-static void* receives_eight(void* fd) {
-  char bytes[8];
-  return thread_result(recv(*(int*)fd, bytes, sizeof bytes, MSG_WAITALL));
-}
-
 static void* sends_much(void* fd) {
   static char bytes[64 << 20];
   return thread_result(send(*(int*)fd, bytes, sizeof bytes, 0) < (long)sizeof bytes);
@@ -279,9 +274,9 @@ CASE(signal_two_restart_part, "who has a part returns it, also where the handler
   streams(ends);
   handle_both(1);
   MUST(send(ends[0], "abc", 3, 0));
-  const pthread_t receiver = asleep(receives_eight, &ends[1]);
+  const pthread_t receiver = asleep(receives_all, &ends[1]);
   interrupt(receiver, RESTARTS);
-  say_result("of eight", joined(receiver));
+  say_result("of twenty", joined(receiver));
   const pthread_t sender = asleep(sends_much, &ends[0]);
   interrupt(sender, RESTARTS);
   say_result("a part", joined(sender));

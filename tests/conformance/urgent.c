@@ -276,8 +276,7 @@ CASE(urgent_signal_ends_recv, "the same without SA_RESTART: recv() is interrupte
 }
 
 static void* owns_and_receives(void* fd) {
-  struct f_owner_ex owner = {F_OWNER_TID, gettid()};
-  MUST(fcntl(*(int*)fd, F_SETOWN_EX, &owner));
+  own(*(int*)fd);
   return receives_once(fd);
 }
 
@@ -309,11 +308,6 @@ CASE(urgent_signals_each, "SIGURG and POLLPRI for each urgent byte, also when th
     CALL(recv(ends[1], &byte, 1, MSG_OOB));
     say_ready("taken", ends[1]);
   }
-}
-
-static void* receives_all(void* fd) {
-  char bytes[20];
-  return thread_result(recv(*(int*)fd, bytes, sizeof bytes, MSG_WAITALL));
 }
 
 CASE(urgent_ends_waiting, "MSG_WAITALL that waits ends at a mark that comes meanwhile") {
