@@ -50,7 +50,8 @@ void Endpoint::linger() noexcept {
 
 SendOutcome Endpoint::send_ni(ChannelState& state, Channel channel, Bytes data, bool more) noexcept {
   if (!state.open) return SendOutcome::no_channel;
-  const auto length = static_cast<uint32_t>(std::min<size_t>(data.size(), kMessageMax + 1));
+  if (data.size() > state.longest) return SendOutcome::too_long;
+  const auto length = static_cast<uint32_t>(data.size());
   if (embedded_ != nullptr && send_past_queue(channel, {data.data(), length}, more)) return SendOutcome::sent;
   SendOutcome outcome = queues_->send(channel, data.data(), length);
   if (embedded_ == nullptr) return outcome;
@@ -78,6 +79,7 @@ MutableBytes Endpoint::reserve(Channel channel, uint32_t length) noexcept {
   if (index >= channels_.size()) return emulated_ != nullptr ? emulated_->reserve(channel, length) : MutableBytes();
   if (!channels_[index].open) return {};
   if (channels_[index].sends_locally) return channels_[index].local->reserve(length);
+  if (length > channels_[index].longest) return {};
   MutableBytes room = queues_->reserve(length);
   if (room.empty() && embedded_ != nullptr) {
     turn_embedded();

@@ -158,8 +158,8 @@ class Endpoint {
 
   // ---- sending
 
-  // Copies `data` and sends it; at most kMessageMax bytes. `more`: another send follows at once, so an embedded NI
-  // need not put this one on the wire yet (the next send without it, or any receive, does).
+  // Copies `data` and sends it; at most kMessageMax bytes (on an IP channel kIpMessageMax; so below). `more`: another send follows at
+  // once, so an embedded NI need not put this one on the wire yet (the next send without it, or any receive, does).
   SendOutcome send(Channel channel, Bytes data, bool more = false) noexcept {
     const auto index = static_cast<uint32_t>(channel);
     if (__builtin_expect(index >= channels_.size(), 0)) return send_emulated(channel, data, more);
@@ -318,6 +318,7 @@ class Endpoint {
 
   struct ChannelState {
     control::ChannelKind kind = control::ChannelKind::none;
+    uint32_t longest = kMessageMax;  // bytes of a message
     bool open = false;           // sends are possible
     bool sends_locally = false;  // open && kind == local
     bool mapped_region = false;

@@ -27,7 +27,9 @@ Result<Channel> Endpoint::open_ip() {
   }
   auto answer = connection_->call(request_for<control::OpenIp>(control::Op::open_ip, id_));
   if (!answer) return tl::unexpected(answer.error());
-  return adopt(std::move(*answer));
+  auto channel = adopt(std::move(*answer));
+  if (channel) channels_[static_cast<uint32_t>(*channel)].longest = kIpMessageMax;
+  return channel;
 }
 
 Result<IpClaimed> Endpoint::claim_ip(const IpClaim& claim) {

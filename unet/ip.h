@@ -36,8 +36,7 @@ struct IpMessageHeader {
 };
 static_assert(sizeof(IpMessageHeader) == 8 && std::is_trivially_copyable_v<IpMessageHeader>);
 
-// Bytes of the largest packet on an IP channel. A few less than IP allows: larger ones that arrive are dropped (too_long).
-constexpr uint32_t kIpPacketMax = kMessageMax - sizeof(IpMessageHeader);
+static_assert(kIpMessageMax == sizeof(IpMessageHeader) + 40 + 65535);  // the largest packet of IPv6, which is longer than one of IPv4
 
 // Whether a member of a share takes flows that it has not: those who say yes, or if nobody does those who do so then, or else all.
 enum class TakesNew : uint8_t { no, if_nobody_does, yes };

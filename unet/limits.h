@@ -39,6 +39,7 @@ constexpr uint32_t kReassembliesMax = 1024;      // messages being reassembled, 
 constexpr uint32_t kReassembliesPerEndpointMax = 64;
 
 // IP
+constexpr uint32_t kIpMessageMax = 65583;                // bytes of one message on an IP channel: any packet, and what is said of it
 constexpr uint32_t kIpClaimsMax = 16 * 1024;             // per NI
 constexpr uint32_t kIpPortsPerClaimMax = 1024;
 constexpr uint32_t kIpClaimsPerPortMax = 64;             // claims of one protocol that have a port in common, those of groups apart;

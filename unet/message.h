@@ -35,7 +35,7 @@ struct Message {
 enum class SendOutcome : uint8_t {
   sent,
   full,           // no room now: receive, or wait_room(), and try again
-  too_long,       // more than kMessageMax bytes, or more than the endpoint's send memory holds
+  too_long,       // more than kMessageMax bytes (IP: kIpMessageMax), or more than the endpoint's send memory holds
   no_channel,     // no such channel, or it is closed
   out_of_bounds,  // a put outside the peer's exposed region (or it exposes none)
 };

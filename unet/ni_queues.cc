@@ -47,7 +47,7 @@ void NiQueues::ring_doorbell() noexcept {
 }
 
 SendOutcome NiQueues::send_long(Channel channel, const std::byte* data, uint32_t length) noexcept {
-  if (length > kMessageMax) return SendOutcome::too_long;
+  if (length > kIpMessageMax) return SendOutcome::too_long;
   const MutableBytes room = reserve(length);
   if (room.empty()) return SendOutcome::full;
   copy_bytes(room.data(), data, length);
@@ -69,7 +69,7 @@ MutableBytes NiQueues::reserve(uint32_t length) noexcept {
   reserved_length_ = 0;
   const uint32_t size = length == 0 ? 1 : length;
   refused_length_ = 0;
-  if (length <= kMessageMax && writer_.reserve() != nullptr) {
+  if (length <= kIpMessageMax && writer_.reserve() != nullptr) {
     if (reserve_data(size)) {
       reserved_length_ = size;
       return {segment_.data() + geometry_.send_data + reserved_offset_, size};
@@ -90,7 +90,7 @@ SendOutcome NiQueues::post(Channel channel, uint32_t length) noexcept {
 
 MutableBytes NiQueues::keep(uint64_t bytes) noexcept {
   const uint64_t kept = round_up(bytes, kPage);
-  if (writer_.written() != 0 || kept > ring_.bytes() || ring_.bytes() - kept < kMessageMax) return {};
+  if (writer_.written() != 0 || kept > ring_.bytes() || ring_.bytes() - kept < kIpMessageMax) return {};
   ring_ = DataRing(ring_.bytes() - kept, geometry_.send_depth);
   return {segment_.data() + geometry_.send_data + ring_.bytes(), static_cast<size_t>(kept)};
 }
@@ -183,7 +183,7 @@ void NiQueues::receive_runs(const Slot& slot, Message& message) noexcept {
 
   ++gathered_;
   auto& scratch = scratch_[message.position & mask_];
-  if (scratch == nullptr) scratch = std::make_unique<std::byte[]>(kMessageMax);
+  if (scratch == nullptr) scratch = std::make_unique<std::byte[]>(kIpMessageMax);
   uint32_t done = 0;
   for (uint32_t i = 0; i < kRunsMax && done != message.length; ++i) {
     const Run run = run_at(slot, i);

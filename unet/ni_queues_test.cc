@@ -35,8 +35,8 @@ using Buffers = std::vector<uint32_t>;
 
 TEST_CASE("messages of every size reach the NI, with their channel") {
   TestQueues world(kSmall);
-  for (uint32_t size = 0; size <= kMessageMax; size = size < 300 ? size + 1 : size + size / 7) {
-    const std::vector<std::byte> data = pattern(std::min(size, kMessageMax), 1);
+  for (uint32_t size = 0; size <= kIpMessageMax; size = size < 300 ? size + 1 : size + size / 7) {
+    const std::vector<std::byte> data = pattern(size, 1);
     REQUIRE(send(world.queues, size, data) == SendOutcome::sent);
     const auto taken = world.engine.take();
     REQUIRE(taken);
@@ -44,8 +44,8 @@ TEST_CASE("messages of every size reach the NI, with their channel") {
     REQUIRE(equal(taken->bytes, data));
     world.engine.consume();
   }
-  CHECK(send(world.queues, 0, pattern(kMessageMax, 1)) == SendOutcome::sent);
-  CHECK(send(world.queues, 0, pattern(kMessageMax + 1, 1)) == SendOutcome::too_long);
+  CHECK(send(world.queues, 0, pattern(kIpMessageMax, 1)) == SendOutcome::sent);
+  CHECK(send(world.queues, 0, pattern(kIpMessageMax + 1, 1)) == SendOutcome::too_long);
 }
 
 TEST_CASE("what an application keeps in the segment goes behind what it composes, and may be sent again") {
@@ -95,7 +95,7 @@ TEST_CASE("what an application keeps in the segment goes behind what it composes
 
 TEST_CASE("a message composed in place reaches the NI") {
   TestQueues world(kSmall);
-  for (const uint32_t size : {0u, 1u, 48u, 49u, 5000u, kMessageMax}) {
+  for (const uint32_t size : {0u, 1u, 48u, 49u, 5000u, kIpMessageMax}) {
     const MutableBytes room = world.queues.reserve(size);
     REQUIRE(room.size() >= size);
     const std::vector<std::byte> data = pattern(size - size / 4, 2);
@@ -107,7 +107,7 @@ TEST_CASE("a message composed in place reaches the NI") {
     CHECK((taken->channel == 3 && equal(taken->bytes, data)));
     world.engine.consume();
   }
-  CHECK(world.queues.reserve(kMessageMax + 1).empty());
+  CHECK(world.queues.reserve(kIpMessageMax + 1).empty());
   CHECK(world.queues.post(Channel{0}, 0) == SendOutcome::too_long);
   CHECK_FALSE(world.engine.take());
 }
@@ -402,7 +402,7 @@ TEST_CASE("a refused send rings nothing") {
   for (uint32_t i = 0; i < 8; ++i) REQUIRE(send(world.queues, i, {}) == SendOutcome::sent);
   CHECK(world.doorbells.rung(70));
   CHECK(send(world.queues, 9, {}) == SendOutcome::full);
-  CHECK(send(world.queues, 9, pattern(kMessageMax + 1, 1)) == SendOutcome::too_long);
+  CHECK(send(world.queues, 9, pattern(kIpMessageMax + 1, 1)) == SendOutcome::too_long);
   CHECK_FALSE(world.doorbells.rung(70));
 }
 

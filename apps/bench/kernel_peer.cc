@@ -23,7 +23,7 @@ namespace {
 using sockets::Sockets;
 
 constexpr uint16_t kPort = 7999;
-constexpr uint32_t kDatagramMax = 65500;
+constexpr uint32_t kDatagramMax = 65507;  // over IPv4
 constexpr Nanoseconds kHelloEvery = 5 * kMillisecond, kHelloOver = 100 * kMillisecond;
 
 struct PeerDriver {
@@ -54,7 +54,7 @@ class KernelPeer final : public Contender {
     if (workload != Workload::rtt && workload != (tcp_ ? Workload::bandwidth : Workload::rate)) {
       return fail(Errc::unavailable, "is not measured on this path");
     }
-    if (!tcp_ && size > kDatagramMax) return fail(Errc::unavailable, "a datagram holds at most 65500 B");
+    if (!tcp_ && size > kDatagramMax) return fail(Errc::unavailable, "a datagram holds at most 65507 B");
     return size != 0 ? Status{} : fail(Errc::unavailable, "is not measured with empty messages");
   }
 

@@ -8,11 +8,8 @@
 
 namespace unet::sockets {
 
-// What one message has room for; over IPv4 a datagram may have 7 bytes more.
-uint32_t Stack::datagram_max(bool ipv4) noexcept {
-  const uint32_t headers = (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
-  return kMessageMax - static_cast<uint32_t>(sizeof(IpMessageHeader)) - headers;
-}
+// What its length and the packet's have room for; one message has room for either.
+uint32_t Stack::datagram_max(bool ipv4) noexcept { return 0xFFFF - ip::kUdpBytes - (ipv4 ? ip::kIpv4Bytes : 0); }
 
 void Stack::link_datagram(uint32_t index) {
   ++ways_;

@@ -30,7 +30,7 @@ class FuzzNetwork : public Network {
   void release(uint32_t) override {}
   const IpConfiguration& configuration() override { return configuration_; }
   MutableBytes reserve(uint32_t bytes) noexcept override {
-    UNET_CHECK(bytes <= kMessageMax);
+    UNET_CHECK(bytes <= kIpMessageMax);
     if (full) return {};
     room_.resize(bytes);
     return room_;

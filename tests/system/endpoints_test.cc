@@ -45,6 +45,9 @@ TEST_CASE("messages of every size go from process to process and back, copied an
   Asker asker(endpoint, *channel, 4, Waiting::spin);
   CHECK(asker.run(sizes) == Asker::Outcome::sent);
   CHECK(asker.answered() == sizes.size());
+  // One byte more only packets of IP have.
+  CHECK(endpoint.send(*channel, std::vector<std::byte>(kMessageMax + 1)) == SendOutcome::too_long);
+  CHECK(endpoint.reserve(*channel, kMessageMax + 1).empty());
 
   const std::string prefix = through_ni ? "" : "local_";
   for (const char* direction : {"sent_", "received_"}) {

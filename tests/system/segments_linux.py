@@ -17,7 +17,7 @@ import sockets_linux
 from daemon import WAIT, directory, main, require, run, wait_until
 from ip_linux import kernel_no_protocol, kernel_ping
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, PREFIX, VERSIONS, give_kernel, heard, looks_right
-from sockets_linux import Ni, kernel_call, kernel_datagrams, kernel_refused, kernel_resets
+from sockets_linux import MOST, Ni, kernel_call, kernel_datagrams, kernel_refused, kernel_resets
 from spaces import Host, Spaces, can_be_made, ip
 from tcp_linux import PORT, family
 
@@ -121,14 +121,15 @@ def talk(ni):
                 ni.kernel("call", OURS[v], size, 1)
             ni.kernel("call", OURS[v], 100_000, 20)
             ni.kernel("resets", OURS[v])
-            ni.kernel("datagrams", OURS[v], "0,1,1472,1473,60000")
+            ni.kernel("datagrams", OURS[v], "0,1,1472,1473,60000,most")
             for size, segment in ((20_000, 1000), (60_000, 1200), (1001, 1000)):
                 ni.kernel("segments", OURS[v], size, segment)
     for v in VERSIONS:
         for size, count in ((1449, 1), (SHORT, 1), (100_000, 20)):
             call_kernel(ni, v, size, count)
         with kernel_echoes_datagrams(ni, v):
-            ni.does("datagrams", KERNELS[v], PORT, 1472, 20)
+            for size in (1472, MOST[v]):
+                ni.does("datagrams", KERNELS[v], PORT, size, 20)
             for size, segment in ((20_000, 1000), (60_000, 1200), (1001, 1000)):
                 ni.does("segments", KERNELS[v], PORT, size, segment, 5)
 

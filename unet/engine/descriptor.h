@@ -13,10 +13,10 @@
 namespace unet::engine {
 
 // Turns the fragments of a descriptor into pieces of the segment. False unless each lies inside the segment and their
-// lengths sum to `length`, at most kMessageMax.
+// lengths sum to `length`, at most `most`.
 inline bool check_fragments(const EndpointState& endpoint, const Fragment* fragments, uint32_t count, uint32_t length,
-                            Pieces& pieces) noexcept {
-  if (!checked(length <= kMessageMax)) return false;
+                            uint32_t most, Pieces& pieces) noexcept {
+  if (!checked(length <= most)) return false;
   uint64_t sum = 0;
   pieces.count = 0;
   pieces.length = length;
@@ -30,10 +30,10 @@ inline bool check_fragments(const EndpointState& endpoint, const Fragment* fragm
   return checked(sum == length);
 }
 
-inline bool check_gather(const EndpointState& endpoint, const Slot& slot, uint32_t length, Pieces& pieces) noexcept {
+inline bool check_gather(const EndpointState& endpoint, const Slot& slot, uint32_t length, uint32_t most, Pieces& pieces) noexcept {
   GatherDescriptor copy;
   std::memcpy(&copy, slot.payload, sizeof copy);
-  return check_fragments(endpoint, copy.fragments, kFragmentsMax, length, pieces);
+  return check_fragments(endpoint, copy.fragments, kFragmentsMax, length, most, pieces);
 }
 
 inline bool check_put(const EndpointState& endpoint, const Slot& slot, uint32_t length, Pieces& pieces, uint64_t& region_offset,
@@ -42,7 +42,7 @@ inline bool check_put(const EndpointState& endpoint, const Slot& slot, uint32_t 
   std::memcpy(&copy, slot.payload, sizeof copy);
   region_offset = copy.region_offset;
   notify = copy.notify == 1;
-  return checked(copy.notify <= 1) && check_fragments(endpoint, copy.fragments, std::size(copy.fragments), length, pieces);
+  return checked(copy.notify <= 1) && check_fragments(endpoint, copy.fragments, std::size(copy.fragments), length, kMessageMax, pieces);
 }
 
 }  // namespace unet::engine

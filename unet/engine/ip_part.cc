@@ -29,7 +29,7 @@ EndpointState::~EndpointState() = default;
 IpPart::IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
                const CommandMailbox& commands, Nanoseconds now)
     : delivery_(delivery), counters_(counters), commands_(commands), claims_(options.seed + kPortsMax, counters),
-      remains_(options.seed), now_(now), scratch_(new std::byte[kMessageMax]), resets_(kResetsPerSecond, now) {
+      remains_(options.seed), now_(now), scratch_(new std::byte[kIpMessageMax]), resets_(kResetsPerSecond, now) {
   for (const IpPortOptions& each : options.ports) {
     UNET_CHECK(each.port < ports.size() && each.port < kPortsMax && by_port_[each.port] == nullptr);
     ports_.push_back(std::make_unique<IpPort>(each, *ports[each.port], options.seed + each.port, now));
@@ -228,12 +228,14 @@ void IpPart::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
     if (packet.payload.empty()) pieces.count = 1;
   }
   const size_t length = pieces.pieces[0].size() + (pieces.count == 2 ? pieces.pieces[1].size() : 0);
-  if (length > kMessageMax) return to.count(EndpointCounter::too_long);
-  pieces.length = static_cast<uint32_t>(length);
+    pieces.length = static_cast<uint32_t>(length);
   if (delivery_.message(to, to.ip_channel, pieces)) counters_.add(NiCounter::ip_received);
 }
 
 // ---- segments that become one
+
+// Bytes of what packets are joined to, with their headers: no more than either family's length can say, nor than a message of others.
+constexpr uint32_t kJoinedMax = kMessageMax - sizeof(IpMessageHeader);
 
 // What a port has put together goes up so; in two messages if it and its headers are longer than one. False: it is one packet.
 bool IpPart::deliver_segments(EndpointState& to, const ip::IpView& packet, uint32_t header_bytes) noexcept {
@@ -252,7 +254,7 @@ bool IpPart::deliver_segments(EndpointState& to, const ip::IpView& packet, uint3
   const ip::IpFields fields{.from = packet.from, .to = packet.to, .protocol = packet.protocol, .hop_limit = packet.hop_limit,
                             .traffic_class = packet.traffic_class, .dont_fragment = packet.dont_fragment, .id = packet.id,
                             .flow_label = packet.flow_label};
-  const uint32_t most = (kIpPacketMax - ip::ip_header_size(fields) - header_bytes) / size * size;
+  const uint32_t most = (kJoinedMax - ip::ip_header_size(fields) - header_bytes) / size * size;
   if (most == 0) return false;
   for (uint32_t offset = 0, length; offset < message.payload; offset += length) {
     length = std::min(message.payload - offset, most);
@@ -291,7 +293,7 @@ bool IpPart::gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHe
                       std::memcmp(first.payload.data() + sizeof header, packet.payload.data() + sizeof header,
                                   header_bytes - sizeof header) == 0;
     const bool next = g.header.sequence + g.bytes == header.sequence && payload.size() <= g.size && g.count < kBurst &&
-                      ip_bytes + header_bytes + g.bytes + payload.size() <= kIpPacketMax;
+                      ip_bytes + header_bytes + g.bytes + payload.size() <= kJoinedMax;
     if (!same || !next) end_burst();
   }
   if (g.count == 0) {

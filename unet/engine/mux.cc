@@ -275,7 +275,8 @@ Mux::Step Mux::send_long(EndpointState& endpoint, ChannelState* channel, uint32_
   bool notify = false, good = false;
   if (mark.kind == SlotKind::gather) {
     out.flags = FrameFlags::kMessage;
-    good = check_gather(endpoint, slot, mark.length, out.pieces);
+    const bool ip = channel != nullptr && channel->kind == ChannelKind::ip;
+    good = check_gather(endpoint, slot, mark.length, ip ? kIpMessageMax : kMessageMax, out.pieces);
   } else if (mark.kind == SlotKind::put) {
     good = check_put(endpoint, slot, mark.length, out.pieces, out.region_offset, notify);
     out.flags = static_cast<uint8_t>(FrameFlags::kPut | (notify ? FrameFlags::kNotify : 0));

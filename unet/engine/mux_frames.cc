@@ -88,7 +88,7 @@ Port* Mux::send_ip_now(EndpointState& endpoint, Bytes data, Nanoseconds now) noe
   out.pieces.length = static_cast<uint32_t>(data.size());
   std::optional<EndpointCounter> reason;
   uint32_t port = 0;
-  if (data.size() > kMessageMax || !ip_->send_now(endpoint, out, reason, port, now)) return nullptr;
+  if (data.size() > kIpMessageMax || !ip_->send_now(endpoint, out, reason, port, now)) return nullptr;
   if (reason) [[unlikely]] {
     endpoint.count(*reason);
     delivery_.flush();  // its sender may have been told
