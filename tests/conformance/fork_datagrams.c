@@ -144,6 +144,43 @@ CASE(fork_datagram_asked_and_closed, "a child that has waited in vain and closes
   say("right: %d", right);
 }
 
+enum Leaving { CLOSES, BECOMES, BECOMES_WITHOUT, LEAVINGS };
+
+// Looks at what has come, and leaves it: it closes the socket, or becomes another program, which has it or not. Closes `pipe` then.
+static void looks_and_leaves(int fd, int pipe, enum Leaving how) {
+  struct pollfd wanted = {.fd = fd, .events = POLLIN};
+  if (poll(&wanted, 1, 10000) != 1) _exit(1);
+  if (how == CLOSES) {
+    close(fd);
+    close(pipe);
+    pause();
+  }
+  fcntl(fd, F_SETFD, how == BECOMES ? 0 : FD_CLOEXEC);
+  execl("/bin/sleep", "sleep", "20", (char*)NULL);
+  _exit(1);
+}
+
+CASE(fork_datagram_seen, "what a child has seen and not read its parent reads: it closed the socket, or is another program now") {
+  char bytes[20];
+  const int s = bound(SOCK_DGRAM), client = asks(s);
+  for (int how = 0; how < LEAVINGS; ++how) {
+    int ends[2];
+    MUST(pipe2(ends, O_CLOEXEC));
+    const pid_t pid = (pid_t)MUST(fork());
+    if (pid == 0) looks_and_leaves(s, ends[1], (enum Leaving)how);
+    close(ends[1]);
+    for (int i = 0; i < 3; ++i) send(client, "abc", 3, 0);
+    CALL(read(ends[0], bytes, 1));  // until it has left
+    for (int i = 0; i < 3; ++i) {
+      await(s, POLLIN);
+      CALL(recv(s, bytes, sizeof bytes, MSG_DONTWAIT));
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(ends[0]);
+  }
+}
+
 static void echoes_one_and_stays(int fd) {
   echoes_one(fd);
   pause();
@@ -226,5 +263,5 @@ CASE(fork_datagram_polls, "a child polls the socket that its parent has bound") 
 }
 
 THEME(fork_datagrams, &fork_datagram_last, &fork_datagram_child_reads, &fork_datagram_parent_closes, &fork_datagram_parent_ends,
-      &fork_datagram_left_over, &fork_datagram_asked_and_closed, &fork_datagram_in_turn, &fork_datagram_workers,
+      &fork_datagram_left_over, &fork_datagram_asked_and_closed, &fork_datagram_seen, &fork_datagram_in_turn, &fork_datagram_workers,
       &fork_datagram_both_read, &fork_datagram_polls);
