@@ -11,13 +11,14 @@ import os
 import random
 import re
 import signal
+import subprocess
 import sys
 import time
 
 from daemon import WAIT, directory, main, require, run, wait_until
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, give_kernel
 from program_roles import Side, end, with_loopback
-from spaces import Host, Spaces, can_be_made
+from spaces import Host, Spaces, can_be_made, ip
 
 UNETD, UNETCTL, UNET_SOCKETS, STRESS = map(os.path.abspath, sys.argv[1:5]) if len(sys.argv) == 5 else [""] * 4
 SECONDS = 60 if "UNET_LONG" in os.environ else 5
@@ -195,6 +196,7 @@ def stage(role):
         with network_interface(spaces, d, "nowhere" if role == ("ours", "ours") else "packet:iface=eth0") as daemon:
             it = Stage(sides[server], sides[client], {"ours": OURS, "kernel": KERNELS}[server][4], files)
             it.ni = Ni(daemon, f"{d}/s")
+            it.client_space = spaces["b"]
             with contextlib.ExitStack() as others:
                 it.restart = lambda: restart(it, others.enter_context, lambda: network_interface(spaces, d, "nowhere"))
                 others.callback(it.end)
@@ -235,6 +237,32 @@ def test_storm_server_ours():
 
 def test_storm_client_ours():
     storm(("kernel", "ours"), SECONDS // 2, 50)
+
+
+RESETS = """
+import socket, struct, sys
+calls = [socket.create_connection((sys.argv[1], int(sys.argv[2]))) for _ in range(int(sys.argv[3]))]
+print("connected", flush=True)
+sys.stdin.readline()
+for each in calls:
+    each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    each.close()
+"""
+
+
+def test_lost_resets():
+    """Each worker waits for a caller that is gone without a word, as Linux says a reset once: it finds that out, and serves others."""
+    with stage(("ours", "kernel")) as it:
+        it.serve(PORT_PREFORK, "prefork")
+        gone = it.client_side.start(sys.executable, "-c", RESETS, it.address, PORT_PREFORK, WORKERS, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        require(gone.stdout.readline() == b"connected\n", "no connections")
+        lost = ("blackhole", f"{it.address}/32")
+        ip("-n", it.client_space, "route", "add", *lost)
+        gone.communicate(b"\n", timeout=WAIT)
+        ip("-n", it.client_space, "route", "delete", *lost)
+        require(len([each for each in it.ni.sockets() if each["state"] == "ESTAB"]) == WORKERS, f"not lost: {it.ni.sockets()}")
+        counts = it.load(PORT_PREFORK, 2 * WORKERS, 1).must_end()
+        require(counts["whole"] > 0 and counts["cut"] + counts["early"] + counts["refused"] == 0, f"lost resets: {counts}")
 
 
 def test_network_interface_killed():
