@@ -202,7 +202,7 @@ void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
 
 // The thread is the parent's alone, whether there is a stack or the network interface is away.
 void Forks::leave_helper(Host& host) noexcept {
-  host.helper_rests_ = false;
+  host.helper_rests_ = host.helper_takes_over_ = false;
   if (host.helper_event_ >= 0) real().close(host.helper_event_);
   host.helper_event_ = -1;
   host.helper_runs_ = false;

@@ -328,6 +328,7 @@ class Host {
   int helper_event_ = -1;
   bool helper_rests_ = false;            // until it is kicked, because there were arrivals since
   bool helper_watches_ = false;          // meanwhile: there was no watcher
+  bool helper_takes_over_ = false;       // it is kicked because there is none any longer, though nothing has come
   uint64_t rests_since_ = 0;
   Nanoseconds rests_until_ = 0;
   std::atomic<bool> ending_{false};

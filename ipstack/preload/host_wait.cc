@@ -303,11 +303,14 @@ bool Host::hands_on() noexcept {
     helper_rests_ = false;
     return true;
   }
-  if (watcher_ == nullptr && !helper_watches_ && !asleep_.empty()) {
+  if (watcher_ != nullptr || helper_watches_) return false;
+  if (!asleep_.empty()) {
     watcher_ = asleep_.front();
     watcher_->wake();
+    return false;
   }
-  return false;
+  helper_rests_ = false;
+  return helper_takes_over_ = true;
 }
 
 // ---- the helper
@@ -407,7 +410,7 @@ void Host::help() {
     helper_rests_ = false;
     if (kicked) {
       drain(helper_event_);
-      quiet = 0;
+      quiet = std::exchange(helper_takes_over_, false) ? kTicks + kSlowTicks : 0;
     }
     if (ending_ || sockets_ == nullptr) continue;
     if (relays_ != nullptr && relays_->serve(std::span(fds).subspan(2, theirs - 2))) quiet = 0;

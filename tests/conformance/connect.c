@@ -313,9 +313,33 @@ CASE(connect_many, "a hundred connections to one listener, one after the other")
   say("served %d", served);
 }
 
+static int wakes[2];
+
+static void wakes_and_calls(int listener) {
+  union Address to;
+  const socklen_t length = address_of(listener, &to);
+  const int s = (int)MUST(socket(family, SOCK_STREAM, 0));
+  const struct timeval within = {2, 0};
+  close(listener);
+  MUST(setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &within, sizeof within));
+  pause_ms(400);
+  MUST(write(wakes[1], "x", 1));
+  pause_ms(50);
+  CALL(connect(s, &to.any, length));
+}
+
+CASE(connect_to_busy, "who is woken by something else, and busy from then on, is connected to all the same") {
+  const int listener = listening();
+  MUST(pipe(wakes));
+  const pid_t caller = child(wakes_and_calls, listener);
+  struct pollfd wanted[] = {{.fd = listener, .events = POLLIN}, {.fd = wakes[0], .events = POLLIN}};
+  CALL(poll(wanted, 2, 5000));
+  say_ended("who calls", caller);
+}
+
 THEME(connect, &connect_blocking, &connect_bound, &connect_bound_any, &connect_refused, &connect_refused_then_served,
       &connect_nonblocking, &connect_nonblocking_refused, &connect_nonblocking_refused_recv,
       &connect_nonblocking_refused_connect, &connect_twice, &connect_wrong_length, &connect_port_zero, &connect_to_any,
       &connect_to_broadcast, &connect_self, &connect_dissolve_stream, &connect_dissolve_new, &connect_datagram,
       &connect_after_shutdown, &connect_after_end, &connect_then_listen, &connect_not_there_yet,
-      &connect_error_told_once, &connect_reset_send, &connect_many);
+      &connect_error_told_once, &connect_reset_send, &connect_many, &connect_to_busy);
