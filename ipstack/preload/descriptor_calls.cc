@@ -16,10 +16,25 @@ using unet::sockets::is_nowhere;
 
 namespace {
 
-// The descriptor names nothing of ours any longer.
+// The kernel takes what is closed out of epoll sets when nobody has it any longer; and whoever has handed over a pair has it for a moment.
+void leave_sets(int pair) {
+  const Table& table = Host::get().table();
+  for (int fd = 0; fd < table.end(); ++fd) {
+    auto* const set = table.as<EpollSet>(fd, Entry::Kind::epoll);
+    if (set != nullptr && set->kernel_members > 0 && real().epoll_ctl(fd, EPOLL_CTL_DEL, pair, nullptr) == 0) --set->kernel_members;
+  }
+}
+
+// The descriptor, about to be closed, names nothing of ours any longer. The entry, if no other does either: it is the caller's then.
+Entry* take_out(int fd) {
+  Entry* const entry = Host::get().table().take(fd);
+  if (entry != nullptr && entry->kind == Entry::Kind::socket && static_cast<File*>(entry)->pair) leave_sets(fd);
+  return entry;
+}
+
 void forget(int fd) {
   const Host::Guard guard;
-  if (Entry* const entry = Host::get().table().take(fd)) Host::get().let_go(*entry);
+  if (Entry* const entry = take_out(fd)) Host::get().let_go(*entry);
 }
 
 // The number is free before the call waits for the end of what it named.
@@ -27,7 +42,7 @@ int close_known(int fd) {
   ::pthread_testcancel();
   const Host::Guard guard;
   Host& host = Host::get();
-  Entry* const entry = host.table().take(fd);
+  Entry* const entry = take_out(fd);
   const int result = real().close(fd);
   const int error = errno;
   if (entry != nullptr && entry->kind == Entry::Kind::socket && entry->holds == 0) {
