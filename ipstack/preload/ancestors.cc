@@ -90,13 +90,19 @@ void Ancestors::hear(const std::shared_ptr<UpLink>& link, std::span<const std::b
   HandedMessage handed;
   const bool whole = message.size() >= sizeof handed;
   if (whole) std::memcpy(&handed, message.data(), sizeof handed);
-  if (whole && handed.kind != HandedMessage::Kind::connection) hear_of_datagrams(*link, handed, message.subspan(sizeof handed));
+  if (whole && handed.kind == HandedMessage::Kind::wanted) hear_of_want(*link, handed.socket);
+  else if (whole && handed.kind != HandedMessage::Kind::connection) hear_of_datagrams(*link, handed, message.subspan(sizeof handed));
   if (fd < 0) return;
   File* const listener = whole && handed.kind == HandedMessage::Kind::connection ? find(*link, handed.socket) : nullptr;
   const File::Waiting waiting{.fd = fd, .names = {handed.local, handed.remote}, .from = {link, handed.connection}};
   if (listener == nullptr || !listener->listens || listener->leaves || listener->waiting.size() == kWaitingMost) return refuse(waiting);
   listener->waiting.push_back(waiting);
   Host::get().tell_owner_too(*listener, true);
+}
+
+void Ancestors::hear_of_want(const UpLink& link, int socket) {
+  File* const listener = find(link, socket, false);
+  if (listener != nullptr && listener->is_stream()) Host::get().relays().note_want(*listener);
 }
 
 void Ancestors::hear_of_datagrams(const UpLink& link, const HandedMessage& handed, std::span<const std::byte> behind) {
@@ -115,11 +121,11 @@ void Ancestors::hear_of_datagrams(const UpLink& link, const HandedMessage& hande
   Host::get().relays().settle(*file);
 }
 
-File* Ancestors::find(const UpLink& link, int socket) noexcept {
+File* Ancestors::find(const UpLink& link, int socket, bool served) noexcept {
   const Table& table = Host::get().table();
   for (int fd = 0; fd < table.end(); ++fd) {
     File* const file = table.file(fd);
-    if (file == nullptr || !file->is_joined() || !file->serves) continue;
+    if (file == nullptr || !file->is_joined() || (served && !file->serves)) continue;
     const auto is_it = [&](const File::Origin& each) { return each.link.get() == &link && each.socket == socket; };
     if (std::any_of(file->origins.begin(), file->origins.end(), is_it)) return file;
   }

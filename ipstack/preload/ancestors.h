@@ -59,7 +59,8 @@ class Ancestors {
   static bool serve(const std::shared_ptr<UpLink>& link);
   static void hear(const std::shared_ptr<UpLink>& link, std::span<const std::byte> message, int fd);
   static void hear_of_datagrams(const UpLink& link, const HandedMessage& handed, std::span<const std::byte> behind);
-  static File* find(const UpLink& link, int socket) noexcept;
+  static void hear_of_want(const UpLink& link, int socket);
+  static File* find(const UpLink& link, int socket, bool served = true) noexcept;
 
   std::vector<std::weak_ptr<UpLink>> links_;
 };

@@ -43,7 +43,7 @@ bool send_datagram(int link, const Head& head, const DatagramQueue::Datagram& da
 bool Relays::is_read_here(const File& file) const noexcept { return file.serves && !file.fds.empty(); }
 
 bool Relays::is_waited_for(const File& file) const noexcept {
-  const auto waits = [](const Registration* each) { return !each->set->sleepers.empty(); };
+  const auto waits = [](const Registration* each) { return each->set->is_waited_for(); };
   if (file.signals_of >= 0) return true;
   return std::any_of(file.sleepers.begin(), file.sleepers.end(), [&](const Sleeper* each) { return each != &sleeper_; }) ||
          std::any_of(file.registrations.begin(), file.registrations.end(), waits);
@@ -117,14 +117,19 @@ void Relays::send_back(const UpLink& link, int socket, std::span<const std::byte
   static_cast<void>(send_by_link(link.fd, memory.data(), sizeof head + behind.size()));
 }
 
-// Of sockets that came from elsewhere: what nobody here reads is another's, unless there is none. True: some may be given back later.
+// Of sockets that came from elsewhere: what nobody here accepts or reads is another's, unless there is none. True: some may be given back
+// later.
 bool Relays::give_up() {
   Host& host = Host::get();
   if (host.ancestors().all().empty()) return false;
   bool later = false;
   for (int fd = 0; fd < host.table().end(); ++fd) {
     File* const file = host.table().file(fd);
-    if (file == nullptr || file->is_stream() || !file->is_ours() || Ancestors::origin_of(*file) == nullptr) continue;
+    if (file == nullptr || !file->is_ours() || Ancestors::origin_of(*file) == nullptr) continue;
+    if (file->is_stream()) {
+      later = (file->wanted && give_up_connection(*file)) || later;
+      continue;
+    }
     if (part_of(*file) == File::Part::all) continue;
     if ((host.events(*file) & EPOLLIN) == 0 || is_waited_for(*file)) file->unserved_since = 0;
     else if (file->unserved_since == 0) file->unserved_since = host.now(), later = true;

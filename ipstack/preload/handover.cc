@@ -120,12 +120,13 @@ void Relays::hear(Link& link, const LinkMessage& said, std::span<const std::byte
     release(link, static_cast<size_t>(held - link.held.begin()));
   } else if (said.kind == Kind::serve && joined) {
     held->serves = held->wants = true;
+    held->told = false;
     watch(*held->file);
     settle(*held->file);
   } else if (said.kind == Kind::datagram && joined) {
     take_in(*held->file, behind);
   } else if (said.kind == Kind::left && fd >= 0 && joined) {
-    held->serves = held->wants = false;
+    held->serves = held->wants = held->told = false;
     take_left(*held->file, behind, fd);
   } else if (said.kind == Kind::end) {
     const bool by_fork = std::find(link.pairs.begin(), link.pairs.end(), said.socket) != link.pairs.end();
@@ -189,7 +190,25 @@ bool Relays::hand_over() {
     }
     idle = handed ? 0 : idle + 1;
   }
+  ask_back();
   return later;
+}
+
+// While one wants a connection, and there is none here, those that came to others' own are wanted: each is told once.
+void Relays::ask_back() {
+  const auto is_served_here = [](const File& listener) { return listener.serves && !listener.fds.empty(); };
+  if (!has_held([&](const Held& each) { return each.file->listens && (each.wants || is_served_here(*each.file)); })) return;
+  for (Link& link : links_) {
+    for (Held& held : link.held) {
+      if (held.told || !held.file->listens) continue;
+      const auto wants_it = [&](const Held& each) { return each.file == held.file && each.wants; };
+      const bool wanted = is_served_here(*held.file) || std::any_of(links_.begin(), links_.end(), [&](const Link& other) {
+        return &other != &link && std::any_of(other.held.begin(), other.held.end(), wants_it);
+      });
+      const HandedMessage said{.kind = HandedMessage::Kind::wanted, .socket = held.socket};
+      if (wanted) held.told = send_by_link(link.fd, &said, sizeof said);
+    }
+  }
 }
 
 bool Relays::may_hand(File& file, bool& later) {

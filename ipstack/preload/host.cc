@@ -457,6 +457,7 @@ void Host::dispatch() {
     if (file == nullptr) continue;
     if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);  // before who waits is woken, as the kernel
     tell_owner_too(*file, change.came || change.urgent);
+    if (file->wanted) [[unlikely]] relays().note_arrival(*file);
   }
 }
 

@@ -170,6 +170,8 @@ class Host {
     const bool may = file.is_joined() && (file.is_ours() || file.inherited);
     if (may && (!file.serves || (!file.asked && !file.origins.empty()))) begin_to_serve(file);
   }
+  // It does not, for now.
+  void rest(File& file);
   // What is ready at a socket of ours, in epoll's bits; without the kernel's part of it.
   uint32_t events(const File& file) const noexcept;
   // The same of a socket or an epoll set.
@@ -258,7 +260,6 @@ class Host {
   void dispatch();
   void begin_to_serve(File& file);
   void begin_to_read(File& file);
-  void rest(File& file);
   bool is_less(const File& file) const noexcept;
   bool is_lost() const noexcept { return context_ && !context_->alive(); }
   void lose_interface();

@@ -1,9 +1,11 @@
-// leaving.cc - a listener that several processes have, of which one closes it, or ends: what came to that one's own, and it has not
-// accepted, is for those who still have it. On the kernel's sockets they would have one queue.
+// leaving.cc - a listener that several processes have, of which one closes it, or ends, or is busy elsewhere while another waits: what came
+// to that one's own, and it has not accepted, is for those who still have it, or for who waits. On the kernel's sockets they would have one
+// queue.
 //
-// It takes nothing new from then on. But what the network interface has given it is under way, and so are handshakes that peers have begun:
-// so the listener stays for a moment. Each connection goes to whose the listener was, as the end of a pair of which this process's helper
-// carries the bytes; that one gives it to its own program, or passes it on to another that serves the listener, as it would one of its own.
+// One that is closed takes nothing new from then on. But what the network interface has given it is under way, and so are handshakes that
+// peers have begun: so the listener stays for a moment. Each connection goes to whose the listener was, as the end of a pair of which this
+// process's helper carries the bytes; that one gives it to its own program, or passes it on to another that serves the listener, as it
+// would one of its own. A process that is busy is told when another waits, and gives one.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -44,6 +46,38 @@ void Relays::leave(File& listener) {
   leaving_.push_back({&listener, host.now() + kQuietFor, host.now() + kLeavesFor});
   host.turn();
   while (leave_next(listener)) continue;
+}
+
+void Relays::note_want(File& listener) {
+  listener.wanted = true;
+  sleeper_.wake();
+}
+
+// Whose program is in a call does without the helper: that is to look in a while.
+void Relays::note_arrival(File& listener) {
+  if (!is_waited_for(listener)) sleeper_.wake();
+}
+
+// Of a listener of which another process waits for a connection: one that this one's program does not accept is that one's. What comes
+// next is others' until the program is back. True: perhaps later.
+bool Relays::give_up_connection(File& listener) {
+  Host& host = Host::get();
+  if (!listener.listens || listener.leaves) return false;
+  if ((host.events(listener) & EPOLLIN) == 0 || is_waited_for(listener)) {
+    listener.unserved_since = 0;
+    return false;
+  }
+  if (listener.unserved_since == 0) listener.unserved_since = host.now();
+  if (listener.serves && host.now() - listener.unserved_since < kBusyFor) return true;
+  listener.wanted = false;
+  host.rest(listener);
+  const auto handed = std::find_if(listener.waiting.begin(), listener.waiting.end(), [](const File::Waiting& each) {
+    return each.from.link != nullptr;
+  });
+  if (handed == listener.waiting.end()) return leave_next(listener), false;
+  Ancestors::refuse(*handed);
+  listener.waiting.erase(handed);
+  return false;
 }
 
 // False: there is nothing, or it must wait.

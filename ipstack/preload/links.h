@@ -25,7 +25,7 @@ struct LinkMessage {
     took,         // a connection that was handed over: it is accepted
     fork,         // a child of the process has all that it had
     datagram,     // one that came there, and nobody there reads
-    left,         // a connection that came to a listener, which is being closed there
+    left,         // a connection that came to a listener, and nobody there accepts: nor does it take any more for now
     refused,      // a connection that was handed over and is another's: the listener is closed there
   } kind = Kind::take;
   int32_t socket = -1;  // as the owner's stack numbers it
@@ -33,9 +33,9 @@ struct LinkMessage {
 
 // The other way, for a listener or a datagram socket that is served there. With a connection comes the descriptor of its bytes, which are
 // carried when it is taken, or, with a `connection` below 0, are already; behind a datagram's stands a DatagramHead and the datagram. Part:
-// how much of what comes it gets by its own claim.
+// how much of what comes it gets by its own claim. Wanted: another waits for a connection of that listener, once.
 struct HandedMessage {
-  enum class Kind : uint32_t { connection, datagram, part } kind = Kind::connection;
+  enum class Kind : uint32_t { connection, datagram, part, wanted } kind = Kind::connection;
   int32_t socket = -1, connection = -1;
   uint32_t part = 0;  // File::Part
   sockets::Address local{}, remote{};

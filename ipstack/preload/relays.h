@@ -8,7 +8,8 @@
 // Of a listener the other process makes its own, which shares the port (forks.h). Connections that come to ours all the same, as those
 // that came before, are handed over to it if our program does not accept them, when it asks for one as its program comes back for it: so
 // none waits for a program that is busy. One that is not taken before its link ends comes back with every byte: none is carried until then.
-// What came to the listener that a process has made its own is theirs who still have it, once that process closes it (leaving.cc).
+// What came to the listener that a process has made its own is theirs who still have it, once that process closes it, or while its
+// program is busy and another waits (leaving.cc).
 #pragma once
 
 #include <poll.h>
@@ -27,6 +28,8 @@ namespace unet::preload {
 
 // What our program has not taken for so long, though it does so at times, is for those who serve the socket, too.
 constexpr Nanoseconds kOursFor = 5 * kMillisecond;
+// And a connection that came to what a process has made its own: its helper carries the bytes then, so it should be busy for certain.
+constexpr Nanoseconds kBusyFor = 20 * kMillisecond;
 
 class Relays {
  public:
@@ -68,6 +71,11 @@ class Relays {
   // This process closes such a listener, or ends: they get what came to it, and nothing more comes.
   void leave(File& listener);
 
+  // Another process waits for a connection that came to this one's own: it is given one, if the program leaves it for a while.
+  void note_want(File& listener);
+  // One has come to such a listener.
+  void note_arrival(File& listener);
+
   // ---- datagrams (datagrams.cc)
 
   // Who has the socket reads, or no longer does: whose claim gets what comes is told anew.
@@ -93,6 +101,7 @@ class Relays {
     int socket;           // as the other process names it
     bool serves = false;  // not a connection: the other process accepts or reads from its own
     bool wants = false;   // and has asked for a connection, or datagrams, that came to ours
+    bool told = false;    // it was told that others want one of those that came to its own
   };
   struct Link {
     uint64_t number = 0;  // unlike all others
@@ -141,6 +150,8 @@ class Relays {
   void take_left(File& listener, std::span<const std::byte> behind, int& fd);
   bool leave_what_came();
   bool leave_next(File& listener);
+  bool give_up_connection(File& listener);
+  void ask_back();
   template <typename Is>  // is(const Held&)
   bool has_held(Is is) const noexcept {
     return std::any_of(links_.begin(), links_.end(), [&](const Link& each) { return std::any_of(each.held.begin(), each.held.end(), is); });

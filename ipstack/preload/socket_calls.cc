@@ -58,13 +58,6 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
   return fd;
 }
 
-// Another thread waits for connections, while this one has got one.
-bool is_waited_for(const File& listener) noexcept {
-  const auto waits = [](const Registration* each) { return each->set->is_waited_for(); };
-  if (listener.signals_of >= 0 || !listener.sleepers.empty()) return true;
-  return std::any_of(listener.registrations.begin(), listener.registrations.end(), waits);
-}
-
 // One that the helper has accepted, of this process's stack or of another's. -EAGAIN: it is another process's by now.
 int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags) {
   File::Waiting& next = listener.waiting.front();
@@ -82,7 +75,7 @@ int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags
     Host::get().serve(listener);
     return -EAGAIN;
   }
-  if (is_waited_for(listener)) Host::get().serve(listener);
+  if (Host::get().relays().is_waited_for(listener)) Host::get().serve(listener);  // another thread does
   File* const file = taken.own != nullptr ? taken.own : new File(listener.domain, SOCK_STREAM);
   file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
   file->bound = true;

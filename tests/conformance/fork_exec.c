@@ -196,6 +196,84 @@ CASE(fork_workers, "three children accept from one listener: all connections are
   for (int i = 0; i < 3; ++i) kill(workers[i], SIGKILL);
 }
 
+// One is answered after the other; who is told to be busy never comes back: it sleeps, or waits for more of the same client.
+static void answers_or_is_busy(int listener) {
+  for (;;) {
+    char what = 0;
+    const int s = accept(listener, NULL, NULL);
+    if (recv(s, &what, 1, 0) == 1 && what == 's') pause();
+    if (what == 'w') while (recv(s, &what, 1, 0) == 1) {}
+    send(s, &what, 1, 0);
+    close(s);
+  }
+}
+
+static void makes_busy_and_calls(int listener) {
+  int right = 0, clients[12];
+  for (int i = 0; i < 2; ++i) {
+    MUST(send(connected(listener), i == 0 ? "s" : "w", 1, 0));
+    pause_ms(50);
+    for (int j = 0; j < 12; ++j) MUST(send(clients[j] = connected(listener), "e", 1, 0));
+    for (int j = 0; j < 12; ++j) {
+      char byte = 0;
+      right += recv(clients[j], &byte, 1, 0) == 1 && byte == 'e';
+      close(clients[j]);
+    }
+  }
+  say("right: %d", right);
+}
+
+CASE(fork_busy_workers, "three children accept from one listener, and two are busy for good: all other connections are served") {
+  const int listener = listening();
+  pid_t workers[3];
+  for (int i = 0; i < 3; ++i) workers[i] = child(answers_or_is_busy, listener);
+  say_ended("who calls", child(makes_busy_and_calls, listener));
+  for (int i = 0; i < 3; ++i) kill(workers[i], SIGKILL);
+}
+
+// Its parent does nothing between accept() and close(); which has no part in it on the kernel.
+static void closes_what_is_in_its_set(int listener) {
+  int told = 0;
+  const int set = (int)MUST(epoll_create1(0));
+  for (int i = 0; i < 8; ++i) {
+    char byte;
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)i};
+    const int s = (int)MUST(accept(listener, NULL, NULL));
+    MUST(kill(getppid(), SIGSTOP));
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, s, &event));
+    recv(s, &byte, 1, MSG_DONTWAIT);  // what the parent carries does not come now
+    MUST(close(s));
+    told += epoll_wait(set, &event, 1, 60);
+    MUST(kill(getppid(), SIGCONT));
+  }
+  say("told: %d", told);
+}
+
+static int have_called[2];
+
+static void calls_and_goes_on(int listener) {
+  int clients[8];
+  MUST(send(connected(listener), "s", 1, 0));
+  pause_ms(50);
+  for (int i = 0; i < 8; ++i) clients[i] = connected(listener);
+  MUST(write(have_called[1], "x", 1));
+  for (;;) {
+    for (int i = 0; i < 8; ++i) send(clients[i], "e", 1, MSG_NOSIGNAL);
+    pause_ms(5);
+  }
+}
+
+CASE(fork_closed_in_set, "an epoll set tells nothing of a connection that was closed: also of one that came to a child that is busy") {
+  char byte;
+  const int listener = listening();
+  MUST(pipe(have_called));
+  const pid_t busy = child(answers_or_is_busy, listener), caller = child(calls_and_goes_on, listener);
+  MUST(read(have_called[0], &byte, 1));
+  say_ended("who serves", child(closes_what_is_in_its_set, listener));
+  kill(busy, SIGKILL);
+  kill(caller, SIGKILL);
+}
+
 CASE(fork_per_connection, "a child for each connection, as classic servers do") {
   const int listener = listening();
   int right = 0;
@@ -433,7 +511,7 @@ CASE(fork_daemon, "a server that becomes a daemon after listen(): its child serv
 }
 
 THEME(fork_exec, &fork_connection, &fork_both_use, &fork_close_is_not_end, &fork_parent_closes, &fork_shutdown_is_end,
-      &fork_listener, &fork_bound, &fork_bound_daemon, &fork_bound_connects, &fork_ended, &fork_workers, &fork_per_connection,
-      &fork_datagram, &fork_opens_its_own, &fork_killed,
+      &fork_listener, &fork_bound, &fork_bound_daemon, &fork_bound_connects, &fork_ended, &fork_workers, &fork_busy_workers,
+      &fork_closed_in_set, &fork_per_connection, &fork_datagram, &fork_opens_its_own, &fork_killed,
       &fork_flags_shared, &exec_connection, &exec_closes, &exec_shell_writes, &exec_spawn_closes, &exec_epoll, &exec_popen,
       &fork_leaves_unread, &fork_vfork, &fork_daemon);
