@@ -195,6 +195,7 @@ void Connection::emit_syn(Segment& segment, Nanoseconds now) noexcept {
   ack_at_ = kNever;
   unacknowledged_ = 0;
   syn_resent_ = syn_sent_;
+  told_.total_retrans += syn_sent_;
   syn_sent_ = true;
   rto_at_ = now + rtt_.rto(*options_);
   ++shared_.counters.segments_out;
