@@ -67,7 +67,7 @@ struct unet_embedded_table {
   void (*close)(void* handle);
 };
 
-enum { UNET_EMBEDDED_VERSION = 2 };
+enum { UNET_EMBEDDED_VERSION = 3 };
 
 // The one exported symbol; never fails.
 const struct unet_embedded_table* unet_embedded_entry(void);

@@ -79,7 +79,7 @@ MutableBytes Endpoint::reserve(Channel channel, uint32_t length) noexcept {
   if (index >= channels_.size()) return emulated_ != nullptr ? emulated_->reserve(channel, length) : MutableBytes();
   if (!channels_[index].open) return {};
   if (channels_[index].sends_locally) return channels_[index].local->reserve(length);
-  if (length > channels_[index].longest) return {};
+  if (length > channels_[index].longest) return queues_->refuse(), MutableBytes();
   MutableBytes room = queues_->reserve(length);
   if (room.empty() && embedded_ != nullptr) {
     turn_embedded();
@@ -93,6 +93,7 @@ SendOutcome Endpoint::post(Channel channel, uint32_t length, bool more) noexcept
   if (index >= channels_.size()) return emulated_ != nullptr ? emulated_->post(channel, length, more) : SendOutcome::no_channel;
   if (!channels_[index].open) return SendOutcome::no_channel;
   if (channels_[index].sends_locally) return channels_[index].local->post(length);
+  if (length > channels_[index].longest) return SendOutcome::too_long;
   if (embedded_ != nullptr && length <= kPastQueueMax && length <= queues_->reserved().size() &&
       send_past_queue(channel, queues_->reserved().first(length), more)) {
     queues_->forget_reserved();

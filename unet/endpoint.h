@@ -158,7 +158,7 @@ class Endpoint {
 
   // ---- sending
 
-  // Copies `data` and sends it; at most kMessageMax bytes (on an IP channel kIpMessageMax; so below). `more`: another send follows at
+  // Copies `data` and sends it; at most kMessageMax bytes (on an IP channel kIpMessageMax, as reserve()). `more`: another send follows at
   // once, so an embedded NI need not put this one on the wire yet (the next send without it, or any receive, does).
   SendOutcome send(Channel channel, Bytes data, bool more = false) noexcept {
     const auto index = static_cast<uint32_t>(channel);

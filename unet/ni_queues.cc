@@ -47,7 +47,7 @@ void NiQueues::ring_doorbell() noexcept {
 }
 
 SendOutcome NiQueues::send_long(Channel channel, const std::byte* data, uint32_t length) noexcept {
-  if (length > kIpMessageMax) return SendOutcome::too_long;
+  if (!may_hold(length)) return SendOutcome::too_long;
   const MutableBytes room = reserve(length);
   if (room.empty()) return SendOutcome::full;
   copy_bytes(room.data(), data, length);
@@ -66,10 +66,9 @@ bool NiQueues::reserve_data(uint32_t length) noexcept {
 }
 
 MutableBytes NiQueues::reserve(uint32_t length) noexcept {
-  reserved_length_ = 0;
+  reserved_length_ = refused_length_ = 0;
   const uint32_t size = length == 0 ? 1 : length;
-  refused_length_ = 0;
-  if (length <= kIpMessageMax && writer_.reserve() != nullptr) {
+  if (may_hold(length) && writer_.reserve() != nullptr) {
     if (reserve_data(size)) {
       reserved_length_ = size;
       return {segment_.data() + geometry_.send_data + reserved_offset_, size};

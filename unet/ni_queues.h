@@ -46,6 +46,11 @@ class NiQueues {
     return SendOutcome::sent;
   }
   MutableBytes reserve(uint32_t length) noexcept;
+  // As reserve() of more than there will ever be room for.
+  void refuse() noexcept {
+    reserved_length_ = refused_length_ = 0;
+    refused_until_ = 0;
+  }
   SendOutcome post(Channel channel, uint32_t length) noexcept;
   // What reserve() has given, until it is posted or forgotten.
   Bytes reserved() const noexcept {
@@ -122,6 +127,7 @@ class NiQueues {
   uint64_t gathered() const noexcept { return gathered_; }
 
  private:
+  bool may_hold(uint32_t length) const noexcept { return length <= kIpMessageMax && round_up(length, kCacheLine) <= ring_.bytes(); }
   void ring_doorbell() noexcept;
   void publish(Slot* slot, Channel channel, uint32_t length, SlotKind kind) noexcept {
     slot->channel = static_cast<uint32_t>(channel);

@@ -112,6 +112,19 @@ TEST_CASE("a message composed in place reaches the NI") {
   CHECK_FALSE(world.engine.take());
 }
 
+TEST_CASE("what the memory for outgoing messages never holds is too long, and nobody waits for room") {
+  TestQueues world({.send_depth = 8, .receive_depth = 8, .buffers = 16, .buffer_size = 256, .send_bytes = kMessageMax});
+  REQUIRE(send(world.queues, 0, pattern(kMessageMax, 1)) == SendOutcome::sent);
+  CHECK(send(world.queues, 0, pattern(100, 1)) == SendOutcome::full);
+  CHECK_FALSE(world.queues.has_room());
+  CHECK(world.queues.reserve(kIpMessageMax).empty());
+  CHECK(world.queues.has_room());
+  CHECK(send(world.queues, 0, pattern(kIpMessageMax, 1)) == SendOutcome::too_long);
+  REQUIRE(world.engine.take());
+  world.engine.consume();
+  CHECK(send(world.queues, 0, pattern(kMessageMax, 1)) == SendOutcome::sent);
+}
+
 TEST_CASE("a put reaches the NI with its offset and its wish to be announced") {
   TestQueues world(kSmall);
   for (const bool notify : {false, true}) {
@@ -241,6 +254,16 @@ TEST_CASE("a message over as many runs as a descriptor holds, or around the end,
     CHECK(deliver(world, buffers.size() * 256 - 100, buffers, true).right);
     CHECK(world.queues.gathered() == 1);
   }
+}
+
+TEST_CASE("the longest message of all is gathered") {
+  TestQueues world({.send_depth = 8, .receive_depth = 8, .buffers = 512, .buffer_size = 256, .send_bytes = 128 * 1024});
+  world.engine.pop_buffers();
+  Buffers buffers(257);
+  std::iota(buffers.begin(), buffers.end(), 2);
+  std::rotate(buffers.begin(), buffers.begin() + 100, buffers.end());
+  CHECK(deliver(world, kIpMessageMax, buffers).right);
+  CHECK(world.queues.gathered() == 1);
 }
 
 // ---- giving back

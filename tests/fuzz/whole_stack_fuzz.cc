@@ -23,9 +23,9 @@ using drivers::VnetHeader;
 namespace {
 
 constexpr MacAddress kOwn{2, 0, 0, 0, 0, 1}, kPeer{2, 0, 0, 0, 0, 2};
-constexpr uint32_t kChannel = 0, kSendDepth = 16;
+constexpr uint32_t kChannel = 0, kSendDepth = 16, kPlaceBytes = round_up(kIpMessageMax, kCacheLine);
 constexpr EndpointOptions kEndpoint{
-    .send_depth = kSendDepth, .receive_depth = 64, .buffers = 256, .buffer_size = 2048, .send_bytes = kSendDepth * uint64_t{kIpMessageMax}};
+    .send_depth = kSendDepth, .receive_depth = 64, .buffers = 256, .buffer_size = 2048, .send_bytes = kSendDepth * uint64_t{kPlaceBytes}};
 
 struct Wire {
   struct Frame {
@@ -139,7 +139,7 @@ class EngineNetwork final : public Network {
  private:
   static constexpr uint32_t kClaimsMax = 256;
 
-  uint32_t place() const { return posted_ % kSendDepth * kIpMessageMax; }
+  uint32_t place() const { return posted_ % kSendDepth * kPlaceBytes; }
 
   engine::TestNi& ni_;
   engine::TestEndpoint& endpoint_;

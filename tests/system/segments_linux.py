@@ -128,8 +128,8 @@ def talk(ni):
         for size, count in ((1449, 1), (SHORT, 1), (100_000, 20)):
             call_kernel(ni, v, size, count)
         with kernel_echoes_datagrams(ni, v):
-            for size in (1472, MOST[v]):
-                ni.does("datagrams", KERNELS[v], PORT, size, 20)
+            for size, count in ((1472, 20), (MOST[v], 3)):
+                ni.does("datagrams", KERNELS[v], PORT, size, count)
             for size, segment in ((20_000, 1000), (60_000, 1200), (1001, 1000)):
                 ni.does("segments", KERNELS[v], PORT, size, segment, 5)
 

@@ -254,13 +254,17 @@ def test_lost_resets():
     """Each worker waits for a caller that is gone without a word, as Linux says a reset once: it finds that out, and serves others."""
     with stage(("ours", "kernel")) as it:
         it.serve(PORT_PREFORK, "prefork")
-        gone = it.client_side.start(sys.executable, "-c", RESETS, it.address, PORT_PREFORK, WORKERS, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        require(gone.stdout.readline() == b"connected\n", "no connections")
         lost = ("blackhole", f"{it.address}/32")
-        ip("-n", it.client_space, "route", "add", *lost)
-        gone.communicate(b"\n", timeout=WAIT)
-        ip("-n", it.client_space, "route", "delete", *lost)
-        require(len([each for each in it.ni.sockets() if each["state"] == "ESTAB"]) == WORKERS, f"not lost: {it.ni.sockets()}")
+        gone = it.client_side.start(sys.executable, "-c", RESETS, it.address, PORT_PREFORK, WORKERS, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            require(gone.stdout.readline() == b"connected\n", "no connections")
+            wait_until(lambda: sum(each["state"] == "LISTEN" and each["receive_queue"] != 0 for each in it.ni.sockets()) == 0, "not accepted")
+            ip("-n", it.client_space, "route", "add", *lost)
+            gone.communicate(b"\n", timeout=WAIT)
+            ip("-n", it.client_space, "route", "delete", *lost)
+        finally:
+            end(gone, signal.SIGKILL)
+        require(sum(each["state"] == "ESTAB" for each in it.ni.sockets()) == WORKERS, f"not lost: {it.ni.sockets()}")
         counts = it.load(PORT_PREFORK, 2 * WORKERS, 1).must_end()
         require(counts["whole"] > 0 and counts["cut"] + counts["early"] + counts["refused"] == 0, f"lost resets: {counts}")
 

@@ -227,8 +227,8 @@ void IpPart::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
     pieces.pieces[1] = packet.payload;
     if (packet.payload.empty()) pieces.count = 1;
   }
-  const size_t length = pieces.pieces[0].size() + (pieces.count == 2 ? pieces.pieces[1].size() : 0);
-    pieces.length = static_cast<uint32_t>(length);
+  // At most kIpMessageMax: the length fields of both versions say so, and whoever puts fragments together.
+  pieces.length = static_cast<uint32_t>(pieces.pieces[0].size() + (pieces.count == 2 ? pieces.pieces[1].size() : 0));
   if (delivery_.message(to, to.ip_channel, pieces)) counters_.add(NiCounter::ip_received);
 }
 
@@ -237,7 +237,7 @@ void IpPart::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
 // Bytes of what packets are joined to, with their headers: no more than either family's length can say, nor than a message of others.
 constexpr uint32_t kJoinedMax = kMessageMax - sizeof(IpMessageHeader);
 
-// What a port has put together goes up so; in two messages if it and its headers are longer than one. False: it is one packet.
+// What a port has put together goes up so; in two messages if it and its headers are longer than kJoinedMax. False: it is one packet.
 bool IpPart::deliver_segments(EndpointState& to, const ip::IpView& packet, uint32_t header_bytes) noexcept {
   const uint16_t size = frame_.segment_size;
   const bool tcp = packet.protocol == ip::Protocol::kTcp;

@@ -444,6 +444,13 @@ TEST_CASE("on one NI a packet goes over in one copy, uncut") {
         CHECK(message->own.segment_size == 1000);
       }
     }
+    // The largest of all.
+    const auto most = pattern(own.is_ipv4() ? 65'507 : 65'527, 4);
+    const Packet largest = make_packet({.from = own, .to = own, .from_port = 5000, .to_port = 80}, most);
+    REQUIRE(t.send(client, {}, largest));
+    const auto whole = got(server);
+    REQUIRE(whole != nullptr);
+    CHECK(same(whole->packet, largest));
     // A datagram that leaves its checksum to the NI has one that IPv6 takes.
     Packet bare = make_packet({.from = own, .to = own, .from_port = 5000, .to_port = 80}, pattern(9, 4));
     bare[bare.size() - 9 - 1] = bare[bare.size() - 9 - 2] = std::byte{0};
@@ -475,7 +482,11 @@ TEST_CASE("on one NI a packet goes over in one copy, uncut") {
   }
   CHECK(t.frames.size() == on_wire);
   CHECK(t.seen.empty());
-  CHECK(t.ni.counter(NiCounter::ip_same_ni) == 18);
+  CHECK(t.ni.counter(NiCounter::ip_same_ni) == 20);
+  const GatherDescriptor longer{{{static_cast<uint32_t>(client.geometry.send_data), kIpMessageMax + 1}}};
+  REQUIRE(client.post(TestIp::kChannel, SlotKind::gather, kIpMessageMax + 1, &longer, sizeof longer));
+  t.run();
+  CHECK(client.counter(EndpointCounter::bad_send_descriptor) == 1);
 }
 
 TEST_CASE("SYNs without end leave room for segments of connections") {

@@ -337,7 +337,7 @@ TEST_CASE("segments of one packet are a packet") {
   CHECK((message->own.segment_size == 0 && message->packet.size() == 1440));
 }
 
-TEST_CASE("the longest packet is longer than a message: it comes in two") {
+TEST_CASE("the longest packet is longer than what is joined: it comes in two") {
   Segments t;
   t.wire.segment_size = 1000;
   t.wire.checked = true;
