@@ -43,7 +43,7 @@ bool send_datagram(int link, const Head& head, const DatagramQueue::Datagram& da
 bool Relays::is_read_here(const File& file) const noexcept { return file.serves && !file.fds.empty(); }
 
 bool Relays::is_waited_for(const File& file) const noexcept {
-  const auto waits = [](const Registration* each) { return each->set->is_waited_for(); };
+  const auto waits = [](const Registration* each) { return (each->asked() & EPOLLIN) != 0 && each->set->is_waited_for(); };
   if (file.signals_of >= 0) return true;
   return std::any_of(file.sleepers.begin(), file.sleepers.end(), [&](const Sleeper* each) { return each != &sleeper_; }) ||
          std::any_of(file.registrations.begin(), file.registrations.end(), waits);

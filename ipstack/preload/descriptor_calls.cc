@@ -17,18 +17,19 @@ using unet::sockets::is_nowhere;
 namespace {
 
 // The kernel takes what is closed out of epoll sets when nobody has it any longer; and whoever has handed over a pair has it for a moment.
-void leave_sets(int pair) {
-  const Table& table = Host::get().table();
-  for (int fd = 0; fd < table.end(); ++fd) {
-    auto* const set = table.as<EpollSet>(fd, Entry::Kind::epoll);
-    if (set != nullptr && set->kernel_members > 0 && real().epoll_ctl(fd, EPOLL_CTL_DEL, pair, nullptr) == 0) --set->kernel_members;
+void leave_sets(const File& pair) {
+  for (const Registration* each : pair.registrations) {
+    if (each->set->fds.empty()) continue;
+    if (real().epoll_ctl(each->set->fds.front(), EPOLL_CTL_DEL, each->fd, nullptr) == 0) --each->set->kernel_members;
   }
 }
 
 // The descriptor, about to be closed, names nothing of ours any longer. The entry, if no other does either: it is the caller's then.
 Entry* take_out(int fd) {
   Entry* const entry = Host::get().table().take(fd);
-  if (entry != nullptr && entry->kind == Entry::Kind::socket && static_cast<File*>(entry)->pair) leave_sets(fd);
+  if (entry == nullptr || entry->kind != Entry::Kind::socket) return entry;
+  const File& file = static_cast<const File&>(*entry);
+  if (file.pair && !file.divided) leave_sets(file);
   return entry;
 }
 

@@ -95,6 +95,9 @@ void Forks::begin(Host& host) {
   for (File* const each : host.by_socket_) {
     if (each != nullptr && !each->fds.empty() && is_left(*each)) inherited.push_back(each);
   }
+  for (int fd = 0; fd < host.table_.end(); ++fd) {
+    if (File* const file = host.table_.file(fd); file != nullptr && file->pair) file->divided = true;
+  }
   if (inherited.empty() || !make_link(link_ends)) link_ends[0] = link_ends[1] = -1;
   divided = divide(host.ancestors_);
 }
@@ -156,6 +159,7 @@ void Forks::go_on_as_child(Host& host) {
     link_ends[0] = link_ends[1] = -1;
   }
   host.waiting_back_.clear();
+  host.given_up_.clear();
   forget_relays(host);
   if (host.sockets_ != nullptr) leave_stack(host, parent);
   leave_helper(host);
@@ -174,7 +178,8 @@ void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
     if (file == nullptr) continue;
     Host::tell(*file);  // calls of other threads, if exec() fails, find that it is no longer here
     forget_waiting(*file);
-    file->serves = file->asked = file->leaves = false;
+    file->serves = file->asked = file->leaves = file->wanted = false;
+    file->unserved_since = 0;
     if (file->fds.empty()) {  // of another process, to which the parent's helper carries it
       EpollSet::forget(*file);
       file->socket = -1;

@@ -194,13 +194,14 @@ bool Relays::hand_over() {
   return later;
 }
 
-// While one wants a connection, and there is none here, those that came to others' own are wanted: each is told once.
+// While one has asked for a connection, or our program accepts, and there is none here, those that came to others' own are wanted: each is
+// told once, whether or not it has any.
 void Relays::ask_back() {
   const auto is_served_here = [](const File& listener) { return listener.serves && !listener.fds.empty(); };
   if (!has_held([&](const Held& each) { return each.file->listens && (each.wants || is_served_here(*each.file)); })) return;
   for (Link& link : links_) {
     for (Held& held : link.held) {
-      if (held.told || !held.file->listens) continue;
+      if (held.told || !held.file->listens || (Host::get().events(*held.file) & EPOLLIN) != 0) continue;
       const auto wants_it = [&](const Held& each) { return each.file == held.file && each.wants; };
       const bool wanted = is_served_here(*held.file) || std::any_of(links_.begin(), links_.end(), [&](const Link& other) {
         return &other != &link && std::any_of(other.held.begin(), other.held.end(), wants_it);
@@ -259,8 +260,18 @@ void Relays::forget_passed(const Link& link, int number, bool taken) {
   passed_.erase(it);
 }
 
+// It has given one back, or refused it: the next is wanted anew.
+void Relays::forget_told(uint64_t number, const File& listener) noexcept {
+  for (Link& link : links_) {
+    for (Held& each : link.held) {
+      if (link.number == number && each.file == &listener) each.told = false;
+    }
+  }
+}
+
 void Relays::take_back(Passed& passed) {
   passed.listener->waiting.push_back(passed.waiting);
+  forget_told(passed.link, *passed.listener);
   Host::get().tell_owner_too(*passed.listener, true);
 }
 
@@ -269,6 +280,7 @@ void Relays::take_back(Relay& relay) {
   File& listener = *std::exchange(relay.listener, nullptr);
   ++relay.file->holds;
   listener.waiting.push_back({.names = names_of(*relay.file), .own = relay.file});
+  forget_told(relay.link, listener);
   Host::get().tell_owner_too(listener, true);
 }
 

@@ -254,6 +254,7 @@ void Host::let_go(Entry& entry) {
     File& file = static_cast<File&>(entry);
     EpollSet::forget(file);
     std::erase(waiting_back_, &file);
+    std::erase(given_up_, &file);
     if (!file.is_stream() && file.is_ours() && !file.origins.empty()) {
       give_back(file);
       ancestors_.serve();
@@ -402,6 +403,7 @@ void Host::begin_to_serve(File& file) {
   const bool begins = !std::exchange(file.serves, true);
   if (!file.is_ours()) return;
   if (begins) {
+    std::erase(given_up_, &file);
     static_cast<void>(sockets_->stack().set_takes_new(file.socket, true));
     if (!file.origins.empty()) kick_helper();  // it may not know the link yet
   }
@@ -424,6 +426,21 @@ void Host::rest(File& file) {
   if (!file.is_joined() || !file.is_ours() || !std::exchange(file.serves, false)) return;
   if (!file.is_stream()) return relays().settle(file);
   static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
+}
+
+void Host::give_up(File& listener) {
+  rest(listener);
+  if (std::find(given_up_.begin(), given_up_.end(), &listener) == given_up_.end()) given_up_.push_back(&listener);
+}
+
+// A thread begins to wait: perhaps for one of these, by a set in a set, too.
+void Host::serve_given_up() {
+  for (size_t i = 0; i < given_up_.size();) {
+    File& listener = *given_up_[i];
+    if (!listener.serves && relays().is_waited_for(listener)) serve(listener);
+    if (listener.serves) std::erase(given_up_, &listener);
+    else ++i;
+  }
 }
 
 void Host::tell(File& file) {

@@ -170,8 +170,9 @@ class Host {
     const bool may = file.is_joined() && (file.is_ours() || file.inherited);
     if (may && (!file.serves || (!file.asked && !file.origins.empty()))) begin_to_serve(file);
   }
-  // It does not, for now.
+  // It does not, for now; and for so long as no thread waits for it (give_up).
   void rest(File& file);
+  void give_up(File& listener);
   // What is ready at a socket of ours, in epoll's bits; without the kernel's part of it.
   uint32_t events(const File& file) const noexcept;
   // The same of a socket or an epoll set.
@@ -259,6 +260,7 @@ class Host {
   void hold_off_cancellation() noexcept;
   void dispatch();
   void begin_to_serve(File& file);
+  void serve_given_up();
   void begin_to_read(File& file);
   bool is_less(const File& file) const noexcept;
   bool is_lost() const noexcept { return context_ && !context_->alive(); }
@@ -298,6 +300,7 @@ class Host {
   std::vector<File*> by_socket_;         // of the stack's
   uint64_t arrivals_ = 0;                // turns that found that something had come
   uint64_t taken_in_ = 0;                // EndpointNetwork::taken_in(), as the last turn left it
+  std::vector<File*> given_up_;          // listeners whose connections another process has, as long as no thread waits for them
   std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again
   Nanoseconds tried_at_ = 0;             // to find one, last
   Nanoseconds opened_at_ = 0;            // the stack

@@ -125,6 +125,7 @@ class WakesOuter {
 Host::Woken Host::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
   const WakesOuter outer(who);
   who.sleep_begins();
+  if (!given_up_.empty()) [[unlikely]] serve_given_up();
   if (turn()) return Woken::something;
   if (mask == nullptr && spin(who, kernel, until)) return Woken::something;
   if (now() >= until) return !kernel.empty() && poll_for(kernel, 0, nullptr) > 0 ? Woken::something : Woken::timed_out;
@@ -343,7 +344,6 @@ Nanoseconds Host::begin_rest() noexcept {
   if (at < keeps_until_) time = std::min(time, keeps_until_ - at);
   if (unneeded_since_ != 0) time = std::min(time, kUnderWay);
   helper_rests_ = true;
-  helper_watches_ = watcher_ == nullptr;
   rests_since_ = arrivals_;
   rests_until_ = time == kForever ? kForever : at + time;
   return waiting_back_.empty() ? time : std::min(time, kRest);
@@ -373,6 +373,7 @@ void Host::help() {
   const uint32_t number = helper_number_;
   uint64_t seen = arrivals_, turns = turns_;
   int quiet = 0;
+  bool takes_over = false;
   std::vector<pollfd> fds;
   while (!ending_ && helper_number_ == number && !has_kept_all()) {
     if (is_lost()) lose_interface();
@@ -398,7 +399,9 @@ void Host::help() {
     if (quiet >= kTicks + kSlowTicks && !sockets_->stack().wants_room()) {
       time = kTick;
       if (watcher_ != nullptr ? armed_ : arm()) {
-        if (watcher_ == nullptr) fds[1].fd = endpoint_fd_;
+        // Who was rung watches, although a thread does so again: else it would be rung each time that one leaves its call.
+        helper_watches_ = watcher_ == nullptr || std::exchange(takes_over, false);
+        if (helper_watches_) fds[1].fd = endpoint_fd_;
         time = begin_rest();
       }
     }
@@ -410,7 +413,8 @@ void Host::help() {
     helper_rests_ = false;
     if (kicked) {
       drain(helper_event_);
-      quiet = std::exchange(helper_takes_over_, false) ? kTicks + kSlowTicks : 0;
+      takes_over = std::exchange(helper_takes_over_, false);
+      quiet = takes_over ? kTicks + kSlowTicks : 0;
     }
     if (ending_ || sockets_ == nullptr) continue;
     if (relays_ != nullptr && relays_->serve(std::span(fds).subspan(2, theirs - 2))) quiet = 0;

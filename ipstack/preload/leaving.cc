@@ -69,14 +69,18 @@ bool Relays::give_up_connection(File& listener) {
   }
   if (listener.unserved_since == 0) listener.unserved_since = host.now();
   if (listener.serves && host.now() - listener.unserved_since < kBusyFor) return true;
-  listener.wanted = false;
-  host.rest(listener);
   const auto handed = std::find_if(listener.waiting.begin(), listener.waiting.end(), [](const File::Waiting& each) {
     return each.from.link != nullptr;
   });
-  if (handed == listener.waiting.end()) return leave_next(listener), false;
-  Ancestors::refuse(*handed);
-  listener.waiting.erase(handed);
+  if (handed == listener.waiting.end()) {
+    if (!leave_next(listener)) return false;  // and is tried again when something happens
+  } else {
+    Ancestors::refuse(*handed);
+    listener.waiting.erase(handed);
+  }
+  listener.wanted = false;
+  listener.unserved_since = 0;
+  host.give_up(listener);
   return false;
 }
 

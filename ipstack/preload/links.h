@@ -26,7 +26,7 @@ struct LinkMessage {
     fork,         // a child of the process has all that it had
     datagram,     // one that came there, and nobody there reads
     left,         // a connection that came to a listener, and nobody there accepts: nor does it take any more for now
-    refused,      // a connection that was handed over and is another's: the listener is closed there
+    refused,      // a connection that was handed over and is another's: the listener is closed there, or nobody there accepts
   } kind = Kind::take;
   int32_t socket = -1;  // as the owner's stack numbers it
 };

@@ -165,7 +165,8 @@ class Relays {
   bool is_read_here(const File& file) const noexcept;
   size_t served_by(const File& file) const noexcept;
   void take_back(Relay& relay);
-  static void take_back(Passed& passed);
+  void take_back(Passed& passed);
+  void forget_told(uint64_t number, const File& listener) noexcept;
   void forget_passed(const Link& link, int number, bool taken);
   void take_back(const Link& link, const File* listener);
   void watch(File& listener);

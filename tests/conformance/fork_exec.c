@@ -208,28 +208,47 @@ static void answers_or_is_busy(int listener) {
   }
 }
 
-static void makes_busy_and_calls(int listener) {
+static int calls_twelve(int listener) {
   int right = 0, clients[12];
-  for (int i = 0; i < 2; ++i) {
-    MUST(send(connected(listener), i == 0 ? "s" : "w", 1, 0));
-    pause_ms(50);
-    for (int j = 0; j < 12; ++j) MUST(send(clients[j] = connected(listener), "e", 1, 0));
-    for (int j = 0; j < 12; ++j) {
-      char byte = 0;
-      right += recv(clients[j], &byte, 1, 0) == 1 && byte == 'e';
-      close(clients[j]);
-    }
+  for (int i = 0; i < 12; ++i) MUST(send(clients[i] = connected(listener), "e", 1, 0));
+  for (int i = 0; i < 12; ++i) {
+    char byte = 0;
+    right += recv(clients[i], &byte, 1, 0) == 1 && byte == 'e';
+    close(clients[i]);
   }
-  say("right: %d", right);
+  return right;
 }
 
-CASE(fork_busy_workers, "three children accept from one listener, and two are busy for good: all other connections are served") {
+static void makes_busy_and_calls(int listener) {
+  MUST(send(connected(listener), "s", 1, 0));
+  pause_ms(50);
+  say("right: %d", calls_twelve(listener));
+  MUST(send(connected(listener), "w", 1, 0));
+  pause_ms(50);
+  say("right: %d", calls_twelve(listener));
+}
+
+static void makes_both_busy_and_calls(int listener) {
+  const int first = connected(listener), second = connected(listener);
+  pause_ms(50);
+  MUST(send(first, "w", 1, 0));
+  MUST(send(second, "s", 1, 0));
+  say("right: %d", calls_twelve(listener) + calls_twelve(listener));
+}
+
+static void with_three_workers(void (*body)(int)) {
   const int listener = listening();
   pid_t workers[3];
   for (int i = 0; i < 3; ++i) workers[i] = child(answers_or_is_busy, listener);
-  say_ended("who calls", child(makes_busy_and_calls, listener));
+  say_ended("who calls", child(body, listener));
   for (int i = 0; i < 3; ++i) kill(workers[i], SIGKILL);
 }
+
+CASE(fork_busy_workers, "three children accept from one listener, and two are busy for good: all other connections are served") {
+  with_three_workers(makes_busy_and_calls);
+}
+
+CASE(fork_busy_at_once, "the same, and both begin to be busy at once") { with_three_workers(makes_both_busy_and_calls); }
 
 // Its parent does nothing between accept() and close(); which has no part in it on the kernel.
 static void closes_what_is_in_its_set(int listener) {
@@ -512,6 +531,6 @@ CASE(fork_daemon, "a server that becomes a daemon after listen(): its child serv
 
 THEME(fork_exec, &fork_connection, &fork_both_use, &fork_close_is_not_end, &fork_parent_closes, &fork_shutdown_is_end,
       &fork_listener, &fork_bound, &fork_bound_daemon, &fork_bound_connects, &fork_ended, &fork_workers, &fork_busy_workers,
-      &fork_closed_in_set, &fork_per_connection, &fork_datagram, &fork_opens_its_own, &fork_killed,
+      &fork_busy_at_once, &fork_closed_in_set, &fork_per_connection, &fork_datagram, &fork_opens_its_own, &fork_killed,
       &fork_flags_shared, &exec_connection, &exec_closes, &exec_shell_writes, &exec_spawn_closes, &exec_epoll, &exec_popen,
       &fork_leaves_unread, &fork_vfork, &fork_daemon);
