@@ -108,6 +108,17 @@ void Relays::take_in(File& file, std::span<const std::byte> behind) {
   Host::tell(file);
 }
 
+// What was on its way to the other process when that closed the socket comes back behind its word of that.
+File* Relays::closed_there(const Link& link, int socket) noexcept {
+  const auto at = std::find_if(link.closed.begin(), link.closed.end(), [=](const Held& each) { return each.socket == socket; });
+  return at == link.closed.end() ? nullptr : at->file;
+}
+
+void Relays::forget_closed(const File& file) noexcept {
+  for (Link& each : links_) std::erase_if(each.closed, [&](const Held& one) { return one.file == &file; });
+  for (Link& each : born_) std::erase_if(each.closed, [&](const Held& one) { return one.file == &file; });
+}
+
 void Relays::send_back(const UpLink& link, int socket, std::span<const std::byte> behind) noexcept {
   static_assert(sizeof(LinkMessage) <= sizeof(HandedMessage));
   const LinkMessage head{.kind = LinkMessage::Kind::datagram, .socket = socket};

@@ -123,8 +123,8 @@ void Relays::hear(Link& link, const LinkMessage& said, std::span<const std::byte
     held->told = false;
     watch(*held->file);
     settle(*held->file);
-  } else if (said.kind == Kind::datagram && joined) {
-    take_in(*held->file, behind);
+  } else if (said.kind == Kind::datagram) {
+    if (File* const file = joined ? held->file : closed_there(link, said.socket)) take_in(*file, behind);
   } else if (said.kind == Kind::left && fd >= 0 && joined) {
     held->serves = held->wants = held->told = false;
     take_left(*held->file, behind, fd);
@@ -146,6 +146,7 @@ void Relays::hear(Link& link, const LinkMessage& said, std::span<const std::byte
 
 void Relays::release(Link& link, size_t at) {
   File& file = *link.held[at].file;
+  if (!file.is_stream()) link.closed.push_back(link.held[at]);
   take_back(link, &file);
   link.held.erase(link.held.begin() + static_cast<ptrdiff_t>(at));
   if (file.is_joined() && served_by(file) == 0) std::erase(file.sleepers, &sleeper_);

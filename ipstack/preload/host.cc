@@ -261,6 +261,7 @@ void Host::let_go(Entry& entry) {
     }
     if (!file.pair) Ancestors::say_all(file, LinkMessage::Kind::close);
     Ancestors::give_back(file);
+    if (relays_ != nullptr) relays_->forget_closed(file);
     close_socket(file);
   }
   delete &entry;

@@ -87,6 +87,8 @@ class Relays {
   static void give_back(File& file);
   // One that came by a link, behind the message's head.
   static void take_in(File& file, std::span<const std::byte> behind);
+  // It is no more.
+  void forget_closed(const File& file) noexcept;
   // That one goes back, `behind` being in link_memory().
   static void send_back(const UpLink& link, int socket, std::span<const std::byte> behind) noexcept;
 
@@ -107,6 +109,7 @@ class Relays {
     uint64_t number = 0;  // unlike all others
     int fd = -1;
     std::vector<Held> held{};
+    std::vector<Held> closed{};  // datagram sockets that it had: some of what it was handed may still come back
     std::vector<int> pairs{};  // connections that it has by other links' relays, as the process names them that has begun it
   };
   struct Relay {
@@ -136,6 +139,7 @@ class Relays {
   bool serve_link(Link& link);
   void hear(Link& link, const LinkMessage& said, std::span<const std::byte> behind, int fd);
   void release(Link& link, size_t at);
+  static File* closed_there(const Link& link, int socket) noexcept;
   void end_link(Link& link);
   void divide(const Link& link, int fd);
   bool carry(Relay& relay, bool hung_up);
