@@ -98,6 +98,7 @@ void Ancestors::hear(const std::shared_ptr<UpLink>& link, std::span<const std::b
   if (listener == nullptr || !listener->listens || listener->leaves || listener->waiting.size() == kWaitingMost) return refuse(waiting);
   listener->waiting.push_back(waiting);
   Host::get().tell_owner_too(*listener, true);
+  if (listener->wanted) Host::get().relays().note_arrival(*listener);
 }
 
 void Ancestors::hear_of_want(const UpLink& link, int socket) {

@@ -17,9 +17,10 @@ using unet::sockets::is_nowhere;
 namespace {
 
 // The kernel takes what is closed out of epoll sets when nobody has it any longer; and whoever has handed over a pair has it for a moment.
-void leave_sets(const File& pair) {
+// Under a number that was closed before, which may be another's by now, it cannot be asked.
+void leave_sets(const File& pair, int fd) {
   for (const Registration* each : pair.registrations) {
-    if (each->set->fds.empty()) continue;
+    if (each->fd != fd || each->set->fds.empty()) continue;
     if (real().epoll_ctl(each->set->fds.front(), EPOLL_CTL_DEL, each->fd, nullptr) == 0) --each->set->kernel_members;
   }
 }
@@ -29,7 +30,7 @@ Entry* take_out(int fd) {
   Entry* const entry = Host::get().table().take(fd);
   if (entry == nullptr || entry->kind != Entry::Kind::socket) return entry;
   const File& file = static_cast<const File&>(*entry);
-  if (file.pair && !file.divided) leave_sets(file);
+  if (file.pair && !file.divided) leave_sets(file, fd);
   return entry;
 }
 

@@ -127,6 +127,7 @@ struct File : Entry {
   std::vector<Origin> origins{};
   std::deque<Waiting> waiting{};
   Nanoseconds unserved_since = 0;  // a connection or a datagram has come, and this process does not take it
+  Nanoseconds busy_since = 0;      // the same of a `wanted` listener, for whose it is
 };
 
 // By descriptor. Looking is free of locks; who changes something, or uses what is found, has the host's lock.

@@ -179,7 +179,7 @@ void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
     Host::tell(*file);  // calls of other threads, if exec() fails, find that it is no longer here
     forget_waiting(*file);
     file->serves = file->asked = file->leaves = file->wanted = false;
-    file->unserved_since = 0;
+    file->unserved_since = file->busy_since = 0;
     if (file->fds.empty()) {  // of another process, to which the parent's helper carries it
       EpollSet::forget(*file);
       file->socket = -1;

@@ -64,11 +64,11 @@ bool Relays::give_up_connection(File& listener) {
   Host& host = Host::get();
   if (!listener.listens || listener.leaves) return false;
   if ((host.events(listener) & EPOLLIN) == 0 || is_waited_for(listener)) {
-    listener.unserved_since = 0;
+    listener.busy_since = 0;
     return false;
   }
-  if (listener.unserved_since == 0) listener.unserved_since = host.now();
-  if (listener.serves && host.now() - listener.unserved_since < kBusyFor) return true;
+  if (listener.busy_since == 0) listener.busy_since = host.now();
+  if (listener.serves && host.now() - listener.busy_since < kBusyFor) return true;
   const auto handed = std::find_if(listener.waiting.begin(), listener.waiting.end(), [](const File::Waiting& each) {
     return each.from.link != nullptr;
   });
@@ -79,7 +79,7 @@ bool Relays::give_up_connection(File& listener) {
     listener.waiting.erase(handed);
   }
   listener.wanted = false;
-  listener.unserved_since = 0;
+  listener.busy_since = 0;
   host.give_up(listener);
   return false;
 }

@@ -185,9 +185,8 @@ bool Relays::has_unserved() const noexcept {
 
 bool Relays::is_needed(bool unserved) const noexcept {
   const auto is_connection = [](const Held& held) { return !held.file->is_joined(); };
-  const auto has_left = [](const Held& held) {
-    return std::any_of(held.file->waiting.begin(), held.file->waiting.end(), [](const File::Waiting& each) { return each.own == nullptr; });
-  };
+  const auto is_left = [](const File::Waiting& each) { return each.own == nullptr && each.from.link == nullptr; };
+  const auto has_left = [&](const Held& held) { return std::any_of(held.file->waiting.begin(), held.file->waiting.end(), is_left); };
   return !relays_.empty() || !passed_.empty() || has_held(has_left) || (unserved && has_unserved()) || has_held(is_connection);
 }
 

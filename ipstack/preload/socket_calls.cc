@@ -54,7 +54,7 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
   file->tells = listener.tells;
   host.table().put(fd, *file);
   host.give_socket(*file, made);
-  listener.unserved_since = 0;
+  listener.unserved_since = listener.busy_since = 0;
   return fd;
 }
 
@@ -67,7 +67,7 @@ int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags
   if (fd < 0 && (errno == EMFILE || errno == ENFILE)) return -errno;
   const File::Waiting taken = std::move(next);
   listener.waiting.pop_front();
-  listener.unserved_since = 0;
+  listener.busy_since = 0;
   listener.asked = false;  // the next one when the program comes back for it
   if (taken.fd >= 0) real().close(taken.fd);
   if (fd < 0 || !Ancestors::answer(taken, LinkMessage::Kind::took)) {

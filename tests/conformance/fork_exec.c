@@ -221,10 +221,10 @@ static int calls_twelve(int listener) {
 
 static void makes_busy_and_calls(int listener) {
   MUST(send(connected(listener), "s", 1, 0));
-  pause_ms(50);
+  pause_ms(200);
   say("right: %d", calls_twelve(listener));
   MUST(send(connected(listener), "w", 1, 0));
-  pause_ms(50);
+  pause_ms(200);
   say("right: %d", calls_twelve(listener));
 }
 
@@ -233,6 +233,7 @@ static void makes_both_busy_and_calls(int listener) {
   pause_ms(50);
   MUST(send(first, "w", 1, 0));
   MUST(send(second, "s", 1, 0));
+  pause_ms(200);
   say("right: %d", calls_twelve(listener) + calls_twelve(listener));
 }
 
