@@ -150,9 +150,11 @@ Wires
   none                    no wire: local channels only
   nowhere                 a wire with nobody at its other end, for IP between this host's applications (unetd --ip)
   dpdk:DEVICE[,OPTIONS]   any port that DPDK can open; DEVICE is one of
-      net_memif0,role=server|client[,socket=NAME][,id=N][,zero-copy=yes]
-                          shared memory with another process; no rights needed. NAME is an abstract socket of the network
-                          namespace, or with socket-abstract=no a path. zero-copy=yes: for the client
+      net_memif0,role=server|client[,socket=PATH][,id=N][,zero-copy=yes]
+                          shared memory with another process; no rights needed. zero-copy=yes: for the client. The driver trusts
+                          its peer, which can end this process: who may connect can do that. PATH (default /run/memif.sock) is a file
+                          of the server's user, mode 0600; or of the owner of its directory, if root is the server. Nobody else
+                          should be able to write to that directory
       net_af_xdp0,iface=IF      an interface of the kernel through AF_XDP; needs cap_net_admin, cap_net_raw, cap_bpf
       net_af_packet0,iface=IF   the same through a packet socket; needs cap_net_raw
       net_tap0[,iface=IF]       a new tap interface; needs cap_net_admin. For IP, tap:name=IF is the faster way to the same

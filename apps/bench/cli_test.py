@@ -459,7 +459,7 @@ def kernels_of_an_installed_one():
 @contextlib.contextmanager
 def network_interface(directory, host, role):
     """A unetd with one end of a memif."""
-    wire = f"dpdk:net_memif0,role={role},socket={directory}/memif.sock,socket-abstract=no"
+    wire = f"dpdk:net_memif0,role={role},socket={directory}/memif.sock"
     ready, write = os.pipe()
     unetd = subprocess.Popen([UNETD, "--socket", f"{directory}/{host}", "--host", host, "--port", wire, "--ready-fd", str(write)],
                              pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

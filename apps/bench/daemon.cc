@@ -120,7 +120,7 @@ Result<Daemon> Daemon::start_on_wire(int core, const std::string& mark, const st
 Result<Daemon> Daemon::start_host(int core, const std::string& host, const std::string& role, const std::string& server_directory) {
   const std::string directory = directory_of(host);
   const std::string socket = (server_directory.empty() ? directory : server_directory) + "/memif.sock";
-  const std::string wire = "dpdk:net_memif0,role=" + role + ",socket=" + socket + ",socket-abstract=no";
+  const std::string wire = "dpdk:net_memif0,role=" + role + ",socket=" + socket;
   return start_in(directory, core, Clients::own, Keeper::none, {"--host", host, "--port", wire});
 }
 

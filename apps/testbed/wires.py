@@ -60,9 +60,9 @@ def interface_wire(wire, mtu):
 
 
 def memif_wire(host, files, mtu):
-    """One end each; the first host is the server. The socket is a file: abstract ones belong to one namespace."""
+    """One end each; the first host is the server. The socket is a file, of the user who made the testbed."""
     role = "server" if host == 0 else "client"
-    return f"dpdk:net_memif0,role={role},socket={files}/memif.sock,socket-abstract=no,mtu={mtu}"
+    return f"dpdk:net_memif0,role={role},socket={files}/memif.sock,mtu={mtu}"
 
 
 def port(options, host, files):

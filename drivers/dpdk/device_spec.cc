@@ -145,10 +145,12 @@ Status check_memif(const DeviceSpec& device) {
   if (const std::string* mac = device.find("mac"); mac != nullptr && !is_mac_address(*mac)) {
     return refuse("mac=" + *mac + ": an address looks like 02:00:00:00:00:01");
   }
-  for (const char* key : {"socket-abstract", "zero-copy"}) {
-    if (const std::string* value = device.find(key); value != nullptr && *value != "yes" && *value != "no") {
-      return refuse(std::string(key) + "=" + *value + ": allowed are yes and no");
-    }
+  if (const std::string* value = device.find("zero-copy"); value != nullptr && *value != "yes" && *value != "no") {
+    return refuse("zero-copy=" + *value + ": allowed are yes and no");
+  }
+  if (const std::string* value = device.find("socket-abstract"); value != nullptr && *value != "no") {
+    return refuse("socket-abstract=" + *value + ": every local user can connect to an abstract socket, and a memif server trusts its " +
+                  "client; name a file in a directory that only you can write to: socket=/PATH");
   }
   const std::string* role = device.find("role");
   if (role == nullptr || (*role != "server" && *role != "client")) {
@@ -160,16 +162,13 @@ Status check_memif(const DeviceSpec& device) {
                 "dpdk:" + device.name +
                     ": zero-copy=yes is for role=client (the server copies out of and into the client's memory)");
   }
-  const std::string* abstract = device.find("socket-abstract");
   if (const std::string* socket = device.find("socket"); socket != nullptr) {
     if (socket->empty() || socket->size() > 100) {
       return fail(Errc::invalid_argument, "dpdk:" + device.name + ": socket= wants a name of 1 to 100 characters");
     }
-    if (abstract != nullptr && *abstract == "no" && (*socket)[0] != '/') {
-      return fail(Errc::invalid_argument, "dpdk:" + device.name + ": with socket-abstract=no, socket= wants an absolute path");
-    }
+    if ((*socket)[0] != '/') return refuse("socket=" + *socket + ": the absolute path of a file is wanted, such as /run/unet/memif");
     const std::string directory = socket->substr(0, socket->rfind('/') + 1);
-    if (abstract != nullptr && *abstract == "no" && access(directory.c_str(), *role == "server" ? W_OK | X_OK : X_OK) != 0) {
+    if (access(directory.c_str(), *role == "server" ? W_OK | X_OK : X_OK) != 0) {
       return fail(Errc::unavailable, "dpdk:" + device.name + ": socket=" + *socket + ": no access to " + directory +
                                          ": make the directory, or choose another");
     }
@@ -312,6 +311,8 @@ Status complete(DeviceSpec& device, const InterfaceState& interface, uint32_t mt
   if (device.driver == "net_memif") {
     device.set_default("bsize", std::to_string((frame + 63) / 64 * 64));
     device.set_default("rsize", "10");
+    device.set_default("socket", "/run/memif.sock");
+    device.set_default("socket-abstract", "no");
     // DPDK 22.11 leaves the mark "continued in the next slot" on a slot for good: no frame may need two.
     if (std::stoul(*device.find("bsize")) < frame) {
       return fail(Errc::invalid_argument, "dpdk:" + device.name + ": bsize=" + *device.find("bsize") + " is too small for an MTU of " +

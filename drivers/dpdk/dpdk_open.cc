@@ -1,9 +1,7 @@
 // dpdk_open.cc - opening and closing a DPDK port: everything of DpdkPort that is not on the data path.
-#include <fcntl.h>
 #include <linux/if_tun.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,6 +36,21 @@ constexpr uint32_t kVlanAndFcs = 8;
 constexpr uint32_t kMtuMax = 9600;
 constexpr Nanoseconds kRetry = 20 * kMillisecond;   // between looks at a memif's connection
 constexpr Nanoseconds kPatience = 2 * kSecond;      // with a server that does not answer a memif client whose socket was not found
+
+// Files that this process makes meanwhile are its user's alone.
+class PrivateFiles {
+ public:
+  explicit PrivateFiles(bool wanted) noexcept : before_(wanted ? umask(S_IRWXG | S_IRWXO | S_IXUSR) : kUnchanged) {}
+  ~PrivateFiles() {
+    if (before_ != kUnchanged) umask(before_);
+  }
+  PrivateFiles(const PrivateFiles&) = delete;
+  PrivateFiles& operator=(const PrivateFiles&) = delete;
+
+ private:
+  static constexpr mode_t kUnchanged = ~mode_t{0};
+  const mode_t before_;
+};
 
 std::string because(const char* what, const std::string& device, int error) {
   std::string text = "dpdk:" + device + ": " + what;
@@ -180,24 +193,25 @@ Status DpdkPort::probe(Setup& setup) {
   memif_ = device.driver == "net_memif";
   const std::string* role = device.find("role");
   const std::string* zero_copy = device.find("zero-copy");
-  const std::string* abstract = device.find("socket-abstract");
   const std::string* socket = device.find("socket");
   memif_client_ = memif_ && role != nullptr && *role == "client";
   memif_zero_copy_ = memif_client_ && zero_copy != nullptr && *zero_copy == "yes";
-  memif_abstract_ = abstract == nullptr || *abstract != "no";
-  memif_socket_ = socket != nullptr ? *socket : "/run/memif.sock";
+  memif_socket_ = socket != nullptr ? *socket : "";
   if (memif_) {
     if (const Status prepared = MemifGate::prepare(); !prepared) return prepared;
   }
   if (memif_ && !memif_client_) {
-    if (!memif_abstract_) MemifListener::remove_stale_file(memif_socket_);
-    if (MemifListener::is_taken(memif_socket_, memif_abstract_)) {
+    MemifListener::remove_stale_file(memif_socket_);
+    if (MemifListener::is_taken(memif_socket_)) {
       return fail(Errc::already_exists, "dpdk:" + device.name + ": another process has the socket " + memif_socket_ +
                                             ": choose another socket= name");
     }
   }
 
-  const int result = rte_eal_hotplug_add(device.pci() ? "pci" : "vdev", device.name.c_str(), device.arguments().c_str());
+  const int result = [&] {
+    const PrivateFiles socket_is_private(memif_);
+    return rte_eal_hotplug_add(device.pci() ? "pci" : "vdev", device.name.c_str(), device.arguments().c_str());
+  }();
   if (result != 0) {
     if (device.pci()) {
       return fail(Errc::unavailable, because("the PCI device cannot be opened; bind it to vfio-pci (`dpdk-devbind.py -b vfio-pci "
@@ -228,8 +242,7 @@ Status DpdkPort::probe(Setup& setup) {
   opened_->device = device.name;
   closed_.store(MemifGate::kStopped, std::memory_order_relaxed);
   if (memif_) {
-    if (memif_client_) namespace_ = ::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-    if (!memif_client_) listener_.adopt(memif_socket_, memif_abstract_);
+    if (!memif_client_) listener_.adopt(memif_socket_);
     MemifGate::add(*this);
   }
   return {};
@@ -462,7 +475,6 @@ DpdkPort::~DpdkPort() {
     opened_->closed = true;
   }
   opened_.reset();
-  if (namespace_ >= 0) close(namespace_);
 }
 
 bool DpdkPort::link_up() const noexcept {
@@ -486,7 +498,7 @@ Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
   if (up) return {};
   if (!memif_) return fail(Errc::timed_out, "dpdk:" + device_ + ": the link is down: is the cable in, and the other side up?");
   return fail(Errc::timed_out, "dpdk:" + device_ + "," + options_ + ": no peer: start the " + (memif_client_ ? "server" : "client") +
-                                   " with the same socket= and id=, in the same network namespace unless socket-abstract=no");
+                                   " with the same socket= and id=, as the same user");
 }
 
 // A memif client has to connect by itself, at first and after its server has gone. It does not hang up on a server that takes its time,
@@ -537,15 +549,9 @@ void DpdkPort::keep_connected(Nanoseconds now) noexcept {
 // In the interrupt thread. The result is the engine's when it sees the task done; the connection is complete when
 // this thread has handled the messages that follow.
 void DpdkPort::start_task(DpdkPort& port) noexcept {
-  struct stat here{}, wanted{};
-  // An abstract socket belongs to a network namespace: the one of the thread that opened the port.
-  if (port.namespace_ >= 0 && stat("/proc/thread-self/ns/net", &here) == 0 && fstat(port.namespace_, &wanted) == 0 &&
-      here.st_ino != wanted.st_ino) {
-    setns(port.namespace_, CLONE_NEWNET);
-  }
   if (port.memif_zero_copy_) MemoryDescriptors::save();
   port.messages_at_start_ = MemifGate::messages();
-  port.start_result_ = port.control_.find(port.memif_socket_, port.memif_abstract_, [&] { return rte_eth_dev_start(port.port_id_); });
+  port.start_result_ = port.control_.find(port.memif_socket_, [&] { return rte_eth_dev_start(port.port_id_); });
 }
 
 void DpdkPort::stop_task(DpdkPort& port) noexcept { rte_eth_dev_stop(port.port_id_); }

@@ -146,7 +146,6 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   bool memif_ = false;
   bool memif_client_ = false;
   bool memif_zero_copy_ = false;
-  bool memif_abstract_ = true;  // its socket's name is
   std::string memif_socket_;    // as in the device string
   bool dma_ = false;  // external memory has to be mapped for the device
   bool link_was_up_ = false;
@@ -161,7 +160,6 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   uint64_t messages_seen_ = 0;         // at the last look
   Nanoseconds heard_at_ = 0;           // when they became more, or it started
   Nanoseconds last_check_ = 0;
-  int namespace_ = -1;                 // the opener's network namespace
   MemifListener listener_;
 };
 

@@ -84,16 +84,10 @@ void fence_all_threads() noexcept {
   nap(20'000'000);  // no such call in this kernel or sandbox: far longer than a store stays in a core
 }
 
-// The name of a port's socket, of which DPDK takes what fits.
-std::string_view bound_name(const std::string& socket, bool abstract) noexcept {
-  return std::string_view(socket).substr(0, sizeof(sockaddr_un::sun_path) - (abstract ? 2 : 1));
-}
-
-// What an address has for such a name; empty if it is of another kind.
-std::string_view name_in(const sockaddr_un& address, bool abstract) noexcept {
-  const size_t from = abstract ? 1 : 0;
-  if (address.sun_family != AF_UNIX || (abstract && address.sun_path[0] != 0)) return {};
-  return {address.sun_path + from, strnlen(address.sun_path + from, sizeof(address.sun_path) - from)};
+// Empty if the address is of another kind.
+std::string_view path_in(const sockaddr_un& address) noexcept {
+  if (address.sun_family != AF_UNIX) return {};
+  return {address.sun_path, strnlen(address.sun_path, sizeof(address.sun_path))};
 }
 
 std::string_view file_name(std::string_view path) noexcept { return path.substr(path.rfind('/') + 1); }
@@ -237,7 +231,7 @@ int MemifControlSocket::lowest_free() noexcept {
 }
 
 // Another thread's socket may have got the number.
-void MemifControlSocket::adopt(int descriptor, const std::string& socket, bool abstract) noexcept {
+void MemifControlSocket::adopt(int descriptor, const std::string& socket) noexcept {
   descriptor_ = -1;
   int type = 0;
   socklen_t size = sizeof(type);
@@ -245,9 +239,9 @@ void MemifControlSocket::adopt(int descriptor, const std::string& socket, bool a
   sockaddr_un server{};
   size = sizeof(server);
   if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&server), &size) != 0) return;
-  const std::string_view there = name_in(server, abstract), here = bound_name(socket, abstract);
+  const std::string_view there = path_in(server);
   // A server in another container has bound the file by another path.
-  if (there.empty() || (abstract ? there != here : file_name(there) != file_name(here))) return;
+  if (there.empty() || file_name(there) != file_name(socket)) return;
   struct stat file{};
   if (fstat(descriptor, &file) != 0) return;
   inode_ = file.st_ino;
@@ -297,7 +291,7 @@ bool MemoryDescriptors::restore() noexcept {
 namespace {
 
 // A listener of this process with that name, or -1.
-int find_listener(const std::string& socket, bool abstract) noexcept {
+int find_listener(const std::string& socket) noexcept {
   // Descriptors are small numbers; a listener of ours is the one that carries the name.
   for (int fd = 0; fd < 4096; ++fd) {
     int listening = 0;
@@ -306,29 +300,30 @@ int find_listener(const std::string& socket, bool abstract) noexcept {
     sockaddr_un name{};
     size = sizeof(name);
     if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) continue;
-    if (name_in(name, abstract) == bound_name(socket, abstract)) return fd;
+    if (path_in(name) == socket) return fd;
   }
   return -1;
 }
 
 }  // namespace
 
-void MemifListener::adopt(const std::string& socket, bool abstract) { descriptor_ = find_listener(socket, abstract); }
+void MemifListener::adopt(const std::string& socket) {
+  descriptor_ = find_listener(socket);
+  struct stat directory{}, file{};
+  if (geteuid() != 0 || stat(socket.substr(0, socket.rfind('/') + 1).c_str(), &directory) != 0 || directory.st_uid == 0) return;
+  // Looked at and given by one descriptor: the directory's owner may put something else there at any time.
+  const int path = open(socket.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC);
+  if (path < 0) return;
+  if (fstat(path, &file) == 0 && S_ISSOCK(file.st_mode)) {
+    static_cast<void>(!fchownat(path, "", directory.st_uid, static_cast<gid_t>(-1), AT_EMPTY_PATH));
+  }
+  close(path);
+}
 
-bool MemifListener::is_taken(const std::string& socket, bool abstract) noexcept {
-  if (find_listener(socket, abstract) >= 0) return false;
+bool MemifListener::is_taken(const std::string& socket) noexcept {
+  if (find_listener(socket) >= 0) return false;
   struct stat status{};
-  if (!abstract) return stat(socket.c_str(), &status) == 0;
-  sockaddr_un name{};
-  name.sun_family = AF_UNIX;
-  const size_t length = std::min(socket.size(), sizeof(name.sun_path) - 2);
-  std::memcpy(name.sun_path + 1, socket.data(), length);
-  const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  if (fd < 0) return false;
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
-  const bool taken = bind(fd, reinterpret_cast<const sockaddr*>(&name), size) != 0 && errno == EADDRINUSE;
-  close(fd);
-  return taken;
+  return lstat(socket.c_str(), &status) == 0;
 }
 
 void MemifListener::retire() noexcept {

@@ -63,10 +63,10 @@ class MemifControlSocket {
  public:
   // Runs `connect`, in the interrupt thread, and finds the socket if that opened one to `socket`, which is as in the device string.
   template <typename Connect>
-  int find(const std::string& socket, bool abstract, Connect connect) noexcept {
+  int find(const std::string& socket, Connect connect) noexcept {
     const int expected = lowest_free();
     const int result = connect();
-    adopt(result == 0 ? expected : -1, socket, abstract);
+    adopt(result == 0 ? expected : -1, socket);
     return result;
   }
   // From any thread, after find(). Not found: nothing is known of it, not even that it is gone.
@@ -75,7 +75,7 @@ class MemifControlSocket {
 
  private:
   static int lowest_free() noexcept;
-  void adopt(int descriptor, const std::string& socket, bool abstract) noexcept;
+  void adopt(int descriptor, const std::string& socket) noexcept;
 
   int descriptor_ = -1;
   uint64_t inode_ = 0;
@@ -97,8 +97,9 @@ class MemoryDescriptors {
 class MemifListener {
  public:
   MemifListener() = default;
-  // After the port was probed: `socket` as in the device string, with its file or abstract name.
-  void adopt(const std::string& socket, bool abstract);
+  // After the port was probed: `socket` as in the device string. Where root listens in a directory of another user, the file becomes
+  // that user's, who could replace it anyway.
+  void adopt(const std::string& socket);
   // What it listens at, maybe with other ports; -1 before and after.
   int descriptor() const noexcept { return descriptor_; }
   // In the interrupt thread, when the port does not listen any more.
@@ -107,7 +108,7 @@ class MemifListener {
   void retire() noexcept;
 
   // Whether another process has the name. To be asked before DPDK is: it keeps half a port, with the port's name, when it cannot listen.
-  static bool is_taken(const std::string& socket, bool abstract) noexcept;
+  static bool is_taken(const std::string& socket) noexcept;
   // Removes a socket file that a killed server has left behind.
   static void remove_stale_file(const std::string& socket) noexcept;
 

@@ -31,9 +31,8 @@ std::string_view server_in(std::string_view line) noexcept {
 bool is_of(std::string_view server, int descriptor) {
   const SocketName name(descriptor);
   if (name.size == 0 || name.address.sun_family != AF_UNIX) return false;
-  const size_t from = name.address.sun_path[0] == 0 ? 1 : 0, room = sizeof(name.address.sun_path) - from;
-  const std::string_view own(name.address.sun_path + from, strnlen(name.address.sun_path + from, room));
-  return !own.empty() && own == server.substr(0, room - 1);
+  const std::string_view own(name.address.sun_path, strnlen(name.address.sun_path, sizeof(name.address.sun_path)));
+  return !own.empty() && own == server;
 }
 
 bool listens(int descriptor) noexcept {

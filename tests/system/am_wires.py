@@ -99,7 +99,7 @@ def over_memif(prefix):
     with directory() as d, contextlib.ExitStack() as stack:
         paths = {"alpha": d + "/a", "beta": d + "/b"}
         for number, (host, path) in enumerate(paths.items()):
-            wire = f"dpdk:net_memif0,socket-abstract=no,socket={d}/memif,role={'server' if number == 0 else 'client'}"
+            wire = f"dpdk:net_memif0,socket={d}/memif,role={'server' if number == 0 else 'client'}"
             port = prefix.format(number + 1) + wire
             stack.enter_context(Unetd(UNETD, "--socket", path, "--host", host, "--port", port, "--log", "warning"))
         exchange(paths, prefix != "")

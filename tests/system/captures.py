@@ -37,7 +37,7 @@ def two_hosts(*args):
             file.write(POLICY)
 
         def port(role):
-            return f"dpdk:net_memif0,role={role},socket=unet-test-{os.getpid()}"
+            return f"dpdk:net_memif0,role={role},socket={d}/memif"
 
         with Unetd(UNETD, "--socket", d + "/a", "--host", "alpha", "--port", port("server"), "--policy", d + "/policy", *args), \
                 Unetd(UNETD, "--socket", d + "/b", "--host", "beta", "--port", port("client"), "--policy", d + "/policy"), \

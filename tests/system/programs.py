@@ -3,6 +3,7 @@
 #
 # Usage: programs.py UNETD UNETCTL UNET_RUN
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -60,13 +61,36 @@ def test_second_network_interface_on_one_wire():
             status, _, err = run(UNETD, "--socket", d + "/t", *wire)
             require(status == 1, f"status {status}")
             one_line(err, "unetd", "another process has the socket", "choose another socket=")
-            require(os.listdir(d) == ["s"], f"left behind: {os.listdir(d)}")
+            require(sorted(os.listdir(d)) == ["m", "s"], f"left behind: {os.listdir(d)}")
             require(run(UNETCTL, "ports", "--socket", d + "/s")[0] == 0 and first.stop() == 0, "the first one was harmed")
+            require(not os.listdir(d), f"left behind: {os.listdir(d)}")
+
+
+def test_memif_socket_of_one_user():
+    """No other user can connect, and a server that was killed leaves nothing that the next one minds."""
+    with directory() as d:
+        os.chmod(d, 0o755)
+        wire = ["--port", f"dpdk:net_memif0,role=server,socket={d}/m"]
+        with Unetd("--socket", d + "/s", *wire) as first:
+            require(os.stat(d + "/m").st_mode & 0o7777 == 0o600, "others have rights")
+            if os.geteuid() == 0:
+                child = os.fork()
+                if child == 0:
+                    os.setgroups([])
+                    os.setresuid(NOBODY, NOBODY, NOBODY)
+                    os._exit(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect_ex(d + "/m"))
+                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                require(status == errno.EACCES, f"another user connects: {status}")
+            first.process.kill()
+            first.process.wait(WAIT)
+        require(os.path.exists(d + "/m"), "a killed unetd cannot have removed it")
+        with Unetd("--socket", d + "/s", *wire) as second:
+            require(second.stop() == 0 and not os.listdir(d), f"left behind: {os.listdir(d)}")
 
 
 def test_memif_client_hangs_up_before_it_is_greeted():
     with directory() as d, Unetd("--socket", d + "/s", "--port", f"dpdk:net_memif0,role=server,socket={d}/m") as ni:
-        address = f"\0{d}/m"
+        address = f"{d}/m"
         for hasty in range(1, 4):
             ni.process.send_signal(signal.SIGSTOP)
             for _ in range(hasty):

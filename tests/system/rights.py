@@ -358,8 +358,6 @@ def test_wires():
         print("      test_wires needs root and a network namespace")
         return
     over_a_wire("memif", "dpdk:net_memif0,role=server,socket=DIR/m", "dpdk:net_memif0,role=client,socket=DIR/m")
-    over_a_wire("memif file", "dpdk:net_memif0,role=server,socket=DIR/m,socket-abstract=no",
-                "dpdk:net_memif0,role=client,socket=DIR/m,socket-abstract=no")
     if veth_pair("va", "vb"):
         over_a_wire("af_packet", "dpdk:net_af_packet0,iface=va", "dpdk:net_af_packet0,iface=vb")
         over_a_wire("pcap", "capture:file=DIR/frames / trace:file=DIR/lines / pcap:iface=va", "pcap:iface=vb")

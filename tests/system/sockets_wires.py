@@ -60,7 +60,7 @@ def unetds(d, port):
 
 
 def memif(d, host, more=""):
-    return f"dpdk:net_memif0,socket-abstract=no,socket={d}/memif,role={'server' if host == 'alpha' else 'client'}{more}"
+    return f"dpdk:net_memif0,socket={d}/memif,role={'server' if host == 'alpha' else 'client'}{more}"
 
 
 def over_memif(more=""):

@@ -50,7 +50,7 @@ def over_memif(unetd, prefix=""):
     with directory() as d, contextlib.ExitStack() as stack:
         paths = {"a": d + "/a", "b": d + "/b"}
         for number, (place, path) in enumerate(paths.items()):
-            wire = f"dpdk:net_memif0,socket-abstract=no,socket={d}/memif,role={'server' if number == 0 else 'client'}"
+            wire = f"dpdk:net_memif0,socket={d}/memif,role={'server' if number == 0 else 'client'}"
             port = (prefix.format(number + 1) if prefix else "") + wire
             stack.enter_context(Unetd(unetd, "--socket", path, "--host", HOSTS[place], "--port", port, "--log", "warning"))
         yield paths

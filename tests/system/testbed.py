@@ -186,7 +186,7 @@ def test_real_hosts():
         with open(d + "/ssh", "w", encoding="ascii") as file:
             file.write('#!/bin/sh\n[ "$1" = user@here ] || exit 255\nshift\nexec sh -c "$*"\n')
         os.chmod(d + "/ssh", 0o755)
-        memif = f"socket={d}/memif.sock,socket-abstract=no"
+        memif = f"socket={d}/memif.sock"
         with open(d + "/hosts", "w", encoding="ascii") as file:
             file.write(f"# two\nalpha user@here dpdk:net_memif0,role=server,{memif}\n"
                        f"beta user@here faulty:delay=10us / dpdk:net_memif0,role=client,{memif}\n")

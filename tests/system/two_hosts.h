@@ -15,7 +15,7 @@ struct TwoHosts {
       std::vector<std::string> list{"--engines", std::to_string(engines), "--host", is_left ? "left" : "right"};
       for (int port = 0; port < 2; ++port) {
         const std::string number = std::to_string(port), own = is_left ? "1" : "2", other = is_left ? "2" : "1";
-        const std::string socket = ",socket-abstract=no,socket=" + left.directory() + "/memif" + number;
+        const std::string socket = ",socket=" + left.directory() + "/memif" + number;
         list.insert(list.end(), {"--port", "dpdk:net_memif" + number + socket + ",mac=02:00:00:00:0" + own + ":0" + number +
                                                (is_left ? ",role=server" : ",role=client,wait_link=30s"),
                                  "--peer",

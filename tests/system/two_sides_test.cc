@@ -331,7 +331,7 @@ int test_leftovers() {
 }
 
 Wire memif(Network& network, bool zero_copy, uint32_t mtu = 0) {
-  const std::string socket = "socket=unet-test-" + std::to_string(getpid());
+  const std::string socket = "socket=/tmp/unet-test-" + std::to_string(getpid());
   return {.device = {"net_memif0,role=server," + socket,
                      "net_memif0,role=client," + socket + (zero_copy ? ",zero-copy=yes" : "")},
           .network = &network,

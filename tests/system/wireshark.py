@@ -198,7 +198,7 @@ def signals_of(frames):
 def capture(d):
     """Two NIs over a memif: messages short and in fragments, puts, a refusal, silence long enough for signs of life, and ends."""
     def port(side, role):
-        return f"capture:file={d}/{side}.pcapng / dpdk:net_memif0,role={role},socket=unet-test-{os.getpid()}"
+        return f"capture:file={d}/{side}.pcapng / dpdk:net_memif0,role={role},socket={d}/memif"
 
     with Unetd(UNETD, "--socket", d + "/a", "--host", "alpha", "--port", port("a", "server")) as a, \
             Unetd(UNETD, "--socket", d + "/b", "--host", "beta", "--port", port("b", "client")) as b:
