@@ -1,8 +1,6 @@
 // capture.cc - the reader's side of a capture: memory shared with the NI, a filter, and a file.
 #include "apps/unetctl/capture.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -15,6 +13,7 @@
 
 #include "drivers/capture/packet_filter.h"
 #include "drivers/capture/pcapng.h"
+#include "drivers/private_file.h"
 #include "unet/capture_memory.h"
 #include "unet/connection.h"
 
@@ -36,7 +35,6 @@ class File {
   ~File() {
     if (descriptor_ >= 0 && name_ != "-") close(descriptor_);
   }
-  // Frames are their users' secrets: the file is made for its owner only, and replaced if it is there.
   Status open() {
     if (name_ == "-") {
       if (isatty(STDOUT_FILENO) != 0) {
@@ -45,12 +43,9 @@ class File {
       descriptor_ = STDOUT_FILENO;
       return {};
     }
-    descriptor_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600);
-    if (descriptor_ < 0) return fail(Errc::unavailable, name_ + ": " + std::generic_category().message(errno));
-    struct stat status{};
-    if (fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode) && fchmod(descriptor_, 0600) != 0) {
-      return fail(Errc::not_permitted, name_ + ": it is another user's, who could read the frames");
-    }
+    const Result<int> opened = drivers::open_private_file(name_, 0, true);
+    if (!opened) return tl::unexpected(opened.error());
+    descriptor_ = *opened;
     return {};
   }
   std::vector<std::byte>& out() noexcept { return out_; }

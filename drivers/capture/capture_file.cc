@@ -3,15 +3,14 @@
 
 #include <fcntl.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <csignal>
-#include <system_error>
 
+#include "drivers/private_file.h"
 #include "unet/base/check.h"
 
 namespace unet::drivers {
@@ -41,17 +40,10 @@ CaptureFile::~CaptureFile() {
 }
 
 Status CaptureFile::open_file() {
-  // O_NONBLOCK matters to a FIFO only: neither opening nor writing it may wait for its reader. Frames are their users' secrets.
-  file_ = open(options_.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
-  const int error = errno;
-  if (file_ < 0 && error == ENXIO) {
-    return fail(Errc::unavailable, "capture: " + options_.file + ": nobody reads this FIFO: start its reader first");
-  }
-  if (file_ < 0) return fail(Errc::unavailable, "capture: file=" + options_.file + ": " + std::generic_category().message(error));
-  struct stat status{};
-  if (fstat(file_, &status) == 0 && S_ISREG(status.st_mode) && fchmod(file_, 0600) != 0) {
-    return fail(Errc::not_permitted, "capture: file=" + options_.file + ": it is another user's, who could read the frames");
-  }
+  // O_NONBLOCK matters to a FIFO only: neither opening nor writing it may wait for its reader.
+  const Result<int> file = open_private_file(options_.file, O_NONBLOCK, true);
+  if (!file) return fail(file.error().code, "capture: file=" + file.error().text);
+  file_ = *file;
   return {};
 }
 

@@ -294,6 +294,29 @@ TEST_CASE("a file that may not grow further ends with a whole block") {
   for (const Seen& each : read_file(w.file)) CHECK(each.length == 1000);
 }
 
+TEST_CASE("a capture goes to no link and to no file that another user has put there") {
+  World w;
+  const std::string own = w.directory + "/own", link = w.directory + "/link", name = w.directory + "/name";
+  std::ofstream(own) << "kept";
+  std::filesystem::create_symlink(own, link);
+  std::filesystem::create_hard_link(own, name);
+  std::vector<std::string> refused{link, name, own};
+  if (geteuid() == 0) {
+    refused.push_back(w.directory + "/other");
+    std::ofstream(refused.back()) << "kept";
+    REQUIRE(chown(refused.back().c_str(), 65534, static_cast<gid_t>(-1)) == 0);
+  }
+  for (const std::string& each : refused) {
+    CAPTURE(each);
+    const auto capture = CaptureFile::start({.file = each}, "wire", {});
+    REQUIRE_FALSE(capture);
+    CHECK(capture.error().code == Errc::not_permitted);
+    CHECK(std::filesystem::file_size(each) == 4);
+  }
+  std::filesystem::remove(name);
+  CHECK(CaptureFile::start({.file = own}, "wire", {}));  // one's own is replaced
+}
+
 TEST_CASE("a reader that does not read costs frames of the capture, which are counted, and no time of the wire") {
   World w;
   const std::string fifo = w.directory + "/fifo";

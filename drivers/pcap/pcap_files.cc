@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "drivers/kernel_interface.h"
+#include "drivers/private_file.h"
 
 namespace unet::drivers {
 
@@ -65,23 +66,23 @@ Status PcapFiles::open_write() {
   if (options_.write.empty()) return {};
   writer_ = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, kSnapLength, PCAP_TSTAMP_PRECISION_NANO);
   if (writer_ == nullptr) return fail(Errc::out_of_memory, "pcap: write=" + options_.write + ": no memory");
-  // Not truncated before it is known what it is. Frames are their users' secrets.
-  const int file = ::open(options_.write.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+  // Not truncated before it is known what it is.
+  const Result<int> opened = open_private_file(options_.write, O_NONBLOCK, false);
+  if (!opened) return fail(opened.error().code, "pcap: write=" + opened.error().text);
+  const int file = *opened;
   const auto refuse = [&](Errc code, const std::string& why) {
-    if (file >= 0) close(file);
+    close(file);
     return fail(code, "pcap: write=" + options_.write + ": " + why);
   };
   struct stat status{};
-  if (file < 0 || fstat(file, &status) != 0) return refuse(Errc::unavailable, std::generic_category().message(errno));
+  if (fstat(file, &status) != 0) return refuse(Errc::unavailable, std::generic_category().message(errno));
   if (!S_ISREG(status.st_mode) && !S_ISCHR(status.st_mode)) {
     return refuse(Errc::invalid_argument, "is no file; the engine would wait for it");
   }
   if (!options_.read.empty() && status.st_dev == read_status_.st_dev && status.st_ino == read_status_.st_ino) {
     return refuse(Errc::invalid_argument, "it is the file to read");
   }
-  if (S_ISREG(status.st_mode) && (fchmod(file, 0600) != 0 || ftruncate(file, 0) != 0)) {
-    return refuse(Errc::not_permitted, "it is another user's, who could read the frames");
-  }
+  if (S_ISREG(status.st_mode) && ftruncate(file, 0) != 0) return refuse(Errc::unavailable, std::generic_category().message(errno));
   std::FILE* const stream = fdopen(file, "wb");
   if (stream == nullptr) return refuse(Errc::out_of_memory, "no memory");
   dumper_ = pcap_dump_fopen(writer_, stream);

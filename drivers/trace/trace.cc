@@ -12,6 +12,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "drivers/private_file.h"
 #include "drivers/trace/frame_text.h"
 
 namespace unet::drivers {
@@ -37,8 +38,9 @@ Result<std::unique_ptr<Driver>> Trace::wrap(std::unique_ptr<Driver> wire, const 
     if (descriptor < 0) descriptor = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
     if (descriptor < 0) return fail_errno("trace to stderr", errno);
   } else {
-    descriptor = open(file.c_str(), kFlags | O_CREAT, 0600);
-    if (descriptor < 0) return fail(Errc::unavailable, "trace: file=" + file + ": " + std::generic_category().message(errno));
+    const Result<int> opened = open_private_file(file, O_APPEND | O_NONBLOCK, false);
+    if (!opened) return fail(opened.error().code, "trace: file=" + opened.error().text);
+    descriptor = *opened;
   }
   return std::unique_ptr<Driver>(new Trace(std::move(wire), file, descriptor));
 }

@@ -124,6 +124,28 @@ def test_everything_of_a_port():
         wait_until(lambda: gone(d + "/a", capture.number), "a capture that has ended is still listed")
 
 
+def test_files_of_others():
+    """What another user may have put at the path is left as it is, also by root."""
+    with directory() as d:
+        def refused(path, words):
+            status, _, err = ctl(d + "/nobody-there", "capture", "start", "-w", path)
+            require(status == 1 and words in err, f"{path}: status {status}: {err}")
+
+        for name in ("secret", "linked"):
+            with open(f"{d}/{name}", "w", encoding="ascii") as file:
+                file.write("kept")
+        os.symlink(d + "/secret", d + "/link")
+        os.link(d + "/linked", d + "/second-name")
+        refused(d + "/link", "it is a symbolic link")
+        refused(d + "/second-name", "another name")
+        if os.geteuid() == 0:
+            os.chown(d + "/secret", 65534, -1)
+            refused(d + "/secret", "it is another user's")
+        for name in ("secret", "linked"):
+            with open(f"{d}/{name}", encoding="ascii") as file:
+                require(file.read() == "kept", f"{name} was written to")
+
+
 def test_limits_filter_and_pipe():
     with two_hosts() as d:
         with Capture(d + "/a", "-w", d + "/five", "--count", "5", "--snap", "60", "--filter", "greater 1000") as five, \

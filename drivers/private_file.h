@@ -1,0 +1,40 @@
+// private_file.h - opens a file for frames, which are their users' secrets; used by capture, trace, pcap and unetctl.
+//
+// Root writes such files, and another user may have put something at the path before: a link to a third user's file, or a file of
+// its own to read the frames from. So a link is refused, and so is what another user owns. A device is taken: /dev/null has no secrets.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+#include "unet/base/result.h"
+
+namespace unet::drivers {
+
+// A regular file gets mode 0600, and with `replace` is emptied. `flags` are further ones of open(). The descriptor is the caller's.
+inline Result<int> open_private_file(const std::string& path, int flags, bool replace) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | flags, 0600);
+  const int error = errno;
+  if (file < 0 && error == ELOOP) return fail(Errc::not_permitted, path + ": it is a symbolic link: name the file itself");
+  if (file < 0 && error == ENXIO) return fail(Errc::unavailable, path + ": nobody reads this FIFO: start its reader first");
+  if (file < 0) return fail(Errc::unavailable, path + ": " + std::generic_category().message(error));
+  const auto refuse = [&](const char* why) {
+    close(file);
+    return fail(Errc::not_permitted, path + ": " + why);
+  };
+  struct stat status{};
+  if (fstat(file, &status) != 0) return refuse("there is no telling whose it is");
+  if (S_ISCHR(status.st_mode)) return file;
+  if (status.st_uid != geteuid()) return refuse("it is another user's, who could read the frames");
+  if (!S_ISREG(status.st_mode)) return file;
+  if (status.st_nlink > 1) return refuse("the file has another name, too: remove it, or name a new one");
+  if (fchmod(file, 0600) != 0 || (replace && ftruncate(file, 0) != 0)) return refuse("it cannot be emptied, or kept from others");
+  return file;
+}
+
+}  // namespace unet::drivers
