@@ -129,7 +129,7 @@ Status Connection::connect_socket(const std::string& path) {
 }
 
 Status Connection::open_embedded(const std::string& spec) {
-  const char* library = std::getenv("UNET_EMBEDDED_LIBRARY");
+  const char* library = ::secure_getenv("UNET_EMBEDDED_LIBRARY");
   void* module = ::dlopen(library != nullptr ? library : "libunet_embedded.so", RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) {
     return fail(Errc::unavailable, std::string("cannot load the embedded network interface: ") + ::dlerror() +

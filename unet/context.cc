@@ -12,7 +12,7 @@
 namespace unet {
 
 Result<Context> Context::open(std::string_view ni, std::string_view program, int first_descriptor) {
-  const char* from_environment = std::getenv("UNET_NI");
+  const char* from_environment = ::secure_getenv("UNET_NI");
   if (ni.empty() && from_environment != nullptr) ni = from_environment;
   if (program.empty()) program = ::program_invocation_short_name;
   auto connection = Connection::open(ni, program, first_descriptor);

@@ -1,6 +1,7 @@
 // socket_path.cc - the default path, and whose directory it is in.
 #include "unet/socket_path.h"
 
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,8 +14,22 @@ namespace unet {
 namespace {
 
 std::string environment(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = ::secure_getenv(name);
   return value == nullptr ? std::string() : std::string(value);
+}
+
+// Of what the environment names; an embedded network interface is not one.
+std::string socket_in_environment() {
+  const std::optional<std::string> path = socket_path_of(environment("UNET_NI"));
+  return path && !path->empty() ? *path : environment("UNET_SOCKET");
+}
+
+// $XDG_RUNTIME_DIR, or where that usually is.
+std::string runtime_directory() {
+  if (getauxval(AT_SECURE) == 0) return environment("XDG_RUNTIME_DIR");
+  const std::string usual = "/run/user/" + std::to_string(geteuid());
+  struct stat st {};
+  return lstat(usual.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() ? usual : "";
 }
 
 std::string temporary_directory() { return "/tmp/unet-" + std::to_string(geteuid()); }
@@ -44,7 +59,7 @@ Status check_owner(const std::string& directory, uid_t owner) {
   if (st.st_uid != owner && st.st_uid != 0) {
     const std::string whose = owner == geteuid() ? "you" : "the user of the daemon";
     return fail(Errc::not_permitted, directory + " belongs to user " + std::to_string(st.st_uid) + ", not to " + whose + " (" +
-                                         std::to_string(owner) + "): choose another path with --socket or UNET_SOCKET");
+                                         std::to_string(owner) + "): choose another path with --socket or UNET_NI");
   }
   if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     return fail(Errc::not_permitted, "others may write into " + directory + ": run chmod go-w " + directory);
@@ -54,16 +69,23 @@ Status check_owner(const std::string& directory, uid_t owner) {
 
 }  // namespace
 
+std::optional<std::string> socket_path_of(std::string_view ni) {
+  constexpr std::string_view kEmbedded = "embedded:", kUnix = "unix:";
+  if (ni.starts_with(kEmbedded)) return std::nullopt;
+  if (ni.starts_with(kUnix)) ni.remove_prefix(kUnix.size());
+  return std::string(ni);
+}
+
 std::string default_socket_path() {
-  if (std::string path = environment("UNET_SOCKET"); !path.empty()) return path;
+  if (std::string path = socket_in_environment(); !path.empty()) return path;
   if (geteuid() == 0) return "/run/unet/unet.sock";
-  if (const std::string runtime = environment("XDG_RUNTIME_DIR"); !runtime.empty()) return runtime + "/unet/unet.sock";
+  if (const std::string runtime = runtime_directory(); !runtime.empty()) return runtime + "/unet/unet.sock";
   return temporary_directory() + "/unet.sock";
 }
 
 Status make_socket_directory(std::string_view socket_path, uid_t owner) {
   if (Status status = check_length(socket_path); !status) return status;
-  if (socket_path != default_socket_path() || !environment("UNET_SOCKET").empty()) return {};
+  if (socket_path != default_socket_path() || !socket_in_environment().empty()) return {};
   const std::string directory = directory_of(socket_path);
   if (mkdir(directory.c_str(), geteuid() == 0 ? 0755 : 0700) != 0 && errno != EEXIST) {
     return fail_errno("mkdir(" + directory + ")", errno);

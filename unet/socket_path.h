@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,7 +12,11 @@
 
 namespace unet {
 
-// $UNET_SOCKET; else, as root, /run/unet/unet.sock; else $XDG_RUNTIME_DIR/unet/unet.sock; else /tmp/unet-UID/unet.sock.
+// The path in the name of a network interface: "unix:PATH" or "PATH". None: an embedded one ("embedded:SPEC") has no socket.
+std::optional<std::string> socket_path_of(std::string_view ni);
+
+// That of $UNET_NI, or $UNET_SOCKET, its old name; else, as root, /run/unet/unet.sock; else $XDG_RUNTIME_DIR/unet/unet.sock; else
+// /tmp/unet-UID/unet.sock. A program that has more rights than its caller does not look at the environment.
 std::string default_socket_path();
 
 // For the side that listens: makes the directory of a default path (mode 0700, as root 0755) if it is missing, and gives it to

@@ -16,7 +16,7 @@ constexpr size_t kJobNameMax = 40;
 constexpr uint64_t kMemoryMin = uint64_t{1} << 20;
 
 std::string_view variable(const char* name) noexcept {
-  const char* const text = std::getenv(name);
+  const char* const text = ::secure_getenv(name);
   return text == nullptr ? std::string_view() : std::string_view(text);
 }
 

@@ -14,7 +14,7 @@ namespace unet::splitc::detail {
 namespace {
 
 bool is_set(const char* name) noexcept {
-  const char* const text = std::getenv(name);
+  const char* const text = ::secure_getenv(name);
   return text != nullptr && *text != '\0';
 }
 
@@ -24,7 +24,7 @@ bool is_set(const char* name) noexcept {
 std::string launched_by_variable() {
   if (is_set("UNET_SIZE")) return {};
   for (const char* name : {"SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
-    if (is_set(name) && std::atoi(std::getenv(name)) > 1) return name;
+    if (is_set(name) && std::atoi(::secure_getenv(name)) > 1) return name;
   }
   return {};
 }
@@ -32,7 +32,7 @@ std::string launched_by_variable() {
 bool launched_by_pmix() { return is_set("PMIX_NAMESPACE") && is_set("PMIX_RANK") && !is_set("UNET_SIZE"); }
 
 std::string own_host() {
-  if (is_set("UNET_HOST")) return std::getenv("UNET_HOST");
+  if (is_set("UNET_HOST")) return ::secure_getenv("UNET_HOST");
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') return "localhost";
   return std::string(host.data()).substr(0, kNameMax);

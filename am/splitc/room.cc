@@ -57,7 +57,7 @@ uint64_t groups_limit(const std::string& root) {
 
 // unet-run starts all ranks as its children, on a network interface in a directory of its own.
 bool started_by_unet_run() {
-  const char* const ni = std::getenv("UNET_NI");
+  const char* const ni = ::secure_getenv("UNET_NI");
   return ni != nullptr && std::string_view(ni).find("/unet-run-") != std::string_view::npos;
 }
 

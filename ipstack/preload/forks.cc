@@ -468,7 +468,7 @@ void Forks::forget_exec() noexcept {
 }
 
 void Forks::read_left() {
-  const char* const variable = ::getenv(kVariable);
+  const char* const variable = ::secure_getenv(kVariable);
   if (variable == nullptr) return;
   const std::string whole = variable;
   ::unsetenv(kVariable);

@@ -62,7 +62,7 @@ tcp::Ecn ecn_of_system() noexcept {
 }
 
 Nanoseconds microseconds_of(const char* variable, Nanoseconds otherwise) noexcept {
-  const char* const text = std::getenv(variable);
+  const char* const text = ::secure_getenv(variable);
   if (text == nullptr) return otherwise;
   char* end = nullptr;
   const unsigned long value = std::strtoul(text, &end, 10);
@@ -84,10 +84,10 @@ Host::Host() {
 
 void Host::read_environment() {
   spin_most_ = spin_ = microseconds_of("UNET_SOCKETS_SPIN_US", spin_most_);
-  logs_ = std::getenv("UNET_SOCKETS_LOG") != nullptr;
+  logs_ = ::secure_getenv("UNET_SOCKETS_LOG") != nullptr;
   // Now, as programs such as nginx give their children an environment without it.
-  if (const char* const ni = std::getenv("UNET_NI")) ni_ = ni;
-  const char* const text = std::getenv("UNET_SOCKETS_RULES");
+  if (const char* const ni = ::secure_getenv("UNET_NI")) ni_ = ni;
+  const char* const text = ::secure_getenv("UNET_SOCKETS_RULES");
   if (text == nullptr) return;
   if (auto rules = Rules::parse(text)) rules_ = std::move(*rules);
   else std::fprintf(stderr, "unet-sockets: UNET_SOCKETS_RULES: %s; no rule is used\n", rules.error().text.c_str());

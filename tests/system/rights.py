@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -351,6 +352,25 @@ def test_a_wire_that_is_gone():
         require(keeper.process.wait(WAIT) != 0, "a keeper without a network interface ends well")
         err = keeper.process.stderr.read()
         require("there is no such network interface" in err, f"the reason is missing: {err!r}")
+
+
+def test_setuid():
+    """A program that has more rights than its caller does not let the caller choose its network interface."""
+    if not IS_ROOT:
+        print("      test_setuid needs root")
+        return
+    with directory() as d:
+        os.chmod(d, 0o755)
+        program = d + "/unetctl"
+        shutil.copy(UNETCTL, program)
+        for name in ({"UNET_NI": f"unix:{d}/chosen"}, {"UNET_SOCKET": f"{d}/chosen"}, {"XDG_RUNTIME_DIR": d}):
+            for mode, obeys in ((0o755, True), (0o4755, False)):
+                os.chown(program, 65533, -1)
+                os.chmod(program, mode)
+                done = subprocess.run([program, "names"], env=name, capture_output=True, text=True, timeout=WAIT, check=False,
+                                      user=NOBODY, group=NOBODY, extra_groups=[])
+                require(done.returncode == 1, f"status {done.returncode}: {done.stderr!r}")
+                require((d in done.stderr) == obeys, f"{name}, mode {mode:o}: {done.stderr!r}")
 
 
 def test_wires():

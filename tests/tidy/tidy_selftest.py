@@ -193,6 +193,7 @@ class BannedWords(Tree):
         "sleep": "void f() { usleep(1); }",
         "clock": "auto t = std::chrono::steady_clock::now();",
         "random": "std::random_device r;",
+        "getenv": "const char* v = std::getenv(name);",
     }
 
     def test_every_banned_word_is_found(self):

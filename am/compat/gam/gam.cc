@@ -399,7 +399,7 @@ void settle() {
 // ---- life
 
 bool number_from(const char* variable, int most, int& number) noexcept {
-  const char* const text = std::getenv(variable);
+  const char* const text = ::secure_getenv(variable);
   if (text == nullptr) return true;
   const std::string_view whole(text);
   const auto [end, error] = std::from_chars(whole.data(), whole.data() + whole.size(), number);
