@@ -25,6 +25,7 @@
 #include "apps/bench/sizes.h"
 #include "apps/bench/splitc.h"
 #include "apps/bench/two_hosts.h"
+#include "apps/standard_descriptors.h"
 
 namespace {
 
@@ -332,6 +333,7 @@ int demo(Options options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  unet::apps::hold_standard_descriptors();
   std::vector<std::string> known_paths;
   for (const auto& contender : make_all_contenders()) known_paths.push_back(contender->info().path);
   auto options = parse_options(argc, argv, known_paths);

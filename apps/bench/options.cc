@@ -10,6 +10,7 @@
 #include "apps/bench/contenders.h"
 #include "apps/bench/loss.h"
 #include "apps/bench/sizes.h"
+#include "apps/version_option.h"
 
 namespace unet::bench {
 
@@ -293,6 +294,7 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   CLI::App app(kDescription, "unet-bench");
   app.footer(kFooter);
   app.require_subcommand(1);
+  apps::add_version(app, "unet-bench");
   CLI::App* list = app.add_subcommand("list", "what can be measured, and over which paths");
   CLI::App* info = app.add_subcommand("info", "what a benchmark measures, or how a path is set up");
   info->add_option("NAME", options.names, "benchmarks or paths")->required();
@@ -313,6 +315,9 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     options.help = app.help();
+    return options;
+  } catch (const CLI::CallForVersion& version) {
+    options.help = std::string(version.what()) + "\n";
     return options;
   } catch (const CLI::ParseError& error) {
     if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {

@@ -5,6 +5,7 @@ import re
 from failure import Usage
 import state as states
 import wires
+from version import VERSION
 
 HOSTS_MAX = 32
 
@@ -40,7 +41,7 @@ For example:
   testbed exec h0 -- unetctl all
   testbed exec all -- unetctl drops           on all hosts at once, each line after its host's name
 
-The program finds its unetd by UNET_NI (and UNET_SOCKET), its host's number and their count in UNET_RANK and UNET_SIZE. Its exit status
+The program finds its unetd by UNET_NI, its host's number and their count in UNET_RANK and UNET_SIZE. Its exit status
 becomes that of this command, and signals reach it. `testbed down` ends what still runs."""
 
 
@@ -97,6 +98,7 @@ def add_up(commands):
 def parser():
     top = Parser(prog="testbed", description=DESCRIPTION, epilog=EPILOG, allow_abbrev=False,
                  formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument("--version", action="version", version=f"testbed {VERSION}", help="print the release")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     add_up(commands)
     execute = add_command(commands, "exec", "run a program on a host, or on all", EXEC)

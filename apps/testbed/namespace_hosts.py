@@ -34,7 +34,7 @@ class NamespaceHost:
     def environment(self):
         index = [host["name"] for host in self.state["hosts"]].index(self.name)
         return os.environ | {
-            "PATH": programs.search_path(), "UNET_NI": "unix:" + self.record["socket"], "UNET_SOCKET": self.record["socket"],
+            "PATH": programs.search_path(), "UNET_NI": "unix:" + self.record["socket"],
             "UNET_RANK": str(index), "UNET_SIZE": str(len(self.state["hosts"])),
             "UNET_TESTBED": self.state["name"], "UNET_TESTBED_HOST": self.name,
         }

@@ -104,7 +104,7 @@ class SshHost:
     def assignments(self):
         index = [host["name"] for host in self.state["hosts"]].index(self.name)
         socket = self.record["directory"] + "/unet.sock"
-        return [f"UNET_NI=unix:{socket}", f"UNET_SOCKET={socket}", f"UNET_RANK={index}", f"UNET_SIZE={len(self.state['hosts'])}",
+        return [f"UNET_NI=unix:{socket}", f"UNET_RANK={index}", f"UNET_SIZE={len(self.state['hosts'])}",
                 f"UNET_TESTBED={self.state['name']}", f"UNET_TESTBED_HOST={self.name}"]
 
     def start(self, program, **how):

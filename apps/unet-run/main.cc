@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include "apps/open_ports.h"
+#include "apps/standard_descriptors.h"
 #include "apps/unet-run/options.h"
 #include "apps/unet-run/output.h"
 #include "apps/unet-run/processes.h"
@@ -58,6 +59,7 @@ int run(Options& options) {
 }  // namespace unet::run
 
 int main(int argc, char** argv) {
+  unet::apps::hold_standard_descriptors();
   unet::run::ParsedOptions parsed = unet::run::parse_options(argc, argv);
   if (!parsed.options) return parsed.status;
   spdlog::set_default_logger(spdlog::stderr_color_mt("unet-run"));

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/program_words.h"
+#include "apps/version_option.h"
 #include "unet/service/names.h"
 
 namespace unet::run {
@@ -64,6 +65,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--idle", idle, "spin, adaptive or block: what the engine does without work (default: adaptive)");
   app.add_option("--cores", cores, "cores of the processes, in order of rank and again from the front: 0,2-4");
   app.add_flag("--label", options.label, "put the rank in front of each line that a process prints");
+  apps::add_version(app, "unet-run");
   app.prefix_command();
   try {
     app.parse(argc, argv);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "apps/standard_descriptors.h"
 #include "apps/unet-sockets/options.h"
 #include "unet/context.h"
 
@@ -68,6 +69,7 @@ int run(Options options) {
 }  // namespace unet::wrapper
 
 int main(int argc, char** argv) {
+  unet::apps::hold_standard_descriptors();
   unet::wrapper::ParsedOptions parsed = unet::wrapper::parse_options(argc, argv);
   return parsed.options ? unet::wrapper::run(std::move(*parsed.options)) : parsed.status;
 }

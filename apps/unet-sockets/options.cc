@@ -9,6 +9,7 @@
 #include <toml++/toml.h>
 
 #include "apps/program_words.h"
+#include "apps/version_option.h"
 #include "ipstack/preload/rules.h"
 
 namespace unet::wrapper {
@@ -93,6 +94,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   spins->check(CLI::Range(0u, kSpinMax));
   app.add_flag("--log", options.log, "tell on standard error which sockets stay the kernel's");
   app.add_option("--library", options.preloaded, "the library that is preloaded (default: the one of this build or installation)");
+  apps::add_version(app, "unet-sockets");
   app.prefix_command();
   try {
     app.parse(argc, argv);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "apps/standard_descriptors.h"
 #include "apps/unetctl/capture.h"
 #include "apps/unetctl/interface.h"
 #include "apps/unetctl/options.h"
@@ -120,6 +121,7 @@ Status run(const Options& options) {
 
 int main(int argc, char** argv) {
   using namespace unet::unetctl;
+  unet::apps::hold_standard_descriptors();
   const ParsedOptions parsed = parse_options(argc, argv);
   if (!parsed.options) return parsed.status;
   if (unet::Status status = run(*parsed.options); !status) {

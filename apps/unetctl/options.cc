@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/unetctl/views.h"
+#include "apps/version_option.h"
 #include "unet/socket_path.h"
 
 namespace unet::unetctl {
@@ -187,7 +188,8 @@ ParsedOptions parse_options(int argc, char** argv) {
   CLI::App app{"unetctl - shows what a U-Net network interface is doing (your own things; everything to root and its owner), and tells it"};
   app.require_subcommand(0, 1);
   app.fallthrough();
-  app.add_option("--socket", options.socket, "control socket (default: $UNET_SOCKET, " + options.socket + ")");
+  app.add_option("--ni,--socket", options.socket, "the network interface: unix:PATH, or PATH (default: $UNET_NI, " + options.socket + ")");
+  apps::add_version(app, "unetctl");
   app.footer("unetctl COMMAND --help tells more of one command. Start with: unetctl all");
   add_views(app, options);
   add_top(app, given, options);
@@ -211,6 +213,9 @@ ParsedOptions parse_options(int argc, char** argv) {
   }
   if (app.get_subcommands().empty()) return refuse("say what to show or do: " + command_list(app) + " (unetctl --help says more)");
   options.top.sort = parse_sort(given.sort);
+  const std::optional<std::string> socket = socket_path_of(options.socket);
+  if (!socket) return refuse("--ni " + options.socket + ": an embedded network interface has no socket; name that of a unetd, unix:PATH");
+  options.socket = *socket;
   return {options, 0};
 }
 

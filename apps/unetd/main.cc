@@ -13,6 +13,7 @@
 
 #include "apps/drivers.h"
 #include "apps/open_ports.h"
+#include "apps/standard_descriptors.h"
 #include "apps/unetd/keeper.h"
 #include "apps/unetd/notify.h"
 #include "apps/unetd/options.h"
@@ -160,6 +161,7 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   using namespace unet::unetd;
+  unet::apps::hold_standard_descriptors();
   const ParsedOptions parsed = parse_options(argc, argv);
   if (!parsed.options) return parsed.status;
   if (parsed.options->print_config) {

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/drivers.h"
+#include "apps/version_option.h"
 #include "unet/service/ip_config.h"
 #include "unet/service/toml_reader.h"
 #include "unet/socket_path.h"
@@ -96,7 +97,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   Given given;
   CLI::App app{"unetd - the U-Net network interface of a host, shared by its processes"};
   app.add_option("--config", given.config, "configuration file (TOML); --print-config shows one");
-  app.add_option("--socket", given.socket, "control socket (default: $UNET_SOCKET, " + default_socket_path() + ")");
+  app.add_option("--socket", given.socket, "control socket (default: that of $UNET_NI, " + default_socket_path() + ")");
   app.add_option("--user", given.user, "become this user, without any rights, once wires and socket are open (started as root)");
   app.add_option("--group", given.group, "group that may connect, besides this user and root");
   app.add_option("--host", given.host, "name by which other hosts find this one (default: the host name)");
@@ -129,6 +130,7 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
   app.add_flag("--check", options.check, "only check configuration and policy");
   app.add_flag("--print-config", options.print_config, "print an annotated configuration file");
+  apps::add_version(app, "unetd");
   app.footer("\nDriver specifications. " + apps::driver_help());
   try {
     app.parse(argc, argv);

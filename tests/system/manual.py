@@ -42,6 +42,9 @@ def check_options(page, program, *commands):
     described = {option for tag in tags(page) for option in re.findall(r"--[a-z][a-z-]*", tag)}
     wrong = [f"{option} is not described" for option in sorted(there - described)]
     wrong += [f"{option} is described, but --help does not have it" for option in sorted(described - there)]
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=WAIT, check=False)
+    if version.returncode != 0 or not re.fullmatch(rf"{os.path.basename(program)} \d+\.\d+\.\d+\n", version.stdout):
+        wrong.append(f"--version answers {version.stdout!r} and {version.returncode}")
     listed = re.findall(r"^  ([a-z]+)  ", helps[0], re.M) if commands else []
     wrong += [f"the test does not look at command {c}" for c in listed if c not in commands]
     wrong += [f"command {c} is not described" for c in commands if not any(re.match(rf"{c}\b", tag) for tag in tags(page))]

@@ -105,6 +105,43 @@ def test_memif_client_hangs_up_before_it_is_greeted():
         require(ni.stop() == 0, "stop")
 
 
+def test_one_name_everywhere():
+    """A network interface has one name for programs, unetctl and unetd; UNET_SOCKET and --socket are the old ones."""
+    with directory() as d:
+        path = d + "/s"
+        bare = {k: v for k, v in os.environ.items() if k not in ("UNET_NI", "UNET_SOCKET")}
+        ni = subprocess.Popen([UNETD], env=bare | {"UNET_NI": "unix:" + path}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        def names(words=(), more=None):
+            return subprocess.run([UNETCTL, "names", *words], env=bare | (more or {}), capture_output=True, text=True, timeout=WAIT,
+                                  check=False)
+
+        try:
+            wait_until(lambda: names(["--ni", path]).returncode == 0, "unetd does not take its socket from UNET_NI")
+            for words, more in ((["--ni", "unix:" + path], {}), (["--socket", path], {}), ([], {"UNET_NI": "unix:" + path}),
+                                ([], {"UNET_NI": path}), ([], {"UNET_SOCKET": path}), (["--ni", path], {"UNET_NI": "unix:/nowhere"}),
+                                ([], {"UNET_NI": "embedded:none", "UNET_SOCKET": path})):
+                require(names(words, more).returncode == 0, f"{words} {more}: {names(words, more).stderr}")
+            done = names(["--ni", "embedded:none"])
+            require(done.returncode == 2 and "no socket" in done.stderr, f"--ni embedded:none: {done.stderr}")
+        finally:
+            ni.terminate()
+            ni.wait(WAIT)
+
+
+def test_closed_standard_descriptors():
+    """What is opened first does not become standard error, into which the log is written."""
+    with directory() as d:
+        ni = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', UNETD, "--socket", d + "/s"])
+        try:
+            wait_until(lambda: run(UNETCTL, "names", "--ni", d + "/s")[0] == 0, "not ready")
+            held = [os.readlink(f"/proc/{ni.pid}/fd/{number}") for number in range(3)]
+            require(held == ["/dev/null"] * 3, f"0, 1 and 2 are {held}")
+        finally:
+            ni.terminate()
+            require(ni.wait(WAIT) == 0, "stop")
+
+
 def test_stale_socket():
     with directory() as d:
         path = d + "/s"

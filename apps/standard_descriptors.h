@@ -1,0 +1,19 @@
+// standard_descriptors.h - what each program of the project does first.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace unet::apps {
+
+// A program may be started with descriptors 0, 1 or 2 closed. The next one that it opens would get such a number, and messages meant
+// for standard error would go there. The programs that it executes find them closed, as it did.
+inline void hold_standard_descriptors() noexcept {
+  int descriptor = -1;
+  do {
+    descriptor = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  } while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+  if (descriptor > STDERR_FILENO) ::close(descriptor);
+}
+
+}  // namespace unet::apps
