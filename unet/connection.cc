@@ -256,7 +256,11 @@ void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vect
     default: break;
   }
   Answer answer;
-  if (!take(answer.reply)) {
+  if (control::ReportPart part{}; header.op == control::Op::report && take(part)) {
+    answer.reply.header = part.header;
+    answer.text.assign(part.bytes, std::min<size_t>(part.length, sizeof part.bytes));
+    answer.more = part.more != 0;
+  } else if (!take(answer.reply)) {
     if (header.op != control::Op::hello) return;
     read_foreign_reply(packet, size, answer.reply);
   }

@@ -30,6 +30,8 @@ namespace unet {
 struct Answer {
   control::Reply reply{};
   std::vector<Descriptor> descriptors;
+  std::string text;    // of a report's part
+  bool more = false;   // and whether another follows
   bool truncated = false;  // this process had no room for all of them
   uint64_t order = 0;  // the how-manieth packet it was: it may be taken after an event that the service sent later
 };

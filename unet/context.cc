@@ -1,11 +1,9 @@
 // context.cc - opening a connection and creating endpoints.
 #include "unet/context.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdlib>
-#include <sys/stat.h>
+#include <mutex>
 
 #include "unet/connection.h"
 
@@ -31,19 +29,23 @@ Result<std::unique_ptr<Endpoint>> Context::create_endpoint(const EndpointOptions
   return Endpoint::create(connection_, options);
 }
 
+// A part after the other. An NI that has taken over in between has no part of it left: then all of it is asked for anew.
 Result<std::string> Context::report() {
-  control::Report request{};
-  request.header.op = control::Op::report;
-  auto answer = connection_->call(request);
-  if (!answer) return tl::unexpected(answer.error());
-  if (answer->descriptors.size() != 1) return fail(Errc::protocol, "the network interface sent no report");
-  struct stat status {};
-  if (::fstat(answer->descriptors[0].get(), &status) != 0) return fail_errno("fstat(report)", errno);
-  std::string text(static_cast<size_t>(status.st_size), '\0');
-  const ssize_t got = ::pread(answer->descriptors[0].get(), text.data(), text.size(), 0);
-  if (got < 0) return fail_errno("pread(report)", errno);
-  text.resize(static_cast<size_t>(got));
-  return text;
+  constexpr int kAttempts = 4;
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::string text;
+    auto request = request_for<control::Report>(control::Op::report, 0);
+    for (;; ++request.part) {
+      auto answer = connection_->call(request);
+      if (!answer && request.part != 0 && answer.error().code == Errc::invalid_argument) break;
+      if (!answer) return tl::unexpected(answer.error());
+      text += answer->text;
+      if (!answer->more) return text;
+    }
+  }
+  return fail(Errc::unavailable, "the network interface was replaced again and again while it reported: try again");
 }
 
 bool Context::alive() const noexcept {

@@ -20,7 +20,7 @@ namespace unet::control {
 
 // Raised when a packet changes or a request is new. Three things do not, so that releases that do not understand each other can say
 // so: Header, Hello up to `version`, and Reply up to `error`.
-constexpr uint32_t kVersion = 10;
+constexpr uint32_t kVersion = 11;
 constexpr size_t kPacketMax = 1024;  // bytes of any packet, both ways
 
 // A short text in a packet. A length beyond the room is a lie; view() shortens it.
@@ -135,7 +135,11 @@ struct PeerRegion {
   uint32_t channel;
 };
 struct GetDescriptor { Header header; };
-struct Report { Header header; };
+struct Report {
+  Header header;
+  uint32_t part;   // 0: a new one; else the number of parts that were answered
+  uint32_t spare;
+};
 struct PolicyReload { Header header; };
 struct Drain {
   Header header;
@@ -270,8 +274,16 @@ struct Reply {
 // A wake descriptor is an epoll descriptor around an eventfd that only the waker holds: it is readable when it was woken
 // and is cleared by epoll_wait(fd, &event, 1, 0), not by read(). Were the eventfd itself shared, the sleeping side could
 // clear its O_NONBLOCK, fill its counter, and so block the waker for ever.
-// report: descriptor of sealed memory that holds a JSON document of what this user may see.
+// report: a ReportPart, or a Reply with an error.
 // policy_reload: an error if the file is wrong; the old policy stays then.
+
+// A part of a JSON document of what this user may see. It may end within a word, and may be empty.
+struct ReportPart {
+  Header header;
+  uint32_t length;
+  uint32_t more;        // 1: ask for the next part
+  char bytes[kPacketMax - sizeof(Header) - 2 * sizeof(uint32_t)];
+};
 
 // ---- events
 
@@ -294,7 +306,7 @@ struct ChannelClosed {
   CloseReason reason;
 };
 
-static_assert(sizeof(Reply) <= kPacketMax && sizeof(Connect) <= kPacketMax);
+static_assert(sizeof(Reply) <= kPacketMax && sizeof(Connect) <= kPacketMax && sizeof(ReportPart) == kPacketMax);
 static_assert(std::is_trivially_copyable_v<Reply>);
 
 // Endpoint and host names: 1 to kNameMax characters of [A-Za-z0-9._-/], not beginning with '-' or '/'.

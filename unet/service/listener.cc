@@ -188,11 +188,11 @@ std::optional<uid_t> unknown_user() {
   return overflow;
 }
 
-Result<Credentials> peer_credentials(int socket) {
+Result<Credentials> peer_credentials(int socket, std::optional<uid_t> unknown) {
   ucred kernel{};
   socklen_t length = sizeof kernel;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &kernel, &length) != 0) return fail_errno("getsockopt(SO_PEERCRED)", errno);
-  Credentials who{.uid = kernel.uid, .pid = kernel.pid, .groups = {kernel.gid}};
+  Credentials who{.uid = kernel.uid, .pid = kernel.pid, .groups = {kernel.gid}, .unknown = kernel.uid == unknown};
   std::vector<gid_t> more(64);
   for (int attempt = 0; attempt < 2; ++attempt) {
     length = static_cast<socklen_t>(more.size() * sizeof(gid_t));

@@ -45,8 +45,8 @@ class Listener {
   ino_t inode_ = 0;
 };
 
-// Who is at the other end of a connected socket, by the kernel's word.
-Result<Credentials> peer_credentials(int socket);
+// Who is at the other end of a connected socket, by the kernel's word. `unknown` is what unknown_user() says.
+Result<Credentials> peer_credentials(int socket, std::optional<uid_t> unknown);
 // As whom all users look to us that our user namespace does not know. None: it knows them all.
 std::optional<uid_t> unknown_user();
 

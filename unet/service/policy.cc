@@ -256,7 +256,7 @@ Rights Policy::rights(const Credentials& who) const {
         break;
     }
   }
-  return who.uid == 0 || who.uid == own_user_ ? Rights::everything() : Rights::nothing();
+  return !who.unknown && (who.uid == 0 || who.uid == own_user_) ? Rights::everything() : Rights::nothing();
 }
 
 }  // namespace unet::service

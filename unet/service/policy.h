@@ -50,6 +50,7 @@ struct Credentials {
   uid_t uid = 0;
   pid_t pid = 0;
   std::vector<gid_t> groups;  // the primary one first
+  bool unknown = false;       // to our user namespace: any number of users have this uid, which is none of theirs
 };
 
 // From the first to the last.

@@ -16,6 +16,7 @@
 #include "unet/service/memory.h"
 #include "unet/service/packet_socket.h"
 #include "unet/service/policy.h"
+#include "unet/service/report.h"
 #include "unet/wire.h"
 
 namespace unet::service {
@@ -99,6 +100,8 @@ struct RequestRecord {
 struct CaptureRecord {
   uint32_t capture = 0;
   uint32_t client = 0;            // index; the connection it was started by, while `stopping` is false
+  uint64_t owner = 0;             // Service::owner_of()
+  bool of_operator = false;
   uid_t user = 0;
   pid_t pid = 0;
   int32_t port = -1;              // -1: all
@@ -151,6 +154,7 @@ struct ClientRecord {
   uint64_t events_numbered = 0;
   uint64_t handled_cookie = 0;    // of the last request of which all is in the journal
   uint32_t handled_op = 0;        // 0: none
+  std::unique_ptr<Report> report; // of which it has not had all parts
   bool look_twice = false;        // the next request may be that one, still in the socket
   std::vector<uint64_t> doorbells = std::vector<uint64_t>(ClientPage::kWords);  // taken bits
 };

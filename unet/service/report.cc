@@ -1,4 +1,4 @@
-// report.cc - the JSON document that unetctl shows: what one user may see of the NI.
+// report.cc - the sections of the document, and where a part of it ends.
 //
 // Root and the NI's own user see everything; anybody else their own clients and endpoints, and the names, hosts and ports that everybody
 // may know of: names are bound to be found, and who tries to bind one learns as much. To whom the policy gives no right nobody talks.
@@ -6,12 +6,19 @@
 
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "ipstack/wire/address.h"
+#include "unet/base/bytes.h"
 #include "unet/capture_memory.h"
+#include "unet/service/report.h"
 #include "unet/service/service.h"
 #include "unet/version.h"
 
@@ -62,36 +69,40 @@ const char* path_of(const ChannelRecord& channel) {
 
 class ReportBuilder {
  public:
-  ReportBuilder(Service& service, const Credentials& who)
-      : s_(service), who_(who), all_(who.uid == 0 || who.uid == service.options_.own_user) {}
+  ReportBuilder(const Service& service, Report& report) : s_(service), r_(report), all_(report.reader_.all) {}
 
-  std::string build() {
-    json document = {{"host", s_.options_.host}, {"version", control::kVersion}};
-    document["time_ns"] = wall_clock();          // since 1970
-    document["monotonic_ns"] = monotonic_now();  // for rates
-    document["ni"] = identity();
-    document["clients"] = clients();
-    document["endpoints"] = json::array();
-    document["channels"] = json::array();
-    for (const auto& [id, endpoint] : s_.endpoints_) {
-      if (sees(*endpoint)) add(document, *endpoint);
-    }
-    document["ip_claims"] = ip_claims();
-    document["names"] = names();
-    document["users"] = users();
-    document["held"] = held();
-    document["captures"] = captures();
-    document["hosts"] = hosts();
-    document["ports"] = ports();
-    document["counters"] = counters();
-    document["engines"] = engines();
-    return document.dump(-1, ' ', true, json::error_handler_t::replace);
-  }
+  // One entry, or one look at what is none; or the end of a section.
+  void step();
 
  private:
+  enum class Found { entry, nothing, end };
+  struct Section {
+    const char* name;
+    json (ReportBuilder::*whole)() const;     // either this,
+    Found (ReportBuilder::*entry)(json& out);  // or a list of these
+  };
+  static const Section kSections[];
+  static const size_t kSectionCount;
+
   bool sees(const EndpointRecord& endpoint) const {
-    return all_ || s_.clients_.at(endpoint.client)->who.uid == who_.uid;
+    return all_ || s_.owner_of(*s_.clients_.at(endpoint.client)) == r_.reader_.owner;
   }
+  void write(const json& value) { r_.text_ += value.dump(-1, ' ', true, json::error_handler_t::replace); }
+
+  // The map's next entry, from Report::at_ on.
+  template <typename Map>
+  auto* next_of(const Map& map) {
+    using Key = typename Map::key_type;
+    const auto found = r_.at_ > std::numeric_limits<Key>::max() ? map.end() : map.lower_bound(static_cast<Key>(r_.at_));
+    if (found == map.end()) return static_cast<decltype(&*found)>(nullptr);
+    r_.at_ = uint64_t{found->first} + 1;
+    return &*found;
+  }
+
+  json host() const { return s_.options_.host; }
+  json version() const { return control::kVersion; }
+  json time() const { return wall_clock(); }          // since 1970
+  json monotonic() const { return monotonic_now(); }  // for rates
 
   json identity() const {
     return {{"pid", getpid()},
@@ -101,19 +112,19 @@ class ReportBuilder {
             {"release", unet_version()}};
   }
 
-  json clients() const {
-    json list = json::array();
-    for (const auto& [index, client] : s_.clients_) {
-      if (!all_ && client->who.uid != who_.uid) continue;
-      list.push_back({{"client", index},
-                      {"pid", client->who.pid},
-                      {"uid", client->who.uid},
-                      {"program", client->program},
-                      {"endpoints", client->endpoints.size()},
-                      {"emulated", emulated_of(*client)},
-                      {"ending", client->dropped}});
-    }
-    return list;
+  Found client(json& out) {
+    const auto* const next = next_of(s_.clients_);
+    if (next == nullptr) return Found::end;
+    const ClientRecord& client = *next->second;
+    if (!all_ && s_.owner_of(client) != r_.reader_.owner) return Found::nothing;
+    out = {{"client", client.index},
+           {"pid", client.who.pid},
+           {"uid", client.who.uid},
+           {"program", client.program},
+           {"endpoints", client.endpoints.size()},
+           {"emulated", emulated_of(client)},
+           {"ending", client.dropped}};
+    return Found::entry;
   }
 
   size_t emulated_of(const ClientRecord& client) const {
@@ -122,7 +133,11 @@ class ReportBuilder {
     return count;
   }
 
-  void add(json& document, const EndpointRecord& endpoint) const {
+  Found endpoint(json& out) {
+    const auto* const next = next_of(s_.endpoints_);
+    if (next == nullptr) return Found::end;
+    const EndpointRecord& endpoint = *next->second;
+    if (!sees(endpoint)) return Found::nothing;
     const ClientRecord& client = *s_.clients_.at(endpoint.client);
     // What emulated endpoints send and receive is counted for the one that carries them; libunet knows whose it was.
     json counters = json::object(), drops = json::object();
@@ -132,27 +147,44 @@ class ReportBuilder {
       const uint64_t value = endpoint.engine ? s_.engine_.endpoint_counter(*endpoint.engine, endpoint.id, counter) : 0;
       into[std::string(kEndpointCounterNames[i])] = value;
     }
-    document["endpoints"].push_back({{"endpoint", endpoint.id},
-                                     {"client", endpoint.client},
-                                     {"engine", endpoint.engine ? json(*endpoint.engine) : json()},
-                                     {"pid", client.who.pid},
-                                     {"uid", client.who.uid},
-                                     {"name", std::string(s_.names_.name_of(endpoint.id))},
-                                     {"weight", endpoint.carrier ? json() : json(endpoint.weight)},
-                                     {"segment_bytes", endpoint.geometry.total},
-                                     {"region_bytes", endpoint.region_bytes},
-                                     {"send_depth", endpoint.geometry.send_depth},
-                                     {"receive_depth", endpoint.geometry.receive_depth},
-                                     {"buffers", endpoint.geometry.buffers},
-                                     {"buffer_size", endpoint.geometry.buffer_size},
-                                     {"channels", endpoint.channels.size()},
-                                     {"requests", endpoint.requests.size()},
-                                     {"ending", endpoint.detaching},
-                                     {"carrier", endpoint.carrier ? json(*endpoint.carrier) : json()},
-                                     {"emulated", endpoint.emulated.size()},
-                                     {"counters", counters},
-                                     {"drops", drops}});
-    for (const auto& [number, channel] : endpoint.channels) document["channels"].push_back(channel_entry(endpoint, channel));
+    out = {{"endpoint", endpoint.id},
+           {"client", endpoint.client},
+           {"engine", endpoint.engine ? json(*endpoint.engine) : json()},
+           {"pid", client.who.pid},
+           {"uid", client.who.uid},
+           {"name", std::string(s_.names_.name_of(endpoint.id))},
+           {"weight", endpoint.carrier ? json() : json(endpoint.weight)},
+           {"segment_bytes", endpoint.geometry.total},
+           {"region_bytes", endpoint.region_bytes},
+           {"send_depth", endpoint.geometry.send_depth},
+           {"receive_depth", endpoint.geometry.receive_depth},
+           {"buffers", endpoint.geometry.buffers},
+           {"buffer_size", endpoint.geometry.buffer_size},
+           {"channels", endpoint.channels.size()},
+           {"requests", endpoint.requests.size()},
+           {"ending", endpoint.detaching},
+           {"carrier", endpoint.carrier ? json(*endpoint.carrier) : json()},
+           {"emulated", endpoint.emulated.size()},
+           {"counters", counters},
+           {"drops", drops}};
+    return Found::entry;
+  }
+
+  Found channel(json& out) {
+    const auto endpoint = s_.endpoints_.lower_bound(static_cast<uint32_t>(r_.at_));
+    if (endpoint == s_.endpoints_.end()) return Found::end;
+    if (endpoint->first != r_.at_) r_.within_ = 0;
+    r_.at_ = endpoint->first;
+    const auto& channels = endpoint->second->channels;
+    const auto next = sees(*endpoint->second) ? channels.lower_bound(static_cast<uint32_t>(r_.within_)) : channels.end();
+    if (next == channels.end()) {
+      ++r_.at_;
+      r_.within_ = 0;
+      return Found::nothing;
+    }
+    r_.within_ = uint64_t{next->first} + 1;
+    out = channel_entry(*endpoint->second, next->second);
+    return Found::entry;
   }
 
   static json channel_entry(const EndpointRecord& endpoint, const ChannelRecord& channel) {
@@ -172,68 +204,69 @@ class ReportBuilder {
   }
 
   // Ports of TCP and UDP, as a list of sockets would have them.
-  json ip_claims() const {
-    json list = json::array();
+  Found ip_claim(json& out) {
     const auto text = [](const ip::IpAddress& address) { return address.is_unspecified() ? json() : json(ip::text_of(address)); };
-    for (const auto& [number, record] : s_.ip_ports_.all()) {
-      const EndpointRecord& endpoint = *s_.endpoints_.at(record.endpoint);
-      if (!sees(endpoint)) continue;
-      const ClientRecord& client = *s_.clients_.at(endpoint.client);
-      list.push_back({{"claim", number},
-                      {"endpoint", record.endpoint},
-                      {"pid", client.who.pid},
-                      {"uid", client.who.uid},
-                      {"protocol", record.claim.protocol == 6 ? "tcp" : "udp"},
-                      {"local", text(record.claim.local)},
-                      {"port", record.claim.port},
-                      {"ports", record.claim.ports},
-                      {"remote", text(record.claim.remote)},
-                      {"remote_port", record.claim.remote_port},
-                      {"shared", record.claim.group != 0},
-                      {"takes_new", static_cast<uint32_t>(record.claim.takes_new)}});
-    }
-    return list;
+    const auto* const next = next_of(s_.ip_ports_.all());
+    if (next == nullptr) return Found::end;
+    const auto& [number, record] = *next;
+    const EndpointRecord& endpoint = *s_.endpoints_.at(record.endpoint);
+    if (!sees(endpoint)) return Found::nothing;
+    const ClientRecord& client = *s_.clients_.at(endpoint.client);
+    out = {{"claim", number},
+           {"endpoint", record.endpoint},
+           {"pid", client.who.pid},
+           {"uid", client.who.uid},
+           {"protocol", record.claim.protocol == 6 ? "tcp" : "udp"},
+           {"local", text(record.claim.local)},
+           {"port", record.claim.port},
+           {"ports", record.claim.ports},
+           {"remote", text(record.claim.remote)},
+           {"remote_port", record.claim.remote_port},
+           {"shared", record.claim.group != 0},
+           {"takes_new", static_cast<uint32_t>(record.claim.takes_new)}};
+    return Found::entry;
   }
 
-  json names() const {
-    json list = json::array();
-    for (const auto& [name, id] : s_.names_.all()) {
-      const EndpointRecord& endpoint = *s_.endpoints_.at(id);
-      json entry = {{"name", name}};
-      if (sees(endpoint)) {
-        entry["endpoint"] = id;
-        entry["pid"] = s_.clients_.at(endpoint.client)->who.pid;
-      }
-      list.push_back(std::move(entry));
+  Found name(json& out) {
+    const auto next = s_.names_.all().upper_bound(r_.behind_);
+    if (next == s_.names_.all().end()) return Found::end;
+    r_.behind_ = next->first;
+    const EndpointRecord& endpoint = *s_.endpoints_.at(next->second);
+    out = {{"name", next->first}};
+    if (sees(endpoint)) {
+      out["endpoint"] = next->second;
+      out["pid"] = s_.clients_.at(endpoint.client)->who.pid;
     }
-    return list;
+    return Found::entry;
   }
 
   // What each user is charged with now, its share, and the limits it has.
-  json users() const {
-    json list = json::array();
-    for (const auto& [user, usage] : s_.accounts_.all()) {
-      if (!all_ && user != who_.uid) continue;
-      // Who has claims has a channel.
-      if (usage.connections == 0 && usage.endpoints == 0 && usage.emulated == 0 && usage.channels == 0 && usage.memory == 0) continue;
-      const auto known = s_.terms_.find(user);
-      const Service::Terms terms = known == s_.terms_.end() ? Service::Terms{} : known->second;
-      list.push_back({{"uid", user},
-                      {"connections", usage.connections},
-                      {"endpoints", usage.endpoints},
-                      {"emulated", usage.emulated},
-                      {"channels", usage.channels},
-                      {"memory", usage.memory},
-                      {"ip_claims", usage.ip_claims},
-                      {"ip_ports", usage.ip_ports},
-                      {"weight", terms.weight},
-                      {"messages_per_s", limit(terms.limits.messages)},
-                      {"bytes_per_s", limit(terms.limits.bytes)},
-                      {"endpoint_messages_per_s", limit(terms.limits.endpoint_messages)},
-                      {"endpoint_bytes_per_s", limit(terms.limits.endpoint_bytes)},
-                      {"burst_ms", terms.limits.any() ? json(terms.limits.burst / kMillisecond) : json()}});
-    }
-    return list;
+  Found user(json& out) {
+    const auto* const next = next_of(s_.accounts_.all());
+    if (next == nullptr) return Found::end;
+    const auto& [user, usage] = *next;
+    if (!all_ && user != r_.reader_.user) return Found::nothing;
+    // Who has claims has a channel.
+    const bool idle =
+        usage.connections == 0 && usage.endpoints == 0 && usage.emulated == 0 && usage.channels == 0 && usage.memory == 0;
+    if (idle) return Found::nothing;
+    const auto known = s_.terms_.find(user);
+    const Service::Terms terms = known == s_.terms_.end() ? Service::Terms{} : known->second;
+    out = {{"uid", user},
+           {"connections", usage.connections},
+           {"endpoints", usage.endpoints},
+           {"emulated", usage.emulated},
+           {"channels", usage.channels},
+           {"memory", usage.memory},
+           {"ip_claims", usage.ip_claims},
+           {"ip_ports", usage.ip_ports},
+           {"weight", terms.weight},
+           {"messages_per_s", limit(terms.limits.messages)},
+           {"bytes_per_s", limit(terms.limits.bytes)},
+           {"endpoint_messages_per_s", limit(terms.limits.endpoint_messages)},
+           {"endpoint_bytes_per_s", limit(terms.limits.endpoint_bytes)},
+           {"burst_ms", terms.limits.any() ? json(terms.limits.burst / kMillisecond) : json()}};
+    return Found::entry;
   }
 
   // Whatever the NI keeps for clients and that must be as before when they are gone, as each part of it counts.
@@ -266,46 +299,49 @@ class ReportBuilder {
               {"closings", signals.closings}}}};
   }
 
-  json captures() const {
-    json list = json::array();
-    for (const auto& [number, capture] : s_.captures_) {
-      if (capture.stopping || (!all_ && capture.user != who_.uid)) continue;
-      const auto& header = *reinterpret_cast<const CaptureHeader*>(capture.shared.mapping.data());
-      json entry = {{"capture", number}, {"pid", capture.pid}, {"uid", capture.user}, {"snap_length", capture.snap_length},
-                    {"frames", header.frames.load(std::memory_order_relaxed)}, {"dropped", header.dropped.load(std::memory_order_relaxed)}};
-      entry["port"] = capture.port < 0 ? json() : json(capture.port);
-      entry["endpoint"] = capture.endpoint ? json(*capture.endpoint) : json();
-      entry["channel"] = capture.channel ? json(*capture.channel) : json();
-      list.push_back(std::move(entry));
-    }
-    return list;
+  Found capture(json& out) {
+    const auto* const next = next_of(s_.captures_);
+    if (next == nullptr) return Found::end;
+    const CaptureRecord& capture = next->second;
+    if (capture.stopping || (!all_ && capture.owner != r_.reader_.owner)) return Found::nothing;
+    const auto& header = *reinterpret_cast<const CaptureHeader*>(capture.shared.mapping.data());
+    out = {{"capture", capture.capture}, {"pid", capture.pid}, {"uid", capture.user}, {"snap_length", capture.snap_length},
+           {"frames", header.frames.load(std::memory_order_relaxed)}, {"dropped", header.dropped.load(std::memory_order_relaxed)}};
+    out["port"] = capture.port < 0 ? json() : json(capture.port);
+    out["endpoint"] = capture.endpoint ? json(*capture.endpoint) : json();
+    out["channel"] = capture.channel ? json(*capture.channel) : json();
+    return Found::entry;
   }
 
-  json hosts() const {
-    json list = json::array();
-    for (const StaticPeer& peer : s_.signalling_->known_hosts()) {
-      list.push_back({{"host", peer.host}, {"address", text_of(peer.address.mac)}, {"port", peer.address.port}});
+  // Those of the configuration, then those that were learned.
+  Found known_host(json& out) {
+    const std::optional<StaticPeer> next = s_.signalling_->known_host_after(r_.behind_, r_.at_ != 0);
+    if (!next) {
+      if (r_.at_ != 0) return Found::end;
+      r_.at_ = 1;
+      r_.behind_.clear();
+      return Found::nothing;
     }
-    return list;
+    r_.behind_ = next->host;
+    out = {{"host", next->host}, {"address", text_of(next->address.mac)}, {"port", next->address.port}};
+    return Found::entry;
   }
 
-  json ports() const {
-    json list = json::array();
+  Found port(json& out) {
+    const auto i = static_cast<size_t>(r_.at_++);
+    if (i >= s_.ports_.size()) return Found::end;
+    const PortInfo& port = s_.ports_[i];
+    out = {{"port", i}, {"address", text_of(port.address)}, {"mtu", port.mtu}, {"description", port.description},
+           {"engine", port.engine}, {"queues", port.queues}};
     const auto counters = all_ ? s_.engine_.port_counters() : std::vector<std::vector<DriverCounter>>();
-    for (size_t i = 0; i < s_.ports_.size(); ++i) {
-      const PortInfo& port = s_.ports_[i];
-      json entry = {{"port", i}, {"address", text_of(port.address)}, {"mtu", port.mtu}, {"description", port.description},
-                    {"engine", port.engine}, {"queues", port.queues}};
-      if (i < counters.size()) {
-        json values = json::object();
-        for (const DriverCounter& counter : counters[i]) values[counter.name] = counter.value;
-        entry["counters"] = std::move(values);
-      }
-      const auto ip = s_.ip_status_.find(static_cast<uint32_t>(i));
-      if (ip != s_.ip_status_.end()) entry["ip"] = ip_entry(ip->first, ip->second);
-      list.push_back(std::move(entry));
+    if (i < counters.size()) {
+      json values = json::object();
+      for (const DriverCounter& counter : counters[i]) values[counter.name] = counter.value;
+      out["counters"] = std::move(values);
     }
-    return list;
+    const auto ip = s_.ip_status_.find(static_cast<uint32_t>(i));
+    if (ip != s_.ip_status_.end()) out["ip"] = ip_entry(ip->first, ip->second);
+    return Found::entry;
   }
 
   json ip_entry(uint32_t port, const ip::HostStatus& status) const {
@@ -335,23 +371,21 @@ class ReportBuilder {
   }
 
   // What `counters` and `held` have of all engines, of each.
-  json engines() const {
-    json list = json::array();
-    if (!all_) return list;
-    for (uint32_t e = 0; e < s_.engines(); ++e) {
-      json counters = json::object(), drops = json::object(), held = json::object(), ports = json::array();
-      for (size_t i = 0; i < kNiCounters; ++i) {
-        const auto counter = static_cast<NiCounter>(i);
-        (counter < kFirstNiDrop ? counters : drops)[std::string(kNiCounterNames[i])] = s_.engine_.ni_counter(e, counter);
-      }
-      for (size_t i = 0; i < kNiGauges; ++i) held[std::string(kNiGaugeNames[i])] = s_.engine_.ni_gauge(e, static_cast<NiGauge>(i));
-      for (size_t i = 0; i < s_.ports_.size(); ++i) {
-        if ((s_.engines_of(s_.ports_[i]) >> e & 1) != 0) ports.push_back(i);
-      }
-      list.push_back({{"engine", e}, {"ports", std::move(ports)}, {"counters", std::move(counters)}, {"drops", std::move(drops)},
-                      {"held", std::move(held)}});
+  Found engine(json& out) {
+    const auto e = static_cast<uint32_t>(r_.at_++);
+    if (!all_ || e >= s_.engines()) return Found::end;
+    json counters = json::object(), drops = json::object(), held = json::object(), ports = json::array();
+    for (size_t i = 0; i < kNiCounters; ++i) {
+      const auto counter = static_cast<NiCounter>(i);
+      (counter < kFirstNiDrop ? counters : drops)[std::string(kNiCounterNames[i])] = s_.engine_.ni_counter(e, counter);
     }
-    return list;
+    for (size_t i = 0; i < kNiGauges; ++i) held[std::string(kNiGaugeNames[i])] = s_.engine_.ni_gauge(e, static_cast<NiGauge>(i));
+    for (size_t i = 0; i < s_.ports_.size(); ++i) {
+      if ((s_.engines_of(s_.ports_[i]) >> e & 1) != 0) ports.push_back(i);
+    }
+    out = {{"engine", e}, {"ports", std::move(ports)}, {"counters", std::move(counters)}, {"drops", std::move(drops)},
+           {"held", std::move(held)}};
+    return Found::entry;
   }
 
   // Of the whole NI: traffic of others is nobody's business but the operator's.
@@ -388,11 +422,90 @@ class ReportBuilder {
               {"dropped_signals", service.dropped_signals}}}};
   }
 
-  Service& s_;
-  const Credentials& who_;
-  bool all_;
+  const Service& s_;
+  Report& r_;
+  const bool all_;
 };
 
-std::string Service::report(const Credentials& who) { return ReportBuilder(*this, who).build(); }
+using Builder = ReportBuilder;
+const Builder::Section Builder::kSections[] = {
+    {"host", &Builder::host, nullptr},
+    {"version", &Builder::version, nullptr},
+    {"time_ns", &Builder::time, nullptr},
+    {"monotonic_ns", &Builder::monotonic, nullptr},
+    {"ni", &Builder::identity, nullptr},
+    {"clients", nullptr, &Builder::client},
+    {"endpoints", nullptr, &Builder::endpoint},
+    {"channels", nullptr, &Builder::channel},
+    {"ip_claims", nullptr, &Builder::ip_claim},
+    {"names", nullptr, &Builder::name},
+    {"users", nullptr, &Builder::user},
+    {"held", &Builder::held, nullptr},
+    {"captures", nullptr, &Builder::capture},
+    {"hosts", nullptr, &Builder::known_host},
+    {"ports", nullptr, &Builder::port},
+    {"counters", &Builder::counters, nullptr},
+    {"engines", nullptr, &Builder::engine},
+};
+const size_t Builder::kSectionCount = std::size(kSections);
+
+void ReportBuilder::step() {
+  const Section& section = kSections[r_.section_];
+  const auto open = [&] { r_.text_ += (r_.section_ == 0 ? "{\"" : ",\"") + std::string(section.name) + "\":"; };
+  if (section.whole != nullptr) {
+    open();
+    write((this->*section.whole)());
+  } else {
+    json entry;
+    const Found found = (this->*section.entry)(entry);
+    if (found == Found::nothing) return;
+    if (!r_.begun_) open();
+    if (found == Found::entry) {
+      r_.text_ += std::exchange(r_.begun_, true) ? ',' : '[';
+      return write(entry);
+    }
+    r_.text_ += r_.begun_ ? "]" : "[]";
+  }
+  r_.begun_ = false;
+  r_.at_ = r_.within_ = 0;
+  r_.behind_.clear();
+  if (++r_.section_ < kSectionCount) return;
+  r_.text_ += '}';
+  r_.section_ = Report::kEnd;
+}
+
+std::string Report::next(const Service& service, size_t room) {
+  constexpr uint32_t kLooks = 256;  // a user with few endpoints among many of others gets parts without a byte
+  ++parts_;
+  ReportBuilder builder(service, *this);
+  for (uint32_t i = 0; i < kLooks && section_ != kEnd && text_.size() < room; ++i) builder.step();
+  std::string part = text_.substr(0, room);
+  text_.erase(0, room);
+  return part;
+}
+
+
+std::string Service::report(const Credentials& who) const {
+  Report whole({.owner = owner_of(who, kClientsMax), .user = who.uid, .all = is_operator(who)});
+  std::string text;
+  while (!whole.done()) text += whole.next(*this, ~size_t{0});
+  return text;
+}
+
+void Service::handle(ClientRecord& client, const control::Report& packet) {
+  if (packet.part == 0) {
+    client.report = std::make_unique<Report>(Reader{owner_of(client), client.who.uid, is_operator(client.who)});
+  } else if (client.report == nullptr || client.report->parts() != packet.part) {
+    return fail_request(client, packet.header, {Errc::invalid_argument, "this is not the report's next part: begin again with part 0"});
+  }
+  auto reply = zeroed<control::ReportPart>();
+  reply.header = packet.header;
+  const std::string text = client.report->next(*this, sizeof reply.bytes);
+  reply.length = static_cast<uint32_t>(text.size());
+  reply.more = client.report->done() ? 0 : 1;
+  std::memcpy(reply.bytes, text.data(), text.size());
+  if (reply.more == 0) client.report.reset();
+  send_packet(client, reply);
+}
 
 }  // namespace unet::service

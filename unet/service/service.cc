@@ -23,8 +23,9 @@ namespace {
 
 constexpr uint64_t kListenerKey = ~uint64_t{0};
 constexpr uint64_t kKeeperKey = kListenerKey - 1;
-constexpr int kEventsPerPoll = 64;         // epoll events
-constexpr int kPacketsPerTurn = 16;        // requests of one client before the next has its turn
+constexpr int kEventsPerPoll = 256;        // epoll events
+constexpr Nanoseconds kClientsFor = 50 * kMicrosecond;  // and so many requests: then signals, timers and the engine have their turn
+constexpr uint32_t kRequestsPerTurn = 16;
 constexpr int kEngineEventsPerPoll = 256;
 constexpr int kAcceptsPerTurn = 16;
 constexpr int kSendBuffer = 64 * 1024;     // bytes the kernel keeps for a client that does not read
@@ -98,19 +99,7 @@ bool Service::poll(Nanoseconds now) {
   now_ = now;
   worked_ = false;
   ask_others();           // after a takeover, before anybody has more for the engine
-  std::array<epoll_event, kEventsPerPoll> ready;
-  const int count = epoll_wait(epoll_.get(), ready.data(), kEventsPerPoll, 0);
-  for (int i = 0; i < count; ++i) {
-    const epoll_event& event = ready[static_cast<size_t>(i)];
-    worked_ = true;
-    if (event.data.u64 == kListenerKey) {
-      on_listener();
-    } else if (event.data.u64 == kKeeperKey) {
-      on_keeper();
-    } else if (ClientRecord* client = client_at(static_cast<uint32_t>(event.data.u64)); client != nullptr) {
-      on_client(*client, event.events);
-    }
-  }
+  serve_clients();
   on_engine_events();
   on_deadlines();         // connects to endpoints that did not answer
   end_silent();           // connections that did not say hello
@@ -138,6 +127,43 @@ Nanoseconds Service::next_timeout() const noexcept {
   return next;
 }
 
+// A request at a time, of the user that has cost the least. A user that comes meanwhile is found soon, and what is left is ready in the
+// next turn, too.
+void Service::serve_clients() {
+  const auto look = [this] {
+    std::array<epoll_event, kEventsPerPoll> ready;
+    const int count = epoll_wait(epoll_.get(), ready.data(), kEventsPerPoll, 0);
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = ready[static_cast<size_t>(i)];
+      worked_ = true;
+      if (event.data.u64 == kListenerKey) {
+        on_listener();
+      } else if (event.data.u64 == kKeeperKey) {
+        on_keeper();
+      } else if (const ClientRecord* client = client_at(static_cast<uint32_t>(event.data.u64)); client != nullptr) {
+        turns_.add(client->who.uid, {client->index, event.events});
+      }
+    }
+  };
+  look();
+  Nanoseconds looked = monotonic_now();
+  const Nanoseconds end = looked + kClientsFor;
+  uint32_t served = 0;
+  while (const std::optional<Turns::Next> next = turns_.next()) {
+    {
+      const ChargedTime charged(turns_, next->user);
+      ClientRecord* const client = client_at(next->ready.client);
+      if (client != nullptr && on_client(*client, next->ready.events)) turns_.add(next->user, next->ready);
+    }
+    const Nanoseconds now = monotonic_now();
+    if (++served >= kRequestsPerTurn && now >= end) break;
+    if (now - looked < kClientsFor) continue;
+    look();
+    looked = now;
+  }
+  turns_.clear();
+}
+
 void Service::on_listener() {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
     std::optional<Descriptor> connection = listener_->accept();
@@ -152,8 +178,9 @@ void Service::on_listener() {
 }
 
 Status Service::adopt_connection(Descriptor socket) {
-  Result<Credentials> who = peer_credentials(socket.get());
+  Result<Credentials> who = peer_credentials(socket.get(), unknown_user_);
   if (!who) return tl::unexpected(who.error());
+  const ChargedTime charged(turns_, who->uid);
   if (free_clients_.empty()) {
     return fail(Errc::quota_exceeded, std::to_string(kClientsMax) + " connections are open, which is the maximum");
   }
@@ -179,36 +206,40 @@ Status Service::adopt_connection(Descriptor socket) {
   return {};
 }
 
-// With a journal, a request stays in the socket until what came of it has left: see service_journal.cc.
-void Service::on_client(ClientRecord& client, uint32_t epoll_events) {
-  if (client.dropped) return;
+// One request. With a journal, it stays in the socket until what came of it has left: see service_journal.cc.
+bool Service::on_client(ClientRecord& client, uint32_t epoll_events) {
+  if (client.dropped) return false;
   if ((epoll_events & EPOLLOUT) != 0) flush(client);
-  // A client that does not take its replies gets no further requests served.
-  for (int i = 0; i < kPacketsPerTurn && !client.dropped && !client.blocked() && !client.held; ++i) {
-    alignas(8) std::array<std::byte, control::kPacketMax> room;
-    size_t size = 0;
-    const bool stays = journal_ != nullptr || !left_sockets_.empty();
-    switch (client.socket.receive(room, size, stays)) {
-      case PacketSocket::Received::packet:
-        if (must_wait(client, Bytes(room.data(), size))) {
-          hold(client);
-        } else if (journal_ != nullptr) {
-          on_kept_packet(client, Bytes(room.data(), size));
-        } else {
-          if (stays) client.socket.take();
-          on_packet(client, Bytes(room.data(), size));
-        }
-        break;
-      case PacketSocket::Received::nothing:
-        return;
-      case PacketSocket::Received::closed:
-        return drop(client, "it closed the connection");
-      case PacketSocket::Received::malformed:
-        return protocol_error(client, "a packet longer than any of the protocol, or with descriptors");
-    }
+  if (client.dropped) return false;
+  // A client that does not take its replies gets no further requests served. If it is gone, they have no reader any more.
+  if (client.blocked() || client.held) {
+    if ((epoll_events & (EPOLLHUP | EPOLLERR)) != 0) drop(client, "it is gone");
+    return false;
   }
-  // Hang-up while its replies still wait: they have no reader any more.
-  if (!client.dropped && (client.blocked() || client.held) && (epoll_events & (EPOLLHUP | EPOLLERR)) != 0) drop(client, "it is gone");
+  alignas(8) std::array<std::byte, control::kPacketMax> room;
+  size_t size = 0;
+  const bool stays = journal_ != nullptr || !left_sockets_.empty();
+  switch (client.socket.receive(room, size, stays)) {
+    case PacketSocket::Received::packet:
+      if (must_wait(client, Bytes(room.data(), size))) {
+        hold(client);
+      } else if (journal_ != nullptr) {
+        on_kept_packet(client, Bytes(room.data(), size));
+      } else {
+        if (stays) client.socket.take();
+        on_packet(client, Bytes(room.data(), size));
+      }
+      return true;
+    case PacketSocket::Received::nothing:
+      break;
+    case PacketSocket::Received::closed:
+      drop(client, "it closed the connection");
+      break;
+    case PacketSocket::Received::malformed:
+      protocol_error(client, "a packet longer than any of the protocol, or with descriptors");
+      break;
+  }
+  return false;
 }
 
 void Service::flush(ClientRecord& client) {

@@ -38,6 +38,7 @@
 #include "unet/service/records.h"
 #include "unet/service/signalling.h"
 #include "unet/service/tags.h"
+#include "unet/service/turns.h"
 
 namespace unet::service {
 
@@ -169,8 +170,8 @@ class Service {
   // While drained, the NI takes no new endpoints, names and channels; what exists goes on. By the service's thread.
   void drain(bool on);
 
-  // The JSON document of what `who` may see (report.cc).
-  std::string report(const Credentials& who);
+  // The whole JSON document of what `who` may see (report.cc).
+  std::string report(const Credentials& who) const;
 
  private:
   friend class ReportBuilder;
@@ -180,7 +181,8 @@ class Service {
 
   // service.cc: connections and the loop
   void on_listener();
-  void on_client(ClientRecord& client, uint32_t epoll_events);
+  void serve_clients();
+  bool on_client(ClientRecord& client, uint32_t epoll_events);  // true: there may be more
   void on_packet(ClientRecord& client, Bytes packet);
   void on_kept_packet(ClientRecord& client, Bytes packet);
   Status listen_on(Listener listener);
@@ -229,7 +231,7 @@ class Service {
   void handle(ClientRecord& client, const control::Expose& packet);
   void handle(ClientRecord& client, const control::PeerRegion& packet);
   void handle(ClientRecord& client, const control::GetDescriptor& packet);
-  void handle(ClientRecord& client, const control::Report& packet);
+  void handle(ClientRecord& client, const control::Report& packet);  // report.cc
   template <typename Packet>
   void dispatch(ClientRecord& client, Bytes bytes);
   Status greet(ClientRecord& client, const control::Hello& packet);
@@ -302,6 +304,17 @@ class Service {
   Status takes_more() const;                                           // an error while the NI is being drained
   bool operates(ClientRecord& client, const control::Header& header);  // replies with the error itself
 
+  // Which user is meant. A user that the kernel cannot name here (Credentials::unknown) operates nothing, and owns what its own
+  // connection has: another with the same number may be another user.
+  bool is_operator(const Credentials& who) const noexcept {
+    return !who.unknown && (who.uid == 0 || who.uid == options_.own_user);
+  }
+  static uint64_t owner_of(const Credentials& who, uint32_t client) noexcept {
+    return who.unknown ? uint64_t{1} << 32 | client : uint64_t{who.uid};
+  }
+  static uint64_t owner_of(const ClientRecord& client) noexcept { return owner_of(client.who, client.index); }
+  bool same_user(const EndpointRecord& one, const EndpointRecord& other) const;
+
   // service_captures.cc
   void handle(ClientRecord& client, const control::CaptureStart& packet);
   void handle(ClientRecord& client, const control::CaptureStop& packet);
@@ -341,7 +354,6 @@ class Service {
   void fail_connect(const RequestRecord& request, const Error& error);
   void remove_request(uint64_t id);
   control::ChannelInfo info_of(const EndpointRecord& endpoint, const ChannelRecord& channel);
-  bool same_user(const EndpointRecord& one, const EndpointRecord& other) const;
   std::string describe(const EndpointRecord& endpoint) const;
 
   // service_ip.cc
@@ -356,7 +368,6 @@ class Service {
   void release_claim(EndpointRecord& endpoint, uint32_t number);
   void end_ip(EndpointRecord& endpoint);
   bool has_address(const ip::IpAddress& address) const;
-  uint64_t ip_user(const ClientRecord& client) const;
   Result<IpPorts::Found> find_claim(std::string_view target);
   static const ChannelRecord* local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept;
   void on_ip_changed(const engine::IpChanged& event);
@@ -436,6 +447,7 @@ class Service {
   Descriptor epoll_;
   std::unique_ptr<Listener> listener_;
   Accounts accounts_;
+  Turns turns_;
   struct Terms {
     uint32_t weight = 1;
     engine::SendLimits limits{};
@@ -459,7 +471,7 @@ class Service {
   };
   std::map<uint32_t, IpHost> ip_hosts_;
   std::set<uint32_t> with_sockets_;    // endpoints that have tables of sockets
-  std::map<uint64_t, LeftOfUser> left_sockets_;  // by their owners (ip_user())
+  std::map<uint64_t, LeftOfUser> left_sockets_;  // by their owners (owner_of())
   uint64_t left_turn_ = 0;             // whose were read last
   uint32_t left_number_ = 0;           // of the last endpoint whose tables are read so
   std::set<uint32_t> held_;            // clients whose claims wait for that
@@ -477,8 +489,8 @@ class Service {
   Nanoseconds next_look_ = ~Nanoseconds{0};  // at those
   Nanoseconds next_refusal_log_ = 0;
   Nanoseconds next_static_log_ = 0;
-  const std::optional<uid_t> unknown_user_ = unknown_user();  // several users may be this one
-  std::unordered_map<uint32_t, std::unique_ptr<EndpointRecord>> endpoints_;
+  const std::optional<uid_t> unknown_user_ = unknown_user();
+  std::map<uint32_t, std::unique_ptr<EndpointRecord>> endpoints_;
   std::deque<uint32_t> free_endpoints_;
   size_t real_endpoints_ = 0;     // of endpoints_; the others are emulated
   uint32_t next_emulated_ = 0;    // above kEndpointsMax: ids that nobody has had

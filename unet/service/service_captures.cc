@@ -37,7 +37,7 @@ Status Service::may_capture(ClientRecord& client, const control::CaptureStart& p
   if (packet.port < -1 || packet.port >= static_cast<int32_t>(ports_.size())) {
     return wrong("there is no port " + std::to_string(packet.port) + ": this network interface has " + std::to_string(ports_.size()));
   }
-  const bool operates = client.who.uid == 0 || client.who.uid == options_.own_user;
+  const bool operates = is_operator(client.who);
   if (packet.header.endpoint == kNone) {
     if (packet.channel != kNone) return wrong("a channel is one of an endpoint: say which endpoint");
     if (operates) return {};
@@ -46,7 +46,7 @@ Status Service::may_capture(ClientRecord& client, const control::CaptureStart& p
   }
   const EndpointRecord* endpoint = endpoint_at(packet.header.endpoint);
   const bool known = endpoint != nullptr && !endpoint->detaching &&
-                     (operates || client_at(endpoint->client)->who.uid == client.who.uid);
+                     (operates || owner_of(*client_at(endpoint->client)) == owner_of(client));
   if (known && endpoint->carrier) {
     return wrong("endpoint " + std::to_string(endpoint->id) + " is emulated and has no queues: name endpoint " +
                  std::to_string(*endpoint->carrier) + ", which carries it" +
@@ -61,16 +61,16 @@ Status Service::may_capture(ClientRecord& client, const control::CaptureStart& p
 Result<CaptureRecord*> Service::start_capture(ClientRecord& client, const control::CaptureStart& packet) {
   if (Status status = may_capture(client, packet); !status) return tl::unexpected(status.error());
   uint32_t of_others = 0, of_user = 0;
-  const auto operates = [&](uid_t user) { return user == 0 || user == options_.own_user; };
+  const bool operates = is_operator(client.who);
   for (const auto& [number, capture] : captures_) {
-    of_others += operates(capture.user) ? 0 : 1;
+    of_others += capture.of_operator ? 0 : 1;
     of_user += capture.user == client.who.uid ? 1 : 0;
   }
-  if (captures_.size() == kCapturesMax || (!operates(client.who.uid) && (of_others >= kOfOthersMax || of_user != 0))) {
+  if (captures_.size() == kCapturesMax || (!operates && (of_others >= kOfOthersMax || of_user != 0))) {
     return fail(Errc::quota_exceeded, "too many captures run: " + std::to_string(kCapturesMax) + " at a time, " +
                                           std::to_string(kOfOthersMax) + " of ordinary users, one of each (unetctl capture list)");
   }
-  if (!operates(client.who.uid)) {
+  if (!operates) {
     if (now_ < next_capture_) return fail(Errc::unavailable, "captures are being started too fast; try again in a moment");
     next_capture_ = now_ + kEvery;
   }
@@ -87,6 +87,8 @@ Result<CaptureRecord*> Service::start_capture(ClientRecord& client, const contro
   CaptureRecord& capture = captures_[number];
   capture.capture = number;
   capture.client = client.index;
+  capture.owner = owner_of(client);
+  capture.of_operator = operates;
   capture.user = client.who.uid;
   capture.pid = client.who.pid;
   capture.port = packet.port;
@@ -154,8 +156,8 @@ void Service::start_captures_of(const EndpointRecord& endpoint) {
 
 void Service::handle(ClientRecord& client, const control::CaptureStop& packet) {
   const auto at = captures_.find(packet.capture);
-  const bool operates = client.who.uid == 0 || client.who.uid == options_.own_user;
-  if (at == captures_.end() || at->second.stopping || (!operates && at->second.user != client.who.uid)) {
+  const bool operates = is_operator(client.who);
+  if (at == captures_.end() || at->second.stopping || (!operates && at->second.owner != owner_of(client))) {
     return fail_request(client, packet.header, {Errc::not_found, "no capture " + std::to_string(packet.capture) +
                                                                      (operates ? " runs" : " of yours runs")});
   }

@@ -57,11 +57,10 @@ std::string Service::describe(const EndpointRecord& endpoint) const {
   return "pid " + std::to_string(client == clients_.end() ? 0 : client->second->who.pid);
 }
 
-// Whatever they call themselves in user namespaces of their own.
 bool Service::same_user(const EndpointRecord& one, const EndpointRecord& other) const {
   const auto a = clients_.find(one.client), b = clients_.find(other.client);
   if (a == clients_.end() || b == clients_.end()) return false;
-  return a == b || (a->second->who.uid == b->second->who.uid && a->second->who.uid != unknown_user_);
+  return owner_of(*a->second) == owner_of(*b->second);
 }
 
 control::ChannelInfo Service::info_of(const EndpointRecord& endpoint, const ChannelRecord& channel) {

@@ -58,6 +58,7 @@ void Service::finish_drops() {
     const uint32_t index = *dropped_.begin();
     dropped_.erase(dropped_.begin());
     ClientRecord& client = *client_at(index);
+    const ChargedTime charged(turns_, client.who.uid);
     stop_captures_of(client);
     for (const uint32_t id : client.endpoints) {
       EndpointRecord& endpoint = *endpoint_at(id);
@@ -185,6 +186,7 @@ void Service::on_endpoint_detached(uint32_t id) {
   EndpointRecord* endpoint = endpoint_at(id);
   UNET_CHECK(endpoint != nullptr && endpoint->detaching);
   ClientRecord& client = *client_at(endpoint->client);
+  const ChargedTime charged(turns_, client.who.uid);
   const bool answer = endpoint->answer_detach;
   const control::Header header{.op = control::Op::destroy_endpoint, .endpoint = id, .cookie = endpoint->detach_cookie};
   accounts_.give_back(client.who.uid, {.endpoints = 1, .memory = endpoint->memory});

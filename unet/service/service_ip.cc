@@ -45,12 +45,6 @@ bool Service::has_address(const ip::IpAddress& address) const {
   return false;
 }
 
-// Several users that the kernel shows us as one are none together.
-uint64_t Service::ip_user(const ClientRecord& client) const {
-  const bool known = client.who.uid != unknown_user_;
-  return known ? uint64_t{client.who.uid} : uint64_t{1} << 32 | client.index;
-}
-
 Status Service::may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint) {
   if (Status more = takes_more(); !more) return more;
   if (ip_status_.empty()) {
@@ -100,7 +94,7 @@ Result<IpClaimed> Service::claim_ip(ClientRecord& client, EndpointRecord& endpoi
   if (Status status = keeper_takes(0); !status) return tl::unexpected(status.error());
   const Usage wanted{.ip_claims = 1, .ip_ports = claim.ports};
   if (Status status = accounts_.take(client.who.uid, client.rights, wanted); !status) return tl::unexpected(status.error());
-  Result<IpClaimed> claimed = ip_ports_.claim(endpoint.id, ip_user(client), claim, client.rights);
+  Result<IpClaimed> claimed = ip_ports_.claim(endpoint.id, owner_of(client), claim, client.rights);
   if (!claimed) {
     accounts_.give_back(client.who.uid, wanted);
     return claimed;
@@ -108,7 +102,7 @@ Result<IpClaimed> Service::claim_ip(ClientRecord& client, EndpointRecord& endpoi
   endpoint.ip_claims.insert(claimed->claim);
   changed(JournalKind::ip_claim, endpoint.id, claimed->claim);
   push(0, engine::ClaimIp{.endpoint = endpoint.id, .number = claimed->claim, .claim = ip_ports_.at(claimed->claim)->claim,
-                           .user = ip_user(client)});
+                           .user = owner_of(client)});
   return claimed;
 }
 

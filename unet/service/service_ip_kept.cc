@@ -40,7 +40,7 @@ bool Service::resume_ip_claim(uint32_t id, uint64_t number, const IpClaimValue& 
   EndpointRecord* const endpoint = endpoint_at(id);
   if (endpoint == nullptr || !endpoint->ip_channel || number >= kIpClaimsMax) return false;
   const ClientRecord& client = *client_at(endpoint->client);
-  IpPorts::Record record{.endpoint = id, .user = ip_user(client), .claim = {}};
+  IpPorts::Record record{.endpoint = id, .user = owner_of(client), .claim = {}};
   std::memcpy(record.claim.local.bytes.data(), value.local, sizeof value.local);
   std::memcpy(record.claim.remote.bytes.data(), value.remote, sizeof value.remote);
   record.claim.port = value.port;

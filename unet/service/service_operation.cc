@@ -7,7 +7,7 @@
 namespace unet::service {
 
 bool Service::operates(ClientRecord& client, const control::Header& header) {
-  if (client.who.uid == 0 || client.who.uid == options_.own_user) return true;
+  if (is_operator(client.who)) return true;
   fail_request(client, header,
                {Errc::not_permitted, "only root and user " + std::to_string(options_.own_user) +
                                          ", whose network interface this is, may do that; you are user " +

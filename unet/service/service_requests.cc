@@ -387,10 +387,4 @@ void Service::handle(ClientRecord& client, const control::GetDescriptor& packet)
   ok(client, packet.header, {sleep->get()});
 }
 
-void Service::handle(ClientRecord& client, const control::Report& packet) {
-  const Result<Descriptor> text = create_text("unet-report", report(client.who));
-  if (!text) return fail_request(client, packet.header, text.error());
-  ok(client, packet.header, {text->get()});
-}
-
 }  // namespace unet::service

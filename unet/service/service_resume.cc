@@ -176,7 +176,7 @@ Status Service::resume_client(JournalItem& item) {
   const uint32_t index = item.key.a;
   if (!take_number(free_clients_, index)) return wrong(item, "no such client can be");
   Descriptor socket = std::move(item.descriptors[0]);
-  Result<Credentials> who = peer_credentials(socket.get());
+  Result<Credentials> who = peer_credentials(socket.get(), unknown_user_);
   if (!who) return tl::unexpected(who.error());
   Rights rights = options_.policy.rights(*who);
   epoll_event event{.events = EPOLLIN, .data = {.u64 = index}};

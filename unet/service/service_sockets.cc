@@ -81,8 +81,8 @@ void Service::handle(ClientRecord& client, const control::OpenSockets& packet) {
 // ---- lists
 
 bool Service::sees(const ClientRecord& client, const EndpointRecord& endpoint) const {
-  if (client.who.uid == 0 || client.who.uid == options_.own_user) return true;
-  return ip_user(client) == ip_user(*clients_.at(endpoint.client));
+  if (is_operator(client.who)) return true;
+  return owner_of(client) == owner_of(*clients_.at(endpoint.client));
 }
 
 void Service::handle(ClientRecord& client, const control::ListSockets& packet) {
@@ -142,7 +142,7 @@ void Service::leave_sockets(EndpointRecord& endpoint) {
     if (journal_ != nullptr) journal_->erase(JournalKind::socket_table, endpoint.id, i);
   }
   const ClientRecord& client = *client_at(endpoint.client);
-  const uint64_t owner = ip_user(client);
+  const uint64_t owner = owner_of(client);
   left_sockets_[owner].add({client.who.uid, owner, memory, endpoint.left_number, std::move(endpoint.socket_tables), claims});
   endpoint.socket_tables.clear();
   with_sockets_.erase(endpoint.id);
@@ -200,7 +200,7 @@ bool Service::must_wait(const ClientRecord& client, Bytes packet) const {
   if (request.header.op != control::Op::claim_ip) return false;
   const auto endpoint = endpoints_.find(request.header.endpoint);
   if (endpoint == endpoints_.end() || endpoint->second->client != client.index) return false;  // it is refused
-  const auto at = left_sockets_.find(ip_user(client));
+  const auto at = left_sockets_.find(owner_of(client));
   return at != left_sockets_.end() && at->second.has_claimed(request.claim);
 }
 
@@ -213,7 +213,7 @@ void Service::hold(ClientRecord& client) {
 void Service::resume_held(uint64_t owner) {
   for (auto at = held_.begin(); at != held_.end();) {
     ClientRecord* const client = client_at(*at);
-    if (client != nullptr && ip_user(*client) != owner) {
+    if (client != nullptr && owner_of(*client) != owner) {
       ++at;
       continue;
     }

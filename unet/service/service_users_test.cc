@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "unet/capture_memory.h"
 #include "unet/service/test_client.h"
 #include "unet/test_process.h"
 
@@ -16,7 +17,8 @@ namespace {
 using namespace control;
 using namespace test;
 
-// The exit status of a process: 0 if clients of two users that its NI cannot tell apart are not taken for one; 77 if it may not try.
+// The exit status of a process: 0 if clients of two users that its NI cannot tell apart are not taken for one, nor for the NI's own user;
+// 77 if it may not try.
 int meet_unknown_users() {
   int pairs[2][2];
   for (int i = 0; i < 2; ++i) {
@@ -41,7 +43,27 @@ int meet_unknown_users() {
   if (code_of(accepted) != Errc::ok || !connected || code_of(*connected) != Errc::ok) return 5;
   const bool same = event->as<ConnectRequest>().same_user != 0 || accepted.as<Reply>().channel.same_user != 0 ||
                     connected->as<Reply>().channel.same_user != 0;
-  return same ? 6 : 0;
+  if (same) return 6;
+
+  // The NI's own user is unknown here, too: a user that has its number is not its operator.
+  auto drain = other.simple<Drain>(Op::drain, 0);
+  drain.on = 1;
+  if (code_of(other.call(drain)) != Errc::not_permitted) return 7;
+  CaptureStart start{};
+  start.header = {Op::capture_start, asked, 0};
+  start.channel = ~uint32_t{0};
+  start.port = -1;
+  start.snap_length = 64;
+  start.bytes = kCaptureBytesMin;
+  if (code_of(other.call(start)) != Errc::not_found) return 8;
+  const auto report = nlohmann::json::parse(other.report());
+  if (report["endpoints"].size() != 1 || report["endpoints"][0]["endpoint"] != asker || report["clients"].size() != 1) return 9;
+  start.header.endpoint = asker;
+  const Incoming capture = other.call(start);
+  if (code_of(capture) != Errc::ok) return 10;
+  auto stop = one.simple<CaptureStop>(Op::capture_stop, 0);
+  stop.capture = capture.as<Reply>().capture.capture;
+  return code_of(one.call(stop)) == Errc::not_found && code_of(other.call(stop)) == Errc::ok ? 0 : 11;
 }
 
 }  // namespace
@@ -74,7 +96,7 @@ TEST_CASE("both sides of a channel learn whether the other has the same user") {
 }
 
 // After the other: what an NI in this process has learned of its namespace does not count in another.
-TEST_CASE("users that the NI's user namespace does not know are not taken for one", "[root]") {
+TEST_CASE("users that the NI's user namespace does not know are not taken for one, nor for its operator", "[root]") {
   if (!can_be(65532) || !can_be(65533)) {
     WARN("skipped: only root can be several users, where there are any");
     return;

@@ -37,6 +37,13 @@ std::vector<StaticPeer> Signalling::known_hosts() const {
   return list;
 }
 
+std::optional<StaticPeer> Signalling::known_host_after(std::string_view host, bool learned) const {
+  const auto& hosts = learned ? hosts_ : fixed_hosts_;
+  const auto next = hosts.upper_bound(host);
+  if (next == hosts.end()) return std::nullopt;
+  return StaticPeer{next->first, next->second};
+}
+
 // ---- output and timers
 
 void Signalling::send(const WireAddress& to, uint64_t number, const SignalBody& body) {

@@ -188,6 +188,8 @@ class Signalling {
 
   // For reports: the hosts known, with their addresses.
   std::vector<StaticPeer> known_hosts() const;
+  // The one behind `host` by name, of those of the configuration or of those that were learned.
+  std::optional<StaticPeer> known_host_after(std::string_view host, bool learned) const;
 
  private:
   enum class TimerKind : uint8_t { connect, request, closing, peer };

@@ -178,6 +178,21 @@ class TestClient {
     return p;
   }
 
+  // A whole report; with `parts` into how many it was cut.
+  std::string report(uint32_t* parts = nullptr) {
+    std::string text;
+    auto request = simple<control::Report>(control::Op::report, 0);
+    for (uint32_t more = 1; more != 0; ++request.part) {
+      const Incoming in = call(request);
+      if (in.bytes.size() != sizeof(control::ReportPart) || !in.descriptors.empty()) return "no part of a report";
+      const auto part = in.as<control::ReportPart>();
+      text.append(part.bytes, std::min<size_t>(part.length, sizeof part.bytes));
+      more = part.more;
+    }
+    if (parts != nullptr) *parts = request.part;
+    return text;
+  }
+
   static EndpointOptions small() {
     return {.send_depth = 16, .receive_depth = 16, .buffers = 16, .buffer_size = 256, .send_bytes = 64 * 1024};
   }
