@@ -1,6 +1,7 @@
 // endpoint.cc - set-up of an Active Message endpoint, and the coming and going of its peers.
 #include "am/endpoint.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@ namespace {
 
 constexpr uint64_t kHeldMax = 8 * 1024 * 1024;     // bytes of packets that came early, of all peers
 constexpr uint32_t kDrainMax = 4096;               // messages handled before a peer is given up
+constexpr Nanoseconds kTellTime = 100 * kMillisecond;  // that the end of an endpoint waits for room at the network interface
 constexpr Nanoseconds kTransferNap = kMillisecond;  // between two looks whether a channel has room for what waits
 
 }  // namespace
@@ -38,7 +40,7 @@ Endpoint::~Endpoint() {
   if (bundle_ != nullptr) bundle_->remove(*this);
   if (in_handler()) misused("a handler does not destroy its own endpoint: do so when poll() or wait() has returned");
   // In a child after fork() our place in each channel is that of the parent, which goes on from there.
-  if (::getpid() == owner_) tell_credits();
+  if (::getpid() == owner_) tell_all();
   for (const Transfer& each : transfers_) {
     if (each.done != nullptr) call_back([&] { each.done(*this, each.context); });
   }
@@ -152,6 +154,15 @@ void Endpoint::handle_arrived() {
   }
 }
 
+// Before this endpoint goes: what a peer is not told of comes back to it, though it was handled.
+void Endpoint::tell_all() noexcept {
+  tell_credits();
+  const Nanoseconds start = monotonic_now();
+  for (Peer* const peer : wires_) {
+    while (peer->open && !peer->wire->tell(now()) && monotonic_now() - start < kTellTime) ::sched_yield();
+  }
+}
+
 // Who wants a channel, and whose has ended.
 void Endpoint::look_around() {
   looks_ = 0;
@@ -231,6 +242,7 @@ bool Endpoint::flush(Nanoseconds timeout) {
   for (const Nanoseconds start = monotonic_now(); !transfers_.empty() || !all_arrived(); serve()) {
     if (monotonic_now() - start >= timeout) return false;
   }
+  tell_all();  // the program may end without the destructor
   return true;
 }
 

@@ -96,8 +96,8 @@ class Endpoint {
  public:
   // Errors: as unet::Context::create_endpoint().
   static Result<std::unique_ptr<Endpoint>> create(Context& context, const Options& options = {});
-  // Closes all channels. What was sent over wires and not acknowledged is lost with it: flush() before. A handler of its bundle that
-  // destroys it ends the program.
+  // Tells each peer what was handled, then closes all channels. What was sent over wires and not acknowledged is lost with it: flush()
+  // before. A handler of its bundle that destroys it ends the program.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -330,6 +330,7 @@ class Endpoint {
   void turn_wires(bool empty);
   void pump(Peer& peer);
   void tell_credits() noexcept;
+  void tell_all() noexcept;
 
   Context context_;
   std::unique_ptr<unet::Endpoint> endpoint_;

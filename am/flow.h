@@ -118,6 +118,8 @@ class Flow {
   }
   // A request was handled that gets no reply: its credit goes back with what is begun from here on.
   void handled() noexcept { ++handled_; }
+  // What has arrived and what was handled is said by the next poll_transmit(), and not later.
+  void tell_now() noexcept { told_.now |= told_.owed != 0 || handled_ != told_.handled; }
   // poll_delivery() will name this one next.
   bool is_next(Sequence sequence) const noexcept { return delivered_ == sequence && delivered_ != expected_ && has_slot(); }
 

@@ -277,3 +277,30 @@ TEST_CASE("an endpoint that is destroyed gives the payloads of its asynchronous 
   a.reset();
   CHECK(done == 1);
 }
+
+TEST_CASE("an endpoint that goes tells its peers over wires what it has handled: nothing of that comes back") {
+  World world;
+  am::Options silent;
+  silent.flow.ack_delay = 60 * kSecond;  // nothing but its end makes it say something
+  auto a = world.add(), b = world.add(silent);
+  uint32_t heard = 0;
+  std::vector<ReturnStatus> returned;
+  b->set_handler(kEcho, count, &heard);
+  a->set_error_handler(note, &returned);
+  REQUIRE(b->bind("b"));
+  REQUIRE(a->map(0, "b", kAnyTag, by(control::Path::ni)));
+  SECTION("by its destructor") {
+    for (int i = 0; i < 3; ++i) REQUIRE(a->request(0, kEcho) == Outcome::sent);
+    until(*world.bundle, [&] { return heard == 3; });
+    b.reset();
+  }
+  SECTION("by flush(), when the process then just ends") {
+    for (int i = 0; i < 3; ++i) REQUIRE(a->request(0, kEcho) == Outcome::sent);
+    until(*world.bundle, [&] { return heard == 3; });
+    CHECK(b->flush(0));
+    until(*world.bundle, [&] { return a->flow(0)->unhandled() == 0; });
+  }
+  if (b == nullptr) until(*world.bundle, [&] { return !a->is_open(0); });
+  CHECK(returned.empty());
+  CHECK(a->flow(0)->unhandled() == 0);
+}

@@ -50,6 +50,12 @@ class WireLink {
 
   // Sends what may be sent now; false if the NI has no room for the rest.
   bool pump(Nanoseconds now) noexcept;
+  // The same, and the peer is told what has arrived and what was handled.
+  bool tell(Nanoseconds now) noexcept {
+    pump(now);  // packets carry that, too, but say what was handled when they were begun
+    flow_.tell_now();
+    return pump(now);
+  }
   void handle_timeout(Nanoseconds now) noexcept { flow_.handle_timeout(now); }
   Nanoseconds next_timeout() const noexcept { return flow_.next_timeout(); }
 
