@@ -1,7 +1,9 @@
 // bundle.cc - polling several endpoints, and sleeping on them: with several threads one sleeps on the descriptors, the others on it.
 #include "am/bundle.h"
 
+#include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/single_threaded.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +22,7 @@ namespace {
 
 constexpr Nanoseconds kLongestSleep = kSecond;
 constexpr Nanoseconds kBlindNap = kMillisecond;  // without a descriptor
+constexpr uint32_t kYieldsForOthers = 100;
 constexpr Nanoseconds kLastLook = 50 * kMicrosecond;  // long enough for an endpoint whose NI is gone to look what is left to it
 
 // How far shared bundles were when this thread waited for them last: what has happened since, it may not know of. Of a bundle that is not
@@ -66,7 +69,10 @@ Result<std::unique_ptr<Bundle>> Bundle::create(Threads threads) {
 
 Bundle::~Bundle() {
   if (in_handler()) misused("a handler does not destroy its own bundle: do so when poll() or wait() has returned");
-  for (Endpoint* each : endpoints_) leave(*each);
+  for (Endpoint* each : endpoints_) {
+    if (each->waiting_ != 0) misused("a handler does not destroy a bundle in which a call waits: do so when that has returned");
+    leave(*each);
+  }
 }
 
 Status Bundle::add(Endpoint& endpoint) {
@@ -89,6 +95,9 @@ void Bundle::remove(Endpoint& endpoint) noexcept {
   if (callbacks_.running) {
     misused("a handler neither destroys an endpoint of its bundle nor takes it out: do so when poll() or wait() has returned");
   }
+  // A call of another thread waits by it.
+  while (shared() && endpoint.waiting_ != 0 && __libc_single_threaded == 0) step_back();
+  if (endpoint.waiting_ != 0) misused("a handler neither destroys nor moves an endpoint by which a call waits: do so when that has returned");
   std::erase(endpoints_, &endpoint);
   leave(endpoint);
   wake();
@@ -117,8 +126,14 @@ uint32_t Bundle::turn() {
 }
 
 void Bundle::take(uint32_t depth) noexcept {
-  for (uint32_t i = 0; i < depth; ++i) mutex_.lock();
+  if (!mutex_.try_lock()) {
+    wanted_.fetch_add(1, std::memory_order_relaxed);
+    mutex_.lock();
+    wanted_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  for (uint32_t i = 1; i < depth; ++i) mutex_.lock();
   depth_ += depth;
+  takes_.store(takes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 void Bundle::let_go() noexcept {
@@ -132,6 +147,18 @@ uint32_t Bundle::let_go_of_all() noexcept {
   const uint32_t depth = depth_;
   for (uint32_t i = 0; i < depth; ++i) let_go();
   return depth;
+}
+
+// A thread that waits lets another have it, and does not take it again before that can.
+void Bundle::step_back() noexcept {
+  if (!shared() || depth_ == 0) return;  // a program need not hold it before it has a second thread
+  const uint32_t depth = let_go_of_all();
+  const uint32_t takes = takes_.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < kYieldsForOthers; ++i) {
+    if (wanted_.load(std::memory_order_relaxed) == 0 || takes_.load(std::memory_order_relaxed) != takes) break;
+    ::sched_yield();
+  }
+  take(depth);
 }
 
 // Those that wait, if something has happened, or the one that sleeps would sleep too long.
@@ -178,7 +205,7 @@ WaitOutcome Bundle::wait(Nanoseconds timeout, Nanoseconds spin) {
     }
     if (waited < spin) {
       spin_pause();
-      take(let_go_of_all());
+      step_back();
       continue;
     }
     outcome = sleeping_ ? sleep_beside(timeout - waited) : sleep(timeout - waited);

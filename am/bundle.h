@@ -10,6 +10,7 @@
 
 #include <poll.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -69,6 +70,7 @@ class Bundle {
   void take(uint32_t depth) noexcept;
   void let_go() noexcept;
   uint32_t let_go_of_all() noexcept;
+  void step_back() noexcept;
   void tell() noexcept;
   Nanoseconds due() const noexcept;
   void wake() noexcept;
@@ -82,6 +84,8 @@ class Bundle {
   std::vector<Endpoint*> endpoints_;
   std::shared_ptr<const void> identity_;  // several threads
   std::recursive_mutex mutex_;
+  std::atomic<uint32_t> wanted_{0};  // threads that wait for mutex_
+  std::atomic<uint32_t> takes_{0};   // how often it was taken
   uint32_t depth_ = 0;        // how often its holder holds it
   std::condition_variable_any changed_;
   uint32_t waiting_ = 0;      // threads in wait()

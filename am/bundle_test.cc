@@ -7,7 +7,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -243,6 +246,140 @@ TEST_CASE("several threads send by one endpoint and wait for its bundle") {
   server.join();
   CHECK(wrong == 0);
   for (const uint32_t each : answers) CHECK(each == kEach);
+}
+
+TEST_CASE("a thread that waits for a credit sleeps, and others use its bundle meanwhile") {
+  const auto path = EITHER_PATH;
+  World world(Threads::several);
+  auto a = world.add(), slow = world.make(), quick = world.make();
+  uint32_t heard = 0;
+  slow->set_handler(kEcho, count, &heard);
+  quick->set_handler(kEcho, echo, nullptr);
+  REQUIRE(slow->bind("slow"));
+  REQUIRE(quick->bind("quick"));
+  std::atomic<uint32_t> answers{0};
+  a->set_handler(kAnswer, [](Token&, void* context) { ++*static_cast<std::atomic<uint32_t>*>(context); }, &answers);
+  std::atomic<bool> stop{false};
+  const auto serve = [&stop](am::Endpoint& endpoint) {
+    while (!stop.load(std::memory_order_acquire)) endpoint.wait(kMillisecond);
+  };
+  std::thread of_slow(serve, std::ref(*slow)), of_quick(serve, std::ref(*quick));
+  REQUIRE(a->map(0, "slow", kAnyTag, by(path)));
+  REQUIRE(a->map(1, "quick", kAnyTag, by(path)));
+  stop.store(true, std::memory_order_release);
+  of_slow.join();
+  of_quick.join();
+  stop.store(false, std::memory_order_release);
+  of_quick = std::thread(serve, std::ref(*quick));
+
+  constexpr uint32_t kSent = 2 * kFlowWindow + 1, kTrips = 100;
+  std::atomic<uint32_t> sent{0};
+  std::atomic<long> sleeps{0};
+  std::thread sender([&] {
+    rusage start{}, end{};
+    ::getrusage(RUSAGE_THREAD, &start);
+    for (uint32_t i = 0; i < kSent; ++i) {
+      const std::lock_guard held(*world.bundle);
+      if (a->request(0, kEcho) == Outcome::sent) ++sent;
+    }
+    ::getrusage(RUSAGE_THREAD, &end);
+    sleeps = end.ru_nvcsw - start.ru_nvcsw;
+  });
+  while (sent < kFlowWindow) std::this_thread::yield();  // it waits for the next one
+  std::thread trips([&] {
+    for (uint32_t i = 1; i <= kTrips; ++i) {
+      {
+        const std::lock_guard held(*world.bundle);
+        if (a->request(1, kEcho) != Outcome::sent) return;
+      }
+      while (answers < i) world.bundle->wait(kSecond);
+    }
+  });
+  const Nanoseconds patience = monotonic_now() + 20 * kSecond;
+  while (answers < kTrips && monotonic_now() < patience) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(answers == kTrips);
+  CHECK(sent == kFlowWindow);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  while (sent < kSent) slow->wait(kMillisecond);
+  sender.join();
+  trips.join();
+  while (heard < kSent) slow->wait(kMillisecond);
+  CHECK(sleeps > 10);
+  stop.store(true, std::memory_order_release);
+  of_quick.join();
+}
+
+TEST_CASE("a handler of one shared bundle requests by another, whose thread waits for the first") {
+  World world(Threads::several);
+  auto other = std::move(*Bundle::create(Threads::several));
+  auto a = world.add(), b = world.make();
+  REQUIRE(other->add(*b));
+  REQUIRE(a->bind("a"));
+  REQUIRE(b->bind("b"));
+  struct Seen {
+    Bundle& bundle;
+    am::Endpoint& by;
+    std::atomic<uint32_t> there{0}, back{0}, wrong{0};
+  } seen{*world.bundle, *a};
+  b->set_handler(kEcho, [](Token&, void* context) {
+    Seen& it = *static_cast<Seen*>(context);
+    ++it.there;
+    const std::lock_guard held(it.bundle);
+    if (it.by.request(1, kAnswer) != Outcome::sent) ++it.wrong;
+  }, &seen);
+  a->set_handler(kAnswer, [](Token&, void* context) { ++static_cast<Seen*>(context)->back; }, &seen);
+  constexpr uint32_t kRequests = 1000;
+  std::atomic<bool> stop{false};
+  std::thread server([&] {
+    while (!stop.load(std::memory_order_acquire)) other->poll();
+  });
+  REQUIRE(a->map(0, "b"));
+  REQUIRE(a->map(1, "a"));
+  ::alarm(120);  // two threads that wait for each other do so for ever
+  for (uint32_t i = 0; i < kRequests; ++i) {
+    const std::lock_guard held(*world.bundle);
+    REQUIRE(a->request(0, kEcho) == Outcome::sent);
+  }
+  while (seen.back < kRequests) world.bundle->wait(kMillisecond);
+  ::alarm(0);
+  CHECK(seen.there == kRequests);
+  CHECK(seen.wrong == 0);
+  stop.store(true, std::memory_order_release);
+  server.join();
+}
+
+TEST_CASE("an endpoint that is destroyed while another thread waits by it goes when that has its answer") {
+  World world(Threads::several);
+  auto a = world.add();
+  auto b = world.make();
+  REQUIRE(b->bind("b"));
+  std::atomic<bool> stop{false};
+  std::thread server([&] {
+    while (!stop.load(std::memory_order_acquire)) b->wait(kMillisecond);
+  });
+  REQUIRE(a->map(0, "b"));
+  stop.store(true, std::memory_order_release);
+  server.join();
+  std::atomic<uint32_t> sent{0};
+  std::thread sender([&] {
+    for (uint32_t i = 0; i <= kFlowWindow; ++i) {
+      const std::lock_guard held(*world.bundle);
+      a->request(0, kEcho);
+      ++sent;
+    }
+  });
+  while (sent < kFlowWindow) std::this_thread::yield();
+  std::atomic<bool> gone{false};
+  std::thread end([&] {
+    a.reset();
+    gone = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK_FALSE(gone);
+  b.reset();
+  end.join();
+  sender.join();
+  CHECK(sent == kFlowWindow + 1);
 }
 
 TEST_CASE("who has looked and then waits misses nothing that another thread's handlers do in between") {

@@ -2,9 +2,11 @@
 #include "am/endpoint.h"
 
 #include <sched.h>
+#include <sys/single_threaded.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "am/bundle.h"
@@ -18,6 +20,18 @@ constexpr uint64_t kHeldMax = 8 * 1024 * 1024;     // bytes of packets that came
 constexpr uint32_t kDrainMax = 4096;               // messages handled before a peer is given up
 constexpr Nanoseconds kTellTime = 100 * kMillisecond;  // that the end of an endpoint waits for room at the network interface
 constexpr Nanoseconds kTransferNap = kMillisecond;  // between two looks whether a channel has room for what waits
+
+constexpr uint32_t kPollsBeforeSleep = 64;
+
+// The endpoints of this process, and those that it had before fork(). Never destroyed: endpoints may be, later than anything else.
+struct Everyone {
+  std::mutex mutex;
+  std::vector<Endpoint*> endpoints;
+};
+Everyone& everyone() {
+  static auto* const all = new Everyone;
+  return *all;
+}
 
 }  // namespace
 
@@ -34,16 +48,21 @@ Endpoint::Endpoint(const Context& context, std::unique_ptr<unet::Endpoint> endpo
       owner_(::getpid()), now_(flow_now()) {
   budget_.left = kHeldMax;
   flow_options_.session = wall_sixteenths() | 1;  // not 0
+  const std::lock_guard held(everyone().mutex);
+  everyone().endpoints.push_back(this);
 }
 
 Endpoint::~Endpoint() {
   if (bundle_ != nullptr) bundle_->remove(*this);
   if (in_handler()) misused("a handler does not destroy its own endpoint: do so when poll() or wait() has returned");
+  if (waiting_ != 0) misused("a handler does not destroy an endpoint by which a call waits: do so when that has returned");
   // In a child after fork() our place in each channel is that of the parent, which goes on from there.
   if (::getpid() == owner_) tell_all();
   for (const Transfer& each : transfers_) {
     if (each.done != nullptr) call_back([&] { each.done(*this, each.context); });
   }
+  const std::lock_guard held(everyone().mutex);
+  std::erase(everyone().endpoints, this);
 }
 
 // Never earlier than before: a counter may be behind that of another core, or of the machine that a virtual one comes from.
@@ -231,6 +250,36 @@ WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) {
   return outcome == WaitOutcome::timed_out && limit != timeout ? WaitOutcome::ready : outcome;
 }
 
+// Nobody else polls the endpoints of this bundle meanwhile, or this one if it is in none.
+void Endpoint::serve(uint32_t& empty, Nanoseconds limit) {
+  const uint32_t arrived = bundle_ != nullptr ? bundle_->poll() : poll();
+  if (bundle_ != nullptr) bundle_->step_back();
+  empty = arrived != 0 ? 0 : empty + 1;
+  if (empty < kPollsBeforeSleep) return;
+  if (turn_others() != 0) {
+    empty = 0;
+    return;
+  }
+  ::sched_yield();  // the peer may need this core
+  if (bundle_ != nullptr) {
+    bundle_->wait(limit);
+  } else {
+    wait(limit);
+  }
+}
+
+// In a process with one thread the peer that a call waits for may be an endpoint of that same thread.
+uint32_t Endpoint::turn_others() {
+  if (__libc_single_threaded == 0) return 0;
+  uint32_t arrived = 0;
+  const std::vector<Endpoint*>& all = everyone().endpoints;  // handlers make and destroy endpoints
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool served = all[i] == this || (bundle_ != nullptr && all[i]->bundle_ == bundle_);
+    if (!served && all[i]->owner_ == owner_) arrived += all[i]->turn();
+  }
+  return arrived;
+}
+
 bool Endpoint::flush(Nanoseconds timeout) {
   const auto all_arrived = [&] {
     return std::all_of(wires_.begin(), wires_.end(), [](const Peer* peer) {
@@ -239,8 +288,11 @@ bool Endpoint::flush(Nanoseconds timeout) {
   };
   if (in_handler()) return false;
   tell_credits();
-  for (const Nanoseconds start = monotonic_now(); !transfers_.empty() || !all_arrived(); serve()) {
-    if (monotonic_now() - start >= timeout) return false;
+  Waiting waiting(*this);
+  for (const Nanoseconds start = monotonic_now(); !transfers_.empty() || !all_arrived();) {
+    const Nanoseconds waited = monotonic_now() - start;
+    if (waited >= timeout) return false;
+    waiting.serve(std::min(timeout - waited, kMillisecond));
   }
   tell_all();  // the program may end without the destructor
   return true;

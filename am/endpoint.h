@@ -12,7 +12,8 @@
 // endpoint of their bundle. What cannot be delivered comes back to the error handler.
 //
 // Requests wait for a credit, of which there are kFlowWindow for each peer, and run handlers meanwhile; now and then they run some
-// anyway. Programs that compute for long poll now and then: their peers wait for it.
+// anyway. Programs that compute for long poll now and then: their peers wait for it. A call that waits does not hold a shared bundle.
+// In a process with one thread it also runs the handlers of all other endpoints, as no other thread can.
 //
 // An endpoint belongs to one thread at a time. After fork() it stays the parent's: a child may destroy its
 // copy, and do no more with it.
@@ -246,6 +247,20 @@ class Endpoint {
     bool sent;
     std::array<uint32_t, kArgumentsMax> arguments;
   };
+  // A call that waits for a peer. Other threads may use a shared bundle meanwhile: what the call found before, it looks for again.
+  class Waiting {
+   public:
+    explicit Waiting(Endpoint& endpoint) noexcept : endpoint_(endpoint) { ++endpoint_.waiting_; }
+    ~Waiting() { --endpoint_.waiting_; }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+    // Runs the handlers of what has arrived. If nothing arrives for long, the thread sleeps, for at most `limit`.
+    void serve(Nanoseconds limit = kMillisecond) { endpoint_.serve(empty_, limit); }
+
+   private:
+    Endpoint& endpoint_;
+    uint32_t empty_ = 0;     // polls in a row that found nothing
+  };
   static constexpr ConnectOptions kConnect{.local = kLocalOptions};
 
   Endpoint(const Context& context, std::unique_ptr<unet::Endpoint> endpoint, const Options& options);
@@ -274,19 +289,21 @@ class Endpoint {
 
   // Sending.
   Translation* find(Index to, Kind kind, uint8_t handler, std::span<const uint32_t> arguments, Outcome& outcome);
+  Peer* open_peer(Index to, uint64_t id) noexcept;
   Peer* plain_peer(Index to) noexcept;
   bool send_line(Index to, uint8_t handler, std::span<const uint32_t> arguments);
   bool send_long_line(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments);
-  bool wait_credit(Peer& peer);
-  Outcome send_request(Translation& to, Index index, PacketFields& fields, Bytes payload);
+  Peer* wait_credit(Index to, uint64_t id);
+  Outcome send_request(Index to, uint64_t id, PacketFields& fields, Bytes payload);
   void note_request(Peer& peer, Index index, Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept;
   void note_request(Peer& peer, Index index, const PacketFields& fields) noexcept;
   static void say_tag(const Peer& peer, Tag tag, PacketFields& fields) noexcept;
   Outcome send_reply(Token& token, PacketFields& fields, Bytes payload) noexcept;
-  bool post_request(Peer& peer, Tag tag, Index index, PacketFields& fields, Bytes payload);
+  SendOutcome post_request(Peer& peer, Tag tag, Index index, PacketFields& fields, Bytes payload);
   bool region_of(Peer& peer);
   static uint32_t piece_of(const Peer& peer) noexcept;
   Outcome put_long(Peer& peer, Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments);
+  Outcome get_pieces(Index from, uint64_t id, PacketFields fields, uint64_t offset, MutableBytes memory);
   Outcome begin_transfer(const Transfer& transfer);
   bool push_transfer(Transfer& transfer);
   void turn_transfers();
@@ -322,8 +339,8 @@ class Endpoint {
   void handled(Peer& peer);
   void complete_gets();
   uint32_t turn();
-  uint32_t serve();
-  void idle();
+  uint32_t turn_others();
+  void serve(uint32_t& empty, Nanoseconds limit);
   Nanoseconds rest(Nanoseconds limit) const noexcept;
   Nanoseconds due() const noexcept;
   bool settle(Nanoseconds& limit);
@@ -349,6 +366,7 @@ class Endpoint {
   PacketFields line_;            // of the message of one line whose handler runs
   Callbacks own_callbacks_;
   Callbacks* callbacks_ = &own_callbacks_;  // its bundle's, while it is in one
+  uint32_t waiting_ = 0;         // calls that wait: the endpoint may not go
   uint32_t unpolled_ = 0;        // requests since the last poll
   uint32_t turns_ = 0;           // polls that found something, with peers on wires
   uint32_t looks_ = 0;           // polls since the last look_around(), empty ones counted more

@@ -1,15 +1,10 @@
 // endpoint_map.cc - the translation table of an Active Message endpoint: whom its indices lead to, at once or when first needed.
-#include <poll.h>
-
 #include <algorithm>
 
-#include "am/bundle.h"
 #include "am/endpoint.h"
 
 namespace unet::am {
 namespace {
-
-constexpr Nanoseconds kConnectNap = kMillisecond;  // between two looks whether a connection is there
 
 ReturnStatus to_return(Errc code) noexcept {
   const bool nobody = code == Errc::not_found || code == Errc::refused || code == Errc::not_permitted;
@@ -122,7 +117,7 @@ bool Endpoint::look_at_opening(Opening& opening) {
 // Waits for it, and tells the peer our name. Whoever is asked may at the same time be asking us. look_around() may see before we do what
 // became of it.
 Status Endpoint::finish_opening(Index index) {
-  while (true) {
+  for (Waiting waiting(*this);;) {
     const auto opening = opening_of(index);
     if (opening == openings_.end()) return {};
     if (opening->failed) return tl::unexpected(*std::exchange(opening->failed, std::nullopt));
@@ -130,7 +125,7 @@ Status Endpoint::finish_opening(Index index) {
       if (const Status begun = begin_opening(*opening); !begun) return begun;
     }
     look_at_openings();
-    if (const auto still = opening_of(index); still != openings_.end() && still->pending) idle();
+    if (const auto still = opening_of(index); still != openings_.end() && still->pending) waiting.serve();
   }
 }
 
@@ -179,7 +174,7 @@ void Endpoint::introduce(Index index) {
   Peer& peer = *to.peer;
   PacketFields fields({.kind = Kind::medium_request, .flags = PacketFlags::kName});
   say_tag(peer, to.tag, fields);
-  if (!post_request(peer, to.tag, index, fields, as_bytes(name_.data(), name_.size()))) return;
+  if (post_request(peer, to.tag, index, fields, as_bytes(name_.data(), name_.size())) != SendOutcome::sent) return;
   peer.pending(peer.begun - 1).kind = Kind::long_piece;
   --counters_.requests;
 }
@@ -191,21 +186,6 @@ void Endpoint::take_introduction(Peer& peer, const PacketFields& fields, Bytes p
     return;
   }
   if (peer.name.empty() && !peer.host.empty()) peer.name = name + '@' + peer.host;
-}
-
-// ---- waiting for others
-
-// Whom nobody else polls while we wait: the endpoints of our bundle, or ourselves.
-uint32_t Endpoint::serve() { return bundle_ != nullptr ? bundle_->poll() : poll(); }
-
-// One look for everything, and a short sleep if there is nothing.
-void Endpoint::idle() {
-  if ((bundle_ != nullptr ? bundle_->turn() : turn()) != 0) return;
-  if (bundle_ == nullptr || !bundle_->shared()) {
-    endpoint_->wait(kConnectNap);
-  } else {
-    ::poll(nullptr, 0, static_cast<int>(kConnectNap / kMillisecond));  // another thread may sleep on the endpoint
-  }
 }
 
 }  // namespace unet::am

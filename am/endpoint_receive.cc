@@ -142,12 +142,15 @@ void Endpoint::handle_local(Peer& peer, const Message& message) {
     ++counters_.bad_credit;
   } else if (fields.kind != Kind::ack) {
     dispatch(peer, fields, payload);
+  } else if (waiting_ != 0) {
+    ++callbacks_->ended;  // credits: a call of another thread may wait for them
   }
   endpoint_->release(message);
 }
 
 void Endpoint::handle_wire(Peer& peer) {
   Bytes payload;
+  if (waiting_ != 0) ++callbacks_->ended;  // credits: a call of another thread may wait for them
   while (const PacketFields* const fields = peer.wire->next(payload)) dispatch(peer, *fields, payload);
   pump(peer);
 }

@@ -39,18 +39,25 @@ Endpoint::Translation* Endpoint::find(Index to, Kind kind, uint8_t handler, std:
       return nullptr;
     }
   }
-  Translation& found = translations_[to];
-  if (__builtin_expect(!wait_credit(*found.peer), 0)) {
+  if (__builtin_expect(!is_mapped(to) || wait_credit(to, translations_[to].peer->id) == nullptr, 0)) {
     outcome = come_back(ReturnStatus::unreachable, kind, handler, to, arguments);
     return nullptr;
   }
-  return &found;
+  return &translations_[to];
 }
 
-// False if the peer is gone.
-bool Endpoint::wait_credit(Peer& peer) {
-  while (!peer.has_credit() && peer.open) serve();
-  return peer.open;
+// The peer with this identity, if the translation still leads there and it is there.
+inline Peer* Endpoint::open_peer(Index to, uint64_t id) noexcept {
+  Peer* const peer = is_mapped(to) ? translations_[to].peer : nullptr;
+  return peer != nullptr && peer->open && peer->id == id ? peer : nullptr;
+}
+
+// The same peer, when there is a credit; nullptr if it is gone.
+Peer* Endpoint::wait_credit(Index to, uint64_t id) {
+  Peer* peer = open_peer(to, id);
+  if (__builtin_expect(peer == nullptr || peer->has_credit(), 1)) return peer;
+  for (Waiting waiting(*this); peer != nullptr && !peer->has_credit(); peer = open_peer(to, id)) waiting.serve();
+  return peer;
 }
 
 void Endpoint::note_request(Peer& peer, Index index, Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept {
@@ -73,42 +80,36 @@ void Endpoint::say_tag(const Peer& peer, Tag tag, PacketFields& fields) noexcept
   fields.tag = tag;
 }
 
-// There is a credit.
-Outcome Endpoint::send_request(Translation& to, Index index, PacketFields& fields, Bytes payload) {
-  Peer& peer = *to.peer;
-  say_tag(peer, to.tag, fields);
-  peer.tag_told = to.tag;
-  if (peer.wire != nullptr) {
-    note_request(peer, index, fields);
-    peer.wire->begin(fields, payload);
-    pump(peer);
-    return Outcome::sent;
-  }
-  while (true) {
-    const SendOutcome outcome = peer.local.send(fields, payload);
-    if (__builtin_expect(outcome == SendOutcome::sent, 1)) {
-      note_request(peer, index, fields);
-      return Outcome::sent;
+// Waits for a credit and for room.
+Outcome Endpoint::send_request(Index to, uint64_t id, PacketFields& fields, Bytes payload) {
+  Waiting waiting(*this);
+  while (Peer* const peer = wait_credit(to, id)) {
+    const Tag tag = translations_[to].tag;
+    say_tag(*peer, tag, fields);
+    const SendOutcome outcome = post_request(*peer, tag, to, fields, payload);
+    if (__builtin_expect(outcome == SendOutcome::sent, 1)) return Outcome::sent;
+    if (outcome != SendOutcome::full) {
+      look_around();  // what it had sent before it went is handled before anything of it comes back
+      break;
     }
-    if (outcome != SendOutcome::full || !peer.open) break;
-    serve();
+    waiting.serve();
   }
-  // What it had sent before it went is handled before anything of it comes back.
-  if (peer.open) look_around();
   if (fields.kind == Kind::long_piece) return Outcome::returned;  // the whole comes back once
-  return come_back(ReturnStatus::unreachable, fields.kind, fields.handler, index, {fields.arguments.data(), fields.count});
+  return come_back(ReturnStatus::unreachable, fields.kind, fields.handler, to, {fields.arguments.data(), fields.count});
 }
 
-// The same without waiting; the tag is said already. False: no room, or the peer is gone.
-bool Endpoint::post_request(Peer& peer, Tag tag, Index index, PacketFields& fields, Bytes payload) {
-  if (peer.wire == nullptr && peer.local.send(fields, payload) != SendOutcome::sent) return false;
+// There is a credit, and the tag is said already.
+SendOutcome Endpoint::post_request(Peer& peer, Tag tag, Index index, PacketFields& fields, Bytes payload) {
+  if (peer.wire == nullptr) {
+    if (const SendOutcome outcome = peer.local.send(fields, payload); __builtin_expect(outcome != SendOutcome::sent, 0)) return outcome;
+  }
   peer.tag_told = tag;
   note_request(peer, index, fields);
   if (peer.wire != nullptr) {
     peer.wire->begin(fields, payload);
     pump(peer);
   }
-  return true;
+  return SendOutcome::sent;
 }
 
 Outcome Endpoint::come_back(ReturnStatus status, Kind kind, uint8_t handler, Index index, std::span<const uint32_t> arguments) {
@@ -159,7 +160,7 @@ Outcome Endpoint::request_short(Index to, uint8_t handler, std::span<const uint3
   Translation* const found = find(to, Kind::short_request, handler, arguments, outcome);
   if (found == nullptr) return outcome;
   PacketFields fields = fields_of(Kind::short_request, handler, arguments);
-  return send_request(*found, to, fields, {});
+  return send_request(to, found->peer->id, fields, {});
 }
 
 Outcome Endpoint::request_medium(Index to, uint8_t handler, Bytes payload, std::span<const uint32_t> arguments) {
@@ -168,7 +169,7 @@ Outcome Endpoint::request_medium(Index to, uint8_t handler, Bytes payload, std::
   Translation* const found = find(to, Kind::medium_request, handler, arguments, outcome);
   if (found == nullptr) return outcome;
   PacketFields fields = fields_of(Kind::medium_request, handler, arguments);
-  return send_request(*found, to, fields, payload);
+  return send_request(to, found->peer->id, fields, payload);
 }
 
 MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_arguments) {
@@ -177,23 +178,23 @@ MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_argume
   Outcome outcome;
   Translation* const found = find(to, Kind::medium_request, 0, {}, outcome);
   if (found == nullptr) return {};
-  Peer& peer = *found->peer;
-  reserved_ = PacketFields({.kind = Kind::medium_request, .count = count_of_arguments});
-  say_tag(peer, found->tag, reserved_);
-  MutableBytes room;
-  if (peer.wire != nullptr) room = peer.wire->reserve(reserved_, bytes);
-  while (room.empty() && peer.open && endpoint_->is_open(peer.channel)) {
-    room = peer.local.reserve(reserved_, bytes);
-    if (room.empty()) serve();
+  const uint64_t id = found->peer->id;
+  Waiting waiting(*this);
+  while (Peer* const peer = wait_credit(to, id)) {
+    reserved_ = PacketFields({.kind = Kind::medium_request, .count = count_of_arguments});
+    say_tag(*peer, translations_[to].tag, reserved_);
+    const MutableBytes room = peer->wire != nullptr ? peer->wire->reserve(reserved_, bytes) : peer->local.reserve(reserved_, bytes);
+    if (!room.empty()) {
+      reserved_to_ = &translations_[to];
+      reserved_index_ = to;
+      reserved_bytes_ = bytes;
+      return room;
+    }
+    if (!endpoint_->is_open(peer->channel)) break;
+    waiting.serve();
   }
-  if (room.empty()) {
-    come_back(ReturnStatus::unreachable, Kind::medium_request, 0, to, {});
-    return {};
-  }
-  reserved_to_ = found;
-  reserved_index_ = to;
-  reserved_bytes_ = bytes;
-  return room;
+  come_back(ReturnStatus::unreachable, Kind::medium_request, 0, to, {});
+  return {};
 }
 
 Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint32_t> arguments) {
@@ -258,17 +259,18 @@ Outcome Endpoint::request_long(Index to, uint8_t handler, uint64_t offset, Bytes
   fields.total = payload.size();
   if (region_of(peer)) {
     outcome = put_long(peer, to, handler, offset, payload, arguments);
-    return outcome == Outcome::sent ? send_request(*found, to, fields, {}) : outcome;
+    return outcome == Outcome::sent ? send_request(to, peer.id, fields, {}) : outcome;
   }
+  const uint64_t id = peer.id;
   const uint32_t piece = piece_of(peer);
   uint64_t at = 0;
   for (; payload.size() - at > piece; at += piece) {
     PacketFields part({.kind = Kind::long_piece}, offset + at, piece);
-    if (send_request(*found, to, part, payload.subspan(at, piece)) != Outcome::sent || !wait_credit(peer)) {
+    if (send_request(to, id, part, payload.subspan(at, piece)) != Outcome::sent) {
       return come_back(ReturnStatus::unreachable, fields.kind, handler, to, arguments);
     }
   }
-  return send_request(*found, to, fields, payload.subspan(at));
+  return send_request(to, id, fields, payload.subspan(at));
 }
 
 Outcome Endpoint::get(Index from, uint8_t handler, uint64_t offset, MutableBytes memory, std::span<const uint32_t> arguments) {
@@ -286,22 +288,33 @@ Outcome Endpoint::get(Index from, uint8_t handler, uint64_t offset, MutableBytes
     completions_.push_back(done);
     return Outcome::sent;
   }
-  const uint32_t piece = peer.wire != nullptr ? kPieceMax : kLongReplyMax;
-  PacketFields fields = fields_of(Kind::get_request, handler, arguments);
+  return get_pieces(from, peer.id, fields_of(Kind::get_request, handler, arguments), offset, memory);
+}
+
+// The pieces of one get follow each other: which of them fails says which get does.
+Outcome Endpoint::get_pieces(Index from, uint64_t id, PacketFields fields, uint64_t offset, MutableBytes memory) {
+  Peer* peer = open_peer(from, id);
+  for (Waiting waiting(*this); peer != nullptr && peer->in_get; peer = open_peer(from, id)) waiting.serve();
+  const uint32_t piece = peer != nullptr && peer->wire != nullptr ? kPieceMax : kLongReplyMax;
   for (uint64_t at = 0; at == 0 || at < memory.size(); at += piece) {
-    if (at != 0 && !wait_credit(peer)) return come_back(ReturnStatus::unreachable, Kind::get_request, handler, from, arguments);
     const uint64_t length = std::min<uint64_t>(piece, memory.size() - at);
     fields.offset = offset + at;
     fields.total = length;
     fields.flags = 0;
-    const uint32_t number = peer.begun;
-    if (send_request(*found, from, fields, {}) != Outcome::sent) return Outcome::returned;
-    PendingRequest& request = peer.pending(number);
+    if (peer != nullptr) peer->in_get = true;
+    if (send_request(from, id, fields, {}) != Outcome::sent) {
+      if (peer = open_peer(from, id); peer != nullptr) peer->in_get = false;
+      return Outcome::returned;
+    }
+    peer = translations_[from].peer;
+    const uint32_t number = peer->begun - 1;
+    PendingRequest& request = peer->pending(number);
     request.last = at + length == memory.size();
     request.memory = memory;
     request.at = at;
     request.length = static_cast<uint32_t>(length);
-    peer.gets[peer.gets_begun++ % kFlowWindow] = number;
+    peer->gets[peer->gets_begun++ % kFlowWindow] = number;
+    peer->in_get = !request.last;
   }
   return Outcome::sent;
 }

@@ -58,7 +58,8 @@ bool Endpoint::push_transfer(Transfer& transfer) {
       copy_words(fields.arguments.data(), transfer.arguments.data(), transfer.count);
     }
     say_tag(peer, transfer.tag, fields);
-    if (!post_request(peer, transfer.tag, transfer.index, fields, transfer.payload.subspan(transfer.at, last ? rest : piece))) return false;
+    const Bytes part = transfer.payload.subspan(transfer.at, last ? rest : piece);
+    if (post_request(peer, transfer.tag, transfer.index, fields, part) != SendOutcome::sent) return false;
     transfer.at += last ? rest : piece;
     if (last) return true;
   }

@@ -52,6 +52,7 @@ struct Peer {
   uint64_t region = 0;           // bytes that a local peer exposes; 0: nothing, as far as we know
   uint32_t looks_at_region = 0;
   std::optional<ReturnStatus> get_failed;  // of a piece of the oldest get
+  bool in_get = false;           // a get has sent some of its pieces only
   uint32_t begun = 0;            // requests
   uint32_t gets_begun = 0, gets_answered = 0;
   std::array<uint32_t, kFlowWindow> gets{};  // their numbers as requests
