@@ -30,7 +30,7 @@ int run(Options& options) {
   if (!directory) return refuse(directory.error());
   options.config.ni.socket = directory->socket();
   LabelledOutput output;  // the last to end: what it reads from is closed by the end of the processes
-  Result<Processes> processes = Processes::start(options, directory->socket(), options.label ? &output : nullptr);
+  Result<Processes> processes = Processes::start(options, directory->socket(), options.label ? &output : nullptr, directory->janitor());
   if (!processes) return refuse(processes.error());
 
   Result<std::vector<std::unique_ptr<Driver>>> drivers =

@@ -1,6 +1,8 @@
 // options.cc - everything before the first -- or the first word that is no option is ours, the rest the program's.
 #include "apps/unet-run/options.h"
 
+#include <sched.h>
+
 #include <charconv>
 #include <cstdio>
 #include <utility>
@@ -31,6 +33,29 @@ std::optional<uint32_t> parse_core(std::string_view text) {
   return value;
 }
 
+std::optional<uint32_t> parse_size(std::string_view text) {
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > kSizeMax) return std::nullopt;
+  return value;
+}
+
+// Processes can run on each of them.
+Status check_cores(const std::vector<uint32_t>& cores) {
+  cpu_set_t ours;
+  if (sched_getaffinity(0, sizeof ours, &ours) != 0) return {};  // more cores than the set has room for
+  for (const uint32_t core : cores) {
+    if (CPU_ISSET(core, &ours)) continue;
+    std::string all;
+    for (uint32_t each = 0; each < CPU_SETSIZE; ++each) {
+      if (CPU_ISSET(each, &ours)) all += (all.empty() ? "" : " ") + std::to_string(each);
+    }
+    return fail(Errc::invalid_argument, "--cores: there is no core " + std::to_string(core) + " for unet-run, which may use " +
+                                            std::to_string(CPU_COUNT(&ours)) + ": " + all);
+  }
+  return {};
+}
+
 // "0,2-4" is 0 2 3 4.
 Result<std::vector<uint32_t>> parse_cores(std::string_view text) {
   std::vector<uint32_t> cores;
@@ -55,10 +80,10 @@ Result<std::vector<uint32_t>> parse_cores(std::string_view text) {
 
 ParsedOptions parse_options(int argc, char** argv) {
   Options options;
-  std::string cores, idle, host;
+  std::string size = "1", cores, idle, host;
   std::vector<std::string> ports, peers;
   CLI::App app{"unet-run - starts a private network interface and N processes that use it, each with UNET_NI, UNET_RANK and UNET_SIZE"};
-  app.add_option("-n,--size", options.size, "number of processes (default: 1)")->check(CLI::Range(1u, kSizeMax));
+  app.add_option("-n,--size", size, "number of processes, 1 to 1024 (default: 1)")->type_name("UINT");
   app.add_option("--port", ports, "a wire for the network interface, as a driver specification")->allow_extra_args(false);
   app.add_option("--peers,--peer", peers, "HOST=MAC[@PORT]: a host that need not be searched on the wire")->allow_extra_args(false);
   app.add_option("--host", host, "name by which other hosts find the network interface");
@@ -78,6 +103,9 @@ ParsedOptions parse_options(int argc, char** argv) {
   auto program = apps::program_words(app.remaining());
   if (!program) return refuse(program.error().text + kSeeHelp);
   options.program = std::move(*program);
+  const std::optional<uint32_t> processes = parse_size(size);
+  if (!processes) return refuse("-n " + service::in_quotes(size) + ": write a number of processes from 1 to " + std::to_string(kSizeMax));
+  options.size = *processes;
   options.config = service::default_config();
   options.config.ports = ports;
   if (!host.empty()) options.config.ni.service.host = host;
@@ -89,6 +117,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   if (!cores.empty()) {
     Result<std::vector<uint32_t>> list = parse_cores(cores);
     if (!list) return refuse(list.error().text);
+    if (const Status status = check_cores(*list); !status) return refuse(status.error().text);
     options.cores = std::move(*list);
   }
   for (const std::string& text : peers) {

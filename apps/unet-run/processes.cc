@@ -57,6 +57,10 @@ struct Child {
     CPU_SET(cores[child.rank % cores.size()], &set);
     if (sched_setaffinity(0, sizeof set, &set) != 0) give_up(child.errors);
   }
+  if (child.rank != 0) {  // several readers of one input would each have a part of it
+    const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0) give_up(child.errors);
+  }
   const LabelledOutput::Ends& output = child.output;
   if (output.out.valid() && dup2(output.out.get(), STDOUT_FILENO) < 0) give_up(child.errors);
   if (output.errors.valid() && dup2(output.errors.get(), STDERR_FILENO) < 0) give_up(child.errors);
@@ -80,7 +84,7 @@ struct Child {
 
 }  // namespace
 
-Result<Processes> Processes::start(const Options& options, const std::string& socket, LabelledOutput* output) {
+Result<Processes> Processes::start(const Options& options, const std::string& socket, LabelledOutput* output, pid_t janitor) {
   signal(SIGXFSZ, SIG_IGN);  // a rank asks for more memory than ulimit -f allows: it is told so
   // Processes that a program leaves behind become our children, so that they can be ended, too.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -93,6 +97,7 @@ Result<Processes> Processes::start(const Options& options, const std::string& so
   all.gate_ = Descriptor(gate[1]);
   all.errors_ = Descriptor(errors[0]);
   all.program_ = options.program[0];
+  all.janitor_ = janitor;
   const pid_t parent = getpid();
   for (uint32_t rank = 0; rank < options.size; ++rank) {
     LabelledOutput::Ends ends;
@@ -175,14 +180,17 @@ int Processes::wait() {
   return first_failure_;
 }
 
-// What the programs started and did not wait for. The janitor (temp_directory.h) has a session of its own and stays.
-void Processes::end_orphans() noexcept {
+// What the programs started and did not wait for, in whatever session. The children of those that end become ours.
+void Processes::end_orphans() const noexcept {
   const std::string self = std::to_string(getpid());
-  std::ifstream list("/proc/" + self + "/task/" + self + "/children");
-  for (pid_t pid = 0; list >> pid;) {
-    if (getsid(pid) != getsid(0)) continue;
-    kill(pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
+  for (bool found = true; found;) {
+    found = false;
+    std::ifstream list("/proc/" + self + "/task/" + self + "/children");
+    for (pid_t pid = 0; list >> pid;) {
+      if (pid == janitor_) continue;
+      if (kill(pid, SIGKILL) != 0) continue;  // it is another user's by now
+      if (waitpid(pid, nullptr, 0) == pid) found = true;
+    }
   }
 }
 

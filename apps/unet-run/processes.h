@@ -16,8 +16,9 @@ class Processes {
  public:
   // Forks and executes all of them; each gets UNET_NI, UNET_RANK, UNET_SIZE, its core, and dies with this process. If one
   // cannot be executed, the others are ended and the error says why. Call it before the first thread starts; the processes
-  // begin only when release() is called. What they print goes to `output`, if there is one.
-  static Result<Processes> start(const Options& options, const std::string& socket, LabelledOutput* output);
+  // begin only when release() is called. What they print goes to `output`, if there is one. Rank 0 has our standard input, the others
+  // have /dev/null. `janitor` (temp_directory.h) is the one child of ours that stays when they have ended.
+  static Result<Processes> start(const Options& options, const std::string& socket, LabelledOutput* output, pid_t janitor);
   Processes(Processes&&) = default;
   Processes& operator=(Processes&&) = delete;
   ~Processes();
@@ -33,7 +34,7 @@ class Processes {
   Processes() = default;
   void signal_all(int signal) noexcept;
   void note_end(pid_t pid, int status);
-  static void end_orphans() noexcept;
+  void end_orphans() const noexcept;
 
   struct Process {
     pid_t pid = 0;
@@ -44,6 +45,7 @@ class Processes {
   Descriptor gate_;     // closed by release(): the children wait for it
   Descriptor errors_;   // a child that cannot execute its program writes errno here
   std::string program_;
+  pid_t janitor_ = 0;
   size_t running_ = 0;
   int first_failure_ = 0;
 };

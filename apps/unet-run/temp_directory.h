@@ -1,6 +1,8 @@
 // temp_directory.h - a private directory that disappears with this process, however it ends.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "unet/base/result.h"
@@ -19,14 +21,15 @@ class TempDirectory {
   ~TempDirectory();  // waits until the janitor has done its work
 
   std::string socket() const { return path_ + "/ni.sock"; }
+  pid_t janitor() const noexcept { return janitor_; }
 
  private:
-  TempDirectory(std::string path, Descriptor alive, int janitor)
+  TempDirectory(std::string path, Descriptor alive, pid_t janitor)
       : path_(std::move(path)), alive_(std::move(alive)), janitor_(janitor) {}
 
   std::string path_;
   Descriptor alive_;  // the janitor reads the other end: end of file tells it that we are gone
-  int janitor_;
+  pid_t janitor_;
 };
 
 }  // namespace unet::run

@@ -353,6 +353,31 @@ def test_run():
         require(left() == [], f"left behind: {left()}")
 
 
+def test_run_input():
+    with place_of_run() as (env, _):
+        done = subprocess.run([UNET_RUN, "-n", "3", "--", "sh", "-c", 'echo "$UNET_RANK:$(cat)"'], env=env, input="a\nb\n",
+                              capture_output=True, text=True, timeout=WAIT)
+        require(sorted(done.stdout.split("\n")) == ["", "0:a", "1:", "2:", "b"], f"who reads the input: {done}")
+
+
+def test_run_ends_what_programs_started():
+    """Children of children, and those in a session of their own."""
+    with directory() as d, place_of_run() as (env, left):
+        mark = d + "/pids"
+        note = f"echo $$ >> {mark}; sleep 1000"
+        script = f"sh -c '(sh -c \"{note}; true\" & sh -c \"{note}; true\"); true' & setsid sh -c '{note}; true' & while [ $(wc -l < {mark}) -lt 3 ]; do sleep 0.1; done"
+        open(mark, "w", encoding="ascii").close()
+        status, _, err = run(UNET_RUN, "--", "sh", "-c", script, env=env)
+        require(status == 0, f"unet-run: {err}")
+        pids = [int(pid) for pid in open(mark, encoding="ascii").read().split()]
+        alive = [pid for pid in pids if born(pid) is not None]
+        for pid in alive:
+            os.kill(pid, signal.SIGKILL)
+        require(len(pids) == 3 and not alive, f"left behind: {alive} of {pids}")
+        sleeping = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True, timeout=WAIT, check=False).stdout
+        require(sleeping == "" and left() == [], f"left behind: {sleeping} {left()}")
+
+
 def test_run_labels():
     """Each line has its rank, also the last one without an end, those of errors, and long ones; what a process leaves behind is not waited for."""
     script = 'echo "one $UNET_RANK"; echo "bad $UNET_RANK" >&2; head -c 200000 /dev/zero | tr "\\0" x; echo; printf "last %s" $UNET_RANK'
@@ -387,7 +412,9 @@ def test_run_failures():
         status, _, err = run(UNET_RUN, "-n", "2", "--", "/no/such/program", env=env)
         require(status == 1, f"status {status}")
         one_line(err, "unet-run", "/no/such/program", "No such file")
-        for args, part in ((["-n", "0", "--", "true"], "1 to 1024"), (["--cores", "1-", "--", "true"], "0,2-4"), (["-n", "2"], "program"),
+        for args, part in ((["-n", "0", "--", "true"], "-n '0': write a number of processes from 1 to 1024"),
+                           (["-n", "two", "--", "true"], "-n 'two'"), (["--cores", "1-", "--", "true"], "0,2-4"),
+                           (["--cores", "1023", "--", "true"], f"no core 1023 for unet-run, which may use {len(os.sched_getaffinity(0))}: "), (["-n", "2"], "program"),
                            (["-n", "2", "--"], "program"), (["--nonsense", "true"], "--nonsense"), (["--nonsense", "--", "true"], "--nonsense"),
                            (["--idle", "x", "--", "true"], "adaptive"), (["--port", "nosuchdriver:x", "--", "true"], "nosuchdriver")):
             status, _, err = run(UNET_RUN, *args, env=env)
