@@ -158,11 +158,11 @@ enum {  // kinds of messages
   UNET_AM_LONG_REPLY = 8     // also what a get ends with
 };
 
-// A message of ours that came back, or could not be sent. Grows.
+// A message of ours that came back, or could not be sent. With UNET_AM_REPLY_REJECTED: a reply to us that cannot be delivered here. Grows.
 typedef struct unet_am_returned {
   size_t size;
   int32_t status;             // why: UNET_AM_BAD_ARGUMENTS ...
-  int32_t kind;               // UNET_AM_SHORT_REQUEST ...
+  int32_t kind;               // UNET_AM_SHORT_REQUEST ...; a reply's own, if it is one
   uint32_t handler;           // that it was for
   uint32_t index;             // of the translation; UNET_AM_NO_INDEX if the peer does not say which message it was
   const uint32_t *arguments;  // valid during the call

@@ -79,7 +79,7 @@ struct Counters {
   uint64_t refused = 0;           // of peers, that could not be delivered here: they were told
   uint64_t malformed = 0;         // messages of peers that are none
   uint64_t bad_credit = 0;        // said that more was handled than was sent
-  uint64_t bad_reply = 0;         // replies to no get, or to a handler that is not there or takes other arguments
+  uint64_t bad_reply = 0;         // replies to no get, or that cannot be delivered: those come back (reply_rejected)
   uint64_t bad_request = 0;       // requests by a channel that we opened: it leads away from us
   uint64_t lost_replies = 0;      // for which a peer that takes nothing had no room
   uint64_t unknown_channel = 0;   // messages by a channel that is not ours
@@ -330,6 +330,7 @@ class Endpoint {
   template <typename Call>
   void call_back(const Call& call) noexcept;
   void run(const Handler& handler, Token& token);
+  void reject_reply(const Peer& peer, const PacketFields& fields);
   void run_reply(Peer& peer, const PacketFields& fields, MutableBytes payload);
   void run_get_reply(Peer& peer, uint8_t handler, std::span<const uint32_t> arguments, MutableBytes memory);
   void take_get(Peer& peer, const PacketFields& fields, Bytes payload);

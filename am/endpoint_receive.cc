@@ -253,11 +253,17 @@ void Endpoint::handled(Peer& peer) {
 
 // ---- replies of peers
 
+// It cannot be delivered. The peer takes nothing back for a reply, so our error handler is told that our request gets none.
+void Endpoint::reject_reply(const Peer& peer, const PacketFields& fields) {
+  ++counters_.bad_reply;
+  const Kind kind = (fields.flags & PacketFlags::kGet) != 0 ? Kind::get_request : fields.kind;
+  come_back(ReturnStatus::reply_rejected, kind, fields.handler, peer.index, {fields.arguments.data(), fields.count});
+}
+
 void Endpoint::dispatch_reply(Peer& peer, const PacketFields& fields, Bytes payload) {
   ReturnStatus why;
   if (fields.kind == Kind::long_reply && (!in_segment(fields.offset, fields.total, why) || payload.size() != fields.total)) {
-    ++counters_.bad_reply;
-    return;
+    return reject_reply(peer, fields);
   }
   const MutableBytes where = fields.kind == Kind::long_reply
                                  ? deposit(fields, payload)
@@ -267,10 +273,7 @@ void Endpoint::dispatch_reply(Peer& peer, const PacketFields& fields, Bytes payl
 
 void Endpoint::run_reply(Peer& peer, const PacketFields& fields, MutableBytes payload) {
   const Handler& handler = handlers_[fields.handler];
-  if (handler.function == nullptr || !handler.takes(fields.count)) {
-    ++counters_.bad_reply;
-    return;
-  }
+  if (handler.function == nullptr || !handler.takes(fields.count)) return reject_reply(peer, fields);
   Token token(*this, peer, fields, payload);
   run(handler, token);
 }

@@ -7,7 +7,7 @@
 
 #include "tests/system/require.h"
 
-enum { SUM = 1, ECHO = 2, DEPOSIT = 3, LONG_ANSWER = 4, RULES = 5, CALL_BACK = 6, STOP = 7, ANSWER = 8, BUFFER = 9, NOBODY = 200 };
+enum { SUM = 1, ECHO = 2, DEPOSIT = 3, LONG_ANSWER = 4, RULES = 5, CALL_BACK = 6, STOP = 7, ANSWER = 8, BUFFER = 9, UNDELIVERABLE = 10, NOBODY = 200 };
 enum { SEGMENT = 60000 };
 #define TAG ((tag_t)0x1122334455667788)
 
@@ -52,6 +52,13 @@ static void rules(void *token) {
   REQUIRE(AM_GetMsgTag(token, &tag) == AM_OK && tag == TAG);
 }
 
+// Replies to a handler that is not there, and beyond the segment of who asks.
+static void undeliverable(void *token, int which) {
+  if (which == AM_REPLY_M) REQUIRE(AM_Reply1(token, NOBODY, 5) == AM_OK);
+  if (which == AM_REPLY_IM) REQUIRE(AM_ReplyI0(token, NOBODY, segment, 10) == AM_OK);
+  if (which == AM_REPLY_XFER_M) REQUIRE(AM_ReplyXfer0(token, SEGMENT - 9, BUFFER, segment, 10) == AM_OK);
+}
+
 static void call_back(void *token) {
   REQUIRE(AM_GetSourceEndpoint(token, &client_name) == AM_OK);
   called_back = 1;
@@ -75,6 +82,7 @@ static void serve(int from_client, int to_client) {
   REQUIRE(AM_SetHandler(self, ECHO, echo) == AM_OK && AM_SetHandler(self, DEPOSIT, deposit) == AM_OK);
   REQUIRE(AM_SetHandler(self, LONG_ANSWER, long_answer) == AM_OK && AM_SetHandler(self, RULES, rules) == AM_OK);
   REQUIRE(AM_SetHandler(self, CALL_BACK, call_back) == AM_OK && AM_SetHandler(self, STOP, stop) == AM_OK);
+  REQUIRE(AM_SetHandler(self, UNDELIVERABLE, undeliverable) == AM_OK);
   REQUIRE(write(to_client, &own_name, sizeof own_name) == (ssize_t)sizeof own_name);
   // Who maps it meanwhile must not wait.
   char ready;
@@ -224,6 +232,10 @@ static void what_comes_back(void) {
   RETURNED(AM_RequestXfer0(self, 3, SEGMENT + 1, DEPOSIT, segment, 0), EBADSEGOFF, AM_REQUEST_XFER_M);
   RETURNED(AM_RequestXfer0(self, 3, SEGMENT - 9, DEPOSIT, segment, 10), EBADLENGTH, AM_REQUEST_XFER_M);
   RETURNED(AM_GetXfer0(self, 3, SEGMENT - 9, BUFFER, 0, 10), EBADLENGTH, AM_GET_XFER_M);
+  RETURNED(AM_Request1(self, 3, UNDELIVERABLE, AM_REPLY_M), EREPLYREJECTED, AM_REPLY_M);
+  REQUIRE(block.index == 3 && block.handler == NOBODY && block.count == 1 && block.arguments[0] == 5);
+  RETURNED(AM_Request1(self, 3, UNDELIVERABLE, AM_REPLY_IM), EREPLYREJECTED, AM_REPLY_IM);
+  RETURNED(AM_Request1(self, 3, UNDELIVERABLE, AM_REPLY_XFER_M), EREPLYREJECTED, AM_REPLY_XFER_M);
   en_t nobody;
   memset(&nobody, 0, sizeof nobody);
   strcpy(nobody.text, "am2/nobody");
@@ -280,6 +292,27 @@ static void threads(void) {
   for (int i = 0; i < THREADS; ++i) REQUIRE(heard[i] == EACH);
 }
 
+// ---- two bundles of one thread, which is alone in its process
+
+static int taken;
+
+static void take(void *token) { (void)token, ++taken; }
+
+static void one_thread(void) {
+  enum { MANY = 1000 };  // more than there are credits
+  eb_t asking, asked;
+  ep_t from, to;
+  en_t from_name, to_name;
+  REQUIRE(AM_AllocateBundle(AM_SEQ, &asking) == AM_OK && AM_AllocateEndpoint(asking, &from, &from_name) == AM_OK);
+  REQUIRE(AM_AllocateBundle(AM_SEQ, &asked) == AM_OK && AM_AllocateEndpoint(asked, &to, &to_name) == AM_OK);
+  REQUIRE(AM_SetTag(to, AM_ALL) == AM_OK && AM_SetHandler(to, STOP, take) == AM_OK && AM_Map(from, 0, to_name, AM_ALL) == AM_OK);
+  alarm(HANG_SECONDS);  // what waits for itself
+  for (int i = 0; i < MANY; ++i) REQUIRE(AM_Request0(from, 0, STOP) == AM_OK);
+  alarm(0);
+  UNTIL(taken == MANY, AM_Poll(asked));
+  REQUIRE(AM_FreeBundle(asking) == AM_OK && AM_FreeBundle(asked) == AM_OK);
+}
+
 // ---- handlers run while something is freed
 
 static int looked;
@@ -325,6 +358,7 @@ int main(void) {
   REQUIRE(AM_Request0(self, 3, STOP) == AM_OK);
   REQUIRE(waitpid(server, &ended, 0) == server && WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
   RETURNED(AM_Request0(self, 3, STOP), EUNREACHABLE, AM_REQUEST_M);
+  one_thread();
   threads();
   freeing();
   REQUIRE(AM_Terminate() == AM_OK && AM_Poll(bundle) == AM_ERR_NOT_INIT);

@@ -56,7 +56,7 @@ enum {
 #define EBADENDPOINT 7    // no such endpoint
 #define ECONGESTION 8
 #define EUNREACHABLE 9
-#define EREPLYREJECTED 10
+#define EREPLYREJECTED 10  // a reply to us that cannot be delivered here
 
 enum {                    // opcodes
   AM_REQUEST_M = 1,

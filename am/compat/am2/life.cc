@@ -31,6 +31,9 @@ op_t opcode_of(int kind) noexcept {
     case UNET_AM_SHORT_REQUEST: return AM_REQUEST_M;
     case UNET_AM_MEDIUM_REQUEST: return AM_REQUEST_IM;
     case UNET_AM_GET: return AM_GET_XFER_M;
+    case UNET_AM_SHORT_REPLY: return AM_REPLY_M;
+    case UNET_AM_MEDIUM_REPLY: return AM_REPLY_IM;
+    case UNET_AM_LONG_REPLY: return AM_REPLY_XFER_M;
     default: return AM_REQUEST_XFER_M;
   }
 }
