@@ -1,6 +1,7 @@
 // gam_program.c - a program written to GAM 1.1, run as several processes by unet-run; says so if all is well.
 #include <am.h>
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "tests/system/require.h"
@@ -184,12 +185,23 @@ static void what_is_refused(void) {
   REQUIRE(am_get(size, from, to, 1, NULL, NULL) == -1 && AM_errno == EINVAL);
 }
 
+// Another launcher says nothing that this interface knows: each process would be a job of one.
+static void launched_otherwise(void) {
+  char own_size[16];
+  REQUIRE(snprintf(own_size, sizeof own_size, "%s", getenv("UNET_SIZE")) < (int)sizeof own_size);
+  REQUIRE(unsetenv("UNET_SIZE") == 0 && setenv("OMPI_COMM_WORLD_SIZE", "2", 1) == 0);
+  REQUIRE(am_enable() == -1 && AM_errno == ENOTSUP && am_my_proc() == -1);
+  REQUIRE(unsetenv("OMPI_COMM_WORLD_SIZE") == 0 && setenv("UNET_SIZE", own_size, 1) == 0);
+}
+
 int main(int argc, char **argv) {
+  launched_otherwise();
   REQUIRE(am_my_proc() == -1 && AM_errno == ENOTCONN && am_request_0(0, (handler_0_t)note_0) == -1 && am_disable() == -1);
   REQUIRE(am_enable(argc, argv) == 0);
   rank = am_my_proc();
   size = am_procs();
   REQUIRE(rank >= 0 && rank < size && am_max_size() >= BYTES);
+  REQUIRE(am_max_size() <= INT_MAX / 100);  // programs count beyond it
   next = (rank + 1) % size;
   previous = (rank + size - 1) % size;
   for (int i = 0; i < ROUNDS; ++i) REQUIRE(am_request_1(next, (handler_1_t)ping, i) == 0);

@@ -365,7 +365,9 @@ def test_run_ends_what_programs_started():
     with directory() as d, place_of_run() as (env, left):
         mark = d + "/pids"
         note = f"echo $$ >> {mark}; sleep 1000"
-        script = f"sh -c '(sh -c \"{note}; true\" & sh -c \"{note}; true\"); true' & setsid sh -c '{note}; true' & while [ $(wc -l < {mark}) -lt 3 ]; do sleep 0.1; done"
+        inner = 'sh -c "' + note.replace("$", "\\$") + '; true"'
+        script = (f"sh -c '({inner} & {inner}); true' & setsid sh -c '{note}; true' & "
+                  f"while [ $(wc -l < {mark}) -lt 3 ]; do sleep 0.1; done")
         open(mark, "w", encoding="ascii").close()
         status, _, err = run(UNET_RUN, "--", "sh", "-c", script, env=env)
         require(status == 0, f"unet-run: {err}")

@@ -17,8 +17,8 @@
 //
 // A function returns 0, or -1 and sets AM_errno: EINVAL (a rank, a size, a handler), EPERM (a request from a handler, a reply from
 // elsewhere or a second one), ENOTCONN (not between am_enable() and am_disable()), EHOSTUNREACH (the process is gone, or another user has
-// its name), EADDRINUSE (another has ours), ETIMEDOUT (it did not start), ENOMEM. Processes that compute for long call am_poll() now and
-// then. Handlers throw nothing.
+// its name), EADDRINUSE (another has ours), ETIMEDOUT (it did not start), ENOTSUP (another launcher than unet-run, such as mpirun, has
+// started it: am_enable() says so on stderr), ENOMEM. Processes that compute for long call am_poll() now and then. Handlers throw nothing.
 // Not for several threads.
 #pragma once
 
@@ -49,7 +49,7 @@ extern int AM_errno;
 
 int am_my_proc(void);
 int am_procs(void);
-int am_max_size(void);  // bytes of a store or get
+int am_max_size(void);  // bytes of a store or get that every program may have: 16 MiB. Up to INT_MAX are taken
 
 // Runs the handlers of what has arrived; in a handler or an endfunc: does nothing. So does every function below, but for replies.
 int am_poll(void);

@@ -35,6 +35,8 @@ using namespace unet::am::gam;  // NOLINT
 constexpr uintptr_t kLowest = 4096;                       // nothing lies below
 constexpr uint64_t kMemory = (uint64_t{1} << 47) - kLowest;  // what addresses of a process reach
 constexpr int kSizeMax = 4096;                            // ranks
+// Programs reserve that much, and count up to it by doubling or times their number: more than this passes an int. Stores may be larger.
+constexpr int kUsualMax = 16 * 1024 * 1024;
 constexpr unet::Nanoseconds kStartTime = 60 * kSecond;    // that one process waits for another to start
 constexpr unet::Nanoseconds kLookEvery = 100 * kMillisecond;  // whether those that one waits for are there still
 constexpr int64_t kNap = 10'000'000;
@@ -453,7 +455,21 @@ void end_job() {
   job = nullptr;
 }
 
+// A launcher's variable that says that this process is one of several. Without UNET_SIZE each would be a job of its own.
+const char* launched_by() noexcept {
+  if (std::getenv("UNET_SIZE") != nullptr) return nullptr;
+  for (const char* name : {"SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    if (const char* const text = std::getenv(name); text != nullptr && std::atoi(text) > 1) return name;
+  }
+  return nullptr;
+}
+
 int begin_job() {
+  if (const char* const launcher = launched_by(); launcher != nullptr) {
+    std::fprintf(stderr, "am_enable: %s is set: a program for GAM is started by unet-run (unet-run -n 4 -- program), not by another launcher\n",
+                 launcher);
+    return fail(ENOTSUP);
+  }
   if (!number_from("UNET_RANK", kSizeMax, job->rank) || !number_from("UNET_SIZE", kSizeMax, job->size)) return fail(EINVAL);
   if (job->rank >= job->size) return fail(EINVAL);
   forget_others();
@@ -501,7 +517,7 @@ int am_disable(void) {
 
 int am_my_proc(void) { return job == nullptr ? fail(ENOTCONN) : job->rank; }
 int am_procs(void) { return job == nullptr ? fail(ENOTCONN) : job->size; }
-int am_max_size(void) { return 0x7FFFFFFF; }
+int am_max_size(void) { return kUsualMax; }
 
 int am_poll(void) {
   if (job == nullptr) return fail(ENOTCONN);
@@ -561,7 +577,7 @@ int am_store_async(vnn_t dest, void* lva, void* rva, int nbytes, handler_mem_t h
   while ((result = unet_am_request_long_async(job->endpoint, static_cast<uint32_t>(dest), kStored, offset_of(dest, rva), lva,
                                               static_cast<size_t>(nbytes), words.words.data(), words.count, on_done, call.get())) ==
          UNET_AM_ENOTSENT) {
-    unet_am_poll(job->bundle);
+    wait_for_others();
   }
   if (result == 0) static_cast<void>(call.release());
   return sent(result);
