@@ -97,7 +97,7 @@ void Bundle::remove(Endpoint& endpoint) noexcept {
   }
   // A call of another thread waits by it.
   while (shared() && endpoint.waiting_ != 0 && __libc_single_threaded == 0) step_back();
-  if (endpoint.waiting_ != 0) misused("a handler neither destroys nor moves an endpoint by which a call waits: do so when that has returned");
+  if (endpoint.waiting_ != 0) misused("a handler neither destroys nor moves an endpoint by which a call waits: do so after it");
   std::erase(endpoints_, &endpoint);
   leave(endpoint);
   wake();

@@ -250,7 +250,7 @@ WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) {
   return outcome == WaitOutcome::timed_out && limit != timeout ? WaitOutcome::ready : outcome;
 }
 
-// Nobody else polls the endpoints of this bundle meanwhile, or this one if it is in none.
+// No other thread need poll the endpoints of this bundle meanwhile, or this one if it is in none.
 void Endpoint::serve(uint32_t& empty, Nanoseconds limit) {
   const uint32_t arrived = bundle_ != nullptr ? bundle_->poll() : poll();
   if (bundle_ != nullptr) bundle_->step_back();

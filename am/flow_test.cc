@@ -35,6 +35,21 @@ TEST_CASE("a reply carries the acknowledgement and the credit of its request") {
   CHECK(pair.a.congestion().smooth_delay() == Approx(kDelay).margin(64));
 }
 
+TEST_CASE("what has arrived and was handled is told at once, if that is asked for") {
+  Pair pair;
+  pair.request(pair.a);
+  pair.pass(pair.a, pair.b);
+  REQUIRE(pair.b.poll_delivery());
+  pair.b.handled();
+  CHECK(pair.out(pair.b).empty());  // it waits for something that carries it
+  pair.b.tell_now();
+  CHECK(pair.pass(pair.b, pair.a) == 0);
+  CHECK(pair.a.unhandled() == 0);
+  CHECK(pair.a.unacknowledged() == 0);
+  pair.b.tell_now();
+  CHECK(pair.out(pair.b).empty());  // once
+}
+
 TEST_CASE("requests stop at the window, and go on with credits") {
   Pair pair({.window = 4});
   for (int i = 0; i < 4; ++i) pair.request(pair.a);

@@ -7,7 +7,8 @@
 
 #include "tests/system/require.h"
 
-enum { SUM = 1, ECHO = 2, DEPOSIT = 3, LONG_ANSWER = 4, RULES = 5, CALL_BACK = 6, STOP = 7, ANSWER = 8, BUFFER = 9, UNDELIVERABLE = 10, NOBODY = 200 };
+enum { SUM = 1, ECHO = 2, DEPOSIT = 3, LONG_ANSWER = 4, RULES = 5, CALL_BACK = 6, STOP = 7, ANSWER = 8, BUFFER = 9 };
+enum { UNDELIVERABLE = 10, NOBODY = 200 };
 enum { SEGMENT = 60000 };
 #define TAG ((tag_t)0x1122334455667788)
 
@@ -52,7 +53,7 @@ static void rules(void *token) {
   REQUIRE(AM_GetMsgTag(token, &tag) == AM_OK && tag == TAG);
 }
 
-// Replies to a handler that is not there, and beyond the segment of who asks.
+// Replies to a handler that is not there, and beyond the segment of the requester.
 static void undeliverable(void *token, int which) {
   if (which == AM_REPLY_M) REQUIRE(AM_Reply1(token, NOBODY, 5) == AM_OK);
   if (which == AM_REPLY_IM) REQUIRE(AM_ReplyI0(token, NOBODY, segment, 10) == AM_OK);

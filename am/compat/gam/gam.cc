@@ -466,7 +466,7 @@ const char* launched_by() noexcept {
 
 int begin_job() {
   if (const char* const launcher = launched_by(); launcher != nullptr) {
-    std::fprintf(stderr, "am_enable: %s is set: a program for GAM is started by unet-run (unet-run -n 4 -- program), not by another launcher\n",
+    std::fprintf(stderr, "am_enable: %s is set, but no launcher other than unet-run starts programs for GAM: unet-run -n 4 -- program\n",
                  launcher);
     return fail(ENOTSUP);
   }
