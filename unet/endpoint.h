@@ -279,7 +279,7 @@ class Endpoint {
   // Until there is something to take (message, request, event, or perhaps the answer to a connect that was started), at most
   // `timeout`. Polls for `spin` before it sleeps. Take all of it before the next wait, or that returns at once.
   WaitOutcome wait(Nanoseconds timeout = kForever, Nanoseconds spin = kDefaultSpin) noexcept;
-  // The same, and also until `channel`, which refused a send as full, has room for it (WaitOutcome::room).
+  // The same, and also until `channel`, which refused a send as full, has room or has ended (`room`). What is there to take comes first.
   WaitOutcome wait_room(Channel channel, Nanoseconds timeout = kForever, Nanoseconds spin = kDefaultSpin) noexcept;
 
   // For poll(2) and epoll: readable when there may be something, after arm() said true. arm() says false if there is
