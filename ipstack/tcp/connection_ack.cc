@@ -31,7 +31,10 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
     delivery.clock = clock(now);
   }
   scoreboard_.acknowledge(shared_.records, ack, delivery);
-  if (delivery.needless != 0) note_needless(delivery.needless_end - delivery.needless, delivery.needless_end);
+  if (delivery.needless != 0) {
+    const Sequence start = delivery.needless_end - delivery.needless;
+    note_needless(start, start + std::min(delivery.needless, unit()));  // an echo is of one segment
+  }
   told_.bytes_acked += std::min(acked, queued_.size());  // without a FIN
   queued_.release(shared_.chunks, ack);
   snd_una_ = ack;
@@ -128,7 +131,7 @@ void Connection::take_window(const ip::TcpView& segment) noexcept {
     rtt_.forget_backoff();
   } else if (before == 0 && unacknowledged() != 0) {
     // What probed the closed window was not taken: it is sent again at once, and says nothing of the network.
-    scoreboard_.lose_first(shared_.records);
+    scoreboard_.lose_first(shared_.records, unit());
     first_due_ = scoreboard_.lost() != 0;
     rtt_.forget_backoff();
   }
@@ -326,7 +329,7 @@ void Connection::note_losses(const Losses& losses) noexcept {
 
 void Connection::lose_first() noexcept {
   Losses losses{.any_is_too_much = !sacks_};
-  scoreboard_.lose_first(shared_.records, heard(losses));
+  scoreboard_.lose_first(shared_.records, unit(), heard(losses));
   note_losses(losses);
 }
 

@@ -109,7 +109,7 @@ void Connection::handle_silence(Nanoseconds now) noexcept {
   ++shared_.counters.timeouts;
   if (snd_wnd_ == 0) {
     if (path_.probe != 0) give_up_path_probe(now);  // if it is among what leaves again, that is in shorter segments
-    scoreboard_.lose_first(shared_.records);  // the probe of a closed window: nothing was lost
+    scoreboard_.lose_first(shared_.records, unit());  // the probe of a closed window: nothing was lost
   } else {
     handle_black_hole(now);
     const bool again = recovery_ == Recovery::timeout && rtt_.backoff() != 0;
@@ -120,7 +120,6 @@ void Connection::handle_silence(Nanoseconds now) noexcept {
     const RecordIndex first = scoreboard_.first();
     if (options_->forward_recovery && recovery_ == Recovery::none && scoreboard_.lost() == 0 && !shared_.records[first].sacked) {
       forward_ = Forward::first_ack;
-      scoreboard_.cut(shared_.records, first, unit());
       lose_first();
     } else {
       forward_ = Forward::none;

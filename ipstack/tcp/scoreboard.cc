@@ -2,6 +2,7 @@
 #include "ipstack/tcp/scoreboard.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace unet::tcp {
 
@@ -86,7 +87,7 @@ void Scoreboard::deliver(SentRecord& record, Delivery& delivery) noexcept {
   if (!any_arrived_ || record.end() > furthest_) {
     furthest_ = record.end();
   } else if (record.end() < furthest_ && !record.retransmitted) {
-    ++reorderings_;
+    if (!std::exchange(delivery.reordered, true)) ++reorderings_;  // one ACK tells of one, of however many segments
     reordering_ = std::max(reordering_, furthest_ - record.start);
   }
   const Nanoseconds trip = delivery.now - record.sent_at;
@@ -108,32 +109,27 @@ void Scoreboard::acknowledge(RecordPool& pool, Sequence una, Delivery& delivery)
   bool first = true;
   while (head_ != kNoRecord && pool[head_].start < una) {
     SentRecord& record = pool[head_];
-    if (record.end() > una) {
-      // Part of a piece. What is left stays as it was.
-      const uint32_t part = una - record.start;
-      (record.sacked ? sacked_ : record.lost ? lost_ : in_flight_) -= part;
-      if (!record.sacked) {
-        delivery.bytes += part;
-        delivered_ += part;
-        if (!record.retransmitted && una <= delivery.before) delivery.original = true;
-      }
-      record.start = una;
-      record.length -= part;
-      if (record.part && record.in_flight()) lose(record);  // what was sent of it has arrived: now the others
-      return;
-    }
+    // The first part of a piece arrives as if it were a piece of its own.
+    SentRecord arrived = record;
+    arrived.length = std::min(record.length, una - record.start);
     if (record.sacked) {
-      sacked_ -= record.length;
+      sacked_ -= arrived.length;
     } else {
       // RFC 3522, 3.2: of the segment that an ACK goes on with it is the echo.
       if (first && record.retransmitted && delivery.echoes_earlier(record.sent_at)) {
-        delivery.needless = record.length;
-        delivery.needless_end = record.end();
-        if (any_arrived_ && record.end() < furthest_) ++reorderings_;
+        delivery.needless = arrived.length;
+        delivery.needless_end = arrived.end();
+        if (any_arrived_ && arrived.end() < furthest_ && !std::exchange(delivery.reordered, true)) ++reorderings_;
       }
-      deliver(record, delivery);
+      deliver(arrived, delivery);
     }
     first = false;
+    if (arrived.length != record.length) {
+      record.start = una;
+      record.length -= arrived.length;
+      if (record.part && record.in_flight()) lose(record);  // what was sent of it has arrived: now the others
+      return;
+    }
     const RecordIndex next = record.next;
     if (lost_hint_ == head_) lost_hint_ = next;
     pool.give_back(head_);
@@ -252,8 +248,10 @@ uint32_t Scoreboard::lose_at(RecordPool& pool, Sequence start) noexcept {
   return pool[each].length;
 }
 
-void Scoreboard::lose_first(RecordPool& pool, Losses* losses) noexcept {
-  if (head_ != kNoRecord && pool[head_].in_flight()) lose(pool[head_], losses);
+void Scoreboard::lose_first(RecordPool& pool, uint32_t most, Losses* losses) noexcept {
+  if (head_ == kNoRecord || !pool[head_].in_flight()) return;
+  if (pool[head_].length - (pool[head_].fin ? 1 : 0) > most) cut(pool, head_, most);
+  lose(pool[head_], losses);
 }
 
 RecordIndex Scoreboard::first_lost(RecordPool& pool) noexcept {

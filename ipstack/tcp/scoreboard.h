@@ -88,7 +88,8 @@ struct Delivery {
   Nanoseconds least = 0;         // round trip of this connection so far
   Sequence before{};             // of an interesting time
   bool original = false;         // something that lies before it, and was sent once only, has arrived
-  Sequence needless_end{};       // the first piece was sent again, and what has arrived had been sent before that: it ends here, and
+  bool reordered = false;        // something has come later than what was sent behind it
+  Sequence needless_end{};       // the first piece was sent again, and its first segment had arrived before that: it ends here, and
   uint32_t needless = 0;         // had so many bytes
   // Timestamps tell when what the ACK answers was sent, in milliseconds: of something sent twice, which of them (RFC 8985, 6.2, step 2).
   bool has_echo = false;
@@ -146,8 +147,8 @@ class Scoreboard {
   uint32_t lose_longer(RecordPool& pool, uint32_t mss) noexcept;
   // The piece that begins there is, if it is on its way. Returns how many bytes that is.
   uint32_t lose_at(RecordPool& pool, Sequence start) noexcept;
-  // The first piece is, whatever else is known.
-  void lose_first(RecordPool& pool, Losses* losses = nullptr) noexcept;
+  // The first segment is, of `most` bytes at most, whatever else is known. The rest of its piece stays as it was.
+  void lose_first(RecordPool& pool, uint32_t most, Losses* losses = nullptr) noexcept;
 
   // The first piece to be sent again, cut to `most` bytes if there is a record for the rest; kNoRecord: none.
   RecordIndex first_lost(RecordPool& pool) noexcept;

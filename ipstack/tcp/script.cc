@@ -27,7 +27,7 @@ std::string show(Nanoseconds time) { return std::to_string(static_cast<double>(t
 
 class Runner {
  public:
-  Runner() {
+  explicit Runner(Messages messages) : messages_(messages) {
     options_.mss = 1000;
     options_.nagle = options_.sack = options_.timestamps = options_.window_scaling = false;
     options_.congestion = Algorithm::newreno;
@@ -147,6 +147,8 @@ class Runner {
       chunk_count_ = static_cast<uint32_t>(value);
     } else if (name == "records") {
       record_count_ = static_cast<uint32_t>(value);
+    } else if (name == "long_messages") {
+      if (value == 0) messages_ = Messages::segments;
     } else if (name == "length_max") {
       length_max_ = static_cast<uint32_t>(value);
     } else {
@@ -168,8 +170,7 @@ class Runner {
     for (int i = 0; i < 1000; ++i) {
       Out out;
       out.at = now_;
-      const uint32_t most = length_max_ != 0 ? length_max_ : std::max(connection_->mss(), 1u);
-      if (!connection_->poll_segment(now_, most, out.segment)) return;
+      if (!connection_->poll_segment(now_, message_max(), out.segment)) return;
       std::array<Bytes, 128> pieces;
       const uint32_t count = connection_->gather(out.segment, pieces);
       const uint32_t syn = (out.segment.fields.flags & ip::TcpFlags::kSyn) != 0 ? 1 : 0;
@@ -189,9 +190,32 @@ class Runner {
         last_stamp_ = options.timestamp;
       }
       out.cookie.assign(options.fast_open_cookie.begin(), options.fast_open_cookie.end());
-      out_.push_back(out);
+      leave(out);
     }
     wrong("segments without end");
+  }
+
+  // The longest payload that the owner takes at once.
+  uint32_t message_max() const {
+    const uint32_t mss = std::max(connection_->mss(), 1u);
+    if (length_max_ != 0) return length_max_;
+    return messages_ == Messages::long_ones ? 0xFFFF / mss * mss : mss;
+  }
+
+  // A script that does not say `length_max` sees segments, as a wire does: hardware has cut what was longer.
+  void leave(const Out& whole) {
+    const uint32_t unit = whole.segment.mss, all = whole.segment.length;
+    if (length_max_ != 0 || all <= unit) return out_.push_back(whole);
+    for (uint32_t at = 0; at < all; at += unit) {
+      Out part = whole;
+      ip::TcpFields& fields = part.segment.fields;
+      fields.sequence = fields.sequence + at;
+      part.segment.length = std::min(unit, all - at);
+      uint8_t absent = at == 0 ? 0 : ip::TcpFlags::kCwr;
+      if (at + unit < all) absent = static_cast<uint8_t>(absent | ip::TcpFlags::kFin | ip::TcpFlags::kPsh);
+      fields.flags = static_cast<uint8_t>(fields.flags & ~absent);
+      out_.push_back(part);
+    }
   }
 
   // Lets time pass; stops when something leaves, if that is waited for.
@@ -527,6 +551,7 @@ class Runner {
   std::unique_ptr<Resources> resources_;
   uint16_t path_ = 0;
   std::unique_ptr<Connection> connection_;
+  Messages messages_;
   std::deque<Out> out_;
   Nanoseconds now_ = 0;
   int stalled_ = 0;
@@ -541,8 +566,8 @@ class Runner {
 
 }  // namespace
 
-std::string run_script(const std::string& name, const std::string& text) {
-  Runner runner;
+std::string run_script(const std::string& name, const std::string& text, Messages messages) {
+  Runner runner(messages);
   std::istringstream in(text);
   int number = 0;
   std::string line;
@@ -561,12 +586,12 @@ std::string run_script(const std::string& name, const std::string& text) {
   return "";
 }
 
-std::string run_script(const std::string& path) {
+std::string run_script(const std::string& path, Messages messages) {
   std::ifstream in(path);
   if (!in) return path + ": cannot be read";
   std::ostringstream text;
   text << in.rdbuf();
-  return run_script(path, text.str());
+  return run_script(path, text.str(), messages);
 }
 
 }  // namespace unet::tcp::test

@@ -6,6 +6,7 @@
 //                             window_scaling are 0, ecn (1: passive, 2: on), forward_recovery, hystart and mtu_probing too, mss 1000,
 //                             buffers 60000 and do not grow, congestion is NewReno, rto_min 200 ms. Also iss, irs, chunks, records,
 //                             timestamp_offset, path (what limit_path() is told)
+//                             `long_messages 0`: the times are those of single segments; `length_max N`: messages are seen uncut
 //   established [win N]       a passive open that has taken 100 ms, so that the RTO is 300 ms;  `connected` an active one;
 //                             `established_ecn` one that has asked for ECN
 //   listen | connect | shutdown | close | abort [= ERROR]
@@ -43,8 +44,11 @@
 
 namespace unet::tcp::test {
 
+// How much a connection may give at once: a segment, or a message of up to 64 KiB that hardware cuts. What reaches the wire is the same.
+enum class Messages { segments, long_ones };
+
 // Runs a script; returns "" or `FILE:LINE: expected ..., got ...`.
-std::string run_script(const std::string& path);
-std::string run_script(const std::string& name, const std::string& text);
+std::string run_script(const std::string& path, Messages messages);
+std::string run_script(const std::string& name, const std::string& text, Messages messages = Messages::segments);
 
 }  // namespace unet::tcp::test

@@ -20,7 +20,10 @@ TEST_CASE("every script") {
   std::sort(paths.begin(), paths.end());
   REQUIRE(paths.size() >= 300);
   for (const std::string& path : paths) {
-    DYNAMIC_SECTION(path.substr(std::string(directory).size() + 1)) { CHECK(run_script(path) == ""); }
+    DYNAMIC_SECTION(path.substr(std::string(directory).size() + 1)) {
+      CHECK(run_script(path, Messages::segments) == "");
+      CHECK(run_script(path, Messages::long_ones) == "");
+    }
   }
 }
 
