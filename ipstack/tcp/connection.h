@@ -343,6 +343,9 @@ class Connection {
   void note_paced(uint32_t bytes, Nanoseconds now) noexcept;
   uint64_t pacing_rate() const noexcept;
   uint32_t worth_sending(uint32_t length_max, bool& fin) const noexcept;
+  bool small_waits() const noexcept;
+  bool small_under_way() const noexcept { return small_end_ > snd_una_ && small_end_ <= snd_nxt_; }
+  void note_small(const Segment& segment) noexcept;
   void tell_window() noexcept;
   uint32_t room() const noexcept;
   uint32_t option_bytes() const noexcept;
@@ -417,6 +420,7 @@ class Connection {
   Sequence rcv_edge_{};               // RCV.NXT + RCV.WND, as the peer knows it: never moves back
   Sequence last_ack_sent_{};
   Sequence fin_at_{};
+  Sequence small_end_{};              // where the last segment ended that was not full
   Sequence reset_sequence_{}, reset_acknowledgement_{};
   uint8_t reset_flags_ = 0;
   uint16_t peer_mss_ = 0;

@@ -13,7 +13,7 @@ constexpr Nanoseconds kRtoAfterLostSyn = 3 * kSecond;  // RFC 6298, 5.7
 }  // namespace
 
 void Connection::begin_handshake(Nanoseconds now) noexcept {
-  snd_una_ = recovery_end_ = reduced_end_ = iss_;
+  snd_una_ = recovery_end_ = reduced_end_ = small_end_ = iss_;
   snd_nxt_ = iss_ + 1;
   queued_.start(snd_nxt_);
   rtt_ = {};

@@ -355,25 +355,34 @@ uint32_t Connection::worth_sending(uint32_t length_max, bool& fin) const noexcep
   const uint32_t unsent = queued_.end() - snd_nxt_;
   const Sequence edge = snd_una_ + snd_wnd_;
   const uint32_t usable = edge > snd_nxt_ ? edge - snd_nxt_ : 0;
-  // The SYN of an answer that leaves before the handshake is over is nothing to wait for.
-  const bool idle = snd_una_ == snd_nxt_ || (state_ == State::syn_received && snd_nxt_ == iss_ + 1u);
   const uint32_t bytes = std::min({unsent, usable, length_max});
   if (bytes == unsent) {
     fin = fin_queued_ && usable > bytes && is_synchronized(state_);
     if (fin || push_ || bytes == 0) return bytes;
     if (holds_) return 0;
-    const bool corked = options_->cork || more_;
-    if (!corked && (!options_->nagle || (idle && bytes < unit()))) return bytes;
-    return bytes / unit() * unit();  // the rest of a segment waits for more, or for all before it to be acknowledged
+    if (!small_waits()) return bytes;
+    return bytes / unit() * unit();
   }
   if (bytes >= unit()) return bytes / unit() * unit();
   if (bytes == length_max) return bytes;
+  // The SYN of an answer that leaves before the handshake is over is nothing to wait for.
+  const bool idle = snd_una_ == snd_nxt_ || (state_ == State::syn_received && snd_nxt_ == iss_ + 1u);
   const bool large = 2 * uint64_t{bytes} >= snd_wnd_max_;
   return large && (idle || !options_->nagle) ? bytes : 0;
 }
 
+// What is less than a segment waits for more, or by Nagle's rule for the last such segment to be acknowledged. Full segments are nothing
+// to wait for: a peer that delays its ACK would hold the end of a message for the beginning of the same (RFC 9293, A.3).
+bool Connection::small_waits() const noexcept {
+  return options_->cork || more_ || (options_->nagle && small_under_way());
+}
+
+void Connection::note_small(const Segment& segment) noexcept {
+  if (segment.length % segment.mss != 0) small_end_ = snd_nxt_;
+}
+
 bool Connection::is_held() const noexcept {
-  return holds_ && queued_.end() != snd_nxt_ && (unsent() >= unit() || !(options_->nagle || options_->cork || more_));
+  return holds_ && queued_.end() != snd_nxt_ && (unsent() >= unit() || !small_waits());
 }
 
 bool Connection::emit_new(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept {
@@ -405,6 +414,7 @@ bool Connection::emit_new(Segment& segment, uint32_t length_max, Nanoseconds now
     return false;
   }
   emit_fresh(segment, now_bytes, fin, now);
+  note_small(segment);
   return true;
 }
 
@@ -428,6 +438,7 @@ bool Connection::emit_tail_probe(Segment& segment, Nanoseconds now) noexcept {
   } else {
     if (!scoreboard_.may_append(shared_.records)) return false;
     emit_fresh(segment, bytes, fin, now);
+    note_small(segment);
   }
   ++shared_.counters.tail_probes;
   tail_probed_ = true;

@@ -28,7 +28,7 @@ struct Options {
   bool window_scaling = true;
   bool timestamps = true;
   bool sack = true;
-  bool nagle = true;
+  bool nagle = true;                // with Minshall's change (RFC 9293, A.3): less than a segment waits for the last such segment
   bool cork = false;                // only full segments leave, but what has waited for a time-out and longer
   Ecn ecn = Ecn::passive;
   bool forward_recovery = true;     // F-RTO (RFC 5682): new data behind a time-out shows whether anything was lost

@@ -192,11 +192,11 @@ class Scoreboard {
   uint32_t in_flight_ = 0;
   uint32_t lost_ = 0;
   uint32_t sacked_ = 0;
-  // RACK.xmit_ts, end_seq, rtt, fack, reordering_seen: of what was sent last of all that has arrived.
+  // RACK.end_seq, fack, xmit_ts, rtt, reordering_seen: of what was sent last of all that has arrived.
   Sequence newest_end_{};
+  Sequence furthest_{};
   Nanoseconds newest_sent_at_ = 0;
   Nanoseconds rtt_ = 0;
-  Sequence furthest_{};
   bool any_arrived_ = false;
   uint32_t reorderings_ = 0;
   uint32_t reordering_ = 0;
