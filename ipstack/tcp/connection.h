@@ -267,6 +267,7 @@ class Connection {
   void challenge(Nanoseconds now) noexcept;
   void tune_receive_buffer(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void note_repeated(const ip::TcpView& segment) noexcept;
+  void note_repeated_behind_gap(Sequence left, Sequence right) noexcept;
   void note_duplicate(Sequence left, Sequence right) noexcept;
 
   // connection_ack.cc

@@ -94,6 +94,12 @@ bool Connection::check_timestamp(const ip::TcpView& segment, Nanoseconds now) no
   return false;
 }
 
+// RFC 2883, 4: a segment tells of the first part that has come twice. What lies before the gap is that, if it has any.
+void Connection::note_repeated_behind_gap(Sequence left, Sequence right) noexcept {
+  const ip::SackBlock twice = received_.repeated(shared_.chunks, left, right);
+  if (twice.left != twice.right && !(duplicate_due_ && duplicate_.right == left)) note_duplicate(twice.left, twice.right);
+}
+
 // Of what is not looked at, but had come before: it may be what the sender has taken for lost, and sent again, which was newer.
 void Connection::note_repeated(const ip::TcpView& segment) noexcept {
   const Sequence right = segment.sequence + static_cast<uint32_t>(segment.payload.size());
@@ -216,11 +222,7 @@ void Connection::take_data(Sequence sequence, Bytes data, bool goes_on, Nanoseco
   if (data.empty()) return;
   const uint32_t pieces = received_.pieces_behind_gaps();
   const Sequence before = received_.next();
-  const Sequence right = sequence + static_cast<uint32_t>(data.size());
-  if (sequence != before) {
-    const ip::SackBlock whole = received_.covered(shared_.chunks, sequence, right);
-    if (whole.left != whole.right) note_duplicate(sequence, right);
-  }
+  if (pieces != 0) note_repeated_behind_gap(sequence, sequence + static_cast<uint32_t>(data.size()));
   const ReceiveBuffer::Inserted inserted = received_.insert(shared_.chunks, sequence, data);
   told_.data_received_at = milliseconds(now);
   told_.rcv_mss = static_cast<uint16_t>(std::clamp<size_t>(data.size(), told_.rcv_mss, options_->mss));

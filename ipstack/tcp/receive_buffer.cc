@@ -248,10 +248,11 @@ void ReceiveBuffer::clear(ChunkPool& pool) noexcept {
   renege(pool);
 }
 
-ip::SackBlock ReceiveBuffer::covered(const ChunkPool& pool, Sequence left, Sequence right) const noexcept {
+ip::SackBlock ReceiveBuffer::repeated(const ChunkPool& pool, Sequence left, Sequence right) const noexcept {
   for (uint32_t i = 0; i < ranges_; ++i) {
     const Range& range = ranges(pool)[i];
-    if (range.left <= left && range.right >= right) return {range.left, range.right};
+    const ip::SackBlock both{std::max(range.left, left), std::min(range.right, right)};
+    if (both.left < both.right) return both;
   }
   return {};
 }

@@ -47,8 +47,8 @@ class ReceiveBuffer {
   uint32_t readable() const noexcept { return next_ - read_; }
   bool has_gaps() const noexcept { return ranges_ != 0; }
   uint32_t pieces_behind_gaps() const noexcept { return ranges_; }
-  // All of it lies behind a gap and has come before: the range that holds it; else an empty one.
-  ip::SackBlock covered(const ChunkPool& pool, Sequence left, Sequence right) const noexcept;
+  // The first part of it that has come before, and lies behind a gap; else an empty one.
+  ip::SackBlock repeated(const ChunkPool& pool, Sequence left, Sequence right) const noexcept;
   // The blocks of a SACK option (RFC 2018, 4): that which came last first. Returns their number.
   uint32_t sack(const ChunkPool& pool, std::span<ip::SackBlock> blocks) const noexcept;
 
