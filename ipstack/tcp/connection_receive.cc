@@ -141,7 +141,9 @@ void Connection::challenge(Nanoseconds now) noexcept {
 }
 
 void Connection::handle_reset(const ip::TcpView& segment, Nanoseconds now) noexcept {
-  const uint32_t ahead = segment.sequence - rcv_nxt();
+  // Of macOS: the reset behind a FIN has the FIN's own number. Linux takes it, too, as neither a challenge nor its answer need arrive.
+  const bool at_fin = fin_received_ && segment.sequence + 1u == rcv_nxt();
+  const uint32_t ahead = at_fin ? 0 : segment.sequence - rcv_nxt();
   if (ahead > rcv_wnd()) {  // the edge is Linux's number when the window is full
     ++shared_.counters.out_of_window;
     return;
