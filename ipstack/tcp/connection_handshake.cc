@@ -198,7 +198,8 @@ void Connection::handle_syn_sent(const ip::TcpView& segment, Nanoseconds now) no
   }
   take_syn(segment, now);  // fourth
   if (!acknowledges) {
-    // Both sides open at once (figure 8).
+    // Both sides open at once (figure 8). The cookie of the SYN is the peer's own, and an answer would give it as one of ours.
+    drop_cookie();
     step(State::syn_received);
     syn_due_ = true;
     return;
