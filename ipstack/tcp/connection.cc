@@ -44,12 +44,12 @@ void Connection::end(Error error) noexcept {
   drop_cookie();
 }
 
-// RFC 9293, 3.10.5: <SEQ=SND.NXT><CTL=RST>.
+// RFC 9293, 3.10.5: <SEQ=SND.NXT><CTL=RST>; with an ACK, as other systems send it: a timestamp's echo counts only beside one.
 void Connection::reset_peer() noexcept {
   reset_due_ = true;
   reset_sequence_ = is_synchronized(state_) ? ack_sequence() : snd_nxt_;
-  reset_acknowledgement_ = {};
-  reset_flags_ = ip::TcpFlags::kRst;
+  reset_acknowledgement_ = rcv_nxt();
+  reset_flags_ = ip::TcpFlags::kRst | ip::TcpFlags::kAck;
 }
 
 // Nobody answers. A peer that lives after all is to know that this end is gone.

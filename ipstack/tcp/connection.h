@@ -331,7 +331,7 @@ class Connection {
   bool next_segment(Nanoseconds now, uint32_t length_max, Segment& segment) noexcept;
   void begin_segment(Segment& segment, Sequence sequence, uint8_t flags, Nanoseconds now) noexcept;
   void tell_urgent(ip::TcpFields& fields) noexcept;
-  void emit_reset(Segment& segment) noexcept;
+  void emit_reset(Segment& segment, Nanoseconds now) noexcept;
   void emit_syn(Segment& segment, Nanoseconds now) noexcept;
   bool emit_lost(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept;
   bool emit_new(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept;

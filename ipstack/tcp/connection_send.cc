@@ -20,7 +20,7 @@ bool Connection::poll_segment(Nanoseconds now, uint32_t length_max, Segment& seg
 
 bool Connection::next_segment(Nanoseconds now, uint32_t length_max, Segment& segment) noexcept {
   if (reset_due_) {
-    emit_reset(segment);
+    emit_reset(segment, now);
     return true;
   }
   if (state_ == State::closed || state_ == State::listen) return false;
@@ -140,10 +140,15 @@ void Connection::mark_urgent() noexcept {
   push();
 }
 
-void Connection::emit_reset(Segment& segment) noexcept {
+void Connection::emit_reset(Segment& segment, Nanoseconds now) noexcept {
   segment = {};
   segment.fields = {.source_port = local_port_, .destination_port = remote_port_, .sequence = reset_sequence_,
                     .acknowledgement = reset_acknowledgement_, .flags = reset_flags_};
+  if (stamps_) {  // RFC 7323, 3.2
+    segment.fields.options.has_timestamps = true;
+    segment.fields.options.timestamp = clock(now);
+    segment.fields.options.timestamp_echo = (reset_flags_ & Flags::kAck) != 0 ? ts_recent_ : 0;
+  }
   reset_due_ = false;
   ++shared_.counters.resets_sent;
   ++shared_.counters.segments_out;
