@@ -48,7 +48,8 @@ struct Options {
   Nanoseconds ack_gather = 0;
   uint16_t ack_segments = 8;        // as many as one ACK may open the window by
   Nanoseconds rto_first = kSecond;  // before a round trip is known
-  Nanoseconds rto_min = 200 * kMillisecond;  // RFC 6298 says 1 s and why; every kernel of today says this
+  // By how much a time-out is longer than a round trip, at least. RFC 6298 has 1 s in all, and says why; every kernel of today says this.
+  Nanoseconds rto_min = 200 * kMillisecond;
   Nanoseconds rto_max = 60 * kSecond;
   Nanoseconds syn_timeout = 180 * kSecond;   // R2 for a SYN (RFC 9293, 3.8.3, MUST-23)
   Nanoseconds user_timeout = 300 * kSecond;  // without an acknowledgement of anything new (R2 for data)

@@ -24,7 +24,8 @@ class RttEstimator {
       variation_ = static_cast<uint32_t>((3 * uint64_t{variation_} + error) / 4);
       smooth_ = std::max(static_cast<uint32_t>((7 * uint64_t{smooth_} + rtt) / 8), 1u);
     }
-    rto_ = units(std::clamp(smooth() + std::max<Nanoseconds>(4 * variation(), kGranularity), options.rto_min, options.rto_max));
+    // As Linux and FreeBSD: the least is of the variance. In all it would leave a long round trip no time for a delayed ACK.
+    rto_ = units(std::min(smooth() + std::max({4 * variation(), kGranularity, options.rto_min}), options.rto_max));
     backoff_ = 0;
   }
   void back_off() noexcept { backoff_ = static_cast<uint8_t>(std::min(backoff_ + 1, 16)); }  // 5.5
