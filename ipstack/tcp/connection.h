@@ -279,6 +279,7 @@ class Connection {
   void handle_echo(const Delivery& delivery, uint32_t acked) noexcept;
   void take_window(const ip::TcpView& segment) noexcept;
   bool take_sack(const ip::TcpView& segment, Delivery& delivery) noexcept;
+  uint32_t note_told_twice(const ip::SackBlock& block) noexcept;
   void note_needless(Sequence left, Sequence right) noexcept;
   void take_overtaken(const ip::TcpView& segment) noexcept;
   void learn_patience() noexcept;

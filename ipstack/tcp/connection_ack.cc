@@ -24,7 +24,7 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   const bool repeats = ack == snd_una_ && segment.length() == 0 && unacknowledged() != 0 && snd_wnd_ != 0 &&
                        uint32_t{segment.window} << peer_scale_ == snd_wnd_;
   const uint32_t acked = ack - snd_una_;
-  Delivery delivery{.now = now, .least = rtt_.least(), .before = recovery_end_};
+  Delivery delivery{.now = now, .least = rtt_.least(), .mss = mss_, .before = recovery_end_};
   if (stamps_ && segment.options.has_timestamps) {
     delivery.has_echo = true;
     delivery.echo = segment.options.timestamp_echo;
@@ -69,7 +69,7 @@ void Connection::take_sample(const ip::TcpView& segment, const Delivery& deliver
     if (trip != kNever) rtt_.handle_sample(std::max(trip, std::min(rtt_.least(), kMillisecond)), *options_);
   }
   if (delivery.bytes == 0) return;
-  told_.delivered += segments_of(delivery.bytes);
+  told_.delivered += delivery.segments;
   note_rate(delivery);
 }
 
@@ -105,7 +105,7 @@ void Connection::handle_fin_acknowledged(Nanoseconds now) noexcept {
 
 // RFC 3168, 6.1.2: as if something had been lost, once for a window of data; what is really lost has slowed us down already.
 void Connection::handle_echo(const Delivery& delivery, uint32_t acked) noexcept {
-  told_.delivered_ce += segments_of(delivery.bytes);
+  told_.delivered_ce += delivery.segments;
   if (snd_una_ <= reduced_end_ || snd_una_ <= recovery_end_ || recovery_ != Recovery::none) return;
   may_undo_ = false;
   ++shared_.counters.reductions;
@@ -154,7 +154,8 @@ bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexc
     }
     const bool inside_next = options.sack_count > 1 && block.left >= options.sack[1].left && block.right <= options.sack[1].right;
     if (i == 0 && (block.right <= segment.acknowledgement || inside_next)) {
-      ++told_.dsack_dups;
+      const uint32_t count = note_told_twice(block);
+      if (told_.dsack_dups <= told_.total_retrans) told_.delivered += count;  // what was sent again in vain has arrived, too
       duplicate_told = recent;  // else it is of something that has been on its way for very long
       if (recent) note_needless(block.left, block.right);
       continue;
@@ -167,6 +168,14 @@ bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexc
   }
   for (uint32_t i = 0; i < count; ++i) scoreboard_.sack(shared_.records, fresh[i].left, fresh[i].right, mss_, delivery);
   return duplicate_told;
+}
+
+// A block of what came twice counts as the segments that it is of. Returns their number.
+uint32_t Connection::note_told_twice(const ip::SackBlock& block) noexcept {
+  const uint32_t bytes = block.right - block.left;
+  const uint32_t count = bytes > snd_wnd_max_ ? 0 : segments_of(bytes);
+  told_.dsack_dups += count;
+  return count;
 }
 
 // RFC 3708, 3: of what the last recovery has sent again this has come twice, or RFC 3522, 3.2: as it had been sent first. Both may be told
@@ -183,7 +192,7 @@ void Connection::take_overtaken(const ip::TcpView& segment) noexcept {
   const ip::SackBlock first = segment.options.sack[0];
   const bool tells = sacks_ && segment.options.sack_count != 0 && first.left < first.right && first.right <= segment.acknowledgement;
   if (!tells || snd_nxt_ - first.left > snd_wnd_max_ + unacknowledged()) return;
-  ++told_.dsack_dups;
+  note_told_twice(first);
   note_needless(first.left, first.right);
   learn_patience();
   undo_if_needless();

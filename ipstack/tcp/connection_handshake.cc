@@ -173,6 +173,7 @@ void Connection::handle_listen(const ip::TcpView& segment, Nanoseconds now) noex
   start_window(options_->initial_window, now);
   // RFC 7413, 4.2.2: the data of a SYN with a cookie of ours, but for a FIN, which comes again.
   take_data(irs_ + 1, segment.payload.first(std::min<size_t>(segment.payload.size(), rcv_wnd())), false, now);
+  syn_data_acked_ = received_.readable() != 0;
 }
 
 // RFC 9293, 3.10.7.3.
@@ -249,6 +250,7 @@ void Connection::establish(const ip::TcpView& segment, Nanoseconds now) noexcept
   rto_at_ = kNever;
   since_ = now;
   note_timeouts_over(now);
+  ++told_.delivered;  // the SYN, or what answers it, with what data it had: as Linux counts
   const bool lost = rtt_.backoff() != 0 || (passive_ && syn_resent_);
   if (!syn_resent_) {
     rtt_.handle_sample(now - sent_at_, *options_);

@@ -101,7 +101,7 @@ Info Connection::info(Nanoseconds now) const noexcept {
   info.advmss = options_->mss;
   info.unacked = segments_of(unacknowledged());
   info.sacked = segments_of(scoreboard_.sacked());
-  info.lost = segments_of(scoreboard_.lost());
+  info.lost = segments_of(scoreboard_.missing(shared_.records));
   info.retrans = segments_of(scoreboard_.retransmitted_in_flight(shared_.records));
   const auto ago = [&](uint32_t at) { return Nanoseconds{milliseconds(now) - at} * kMillisecond; };
   if (told_.data_segs_out != 0) info.last_data_sent = ago(told_.data_sent_at);

@@ -46,7 +46,7 @@ bool Connection::handle_predicted(const ip::TcpView& segment, Nanoseconds now, u
 
 // As handle_ack(), of which this is what is left when nothing is lost, nothing was probed for, and the ACK is new.
 void Connection::take_acknowledgement(const ip::TcpView& segment, uint32_t acked, Nanoseconds now) noexcept {
-  Delivery delivery{.now = now, .least = rtt_.least(), .before = recovery_end_};
+  Delivery delivery{.now = now, .least = rtt_.least(), .mss = mss_, .before = recovery_end_};
   if (stamps_) {
     delivery.has_echo = true;
     delivery.echo = segment.options.timestamp_echo;

@@ -37,13 +37,14 @@ struct Info {
   uint8_t probes = 0;            // of a closed window, or of whether the peer lives, without an answer
   uint8_t backoff = 0;
   bool timestamps = false, sack = false, window_scaling = false, ecn = false, ecn_seen = false;
-  bool syn_data = false;         // the peer has taken data of our SYN
+  bool syn_data = false;         // data of the SYN has been taken: of ours by the peer, or of the peer's by us
   FastOpenFailure fast_open_failure = FastOpenFailure::none;
   uint8_t snd_wscale = 0, rcv_wscale = 0;
   bool delivery_rate_app_limited = false;
   Nanoseconds rto = 0, ato = 0;
   uint32_t snd_mss = 0, rcv_mss = 0, advmss = 0;
-  uint32_t unacked = 0, sacked = 0, lost = 0, retrans = 0;
+  uint32_t unacked = 0, sacked = 0;
+  uint32_t lost = 0, retrans = 0;  // of the first also what has been sent again, until something is heard of it
   Nanoseconds last_data_sent = ~Nanoseconds{0}, last_data_recv = ~Nanoseconds{0}, last_ack_recv = ~Nanoseconds{0};
   uint32_t rcv_ssthresh = 0;     // bytes: the most that the window can be now
   uint32_t rcv_space = 0;        // bytes: what the application has read of the present round trip
@@ -72,7 +73,8 @@ struct Info {
   uint32_t bbr_inflight_shortterm = 0, bbr_inflight_longterm = 0;
   Nanoseconds busy_time = 0;     // with something to send or on its way; of these:
   Nanoseconds rwnd_limited = 0, sndbuf_limited = 0;
-  uint32_t delivered = 0, delivered_ce = 0;  // of these, with word of a mark
+  uint32_t delivered = 0;        // also SYN and FIN, and what came twice because it was sent twice
+  uint32_t delivered_ce = 0;     // of these, with word of a mark
   uint64_t bytes_sent = 0, bytes_retrans = 0;
   uint32_t dsack_dups = 0;       // that the peer has told of
   uint32_t reord_seen = 0;

@@ -65,6 +65,8 @@ bool Scoreboard::split(RecordPool& pool, RecordIndex record, uint32_t length) no
 // One piece is now known to have arrived: RFC 8985, 6.2, steps 1 to 3.
 void Scoreboard::deliver(SentRecord& record, Delivery& delivery) noexcept {
   delivery.bytes += record.length;
+  const uint32_t payload = record.length - (record.fin && record.length > 1 ? 1 : 0);  // a FIN takes no segment of its own, but alone
+  delivery.segments += (payload + delivery.mss - 1) / delivery.mss;
   delivered_ += record.length;
   if (!record.retransmitted && record.end() <= delivery.before) delivery.original = true;
   delivered_ticks_ = ticks(delivery.now);
@@ -112,6 +114,7 @@ void Scoreboard::acknowledge(RecordPool& pool, Sequence una, Delivery& delivery)
     // The first part of a piece arrives as if it were a piece of its own.
     SentRecord arrived = record;
     arrived.length = std::min(record.length, una - record.start);
+    arrived.fin = record.fin && arrived.length == record.length;
     if (record.sacked) {
       sacked_ -= arrived.length;
     } else {
@@ -161,7 +164,7 @@ void Scoreboard::sack(RecordPool& pool, Sequence left, Sequence right, uint32_t 
 }
 
 void Scoreboard::lose(SentRecord& record, Losses* losses) noexcept {
-  record.lost = true;
+  record.lost = record.was_lost = true;
   in_flight_ -= record.length;
   lost_ += record.length;
   lost_hint_ = kNoRecord;
@@ -290,6 +293,14 @@ uint32_t Scoreboard::retransmitted_in_flight(const RecordPool& pool) const noexc
   uint32_t bytes = 0;
   for (RecordIndex each = head_; each != kNoRecord; each = pool[each].next) {
     if (pool[each].retransmitted && pool[each].in_flight()) bytes += pool[each].length;
+  }
+  return bytes;
+}
+
+uint32_t Scoreboard::missing(const RecordPool& pool) const noexcept {
+  uint32_t bytes = 0;
+  for (RecordIndex each = head_; each != kNoRecord; each = pool[each].next) {
+    if (pool[each].was_lost && !pool[each].sacked) bytes += pool[each].length;
   }
   return bytes;
 }

@@ -31,6 +31,7 @@ struct SentRecord {
   bool fin : 1 = false;         // the last of it is a FIN
   bool sacked : 1 = false;
   bool lost : 1 = false;        // to be sent again
+  bool was_lost : 1 = false;    // is, or has been sent again since
   bool retransmitted : 1 = false;
   bool part : 1 = false;        // only its first bytes were sent again, for want of a record for the others
   bool app_limited : 1 = false;
@@ -86,6 +87,7 @@ struct Delivery {
   Nanoseconds rtt = 0;           // of the newest that was sent once only; 0: of none
   Nanoseconds now = 0;
   Nanoseconds least = 0;         // round trip of this connection so far
+  uint32_t mss = 1, segments = 0;  // these bytes left as so many segments of so many bytes
   Sequence before{};             // of an interesting time
   bool original = false;         // something that lies before it, and was sent once only, has arrived
   bool reordered = false;        // something has come later than what was sent behind it
@@ -176,6 +178,8 @@ class Scoreboard {
   // The application has nothing more to send: what is on its way says nothing of how much the path could carry.
   void limit_by_application() noexcept { app_limited_until_ = std::max(delivered_ + in_flight_, 1u); }
   uint32_t retransmitted_in_flight(const RecordPool& pool) const noexcept;
+  // Bytes that are lost, or were, and of which nothing has been heard since they were sent again.
+  uint32_t missing(const RecordPool& pool) const noexcept;
 
  private:
   void stamp(SentRecord& record, uint32_t more, Nanoseconds now) noexcept;

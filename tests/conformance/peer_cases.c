@@ -289,6 +289,31 @@ CASE(peer_more, "MSG_MORE holds back, and what follows takes it along") {
   say_bytes("both", bytes, CALL(recv(s, bytes, 6, MSG_WAITALL)));
 }
 
+CASE(peer_delivered, "TCP_INFO counts segments that have arrived, the SYN among them") {
+  char bytes[20];
+  uint32_t info[50];  // of which the C library's header knows only the first 26
+  only_over_a_wire();
+  const int s = called(PEER_ECHO);
+  SET(s, IPPROTO_TCP, TCP_NODELAY, 1);
+  for (int i = 0; i < 3; ++i) {
+    CALL(send(s, "0123456789", 10, 0));
+    CALL(recv(s, bytes, 10, MSG_WAITALL));
+  }
+  socklen_t length = sizeof info;
+  CALL(getsockopt(s, IPPROTO_TCP, TCP_INFO, info, &length));
+  say("delivered %u", info[48]);
+}
+
+CASE(peer_more_no_delay, "TCP_NODELAY lets go what MSG_MORE holds back, though it was set before") {
+  char bytes[20];
+  only_over_a_wire();
+  const int s = called(PEER_ECHO);
+  SET(s, IPPROTO_TCP, TCP_NODELAY, 1);
+  send_held(s, MSG_MORE);
+  SET(s, IPPROTO_TCP, TCP_NODELAY, 1);
+  say_bytes("all", bytes, CALL(recv(s, bytes, 3, MSG_WAITALL)));
+}
+
 CASE(peer_cork, "TCP_CORK holds back, until it is taken off") {
   char bytes[20];
   only_over_a_wire();
@@ -328,4 +353,4 @@ THEME(peer_cases, &peer_echo, &peer_echo_sizes, &peer_discard, &peer_counts, &pe
       &peer_resets_late, &peer_half_closes, &peer_reads_nothing, &peer_lingers, &peer_lingers_long,
       &peer_refuses, &peer_nonblocking_connect, &peer_bound,
       &peer_datagrams, &peer_datagram_refused, &peer_datagram_large, &peer_many, &peer_urgent, &peer_urgent_both, &peer_keep_alive,
-      &peer_more, &peer_cork, &peer_wakes_who_stays);
+      &peer_delivered, &peer_more, &peer_more_no_delay, &peer_cork, &peer_wakes_who_stays);

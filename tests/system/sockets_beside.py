@@ -443,6 +443,7 @@ def wrong_info(end, other, *, sent, came, kernels, calls, mss):
     bytes that were acknowledged, and a listener's answer to one not among the segments."""
     right = {"snd_mss": mss, "pmtu": 1500, "bytes_sent": ROUNDS * sent, "bytes_acked": ROUNDS * sent + (kernels and calls),
              "bytes_received": ROUNDS * came, "data_segs_out": ROUNDS, "data_segs_in": ROUNDS,
+             "delivered": ROUNDS + 1,
              "segs_out": other["segs_in"] - (kernels and not calls)}
     right |= {} if kernels else {"length": TCP_INFO.size, "told_wnd": other["snd_wnd"]}  # those before 6.7 tell less
     right |= dict.fromkeys(("unacked", "sacked", "lost", "retrans", "notsent_bytes", "total_retrans", "bytes_retrans", "dsack_dups",
