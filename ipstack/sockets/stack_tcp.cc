@@ -551,6 +551,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
       return handle_syn(listener, local, remote, segment, packet.traffic_class & 3, begin);
     }
     if (plain && segment.has(Flags::kAck) && !segment.has(Flags::kSyn) && take_cookie(listener, local, remote, segment)) return;
+    if (!segment.has(Flags::kAck)) return void(++counters_.no_socket);  // RFC 9293, 3.10.7.2, fourth
   }
   ++counters_.no_socket;
   if (const auto reset = tcp::reset_for(segment)) send_segment(nullptr, local, remote, {.fields = *reset}, nullptr);

@@ -21,6 +21,27 @@ uint32_t last_sequence(const World::Port& port) {
   return view.sequence.value;
 }
 
+// RFC 9293, 3.10.7.2.
+TEST_CASE("a listener drops a segment without SYN, ACK and RST, and resets an ACK") {
+  Two two;
+  two.listen(two.b, at("10.0.0.2", 90));
+  using Flags = ip::TcpFlags;
+  const auto answers = [&](int flags, uint16_t port) {
+    const uint64_t before = two.b.stack->counters().messages_out + two.world.resets;
+    two.world.inject(segment({.source_port = 17, .destination_port = port, .sequence = {5}, .flags = static_cast<uint8_t>(flags)}));
+    two.world.run(two.world.now + kMillisecond);
+    return two.b.stack->counters().messages_out + two.world.resets - before;
+  };
+  CHECK(answers(0, 90) == 0);
+  CHECK(answers(Flags::kFin, 90) == 0);
+  CHECK(answers(Flags::kPsh | Flags::kUrg, 90) == 0);
+  CHECK(answers(Flags::kRst, 90) == 0);
+  CHECK(two.b.stack->counters().no_socket == 4);
+  CHECK(answers(Flags::kAck, 90) == 1);
+  CHECK(answers(Flags::kSyn | Flags::kAck, 90) == 1);
+  CHECK(answers(Flags::kFin, 91) == 1);  // nobody listens there
+}
+
 TEST_CASE("a connection carries bytes both ways and ends") {
   const char* const host = GENERATE("10.0.0.2", "fd00::2");
   Two two;
