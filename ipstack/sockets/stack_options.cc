@@ -38,9 +38,11 @@ int Stack::set_option(int number, Option option, int64_t value) {
     if (socket->has_connection()) socket->tcp.connection->set_options(*fresh);
     socket->tcp.options = std::move(fresh);
   }
-  if (!socket->has_connection() || (!others && option != Option::congestion)) return 0;
+  // Linux pushes what is queued also by the value that an option has already: MSG_MORE may hold it.
+  const bool pushes = option == Option::no_delay ? value != 0 : option == Option::cork && value == 0;
+  if (!socket->has_connection() || (!others && !pushes && option != Option::congestion)) return 0;
   if (option == Option::congestion) socket->tcp.connection->set_congestion(wanted.congestion, now_);
-  if (option == Option::no_delay ? value != 0 : option == Option::cork && value == 0) socket->tcp.connection->push();
+  if (pushes) socket->tcp.connection->push();
   // Data that had waited may go, and timers may be others.
   after(static_cast<uint32_t>(number));
   return 0;

@@ -51,6 +51,22 @@ TEST_CASE("options that were not set, or set back, are told as Linux tells them"
   CHECK(a.option(any, Stack::Option::only_ipv6) == 0);
 }
 
+TEST_CASE("no delay, or no cork, lets go what waits for more, also if it was set before") {
+  Two two;
+  const auto [client, server] = two.connect(at("10.0.0.2", 80));
+  Stack &a = *two.a.stack, &b = *two.b.stack;
+  REQUIRE(a.set_option(client, Stack::Option::no_delay, 1) == 0);
+  for (const auto& [option, value] : {std::pair{Stack::Option::no_delay, 1}, {Stack::Option::cork, 0}}) {
+    CHECK(a.send(client, pattern(40), true) == 40);
+    two.world.run(two.world.now + 10 * kMillisecond);
+    std::vector<std::byte> few(1);
+    CHECK(b.receive(server, few) == -EAGAIN);
+    REQUIRE(a.set_option(client, option, value) == 0);
+    two.world.run(two.world.now + 10 * kMillisecond);
+    CHECK(receive(b, server) == pattern(40));
+  }
+}
+
 TEST_CASE("a cork holds back what is no full segment, and lets it go when it is drawn") {
   Two two;
   const auto [client, server] = two.connect(at("10.0.0.2", 80));
