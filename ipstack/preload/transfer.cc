@@ -30,9 +30,10 @@ namespace {
 constexpr size_t kGather = Piece::kSize;
 constexpr short kNothingOfKernels = 0;  // the shadow of a datagram socket is writable always, and of no help to who waits for room in ours
 
+// The length of all pieces. As in the kernel, one call moves kTransferMax bytes at most.
 size_t bytes_of(const msghdr& message) noexcept {
   size_t sum = 0;
-  for (size_t i = 0; i < message.msg_iovlen; ++i) sum += message.msg_iov[i].iov_len;
+  for (size_t i = 0; i < message.msg_iovlen; ++i) sum += std::min(message.msg_iov[i].iov_len, kTransferMax - sum);
   return sum;
 }
 
@@ -262,16 +263,18 @@ Bytes scatter(Bytes all, const msghdr& message) noexcept {
 
 // From a stream into each of many pieces, one after another: only for the first does it wait, if it is not to wait for all.
 static int64_t receive_pieces(File& file, const msghdr& message, int flags) {
+  const size_t whole = bytes_of(message);
   int64_t got = 0;
   for (size_t i = 0; i < message.msg_iovlen; ++i) {
     const iovec& each = message.msg_iov[i];
-    if (each.iov_len == 0) continue;
+    const size_t length = std::min(each.iov_len, whole - static_cast<size_t>(got));
+    if (length == 0) continue;
     const int how = got == 0 || (flags & MSG_WAITALL) != 0 ? flags : flags | MSG_DONTWAIT;
-    const int64_t more = receive_bytes(file, each.iov_base, each.iov_len, how);
+    const int64_t more = receive_bytes(file, each.iov_base, length, how);
     if (more < 0 && got == 0) return more;
     Host::get().tell_next(file, more);
     got += std::max<int64_t>(more, 0);
-    if (more < static_cast<int64_t>(each.iov_len) || (flags & (MSG_PEEK | MSG_OOB)) != 0) break;
+    if (more < static_cast<int64_t>(length) || (flags & (MSG_PEEK | MSG_OOB)) != 0) break;
     if (file.is_ours() && Host::get().sockets().stack().is_at_urgent(file.socket)) break;
   }
   return got;
@@ -372,14 +375,15 @@ int64_t send_message(File& file, const msghdr& message, int flags) {
   int64_t sent = 0;
   for (size_t i = 0; i < message.msg_iovlen; ++i) {
     const iovec& each = message.msg_iov[i];
-    if (each.iov_len == 0) continue;
-    const bool last = static_cast<size_t>(sent) + each.iov_len == whole;  // whose last byte may be urgent
+    const size_t length = std::min(each.iov_len, whole - static_cast<size_t>(sent));
+    if (length == 0) continue;
+    const bool last = static_cast<size_t>(sent) + length == whole;  // whose last byte may be urgent
     const int no = last ? MSG_ZEROCOPY : MSG_ZEROCOPY | MSG_OOB;
     const int how = (sent == 0 ? flags : flags | MSG_NOSIGNAL) & ~no;
-    const int64_t more = send_bytes(file, each.iov_base, each.iov_len, how, to, to_length);
+    const int64_t more = send_bytes(file, each.iov_base, length, how, to, to_length);
     if (more < 0 && sent == 0) return more;
     sent += std::max<int64_t>(more, 0);
-    if (more < static_cast<int64_t>(each.iov_len)) break;
+    if (more < static_cast<int64_t>(length)) break;
   }
   return end_zero_copy(file, sent, flags);
 }

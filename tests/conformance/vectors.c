@@ -1,5 +1,6 @@
 // vectors.c - cases of what takes several buffers or several messages: readv, writev, sendmsg, recvmsg, sendmmsg, recvmmsg.
 #include <limits.h>
+#include <sys/mman.h>
 
 #include "tests/conformance/conformance.h"
 
@@ -287,6 +288,25 @@ CASE(message_wait_for_all, "MSG_WAITALL into several large pieces waits for all 
   CALL(recvmsg(ends[0], &message, MSG_WAITALL));
 }
 
+static void* discards(void* fd) {
+  static char bytes[1 << 20];
+  while (recv(*(int*)fd, bytes, sizeof bytes, MSG_TRUNC) > 0) continue;
+  return NULL;
+}
+
+CASE(vector_two_gibibytes, "one call sends less than 2 GiB, however much it is given") {
+  enum { PIECES = 33, LENGTH = 64 << 20 };
+  struct iovec pieces[PIECES];
+  int ends[2];
+  void* const zeroes = mmap(NULL, LENGTH, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  for (int i = 0; i < PIECES; ++i) pieces[i] = (struct iovec){zeroes, LENGTH};
+  streams(ends);
+  const pthread_t reader = start(discards, &ends[1]);
+  CALL(writev(ends[0], pieces, PIECES));
+  shutdown(ends[0], SHUT_WR);
+  joined(reader);
+}
+
 THEME(vectors, &vector_stream, &vector_counts, &vector_bad_pointer, &vector_datagram, &vector_preadv2, &message_stream,
       &message_datagram, &message_peek_trunc, &message_wait_for_all, &message_wrong_name, &message_wrong_control, &message_rights_refused,
-      &many_datagrams, &many_of_none, &many_error_in_the_middle, &many_on_a_stream);
+      &many_datagrams, &many_of_none, &many_error_in_the_middle, &many_on_a_stream, &vector_two_gibibytes);
