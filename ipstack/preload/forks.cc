@@ -17,6 +17,7 @@
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/host.h"
+#include "ipstack/preload/last_thread.h"
 #include "ipstack/preload/placement.h"
 #include "ipstack/preload/relays.h"
 #include "ipstack/preload/signals.h"
@@ -86,7 +87,7 @@ std::vector<Divided> divide(const Ancestors& ancestors) {
 void Forks::before() noexcept {
   Host& host = Host::get();
   host.lock();
-  keeper_is_needed = keeper_for != KeeperFor::nobody && needs_keeper(host, keeper_for == KeeperFor::exec);
+  keeper_is_needed = keeper_for != KeeperFor::nobody && needs_keeper(host);
   if (keeper_for == KeeperFor::nobody || (keeper_for == KeeperFor::exec && keeper_is_needed)) begin(host);
 }
 
@@ -123,6 +124,7 @@ void Forks::in_child() noexcept {
   if (keeper_for != KeeperFor::nobody) return;
   Host& host = Host::get();
   host.process_ = ::getpid();
+  LastThread::watch_first();
   Host::this_thread().renew();
   forget_relays(host);
   host.asleep_.clear();  // the parent's threads
@@ -346,6 +348,8 @@ std::string Forks::prepare_exec(bool stays) {
 
 namespace {
 
+constexpr Nanoseconds kEndsWithin = kSecond / 2;  // what takes longer is a keeper's
+
 bool is_pending(int signal) noexcept {
   sigset_t pending;
   return ::sigpending(&pending) == 0 && ::sigismember(&pending, signal) == 1;
@@ -369,13 +373,28 @@ void take_end_of(pid_t child, bool was_pending) noexcept {
 
 }  // namespace
 
-bool Forks::needs_keeper(Host& host, bool goes_on) {
-  if (!host.is_open() || host.sockets().network().endpoint().is_embedded()) return false;
+bool Forks::may_leave_keeper(const Host& host) noexcept {
+  return host.is_open() && !host.sockets_->network().endpoint().is_embedded();
+}
+
+bool Forks::carries_for_others(Host& host) {
   host.hear();
-  if (host.relays_ != nullptr && host.relays_->is_needed()) return true;
-  if (!goes_on) return false;
-  const auto left = files_left(host.table());
-  return std::any_of(left.begin(), left.end(), [](const auto& each) { return is_connection(*each.second); });
+  return host.relays_ != nullptr && host.relays_->is_needed();
+}
+
+// The streams that make the stack busy at exec() end there, or stay open for the new program. Either needs a stack.
+bool Forks::needs_keeper(Host& host) {
+  return may_leave_keeper(host) && (carries_for_others(host) || !host.sockets().stack().idle());
+}
+
+void Forks::close_own(Host& host) {
+  {
+    const Host::Guard guard;
+    if (!may_leave_keeper(host) || carries_for_others(host)) return;
+  }
+  forget_program(host);
+  const Host::Guard guard;
+  if (host.is_open()) static_cast<void>(host.sockets().await_ends(kEndsWithin));
 }
 
 // It is a child's child, of whom the program that comes does not know. It is as the parent of a fork, and this process as the child. The
@@ -385,7 +404,7 @@ bool Forks::leave_keeper(bool goes_on) {
   int told[2];
   {
     const Host::Guard guard;
-    if (!needs_keeper(host, goes_on) || ::pipe2(told, O_CLOEXEC) != 0) return false;
+    if (!needs_keeper(host) || ::pipe2(told, O_CLOEXEC) != 0) return false;
     for (int& each : told) each = out_of_the_way(each);
   }
   sigset_t all, before;
@@ -433,6 +452,7 @@ void Forks::keep(Host& host, int told) {
   static_cast<void>(!::chdir("/"));
   ::prctl(PR_SET_NAME, "unet-sockets");
   host.process_ = ::getpid();
+  LastThread::watch_first();
   host.sockets().network().endpoint().connection().pass_to(host.process_);
   real().write(told, "", 1);
   real().close(told);

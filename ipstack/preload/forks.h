@@ -5,8 +5,9 @@
 // of the port, in a stack of its own, a connection by asking its parent to carry its bytes (relays.h). Connections that come to the
 // listener of its parent all the same are handed over to it when it accepts.
 //
-// A process that becomes another program, or ends, has no memory left for a stack. If connections of it are still somebody's, it leaves a
-// keeper, a process without a program, which goes on with the stack as a parent does; the new program is as its child.
+// A process that becomes another program, or ends, has no memory left for a stack. If connections of it are still somebody's, or its peers
+// have not acknowledged all that it sent, it leaves a keeper: a process without a program, which goes on with the stack as a parent does.
+// The new program is as its child.
 #pragma once
 
 #include <string>
@@ -29,6 +30,8 @@ class Forks {
   // descriptor would be.
   static void prepare_user_change();
 
+  // Without the lock, as the process ends: closes what no other process has, and gives peers a moment to acknowledge what was sent.
+  static void close_own(Host& host);
   // Before this process becomes another program, or ends: leaves a keeper if one is needed. False: there is none. Without the lock, which
   // who ends has then. Not where the network interface is inside this process, and ends with it.
   static bool leave_keeper(bool goes_on);
@@ -46,7 +49,9 @@ class Forks {
   static void forget_relays(Host& host);
   static void go_on_as_parent(Host& host);
   static void go_on_as_child(Host& host);
-  static bool needs_keeper(Host& host, bool goes_on);
+  static bool may_leave_keeper(const Host& host) noexcept;
+  static bool carries_for_others(Host& host);
+  static bool needs_keeper(Host& host);
   static void close_program(Host& host, int told);
   static void forget_program(Host& host);
   [[noreturn]] static void keep(Host& host, int told);

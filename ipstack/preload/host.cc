@@ -529,6 +529,7 @@ void Host::finish() noexcept {
   await_others(&Relays::is_leaving);
   const bool keeper = keeps_until_ != 0;
   unlock();
+  if (!keeper) Forks::close_own(*this);
   const bool left = !keeper && Forks::leave_keeper(false);
   if (!left) lock();
   if (!left && !keeper) await_others(&Relays::is_awaited);

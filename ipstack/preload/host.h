@@ -243,6 +243,7 @@ class Host {
   bool protects(int fd) const noexcept;
   static constexpr Nanoseconds kTurnEvery = 20 * kMicrosecond;
   friend class Forks;
+  friend class LastThread;
   class Asleep;
 
   Host();
@@ -327,6 +328,7 @@ class Host {
 
   Nanoseconds keeps_until_ = 0;          // a keeper (forks.h): so long also for what may be wanted; 0: this process has a program
   Nanoseconds unneeded_since_ = 0;       // it is: what is under way to it is handed over still; 0: it is needed
+  uint64_t kept_arrivals_ = 0;           // arrivals_ when it last asked whether it is needed
   bool helper_runs_ = false;
   uint32_t helper_number_ = 0;           // the one that is to run: a child has none of its parent's
   int helper_event_ = -1;

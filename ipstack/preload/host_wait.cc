@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <functional>
 #include <utility>
 
 #include "ipstack/preload/few.h"
 #include "ipstack/preload/host.h"
+#include "ipstack/preload/last_thread.h"
 #include "ipstack/preload/of_thread.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/relays.h"
@@ -30,7 +32,7 @@ constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;
 constexpr Nanoseconds kTick = kMillisecond, kSlowTick = 10 * kMillisecond;
 constexpr int kTicks = 20, kSlowTicks = 10;
 constexpr Nanoseconds kUnderWay = kSecond / 10;
-constexpr Nanoseconds kLinger = 60 * kSecond;    // of a keeper, for peers that have not acknowledged all
+constexpr Nanoseconds kLinger = 60 * kSecond;    // of a keeper, for a peer that has not acknowledged all and is silent
 constexpr Nanoseconds kRest = kSecond / 4;       // while there is no network interface
 constexpr Nanoseconds kLongRest = 10 * kSecond;  // while another thread watches
 
@@ -363,9 +365,11 @@ bool Host::has_kept_all() noexcept {
   if (keeps_until_ == 0) return false;
   if (sockets_ == nullptr || relays_ == nullptr) return true;
   const bool needed = relays_->is_needed(now() < keeps_until_) || relays_->is_leaving();
+  const bool idle = sockets_->stack().idle();
+  const bool heard = std::exchange(kept_arrivals_, arrivals_) != arrivals_;
   if (needed) unneeded_since_ = 0;
-  else if (unneeded_since_ == 0) unneeded_since_ = now();
-  return !needed && now() - unneeded_since_ > (sockets_->stack().idle() ? kUnderWay : kLinger);
+  else if (unneeded_since_ == 0 || (heard && !idle)) unneeded_since_ = now();
+  return !needed && now() - unneeded_since_ > (idle ? kUnderWay : kLinger);
 }
 
 void Host::help() {
@@ -376,6 +380,10 @@ void Host::help() {
   bool takes_over = false;
   std::vector<pollfd> fds;
   while (!ending_ && helper_number_ == number && !has_kept_all()) {
+    if (LastThread::is_awaited() && LastThread::is_this()) {
+      release();
+      std::exit(EXIT_SUCCESS);
+    }
     if (is_lost()) lose_interface();
     // Also where a call of the program has found one before.
     if (sockets_ == nullptr || !waiting_back_.empty()) come_back();
@@ -405,6 +413,7 @@ void Host::help() {
         time = begin_rest();
       }
     }
+    if (LastThread::is_awaited()) time = std::min(time, kSlowTick);
     if (relays_ != nullptr && relays_->has_hung()) time = std::min(time, Relays::kLooksAgain);
     release();
     const bool kicked = poll_for(fds, time, nullptr) > 0 && fds[0].revents != 0;

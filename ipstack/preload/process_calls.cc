@@ -11,6 +11,7 @@
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/forks.h"
+#include "ipstack/preload/last_thread.h"
 
 using namespace unet::preload;
 
@@ -21,12 +22,19 @@ int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void
 
 namespace {
 
+// The C library calls this at the end of quick_exit(), which flushes no streams.
+void end_quickly() {
+  if (!Host::inside() && Host::get().is_own_process()) Host::get().finish();
+}
+
 // Before everything that the program's own constructors do: and so, at the end, behind its destructors.
 [[gnu::constructor(101)]] void begin() {
   static_cast<void>(real());
   static_cast<void>(Host::get());
+  LastThread::watch_first();
   Forks::read_left();
   if (standard_changed) follow_standard();
+  ::at_quick_exit(&end_quickly);  // handlers run in reverse order: the program's run before it
   ::__register_atfork(&Forks::before, &Forks::in_parent, &Forks::in_child, nullptr);
   // What is registered last is called first before a fork(), and last behind it.
   ::__register_atfork(&lock_streams, &unlock_streams, &renew_streams_lock, nullptr);
@@ -41,13 +49,13 @@ namespace {
 }  // namespace
 
 UNET_PRELOAD void _exit(int status) {
-  if (!Host::inside() && Host::get().is_own_process()) Host::get().finish();
+  end_quickly();
   real()._exit(status);
   __builtin_unreachable();
 }
 
 UNET_PRELOAD void _Exit(int status) noexcept {
-  if (!Host::inside() && Host::get().is_own_process()) Host::get().finish();
+  end_quickly();
   real()._Exit(status);
   __builtin_unreachable();
 }

@@ -122,9 +122,14 @@ Sockets::~Sockets() {
     if (socket.owned) open.push_back(s);
   });
   for (const int s : open) stack_->close(s);
-  const Nanoseconds until = clock_.now() + options_.linger;
+  await_ends(options_.linger);
+}
+
+bool Sockets::await_ends(Nanoseconds within) {
+  const Nanoseconds until = clock_.now() + within;
   // What close() has left to do is done before anybody sleeps: it may have been all.
   for (turn(); !stack_->idle() && clock_.now() < until && wait(until); turn()) {}
+  return stack_->idle();
 }
 
 // A socket has this number, as others may have had before it.

@@ -73,6 +73,8 @@ class Sockets {
 
   Stack& stack() noexcept { return *stack_; }
   EndpointNetwork& network() noexcept { return *network_; }
+  // Waits for the ends of the streams that are closed, `within` at most. False: a peer has not acknowledged all that was sent.
+  bool await_ends(Nanoseconds within);
   // What has come, of neighbours at most so many messages, and timers, without a call: about how many messages; 0: none.
   uint32_t turn(uint32_t neighbours = EndpointNetwork::kPollMost);
   // How many messages of neighbours a turn takes in for a program that finds something without it. Who reads datagrams gets a few more than

@@ -156,6 +156,7 @@ enum PeerService {
   PEER_COUNTS,
   PEER_ECHOES_LATE,  // a byte, after as many hundredths of a second as it says
   PEER_URGENT,       // "abcX", the X urgent, and "def", after a byte; then what it was told by urgent data
+  PEER_TELLS,        // of another connection, how much came
   PEER_LAST
 };
 int serve_as_peer(const char* address);
