@@ -162,6 +162,7 @@ void Forks::go_on_as_child(Host& host) {
   }
   host.waiting_back_.clear();
   host.given_up_.clear();
+  host.held_.reset();
   forget_relays(host);
   if (host.sockets_ != nullptr) leave_stack(host, parent);
   leave_helper(host);
@@ -220,19 +221,6 @@ bool Forks::adopt(File& file) {
   const bool done = file.inherited->connected ? take(file, LinkMessage::Kind::take) : join(file);
   if (done) file.inherited.reset();
   return done;
-}
-
-void Forks::prepare_user_change() {
-  Host& host = Host::get();
-  if (Host::inside() || !host.is_own_process()) return;
-  const Host::Guard guard;
-  if (host.is_open()) return;
-  for (int fd = 0; fd < host.table().end(); ++fd) {
-    const File* const file = host.table().file(fd);
-    if (file == nullptr || !file->inherited || file->inherited->connected) continue;
-    static_cast<void>(host.open());
-    return;
-  }
 }
 
 // The child's own listener or datagram socket at its parent's port.

@@ -26,9 +26,6 @@ class Forks {
 
   // Under the lock: makes an inherited socket this process's own. False: it cannot be had any longer; the shadow is what is left.
   static bool adopt(File& file);
-  // Before this process becomes another user's, or has another root: its own stack is still the user's who has the port, as an inherited
-  // descriptor would be.
-  static void prepare_user_change();
 
   // Without the lock, as the process ends: closes what no other process has, and gives peers a moment to acknowledge what was sent.
   static void close_own(Host& host);

@@ -158,7 +158,8 @@ void Host::hold_off_cancellation() noexcept {
 
 // Either all of it, or nothing.
 Status Host::open_stack() {
-  auto context = Context::open(ni_, {}, kFirstDescriptor);
+  const bool holds = held_ && held_->alive();
+  auto context = holds ? Result<Context>(*held_) : Context::open(ni_, {}, kFirstDescriptor);
   if (!context) return tl::unexpected(context.error());
   sockets::SocketsOptions options;
   options.clock = clock_;
@@ -172,6 +173,7 @@ Status Host::open_stack() {
   helper_runs_ = true;
   endpoint_fd_ = *descriptor;
   context_ = std::move(*context);
+  held_.reset();
   sockets_ = std::move(*made);
   taken_in_ = 0;
   return {};
@@ -196,6 +198,11 @@ bool Host::open() {
   if (!std::exchange(told, true) || logs_) tell_user("unet-sockets: %s\n", opened.error().text.c_str());
   errno = errno_of(opened.error());
   return false;
+}
+
+void Host::hold_interface() {
+  if (sockets_ != nullptr || held_ || ni_.starts_with("embedded:")) return;
+  if (auto context = Context::open(ni_, {}, kFirstDescriptor)) held_ = std::move(*context);
 }
 
 // Asked for anew while an address is not to be used yet.

@@ -133,6 +133,8 @@ class Host {
 
   // Opens the stack if it is not open. False: errno says why.
   bool open();
+  // Connects to the network interface, so that open() succeeds later without the right to connect. Does nothing if there is none.
+  void hold_interface();
   // It did not, as this process has no memory for it.
   bool lacks_memory() const noexcept { return lacks_memory_; }
   sockets::Sockets& sockets() noexcept { return *sockets_; }
@@ -295,6 +297,7 @@ class Host {
   bool logs_ = false;
   bool lacks_memory_ = false;
   std::optional<Context> context_;
+  std::optional<Context> held_;          // by hold_interface(), for open()
   std::unique_ptr<sockets::Sockets> sockets_;
   std::optional<IpConfiguration> known_;  // of the network interface, when it was asked last
   int endpoint_fd_ = -1;

@@ -1,10 +1,9 @@
-// user_calls.cc - a process becomes another user's, or has another root, as servers do behind fork(): what it has inherited it may have
-// still.
+// user_calls.cc - a process becomes another user's, or has another root: it keeps the right to use the network interface, as it would keep
+// the kernel's.
 #include <grp.h>
 #include <unistd.h>
 
 #include "ipstack/preload/calls.h"
-#include "ipstack/preload/forks.h"
 
 using namespace unet::preload;
 
@@ -12,7 +11,10 @@ namespace {
 
 template <typename Change>
 int change(Change call) noexcept {
-  Forks::prepare_user_change();
+  if (!Host::inside() && Host::get().is_own_process()) {
+    const Host::Guard guard;
+    Host::get().hold_interface();
+  }
   return call();
 }
 
