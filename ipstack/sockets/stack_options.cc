@@ -156,9 +156,9 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
       if (!of_range(1, 127)) return -EINVAL;
       tcp.keep_alive_probes = static_cast<uint8_t>(value);
       break;
-    case Option::user_timeout:  // milliseconds; 0: the system's
+    case Option::user_timeout:  // milliseconds
       if (value < 0) return -EINVAL;
-      tcp.user_timeout = value == 0 ? options_.tcp.user_timeout : static_cast<Nanoseconds>(value) * kMillisecond;
+      tcp.user_timeout = static_cast<Nanoseconds>(value) * kMillisecond;
       break;
     case Option::max_segment:
       if (value != 0 && !of_range(88, 32'767)) return -EINVAL;
@@ -237,8 +237,7 @@ int64_t Stack::option(int number, Option option) {
     case Option::keep_idle: return socket->keep_idle;
     case Option::keep_interval: return static_cast<int64_t>(tcp->keep_alive_interval / kSecond);
     case Option::keep_count: return tcp->keep_alive_probes;
-    case Option::user_timeout:  // 0: the system's
-      return tcp->user_timeout == options_.tcp.user_timeout ? 0 : static_cast<int64_t>(tcp->user_timeout / kMillisecond);
+    case Option::user_timeout: return static_cast<int64_t>(tcp->user_timeout / kMillisecond);
     case Option::max_segment:
       if (socket->has_connection() && socket->tcp.connection->mss() != 0) return socket->tcp.connection->mss();
       return socket->max_segment != kAnySegment && socket->near == nullptr ? socket->max_segment : 536;

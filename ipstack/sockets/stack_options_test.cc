@@ -40,6 +40,8 @@ TEST_CASE("options that were not set, or set back, are told as Linux tells them"
   CHECK(a.option(s, Stack::Option::user_timeout) == 0);
   REQUIRE(a.set_option(s, Stack::Option::user_timeout, 5000) == 0);
   CHECK(a.option(s, Stack::Option::user_timeout) == 5000);
+  REQUIRE(a.set_option(s, Stack::Option::user_timeout, 300'000) == 0);  // as long as without it
+  CHECK(a.option(s, Stack::Option::user_timeout) == 300'000);
   REQUIRE(a.set_option(s, Stack::Option::user_timeout, 0) == 0);
   CHECK(a.option(s, Stack::Option::user_timeout) == 0);
   CHECK(a.set_option(s, Stack::Option::fast_open, 5) == 0);

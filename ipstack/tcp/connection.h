@@ -409,7 +409,7 @@ class Connection {
   bool urgent_came_ : 1 = false;      // urgent_at_ is for take_urgent()
   enum class Forward : uint8_t { none, first_ack, second_ack } forward_ = Forward::none;  // F-RTO waits for that
   uint8_t challenges_ = 0;            // in the present second
-  uint8_t keep_alives_ = 0;           // without an answer
+  uint8_t keep_alives_ = 0;           // without an answer; no more than count
   uint16_t repeats_ = 0;              // duplicate ACKs in a row (without SACK)
   uint16_t rack_multiple_ = 1;        // of a quarter of the least round trip: RACK.reo_wnd_mult
   uint8_t rack_persist_ = 0;
@@ -478,7 +478,7 @@ class Connection {
   Nanoseconds reorder_at_ = kNever;
   Nanoseconds ack_at_ = kNever;
   Nanoseconds expires_at_ = kNever;   // TIME-WAIT, FIN-WAIT-2 after close()
-  Nanoseconds since_ = 0;             // for what is waited for: the last progress, or when the waiting began
+  Nanoseconds since_ = 0;             // for what is waited for: the last progress, or when the waiting began; of a keep-alive: its time
   Nanoseconds heard_at_ = 0;          // last segment of the peer
   Nanoseconds sent_at_ = 0;           // last data; during the handshake the first SYN
 

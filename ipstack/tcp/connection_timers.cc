@@ -37,19 +37,23 @@ void Connection::arm_persist(Nanoseconds now) noexcept {
 
 // When what is waited for has taken too long.
 Nanoseconds Connection::silence_deadline() const noexcept {
+  const Nanoseconds user = options_->user_timeout;
+  if (state_ == State::syn_sent && user != 0) return sent_at_ + std::min(user, options_->syn_timeout);
   if (state_ == State::syn_sent || state_ == State::syn_received) return sent_at_ + options_->syn_timeout;
   if (!is_synchronized(state_) || state_ == State::time_wait) return kNever;
   if (unacknowledged() == 0 && !persisting_) return kNever;
   // RFC 9293, 3.8.6.1, MUST-37: who answers the probes of a closed window may keep it closed.
-  // After CLOSE nobody is left who would wait for it.
-  const Nanoseconds from = snd_wnd_ == 0 && !reader_gone_ ? std::max(since_, heard_at_) : since_;
-  return options_->user_timeout < kNever - from ? from + options_->user_timeout : kNever;
+  // After CLOSE nobody is left who would wait for it. An application that names a time wants to be told.
+  const bool waits = snd_wnd_ == 0 && !reader_gone_ && user == 0;
+  const Nanoseconds from = waits ? std::max(since_, heard_at_) : since_;
+  const Nanoseconds limit = user != 0 ? user : options_->data_timeout;
+  return limit < kNever - from ? from + limit : kNever;
 }
 
 Nanoseconds Connection::keep_alive_deadline() const noexcept {
   const bool open = is_synchronized(state_) && state_ != State::time_wait;
   if (options_->keep_alive_idle == 0 || !open || unacknowledged() != 0 || persisting_) return kNever;
-  return heard_at_ + options_->keep_alive_idle + keep_alives_ * options_->keep_alive_interval;
+  return keep_alives_ == 0 ? heard_at_ + options_->keep_alive_idle : since_ + options_->keep_alive_interval;
 }
 
 Nanoseconds Connection::next_timer() const noexcept {
@@ -67,9 +71,10 @@ void Connection::handle_timer(Nanoseconds now) noexcept {
     ack_now_ = true;
   }
   if (now >= keep_alive_deadline()) {
-    if (keep_alives_ >= options_->keep_alive_probes) return give_up();
-    heard_at_ += now - keep_alive_deadline();  // who comes late to this one is not late for the next
-    ++keep_alives_;
+    const Nanoseconds user = options_->user_timeout;
+    if (user != 0 ? keep_alives_ != 0 && now - heard_at_ >= user : keep_alives_ >= options_->keep_alive_probes) return give_up();
+    since_ = now;
+    if (keep_alives_ != UINT8_MAX) ++keep_alives_;
     keep_alive_due_ = true;
   }
   if (now >= reorder_at_) {

@@ -52,7 +52,10 @@ struct Options {
   Nanoseconds rto_min = 200 * kMillisecond;
   Nanoseconds rto_max = 60 * kSecond;
   Nanoseconds syn_timeout = 180 * kSecond;   // R2 for a SYN (RFC 9293, 3.8.3, MUST-23)
-  Nanoseconds user_timeout = 300 * kSecond;  // without an acknowledgement of anything new (R2 for data)
+  Nanoseconds data_timeout = 300 * kSecond;  // without an acknowledgement of anything new (R2 for data)
+  // TCP_USER_TIMEOUT; 0: none. It takes the place of `data_timeout` and of the number of keep-alive probes, ends a SYN earlier, and limits
+  // how long a peer may keep its window closed.
+  Nanoseconds user_timeout = 0;
   Nanoseconds time_wait = 60 * kSecond;      // twice the maximum segment lifetime
   Nanoseconds fin_wait_2 = 60 * kSecond;     // for a FIN of the peer, after close()
   Nanoseconds keep_alive_idle = 0;           // 0: none are sent (RFC 9293, 3.8.4, MUST-24 and 25)

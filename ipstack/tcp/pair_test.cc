@@ -32,7 +32,7 @@ Options options_of(std::mt19937_64& random) {
   if (random() % 3 == 0) options.ack_delay = random() % (200 * kMillisecond);
   if (random() % 2 == 0) options.ack_gather = random() % kMillisecond;
   options.rto_max = 5 * kSecond;
-  options.user_timeout = 100'000 * kSecond;
+  options.data_timeout = 100'000 * kSecond;
   options.syn_timeout = 100'000 * kSecond;
   return options;
 }
@@ -142,7 +142,7 @@ TEST_CASE("readers that pause for longer than the user time-out lose nothing, an
     Pair pair({.delay = kMillisecond + random() % (20 * kMillisecond)}, seed);
     for (const size_t which : {0u, 1u}) {
       Side& side = pair.side(which);
-      side.options.user_timeout = 2 * kSecond;
+      side.options.data_timeout = 2 * kSecond;
       side.options.receive_buffer = 20'000u << random() % 5;  // with window scaling and without
       side.options.send_buffer = 100'000;
       side.plan.bytes = 200'000;

@@ -95,7 +95,8 @@ class Runner {
         {"ack_delay", {&options_.ack_delay, time}}, {"ack_gather", {&options_.ack_gather, time}},
         {"rto_first", {&options_.rto_first, time}}, {"rto_min", {&options_.rto_min, time}}, {"rto_max", {&options_.rto_max, time}},
         {"syn_timeout", {&options_.syn_timeout, time}},
-        {"user_timeout", {&options_.user_timeout, time}}, {"time_wait", {&options_.time_wait, time}},
+        {"data_timeout", {&options_.data_timeout, time}}, {"user_timeout", {&options_.user_timeout, time}},
+        {"time_wait", {&options_.time_wait, time}},
         {"fin_wait_2", {&options_.fin_wait_2, time}}, {"keep_alive_idle", {&options_.keep_alive_idle, time}},
         {"keep_alive_interval", {&options_.keep_alive_interval, time}}};
     const std::map<std::string, bool*> switches{{"nagle", &options_.nagle}, {"cork", &options_.cork}, {"sack", &options_.sack},
