@@ -418,4 +418,14 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
   return errno == ENOPROTOOPT && does_without(level, name, value, length) ? 0 : errno;
 }
 
+// An undecided socket has a part in the stack for this call only: the stack judges the option, which is kept for bind().
+int set_group_option(File& file, int level, int name, const void* value, socklen_t length, int error) {
+  if (file.is_ours()) return set_option(file, level, name, value, length);
+  const IpConfiguration* const all = file.is_undecided() && !is_of_device(file) ? known_addresses() : nullptr;
+  if (all == nullptr || !has_network(*all) || begin_ours(file) < 0) return error;
+  const int result = set_option(file, level, name, value, length);
+  Host::get().close_socket(file);
+  return result == ENOPROTOOPT ? error : result;
+}
+
 }  // namespace unet::preload

@@ -40,5 +40,7 @@ void become_pair(File& file, int end, const sockets::Address& local, const socke
 
 // What an option of it means to us, and to the stack if it has the socket: 0, or an errno. The shadow has taken it already.
 int set_option(File& file, int level, int name, const void* value, socklen_t length);
+// The same of an option that may be about a group of the network interface's, which the shadow has refused by `error`.
+int set_group_option(File& file, int level, int name, const void* value, socklen_t length, int error);
 
 }  // namespace unet::preload

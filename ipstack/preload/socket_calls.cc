@@ -313,8 +313,8 @@ UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, sock
     File* const file = Host::get().file(fd);
     // Where the kernel has no interface for groups, the network interface is one.
     const bool of_groups = level == IPPROTO_IP || level == IPPROTO_IPV6;
-    if (of_groups && (errno == ENODEV || errno == EADDRNOTAVAIL) && file != nullptr && file->is_ours()) {
-      return static_cast<int>(answer(-set_option(*file, level, name, value, length)));
+    if (of_groups && (errno == ENODEV || errno == EADDRNOTAVAIL) && file != nullptr) {
+      return static_cast<int>(answer(-set_group_option(*file, level, name, value, length, errno)));
     }
     return file != nullptr && file->pair && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6) ? 0 : result;
   }

@@ -112,6 +112,49 @@ CASE(ip_membership, "IP_ADD_MEMBERSHIP and IP_DROP_MEMBERSHIP: joined, joined ag
   CALL(setsockopt(s, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof group));
 }
 
+// A membership of either version, by the interface that has the own address, or leads to the group.
+static struct ip_mreq own_membership(const union Address* group) {
+  union Address own;
+  own_address(&own, 0);
+  return (struct ip_mreq){.imr_multiaddr = group->v4.sin_addr, .imr_interface = own.v4.sin_addr};
+}
+static int joins(int s, const union Address* group) {
+  const struct ip_mreq four = own_membership(group);
+  const struct ipv6_mreq six = {.ipv6mr_multiaddr = group->v6.sin6_addr};
+  return family == AF_INET ? setsockopt(s, IPPROTO_IP, IP_ADD_MEMBERSHIP, &four, sizeof four)
+                           : setsockopt(s, IPPROTO_IPV6, IPV6_JOIN_GROUP, &six, sizeof six);
+}
+static int leaves(int s, const union Address* group) {
+  const struct ip_mreq four = own_membership(group);
+  const struct ipv6_mreq six = {.ipv6mr_multiaddr = group->v6.sin6_addr};
+  return family == AF_INET ? setsockopt(s, IPPROTO_IP, IP_DROP_MEMBERSHIP, &four, sizeof four)
+                           : setsockopt(s, IPPROTO_IPV6, IPV6_LEAVE_GROUP, &six, sizeof six);
+}
+
+CASE(ip_membership_first, "a group is joined, joined again, left and left again before bind(); what is sent to it then comes") {
+  union Address group, to;
+  char bytes[20];
+  memset(&group, 0, sizeof group);
+  group.any.sa_family = (sa_family_t)family;
+  if (family == AF_INET) inet_pton(AF_INET, "239.1.2.4", &group.v4.sin_addr);
+  else inet_pton(AF_INET6, "ff15::1:2:4", &group.v6.sin6_addr);
+  const int s = OPEN(socket(family, SOCK_DGRAM, 0)), sender = bound(SOCK_DGRAM);
+  const struct ip_mreq own = own_membership(&group);
+  if (family == AF_INET) MUST(setsockopt(sender, IPPROTO_IP, IP_MULTICAST_IF, &own.imr_interface, sizeof own.imr_interface));
+  CALL(joins(s, &group));
+  CALL(joins(s, &group));
+  CALL(leaves(s, &group));
+  CALL(leaves(s, &group));
+  CALL(joins(s, &group));
+  const socklen_t length = any_address(&to, 0);
+  CALL(bind(s, &to.any, length));
+  if (family == AF_INET) group.v4.sin_port = htons((uint16_t)port_of(s));
+  else group.v6.sin6_port = htons((uint16_t)port_of(s));
+  CALL(sendto(sender, "abc", 3, 0, &group.any, length));
+  await(s, POLLIN);
+  say_bytes("member", bytes, CALL(recv(s, bytes, sizeof bytes, MSG_DONTWAIT)));
+}
+
 CASE(ip_group_heard, "what is sent to a group comes to its members on this host, unless IP_MULTICAST_LOOP is off") {
   union Address own, to;
   struct ip_mreq group;
@@ -204,5 +247,5 @@ CASE(udp_segment, "UDP_SEGMENT cuts one send() into datagrams") {
   CALL(recv(ends[1], bytes, sizeof bytes, MSG_DONTWAIT));
 }
 
-THEME(options_ip, &ip_tos_ttl, &ip_tos_short, &ip_path, &ip_receives, &ip_binding, &ip_multicast, &ip_membership,
+THEME(options_ip, &ip_tos_ttl, &ip_tos_short, &ip_path, &ip_receives, &ip_binding, &ip_multicast, &ip_membership, &ip_membership_first,
       &ip_group_heard, &ip_options_of_6, &ip_options_of_4_on_6, &udp_options, &udp_segment);
