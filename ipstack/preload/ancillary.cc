@@ -27,7 +27,6 @@ using sockets::Stack;
 
 namespace {
 
-constexpr int kInterface = 1;
 // Also where the C library's headers have other names for them, or none.
 constexpr int kTime = 29, kTimeNs = 35, kTimeNew = 63, kTimeNsNew = 64;  // SO_TIMESTAMP_OLD, SO_TIMESTAMPNS_OLD, and those _NEW
 constexpr int kTransmitTime = 61;                                        // SCM_TXTIME
@@ -91,12 +90,12 @@ void tell_destination(const File& file, const ip::IpAddress& to, ControlWriter& 
   if (file.tells.destination6) {  // of a socket of IPv6: also IPv4's, mapped
     in6_pktinfo info{};
     std::memcpy(&info.ipi6_addr, to.bytes.data(), sizeof info.ipi6_addr);
-    info.ipi6_ifindex = kInterface;
+    info.ipi6_ifindex = sockets::kLinkNumber;
     control.put(IPPROTO_IPV6, IPV6_PKTINFO, info);
   }
   if (!to.is_ipv4() || !file.tells.destination4) return;
   in_pktinfo info{};
-  info.ipi_ifindex = kInterface;
+  info.ipi_ifindex = sockets::kLinkNumber;
   std::memcpy(&info.ipi_spec_dst, answering(to).wire(), sizeof info.ipi_spec_dst);
   std::memcpy(&info.ipi_addr, to.wire(), sizeof info.ipi_addr);
   control.put(IPPROTO_IP, IP_PKTINFO, info);
@@ -124,7 +123,7 @@ int read_source(const ip::IpAddress& from, uint32_t interface, Stack::Sending& h
   how.from = none ? ip::IpAddress{} : from;
   const bool may = how.from.is_unspecified() || is_own(how.from);
   if (from.is_ipv4() && !may) return -ENETUNREACH;
-  if (interface > kInterface) return -ENODEV;
+  if (interface > 1 && interface < sockets::kLinkNumber) return -ENODEV;
   return may ? 0 : -EINVAL;
 }
 

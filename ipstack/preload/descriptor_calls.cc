@@ -9,6 +9,7 @@
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/epoll_set.h"
+#include "ipstack/preload/interfaces.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
@@ -237,6 +238,9 @@ UNET_PRELOAD int ioctl(int fd, unsigned long request, ...) noexcept {
   va_start(all, request);
   void* const argument = va_arg(all, void*);
   va_end(all);
+  if (is_of_interfaces(request) && !is_nowhere(argument)) {
+    if (const auto result = ask_interface(fd, request, argument)) return *result;
+  }
   if (is_known(fd) && !is_nowhere(argument)) {
     if (const auto result = control_ours(fd, request, argument)) return *result;
   }

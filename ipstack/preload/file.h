@@ -100,6 +100,7 @@ struct File : Entry {
   const int domain, type;        // AF_INET or AF_INET6; SOCK_STREAM or SOCK_DGRAM
   int socket = -1;               // the stack's; -1: it has none of it
   bool kernel = true;            // the shadow takes part: it is not decided yet, or the socket is both's
+  uint32_t scope = 0;            // the program's number of the link of a link-local address
   bool bound = false;            // by bind(), at both if both take part
   bool listens = false;
   bool leaves = false;           // a listener that others have, too, and this process has closed: what came to it is theirs (leaving.cc)

@@ -5,9 +5,9 @@
 // of the port, in a stack of its own, a connection by asking its parent to carry its bytes (relays.h). Connections that come to the
 // listener of its parent all the same are handed over to it when it accepts.
 //
-// A process that becomes another program, or ends, has no memory left for a stack. If connections of it are still somebody's, or its peers
-// have not acknowledged all that it sent, it leaves a keeper: a process without a program, which goes on with the stack as a parent does.
-// The new program is as its child.
+// A process that becomes another program, or ends, has no memory left for a stack. Other processes may still have its connections, and
+// its peers may lack a part of what it sent. Then it leaves a keeper, a process without a program, which goes on with the stack as a
+// parent does. The new program is as its child.
 #pragma once
 
 #include <string>

@@ -3,6 +3,9 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -28,7 +31,8 @@
   X(poll) X(ppoll) X(select) X(pselect) X(epoll_create) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) \
   X(close) X(close_range) X(closefrom) X(dup) X(dup2) X(dup3) X(fcntl) X(fcntl64) X(ioctl) X(fdopen) X(freopen)                    \
   X(sigaction) X(_exit) X(_Exit) X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(pthread_cancel)           \
-  X(setuid) X(setgid) X(seteuid) X(setegid) X(setreuid) X(setregid) X(setresuid) X(setresgid) X(setgroups) X(initgroups) X(chroot)
+  X(setuid) X(setgid) X(seteuid) X(setegid) X(setreuid) X(setregid) X(setresuid) X(setresgid) X(setgroups) X(initgroups) X(chroot) \
+  X(getifaddrs) X(if_nametoindex) X(if_indextoname) X(if_nameindex) X(getaddrinfo)
 
 namespace unet::preload {
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstddef>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "ipstack/preload/calls.h"
@@ -111,12 +113,23 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   }));
 }
 
-// To whom that leads only its link says.
-bool is_link_local_without_link(const sockaddr* address, socklen_t length) noexcept {
+// Only its link says where a link-local address is. The number of that link, which may be 0; nothing: it is another address.
+std::optional<uint32_t> link_of(const sockaddr* address, socklen_t length) noexcept {
   sockaddr_in6 six{};
-  if (sockets::family_of(address) != AF_INET6) return false;
+  if (length < sizeof(sa_family_t) || sockets::is_nowhere(address) || sockets::family_of(address) != AF_INET6) return std::nullopt;
   std::memcpy(&six, address, std::min<size_t>(length, sizeof six));
-  return IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr) && six.sin6_scope_id == 0;
+  return IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr) ? std::optional(six.sin6_scope_id) : std::nullopt;
+}
+
+void note_link(File& file, const sockaddr* address, socklen_t length) noexcept {
+  if (const auto link = link_of(address, length); link && *link != 0) file.scope = *link;
+}
+
+// In the name of an end, of which there was `room` for so much: the link that the program has named.
+int with_link(const File& file, int result, sockaddr* address, socklen_t room) noexcept {
+  if (result != 0 || file.scope == 0 || room < sizeof(sockaddr_in6) || !link_of(address, room)) return result;
+  std::memcpy(reinterpret_cast<std::byte*>(address) + offsetof(sockaddr_in6, sin6_scope_id), &file.scope, sizeof file.scope);
+  return result;
 }
 
 // An option's value, as much of it as there is room for.
@@ -178,7 +191,8 @@ int connect_nowhere(File& file, const sockaddr* address, socklen_t length, int e
 
 // One that place_for() has made ours.
 int connect_ours(File& file, const sockaddr* address, socklen_t length, const sockets::Address& to) {
-  if (is_link_local_without_link(address, length)) return -EINVAL;
+  if (link_of(address, length) == 0u) return -EINVAL;
+  note_link(file, address, length);
   Host& host = Host::get();
   leave_kernel(file);
   const int begun = result_of(host.sockets().connect(file.socket, address, length));
@@ -212,6 +226,7 @@ UNET_PRELOAD int bind(int fd, const sockaddr* address, socklen_t length) noexcep
   Host::get().hear();  // a port that others have closed is free
   File* const file = Host::get().file(fd);
   if (file == nullptr) return real().bind(fd, address, length);
+  note_link(*file, address, length);
   return static_cast<int>(answer(bind_file(*file, address, length)));
 }
 
@@ -290,7 +305,8 @@ UNET_PRELOAD int getsockname(int fd, sockaddr* address, socklen_t* length) noexc
   if (file == nullptr || (!file->is_ours() && kept == nullptr)) return real().getsockname(fd, address, length);
   if (const int wrong = check_room(address, length); wrong < 0) return static_cast<int>(answer(wrong));
   if (kept != nullptr) return sockets::write_sockaddr(*kept, file->domain == AF_INET6, address, length), 0;
-  return Host::get().sockets().getsockname(file->socket, address, length);
+  const socklen_t room = *length;
+  return with_link(*file, Host::get().sockets().getsockname(file->socket, address, length), address, room);
 }
 
 UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexcept {
@@ -301,7 +317,8 @@ UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexc
   if (file == nullptr || (!file->is_ours() && kept == nullptr)) return real().getpeername(fd, address, length);
   if (const int wrong = check_room(address, length); wrong < 0) return static_cast<int>(answer(wrong));
   if (kept != nullptr) return sockets::write_sockaddr(*kept, file->domain == AF_INET6, address, length), 0;
-  return Host::get().sockets().getpeername(file->socket, address, length);
+  const socklen_t room = *length;
+  return with_link(*file, Host::get().sockets().getpeername(file->socket, address, length), address, room);
 }
 
 UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, socklen_t length) noexcept {

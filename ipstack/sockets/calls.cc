@@ -450,7 +450,13 @@ bool Sockets::is_own(const ip::IpAddress& address) const noexcept {
   return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.address == address; });
 }
 
-// What is said of groups; nothing: it was something else. There is one interface, which has all links: its number is 0, or 1.
+// 0 is any of the network interface's. 1 is what it was once.
+bool Sockets::is_link(uint32_t number) const noexcept {
+  const auto& all = network_->configuration().interfaces;
+  return number <= 1 || std::any_of(all.begin(), all.end(), [&](const auto& each) { return kLinkNumber + each.port == number; });
+}
+
+// What is said of groups; nothing: it was something else. A group is joined on all links, whichever of them is named.
 std::optional<int> Sockets::set_group(int s, int level, int name, const void* value, socklen_t length) {
   const auto read = [&](auto& into) {
     if (length < sizeof into) return false;
@@ -458,7 +464,7 @@ std::optional<int> Sockets::set_group(int s, int level, int name, const void* va
     return true;
   };
   const auto change = [&](bool joins, const ip::IpAddress& group, uint32_t interface) {
-    if (interface > 1) return -ENODEV;
+    if (!is_link(interface)) return -ENODEV;
     stack_->set_time(clock_.now());
     return joins ? stack_->join(s, group) : stack_->leave(s, group);
   };
@@ -495,7 +501,7 @@ std::optional<int> Sockets::set_group(int s, int level, int name, const void* va
   if (level == IPPROTO_IPV6 && name == IPV6_MULTICAST_IF) {
     uint32_t interface;
     if (!read(interface)) return -EINVAL;
-    return interface > 1 ? -ENODEV : stack_->is_datagram(s) ? 0 : -ENOPROTOOPT;
+    return !is_link(interface) ? -ENODEV : stack_->is_datagram(s) ? 0 : -ENOPROTOOPT;
   }
   return std::nullopt;
 }

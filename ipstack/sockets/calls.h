@@ -95,6 +95,7 @@ class Sockets {
   template <typename Try>
   int64_t block(bool waits, Nanoseconds within, Try attempt);
   bool is_own(const ip::IpAddress& address) const noexcept;
+  bool is_link(uint32_t number) const noexcept;
   bool is_refused_as_urgent(int s, int flags) const noexcept;
   ssize_t connect_with(int s, Bytes data, int flags, const Address& to);
   ssize_t end_zero_copy(int s, ssize_t sent, int flags);

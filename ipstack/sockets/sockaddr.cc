@@ -52,6 +52,7 @@ void write_sockaddr(const Address& address, bool six, sockaddr* into, socklen_t*
     whole.sin6_family = AF_INET6;
     whole.sin6_port = htons(address.port);
     std::memcpy(&whole.sin6_addr, address.host.bytes.data(), 16);
+    if (!address.host.is_ipv4() && address.host.is_link_local()) whole.sin6_scope_id = kLinkNumber;
     from = &whole;
     size = sizeof whole;
   } else {

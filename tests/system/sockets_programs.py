@@ -25,7 +25,8 @@ PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_peers.
 LONG = "UNET_LONG" in os.environ
 PORT = 8300
 MIB = 1 << 20
-PACKAGES = {"nginx": "nginx-light", "redis-server": "redis-server", "redis-benchmark": "redis-tools", "nc": "netcat-openbsd"}
+PACKAGES = {"nginx": "nginx-light", "redis-server": "redis-server", "redis-benchmark": "redis-tools", "nc": "netcat-openbsd",
+            "in.tftpd": "tftpd-hpa", "tftp": "tftp-hpa"}
 
 
 def bracketed(address):
@@ -417,6 +418,20 @@ def bash(role):
             wait_until(lambda: "some words\n" in server.said(), "the datagram did not come")
 
 
+def tftp(role):
+    """A child for each file, with a socket of its own, behind chroot() and as another user."""
+    data = os.urandom(300_000)
+    os.chmod(role.directory, 0o755)
+    root = role.subdirectory("files")
+    role.file("files/data", data)
+    for v, address in each_version(role):
+        where = f"{bracketed(address)}:{PORT}"
+        with role.server.server("/usr/sbin/in.tftpd", "-L", f"-{v}", "-a", where, "-s", root, "-P", role.file(f"tftpd{v}.pid"), "-u", "nobody",
+                                when=lambda v=v: os.path.exists(role.file(f"tftpd{v}.pid"))):
+            role.client.run("tftp", f"-{v}", "-m", "binary", address, PORT, "-c", "get", "data", role.file("came"))
+            compare(role, "came", data)
+
+
 def marks(role):
     for _, address in each_version(role):
         with role.server.server(*python_peer("marks-server", address, PORT), ready="ready"):
@@ -438,6 +453,7 @@ PROGRAMS = {  # what is run, and the programs that it takes
     "socat": (socat, ["socat"]),
     "netcat": (netcat, ["nc"]),
     "bash": (bash, ["bash", "socat"]),
+    "tftp": (tftp, ["in.tftpd", "tftp"]),
     "marks": (marks, []),
 }
 

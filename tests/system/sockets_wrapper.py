@@ -75,12 +75,19 @@ def ask(address):
     say(" ".join(asked(address, port, kind) for port in PORTS for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)))
 
 
+def resolve(name):
+    try:
+        socket.getaddrinfo(name, 80)
+    except socket.gaierror as e:
+        say(str(e.errno == socket.EAI_AGAIN))
+
+
 def told():
     """What the program finds in its environment."""
     say(" ".join(f"{each}={os.environ.get(each)!r}" for each in ("UNET_NI", *VARIABLES[:3])))
 
 
-PEERS = {each.__name__: each for each in (serve, ask, told)}
+PEERS = {each.__name__: each for each in (resolve, serve, ask, told)}
 
 
 # ---- the test
@@ -324,6 +331,23 @@ def test_log():
             lines = said.splitlines()
             right = all(line.startswith("unet-sockets: descriptor") and line.endswith("is the kernel's") for line in lines)
             require(len(lines) == len(PORTS) and right, f"with --log it says {said}")
+
+
+def test_name_server_of_the_network_interface():
+    """The C library asks it by the kernel, in vain here, and the program's user is told so once."""
+    if not can_be_made():
+        raise Skipped("needs root and network namespaces")
+    with directory() as d, network_interface(UNETD, d):
+        for server, is_told in ((OURS[4][:-1] + "53", True), (ELSEWHERE, False)):
+            with open(f"{d}/resolv.conf", "w", encoding="utf-8") as file:
+                file.write(f"nameserver {server}\noptions timeout:1 attempts:1\n")
+            own = ["unshare", "--net", "--mount", "sh", "-c", f'mount --bind {d}/resolv.conf /etc/resolv.conf && exec "$@"', "sh"]
+            status, out, err = run(*own, UNET_SOCKETS, *peer("resolve", "name.example"), env=environment(d))
+            require(status == 0 and out == "True\n", f"it is resolved: {status} {out}{err}")
+            if is_told:
+                one_line(err, "unet-sockets", f"the name server {server} by the kernel")
+            else:
+                require(err == "", f"of {server} it says {err}")
 
 
 if __name__ == "__main__":

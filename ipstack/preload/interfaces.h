@@ -1,0 +1,19 @@
+// interfaces.h - what ioctl() tells of the links of the network interface (interface_calls.cc).
+#pragma once
+
+#include <sys/ioctl.h>
+
+#include <optional>
+
+namespace unet::preload {
+
+// Requests that list interfaces, or ask for one by its name or number.
+constexpr bool is_of_interfaces(unsigned long request) noexcept {
+  return request == SIOCGIFCONF || request == SIOCGIFADDR || request == SIOCGIFNETMASK || request == SIOCGIFBRDADDR ||
+         request == SIOCGIFFLAGS || request == SIOCGIFINDEX || request == SIOCGIFMTU || request == SIOCGIFMETRIC || request == SIOCGIFHWADDR ||
+         request == SIOCGIFNAME;
+}
+// Its answer; nothing: the interface is the kernel's.
+std::optional<int> ask_interface(int fd, unsigned long request, void* argument);
+
+}  // namespace unet::preload
