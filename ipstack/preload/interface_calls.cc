@@ -203,8 +203,8 @@ std::string with_number(const char* node) {
   return text;
 }
 
-// The C library's own calls ask for names, and those the kernel answers. Said once by a process, where a name server did not answer that the
-// network interface would have reached.
+// The C library asks name servers by internal calls, which go by the kernel. A process says so once, where the network interface would have
+// reached a server that did not answer.
 void say_who_asks() {
   static std::atomic<bool> said{false};
   const auto& state = *::__res_state();
@@ -290,8 +290,9 @@ UNET_PRELOAD struct if_nameindex* if_nameindex() noexcept {
   const std::vector<Link> ours = all == nullptr ? std::vector<Link>{} : links();
   size_t count = 0;
   while (all != nullptr && all[count].if_index != 0) ++count;
-  auto* const longer = ours.empty() ? nullptr : static_cast<struct if_nameindex*>(std::realloc(all, (count + ours.size() + 1) * sizeof *all));
-  if (longer == nullptr) return all;
+  void* const room = ours.empty() ? nullptr : std::realloc(all, (count + ours.size() + 1) * sizeof *all);
+  if (room == nullptr) return all;
+  auto* const longer = static_cast<struct if_nameindex*>(room);
   for (const Link& each : ours) longer[count++] = {.if_index = each.number, .if_name = ::strdup(each.name.c_str())};
   longer[count] = {};
   return longer;

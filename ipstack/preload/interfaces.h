@@ -10,8 +10,8 @@ namespace unet::preload {
 // Requests that list interfaces, or ask for one by its name or number.
 constexpr bool is_of_interfaces(unsigned long request) noexcept {
   return request == SIOCGIFCONF || request == SIOCGIFADDR || request == SIOCGIFNETMASK || request == SIOCGIFBRDADDR ||
-         request == SIOCGIFFLAGS || request == SIOCGIFINDEX || request == SIOCGIFMTU || request == SIOCGIFMETRIC || request == SIOCGIFHWADDR ||
-         request == SIOCGIFNAME;
+         request == SIOCGIFFLAGS || request == SIOCGIFINDEX || request == SIOCGIFMTU || request == SIOCGIFMETRIC ||
+         request == SIOCGIFHWADDR || request == SIOCGIFNAME;
 }
 // Its answer; nothing: the interface is the kernel's.
 std::optional<int> ask_interface(int fd, unsigned long request, void* argument);

@@ -1,4 +1,4 @@
-// interfaces.c - cases of programs that list the interfaces of their host: the own address is there, at an interface with a name and a number.
+// interfaces.c - cases of programs that list the interfaces of their host: one of them has the own address, a name and a number.
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>

@@ -53,8 +53,8 @@ static void urge(int s) {
   discard(s);
 }
 
-// Takes one connection with a small window, whose port it tells in 8 bytes, and reads of it only after a byte has come by `s`. Then it tells how much came, or
-// -1 if there was no end.
+// Tells a port in 8 bytes, and takes one connection there, with a small window. It reads only after a byte has come by `s`, and tells then
+// how much came, or -1 if there was no end.
 static void tell(int s) {
   char text[32], bytes[BYTES];
   const int listener = listening(), few = 20000;
