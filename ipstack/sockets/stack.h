@@ -505,6 +505,8 @@ class Stack {
   bool after_near(uint32_t index);
   void fall_back(uint32_t index);
   void end_near(uint32_t index, int error);
+  void leave_ends(uint32_t index);
+  uint32_t begin_beside_near(uint32_t index);
   void drop_piece(const NearPart& part, const NearPart::Piece& piece) noexcept;
   void drop_pieces(NearPart& part) noexcept;
   void copy_out(Neighbour& neighbour);
@@ -520,12 +522,10 @@ class Stack {
   void handle_near_datagram(uint32_t neighbour, Bytes message, Bytes data);
   bool judge_datagram(uint32_t neighbour, Bytes message);
   void refuse_way(uint32_t neighbour, const Address& from, const Address& to);
-
   // stack_table.cc: what others are told of sockets
   void show(uint32_t index);
   void tell_asked();
   bool left_to_interface(uint32_t index) const noexcept;
-
   // stack_options.cc
   int choose(Socket& socket, Option option, int64_t value, tcp::Options& tcp) noexcept;
 

@@ -195,8 +195,15 @@ bool Stack::after_near(uint32_t index) {
     if (!tell_near(part, NearKind::kEnd)) return false;
     part.end_due = false;
     part.end_sent = true;
+    leave_ends(index);
   }
   return true;
+}
+
+// When both sides have ended the stream, the same ends may begin another one, even while the application keeps its socket.
+void Stack::leave_ends(uint32_t index) {
+  Socket& socket = slab_[index];
+  if (socket.near->is_over() && socket.found) find_flow(index, false);
 }
 
 // The neighbour will not have it: TCP says whether there is anybody.
@@ -213,7 +220,7 @@ void Stack::end_near(uint32_t index, int error) {
   part.state = NearPart::State::closed;
   part.open_due = part.answer_due = part.end_due = false;
   timers_.remove(index);
-  if (socket.found) find_flow(index, false);
+  leave_ends(index);
   if (error != 0) socket.error = error == ECONNRESET && part.end_came ? EPIPE : error;  // as of TCP (take_failure())
   show(index);
   if (!socket.owned && socket.listener == kNone) return drop(index);

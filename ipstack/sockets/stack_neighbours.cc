@@ -209,8 +209,9 @@ bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message,
       return false;
     case NearKind::kEnd:
       part.end_came = true;
-      if (!socket.owned && socket.listener == kNone && part.end_sent) drop(index);
-      else note(index);
+      if (!socket.owned && socket.listener == kNone && part.end_sent) return drop(index), false;
+      leave_ends(index);
+      note(index);
       return false;
     case NearKind::kReset:
       end_near(index, ECONNRESET);
@@ -292,7 +293,13 @@ void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
   const bool honest = is_own(from.host) && is_own(to.host) && from.port != 0 && open.window <= 0x7FFF'FFFF &&
                       (from.port >= kPrivileged || neighbours_[neighbour].same_user);
   if (!honest) ++counters_.near_bad;
-  if (!honest || listener == kNone || flow(to, from) != kNone) return refuse();
+  if (!honest || listener == kNone) return refuse();
+  if (const uint32_t old = flow(to, from); old != kNone) {
+    // The neighbour has left that stream, or it would not begin another. What another neighbour has is judged by its SYN (handle_tcp()).
+    const NearPart* const before = slab_[old].near.get();
+    if (before == nullptr || before->state != NearPart::State::open || before->neighbour != neighbour) return refuse();
+    end_near(old, ECONNRESET);
+  }
   ListenerPart& part = *slab_[listener].listening;
   const uint32_t index = part.ready.size() < part.backlog ? new_socket(Type::stream, slab_[listener].ipv6) : kNone;
   if (index == kNone) return refuse();
@@ -315,6 +322,14 @@ void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
   part.ready.push_back(index);
   if (!after_near(index)) make_due(index);
   note(listener, true);
+}
+
+// A neighbour sends a SYN between the ends of a stream. The network interface lets only the owner of the port do so: the neighbour has no
+// such stream any longer. If this side is still asking, both sides call each other. Returns the socket that takes the SYN, or kNone.
+uint32_t Stack::begin_beside_near(uint32_t index) {
+  if (slab_[index].near->state == NearPart::State::asking) return fall_back(index), index;
+  end_near(index, ECONNRESET);
+  return kNone;
 }
 
 void Stack::handle_near_answer(uint32_t index, Bytes message) {

@@ -529,6 +529,10 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   const uint32_t hash = flows_.hash(local, remote);
   uint32_t index = flow(hash, local, remote);
   std::optional<tcp::Sequence> begin;  // where the numbers of a new connection may begin
+  using Flags = ip::TcpFlags;
+  const bool calls = segment.has(Flags::kSyn) && !segment.has(Flags::kAck) && !segment.has(Flags::kRst);
+  const bool by_neighbour = index != kNone && slab_[index].near != nullptr && (header.flags & IpMessageFlags::kSameNi) != 0;
+  if (by_neighbour && calls) [[unlikely]] index = begin_beside_near(index);
   const bool near = index != kNone && !slab_[index].has_connection();  // what comes is not of that stream: nobody's, not a listener's
   if (index == kNone && handle_time_wait(hash, local, remote, segment, begin)) return;
   if (index != kNone && !near && slab_[index].tcp.connection->yields_to(segment)) {
@@ -544,13 +548,10 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
     index = kNone;
   }
   if (index != kNone && !near) return handle_connection(index, segment, packet.traffic_class & 3);
-  using Flags = ip::TcpFlags;
   if (const uint32_t listener = near ? kNone : listener_at(local, hash); listener != kNone) {
-    const bool plain = !segment.has(Flags::kRst);
-    if (plain && segment.has(Flags::kSyn) && !segment.has(Flags::kAck)) {
-      return handle_syn(listener, local, remote, segment, packet.traffic_class & 3, begin);
-    }
-    if (plain && segment.has(Flags::kAck) && !segment.has(Flags::kSyn) && take_cookie(listener, local, remote, segment)) return;
+    if (calls) return handle_syn(listener, local, remote, segment, packet.traffic_class & 3, begin);
+    const bool answers = segment.has(Flags::kAck) && !segment.has(Flags::kSyn) && !segment.has(Flags::kRst);
+    if (answers && take_cookie(listener, local, remote, segment)) return;
     if (!segment.has(Flags::kAck)) return void(++counters_.no_socket);  // RFC 9293, 3.10.7.2, fourth
   }
   ++counters_.no_socket;

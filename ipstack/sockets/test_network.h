@@ -491,7 +491,8 @@ class World {
     if (to->stack == nullptr) return refuse(interface, packet);
     IpMessageHeader header;
     std::memcpy(&header, message.data(), sizeof header);
-    header.flags = IpMessageFlags::kChecked;
+    const bool same = has(interface, packet.from);
+    header.flags = same ? IpMessageFlags::kChecked | IpMessageFlags::kSameNi : IpMessageFlags::kChecked;
     std::memcpy(message.data(), &header, sizeof header);
     to->stack->set_time(now);
     if (!keeps) return to->stack->handle_message(Bytes(message));
