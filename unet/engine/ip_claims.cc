@@ -128,7 +128,7 @@ IpClaims::Found IpClaims::came(const IpFlow& flow, const TcpSigns& signs) noexce
   const uint64_t hash = owners_.hash(flow);
   IpOwners::Entry* const entry = owners_.find(hash, flow);
   const Claim* const owner = owner_of(entry);
-  if (owner == nullptr) return {.endpoint = choose(*any, hash).owner, .shared = true, .lasts = false};
+  if (owner == nullptr) return {.endpoint = choose(*any, hash).owner, .shared = true, .chosen = true, .lasts = false};
   // Between the ends of a connection that is nearly over another may begin: with its owner, who knows what must not be mixed up, if he
   // still takes any.
   const bool anew = signs.any(Flags::kSyn) && !signs.any(Flags::kAck) && entry->state == IpOwners::State::ending &&
@@ -141,7 +141,7 @@ IpClaims::Found IpClaims::came(const IpFlow& flow, const TcpSigns& signs) noexce
 
 bool IpClaims::is_owned(const IpFlow& flow) const noexcept {
   const IpOwners::Entry* const entry = owners_.find(owners_.hash(flow), flow);
-  return owner_of(entry) != nullptr && entry->state != IpOwners::State::ending;
+  return owner_of(entry) != nullptr && (entry->state != IpOwners::State::ending || entry->fin_sent);
 }
 
 bool IpClaims::own(const EndpointState& owner, const IpFlow& flow) noexcept {

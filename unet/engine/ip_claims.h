@@ -45,11 +45,12 @@ class IpClaims {
   struct Found {
     EndpointState* endpoint = nullptr;
     bool shared = false;
+    bool chosen = false;               // no living member is known to have the connection
     bool lasts = true;                 // the next of the flow is the same one's, unless it begins or ends a connection
   };
   // The same of a segment of TCP that came, which may say something about whose its connection is.
   Found came(const IpFlow& flow, const TcpSigns& signs) noexcept;
-  // A member of a share has the connection, as far as is known, and it does not only end.
+  // A living member of a share has the connection, or had it last. One that has sent nothing but a reset has not.
   bool is_owned(const IpFlow& flow) const noexcept;
   // That it has, as an engine before this one knew; false: it has no share there.
   bool own(const EndpointState& owner, const IpFlow& flow) noexcept;

@@ -136,8 +136,14 @@ IpPart::Step IpPart::deliver_here(EndpointState& from, const Outgoing& out, Nano
   const ip::IpFields& fields = message.fields;
   if (!remains_.empty() && message.tcp && for_left_here(from, message)) return Step::done;
   const IpFlow flow{.local = fields.to, .remote = fields.from, .local_port = message.to_port, .remote_port = message.from_port};
-  EndpointState* const to = message.tcp ? claims_.came(flow, signs_of(message)).endpoint
-                                        : claims_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
+  EndpointState* to;
+  if (message.tcp) {
+    const TcpSigns signs = signs_of(message);
+    const IpClaims::Found found = claims_.came(flow, signs);
+    to = found.chosen && may_be_left(message.to_port, signs.flags) ? nullptr : found.endpoint;
+  } else {
+    to = claims_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
+  }
   if (to == nullptr) {
     if (may_be_claimed(*from.ip_send, waits_until, now)) return Step::later;
     counters_.add(NiCounter::ip_unclaimed);
@@ -206,13 +212,16 @@ void IpPart::answer_here(EndpointState& to, const Outgoing& out, const IpMessage
 
 // ---- connections of processes that are gone
 
-// A first SYN must not be one that the peer takes for the connection before (RFC 6191).
+// A first SYN must not be one that the peer takes for the connection before (RFC 6191). An answer to the peer's SYN ends what was left:
+// the SYN may have come before leave() told of that.
 bool IpPart::may_begin(const IpMessage& message) noexcept {
+  const ip::IpFields& fields = message.fields;
   ip::TcpView segment;
   if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return true;
-  if (!segment.has(ip::TcpFlags::kSyn) || segment.has(ip::TcpFlags::kAck)) return true;
-  if (passed_on(message.fields.from, message.from_port, message.fields.to, message.to_port)) return true;
-  return remains_.may_begin(message.fields.from, message.fields.to, segment);
+  if (!segment.has(ip::TcpFlags::kSyn)) return true;
+  if (segment.has(ip::TcpFlags::kAck)) return remains_.forget(fields.from, message.from_port, fields.to, message.to_port), true;
+  if (passed_on(fields.from, message.from_port, fields.to, message.to_port)) return true;
+  return remains_.may_begin(fields.from, fields.to, segment);
 }
 
 // What an endpoint says to a process that was on this NI, too.

@@ -212,4 +212,70 @@ TEST_CASE("what a dead member has left does not touch what a living one has betw
   CHECK(m.t.ni.counter(NiCounter::ip_left) == 1);
 }
 
+namespace {
+
+// A member is gone that had a connection from port 1000, and leave() has told of nothing yet.
+struct Gone : Members {
+  size_t gone, other;
+
+  Gone() : Members(2), gone(open(1000)), other(1 - gone) {
+    send(gone, 1000, Flags::kFin | Flags::kAck);
+    t.ni.command(ExpectLeft{.endpoint = all[gone]->number, .number = 1});
+    t.ni.command(CloseChannel{.endpoint = all[gone]->number, .channel = TestIp::kChannel});
+    t.run();
+    t.seen.clear();
+  }
+  void leave(uint16_t port, Remain remain) {
+    t.ni.command(LeaveIp{{.local = t.own4, .remote = t.peer4, .local_port = 80, .remote_port = port, .remain = remain, .send_next = 100,
+                          .receive_next = 500}});
+    t.run();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("who answers a SYN has the connection, whatever a dead member has left between the same ends") {
+  Gone m;
+  const Remain remain = GENERATE(Remain::time_wait, Remain::last_ack, Remain::fin_wait_2, Remain::reset);
+  REQUIRE(m.arrives(1000, Flags::kSyn) == m.other);
+  SECTION("what is left is told of before the answer") {
+    m.leave(1000, remain);
+    m.send(m.other, 1000, Flags::kSyn | Flags::kAck);
+    CHECK(m.arrives(1000, Flags::kAck) == m.other);
+  }
+  SECTION("... behind the answer") {
+    m.send(m.other, 1000, Flags::kSyn | Flags::kAck);
+    m.leave(1000, remain);
+    CHECK(m.arrives(1000, Flags::kAck) == m.other);
+  }
+  SECTION("... when the new one ends already") {
+    m.send(m.other, 1000, Flags::kSyn | Flags::kAck);
+    CHECK(m.arrives(1000, Flags::kAck) == m.other);
+    m.send(m.other, 1000, Flags::kFin | Flags::kAck);
+    m.leave(1000, remain);
+  }
+  m.t.ni.command(LeftAll{.number = 1});
+  m.t.run();
+  CHECK(m.arrives(1000, Flags::kAck | Flags::kPsh) == m.other);
+}
+
+TEST_CASE("until an engine knows all that a member leaves, what comes for it is not given to another") {
+  Gone m;
+  CHECK(!m.arrives(1000, Flags::kAck | Flags::kFin));
+  CHECK(!m.arrives(1001, Flags::kAck));
+  CHECK(m.t.seen.empty());
+  TestEndpoint& here = m.t.add({{.protocol = kTcp, .port = 443}});
+  m.t.send(here, {}, make_packet({.from = m.t.own4, .to = m.t.own4, .protocol = kTcp, .from_port = 443, .to_port = 80}, {}));
+  CHECK(got(*m.all[m.other]) == nullptr);
+  CHECK(got(here) == nullptr);
+  CHECK(m.arrives(1002, Flags::kSyn) == m.other);
+  m.send(m.other, 1002, Flags::kSyn | Flags::kAck);
+  CHECK(m.arrives(1002, Flags::kAck) == m.other);  // of a connection since then
+  m.leave(1000, Remain::fin_wait_1);
+  m.t.ni.command(LeftAll{.number = 1});
+  m.t.run();
+  CHECK(!m.arrives(1000, Flags::kAck | Flags::kFin));
+  CHECK(m.arrives(1001, Flags::kAck) == m.other);
+}
+
 }  // namespace unet::engine::ip_shares_test
