@@ -200,6 +200,53 @@ CASE(reuse_client_port_allowed, "... where the last connection's socket allowed 
   CALL(connect(again, &to.any, length));
 }
 
+CASE(reuse_client_port_kept, "... and the server, which has ended that connection first, keeps its socket") {
+  union Address to, own;
+  const int on = 1;
+  char byte;
+  const int listener = listening();
+  const socklen_t length = address_of(listener, &to);
+  const int first = bound(SOCK_STREAM);
+  MUST(setsockopt(first, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
+  address_of(first, &own);
+  MUST(connect(first, &to.any, length));
+  const int server = accepted(listener);
+  CALL(shutdown(server, SHUT_WR));
+  await(first, POLLRDHUP);
+  close(first);
+  await(server, POLLHUP);
+  const int again = binds(SOCK_STREAM, SO_REUSEADDR, &own, length);
+  CALL(connect(again, &to.any, length));
+  const int next = accepted(listener);
+  CALL(send(again, "x", 1, 0));
+  await_bytes(next, 1);
+  CALL(recv(server, &byte, 1, 0));
+  CALL(recv(next, &byte, 1, 0));
+}
+
+enum { kCalls = 200 };
+
+static void ends_and_keeps(int listener) {
+  for (int i = 0; i < kCalls; ++i) MUST(shutdown(accepted(listener), SHUT_WR));
+}
+
+CASE(reuse_server_keeps_all, "a client calls often; the server ends each connection and keeps its socket") {
+  union Address to;
+  char byte;
+  int connected_ones = 0, ended = 0;
+  const int listener = listening();
+  const socklen_t length = address_of(listener, &to);
+  const pid_t server = child(ends_and_keeps, listener);
+  for (int i = 0; i < kCalls; ++i) {
+    const int s = (int)MUST(socket(family, SOCK_STREAM, 0));
+    connected_ones += connect(s, &to.any, length) == 0;
+    ended += recv(s, &byte, 1, 0) == 0;
+    MUST(close(s));
+  }
+  say("connected %d, ended %d", connected_ones, ended);
+  say_ended("the server", server);
+}
+
 CASE(reuse_listener_closed, "the port of a listener without connections is free at once") {
   union Address own;
   const int listener = listening();
@@ -211,4 +258,5 @@ CASE(reuse_listener_closed, "the port of a listener without connections is free 
 THEME(reuse, &reuse_address_datagrams, &reuse_address_streams, &reuse_port_streams, &reuse_port_datagrams,
       &reuse_port_late, &reuse_time_wait_refused, &reuse_time_wait, &reuse_with_connection,
       &reuse_with_connection_all_set, &reuse_same_four, &reuse_client_port, &reuse_after_reset,
-      &reuse_client_port_allowed, &reuse_listener_closed);
+      &reuse_client_port_allowed, &reuse_client_port_kept, &reuse_server_keeps_all,
+      &reuse_listener_closed);
