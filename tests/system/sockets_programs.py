@@ -25,8 +25,8 @@ PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_peers.
 LONG = "UNET_LONG" in os.environ
 PORT = 8300
 MIB = 1 << 20
-PACKAGES = {"nginx": "nginx-light", "redis-server": "redis-server", "redis-benchmark": "redis-tools", "nc": "netcat-openbsd",
-            "in.tftpd": "tftpd-hpa", "tftp": "tftp-hpa"}
+PACKAGES = {"ab": "apache2-utils", "apache2": "apache2-bin", "nginx": "nginx-light", "redis-server": "redis-server",
+            "redis-benchmark": "redis-tools", "nc": "netcat-openbsd", "in.tftpd": "tftpd-hpa", "tftp": "tftp-hpa"}
 
 
 def bracketed(address):
@@ -176,6 +176,78 @@ def reload(role, site, address):
     with open(role.file("slow.bin"), "rb") as file:
         require(file.read() == site.big, "what was under way during the reload came otherwise")
     wrk(role, f"{url}/3.bin")
+    with few_ports(role.client):
+        asks = ab_start(role, f"{url}/version", "-c", 10, "-t", 20 if LONG else 4, "-n", 10_000_000)
+        while asks.poll() is None:
+            os.kill(site.master(), 1)
+            time.sleep(0.3)
+        look_at_ab(asks)
+
+
+@contextlib.contextmanager
+def few_ports(side):
+    """A kernel's client calls again and again from the same ports: where a worker had a connection that is gone meanwhile, another has one."""
+    name = "net.ipv4.ip_local_port_range"
+    before = side.text("sysctl", "-n", name).split()
+    if not side.is_ours:
+        side.run("sysctl", "-q", "-w", f"{name}=40000 40200")
+    yield
+    if not side.is_ours:
+        side.run("sysctl", "-q", "-w", f"{name}={' '.join(before)}")
+
+
+def ab_start(role, url, *options):
+    """One connection for each request."""
+    return role.client.start("ab", "-q", "-r", "-l", "-s", "60", *options, url, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def look_at_ab(process):
+    said, _ = process.communicate(timeout=WAIT)
+    said = said.decode()
+    right = process.returncode == 0 and re.search(r"Failed requests: +0\n", said) and "Non-2xx" not in said
+    require(right and int(re.search(r"Complete requests: +(\d+)", said)[1]) > 50, f"ab ends with {process.returncode}: {said}")
+
+
+# ---- Apache
+
+APACHE = """ServerRoot {d}
+ServerName unet
+DefaultRuntimeDir {d}
+PidFile {d}/apache.pid
+ErrorLog {d}/error.log
+DocumentRoot {d}/pages
+User nobody
+Group nogroup
+LoadModule mpm_{mpm}_module /usr/lib/apache2/modules/mod_mpm_{mpm}.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+StartServers 2
+MaxRequestWorkers 32
+<IfModule mpm_event_module>
+  ThreadsPerChild 8
+</IfModule>
+{listen}
+"""
+
+
+def apache(role):
+    """A process for each connection, or threads of a few; both leave the end of a connection to the client first."""
+    os.chmod(role.directory, 0o755)
+    role.subdirectory("pages")
+    pages = {"small": os.urandom(1000), "big": os.urandom((64 if LONG else 4) * MIB + 1)}
+    for name, data in pages.items():
+        role.file(f"pages/{name}", data)
+    for mpm in ("prefork", "event"):
+        listen = "\n".join(f"Listen {bracketed(a)}:{PORT}" for _, a in each_version(role))
+        path = role.file("apache.conf", APACHE.format(d=role.directory, mpm=mpm, listen=listen).encode())
+        command = [shutil.which("apache2") or "/usr/sbin/apache2", "-D", "FOREGROUND", "-f", path]
+        with role.server.server(*command, when=lambda: os.path.exists(role.file("apache.pid"))):
+            for _, address in each_version(role):
+                url = f"http://{bracketed(address)}:{PORT}"
+                look_at_ab(ab_start(role, f"{url}/small", "-c", 20, "-n", 100_000 if LONG else 1500))
+                if mpm == "prefork":  # the other closes connections that are idle when it has few threads left, under the next request
+                    look_at_ab(ab_start(role, f"{url}/small", "-k", "-c", 20, "-n", 100_000 if LONG else 1000))
+                require(role.client.run("curl", "-sS", "-m", "300", f"{url}/big") == pages["big"], f"{mpm}: the large file came otherwise")
+        wait_until(lambda: not os.path.exists(role.file("apache.pid")), f"{mpm}: apache2 does not end")
 
 
 def curl(role):
@@ -443,7 +515,8 @@ def marks(role):
 
 PROGRAMS = {  # what is run, and the programs that it takes
     "iperf3": (iperf3, ["iperf3"]),
-    "nginx": (nginx, ["nginx", "wrk", "curl"]),
+    "nginx": (nginx, ["nginx", "wrk", "curl", "ab"]),
+    "apache": (apache, ["apache2", "ab", "curl"]),
     "curl": (curl, ["nginx", "curl"]),
     "redis": (redis, ["redis-server", "redis-cli", "redis-benchmark"]),
     "memcached": (memcached, ["memcached"]),
