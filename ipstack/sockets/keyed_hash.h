@@ -1,43 +1,15 @@
-// keyed_hash.h - numbers that nobody can guess who does not know the key, of what both ends of a connection are; used by the stack for
-// initial sequence numbers (RFC 6528), the clocks of timestamps (RFC 7323, 5.4) and SYN cookies.
-//
-// SipHash-2-4 (Aumasson, Bernstein, 2012), on whole words: all that is hashed here has a fixed length.
+// keyed_hash.h - the keyed hash of what both ends of a connection are; used by the stack for initial sequence numbers (RFC 6528), the
+// clocks of timestamps (RFC 7323, 5.4) and SYN cookies.
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 
 #include "ipstack/sockets/address.h"
+#include "unet/base/keyed_hash.h"
 
 namespace unet::sockets {
-
-struct HashKey {
-  uint64_t first = 0, second = 0;
-};
-
-template <size_t kWords>
-uint64_t keyed_hash(const HashKey& key, const std::array<uint64_t, kWords>& words) noexcept {
-  uint64_t a = key.first ^ 0x736f6d6570736575u, b = key.second ^ 0x646f72616e646f6du;
-  uint64_t c = key.first ^ 0x6c7967656e657261u, d = key.second ^ 0x7465646279746573u;
-  const auto round = [&] {
-    a += b, b = std::rotl(b, 13) ^ a, a = std::rotl(a, 32);
-    c += d, d = std::rotl(d, 16) ^ c;
-    a += d, d = std::rotl(d, 21) ^ a;
-    c += b, b = std::rotl(b, 17) ^ c, c = std::rotl(c, 32);
-  };
-  const auto take = [&](uint64_t word) {
-    d ^= word;
-    round(), round();
-    a ^= word;
-  };
-  for (const uint64_t word : words) take(word);
-  take(uint64_t{kWords * 8 & 0xFF} << 56);
-  c ^= 0xFF;
-  round(), round(), round(), round();
-  return a ^ b ^ c ^ d;
-}
 
 // Of both ends, and one number more.
 inline uint64_t keyed_hash(const HashKey& key, const Address& local, const Address& remote, uint64_t more) noexcept {

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "ipstack/ip/random.h"
-
 namespace unet::sockets {
 
 namespace {
@@ -86,7 +84,7 @@ void Ports::use(const ip::IpAddress& local, uint16_t port) {
 
 int Ports::take_free(uint16_t& port) {
   const auto unused = [this](uint16_t each) { return uses_[each] == 0; };
-  const int error = take_any(ip::next_random(random_), unused, port);
+  const int error = take_any(random_.next(), unused, port);
   if (error == 0) bound_.emplace(port, Bound{.uses = 1, .of_pool = true});
   return error;
 }
@@ -110,7 +108,7 @@ int Ports::add_block() {
   }
   // Who can guess a connection's port can attack it more easily (RFC 6056).
   for (size_t i = pool_.size() - 1; i > before; --i) {
-    std::swap(pool_[i], pool_[before + ip::next_random(random_) % (i - before + 1)]);
+    std::swap(pool_[i], pool_[before + random_.below(static_cast<uint32_t>(i - before + 1))]);
   }
   return 0;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ipstack/sockets/network.h"
+#include "unet/base/keyed_random.h"
 
 namespace unet::sockets {
 
@@ -90,7 +91,7 @@ class Ports {
 
   Network& network_;
   const uint8_t protocol_;
-  uint64_t random_;
+  KeyedRandom random_;
   std::vector<uint16_t> pool_;            // of blocks, for connections
   uint64_t next_ = 0;                     // next_ephemeral of RFC 6056
   std::vector<bool> in_pool_ = std::vector<bool>(65'536);

@@ -33,8 +33,8 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
     : network_(network), options_(options), now_(now), random_(seed_of(options.seed)),
       chunks_(options.chunk_bytes, options.chunks, network.keep(uint64_t{options.chunk_bytes} * options.lendable_chunks)),
       messages_(network), records_(options.records), default_options_(option_sets_.get(options.tcp)), slab_(options.sockets),
-      flows_(key_of(random_)), time_waits_(options.time_waits_max, {}), tcp_ports_(network, ip::Protocol::kTcp, ip::next_random(random_)),
-      udp_ports_(network, ip::Protocol::kUdp, ip::next_random(random_)),
+      flows_(key_of(random_)), time_waits_(options.time_waits_max, {}), tcp_ports_(network, ip::Protocol::kTcp, options.seed),
+      udp_ports_(network, ip::Protocol::kUdp, options.seed),
       groups_(network), path_mtus_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}),
       datagram_paths_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}), fast_open_(key_of(random_)),
       fast_open_cache_(key_of(random_)), tables_(network), pieces_(kMessageMax / options.chunk_bytes + 2 + tcp::KeptMessages::kPiecesMore) {

@@ -140,11 +140,8 @@ uint32_t IpPorts::taken(const IpClaim& claim, uint32_t first) const {
 Status IpPorts::choose(IpClaim& claim, const Rights& rights) {
   bool allowed = false;
   for (const auto& [begin, end] : {std::pair{kDynamic, kPorts}, std::pair{kAlsoDynamic, kDynamic}}) {
-    random_ ^= random_ << 13;
-    random_ ^= random_ >> 7;
-    random_ ^= random_ << 17;
     const uint32_t places = end - begin;
-    const auto start = static_cast<uint32_t>(random_ % places);
+    const uint32_t start = random_.below(places);
     // Each step goes behind the last port that is taken, so that no port is looked at more than a few times, whatever others have.
     for (uint32_t i = 0, step = 1; i < places; i += step) {
       const uint32_t first = begin + (start + i) % places;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "unet/base/keyed_random.h"
 #include "unet/base/result.h"
 #include "unet/ip.h"
 #include "unet/service/policy.h"
@@ -23,8 +24,8 @@ class IpPorts {
     IpClaim claim;       // its port is chosen
   };
 
-  // `seed`: of the ports that are chosen, which strangers shall not guess (RFC 6056).
-  explicit IpPorts(uint64_t seed) noexcept : random_(seed | 1) {}
+  // `seed`: of the ports that are chosen, which strangers shall not guess (RFC 6056); 0: from the kernel.
+  explicit IpPorts(uint64_t seed) : random_(seed) {}
 
   // Takes the ports, or chooses them among those that `rights` allow. The address is known to be the NI's. Errors: already_exists
   // (EADDRINUSE), not_permitted (EACCES), quota_exceeded, invalid_argument.
@@ -79,7 +80,7 @@ class IpPorts {
   uint32_t numbers_ = 0;                                           // used so far
   uint32_t ports_ = 0;                                             // of all claims
   std::map<std::array<uint8_t, 16>, std::map<uint64_t, uint32_t>> groups_;   // how many claims of each user it has
-  uint64_t random_;
+  KeyedRandom random_;
 };
 
 // A claim that could be: protocol, range, families. Errors: invalid_argument.

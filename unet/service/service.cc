@@ -2,7 +2,6 @@
 #include "unet/service/service.h"
 
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -30,12 +29,6 @@ constexpr int kEngineEventsPerPoll = 256;
 constexpr int kAcceptsPerTurn = 16;
 constexpr int kSendBuffer = 64 * 1024;     // bytes the kernel keeps for a client that does not read
 
-uint64_t random_seed() {
-  uint64_t seed = 0;
-  if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed) seed = monotonic_now();
-  return seed;
-}
-
 uint64_t incarnation_of_start() {
   timespec t{};
   clock_gettime(CLOCK_REALTIME, &t);
@@ -48,7 +41,6 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, std::ve
                                                  std::vector<EngineLine> lines, EngineSide& engine) {
   UNET_CHECK(!lines.empty() && lines.size() <= kEnginesMax);
   if (!control::valid_name(options.host)) return fail(Errc::invalid_argument, "host name: " + name_rule(options.host));
-  if (options.seed == 0) options.seed = random_seed();
   if (options.incarnation == 0) options.incarnation = incarnation_of_start();
   std::unique_ptr<Service> service(new Service(std::move(options), std::move(ports), std::move(lines), engine));
   if (!service->epoll_.valid()) return fail_errno("epoll_create1", errno);
@@ -58,7 +50,7 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, std::ve
 
 Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vector<EngineLine> lines, EngineSide& engine)
     : options_(std::move(options)), ports_(std::move(ports)), lines_(std::move(lines)), engine_(engine),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)), tags_(options_.seed), ip_ports_(~options_.seed) {
+      epoll_(epoll_create1(EPOLL_CLOEXEC)), tags_(options_.seed), ip_ports_(options_.seed == 0 ? 0 : ~options_.seed) {
   SignallingOptions signalling{.host = options_.host,
                                .port_mtus = {},
                                .incarnation = options_.incarnation,

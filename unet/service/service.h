@@ -95,7 +95,7 @@ struct ServiceOptions {
   bool inherit_policy = false;  // taking over, the policy in force stays, and not `policy` comes
   uid_t own_user = 0;
   std::string host;
-  uint64_t seed = 0;         // of tags; 0: from the kernel
+  uint64_t seed = 0;         // of tags and ports; 0: from the kernel
   uint64_t incarnation = 0;  // 0: from the clock
   Nanoseconds lost_after = 3 * kSecond;
   std::vector<StaticPeer> peers;

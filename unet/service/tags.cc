@@ -19,7 +19,7 @@ std::optional<Tag> TagTable::allocate() {
     free_.pop_front();
     queued_.reset(index);
   } while (taken_.count(index) != 0);
-  const uint32_t generation = static_cast<uint32_t>(random_() & 0xFFFF);
+  const uint32_t generation = random_.below(0x1'0000);
   const Tag tag{(generation << 16) | index};
   taken_.emplace(index, tag);
   return tag;
@@ -30,7 +30,8 @@ bool TagTable::reserve(Tag tag) {
 }
 
 void TagTable::shuffle() {
-  if (!free_.empty()) std::rotate(free_.begin(), free_.begin() + static_cast<ptrdiff_t>(random_() % free_.size()), free_.end());
+  if (free_.empty()) return;
+  std::rotate(free_.begin(), free_.begin() + random_.below(static_cast<uint32_t>(free_.size())), free_.end());
 }
 
 void TagTable::release(Tag tag) {

@@ -5,19 +5,20 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <random>
 #include <unordered_map>
 
+#include "unet/base/keyed_random.h"
 #include "unet/limits.h"
 #include "unet/wire.h"
 
 namespace unet::service {
 
 // A tag's low 16 bits are an index into the engine's channel table (1 ... 65535), its high 16 bits a random generation: a
-// frame for a channel that was closed does not match the one that has the index now. Indices are reused as late as possible.
+// frame for a channel that was closed does not match the one that has the index now. Indices are reused as late as possible. A
+// generation tells nothing of the others, so no peer can guess another's tag.
 class TagTable {
  public:
-  explicit TagTable(uint64_t seed);
+  explicit TagTable(uint64_t seed);  // 0: from the kernel
 
   // A tag whose index nobody has; none if all 65,535 are taken.
   std::optional<Tag> allocate();
@@ -36,7 +37,7 @@ class TagTable {
  private:
   void give_back(uint16_t index);
 
-  std::mt19937_64 random_;
+  KeyedRandom random_;
   std::deque<uint16_t> free_;           // also some that were reserved since: who takes them finds out
   std::bitset<kChannelsMax> queued_;    // what is in it
   std::unordered_map<uint16_t, Tag> taken_;
