@@ -249,6 +249,7 @@ struct Reply {
     struct {
       uint32_t claim;
       uint32_t port;        // the first
+      uint32_t plenty;      // IpClaimed::plenty
     } claim_ip;
     struct {
       uint32_t addresses;   // so many IpAddressInfo, and then

@@ -38,7 +38,7 @@ Result<IpClaimed> Endpoint::claim_ip(const IpClaim& claim) {
   auto answer = connection_->call(request);
   if (!answer) return tl::unexpected(answer.error());
   const auto& made = answer->reply.claim_ip;
-  return IpClaimed{.claim = made.claim, .port = static_cast<uint16_t>(made.port)};
+  return IpClaimed{.claim = made.claim, .port = static_cast<uint16_t>(made.port), .plenty = made.plenty != 0};
 }
 
 Status Endpoint::release_ip(uint32_t claim) {

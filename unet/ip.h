@@ -68,6 +68,7 @@ constexpr uint64_t kIpReusePort = 1;  // the group of all of one user's who ask 
 struct IpClaimed {
   uint32_t claim = 0;          // for release_ip()
   uint16_t port = 0;           // the first
+  bool plenty = false;         // three quarters are free of the ports that the NI chooses and of the user's quotas
 };
 
 // What the NI has for IP at the moment.

@@ -68,7 +68,7 @@ bool EndpointNetwork::refresh() {
 Network::Claimed EndpointNetwork::claim(const IpClaim& claim) {
   const auto claimed = endpoint_->claim_ip(claim);
   if (!claimed) return {.error = errno_of(claimed.error())};
-  return {.claim = claimed->claim, .port = claimed->port};
+  return {.claim = claimed->claim, .port = claimed->port, .plenty = claimed->plenty};
 }
 
 void EndpointNetwork::release(uint32_t claim) { static_cast<void>(endpoint_->release_ip(claim)); }  // gone with the NI is released, too

@@ -1,4 +1,4 @@
-// near_again_test.cc - streams between applications of one network interface whose ends had another stream before.
+// near_again_test.cc - streams between applications of one network interface, between ends that had another stream before.
 #include <array>
 #include <catch2/catch.hpp>
 #include <cerrno>

@@ -22,6 +22,7 @@ class Network {
     int error = 0;       // 0, or an errno: EADDRINUSE, EACCES, EADDRNOTAVAIL, ENOBUFS, ENETDOWN
     uint32_t claim = 0;  // for release()
     uint16_t port = 0;   // the first one
+    bool plenty = false;  // IpClaimed::plenty
   };
   // Set-up: a round trip to the network interface's service.
   virtual Claimed claim(const IpClaim& claim) = 0;

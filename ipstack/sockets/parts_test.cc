@@ -168,7 +168,7 @@ struct FewPorts : Network {
     --left;
     next = static_cast<uint16_t>(next + claim.ports);
     claims[++last] = {};
-    return {.claim = last, .port = static_cast<uint16_t>(next - claim.ports)};
+    return {.claim = last, .port = static_cast<uint16_t>(next - claim.ports), .plenty = plenty};
   }
   void release(uint32_t claim) override {
     REQUIRE(claims.count(claim) == 1);
@@ -187,6 +187,7 @@ struct FewPorts : Network {
 
   uint32_t left, last = 0;
   uint16_t next = 50'000;
+  bool plenty = false;
   std::set<Place> taken;
   std::map<uint32_t, Place> claims;
   IpConfiguration nothing;
@@ -289,6 +290,40 @@ TEST_CASE("a port for a connection is found by few questions, also where most ar
   REQUIRE(ports.take_any(1, any, again) == 0);
   CHECK(std::abs(here - there) > 2);
   CHECK(again != here);
+}
+
+TEST_CASE("a stack uses a port again late while there are plenty, and takes no more than it needs while there are few") {
+  FewPorts network(1000);
+  network.plenty = true;
+  Ports ports(network, 6, 1);
+  const auto any = [](uint16_t) { return true; };
+  const auto rounds = [&](int calls) {
+    std::set<uint16_t> used;
+    uint16_t port = 0;
+    for (int i = 0; i < calls; ++i) {
+      REQUIRE(ports.take_any(17, any, port) == 0);
+      ports.give_back({}, port);
+      used.insert(port);
+    }
+    return used.size();
+  };
+  SECTION("many") {
+    CHECK(rounds(1024) == 1024);
+    CHECK(rounds(1024) == 1024);
+    CHECK(network.claims.size() == 16);
+    CHECK(rounds(5000) == 1024);
+    CHECK(network.claims.size() == 16);
+  }
+  SECTION("few calls") {
+    CHECK(rounds(64) == 64);
+    CHECK(network.claims.size() == 1);
+  }
+  SECTION("others take some meanwhile") {
+    CHECK(rounds(100) == 100);
+    network.plenty = false;
+    CHECK(rounds(1000) == 3 * 64);
+    CHECK(network.claims.size() == 3);
+  }
 }
 
 }  // namespace unet::sockets::parts_test

@@ -100,7 +100,9 @@ void Ports::give_back(const ip::IpAddress& local, uint16_t port) {
 
 int Ports::add_block() {
   const Network::Claimed claimed = network_.claim({.protocol = protocol_, .ports = kBlock});
+  plenty_ = claimed.error == 0 && claimed.plenty;
   if (claimed.error != 0) return claimed.error == EADDRINUSE ? EADDRNOTAVAIL : claimed.error;
+  block_since_ = next_;
   const size_t before = pool_.size();
   for (uint16_t i = 0; i < kBlock; ++i) {
     pool_.push_back(static_cast<uint16_t>(claimed.port + i));

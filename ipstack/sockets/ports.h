@@ -2,6 +2,9 @@
 //
 // A port for bind() is asked for alone; ports for connect() come in blocks, so that most connections cost no question. Blocks, and what is
 // still in use when the stack ends, stay until its network ends: by these claims the network interface knows what it is to finish.
+//
+// A stack uses a port again as late as it can: while the interface has plenty of ports, each 64 connections take a further block, up to
+// 1,024 ports. Blocks lie at random places, so the ports that one peer sees tell little of the others.
 #pragma once
 
 #include <algorithm>
@@ -47,10 +50,15 @@ class Ports {
   // `further`: not of those that were asked for before, if there are others.
   template <typename Free>
   int take_any(uint64_t offset, Free free, uint16_t& port, bool further = false) {
-    if (!further && take_among(offset, kTries, free, port)) return 0;
+    if (!further) {
+      const bool spreads = plenty_ && pool_.size() < kSpread && !is_new();
+      if (spreads) static_cast<void>(add_block());
+      if (is_new() && take_among(newest(), offset, kBlock, free, port)) return 0;
+      if (take_among(0, offset, kTries, free, port)) return 0;
+    }
     const int error = add_block();
-    if (error == 0) return take_among(pool_.size() - kBlock - next_, kBlock, free, port) ? 0 : EADDRNOTAVAIL;
-    return take_among(offset, pool_.size(), free, port) ? 0 : error;
+    if (error == 0) return take_among(newest(), offset, kBlock, free, port) ? 0 : EADDRNOTAVAIL;
+    return take_among(0, offset, pool_.size(), free, port) ? 0 : error;
   }
   // One more socket has a port that is taken: a connection of a listener's, at that address or at all.
   void use(const ip::IpAddress& local, uint16_t port);
@@ -59,6 +67,7 @@ class Ports {
  private:
   static constexpr uint16_t kBlock = 64;
   static constexpr size_t kTries = 64;
+  static constexpr size_t kSpread = 1024;  // ports of a stack that would do with fewer
 
   struct Bound {
     uint32_t claim = 0;
@@ -71,11 +80,16 @@ class Ports {
     bool joins = false;    // all that have it are of that group
     TakesNew takes_new = TakesNew::yes;
   };
+  size_t newest() const noexcept { return pool_.size() - kBlock; }  // where the newest block begins
+  // Ports of the newest block have not all been looked at.
+  bool is_new() const noexcept { return !pool_.empty() && next_ - block_since_ < kBlock; }
+  // Among those from `first` on in the pool.
   template <typename Free>
-  bool take_among(uint64_t offset, size_t most, Free free, uint16_t& port) {
-    most = std::min(most, pool_.size());
+  bool take_among(size_t first, uint64_t offset, size_t most, Free free, uint16_t& port) {
+    const size_t count = pool_.size() - first;
+    most = std::min(most, count);
     for (size_t i = 0; i < most; ++i) {
-      const uint16_t candidate = pool_[(offset + next_++) % pool_.size()];
+      const uint16_t candidate = pool_[first + (offset + next_++) % count];
       if (is_bound(candidate) || !free(candidate)) continue;
       port = candidate;
       ++uses_[candidate];
@@ -94,6 +108,8 @@ class Ports {
   KeyedRandom random_;
   std::vector<uint16_t> pool_;            // of blocks, for connections
   uint64_t next_ = 0;                     // next_ephemeral of RFC 6056
+  uint64_t block_since_ = 0;              // next_ when the newest block came
+  bool plenty_ = false;                   // the network interface had many more ports then
   std::vector<bool> in_pool_ = std::vector<bool>(65'536);
   std::vector<uint32_t> uses_ = std::vector<uint32_t>(65'536);  // how many sockets have a port
   std::multimap<uint16_t, Bound> bound_;  // by bind(): to all addresses, or to some, each once

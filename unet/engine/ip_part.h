@@ -159,7 +159,7 @@ class IpPart {
   bool answer_for_left(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept;
   void send_for_left(Nanoseconds now) noexcept;
   // Such a segment may be of a connection that leave() will tell of. If so, it is lost rather than given to another endpoint, which would
-  // answer with a reset. A SYN is for whoever has the port next.
+  // answer with a reset. A SYN is for the next owner of the port.
   bool may_be_left(uint16_t port, uint8_t flags) const noexcept {
     return !expected_.empty() && (flags & ip::TcpFlags::kSyn) == 0 && expected_ports_[port] != 0;
   }

@@ -234,7 +234,7 @@ struct Gone : Members {
 
 }  // namespace
 
-TEST_CASE("who answers a SYN has the connection, whatever a dead member has left between the same ends") {
+TEST_CASE("the member that answers a SYN has the connection, whatever a dead member has left between the same ends") {
   Gone m;
   const Remain remain = GENERATE(Remain::time_wait, Remain::last_ack, Remain::fin_wait_2, Remain::reset);
   REQUIRE(m.arrives(1000, Flags::kSyn) == m.other);

@@ -66,4 +66,18 @@ TEST_CASE("tags that a client is given do not tell those of others") {
   CHECK(linear_complexity<40'960>(next) > 20'300);
 }
 
+TEST_CASE("there are plenty of ports until a quarter is claimed, of either protocol") {
+  IpPorts ports(1);
+  const Rights all = Rights::everything();
+  std::vector<IpClaimed> claims;
+  const auto claim = [&](uint8_t protocol) {
+    return claims.emplace_back(ports.claim(1, 100, {.protocol = protocol, .ports = 64}, all).value());
+  };
+  for (int i = 0; i < 128; ++i) CHECK(claim(ip::Protocol::kTcp).plenty);
+  CHECK(!claim(ip::Protocol::kTcp).plenty);
+  CHECK(claim(ip::Protocol::kUdp).plenty);
+  for (const IpClaimed& each : claims) ports.release(each.claim);
+  CHECK(claim(ip::Protocol::kTcp).plenty);
+}
+
 }  // namespace unet::service::guess_test

@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint32_t kPorts = 64 * 1024;
 constexpr uint32_t kDynamic = 49152, kAlsoDynamic = 32768;  // RFC 6335, 6; and what other hosts use besides
+constexpr uint32_t kMany = (kPorts - kAlsoDynamic) / 4;     // of those, as long as more are not claimed there are plenty
 
 bool overlap(const ip::IpAddress& a, const ip::IpAddress& b) noexcept { return a.is_unspecified() || b.is_unspecified() || a == b; }
 
@@ -136,6 +137,8 @@ uint32_t IpPorts::taken(const IpClaim& claim, uint32_t first) const {
   return 0;
 }
 
+uint32_t& IpPorts::dynamic_of(uint8_t protocol) noexcept { return dynamic_[protocol == ip::Protocol::kTcp ? 0 : 1]; }
+
 // From a place that nobody can guess, once around; first among the ports that are for this.
 Status IpPorts::choose(IpClaim& claim, const Rights& rights) {
   bool allowed = false;
@@ -180,14 +183,18 @@ Result<IpClaimed> IpPorts::claim(uint32_t endpoint, uint64_t user, const IpClaim
     free_numbers_.pop_back();
   }
   insert(number, record);
-  return IpClaimed{.claim = number, .port = record.claim.port};
+  return IpClaimed{.claim = number, .port = record.claim.port, .plenty = dynamic_of(wanted.protocol) <= kMany};
 }
 
 void IpPorts::insert(uint32_t number, const Record& record) {
   claims_[number] = record;
   ports_ += record.claim.ports;
   if (record.claim.local.is_multicast()) ++groups_[record.claim.local.bytes][record.user];
-  for (uint32_t i = 0; i < record.claim.ports; ++i) by_port_[key(record.claim, i)].push_back(number);
+  for (uint32_t i = 0; i < record.claim.ports; ++i) {
+    std::vector<uint32_t>& list = by_port_[key(record.claim, i)];
+    list.push_back(number);
+    if (list.size() == 1 && record.claim.port + i >= kAlsoDynamic) ++dynamic_of(record.claim.protocol);
+  }
 }
 
 bool IpPorts::resume(uint32_t number, const Record& record) {
@@ -209,6 +216,7 @@ void IpPorts::release(uint32_t number) {
     const auto list = by_port_.find(key(claim, i));
     std::erase(list->second, number);
     if (!list->second.empty()) continue;
+    if (claim.port + i >= kAlsoDynamic) --dynamic_of(claim.protocol);
     turns_.erase(list->first);
     by_port_.erase(list);
   }

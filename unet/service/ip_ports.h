@@ -70,6 +70,7 @@ class IpPorts {
   Status check_group(const IpClaim& claim) const;
   Status choose(IpClaim& claim, const Rights& rights);
   uint32_t taken(const IpClaim& claim, uint32_t first) const;
+  uint32_t& dynamic_of(uint8_t protocol) noexcept;
   void insert(uint32_t number, const Record& record);
 
   std::map<uint32_t, Record> claims_;                              // by number
@@ -80,6 +81,7 @@ class IpPorts {
   uint32_t numbers_ = 0;                                           // used so far
   uint32_t ports_ = 0;                                             // of all claims
   std::map<std::array<uint8_t, 16>, std::map<uint64_t, uint32_t>> groups_;   // how many claims of each user it has
+  std::array<uint32_t, 2> dynamic_{};                               // of TCP and of UDP: how many that choose() knows are claimed
   KeyedRandom random_;
 };
 

@@ -99,6 +99,8 @@ Result<IpClaimed> Service::claim_ip(ClientRecord& client, EndpointRecord& endpoi
     accounts_.give_back(client.who.uid, wanted);
     return claimed;
   }
+  const Usage used = accounts_.of(client.who.uid);
+  claimed->plenty = claimed->plenty && used.ip_claims <= client.rights.ip_claims / 4 && used.ip_ports <= client.rights.ip_ports_at_once / 4;
   endpoint.ip_claims.insert(claimed->claim);
   changed(JournalKind::ip_claim, endpoint.id, claimed->claim);
   push(0, engine::ClaimIp{.endpoint = endpoint.id, .number = claimed->claim, .claim = ip_ports_.at(claimed->claim)->claim,
@@ -113,7 +115,7 @@ void Service::handle(ClientRecord& client, const control::ClaimIp& packet) {
   if (!claimed) return fail_request(client, packet.header, claimed.error());
   auto reply = zeroed<control::Reply>();
   reply.header = packet.header;
-  reply.claim_ip = {.claim = claimed->claim, .port = claimed->port};
+  reply.claim_ip = {.claim = claimed->claim, .port = claimed->port, .plenty = claimed->plenty};
   send_packet(client, reply);
 }
 

@@ -221,6 +221,8 @@ TEST_CASE("rights to ports are the policy's, and so is how many") {
     CHECK(a.claims({.protocol = kUdp, .port = 1023}) == Errc::not_permitted);
     CHECK(a.claims({.protocol = kUdp, .port = 1024}) == Errc::ok);
     CHECK(a.claims({.protocol = kUdp}) == Errc::ok);
+    CHECK(claim(a, a.id, {.protocol = kTcp, .ports = 64}).claim_ip.plenty == 1);
+    CHECK(claim(a, a.id, {.protocol = kTcp, .ports = 1000}).claim_ip.plenty == 0);  // a quarter of its quota
   }
   {
     engine::TestWire wire;
