@@ -35,7 +35,7 @@ uint32_t events_for_waiter(Entry& entry) {
 int control_kernel(EpollSet& set, int epoll, int operation, int fd, epoll_event* event) {
   const AtKernel noted;
   const int result = real().epoll_ctl(epoll, operation, fd, event);
-  if (result == 0 && operation == EPOLL_CTL_ADD) ++set.kernel_members;
+  if (result == 0 && operation == EPOLL_CTL_ADD) set.note_kernel_member();
   if (result == 0 && operation == EPOLL_CTL_DEL) --set.kernel_members;
   return result;
 }
@@ -78,6 +78,7 @@ void spend(Registration& registration, int epoll) {
 int merge(EpollSet& set, int epoll, epoll_event* events, int count) {
   int left = 0;
   for (int i = 0; i < count; ++i) {
+    if (EpollSet::is_recall(events[i])) continue;
     Registration* const inner = set.find(events[i]);
     if (inner != nullptr && set.is_told(*inner)) continue;
     events[left++] = {.events = events[i].events, .data = inner != nullptr ? inner->wanted.data : events[i].data};
@@ -132,32 +133,63 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
   while (true) {
     pollfd kernel{.fd = epoll, .events = POLLIN, .revents = 0};
     EpollSet::Turn turn(set, who);
-    const std::span<pollfd> theirs(&kernel, set.kernel_members > 0 ? size_t{1} : size_t{0});
-    const Host::Woken woken = host.wait(who, theirs, host.next_try(set.inherited, until), mask);
+    const bool recalls = set.is_recalling();  // then the kernel's set is always readable
+    const std::span<pollfd> theirs(&kernel, set.kernel_members > 0 && !recalls ? size_t{1} : size_t{0});
+    const Nanoseconds limit = recalls ? std::min(until, host.now() + unet::kMillisecond) : until;
+    const Host::Woken woken = host.wait(who, theirs, host.next_try(set.inherited, limit), mask);
     turn.take();
     if (set.inherited) adopt_files(set);
     if (kernel.revents != 0) set.kernel_pace.expect();
-    ready = collect(set, epoll, events, most, host.now(), woken != Host::Woken::timed_out || kernel.revents != 0);
+    ready = collect(set, epoll, events, most, host.now(), recalls || woken != Host::Woken::timed_out || kernel.revents != 0);
     if (ready != 0) return ready;
     if (woken == Host::Woken::interrupted) return -EINTR;
     if (host.now() >= until) return 0;
   }
 }
 
-int wait_with(int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
-  ::pthread_testcancel();
-  {
-    const Host::Guard guard;
-    auto* const set = Host::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
-    if (set != nullptr && set->inherited) adopt_files(*set);
-    if (set != nullptr && (Host::get().is_open() || set->has_ours())) {
-      if (most <= 0 || most > kEventsMax) return static_cast<int>(answer(-EINVAL));
-      if (is_nowhere(events)) return static_cast<int>(answer(-EFAULT));
-      return static_cast<int>(answer(wait_for(*set, epoll, events, most, timeout, mask)));
-    }
-  }
+int wait_in_kernel(int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
   const timespec limit{.tv_sec = static_cast<time_t>(timeout / unet::kSecond), .tv_nsec = static_cast<long>(timeout % unet::kSecond)};
   return real().epoll_pwait2(epoll, events, most, timeout == kForever ? nullptr : &limit, mask);
+}
+
+// This thread waits in the kernel no longer. `epoll` is the set's number now, as another thread may have closed the former one.
+void end_recalled_wait(std::shared_ptr<const KernelWaiters>& waiters, int& epoll) {
+  const int error = errno;
+  {
+    const Host::Guard guard;
+    EpollSet* const set = waiters->set;
+    waiters.reset();
+    if (set != nullptr) static_cast<void>(set->is_recalling());
+    if (set != nullptr && !set->fds.empty()) epoll = set->fds.front();
+  }
+  errno = error;
+}
+
+// With a set without members of ours this is one call of the kernel's.
+int wait_with(int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
+  ::pthread_testcancel();
+  const bool ends = timeout != 0 && timeout != kForever;
+  const Nanoseconds until = ends ? Host::get().now() + timeout : 0;
+  while (true) {
+    std::shared_ptr<const KernelWaiters> waiters;
+    {
+      const Host::Guard guard;
+      auto* const set = Host::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
+      if (set != nullptr && set->inherited) adopt_files(*set);
+      if (set != nullptr && (set->has_members() || set->is_recalling())) {
+        if (most <= 0 || most > kEventsMax) return static_cast<int>(answer(-EINVAL));
+        if (is_nowhere(events)) return static_cast<int>(answer(-EFAULT));
+        return static_cast<int>(answer(wait_for(*set, epoll, events, most, timeout, mask)));
+      }
+      if (set != nullptr) waiters = set->kernel_waiters();
+    }
+    const int count = wait_in_kernel(epoll, events, most, timeout, mask);
+    if (waiters != nullptr && waiters->recalled) [[unlikely]] end_recalled_wait(waiters, epoll);
+    if (count <= 0) return count;
+    const int told = static_cast<int>(std::remove_if(events, events + count, EpollSet::is_recall) - events);
+    if (told != 0) return told;
+    if (ends) timeout = until - std::min(until, Host::get().now());
+  }
 }
 
 }  // namespace

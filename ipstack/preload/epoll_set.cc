@@ -1,15 +1,25 @@
 // epoll_set.cc - who is in an epoll set.
 #include "ipstack/preload/epoll_set.h"
 
+#include <sys/eventfd.h>
+
 #include <algorithm>
 #include <cerrno>
 
 #include "ipstack/preload/host.h"
+#include "ipstack/preload/real.h"
 
 namespace unet::preload {
+namespace {
+
+// An eventfd that is always readable. Its address is the data of its event.
+int recall_event = -1;
+
+}  // namespace
 
 EpollSet::~EpollSet() {
   forget(*this);
+  kernel_waiters_->set = nullptr;
   for (const auto& each : all_) std::erase(each->entry->registrations, each.get());
 }
 
@@ -34,6 +44,7 @@ int EpollSet::add(Entry& entry, int fd, const epoll_event& event) {
   entry.registrations.push_back(all_.back().get());
   sets_ += all_.back()->is_set();
   mark(*all_.back());
+  if (kernel_waiters_.use_count() > 1 && !kernel_waiters_->recalled) recall();
   return 0;
 }
 
@@ -106,6 +117,37 @@ EpollSet::Turn::~Turn() {
 
 bool EpollSet::wake_one() noexcept {
   return std::any_of(sleepers.begin(), sleepers.end(), [](Sleeper* each) { return each->wake(); });
+}
+
+// Level-triggered, the event ends the waits of all threads, one after another.
+void EpollSet::recall() noexcept {
+  if (recall_event < 0) note_own(recall_event = out_of_the_way(::eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)), true);
+  if (recall_event < 0 || fds.empty()) return;
+  kernel_waiters_->recalled = true;  // before the event, which is judged by it
+  epoll_event event{.events = EPOLLIN, .data = {.ptr = &recall_event}};
+  real().epoll_ctl(fds.front(), EPOLL_CTL_ADD, recall_event, &event);
+}
+
+bool EpollSet::is_recalling() noexcept {
+  if (!kernel_waiters_->recalled) return false;
+  if (kernel_waiters_.use_count() > 1) return true;
+  if (!fds.empty()) real().epoll_ctl(fds.front(), EPOLL_CTL_DEL, recall_event, nullptr);
+  kernel_waiters_->recalled = false;
+  return false;
+}
+
+void EpollSet::forget_kernel_waiters() {
+  kernel_waiters_->recalled = false;
+  if (kernel_waiters_.use_count() == 1) return;
+  kernel_waiters_->set = nullptr;
+  kernel_waiters_ = std::make_shared<KernelWaiters>(this);
+}
+
+bool EpollSet::is_recall(const epoll_event& of_kernel) noexcept { return of_kernel.data.ptr == &recall_event; }
+
+void EpollSet::note_kernel_member() noexcept {
+  if (kernel_members++ != 0) return;
+  for (Sleeper* each : sleepers) each->wake();
 }
 
 void EpollSet::list(Registration& registration) {

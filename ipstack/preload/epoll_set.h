@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -29,6 +30,12 @@ struct Registration {
   bool is_set() const noexcept { return entry->kind == Entry::Kind::epoll; }
   // Of one that is told at all.
   uint32_t asked() const noexcept { return spent ? 0 : wanted.events | EPOLLERR | EPOLLHUP; }
+};
+
+// A thread waits in the kernel alone while the set has no member of ours. Each such thread holds this object.
+struct KernelWaiters {
+  EpollSet* set;                      // null: it is closed. Used under the host's lock.
+  std::atomic<bool> recalled{false};  // the set has a member of ours now, and the waits are to end
 };
 
 // A set in a set is in the kernel's as well, for the kernel's descriptors in it. The kernel has the registration's address there instead of
@@ -67,6 +74,17 @@ class EpollSet : public Entry {
     });
   }
   bool has_ours() const noexcept;
+  // A set without members needs no look at our sockets.
+  bool has_members() const noexcept { return !all_.empty(); }
+  // To be held during a wait in the kernel. The first member of ours that is added ends that wait by an event.
+  std::shared_ptr<const KernelWaiters> kernel_waiters() const noexcept { return kernel_waiters_; }
+  // That event is in the kernel's set, because some wait has not ended yet. After the last one it is taken out here.
+  bool is_recalling() noexcept;
+  // In a child: the parent's threads wait, and the event is the parent's.
+  void forget_kernel_waiters();
+  static bool is_recall(const epoll_event& of_kernel) noexcept;
+  // The kernel's set has one more member. A thread that waits for ours alone looks at the kernel's set from now on.
+  void note_kernel_member() noexcept;
   bool is_waited_for() const noexcept;
   // Sockets in it, and in sets that are.
   std::vector<File*> files() const;
@@ -94,6 +112,7 @@ class EpollSet : public Entry {
 
  private:
   void list(Registration& registration);
+  void recall() noexcept;
   void drop(Registration& registration) noexcept;
 
   std::vector<std::unique_ptr<Registration>> all_;
@@ -101,6 +120,7 @@ class EpollSet : public Entry {
   std::deque<Registration*> ready_;     // that may be ready
   int sets_ = 0;                        // of all_ that are sets
   uint64_t collected_ = 0;              // calls of collect()
+  std::shared_ptr<KernelWaiters> kernel_waiters_ = std::make_shared<KernelWaiters>(this);
 };
 
 template <typename EventsOf, typename Spend>

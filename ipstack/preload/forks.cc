@@ -60,6 +60,7 @@ void forget_waiting(File& file) {
 void forget_threads(EpollSet& set) {
   set.sleepers.clear();
   set.pollers.clear();
+  set.forget_kernel_waiters();
   set.holds = HeldByThread::of(set);
 }
 void forget_threads(File& file) {

@@ -224,7 +224,7 @@ void leave_kernel(File& file) {
 
 void join_set(Registration& each) {
   if (each.set->fds.empty() || each.set->inherited) return;
-  if (real().epoll_ctl(each.set->fds.front(), EPOLL_CTL_ADD, each.fd, &each.wanted) == 0) ++each.set->kernel_members;
+  if (real().epoll_ctl(each.set->fds.front(), EPOLL_CTL_ADD, each.fd, &each.wanted) == 0) each.set->note_kernel_member();
 }
 
 void join_kernel(File& file) {

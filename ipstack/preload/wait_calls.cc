@@ -30,7 +30,7 @@ class Waiting {
       all[i].revents = 0;
       File* const file = host.file(fd);
       EpollSet* const set = host.table().as<EpollSet>(fd, Entry::Kind::epoll);
-      if (set != nullptr && (set->has_ours() || host.is_open())) hold(i, *set);
+      if (set != nullptr) hold(i, *set);
       const bool undecided = file != nullptr && file->is_undecided();
       if (file == nullptr || (!file->is_ours() && !file->lost && !file->waits_back() && !undecided)) {
         if (fd >= 0) add_kernels(all[i]);
