@@ -147,8 +147,13 @@ struct NearPart {
   bool joined = false;             // it waits for the answer to a question that is older than it
   bool end_sent = false, end_came = false;
   Pieces pieces{};
+  // Data that the stream has taken and the full channel has not: a writable stream takes some even then. It counts as sent.
+  std::vector<std::byte> unsent{};
+  bool unsent_urgent = false;      // its last byte
   Traffic sent{}, received{};
 
+  // What is sent next waits for this.
+  bool is_behind() const noexcept { return answer_due || !unsent.empty(); }
   // All that is to be sent is at the peer, with its end.
   bool has_left() const noexcept { return state == State::open && end_sent; }
   // Both ends have said that they send no more: nothing is left of it but what was not read.

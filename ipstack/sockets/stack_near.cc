@@ -14,8 +14,18 @@ namespace unet::sockets {
 namespace {
 
 constexpr uint32_t kWindowLeast = 64 * 1024;
+constexpr size_t kUnsentMost = 16 * 1024;  // bytes that a stream takes though its channel is full
 
 Bytes bytes_of(const auto& message) noexcept { return {reinterpret_cast<const std::byte*>(&message), sizeof message}; }
+
+// False: the channel still has no room.
+bool send_unsent(Network& network, NearPart& part) {
+  if (part.unsent.empty()) return true;
+  const NearHeader header{.kind = NearKind::kData, .urgent = part.unsent_urgent, .socket = part.peer, .life = part.peer_life};
+  if (!network.send_to_neighbour(part.neighbour, bytes_of(header), part.unsent)) return false;
+  part.unsent = {};
+  return true;
+}
 
 }  // namespace
 
@@ -40,21 +50,23 @@ int64_t Stack::send_near(uint32_t index, Bytes data, bool urgent) {
   NearPart& part = *socket.near;
   if (part.state == NearPart::State::asking) return -EAGAIN;
   if (part.state == NearPart::State::closed || part.end_due || part.end_sent) return -EPIPE;
-  if (part.answer_due && !after_near(index)) return -EAGAIN;
+  if (part.is_behind() && !after_near(index)) return -EAGAIN;
   NearHeader header{.kind = NearKind::kData, .socket = part.peer, .life = part.peer_life};
   size_t sent = 0;
   while (sent < data.size() && part.credit != 0) {
-    const size_t bytes = std::min({data.size() - sent, size_t{part.credit}, size_t{kMessageMax}});
+    size_t bytes = std::min({data.size() - sent, size_t{part.credit}, size_t{kMessageMax}});
     header.urgent = urgent && bytes == data.size() - sent;
     if (!network_.send_to_neighbour(part.neighbour, bytes_of(header), data.subspan(sent, bytes))) {
       ++counters_.no_room;
-      socket.refused_bytes = static_cast<uint32_t>(bytes);
       make_due(index);
-      break;
+      bytes = std::min(bytes, kUnsentMost);
+      part.unsent.assign(data.begin() + static_cast<ptrdiff_t>(sent), data.begin() + static_cast<ptrdiff_t>(sent + bytes));
+      part.unsent_urgent = urgent && sent + bytes == data.size();
     }
     part.credit -= static_cast<uint32_t>(bytes);
     part.sent.count(static_cast<uint32_t>(bytes), now_);
     sent += bytes;
+    if (!part.unsent.empty()) break;
   }
   return sent == 0 && !data.empty() ? -EAGAIN : static_cast<int64_t>(sent);
 }
@@ -187,6 +199,7 @@ bool Stack::after_near(uint32_t index) {
     part.answer_due = false;
   }
   if (part.state != NearPart::State::open) return true;
+  if (!send_unsent(network_, part)) return false;
   if (part.untold >= part.window / 2) {
     if (!tell_near(part, NearKind::kCredit, part.untold)) return false;
     part.untold = 0;

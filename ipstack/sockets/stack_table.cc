@@ -38,6 +38,7 @@ void fill_queues(const Socket& socket, SocketRecord& record) noexcept {
   } else {
     record.receive_queue = socket.unread();
     if (socket.has_connection()) record.send_queue = socket.tcp.connection->unacknowledged() + socket.tcp.connection->unsent();
+    if (socket.near != nullptr) record.send_queue = static_cast<uint32_t>(socket.near->unsent.size());
   }
 }
 
