@@ -84,6 +84,7 @@ class Endpoint {
   // A waiting receiver polls for this long before it sleeps: about what a sleep and a wake-up cost together.
   static constexpr Nanoseconds kDefaultSpin = 20 * kMicrosecond;
   static constexpr Nanoseconds kLinger = 100 * kMillisecond;
+  static constexpr Nanoseconds kAnswerWithin = 10 * kSecond;
 
   static Result<std::unique_ptr<Endpoint>> create(std::shared_ptr<Connection> connection, const EndpointOptions& options);
   // Gives everything back to the NI and closes all channels; peers are told. What was sent leaves before, unless the NI takes
@@ -118,7 +119,10 @@ class Endpoint {
   // The oldest request for a channel, if any; answered with accept() or reject().
   std::optional<ConnectionRequest> next_request();
   Result<Channel> accept(uint64_t request);
-  Status reject(uint64_t request);
+  // The same in two steps: poll_connect() tells of it.
+  Result<uint64_t> start_accept(uint64_t request);
+  // Here and below, `timeout` is how long the call waits for the service's answer. What was asked happens all the same.
+  Status reject(uint64_t request, Nanoseconds timeout = kAnswerWithin);
   // Waits for a request and accepts it. Errors: timed_out, disconnected.
   Result<Channel> accept(Nanoseconds timeout, ConnectionRequest* from);
 
@@ -128,7 +132,7 @@ class Endpoint {
   // Closes a channel; its messages that are not released become invalid. What was sent by it leaves before, unless the NI takes
   // nothing for kLinger (a wire that is down). What the NI had delivered by it, or was delivering, is still received,
   // under its number, which comes into use again only after all others.
-  Status close(Channel channel);
+  Status close(Channel channel, Nanoseconds timeout = kAnswerWithin);
   // False once it is closed by either side. Messages that had arrived can still be received.
   bool is_open(Channel channel) const noexcept;
   control::ChannelKind kind(Channel channel) const noexcept;
@@ -144,17 +148,20 @@ class Endpoint {
   Result<Channel> open_ip();
   // Claims ports; the IP channel must be open. Errors: already_exists (somebody has one of them), not_permitted (policy), not_found (the NI
   // does not have that address), quota_exceeded, invalid_argument.
-  Result<IpClaimed> claim_ip(const IpClaim& claim);
+  Result<IpClaimed> claim_ip(const IpClaim& claim, Nanoseconds timeout = kAnswerWithin);
   // What was sent leaves before, unless the NI takes nothing for 100 ms.
-  Status release_ip(uint32_t claim);
+  Status release_ip(uint32_t claim, Nanoseconds timeout = kAnswerWithin);
   // Of a claim that others share: whether it takes new flows. Errors: not_found.
-  Status set_ip_claim(uint32_t claim, TakesNew takes_new);
+  Status set_ip_claim(uint32_t claim, TakesNew takes_new, Nanoseconds timeout = kAnswerWithin);
   // Memory for the next table of sockets (unet/socket_table.h), so that others can list them and peers learn of it when this process ends;
   // valid as long as the endpoint. Errors: quota_exceeded, invalid_argument (no IP channel), already_exists (kSocketTablesMax),
   // unavailable (the NI is embedded).
   Result<SocketTableView> open_sockets();
   // Addresses and ports of the NI, as they are now. Errors: not_found (the NI has no IP).
   Result<IpConfiguration> ip_configuration();
+  // The same in two steps, for a thread that must not wait: poll_ip_configuration() until it has a value.
+  Result<uint64_t> start_ip_configuration();
+  std::optional<Result<IpConfiguration>> poll_ip_configuration(uint64_t pending);
 
   // ---- sending
 
@@ -355,6 +362,8 @@ class Endpoint {
   Result<Channel> adopt(Answer answer);
   Result<Channel> adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors);
   bool is_pending(uint64_t pending) const noexcept;
+  Result<uint64_t> begin_pending(Result<uint64_t> sent);
+  std::optional<Result<Answer>> poll_answer(uint64_t pending);
   void end_pending(uint64_t pending) noexcept;
   void process_events();
   void look_for_events();
@@ -408,7 +417,7 @@ class Endpoint {
   uint32_t quiet_looks_ = 0;     // for requests and events
   Descriptor epoll_;
   Descriptor wake_;              // written by the NI
-  std::vector<uint64_t> pending_;  // connects started and not yet taken
+  std::vector<uint64_t> pending_;  // requests started, of which the answer is not yet taken
   bool answer_due_ = false;      // the service has sent something since poll_connect() looked last
   std::shared_ptr<void> attachment_;
 

@@ -24,7 +24,7 @@ Nanoseconds answer_time(const ConnectOptions& options) {
 }
 
 tl::unexpected<Error> not_under_way(uint64_t pending) {
-  return fail(Errc::invalid_argument, "no connect " + std::to_string(pending) + " is under way: it was taken or cancelled before");
+  return fail(Errc::invalid_argument, "no request " + std::to_string(pending) + " is under way: it was taken or cancelled before");
 }
 
 Status without_value(const Result<Answer>& answer) {
@@ -157,14 +157,19 @@ Result<uint64_t> Endpoint::start_connect(std::string_view target, const ConnectO
   request.timeout_ms = static_cast<uint32_t>(answer_time(options) / kMillisecond);
   request.local = options.local;
   if (emulated_ != nullptr) emulated_->opening();
-  auto cookie = connection_->send(request);
-  if (cookie) pending_.push_back(*cookie);
-  if (!cookie && emulated_ != nullptr) emulated_->opened();
-  return cookie;
+  return begin_pending(connection_->send(request));
+}
+
+Result<uint64_t> Endpoint::begin_pending(Result<uint64_t> sent) {
+  if (sent) pending_.push_back(*sent);
+  if (!sent && emulated_ != nullptr) emulated_->opened();
+  return sent;
 }
 
 void Endpoint::end_pending(uint64_t pending) noexcept {
-  pending_.erase(std::remove(pending_.begin(), pending_.end(), pending), pending_.end());
+  const auto at = std::find(pending_.begin(), pending_.end(), pending);
+  if (at == pending_.end()) return;
+  pending_.erase(at);
   if (emulated_ != nullptr) emulated_->opened();
 }
 
@@ -173,16 +178,20 @@ bool Endpoint::is_pending(uint64_t pending) const noexcept {
 }
 
 std::optional<Result<Channel>> Endpoint::poll_connect(uint64_t pending, bool* shared) {
-  if (!is_pending(pending)) return Result<Channel>(not_under_way(pending));
-  if (embedded_ != nullptr) embedded_->wait(embedded_handle_, 0);
-  answer_due_ = false;
-  auto answer = connection_->take_answer(pending);
+  auto answer = poll_answer(pending);
   if (!answer) return std::nullopt;
   const Opening opening(emulated_.get());
   end_pending(pending);
   if (!*answer) return Result<Channel>(tl::unexpected(answer->error()));
   if (shared != nullptr) *shared = (*answer)->reply.channel.shared != 0;
   return adopt(std::move(**answer));
+}
+
+std::optional<Result<Answer>> Endpoint::poll_answer(uint64_t pending) {
+  if (!is_pending(pending)) return Result<Answer>(not_under_way(pending));
+  if (embedded_ != nullptr) embedded_->wait(embedded_handle_, 0);
+  answer_due_ = false;
+  return connection_->take_answer(pending);
 }
 
 Status Endpoint::cancel_connect(uint64_t pending) {
@@ -224,10 +233,17 @@ Result<Channel> Endpoint::accept(uint64_t request_id) {
   return adopt(std::move(*answer));
 }
 
-Status Endpoint::reject(uint64_t request_id) {
+Result<uint64_t> Endpoint::start_accept(uint64_t request_id) {
+  auto request = request_for<control::Accept>(control::Op::accept, id_);
+  request.request = request_id;
+  if (emulated_ != nullptr) emulated_->opening();
+  return begin_pending(connection_->send(request));
+}
+
+Status Endpoint::reject(uint64_t request_id, Nanoseconds timeout) {
   auto request = request_for<control::Reject>(control::Op::reject, id_);
   request.request = request_id;
-  return without_value(connection_->call(request));
+  return without_value(connection_->call(request, timeout));
 }
 
 Result<Channel> Endpoint::accept(Nanoseconds timeout, ConnectionRequest* from) {
@@ -302,7 +318,7 @@ Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<De
 
 // ---- closing
 
-Status Endpoint::close(Channel channel) {
+Status Endpoint::close(Channel channel, Nanoseconds timeout) {
   const auto index = static_cast<uint32_t>(channel);
   const bool emulated = emulated_ != nullptr && emulated_->forget(index);
   if (!emulated && (index >= channels_.size() || channels_[index].kind == control::ChannelKind::none)) {
@@ -315,7 +331,7 @@ Status Endpoint::close(Channel channel) {
   }
   auto request = request_for<control::CloseChannel>(control::Op::close_channel, id_);
   request.channel = index;
-  auto answer = connection_->call(request);
+  auto answer = connection_->call(request, timeout);
   if (!answer && answer.error().code == Errc::disconnected) return {};  // the NI closed it before us
   return without_value(answer);
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "unet/connection.h"
+#include "unet/emulated.h"
 #include "unet/endpoint.h"
 
 namespace unet {
@@ -19,6 +20,35 @@ bool read_next(int descriptor, off_t& at, T& into) {
   return true;
 }
 
+Result<IpConfiguration> read_configuration(const Answer& answer) {
+  const auto sizes = answer.reply.ip_configuration;
+  const auto bad = [] { return fail(Errc::protocol, "the NI sent a configuration of IP that is none"); };
+  if (answer.descriptors.size() != 1 || sizes.addresses > kInfosMax || sizes.interfaces > kPortsMax ||
+      sizes.routes > kPortsMax * kIpRoutesMax) {
+    return bad();
+  }
+  const int memory = answer.descriptors[0].get();
+  IpConfiguration configuration;
+  off_t at = 0;
+  for (uint32_t i = 0; i < sizes.addresses; ++i) {
+    control::IpAddressInfo info;
+    if (!read_next(memory, at, info)) return bad();
+    configuration.addresses.push_back(
+        {.address = info.address, .prefix = info.prefix, .tentative = info.tentative != 0, .port = info.port});
+  }
+  for (uint32_t i = 0; i < sizes.interfaces; ++i) {
+    control::IpInterfaceInfo info;
+    if (!read_next(memory, at, info)) return bad();
+    configuration.interfaces.push_back({.port = info.port, .mtu = info.mtu, .gateway4 = info.gateway4, .gateway6 = info.gateway6});
+  }
+  for (uint32_t i = 0; i < sizes.routes; ++i) {
+    control::IpRouteInfo info;
+    if (!read_next(memory, at, info)) return bad();
+    configuration.routes.push_back({.network = info.network, .prefix = info.prefix, .port = info.port, .gateway = info.gateway});
+  }
+  return configuration;
+}
+
 }  // namespace
 
 Result<Channel> Endpoint::open_ip() {
@@ -32,29 +62,29 @@ Result<Channel> Endpoint::open_ip() {
   return channel;
 }
 
-Result<IpClaimed> Endpoint::claim_ip(const IpClaim& claim) {
+Result<IpClaimed> Endpoint::claim_ip(const IpClaim& claim, Nanoseconds timeout) {
   auto request = request_for<control::ClaimIp>(control::Op::claim_ip, id_);
   request.claim = claim;
-  auto answer = connection_->call(request);
+  auto answer = connection_->call(request, timeout);
   if (!answer) return tl::unexpected(answer.error());
   const auto& made = answer->reply.claim_ip;
   return IpClaimed{.claim = made.claim, .port = static_cast<uint16_t>(made.port), .plenty = made.plenty != 0};
 }
 
-Status Endpoint::release_ip(uint32_t claim) {
+Status Endpoint::release_ip(uint32_t claim, Nanoseconds timeout) {
   linger();  // or the NI would find the port nobody's from which the last messages go
   auto request = request_for<control::ReleaseIp>(control::Op::release_ip, id_);
   request.claim = claim;
-  auto answer = connection_->call(request);
+  auto answer = connection_->call(request, timeout);
   if (!answer) return tl::unexpected(answer.error());
   return {};
 }
 
-Status Endpoint::set_ip_claim(uint32_t claim, TakesNew takes_new) {
+Status Endpoint::set_ip_claim(uint32_t claim, TakesNew takes_new, Nanoseconds timeout) {
   auto request = request_for<control::SetIpClaim>(control::Op::set_ip_claim, id_);
   request.claim = claim;
   request.takes_new = static_cast<uint32_t>(takes_new);
-  auto answer = connection_->call(request);
+  auto answer = connection_->call(request, timeout);
   if (!answer) return tl::unexpected(answer.error());
   return {};
 }
@@ -86,32 +116,20 @@ bool Endpoint::sockets_asked() const noexcept {
 Result<IpConfiguration> Endpoint::ip_configuration() {
   auto answer = connection_->call(request_for<control::GetIpConfiguration>(control::Op::ip_configuration, id_));
   if (!answer) return tl::unexpected(answer.error());
-  const auto sizes = answer->reply.ip_configuration;
-  const auto bad = [] { return fail(Errc::protocol, "the NI sent a configuration of IP that is none"); };
-  if (answer->descriptors.size() != 1 || sizes.addresses > kInfosMax || sizes.interfaces > kPortsMax ||
-      sizes.routes > kPortsMax * kIpRoutesMax) {
-    return bad();
-  }
-  const int memory = answer->descriptors[0].get();
-  IpConfiguration configuration;
-  off_t at = 0;
-  for (uint32_t i = 0; i < sizes.addresses; ++i) {
-    control::IpAddressInfo info;
-    if (!read_next(memory, at, info)) return bad();
-    configuration.addresses.push_back(
-        {.address = info.address, .prefix = info.prefix, .tentative = info.tentative != 0, .port = info.port});
-  }
-  for (uint32_t i = 0; i < sizes.interfaces; ++i) {
-    control::IpInterfaceInfo info;
-    if (!read_next(memory, at, info)) return bad();
-    configuration.interfaces.push_back({.port = info.port, .mtu = info.mtu, .gateway4 = info.gateway4, .gateway6 = info.gateway6});
-  }
-  for (uint32_t i = 0; i < sizes.routes; ++i) {
-    control::IpRouteInfo info;
-    if (!read_next(memory, at, info)) return bad();
-    configuration.routes.push_back({.network = info.network, .prefix = info.prefix, .port = info.port, .gateway = info.gateway});
-  }
-  return configuration;
+  return read_configuration(*answer);
+}
+
+Result<uint64_t> Endpoint::start_ip_configuration() {
+  if (emulated_ != nullptr) emulated_->opening();
+  return begin_pending(connection_->send(request_for<control::GetIpConfiguration>(control::Op::ip_configuration, id_)));
+}
+
+std::optional<Result<IpConfiguration>> Endpoint::poll_ip_configuration(uint64_t pending) {
+  auto answer = poll_answer(pending);
+  if (!answer) return std::nullopt;
+  end_pending(pending);
+  if (!*answer) return Result<IpConfiguration>(tl::unexpected(answer->error()));
+  return read_configuration(**answer);
 }
 
 }  // namespace unet

@@ -15,9 +15,9 @@ namespace {
 constexpr uint32_t kPollsPerLook = 256;             // at the control socket
 constexpr uint32_t kShort = 512;                    // bytes: when one such message comes alone, its sender may wait for the answer
 constexpr uint32_t kLastMax = 100'000;              // messages that are looked for in a channel that ends
-constexpr Nanoseconds kRefresh = 10 * kSecond;      // of the configuration,
-constexpr Nanoseconds kRefreshSoon = kSecond / 10;  // while an address is not ours yet
+constexpr Nanoseconds kRefreshSoon = kSecond / 10;  // of the configuration, while an address is not ours yet
 constexpr Nanoseconds kAnswerWithin = kSecond;      // of a neighbour
+constexpr Nanoseconds kPatience = kSecond;          // with the service, in calls for what may also be done later
 
 int errno_of(const Error& error) noexcept {
   switch (error.code) {
@@ -55,25 +55,64 @@ EndpointNetwork::~EndpointNetwork() = default;
 
 bool EndpointNetwork::refresh() {
   auto configuration = endpoint_->ip_configuration();
-  if (!configuration) return false;
-  configuration_ = std::move(*configuration);
+  if (configuration) configure(std::move(*configuration));
+  return configuration.has_value();
+}
+
+void EndpointNetwork::configure(IpConfiguration configuration) {
+  configuration_ = std::move(configuration);
   const auto& addresses = configuration_.addresses;
   const bool waits = std::any_of(addresses.begin(), addresses.end(), [](const auto& each) { return each.tentative; });
-  refresh_at_ = monotonic_now() + (waits ? kRefreshSoon : kRefresh);
-  return true;
+  refresh_at_ = monotonic_now() + (waits ? kRefreshSoon : options_.refresh);
+}
+
+// A thread that looks after the streams must not wait for the service: it asks, and takes the answer when there is one.
+void EndpointNetwork::look_for_configuration() {
+  if (refreshing_) {
+    auto answer = endpoint_->poll_ip_configuration(*refreshing_);
+    if (!answer) return;
+    refreshing_.reset();
+    is_late_ = false;
+    if (*answer) return configure(std::move(**answer));
+  } else if (monotonic_now() >= refresh_at_) {
+    const auto pending = endpoint_->start_ip_configuration();
+    if (pending) refreshing_ = *pending;
+  } else {
+    return;
+  }
+  refresh_at_ = monotonic_now() + options_.refresh;
+}
+
+// While the service answers nothing, no call waits for it again. Only a claim does, which is of no use later, and not for long.
+Nanoseconds EndpointNetwork::patience() const noexcept { return is_late_ ? 0 : kPatience; }
+
+void EndpointNetwork::note_patience(const Error& error) noexcept {
+  if (error.code != Errc::timed_out || is_late_) return;
+  is_late_ = true;
+  refresh_at_ = 0;  // its answer tells that the service is back
+  news_ = true;
 }
 
 // ---- ports and packets
 
 Network::Claimed EndpointNetwork::claim(const IpClaim& claim) {
-  const auto claimed = endpoint_->claim_ip(claim);
-  if (!claimed) return {.error = errno_of(claimed.error())};
+  const auto claimed = endpoint_->claim_ip(claim, is_late_ ? kPatience : Endpoint::kAnswerWithin);
+  if (!claimed) {
+    note_patience(claimed.error());
+    return {.error = errno_of(claimed.error())};
+  }
   return {.claim = claimed->claim, .port = claimed->port, .plenty = claimed->plenty};
 }
 
-void EndpointNetwork::release(uint32_t claim) { static_cast<void>(endpoint_->release_ip(claim)); }  // gone with the NI is released, too
+void EndpointNetwork::release(uint32_t claim) {
+  const Status released = endpoint_->release_ip(claim, patience());
+  if (!released) note_patience(released.error());  // gone with the NI is released, too
+}
 
-void EndpointNetwork::set_takes_new(uint32_t claim, TakesNew takes_new) { static_cast<void>(endpoint_->set_ip_claim(claim, takes_new)); }
+void EndpointNetwork::set_takes_new(uint32_t claim, TakesNew takes_new) {
+  const Status set = endpoint_->set_ip_claim(claim, takes_new, patience());
+  if (!set) note_patience(set.error());
+}
 
 MutableBytes EndpointNetwork::reserve(uint32_t bytes) noexcept {
   const MutableBytes room = endpoint_->reserve(ip_, bytes);
@@ -136,14 +175,8 @@ bool EndpointNetwork::take(Stack& stack, const Message& message) {
 // Who wants a channel, who has closed one, and what became of those that we asked for.
 void EndpointNetwork::look(Stack& stack) {
   news_ = false;
-  while (const auto request = endpoint_->next_request()) {
-    // Whoever may open IP may be spoken to: the network interface carries what it says anyway.
-    if (!options_.use_neighbours || !may_add_neighbour()) {
-      static_cast<void>(endpoint_->reject(request->id));
-      continue;
-    }
-    if (const auto channel = endpoint_->accept(request->id)) add_neighbour(stack, *channel);
-  }
+  look_for_requests();
+  take_accepted(stack);
   while (const auto event = endpoint_->next_event()) {
     if (event->kind == ChannelEvent::Kind::closed) lose_channel(stack, event->channel);
   }
@@ -158,15 +191,35 @@ void EndpointNetwork::look(Stack& stack) {
     asked_.erase(asked_.begin() + static_cast<ptrdiff_t>(i));
     bool found = *answer && endpoint_->kind(**answer) == control::ChannelKind::local;
     if (found && neighbour_of(**answer) == kNone) found = may_add_neighbour();
-    if (*answer && !found) static_cast<void>(endpoint_->close(**answer));
+    if (*answer && !found) static_cast<void>(endpoint_->close(**answer, 0));
     if (found && neighbour_of(**answer) == kNone) add_neighbour(stack, **answer);  // or it is the one that is there
     const bool nobody = !*answer && answer->error().code == Errc::not_found;
     stack.handle_neighbour_found(asked.protocol, asked.to, found ? neighbour_of(**answer) : nobody ? Stack::kUnclaimed : kNone, shared);
   }
-  if (monotonic_now() >= refresh_at_ && !refresh()) refresh_at_ = monotonic_now() + kRefresh;
+  look_for_configuration();
 }
 
 // ---- neighbours
+
+void EndpointNetwork::look_for_requests() {
+  while (const auto request = endpoint_->next_request()) {
+    // Any application with IP may be spoken to: the network interface carries what it says anyway.
+    if (!options_.use_neighbours || !may_add_neighbour()) {
+      static_cast<void>(endpoint_->reject(request->id, 0));
+    } else if (const auto pending = endpoint_->start_accept(request->id)) {
+      accepting_.push_back(*pending);
+      news_ = true;
+    }
+  }
+}
+
+void EndpointNetwork::take_accepted(Stack& stack) {
+  std::erase_if(accepting_, [&](uint64_t pending) {
+    const auto channel = endpoint_->poll_connect(pending);
+    if (channel && *channel) add_neighbour(stack, **channel);
+    return channel.has_value();
+  });
+}
 
 bool EndpointNetwork::ask_neighbour(uint8_t protocol, const Address& to) {
   if (!options_.use_neighbours) return false;
@@ -185,7 +238,7 @@ bool EndpointNetwork::ask_neighbour(uint8_t protocol, const Address& to) {
 
 bool EndpointNetwork::may_add_neighbour() const noexcept {
   const auto unused = static_cast<size_t>(std::count(channels_.begin(), channels_.end(), kNone));
-  return channels_.size() - unused < Stack::kNeighboursMax;
+  return channels_.size() - unused + accepting_.size() < Stack::kNeighboursMax;
 }
 
 void EndpointNetwork::add_neighbour(Stack& stack, Channel channel) {
@@ -214,7 +267,7 @@ void EndpointNetwork::lose_channel(Stack& stack, Channel channel) {
   ++taken_in_;
   neighbours_[static_cast<uint32_t>(channel)] = kNone;
   channels_[neighbour] = kNone;
-  static_cast<void>(endpoint_->close(channel));
+  static_cast<void>(endpoint_->close(channel, 0));
 }
 
 uint32_t EndpointNetwork::neighbour_of(Channel channel) const noexcept {

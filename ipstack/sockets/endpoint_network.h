@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ipstack/sockets/network.h"
@@ -24,6 +25,7 @@ struct EndpointNetworkOptions {
   EndpointOptions endpoint{.buffers = 1024, .send_bytes = 512 * 1024 + 4 * 1024 * 1024};
   LocalOptions neighbours{};                     // of a channel to each neighbour
   bool use_neighbours = true;                    // false: everything goes through the network interface
+  Nanoseconds refresh = 10 * kSecond;            // the service is asked so often for the configuration
 };
 
 class EndpointNetwork : public Network {
@@ -52,7 +54,7 @@ class EndpointNetwork : public Network {
   // Messages that have come so far or, perhaps, wait for others to be read, and neighbours that came or went.
   uint64_t taken_in() const noexcept { return taken_in_; }
   Endpoint& endpoint() noexcept { return *endpoint_; }
-  // Asks the network interface for its addresses anew. False: it says nothing.
+  // Asks the network interface for its addresses anew, and waits for the answer. False: it says nothing.
   bool refresh();
 
   Claimed claim(const IpClaim& claim) override;
@@ -87,6 +89,12 @@ class EndpointNetwork : public Network {
   EndpointNetwork(std::unique_ptr<Endpoint> endpoint, Channel ip, const EndpointNetworkOptions& options);
 
   void look(Stack& stack);
+  void look_for_requests();
+  void take_accepted(Stack& stack);
+  void look_for_configuration();
+  void configure(IpConfiguration configuration);
+  Nanoseconds patience() const noexcept;
+  void note_patience(const Error& error) noexcept;
   uint32_t poll(Stack& stack, uint32_t neighbours, bool for_answer);
   bool take(Stack& stack, const Message& message);
   bool may_add_neighbour() const noexcept;
@@ -99,9 +107,12 @@ class EndpointNetwork : public Network {
   Channel refused_ = ip_;             // that had no room last
   IpConfiguration configuration_;
   Nanoseconds refresh_at_ = 0;
+  std::optional<uint64_t> refreshing_;  // Endpoint::start_ip_configuration()
+  bool is_late_ = false;              // the service: it has answered nothing since a call lost its patience
   uint32_t polls_ = 0;
   uint64_t taken_in_ = 0;
   std::vector<Asked> asked_;
+  std::vector<uint64_t> accepting_;   // Endpoint::start_accept()
   std::vector<uint32_t> channels_;    // by neighbour; kNone: unused
   std::vector<uint32_t> neighbours_;  // by channel; kNone: it is none's
   bool news_ = true;                  // requests, events and answers may be there
