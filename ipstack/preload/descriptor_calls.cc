@@ -9,6 +9,7 @@
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/epoll_set.h"
+#include "ipstack/preload/identity.h"
 #include "ipstack/preload/interfaces.h"
 #include "ipstack/sockets/sockaddr.h"
 
@@ -16,29 +17,6 @@ using namespace unet::preload;
 using unet::sockets::is_nowhere;
 
 namespace {
-
-// The kernel takes what is closed out of epoll sets when nobody has it any longer; and whoever has handed over a pair has it for a moment.
-// Under a number that was closed before, which may be another's by now, it cannot be asked.
-void leave_sets(const File& pair, int fd) {
-  for (const Registration* each : pair.registrations) {
-    if (each->fd != fd || each->set->fds.empty()) continue;
-    if (real().epoll_ctl(each->set->fds.front(), EPOLL_CTL_DEL, each->fd, nullptr) == 0) --each->set->kernel_members;
-  }
-}
-
-// The descriptor, about to be closed, names nothing of ours any longer. The entry, if no other does either: it is the caller's then.
-Entry* take_out(int fd) {
-  Entry* const entry = Host::get().table().take(fd);
-  if (entry == nullptr || entry->kind != Entry::Kind::socket) return entry;
-  const File& file = static_cast<const File&>(*entry);
-  if (file.pair && !file.divided) leave_sets(file, fd);
-  return entry;
-}
-
-void forget(int fd) {
-  const Host::Guard guard;
-  if (Entry* const entry = take_out(fd)) Host::get().let_go(*entry);
-}
 
 // The number is free before the call waits for the end of what it named.
 int close_known(int fd) {
@@ -136,9 +114,9 @@ std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
 
 // Who doubles an inherited connection, often to have it as a standard stream, is about to use it, or to become a program that does.
 void prepare_doubling(int fd) {
-  if (file_of(fd) == nullptr) return;
+  if (!is_known(fd)) return;
   const Host::Guard guard;
-  static_cast<void>(Host::get().file(fd));
+  if (verify(fd)) static_cast<void>(Host::get().file(fd));
 }
 
 // dup2() and dup3(). What is at the number stays if they fail; and nobody comes between the kernel's table of descriptors and ours.
@@ -169,7 +147,9 @@ UNET_PRELOAD int close_range(unsigned first, unsigned last, int flags) noexcept 
   const AtKernel noted;
   if (!Host::inside() && (flags & static_cast<int>(CLOSE_RANGE_CLOEXEC)) == 0) {
     for (unsigned fd = first; fd <= std::min(last, static_cast<unsigned>(Table::kMax - 1)); ++fd) {
-      if (is_known(static_cast<int>(fd))) forget(static_cast<int>(fd));
+      if (!is_known(static_cast<int>(fd))) continue;
+      const Host::Guard guard;
+      forget(static_cast<int>(fd));
     }
   }
   if (Host::inside() || first > last) return real().close_range(first, last, flags);
@@ -180,7 +160,7 @@ UNET_PRELOAD void closefrom(int first) noexcept { close_range(static_cast<unsign
 
 UNET_PRELOAD int dup(int fd) noexcept {
   prepare_doubling(fd);
-  return is_known(fd) ? doubled(fd, real().dup(fd)) : real().dup(fd);
+  return is_known(fd) ? doubled(fd, real().dup(fd)) : fresh(real().dup(fd));
 }
 
 UNET_PRELOAD int dup2(int fd, int to) noexcept {
@@ -201,9 +181,10 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   void* const argument = va_arg(all, void*);
   va_end(all);
   if (Host::inside()) return own_number(fd, command, real().fcntl(fd, command, argument));
-  if (!is_known(fd)) return real().fcntl(fd, command, argument);
-  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) prepare_doubling(fd);
-  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return doubled(fd, real().fcntl(fd, command, argument));
+  const bool doubles = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
+  if (doubles) prepare_doubling(fd);
+  if (!is_known(fd)) return doubles ? fresh(real().fcntl(fd, command, argument)) : real().fcntl(fd, command, argument);
+  if (doubles) return doubled(fd, real().fcntl(fd, command, argument));
   if (command != F_SETFL && command != F_GETFL) return real().fcntl(fd, command, argument);
   const Host::Guard guard;
   const bool signals = command == F_SETFL && (reinterpret_cast<intptr_t>(argument) & O_ASYNC) != 0;

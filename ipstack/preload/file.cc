@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ipstack/preload/identity.h"
 #include "ipstack/preload/streams.h"
 
 namespace unet::preload {
@@ -16,6 +17,8 @@ bool is_standard(int fd) noexcept { return fd <= STDERR_FILENO; }
 
 void Table::put(int fd, Entry& entry) {
   if (fd < 0 || fd >= kMax) return;
+  if (find(fd) != nullptr) [[unlikely]] forget(fd);  // it was closed without this library
+  if (entry.kind == Entry::Kind::socket && entry.fds.empty()) static_cast<File&>(entry).shadow = inode_of(fd);
   entry.fds.push_back(fd);
   end_ = std::max(end_, fd + 1);
   entries_[fd].store(&entry, std::memory_order_release);

@@ -99,6 +99,7 @@ struct File : Entry {
 
   const int domain, type;        // AF_INET or AF_INET6; SOCK_STREAM or SOCK_DGRAM
   int socket = -1;               // the stack's; -1: it has none of it
+  uint64_t shadow = 0;           // the inode of what is at its descriptors
   bool kernel = true;            // the shadow takes part: it is not decided yet, or the socket is both's
   uint32_t scope = 0;            // the program's number of the link of a link-local address
   bool bound = false;            // by bind(), at both if both take part

@@ -17,6 +17,7 @@
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/host.h"
+#include "ipstack/preload/identity.h"
 #include "ipstack/preload/last_thread.h"
 #include "ipstack/preload/placement.h"
 #include "ipstack/preload/relays.h"
@@ -273,7 +274,7 @@ std::vector<std::pair<int, File*>> files_left(Table& table) {
   std::vector<std::pair<int, File*>> left;
   for (int fd = 0; fd < table.end(); ++fd) {
     File* const file = table.file(fd);
-    if (file != nullptr && (file->is_ours() || file->inherited) && stays_open(fd)) left.emplace_back(fd, file);
+    if (file != nullptr && (file->is_ours() || file->inherited) && stays_open(fd) && verify(fd)) left.emplace_back(fd, file);
   }
   return left;
 }

@@ -12,6 +12,7 @@
 
 #include "ipstack/preload/few.h"
 #include "ipstack/preload/host.h"
+#include "ipstack/preload/identity.h"
 #include "ipstack/preload/last_thread.h"
 #include "ipstack/preload/of_thread.h"
 #include "ipstack/preload/real.h"
@@ -395,6 +396,7 @@ void Host::help() {
     }
     // Nobody has looked since the last time, and somebody may have to be woken.
     if (turns_ == turns) turn();
+    verify_some();
     if (watcher_ != nullptr && (!armed_ || lacks_room()) && !arm()) turn();
     quiet = arrivals_ == seen ? quiet + 1 : 0;
     seen = arrivals_;

@@ -17,6 +17,7 @@
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/forks.h"
+#include "ipstack/preload/identity.h"
 
 namespace unet::preload {
 namespace {
@@ -100,6 +101,7 @@ StandIns::~StandIns() {
 
 // A descriptor to be passed instead; -1: it is passed itself, as one that is the kernel's or undecided, or none is to be had (error_).
 int StandIns::pass(int fd) {
+  if (!verify(fd)) return -1;
   Table& table = Host::get().table();
   File* file = table.file(fd);
   if (file == nullptr) return -1;
@@ -260,7 +262,7 @@ void take_sockets(const msghdr& message, bool peeks) {
   each_descriptor(message, [&](const unsigned char* place) {
     const int fd = descriptor_at(place);
     struct stat is {};
-    if (file_of(fd) != nullptr || ::fstat(fd, &is) != 0) return;
+    if (::fstat(fresh(fd), &is) != 0) return;
     if (S_ISSOCK(is.st_mode)) take_socket(fd, peeks);
     else if (S_ISREG(is.st_mode) && is.st_nlink == 0 && is_description(fd)) take_described(fd);
   });

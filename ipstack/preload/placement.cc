@@ -14,6 +14,7 @@
 
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
+#include "ipstack/preload/identity.h"
 #include "ipstack/preload/memory.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/signals.h"
@@ -252,10 +253,12 @@ void become_pair(File& file, int end, const sockets::Address& local, const socke
   const int wanted = (file.signals_of >= 0 ? O_ASYNC : 0) | (file.nonblocking ? O_NONBLOCK : 0);
   if (wanted != 0) real().fcntl(end, F_SETFL, real().fcntl(end, F_GETFL) | wanted);
   for (const int fd : file.fds) {
+    if (inode_of(fd) != file.shadow) continue;  // another descriptor has its number
     const int flags = real().fcntl(fd, F_GETFD);
     real().dup3(end, fd, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
   }
   file.signals_of = -1;  // the kernel signals for it
+  file.shadow = inode_of(end);
   file.pair = {local, remote};
   if (std::exchange(file.kernel, true)) return;
   for (Registration* each : file.registrations) join_set(*each);

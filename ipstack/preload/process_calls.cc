@@ -11,6 +11,7 @@
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/forks.h"
+#include "ipstack/preload/identity.h"
 #include "ipstack/preload/last_thread.h"
 
 using namespace unet::preload;
@@ -33,6 +34,7 @@ void end_quickly() {
   static_cast<void>(Host::get());
   LastThread::watch_first();
   Forks::read_left();
+  note_begun();
   if (standard_changed) follow_standard();
   ::at_quick_exit(&end_quickly);  // handlers run in reverse order: the program's run before it
   ::__register_atfork(&Forks::before, &Forks::in_parent, &Forks::in_child, nullptr);
@@ -148,7 +150,7 @@ class Loans {
     Table& table = Host::get().table();
     for (int fd = 0; fd < table.end(); ++fd) {
       File* const file = table.file(fd);
-      if (file != nullptr && is_connection(*file) && stays_open(fd)) lend(*file, fd);
+      if (file != nullptr && is_connection(*file) && stays_open(fd) && verify(fd)) lend(*file, fd);
     }
   }
   ~Loans() {

@@ -12,16 +12,27 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <dirent.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/fanotify.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <span>
 #include <vector>
+
+extern "C" {  // which glibc 2.36 leaves out
+#include <sys/pidfd.h>
+}
 
 // Every function that programs find here first.
 #define UNET_PRELOAD_FUNCTIONS(X)                                                                                                  \
@@ -29,8 +40,11 @@
   X(read) X(readv) X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(write) X(writev) X(send) X(sendto) X(sendmsg) X(sendmmsg)           \
   X(sendfile) X(sendfile64) X(splice) X(preadv64v2) X(pwritev64v2) X(vdprintf)                                                      \
   X(poll) X(ppoll) X(select) X(pselect) X(epoll_create) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) \
+  X(open) X(open64) X(openat) X(openat64) X(creat) X(creat64) X(mkstemp) X(mkostemp) X(mkstemps) X(mkostemps) X(shm_open)          \
+  X(pipe) X(pipe2) X(socketpair) X(eventfd) X(timerfd_create) X(signalfd) X(inotify_init) X(inotify_init1) X(fanotify_init)         \
+  X(memfd_create) X(posix_openpt) X(pidfd_open) X(pidfd_getfd) X(fileno) X(fileno_unlocked) X(dirfd)                                \
   X(close) X(close_range) X(closefrom) X(dup) X(dup2) X(dup3) X(fcntl) X(fcntl64) X(ioctl) X(fdopen) X(freopen)                    \
-  X(sigaction) X(_exit) X(_Exit) X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(pthread_cancel)           \
+  X(syscall) X(sigaction) X(_exit) X(_Exit) X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(pthread_cancel)           \
   X(setuid) X(setgid) X(seteuid) X(setegid) X(setreuid) X(setregid) X(setresuid) X(setresgid) X(setgroups) X(initgroups) X(chroot) \
   X(getifaddrs) X(if_nametoindex) X(if_indextoname) X(if_nameindex) X(getaddrinfo)
 

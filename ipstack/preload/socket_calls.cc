@@ -11,6 +11,7 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/forks.h"
+#include "ipstack/preload/identity.h"
 #include "ipstack/preload/memory.h"
 #include "ipstack/sockets/sockaddr.h"
 
@@ -109,7 +110,10 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
     if ((host.events(listener) & EPOLLIN) == 0) host.turn();
     if (host.sockets().stack().option(listener.socket, sockets::Stack::Option::accepts) == 0) return -EINVAL;
     if ((host.events(listener) & (EPOLLIN | EPOLLERR)) != 0) return take_connection(listener, address, length, flags);
-    return kernel && listener.kernel ? result_of(real().accept4(listener.fd(), address, length, flags)) : -EAGAIN;
+    if (!kernel || !listener.kernel) return -EAGAIN;
+    const int made = real().accept4(listener.fd(), address, length, flags);
+    if (made >= 0) forget(made);
+    return result_of(made);
   }));
 }
 
@@ -209,7 +213,7 @@ int connect_ours(File& file, const sockaddr* address, socklen_t length, const so
 }  // namespace
 
 UNET_PRELOAD int socket(int domain, int type, int protocol) noexcept {
-  if (Host::inside() || !may_be_ours(domain, type, protocol)) return real().socket(domain, type, protocol);
+  if (Host::inside() || !may_be_ours(domain, type, protocol)) return fresh(real().socket(domain, type, protocol));
   const Host::Guard guard;
   if (!has_memory()) return static_cast<int>(answer(-ENOMEM));
   const int fd = real().socket(domain, type, protocol);
@@ -241,7 +245,7 @@ UNET_PRELOAD int listen(int fd, int backlog) noexcept {
 }
 
 UNET_PRELOAD int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
-  if (file_of(fd) == nullptr) return real().accept4(fd, address, length, flags);
+  if (file_of(fd) == nullptr) return fresh(real().accept4(fd, address, length, flags));
   ::pthread_testcancel();
   {
     const Host::Guard guard;
@@ -250,7 +254,7 @@ UNET_PRELOAD int accept4(int fd, sockaddr* address, socklen_t* length, int flags
       return static_cast<int>(answer(holding(*file, [&](File& held) { return accept_of(held, address, length, flags); })));
     }
   }
-  return real().accept4(fd, address, length, flags);
+  return fresh(real().accept4(fd, address, length, flags));
 }
 
 UNET_PRELOAD int accept(int fd, sockaddr* address, socklen_t* length) { return accept4(fd, address, length, 0); }

@@ -1,0 +1,91 @@
+// identity.cc - finds sockets that were closed without this library.
+#include "ipstack/preload/identity.h"
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "ipstack/preload/epoll_set.h"
+#include "ipstack/preload/host.h"
+#include "ipstack/preload/real.h"
+
+namespace unet::preload {
+namespace {
+
+std::atomic<bool> begun{false};
+
+// Inodes tell sockets apart. All epoll sets have one inode together with other descriptors without a type.
+bool is_named(const Entry& entry, int fd) noexcept {
+  struct stat is;
+  if (::fstat(fd, &is) != 0) return false;
+  if (entry.kind == Entry::Kind::epoll) return (is.st_mode & S_IFMT) == 0;
+  return is.st_ino == static_cast<const File&>(entry).shadow;
+}
+
+// The kernel takes a pair out of epoll sets when no process has it any longer. Another process may have it still. Under a number that was
+// closed before the kernel cannot be asked: it may name another descriptor.
+void leave_sets(const File& pair, int fd) {
+  for (const Registration* each : pair.registrations) {
+    if (each->fd != fd || each->set->fds.empty()) continue;
+    if (real().epoll_ctl(each->set->fds.front(), EPOLL_CTL_DEL, each->fd, nullptr) == 0) --each->set->kernel_members;
+  }
+}
+
+}  // namespace
+
+bool has_begun() noexcept { return begun.load(std::memory_order_relaxed); }
+void note_begun() noexcept { begun.store(true, std::memory_order_relaxed); }
+
+uint64_t inode_of(int fd) noexcept {
+  struct stat is;
+  return ::fstat(fd, &is) == 0 ? is.st_ino : 0;
+}
+
+int fresh(int fd) noexcept {
+  if (fd < 0 || !has_begun() || Host::inside() || Host::get().table().find(fd) == nullptr || !Host::get().is_own_process()) [[likely]] {
+    return fd;
+  }
+  const int error = errno;
+  {
+    const Uncancelled uncancelled;
+    const Host::Guard guard;
+    forget(fd);
+  }
+  errno = error;
+  return fd;
+}
+
+Entry* take_out(int fd) {
+  Entry* const entry = Host::get().table().take(fd);
+  if (entry == nullptr || entry->kind != Entry::Kind::socket) return entry;
+  const File& file = static_cast<const File&>(*entry);
+  if (file.pair && !file.divided) leave_sets(file, fd);
+  return entry;
+}
+
+void forget(int fd) {
+  if (Entry* const entry = take_out(fd)) Host::get().let_go(*entry);
+}
+
+bool verify(int fd) {
+  const Entry* const entry = Host::get().table().find(fd);
+  if (entry == nullptr) return false;
+  const int error = errno;
+  const bool named = is_named(*entry, fd);
+  if (!named) forget(fd);
+  errno = error;
+  return named;
+}
+
+void verify_some() {
+  constexpr int kAtOnce = 16;
+  static int next = 0;
+  const int end = Host::get().table().end();
+  for (int i = 0; i < std::min(kAtOnce, end); ++i) {
+    next = next < end ? next : 0;
+    static_cast<void>(verify(next++));
+  }
+}
+
+}  // namespace unet::preload
