@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "apps/standard_descriptors.h"
+#include "apps/unet-sockets/linkage.h"
 #include "apps/unet-sockets/options.h"
 #include "unet/context.h"
 
@@ -37,6 +38,10 @@ void preload(const std::string& library) {
 }
 
 int run(Options options) {
+  if (const auto why = options.kernel ? std::nullopt : kernel_alone(options.program.front())) {
+    std::fprintf(stderr, "unet-sockets: %s: its sockets would be the kernel's (--kernel starts it all the same)\n", why->c_str());
+    return kCannotRun;
+  }
   if (options.preloaded.empty()) options.preloaded = find_library();
   if (options.preloaded.empty() || ::access(options.preloaded.c_str(), R_OK) != 0) {
     std::fprintf(stderr, "unet-sockets: no library %s: build it, or name it with --library\n",

@@ -84,7 +84,7 @@ ParsedOptions parse_options(int argc, char** argv) {
       "  unetd --port nowhere --ip 0=10.9.0.1/24 &\n"
       "  unet-sockets iperf3 -s -B 10.9.0.1 &\n"
       "  unet-sockets iperf3 -c 10.9.0.1\n\n"
-      "The program is any that is linked dynamically, and all that it starts. Addresses are those of the network interface (unetd --ip)."};
+      "The program is any that is linked dynamically, but in Go, and all that it starts. Addresses are those of the network interface (unetd --ip)."};
   app.add_option("--ni", options.ni,
                  "the network interface: unix:PATH, or embedded:SPECIFICATION (default: $UNET_NI, or this host's unetd)");
   app.add_option("--rule", rules, kRulesHelp)->allow_extra_args(false);
@@ -93,6 +93,7 @@ ParsedOptions parse_options(int argc, char** argv) {
       app.add_option("--spin", spin, "microseconds that a waiting call polls before it sleeps (default: 20)");
   spins->check(CLI::Range(0u, kSpinMax));
   app.add_flag("--log", options.log, "tell on standard error which sockets stay the kernel's");
+  app.add_flag("--kernel", options.kernel, "start the program also if its sockets stay the kernel's: linked statically, or in Go");
   app.add_option("--library", options.preloaded, "the library that is preloaded (default: the one of this build or installation)");
   apps::add_version(app, "unet-sockets");
   app.prefix_command();

@@ -13,6 +13,7 @@ struct Options {
   std::string preloaded;             // the library; empty: beside this program, or where it is installed
   std::optional<unsigned> spin_us;
   bool log = false;
+  bool kernel = false;               // also a program that the library cannot be in front of
   std::vector<std::string> program;  // with its arguments
 };
 

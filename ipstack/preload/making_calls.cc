@@ -1,6 +1,7 @@
 // making_calls.cc - calls that make a descriptor which is not a socket of ours. Its number may be that of one that was closed without this
 // library (identity.h).
 #include <stdarg.h>
+#include <sys/syscall.h>
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/identity.h"
@@ -88,8 +89,10 @@ UNET_PRELOAD int inotify_init() noexcept { return fresh(real().inotify_init()); 
 UNET_PRELOAD int inotify_init1(int flags) noexcept { return fresh(real().inotify_init1(flags)); }
 UNET_PRELOAD int fanotify_init(unsigned flags, unsigned event_flags) noexcept { return fresh(real().fanotify_init(flags, event_flags)); }
 UNET_PRELOAD int memfd_create(const char* name, unsigned flags) noexcept { return fresh(real().memfd_create(name, flags)); }
-UNET_PRELOAD int pidfd_open(pid_t process, unsigned flags) noexcept { return fresh(real().pidfd_open(process, flags)); }
-UNET_PRELOAD int pidfd_getfd(int process, int fd, unsigned flags) noexcept { return fresh(real().pidfd_getfd(process, fd, flags)); }
+UNET_PRELOAD int pidfd_open(pid_t process, unsigned flags) noexcept { return static_cast<int>(syscall(SYS_pidfd_open, process, flags)); }
+UNET_PRELOAD int pidfd_getfd(int process, int fd, unsigned flags) noexcept {
+  return static_cast<int>(syscall(SYS_pidfd_getfd, process, fd, flags));
+}
 
 UNET_PRELOAD int fileno(FILE* stream) noexcept { return number_of(real().fileno(stream)); }
 UNET_PRELOAD int fileno_unlocked(FILE* stream) noexcept { return number_of(real().fileno_unlocked(stream)); }

@@ -160,3 +160,9 @@ UNET_PRELOAD long syscall(long number, ...) noexcept {
   const Uncancelled uncancelled;  // as the C library's
   return ours(all);
 }
+
+// Those of liburing, which calls the kernel by an instruction of its own.
+UNET_PRELOAD int io_uring_queue_init(unsigned, void*, unsigned) noexcept { return -ENOSYS; }
+UNET_PRELOAD int io_uring_queue_init_params(unsigned, void*, void*) noexcept { return -ENOSYS; }
+UNET_PRELOAD int io_uring_queue_init_mem(unsigned, void*, void*, void*, size_t) noexcept { return -ENOSYS; }
+UNET_PRELOAD int io_uring_setup(unsigned, void*) noexcept { return -ENOSYS; }

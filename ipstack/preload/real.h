@@ -30,10 +30,6 @@
 #include <span>
 #include <vector>
 
-extern "C" {  // which glibc 2.36 leaves out
-#include <sys/pidfd.h>
-}
-
 // Every function that programs find here first.
 #define UNET_PRELOAD_FUNCTIONS(X)                                                                                                  \
   X(socket) X(bind) X(listen) X(accept) X(accept4) X(connect) X(shutdown) X(getsockname) X(getpeername) X(setsockopt) X(getsockopt) \
@@ -42,7 +38,7 @@ extern "C" {  // which glibc 2.36 leaves out
   X(poll) X(ppoll) X(select) X(pselect) X(epoll_create) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) \
   X(open) X(open64) X(openat) X(openat64) X(creat) X(creat64) X(mkstemp) X(mkostemp) X(mkstemps) X(mkostemps) X(shm_open)          \
   X(pipe) X(pipe2) X(socketpair) X(eventfd) X(timerfd_create) X(signalfd) X(inotify_init) X(inotify_init1) X(fanotify_init)         \
-  X(memfd_create) X(posix_openpt) X(pidfd_open) X(pidfd_getfd) X(fileno) X(fileno_unlocked) X(dirfd)                                \
+  X(memfd_create) X(posix_openpt) X(fileno) X(fileno_unlocked) X(dirfd)                                                                \
   X(close) X(close_range) X(closefrom) X(dup) X(dup2) X(dup3) X(fcntl) X(fcntl64) X(ioctl) X(fdopen) X(freopen)                    \
   X(syscall) X(sigaction) X(_exit) X(_Exit) X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(pthread_cancel)           \
   X(setuid) X(setgid) X(seteuid) X(setegid) X(setreuid) X(setregid) X(setresuid) X(setresgid) X(setgroups) X(initgroups) X(chroot) \

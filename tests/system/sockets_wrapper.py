@@ -2,12 +2,13 @@
 # sockets_wrapper.py - the program unet-sockets itself: what it is told by options, environment and a file, what it says of what is wrong with
 # that, how it ends, and whose traffic is whose by each kind of rule.
 #
-# Usage: sockets_wrapper.py UNETD UNET_SOCKETS     (77: no unet-sockets; rules are only tried as root, with network namespaces)
+# Usage: sockets_wrapper.py UNETD UNET_SOCKETS LINKED_STATICALLY WITH_GO_SECTION     (77: no unet-sockets; rules are only tried as root, with network namespaces)
 #        sockets_wrapper.py --peer SCENE ...       the programs
 import contextlib
 import errno
 import os
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from ip_spaces import OURS, PREFIX, VERSIONS, Lines
 from program_scenes import begin, environment, network_interface
 from spaces import Host, Spaces, can_be_made, ip
 
-UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
+UNETD, UNET_SOCKETS, STATIC, GO = map(os.path.abspath, sys.argv[1:5]) if sys.argv[1] != "--peer" else 4 * [""]
 PORTS = (8600, 8601)
 # Of the kernel alone: the network interface has no way to it.
 ELSEWHERE = "192.0.2.1"
@@ -117,7 +118,7 @@ def test_help():
     for option in ("--help", "-h"):
         status, out, err = wrapped(option)
         require((status, err) == (0, ""), f"{option} ends with {status}: {err}")
-        for each in ("--ni", "--rule", "--config", "--spin", "--log", "--library"):
+        for each in ("--ni", "--rule", "--config", "--spin", "--log", "--kernel", "--library"):
             require(each in out, f"{option} does not tell of {each}")
 
 
@@ -183,6 +184,55 @@ def test_program():
         # Who has something before the C library already keeps it, behind ours.
         preloaded = wrapped("printenv", "LD_PRELOAD", env=env | {"LD_PRELOAD": "libm.so.6"})[1].strip().split(":")
         require(len(preloaded) == 2 and "unet_sockets" in preloaded[0] and preloaded[1] == "libm.so.6", f"LD_PRELOAD: {preloaded}")
+
+
+def test_without_library():
+    """A program that the library cannot be in front of is not started, unless that is asked for."""
+    with directory() as d, network_interface(UNETD, d):
+        env = clean(environment(d))
+
+        def script(name, first_line):
+            with open(f"{d}/{name}", "w", encoding="utf-8") as file:
+                file.write(f"{first_line}\n")
+            os.chmod(f"{d}/{name}", 0o755)
+            return f"{d}/{name}"
+
+        of_path = env | {"PATH": f"{os.path.dirname(STATIC)}:{env['PATH']}"}
+        foreign = script("foreign", "")
+        with open(foreign, "wb") as file:
+            file.write(b"\x7fELF\x01\x01\x01" + bytes(57))
+        wrong = {STATIC: "linked statically", GO: "in Go", script("by_path", f"#!{STATIC}"): "linked statically",
+                 script("by_env", f"#!/usr/bin/env -S A=1 {GO} -x"): "in Go", script("twice", f"#!{d}/by_path x"): "linked statically",
+                 foreign: "another kind of machine"}
+        for program, part in wrong.items():
+            refused(126, [program], part, "--kernel", env=env)
+        refused(126, ["linked_statically"], STATIC, "--kernel", env=of_path)
+        for args in ([STATIC], [GO], [f"{d}/by_path"]):
+            status, out, err = wrapped("--kernel", *args, env=env)
+            require((status, out, err) == (0, "runs\n", ""), f"{args} with --kernel: {status} {out}{err}")
+        right = [script("shell", "#!/bin/sh\ntrue"), script("python", f"#!/usr/bin/env {os.path.basename(sys.executable)}"), script("no_name", "true")]
+        for program in right:
+            status, _, err = wrapped(program, env=env)
+            require((status, err) == (0, ""), f"{program}: {status} {err}")
+        if os.geteuid() == 0:
+            shutil.copy("/bin/true", f"{d}/other")
+            os.chown(f"{d}/other", 65534, 65534)
+            os.chmod(f"{d}/other", 0o4755)
+            refused(126, [f"{d}/other"], "rights of another user", env=env)
+
+
+def test_no_rings():
+    """A program that is linked with liburing, or calls the kernel by syscall(), is told that there are no rings."""
+    asks = """
+import ctypes, errno
+program, room = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(1024)
+print(*(errno.errorcode[-program[name](8, room, room, room, 0)] for name in
+        ("io_uring_queue_init", "io_uring_queue_init_params", "io_uring_queue_init_mem", "io_uring_setup")),
+      program.syscall(425, 8, room), errno.errorcode[ctypes.get_errno()])
+"""
+    with directory() as d, network_interface(UNETD, d):
+        status, out, err = wrapped(sys.executable, "-c", asks, env=clean(environment(d)))
+        require((status, out) == (0, "ENOSYS ENOSYS ENOSYS ENOSYS -1 ENOSYS\n"), f"rings: {status} {out}{err}")
 
 
 def test_precedence():

@@ -1,0 +1,11 @@
+// without_library.c - a program that unet-sockets is not to start unasked: linked statically, or with the section of a program in Go.
+#include <stdio.h>
+
+#ifdef GO
+__attribute__((section(".note.go.buildid"), used)) static const char note[] = "Go";
+#endif
+
+int main(void) {
+  puts("runs");
+  return 0;
+}
