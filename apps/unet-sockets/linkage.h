@@ -6,8 +6,8 @@
 
 namespace unet::wrapper {
 
-// Why the library would not be in front of that program's calls, as the end of a sentence; nothing: it would. `name` is as execvp() takes it.
-// A script stands for its interpreter. What cannot be found or read is for exec() to say.
+// Why the library would not be in front of that program's calls; nothing: it would. `name` is as execvp() takes it. A script stands for its
+// interpreter. What cannot be found or read is for exec() to say.
 std::optional<std::string> kernel_alone(const std::string& name);
 
 }  // namespace unet::wrapper

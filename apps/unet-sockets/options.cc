@@ -84,7 +84,8 @@ ParsedOptions parse_options(int argc, char** argv) {
       "  unetd --port nowhere --ip 0=10.9.0.1/24 &\n"
       "  unet-sockets iperf3 -s -B 10.9.0.1 &\n"
       "  unet-sockets iperf3 -c 10.9.0.1\n\n"
-      "The program is any that is linked dynamically, but in Go, and all that it starts. Addresses are those of the network interface (unetd --ip)."};
+      "The program is any that is linked dynamically, but none in Go, and all that it starts. Addresses are those of the network interface "
+      "(unetd --ip)."};
   app.add_option("--ni", options.ni,
                  "the network interface: unix:PATH, or embedded:SPECIFICATION (default: $UNET_NI, or this host's unetd)");
   app.add_option("--rule", rules, kRulesHelp)->allow_extra_args(false);

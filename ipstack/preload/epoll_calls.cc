@@ -93,11 +93,14 @@ int collect(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds
   const auto ours = [&](int room) {
     return set.collect(events, room, events_for_waiter, [&](Registration& each) { spend(each, epoll); });
   };
-  const bool looks = set.kernel_members > 0 && at_kernel;
-  const int kept = looks && set.kernel_waits ? (most + 1) / 2 : 0;
+  const bool known = set.kernel_members > 0;
+  const int kept = known && at_kernel && set.kernel_waits ? (most + 1) / 2 : 0;
   const int count = ours(most - kept);
-  if (set.kernel_members > 0) set.kernel_waits = count == most;
-  if (!looks || count == most || (count != 0 && kept == 0 && !set.kernel_pace.is_due(at))) return count;
+  if (known) set.kernel_waits = count == most;
+  if (!at_kernel || count == most) return count;
+  // A member that was added without this library is looked for only while ours have nothing to tell.
+  const bool asks = known && (count == 0 || kept != 0) ? true : (known || count == 0) && set.kernel_pace.is_due(at);
+  if (!asks) return count;
   const int more = real().epoll_wait(epoll, events + count, most - count, 0);
   set.kernel_pace.note(at, more > 0);
   const int all = more > 0 ? count + merge(set, epoll, events + count, more) : count;
@@ -134,7 +137,7 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
     pollfd kernel{.fd = epoll, .events = POLLIN, .revents = 0};
     EpollSet::Turn turn(set, who);
     const bool recalls = set.is_recalling();  // then the kernel's set is always readable
-    const std::span<pollfd> theirs(&kernel, set.kernel_members > 0 && !recalls ? size_t{1} : size_t{0});
+    const std::span<pollfd> theirs(&kernel, recalls ? size_t{0} : size_t{1});
     const Nanoseconds limit = recalls ? std::min(until, host.now() + unet::kMillisecond) : until;
     const Host::Woken woken = host.wait(who, theirs, host.next_try(set.inherited, limit), mask);
     turn.take();

@@ -174,20 +174,26 @@ CASE(raw_no_rings, "io_uring_setup() by syscall()") {
 
 // ---- by an instruction of the program's own
 
-static long bare_close(int fd) {
+static long bare(long number, long a, long b, long c, void* d) {
 #if defined(__x86_64__)
   long result;
-  __asm__ volatile("syscall" : "=a"(result) : "a"((long)SYS_close), "D"((long)fd) : "rcx", "r11", "memory");
+  register long fourth __asm__("r10") = (long)d;
+  __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth) : "rcx", "r11", "memory");
   return result;
 #elif defined(__aarch64__)
-  register long number __asm__("x8") = SYS_close;
-  register long first __asm__("x0") = fd;
-  __asm__ volatile("svc 0" : "+r"(first) : "r"(number) : "memory");
+  register long which __asm__("x8") = number;
+  register long first __asm__("x0") = a;
+  register long second __asm__("x1") = b;
+  register long third __asm__("x2") = c;
+  register long fourth __asm__("x3") = (long)d;
+  __asm__ volatile("svc 0" : "+r"(first) : "r"(which), "r"(second), "r"(third), "r"(fourth) : "memory");
   return first;
 #else
-  return close(fd);
+  return syscall(number, a, b, c, d);
 #endif
 }
+
+static long bare_close(int fd) { return bare(SYS_close, fd, 0, 0, NULL); }
 
 // A descriptor that comes in a message, and gets the number `fd`.
 static int in_rights(int fd) {
@@ -316,5 +322,34 @@ CASE(number_again_copied, "a copy of a number that the C library has opened by i
   CALL(send(dup2(ends[0], 100), "x", 1, MSG_DONTWAIT));
 }
 
+static void* writes_late(void* fd) {
+  pause_ms(50);
+  return thread_result(write(*(int*)fd, "x", 1));
+}
+
+CASE(epoll_added_behind, "a pipe that was added to a set behind the C library, beside a connection") {
+  int ends[2], pair[2];
+  char byte;
+  struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = 1}}, told[2] = {0};
+  streams(ends);
+  MUST(pipe(pair));
+  const int epoll = MUST(epoll_create1(0));
+  MUST(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &event));
+  event.data.u32 = 2;
+  MUST(bare(SYS_epoll_ctl, epoll, EPOLL_CTL_ADD, pair[0], &event));
+  CALL(epoll_wait(epoll, told, 2, 0));
+  const pthread_t thread = start(writes_late, &pair[1]);
+  CALL(epoll_wait(epoll, told, 2, 5000));
+  say("%u", told[0].data.u32);
+  joined(thread);
+  CALL(epoll_wait(epoll, told, 2, 0));
+  CALL(read(pair[0], &byte, 1));
+  CALL(epoll_wait(epoll, told, 2, 0));
+  CALL(send(ends[1], "x", 1, 0));
+  CALL(epoll_wait(epoll, told, 2, 5000));
+  say("%u", told[0].data.u32);
+}
+
 THEME(raw_calls, &raw_stream, &raw_options, &raw_datagrams, &raw_waits, &raw_close, &raw_close_range, &raw_dup, &raw_no_rings,
-      &number_again, &number_again_rights, &number_again_copied, &closed_behind);
+      &number_again, &number_again_rights, &number_again_copied, &closed_behind,
+      &epoll_added_behind);
