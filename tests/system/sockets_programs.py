@@ -8,6 +8,7 @@
 # Where there is no UNET_SOCKETS both ends are a kernel's, which tries what this file does.
 import contextlib
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import sys
 import time
 
 from daemon import NOBODY, WAIT, Failure, attempt, require, wait_until
+import program_loops
 from program_roles import each_version, end, roles
 from spaces import can_be_made
 
@@ -26,7 +28,8 @@ LONG = "UNET_LONG" in os.environ
 PORT = 8300
 MIB = 1 << 20
 PACKAGES = {"ab": "apache2-utils", "apache2": "apache2-bin", "nginx": "nginx-light", "redis-server": "redis-server",
-            "redis-benchmark": "redis-tools", "nc": "netcat-openbsd", "in.tftpd": "tftpd-hpa", "tftp": "tftp-hpa"}
+            "redis-benchmark": "redis-tools", "nc": "netcat-openbsd", "in.tftpd": "tftpd-hpa", "tftp": "tftp-hpa",
+            "node": "nodejs", "dig": "bind9-dnsutils", "dnsmasq": "dnsmasq-base"}
 
 
 def bracketed(address):
@@ -513,7 +516,7 @@ def marks(role):
                 require(told == wanted, f"what was told is {told}, not {wanted}")
 
 
-PROGRAMS = {  # what is run, and the programs that it takes
+PROGRAMS = {  # what is run, and the programs, and modules of Python, that it takes
     "iperf3": (iperf3, ["iperf3"]),
     "nginx": (nginx, ["nginx", "wrk", "curl", "ab"]),
     "apache": (apache, ["apache2", "ab", "curl"]),
@@ -528,6 +531,11 @@ PROGRAMS = {  # what is run, and the programs that it takes
     "bash": (bash, ["bash", "socat"]),
     "tftp": (tftp, ["in.tftpd", "tftp"]),
     "marks": (marks, []),
+    "node": (program_loops.node, ["node"]),
+    "dig": (program_loops.dig, ["dig", "dnsmasq"]),
+    "uvicorn": (program_loops.uvicorn, [], ["uvicorn", "uvloop", "h11"]),
+    "aiohttp": (program_loops.aiohttp, [], ["aiohttp"]),
+    "granian": (program_loops.granian, [], ["granian", "uvloop"]),
 }
 
 
@@ -536,7 +544,11 @@ ALONE = {"iperf3": ["server", "client"], "memcached": ["server", "client"], "soc
 
 
 def main(name, unetd, sockets, embedded):
-    test, programs = PROGRAMS[name]
+    test, programs, *modules = PROGRAMS[name]
+    unknown = [each for each in sum(modules, []) if importlib.util.find_spec(each) is None]
+    if unknown:
+        print(f"skipped: {sys.executable} has no {', '.join(unknown)} (pip install {' '.join(unknown)})")
+        return 77
     missing = [PACKAGES.get(each, each) for each in programs if not shutil.which(each, path=os.environ["PATH"] + ":/usr/sbin")]
     if missing or not can_be_made():
         print(f"skipped: needs {'the packages ' + ', '.join(missing) if missing else 'root and network namespaces'}")
