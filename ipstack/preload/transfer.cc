@@ -76,7 +76,9 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
   size_t sent = 0;
   const int64_t result = host.block(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
     if (!file.is_ours()) return Host::gone(file, true);
-    const int64_t more = result_of(host.sockets().send(file.socket, data + sent, length - sent, flags | MSG_DONTWAIT));
+    const auto send = [&] { return result_of(host.sockets().send(file.socket, data + sent, length - sent, flags | MSG_DONTWAIT)); };
+    int64_t more = send();
+    if (more == -EAGAIN && host.turn() && file.is_ours()) more = send();  // what has come may be room, or the end
     if (more == -EAGAIN || (more >= 0 && static_cast<size_t>(more) < length - sent)) tell_of_room(file);
     if (more < 0) return more;
     sent += static_cast<size_t>(more);

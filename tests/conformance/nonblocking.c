@@ -112,5 +112,14 @@ CASE(nonblocking_echo, "an echo between two ends that never wait, driven by poll
   say("sent %d, echoed %d, back %d", sent, echoed, back);
 }
 
+CASE(nonblocking_to_closed, "a program that only sends, and never waits, is told that the peer has closed") {
+  int ends[2];
+  streams(ends);
+  close(ends[1]);
+  while (send(ends[0], "word", 4, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) continue;
+  say("%s", error_name(errno));
+}
+
 THEME(nonblocking, &nonblocking_calls, &nonblocking_accept, &nonblocking_datagram, &nonblocking_partial,
-      &nonblocking_partial_vector, &nonblocking_back, &nonblocking_peer_blocks, &nonblocking_echo);
+      &nonblocking_partial_vector, &nonblocking_back, &nonblocking_peer_blocks, &nonblocking_echo,
+      &nonblocking_to_closed);
