@@ -5,6 +5,7 @@
 # Usage: sockets_wrapper.py UNETD UNET_SOCKETS LINKED_STATICALLY WITH_GO_SECTION     (77: no unet-sockets; rules are only tried as root, with network namespaces)
 #        sockets_wrapper.py --peer SCENE ...       the programs
 import contextlib
+import ctypes.util
 import errno
 import os
 import selectors
@@ -233,6 +234,15 @@ print(*(errno.errorcode[-program[name](8, room, room, room, 0)] for name in
     with directory() as d, network_interface(UNETD, d):
         status, out, err = wrapped(sys.executable, "-c", asks, env=clean(environment(d)))
         require((status, out) == (0, "ENOSYS ENOSYS ENOSYS ENOSYS -1 ENOSYS\n"), f"rings: {status} {out}{err}")
+
+
+def test_allocator():
+    """An allocator that calls syscall() while it starts, under its own lock, and so before the library may allocate."""
+    if ctypes.util.find_library("jemalloc") is None:
+        raise Skipped("needs libjemalloc2, which redis-server brings with it")
+    with directory() as d, network_interface(UNETD, d):
+        status, out, err = wrapped(sys.executable, "-c", "print('runs')", env=clean(environment(d)) | {"LD_PRELOAD": "libjemalloc.so.2"})
+        require((status, out, err) == (0, "runs\n", ""), f"with jemalloc: {status} {out}{err}")
 
 
 def test_precedence():
