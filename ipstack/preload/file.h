@@ -102,6 +102,7 @@ struct File : Entry {
   uint64_t shadow = 0;           // the inode of what is at its descriptors
   bool kernel = true;            // the shadow takes part: it is not decided yet, or the socket is both's
   uint32_t scope = 0;            // the program's number of the link of a link-local address
+  bool kernel_peer = false;      // a datagram socket of both is connected by the kernel
   bool bound = false;            // by bind(), at both if both take part
   bool listens = false;
   bool leaves = false;           // a listener that others have, too, and this process has closed: what came to it is theirs (leaving.cc)

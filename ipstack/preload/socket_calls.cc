@@ -157,6 +157,7 @@ int told_of(const File& file, int name) {
 bool shadow_tells(const File& file, int level, int name) noexcept {
   if (level == IPPROTO_IPV6 && file.domain == AF_INET) return true;  // that there is no such option
   if (level != SOL_SOCKET) return false;
+  if (name == SO_ERROR) return file.kernel_peer;
   if (name == SO_LINGER) return Host::get().sockets().stack().option(file.socket, sockets::Stack::Option::linger) < 0;
   return name == SO_RCVTIMEO || name == SO_SNDTIMEO || name == (file.is_stream() ? SO_BROADCAST : SO_KEEPALIVE);
 }
@@ -188,7 +189,11 @@ int tell_peer(const File& file, void* value, socklen_t* length) {
 
 // To what is no address of the socket's kind: AF_UNSPEC ends a connection, all else is the `error`.
 int connect_nowhere(File& file, const sockaddr* address, socklen_t length, int error) {
-  if (!file.is_ours()) return result_of(real().connect(file.fd(), address, length));
+  if (!file.is_ours() || file.kernel_peer) {
+    const int result = result_of(real().connect(file.fd(), address, length));
+    if (result == 0) file.kernel_peer = false;
+    return result;
+  }
   const bool apart = error == EAFNOSUPPORT && sockets::family_of(address) == AF_UNSPEC;
   return apart ? result_of(Host::get().sockets().connect(file.socket, address, length)) : -error;
 }
@@ -199,6 +204,7 @@ int connect_ours(File& file, const sockaddr* address, socklen_t length, const so
   note_link(file, address, length);
   Host& host = Host::get();
   leave_kernel(file);
+  file.kernel_peer = false;
   const int begun = result_of(host.sockets().connect(file.socket, address, length));
   if (file.is_stream() && (begun == 0 || begun == -EINPROGRESS)) file.signalled = 0;
   if (file.nonblocking || (begun != -EINPROGRESS && begun != -EALREADY)) return begun;
@@ -277,8 +283,16 @@ UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
       })));
     }
   }
-  const Host::Away away;
-  return real().connect(fd, address, length);
+  int result, error;
+  {
+    const Host::Away away;
+    result = real().connect(fd, address, length);
+    error = errno;
+  }
+  File* const both = result == 0 ? Host::get().table().file(fd) : nullptr;
+  if (both != nullptr && both->is_ours() && !both->is_stream()) both->kernel_peer = true;
+  errno = error;
+  return result;
 }
 
 UNET_PRELOAD int shutdown(int fd, int how) noexcept {
@@ -306,7 +320,7 @@ UNET_PRELOAD int getsockname(int fd, sockaddr* address, socklen_t* length) noexc
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
   const sockets::Address* const kept = file == nullptr ? nullptr : kept_name(*file, true);
-  if (file == nullptr || (!file->is_ours() && kept == nullptr)) return real().getsockname(fd, address, length);
+  if (file == nullptr || file->kernel_peer || (!file->is_ours() && kept == nullptr)) return real().getsockname(fd, address, length);
   if (const int wrong = check_room(address, length); wrong < 0) return static_cast<int>(answer(wrong));
   if (kept != nullptr) return sockets::write_sockaddr(*kept, file->domain == AF_INET6, address, length), 0;
   const socklen_t room = *length;
@@ -318,7 +332,7 @@ UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexc
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
   const sockets::Address* const kept = file == nullptr ? nullptr : kept_name(*file, false);
-  if (file == nullptr || (!file->is_ours() && kept == nullptr)) return real().getpeername(fd, address, length);
+  if (file == nullptr || file->kernel_peer || (!file->is_ours() && kept == nullptr)) return real().getpeername(fd, address, length);
   if (const int wrong = check_room(address, length); wrong < 0) return static_cast<int>(answer(wrong));
   if (kept != nullptr) return sockets::write_sockaddr(*kept, file->domain == AF_INET6, address, length), 0;
   const socklen_t room = *length;

@@ -114,7 +114,7 @@ int64_t connect_and_send(File& file, const std::byte* data, size_t length, int f
 // Whose a datagram to `to` is; null: it is connected. 0, or -errno.
 int64_t place_datagram(File& file, const sockaddr* to, socklen_t to_length, bool& ours, bool& ipv4) {
   sockets::Address remote;
-  ours = true;
+  ours = to != nullptr || !file.kernel_peer;
   if (to != nullptr) {
     const int error = read_address(file, to, to_length, remote);
     // Of a socket of IPv6 Linux's sendto() has another word for it than all others.

@@ -397,9 +397,50 @@ CASE(datagram_oob, "MSG_OOB of datagrams") {
   CALL(recv(ends[1], &byte, 1, MSG_OOB | MSG_DONTWAIT));
 }
 
+// Its peer's name, what that gets, and what comes back.
+static void say_talk(int s, int peer) {
+  char bytes[8];
+  union Address from;
+  socklen_t length = sizeof from;
+  CALL(getpeername(s, &from.any, &length));
+  say_address("the peer", &from, length);
+  length = sizeof from;
+  CALL(send(s, "to", 2, 0));
+  await(peer, POLLIN);
+  CALL(recvfrom(peer, bytes, sizeof bytes, 0, &from.any, &length));
+  CALL(sendto(peer, "back", 4, 0, &from.any, length));
+  await(s, POLLIN);
+  CALL(recv(s, bytes, sizeof bytes, 0));
+}
+
+CASE(datagram_connected_to_loopback, "a datagram socket at all addresses, connected to loopback and to the own address by turns") {
+  union Address address;
+  socklen_t length = any_address(&address, 0);
+  const struct sockaddr none = {.sa_family = AF_UNSPEC};
+  const int s = MUST(socket(family, SOCK_DGRAM, 0)), own = bound(SOCK_DGRAM), loopback = MUST(socket(family, SOCK_DGRAM, 0));
+  MUST(bind(s, &address.any, length));
+  if (family == AF_INET) {
+    address.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  } else {
+    address.v6.sin6_addr = in6addr_loopback;
+  }
+  length = family == AF_INET ? sizeof address.v4 : sizeof address.v6;
+  MUST(bind(loopback, &address.any, length));
+  for (int i = 0; i < 2; ++i) {
+    length = address_of(loopback, &address);
+    CALL(connect(s, &address.any, length));
+    say_talk(s, loopback);
+    if (i == 0) CALL(connect(s, &none, sizeof none));
+    if (i == 0) CALL(send(s, "to", 2, 0));
+    length = address_of(own, &address);
+    CALL(connect(s, &address.any, length));
+    say_talk(s, own);
+  }
+}
+
 THEME(datagrams, &datagram_to_and_from, &datagram_unbound_sender, &datagram_borders, &datagram_empty,
       &datagram_truncated, &datagram_peek, &datagram_largest, &datagram_no_destination, &datagram_connected_elsewhere,
       &datagram_connected_filters, &datagram_filter_begins, &datagram_refused, &datagram_refused_unconnected,
       &datagram_error_queue, &datagram_broadcast_forbidden, &datagram_any_hears_all, &datagram_to_itself,
       &datagram_shutdown, &datagram_peek_offset, &datagram_more_makes_one, &datagram_cork, &datagram_gathered_rules, &datagram_queue_full,
-      &datagram_close_forgets, &datagram_bad_pointer, &datagram_oob);
+      &datagram_close_forgets, &datagram_bad_pointer, &datagram_oob, &datagram_connected_to_loopback);
