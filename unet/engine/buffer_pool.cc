@@ -12,7 +12,11 @@ namespace {
 
 constexpr uint32_t kLiesMax = 64;      // false entries looked at for one message: the client's loop must not become ours
 constexpr uint32_t kPopsMin = 64;      // entries of the free queue taken in any case, if there are
+constexpr uint32_t kPopsMax = 1024;    // and at most, if a message wants more
 constexpr uint32_t kSearchWords = 64;  // 4,096 buffers searched for long runs at a time, for the same reason
+constexpr uint32_t kNearWords = 8;     // of them, searched for any message
+constexpr uint32_t kWordsPerBuffer = 4;  // more, for each buffer that the client gives
+constexpr uint32_t kSearchWordsMax = 2 * kSearchWords;
 
 }  // namespace
 
@@ -46,9 +50,12 @@ void BufferPool::give_back(const RunList& runs) noexcept {
 // Moves entries of the free queue to the private set: `count` of them if there are, and a few more.
 void BufferPool::fetch(uint32_t count, uint32_t& lies) noexcept {
   uint32_t buffer;
-  for (uint32_t pops = 0; (pops < kPopsMin || kept_ < count) && queue_.pop(buffer); ++pops) {
+  for (uint32_t pops = 0; (pops < kPopsMin || (kept_ < count && pops < kPopsMax)) && queue_.pop(buffer); ++pops) {
     const bool good = checked(buffer < buffers_) && keep(buffer);
-    if (good) [[likely]] hold(held_, buffer);
+    if (good) [[likely]] {
+      hold(held_, buffer);
+      search_words_ = std::min(search_words_ + kWordsPerBuffer, kSearchWordsMax);
+    }
     KeptEndpoint::fence();
     *position_ = queue_.position();
     if (good) [[likely]] continue;
@@ -68,50 +75,86 @@ void BufferPool::take_lowest(RunList& runs) noexcept {
 // Takes `count` buffers as at most kRunsMax runs, of the lowest kSearchWords words or of others in rotation.
 bool BufferPool::take_runs(uint32_t count, RunList& runs, uint32_t& lies) noexcept {
   while (kept_bits_[first_] == 0) ++first_;
-  if (search(first_, count, runs)) return true;
+  uint32_t near = kNearWords;
+  if (search(first_, count, near, runs)) return true;
   // Too scattered: look at all there is.
   const uint32_t had = kept_;
   if (lies < kLiesMax) fetch(buffers_, lies);
-  if (kept_ != had && search(first_, count, runs)) return true;
+  if (kept_ != had && search(first_, count, near, runs)) return true;
+  if (search_words_ == 0) return false;
   if (window_ >= kept_bits_.size()) window_ = 0;
   const uint32_t window = window_;
   window_ += kSearchWords;
-  return window != first_ && search(window, count, runs);
+  return window != first_ && search(window, count, near, runs);
 }
 
-bool BufferPool::search(uint32_t first_word, uint32_t count, RunList& runs) noexcept {
-  const uint32_t end = std::min((first_word + kSearchWords) * 64, buffers_);
-  Run longest[kRunsMax];
-  uint32_t found = 0;
-  const auto kept = [this](uint32_t buffer) { return (kept_bits_[buffer / 64] >> (buffer % 64) & 1) != 0; };
+namespace {
 
-  for (uint32_t buffer = first_word * 64; buffer < end;) {
-    if (!kept(buffer)) {
-      buffer = kept_bits_[buffer / 64] >> (buffer % 64) == 0 ? (buffer / 64 + 1) * 64 : buffer + 1;
-      continue;
+// The longest runs that were found, the longest first.
+class LongestRuns {
+ public:
+  void add(uint32_t first, uint32_t count) noexcept {
+    if (found_ == kRunsMax) {
+      if (count <= runs_[found_ - 1].count) return;
+      buffers_ -= runs_[--found_].count;
     }
-    const uint32_t first = buffer;
-    while (buffer < end && kept(buffer) && buffer - first < count) ++buffer;
-    Run run{static_cast<uint16_t>(first), static_cast<uint16_t>(buffer - first)};
-    // Insertion into a short list that is sorted by length, longest first.
-    for (uint32_t i = 0; i < kRunsMax; ++i) {
-      if (i == found) {
-        longest[found++] = run;
-        break;
-      }
-      if (run.count > longest[i].count) std::swap(run, longest[i]);
-    }
-    if (longest[0].count == count) break;  // all of it in one piece
+    uint32_t i = found_++;
+    for (; i != 0 && runs_[i - 1].count < count; --i) runs_[i] = runs_[i - 1];
+    runs_[i] = {static_cast<uint16_t>(first), static_cast<uint16_t>(count)};
+    buffers_ += count;
   }
+  uint32_t buffers() const noexcept { return buffers_; }
+  const Run& operator[](uint32_t i) const noexcept { return runs_[i]; }
 
-  uint32_t have = 0;
-  for (uint32_t i = 0; i < found; ++i) have += longest[i].count;
-  if (have < count) return false;
+ private:
+  Run runs_[kRunsMax];
+  uint32_t found_ = 0;
+  uint32_t buffers_ = 0;  // of all of them
+};
+
+}  // namespace
+
+// `near` words are the message's own; those beyond them the client has earned by giving buffers.
+bool BufferPool::search(uint32_t first_word, uint32_t count, uint32_t& near, RunList& runs) noexcept {
+  const auto end = std::min(first_word + kSearchWords, static_cast<uint32_t>(kept_bits_.size()));
+  LongestRuns longest;
+  uint32_t first = 0, length = 0;  // the run under way, which may go on in the next word
+  for (uint32_t word = first_word; word < end && length < count; ++word) {
+    if (near != 0) --near;
+    else if (search_words_ != 0 && longest.buffers() < count) --search_words_;
+    else break;
+    ++searched_;
+    uint64_t bits = kept_bits_[word];
+    for (uint32_t at = 0; bits != 0 && length < count;) {
+      const auto gap = static_cast<uint32_t>(std::countr_zero(bits));
+      if (length != 0 && at + gap != 0) {
+        longest.add(first, length);
+        length = 0;
+      }
+      bits >>= gap;
+      at += gap;
+      if (length == 0) first = word * 64 + at;
+      const auto ones = static_cast<uint32_t>(std::countr_one(bits));
+      length += ones;
+      at += ones;
+      bits = ones == 64 ? 0 : bits >> ones;
+    }
+    if (kept_bits_[word] >> 63 == 0 && length != 0 && length < count) {
+      longest.add(first, length);
+      length = 0;
+    }
+  }
+  if (length >= count) {  // all of it in one piece
+    longest = {};
+    length = count;
+  }
+  if (length != 0) longest.add(first, std::min(length, count));
+  if (longest.buffers() < count) return false;
   for (uint32_t i = 0; count != 0; ++i) {
-    longest[i].count = static_cast<uint16_t>(std::min<uint32_t>(longest[i].count, count));
-    count -= longest[i].count;
-    unkeep(longest[i].first, longest[i].count);
-    runs.runs[runs.count++] = longest[i];
+    const Run run{longest[i].first, static_cast<uint16_t>(std::min<uint32_t>(longest[i].count, count))};
+    count -= run.count;
+    unkeep(run.first, run.count);
+    runs.runs[runs.count++] = run;
   }
   return true;
 }

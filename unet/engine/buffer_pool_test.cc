@@ -140,6 +140,30 @@ TEST_CASE("a buffer named again and again is a lie each time, a bounded number o
   CHECK(p.lies == 64);
 }
 
+TEST_CASE("buffers that the client scatters cost a bounded search, which the buffers that it gives pay") {
+  constexpr uint32_t kBuffers = 8'192;
+  const uint32_t count = GENERATE(2u, 13u);  // found in pieces; in too many pieces
+  Pool p(kBuffers);
+  for (uint32_t buffer = 0; buffer < kBuffers; buffer += 2) p.writer.push(buffer);
+  for (int i = 0; i < 200; ++i) p.take(1);  // all of the queue is in the private set now
+  const uint64_t before = p.pool.searched();
+  uint32_t given = 0;
+  constexpr uint32_t kMessages = 500;
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    CHECK(p.take(count) == (count == 2 ? Outcome::taken : Outcome::fragmented));
+    for (const uint32_t buffer : p.taken()) p.writer.push(buffer), ++given;
+  }
+  CHECK(p.pool.searched() - before <= 128 + 8 * kMessages + 4 * given);
+}
+
+TEST_CASE("a long run far behind scattered buffers is found") {
+  Pool p(4'096);
+  for (uint32_t buffer = 0; buffer < 2'048; buffer += 2) p.writer.push(buffer);
+  for (uint32_t buffer = 2'100; buffer < 2'300; ++buffer) p.writer.push(buffer);
+  REQUIRE(p.take(190) == Outcome::taken);
+  CHECK(p.taken().front() == 2'100);
+}
+
 TEST_CASE("whatever the order of the queue, what can be named by twelve runs is found") {
   std::mt19937 random(1);
   for (uint32_t round = 0; round < 500; ++round) {
