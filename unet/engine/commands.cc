@@ -7,7 +7,6 @@
 #include "unet/base/check.h"
 #include "unet/base/fence.h"
 #include "unet/engine/engine_state.h"
-#include "unet/engine/wake.h"
 
 namespace unet::engine {
 namespace {
@@ -86,15 +85,13 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   e->quantum = int64_t{options.quantum_bytes} * command.weight;
   e->share = &share_of(command.user);
   e->buckets = {};
+  e->buckets.set_prices(e->share->endpoint_prices, now);
   e->terms = e->share->terms;
   e->held = false;
   e->granted = false;
   e->zero_copy = {};
   e->outgoing.active = false;
   e->registered_ports = 0;
-  e->channel_memory.clear();
-  e->channels = nullptr;
-  e->channel_count = 0;
   ++e->incarnation;
   e->life = EndpointState::Life::attached;
   gauges.change(NiGauge::endpoints, 1);
@@ -112,7 +109,8 @@ void Engine::State::run(const SetUser& command) noexcept {
   UNET_CHECK(command.weight > 0);
   Share& share = share_of(command.user);
   share.pace = Share::kTimeParts / command.weight;
-  share.set_limits(command.limits);
+  if (share.limits == command.limits) return;
+  share.set_limits(command.limits, now);
   mux.release_all(share, now);
 }
 
@@ -155,8 +153,8 @@ void Engine::State::run(const Resumed&) noexcept {
     EndpointState* const e = attached(i);
     if (e == nullptr) continue;
     mux.activate(*e);
-    wake_if_announced(*e, e->header->receiver_asleep.value, counters);
-    wake_if_announced(*e, e->header->sender_waiting.value, counters);
+    delivery.waker().wake_if_announced(*e, e->header->receiver_asleep.value);
+    delivery.waker().wake_if_announced(*e, e->header->sender_waiting.value);
   }
 }
 
@@ -185,8 +183,8 @@ void Engine::State::run(const SetWakeDescriptor& command) noexcept {
   e->wake_descriptor = command.descriptor;
   // The client has the descriptor as soon as the service: it may sleep on what we delivered before we could wake it.
   light_fence();
-  wake_if_announced(*e, e->header->receiver_asleep.value, counters);
-  wake_if_announced(*e, e->header->sender_waiting.value, counters);
+  delivery.waker().wake_if_announced(*e, e->header->receiver_asleep.value);
+  delivery.waker().wake_if_announced(*e, e->header->sender_waiting.value);
 }
 
 ChannelState& Engine::State::new_channel(EndpointState& endpoint, uint32_t channel) {
@@ -350,6 +348,7 @@ void Engine::State::report_events() noexcept {
   std::erase_if(leaving, [&](uint32_t index) {
     EndpointState& e = *endpoints[index].load(std::memory_order_relaxed);
     if (e.zero_copy.pending() != 0 && now < e.leave_by) return false;
+    if (e.wakes.load(std::memory_order_acquire) != 0) return false;
     // Before the event: after it the memory may be gone.
     for (uint32_t p = 0; p < ports.size(); ++p) {
       if ((e.registered_ports >> p & 1) == 0) continue;
@@ -359,6 +358,9 @@ void Engine::State::report_events() noexcept {
     e.registered_ports = 0;
     if (!events.push(EndpointDetached{index})) return false;
     e.life = EndpointState::Life::unused;
+    std::vector<ChannelState>().swap(e.channel_memory);  // as large as the most channels it had
+    e.channels = nullptr;
+    e.channel_count = 0;
     gauges.change(NiGauge::endpoints, -1);
     put = true;
     return true;

@@ -6,7 +6,6 @@
 
 #include "unet/base/bytes.h"
 #include "unet/base/fence.h"
-#include "unet/engine/wake.h"
 
 namespace unet::engine {
 namespace {
@@ -127,7 +126,7 @@ void Delivery::flush_touched() noexcept {
   for (uint32_t i = 0; i < touched_count_; ++i) {
     EndpointState& to = *touched_[i];
     to.touched = false;
-    wake_if_announced(to, to.receive_header->receiver_asleep.value, counters_);
+    waker_.wake_if_announced(to, to.receive_header->receiver_asleep.value);
     to.count(EndpointCounter::received_messages, to.received_messages);
     to.count(EndpointCounter::received_bytes, to.received_bytes);
     to.received_messages = 0;

@@ -13,12 +13,15 @@
 #include "unet/engine/endpoint_state.h"
 #include "unet/engine/ni_counters.h"
 #include "unet/engine/reassembly.h"
+#include "unet/engine/wake.h"
 
 namespace unet::engine {
 
 class Delivery {
  public:
-  Delivery(NiCounters& counters, Reassembly& reassembly) noexcept : counters_(counters), reassembly_(reassembly) {}
+  Delivery(NiCounters& counters, Reassembly& reassembly) noexcept : counters_(counters), reassembly_(reassembly), waker_(counters) {}
+
+  Waker& waker() noexcept { return waker_; }
 
   // A message of at most kInlineMax bytes. True if it was delivered; so for the others.
   bool short_message(EndpointState& to, uint32_t channel, const std::byte* data, uint32_t length) noexcept {
@@ -85,6 +88,7 @@ class Delivery {
 
   NiCounters& counters_;
   Reassembly& reassembly_;
+  Waker waker_;
   uint32_t touched_count_ = 0;
   std::array<EndpointState*, 2 * kBurst> touched_{};  // that got something in this batch
 };

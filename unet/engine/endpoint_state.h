@@ -184,6 +184,8 @@ struct alignas(kCacheLine) EndpointState {
   BufferPool buffers;
   std::span<std::byte> region;
   int wake_descriptor = -1;
+  std::atomic<uint32_t> wakes{0};    // that another thread has still to do; the wake descriptor stays open until none (wake.h)
+  static constexpr uint32_t kWakeWanted = 1, kWakeWriting = 2;
   uint32_t reassemblies = 0;         // messages in reassembly, oldest first
   Reassembling* oldest = nullptr;
   Reassembling* newest = nullptr;

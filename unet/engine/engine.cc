@@ -51,6 +51,7 @@ Engine::State::State(const EngineOptions& o, std::vector<std::unique_ptr<Driver>
 }
 
 Engine::State::~State() {
+  delivery.waker().forbid_thread();
   for (uint32_t i = 0; i < kEndpointsMax; ++i) delete endpoints[i].load(std::memory_order_relaxed);
 }
 
@@ -68,6 +69,10 @@ uint32_t Engine::poll(Nanoseconds now) noexcept {
   work += s.receive(now);              // frames from the wires, to endpoints
   return work + s.send(now);
 }
+
+void Engine::allow_wake_thread(const cpu_set_t& cores) noexcept { state_->delivery.waker().allow_thread(cores); }
+
+void Engine::forbid_wake_thread() noexcept { state_->delivery.waker().forbid_thread(); }
 
 uint32_t Engine::pull(Nanoseconds now) noexcept {
   State& s = *state_;

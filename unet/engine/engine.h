@@ -8,6 +8,8 @@
 // itself); receiving: one (frame -> receive buffer, or -> exposed region for a put); hairpin: one (segment -> segment).
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -47,6 +49,10 @@ class Engine {
 
   // One turn: commands, arrivals, doorbells, sends, timers. Returns the number of messages and frames handled (0: idle).
   uint32_t poll(Nanoseconds now) noexcept;
+
+  // By the engine's thread: sleepers whose wake-ups take long may be woken by a thread on these cores (wake.h).
+  void allow_wake_thread(const cpu_set_t& cores) noexcept;
+  void forbid_wake_thread() noexcept;
 
   // The halves of a turn, for an application that runs the engine itself. pull(): arrivals; the rest of the turn only if
   // there were none, if frames wait for a port, or if it was left out a few times. push(): doorbells and sends, at the time

@@ -165,7 +165,7 @@ void Mux::finish_visit(EndpointState& endpoint) noexcept {
   }
   if (endpoint.send.published() != before) {
     light_fence();  // send_consumed was stored; now look who waits
-    wake_if_announced(endpoint, endpoint.header->sender_waiting.value, counters_);
+    delivery_.waker().wake_if_announced(endpoint, endpoint.header->sender_waiting.value);
   }
   if (endpoint.sent_messages != 0) {
     endpoint.count(EndpointCounter::sent_messages, endpoint.sent_messages);

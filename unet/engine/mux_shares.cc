@@ -41,9 +41,9 @@ void Mux::remove(EndpointState& endpoint) noexcept {
 Mux::Visit Mux::visit_limited(EndpointState& endpoint, Nanoseconds now) noexcept {
   Share& share = *endpoint.share;
   const Nanoseconds burst = share.limits.burst;
-  if (endpoint.terms != share.terms) {  // old debts are forgotten
+  if (endpoint.terms != share.terms) {
     endpoint.terms = share.terms;
-    endpoint.buckets.forgive(now);
+    endpoint.buckets.set_prices(share.endpoint_prices, now);
   }
   for (int64_t left = endpoint.deficit; left > 0;) {
     if (endpoint.buckets.room_at(burst) > now) {
@@ -63,9 +63,8 @@ Mux::Visit Mux::visit_limited(EndpointState& endpoint, Nanoseconds now) noexcept
       const uint64_t messages = begun ? 0 : 1;
       const auto bytes = static_cast<uint64_t>(spent - kMessageCost);
       for (Buckets* const buckets : {&endpoint.buckets, &share.buckets}) {
-        const Prices& prices = buckets == &share.buckets ? share.prices : share.endpoint_prices;
-        buckets->messages.take(messages, prices.messages, now);
-        buckets->bytes.take(bytes, prices.bytes, now);
+        buckets->messages.take(messages, now);
+        buckets->bytes.take(bytes, now);
       }
     }
     endpoint.deficit = left;
@@ -114,7 +113,6 @@ void Mux::release_held(Nanoseconds now) noexcept {
 }
 
 void Mux::release_all(Share& share, Nanoseconds now) noexcept {
-  share.buckets.forgive(now);
   for (Held& held : held_) {
     if (held.share == &share || (held.endpoint != nullptr && held.endpoint->share == &share)) held.until = 0;
   }

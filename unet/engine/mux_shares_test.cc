@@ -316,6 +316,24 @@ TEST_CASE("a number that is used again has no past in any list") {
   CHECK(other.counter(EndpointCounter::sent_messages) == 64);
 }
 
+TEST_CASE("a user who changes between two limits without end gets no more than the larger one") {
+  Users s;
+  TestEndpoint& sink = s.ni.add_endpoint();
+  TestEndpoint& a = s.to_sink(1, sink);
+  s.ni.run();
+  // Of its processes some have one rule of the policy and some another.
+  const SendLimits one{.bytes = 1'000'000, .burst = kMillisecond};
+  const SendLimits other = GENERATE(SendLimits{.bytes = 1'000'000, .burst = kMillisecond}, SendLimits{.bytes = 500'000, .burst = kMillisecond},
+                                    SendLimits{.messages = 100'000, .bytes = 1'000'000, .burst = kMillisecond});
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < 1'000; ++i) {
+    s.ni.command(SetUser{.user = 1, .weight = 1 + i % 2, .limits = i % 2 == 0 ? one : other});
+    bytes += s.flood({&a}, a, 2'000, kMillisecond).bytes;
+  }
+  CHECK(bytes <= 1'010'000);
+  CHECK(bytes >= 490'000);
+}
+
 TEST_CASE("who waits for its limit is waited for, let go and forgotten") {
   Users s;
   TestEndpoint& sink = s.ni.add_endpoint();
@@ -339,7 +357,7 @@ TEST_CASE("who waits for its limit is waited for, let go and forgotten") {
     s.ni.poll();
     CHECK(a.counter(EndpointCounter::sent_messages) == sent + 1);
   }
-  SECTION("another limit: old debts are forgotten") {
+  SECTION("another limit: debts count by it") {
     limits = {.messages = 1'000'000};
     s.ni.command(SetUser{.user = 1, .weight = 1, .limits = limits});
     s.ni.poll(2);

@@ -38,32 +38,46 @@ class Price {
 class Bucket {
  public:
   // When it has room: `now` or before if it has.
-  Nanoseconds room_at(Nanoseconds burst) const noexcept { return paid_until_ < burst ? 0 : paid_until_ - burst; }
+  Nanoseconds room_at(Nanoseconds burst) const noexcept { return price_.cost_ == 0 || paid_until_ < burst ? 0 : paid_until_ - burst; }
 
-  void take(uint64_t units, Price price, Nanoseconds now) noexcept {
-    const uint64_t cost = units * price.cost_ + rest_;
+  void take(uint64_t units, Nanoseconds now) noexcept {
+    const uint64_t cost = units * price_.cost_ + rest_;
     rest_ = cost & ((uint64_t{1} << Price::kShift) - 1);
     paid_until_ = std::max(paid_until_, now) + (cost >> Price::kShift);
   }
-  // Limits changed: debts under the old ones are forgotten.
-  void forgive(Nanoseconds now) noexcept { paid_until_ = std::min(paid_until_, now); }
+  // A debt stays as many units as it was, also while there is no limit: else a user who changes between two limits had none.
+  void set_price(Price price, Nanoseconds now) noexcept {
+    const uint64_t cost = price.cost_;
+    if (cost != 0 && cost != debt_cost_) {
+      if (debt_cost_ != 0 && paid_until_ > now) {
+        const __uint128_t debt = static_cast<__uint128_t>(paid_until_ - now) * cost / debt_cost_;
+        paid_until_ = now + static_cast<Nanoseconds>(std::min<__uint128_t>(debt, kDebtMax));
+      }
+      debt_cost_ = cost;
+    }
+    price_ = price;
+  }
 
  private:
+  static constexpr Nanoseconds kDebtMax = kNever / 4;
+
   Nanoseconds paid_until_ = 0;
-  uint64_t rest_ = 0;  // of a nanosecond
+  uint64_t rest_ = 0;       // of a nanosecond
+  Price price_;
+  uint64_t debt_cost_ = 0;  // of the last price that was one: paid_until_ is counted in it
 };
 
+struct Prices {
+  Price messages, bytes;
+};
 struct Buckets {
   Bucket messages, bytes;
 
   Nanoseconds room_at(Nanoseconds burst) const noexcept { return std::max(messages.room_at(burst), bytes.room_at(burst)); }
-  void forgive(Nanoseconds now) noexcept {
-    messages.forgive(now);
-    bytes.forgive(now);
+  void set_prices(const Prices& prices, Nanoseconds now) noexcept {
+    messages.set_price(prices.messages, now);
+    bytes.set_price(prices.bytes, now);
   }
-};
-struct Prices {
-  Price messages, bytes;
 };
 
 }  // namespace unet::engine

@@ -1,9 +1,10 @@
 // share.h - a user's share of the engine and the wires: its weight, its limits and its endpoints in turn; private to unet/engine.
 //
-// The engine's thread alone uses it. A share is made when its user is first named and stays as long as the engine, so that
-// nobody gets rid of a debt by leaving and coming again.
+// The engine's thread alone uses it, but for `woken_apart_until`. A share is made when its user is first named and stays as
+// long as the engine, so that nobody gets rid of a debt by leaving and coming again.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "unet/base/rate_limit.h"
@@ -35,15 +36,16 @@ struct Share {
 
   SendLimits limits;
   uint32_t terms = 0;         // counts changes of the limits, which each endpoint takes over when it is served
-  Prices prices, endpoint_prices;
+  Prices endpoint_prices;
   Buckets buckets;
+  std::atomic<uint64_t> woken_apart_until{0};  // cycles(): before that, another thread wakes its endpoints (wake.h)
   RateLimit neighbours{kNeighboursPerSecond};  // that it makes us ask for, on links with IP
 
-  void set_limits(const SendLimits& to) noexcept {
+  void set_limits(const SendLimits& to, Nanoseconds now) noexcept {
     limits = to;
     ++terms;
     limited = to.any();
-    prices = {Price(to.messages), Price(to.bytes)};
+    buckets.set_prices({Price(to.messages), Price(to.bytes)}, now);
     endpoint_prices = {Price(to.endpoint_messages), Price(to.endpoint_bytes)};
   }
 };

@@ -1,25 +1,51 @@
-// wake.h - wakes a client that announced in its segment that it sleeps; used by the delivery, the mux and the commands.
+// wake.h - wakes clients that announced in their segments that they sleep; used by the delivery, the mux and the commands.
+//
+// A wake-up is a write to an eventfd. The kernel walks all that waits for it, and a client can make that list long: it lists
+// its descriptor in one poll() thousands of times. So each write is timed. A user of whom one took long is woken by another
+// thread from then on, for a time that is a thousand times as long. There one user's wake-ups wait for each other, and
+// those of other users have their turn between them. The thread is made when it is first needed.
 #pragma once
 
-#include <unistd.h>
+#include <sched.h>
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <optional>
 
 #include "unet/engine/endpoint_state.h"
 #include "unet/engine/ni_counters.h"
 
 namespace unet::engine {
 
-// `flag` is receiver_asleep or sender_waiting of the endpoint. The caller has executed light_fence() since it published
-// what the client waits for. One write per announcement: the exchange takes it. The descriptor must not block; when its
-// buffer is full the client has been told already.
-inline void wake_if_announced(const EndpointState& endpoint, std::atomic<uint32_t>& flag, NiCounters& counters) noexcept {
-  if (flag.load(std::memory_order_relaxed) == 0) [[likely]] return;
-  if (endpoint.wake_descriptor < 0 || flag.exchange(0, std::memory_order_relaxed) == 0) return;
-  const uint64_t one = 1;
-  static_cast<void>(!::write(endpoint.wake_descriptor, &one, sizeof one));
-  counters.add(NiCounter::wakeups);
-}
+class WakeThread;
+
+class Waker {
+ public:
+  explicit Waker(NiCounters& counters);
+  ~Waker();
+  Waker(const Waker&) = delete;
+  Waker& operator=(const Waker&) = delete;
+
+  // Allows the thread, on these cores. Without: the engine's thread writes all, as that of an embedded NI does.
+  void allow_thread(const cpu_set_t& cores) noexcept { cores_ = cores; }
+  // Ends the thread. Announcements that it had no time for stay as they are.
+  void forbid_thread() noexcept;
+
+  // `flag` is receiver_asleep or sender_waiting of the endpoint. The caller has executed light_fence() since it published
+  // what the client waits for. One write per announcement: an exchange takes it, here or in the thread.
+  void wake_if_announced(EndpointState& endpoint, std::atomic<uint32_t>& flag) noexcept {
+    if (flag.load(std::memory_order_relaxed) == 0) [[likely]] return;
+    wake(endpoint, flag);
+  }
+
+ private:
+  void wake(EndpointState& endpoint, std::atomic<uint32_t>& flag) noexcept;
+  bool leave_to_thread(EndpointState& endpoint) noexcept;
+
+  NiCounters& counters_;
+  std::optional<cpu_set_t> cores_;
+  std::unique_ptr<WakeThread> thread_;
+};
 
 }  // namespace unet::engine

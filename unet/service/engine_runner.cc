@@ -61,6 +61,10 @@ Status EngineRunner::build(std::vector<std::unique_ptr<Driver>> drivers, int ser
 
 void EngineRunner::loop() noexcept {
   prctl(PR_SET_NAME, number_ == 0 ? "unet-engine" : ("unet-engine-" + std::to_string(number_)).c_str());
+  cpu_set_t others;
+  const bool known = pthread_getaffinity_np(pthread_self(), sizeof others, &others) == 0;
+  if (options_.core && CPU_COUNT(&others) > 1) CPU_CLR(*options_.core, &others);
+  if (known) engine_->allow_wake_thread(others);
   if (options_.core) {
     if (Status status = pin_this_thread(*options_.core); !status) log::error("{}", status.error().text);
   }
@@ -87,6 +91,7 @@ void EngineRunner::loop() noexcept {
     }
   }
   for (int i = 0; i < kLastTurns; ++i) engine_->poll(clock_.now());  // the last commands: goodbyes
+  engine_->forbid_wake_thread();
 }
 
 void EngineRunner::sleep(Nanoseconds now) noexcept {

@@ -1,0 +1,157 @@
+// wake.cc - the write that wakes, how long it took, and the thread that wakes those of whom it takes long.
+#include "unet/engine/wake.h"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <deque>
+#include <map>
+#include <system_error>
+#include <thread>
+
+#include "unet/base/time.h"
+
+namespace unet::engine {
+namespace {
+
+constexpr Nanoseconds kSlow = 200 * kMicrosecond;  // for one wake-up: a hundred usual ones
+constexpr uint64_t kRest = 1000;                   // an engine gives a user at most this part of its time for slow ones
+constexpr Nanoseconds kApartMin = 5 * kSecond;
+
+// A write that is preempted looks slow, too. Its user is woken by the thread for a while then, some microseconds later.
+void write_timed(const EndpointState& endpoint) noexcept {
+  static const double per_nanosecond = cycles_per_second() / 1e9;
+  const uint64_t begin = cycles();
+  const uint64_t one = 1;
+  // The descriptor does not block; when its counter is full the client has been told already.
+  static_cast<void>(!::write(endpoint.wake_descriptor, &one, sizeof one));
+  const uint64_t end = cycles();
+  const uint64_t took = end - begin;
+  if (static_cast<double>(took) < static_cast<double>(kSlow) * per_nanosecond) [[likely]] return;
+  const auto least = static_cast<uint64_t>(static_cast<double>(kApartMin) * per_nanosecond);
+  endpoint.share->woken_apart_until.store(end + std::max(took * kRest, least), std::memory_order_relaxed);
+}
+
+bool is_apart(const Share& share) noexcept {
+  const uint64_t until = share.woken_apart_until.load(std::memory_order_relaxed);
+  return until != 0 && cycles() < until;
+}
+
+}  // namespace
+
+// Endpoints come by a ring with a place for each there is: an endpoint is in it or with the thread at most once.
+class WakeThread {
+ public:
+  explicit WakeThread(const cpu_set_t& cores) : bell_(::eventfd(0, EFD_CLOEXEC)) {
+    if (bell_ < 0) throw std::system_error(errno, std::system_category());
+    thread_ = std::thread([this, cores] {
+      prctl(PR_SET_NAME, "unet-wakes");
+      pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
+      loop();
+    });
+  }
+  ~WakeThread() {
+    stop_.store(true, std::memory_order_relaxed);
+    ring_bell();
+    thread_.join();
+    ::close(bell_);
+  }
+
+  // By the engine's thread. The endpoint's descriptor stays open until its `wakes` is none again.
+  void put(EndpointState& endpoint) noexcept {
+    if (endpoint.wakes.fetch_or(EndpointState::kWakeWanted, std::memory_order_acq_rel) != 0) return;
+    const uint32_t tail = tail_.load(std::memory_order_relaxed);
+    places_[tail % places_.size()] = &endpoint;
+    tail_.store(tail + 1, std::memory_order_release);
+    ring_bell();
+  }
+
+ private:
+  void ring_bell() const noexcept {
+    const uint64_t one = 1;
+    static_cast<void>(!::write(bell_, &one, sizeof one));
+  }
+
+  void loop() {
+    while (!stop_.load(std::memory_order_relaxed)) {
+      take();
+      if (waiting_.empty()) {
+        uint64_t count = 0;
+        static_cast<void>(!::read(bell_, &count, sizeof count));
+        continue;
+      }
+      wake_next();
+    }
+  }
+  void take() {
+    for (; head_ != tail_.load(std::memory_order_acquire); ++head_) queue(*places_[head_ % places_.size()]);
+  }
+  void queue(EndpointState& endpoint) {
+    std::deque<EndpointState*>& of_user = waiting_[endpoint.share];
+    if (of_user.empty()) turns_.push_back(endpoint.share);
+    of_user.push_back(&endpoint);
+  }
+  // One endpoint of the user whose turn it is.
+  void wake_next() {
+    Share* const user = turns_.front();
+    turns_.pop_front();
+    std::deque<EndpointState*>& of_user = waiting_[user];
+    EndpointState& endpoint = *of_user.front();
+    of_user.pop_front();
+    if (of_user.empty()) waiting_.erase(user);
+    else turns_.push_back(user);
+    uint32_t writing = EndpointState::kWakeWriting;
+    endpoint.wakes.store(writing, std::memory_order_seq_cst);
+    const bool asleep = endpoint.header->receiver_asleep.value.exchange(0, std::memory_order_seq_cst) != 0;
+    const bool waits = endpoint.header->sender_waiting.value.exchange(0, std::memory_order_seq_cst) != 0;
+    if (asleep || waits) write_timed(endpoint);
+    if (!endpoint.wakes.compare_exchange_strong(writing, 0, std::memory_order_acq_rel)) queue(endpoint);
+  }
+
+  const int bell_;
+  std::atomic<bool> stop_{false};
+  std::array<EndpointState*, kEndpointsMax> places_{};
+  std::atomic<uint32_t> tail_{0};
+  // The thread's own.
+  uint32_t head_ = 0;
+  std::map<Share*, std::deque<EndpointState*>> waiting_;  // never an empty list
+  std::deque<Share*> turns_;                              // each user of `waiting_` once
+  std::thread thread_;
+};
+
+Waker::Waker(NiCounters& counters) : counters_(counters) {}
+
+Waker::~Waker() = default;
+
+void Waker::forbid_thread() noexcept {
+  cores_.reset();
+  thread_.reset();
+}
+
+void Waker::wake(EndpointState& endpoint, std::atomic<uint32_t>& flag) noexcept {
+  if (endpoint.wake_descriptor < 0) return;
+  if (!cores_ || !is_apart(*endpoint.share) || !leave_to_thread(endpoint)) {
+    if (flag.exchange(0, std::memory_order_relaxed) == 0) return;
+    write_timed(endpoint);
+  }
+  counters_.add(NiCounter::wakeups);
+}
+
+bool Waker::leave_to_thread(EndpointState& endpoint) noexcept {
+  if (thread_ == nullptr) {
+    try {
+      thread_ = std::make_unique<WakeThread>(*cores_);
+    } catch (const std::exception&) {
+      return false;  // no thread, descriptor or memory is left; the next wake-up tries again
+    }
+  }
+  thread_->put(endpoint);
+  return true;
+}
+
+}  // namespace unet::engine
