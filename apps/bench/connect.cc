@@ -14,7 +14,7 @@ constexpr size_t kTotal = kSteps - 1;
 
 struct Step {
   std::vector<Repetition> repetitions;
-  std::vector<double> samples;  // of kept slices
+  std::vector<std::vector<double>> samples;  // an entry for each kept slice
 };
 
 struct ConnectPath {
@@ -39,6 +39,7 @@ class ConnectMeasurement {
     for (uint32_t i = 0; i < options_.repeat; ++i) {
       if (auto done = repetition(); !done) return tl::unexpected(done.error());
     }
+    drop_unusual_slices();
     std::vector<Record> list;
     for (const auto* group : {&limit_, &paths_}) {
       for (const ConnectPath& path : *group) {
@@ -54,6 +55,7 @@ class ConnectMeasurement {
   Status round();
   Result<ConnectSlice> slice_of(ConnectPath& path);
   static void keep(ConnectPath& path, const ConnectSlice& slice, const ConnectSlice& before, const ConnectSlice& after);
+  void drop_unusual_slices();
   Status leave_out(size_t index, const Error& error);
   Record record_of(const ConnectPath& path, size_t step) const;
   ConnectPath make_path(size_t index) const { return {index, Pace(Workload::connect, 0, kConnectSliceNs)}; }
@@ -114,7 +116,17 @@ void ConnectMeasurement::keep(ConnectPath& path, const ConnectSlice& slice, cons
       continue;
     }
     if (!of.repetitions.back().add({slice.p50[step], before.p50[step], after.p50[step], slice.disturbed}, tolerance)) continue;
-    of.samples.insert(of.samples.end(), slice.steps.of[step].begin(), slice.steps.of[step].end());
+    of.samples.push_back(slice.steps.of[step]);
+  }
+}
+
+void ConnectMeasurement::drop_unusual_slices() {
+  std::array<double, kSteps> usual;
+  for (size_t step = 0; step < kSteps; ++step) usual[step] = usual_limit(limit_[0].steps[step].repetitions);
+  for (auto* group : {&limit_, &paths_}) {
+    for (ConnectPath& path : *group) {
+      for (size_t step = 0; step < kSteps; ++step) drop_unusual(path.steps[step].repetitions, usual[step], path.steps[step].samples);
+    }
   }
 }
 
@@ -168,7 +180,9 @@ Record ConnectMeasurement::record_of(const ConnectPath& path, size_t step) const
   const Step& of = path.steps[step];
   Record record = record_without_figures(benchmark_, info, 0, options_);
   record.metric = ConnectSteps::kNames[step];
-  record.summary = summarize(of.samples);
+  std::vector<double> samples;
+  for (const auto& slice : of.samples) samples.insert(samples.end(), slice.begin(), slice.end());
+  record.summary = summarize(std::move(samples));
   record.summary.p50 = median_of(of.repetitions, &Repetition::p50);
   record.limit = median_of(of.repetitions, &Repetition::limit);
   record.ratio = ratio_to_limit(of.repetitions, Relation::over);

@@ -12,7 +12,8 @@ constexpr std::array<uint32_t, 4> kIdleEndpoints = {0, 16, 256, 4096};
 
 // What the repetitions gave, per number of idle endpoints.
 struct Series {
-  std::vector<double> p50, p99, p999, mean, limit, ratio;
+  std::vector<double> p50, mean, limit, ratio;
+  std::vector<std::optional<double>> p99, p999;
   uint64_t samples = 0, slices = 0, dropped = 0, disturbed = 0;
 };
 
@@ -32,7 +33,7 @@ void add(Series& series, const Record& record, double none) {
 Record record_of(const Series& series, uint32_t idle, const Record& like) {
   Record record = like;
   record.metric = "rtt_" + std::to_string(idle) + "_idle";
-  record.summary = {median(series.p50), median(series.p99), median(series.p999), median(series.mean), series.samples};
+  record.summary = {median(series.p50), known_median(series.p99), known_median(series.p999), median(series.mean), series.samples};
   record.limit = median(series.limit);
   record.slices = series.slices;
   record.dropped = series.dropped;
@@ -57,7 +58,7 @@ class EndpointsOfPath {
         if (auto added = session_.set_idle_endpoints(index_, kIdleEndpoints[n]); !added) return tl::unexpected(added.error());
         auto records = measure(session_, benchmark_, size_, {index_}, once);
         if (!records) return records;
-        if (records->size() < 2 || records->back().summary.samples == 0) continue;  // every slice was dropped
+        if (records->size() < 2 || !records->back().has_figures()) continue;
         last_ = records->back();
         if (n == 0) none = last_.summary.p50;
         add(series_[n], last_, none);

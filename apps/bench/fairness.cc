@@ -143,6 +143,7 @@ class FairnessMeasurement {
         record.limit = median(tail ? alone_[0].p99 : alone_[0].p50);
         record.ratio = median(tail ? path.p99_ratio : path.p50_ratio);
       }
+      if (path.slices - path.disturbed < kSlicesMin) record.remove_figures();
       list.push_back(record);
     }
   }
@@ -153,6 +154,7 @@ class FairnessMeasurement {
     record.summary = summarize_rates(path.shares);
     record.limit = 100;
     if (!path.shares.empty()) record.ratio = record.summary.p50 / 100;
+    if (path.shares.size() < kSlicesMin) record.remove_figures();
     return record;
   }
 

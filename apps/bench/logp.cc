@@ -44,6 +44,10 @@ class LogP {
       if (auto done = repetition(); !done) return tl::unexpected(done.error());
     }
     if (session_.over()) return fail(Errc::disconnected, session_.over_text());
+    for (Path& path : paths_) {
+      const double usual = usual_limit(path.repetitions[kLatency]);
+      for (size_t i = 0; i < kParameters; ++i) drop_unusual(path.repetitions[i], usual, path.values[i]);
+    }
     std::vector<Record> records;
     for (const Path& path : paths_) {
       for (size_t i = 0; i < kParameters; ++i) records.push_back(record_of(path, i));
@@ -153,11 +157,12 @@ class LogP {
     record.summary = summarize(path.values[parameter]);
     const std::vector<Repetition>& repetitions = path.repetitions[parameter];
     record.summary.p50 = median_of(repetitions, &Repetition::p50);
+    if (!bulk) {  // a cache line's time is no limit for bulk data
+      record.limit = median_of(repetitions, &Repetition::limit);
+      record.ratio = ratio_to_limit(repetitions, Relation::over);
+      if (record.ratio) record.baseline = benchmark_.limit_path(size_);
+    }
     count_slices(record, repetitions);
-    if (bulk) return record;  // no time to compare with that of a cache line
-    record.limit = median_of(repetitions, &Repetition::limit);
-    record.ratio = ratio_to_limit(repetitions, Relation::over);
-    if (record.ratio) record.baseline = benchmark_.limit_path(size_);
     return record;
   }
 

@@ -19,6 +19,7 @@
 #include "apps/bench/many.h"
 #include "apps/bench/measure.h"
 #include "apps/bench/options.h"
+#include "apps/bench/origin.h"
 #include "apps/bench/peers.h"
 #include "apps/bench/programs.h"
 #include "apps/bench/restart.h"
@@ -201,7 +202,7 @@ Result<std::vector<Record>> run_job(Session& session, const Job& job, const Opti
 }
 
 Status write_json(const std::string& where, const std::vector<Record>& records) {
-  const std::string text = to_json(records);
+  const std::string text = to_json(records, origin_of_now());
   if (where == "-") {
     std::fputs(text.c_str(), stdout);
     return {};

@@ -29,7 +29,7 @@ class ManyOfPath {
       auto beside = round_trips();
       if (!beside) return tl::unexpected(beside.error());
       if (auto closed = hold(0); !closed) return tl::unexpected(closed.error());
-      if (none->summary.samples == 0 || beside->summary.samples == 0) continue;  // every slice was dropped
+      if (!none->has_figures() || !beside->has_figures()) continue;
       add(*none, *beside);
     }
     return records();
@@ -79,16 +79,16 @@ class ManyOfPath {
     std::vector<Record> list;
     if (!rtt_.empty()) {
       const auto middle = [&](auto member) {
-        std::vector<double> values;
-        for (const Record& each : rtt_) values.push_back(member(each));
-        return median(values);
+        std::vector<std::optional<double>> values;
+        for (const Record& each : rtt_) values.push_back(each.summary.*member);
+        return known_median(values);
       };
       Record rtt = rtt_.back();
       rtt.size = count_;
-      rtt.summary.p50 = middle([](const Record& each) { return each.summary.p50; });
-      rtt.summary.p99 = middle([](const Record& each) { return each.summary.p99; });
-      rtt.summary.p999 = middle([](const Record& each) { return each.summary.p999; });
-      rtt.summary.mean = middle([](const Record& each) { return each.summary.mean; });
+      rtt.summary.p50 = *middle(&Summary::p50);
+      rtt.summary.p99 = middle(&Summary::p99);
+      rtt.summary.p999 = middle(&Summary::p999);
+      rtt.summary.mean = *middle(&Summary::mean);
       rtt.ratio = median(ratios_);
       rtt.baseline = kNone;
       list.push_back(rtt);

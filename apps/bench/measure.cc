@@ -22,15 +22,21 @@ constexpr uint32_t kBatchMax = 64;
 constexpr uint64_t kSamplesPerSlice = 30'000;
 constexpr size_t kKeptMin = 3;           // slices of each path in a repetition, while kPatience lasts
 
+struct SliceValues {
+  double p50 = 0;
+  std::vector<double> batched;  // for p50 and mean
+  std::vector<double> single;   // for p99 and p999
+  CpuUse cpu;
+  bool disturbed = false;
+};
+
 // One path in a measurement. The limit is one too.
 struct Participant {
   size_t index = 0;
   Workload workload = Workload::rtt;  // the benchmark's, but for a round trip as a rate's limit and messages beside a put
   Pace pace;
   std::vector<Repetition> repetitions;
-  std::vector<double> batched;  // of kept slices: for p50 and mean
-  std::vector<double> single;   // of kept slices: for p99 and p999
-  std::vector<CpuUse> cpu;      // of kept slices
+  std::vector<SliceValues> kept;  // an entry for each kept slice
 };
 
 constexpr Workload kCategories[] = {Workload::am_short, Workload::am_medium, Workload::am_long};
@@ -51,13 +57,6 @@ bool is_latency(Workload workload) {
 }
 bool times_each(const Benchmark& benchmark) { return is_latency(benchmark.workload); }
 
-struct SliceValues {
-  double p50 = 0;
-  std::vector<double> batched, single;
-  CpuUse cpu;
-  bool disturbed = false;
-};
-
 class Measurement {
  public:
   Measurement(Session& session, const Benchmark& benchmark, uint32_t size, const MeasureOptions& options)
@@ -67,6 +66,10 @@ class Measurement {
     if (auto ready = prepare(paths); !ready) return tl::unexpected(ready.error());
     for (uint32_t i = 0; i < options_.repeat; ++i) {
       if (auto done = repetition(); !done) return tl::unexpected(done.error());
+    }
+    const double usual = usual_limit(limit_[0].repetitions);
+    for (auto* group : {&limit_, &participants_}) {
+      for (Participant& participant : *group) drop_unusual(participant.repetitions, usual, participant.kept);
     }
     return records();
   }
@@ -86,7 +89,7 @@ class Measurement {
     return cpu_time_of(session_.contender(index).service_processes()).value_or(0);
   }
   bool enough() const;
-  static void keep(Participant& participant, const SliceValues& values, double before, double after);
+  static void keep(Participant& participant, SliceValues values, double before, double after);
   Status leave_out(const Participant& participant, const Error& error);
   std::vector<Record> records() const;
   Record record_of(const Participant& participant) const;
@@ -98,7 +101,7 @@ class Measurement {
   Status add_participant(size_t index, Workload workload);
   Status add_categories(size_t index);
   Participant make_participant(size_t index, Workload workload, double target_ns) const {
-    return {index, workload, Pace(workload, size_, target_ns), {}, {}, {}, {}};
+    return {index, workload, Pace(workload, size_, target_ns), {}, {}};
   }
   bool is_beside(const Participant& participant) const { return participant.workload != benchmark_.workload; }
   const std::string& path_of(const Participant& participant) const {
@@ -204,12 +207,9 @@ Result<SliceValues> Measurement::limit_slice() {
   return values;
 }
 
-void Measurement::keep(Participant& participant, const SliceValues& values, double before, double after) {
+void Measurement::keep(Participant& participant, SliceValues values, double before, double after) {
   const SliceValue slice{values.p50, before, after, values.disturbed};
-  if (!participant.repetitions.back().add(slice)) return;
-  participant.batched.insert(participant.batched.end(), values.batched.begin(), values.batched.end());
-  participant.single.insert(participant.single.end(), values.single.begin(), values.single.end());
-  participant.cpu.push_back(values.cpu);
+  if (participant.repetitions.back().add(slice)) participant.kept.push_back(std::move(values));
 }
 
 // Every participant once, between limit slices.
@@ -224,8 +224,8 @@ Status Measurement::round() {
     auto limit = limit_slice();
     if (!limit) return tl::unexpected(limit.error());
     limit_now_ = limit->p50;
-    keep(participants_[i], *values, before, limit_now_);
-    keep(limit_[0], *limit, before, limit_now_);  // its own row: the slices that stood still
+    keep(participants_[i], std::move(*values), before, limit_now_);
+    keep(limit_[0], std::move(*limit), before, limit_now_);  // its own row: the slices that stood still
     ++i;
   }
   return {};
@@ -250,7 +250,7 @@ Status Measurement::repetition() {
     auto limit = limit_slice();
     if (!limit) return tl::unexpected(limit.error());
     limit_now_ = limit->p50;
-    if (participants_.empty()) keep(limit_[0], *limit, before, limit_now_);  // nothing else was asked for
+    if (participants_.empty()) keep(limit_[0], std::move(*limit), before, limit_now_);  // nothing else was asked for
     if (auto done = round(); !done) return done;
   } while (spent() < 1 || (!enough() && spent() < kPatience));
   return {};
@@ -260,18 +260,25 @@ Record Measurement::record_of(const Participant& participant) const {
   const ContenderInfo& info = session_.contender(participant.index).info();
   Record record = record_without_figures(benchmark_, info, size_, options_);
   record.metric += suffix_of(participant.workload);
-  record.summary = benchmark_.is_rate() ? summarize_rates(participant.batched) : summarize(participant.batched);
-  if (!participant.single.empty()) {
-    const Summary tail = summarize(participant.single);
+  std::vector<double> batched, single;
+  std::vector<CpuUse> cpu;
+  for (const SliceValues& slice : participant.kept) {
+    batched.insert(batched.end(), slice.batched.begin(), slice.batched.end());
+    single.insert(single.end(), slice.single.begin(), slice.single.end());
+    cpu.push_back(slice.cpu);
+  }
+  record.summary = benchmark_.is_rate() ? summarize_rates(std::move(batched)) : summarize(std::move(batched));
+  if (!single.empty()) {
+    const Summary tail = summarize(single);
     record.summary.p99 = tail.p99;
     record.summary.p999 = tail.p999;
-    record.distribution = distribution(participant.single);
+    record.distribution = distribution(std::move(single));
   }
   record.summary.p50 = median_of(participant.repetitions, &Repetition::p50);
   record.limit = median_of(participant.repetitions, &Repetition::limit);
   record.ratio = ratio_to_limit(participant.repetitions, benchmark_.relation);
   record.baseline = benchmark_.limit_path(size_);
-  if (!benchmark_.sockets.empty() && info.kind != Kind::limit && !participant.cpu.empty()) record.cpu = median_of(participant.cpu);
+  if (!benchmark_.sockets.empty() && info.kind != Kind::limit && !cpu.empty()) record.cpu = median_of(cpu);
   if (info.wire && benchmark_.workload == Workload::put && !benchmark_.layers) compare_with_messages(participant, record);
   if (record.path == record.baseline && record.ratio) record.ratio = 1;  // by definition; the slices around it are its own
   if (!info.layer) compare_with_baseline(participant, record);
@@ -336,6 +343,7 @@ void count_slices(Record& record, const std::vector<Repetition>& repetitions) {
     record.disturbed += repetition.disturbed;
     record.slices += repetition.dropped + repetition.disturbed + repetition.values.size();
   }
+  if (!has_figure(repetitions)) record.remove_figures();
 }
 
 Result<std::vector<Record>> measure(Session& session, const Benchmark& benchmark, uint32_t size,

@@ -33,7 +33,7 @@ Result<std::vector<Record>> measure(Session& session, const Benchmark& benchmark
 // A record that says what was measured, how and with which settings, and no figure yet. Its metric is the benchmark's.
 Record record_without_figures(const Benchmark& benchmark, const ContenderInfo& info, uint32_t size, const MeasureOptions& options);
 
-// Adds what became of the slices of these repetitions to a record's counts.
+// Counts the slices of these repetitions in a record. Takes its figures away if too few slices are behind them.
 void count_slices(Record& record, const std::vector<Repetition>& repetitions);
 
 // The session's contender of this path; contender_count() when there is none.

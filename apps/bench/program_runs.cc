@@ -18,7 +18,7 @@ namespace unet::bench {
 namespace {
 
 using Figures = std::vector<ProgramFigure>;
-using Command = std::vector<std::string>;
+using CommandLine = std::vector<std::string>;
 
 constexpr Nanoseconds kProgramPatience = 20 * kSecond;  // beyond what it should take
 constexpr uint32_t kIdleSeconds = 2;
@@ -49,7 +49,7 @@ Result<Used> used_so_far(const std::vector<int>& clients, const std::vector<int>
 }
 
 // A client, and what everybody used from its start to its end, or while it asks if it says so: what polls goes on before and after that.
-Result<Measured> measure(const ProgramSetting& setting, const Child& server, const Command& command,
+Result<Measured> measure(const ProgramSetting& setting, const Child& server, const CommandLine& command,
                          const std::optional<Asks>& asks = std::nullopt) {
   const std::vector<int> servers = server.processes();
   const auto& services = setting.place.services;
@@ -82,7 +82,7 @@ void add_cpu(Figures& figures, const std::string& name, const char* unit, const 
   figures.push_back({name + "_cpu_server", unit, measured.server_ns / count});
 }
 
-Result<Child> start_server(const ProgramSetting& setting, const Command& command, const std::string& ready) {
+Result<Child> start_server(const ProgramSetting& setting, const CommandLine& command, const std::string& ready) {
   auto server = Child::start(command, setting.place.server);
   if (!server) return server;
   if (auto is_ready = server->await(ready); !is_ready) return tl::unexpected(is_ready.error());
@@ -94,7 +94,7 @@ Status run_iperf3(const ProgramSetting& setting, uint32_t datagram, Figures& fig
   const std::string port = std::to_string(setting.port), seconds = std::to_string(setting.seconds), bytes = std::to_string(datagram);
   auto server = start_server(setting, {"iperf3", "-s", "-p", port, "--forceflush"}, "Server listening");
   if (!server) return tl::unexpected(server.error());
-  Command command{"iperf3", "-c", setting.place.address, "-p", port, "-t", seconds, "-J"};
+  CommandLine command{"iperf3", "-c", setting.place.address, "-p", port, "-t", seconds, "-J"};
   if (datagram != 0) command.insert(command.end(), {"-u", "-b", "0", "-l", bytes});
   auto measured = measure(setting, *server, command);
   if (!measured) return tl::unexpected(measured.error());
@@ -115,7 +115,7 @@ struct SockperfKind {
 };
 
 // What makes the kernel poll its devices, where they can be; ours poll without being told.
-void add_sockperf_options(Command& command, SockperfKind kind, const ChildPlace& side) {
+void add_sockperf_options(CommandLine& command, SockperfKind kind, const ChildPlace& side) {
   if (kind.tcp) command.push_back("--tcp");
   if (!kind.polls) return;
   command.push_back("--nonblocked");
@@ -125,9 +125,9 @@ void add_sockperf_options(Command& command, SockperfKind kind, const ChildPlace&
 Status run_sockperf(const ProgramSetting& setting, SockperfKind kind, Figures& figures) {
   const std::string port = std::to_string(setting.port);
   const std::string name = std::string("sockperf-") + (kind.tcp ? "tcp" : "udp") + (kind.polls ? "" : "-blocked");
-  Command serve{"sockperf", "server", "-i", setting.place.address, "-p", port};
+  CommandLine serve{"sockperf", "server", "-i", setting.place.address, "-p", port};
   // It has room for as many as it believes can be: by itself 600,000 a second.
-  Command ask{"sockperf", "ping-pong", "-i", setting.place.address, "-p", port, "-m", "64", "--full-rtt", "--mps", "5000000", "-t",
+  CommandLine ask{"sockperf", "ping-pong", "-i", setting.place.address, "-p", port, "-m", "64", "--full-rtt", "--mps", "5000000", "-t",
               std::to_string(setting.seconds)};
   add_sockperf_options(serve, kind, setting.place.server);
   add_sockperf_options(ask, kind, setting.place.client);
@@ -185,7 +185,7 @@ Status run_redis_clients(const ProgramSetting& setting, const Child& server, con
 }
 
 Status run_redis(const ProgramSetting& setting, Figures& figures) {
-  const Command serve{"redis-server", "--bind", setting.place.address, "--port", std::to_string(setting.port), "--save", "",
+  const CommandLine serve{"redis-server", "--bind", setting.place.address, "--port", std::to_string(setting.port), "--save", "",
                       "--appendonly", "no", "--protected-mode", "no", "--dir", setting.directory};
   auto server = start_server(setting, serve, "Ready to accept connections");
   if (!server) return tl::unexpected(server.error());
@@ -211,7 +211,7 @@ Status run_wrk(const ProgramSetting& setting, Figures& figures) {
   const std::string& d = setting.directory;
   std::ofstream(d + "/page") << std::string(kPageBytes, 'x');
   std::ofstream(d + "/nginx.conf") << nginx_configuration(setting);
-  const Command serve{path_of("nginx"), "-p", d, "-c", d + "/nginx.conf", "-e", "stderr"};
+  const CommandLine serve{path_of("nginx"), "-p", d, "-c", d + "/nginx.conf", "-e", "stderr"};
   auto server = start_server(setting, serve, "start worker process ");
   if (!server) return tl::unexpected(server.error());
   if (auto done = measure_idle(setting, *server, "nginx-idle", figures); !done) return done;

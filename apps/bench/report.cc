@@ -122,6 +122,13 @@ std::string ratio_title(const std::vector<Record>& records, const std::string& k
   return kind + text;
 }
 
+// A median, with the number of samples where it is small; "n=1" alone where too few slices were kept for a figure.
+std::string median_text(const Record& record) {
+  if (!record.has_figures()) return "n=" + std::to_string(record.slices - record.dropped - record.disturbed);
+  const std::string text = format_value(record.summary.p50, record.unit);
+  return record.summary.samples < kSlicesMin ? text + " (n=" + std::to_string(record.summary.samples) + ")" : text;
+}
+
 std::string dropped_line(const std::vector<Record>& records) {
   uint64_t slices = 0, dropped = 0, disturbed = 0;
   for (const Record& record : records) {
@@ -129,14 +136,16 @@ std::string dropped_line(const std::vector<Record>& records) {
     dropped += record.dropped;
     disturbed += record.disturbed;
   }
-  const bool empty =
-      std::any_of(records.begin(), records.end(), [](const Record& record) { return record.summary.samples == 0; });
+  const bool empty = std::any_of(records.begin(), records.end(), [](const Record& record) { return !record.has_figures(); });
   std::string advice;
-  if (empty) advice = "Where a path has no figure, no slice was left: measure while the machine is quiet, or longer (--seconds).\n";
+  if (empty) {
+    advice = "n=0, 1 or 2 stands for a figure with fewer than " + std::to_string(kSlicesMin) +
+             " slices behind it: measure while the machine is quiet, or longer (--seconds).\n";
+  }
   if (records.front().bench == "sockets" || records.front().bench == "restart" || records.front().bench == "kernels") return advice;
   return advice + "Of " + std::to_string(slices) + " slices " + std::to_string(dropped) +
-         " were dropped because the limit moved by more than " + print_number("%.0f", kLimitTolerance * 100) +
-         " % around them, and " + std::to_string(disturbed) + " because another process had one of the cores.\n";
+          " were dropped because the limit moved by more than " + print_number("%.0f", kLimitTolerance * 100) +
+         " % around them or was far from its median, and " + std::to_string(disturbed) + " because another process had one of the cores.\n";
 }
 
 }  // namespace
@@ -158,7 +167,7 @@ std::string format_value(double value, const std::string& unit) {
   return three_digits(value) + " " + unit;
 }
 
-std::string to_json(const std::vector<Record>& records) {
+std::string to_json(const std::vector<Record>& records, const Origin& origin) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Record& record : records) {
     nlohmann::ordered_json object;
@@ -167,8 +176,10 @@ std::string to_json(const std::vector<Record>& records) {
     object["size"] = record.size;
     object["metric"] = record.metric;
     object["unit"] = record.unit;
-    const bool measured = record.summary.samples != 0;  // null, not zero, where no slice was left
-    const auto figure = [&](const char* name, double value) { object[name] = measured ? nlohmann::ordered_json(value) : nullptr; };
+    const bool measured = record.has_figures();  // null, not zero, without them
+    const auto figure = [&](const char* name, std::optional<double> value) {
+      object[name] = measured && value ? nlohmann::ordered_json(*value) : nullptr;
+    };
     figure("p50", record.summary.p50);
     figure("p99", record.summary.p99);
     figure("p999", record.summary.p999);
@@ -193,6 +204,9 @@ std::string to_json(const std::vector<Record>& records) {
     object["slices"] = record.slices;
     object["dropped"] = record.dropped;
     object["disturbed"] = record.disturbed;
+    object["machine"] = origin.machine;
+    object["date"] = origin.date;
+    object["commit"] = origin.commit;
     list.push_back(std::move(object));
   }
   return list.dump(1) + "\n";
@@ -233,9 +247,9 @@ std::string to_tables(const std::vector<Record>& records, TableStyle style) {
     text += title + "\n" + (style == TableStyle::markdown ? "\n" : "") + render_table(rows, style) + "\n";
   };
   const std::string corner = bench == "sockets" ? "figure" : "path";
-  const auto figure = [&](double Summary::*member) {
+  const auto tail = [&](std::optional<double> Summary::*member) {
     return matrix(records, corner, [&](const Record& record) {
-      return record.summary.samples == 0 ? "-" : format_value(record.summary.*member, record.unit);
+      return record.summary.*member ? format_value(*(record.summary.*member), record.unit) : "-";
     });
   };
   std::vector<std::string> kinds;
@@ -248,11 +262,12 @@ std::string to_tables(const std::vector<Record>& records, TableStyle style) {
     table(bench + ": " + ratio_title(of_kind, kind),
           matrix(of_kind, corner, [](const Record& record) { return format_ratio(record.ratio); }));
   }
-  table(bench + ": p50", figure(&Summary::p50));
-  if (unit == "ns" && bench != "kernels" && bench != "many") {  // a handful of whole jobs has no tail
-    table(bench + ": p99", figure(&Summary::p99));
-    table(bench + ": p999", figure(&Summary::p999));
-  }
+  table(bench + ": p50", matrix(records, corner, median_text));
+  const auto any_has = [&](std::optional<double> Summary::*member) {
+    return std::any_of(records.begin(), records.end(), [&](const Record& record) { return (record.summary.*member).has_value(); });
+  };
+  if (unit == "ns" && any_has(&Summary::p99)) table(bench + ": p99", tail(&Summary::p99));
+  if (unit == "ns" && any_has(&Summary::p999)) table(bench + ": p999", tail(&Summary::p999));
   if (std::any_of(records.begin(), records.end(), [](const Record& record) { return record.cpu.has_value(); })) {
     table(bench + ": processor time of side A + side B + services", matrix(records, "path", [](const Record& record) {
             if (!record.cpu) return std::string("-");

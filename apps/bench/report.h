@@ -30,6 +30,20 @@ struct Record {
   uint64_t slices = 0;          // all: kept, dropped, disturbed
   uint64_t dropped = 0;         // because the limit moved
   uint64_t disturbed = 0;       // dropped because another process had a core
+
+  bool has_figures() const { return summary.samples != 0; }
+  void remove_figures() {
+    summary = {};
+    distribution.clear();
+    limit = 0;
+    ratio.reset();
+    cpu.reset();
+  }
+};
+
+// The origin of records: the processor and kernel, when they were written, and the commit that unet-bench was built from.
+struct Origin {
+  std::string machine, date, commit;
 };
 
 // put over a wire: the metric of the rows that have the bandwidth of messages beside it, and the baseline of the others.
@@ -45,10 +59,12 @@ constexpr const char* kLong = "_long";
 
 // A list of flat objects, as DESIGN names the fields: bench, path, size, metric, unit, p50, p99, p999, mean, samples, limit,
 // ratio, baseline, command; and setting, slices, dropped, disturbed; distribution, a list of the values at kDistribution; timeline.
-// Figures are null where no slice was left, ratio where there is nothing to compare with,
+// Figures are null where fewer than kSlicesMin slices were left, percentiles where there are too few samples (Summary), ratio where there is
+// nothing to compare with,
 // cpu (ns for each message, or byte; of all, as the sum of three medians, and in cpu_a, cpu_b and cpu_services of each) but of sockets,
 // distribution and timeline of what has none.
-std::string to_json(const std::vector<Record>& records);
+// Each record ends with machine, date and commit of `origin`.
+std::string to_json(const std::vector<Record>& records, const Origin& origin = {});
 
 enum class TableStyle : uint8_t { text, markdown };
 

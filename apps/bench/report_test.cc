@@ -84,6 +84,28 @@ TEST_CASE("report: a path that kept no slice has no figures") {
   CHECK(text.find("0 ns") == text.find("100 ns") + 2);
 }
 
+TEST_CASE("report: too few slices stand as their number, few samples beside the figure") {
+  Record one = record_of("local", 8, 336, 3.36), job = record_of("direct", 8, 200, std::nullopt);
+  one.slices = 1;
+  one.dropped = 0;
+  one.remove_figures();
+  job.summary = {200, std::nullopt, std::nullopt, 200, 1};
+  const std::string text = to_tables({one, job}, TableStyle::text);
+  CHECK(text.find("3.36") == std::string::npos);
+  CHECK(text.find("336") == std::string::npos);
+  CHECK(text.find("n=1\n") != std::string::npos);
+  CHECK(text.find("200 ns (n=1)") != std::string::npos);
+  CHECK(text.find("p99") == std::string::npos);  // nothing has that many samples
+  CHECK(text.find("n=0, 1 or 2 stands for a figure with fewer than 3 slices") != std::string::npos);
+}
+
+TEST_CASE("report: JSON says where, when and from which commit") {
+  const auto list = nlohmann::json::parse(to_json({record_of("local", 8, 100, 1)}, {.machine = "a", .date = "b", .commit = "c"}));
+  CHECK(list[0]["machine"] == "a");
+  CHECK(list[0]["date"] == "b");
+  CHECK(list[0]["commit"] == "c");
+}
+
 TEST_CASE("report: figures that could not be measured are null in JSON") {
   Record nothing = record_of("local", 8, 0, std::nullopt);
   nothing.summary = {};

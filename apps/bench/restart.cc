@@ -48,6 +48,7 @@ void add_records(std::vector<Record>& list, const Record& blank, const Replaced&
     list.push_back(record);
     record.metric = std::string(metric) + "_max";
     record.summary = summarize({*std::max_element(pauses.ns.begin(), pauses.ns.end())});
+    record.summary.samples = pauses.ns.size();
     record.distribution.clear();
     record.timeline.clear();
     list.push_back(std::move(record));

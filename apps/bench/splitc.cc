@@ -69,6 +69,7 @@ class Splitc {
       if (auto done = repetition(); !done) return tl::unexpected(done.error());
     }
     if (session_.over()) return fail(Errc::disconnected, session_.over_text());
+    for (Row& row : rows_) drop_unusual(row.repetitions, usual_limit(row.repetitions), row.values);
     std::vector<Record> records;
     for (const Row& row : rows_) records.push_back(record_of(row));
     return records;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "unet/base/check.h"
 
@@ -20,15 +21,35 @@ double percentile(std::vector<double>& values, double fraction) {
 
 double median(std::vector<double> values) { return percentile(values, 0.5); }
 
+std::optional<double> known_median(const std::vector<std::optional<double>>& values) {
+  std::vector<double> known;
+  for (const std::optional<double>& value : values) {
+    if (value) known.push_back(*value);
+  }
+  if (known.empty()) return std::nullopt;
+  return median(std::move(known));
+}
+
 namespace {
+
+// Whether `count` samples suffice for the percentile at this share, counted from the nearer end.
+bool is_known(size_t count, double fraction) {
+  constexpr double kRounding = 1e-9;
+  return static_cast<double>(count) * std::min(fraction, 1 - fraction) >= 1 - kRounding;
+}
+
+std::optional<double> known_percentile(std::vector<double>& values, double fraction) {
+  if (!is_known(values.size(), fraction)) return std::nullopt;
+  return percentile(values, fraction);
+}
 
 Summary summarize_tail(std::vector<double>& values, double p99, double p999) {
   Summary summary;
   summary.samples = values.size();
   if (values.empty()) return summary;
   summary.p50 = percentile(values, 0.5);
-  summary.p99 = percentile(values, p99);
-  summary.p999 = percentile(values, p999);
+  summary.p99 = known_percentile(values, p99);
+  summary.p999 = known_percentile(values, p999);
   summary.mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
   return summary;
 }
@@ -42,7 +63,7 @@ Summary summarize_rates(std::vector<double> values) { return summarize_tail(valu
 std::vector<double> distribution(std::vector<double> values) {
   std::vector<double> at;
   if (values.empty()) return at;
-  for (const double fraction : kDistribution) at.push_back(percentile(values, fraction));
+  for (const double fraction : kDistribution) at.push_back(known_percentile(values, fraction).value_or(NAN));
   return at;
 }
 
@@ -83,7 +104,38 @@ double median_of(const std::vector<Repetition>& repetitions, double (Repetition:
   return values.empty() ? 0 : median(std::move(values));
 }
 
+bool has_figure(const std::vector<Repetition>& repetitions) {
+  size_t kept = 0;
+  for (const Repetition& repetition : repetitions) kept += repetition.values.size();
+  return kept >= kSlicesMin;
+}
+
+double usual_limit(const std::vector<Repetition>& repetitions) {
+  std::vector<double> limits;
+  for (const Repetition& repetition : repetitions) limits.insert(limits.end(), repetition.limits.begin(), repetition.limits.end());
+  return limits.empty() ? 0 : median(std::move(limits));
+}
+
+std::vector<bool> drop_unusual(std::vector<Repetition>& repetitions, double usual) {
+  std::vector<bool> stays;
+  for (Repetition& repetition : repetitions) {
+    const Repetition before = std::exchange(repetition, {.values = {}, .limits = {}, .dropped = repetition.dropped, .disturbed = repetition.disturbed});
+    for (size_t i = 0; i < before.values.size(); ++i) {
+      const double limit = before.limits[i];
+      stays.push_back(limit <= usual * kUsualFactor && limit * kUsualFactor >= usual);
+      if (!stays.back()) {
+        ++repetition.dropped;
+        continue;
+      }
+      repetition.values.push_back(before.values[i]);
+      repetition.limits.push_back(limit);
+    }
+  }
+  return stays;
+}
+
 std::optional<double> ratio_to_limit(const std::vector<Repetition>& repetitions, Relation relation) {
+  if (!has_figure(repetitions)) return std::nullopt;
   std::vector<double> ratios;
   for (const Repetition& repetition : repetitions) {
     if (repetition.empty()) continue;
@@ -97,6 +149,7 @@ std::optional<double> ratio_to_limit(const std::vector<Repetition>& repetitions,
 
 std::optional<double> ratio_to_baseline(const std::vector<Repetition>& repetitions,
                                         const std::vector<Repetition>& baseline) {
+  if (!has_figure(repetitions) || !has_figure(baseline)) return std::nullopt;
   std::vector<double> ratios;
   for (size_t i = 0; i < repetitions.size() && i < baseline.size(); ++i) {
     if (repetitions[i].empty() || baseline[i].empty()) continue;

@@ -19,6 +19,9 @@ double percentile(std::vector<double>& values, double fraction);
 // The same for a copy that nobody needs sorted.
 double median(std::vector<double> values);
 
+// The median of those that are known; nothing when none is.
+std::optional<double> known_median(const std::vector<std::optional<double>>& values);
+
 // Processor time, in ns for each message or for each byte (s/GB), by whom it was used: the two sides, and the processes that serve a path.
 struct CpuUse {
   double a = 0, b = 0, services = 0;
@@ -28,21 +31,27 @@ struct CpuUse {
 // Of each of the three; not empty.
 CpuUse median_of(const std::vector<CpuUse>& uses);
 
+// A percentile p needs 1 / (1 - p) samples, and is absent with fewer: p99 needs 100 of them, p999 needs 1,000.
 struct Summary {
-  double p50 = 0, p99 = 0, p999 = 0, mean = 0;
+  double p50 = 0;
+  std::optional<double> p99, p999;
+  double mean = 0;
   uint64_t samples = 0;
 };
+
+// A figure needs this many kept slices in a run. One undisturbed slice says nothing about a path.
+constexpr size_t kSlicesMin = 3;
 
 // The shares of samples at which a distribution is recorded: the median, the body around it, and a tail by powers of ten.
 constexpr std::array<double, 8> kDistribution = {0.01, 0.1, 0.25, 0.5, 0.9, 0.99, 0.999, 0.9999};
 
-// The values that these shares of the samples do not exceed, in order; empty when there is no sample.
+// The values that these shares of the samples do not exceed, in order; NaN where there are too few samples for the share. Empty without samples.
 std::vector<double> distribution(std::vector<double> values);
 
-// Of latencies: p99 is exceeded by one sample in a hundred. All zero when there is none.
+// For latencies: one sample in a hundred exceeds p99. All zero without samples.
 Summary summarize(std::vector<double> values);
 
-// Of rates and bandwidths, where bad is low: p99 is what 99 slices in a hundred reached.
+// For rates and bandwidths, where low is bad: 99 slices in a hundred reached p99.
 Summary summarize_rates(std::vector<double> values);
 
 // A slice is dropped too when another process had one of the two cores for more than this share of it. Receivers that sleep
@@ -57,6 +66,10 @@ struct SliceValue {
   double limit_after = 0;
   bool disturbed = false;  // by another process on one of the cores
 };
+
+// A kept slice is dropped at the end of the run when its limit is more than this factor away from the run's median limit.
+// The two slices of the limit may agree while the machine is in another state than in the rest of the run.
+constexpr double kUsualFactor = 2;
 
 // Whether the limit stood still around this slice.
 bool limit_held(const SliceValue& slice, double tolerance = kLimitTolerance);
@@ -78,13 +91,33 @@ struct Repetition {
 // Median of a figure, such as &Repetition::p50, over the repetitions that kept at least one slice; 0 when none did.
 double median_of(const std::vector<Repetition>& repetitions, double (Repetition::*figure)() const);
 
+// Whether enough slices were kept to print, draw or compare the figures of these repetitions.
+bool has_figure(const std::vector<Repetition>& repetitions);
+
+// The median limit over the kept slices of all repetitions; 0 without any.
+double usual_limit(const std::vector<Repetition>& repetitions);
+
+// Drops each kept slice whose limit is unusual for the run. Returns, for each slice that was kept before, whether it still is.
+std::vector<bool> drop_unusual(std::vector<Repetition>& repetitions, double usual);
+
+// The same; `beside` has an entry for each kept slice, in order, and loses those of the dropped ones.
+template <typename T>
+void drop_unusual(std::vector<Repetition>& repetitions, double usual, std::vector<T>& beside) {
+  const std::vector<bool> stays = drop_unusual(repetitions, usual);
+  std::vector<T> left;
+  for (size_t i = 0; i < beside.size(); ++i) {
+    if (stays[i]) left.push_back(std::move(beside[i]));
+  }
+  beside = std::move(left);
+}
+
 // How a value relates to its limit: `over` for times (2.0 means twice the limit's time) and bandwidths (0.9 means
 // nine tenths of the limit's bandwidth); `product` for rates per second against a round-trip time in ns (messages per round trip).
 enum class Relation { over, product };
 
-// Median over the repetitions that kept at least one slice; nothing when none did.
+// Median over the repetitions that kept at least one slice; nothing without a figure.
 std::optional<double> ratio_to_limit(const std::vector<Repetition>& repetitions, Relation relation);
-// The same against another contender measured in the same repetitions (by index), with `over`.
+// The same against another contender measured in the same repetitions (by index), with `over`. Nothing unless both have a figure.
 std::optional<double> ratio_to_baseline(const std::vector<Repetition>& repetitions,
                                         const std::vector<Repetition>& baseline);
 

@@ -183,7 +183,7 @@ std::string to_json(const std::vector<Found>& found) {
   for (const Found& row : found) {
     nlohmann::json record{{"target", row.target}, {"bench", row.bench}, {"size", row.size}, {"sent", row.sent}, {"arrived", row.arrived}};
     if (row.bench == "rtt") {
-      record.update({{"unit", "ns"}, {"least", row.least}, {"p50", row.summary.p50}, {"p99", row.summary.p99},
+      record.update({{"unit", "ns"}, {"least", row.least}, {"p50", row.summary.p50}, {"p99", row.summary.p99 ? nlohmann::json(*row.summary.p99) : nullptr},
                      {"mean", row.summary.mean}, {"late", row.late}});
     } else {
       record.update({{"unit", "B/s"}, {"bandwidth", row.bytes_per_second}});
@@ -203,7 +203,7 @@ std::string to_table(const std::vector<Found>& found, TableStyle style) {
   for (const Found& row : found) {
     const bool rtt = row.bench == "rtt";
     rows.push_back({row.target, rtt ? "round trip" : "stream", std::to_string(row.size) + " B",
-                    rtt ? format_value(row.summary.p50, "ns") : "", rtt ? format_value(row.summary.p99, "ns") : "",
+                    rtt ? format_value(row.summary.p50, "ns") : "", rtt && row.summary.p99 ? format_value(*row.summary.p99, "ns") : "",
                     rtt ? "" : format_value(row.bytes_per_second * 8 / 1e6, "Mbit/s"), lost(row)});
   }
   return render_table(rows, style);

@@ -77,7 +77,7 @@ void scale(Figure& figure, const std::string& unit) {
   } else if (unit == "ns") {
     double most = 0;
     for (const Curve& curve : figure.curves) {
-      for (const auto& value : curve.values) most = std::max(most, value.second);
+      for (const auto& value : curve.values) most = std::fmax(most, value.second);
     }
     const bool milliseconds = most >= 10e6;
     figure.y_label = milliseconds ? "time, ms" : "time, us";
@@ -90,8 +90,8 @@ bool wide(const std::vector<Curve>& curves) {
   double least = INFINITY, most = 0;
   for (const Curve& curve : curves) {
     for (const auto& value : curve.values) {
-      least = std::min(least, value.second);
-      most = std::max(most, value.second);
+      least = std::fmin(least, value.second);
+      most = std::fmax(most, value.second);
     }
   }
   return most > 10 * least;
@@ -100,7 +100,7 @@ bool wide(const std::vector<Curve>& curves) {
 Curve& curve_of(std::vector<Curve>& curves, const Point& point) {
   return find_or_add(
       curves, [&](const Curve& curve) { return curve.label == point.label; },
-      [&] { return Curve{point.label, family_of(point), {}, {}}; });
+      [&] { return Curve{point.label, family_of(point), point.colour, {}, {}}; });
 }
 
 // A serial program has no ranks: its time is a line across all numbers of them.
@@ -119,7 +119,7 @@ std::vector<Point> with_serial_across(const std::vector<Point>& points) {
 }
 
 Figure over_size(const Group& group) {
-  Figure figure{.kind = Figure::Kind::over_size, .name = file_name(group.bench), .title = title_of(group), .y_label = "",
+  Figure figure{.kind = Figure::Kind::over_size, .name = file_name(group.bench), .title = title_of(group), .note = "", .y_label = "",
                 .over_ranks = group.bench == "kernels", .curves = {}};
   std::vector<Point> sorted = with_serial_across(group.points);
   std::stable_sort(sorted.begin(), sorted.end(), [](const Point& left, const Point& right) { return left.size < right.size; });
@@ -134,8 +134,8 @@ Figure over_size(const Group& group) {
 }
 
 Figure bars(const Group& group) {
-  Figure figure{.kind = Figure::Kind::bars, .name = file_name(group.bench), .title = title_of(group), .y_label = "", .curves = {}};
-  for (const Point& point : group.points) figure.curves.push_back({point.label, family_of(point), {{0, point.p50}}, {}});
+  Figure figure{.kind = Figure::Kind::bars, .name = file_name(group.bench), .title = title_of(group), .note = "", .y_label = "", .curves = {}};
+  for (const Point& point : group.points) figure.curves.push_back({point.label, family_of(point), point.colour, {{0, point.p50}}, {}});
   return figure;
 }
 
@@ -149,6 +149,7 @@ std::optional<Figure> distribution(const Group& group, std::optional<uint32_t> s
   Figure figure{.kind = Figure::Kind::distribution,
                 .name = file_name(group.bench + "-distribution"),
                 .title = title_of(group) + ", " + format_size(wanted) + ": distribution",
+                .note = "",
                 .y_label = "",
                 .curves = {}};
   for (const Point& point : group.points) {
@@ -165,6 +166,7 @@ std::optional<Figure> timeline(const Group& group) {
   Figure figure{.kind = Figure::Kind::timeline,
                 .name = file_name(group.bench + "-timeline"),
                 .title = title_of(group) + ", messages in each millisecond",
+                .note = "",
                 .y_label = "messages / ms",
                 .curves = {}};
   for (const Point& point : group.points) {
@@ -178,16 +180,38 @@ std::optional<Figure> timeline(const Group& group) {
   return figure;
 }
 
+// The origins of its records, each once.
+std::string note_of(const Group& group) {
+  std::set<std::string> origins;
+  for (const Point& point : group.points) origins.insert(point.origin);
+  std::string note;
+  for (const std::string& origin : origins) note += (note.empty() || origin.empty() ? "" : "; ") + origin;
+  return note;
+}
+
 void finish(Figure& figure, const Group& group) {
+  figure.note = note_of(group);
   figure.log_y = figure.kind != Figure::Kind::bars && wide(figure.curves);
   scale(figure, group.unit);
+}
+
+// Numbers the paths in the order in which they appear, the limits aside: a path has one colour in all pictures.
+std::vector<Point> coloured(std::vector<Point> points) {
+  std::vector<std::string> paths;
+  for (Point& point : points) {
+    if (family_of(point) == Family::limit) continue;
+    const auto found = std::find(paths.begin(), paths.end(), point.label);
+    point.colour = static_cast<size_t>(found - paths.begin());
+    if (found == paths.end()) paths.push_back(point.label);
+  }
+  return points;
 }
 
 }  // namespace
 
 std::vector<Figure> figures_of(const std::vector<Point>& points, std::optional<uint32_t> size) {
   std::vector<Figure> figures;
-  for (const Group& group : groups_of(points)) {
+  for (const Group& group : groups_of(coloured(points))) {
     const bool sizes = std::any_of(group.points.begin(), group.points.end(),
                                    [&](const Point& point) { return point.size != group.points.front().size; });
     Figure figure = sizes ? over_size(group) : bars(group);
@@ -198,7 +222,10 @@ std::vector<Figure> figures_of(const std::vector<Point>& points, std::optional<u
       figures.push_back(std::move(one));
     };
     add(std::move(figure));
-    if (auto line = timeline(group)) add(std::move(*line));
+    if (auto line = timeline(group)) {
+      line->note = note_of(group);
+      add(std::move(*line));
+    }
     if (auto shape = distribution(group, size)) {
       finish(*shape, group);
       add(std::move(*shape));

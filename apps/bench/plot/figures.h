@@ -15,7 +15,8 @@ enum class Family : uint8_t { ours, limit, raw, kernel, other };  // decides a c
 struct Curve {
   std::string label;
   Family family = Family::other;
-  std::vector<std::pair<double, double>> values;  // x, y; sorted by x
+  size_t colour = 0;  // the same for a path in every picture; a limit has none
+  std::vector<std::pair<double, double>> values;  // x, y; sorted by x; y is NaN where the path has no figure
   std::vector<double> high;                       // p99 at the same x, or nothing
 };
 
@@ -24,6 +25,7 @@ struct Figure {
   Kind kind = Kind::over_size;
   std::string name;        // of the file, without its ending
   std::string title;
+  std::string note;        // machine, date and commit of its records
   std::string y_label;
   bool log_y = false;
   double y_scale = 1;      // y is shown as value * y_scale

@@ -24,6 +24,7 @@ constexpr std::array<const char*, 7> kColours = {"#D55E00", "#0072B2", "#009E73"
 constexpr const char* kLimitColour = "#000000";
 
 std::string number(double value) {
+  if (std::isnan(value)) return "NaN";  // gnuplot breaks the line there
   char text[32];
   std::snprintf(text, sizeof text, "%.8g", value);
   return text;
@@ -101,34 +102,47 @@ std::string time_axis() {
          "set arrow from 0, graph 0 to 0, graph 1 nohead lc rgb '#555555'\n";
 }
 
+// Names the sizes at which a curve has no figure.
+std::string missing_text(const Figure& figure, const Curve& curve) {
+  if (figure.kind != Figure::Kind::over_size) return "";
+  std::string sizes;
+  for (const auto& [x, y] : curve.values) {
+    if (std::isnan(y)) sizes += (sizes.empty() ? "" : ", ") + (figure.over_ranks ? number(x) : format_size(static_cast<uint32_t>(x)));
+  }
+  return sizes.empty() ? "" : " (no figure: " + sizes + ")";
+}
+
 std::string plot_curves(const Figure& figure) {
   std::string text = "plot ";
-  size_t coloured = 0;
+  std::set<std::string> lines;
   for (size_t i = 0; i < figure.curves.size(); ++i) {
     const Curve& curve = figure.curves[i];
     const std::string data = "$curve" + std::to_string(i);
     const std::string x = figure.kind == Figure::Kind::over_size ? "($1 < 1 ? 1 : $1)" : "1";
-    const std::string line = line_of(curve.family, curve.family == Family::limit ? 0 : coloured++);
+    const std::string line = line_of(curve.family, curve.colour);
     text += i == 0 ? "" : ", \\\n  ";
     if (!curve.high.empty() && (curve.family == Family::ours || curve.family == Family::limit)) {  // of all, they hide each other
       const std::string colour = line.substr(0, line.find(" dt"));
       text += data + " using " + x + ":2:3 with filledcurves" + colour + " fs transparent solid 0.12 noborder notitle, \\\n  ";
     }
     const char* marks = figure.kind == Figure::Kind::timeline ? " with lines" : " with linespoints";
-    const char* points = figure.kind == Figure::Kind::timeline ? "" : " pt 7 ps 0.5";
-    text += data + " using " + x + ":2" + marks + line + points + " title " + in_quotes(curve.label);
+    // Curves of one line style differ in their points: several metrics of a path, or the eighth path.
+    int point_type = 7;
+    while (!lines.insert(line + std::to_string(point_type)).second) point_type += 2;
+    const std::string points = figure.kind == Figure::Kind::timeline ? "" : " pt " + std::to_string(point_type) + " ps 0.5";
+    text += data + " using " + x + ":2" + marks + line + points + " title " + in_quotes(curve.label + missing_text(figure, curve));
   }
   return text + "\n";
 }
 
 std::string plot_bars(const Figure& figure) {
   std::string tics, text = "plot ";
-  size_t coloured = 0;
   for (size_t i = 0; i < figure.curves.size(); ++i) {
     const Curve& curve = figure.curves[i];
     const std::string at = std::to_string(i);
-    const std::string colour = curve.family == Family::limit ? "#555555" : kColours[coloured++ % kColours.size()];
-    tics += (i == 0 ? "" : ", ") + tic(curve.label, static_cast<double>(i));
+    const std::string colour = curve.family == Family::limit ? "#555555" : kColours[curve.colour % kColours.size()];
+    const bool missing = std::isnan(curve.values.front().second);
+    tics += (i == 0 ? "" : ", ") + tic(curve.label + (missing ? " (no figure)" : ""), static_cast<double>(i));
     text += (i == 0 ? "" : ", \\\n  ") + ("$curve" + at) + " using (" + at + "):2 with boxes lc rgb '" + colour +
             "' fs solid 0.8 notitle, \\\n  $curve" + at + " using (" + at + "):2:(sprintf('%.3g', $2)) with labels offset 0,0.6 notitle";
   }
@@ -143,6 +157,7 @@ std::string gnuplot_script(const Figure& figure, const std::string& format, cons
                                      : "set terminal svg noenhanced size 1100,680 font 'sans,14' background rgb 'white'\n";
   text += "set output " + in_quotes(file) + "\n" + data_of(figure);
   text += "set title " + in_quotes(figure.title) + "\nset ylabel " + in_quotes(figure.y_label) + "\n";
+  if (!figure.note.empty()) text += "set bmargin 7\nset label 1 " + in_quotes(figure.note) + " at screen 0.01, 0.02 font ',9' textcolor rgb '#555555'\n";
   text += "set border 3 lc rgb '#555555'\nset grid ytics back lc rgb '#b8b8b8' lw 0.7 dt 1\nset tics nomirror\n";
   text += "set key outside right top vertical Left reverse samplen 2\n";
   if (figure.log_y) text += "set logscale y\nset format y '%g'\n";

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -37,7 +39,8 @@ TEST_CASE("what unet-bench writes is read again", "[plot]") {
   Record empty = record_of("local", 8, 0);
   empty.summary = {};
   const auto points = points_of({record_of("local", 48, 130), empty});
-  REQUIRE(points.size() == 1);  // a record without figures is no point
+  REQUIRE(points.size() == 2);
+  CHECK(std::isnan(points[1].p50));  // a record without figures is a mark in the picture
   CHECK(points[0].path == "local");
   CHECK(points[0].size == 48);
   CHECK(points[0].p50 == 130);
@@ -77,6 +80,41 @@ TEST_CASE("sizes become a curve, and single latencies a distribution of the smal
   CHECK(figures[1].name == "rtt-distribution");
   CHECK(figures[1].curves.size() == 2);
   CHECK(figures_of(points_of({record_of("local", 8, 100), record_of("local", 16, 100)}), 16)[1].title.find("16 B") != std::string::npos);
+}
+
+TEST_CASE("a picture names what is missing, and where its records come from", "[plot]") {
+  Record missing = record_of("local", 64, 0);
+  missing.remove_figures();
+  const Origin origin{.machine = "a machine", .date = "a day", .commit = "c0ffee"};
+  const auto points = parse_points(to_json({record_of("local", 8, 100), missing, record_of("local", 512, 200)}, origin), "test");
+  REQUIRE(points);
+  const auto figures = figures_of(*points, {});
+  const std::string curves = gnuplot_script(figures[0], "svg", "x.svg");
+  CHECK(curves.find("'local (no figure: 64 B)'") != std::string::npos);
+  CHECK(curves.find("64 NaN NaN") != std::string::npos);
+  CHECK(curves.find("'a machine, a day, c0ffee'") != std::string::npos);
+  Record shared = record_of("shared", 8, 0);
+  shared.remove_figures();
+  const auto bars = figures_of(points_of({record_of("local", 8, 100), shared}), {});
+  CHECK(gnuplot_script(bars[0], "svg", "x.svg").find("'shared (no figure)'") != std::string::npos);
+  CHECK_FALSE(read_points({}));
+}
+
+TEST_CASE("a path has one colour in every picture", "[plot]") {
+  Record tcp = record_of("kernel-tcp", 8, 9000), shared = record_of("shared", 8, 300), again = shared, more = tcp;
+  again.bench = more.bench = "bandwidth";
+  const auto figures = figures_of(points_of({tcp, shared, record_of("limit-pingpong", 8, 80), again, more}), {});
+  const auto colours_of = [&](const std::string& name) {
+    std::map<std::string, size_t> colours;
+    for (const Figure& figure : figures) {
+      if (figure.name != name) continue;
+      for (const Curve& curve : figure.curves) colours[curve.label] = curve.colour;
+    }
+    return colours;
+  };
+  CHECK(colours_of("rtt")["shared"] == colours_of("bandwidth")["shared"]);
+  CHECK(colours_of("rtt")["kernel-tcp"] == colours_of("bandwidth")["kernel-tcp"]);
+  CHECK(colours_of("rtt")["kernel-tcp"] != colours_of("rtt")["shared"]);
 }
 
 TEST_CASE("one size becomes bars, and each number in a metric a bar of its own", "[plot]") {
@@ -141,7 +179,9 @@ TEST_CASE("what is no list of records is refused by the name of its file", "[plo
     CHECK(points.error().text.find("some.json") != std::string::npos);
   }
   // Figures of another type are no figures.
-  CHECK(parse_points(R"([{"bench":"b","path":"p","p50":"1","size":1},{"bench":"b","path":"p","p50":-1,"size":1}])", "x")->empty());
+  for (const Point& point : *parse_points(R"([{"bench":"b","path":"p","p50":"1","size":1},{"bench":"b","path":"p","p50":-1,"size":1}])", "x")) {
+    CHECK(std::isnan(point.p50));
+  }
   const auto odd = parse_points(R"([{"bench":"b","path":"p","p50":1,"size":1,"p99":null,"distribution":[1,"2"]}])", "x");
   REQUIRE(odd->size() == 1);
   CHECK(odd->front().p99 == 1);

@@ -38,8 +38,21 @@ bool positive(const json& value) { return value.is_number() && std::isfinite(val
 std::vector<double> distribution_of(const json& record) {
   const auto found = record.find("distribution");
   if (found == record.end() || !found->is_array() || found->size() != kDistribution.size()) return {};
-  if (!std::all_of(found->begin(), found->end(), positive)) return {};
-  return found->get<std::vector<double>>();
+  std::vector<double> values;
+  for (const json& value : *found) {
+    if (!value.is_null() && !positive(value)) return {};
+    values.push_back(value.is_null() ? NAN : value.get<double>());
+  }
+  return values;
+}
+
+std::string origin_of(const json& record) {
+  std::string line;
+  for (const char* const field : {"machine", "date", "commit"}) {
+    const std::string text = text_of(record, field);
+    if (!text.empty()) line += (line.empty() ? "" : ", ") + text;
+  }
+  return line;
 }
 
 // Messages per millisecond, of which there may be none.
@@ -83,7 +96,6 @@ Result<std::vector<Point>> parse_points(const std::string& text, const std::stri
   }
   std::vector<Point> points;
   for (const json& record : list) {
-    if (!positive(record["p50"])) continue;  // every slice was dropped
     Point point;
     point.bench = text_of(record, "bench");
     point.path = point.label = text_of(record, "path");
@@ -91,7 +103,8 @@ Result<std::vector<Point>> parse_points(const std::string& text, const std::stri
     point.unit = text_of(record, "unit");
     point.baseline = text_of(record, "baseline");
     point.size = record["size"].get<uint32_t>();
-    point.p50 = record["p50"].get<double>();
+    point.p50 = positive(record["p50"]) ? record["p50"].get<double>() : NAN;
+    point.origin = origin_of(record);
     const auto p99 = record.find("p99");
     point.p99 = p99 != record.end() && positive(*p99) ? p99->get<double>() : point.p50;
     point.distribution = distribution_of(record);
@@ -120,7 +133,9 @@ Result<std::vector<Point>> read_points(const std::vector<std::string>& files) {
       all.push_back(std::move(point));
     }
   }
-  if (all.empty()) return fail(Errc::invalid_argument, "there is no record with a figure in " + files.front());
+  if (std::all_of(all.begin(), all.end(), [](const Point& point) { return std::isnan(point.p50); })) {
+    return fail(Errc::invalid_argument, "there is no record with a figure in " + (files.empty() ? "no file" : files.front()));
+  }
   return all;
 }
 

@@ -13,15 +13,17 @@ namespace unet::bench {
 // A row of a file: one path at one size of one benchmark.
 struct Point {
   std::string bench, path, metric, unit;
-  std::string label;                 // what the picture calls the path
+  std::string label;                 // the path's name in a picture
+  size_t colour = 0;                 // of the path, in all pictures
   std::string baseline;
   uint32_t size = 0;                 // bytes
-  double p50 = 0, p99 = 0;           // in `unit`
-  std::vector<double> distribution;  // values at kDistribution, or nothing
+  double p50 = 0, p99 = 0;           // in `unit`; NaN for a record without figures, which a picture marks
+  std::vector<double> distribution;  // values at kDistribution, NaN where there were too few samples; or nothing
+  std::string origin;                // machine, date and commit, in one line
   std::vector<double> timeline;      // kTimelineBins values, or nothing
 };
 
-// Those of one text of JSON, which `source` names in errors. Records without figures are left out.
+// Those of one text of JSON, which `source` names in errors.
 Result<std::vector<Point>> parse_points(const std::string& json, const std::string& source);
 
 // Those of all files. A path that several files measured gets the file's name behind its own.
