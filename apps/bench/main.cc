@@ -39,6 +39,8 @@ using unet::Status;
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitInterrupted = 130;
+constexpr uint32_t kSmallOfDemo = 48;  // the largest message that a slot holds
+constexpr const char* kFastestOfKernel = "kernel-pipe-busy";
 constexpr rlim_t kFiles = 512 * 1024;  // if we may; fewer than any system's limit (fs.nr_open)
 
 int complain(const std::string& text, int status) {
@@ -256,13 +258,13 @@ int write_records(const std::string& json, const std::vector<Record>& records) {
   return written ? 0 : complain(written.error().text, kExitFailure);
 }
 
-int run_jobs(std::vector<Job> jobs, const Options& options) {
+// Measures the jobs, prints the tables of each by `print`, and leaves what was measured in `records`.
+int run_jobs(std::vector<Job> jobs, const Options& options, std::string (*print)(const std::vector<Record>&, TableStyle), std::vector<Record>& records) {
   auto cores = options.cores ? Result<CorePair>(*options.cores) : choose_cores();
   if (!cores) return complain(cores.error().text, kExitFailure);
   if (cores->alone()) {
     complain("only one core: both processes share it, and figures of spinning receivers mean little", 0);
   }
-  std::vector<Record> records;
   for (const Job& job : jobs) {
     if (job.benchmark->method != Method::programs) continue;
     auto measured = run_programs(*job.benchmark, *cores, options);
@@ -289,11 +291,11 @@ int run_jobs(std::vector<Job> jobs, const Options& options) {
     auto measured = run_job(session, job, options);
     if (session.over()) return stopped();
     if (!measured) return complain(measured.error().text, kExitFailure);
-    if (tables) std::printf("%s\n", to_tables(*measured, options.table).c_str());
+    if (tables) std::printf("%s\n", print(*measured, options.table).c_str());
     std::fflush(stdout);
     records.insert(records.end(), measured->begin(), measured->end());
   }
-  if (tables) print_settings(session, options.table);
+  if (tables && options.action != Action::demo) print_settings(session, options.table);
   return write_records(options.json, records);
 }
 
@@ -322,13 +324,43 @@ int run_kernels(const KernelsOptions& options) {
   return write_records(options.json, *records);
 }
 
-// What `./run` shows: the local channel and the shared NI beside the limit and the kernel, in well under a minute.
+// The record of a path at a size that has figures; nullptr without one.
+const Record* find_record(const std::vector<Record>& records, const std::string& bench, const std::string& path, uint32_t size) {
+  const auto found = std::find_if(records.begin(), records.end(), [&](const Record& record) {
+    return record.bench == bench && record.path == path && record.size == size && record.has_figures();
+  });
+  return found == records.end() ? nullptr : &*found;
+}
+
+// Two sentences about the tables above, and where to go from here.
+void print_end_of_demo(const std::vector<Record>& records) {
+  const Record* const ours = find_record(records, "rtt", "local", kSmallOfDemo);
+  const Record* const kernel = find_record(records, "rtt", kFastestOfKernel, kSmallOfDemo);
+  if (ours && ours->ratio) {
+    std::printf("A message of %s goes to another process and back in %s: %s times the cost of moving a cache line.\n",
+                format_size(kSmallOfDemo).c_str(), format_value(ours->summary.p50, ours->unit).c_str(), format_ratio(ours->ratio).c_str());
+  }
+  if (ours && kernel) {
+    std::printf("Through the kernel's fastest path, a pipe that both sides poll, it takes %s times as long.\n",
+                format_ratio(kernel->summary.p50 / ours->summary.p50).c_str());
+  }
+  std::printf("Next: ./run unet-run -n 1 -- build/apps/examples/hello, and \"Five minutes\" in README.md. All paths: ./run unet-bench run rtt\n");
+}
+
+// The tour of `./run`: the local channel and the shared NI beside the limit and the kernel's fastest paths.
 int demo(Options options) {
-  options.paths = {"local", "shared", "limit-pingpong", "limit-memcpy", "kernel-pipe", "kernel-unix", "kernel-udp*", "kernel-tcp*"};
-  const std::vector<Job> jobs = {{find_benchmark("rtt"), {8, 48, 4096, 65536}},
+  options.paths = {"local", "shared", kFastestOfKernel, "kernel-unix-busy", "kernel-tcp-busy"};
+  const std::vector<Job> jobs = {{find_benchmark("rtt"), {8, kSmallOfDemo, 4096}},
                                  {find_benchmark("bandwidth"), {4096, 65536}},
-                                 {find_benchmark("rate"), {48}}};
-  return run_jobs(jobs, options);
+                                 {find_benchmark("rate"), {kSmallOfDemo}}};
+  size_t sizes = 0;
+  for (const Job& job : jobs) sizes += job.sizes.size();
+  const double least = options.seconds * static_cast<double>(sizes * (options.paths.size() + 1));
+  std::fprintf(stderr, "unet-bench: three measurements, %.0f to %.0f seconds; the busier the machine, the longer\n", least, 3 * least);
+  std::vector<Record> records;
+  const int status = run_jobs(jobs, options, to_short_table, records);
+  if (status == 0 && options.json != "-") print_end_of_demo(records);
+  return status;
 }
 
 }  // namespace
@@ -344,7 +376,10 @@ int main(int argc, char** argv) {
     case Action::help: std::printf("%s", options->help.c_str()); return 0;
     case Action::list: return list();
     case Action::info: return info(*options);
-    case Action::run: return run_jobs(jobs_of(*options), *options);
+    case Action::run: {
+      std::vector<Record> records;
+      return run_jobs(jobs_of(*options), *options, to_tables, records);
+    }
     case Action::demo: return demo(*options);
     case Action::serve: return serve(options->serve_name);
     case Action::plot: return draw(options->plot);

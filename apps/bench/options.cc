@@ -29,7 +29,7 @@ constexpr const char* kDescription =
 
 constexpr const char* kFooter =
     "Examples:\n"
-    "  unet-bench demo                                         the short tour, about a minute\n"
+    "  unet-bench demo                                         the short tour, about half a minute\n"
     "  unet-bench list                                         what can be measured, over which paths\n"
     "  unet-bench info rtt                                     what a figure of `rtt` means\n"
     "  unet-bench run rtt --path 'local,kernel-*' --size 8,48,4K\n"

@@ -238,6 +238,16 @@ std::string render_table(const Rows& rows, TableStyle style, bool numbers) {
   return text;
 }
 
+std::string to_short_table(const std::vector<Record>& records, TableStyle style) {
+  if (records.empty()) return "";
+  const std::string title = records.front().bench + ": median, and " + ratio_title(records, compared_with(records.back()));
+  return title + "\n" + (style == TableStyle::markdown ? "\n" : "") +
+         render_table(matrix(records, "path", [](const Record& record) {
+                        return median_text(record) + (record.ratio ? ", " + format_ratio(record.ratio) + " x" : "");
+                      }), style) +
+         dropped_line(records);
+}
+
 std::string to_tables(const std::vector<Record>& records, TableStyle style) {
   if (records.empty()) return "";
   const std::string& bench = records.front().bench;

@@ -71,6 +71,9 @@ enum class TableStyle : uint8_t { text, markdown };
 // The tables of one benchmark: ratios, then absolute figures; a column per size.
 std::string to_tables(const std::vector<Record>& records, TableStyle style);
 
+// One table of one benchmark: the median with the ratio to the limit or baseline behind it, a column per size.
+std::string to_short_table(const std::vector<Record>& records, TableStyle style);
+
 // One table: the first row is the header; the first column is text, the others are numbers (to the right) or text too.
 std::string render_table(const std::vector<std::vector<std::string>>& rows, TableStyle style, bool numbers = true);
 

@@ -99,6 +99,15 @@ TEST_CASE("report: too few slices stand as their number, few samples beside the 
   CHECK(text.find("n=0, 1 or 2 stands for a figure with fewer than 3 slices") != std::string::npos);
 }
 
+TEST_CASE("report: the short table has median and ratio in one cell") {
+  Record one = record_of("shared", 8, 336, 3.36);
+  one.remove_figures();
+  const std::string text = to_short_table({record_of("limit-pingpong", 8, 100, 1), record_of("local", 8, 120, 1.2), one}, TableStyle::text);
+  CHECK(text.find("rtt: median, and ratio to limit-pingpong\n") == 0);
+  CHECK(text.find("local           120 ns, 1.20 x\n") != std::string::npos);
+  CHECK(text.find("n=8\n") != std::string::npos);
+}
+
 TEST_CASE("report: JSON says where, when and from which commit") {
   const auto list = nlohmann::json::parse(to_json({record_of("local", 8, 100, 1)}, {.machine = "a", .date = "b", .commit = "c"}));
   CHECK(list[0]["machine"] == "a");
