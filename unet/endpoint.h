@@ -51,6 +51,7 @@ struct ConnectOptions {
   control::Path path = control::Path::automatic;
   Nanoseconds timeout = 5 * kSecond;  // for the peer's answer; 1 ms to an hour
   LocalOptions local{};  // if it becomes a local channel
+  Nanoseconds wait = 0;  // connect(): how long to wait until the name is bound; a signal ends the wait
 };
 
 // Somebody wants a channel to this endpoint.
@@ -343,6 +344,7 @@ class Endpoint {
   SendOutcome send_emulated(Channel channel, Bytes data, bool more) noexcept;
   bool receive_emulated(Message& message) noexcept;
   void release_emulated(const Message& message) noexcept;
+  Result<Channel> connect_once(std::string_view target, const ConnectOptions& options);
   static Result<std::unique_ptr<Endpoint>> create_emulated(std::shared_ptr<Connection> connection, const EndpointOptions& options);
   static void add_local_counters(std::vector<std::pair<std::string_view, uint64_t>>& to, const LocalCounters& sum);
   Result<uint64_t> map_region_of(ChannelState& state, Channel channel);

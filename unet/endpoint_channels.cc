@@ -1,5 +1,6 @@
 // endpoint_channels.cc - an endpoint's set-up side: creation, names, connecting and accepting, channels that come and go.
 #include <algorithm>
+#include <ctime>
 #include <string>
 
 #include "unet/connection.h"
@@ -203,6 +204,16 @@ Status Endpoint::cancel_connect(uint64_t pending) {
 }
 
 Result<Channel> Endpoint::connect(std::string_view target, const ConnectOptions& options) {
+  const Nanoseconds deadline = monotonic_now() + options.wait;
+  for (;;) {
+    auto channel = connect_once(target, options);
+    if (channel || channel.error().code != Errc::not_found || monotonic_now() >= deadline) return channel;
+    constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 50 * kMillisecond};
+    if (nanosleep(&kPause, nullptr) != 0) return channel;  // a signal: its handler may want the program to end
+  }
+}
+
+Result<Channel> Endpoint::connect_once(std::string_view target, const ConnectOptions& options) {
   auto pending = start_connect(target, options);
   if (!pending) return tl::unexpected(pending.error());
   const Opening opening(emulated_.get());

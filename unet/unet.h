@@ -156,6 +156,7 @@ typedef struct unet_connect_options {
   int64_t timeout_ns;     // for the peer's answer (5 s); 1 ms to an hour, negative: an hour
   uint32_t local_bytes;   // if it becomes a local channel: data bytes of each direction, at least 262144 (4 MiB)
   uint32_t reserved;      // 0
+  int64_t wait_ns;        // unet_connect(): how long to wait until the name is bound (0); negative: an hour. A signal ends the wait
 } unet_connect_options;
 
 // Opens a channel to `target` ("name", or "name@host") and waits until the peer has accepted. `options` may be NULL.

@@ -54,6 +54,7 @@ int take_connect_options(const unet_connect_options* from, ConnectOptions& to) n
   if (options.reserved != 0) return failed(Errc::invalid_argument, "the member reserved must be 0");
   constexpr Nanoseconds kHour = 3600 * kSecond;
   to.path = static_cast<control::Path>(options.path);
+  if (options.wait_ns != 0) to.wait = std::min(to_timeout(options.wait_ns), kHour);
   if (options.timeout_ns != 0) to.timeout = std::min(to_timeout(options.timeout_ns), kHour);
   if (options.local_depth != 0) to.local.depth = options.local_depth;
   if (options.local_bytes != 0) to.local.data_bytes = options.local_bytes;

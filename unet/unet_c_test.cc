@@ -163,6 +163,24 @@ TEST_CASE("names") {
   REQUIRE(unet_unbind(nullptr) == UNET_EINVALID);
 }
 
+TEST_CASE("connecting waits until the name is bound") {
+  const TestDaemon daemon;
+  TestPair pair(daemon);
+  std::thread server([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(120));
+    REQUIRE(unet_bind(pair.b, "late") == 0);
+    REQUIRE(unet_accept_next(pair.b, 10'000'000'000, nullptr) >= 0);
+  });
+  unet_connect_options options{};
+  options.size = sizeof options;
+  options.wait_ns = 10'000'000'000;
+  const int channel = unet_connect(pair.a, "late", &options);
+  server.join();
+  REQUIRE(channel >= 0);
+  options.wait_ns = 60'000'000;
+  REQUIRE(unet_connect(pair.a, "never", &options) == UNET_ENOTFOUND);
+}
+
 TEST_CASE("connecting fails with a reason") {
   const TestDaemon daemon;
   TestPair pair(daemon);

@@ -7,13 +7,11 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <unet/context.h>
 #include <vector>
 
@@ -30,7 +28,7 @@ constexpr const char* kUsage =
     "  -p, --path PATH     auto: memory of the two processes if the server is on this host, else the wire (default)\n"
     "                      local: memory of the two processes or an error\n"
     "                      ni: through the network interface, even on the same host\n"
-    "  -w, --wait SECONDS  keep trying until somebody has bound NAME (default 0)\n"
+    "  -w, --wait SECONDS  wait so long until a server has bound NAME (default 0)\n"
     "  -e, --emulated      with an endpoint that has no queues of its own; auto: the network interface, then, even on one host\n"
     "  -h, --help\n"
     "\n"
@@ -41,7 +39,9 @@ constexpr const char* kUsage =
     "  echo_client --size 65536 --path ni echo\n";
 
 // An echo that has not come for so long is lost. No shorter: on a busy machine it waits for three other processes to get a core.
-constexpr int kLostAfter = 10;  // seconds
+constexpr unet::Nanoseconds kLostAfter = 10 * unet::kSecond;
+// The same once an echo was lost: this wire loses messages, and a client that waited 10 s for each would seem to hang.
+constexpr unet::Nanoseconds kLostAfterFirst = unet::kSecond / 10;
 
 std::atomic<bool> stop_wanted{false};
 
@@ -59,7 +59,6 @@ struct Options {
   std::string target;
   uint32_t count = 10'000;
   uint32_t size = 48;
-  uint32_t wait = 0;  // seconds
   bool emulated = false;
   unet::ConnectOptions connect;
 };
@@ -97,7 +96,7 @@ Options parse_options(int argc, char** argv) {
       case 'n': options.count = parse_number("--count", optarg, 1, 10'000'000); break;
       case 's': options.size = parse_number("--size", optarg, 0, unet::kMessageMax); break;
       case 'p': options.connect.path = parse_path(optarg); break;
-      case 'w': options.wait = parse_number("--wait", optarg, 0, 3600); break;
+      case 'w': options.connect.wait = parse_number("--wait", optarg, 0, 3600) * unet::kSecond; break;
       case 'e': options.emulated = true; break;
       case 'h': std::fputs(kUsage, stdout); std::exit(0);
       default: refuse("echo_client --help says what is understood");
@@ -151,7 +150,7 @@ class EchoClient {
       unet::Message echo;
       switch (wait_for_message(echo)) {
         case Arrival::end: return false;
-        case Arrival::lost: ++lost_; return true;
+        case Arrival::lost: count_lost(); return true;
         case Arrival::message: break;
       }
       const unet::Nanoseconds end = unet::monotonic_now();
@@ -181,17 +180,23 @@ class EchoClient {
     return false;
   }
 
+  void count_lost() {
+    if (++lost_ == 1) std::fprintf(stderr, "echo_client: an echo did not come within 10 s: this wire loses messages. From now on one that takes 0.1 s is lost\n");
+    if (lost_ % 100 == 0) std::fprintf(stderr, "echo_client: %zu echoes came so far, %u are lost\n", times_.size(), lost_);
+  }
+
   Arrival wait_for_message(unet::Message& message) {
     bool closed = false;
-    int silent = 0;  // seconds
+    const unet::Nanoseconds deadline = unet::monotonic_now() + (lost_ == 0 ? kLostAfter : kLostAfterFirst);
     while (!endpoint_.receive(message)) {
       if (closed) {
         std::fprintf(stderr, "echo_client: the server closed the channel\n");
         return Arrival::end;
       }
-      const unet::WaitOutcome outcome = endpoint_.wait(unet::kSecond);
+      const unet::Nanoseconds now = unet::monotonic_now();
+      if (now >= deadline) return Arrival::lost;
+      const unet::WaitOutcome outcome = endpoint_.wait(std::min(deadline - now, unet::kSecond));
       if (outcome == unet::WaitOutcome::disconnected || stopped()) return Arrival::end;
-      if (outcome == unet::WaitOutcome::timed_out && ++silent == kLostAfter) return Arrival::lost;
       // What the server sent before it closed the channel is still there: look once more.
       const auto event = endpoint_.next_event();
       closed = event && event->kind == unet::ChannelEvent::Kind::closed;
@@ -206,18 +211,6 @@ class EchoClient {
   std::vector<unet::Nanoseconds> times_;  // of the echoes that came
   uint32_t wrong_ = 0, lost_ = 0;
 };
-
-unet::Channel connect(unet::Endpoint& endpoint, const Options& options) {
-  const unet::Nanoseconds until = unet::monotonic_now() + options.wait * unet::kSecond;
-  for (;;) {
-    const unet::Result<unet::Channel> channel = endpoint.connect(options.target, options.connect);
-    if (channel) return *channel;
-    // The server may not be up yet.
-    const bool try_again = channel.error().code == unet::Errc::not_found && unet::monotonic_now() < until && !stopped();
-    if (!try_again) give_up("connect", channel.error().text);
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-}
 
 }  // namespace
 
@@ -234,7 +227,10 @@ int main(int argc, char** argv) {
   const auto endpoint = context->create_endpoint({.emulated = options.emulated ? 1u : 0u});
   if (!endpoint) give_up("create_endpoint", endpoint.error().text);
 
-  EchoClient client(**endpoint, connect(**endpoint, options), options);
+  const unet::Result<unet::Channel> channel = (*endpoint)->connect(options.target, options.connect);
+  if (!channel) give_up("connect", channel.error().text);
+
+  EchoClient client(**endpoint, *channel, options);
   client.run();
   client.print();
   return client.succeeded() ? 0 : 1;

@@ -66,6 +66,12 @@ check_headers "$include/unet-am" './am/*.h' unet-am
 [[ -f $include/unet-am/am/am.h && -f $include/unet-am/am/endpoint.h ]] || report "am.h or endpoint.h was not installed in $include/unet-am"
 [[ -f $include/unet-am/am/splitc/splitc.h ]] || report "splitc.h was not installed in $include/unet-am/am/splitc"
 
+# An older C++ is refused in two lines.
+if c++ -std=c++17 -fsyntax-only -x c++ $(pkg-config --cflags unet) - <<<"#include <unet/context.h>" 2>old_cpp; then
+  report "<unet/context.h> compiles as C++17"
+fi
+[[ $(grep -c 'error:' old_cpp) -le 2 ]] && grep -q 'compile with -std=c++20' old_cpp || report "C++17 is not refused in two lines: $(head -3 old_cpp)"
+
 # ---- the C ABIs: declared = exported, all under the version that must stay
 
 declared() { cpp -P $(pkg-config --cflags "$1") "$2" | grep -v '^ *static inline' | grep -o "\\b$3[A-Za-z0-9_]*(" | tr -d '(' | sort -u; }

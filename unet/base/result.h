@@ -1,6 +1,11 @@
 // result.h - how set-up calls fail: a value or an Error with a sentence for the user; used everywhere outside the data path.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "U-Net's C++ headers need C++20: compile with -std=c++20. Programs in C include unet/unet.h."
+#include "-std=c++20"  // A missing file ends the compilation here; hundreds of errors would follow.
+#endif
+
 #include <string>
 #include <string_view>
 #include <utility>
