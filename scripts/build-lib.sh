@@ -39,7 +39,11 @@ configure() {
   fi
   local defaults
   defaults=$(sed -n '/default_options/,/\]/p' "$root/meson.build" | cksum)
-  local wanted="$root $CC $CXX ${CC_LD:-} ${CXX_LD:-} ${*:2} $defaults"
+  # What meson looks for once may be installed later: another number of packages configures anew.
+  local packages
+  packages=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $(sed -e 's/#.*//' -e '/^\[/d' "$root/scripts/packages.txt") 2>/dev/null |
+    grep -c '^installed') || true
+  local wanted="$packages packages $root $CC $CXX ${CC_LD:-} ${CXX_LD:-} ${*:2} $defaults"
   local wipe=()
   if [[ -e $dir/build.ninja ]]; then
     [[ -e $dir/.configured && $(<"$dir/.configured") == "$wanted" ]] && return 0

@@ -54,6 +54,17 @@ std::string joined(const std::vector<std::string>& items) {
   return text;
 }
 
+// Names the known paths that begin as `pattern` does or contain it, a few at most.
+std::string similar(const std::string& pattern, const std::vector<std::string>& known_paths) {
+  constexpr size_t kMost = 6, kBeginning = 3;
+  std::vector<std::string> found;
+  for (const std::string& path : known_paths) {
+    const bool is_like = path.find(pattern) != std::string::npos || path.compare(0, kBeginning, pattern, 0, kBeginning) == 0;
+    if (is_like && found.size() < kMost) found.push_back(path);
+  }
+  return found.empty() ? "" : "; similar: " + joined(found);
+}
+
 std::vector<std::string> benchmark_names() {
   std::vector<std::string> names;
   for (const Benchmark& benchmark : all_benchmarks()) names.push_back(benchmark.name);
@@ -99,7 +110,7 @@ Status check_names(const Options& options, const std::vector<std::string>& known
   for (const std::string& pattern : options.paths) {
     const bool known = std::any_of(known_paths.begin(), known_paths.end(),
                                    [&](const std::string& path) { return path_matches(pattern, path); });
-    if (!known) return fail(Errc::invalid_argument, "no path '" + pattern + "'; there are " + joined(known_paths));
+    if (!known) return fail(Errc::invalid_argument, "no path '" + pattern + "'" + similar(pattern, known_paths) + "; `unet-bench list` has all paths");
   }
   return {};
 }

@@ -32,8 +32,12 @@ def base():
 
 
 def make_base():
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(base(), 0o700)
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(base(), 0o700)
+    except OSError as error:
+        raise Failure(f"{base()} cannot be made ({error.strerror}). Root of a user namespace alone needs a /run of its own: "
+                      "mount -t tmpfs run /run") from None
     found = os.lstat(base())
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise Failure(f"{base()} is not a directory of yours alone: remove it")

@@ -87,6 +87,13 @@ TEST_CASE("several engines have a table, one has none") {
   CHECK(picture(now, rates, Sort::name).find("LINKED/S") != std::string::npos);
 }
 
+TEST_CASE("ends of local channels are named, as their messages are not counted") {
+  json now = report(1'000'000'000, {});
+  CHECK(picture(now, rates_between(now, now), Sort::name).find("local channels") == std::string::npos);
+  now["channels"] = json::parse(R"([{"path": "local"}, {"path": "ni"}, {"path": "local"}])");
+  CHECK(picture(now, rates_between(now, now), Sort::name).find("2 ends of local channels") != std::string::npos);
+}
+
 TEST_CASE("each order") {
   const json before = report(0, {endpoint(0, "b", 1, 0, 0, 0), endpoint(1, "", 1, 0, 0, 0), endpoint(2, "a", 1, 0, 0, 0)});
   const json now = report(1'000'000'000, {endpoint(0, "b", 1, 10, 0, 2), endpoint(1, "", 1, 0, 30, 1), endpoint(2, "a", 1, 0, 20, 0)});
