@@ -217,6 +217,10 @@ std::vector<Figure> figures_of(const std::vector<Point>& points, std::optional<u
     Figure figure = sizes ? over_size(group) : bars(group);
     finish(figure, group);
     const auto add = [&](Figure one) {
+      const auto has_value = [](const Curve& curve) {
+        return std::any_of(curve.values.begin(), curve.values.end(), [](const auto& value) { return !std::isnan(value.second); });
+      };
+      if (std::none_of(one.curves.begin(), one.curves.end(), has_value)) return;
       const bool taken = std::any_of(figures.begin(), figures.end(), [&](const Figure& other) { return other.name == one.name; });
       if (taken) one.name += file_name("-" + group.metric);  // a second metric of the same benchmark
       figures.push_back(std::move(one));

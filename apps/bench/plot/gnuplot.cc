@@ -143,7 +143,8 @@ std::string plot_bars(const Figure& figure) {
     const std::string colour = curve.family == Family::limit ? "#555555" : kColours[curve.colour % kColours.size()];
     const bool missing = std::isnan(curve.values.front().second);
     tics += (i == 0 ? "" : ", ") + tic(curve.label + (missing ? " (no figure)" : ""), static_cast<double>(i));
-    text += (i == 0 ? "" : ", \\\n  ") + ("$curve" + at) + " using (" + at + "):2 with boxes lc rgb '" + colour +
+    if (missing) continue;
+    text += (text.back() == ' ' ? "" : ", \\\n  ") + ("$curve" + at) + " using (" + at + "):2 with boxes lc rgb '" + colour +
             "' fs solid 0.8 notitle, \\\n  $curve" + at + " using (" + at + "):2:(sprintf('%.3g', $2)) with labels offset 0,0.6 notitle";
   }
   return "set boxwidth 0.6\nset xrange [-0.6:" + std::to_string(figure.curves.size()) + "-0.4]\nset xtics (" + tics +
