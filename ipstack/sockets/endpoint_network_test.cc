@@ -104,11 +104,12 @@ TEST_CASE("a neighbour that asks for a channel has it when the service answers, 
 TEST_CASE("only the first claim that is released waits for a service that does not answer") {
   Silent silent;
   constexpr int kClaims = 40;
-  CHECK(time_of([&] {
-          for (uint32_t i = 0; i < kClaims; ++i) silent.network->release(i);
-          // A claim is of no use later. It fails, as the service was late before.
-          CHECK(silent.network->claim({}).error == ENETDOWN);
-        }) < 5 * kSoon);
+  const Nanoseconds took = time_of([&] {
+    for (uint32_t i = 0; i < kClaims; ++i) silent.network->release(i);
+    // A claim is of no use later. It fails, as the service was late before.
+    CHECK(silent.network->claim({}).error == ENETDOWN);
+  });
+  CHECK(took < 5 * kSoon);
   silent.poll_until([&] { return silent.service.asked(control::Op::release_ip) == kClaims; });
   CHECK(silent.longest < kSoon);
 }
