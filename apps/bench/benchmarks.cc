@@ -252,7 +252,8 @@ const std::vector<Benchmark>& all_benchmarks() {
            "share: both sides always have messages of one size in their send queues; the pair's part of what the engine sends,\n"
            "by the engine's counters (half is fair). The hostile client runs in the thread of the pair, a few messages at\n"
            "each look of the pair for its answer:\n"
-           "with a core of its own it would measure the scheduler, which is not the network interface's.",
+           "with a core of its own it would measure the scheduler, which is not the network interface's.\n"
+           "setup-*: a round trip is a set-up, and the hostile client has a thread, on the core of the pair: it waits for the service.",
        .metric = "rtt_p99",
        .unit = "ns",
        .sizes = {48},

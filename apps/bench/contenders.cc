@@ -18,6 +18,7 @@ Contenders make_all_contenders() {
   add_am_paths(contenders);
   add_splitc_paths(contenders);
   add_unet_fairness(contenders);
+  add_setup_fairness(contenders);
   add_unet_restart(contenders);
   add_unet_engines(contenders);
   add_unet_wires(contenders);

@@ -23,6 +23,7 @@ void add_unet_shared_pair(Contenders& contenders);
 void add_am_paths(Contenders& contenders);
 void add_splitc_paths(Contenders& contenders);
 void add_unet_fairness(Contenders& contenders);
+void add_setup_fairness(Contenders& contenders);
 void add_unet_restart(Contenders& contenders);
 void add_unet_engines(Contenders& contenders);
 void add_unet_wires(Contenders& contenders);

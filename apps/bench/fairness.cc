@@ -2,6 +2,8 @@
 #include "apps/bench/fairness.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "apps/bench/stats.h"
 
@@ -39,10 +41,10 @@ class FairnessMeasurement {
       }
     }
     std::vector<Record> list;
-    add_trips(list, alone_[0]);
+    for (const auto& [index, alone] : alone_) add_trips(list, alone);
     for (const Beside& path : paths_) {
       add_trips(list, path);
-      list.push_back(share_of(path));
+      if (shares(path)) list.push_back(share_of(path));
     }
     return list;
   }
@@ -51,22 +53,34 @@ class FairnessMeasurement {
   Beside make(size_t index) const { return {index, Pace(Workload::rtt, size_, kFairnessSliceNs)}; }
 
   Status prepare(const std::vector<size_t>& paths) {
-    const size_t alone = find_contender(session_, benchmark_.limit_path(size_));
-    if (alone == session_.contender_count() || !session_.refusal(alone).empty()) {
-      return fail(Errc::unavailable, "the pair alone cannot be measured");
-    }
-    alone_.push_back(make(alone));
-    if (auto done = alone_[0].pace.calibrate(session_, alone); !done) return done;
     for (size_t index : paths) {
-      if (index == alone || !session_.refusal(index).empty()) continue;
+      if (!session_.refusal(index).empty()) continue;
+      const size_t alone = find_contender(session_, alone_path(index));
+      if (alone == session_.contender_count() || !session_.refusal(alone).empty()) {
+        return fail(Errc::unavailable, alone_path(index) + " cannot be measured");
+      }
+      if (alone_.count(alone) == 0) {
+        Beside& added = alone_.emplace(alone, make(alone)).first->second;
+        if (auto done = added.pace.calibrate(session_, alone); !done) return done;
+      }
+      if (index == alone) continue;
       paths_.push_back(make(index));
       if (auto done = paths_.back().pace.calibrate(session_, index); !done) return done;
     }
     return {};
   }
 
-  static bool kept(Beside& path, const Session::SliceResult& result) {
-    const bool disturbed = static_cast<double>(result.waited) > kDisturbedShare * static_cast<double>(result.elapsed);
+  // The path is compared with this one, which has no hostile client beside it.
+  std::string alone_path(size_t index) const {
+    const std::string& own = session_.contender(index).info().baseline;
+    return own.empty() ? benchmark_.limit_path(size_) : own;
+  }
+  Beside& alone_of(const Beside& path) { return alone_.at(find_contender(session_, alone_path(path.index))); }
+  const Beside& alone_of(const Beside& path) const { return alone_.at(find_contender(session_, alone_path(path.index))); }
+  bool shares(const Beside& path) const { return session_.contender(path.index).supports(Workload::share, size_).has_value(); }
+
+  bool kept(Beside& path, const Session::SliceResult& result) const {
+    const bool disturbed = was_disturbed(session_, path.index, result);
     ++path.slices;
     path.disturbed += disturbed ? 1 : 0;
     return !disturbed;
@@ -103,13 +117,14 @@ class FairnessMeasurement {
     const Nanoseconds start = monotonic_now();
     do {
       for (const bool hostile : {false, true}) {
-        auto done = trips(hostile ? path : alone_[0], hostile ? beside : alone);
+        auto done = trips(hostile ? path : alone_of(path), hostile ? beside : alone);
         if (!done) return tl::unexpected(done.error());
       }
+      if (!shares(path)) continue;
       if (auto done = share(path, beside); !done) return done;
     } while (static_cast<double>(monotonic_now() - start) < options_.seconds * 1e9 / options_.repeat);
     if (alone.trips.empty() || beside.trips.empty()) return {};
-    close(alone_[0], alone, alone);
+    close(alone_of(path), alone, alone);
     close(path, beside, alone);
     return {};
   }
@@ -127,7 +142,7 @@ class FairnessMeasurement {
     Record record = record_without_figures(benchmark_, session_.contender(path.index).info(), size_, options_);
     record.metric = metric;
     record.unit = unit;
-    record.baseline = benchmark_.limit_path(size_);
+    record.baseline = alone_path(path.index);
     record.slices = path.slices;
     record.disturbed = path.disturbed;
     return record;
@@ -140,7 +155,7 @@ class FairnessMeasurement {
       record.summary = summarize(path.trips);
       if (!path.p50.empty()) {
         record.summary.p50 = median(tail ? path.p99 : path.p50);
-        record.limit = median(tail ? alone_[0].p99 : alone_[0].p50);
+        record.limit = median(tail ? alone_of(path).p99 : alone_of(path).p50);
         record.ratio = median(tail ? path.p99_ratio : path.p50_ratio);
       }
       if (path.slices - path.disturbed < kSlicesMin) record.remove_figures();
@@ -162,7 +177,7 @@ class FairnessMeasurement {
   const Benchmark& benchmark_;
   uint32_t size_;
   const MeasureOptions& options_;
-  std::vector<Beside> alone_;  // exactly one
+  std::map<size_t, Beside> alone_;  // by contender
   std::vector<Beside> paths_;
 };
 
