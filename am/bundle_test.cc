@@ -361,10 +361,10 @@ TEST_CASE("an endpoint that is destroyed while another thread waits by it goes w
   stop.store(true, std::memory_order_release);
   server.join();
   std::atomic<uint32_t> sent{0};
-  std::thread sender([&] {
+  std::thread sender([&, asker = a.get()] {
     for (uint32_t i = 0; i <= kFlowWindow; ++i) {
       const std::lock_guard held(*world.bundle);
-      a->request(0, kEcho);
+      asker->request(0, kEcho);
       ++sent;
     }
   });

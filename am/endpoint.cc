@@ -256,7 +256,7 @@ void Endpoint::serve(uint32_t& empty, Nanoseconds limit) {
   if (bundle_ != nullptr) bundle_->step_back();
   empty = arrived != 0 ? 0 : empty + 1;
   if (empty < kPollsBeforeSleep) return;
-  if (turn_others() != 0) {
+  if (turn_own_peers() != 0) {
     empty = 0;
     return;
   }
@@ -268,16 +268,24 @@ void Endpoint::serve(uint32_t& empty, Nanoseconds limit) {
   }
 }
 
-// In a process with one thread the peer that a call waits for may be an endpoint of that same thread.
-uint32_t Endpoint::turn_others() {
+// In a process with one thread a peer that a call waits for may be an endpoint of that same thread. Other endpoints stay unpolled, as the
+// program may want it.
+uint32_t Endpoint::turn_own_peers() {
   if (__libc_single_threaded == 0) return 0;
   uint32_t arrived = 0;
   const std::vector<Endpoint*>& all = everyone().endpoints;  // handlers make and destroy endpoints
   for (size_t i = 0; i < all.size(); ++i) {
     const bool served = all[i] == this || (bundle_ != nullptr && all[i]->bundle_ == bundle_);
-    if (!served && all[i]->owner_ == owner_) arrived += all[i]->turn();
+    if (!served && all[i]->owner_ == owner_ && leads_to(all[i]->name_)) arrived += all[i]->turn();
   }
   return arrived;
+}
+
+// Whether one of our translations may lead to an endpoint of this name.
+bool Endpoint::leads_to(std::string_view name) const noexcept {
+  const auto names = [&](std::string_view target) { return !name.empty() && target.substr(0, target.find('@')) == name; };
+  const bool soon = std::any_of(openings_.begin(), openings_.end(), [&](const Opening& each) { return names(each.target); });
+  return soon || std::any_of(peers_.begin(), peers_.end(), [&](const auto& each) { return each->translations != 0 && names(each->name); });
 }
 
 bool Endpoint::flush(Nanoseconds timeout) {

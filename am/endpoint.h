@@ -13,7 +13,7 @@
 //
 // Requests wait for a credit, of which there are kFlowWindow for each peer, and run handlers meanwhile; now and then they run some
 // anyway. Programs that compute for long poll now and then: their peers wait for it. A call that waits does not hold a shared bundle.
-// In a process with one thread it also runs the handlers of all other endpoints, as no other thread can.
+// In a process with one thread it also polls those endpoints of the process that it maps, as no other thread can.
 //
 // An endpoint belongs to one thread at a time. After fork() it stays the parent's: a child may destroy its
 // copy, and do no more with it.
@@ -340,7 +340,8 @@ class Endpoint {
   void handled(Peer& peer);
   void complete_gets();
   uint32_t turn();
-  uint32_t turn_others();
+  uint32_t turn_own_peers();
+  bool leads_to(std::string_view name) const noexcept;
   void serve(uint32_t& empty, Nanoseconds limit);
   Nanoseconds rest(Nanoseconds limit) const noexcept;
   Nanoseconds due() const noexcept;
