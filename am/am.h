@@ -21,7 +21,8 @@
 // "messages" return 0 if the message is on its way, or one of UNET_AM_E...; they leave no sentence.
 //
 // Threads: a bundle, with all that came from it, belongs to one thread at a time; one made with UNET_AM_SHARED to any number: each call
-// then holds the bundle, handlers run while it is held, and may call what handlers may. Tokens belong to the handler's thread.
+// then holds the bundle, handlers run while it is held, and may call what handlers may. A call that waits lets other threads use the bundle.
+// An endpoint is destroyed or moved when the calls that wait by it have returned. Tokens belong to the handler's thread.
 //
 // Pointers must not be NULL unless the entry allows it. Times are nanoseconds, lengths bytes. Stability and structures with a member
 // `size` are as in unet.h.
@@ -105,8 +106,8 @@ typedef struct unet_am_options {
 // Creates an endpoint in `bundle`; `options` may be NULL. The bundle owns it: unet_am_destroy_endpoint() (NULL is allowed) ends it before
 // that. Errors: as unet_create_endpoint(); UNET_EINVALID in a handler of the bundle.
 int unet_am_create_endpoint(unet_context *context, unet_am_bundle *bundle, const unet_am_options *options, unet_am_endpoint **endpoint);
-// Closes all channels. What was sent over wires and not acknowledged is lost with it: unet_am_flush() before. From a handler of
-// its bundle it ends the program.
+// Tells each peer what was handled, then closes all channels. What was sent over wires and not acknowledged is lost with it:
+// unet_am_flush() before. From a handler of its bundle it ends the program.
 void unet_am_destroy_endpoint(unet_am_endpoint *endpoint);
 
 // Moves it to another bundle, while no other thread uses it. Returns 0 or UNET_EINVALID (a NULL; in a handler of one of the bundles).

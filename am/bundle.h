@@ -46,7 +46,7 @@ class Bundle {
   }
 
   // With several threads: an endpoint of the bundle is called by who holds it, as a std::mutex (a thread may do so again). Handlers run
-  // while it is held. With one thread these do nothing.
+  // while it is held. A call that waits lets go of it meanwhile, however often the thread holds it. With one thread these do nothing.
   void lock() noexcept {
     if (__builtin_expect(shared(), 0)) take(1);
   }
