@@ -384,7 +384,11 @@ void Forks::close_own(Host& host) {
   }
   forget_program(host);
   const Host::Guard guard;
-  if (host.is_open()) static_cast<void>(host.sockets().await_ends(kEndsWithin));
+  if (!host.is_open()) return;
+  for (size_t i = 0; i < host.by_socket_.size(); ++i) {  // what calls of other threads still hold
+    if (host.by_socket_[i] != nullptr) host.close_socket(*host.by_socket_[i]);
+  }
+  static_cast<void>(host.sockets().await_ends(kEndsWithin));
 }
 
 // It is a child's child, of whom the program that comes does not know. It is as the parent of a fork, and this process as the child. The

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ipstack/preload/calls.h"
@@ -29,6 +30,7 @@ namespace ip = unet::ip;
 
 namespace {
 
+constexpr std::string_view kPrefix = "unet";  // of names; others need not be looked for, which would open a stack
 constexpr short kFlags = IFF_UP | IFF_RUNNING | IFF_BROADCAST | IFF_MULTICAST;
 
 struct Link {
@@ -44,7 +46,7 @@ std::vector<Link> links_under_lock() {
   std::vector<Link> links;
   if (all == nullptr) return links;
   for (const auto& port : all->interfaces) {
-    Link link{.name = "unet" + std::to_string(port.port), .number = sockets::kLinkNumber + port.port, .mtu = port.mtu};
+    Link link{.name = std::string(kPrefix) + std::to_string(port.port), .number = sockets::kLinkNumber + port.port, .mtu = port.mtu};
     std::copy_if(all->addresses.begin(), all->addresses.end(), std::back_inserter(link.addresses), [&](const auto& each) {
       return each.port == port.port && !each.tentative && !each.address.is_loopback();
     });
@@ -176,19 +178,23 @@ bool is_of(const sockaddr* address, int family) {
   return sockets::read_sockaddr(address, length, family == AF_INET6, false, host) == 0 && !host.host.is_loopback();
 }
 
-// Whether an interface has an address of that family, as AI_ADDRCONFIG asks: the kernel, or the network interface.
+// Whether an interface has an address of that family, as AI_ADDRCONFIG asks. The network interface is asked for what the kernel lacks.
 struct Families {
   bool four = false, six = false;
 };
 Families families() {
   Families found;
   ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return found;
+  if (real().getifaddrs(&all) != 0) return found;
   for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
     found.four = found.four || is_of(each->ifa_addr, AF_INET);
     found.six = found.six || is_of(each->ifa_addr, AF_INET6);
   }
   ::freeifaddrs(all);
+  if (found.four && found.six) return found;
+  for (const Link& link : links()) {
+    for (const auto& each : link.addresses) (each.address.is_ipv4() ? found.four : found.six) = true;
+  }
   return found;
 }
 
@@ -196,7 +202,7 @@ Families families() {
 std::string with_number(const char* node) {
   const std::string text = node;
   const size_t at = text.find('%');
-  if (at == std::string::npos) return text;
+  if (at == std::string::npos || text.compare(at + 1, kPrefix.size(), kPrefix) != 0) return text;
   for (const Link& each : links()) {
     if (text.compare(at + 1, std::string::npos, each.name) == 0) return text.substr(0, at + 1) + std::to_string(each.number);
   }
@@ -216,7 +222,7 @@ void say_who_asks() {
     char text[INET_ADDRSTRLEN] = "";
     ::inet_ntop(AF_INET, &state.nsaddr_list[i].sin_addr, text, sizeof text);
     said = true;
-    tell_user("unet-sockets: the C library asks the name server %s by the kernel, which does not reach it\n", text);
+    tell_user("unet-sockets: no answer: the C library asks the name server %s by the kernel, not by the network interface\n", text);
   }
 }
 
@@ -239,6 +245,8 @@ std::optional<int> ask_interface(int fd, unsigned long request, void* argument) 
   }
   ifreq& one = *static_cast<ifreq*>(argument);
   const bool by_number = request == SIOCGIFNAME;
+  if (!by_number && std::strncmp(one.ifr_name, kPrefix.data(), kPrefix.size()) != 0) return std::nullopt;
+  if (by_number && static_cast<uint32_t>(one.ifr_ifindex) < sockets::kLinkNumber) return std::nullopt;
   for (const Link& each : links()) {
     if (by_number && one.ifr_ifindex == static_cast<int>(each.number)) {
       std::memset(one.ifr_name, 0, sizeof one.ifr_name);
@@ -264,7 +272,8 @@ UNET_PRELOAD int getifaddrs(ifaddrs** list) noexcept {
 }
 
 UNET_PRELOAD unsigned if_nametoindex(const char* name) noexcept {
-  if (const unsigned number = real().if_nametoindex(name); number != 0 || errno != ENODEV) return number;
+  if (std::strncmp(name, kPrefix.data(), kPrefix.size()) != 0) return real().if_nametoindex(name);
+  if (const unsigned number = real().if_nametoindex(name); number != 0) return number;
   for (const Link& each : links()) {
     if (each.name == name) return each.number;
   }

@@ -9,9 +9,10 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 
-from daemon import beside, directory, require, wait_until
+from daemon import WAIT, beside, directory, require, wait_until
 from ip_spaces import OURS
 from program_scenes import begin, begun, network_interface
 
@@ -61,7 +62,16 @@ def pours(address):
     os.execvp("cat", ["cat", "/dev/zero"])
 
 
-PEERS = {each.__name__: each for each in (server, client, stalls, pours)}
+def ends_while_it_waits(address):
+    """A thread waits for its server while the process ends."""
+    stream = socket.create_connection((address, PORT))
+    threading.Thread(target=stream.recv, args=(100,), daemon=True).start()
+    threading.Thread(target=lambda: (stream.recv(100), stream.recv(100)), daemon=True).start()
+    time.sleep(0.1)
+    os._exit(0)
+
+
+PEERS = {each.__name__: each for each in (server, client, stalls, pours, ends_while_it_waits)}
 
 
 def keepers(d):
@@ -114,6 +124,17 @@ def processor_time(pid):
 def written(pid):
     with open(f"/proc/{pid}/io", encoding="utf-8") as file:
         return int(dict(line.split(": ") for line in file)["wchar"])
+
+
+@beside
+def test_a_thread_that_waits_needs_none():
+    with directory() as d, network_interface(UNETD, d), begun(UNET_SOCKETS, d, "server", OURS[4]) as called:
+        require(called.lines.next() == "ready", "the server")
+        with begun(UNET_SOCKETS, d, "ends_while_it_waits", OURS[4]) as waits:
+            require(called.lines.next() == "accepted", "the client")
+            require(waits.wait(WAIT) == 0, "the client does not end well")
+            require(not list(keepers(d)), "it leaves a keeper")
+            require(called.lines.next() == "ended after 0", "the server is not told")
 
 
 @beside
