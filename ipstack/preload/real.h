@@ -1,6 +1,7 @@
 // real.h - the C library's own functions, behind those that this library puts in front of them; used by all of ipstack/preload.
 #pragma once
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <ifaddrs.h>
@@ -12,7 +13,6 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <dirent.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/fanotify.h>
