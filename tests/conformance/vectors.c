@@ -290,7 +290,7 @@ CASE(message_wait_for_all, "MSG_WAITALL into several large pieces waits for all 
 
 static void* discards(void* fd) {
   static char bytes[1 << 20];
-  while (recv(*(int*)fd, bytes, sizeof bytes, MSG_TRUNC) > 0) continue;
+  while (recv(*(int*)fd, bytes, sizeof bytes, 0) > 0) continue;
   return NULL;
 }
 
@@ -298,6 +298,10 @@ CASE(vector_two_gibibytes, "one call sends less than 2 GiB, however much it is g
   enum { PIECES = 33, LENGTH = 64 << 20 };
   struct iovec pieces[PIECES];
   int ends[2];
+  if (family != AF_INET) {
+    say("skipped: once is enough");
+    return;
+  }
   void* const zeroes = mmap(NULL, LENGTH, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   for (int i = 0; i < PIECES; ++i) pieces[i] = (struct iovec){zeroes, LENGTH};
   streams(ends);
