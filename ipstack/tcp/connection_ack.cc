@@ -154,8 +154,8 @@ bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexc
     }
     const bool inside_next = options.sack_count > 1 && block.left >= options.sack[1].left && block.right <= options.sack[1].right;
     if (i == 0 && (block.right <= segment.acknowledgement || inside_next)) {
-      const uint32_t count = note_told_twice(block);
-      if (told_.dsack_dups <= told_.total_retrans) told_.delivered += count;  // what was sent again in vain has arrived, too
+      const uint32_t segments = note_told_twice(block);
+      if (told_.dsack_dups <= told_.total_retrans) told_.delivered += segments;  // what was sent again in vain has arrived, too
       duplicate_told = recent;  // else it is of something that has been on its way for very long
       if (recent) note_needless(block.left, block.right);
       continue;
@@ -173,9 +173,9 @@ bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexc
 // A block of what came twice counts as the segments that it is of. Returns their number.
 uint32_t Connection::note_told_twice(const ip::SackBlock& block) noexcept {
   const uint32_t bytes = block.right - block.left;
-  const uint32_t count = bytes > snd_wnd_max_ ? 0 : segments_of(bytes);
-  told_.dsack_dups += count;
-  return count;
+  const uint32_t segments = bytes > snd_wnd_max_ ? 0 : segments_of(bytes);
+  told_.dsack_dups += segments;
+  return segments;
 }
 
 // RFC 3708, 3: of what the last recovery has sent again this has come twice, or RFC 3522, 3.2: as it had been sent first. Both may be told

@@ -141,17 +141,26 @@ void Scoreboard::acknowledge(RecordPool& pool, Sequence una, Delivery& delivery)
   }
 }
 
+// Whether a piece may have been cut into segments there: full ones, or shorter ones that had SACK blocks beside their data. No part is less
+// than a segment, or blocks of a byte each would have each byte noted.
+bool Scoreboard::is_between_segments(const SentRecord& record, uint32_t place, uint32_t mss) noexcept {
+  constexpr uint32_t kBlocks = 4 + 8 * ip::kSackBlocksMax;
+  return place % mss == 0 || (place + kBlocks >= mss && record.length - place + kBlocks >= mss);
+}
+
 void Scoreboard::sack(RecordPool& pool, Sequence left, Sequence right, uint32_t mss, Delivery& delivery) noexcept {
   for (RecordIndex each = head_; each != kNoRecord && pool[each].start < right; each = pool[each].next) {
     if (pool[each].sacked || pool[each].end() <= left) continue;
     if (pool[each].start < left) {
       // Whole segments stay together: nothing cuts these on the way.
-      const uint32_t before = (left - pool[each].start + mss - 1) / mss * mss;
-      if (before >= pool[each].length || !split(pool, each, before)) continue;
+      const uint32_t before = left - pool[each].start;
+      const uint32_t place = is_between_segments(pool[each], before, mss) ? before : (before + mss - 1) / mss * mss;
+      if (place >= pool[each].length || !split(pool, each, place)) continue;
       continue;  // the next one begins in the block
     }
     if (pool[each].end() > right) {
-      uint32_t inside = (right - pool[each].start) / mss * mss;
+      uint32_t inside = right - pool[each].start;
+      if (!is_between_segments(pool[each], inside, mss)) inside = inside / mss * mss;
       if (pool[each].fin && right + 1u == pool[each].end()) inside = right - pool[each].start;  // of all but the FIN, which few tell of
       if (inside == 0 || !split(pool, each, inside)) continue;
     }

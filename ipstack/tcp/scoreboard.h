@@ -185,6 +185,7 @@ class Scoreboard {
   void stamp(SentRecord& record, uint32_t more, Nanoseconds now) noexcept;
   void deliver(SentRecord& record, Delivery& delivery) noexcept;
   bool split(RecordPool& pool, RecordIndex record, uint32_t length) noexcept;
+  static bool is_between_segments(const SentRecord& record, uint32_t place, uint32_t mss) noexcept;
   void lose(SentRecord& record, Losses* losses = nullptr) noexcept;
   bool sent_before_newest(const SentRecord& record) const noexcept {
     return record.sent_at < newest_sent_at_ || (record.sent_at == newest_sent_at_ && record.end() < newest_end_);
