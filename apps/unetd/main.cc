@@ -69,7 +69,7 @@ Status give_up_rights(const Options& options) {
   const service::Config& config = options.config;
   if (options.account) {
     if (Status status = become(*options.account); !status) return status;
-    service::log::info("user {} (uid {}), without capabilities", options.account->name, options.account->user);
+    service::log::info("user {} (uid {}), without capabilities but CAP_LINUX_IMMUTABLE", options.account->name, options.account->user);
     for (const std::string& port : config.ports) {
       if (port.find("net_af_xdp") == std::string::npos) continue;
       service::log::info("port {}: user {} may not take the XDP program off the interface at the end; it passes all traffic then, and "

@@ -2,10 +2,12 @@
 #include "apps/unetd/privileges.h"
 
 #include <grp.h>
+#include <linux/capability.h>
 #include <pwd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +30,19 @@ Status only_root(const Account& account) {
 bool switch_to(const Account& account) {
   return initgroups(account.name.c_str(), account.group) == 0 && setresgid(account.group, account.group, account.group) == 0 &&
          setresuid(account.user, account.user, account.user) == 0;
+}
+
+// The calling thread keeps this capability alone, if it has it now.
+Status keep_immutable_alone() {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, sets) != 0) return fail_errno("capget", errno);
+  constexpr uint32_t kKept = 1u << CAP_LINUX_IMMUTABLE;
+  const uint32_t kept = sets[0].permitted & kKept;
+  sets[0] = {.effective = kept, .permitted = kept, .inheritable = 0};
+  sets[1] = {};
+  if (syscall(SYS_capset, &header, sets) != 0) return fail_errno("capset", errno);
+  return {};
 }
 
 enum class Access { enough, no_directory, no_policy, not_root };
@@ -97,15 +112,19 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// The C library tells every thread of the process, those of the drivers included. A user that is not root has no capabilities after
-// it: the kernel takes them when all of the three user ids leave 0.
+// The C library tells every thread of the process, those of the drivers included. The kernel takes all capabilities of a thread when
+// its three user ids leave 0. The calling thread keeps them then, and gives up all but one.
 Status become(const Account& account) {
   const std::string what = "becoming user " + service::in_quotes(account.name);
   if (geteuid() != 0) {
     if (geteuid() == account.user) return {};
     return only_root(account);
   }
+  if (account.user != 0 && prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) return fail_errno("prctl(PR_SET_KEEPCAPS)", errno);
   if (!switch_to(account)) return fail(Errc::not_permitted, what + ": " + words(errno));
+  if (account.user != 0) {
+    if (Status status = keep_immutable_alone(); !status) return status;
+  }
   if (account.user != 0 && (setresuid(0, 0, 0) == 0 || geteuid() != account.user || getegid() != account.group)) {
     return fail(Errc::not_permitted, what + ": the kernel lets it become root again");
   }

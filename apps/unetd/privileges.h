@@ -43,7 +43,8 @@ Status check_access(const Account& account, const std::string& socket, const std
 // directory may be the account's, with links of its choice in it.
 void remove_socket(const std::optional<Account>& account, const std::string& path, const SocketFile& file);
 
-// All threads become that user, with its groups and without any capability, for good. Errors: not_permitted if we are not root.
+// All threads become that user, with its groups, for good. They have no capability then, but the calling thread and those it makes keep
+// CAP_LINUX_IMMUTABLE: clients can punch no holes in shared memory then (unet/service/memory.h). Errors: not_permitted if we are not root.
 Status become(const Account& account);
 
 }  // namespace unet::unetd

@@ -26,7 +26,7 @@ using Filter = std::unique_ptr<void, decltype(&seccomp_release)>;
 constexpr int kAlways[] = {
     // descriptors that are open, and new ones that lead nowhere
     SCMP_SYS(read), SCMP_SYS(readv), SCMP_SYS(pread64), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(pwrite64), SCMP_SYS(lseek),
-    SCMP_SYS(close), SCMP_SYS(dup), SCMP_SYS(dup2), SCMP_SYS(dup3), SCMP_SYS(fcntl), SCMP_SYS(fstat), SCMP_SYS(ftruncate),
+    SCMP_SYS(close), SCMP_SYS(dup), SCMP_SYS(dup2), SCMP_SYS(dup3), SCMP_SYS(fcntl), SCMP_SYS(fstat), SCMP_SYS(ftruncate), SCMP_SYS(fchmod),
     SCMP_SYS(memfd_create), SCMP_SYS(eventfd2), SCMP_SYS(timerfd_create), SCMP_SYS(timerfd_settime),
     // waiting
     SCMP_SYS(epoll_create), SCMP_SYS(epoll_create1), SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_wait), SCMP_SYS(epoll_pwait),
@@ -85,6 +85,8 @@ constexpr Masked kMasked[] = {
     {SCMP_SYS(ioctl), 1, 0xFF80, 0x5480},        // of taps
     {SCMP_SYS(ioctl), 1, 0xFF00, 0x3B00},        // VFIO
     {SCMP_SYS(ioctl), 1, 0xFF00, 0xAF00},        // vhost
+    {SCMP_SYS(ioctl), 1, kLow, 0x80086601},      // FS_IOC_GETFLAGS, FS_IOC_SETFLAGS: holes in shared memory are forbidden
+    {SCMP_SYS(ioctl), 1, kLow, 0x40086602},
     {SCMP_SYS(ioctl), 1, kLow, 0x5401},          // TCGETS: is it a terminal?
     {SCMP_SYS(ioctl), 1, kLow, 0x5411},          // SIOCOUTQ: what clients have not read
     {SCMP_SYS(ioctl), 1, kLow, 0x541B},          // FIONREAD

@@ -22,6 +22,7 @@ from daemon import (IS_ROOT, NOBODY, WAIT, Failure, Unetd, beside, directory, ma
 
 UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT = (os.path.abspath(p) for p in sys.argv[1:5])
 CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000
+CAP_LINUX_IMMUTABLE = 1 << 9
 ENV = os.environ | {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}  # it traces itself, which the user may not
 
 
@@ -84,7 +85,8 @@ def require_given_up(daemon, log):
         require(thread["Gid"].split() == [str(os_group())] * 4, f"{who}: gid {thread['Gid']}")
         require(thread["Groups"].split() in ([], [str(os_group())]), f"{who}: groups {thread['Groups']}")
         for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
-            require(int(thread[kind], 16) == 0, f"{who}: {kind} {thread[kind]}")
+            kept = CAP_LINUX_IMMUTABLE if kind in ("CapPrm", "CapEff") else 0
+            require(int(thread[kind], 16) & ~kept == 0, f"{who}: {kind} {thread[kind]}")
         require(thread["NoNewPrivs"] == "1", f"{who}: NoNewPrivs {thread['NoNewPrivs']}")
         require(thread["Seccomp"] == ("2" if filtered(log) else "0"), f"{who}: Seccomp {thread['Seccomp']}")
 

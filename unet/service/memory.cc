@@ -1,10 +1,13 @@
-// memory.cc - memfd_create, ftruncate, seals.
+// memory.cc - memfd_create, ftruncate, seals, the immutable flag.
 #include "unet/service/memory.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +15,8 @@
 
 namespace unet::service {
 namespace {
+
+constexpr unsigned kNoExecSeal = 8;  // MFD_NOEXEC_SEAL, Linux 6.3
 
 tl::unexpected<Error> no_memory(const char* call, uint64_t bytes, int error) {
   std::string text = std::string("the network interface cannot get ") + std::to_string(bytes) + " bytes of shared memory (" +
@@ -21,8 +26,11 @@ tl::unexpected<Error> no_memory(const char* call, uint64_t bytes, int error) {
 }
 
 Result<Descriptor> create(const char* name, uint64_t bytes) {
-  Descriptor memory(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Descriptor memory(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal));
+  if (!memory.valid() && errno == EINVAL) memory = Descriptor(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory.valid()) return no_memory("memfd_create", bytes, errno);
+  // A holder of a read-only descriptor could open the memory again through /proc.
+  if (fchmod(memory.get(), S_IRUSR | S_IWUSR) != 0) return no_memory("fchmod", bytes, errno);
   if (ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0) return no_memory("ftruncate", bytes, errno);
   return memory;
 }
@@ -34,12 +42,22 @@ Status seal(int descriptor, int seals) {
 
 }  // namespace
 
+// Clients can delay the setting, by writes that hold the kernel's lock of the memory: not for what has the flag already.
+bool make_immutable(int descriptor) {
+  int flags = 0;
+  if (ioctl(descriptor, FS_IOC_GETFLAGS, &flags) != 0) return false;
+  if ((flags & FS_IMMUTABLE_FL) != 0) return true;
+  flags |= FS_IMMUTABLE_FL;
+  return ioctl(descriptor, FS_IOC_SETFLAGS, &flags) == 0;
+}
+
 Result<Descriptor> create_sealed(const char* name, uint64_t bytes) {
   Result<Descriptor> memory = create(name, bytes);
   if (!memory) return memory;
   if (Status status = seal(memory->get(), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL); !status) {
     return tl::unexpected(status.error());
   }
+  make_immutable(memory->get());
   return memory;
 }
 

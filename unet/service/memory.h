@@ -1,6 +1,8 @@
 // memory.h - memory the NI shares with clients: made here, sealed before anybody else sees it; used by the service.
 //
 // A client gets the descriptor, so it can map the memory; the seals keep it from changing its size under the NI's feet.
+// The immutable flag keeps it from punching holes: a page fault of the engine would sleep until the punch ends. The flag
+// needs CAP_LINUX_IMMUTABLE, and Linux 6.0.
 // Nothing is touched at creation: the kernel gives zeroed pages when they are first used, so creating is cheap.
 #pragma once
 
@@ -17,6 +19,10 @@ struct SharedMemory {
   Descriptor descriptor;
   Mapping mapping;
 };
+
+// Sets the immutable flag of a memfd: no holder can punch holes, change its mode, or open it again for writing. False: the
+// kernel did not let us.
+bool make_immutable(int descriptor);
 
 // Sealed memory of `bytes`, not mapped here. `name` shows in /proc/PID/maps. Errors: out_of_memory.
 Result<Descriptor> create_sealed(const char* name, uint64_t bytes);

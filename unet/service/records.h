@@ -63,7 +63,8 @@ struct EndpointRecord {
   SharedMemory region;            // exposed; empty if none
   uint64_t region_bytes = 0;      // as asked for; the memory is whole pages
   bool region_sent = false;       // its owner has it; false: nobody but the engine
-  Descriptor wake;                // eventfd the engine writes; the client holds an epoll descriptor around it
+  Descriptor wake;                // eventfd the engine writes
+  Descriptor sleep;               // the epoll descriptor around it that the client gets, however often it asks
   uint64_t memory = 0;            // charged for segment and region
   std::map<uint32_t, ChannelRecord> channels;
   uint32_t next_channel = 0;      // number to try next

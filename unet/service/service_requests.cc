@@ -382,9 +382,12 @@ void Service::handle(ClientRecord& client, const control::GetDescriptor& packet)
       push(*endpoint->engine, engine::SetWakeDescriptor{.endpoint = endpoint->id, .descriptor = endpoint->wake.get()});
     }
   }
-  const Result<Descriptor> sleep = create_wake_descriptor(endpoint->wake.get());
-  if (!sleep) return fail_request(client, packet.header, sleep.error());
-  ok(client, packet.header, {sleep->get()});
+  if (!endpoint->sleep.valid()) {
+    Result<Descriptor> sleep = create_wake_descriptor(endpoint->wake.get());
+    if (!sleep) return fail_request(client, packet.header, sleep.error());
+    endpoint->sleep = std::move(*sleep);
+  }
+  ok(client, packet.header, {endpoint->sleep.get()});
 }
 
 }  // namespace unet::service

@@ -87,6 +87,7 @@ bool take_number(std::deque<uint32_t>& unused, uint32_t number) {
 Result<SharedMemory> map_again(Descriptor memory, uint64_t bytes) {
   Result<Mapping> mapping = Mapping::map(memory.get(), bytes);
   if (!mapping) return tl::unexpected(mapping.error());
+  make_immutable(memory.get());  // the NI before us may have been a release without that
   return SharedMemory{std::move(memory), std::move(*mapping)};
 }
 
