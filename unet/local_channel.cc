@@ -1,8 +1,6 @@
 // local_channel.cc - the parts of a local channel that are not on the path of a small message.
 #include "unet/local_channel.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -203,27 +201,23 @@ void LocalChannel::release_out_of_order(uint32_t position) noexcept {
   if (reader_.give_back(released_)) wake_waiting_sender();
 }
 
-namespace {
-
-// The peer may have filled the counter or closed its end: neither is our concern.
-void ring(int descriptor) noexcept {
-  const uint64_t one = 1;
-  static_cast<void>(!::write(descriptor, &one, sizeof one));
+// The peer may have filled the counter or closed its end: neither is our concern. Only one of several senders' messages needs
+// to pay: the first that finds the flag set clears it.
+bool LocalChannel::PeerWake::wake(std::atomic<uint32_t>& announced, int eventfd) noexcept {
+  if (not_before_ != 0 && monotonic_now() < not_before_) [[unlikely]] return false;
+  if (announced.exchange(0, std::memory_order_relaxed) == 0) return false;
+  const Nanoseconds took = wake_.wake(eventfd);
+  long_ones_ = took < kLong ? 0 : long_ones_ + 1;
+  if (long_ones_ >= kInARow) [[unlikely]] not_before_ = monotonic_now() + kRest * took;
+  return true;
 }
 
-}  // namespace
-
 void LocalChannel::wake_receiver() noexcept {
-  // Only one of several senders' messages needs to pay: whoever finds the flag set clears it.
-  if (out_->receiver_asleep.value.exchange(0, std::memory_order_relaxed) == 0) return;
-  ++sent_.wakeups;
-  ring(wake_.get());
+  if (wake_receiver_.wake(out_->receiver_asleep.value, wake_.get())) ++sent_.wakeups;
 }
 
 void LocalChannel::wake_sender() noexcept {
-  if (in_->sender_waiting.value.exchange(0, std::memory_order_relaxed) == 0) return;
-  ++received_.wakeups;
-  ring(wake_.get());
+  if (wake_sender_.wake(in_->sender_waiting.value, wake_.get())) ++received_.wakeups;
 }
 
 void LocalChannel::announce_sleep(bool for_room) noexcept {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "unet/base/eventfd_wake.h"
 #include "unet/base/fence.h"
 #include "unet/base/result.h"
 #include "unet/base/trust.h"
@@ -185,6 +186,22 @@ class LocalChannel {
     if (__builtin_expect(in_->sender_waiting.value.load(std::memory_order_relaxed) != 0, 0)) wake_sender();
   }
   void wake_sender() noexcept;
+  // What a half does about a peer that sleeps. A peer with wake-ups of milliseconds, one after the other, has them seldom: it
+  // stays announced, and a later message or credit finds it again. So it may sleep on beside its last message.
+  class PeerWake {
+   public:
+    // True: it was written now.
+    bool wake(std::atomic<uint32_t>& announced, int eventfd) noexcept;
+
+   private:
+    static constexpr Nanoseconds kLong = kMillisecond;
+    static constexpr uint32_t kInARow = 3;  // a loaded machine makes one or two long
+    static constexpr uint64_t kRest = 100;  // the least time between long wake-ups, by their own
+
+    EventfdWake wake_;
+    uint32_t long_ones_ = 0;
+    Nanoseconds not_before_ = 0;
+  };
 
   // Hot: sending.
   SlotWriter writer_;
@@ -211,6 +228,7 @@ class LocalChannel {
   Mapping peer_region_;
   Descriptor sleep_;
   Descriptor wake_;
+  PeerWake wake_receiver_, wake_sender_;  // one for each half
 };
 
 }  // namespace unet

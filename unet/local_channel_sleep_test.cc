@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "unet/test_channel.h"
+#include "unet/test_long_sleep.h"
 #include "unet/test_process.h"
 
 namespace unet::local_channel_sleep_test {
@@ -265,4 +266,26 @@ TEST_CASE("the halves of a side count for themselves, in threads of their own") 
 }
 
 }  // namespace
+TEST_CASE("a peer with long wake-ups has them seldom, and is woken all the same") {
+  TestChannel channel;
+  const LongSleep sleep(::dup(channel[1].descriptor()));
+  Message message;
+  // It always says that it sleeps.
+  const auto send = [&] {
+    channel[1].announce_sleep(false);
+    sleep.wait_until_asleep();
+    const uint64_t before = channel[0].counters().wakeups;
+    CHECK(channel[0].send(nullptr, 0) == SendOutcome::sent);
+    while (channel[1].receive(message)) channel[1].release(message);
+    return channel[0].counters().wakeups != before;
+  };
+  uint32_t woken = 0, sent = 0;
+  for (; woken == sent && sent < 1'000; ++sent) woken += send() ? 1 : 0;
+  CHECK(woken < sent);  // it was found out
+  const uint32_t looks = kHangSeconds * 100;
+  uint32_t later = 0;
+  while (!send() && later < looks) ++later;
+  CHECK(later < looks);
+}
+
 }  // namespace unet::local_channel_sleep_test

@@ -50,7 +50,7 @@ class Engine {
   // One turn: commands, arrivals, doorbells, sends, timers. Returns the number of messages and frames handled (0: idle).
   uint32_t poll(Nanoseconds now) noexcept;
 
-  // By the engine's thread: sleepers whose wake-ups take long may be woken by a thread on these cores (wake.h).
+  // By the engine's thread: long wake-ups may be done by a thread on these cores (wake.h).
   void allow_wake_thread(const cpu_set_t& cores) noexcept;
   void forbid_wake_thread() noexcept;
 

@@ -316,14 +316,15 @@ TEST_CASE("a number that is used again has no past in any list") {
   CHECK(other.counter(EndpointCounter::sent_messages) == 64);
 }
 
-TEST_CASE("a user who changes between two limits without end gets no more than the larger one") {
+TEST_CASE("a user that changes between two limits without end gets no more than the larger one") {
   Users s;
   TestEndpoint& sink = s.ni.add_endpoint();
   TestEndpoint& a = s.to_sink(1, sink);
   s.ni.run();
   // Of its processes some have one rule of the policy and some another.
   const SendLimits one{.bytes = 1'000'000, .burst = kMillisecond};
-  const SendLimits other = GENERATE(SendLimits{.bytes = 1'000'000, .burst = kMillisecond}, SendLimits{.bytes = 500'000, .burst = kMillisecond},
+  const SendLimits other = GENERATE(SendLimits{.bytes = 1'000'000, .burst = kMillisecond},
+                                    SendLimits{.bytes = 500'000, .burst = kMillisecond},
                                     SendLimits{.messages = 100'000, .bytes = 1'000'000, .burst = kMillisecond});
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < 1'000; ++i) {

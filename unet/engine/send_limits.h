@@ -45,7 +45,7 @@ class Bucket {
     rest_ = cost & ((uint64_t{1} << Price::kShift) - 1);
     paid_until_ = std::max(paid_until_, now) + (cost >> Price::kShift);
   }
-  // A debt stays as many units as it was, also while there is no limit: else a user who changes between two limits had none.
+  // A debt stays as many units as it was, also while there is no limit: else a user that changes between two limits had none.
   void set_price(Price price, Nanoseconds now) noexcept {
     const uint64_t cost = price.cost_;
     if (cost != 0 && cost != debt_cost_) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "unet/base/eventfd_wake.h"
 #include "unet/base/rate_limit.h"
 #include "unet/engine/send_limits.h"
 
@@ -38,7 +39,8 @@ struct Share {
   uint32_t terms = 0;         // counts changes of the limits, which each endpoint takes over when it is served
   Prices endpoint_prices;
   Buckets buckets;
-  std::atomic<uint64_t> woken_apart_until{0};  // cycles(): before that, another thread wakes its endpoints (wake.h)
+  EventfdWake wake;           // by the engine's thread, and
+  std::atomic<Nanoseconds> woken_apart_until{0};  // before that, by another (wake.h)
   RateLimit neighbours{kNeighboursPerSecond};  // that it makes us ask for, on links with IP
 
   void set_limits(const SendLimits& to, Nanoseconds now) noexcept {

@@ -1,4 +1,4 @@
-// wake.cc - the write that wakes, how long it took, and the thread that wakes those of whom it takes long.
+// wake.cc - the write that wakes, how long it took, and the thread that does the long ones.
 #include "unet/engine/wake.h"
 
 #include <pthread.h>
@@ -8,38 +8,31 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <deque>
+#include <exception>
 #include <map>
-#include <system_error>
 #include <thread>
+#include <utility>
 
+#include "unet/base/eventfd_wake.h"
 #include "unet/base/time.h"
+#include "unet/mapping.h"
 
 namespace unet::engine {
 namespace {
 
-constexpr Nanoseconds kSlow = 200 * kMicrosecond;  // for one wake-up: a hundred usual ones
-constexpr uint64_t kRest = 1000;                   // an engine gives a user at most this part of its time for slow ones
+constexpr uint64_t kRest = 1000;  // an engine gives a user at most this part of its time for long wake-ups
 constexpr Nanoseconds kApartMin = 5 * kSecond;
 
-// A write that is preempted looks slow, too. Its user is woken by the thread for a while then, some microseconds later.
-void write_timed(const EndpointState& endpoint) noexcept {
-  static const double per_nanosecond = cycles_per_second() / 1e9;
-  const uint64_t begin = cycles();
-  const uint64_t one = 1;
-  // The descriptor does not block; when its counter is full the client has been told already.
-  static_cast<void>(!::write(endpoint.wake_descriptor, &one, sizeof one));
-  const uint64_t end = cycles();
-  const uint64_t took = end - begin;
-  if (static_cast<double>(took) < static_cast<double>(kSlow) * per_nanosecond) [[likely]] return;
-  const auto least = static_cast<uint64_t>(static_cast<double>(kApartMin) * per_nanosecond);
-  endpoint.share->woken_apart_until.store(end + std::max(took * kRest, least), std::memory_order_relaxed);
+void write_timed(EventfdWake& wake, const EndpointState& endpoint) noexcept {
+  const Nanoseconds took = wake.wake(endpoint.wake_descriptor);
+  if (took == 0) [[likely]] return;
+  endpoint.share->woken_apart_until.store(monotonic_now() + std::max(took * kRest, kApartMin), std::memory_order_relaxed);
 }
 
 bool is_apart(const Share& share) noexcept {
-  const uint64_t until = share.woken_apart_until.load(std::memory_order_relaxed);
-  return until != 0 && cycles() < until;
+  const Nanoseconds until = share.woken_apart_until.load(std::memory_order_relaxed);
+  return until != 0 && monotonic_now() < until;
 }
 
 }  // namespace
@@ -47,19 +40,25 @@ bool is_apart(const Share& share) noexcept {
 // Endpoints come by a ring with a place for each there is: an endpoint is in it or with the thread at most once.
 class WakeThread {
  public:
-  explicit WakeThread(const cpu_set_t& cores) : bell_(::eventfd(0, EFD_CLOEXEC)) {
-    if (bell_ < 0) throw std::system_error(errno, std::system_category());
-    thread_ = std::thread([this, cores] {
-      prctl(PR_SET_NAME, "unet-wakes");
-      pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
-      loop();
-    });
+  // nullptr: no thread, descriptor or memory is left.
+  static std::unique_ptr<WakeThread> make(const cpu_set_t& cores) noexcept {
+    Descriptor bell(::eventfd(0, EFD_CLOEXEC));
+    if (!bell.valid()) return nullptr;
+    try {
+      return std::make_unique<WakeThread>(std::move(bell), cores);
+    } catch (const std::exception&) {
+      return nullptr;
+    }
   }
+  WakeThread(Descriptor bell, const cpu_set_t& cores) : bell_(std::move(bell)), thread_([this, cores] {
+    prctl(PR_SET_NAME, "unet-wakes");
+    pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
+    loop();
+  }) {}
   ~WakeThread() {
     stop_.store(true, std::memory_order_relaxed);
     ring_bell();
     thread_.join();
-    ::close(bell_);
   }
 
   // By the engine's thread. The endpoint's descriptor stays open until its `wakes` is none again.
@@ -74,7 +73,7 @@ class WakeThread {
  private:
   void ring_bell() const noexcept {
     const uint64_t one = 1;
-    static_cast<void>(!::write(bell_, &one, sizeof one));
+    static_cast<void>(!::write(bell_.get(), &one, sizeof one));
   }
 
   void loop() {
@@ -82,7 +81,7 @@ class WakeThread {
       take();
       if (waiting_.empty()) {
         uint64_t count = 0;
-        static_cast<void>(!::read(bell_, &count, sizeof count));
+        static_cast<void>(!::read(bell_.get(), &count, sizeof count));
         continue;
       }
       wake_next();
@@ -96,7 +95,7 @@ class WakeThread {
     if (of_user.empty()) turns_.push_back(endpoint.share);
     of_user.push_back(&endpoint);
   }
-  // One endpoint of the user whose turn it is.
+  // One endpoint of the next user.
   void wake_next() {
     Share* const user = turns_.front();
     turns_.pop_front();
@@ -106,14 +105,14 @@ class WakeThread {
     if (of_user.empty()) waiting_.erase(user);
     else turns_.push_back(user);
     uint32_t writing = EndpointState::kWakeWriting;
-    endpoint.wakes.store(writing, std::memory_order_seq_cst);
-    const bool asleep = endpoint.header->receiver_asleep.value.exchange(0, std::memory_order_seq_cst) != 0;
-    const bool waits = endpoint.header->sender_waiting.value.exchange(0, std::memory_order_seq_cst) != 0;
-    if (asleep || waits) write_timed(endpoint);
+    endpoint.wakes.exchange(writing, std::memory_order_acq_rel);
+    const bool asleep = endpoint.header->receiver_asleep.value.exchange(0, std::memory_order_acq_rel) != 0;
+    const bool waits = endpoint.header->sender_waiting.value.exchange(0, std::memory_order_acq_rel) != 0;
+    if (asleep || waits) write_timed(wake_, endpoint);
     if (!endpoint.wakes.compare_exchange_strong(writing, 0, std::memory_order_acq_rel)) queue(endpoint);
   }
 
-  const int bell_;
+  const Descriptor bell_;
   std::atomic<bool> stop_{false};
   std::array<EndpointState*, kEndpointsMax> places_{};
   std::atomic<uint32_t> tail_{0};
@@ -121,7 +120,8 @@ class WakeThread {
   uint32_t head_ = 0;
   std::map<Share*, std::deque<EndpointState*>> waiting_;  // never an empty list
   std::deque<Share*> turns_;                              // each user of `waiting_` once
-  std::thread thread_;
+  EventfdWake wake_;
+  std::thread thread_;  // begins when all the others are there
 };
 
 Waker::Waker(NiCounters& counters) : counters_(counters) {}
@@ -137,19 +137,14 @@ void Waker::wake(EndpointState& endpoint, std::atomic<uint32_t>& flag) noexcept 
   if (endpoint.wake_descriptor < 0) return;
   if (!cores_ || !is_apart(*endpoint.share) || !leave_to_thread(endpoint)) {
     if (flag.exchange(0, std::memory_order_relaxed) == 0) return;
-    write_timed(endpoint);
+    write_timed(endpoint.share->wake, endpoint);
   }
   counters_.add(NiCounter::wakeups);
 }
 
 bool Waker::leave_to_thread(EndpointState& endpoint) noexcept {
-  if (thread_ == nullptr) {
-    try {
-      thread_ = std::make_unique<WakeThread>(*cores_);
-    } catch (const std::exception&) {
-      return false;  // no thread, descriptor or memory is left; the next wake-up tries again
-    }
-  }
+  if (thread_ == nullptr) thread_ = WakeThread::make(*cores_);
+  if (thread_ == nullptr) return false;  // the next wake-up tries again
   thread_->put(endpoint);
   return true;
 }
