@@ -2,11 +2,13 @@
 //
 // The hostile client is a connection of its own, of another user if this is root. What it does it does in small steps, each
 // time the pair looks for its answer and finds none; so it takes from the pair what the engine gives to it and no core.
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "apps/bench/contenders.h"
 #include "apps/bench/engine_pair.h"
+#include "apps/bench/scattered_buffers.h"
 #include "apps/bench/unet_link.h"
 
 namespace unet::bench {
@@ -18,6 +20,8 @@ struct Hostility {
   uint32_t size;           // of their messages
   bool reads = true;       // what was sent to them
   bool returns = true;     // the memory of what they have read
+  bool punches = false;    // holes into the memory that it sends from
+  bool scatters = false;   // the buffers that it receives into
 };
 
 constexpr uid_t kNobody = 65534;
@@ -43,11 +47,12 @@ class HostileClient {
     for (uint32_t i = 0; i < kind.endpoints; ++i) {
       auto from = context_->create_endpoint();
       if (!from) return tl::unexpected(from.error());
-      auto to = context_->create_endpoint();
+      auto to = context_->create_endpoint(kind.scatters ? ScatteredBuffers::kOptions : EndpointOptions{});
       if (!to) return tl::unexpected(to.error());
       auto channel = connect_both(**from, **to, name + "-" + std::to_string(i), stop);
       if (!channel) return tl::unexpected(channel.error());
-      pairs_.push_back({std::move(*from), std::move(*to), *channel});
+      pairs_.push_back({std::move(*from), std::move(*to), *channel, std::nullopt});
+      if (kind.scatters && !scatter(pairs_.back(), stop)) return fail(Errc::timed_out, "no buffers to scatter");
     }
     return {};
   }
@@ -85,14 +90,45 @@ class HostileClient {
   struct Pair {
     std::unique_ptr<Endpoint> from, to;
     Channel channel;
+    std::optional<ScatteredBuffers> scattered;
   };
 
+  bool scatter(Pair& pair, const StopFlag& stop) {
+    if (pair.from->send(pair.channel, {data_.data(), 1}) != SendOutcome::sent) return false;
+    Message first;
+    while (!pair.to->receive(first)) {
+      if (stop.raised()) return false;
+    }
+    pair.scattered.emplace(first);
+    while (!pair.scattered->scattered()) {
+      if (stop.raised()) return false;
+      if (!pair.from->reserve(pair.channel, ScatteredBuffers::kOneBuffer).empty()) {
+        pair.from->post(pair.channel, ScatteredBuffers::kOneBuffer);
+      }
+      while (pair.scattered->take()) {
+      }
+    }
+    return true;
+  }
+
   bool send(Pair& pair) {
+    if (kind_.punches) punch(pair.from->reserve(pair.channel, kind_.size));
     if (kind_.size <= kInlineMax) return pair.from->send(pair.channel, {data_.data(), kind_.size}) == SendOutcome::sent;
     // Whoever wants to flood does not copy.
     return !pair.from->reserve(pair.channel, kind_.size).empty() && pair.from->post(pair.channel, kind_.size) == SendOutcome::sent;
   }
+  // Where it is allowed, the engine's next look at these pages waits for the kernel, and then gets new ones.
+  static void punch(MutableBytes memory) {
+    const uintptr_t begin = round_up(reinterpret_cast<uintptr_t>(memory.data()), kPage);
+    const uintptr_t end = (reinterpret_cast<uintptr_t>(memory.data()) + memory.size()) / kPage * kPage;
+    if (begin < end) static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_REMOVE));
+  }
   void read(Pair& pair) {
+    if (pair.scattered) {
+      for (uint32_t i = 0; i < 2 * kPerStep && pair.scattered->take(); ++i) {
+      }
+      return;
+    }
     Message message;
     for (uint32_t i = 0; i < 2 * kPerStep && pair.to->receive(message); ++i) {
       if (kind_.returns) pair.to->release(message);
@@ -256,6 +292,10 @@ void add_unet_fairness(Contenders& contenders) {
   add("never-reads", "beside a client that floods an endpoint of its own and never reads", {.endpoints = 1, .size = 1'024, .reads = false});
   add("never-returns", "beside a client that floods an endpoint of its own and keeps all memory",
       {.endpoints = 1, .size = 1'024, .returns = false});
+  add("punches", "beside a client that punches holes into the memory that it sends from",
+      {.endpoints = 1, .size = kMessageMax, .punches = true});
+  add("scatters", "beside a client that gives back every second of its buffers only",
+      {.endpoints = 1, .size = ScatteredBuffers::kTwoBuffers, .scatters = true});
 }
 
 }  // namespace unet::bench
