@@ -131,6 +131,8 @@ bool is_mac_address(const std::string& text) {
   return true;
 }
 
+constexpr const char* kMemifSocket = "/run/memif.sock";
+
 Status check_memif(const DeviceSpec& device) {
   const auto refuse = [&](const std::string& what) { return fail(Errc::invalid_argument, "dpdk:" + device.name + ": " + what); };
   if (const std::string* rings = device.find("rsize"); rings != nullptr && !is_number(*rings, 1, 14)) {
@@ -162,16 +164,14 @@ Status check_memif(const DeviceSpec& device) {
                 "dpdk:" + device.name +
                     ": zero-copy=yes is for role=client (the server copies out of and into the client's memory)");
   }
-  if (const std::string* socket = device.find("socket"); socket != nullptr) {
-    if (socket->empty() || socket->size() > 100) {
-      return fail(Errc::invalid_argument, "dpdk:" + device.name + ": socket= wants a name of 1 to 100 characters");
-    }
-    if ((*socket)[0] != '/') return refuse("socket=" + *socket + ": the absolute path of a file is wanted, such as /run/unet/memif");
-    const std::string directory = socket->substr(0, socket->rfind('/') + 1);
-    if (access(directory.c_str(), *role == "server" ? W_OK | X_OK : X_OK) != 0) {
-      return fail(Errc::unavailable, "dpdk:" + device.name + ": socket=" + *socket + ": no access to " + directory +
-                                         ": make the directory, or choose another");
-    }
+  const std::string* given = device.find("socket");
+  const std::string socket = given != nullptr ? *given : kMemifSocket;
+  if (socket.empty() || socket.size() > 100) return refuse("socket= wants a name of 1 to 100 characters");
+  if (socket[0] != '/') return refuse("socket=" + socket + ": the absolute path of a file is wanted, such as /run/unet/memif");
+  const std::string directory = socket.substr(0, socket.rfind('/') + 1);
+  if (access(directory.c_str(), *role == "server" ? W_OK | X_OK : X_OK) != 0) {
+    return fail(Errc::unavailable, "dpdk:" + device.name + ": socket=" + socket + ": no access to " + directory +
+                                       ": make the directory, or choose another");
   }
   return {};
 }
@@ -311,7 +311,7 @@ Status complete(DeviceSpec& device, const InterfaceState& interface, uint32_t mt
   if (device.driver == "net_memif") {
     device.set_default("bsize", std::to_string((frame + 63) / 64 * 64));
     device.set_default("rsize", "10");
-    device.set_default("socket", "/run/memif.sock");
+    device.set_default("socket", kMemifSocket);
     device.set_default("socket-abstract", "no");
     // DPDK 22.11 leaves the mark "continued in the next slot" on a slot for good: no frame may need two.
     if (std::stoul(*device.find("bsize")) < frame) {
