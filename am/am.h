@@ -21,7 +21,7 @@
 // "messages" return 0 if the message is on its way, or one of UNET_AM_E...; they leave no sentence.
 //
 // Threads: a bundle, with all that came from it, belongs to one thread at a time; one made with UNET_AM_SHARED to any number: each call
-// then holds the bundle, handlers run while it is held, and may call what handlers may. A call that waits lets other threads use the bundle.
+// then holds the bundle, handlers run while it is held, and may call what handlers may. A call that waits lets other threads use it.
 // An endpoint is destroyed or moved when the calls that wait by it have returned. Tokens belong to the handler's thread.
 //
 // Pointers must not be NULL unless the entry allows it. Times are nanoseconds, lengths bytes. Stability and structures with a member

@@ -20,8 +20,7 @@ constexpr uint64_t kHeldMax = 8 * 1024 * 1024;     // bytes of packets that came
 constexpr uint32_t kDrainMax = 4096;               // messages handled before a peer is given up
 constexpr Nanoseconds kTellTime = 100 * kMillisecond;  // that the end of an endpoint waits for room at the network interface
 constexpr Nanoseconds kTransferNap = kMillisecond;  // between two looks whether a channel has room for what waits
-
-constexpr uint32_t kPollsBeforeSleep = 64;
+constexpr uint32_t kPollsBeforeSleep = 64;         // that found nothing: some microseconds
 
 // The endpoints of this process, and those that it had before fork(). Never destroyed: endpoints may be, later than anything else.
 struct Everyone {
@@ -57,7 +56,7 @@ Endpoint::~Endpoint() {
   if (in_handler()) misused("a handler does not destroy its own endpoint: do so when poll() or wait() has returned");
   if (waiting_ != 0) misused("a handler does not destroy an endpoint by which a call waits: do so when that has returned");
   // In a child after fork() our place in each channel is that of the parent, which goes on from there.
-  if (::getpid() == owner_) tell_all();
+  if (::getpid() == owner_) tell_all(kTellTime);
   for (const Transfer& each : transfers_) {
     if (each.done != nullptr) call_back([&] { each.done(*this, each.context); });
   }
@@ -174,11 +173,11 @@ void Endpoint::handle_arrived() {
 }
 
 // Before this endpoint goes: what a peer is not told of comes back to it, though it was handled.
-void Endpoint::tell_all() noexcept {
+void Endpoint::tell_all(Nanoseconds limit) noexcept {
   tell_credits();
   const Nanoseconds start = monotonic_now();
   for (Peer* const peer : wires_) {
-    while (peer->open && !peer->wire->tell(now()) && monotonic_now() - start < kTellTime) ::sched_yield();
+    while (peer->open && !peer->wire->tell(now()) && monotonic_now() - start < limit) ::sched_yield();
   }
 }
 
@@ -297,12 +296,12 @@ bool Endpoint::flush(Nanoseconds timeout) {
   if (in_handler()) return false;
   tell_credits();
   Waiting waiting(*this);
-  for (const Nanoseconds start = monotonic_now(); !transfers_.empty() || !all_arrived();) {
-    const Nanoseconds waited = monotonic_now() - start;
+  Nanoseconds waited = 0;
+  for (const Nanoseconds start = monotonic_now(); !transfers_.empty() || !all_arrived(); waited = monotonic_now() - start) {
     if (waited >= timeout) return false;
     waiting.serve(std::min(timeout - waited, kMillisecond));
   }
-  tell_all();  // the program may end without the destructor
+  tell_all(std::min(timeout - std::min(waited, timeout), kTellTime));  // the program may end without the destructor
   return true;
 }
 

@@ -349,7 +349,7 @@ class Endpoint {
   void turn_wires(bool empty);
   void pump(Peer& peer);
   void tell_credits() noexcept;
-  void tell_all() noexcept;
+  void tell_all(Nanoseconds limit) noexcept;
 
   Context context_;
   std::unique_ptr<unet::Endpoint> endpoint_;
