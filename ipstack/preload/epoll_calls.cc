@@ -139,7 +139,7 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
     const bool recalls = set.is_recalling();  // then the kernel's set is always readable
     const std::span<pollfd> theirs(&kernel, recalls ? size_t{0} : size_t{1});
     const Nanoseconds limit = recalls ? std::min(until, host.now() + unet::kMillisecond) : until;
-    const Host::Woken woken = host.wait(who, theirs, host.next_try(set.inherited, limit), mask);
+    const Host::Woken woken = host.wait(who, theirs, host.next_try(set.inherited, limit), mask, set.kernel_members > 0);
     turn.take();
     if (set.inherited) adopt_files(set);
     if (kernel.revents != 0) set.kernel_pace.expect();

@@ -200,7 +200,8 @@ class Host {
   bool is_idle() const noexcept { return spin_ == 0; }
   // Waits until something happens to what `who` waits for, or a descriptor of `kernel` is ready (its revents say so), at most until
   // `until`. Gives the lock away meanwhile. May return for nothing. When its time is over the kernel has just been asked, and had nothing.
-  Woken wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask = nullptr);
+  // `spin_asks` false: `kernel` is asked by the sleep only. Each look of a thread that spins is a system call.
+  Woken wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask = nullptr, bool spin_asks = true);
   // Handlers of signals that have come while this thread was in the library run now. True: some did. The caller holds its file.
   bool let_handlers_run();
   // A signal that `mask` lets through has come, and been handled.

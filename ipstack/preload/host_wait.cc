@@ -125,12 +125,12 @@ class WakesOuter {
 
 }  // namespace
 
-Host::Woken Host::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
+Host::Woken Host::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask, bool spin_asks) {
   const WakesOuter outer(who);
   who.sleep_begins();
   if (!given_up_.empty()) [[unlikely]] serve_given_up();
   if (turn()) return Woken::something;
-  if (mask == nullptr && spin(who, kernel, until)) return Woken::something;
+  if (mask == nullptr && spin(who, spin_asks ? kernel : std::span<pollfd>(), until)) return Woken::something;
   if (now() >= until) return !kernel.empty() && poll_for(kernel, 0, nullptr) > 0 ? Woken::something : Woken::timed_out;
   return sleep(who, kernel, until, mask);
 }
