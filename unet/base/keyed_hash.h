@@ -1,4 +1,4 @@
-// keyed_hash.h - a hash that nobody can guess without its key; used where strangers see its values.
+// keyed_hash.h - a hash that cannot be guessed without its key; used where strangers see its values.
 //
 // SipHash-2-4 (Aumasson, Bernstein, 2012), on whole words: all that is hashed here has a fixed length.
 #pragma once

@@ -162,8 +162,8 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   if (!remains_.empty() && answer_for_left(port, packet, now)) return;
   const IpFlow flow{.local = packet.to, .remote = packet.from, .local_port = header.destination_port, .remote_port = header.source_port};
   const IpClaims::Found found = claims_.came(flow, signs_of(header));
-  const bool may_be_left = this->may_be_left(header.destination_port, header.flags);
-  if (found.endpoint != nullptr && !(found.chosen && may_be_left)) {
+  const bool is_lost = may_be_left(header.destination_port, header.flags);
+  if (found.endpoint != nullptr && !(found.chosen && is_lost)) {
     if (found.lasts) remember(port, *found.endpoint, arrival, found.shared, now);
     // Anybody can send SYNs without end: they do not fill the queue in which segments of connections come.
     const bool begins = (header.flags & (ip::TcpFlags::kSyn | ip::TcpFlags::kAck)) == ip::TcpFlags::kSyn;
@@ -171,7 +171,7 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
     return deliver_segment(*found.endpoint, packet, header);
   }
   counters_.add(NiCounter::ip_unclaimed);
-  if (may_be_left) return;
+  if (is_lost) return;
   if (!arrival.to_group) reset(port, packet, now);  // RFC 9293, 3.10.7.1; RFC 1122, 4.2.3.10: none about what went to a group
 }
 
