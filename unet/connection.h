@@ -98,6 +98,9 @@ class Connection {
   // Sleeps until the socket may have something, at most `timeout`; an embedded NI works meanwhile.
   void wait_activity(Nanoseconds timeout);
 
+  // Held while a report is asked for: the NI keeps the place of one report, and a second one would begin anew.
+  std::mutex& report_mutex() noexcept { return report_mutex_; }
+
   // Changes when the service has sent something: one load, so that polling for events costs nothing.
   uint32_t event_count() const noexcept { return doorbells_.page()->control_events.value.load(std::memory_order_acquire); }
   bool alive() const noexcept { return alive_.load(std::memory_order_relaxed); }
@@ -144,6 +147,7 @@ class Connection {
   std::atomic<pid_t> process_{::getpid()};
 
   std::mutex mutex_;
+  std::mutex report_mutex_;
   uint64_t next_cookie_ = 1;
   uint64_t packets_ = 0;
   std::map<uint64_t, Answer> answers_;

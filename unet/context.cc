@@ -32,8 +32,7 @@ Result<std::unique_ptr<Endpoint>> Context::create_endpoint(const EndpointOptions
 // A part after the other. An NI that has taken over in between has no part of it left: then all of it is asked for anew.
 Result<std::string> Context::report() {
   constexpr int kAttempts = 4;
-  static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);
+  const std::lock_guard lock(connection_->report_mutex());
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     std::string text;
     auto request = request_for<control::Report>(control::Op::report, 0);
