@@ -40,6 +40,8 @@ int64_t send_file(File& file, int in, off_t* offset, size_t count) {
   off_t at = ::lseek(in, 0, SEEK_CUR);
   if (at < 0) return errno == ESPIPE && offset == nullptr ? -EINVAL : -errno;  // what it has read of a pipe could not be put back
   if (offset != nullptr) at = *offset;
+  struct stat is;
+  const off_t end = file.is_stream() && ::fstat(in, &is) == 0 && S_ISREG(is.st_mode) ? is.st_size : 0;
   size_t sent = 0;
   count = std::min(count, kTransferMax);
   while (sent < count) {
@@ -47,7 +49,9 @@ int64_t send_file(File& file, int in, off_t* offset, size_t count) {
     const ssize_t got = read_at(in, piece.data(), wanted, at);
     if (got < 0 && sent == 0) return errno == EISDIR ? -EINVAL : -errno;
     if (got <= 0) break;
-    const int64_t went = send_bytes(file, piece.data(), static_cast<size_t>(got), 0);
+    // The next piece follows at once, so the end of this one is no end of a message.
+    const bool goes_on = got == static_cast<ssize_t>(wanted) && wanted < count - sent && at + got < end;
+    const int64_t went = send_bytes(file, piece.data(), static_cast<size_t>(got), goes_on ? MSG_MORE : 0);
     if (went < 0 && sent == 0) return went;
     if (went <= 0) break;
     sent += static_cast<size_t>(went);

@@ -69,6 +69,30 @@ TEST_CASE("no delay, or no cork, lets go what waits for more, also if it was set
   }
 }
 
+TEST_CASE("the end of what found room waits for the rest of its message, and is no short segment") {
+  Two two;
+  const auto [client, server] = two.connect(at("10.0.0.2", 80));
+  Stack &a = *two.a.stack, &b = *two.b.stack;
+  REQUIRE(a.set_option(client, Stack::Option::no_delay, 1) == 0);
+  REQUIRE(a.set_option(client, Stack::Option::send_buffer, 10'000) == 0);
+  const auto data = pattern(20'000);
+  const int64_t taken = a.send(client, data);
+  REQUIRE((taken > 0 && taken < 20'000));
+  const auto rest = static_cast<uint32_t>(taken) % a.connection(client)->mss();
+  REQUIRE(rest != 0);
+  two.world.run(two.world.now + 10 * kMillisecond);
+  CHECK(a.connection(client)->unsent() == rest);
+  Bytes left = Bytes(data).subspan(static_cast<size_t>(taken));
+  const int64_t more = a.send(client, left);
+  REQUIRE((more > 0 && static_cast<size_t>(more) <= left.size()));
+  two.world.run(two.world.now + 10 * kMillisecond);
+  left = left.subspan(static_cast<size_t>(more));
+  if (!left.empty()) CHECK(a.send(client, left) == static_cast<int64_t>(left.size()));
+  two.world.run(two.world.now + 10 * kMillisecond);
+  CHECK(a.connection(client)->unsent() == 0);
+  CHECK(receive(b, server) == data);
+}
+
 TEST_CASE("a cork holds back what is no full segment, and lets it go when it is drawn") {
   Two two;
   const auto [client, server] = two.connect(at("10.0.0.2", 80));

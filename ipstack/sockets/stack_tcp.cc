@@ -296,8 +296,8 @@ int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
   if (is_opening(connection.state()) && !socket->deferred && !connection.is_early()) return -EAGAIN;
   const bool opens = socket->deferred;
   socket->deferred = false;
-  connection.expect_more(more);
   const tcp::Transferred sent = connection.send(data);
+  if (sent.bytes != 0) connection.expect_more(more || sent.bytes < data.size());  // what found no room follows
   if (sent.error != tcp::Error::none) return -EPIPE;
   if (urgent && sent.bytes != 0 && sent.bytes == data.size()) [[unlikely]] connection.mark_urgent();
   if (sent.bytes < data.size() && connection.writable() != 0) starve(static_cast<uint32_t>(number));  // no chunk was to be had

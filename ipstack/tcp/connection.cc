@@ -103,6 +103,7 @@ MutableBytes Connection::reserve(uint32_t most, ChunkIndex& spare) noexcept {
 }
 
 void Connection::commit(uint32_t bytes, ChunkIndex spare) noexcept {
+  if (bytes != 0) more_ = false;
   if (spare == kNoChunk) queued_.extend(bytes);
   else if (bytes == 0) shared_.chunks.give_back(spare);
   else queued_.extend(shared_.chunks, spare, bytes);

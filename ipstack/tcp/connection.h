@@ -105,7 +105,7 @@ class Connection {
   // answered before the handshake is over. `cookie`: what the sender should have next time; empty: nothing is said.
   void answer_fast_open(bool valid, Bytes cookie) noexcept;
   Transferred send(Bytes data) noexcept;
-  // Of what send() takes from here on: more is to follow at once, so it waits as with Options::cork.
+  // Of what has been given to send(): more is to follow at once, so it waits as with Options::cork. commit() ends that.
   void expect_more(bool more) noexcept { more_ = more; }
   // Of the next poll_segment(): whether the last of what is queued, as much as goes into one segment, waits for more: what its owner has
   // sent before still waits in the host.
