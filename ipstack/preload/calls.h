@@ -52,6 +52,9 @@ auto holding(File& file, Call call) {
   return call(file);
 }
 
+// The program is about to change its user or root. Connects to the network interface while it has the right to.
+void before_user_change() noexcept;
+
 // What calls take for a time, and as time here.
 inline bool is_valid(const timespec& time) noexcept { return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000; }
 inline Nanoseconds nanoseconds_of(const timespec& time) noexcept {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "ipstack/preload/calls.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/identity.h"
 
 using namespace unet::preload;
@@ -77,7 +76,7 @@ long makes_two(const Arguments& all) {
 // This thread alone becomes another user's.
 template <long kNumber>
 long changes_user(const Arguments& all) {
-  Forks::prepare_user_change();
+  before_user_change();
   return kernel(kNumber, all);
 }
 

@@ -11,14 +11,17 @@ namespace {
 
 template <typename Change>
 int change(Change call) noexcept {
-  if (!Host::inside() && Host::get().is_own_process()) {
-    const Host::Guard guard;
-    Host::get().hold_interface();
-  }
+  before_user_change();
   return call();
 }
 
 }  // namespace
+
+void unet::preload::before_user_change() noexcept {
+  if (Host::inside() || !Host::get().is_own_process()) return;
+  const Host::Guard guard;
+  Host::get().hold_interface();
+}
 
 // Behind it there is no control socket.
 UNET_PRELOAD int chroot(const char* path) noexcept { return change([&] { return real().chroot(path); }); }
