@@ -369,6 +369,8 @@ TEST_CASE("an endpoint that is destroyed while another thread waits by it goes w
     }
   });
   while (sent < kFlowWindow) std::this_thread::yield();
+  // The sender has the lock only between its requests now; without it, it waits for a credit by the last one.
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
   std::atomic<bool> gone{false};
   std::thread end([&] {
     a.reset();

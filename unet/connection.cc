@@ -169,15 +169,25 @@ Status Connection::hello(std::string_view program) {
   return {};
 }
 
-Result<uint64_t> Connection::send_packet(control::Header* header, size_t size) {
+// `waits` false: a request that finds no room goes with a later look at the socket. So a caller that wants no answer now never waits.
+Result<uint64_t> Connection::send_packet(control::Header* header, size_t size, bool waits) {
   if (!is_own()) return of_the_parent();
   const std::lock_guard lock(mutex_);
   if (!alive()) return fail(Errc::disconnected, "the network interface is gone");
   header->cookie = next_cookie_++;
   asked_.insert(header->cookie);
+  const auto try_to_send = [&]() -> ssize_t {
+    send_unsent_locked();
+    errno = EAGAIN;
+    return unsent_.empty() ? ::send(socket_.get(), header, size, MSG_NOSIGNAL | MSG_DONTWAIT) : -1;
+  };
   ssize_t sent;
-  while ((sent = ::send(socket_.get(), header, size, MSG_NOSIGNAL | MSG_DONTWAIT)) < 0 && (errno == EAGAIN || errno == EINTR)) {
+  while ((sent = try_to_send()) < 0 && (errno == EAGAIN || errno == EINTR)) {
     if (errno == EINTR) continue;
+    if (!waits) {
+      keep_unsent_locked(header, size);
+      return header->cookie;
+    }
     // Never block on the socket alone: the service does not read a client that does not read, and an embedded one takes
     // packets only in its own turns.
     if (embedded_ != nullptr) {
@@ -204,7 +214,7 @@ void Connection::process() {
 void Connection::receive_locked() {
   const uint64_t before = packets_;
   take_packets_locked();
-  send_refusals_locked();
+  send_unsent_locked();
   if (packets_ == before) return;
   const uint64_t one = 1;
   static_cast<void>(!::write(news_.get(), &one, sizeof one));
@@ -270,8 +280,11 @@ void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vect
   if (header.op == control::Op::destroy_endpoint && answer.reply.code == 0) {
     // Whoever gets this number next must not get its events, nor lose a channel to it.
     events_.erase(header.endpoint);
-    const auto of_this = [&](const control::CloseChannel& each) { return each.header.endpoint == header.endpoint; };
-    refusals_.erase(std::remove_if(refusals_.begin(), refusals_.end(), of_this), refusals_.end());
+    std::erase_if(unsent_, [&](const std::vector<std::byte>& packet) {
+      control::Header of{};
+      std::memcpy(&of, packet.data(), sizeof of);
+      return of.endpoint == header.endpoint;
+    });
   }
   answer.order = order;
   const auto abandoned = std::find(abandoned_.begin(), abandoned_.end(), header.cookie);
@@ -310,17 +323,20 @@ void Connection::throw_away_locked(const control::Reply& reply) {
   }
   abandoned_.push_back(request.header.cookie);
   asked_.insert(request.header.cookie);
-  refusals_.push_back(request);
-  send_refusals_locked();
+  keep_unsent_locked(&request, request.header.op == control::Op::destroy_endpoint ? sizeof(control::DestroyEndpoint) : sizeof request);
+  send_unsent_locked();
+}
+
+void Connection::keep_unsent_locked(const void* packet, size_t size) {
+  const auto* const bytes = static_cast<const std::byte*>(packet);
+  unsent_.emplace_back(bytes, bytes + size);
 }
 
 // Those that find no room are sent when the socket is looked at again.
-void Connection::send_refusals_locked() {
-  while (!refusals_.empty() && alive()) {
-    const control::CloseChannel& oldest = refusals_.front();
-    const size_t size = oldest.header.op == control::Op::destroy_endpoint ? sizeof(control::DestroyEndpoint) : sizeof oldest;
-    if (::send(socket_.get(), &oldest, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
-    refusals_.pop_front();
+void Connection::send_unsent_locked() {
+  while (!unsent_.empty() && alive()) {
+    if (::send(socket_.get(), unsent_.front().data(), unsent_.front().size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
+    unsent_.pop_front();
   }
 }
 

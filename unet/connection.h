@@ -65,11 +65,12 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Sends a request (its header's cookie is filled in) and returns the cookie; the answer is taken with take_answer().
+  // Sends a request (its header's cookie is filled in) and returns the cookie; the answer is taken with take_answer(). While the socket is
+  // full it waits for the service; with `waits` false the request goes with a later look at the socket.
   template <typename Request>
-  Result<uint64_t> send(Request request) {
+  Result<uint64_t> send(Request request, bool waits = true) {
     static_assert(sizeof(Request) <= control::kPacketMax);
-    return send_packet(&request.header, sizeof request);
+    return send_packet(&request.header, sizeof request, waits);
   }
   // The answer to `cookie` if it has arrived; an Error if it was one, or if the NI is gone. nullopt: not yet.
   std::optional<Result<Answer>> take_answer(uint64_t cookie);
@@ -80,10 +81,10 @@ class Connection {
   // Gives back the channel or endpoint that came with an answer which nobody wants or can use.
   void throw_away(const control::Reply& reply);
 
-  // Request and answer in one; waits at most `timeout`.
+  // Request and answer in one; waits at most `timeout` for the answer. 0: it waits for nothing, and throws the answer away.
   template <typename Request>
   Result<Answer> call(Request request, Nanoseconds timeout = 10 * kSecond) {
-    auto cookie = send(request);
+    auto cookie = send(request, timeout != 0);
     if (!cookie) return tl::unexpected(cookie.error());
     return wait_answer(*cookie, timeout);
   }
@@ -130,12 +131,13 @@ class Connection {
   Status connect_socket(const std::string& path);
   Status open_embedded(const std::string& spec);
   Status hello(std::string_view program);
-  Result<uint64_t> send_packet(control::Header* header, size_t size);
+  Result<uint64_t> send_packet(control::Header* header, size_t size, bool waits);
   void receive_locked();
   void take_packets_locked();
   void dispatch_locked(const std::byte* packet, size_t size, std::vector<Descriptor> descriptors, bool truncated);
   void throw_away_locked(const control::Reply& reply);
-  void send_refusals_locked();
+  void keep_unsent_locked(const void* packet, size_t size);
+  void send_unsent_locked();
 
   int first_descriptor_ = 0;
   Descriptor socket_;
@@ -154,7 +156,7 @@ class Connection {
   std::vector<uint64_t> abandoned_;
   std::set<uint64_t> asked_;      // cookies of requests without an answer yet
   uint64_t last_event_ = 0;       // the largest number of an event so far
-  std::deque<control::CloseChannel> refusals_;  // not sent yet; one for an endpoint is sent without the channel
+  std::deque<std::vector<std::byte>> unsent_;  // requests that found no room in the socket, in order
   std::map<uint32_t, std::deque<ControlEvent>> events_;
 
   std::mutex carrier_mutex_;

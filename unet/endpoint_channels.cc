@@ -158,7 +158,7 @@ Result<uint64_t> Endpoint::start_connect(std::string_view target, const ConnectO
   request.timeout_ms = static_cast<uint32_t>(answer_time(options) / kMillisecond);
   request.local = options.local;
   if (emulated_ != nullptr) emulated_->opening();
-  return begin_pending(connection_->send(request));
+  return begin_pending(connection_->send(request, false));
 }
 
 Result<uint64_t> Endpoint::begin_pending(Result<uint64_t> sent) {
@@ -248,7 +248,7 @@ Result<uint64_t> Endpoint::start_accept(uint64_t request_id) {
   auto request = request_for<control::Accept>(control::Op::accept, id_);
   request.request = request_id;
   if (emulated_ != nullptr) emulated_->opening();
-  return begin_pending(connection_->send(request));
+  return begin_pending(connection_->send(request, false));
 }
 
 Status Endpoint::reject(uint64_t request_id, Nanoseconds timeout) {

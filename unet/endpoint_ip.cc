@@ -121,7 +121,7 @@ Result<IpConfiguration> Endpoint::ip_configuration() {
 
 Result<uint64_t> Endpoint::start_ip_configuration() {
   if (emulated_ != nullptr) emulated_->opening();
-  return begin_pending(connection_->send(request_for<control::GetIpConfiguration>(control::Op::ip_configuration, id_)));
+  return begin_pending(connection_->send(request_for<control::GetIpConfiguration>(control::Op::ip_configuration, id_), false));
 }
 
 std::optional<Result<IpConfiguration>> Endpoint::poll_ip_configuration(uint64_t pending) {

@@ -188,6 +188,8 @@ class LocalChannel {
   void wake_sender() noexcept;
   // What a half does about a peer that sleeps. A peer with wake-ups of milliseconds, one after the other, has them seldom: it
   // stays announced, and a later message or credit finds it again. So it may sleep on beside its last message.
+  // A peer whose wake-ups are long is woken seldom. It may sleep on beside its last message: only a peer with a thousand threads or poll
+  // entries on its descriptor has such wake-ups.
   class PeerWake {
    public:
     // True: it was written now.

@@ -35,7 +35,7 @@ class LongSleep {
     UNET_CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 20'000);
     UNET_CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-    const size_t entries = limit.rlim_cur - 1'000;
+    const size_t entries = limit.rlim_cur > 2'000 ? limit.rlim_cur - 1'000 : 1'000;  // fewer than 15,000 make no long wake-ups
     for (int i = 0; i < kThreads; ++i) {
       threads_.emplace_back([this, entries] {
         std::vector<pollfd> list(entries, {.fd = epoll_, .events = POLLIN, .revents = 0});

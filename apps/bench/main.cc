@@ -259,7 +259,8 @@ int write_records(const std::string& json, const std::vector<Record>& records) {
 }
 
 // Measures the jobs, prints the tables of each by `print`, and leaves what was measured in `records`.
-int run_jobs(std::vector<Job> jobs, const Options& options, std::string (*print)(const std::vector<Record>&, TableStyle), std::vector<Record>& records) {
+int run_jobs(std::vector<Job> jobs, const Options& options, std::string (*print)(const std::vector<Record>&, TableStyle),
+             std::vector<Record>& records) {
   auto cores = options.cores ? Result<CorePair>(*options.cores) : choose_cores();
   if (!cores) return complain(cores.error().text, kExitFailure);
   if (cores->alone()) {
@@ -344,7 +345,8 @@ void print_end_of_demo(const std::vector<Record>& records) {
     std::printf("Through the kernel's fastest path, a pipe that both sides poll, it takes %s times as long.\n",
                 format_ratio(kernel->summary.p50 / ours->summary.p50).c_str());
   }
-  std::printf("Next: ./run unet-run -n 1 -- build/apps/examples/hello, and \"Five minutes\" in README.md. All paths: ./run unet-bench run rtt\n");
+  std::printf("Next: ./run unet-run -n 1 -- build/apps/examples/hello, and \"Five minutes\" in README.md. "
+              "All paths: ./run unet-bench run rtt\n");
 }
 
 // The tour of `./run`: the local channel and the shared NI beside the limit and the kernel's fastest paths.

@@ -110,7 +110,8 @@ Status check_names(const Options& options, const std::vector<std::string>& known
   for (const std::string& pattern : options.paths) {
     const bool known = std::any_of(known_paths.begin(), known_paths.end(),
                                    [&](const std::string& path) { return path_matches(pattern, path); });
-    if (!known) return fail(Errc::invalid_argument, "no path '" + pattern + "'" + similar(pattern, known_paths) + "; `unet-bench list` has all paths");
+    if (known) continue;
+    return fail(Errc::invalid_argument, "no path '" + pattern + "'" + similar(pattern, known_paths) + "; `unet-bench list` has all paths");
   }
   return {};
 }

@@ -59,8 +59,8 @@ constexpr const char* kLong = "_long";
 
 // A list of flat objects, as DESIGN names the fields: bench, path, size, metric, unit, p50, p99, p999, mean, samples, limit,
 // ratio, baseline, command; and setting, slices, dropped, disturbed; distribution, a list of the values at kDistribution; timeline.
-// Figures are null where fewer than kSlicesMin slices were left, percentiles where there are too few samples (Summary), ratio where there is
-// nothing to compare with,
+// Figures are null where fewer than kSlicesMin slices were left, percentiles where there are too few samples (Summary), ratio where there
+// is nothing to compare with,
 // cpu (ns for each message, or byte; of all, as the sum of three medians, and in cpu_a, cpu_b and cpu_services of each) but of sockets,
 // distribution and timeline of what has none.
 // Each record ends with machine, date and commit of `origin`.

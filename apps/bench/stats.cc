@@ -119,7 +119,8 @@ double usual_limit(const std::vector<Repetition>& repetitions) {
 std::vector<bool> drop_unusual(std::vector<Repetition>& repetitions, double usual) {
   std::vector<bool> stays;
   for (Repetition& repetition : repetitions) {
-    const Repetition before = std::exchange(repetition, {.values = {}, .limits = {}, .dropped = repetition.dropped, .disturbed = repetition.disturbed});
+    const Repetition before =
+        std::exchange(repetition, {.values = {}, .limits = {}, .dropped = repetition.dropped, .disturbed = repetition.disturbed});
     for (size_t i = 0; i < before.values.size(); ++i) {
       const double limit = before.limits[i];
       stays.push_back(limit <= usual * kUsualFactor && limit * kUsualFactor >= usual);

@@ -45,7 +45,8 @@ constexpr size_t kSlicesMin = 3;
 // The shares of samples at which a distribution is recorded: the median, the body around it, and a tail by powers of ten.
 constexpr std::array<double, 8> kDistribution = {0.01, 0.1, 0.25, 0.5, 0.9, 0.99, 0.999, 0.9999};
 
-// The values that these shares of the samples do not exceed, in order; NaN where there are too few samples for the share. Empty without samples.
+// The values that these shares of the samples do not exceed, in order; NaN where there are too few samples for the share. Empty without
+// samples.
 std::vector<double> distribution(std::vector<double> values);
 
 // For latencies: one sample in a hundred exceeds p99. All zero without samples.

@@ -183,7 +183,8 @@ std::string to_json(const std::vector<Found>& found) {
   for (const Found& row : found) {
     nlohmann::json record{{"target", row.target}, {"bench", row.bench}, {"size", row.size}, {"sent", row.sent}, {"arrived", row.arrived}};
     if (row.bench == "rtt") {
-      record.update({{"unit", "ns"}, {"least", row.least}, {"p50", row.summary.p50}, {"p99", row.summary.p99 ? nlohmann::json(*row.summary.p99) : nullptr},
+      const nlohmann::json p99 = row.summary.p99 ? nlohmann::json(*row.summary.p99) : nullptr;
+      record.update({{"unit", "ns"}, {"least", row.least}, {"p50", row.summary.p50}, {"p99", p99},
                      {"mean", row.summary.mean}, {"late", row.late}});
     } else {
       record.update({{"unit", "B/s"}, {"bandwidth", row.bytes_per_second}});

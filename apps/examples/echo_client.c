@@ -156,7 +156,7 @@ static int one_round_trip(unet_endpoint *endpoint, int channel, const unsigned c
     if (received < 0) return -1;
     if (received == 0) {
       if (++result->lost == 1) {
-        fprintf(stderr, "echo_client_c: an echo did not come within 10 s: this wire loses messages. From now on one that takes 0.1 s is lost\n");
+        fprintf(stderr, "echo_client_c: no echo within 10 s: this wire loses messages. From now on, 0.1 s without one is a loss\n");
       }
       if (result->lost % 100 == 0) fprintf(stderr, "echo_client_c: %lu echoes came so far, %lu are lost\n", result->right, result->lost);
       return 0;

@@ -181,7 +181,9 @@ class EchoClient {
   }
 
   void count_lost() {
-    if (++lost_ == 1) std::fprintf(stderr, "echo_client: an echo did not come within 10 s: this wire loses messages. From now on one that takes 0.1 s is lost\n");
+    if (++lost_ == 1) {
+      std::fprintf(stderr, "echo_client: no echo within 10 s: this wire loses messages. From now on, 0.1 s without one is a loss\n");
+    }
     if (lost_ % 100 == 0) std::fprintf(stderr, "echo_client: %zu echoes came so far, %u are lost\n", times_.size(), lost_);
   }
 

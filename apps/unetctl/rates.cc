@@ -73,7 +73,8 @@ double weight_of(const EndpointRate& endpoint, Sort by) {
 std::string local_line(const json& now) {
   size_t ends = 0;
   for (const json& channel : now.at("channels")) ends += channel.value("path", "") == "local" ? 1 : 0;
-  return ends == 0 ? "" : std::to_string(ends) + " ends of local channels: their messages go from process to process and are not counted below\n";
+  if (ends == 0) return "";
+  return std::to_string(ends) + " ends of local channels: their messages go from process to process and are not counted below\n";
 }
 
 }  // namespace
@@ -138,7 +139,8 @@ std::string picture(const json& now, Rates rates, Sort by) {
   Table drops({"OF", "DROP", "PER SECOND", "TOTAL"});
   for (const DropRate& drop : rates.drops) drops.add({drop.of, drop.name, whole(drop.rate), std::to_string(drop.total)});
   return "host " + now.value("host", "") + ": " + std::to_string(rates.endpoints.size()) + " endpoints, " +
-         std::to_string(now.at("channels").size()) + " channels" + (is_draining(now) ? ", being drained" : "") + "\n" + local_line(now) + "\n" +
+         std::to_string(now.at("channels").size()) + " channels" + (is_draining(now) ? ", being drained" : "") + "\n" +
+         local_line(now) + "\n" +
          (rates.engines.size() > 1 ? engines.text("") + "\n" : "") +
          endpoints.text("no endpoints") + "\n" + drops.text("nothing was dropped");
 }

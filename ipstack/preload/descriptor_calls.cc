@@ -149,7 +149,7 @@ UNET_PRELOAD int close_range(unsigned first, unsigned last, int flags) noexcept 
     for (unsigned fd = first; fd <= std::min(last, static_cast<unsigned>(Table::kMax - 1)); ++fd) {
       if (!is_known(static_cast<int>(fd))) continue;
       const Host::Guard guard;
-      forget(static_cast<int>(fd));
+      if (Entry* const entry = take_out(static_cast<int>(fd))) Host::get().let_go(*entry);
     }
   }
   if (Host::inside() || first > last) return real().close_range(first, last, flags);

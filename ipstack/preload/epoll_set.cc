@@ -137,6 +137,8 @@ bool EpollSet::is_recalling() noexcept {
 }
 
 void EpollSet::forget_kernel_waiters() {
+  // The library's mark on the number is gone with the parent's threads: a close_range() of the child could give it away.
+  if (recall_event >= 0) note_own(recall_event, true);
   kernel_waiters_->recalled = false;
   if (kernel_waiters_.use_count() == 1) return;
   kernel_waiters_->set = nullptr;

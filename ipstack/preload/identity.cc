@@ -65,7 +65,7 @@ Entry* take_out(int fd) {
 }
 
 void forget(int fd) {
-  if (Entry* const entry = take_out(fd)) Host::get().let_go(*entry);
+  if (Entry* const entry = Host::get().table().take(fd)) Host::get().let_go(*entry);
 }
 
 bool verify(int fd) {

@@ -25,9 +25,9 @@ int fresh(int fd) noexcept;
 
 // What a descriptor names; 0: there is none.
 uint64_t inode_of(int fd) noexcept;
-// The number names nothing of ours any longer. The entry, if no other number does either: it is the caller's then.
+// The call is about to close the number. The entry, if no other number names it: it is the caller's then.
 Entry* take_out(int fd);
-// The same, and the entry ends.
+// The number was closed before, and may name another descriptor. The entry ends if no other number names it.
 void forget(int fd);
 // The number names what the table has under it. False: it did not, and is forgotten, or the table has nothing.
 bool verify(int fd);

@@ -342,15 +342,17 @@ UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexc
 UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, socklen_t length) noexcept {
   // The shadow judges it first: whether there is such an option, and such a value. A pair knows none of TCP's.
   const int result = real().setsockopt(fd, level, name, value, length);
+  const int error = errno;
   if (file_of(fd) == nullptr) return result;
   if (result != 0) {
     const Host::Guard guard;
     File* const file = Host::get().file(fd);
     // Where the kernel has no interface for groups, the network interface is one.
     const bool of_groups = level == IPPROTO_IP || level == IPPROTO_IPV6;
-    if (of_groups && (errno == ENODEV || errno == EADDRNOTAVAIL) && file != nullptr) {
-      return static_cast<int>(answer(-set_group_option(*file, level, name, value, length, errno)));
+    if (of_groups && (error == ENODEV || error == EADDRNOTAVAIL) && file != nullptr) {
+      return static_cast<int>(answer(-set_group_option(*file, level, name, value, length, error)));
     }
+    errno = error;
     return file != nullptr && file->pair && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6) ? 0 : result;
   }
   const Host::Guard guard;

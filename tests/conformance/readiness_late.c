@@ -155,7 +155,7 @@ CASE(late_two_waiters, "two threads wait with an empty set: each gets one of two
   const int listener = listening();
   add(e, listener, EPOLLIN | EPOLLET, 5);
   connected(listener);
-  pause_ms(100);
+  pause_ms(500);
   connected(listener);
   say_waited("one", one);
   say_waited("two", two);

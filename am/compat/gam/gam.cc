@@ -457,9 +457,9 @@ void end_job() {
 
 // A launcher's variable that says that this process is one of several. Without UNET_SIZE each would be a job of its own.
 const char* launched_by() noexcept {
-  if (std::getenv("UNET_SIZE") != nullptr) return nullptr;
+  if (secure_getenv("UNET_SIZE") != nullptr) return nullptr;
   for (const char* name : {"SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
-    if (const char* const text = std::getenv(name); text != nullptr && std::atoi(text) > 1) return name;
+    if (const char* const text = secure_getenv(name); text != nullptr && std::atoi(text) > 1) return name;
   }
   return nullptr;
 }

@@ -134,7 +134,8 @@ Figure over_size(const Group& group) {
 }
 
 Figure bars(const Group& group) {
-  Figure figure{.kind = Figure::Kind::bars, .name = file_name(group.bench), .title = title_of(group), .note = "", .y_label = "", .curves = {}};
+  Figure figure{.kind = Figure::Kind::bars, .name = file_name(group.bench), .title = title_of(group), .note = "", .y_label = "",
+                .curves = {}};
   for (const Point& point : group.points) figure.curves.push_back({point.label, family_of(point), point.colour, {{0, point.p50}}, {}});
   return figure;
 }

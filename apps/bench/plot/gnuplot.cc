@@ -158,7 +158,9 @@ std::string gnuplot_script(const Figure& figure, const std::string& format, cons
                                      : "set terminal svg noenhanced size 1100,680 font 'sans,14' background rgb 'white'\n";
   text += "set output " + in_quotes(file) + "\n" + data_of(figure);
   text += "set title " + in_quotes(figure.title) + "\nset ylabel " + in_quotes(figure.y_label) + "\n";
-  if (!figure.note.empty()) text += "set bmargin 7\nset label 1 " + in_quotes(figure.note) + " at screen 0.01, 0.02 font ',9' textcolor rgb '#555555'\n";
+  if (!figure.note.empty()) {
+    text += "set bmargin 7\nset label 1 " + in_quotes(figure.note) + " at screen 0.01, 0.02 font ',9' textcolor rgb '#555555'\n";
+  }
   text += "set border 3 lc rgb '#555555'\nset grid ytics back lc rgb '#b8b8b8' lw 0.7 dt 1\nset tics nomirror\n";
   text += "set key outside right top vertical Left reverse samplen 2\n";
   if (figure.log_y) text += "set logscale y\nset format y '%g'\n";

@@ -179,9 +179,9 @@ TEST_CASE("what is no list of records is refused by the name of its file", "[plo
     CHECK(points.error().text.find("some.json") != std::string::npos);
   }
   // Figures of another type are no figures.
-  for (const Point& point : *parse_points(R"([{"bench":"b","path":"p","p50":"1","size":1},{"bench":"b","path":"p","p50":-1,"size":1}])", "x")) {
-    CHECK(std::isnan(point.p50));
-  }
+  const auto wrong = parse_points(R"([{"bench":"b","path":"p","p50":"1","size":1},{"bench":"b","path":"p","p50":-1,"size":1}])", "x");
+  REQUIRE(wrong->size() == 2);
+  for (const Point& point : *wrong) CHECK(std::isnan(point.p50));
   const auto odd = parse_points(R"([{"bench":"b","path":"p","p50":1,"size":1,"p99":null,"distribution":[1,"2"]}])", "x");
   REQUIRE(odd->size() == 1);
   CHECK(odd->front().p99 == 1);
