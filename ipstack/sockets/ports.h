@@ -54,7 +54,7 @@ class Ports {
       const bool spreads = plenty_ && pool_.size() < kSpread && !is_new();
       if (spreads) static_cast<void>(add_block());
       if (is_new() && take_among(newest(), offset, kBlock, free, port)) return 0;
-      if (take_among(0, offset, kTries, free, port)) return 0;
+      if (take_among(0, offset, kInTurn, free, port) || take_somewhere(kTries, free, port)) return 0;
     }
     const int error = add_block();
     if (error == 0) return take_among(newest(), offset, kBlock, free, port) ? 0 : EADDRNOTAVAIL;
@@ -66,7 +66,7 @@ class Ports {
 
  private:
   static constexpr uint16_t kBlock = 64;
-  static constexpr size_t kTries = 64;
+  static constexpr size_t kInTurn = 8, kTries = 64;
   static constexpr size_t kSpread = 1024;  // ports of a stack that would do with fewer
 
   struct Bound {
@@ -89,13 +89,26 @@ class Ports {
     const size_t count = pool_.size() - first;
     most = std::min(most, count);
     for (size_t i = 0; i < most; ++i) {
-      const uint16_t candidate = pool_[first + (offset + next_++) % count];
-      if (is_bound(candidate) || !free(candidate)) continue;
-      port = candidate;
-      ++uses_[candidate];
-      return true;
+      if (take_one(pool_[first + (offset + next_++) % count], free, port)) return true;
     }
     return false;
+  }
+  // Ports that lead to one place lie beside each other in the pool. Where many are in use, a port at any place is free more often than the next.
+  template <typename Free>
+  bool take_somewhere(size_t most, Free free, uint16_t& port) {
+    uint64_t place = random_.next();
+    for (size_t i = 0; i < std::min(most, pool_.size()); ++i) {
+      if (take_one(pool_[(place >> 33) % pool_.size()], free, port)) return true;
+      place = place * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX
+    }
+    return false;
+  }
+  template <typename Free>
+  bool take_one(uint16_t candidate, Free free, uint16_t& port) {
+    if (is_bound(candidate) || !free(candidate)) return false;
+    port = candidate;
+    ++uses_[candidate];
+    return true;
   }
   bool is_bound(uint16_t port) const { return bound_.count(port) != 0; }
   // Where it was bound to that address, or else to all; nullptr: nowhere.
