@@ -487,9 +487,9 @@ void Host::dispatch() {
 }
 
 // Of a process that ends before others have what is theirs. The helper goes on meanwhile.
-void Host::await_others(bool (Relays::*what)() const noexcept) noexcept {
+void Host::await_others(bool (Relays::*what)() const noexcept, Nanoseconds within) noexcept {
   constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 1'000'000};
-  const Nanoseconds until = now() + kOthersWithin;
+  const Nanoseconds until = now() + within;
   while (sockets_ != nullptr && relays_ != nullptr && now() < until) {
     turn();
     hear();
@@ -535,6 +535,8 @@ void Host::finish() noexcept {
   leave_listeners();
   await_others(&Relays::is_leaving);
   const bool keeper = keeps_until_ != 0;
+  // A keeper for children that have ended just before would hold the ports after this process, and a server that starts again wants them.
+  if (!keeper) await_others(&Relays::carries, 100 * kMillisecond);
   unlock();
   if (!keeper) Forks::close_own(*this);
   const bool left = !keeper && Forks::leave_keeper(false);

@@ -286,7 +286,7 @@ class Host {
   void leave_listeners();
   void give_back(File& file);
   static constexpr Nanoseconds kOthersWithin = 5 * kSecond;  // those who have not asked for it by then do not want it
-  void await_others(bool (Relays::*what)() const noexcept) noexcept;
+  void await_others(bool (Relays::*what)() const noexcept, Nanoseconds within = kOthersWithin) noexcept;
 
   Table table_;
   std::mutex mutex_;

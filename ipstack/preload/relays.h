@@ -59,6 +59,7 @@ class Relays {
   // - another one has a connection of its stack, or (`unserved`) not yet what is its own of a listener or a datagram socket: it needs a
   //   keeper.
   bool is_needed(bool unserved = true) const noexcept;
+  bool carries() const noexcept { return is_needed(); }
   // - that is so, and is over soon: the other process has closed the connection, or was handed it.
   bool is_awaited() const noexcept;
   // - what has come to listeners is on its way to those who have them, too.
