@@ -178,8 +178,8 @@ Result<uint64_t> Connection::send_packet(control::Header* header, size_t size, b
   asked_.insert(header->cookie);
   const auto try_to_send = [&]() -> ssize_t {
     send_unsent_locked();
-    errno = EAGAIN;
-    return unsent_.empty() ? ::send(socket_.get(), header, size, MSG_NOSIGNAL | MSG_DONTWAIT) : -1;
+    errno = alive() ? EAGAIN : EPIPE;
+    return unsent_.empty() && alive() ? ::send(socket_.get(), header, size, MSG_NOSIGNAL | MSG_DONTWAIT) : -1;
   };
   ssize_t sent;
   while ((sent = try_to_send()) < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -335,7 +335,10 @@ void Connection::keep_unsent_locked(const void* packet, size_t size) {
 // Those that find no room are sent when the socket is looked at again.
 void Connection::send_unsent_locked() {
   while (!unsent_.empty() && alive()) {
-    if (::send(socket_.get(), unsent_.front().data(), unsent_.front().size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
+    if (::send(socket_.get(), unsent_.front().data(), unsent_.front().size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+      if (errno == EAGAIN || errno == EINTR) return;
+      alive_ = false;
+    }
     unsent_.pop_front();
   }
 }
