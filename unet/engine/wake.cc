@@ -40,17 +40,16 @@ bool is_apart(const Share& share) noexcept {
 // Endpoints come by a ring with a place for each there is: an endpoint is in it or with the thread at most once.
 class WakeThread {
  public:
-  // nullptr: no thread, descriptor or memory is left.
-  static std::unique_ptr<WakeThread> make(const cpu_set_t& cores) noexcept {
-    Descriptor bell(::eventfd(0, EFD_CLOEXEC));
-    if (!bell.valid()) return nullptr;
+  // nullptr: no thread or memory is left. `bell` is an eventfd that outlives the thread.
+  static std::unique_ptr<WakeThread> make(int bell, const cpu_set_t& cores) noexcept {
+    if (bell < 0) return nullptr;
     try {
-      return std::make_unique<WakeThread>(std::move(bell), cores);
+      return std::make_unique<WakeThread>(bell, cores);
     } catch (const std::exception&) {
       return nullptr;
     }
   }
-  WakeThread(Descriptor bell, const cpu_set_t& cores) : bell_(std::move(bell)), thread_([this, cores] {
+  WakeThread(int bell, const cpu_set_t& cores) : bell_(bell), thread_([this, cores] {
     prctl(PR_SET_NAME, "unet-wakes");
     pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
     loop();
@@ -73,7 +72,7 @@ class WakeThread {
  private:
   void ring_bell() const noexcept {
     const uint64_t one = 1;
-    static_cast<void>(!::write(bell_.get(), &one, sizeof one));
+    static_cast<void>(!::write(bell_, &one, sizeof one));
   }
 
   void loop() {
@@ -81,7 +80,7 @@ class WakeThread {
       take();
       if (waiting_.empty()) {
         uint64_t count = 0;
-        static_cast<void>(!::read(bell_.get(), &count, sizeof count));
+        static_cast<void>(!::read(bell_, &count, sizeof count));
         continue;
       }
       wake_next();
@@ -112,7 +111,7 @@ class WakeThread {
     if (!endpoint.wakes.compare_exchange_strong(writing, 0, std::memory_order_acq_rel)) queue(endpoint);
   }
 
-  const Descriptor bell_;
+  const int bell_;
   std::atomic<bool> stop_{false};
   std::array<EndpointState*, kEndpointsMax> places_{};
   std::atomic<uint32_t> tail_{0};
@@ -127,6 +126,11 @@ class WakeThread {
 Waker::Waker(NiCounters& counters) : counters_(counters) {}
 
 Waker::~Waker() = default;
+
+void Waker::allow_thread(const cpu_set_t& cores) noexcept {
+  cores_ = cores;
+  if (!bell_.valid()) bell_ = Descriptor(::eventfd(0, EFD_CLOEXEC));
+}
 
 void Waker::forbid_thread() noexcept {
   cores_.reset();
@@ -143,7 +147,7 @@ void Waker::wake(EndpointState& endpoint, std::atomic<uint32_t>& flag) noexcept 
 }
 
 bool Waker::leave_to_thread(EndpointState& endpoint) noexcept {
-  if (thread_ == nullptr) thread_ = WakeThread::make(*cores_);
+  if (thread_ == nullptr) thread_ = WakeThread::make(bell_.get(), *cores_);
   if (thread_ == nullptr) return false;  // the next wake-up tries again
   thread_->put(endpoint);
   return true;

@@ -27,7 +27,8 @@ class Waker {
   Waker& operator=(const Waker&) = delete;
 
   // Allows the thread, on these cores. Without: the engine's thread writes all, as that of an embedded NI does.
-  void allow_thread(const cpu_set_t& cores) noexcept { cores_ = cores; }
+  // Opens the thread's eventfd now: an NI has no more descriptors after an attack than before.
+  void allow_thread(const cpu_set_t& cores) noexcept;
   // Ends the thread. Announcements that it had no time for stay as they are.
   void forbid_thread() noexcept;
 
@@ -44,6 +45,7 @@ class Waker {
 
   NiCounters& counters_;
   std::optional<cpu_set_t> cores_;
+  Descriptor bell_;
   std::unique_ptr<WakeThread> thread_;
 };
 
