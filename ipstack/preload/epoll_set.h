@@ -34,6 +34,7 @@ struct Registration {
 
 // A thread waits in the kernel alone while the set has no member of ours. Each such thread holds this object.
 struct KernelWaiters {
+  explicit KernelWaiters(EpollSet* waited) noexcept : set(waited) {}
   EpollSet* set;                      // null: it is closed. Used under the host's lock.
   std::atomic<bool> recalled{false};  // the set has a member of ours now, and the waits are to end
 };

@@ -81,7 +81,7 @@ CASE(raw_datagrams, "sendmmsg() and recvmmsg() by syscall()") {
   memset(out, 0, sizeof out);
   memset(in, 0, sizeof in);
   for (int i = 0; i < 3; ++i) {
-    pieces[i] = (struct iovec){"some words" + i, (size_t)i + 1};
+    pieces[i] = (struct iovec){&"some words"[i], (size_t)i + 1};
     out[i].msg_hdr = (struct msghdr){.msg_iov = &pieces[i], .msg_iovlen = 1};
     room[i] = (struct iovec){bytes[i], sizeof bytes[i]};
     in[i].msg_hdr = (struct msghdr){.msg_iov = &room[i], .msg_iovlen = 1};
