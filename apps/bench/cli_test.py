@@ -488,7 +488,7 @@ def between_two_hosts():
             for row in rows:
                 require(row["target"] == "bench@alpha" and 0 < row["arrived"] <= row["sent"], f"counts: {row}")
                 if row["bench"] == "rtt":
-                    require(row["arrived"] == 20 and 0 < row["least"] <= row["p50"] <= row["p99"], f"times: {row}")
+                    require(row["arrived"] == 20 and 0 < row["least"] <= row["p50"] and row["p99"] is None, f"times: {row}")
             # One that is not there fails the whole, after the others were measured.
             status, out, err = run("across", "--only", "rtt", "--count", "1", "nobody@alpha", "bench@alpha", env=os.environ | beta)
             require(status == 1 and err.count("\n") == 1 and "nobody" in err, f"exit status {status}: {err}")
