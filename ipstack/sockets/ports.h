@@ -93,7 +93,8 @@ class Ports {
     }
     return false;
   }
-  // Ports that lead to one place lie beside each other in the pool. Where many are in use, a port at any place is free more often than the next.
+  // Ports that lead to one place lie beside each other in the pool: where many are in use, a port at any place is free more often
+  // than the next.
   template <typename Free>
   bool take_somewhere(size_t most, Free free, uint16_t& port) {
     uint64_t place = random_.next();
