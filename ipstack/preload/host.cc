@@ -26,6 +26,7 @@ namespace {
 
 [[gnu::tls_model("initial-exec")]] thread_local int depth = 0;  // of this thread, in the library
 constexpr int kUntouched = -1;
+[[gnu::tls_model("initial-exec")]] thread_local bool works_at_end = false;  // the helper, and the thread that ends the process
 [[gnu::tls_model("initial-exec")]] thread_local int cancellation = kUntouched;  // whether the program lets it be cancelled
 
 int errno_of(const Error& error) noexcept {
@@ -105,6 +106,14 @@ void Host::come_out() noexcept {
   if (signals_held) [[unlikely]] let_signals_in();
 }
 
+// The kernel ends all threads at once. So no call may return to the program in another thread while finish() closes its sockets: what
+// that thread would do then, such as calling exit(), decides how the process ends.
+void Host::halt_at_end() noexcept {
+  if (!ends_ || works_at_end) [[likely]] return;
+  mutex_.unlock();
+  for (;;) ::pause();
+}
+
 void Host::lock() noexcept {
   ++depth;
   hold_off_cancellation();
@@ -113,6 +122,7 @@ void Host::lock() noexcept {
     mutex_.lock();
     wanting_.fetch_sub(1, std::memory_order_relaxed);
   }
+  halt_at_end();
   hold_off_cancellation();
   this_call = {};
   ++locks_;
@@ -136,6 +146,7 @@ void Host::regain() noexcept {
   wanting_.fetch_add(1, std::memory_order_relaxed);
   mutex_.lock();
   wanting_.fetch_sub(1, std::memory_order_relaxed);
+  halt_at_end();
   hold_off_cancellation();
 }
 
@@ -144,6 +155,7 @@ void Host::give_way() noexcept {
   mutex_.unlock();
   ::sched_yield();
   mutex_.lock();
+  halt_at_end();
   hold_off_cancellation();
 }
 
@@ -529,8 +541,15 @@ void Host::leave_listeners() {
   }
 }
 
+void* Host::helper(void* host) {
+  works_at_end = true;
+  static_cast<Host*>(host)->help();
+  return nullptr;
+}
+
 void Host::finish() noexcept {
   lock();
+  ends_ = works_at_end = true;
   give_back_datagrams();
   leave_listeners();
   await_others(&Relays::is_leaving);

@@ -262,6 +262,7 @@ class Host {
   void give_way() noexcept;
   void give_core() noexcept;
   void hold_off_cancellation() noexcept;
+  void halt_at_end() noexcept;
   void dispatch();
   void begin_to_serve(File& file);
   void serve_given_up();
@@ -342,6 +343,7 @@ class Host {
   uint64_t rests_since_ = 0;
   Nanoseconds rests_until_ = 0;
   std::atomic<bool> ending_{false};
+  bool ends_ = false;                    // finish() has begun
 };
 
 // What the calls of this thread hold, innermost last: a handler may leave them all by longjmp() (Host::forget_sleep()).

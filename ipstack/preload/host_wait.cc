@@ -334,11 +334,6 @@ bool Host::start_helper() {
 
 void Host::kick_helper() noexcept { ring(helper_event_); }
 
-void* Host::helper(void* host) {
-  static_cast<Host*>(host)->help();
-  return nullptr;
-}
-
 // How long it may take.
 Nanoseconds Host::begin_rest() noexcept {
   const Nanoseconds next = sockets_->stack().next_event(), at = now();
