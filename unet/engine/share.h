@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "unet/base/eventfd_wake.h"
 #include "unet/base/rate_limit.h"
@@ -14,6 +15,30 @@
 namespace unet::engine {
 
 struct EndpointState;
+
+// A user's long wake-ups (eventfd_wake.h). An honest user has a few: the processor time of a write has interrupts in it that came
+// meanwhile. So a few of them are forgiven, and a hundredth of the time pays for more.
+class LongWakes {
+ public:
+  // 0, or the time of those that were too long together, from which on they are counted anew.
+  Nanoseconds add(Nanoseconds took, Nanoseconds now) noexcept {
+    const Nanoseconds paid = (now - since_) / kPart;
+    since_ = now;
+    if (paid >= debt_) debt_ = count_ = 0;
+    else debt_ -= paid;
+    debt_ += took;
+    if (++count_ < kFew || debt_ < kMost) return 0;
+    count_ = 0;
+    return std::exchange(debt_, 0);
+  }
+
+ private:
+  static constexpr uint64_t kPart = 100;
+  static constexpr uint32_t kFew = 3;
+  static constexpr Nanoseconds kMost = 2 * kMillisecond;
+  Nanoseconds debt_ = 0, since_ = 0;
+  uint32_t count_ = 0;
+};
 
 struct Share {
   // A question ends after three seconds: at most half of the places that there are (ip::NeighbourOptions).
@@ -39,7 +64,8 @@ struct Share {
   uint32_t terms = 0;         // counts changes of the limits, which each endpoint takes over when it is served
   Prices endpoint_prices;
   Buckets buckets;
-  EventfdWake wake;           // by the engine's thread, and
+  EventfdWake wake;           // by the engine's thread,
+  LongWakes long_wakes;       // and
   std::atomic<Nanoseconds> woken_apart_until{0};  // before that, by another (wake.h)
   RateLimit neighbours{kNeighboursPerSecond};  // that it makes us ask for, on links with IP
 

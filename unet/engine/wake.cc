@@ -24,10 +24,8 @@ namespace {
 constexpr uint64_t kRest = 1000;  // an engine gives a user at most this part of its time for long wake-ups
 constexpr Nanoseconds kApartMin = 5 * kSecond;
 
-void write_timed(EventfdWake& wake, const EndpointState& endpoint) noexcept {
-  const Nanoseconds took = wake.wake(endpoint.wake_descriptor);
-  if (took == 0) [[likely]] return;
-  endpoint.share->woken_apart_until.store(monotonic_now() + std::max(took * kRest, kApartMin), std::memory_order_relaxed);
+void keep_apart(Share& share, Nanoseconds took) noexcept {
+  if (took != 0) share.woken_apart_until.store(monotonic_now() + std::max(took * kRest, kApartMin), std::memory_order_relaxed);
 }
 
 bool is_apart(const Share& share) noexcept {
@@ -107,7 +105,7 @@ class WakeThread {
     endpoint.wakes.exchange(writing, std::memory_order_acq_rel);
     const bool asleep = endpoint.header->receiver_asleep.value.exchange(0, std::memory_order_acq_rel) != 0;
     const bool waits = endpoint.header->sender_waiting.value.exchange(0, std::memory_order_acq_rel) != 0;
-    if (asleep || waits) write_timed(wake_, endpoint);
+    if (asleep || waits) keep_apart(*endpoint.share, wake_.wake(endpoint.wake_descriptor));
     if (!endpoint.wakes.compare_exchange_strong(writing, 0, std::memory_order_acq_rel)) queue(endpoint);
   }
 
@@ -141,7 +139,9 @@ void Waker::wake(EndpointState& endpoint, std::atomic<uint32_t>& flag) noexcept 
   if (endpoint.wake_descriptor < 0) return;
   if (!cores_ || !is_apart(*endpoint.share) || !leave_to_thread(endpoint)) {
     if (flag.exchange(0, std::memory_order_relaxed) == 0) return;
-    write_timed(endpoint.share->wake, endpoint);
+    Share& share = *endpoint.share;
+    const Nanoseconds took = share.wake.wake(endpoint.wake_descriptor);
+    if (took != 0) [[unlikely]] keep_apart(share, share.long_wakes.add(took, monotonic_now()));
   }
   counters_.add(NiCounter::wakeups);
 }
