@@ -109,9 +109,11 @@ void EndpointNetwork::release(uint32_t claim) {
   if (!released) note_patience(released.error());  // gone with the NI is released, too
 }
 
-void EndpointNetwork::set_takes_new(uint32_t claim, TakesNew takes_new) {
+int EndpointNetwork::set_takes_new(uint32_t claim, TakesNew takes_new) {
   const Status set = endpoint_->set_ip_claim(claim, takes_new, patience());
-  if (!set) note_patience(set.error());
+  if (set) return 0;
+  note_patience(set.error());
+  return errno_of(set.error());
 }
 
 MutableBytes EndpointNetwork::reserve(uint32_t bytes) noexcept {

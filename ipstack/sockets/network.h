@@ -27,8 +27,8 @@ class Network {
   // Set-up: a round trip to the network interface's service.
   virtual Claimed claim(const IpClaim& claim) = 0;
   virtual void release(uint32_t claim) = 0;
-  // Of a claim that others share: whether it takes new flows.
-  virtual void set_takes_new(uint32_t claim, TakesNew takes_new) { static_cast<void>(claim), static_cast<void>(takes_new); }
+  // Of a claim that others share: whether it takes new flows. 0, or an errno: EADDRINUSE.
+  virtual int set_takes_new(uint32_t claim, TakesNew takes_new) { return static_cast<void>(claim), static_cast<void>(takes_new), 0; }
   virtual const IpConfiguration& configuration() = 0;
   // Memory to tell of further sockets in, as Endpoint::open_sockets(); none: nobody wants to know.
   virtual SocketTableView open_sockets() { return {}; }

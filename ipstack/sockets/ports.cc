@@ -55,7 +55,7 @@ int Ports::take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, 
     made.of_pool = true;
   } else {
     const Network::Claimed claimed =
-        network_.claim({.protocol = protocol_, .local = local, .takes_new = takes_new, .port = port, .group = group});
+        network_.claim({.protocol = protocol_, .local = local, .takes_new = takes_new, .port = port, .group = group, .reuses = shared});
     if (claimed.error != 0) return claimed.error;
     made.claim = claimed.claim;
     port = claimed.port;
@@ -70,11 +70,12 @@ uint64_t Ports::group_of(const ip::IpAddress& local, uint16_t port) const noexce
   return bound == nullptr ? 0 : bound->group;
 }
 
-void Ports::set_takes_new(const ip::IpAddress& local, uint16_t port, TakesNew takes_new) {
+int Ports::set_takes_new(const ip::IpAddress& local, uint16_t port, TakesNew takes_new) {
   Bound* const bound = bound_at(local, port);
-  if (bound == nullptr || bound->group == 0 || bound->takes_new == takes_new) return;
-  bound->takes_new = takes_new;
-  if (!bound->of_pool) network_.set_takes_new(bound->claim, takes_new);
+  if (bound == nullptr || bound->group == 0 || bound->takes_new == takes_new) return 0;
+  const int error = bound->of_pool ? 0 : network_.set_takes_new(bound->claim, takes_new);
+  if (error != EADDRINUSE) bound->takes_new = takes_new;
+  return error;
 }
 
 void Ports::use(const ip::IpAddress& local, uint16_t port) {

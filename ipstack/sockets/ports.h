@@ -41,7 +41,7 @@ class Ports {
     return bound != nullptr && bound->joins;
   }
   // Whether we take new flows to that port, if others share it. Known: it is not said twice.
-  void set_takes_new(const ip::IpAddress& local, uint16_t port, TakesNew takes_new);
+  int set_takes_new(const ip::IpAddress& local, uint16_t port, TakesNew takes_new);
   // Any port, for bind() to port 0; of all addresses. 0, or an errno.
   int take_free(uint16_t& port);
   // One for a connection, which may be another connection's, too: `free(port)` says whether it may be used. 0, or an errno. RFC 6056,

@@ -90,7 +90,7 @@ void Stack::drop(uint32_t index) {
   if (socket.early) end_early(socket);
   if (socket.datagram != nullptr && socket.bound) {
     unlink_datagram(index);
-    if (datagrams_[socket.local.port] != kNone) tell_takes_new(socket);
+    if (datagrams_[socket.local.port] != kNone) static_cast<void>(tell_takes_new(socket));
   }
   if (socket.near != nullptr) drop_pieces(*socket.near);
   give_back_port(socket);
@@ -204,14 +204,13 @@ int Stack::set_takes_new(int number, bool takes_new) {
   if (socket == nullptr) return -EBADF;
   if (!socket->shares) return -EINVAL;
   socket->passes = !takes_new;
-  tell_takes_new(*socket);
-  return 0;
+  return -tell_takes_new(*socket);
 }
 
-// The network interface is to know whether any of ours at that port takes new flows, if it is of a share.
-void Stack::tell_takes_new(const Socket& socket) {
+// The network interface is to know whether any of ours at that port takes new flows, if it is of a share. 0, or an errno.
+int Stack::tell_takes_new(const Socket& socket) {
   const uint16_t port = socket.local.port;
-  if (!socket.shares) return;
+  if (!socket.shares) return 0;
   TakesNew takes = TakesNew::no;
   const auto add = [&](uint32_t i) {
     if (slab_[i].local.host != socket.local.host) return;
@@ -222,7 +221,7 @@ void Stack::tell_takes_new(const Socket& socket) {
   } else {
     for (uint32_t i = datagrams_[port]; i != kNone; i = slab_[i].datagram->next) add(i);
   }
-  ports_of(socket).set_takes_new(socket.local.host, port, takes);
+  return ports_of(socket).set_takes_new(socket.local.host, port, takes);
 }
 
 int Stack::bind_free(uint32_t index) {

@@ -331,7 +331,7 @@ class Stack {
   uint32_t events_of(uint32_t index) const noexcept;
   int bind_to(int number, const Address& to, uint64_t group);
   bool is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept;
-  void tell_takes_new(const Socket& socket);
+  int tell_takes_new(const Socket& socket);
   int bind_free(uint32_t index);
   int take_port(uint32_t index);
   void give_back_port(Socket& socket);

@@ -63,7 +63,11 @@ int Stack::listen(int number, int backlog) {
   socket->listening = std::make_unique<ListenerPart>();
   socket->listening->next = first;
   first = index;
-  tell_takes_new(*socket);
+  if (tell_takes_new(*socket) == EADDRINUSE) {
+    first = socket->listening->next;
+    socket->listening.reset();
+    return -EADDRINUSE;
+  }
   socket->listening->backlog = wanted;
   socket->listening->fast_open_max = socket->fast_open_max;
   show(index);
@@ -120,7 +124,7 @@ void Stack::end_listener(uint32_t listener) {
   uint32_t* at = &listeners_[socket.local.port];
   while (*at != listener) at = &slab_[*at].listening->next;
   *at = socket.listening->next;
-  tell_takes_new(socket);
+  static_cast<void>(tell_takes_new(socket));
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || slab_[i].listener != listener) continue;
     Socket& child = slab_[i];

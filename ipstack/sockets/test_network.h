@@ -60,10 +60,11 @@ class World {
       std::erase_if(world_.interfaces_[interface_].groups, [&](const Member& each) { return each.owner.claim == claim; });
       world_.remove_owners(interface_, [&](const Owner& each) { return each.claim == claim; });
     }
-    void set_takes_new(uint32_t claim, TakesNew takes_new) override {
+    int set_takes_new(uint32_t claim, TakesNew takes_new) override {
       for (auto& [key, owners] : world_.interfaces_[interface_].claims) {
         for (Owner& each : owners) each.takes_new = each.claim == claim ? takes_new : each.takes_new;
       }
+      return 0;
     }
     const IpConfiguration& configuration() override { return world_.interfaces_[interface_].configuration; }
     SocketTableView open_sockets() override {

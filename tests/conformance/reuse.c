@@ -182,46 +182,126 @@ CASE(reuse_after_reset, "the port of a connection that was reset is free") {
   binds(SOCK_STREAM, 0, &own, length);
 }
 
-CASE(reuse_client_port_allowed, "... where the last connection's socket allowed it, also to the same listener") {
-  union Address to, own;
+// A client with SO_REUSEADDR at a port of its own, connected; `server` is the other end.
+static int client_of(int listener, union Address* own, int* server) {
   const int on = 1;
-  const int listener = listening();
+  union Address to;
   const socklen_t length = address_of(listener, &to);
-  const int first = bound(SOCK_STREAM);
-  MUST(setsockopt(first, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
-  address_of(first, &own);
-  MUST(connect(first, &to.any, length));
-  const int server = accepted(listener);
+  const int client = bound(SOCK_STREAM);
+  MUST(setsockopt(client, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
+  address_of(client, own);
+  MUST(connect(client, &to.any, length));
+  *server = accepted(listener);
+  return client;
+}
+
+// Another client at that port, to the same listener.
+static int client_again(int listener, const union Address* own) {
+  union Address to;
+  const socklen_t length = address_of(listener, &to);
+  const int again = binds(SOCK_STREAM, SO_REUSEADDR, own, length);
+  CALL(connect(again, &to.any, length));
+  return again;
+}
+
+CASE(reuse_client_port_allowed, "... where the last connection's socket allowed it, also to the same listener") {
+  union Address own;
+  int server;
+  const int listener = listening();
+  const int first = client_of(listener, &own, &server);
   close(server);
   await(first, POLLRDHUP);
   close(first);
   pause_ms(50);
-  const int again = binds(SOCK_STREAM, SO_REUSEADDR, &own, length);
-  CALL(connect(again, &to.any, length));
+  client_again(listener, &own);
 }
 
 CASE(reuse_client_port_kept, "... and the server, which has ended that connection first, keeps its socket") {
-  union Address to, own;
-  const int on = 1;
+  union Address own;
+  int server;
   char byte;
   const int listener = listening();
-  const socklen_t length = address_of(listener, &to);
-  const int first = bound(SOCK_STREAM);
-  MUST(setsockopt(first, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
-  address_of(first, &own);
-  MUST(connect(first, &to.any, length));
-  const int server = accepted(listener);
+  const int first = client_of(listener, &own, &server);
   CALL(shutdown(server, SHUT_WR));
   await(first, POLLRDHUP);
   close(first);
   await(server, POLLHUP);
-  const int again = binds(SOCK_STREAM, SO_REUSEADDR, &own, length);
-  CALL(connect(again, &to.any, length));
+  const int again = client_again(listener, &own);
   const int next = accepted(listener);
   CALL(send(again, "x", 1, 0));
   await_bytes(next, 1);
   CALL(recv(server, &byte, 1, 0));
   CALL(recv(next, &byte, 1, 0));
+}
+
+static union Address server_name;
+static socklen_t server_length;
+
+static int server_socket(void) {
+  const int on = 1;
+  const int s = (int)MUST(socket(family, SOCK_STREAM, 0));
+  MUST(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
+  MUST(bind(s, &server_name.any, server_length));
+  return s;
+}
+
+static void tell(int to) { MUST(write(to, "x", 1)); }
+static void hear(int from) {
+  char byte;
+  MUST(read(from, &byte, 1));
+}
+
+static void accepts_one(int told) {
+  const int listener = server_socket();
+  MUST(listen(listener, 1));
+  tell(told);
+  const int s = accepted(listener);
+  MUST(close(listener));
+  tell(told);
+  echoes(s);
+}
+
+CASE(reuse_by_other_process, "a server has a connection and no listener: another process may listen there, one that asks for it") {
+  int told[2];
+  server_length = own_address(&server_name, unused_port());
+  MUST(pipe(told));
+  const pid_t server = child(accepts_one, told[1]);
+  hear(told[0]);
+  const int before = (int)MUST(socket(family, SOCK_STREAM, 0));
+  MUST(connect(before, &server_name.any, server_length));
+  hear(told[0]);
+  binds(SOCK_STREAM, 0, &server_name, server_length);
+  const int next = binds(SOCK_STREAM, SO_REUSEADDR, &server_name, server_length);
+  CALL(listen(next, 1));
+  const int client = (int)MUST(socket(family, SOCK_STREAM, 0));
+  CALL(connect(client, &server_name.any, server_length));
+  const int accepted_one = accepted(next);
+  CALL(send(client, "x", 1, 0));
+  await_bytes(accepted_one, 1);
+  say_echoes(before, 3);
+  MUST(close(before));
+  say_ended("the first server", server);
+}
+
+static void binds_first(int told) {
+  const int s = server_socket();
+  tell(told);
+  pause_ms(50);  // the other binds
+  say("first: listen: %d", listen(s, 1));
+  tell(told);
+  pause_ms(100);
+}
+
+CASE(reuse_by_two_processes, "two processes bind a port, and one of them may listen") {
+  int told[2];
+  server_length = own_address(&server_name, unused_port());
+  MUST(pipe(told));
+  const pid_t first = child(binds_first, told[1]);
+  hear(told[0]);
+  const int s = binds(SOCK_STREAM, SO_REUSEADDR, &server_name, server_length);
+  hear(told[0]);
+  CALL(listen(s, 1));
+  say_ended("first", first);
 }
 
 enum { kCalls = 200 };
@@ -258,5 +338,5 @@ CASE(reuse_listener_closed, "the port of a listener without connections is free 
 THEME(reuse, &reuse_address_datagrams, &reuse_address_streams, &reuse_port_streams, &reuse_port_datagrams,
       &reuse_port_late, &reuse_time_wait_refused, &reuse_time_wait, &reuse_with_connection,
       &reuse_with_connection_all_set, &reuse_same_four, &reuse_client_port, &reuse_after_reset,
-      &reuse_client_port_allowed, &reuse_client_port_kept, &reuse_server_keeps_all,
+      &reuse_by_other_process, &reuse_by_two_processes, &reuse_client_port_allowed, &reuse_client_port_kept, &reuse_server_keeps_all,
       &reuse_listener_closed);

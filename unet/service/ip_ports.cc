@@ -61,6 +61,24 @@ Status check_ip_claim(const IpClaim& claim) {
   return {};
 }
 
+// The share that the claim joins: that of its token, or one in which nobody takes new flows. Else it is one of its own.
+uint64_t IpPorts::group_of(const Record& record) const {
+  const auto at = by_port_.find(key(record.claim, 0));
+  if (record.claim.group <= kIpReusePort || at == by_port_.end()) return record.claim.group;
+  uint64_t group = record.claim.group;
+  bool joins = record.claim.reuses && record.claim.takes_new == TakesNew::no;
+  for (const uint32_t number : at->second) {
+    const Record& other = claims_.at(number);
+    Record member = record;
+    member.claim.group = other.claim.group;
+    if (!alike(member, other)) continue;
+    if (other.token == record.token) return other.claim.group;
+    joins = joins && other.claim.group > kIpReusePort && other.claim.reuses && other.claim.takes_new == TakesNew::no;
+    if (joins) group = other.claim.group;
+  }
+  return joins ? group : record.claim.group;
+}
+
 Status IpPorts::check(const Record& record) const {
   for (uint32_t i = 0; i < record.claim.ports; ++i) {
     const auto at = by_port_.find(key(record.claim, i));
@@ -166,12 +184,13 @@ Result<IpClaimed> IpPorts::claim(uint32_t endpoint, uint64_t user, const IpClaim
   if (claims_.size() >= kIpClaimsMax || ports_ + wanted.ports > kIpPortsClaimedMax) {
     return fail(Errc::quota_exceeded, "this network interface has as many claims of IP ports as it may");
   }
-  Record record{.endpoint = endpoint, .user = user, .claim = wanted};
+  Record record{.endpoint = endpoint, .user = user, .claim = wanted, .token = wanted.group};
   if (wanted.port == 0) {
     if (Status status = choose(record.claim, rights); !status) return tl::unexpected(status.error());
   } else if (!rights.may_claim(wanted.port, wanted.ports)) {
     return fail(Errc::not_permitted, "the policy of this network interface gives you no right to " + text_of(wanted));
   }
+  record.claim.group = group_of(record);
   if (Status status = check(record); !status) return tl::unexpected(status.error());
   if (Status status = check_shares(record, rights); !status) return tl::unexpected(status.error());
   if (Status status = check_group(wanted); !status) return tl::unexpected(status.error());
@@ -229,7 +248,16 @@ void IpPorts::release(uint32_t number) {
   free_numbers_.push_back(number);
 }
 
-void IpPorts::set(uint32_t number, TakesNew takes_new) { claims_.at(number).claim.takes_new = takes_new; }
+Status IpPorts::set(uint32_t number, TakesNew takes_new) {
+  Record& record = claims_.at(number);
+  for (const uint32_t each : by_port_.at(key(record.claim, 0))) {
+    const Record& other = claims_.at(each);
+    const bool both = takes_new != TakesNew::no && other.claim.takes_new != TakesNew::no;
+    if (both && alike(record, other) && record.token != other.token) return fail(Errc::already_exists, text_of(record.claim) + " is in use");
+  }
+  record.claim.takes_new = takes_new;
+  return {};
+}
 
 const IpPorts::Record* IpPorts::at(uint32_t number) const {
   const auto at = claims_.find(number);

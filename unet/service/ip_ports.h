@@ -21,7 +21,8 @@ class IpPorts {
   struct Record {
     uint32_t endpoint = 0;
     uint64_t user = 0;
-    IpClaim claim;       // its port is chosen
+    IpClaim claim;       // its port is chosen, and its group is that of the share it has joined
+    uint64_t token = 0;  // the group that was asked for
   };
 
   // `seed`: of the ports that are chosen, which strangers shall not guess (RFC 6056); 0: from the kernel.
@@ -33,13 +34,14 @@ class IpPorts {
   // Two claims of a port go together if no packet fits both; and if one wants a certain peer's packets and the other anybody's, and both
   // are one user's: then the first gets those. One of a group goes together with all, but the same of the same endpoint. Of what all
   // users share, places in a port's list and groups, none gets more than his part. Claims of one user and IpClaim::group go together if
-  // they are alike: they are a share, with one place.
+  // they are alike: they are a share, with one place. A server that begins again while the connections of the last one go on joins that
+  // one's share so (IpClaim::reuses).
   Result<IpClaimed> claim(uint32_t endpoint, uint64_t user, const IpClaim& wanted, const Rights& rights);
   // One of before a takeover; false: it makes no sense beside the others.
   bool resume(uint32_t number, const Record& record);
   void release(uint32_t number);
-  // Of a share: whether it takes new flows.
-  void set(uint32_t number, TakesNew takes_new);
+  // Of a share: whether it takes new flows. Errors: already_exists, if a member of another token does.
+  Status set(uint32_t number, TakesNew takes_new);
 
   const Record* at(uint32_t number) const;
   // Who answers connections to that port: a claim of anybody's packets, of that address before one of all; of a share one that takes new
@@ -58,6 +60,7 @@ class IpPorts {
   static uint32_t key(const IpClaim& claim, uint32_t i) noexcept {
     return key(claim.protocol, claim.port + i) | (claim.local.is_multicast() ? kOfGroups : 0);
   }
+  uint64_t group_of(const Record& record) const;
   Status check(const Record& record) const;
   Status check_places(const Record& record, const std::vector<uint32_t>& list) const;
   Status check_shares(const Record& record, const Rights& rights) const;

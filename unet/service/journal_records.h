@@ -114,9 +114,10 @@ struct IpClaimValue {
   uint16_t port, ports, remote_port;
   uint8_t protocol;
   uint8_t takes_new;
-  uint64_t group;
+  uint64_t group, token;
+  uint32_t reuses, spare;
 };
-static_assert(sizeof(IpClaimValue) == 48);
+static_assert(sizeof(IpClaimValue) == 64);
 struct IpLeaseValue {
   uint64_t since;           // the times are from then on; ~0: for ever
   uint64_t renew_in, rebind_in, end_in;

@@ -140,7 +140,7 @@ void Service::handle(ClientRecord& client, const control::SetIpClaim& packet) {
   if (packet.takes_new > static_cast<uint32_t>(TakesNew::yes)) {
     return fail_request(client, packet.header, {Errc::invalid_argument, "takes_new is none of no, if_nobody_does, yes"});
   }
-  ip_ports_.set(packet.claim, takes_new);
+  if (Status set = ip_ports_.set(packet.claim, takes_new); !set) return fail_request(client, packet.header, set.error());
   push(0, engine::SetClaim{.number = packet.claim, .takes_new = takes_new});
   changed(JournalKind::ip_claim, endpoint->id, packet.claim);
   ok(client, packet.header);

@@ -32,6 +32,8 @@ bool Service::write_ip_claim(uint32_t endpoint, uint32_t number) {
   value.protocol = claim.protocol;
   value.takes_new = static_cast<uint8_t>(claim.takes_new);
   value.group = claim.group;
+  value.token = record->token;
+  value.reuses = claim.reuses;
   journal_->put(JournalKind::ip_claim, endpoint, number, value);
   return true;
 }
@@ -49,6 +51,8 @@ bool Service::resume_ip_claim(uint32_t id, uint64_t number, const IpClaimValue& 
   record.claim.protocol = value.protocol;
   record.claim.takes_new = static_cast<TakesNew>(value.takes_new);
   record.claim.group = value.group;
+  record.claim.reuses = value.reuses != 0;
+  record.token = value.token;
   if (!ip_ports_.resume(static_cast<uint32_t>(number), record)) return false;
   endpoint->ip_claims.insert(static_cast<uint32_t>(number));
   accounts_.resume(client.who.uid, {.ip_claims = 1, .ip_ports = record.claim.ports});

@@ -105,14 +105,59 @@ TEST_CASE("who asks is led to one member after the other, of those that take new
     return led;
   };
   CHECK(ask(12) == std::map<uint32_t, int>{{10, 3}, {11, 3}, {12, 3}, {13, 3}});
-  ports.set(claims[0], TakesNew::no);
-  ports.set(claims[1], TakesNew::if_nobody_does);
+  CHECK(ports.set(claims[0], TakesNew::no));
+  CHECK(ports.set(claims[1], TakesNew::if_nobody_does));
   CHECK(ask(12) == std::map<uint32_t, int>{{12, 6}, {13, 6}});
-  ports.set(claims[2], TakesNew::no);
+  CHECK(ports.set(claims[2], TakesNew::no));
   ports.release(claims[3]);
   CHECK(ask(3) == std::map<uint32_t, int>{{11, 3}});
   ports.release(claims[1]);
   CHECK(ask(4) == std::map<uint32_t, int>{{10, 2}, {12, 2}});
+}
+
+TEST_CASE("a claim that reuses joins a share of another token while none of its members takes new flows") {
+  constexpr IpClaim kOld{.protocol = kTcp, .takes_new = TakesNew::no, .port = 80, .group = 7, .reuses = true};
+  IpPorts ports(1);
+  const Rights all = Rights::everything();
+  IpClaim next = kOld;
+  next.group = 8;
+  const auto claims = [&](uint32_t endpoint, const IpClaim& claim, uint64_t user = 100) {
+    const auto claimed = ports.claim(endpoint, user, claim, all);
+    return claimed ? Errc::ok : claimed.error().code;
+  };
+  const uint32_t old = ports.claim(1, 100, kOld, all)->claim;
+  REQUIRE(ports.set(old, TakesNew::yes));
+  CHECK(claims(2, next) == Errc::already_exists);  // there is a server
+  REQUIRE(ports.set(old, TakesNew::no));           // and it has connections only
+  CHECK(claims(2, next, 101) == Errc::already_exists);
+  IpClaim wrong = next;
+  wrong.reuses = false;
+  CHECK(claims(2, wrong) == Errc::already_exists);
+  wrong = next;
+  wrong.takes_new = TakesNew::yes;
+  CHECK(claims(2, wrong) == Errc::already_exists);
+  wrong = next;
+  wrong.group = kIpReusePort;
+  CHECK(claims(2, wrong) == Errc::already_exists);
+  const auto joined = ports.claim(2, 100, next, all);
+  REQUIRE(joined);
+  CHECK(ports.at(joined->claim)->claim.group == 7);
+  CHECK(ports.at(joined->claim)->token == 8);
+  // One of the tokens has the new flows; another member of that token, as a child, may take some of them.
+  REQUIRE(ports.set(joined->claim, TakesNew::yes));
+  CHECK(ports.set(old, TakesNew::if_nobody_does).error().code == Errc::already_exists);
+  CHECK(ports.set(old, TakesNew::no));
+  const auto child = ports.claim(3, 100, next, all);
+  REQUIRE(child);
+  CHECK(ports.set(child->claim, TakesNew::yes));
+  CHECK(ports.at(child->claim)->claim.group == 7);
+  IpClaim third = kOld;
+  third.group = 9;
+  CHECK(claims(4, third) == Errc::already_exists);
+  // The last of the old ones goes, and the share is as before.
+  ports.release(old);
+  CHECK(ports.find(kTcp, address("10.1.0.1"), 80)->shared);
+  CHECK(claims(4, next) == Errc::ok);
 }
 
 TEST_CASE("clients share a port, and one that asks for it hears that it is shared") {
