@@ -106,8 +106,8 @@ void Host::come_out() noexcept {
   if (signals_held) [[unlikely]] let_signals_in();
 }
 
-// The kernel ends all threads at once. So no call may return to the program in another thread while finish() closes its sockets: what
-// that thread would do then, such as calling exit(), decides how the process ends.
+// The kernel ends all threads at once. So no call returns to the program in another thread while finish() closes its sockets. That thread
+// would go on, and its exit() could decide the exit status.
 void Host::halt_at_end() noexcept {
   if (!ends_ || works_at_end) [[likely]] return;
   mutex_.unlock();

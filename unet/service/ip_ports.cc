@@ -61,7 +61,7 @@ Status check_ip_claim(const IpClaim& claim) {
   return {};
 }
 
-// The share that the claim joins: that of its token, or one in which nobody takes new flows. Else it is one of its own.
+// The claim joins the share of its token, or one in which no member takes new flows. Else it has a share of its own.
 uint64_t IpPorts::group_of(const Record& record) const {
   const auto at = by_port_.find(key(record.claim, 0));
   if (record.claim.group <= kIpReusePort || at == by_port_.end()) return record.claim.group;
@@ -252,8 +252,9 @@ Status IpPorts::set(uint32_t number, TakesNew takes_new) {
   Record& record = claims_.at(number);
   for (const uint32_t each : by_port_.at(key(record.claim, 0))) {
     const Record& other = claims_.at(each);
-    const bool both = takes_new != TakesNew::no && other.claim.takes_new != TakesNew::no;
-    if (both && alike(record, other) && record.token != other.token) return fail(Errc::already_exists, text_of(record.claim) + " is in use");
+    const bool both_take = takes_new != TakesNew::no && other.claim.takes_new != TakesNew::no;
+    if (!both_take || record.token == other.token || !alike(record, other)) continue;
+    return fail(Errc::already_exists, text_of(record.claim) + " is in use");
   }
   record.claim.takes_new = takes_new;
   return {};
