@@ -64,13 +64,13 @@ configure() {
 
 # build DIR TARGET... - ninja, silent when there is nothing to do, and else with a word now and then on how far it is. Needs the lock.
 build() {
-  local dir="$root/$1" plan
+  local dir="$root/$1" plan begins="building in $1/"
   # A dry run ends with its last step: "[315/315] Linking ...".
   plan=$(ninja -C "$dir" -n "${@:2}" 2>/dev/null {lock_fd}>&- | tail -1) || true
   [[ $plan != *"no work to do"* ]] || return 0
-  [[ $plan =~ /([0-9]+)\] ]] && say "building in $1/: $(how_long "${BASH_REMATCH[1]}")" || say "building in $1/"
+  [[ $plan =~ /([0-9]+)\] ]] && begins+=": $(how_long "${BASH_REMATCH[1]}")"
   # A failing command prints its own output; the rest of ninja's talk is of no use here.
-  if ! NINJA_STATUS='[%f/%t] ' ninja -C "$dir" "${@:2}" 2>&1 {lock_fd}>&- | progress >"$dir/.build.log"; then
+  if ! NINJA_STATUS='[%f/%t] ' ninja -C "$dir" "${@:2}" 2>&1 {lock_fd}>&- | progress "$begins" >"$dir/.build.log"; then
     grep -v '^ninja: \(Entering\|build stopped\)\|^\[[0-9]*/[0-9]*\] ' "$dir/.build.log" | tail -80 >&2
     say "the build in $1/ failed (whole output: $1/.build.log)"
     return 1
@@ -83,11 +83,13 @@ how_long() {
   echo "$1 steps$([[ $minutes -eq 0 ]] || echo ", $minutes minutes or less")"
 }
 
-# progress - passes ninja's output on, and says each half minute which step it is at.
+# progress BEGINS - passes ninja's output on, says that text first, and each half minute which step it is at. A file that is generated at each
+# build, as that of the commit, is no news: mostly it does not change, and nothing follows.
 progress() {
-  local line next=$((SECONDS + 30))
+  local line begins=$1 next=$((SECONDS + 30))
   while IFS= read -r line; do
     printf '%s\n' "$line"
+    [[ -z $begins || ! $line =~ ^\[ || $line == *'] Generating '* ]] || { say "$begins"; begins=; }
     [[ $SECONDS -lt $next || ! $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || {
       say "built ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
       next=$((SECONDS + 30))
