@@ -127,6 +127,11 @@ def test_hello():
     says("hello", HELLO)
 
 
+def test_pingpong():
+    for _ in range(5):
+        require(run_well(UNET_RUN, "-n", "2", "--", example("pingpong")) == "ping came back\n", "pingpong says something else")
+
+
 def test_active_messages():
     says("am_hello", AM_HELLO)
 

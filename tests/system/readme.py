@@ -23,6 +23,15 @@ def commands():
     return [line.strip() for line in section.splitlines() if line.startswith("    ") and "./run" in line]
 
 
+def check_program():
+    """The program that README shows is the example, but for its first line."""
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as readme, \
+            open(os.path.join(ROOT, "apps", "examples", "pingpong.c"), encoding="utf-8") as example:
+        shown = readme.read().split("```c\n")[1].split("```")[0]
+        if shown != "".join(example.readlines()[1:]):
+            sys.exit("README.md shows another program than apps/examples/pingpong.c")
+
+
 def takes_connections(path):
     """The socket is there a moment before it does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
@@ -67,6 +76,7 @@ def run(command, background):
 
 
 def main():
+    check_program()
     if BUILD != os.path.join(ROOT, "build"):
         print("skipped: ./run uses build/, and this is another build directory")
         return SKIP
