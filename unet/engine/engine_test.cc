@@ -1,5 +1,6 @@
 // engine_test.cc - messages between endpoints of one NI and over a wire; commands and events.
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,6 +14,15 @@ namespace unet::engine::engine_test {
 namespace {
 
 const MacAddress kPeer{2, 0, 0, 0, 0, 9};
+
+extern "C" __attribute__((weak)) size_t __sanitizer_get_current_allocated_bytes();
+
+// Bytes of the heap in use; a sanitizer has a heap of its own.
+size_t heap_bytes() {
+  if (__sanitizer_get_current_allocated_bytes != nullptr) return __sanitizer_get_current_allocated_bytes();
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
 
 // Sizes around every boundary: slot, buffer, frame, message.
 std::vector<uint32_t> boundary_sizes() {
@@ -371,6 +381,26 @@ TEST_CASE("an engine from which nobody takes over takes no memory for endpoints 
   const Engine engine({}, {}, *commands, *events, -1);
   CHECK(address_space() < before + (uint64_t{16} << 20));
   CHECK(engine.endpoint_counter(kEndpointsMax - 1, EndpointCounter::sent_messages) == 0);
+}
+
+TEST_CASE("what an engine keeps for an endpoint's channels goes with the endpoint") {
+  constexpr uint32_t kEndpoints = 32;
+  TestNi ni;
+  TestEndpoint& sink = ni.add_endpoint();
+  for (uint32_t i = 0; i < kEndpoints; ++i) ni.add_endpoint();
+  ni.run();
+  const size_t before = heap_bytes();
+  for (uint32_t i = 1; i <= kEndpoints; ++i) ni.command(OpenHairpin{i, kChannelsPerEndpointMax - 1, sink.number, 0});
+  ni.run();
+  const size_t tables = heap_bytes() - before;
+  CHECK(tables > kEndpoints * kChannelsPerEndpointMax * sizeof(uint64_t));
+  for (uint32_t i = 1; i <= kEndpoints; ++i) {
+    ni.command(DetachEndpoint{i});
+    ni.poll();
+    while (ni.event<EndpointDetached>()) {
+    }
+  }
+  CHECK(heap_bytes() < before + tables / kEndpoints);
 }
 
 }  // namespace unet::engine::engine_test

@@ -47,6 +47,7 @@ enum class JournalKind : uint32_t {
   ip_lease,        // a: port
   ip_host,         // a: port
   left,            // a 0; descriptor: text of connections that the engine has not ended yet of processes that are gone
+  held_memory,     // b: its id; descriptors: watches, one or two
 };
 
 struct JournalKey {

@@ -162,6 +162,11 @@ struct LeftValue {
   uint32_t connections;
   uint32_t spare;
 };
+struct HeldMemoryValue {
+  uint64_t memory;
+  uint32_t user;
+  uint32_t endpoints;       // that are charged with it, one or none
+};
 struct CaptureValue {
   uint32_t spare;
 };

@@ -27,13 +27,19 @@ engine::Remain remain_of(const SocketRecord& record) noexcept {
 
 }  // namespace
 
-LeftSockets::LeftSockets(uid_t user, uint64_t owner, uint64_t memory, uint32_t number, std::vector<SharedMemory> tables,
+LeftSockets::LeftSockets(uid_t user, uint64_t owner, uint32_t number, std::vector<SharedMemory> tables,
                          const std::vector<IpClaim>& claims)
-    : user_(user), owner_(owner), memory_(memory), number_(number), tables_(std::move(tables)) {
+    : user_(user), owner_(owner), number_(number), tables_(std::move(tables)) {
   for (const IpClaim& claim : claims) {
     if (claim.protocol != ip::Protocol::kTcp) continue;
     for (uint32_t i = 0; i < claim.ports; ++i) claims_[claim.port + i].push_back(claim);
   }
+}
+
+std::vector<std::pair<uint64_t, Descriptor>> LeftSockets::take_watches() {
+  std::vector<std::pair<uint64_t, Descriptor>> watches;
+  for (SharedMemory& table : tables_) watches.emplace_back(table.mapping.size(), std::move(table.watch));
+  return watches;
 }
 
 bool LeftSockets::next(std::optional<engine::LeftConnection>& left) noexcept {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "unet/engine/ip_remains.h"
@@ -18,11 +19,10 @@ namespace unet::service {
 
 class LeftSockets {
  public:
-  // `memory`: charged to `user` until this is gone.
+  // `tables`: charged to `user` until this is gone, and nobody holds them.
   // `owner`: whose the connections were, as the engine knows users of claims.
   // `number`: under which the engine expects them (ExpectLeft).
-  LeftSockets(uid_t user, uint64_t owner, uint64_t memory, uint32_t number, std::vector<SharedMemory> tables,
-              const std::vector<IpClaim>& claims);
+  LeftSockets(uid_t user, uint64_t owner, uint32_t number, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims);
 
   // Looks at the next slot. False: that was the last one. `left`: a connection whose peer is to be told, if that slot says so and the
   // process had a right to it.
@@ -35,7 +35,8 @@ class LeftSockets {
   }
 
   uid_t user() const noexcept { return user_; }
-  uint64_t memory() const noexcept { return memory_; }
+  // Of each table its size, and its watch: what the end of this leaves.
+  std::vector<std::pair<uint64_t, Descriptor>> take_watches();
   uint32_t number() const noexcept { return number_; }
 
  private:
@@ -44,7 +45,6 @@ class LeftSockets {
 
   uid_t user_;
   uint64_t owner_;
-  uint64_t memory_;
   uint32_t number_;
   std::vector<SharedMemory> tables_;
   std::unordered_map<uint32_t, std::vector<IpClaim>> claims_;  // of TCP, by port

@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "unet/service/held_memory.h"
+
 namespace unet::service {
 namespace {
 
@@ -67,6 +69,15 @@ Result<SharedMemory> create_shared(const char* name, uint64_t bytes) {
   Result<Mapping> mapping = Mapping::map(memory->get(), bytes);
   if (!mapping) return fail(Errc::out_of_memory, mapping.error().text);
   return SharedMemory{std::move(*memory), std::move(*mapping)};
+}
+
+Result<SharedMemory> create_charged(const char* name, uint64_t bytes) {
+  Result<SharedMemory> memory = create_shared(name, bytes);
+  if (!memory) return memory;
+  Result<Descriptor> watch = watch_memory(memory->descriptor.get());
+  if (!watch) return tl::unexpected(watch.error());
+  memory->watch = std::move(*watch);
+  return memory;
 }
 
 Result<Descriptor> create_text(const char* name, std::string_view text) {

@@ -18,6 +18,7 @@ namespace unet::service {
 struct SharedMemory {
   Descriptor descriptor;
   Mapping mapping;
+  Descriptor watch = {};  // of memory that is charged to a user (held_memory.h)
 };
 
 // Sets the immutable flag of a memfd: no holder can punch holes, change its mode, or open it again for writing. False: the
@@ -29,6 +30,9 @@ Result<Descriptor> create_sealed(const char* name, uint64_t bytes);
 
 // The same, mapped.
 Result<SharedMemory> create_shared(const char* name, uint64_t bytes);
+
+// The same, with a watch.
+Result<SharedMemory> create_charged(const char* name, uint64_t bytes);
 
 // Memory that holds `text` and that nobody can change any more.
 Result<Descriptor> create_text(const char* name, std::string_view text);

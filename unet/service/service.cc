@@ -96,7 +96,7 @@ bool Service::poll(Nanoseconds now) {
   on_deadlines();         // connects to endpoints that did not answer
   end_silent();           // connections that did not say hello
   flush_starved();        // answers that found no descriptors
-  close_read_ends();
+  look_at_ends();
   run_signalling();       // what the machine wants after all of that
   finish_drops();         // clients that ended during this turn
   tell_left_sockets();    // whose peers are to know

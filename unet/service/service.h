@@ -29,6 +29,7 @@
 #include "unet/engine/ip_options.h"
 #include "unet/engine/mailbox.h"
 #include "unet/service/accounts.h"
+#include "unet/service/held_memory.h"
 #include "unet/service/ip_ports.h"
 #include "unet/service/journal.h"
 #include "unet/service/left_sockets.h"
@@ -112,7 +113,7 @@ class Service {
  public:
   static constexpr uint32_t kBacklogMax = 64;          // requests that wait for one endpoint's accept
   static constexpr Nanoseconds kHelloFor = 10 * kSecond;  // a connection that says nothing
-  static constexpr Nanoseconds kLookEvery = 200 * kMillisecond;  // at ended connections whose descriptors were not read
+  static constexpr Nanoseconds kLookEvery = 200 * kMillisecond;  // at ended connections whose descriptors were not read, and held memory
   static constexpr Nanoseconds kFlushAgain = 10 * kMillisecond;  // an answer for which there were no descriptors
   static constexpr uint32_t kConnectMsDefault = 5'000;
   static constexpr uint32_t kConnectMsMax = 3'600'000;
@@ -278,7 +279,7 @@ class Service {
   Status resume_request(const JournalItem& item);
   Status resume_output(JournalItem& item);
   Status resume_upgrade(const JournalItem& item);
-  Status end_capture(JournalItem& item);
+  bool end_capture(JournalItem& item);
   Status resume_sockets(JournalItem& item);
   Status resume_state(const JournalItem& item);
   std::optional<Shared> shared_of(const SharedValue& value) const;
@@ -421,7 +422,11 @@ class Service {
   void drop(ClientRecord& client, std::string_view why);
   void protocol_error(ClientRecord& client, std::string_view what);
   void end_socket(ClientRecord& client);
-  void close_read_ends();
+  void look_at_ends();
+  Status charge(const ClientRecord& client, const Usage& wanted);
+  void give_back(uid_t user, const Usage& usage, std::vector<Descriptor> watches);
+  void look_at_held_memory(std::optional<uid_t> user = {});
+  bool resume_held_memory(JournalItem& item);
   void finish_drops();
   void destroy(EndpointRecord& endpoint, control::CloseReason reason);
   void end_parts(EndpointRecord& endpoint, control::CloseReason reason);
@@ -486,7 +491,8 @@ class Service {
   Nanoseconds next_flush_ = ~Nanoseconds{0};  // of clients that are starved
   // Our ends of connections that are over, whose clients have not read all descriptors; by user.
   std::list<std::pair<uid_t, PacketSocket>> unread_ends_;
-  Nanoseconds next_look_ = ~Nanoseconds{0};  // at those
+  HeldMemory held_memory_;  // of what is over
+  Nanoseconds next_look_ = ~Nanoseconds{0};  // at both
   Nanoseconds next_refusal_log_ = 0;
   Nanoseconds next_static_log_ = 0;
   const std::optional<uid_t> unknown_user_ = unknown_user();

@@ -76,8 +76,8 @@ Result<CaptureRecord*> Service::start_capture(ClientRecord& client, const contro
   }
   if (Status status = keeper_takes(1); !status) return tl::unexpected(status.error());
   const uint64_t memory = kCapturePage + uint64_t{packet.bytes};
-  if (Status status = accounts_.take(client.who.uid, client.rights, {.memory = memory}); !status) return tl::unexpected(status.error());
-  Result<SharedMemory> shared = create_shared("unet-capture", memory);
+  if (Status status = charge(client, {.memory = memory}); !status) return tl::unexpected(status.error());
+  Result<SharedMemory> shared = create_charged("unet-capture", memory);
   if (!shared) {
     accounts_.give_back(client.who.uid, {.memory = memory});
     return tl::unexpected(shared.error());
@@ -199,11 +199,25 @@ void Service::on_capture_stopped(uint32_t engine, uint32_t number) {
 
 // No engine has it.
 void Service::forget_capture(uint32_t number) {
-  const CaptureRecord& capture = captures_.at(number);
+  CaptureRecord& capture = captures_.at(number);
   log::info("capture {} has ended", number);
-  accounts_.give_back(capture.user, {.memory = capture.memory});
+  const uid_t user = capture.user;
+  const Usage usage{.memory = capture.memory};
+  std::vector<Descriptor> watches;
+  watches.push_back(std::move(capture.shared.watch));
   if (journal_ != nullptr) journal_->erase(JournalKind::capture, number);
   captures_.erase(number);
+  give_back(user, usage, std::move(watches));
+}
+
+// What it was of and how far it had come went with the engine before us; whoever reads it is told that it has ended.
+bool Service::end_capture(JournalItem& item) {
+  if (CaptureValue value; !item.read(value) || item.descriptors.size() != 1) return false;
+  const Result<Mapping> header = Mapping::map(item.descriptors[0].get(), kCapturePage);
+  if (!header) return false;
+  reinterpret_cast<CaptureHeader*>(header->data())->ended.store(1, std::memory_order_release);
+  journal_->erase(JournalKind::capture, item.key.a, item.key.b);
+  return true;
 }
 
 }  // namespace unet::service

@@ -9,6 +9,7 @@
 #include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/base/probe.h"
+#include "unet/service/journal_records.h"
 #include "unet/service/log.h"
 #include "unet/service/service.h"
 
@@ -47,10 +48,57 @@ void Service::end_socket(ClientRecord& client) {
   next_look_ = std::min(next_look_, now_ + kLookEvery);
 }
 
-void Service::close_read_ends() {
+void Service::look_at_ends() {
   if (now_ < next_look_) return;
   std::erase_if(unread_ends_, [](auto& end) { return end.second.unread_descriptors() == 0; });
-  next_look_ = unread_ends_.empty() ? ~Nanoseconds{0} : now_ + kLookEvery;
+  look_at_held_memory();
+  next_look_ = unread_ends_.empty() && held_memory_.empty() ? ~Nanoseconds{0} : now_ + kLookEvery;
+}
+
+// Memory that the client has let go of a moment ago may still be charged to it.
+Status Service::charge(const ClientRecord& client, const Usage& wanted) {
+  const Status status = accounts_.take(client.who.uid, client.rights, wanted);
+  if (status) return status;
+  look_at_held_memory(client.who.uid);
+  return accounts_.take(client.who.uid, client.rights, wanted);
+}
+
+// Gives back what was charged for memory that the NI uses no longer, once no client holds it.
+void Service::give_back(uid_t user, const Usage& usage, std::vector<Descriptor> watches) {
+  std::erase_if(watches, [](const Descriptor& watch) { return !watch.valid() || !is_held(watch.get()); });
+  if (watches.empty()) return accounts_.give_back(user, usage);
+  next_look_ = std::min(next_look_, now_ + kLookEvery);
+  const HeldMemory::Entry& entry = held_memory_.add(user, usage, std::move(watches));
+  if (journal_ == nullptr || !journal_->has_room(entry.watches.size())) return;
+  const HeldMemoryValue value{.memory = usage.memory, .user = user, .endpoints = usage.endpoints};
+  if (entry.watches.size() == 1) {
+    journal_->put(JournalKind::held_memory, 0, entry.id, value, {entry.watches[0].get()});
+  } else {
+    journal_->put(JournalKind::held_memory, 0, entry.id, value, {entry.watches[0].get(), entry.watches[1].get()});
+  }
+}
+
+bool Service::resume_held_memory(JournalItem& item) {
+  constexpr uint64_t kMost = kSegmentMax + kRegionMax, kIdsMax = uint64_t{1} << 63;
+  HeldMemoryValue value;
+  const size_t watches = item.descriptors.size();
+  if (!item.read(value) || watches == 0 || watches > 2 || value.memory > kMost || value.endpoints > 1 || item.key.b >= kIdsMax) return false;
+  const Usage usage{.endpoints = value.endpoints, .memory = value.memory};
+  accounts_.resume(value.user, usage);
+  held_memory_.resume(value.user, {item.key.b, usage, std::move(item.descriptors)});
+  next_look_ = 0;
+  return true;
+}
+
+// Of one user, or of all.
+void Service::look_at_held_memory(std::optional<uid_t> user) {
+  constexpr uint32_t kLooks = 64;  // about two microseconds each
+  const auto released = [this](uid_t owner, const HeldMemory::Entry& entry) {
+    accounts_.give_back(owner, entry.usage);
+    if (journal_ != nullptr) journal_->erase(JournalKind::held_memory, 0, entry.id);
+  };
+  if (user) held_memory_.look(*user, kLooks, released);
+  else held_memory_.look(kLooks, released);
 }
 
 void Service::finish_drops() {
@@ -189,7 +237,9 @@ void Service::on_endpoint_detached(uint32_t id) {
   const ChargedTime charged(turns_, client.who.uid);
   const bool answer = endpoint->answer_detach;
   const control::Header header{.op = control::Op::destroy_endpoint, .endpoint = id, .cookie = endpoint->detach_cookie};
-  accounts_.give_back(client.who.uid, {.endpoints = 1, .memory = endpoint->memory});
+  const Usage usage{.endpoints = 1, .memory = endpoint->memory};
+  std::vector<Descriptor> watches;
+  for (SharedMemory* memory : {&endpoint->segment, &endpoint->region}) watches.push_back(std::move(memory->watch));
   if (endpoint->engine) {
     --served_[*endpoint->engine];
     client.doorbells[endpoint->doorbell / 64] &= ~(uint64_t{1} << (endpoint->doorbell % 64));
@@ -198,6 +248,7 @@ void Service::on_endpoint_detached(uint32_t id) {
   changed(JournalKind::endpoint, id);
   --real_endpoints_;
   endpoints_.erase(id);  // unmaps segment and region, closes the wake descriptor
+  give_back(client.who.uid, usage, std::move(watches));
   free_endpoints_.push_back(id);
   if (answer) ok(client, header);
   if (client.dropped && client.endpoints.empty() && !client.told_engine && dropped_.count(client.index) == 0) {

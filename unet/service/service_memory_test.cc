@@ -8,8 +8,10 @@
 
 #include <catch2/catch.hpp>
 
+#include "unet/service/held_memory.h"
 #include "unet/service/memory.h"
 #include "unet/service/test_client.h"
+#include "unet/service/test_journal.h"
 
 namespace unet::service::service_memory_test {
 namespace {
@@ -20,6 +22,19 @@ using control::Op;
 bool immutable_memory() {
   const Descriptor memory = std::move(*create_sealed("unet-test", 4096));
   return make_immutable(memory.get());
+}
+
+uint64_t memory_of(Ni& ni, uid_t user) {
+  const auto report = nlohmann::json::parse(report_text(ni));
+  for (const auto& each : report["users"]) {
+    if (each["uid"] == user) return each["memory"].get<uint64_t>();
+  }
+  return 0;
+}
+
+bool has_leases() {
+  const Descriptor memory = std::move(*create_sealed("unet-test", 4096));
+  return watch_memory(memory.get())->valid();
 }
 
 int open_again(int descriptor, int flags) { return ::open(("/proc/self/fd/" + std::to_string(descriptor)).c_str(), flags | O_CLOEXEC); }
@@ -80,6 +95,83 @@ TEST_CASE("an endpoint has one wake descriptor, however often it is asked for") 
     return;
   }
   CHECK(differ(a, b) == 0);
+}
+
+TEST_CASE("memory that a client keeps stays charged to its user, whatever has ended") {
+  if (!has_leases()) {
+    WARN("skipped: the kernel has no leases of memfds, or there is no /proc");
+    return;
+  }
+  constexpr uint64_t kLimit = 8 << 20;
+  auto ni = make_ni("[[rule]]\nany = true\nendpoints = 1000\nmemory = \"8M\"\n");
+  TestClient client(*ni);
+  client.hello();
+  std::vector<Descriptor> descriptors;
+  std::vector<Mapping> mappings;
+  uint64_t kept = 0;
+  Errc code = Errc::ok;
+  while (code == Errc::ok && kept <= 2 * kLimit) {
+    Incoming created = client.create();
+    if ((code = code_of(created)) != Errc::ok) break;
+    const uint32_t endpoint = created.as<control::Reply>().create_endpoint.endpoint;
+    auto expose = client.simple<control::Expose>(Op::expose, endpoint);
+    expose.bytes = 64 * 1024;
+    Incoming exposed = client.call(expose);
+    if ((code = code_of(exposed)) != Errc::ok) break;
+    // A descriptor of the one, a mapping alone of the other.
+    const uint64_t segment = SegmentGeometry::of(TestClient::small()).total;
+    descriptors.push_back(std::move(created.descriptors.at(0)));
+    mappings.push_back(std::move(*Mapping::map(exposed.descriptors.at(0).get(), expose.bytes)));
+    kept += segment + expose.bytes;
+    REQUIRE(code_of(client.call(client.simple<control::DestroyEndpoint>(Op::destroy_endpoint, endpoint))) == Errc::ok);
+  }
+  CHECK(code == Errc::quota_exceeded);
+  CHECK(kept > 0);
+  CHECK(kept <= kLimit);
+  client.close();
+  TestClient again(*ni);
+  again.hello();
+  CHECK(memory_of(*ni, geteuid()) >= kept);  // also when the connection has ended
+  descriptors.clear();
+  CHECK(memory_of(*ni, geteuid()) >= kept);  // of each endpoint the region is mapped still
+  mappings.clear();
+  CHECK(code_of(again.create()) == Errc::ok);  // as soon as it is wanted
+  again.close();
+  for (int i = 0; i < 1000 && memory_of(*ni, geteuid()) != 0; ++i) ni->wait(kMillisecond);
+  CHECK(memory_of(*ni, geteuid()) == 0);
+}
+
+TEST_CASE("a client that lets go of its memory has all of its quota again at once") {
+  auto ni = make_ni("[[rule]]\nany = true\nendpoints = 1\nmemory = \"1M\"\n");
+  TestClient client(*ni);
+  client.hello();
+  for (int i = 0; i < 100; ++i) {
+    const Incoming created = client.create();
+    REQUIRE(code_of(created) == Errc::ok);
+    const uint32_t endpoint = created.as<control::Reply>().create_endpoint.endpoint;
+    REQUIRE(code_of(client.call(client.simple<control::DestroyEndpoint>(Op::destroy_endpoint, endpoint))) == Errc::ok);
+  }
+}
+
+TEST_CASE("memory that a client keeps stays charged when another network interface goes on") {
+  if (!has_leases()) {
+    WARN("skipped: the kernel has no leases of memfds, or there is no /proc");
+    return;
+  }
+  Original original;
+  const auto memory = [&] {
+    uint64_t bytes = 0;
+    REQUIRE(original.take_over([](auto&) {}, [&](Ni& ni) { bytes = memory_of(ni, geteuid()); }));
+    return bytes;
+  };
+  const uint64_t before = memory();
+  Incoming created = original.client().create();
+  const uint32_t endpoint = created.as<control::Reply>().create_endpoint.endpoint;
+  original.client().call(original.client().simple<control::DestroyEndpoint>(Op::destroy_endpoint, endpoint));
+  original.keep();
+  CHECK(memory() == before + SegmentGeometry::of(TestClient::small()).total);
+  created.descriptors.clear();
+  CHECK(memory() == before);
 }
 
 }  // namespace unet::service::service_memory_test

@@ -223,8 +223,8 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
   }
   if (Status status = keeper_takes(1); !status) return tl::unexpected(status.error());
   const Usage wanted{.endpoints = 1, .memory = geometry.total};
-  if (Status status = accounts_.take(client.who.uid, client.rights, wanted); !status) return tl::unexpected(status.error());
-  Result<SharedMemory> segment = create_shared("unet-segment", geometry.total);
+  if (Status status = charge(client, wanted); !status) return tl::unexpected(status.error());
+  Result<SharedMemory> segment = create_charged("unet-segment", geometry.total);
   if (!segment || client.endpoints.size() >= kEndpointsPerClientMax) {
     accounts_.give_back(client.who.uid, wanted);
     if (!segment) return tl::unexpected(segment.error());
@@ -265,7 +265,7 @@ void Service::handle(ClientRecord& client, const control::CreateEndpoint& packet
   control::Reply reply = make_reply(packet.header);
   reply.create_endpoint = {.endpoint = *id, .doorbell = endpoint.engine ? endpoint.doorbell : Doorbell::kNone};
   const bool sent = send_packet(client, reply, {endpoint.segment.descriptor.get()});
-  endpoint.segment.descriptor.reset();  // thousands of endpoints need no thousands of descriptors
+  endpoint.segment.descriptor.reset();  // its watch is enough
   if (!sent) destroy(endpoint, control::CloseReason::closed_by_peer);
 }
 
@@ -336,8 +336,8 @@ Status Service::make_region(ClientRecord& client, EndpointRecord& endpoint, uint
                                           " bytes from a request that could not be answered: ask for that much or less");
   }
   if (Status status = keeper_takes(1); !status) return status;
-  if (Status status = accounts_.take(client.who.uid, client.rights, {.memory = bytes}); !status) return status;
-  Result<SharedMemory> region = create_shared("unet-region", bytes);
+  if (Status status = charge(client, {.memory = bytes}); !status) return status;
+  Result<SharedMemory> region = create_charged("unet-region", bytes);
   if (!region) {
     accounts_.give_back(client.who.uid, {.memory = bytes});
     return tl::unexpected(region.error());

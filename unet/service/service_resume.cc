@@ -66,6 +66,7 @@ bool is_plain(const JournalKey& key) {
     case JournalKind::ip_lease:
     case JournalKind::ip_host:
     case JournalKind::capture: return key.b == 0;
+    case JournalKind::held_memory:
     case JournalKind::request: return key.a == 0;
     case JournalKind::channel:
     case JournalKind::output:
@@ -88,7 +89,9 @@ Result<SharedMemory> map_again(Descriptor memory, uint64_t bytes) {
   Result<Mapping> mapping = Mapping::map(memory.get(), bytes);
   if (!mapping) return tl::unexpected(mapping.error());
   make_immutable(memory.get());  // the NI before us may have been a release without that
-  return SharedMemory{std::move(memory), std::move(*mapping)};
+  Result<Descriptor> watch = watch_memory(memory.get());
+  if (!watch) return tl::unexpected(watch.error());
+  return SharedMemory{std::move(memory), std::move(*mapping), std::move(*watch)};
 }
 
 // An engine writes to it in its turn, and must not wait there: it is an eventfd, and one that does not block. Where there is no /proc, what
@@ -137,7 +140,8 @@ Status Service::resume_item(JournalItem& item) {
     case JournalKind::request: return resume_request(item);
     case JournalKind::output: return resume_output(item);
     case JournalKind::upgrade: return resume_upgrade(item);
-    case JournalKind::capture: return end_capture(item);
+    case JournalKind::capture: return end_capture(item) ? Status{} : Status(wrong(item, "no memory of a capture"));
+    case JournalKind::held_memory: return resume_held_memory(item) ? Status{} : Status(wrong(item, "no memory that could be held"));
     case JournalKind::ip_claim:
       return take_value<IpClaimValue>(item, "not a claim that could be", [&](const auto& v) { return resume_ip_claim(a, item.key.b, v); });
     case JournalKind::socket_table:
@@ -213,6 +217,7 @@ Status Service::resume_page(JournalItem& item) {
   if (Status status = engine_.watch_client(0, client->wake.get()); !status) return status;
   client->page = std::move(*page);
   client->page.descriptor.reset();
+  client->page.watch.reset();  // it is not charged
   client->greeted = true;
   auto* const memory = reinterpret_cast<ClientPage*>(client->page.mapping.data());
   client->events = memory->control_events.value.load(std::memory_order_relaxed);  // if the client wrote it, it fools itself
@@ -408,16 +413,6 @@ Status Service::resume_upgrade(const JournalItem& item) {
   if (const auto value = value_of<UpgradeValue>(item, 0); !value) return tl::unexpected(value.error());
   if (upgrade_) return wrong(item, "two upgrades at once");
   upgrade_ = {item.key.a, item.key.b};
-  return {};
-}
-
-// What it was of and how far it had come went with the engine before us; whoever reads it is told that it has ended.
-Status Service::end_capture(JournalItem& item) {
-  if (const auto value = value_of<CaptureValue>(item, 1); !value) return tl::unexpected(value.error());
-  Result<Mapping> header = Mapping::map(item.descriptors[0].get(), kCapturePage);
-  if (!header) return tl::unexpected(header.error());
-  reinterpret_cast<CaptureHeader*>(header->data())->ended.store(1, std::memory_order_release);
-  journal_->erase(JournalKind::capture, item.key.a, item.key.b);
   return {};
 }
 

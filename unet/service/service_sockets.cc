@@ -47,8 +47,8 @@ Status Service::make_socket_table(ClientRecord& client, EndpointRecord& endpoint
   }
   if (Status status = keeper_takes(1); !status) return status;
   const uint64_t bytes = SocketTableGeometry::of_table(table).total;
-  if (Status status = accounts_.take(client.who.uid, client.rights, {.memory = bytes}); !status) return status;
-  Result<SharedMemory> memory = create_shared("unet-sockets", bytes);
+  if (Status status = charge(client, {.memory = bytes}); !status) return status;
+  Result<SharedMemory> memory = create_charged("unet-sockets", bytes);
   if (!memory) {
     accounts_.give_back(client.who.uid, {.memory = bytes});
     return tl::unexpected(memory.error());
@@ -135,15 +135,13 @@ void Service::leave_sockets(EndpointRecord& endpoint) {
   if (endpoint.socket_tables.empty()) return;
   std::vector<IpClaim> claims;
   for (const uint32_t number : endpoint.ip_claims) claims.push_back(ip_ports_.at(number)->claim);
-  uint64_t memory = 0;
   for (uint32_t i = 0; i < endpoint.socket_tables.size(); ++i) {
-    memory += endpoint.socket_tables[i].mapping.size();
     endpoint.socket_tables[i].descriptor.reset();
     if (journal_ != nullptr) journal_->erase(JournalKind::socket_table, endpoint.id, i);
   }
   const ClientRecord& client = *client_at(endpoint.client);
   const uint64_t owner = owner_of(client);
-  left_sockets_[owner].add({client.who.uid, owner, memory, endpoint.left_number, std::move(endpoint.socket_tables), claims});
+  left_sockets_[owner].add({client.who.uid, owner, endpoint.left_number, std::move(endpoint.socket_tables), claims});
   endpoint.socket_tables.clear();
   with_sockets_.erase(endpoint.id);
 }
@@ -170,8 +168,14 @@ void Service::tell_left_sockets() {
     }
     if (more) continue;
     push(0, engine::LeftAll{.number = first.number()});
-    accounts_.give_back(first.user(), {.memory = first.memory()});
+    const uid_t user = first.user();
+    std::vector<std::pair<uint64_t, Descriptor>> tables = first.take_watches();
     at->second.pop_front();
+    for (auto& [bytes, watch] : tables) {
+      std::vector<Descriptor> watches;
+      watches.push_back(std::move(watch));
+      give_back(user, {.memory = bytes}, std::move(watches));
+    }
     const uint64_t owner = at->first;
     if (at->second.empty()) left_sockets_.erase(at);
     worked_ = true;
@@ -264,7 +268,9 @@ bool Service::resume_socket_table(JournalItem& item) {
   const uint64_t bytes = SocketTableGeometry::of_table(static_cast<uint32_t>(item.key.b)).total;
   Result<Mapping> mapping = Mapping::map(item.descriptors[0].get(), bytes);
   if (!mapping) return false;
-  endpoint->socket_tables.push_back({std::move(item.descriptors[0]), std::move(*mapping)});
+  Result<Descriptor> watch = watch_memory(item.descriptors[0].get());
+  if (!watch) return false;
+  endpoint->socket_tables.push_back({std::move(item.descriptors[0]), std::move(*mapping), std::move(*watch)});
   with_sockets_.insert(endpoint->id);
   accounts_.resume(client_at(endpoint->client)->who.uid, {.memory = bytes});
   return true;
