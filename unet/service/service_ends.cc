@@ -82,7 +82,8 @@ bool Service::resume_held_memory(JournalItem& item) {
   constexpr uint64_t kMost = kSegmentMax + kRegionMax, kIdsMax = uint64_t{1} << 63;
   HeldMemoryValue value;
   const size_t watches = item.descriptors.size();
-  if (!item.read(value) || watches == 0 || watches > 2 || value.memory > kMost || value.endpoints > 1 || item.key.b >= kIdsMax) return false;
+  if (!item.read(value) || watches == 0 || watches > 2 || item.key.b >= kIdsMax) return false;
+  if (value.memory > kMost || value.endpoints > 1) return false;
   const Usage usage{.endpoints = value.endpoints, .memory = value.memory};
   accounts_.resume(value.user, usage);
   held_memory_.resume(value.user, {item.key.b, usage, std::move(item.descriptors)});
