@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@ namespace {
 
 constexpr uint64_t kRest = 1000;  // an engine gives a user at most this part of its time for long wake-ups
 constexpr Nanoseconds kApartMin = 5 * kSecond;
+constexpr int kPriority = 19;  // the lowest
 
 void keep_apart(Share& share, Nanoseconds took) noexcept {
   if (took != 0) share.woken_apart_until.store(monotonic_now() + std::max(took * kRest, kApartMin), std::memory_order_relaxed);
@@ -50,6 +52,8 @@ class WakeThread {
   WakeThread(int bell, const cpu_set_t& cores) : bell_(bell), thread_([this, cores] {
     prctl(PR_SET_NAME, "unet-wakes");
     pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
+    // Long wake-ups take no processor from those who have it. The kernel knows priorities of threads.
+    setpriority(PRIO_PROCESS, 0, kPriority);
     loop();
   }) {}
   ~WakeThread() {
