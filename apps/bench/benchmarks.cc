@@ -253,7 +253,9 @@ const std::vector<Benchmark>& all_benchmarks() {
            "by the engine's counters (half is fair). The hostile client runs in the thread of the pair, a few messages at\n"
            "each look of the pair for its answer:\n"
            "with a core of its own it would measure the scheduler, which is not the network interface's.\n"
-           "setup-*: a round trip is a set-up, and the hostile client has a thread, on the core of the pair: it waits for the service.",
+           "wakes, wakes-peer: threads of the hostile client go to sleep before every 32nd round trip, which wakes them.\n"
+           "setup-*: a round trip is a set-up, and the hostile client has a thread, on the core of the pair: it waits for the service.\n"
+           "A slice in which the hostile client did nothing is an error.",
        .metric = "rtt_p99",
        .unit = "ns",
        .sizes = {48},

@@ -211,7 +211,7 @@ def pictures():
 
 def fairness():
     """Beside hostile clients: each row was measured, whether or not the machine was quiet enough for a figure."""
-    status, out, err = run("run", "fairness", "--path", "flood-small,never-*", "--seconds", "0.05", "--repeat", "1", "--json", "-")
+    status, out, err = run("run", "fairness", "--path", "flood-small,never-*,wakes*,setup-memory,setup-limits", "--seconds", "0.05", "--repeat", "1", "--json", "-")
     require(status == 0, f"fairness: exit status {status}: {err}")
     paths = ["alone", "flood-small", "never-reads", "never-returns"]
     wanted = [(path, metric) for path in paths for metric in ("rtt_p50", "rtt_p99", "share") if (path, metric) != ("alone", "share")]

@@ -69,6 +69,9 @@ bool wait_ready(int fd) {
 Status write_policy(const std::string& file) {
   std::FILE* const out = std::fopen(file.c_str(), "w");
   if (out == nullptr) return fail_errno("fopen(" + file + ")", errno);
+  for (uint32_t i = 0; i < kLimitedGroups; ++i) {
+    std::fprintf(out, "[[rule]]\ngid = %u\nendpoints = 256\nmessages_per_s = %u\n", kLimitedGroup + i, 1000 * (i + 1));
+  }
   std::fputs("[[rule]]\nany = true\nendpoints = 256\nnames = [\"*\"]\n", out);
   return std::fclose(out) == 0 ? Status{} : Status(fail_errno("fclose(" + file + ")", errno));
 }

@@ -10,6 +10,9 @@
 
 namespace unet::bench {
 
+// Groups of which each has limits of its own, at a unetd that serves all users.
+constexpr uint32_t kLimitedGroup = 61'001, kLimitedGroups = 2;
+
 class Daemon {
  public:
   enum class Clients : uint8_t { own, of_all_users };

@@ -3,17 +3,21 @@
 // The hostile client is a connection of its own, of another user if this is root. What it does it does in small steps, each
 // time the pair looks for its answer and finds none; so it takes from the pair what the engine gives to it and no core.
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "apps/bench/contenders.h"
 #include "apps/bench/engine_pair.h"
+#include "apps/bench/long_wakes.h"
+#include "apps/bench/other_user.h"
 #include "apps/bench/scattered_buffers.h"
 #include "apps/bench/unet_link.h"
 
 namespace unet::bench {
 
 namespace {
+
+// Which thread has to wake the hostile client.
+enum class Wakes { no, engine, peer };
 
 struct Hostility {
   uint32_t endpoints;      // that send; 0: there is no hostile client
@@ -22,48 +26,51 @@ struct Hostility {
   bool returns = true;     // the memory of what they have read
   bool punches = false;    // holes into the memory that it sends from
   bool scatters = false;   // the buffers that it receives into
+  Wakes wakes = Wakes::no; // it sleeps, with wake-ups that are long
 };
-
-constexpr uid_t kNobody = 65534;
-
-// Opens a connection as another user, as far as this one may: only this thread, and only while it connects.
-Result<Context> open_as_other(const std::string& ni) {
-  const uid_t own = geteuid();
-  if (own != 0) return Context::open(ni, "unet-bench-hostile");
-  if (syscall(SYS_setresuid, -1, kNobody, -1) != 0) return fail_errno("setresuid", errno);
-  auto context = Context::open(ni, "unet-bench-hostile");
-  if (syscall(SYS_setresuid, -1, own, -1) != 0) return fail_errno("setresuid back", errno);
-  return context;
-}
 
 class HostileClient {
  public:
-  Status start(const std::string& ni, const Hostility& kind, const std::string& name, const StopFlag& stop) {
+  // `beside`: the well-behaved client's, which has a channel to the hostile one if that wants to be woken by it.
+  Status start(const std::string& ni, const Hostility& kind, const std::string& name, const StopFlag& stop, Context& beside) {
     kind_ = kind;
     if (kind.endpoints == 0) return {};
-    auto context = open_as_other(ni);
+    auto context = as_other_user([&] { return Context::open(ni, "unet-bench-hostile"); });
     if (!context) return tl::unexpected(context.error());
     context_ = std::make_unique<Context>(std::move(*context));
     for (uint32_t i = 0; i < kind.endpoints; ++i) {
-      auto from = context_->create_endpoint();
+      auto from = (kind.wakes == Wakes::peer ? beside : *context_).create_endpoint();
       if (!from) return tl::unexpected(from.error());
       auto to = context_->create_endpoint(kind.scatters ? ScatteredBuffers::kOptions : EndpointOptions{});
       if (!to) return tl::unexpected(to.error());
-      auto channel = connect_both(**from, **to, name + "-" + std::to_string(i), stop);
+      const control::Path path = kind.wakes == Wakes::peer ? control::Path::local : control::Path::ni;
+      auto channel = connect_both(**from, **to, name + "-" + std::to_string(i), stop, path);
       if (!channel) return tl::unexpected(channel.error());
       pairs_.push_back({std::move(*from), std::move(*to), *channel, std::nullopt});
       if (kind.scatters && !scatter(pairs_.back(), stop)) return fail(Errc::timed_out, "no buffers to scatter");
     }
-    return {};
+    return kind.wakes == Wakes::no ? Status{} : sleep();
+  }
+
+  // How often it has done what it is there for.
+  uint64_t attacks() const { return attacks_; }
+  // Before round trips that are timed. Hostility that needs the core for its preparation has it now.
+  void prepare(const StopFlag& stop) {
+    if (sleeps_) sleeps_->fall_asleep(stop);
   }
 
   // A few messages of the next endpoint. True: they filled it, so the engine has work of ours to do.
   bool step(uint32_t messages = kPerStep) {
     if (pairs_.empty()) return true;
+    if (sleeps_) {
+      attacks_ += sleeps_->wake() ? 1 : 0;
+      return false;
+    }
     Pair& pair = pairs_[next_++ % pairs_.size()];
     if (kind_.reads) read(pair);
     for (uint32_t i = 0; i < messages; ++i) {
       if (!send(pair)) return true;
+      ++attacks_;
     }
     return false;
   }
@@ -81,6 +88,7 @@ class HostileClient {
   }
   size_t endpoints() const { return pairs_.size(); }
   void stop() {
+    sleeps_.reset();
     pairs_.clear();
     context_.reset();
   }
@@ -92,6 +100,14 @@ class HostileClient {
     Channel channel;
     std::optional<ScatteredBuffers> scattered;
   };
+
+  Status sleep() {
+    const Pair& pair = pairs_.front();
+    auto descriptor = pair.to->descriptor();
+    if (!descriptor) return tl::unexpected(descriptor.error());
+    sleeps_.emplace(*pair.from, pair.channel, *pair.to, *descriptor);
+    return {};
+  }
 
   bool scatter(Pair& pair, const StopFlag& stop) {
     if (pair.from->send(pair.channel, {data_.data(), 1}) != SendOutcome::sent) return false;
@@ -138,7 +154,9 @@ class HostileClient {
   Hostility kind_{};
   std::unique_ptr<Context> context_;
   std::vector<Pair> pairs_;
+  std::optional<LongWakes> sleeps_;
   size_t next_ = 0;
+  uint64_t attacks_ = 0;
   std::vector<std::byte> data_ = std::vector<std::byte>(kInlineMax);
 };
 
@@ -147,7 +165,7 @@ class UnetBeside final : public Contender {
   UnetBeside(ContenderInfo info, Hostility kind) : Contender(std::move(info)), kind_(kind) {}
 
   Status supports(Workload workload, uint32_t) const override {
-    if (workload == Workload::rtt || workload == Workload::share) return {};
+    if (workload == Workload::rtt || (workload == Workload::share && kind_.wakes == Wakes::no)) return {};
     return fail(Errc::unavailable, "is not measured on this path");
   }
 
@@ -159,7 +177,7 @@ class UnetBeside final : public Contender {
   Status set_up(const RunContext& run, Environment&) override {
     if (run.side == Side::b) return {};
     if (auto ready = pair_.set_up(info_.path, run); !ready) return ready;
-    return hostile_.start(pair_.ni(), kind_, info_.path + "-hostile", run.stop);
+    return hostile_.start(pair_.ni(), kind_, info_.path + "-hostile", run.stop, pair_.context());
   }
 
   Outcome run(const Slice& slice, RunContext& context) override {
@@ -167,9 +185,12 @@ class UnetBeside final : public Contender {
       pair_.park(context);
       return {};
     }
+    const uint64_t attacks = hostile_.attacks();
     const Outcome outcome = slice.workload == Workload::rtt ? round_trips(slice, context) : share(context);
     pair_.release_side_b(context);
-    return outcome;
+    if (outcome.messages < kAttackedMin || hostile_.endpoints() == 0 || hostile_.attacks() != attacks) return outcome;
+    context.control.fail("the hostile client did nothing meanwhile");
+    return {};
   }
 
   std::vector<int> service_processes() const override { return {pair_.daemon_process()}; }
@@ -181,6 +202,8 @@ class UnetBeside final : public Contender {
 
  private:
   static constexpr uint32_t kPerOffer = 16;
+  static constexpr uint32_t kPrepareEvery = 32;  // one round trip in so many is more than a hundredth: the tail has it
+  static constexpr uint64_t kAttackedMin = 64;   // round trips, or messages: fewer may have found no time for an attack
   static constexpr Nanoseconds kShareTime = 5 * kMillisecond;
   static constexpr Nanoseconds kTripsTime = 50 * kMillisecond;  // a slice ends by then, however slow the machine is today
 
@@ -206,8 +229,13 @@ class UnetBeside final : public Contender {
     const uint32_t batch = std::max<uint32_t>(1, slice.batch);
     const Nanoseconds end = monotonic_now() + kTripsTime;
     uint64_t start = 0;
-    for (uint64_t i = 0; i < slice.warm_up + slice.iterations; ++i) {
+    // The time of a preparation says nothing of how many round trips make a slice.
+    const uint64_t iterations = kind_.wakes == Wakes::no ? slice.iterations : 4 * kPrepareEvery;
+    for (uint64_t i = 0; i < slice.warm_up + iterations; ++i) {
       if (i >= slice.warm_up && i % 64 == 0 && outcome.messages != 0 && monotonic_now() > end) break;
+      const uint64_t preparing = cycles();
+      if (i % kPrepareEvery == 0) hostile_.prepare(context.stop);
+      start += cycles() - preparing;  // no part of a round trip
       if (i == slice.warm_up) start = cycles();
       const bool timed = i >= slice.warm_up;
       const uint64_t begin = timed && (i - slice.warm_up) % batch == 0 ? (batch_start_ = cycles()) : batch_start_;
@@ -282,6 +310,7 @@ void add_unet_fairness(Contenders& contenders) {
                       .what = "U-Net, shared NI: a pair " + what,
                       .setting = "public C++ API, default options, all endpoints in one thread, unetd --idle adaptive on the other core",
                       .beside = true,
+                      .shares_cores = kind.wakes != Wakes::no,  // with the hostile client's threads
                       .side_b_parked = true},
         kind));
   };
@@ -296,6 +325,9 @@ void add_unet_fairness(Contenders& contenders) {
       {.endpoints = 1, .size = kMessageMax, .punches = true});
   add("scatters", "beside a client that gives back every second of its buffers only",
       {.endpoints = 1, .size = ScatteredBuffers::kTwoBuffers, .scatters = true});
+  add("wakes", "beside a client that the engine wakes, with thousands of poll entries on its descriptor",
+      {.endpoints = 1, .size = 1, .wakes = Wakes::engine});
+  add("wakes-peer", "that sends to such a client over a local channel", {.endpoints = 1, .size = 1, .wakes = Wakes::peer});
 }
 
 }  // namespace unet::bench
