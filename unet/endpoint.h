@@ -381,6 +381,7 @@ class Endpoint {
   WaitOutcome sleep(Nanoseconds timeout, Refused refused) noexcept;
   WaitOutcome sleep_without_descriptor(Nanoseconds timeout, Refused refused) noexcept;
   WaitOutcome sleep_embedded(Nanoseconds timeout, Refused refused) noexcept;
+  void limit_sleep() noexcept;
   Status make_descriptor();
   void take_control_edges(std::span<const epoll_event> edges) noexcept;
   void flush_credits() noexcept;
@@ -429,6 +430,7 @@ class Endpoint {
   std::atomic<bool> upcall_stop_{false};
   bool upcall_asleep_ = false;   // its thread sleeps on what it announced; under upcall_mutex_
   Descriptor upcall_wake_;
+  Descriptor seldom_timer_;      // ends sleeps of ours while a peer wakes us seldom
 };
 
 }  // namespace unet

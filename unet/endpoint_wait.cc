@@ -1,5 +1,6 @@
 // endpoint_wait.cc - how an endpoint sleeps: timed wait, a descriptor for epoll, upcalls.
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <poll.h>
 #include <sched.h>
 #include <unistd.h>
@@ -83,8 +84,26 @@ void Endpoint::announce(Refused refused) noexcept {
   const LocalChannel* wanted = nullptr;
   if (refused && is_open(*refused)) wanted = channels_[static_cast<uint32_t>(*refused)].local.get();
   queues_->announce_sleep(refused && wanted == nullptr);
-  for (LocalChannel* local : locals_) local->announce_sleep(local == wanted);
+  bool seldom = false;
+  for (LocalChannel* local : locals_) {
+    local->announce_sleep(local == wanted);
+    seldom = seldom || local->woken_seldom();
+  }
+  if (seldom) [[unlikely]] limit_sleep();
   heavy_fence();
+}
+
+// The descriptor becomes readable then.
+void Endpoint::limit_sleep() noexcept {
+  if (!seldom_timer_.valid()) {
+    Descriptor timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    timer.renumber(connection_->first_descriptor());
+    epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = timer.get()}};  // never read
+    if (!timer.valid() || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, timer.get(), &event) != 0) return;  // the next sleep tries again
+    seldom_timer_ = std::move(timer);
+  }
+  const itimerspec limit{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_nsec = static_cast<long>(LocalChannel::kSleepMax)}};
+  ::timerfd_settime(seldom_timer_.get(), 0, &limit, nullptr);
 }
 
 void Endpoint::end_announcement() noexcept {

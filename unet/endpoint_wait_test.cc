@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "unet/test_long_sleep.h"
 #include "unet/test_world.h"
 
 namespace unet::endpoint_wait_test {
@@ -52,6 +53,29 @@ TEST_CASE("an armed descriptor becomes readable for each kind of news") {
     CHECK_FALSE(endpoint->arm());
     CHECK(endpoint->next_request());
   }
+}
+
+// The descriptor is listed thousands of times, so a wake-up walks a long list.
+TEST_CASE("a sleeper is woken for each message although its peer finds its wake-ups long") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto peer = world.local(*endpoint, 0);
+  const auto descriptor = endpoint->descriptor();
+  REQUIRE(descriptor);
+  const LongSleep sleep(LongSleep::set_of(*descriptor));
+  uint32_t left = 0, sent = 0;
+  Message message;
+  for (; left < 3 && sent < 1'000; ++sent) {
+    REQUIRE(endpoint->arm());
+    sleep.wait_until_asleep();
+    const uint64_t before = peer->counters().wakeups;
+    REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
+    left += peer->counters().wakeups == before ? 1 : 0;
+    pollfd wanted{.fd = *descriptor, .events = POLLIN, .revents = 0};
+    REQUIRE(poll(&wanted, 1, kHangSeconds * 1000) == 1);
+    while (endpoint->receive(message)) endpoint->release(message);
+  }
+  CHECK(left == 3);
 }
 
 TEST_CASE("an armed descriptor becomes readable when a full channel has room again") {

@@ -213,7 +213,7 @@ struct LocalControl {
   LineWord consumed;         // receiver: slots that the sender may reuse, with their data (published lazily)
   LineWord receiver_asleep;  // receiver sets before it sleeps; sender clears and wakes it
   LineWord sender_waiting;   // sender sets before it sleeps for room; receiver clears and wakes it
-  LineWord spare;
+  LineWord seldom;           // the one that wakes another sets it: sleeps of that one have to be short
 };
 static_assert(sizeof(LocalControl) == 256);
 

@@ -203,21 +203,23 @@ void LocalChannel::release_out_of_order(uint32_t position) noexcept {
 
 // The peer may have filled the counter or closed its end: neither is our concern. Only one of several senders' messages needs
 // to pay: the first that finds the flag set clears it.
-bool LocalChannel::PeerWake::wake(std::atomic<uint32_t>& announced, int eventfd) noexcept {
+bool LocalChannel::PeerWake::wake(std::atomic<uint32_t>& announced, std::atomic<uint32_t>& seldom, int eventfd) noexcept {
   if (not_before_ != 0 && monotonic_now() < not_before_) [[unlikely]] return false;
   if (announced.exchange(0, std::memory_order_relaxed) == 0) return false;
   const Nanoseconds took = wake_.wake(eventfd);
+  const bool told = long_ones_ >= kInARow;  // before it was woken now: its next sleep is short
   long_ones_ = took < kLong ? 0 : long_ones_ + 1;
-  if (long_ones_ >= kInARow) [[unlikely]] not_before_ = monotonic_now() + kRest * took;
+  if (told != (long_ones_ >= kInARow)) [[unlikely]] seldom.store(told ? 0 : 1, std::memory_order_relaxed);
+  if (told && long_ones_ != 0) [[unlikely]] not_before_ = monotonic_now() + kRest * took;
   return true;
 }
 
 void LocalChannel::wake_receiver() noexcept {
-  if (wake_receiver_.wake(out_->receiver_asleep.value, wake_.get())) ++sent_.wakeups;
+  if (wake_receiver_.wake(out_->receiver_asleep.value, out_->seldom.value, wake_.get())) ++sent_.wakeups;
 }
 
 void LocalChannel::wake_sender() noexcept {
-  if (wake_sender_.wake(in_->sender_waiting.value, wake_.get())) ++received_.wakeups;
+  if (wake_sender_.wake(in_->sender_waiting.value, in_->seldom.value, wake_.get())) ++received_.wakeups;
 }
 
 void LocalChannel::announce_sleep(bool for_room) noexcept {

@@ -149,6 +149,11 @@ class LocalChannel {
 
   // Before sleeping on descriptor(): asks the peer to write it. The caller then executes heavy_fence() and looks once more.
   void announce_sleep(bool for_room) noexcept;
+  // The peer wakes this side seldom: it finds our wake-ups long. A caller that sleeps longer than this may sleep beside a message.
+  static constexpr Nanoseconds kSleepMax = 100 * kMillisecond;
+  bool woken_seldom() const noexcept {
+    return in_->seldom.value.load(std::memory_order_relaxed) != 0 || out_->seldom.value.load(std::memory_order_relaxed) != 0;
+  }
   // After waking (or deciding not to sleep): stops asking. descriptor() is meant to be watched edge-triggered.
   void end_sleep() noexcept;
   // Room for what the last send or reserve() was refused.
@@ -186,14 +191,12 @@ class LocalChannel {
     if (__builtin_expect(in_->sender_waiting.value.load(std::memory_order_relaxed) != 0, 0)) wake_sender();
   }
   void wake_sender() noexcept;
-  // What a half does about a peer that sleeps. A peer with wake-ups of milliseconds, one after the other, has them seldom: it
-  // stays announced, and a later message or credit finds it again. So it may sleep on beside its last message.
-  // A peer whose wake-ups are long is woken seldom. It may sleep on beside its last message: only a peer with a thousand threads or poll
-  // entries on its descriptor has such wake-ups.
+  // What a half does about a peer that sleeps. A peer with long wake-ups, one after the other, has them seldom: it stays announced, and a
+  // later message or credit finds it again. It is told so first, and then no sleep of it is longer than kSleepMax.
   class PeerWake {
    public:
-    // True: it was written now.
-    bool wake(std::atomic<uint32_t>& announced, int eventfd) noexcept;
+    // True: it was written now. `seldom`: tells the peer that it may not be woken.
+    bool wake(std::atomic<uint32_t>& announced, std::atomic<uint32_t>& seldom, int eventfd) noexcept;
 
    private:
     static constexpr Nanoseconds kLong = kMillisecond;

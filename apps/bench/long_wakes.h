@@ -31,7 +31,7 @@ class LongWakes {
     for (uint32_t i = 0; i < kThreads; ++i) threads_.emplace_back([this, descriptor, entries] { sleep(descriptor, entries); });
   }
   ~LongWakes() {
-    stop_ = true;
+    stop_.store(true, std::memory_order_relaxed);
     begin_round();
     for (std::thread& thread : threads_) thread.join();
   }
@@ -45,7 +45,7 @@ class LongWakes {
       while (to_.receive(message)) to_.release(message);
     } while (!to_.arm() && !stop.raised());
     begin_round();
-    while (asleep_.load() < kThreads && !stop.raised()) usleep(kLookUs);
+    while (asleep_.load(std::memory_order_relaxed) < kThreads && !stop.raised()) usleep(kLookUs);
     usleep(kListUs);
     announced_ = true;
   }
@@ -70,15 +70,15 @@ class LongWakes {
   void sleep(int descriptor, size_t entries) {
     setpriority(PRIO_PROCESS, 0, kPriority);  // what it takes of the processor is no matter of the network interface
     std::vector<pollfd> list(entries, {.fd = descriptor, .events = POLLIN, .revents = 0});
-    for (uint32_t seen = 0; !stop_;) {
+    for (uint32_t seen = 0; !stop_.load(std::memory_order_relaxed);) {
       {
         std::unique_lock lock(mutex_);
         begins_.wait(lock, [&] { return round_ != seen; });
         seen = round_;
       }
-      ++asleep_;
+      asleep_.fetch_add(1, std::memory_order_relaxed);
       poll(list.data(), list.size(), kSleepMs);
-      --asleep_;
+      asleep_.fetch_sub(1, std::memory_order_relaxed);
     }
   }
 
