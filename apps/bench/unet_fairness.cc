@@ -69,8 +69,9 @@ class HostileClient {
     Pair& pair = pairs_[next_++ % pairs_.size()];
     if (kind_.reads) read(pair);
     for (uint32_t i = 0; i < messages; ++i) {
-      if (!send(pair)) return true;
-      ++attacks_;
+      const SendOutcome outcome = send(pair);
+      if (outcome == SendOutcome::sent || outcome == SendOutcome::full) ++attacks_;  // a full queue is work for the engine
+      if (outcome != SendOutcome::sent) return true;
     }
     return false;
   }
@@ -127,11 +128,12 @@ class HostileClient {
     return true;
   }
 
-  bool send(Pair& pair) {
+  SendOutcome send(Pair& pair) {
     if (kind_.punches) punch(pair.from->reserve(pair.channel, kind_.size));
-    if (kind_.size <= kInlineMax) return pair.from->send(pair.channel, {data_.data(), kind_.size}) == SendOutcome::sent;
+    if (kind_.size <= kInlineMax) return pair.from->send(pair.channel, {data_.data(), kind_.size});
     // Whoever wants to flood does not copy.
-    return !pair.from->reserve(pair.channel, kind_.size).empty() && pair.from->post(pair.channel, kind_.size) == SendOutcome::sent;
+    if (!pair.from->reserve(pair.channel, kind_.size).empty()) return pair.from->post(pair.channel, kind_.size);
+    return pair.from->is_open(pair.channel) ? SendOutcome::full : SendOutcome::no_channel;
   }
   // Where it is allowed, the engine's next look at these pages waits for the kernel, and then gets new ones.
   static void punch(MutableBytes memory) {
