@@ -1,4 +1,4 @@
-// held_memory.cc - leases of memfds tell whether anybody has them.
+// held_memory.cc - leases of memfds tell whether a reference is left.
 #include "unet/service/held_memory.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // held_memory.h - memory of what has ended, while clients still hold it: it stays charged; used by Service.
 //
 // A client maps its memory, sends the descriptor on, or keeps it in a socket. All of that refers to one open file. The service puts
-// a lease on that file before the client gets it. The kernel removes the lease with the file's last reference; only the NI's own user
+// a lease on that file before the client gets it. The kernel removes the lease with the last reference of the file. Only the user of the NI
 // could remove it before. The service keeps an open file of its own, the watch. The kernel grants the watch an exclusive lease only
 // when no other open file of the memory has one, or is open for reading. So one call tells whether any reference is left, and waits
 // for no lock that a client can hold.
@@ -36,7 +36,7 @@ class HeldMemory {
   };
   using Released = std::function<void(uid_t user, const Entry& entry)>;
 
-  // Each user's `looks` entries that were not looked at for the longest time: those that nobody holds are released and forgotten.
+  // Each user's `looks` entries that were not looked at for the longest time: those that no client holds are released.
   void look(uint32_t looks, const Released& released);
   // The same of one user.
   void look(uid_t user, uint32_t looks, const Released& released);

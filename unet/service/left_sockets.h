@@ -19,7 +19,7 @@ namespace unet::service {
 
 class LeftSockets {
  public:
-  // `tables`: charged to `user` until this is gone, and nobody holds them.
+  // `tables`: charged to `user` until this is gone, and no client holds them.
   // `owner`: whose the connections were, as the engine knows users of claims.
   // `number`: under which the engine expects them (ExpectLeft).
   LeftSockets(uid_t user, uint64_t owner, uint32_t number, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims);
