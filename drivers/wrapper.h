@@ -24,6 +24,7 @@ class Wrapper : public Driver {
   void forget_memory(std::span<std::byte> memory) noexcept override { wire_->forget_memory(memory); }
   uint32_t queues() const noexcept override { return wire_->queues(); }
   std::vector<DriverCounter> counters() const override { return wire_->counters(); }
+  std::shared_ptr<WireState> state() const override { return wire_->state(); }
   std::string description() const override { return wire_->description(); }
 
  protected:

@@ -263,6 +263,7 @@ void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vect
     case control::Op::connect_request: return queue(control::ConnectRequest{});
     case control::Op::channel_opened: return queue(control::ChannelOpened{});
     case control::Op::channel_closed: return queue(control::ChannelClosed{});
+    case control::Op::ip_changed: return queue(control::IpChanged{});
     default: break;
   }
   Answer answer;

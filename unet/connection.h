@@ -48,7 +48,7 @@ Request request_for(control::Op op, uint32_t endpoint) {
 constexpr Nanoseconds kLongestSleep = kSecond;  // of who waits for messages; then a look whether the NI is still alive
 
 struct ControlEvent {
-  std::variant<control::ConnectRequest, control::ChannelOpened, control::ChannelClosed> event;
+  std::variant<control::ConnectRequest, control::ChannelOpened, control::ChannelClosed, control::IpChanged> event;
   uint64_t order = 0;
 };
 

@@ -71,6 +71,7 @@ enum class Op : uint32_t {
   connect_request = 100,
   channel_opened = 101,
   channel_closed = 102,
+  ip_changed = 103,
 };
 
 enum class Path : uint32_t {
@@ -216,7 +217,7 @@ struct IpAddressInfo {
 };
 struct IpInterfaceInfo {
   uint32_t port;
-  uint32_t mtu;
+  uint32_t mtu;  // 0: the interface is gone, or down
   ip::IpAddress gateway4, gateway6;
 };
 struct IpRouteInfo {
@@ -305,6 +306,10 @@ struct ChannelClosed {
   Header header;
   uint32_t channel;  // stays the endpoint's, unused, until it sends close_channel
   CloseReason reason;
+};
+// What the NI has for IP is no longer as ip_configuration said.
+struct IpChanged {
+  Header header;
 };
 
 static_assert(sizeof(Reply) <= kPacketMax && sizeof(Connect) <= kPacketMax && sizeof(ReportPart) == kPacketMax);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "unet/base/time.h"
+#include "unet/wire_state.h"
 
 namespace unet {
 
@@ -131,6 +132,9 @@ class Driver {
 
   // What the port counted, by its own names; for unetctl, not the data path. With several queues, the sum of all their drivers' counts.
   virtual std::vector<DriverCounter> counters() const = 0;
+
+  // What it says beside its frames; null: nothing. For the service's thread and the engine's; it may outlive the driver.
+  virtual std::shared_ptr<WireState> state() const { return nullptr; }
 
   // One line for logs: "dpdk:net_memif0 02:00:00:00:00:01 mtu 1500".
   virtual std::string description() const = 0;

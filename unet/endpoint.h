@@ -160,6 +160,8 @@ class Endpoint {
   Result<SocketTableView> open_sockets();
   // Addresses and ports of the NI, as they are now. Errors: not_found (the NI has no IP).
   Result<IpConfiguration> ip_configuration();
+  // True once after the NI has told that these have changed; seen by next_event().
+  bool take_ip_changed() noexcept { return std::exchange(ip_changed_, false); }
   // The same in two steps, for a thread that must not wait: poll_ip_configuration() until it has a value.
   Result<uint64_t> start_ip_configuration();
   std::optional<Result<IpConfiguration>> poll_ip_configuration(uint64_t pending);
@@ -417,6 +419,7 @@ class Endpoint {
   std::deque<ChannelEvent> events_;
   std::vector<EarlyClose> early_closes_;  // of channels whose answer waits in the connection
   bool ni_lost_ = false;
+  bool ip_changed_ = false;
   uint32_t quiet_looks_ = 0;     // for requests and events
   Descriptor epoll_;
   Descriptor wake_;              // written by the NI

@@ -411,6 +411,8 @@ void Endpoint::process_events() {
       }
     } else if (const auto* closed = std::get_if<control::ChannelClosed>(&event)) {
       channel_closed(closed->channel, closed->reason, order);
+    } else {
+      ip_changed_ = true;
     }
   }
   if (pending_.empty()) early_closes_.clear();

@@ -82,7 +82,7 @@ struct IpConfiguration {
   };
   struct Interface {
     uint32_t port = 0;
-    uint32_t mtu = 0;
+    uint32_t mtu = 0;          // 0: the interface under the port is gone, or down
     ip::IpAddress gateway4{}, gateway6{};  // unspecified: none
   };
   struct Route {

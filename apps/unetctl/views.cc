@@ -143,7 +143,8 @@ std::string show(const json& report, const std::string& view) {
                 "no users");
   }
   if (view == "ports") {
-    return rows(part, {"PORT", "ENGINE", "QUEUES", "ADDRESS", "MTU", "WIRE"}, {"port", "engine", "queues", "address", "mtu", "description"},
+    return rows(part, {"PORT", "ENGINE", "QUEUES", "ADDRESS", "MTU", "LINK", "WIRE"},
+                {"port", "engine", "queues", "address", "mtu", "link", "description"},
                 "no ports");
   }
   if (view == "hosts") return rows(part, {"HOST", "ADDRESS", "PORT"}, {"host", "address", "port"}, "no other hosts are known");

@@ -23,6 +23,7 @@
 #include "drivers/dpdk/external_frame.h"
 #include "drivers/dpdk/memif_gate.h"
 #include "drivers/interface_claim.h"
+#include "drivers/link_watch.h"
 
 namespace unet::drivers {
 
@@ -108,6 +109,7 @@ struct DpdkPort::Opened {
   rte_mempool* external_pool = nullptr;
   std::vector<int> wait;            // by queue: see find_wait_descriptor()
   InterfaceClaim claim;
+  std::shared_ptr<LinkWatch> link;  // tidy: allow shared_ptr because set-up and end alone touch it
 
   ~Opened() {
     if (port_id != 0xffff) {
@@ -165,6 +167,10 @@ Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkOptions& options) {
   }
   if (options.wait_link != 0) {
     if (Status status = port->wait_link(options.wait_link); !status) return tl::unexpected(status.error());
+  }
+  if (const std::string* interface = setup.device.find("iface"); interface != nullptr) {
+    port->opened_->link = LinkWatch::open({.port = "dpdk:" + setup.device.name, .interface = *interface,
+                                           .station = port->capabilities_.address, .mtu = port->capabilities_.mtu, .returns = false});
   }
   return port;
 }
@@ -585,5 +591,7 @@ std::string DpdkPort::description() const {
                 capabilities_.mtu, eal::uses_hugepages() ? " hugepages" : "", link_up() ? "" : " link down");
   return text + opened_->claim.remark();
 }
+
+std::shared_ptr<WireState> DpdkPort::state() const { return opened_->link; }  // tidy: allow shared_ptr because the service has it, too
 
 }  // namespace unet::drivers

@@ -73,6 +73,7 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   std::vector<std::unique_ptr<Driver>> take_queues() override;
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
+  std::shared_ptr<WireState> state() const override;  // tidy: allow shared_ptr because the service has it, too
 
   // Whether frames can pass. A memif's link is up while its peer is connected; transmit() takes nothing before.
   bool link_up() const noexcept;

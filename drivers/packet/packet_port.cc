@@ -32,6 +32,7 @@ constexpr uint32_t kBurstBytes = 256 * 1024;  // so that a burst stays in the ca
 constexpr uint32_t kLooksMax = 1024;          // at frames of which all are refused
 constexpr Nanoseconds kLookAfterEvery = 20 * kMillisecond;
 constexpr uint32_t kRenewalsMax = 3;
+constexpr Nanoseconds kLookForLinkEvery = 100 * kMillisecond;
 constexpr uint32_t kAny = ~0u;
 
 PacketRing::Geometry shorts_for(uint32_t mtu) noexcept {
@@ -150,7 +151,9 @@ Result<std::unique_ptr<PacketPort>> PacketPort::open(const PacketOptions& option
     ::close(socket);
     return tl::unexpected(status.error());
   }
-  return std::unique_ptr<PacketPort>(new PacketPort(*capabilities, socket, std::move(rings), options, std::move(*claim)));
+  auto link = LinkWatch::open({.port = port, .interface = options.interface, .station = capabilities->address, .mtu = capabilities->mtu});
+  return std::unique_ptr<PacketPort>(
+      new PacketPort(*capabilities, socket, std::move(rings), options, std::move(*claim), std::move(link)));
 }
 
 Result<std::unique_ptr<PacketPort::Rings>> PacketPort::make_rings(int socket, const std::string& port, const PacketOptions& options,
@@ -187,12 +190,35 @@ PacketPort::Rings::~Rings() {
 }
 
 PacketPort::PacketPort(const DriverCapabilities& capabilities, int socket, std::unique_ptr<Rings> rings, const PacketOptions& options,
-                       InterfaceClaim claim)
+                       InterfaceClaim claim, std::shared_ptr<LinkWatch> link)
     : SegmentPort(capabilities, socket, true),
       interface_(options.interface),
       all_types_(options.all_types),
       claim_(std::move(claim)),
-      rings_(std::move(rings)) {}
+      rings_(std::move(rings)),
+      link_(std::move(link)),
+      link_changes_(link_ != nullptr ? link_->changes() : 0) {}
+
+void PacketPort::poll(Nanoseconds now) noexcept {
+  polled_at_ = now;
+  if (link_ != nullptr && link_->changes() != link_changes_) [[unlikely]] follow_link();
+}
+
+Nanoseconds PacketPort::next_event() const noexcept {
+  return link_ != nullptr && link_->index() == 0 ? polled_at_ + kLookForLinkEvery : ~Nanoseconds{0};
+}
+
+// The kernel unbinds packet sockets from an interface that it deletes. Their rings and filters stay.
+void PacketPort::follow_link() noexcept {
+  const uint32_t changes = link_->changes(), index = link_->index();
+  const uint16_t protocol = all_types_ ? ETH_P_ALL : kEtherType;
+  if (index != 0) {
+    bool bound = link_->bind(descriptor(), protocol, all_types_);
+    if (has_rings()) bound = link_->bind(rings_->longs.socket, protocol, all_types_) && bound;
+    if (!bound) return;  // at the next poll again
+  }
+  link_changes_ = changes;
+}
 
 uint32_t PacketPort::receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept {
   if (!has_rings()) return SegmentPort::receive(frames, now);

@@ -7,13 +7,14 @@
 //
 // What arrives the kernel puts into two rings of memory, for short frames and long ones (packet_ring.h); where it has no memory for them it
 // keeps it in the socket's queue. What is sent is a system call a burst. If the interface goes down frames are lost and counted; when it
-// comes up again they pass. Who deletes the interface has to open the port anew.
+// comes up again they pass. An interface that is deleted and made anew under its name is bound again (link_watch.h).
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "drivers/interface_claim.h"
+#include "drivers/link_watch.h"
 #include "drivers/packet/packet_ring.h"
 #include "drivers/segment_port.h"
 #include "unet/base/result.h"
@@ -33,6 +34,10 @@ class PacketPort final : public SegmentPort {
 
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
   void release(std::span<const ReceivedFrame> frames) noexcept override;
+  void poll(Nanoseconds now) noexcept override;
+  // Soon while the interface is away: another thread sees its return.
+  Nanoseconds next_event() const noexcept override;
+  std::shared_ptr<WireState> state() const override { return link_; }
   int wait_descriptor() const noexcept override { return rings_ ? rings_->wait : descriptor(); }
   // SegmentPort's, and rx_missed: what the socket, or a ring, had no room for.
   std::vector<DriverCounter> counters() const override;
@@ -67,7 +72,8 @@ class PacketPort final : public SegmentPort {
   void give_up_rings() noexcept;
   void note_drops(Rings::Ring& each) const noexcept;
   PacketPort(const DriverCapabilities& capabilities, int socket, std::unique_ptr<Rings> rings, const PacketOptions& options,
-             InterfaceClaim claim);
+             InterfaceClaim claim, std::shared_ptr<LinkWatch> link);
+  void follow_link() noexcept;
   uint32_t read(std::span<Transfer> transfers) noexcept override;
   int write(std::span<Transfer> transfers) noexcept override;
   bool is_full(int error) const noexcept override;
@@ -76,6 +82,9 @@ class PacketPort final : public SegmentPort {
   const bool all_types_;
   const InterfaceClaim claim_;
   const std::unique_ptr<Rings> rings_;
+  const std::shared_ptr<LinkWatch> link_;  // null: nothing tells of the interface
+  uint32_t link_changes_ = 0;
+  Nanoseconds polled_at_ = 0;
   mutable uint64_t missed_ = 0;  // the kernel's count begins anew each time it is read
 };
 

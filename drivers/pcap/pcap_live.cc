@@ -1,6 +1,7 @@
 // pcap_live.cc - frames in and out of an interface.
 #include "drivers/pcap/pcap_live.h"
 
+#include <linux/if_ether.h>
 #include <pcap/pcap.h>
 
 #include <cerrno>
@@ -10,6 +11,11 @@
 #include "unet/wire.h"
 
 namespace unet::drivers {
+namespace {
+
+constexpr Nanoseconds kLookForLinkEvery = 100 * kMillisecond;
+
+}  // namespace
 
 Result<std::unique_ptr<PcapLive>> PcapLive::open(const PcapOptions& options) {
   Result<DriverCapabilities> capabilities = look_at_interface("pcap:iface=" + options.interface, options.interface);
@@ -25,12 +31,28 @@ Result<std::unique_ptr<PcapLive>> PcapLive::open(const PcapOptions& options) {
   const Result<pcap*> handle = open_interface(options.interface, *capabilities, options.all_types ? 0 : kEtherType);
   if (!handle) return tl::unexpected(handle.error());
   return std::unique_ptr<PcapLive>(
-      new PcapLive(*capabilities, options.interface, std::move(*claim), *handle, pcap_get_selectable_fd(*handle)));
+      new PcapLive(*capabilities, options.interface, std::move(*claim), *handle, pcap_get_selectable_fd(*handle), options.all_types));
 }
 
-PcapLive::PcapLive(const DriverCapabilities& capabilities, std::string interface, InterfaceClaim claim, pcap* handle, int wait_descriptor)
+PcapLive::PcapLive(const DriverCapabilities& capabilities, std::string interface, InterfaceClaim claim, pcap* handle, int wait_descriptor,
+                   bool all_types)
     : FramePort(capabilities), interface_(std::move(interface)), claim_(std::move(claim)), handle_(handle),
-      wait_descriptor_(wait_descriptor) {}
+      wait_descriptor_(wait_descriptor), all_types_(all_types),
+      link_(LinkWatch::open({.port = "pcap:iface=" + interface_, .interface = interface_, .station = capabilities.address,
+                             .mtu = capabilities.mtu})),
+      link_changes_(link_ != nullptr ? link_->changes() : 0) {}
+
+void PcapLive::poll(Nanoseconds now) noexcept {
+  polled_at_ = now;
+  if (link_ == nullptr || link_->changes() == link_changes_) [[likely]] return;
+  const uint32_t changes = link_->changes();
+  // libpcap's handle is a packet socket, bound to all types. It keeps its ring and its filter.
+  if (link_->index() == 0 || link_->bind(pcap_fileno(handle_), ETH_P_ALL, all_types_)) link_changes_ = changes;
+}
+
+Nanoseconds PcapLive::next_event() const noexcept {
+  return link_ != nullptr && link_->index() == 0 ? polled_at_ + kLookForLinkEvery : ~Nanoseconds{0};
+}
 
 PcapLive::~PcapLive() { pcap_close(handle_); }
 

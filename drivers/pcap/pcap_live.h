@@ -6,14 +6,15 @@
 // shares with the kernel and our own memory, and the kernel copies it once more each way; a frame sent is one system call, and so is
 // a look at an empty wire.
 //
-// If the interface goes down frames are lost and counted; when it comes up again they pass. Who deletes the interface has
-// to open the port anew.
+// If the interface goes down frames are lost and counted; when it comes up again they pass. An interface that is deleted
+// and made anew under its name is bound again (link_watch.h).
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "drivers/interface_claim.h"
+#include "drivers/link_watch.h"
 #include "drivers/pcap/frame_port.h"
 #include "drivers/refusals.h"
 #include "unet/base/result.h"
@@ -36,6 +37,10 @@ class PcapLive final : public FramePort {
 
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
+  void poll(Nanoseconds now) noexcept override;
+  // Soon while the interface is away: another thread sees its return.
+  Nanoseconds next_event() const noexcept override;
+  std::shared_ptr<WireState> state() const override { return link_; }
   int wait_descriptor() const noexcept override { return wait_descriptor_; }
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
@@ -46,7 +51,8 @@ class PcapLive final : public FramePort {
     uint64_t rx_frames = 0, rx_bytes = 0, rx_oversize = 0, rx_errors = 0;
     uint64_t tx_frames = 0, tx_bytes = 0, tx_oversize = 0, tx_errors = 0, tx_refused = 0, tx_full = 0;
   };
-  PcapLive(const DriverCapabilities& capabilities, std::string interface, InterfaceClaim claim, pcap* handle, int wait_descriptor);
+  PcapLive(const DriverCapabilities& capabilities, std::string interface, InterfaceClaim claim, pcap* handle, int wait_descriptor,
+           bool all_types);
 
   std::string interface_;
   InterfaceClaim claim_;
@@ -54,6 +60,10 @@ class PcapLive final : public FramePort {
   int wait_descriptor_;
   Counters counters_;
   Refusals refusals_;
+  const bool all_types_;
+  const std::shared_ptr<LinkWatch> link_;  // null: nothing tells of the interface
+  uint32_t link_changes_ = 0;
+  Nanoseconds polled_at_ = 0;
 };
 
 }  // namespace unet::drivers

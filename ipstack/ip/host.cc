@@ -45,7 +45,8 @@ uint64_t Host::counter(HostCounter counter) const noexcept {
 
 Host::Host(const HostOptions& options, Nanoseconds now)
     : options_(options), frame_max_(static_cast<uint32_t>(sizeof(EthernetHeader)) + options.mtu), gateway4_(options.gateway4),
-      gateway6_(options.gateway6), hop_limit6_(options.hop_limit), mtu4_(options.mtu), mtu6_(options.mtu), reassembly_(options.reassembly),
+      gateway6_(options.gateway6), hop_limit6_(options.hop_limit), link_mtu_(options.mtu),
+      mtu4_(options.mtu), mtu6_(options.mtu), reassembly_(options.reassembly),
       neighbours_(with_seed(options.neighbours, options.seed)), groups4_(true, options.seed ^ 4), groups6_(false, options.seed ^ 6),
       path_mtu_({.link_mtu = options.mtu, .seed = options.seed}), redirects_(options.seed ^ 5),
       memory_(new std::byte[size_t{options.buffers} * frame_max_]),

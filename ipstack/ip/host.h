@@ -141,6 +141,8 @@ class Host {
   void refuse_protocol(const Arrival& arrival, Nanoseconds now) noexcept;
   // What an arrival of kind icmp_error and packet_too_big says is believed. True: the path's MTU is smaller now.
   bool believe_too_big(const Arrival& arrival, Nanoseconds now) noexcept;
+  // Of the link, which may change: between what it was made for and the least that it needs.
+  void set_link_mtu(uint32_t mtu) noexcept;
   uint32_t path_mtu(const IpAddress& to, Nanoseconds now) noexcept { return std::min(path_mtu_.mtu(to, now), link_mtu(to)); }
   // TCP has heard what can only be an answer.
   void confirm(const IpAddress& to, Nanoseconds now) noexcept;
@@ -289,7 +291,7 @@ class Host {
   bool is_on_link(const IpAddress& to) const noexcept;
   SendResult send_piece(const IpFields& fields, const Route& route, Bytes header, Bytes data, Nanoseconds now) noexcept;
   SendResult send_cut(IpFields fields, const Route& route, Bytes header, Bytes data, uint32_t mtu, Nanoseconds now) noexcept;
-  uint32_t link_mtu(const IpAddress& to) const noexcept { return to.is_ipv4() ? mtu4_ : mtu6_; }
+  uint32_t link_mtu(const IpAddress& to) const noexcept { return std::min(to.is_ipv4() ? mtu4_ : mtu6_, link_mtu_); }
   std::optional<uint32_t> take_buffer() noexcept;
   std::byte* frame_of(uint32_t buffer) noexcept { return memory_.get() + size_t{buffer} * frame_max_; }
   bool go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept;
@@ -302,6 +304,7 @@ class Host {
   std::optional<IpAddress> gateway4_, gateway6_;
   Nanoseconds gateway6_until_ = kForever;
   uint8_t hop_limit6_;
+  uint32_t link_mtu_;                 // now; options_.mtu is what there is memory for
   uint32_t mtu4_, mtu6_;              // of the link, as a DHCP server or a router may say
   uint32_t router_questions_ = 0;
   Nanoseconds next_router_question_ = kForever;

@@ -78,6 +78,8 @@ std::vector<IpAddress> Host::addresses() const {
   return all;
 }
 
+void Host::set_link_mtu(uint32_t mtu) noexcept { link_mtu_ = std::min(mtu, options_.mtu); }
+
 HostStatus Host::status() const noexcept {
   HostStatus status;
   for (const Own& each : own_) {
@@ -87,7 +89,7 @@ HostStatus Host::status() const noexcept {
   }
   status.gateway4 = gateway4_.value_or(IpAddress{});
   status.gateway6 = gateway6_.value_or(IpAddress{});
-  status.mtu = options_.ipv6 ? std::min(mtu4_, mtu6_) : mtu4_;
+  status.mtu = std::min({options_.ipv6 ? std::min(mtu4_, mtu6_) : mtu4_, link_mtu_});
   return status;
 }
 

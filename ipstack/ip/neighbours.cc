@@ -229,6 +229,15 @@ void Neighbours::remove(const IpAddress& address) noexcept {
   erase(*entry);
 }
 
+void Neighbours::forget() noexcept {
+  for (Entry& each : table_) {
+    while (each.used && !each.fixed) {  // erase() may move another one here
+      release(each, true);
+      erase(each);
+    }
+  }
+}
+
 void Neighbours::set_times(Nanoseconds reachable, Nanoseconds retransmit) noexcept {
   if (reachable != 0) options_.reachable = reachable;
   if (retransmit != 0) options_.retransmit = retransmit;

@@ -60,6 +60,8 @@ class Neighbours {
   // An entry that is kept whatever happens; false: there is no place.
   bool set_static(const IpAddress& address, const MacAddress& station) noexcept;
   void remove(const IpAddress& address) noexcept;
+  // All but the static ones: the link is another one.
+  void forget() noexcept;
 
   struct Question {
     IpAddress target{};

@@ -74,7 +74,7 @@ void EndpointNetwork::look_for_configuration() {
     refreshing_.reset();
     is_late_ = false;
     if (*answer) return configure(std::move(**answer));
-  } else if (monotonic_now() >= refresh_at_) {
+  } else if (endpoint_->take_ip_changed() || monotonic_now() >= refresh_at_) {
     const auto pending = endpoint_->start_ip_configuration();
     if (pending) refreshing_ = *pending;
   } else {

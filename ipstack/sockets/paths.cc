@@ -13,6 +13,18 @@ bool Stack::is_own(const ip::IpAddress& address) const {
                      [&](const IpConfiguration::Address& each) { return !each.tentative && each.address == address; });
 }
 
+// The interface under the link of an address of ours is gone, or down.
+bool Stack::is_cut_off(const ip::IpAddress& from) const {
+  const IpConfiguration& configuration = network_.configuration();
+  const auto away = [](const IpConfiguration::Interface& each) { return each.mtu == 0; };
+  if (std::none_of(configuration.interfaces.begin(), configuration.interfaces.end(), away)) return false;
+  const auto at = std::find_if(configuration.addresses.begin(), configuration.addresses.end(),
+                               [&](const IpConfiguration::Address& each) { return each.address == from; });
+  if (at == configuration.addresses.end()) return false;
+  return std::any_of(configuration.interfaces.begin(), configuration.interfaces.end(),
+                     [&](const IpConfiguration::Interface& each) { return each.port == at->port && away(each); });
+}
+
 // RFC 6724 as far as a host with one or a few links needs it: the destination itself, an address of the link that leads there, which the
 // longest prefix says, and of its network there.
 bool Stack::source_for(const ip::IpAddress& to, ip::IpAddress& from) const {
@@ -49,7 +61,7 @@ uint32_t Stack::mtu_from(const ip::IpAddress& from) const {
   for (const IpConfiguration::Address& each : configuration.addresses) {
     if (each.address != from) continue;
     for (const IpConfiguration::Interface& link : configuration.interfaces) {
-      if (link.port == each.port) return link.mtu;
+      if (link.port == each.port && link.mtu != 0) return link.mtu;
     }
   }
   return ip::kIpv6MtuMin;

@@ -378,7 +378,7 @@ class Stack {
   int64_t path_mtu(const Socket& socket);
 
   // paths.cc: which addresses we have, and what way leads where
-  bool is_own(const ip::IpAddress& address) const;
+  bool is_own(const ip::IpAddress& address) const, is_cut_off(const ip::IpAddress& from) const;
   bool source_for(const ip::IpAddress& to, ip::IpAddress& from) const;
   uint32_t mtu_from(const ip::IpAddress& from) const;
   static std::byte* begin_message(MutableBytes room, const ip::IpFields& fields, uint32_t length, uint16_t segment,

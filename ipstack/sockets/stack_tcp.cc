@@ -123,7 +123,7 @@ int Stack::connect(int number, const Address& asked) {
     }
     const bool reachable = socket->named && !socket->local.host.is_unspecified() ? socket->local.host.is_ipv4() == to.host.is_ipv4()
                            : socket->named || source_for(to.host, socket->local.host);
-    if (!reachable) {
+    if (!reachable || (is_cut_off(socket->local.host) && !is_own(to.host))) {
       socket->connected = false;
       return -ENETUNREACH;
     }
@@ -146,7 +146,7 @@ int Stack::connect(int number, const Address& asked) {
   if (to.port == 0) return -ECONNREFUSED;
   ip::IpAddress from = socket->local.host;
   if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
-  if (from.is_ipv4() != to.host.is_ipv4()) return -ENETUNREACH;
+  if (from.is_ipv4() != to.host.is_ipv4() || (is_cut_off(from) && !is_own(to.host))) return -ENETUNREACH;
   if (!socket->bound) {
     const auto free = [&](uint16_t port) { return is_free({from, port}, to); };
     if (const int error = tcp_ports_.take_any(port_offset(from, to), free, socket->local.port); error != 0) return -error;

@@ -75,7 +75,7 @@ int Stack::find_way(Socket& socket, const Sending& how, Departure& way) {
   if (from.is_unspecified() && group && part.group_source.is_ipv4() == to.host.is_ipv4()) from = part.group_source;
   if (to.host.is_unspecified() && !from.is_unspecified()) to.host = from;
   if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
-  if (from.is_ipv4() != to.host.is_ipv4()) return -ENETUNREACH;
+  if (from.is_ipv4() != to.host.is_ipv4() || (is_cut_off(from) && !is_own(to.host))) return -ENETUNREACH;
   way.segment = how.segment != 0 ? how.segment : part.segment;
   way.marks = socket.marks();
   if (group) way.marks.hop_limit = part.group_hops;

@@ -111,12 +111,12 @@ bool IpPart::goes_on(IpPort& port, bool ipv4, Nanoseconds now) noexcept {
   if (packet.protocol == ip::Protocol::kTcp) {
     ip::TcpHeader header;
     if (read_segment(packet, header)) deliver_segment(*flow.to, packet, header);
-    else counters_.add(NiCounter::ip_bad_transport);
+    else refuse_checksum(port, packet);
     return true;
   }
   ip::UdpView datagram;
   if (ip::parse_udp(packet, is_checked(packet), datagram) == ip::UdpError::none) deliver_datagram(*flow.to, packet);
-  else counters_.add(NiCounter::ip_bad_transport);
+  else refuse_checksum(port, packet);
   return true;
 }
 
@@ -149,6 +149,18 @@ bool IpPart::read_segment(const ip::IpView& packet, ip::TcpHeader& header) const
   return ip::checksum_fold(ip::checksum_add(sum, packet.payload)) == 0;
 }
 
+// A checksum's field that has the pseudo header's sum alone was left to a device: that is no damage, but a setting.
+void IpPart::refuse_checksum(IpPort& port, const ip::IpView& packet) noexcept {
+  counters_.add(NiCounter::ip_bad_transport);
+  const bool tcp = packet.protocol == ip::Protocol::kTcp;
+  const size_t at = tcp ? offsetof(ip::TcpHeader, checksum) : offsetof(ip::UdpHeader, checksum);
+  uint16_t field;  // in the order of the wire, as sums are
+  if (packet.payload.size() < at + sizeof field) return;
+  std::memcpy(&field, packet.payload.data() + at, sizeof field);
+  const uint64_t sum = ip::pseudo_header_sum(packet.from, packet.to, packet.protocol, static_cast<uint32_t>(packet.payload.size()));
+  if (field == static_cast<uint16_t>(~ip::checksum_fold(sum))) port.note_unfinished();
+}
+
 void IpPart::deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
   if (deliver_segments(to, packet, (header.words >> 4) * 4u)) return;
   if (!gather(to, packet, header)) deliver(to, packet);
@@ -157,7 +169,7 @@ void IpPart::deliver_segment(EndpointState& to, const ip::IpView& packet, const 
 void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   ip::TcpHeader header;
-  if (!read_segment(packet, header)) return counters_.add(NiCounter::ip_bad_transport);
+  if (!read_segment(packet, header)) return refuse_checksum(port, packet);
   if (arrival.to_group) return counters_.add(NiCounter::ip_unclaimed);  // RFC 9293, 3.9.2.3
   if (!remains_.empty() && answer_for_left(port, packet, now)) return;
   const IpFlow flow{.local = packet.to, .remote = packet.from, .local_port = header.destination_port, .remote_port = header.source_port};
@@ -178,7 +190,7 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
 void IpPart::udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   ip::UdpView datagram;
-  if (ip::parse_udp(packet, is_checked(packet), datagram) != ip::UdpError::none) return counters_.add(NiCounter::ip_bad_transport);
+  if (ip::parse_udp(packet, is_checked(packet), datagram) != ip::UdpError::none) return refuse_checksum(port, packet);
   const auto pass_on = [&](EndpointState& each) { deliver_datagram(each, packet); };
   if (packet.to.is_multicast() && claims_.for_group(packet.to, datagram.to, packet.from, datagram.from, pass_on) != 0) return;
   EndpointState* const to = claims_.find(IpClaims::kUdp, packet.to, datagram.to, packet.from, datagram.from);
@@ -458,6 +470,7 @@ void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexc
   now_ = now;
   if (now >= remains_.next_event()) send_for_left(now);
   for (const auto& port : ports_) {
+    port->look_at_wire();
     if (now >= port->next_event()) {
       port->pump(now);
       port->flush(now);

@@ -139,6 +139,7 @@ class IpPart {
   void remember(const IpPort& port, EndpointState& to, const ip::Arrival& arrival, bool shared, Nanoseconds now) noexcept;
   bool read_segment(const ip::IpView& packet, ip::TcpHeader& header) const noexcept;
   void deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept;
+  void refuse_checksum(IpPort& port, const ip::IpView& packet) noexcept;
   void tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void deliver_datagram(EndpointState& to, const ip::IpView& packet) noexcept;

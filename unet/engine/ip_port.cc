@@ -22,14 +22,30 @@ ip::HostOptions host_options(const IpPortOptions& options, const DriverCapabilit
 }  // namespace
 
 IpPort::IpPort(const IpPortOptions& options, Port& port, uint64_t seed, Nanoseconds now)
-    : port_(port), mtu_(std::min(port.driver().capabilities().mtu, kMtuMax)),
+    : port_(port), made_for_(std::min(port.driver().capabilities().mtu, kMtuMax)), mtu_(made_for_), state_(port.driver().state().get()),
       host_(host_options(options, port.driver().capabilities(), seed), now) {}
+
+void IpPort::follow_state() noexcept {
+  state_changes_ = state_->changes();
+  const uint32_t index = state_->index();
+  if (index != 0 && index != interface_) {
+    // Of a new interface the neighbours are new, too.
+    if (interface_ != 0) host_.neighbours().forget();
+    interface_ = index;
+    touch();
+  }
+  const uint32_t mtu = std::max(state_->mtu_of(made_for_), ip::kIpv4WholeMin);
+  if (mtu == mtu_) return;
+  mtu_ = std::min(mtu, made_for_);
+  host_.set_link_mtu(mtu_);
+  touch();
+}
 
 bool IpPort::pump(Nanoseconds now, bool data) noexcept {
   if (now < next_) return true;
   dirty_ = true;
   while (TransmitFrame* const frame = data ? port_.frame(now) : port_.signal_frame(now)) {
-    const uint32_t length = host_.poll_frame(now, {frame->data, mtu_ + sizeof(EthernetHeader)});
+    const uint32_t length = host_.poll_frame(now, {frame->data, made_for_ + sizeof(EthernetHeader)});
     if (length == 0) {
       for (ip::IpAddress neighbour; host_.poll_unreachable(neighbour);) {}  // those who sent there learn it by silence
       next_ = host_.next_event();
@@ -40,6 +56,15 @@ bool IpPort::pump(Nanoseconds now, bool data) noexcept {
   }
   next_ = now + kRetry;
   return false;
+}
+
+// Linux leaves checksums and segments to an interface, and a wire that shows nothing of that cannot tell them from damage.
+void IpPort::note_unfinished() {
+  if (state_ == nullptr || !state_->count_unfinished()) return;
+  state_->say(port_.driver().description() +
+              ": a packet came with an unfinished checksum, and was dropped (rx_unfinished_checksum): the kernel of this machine leaves "
+              "checksums to interfaces. Let it finish them where they are sent (`ethtool -K INTERFACE tx off tso off gso off`), or "
+              "take the wire packet:iface=");
 }
 
 void IpPort::publish_counters() noexcept {

@@ -30,6 +30,10 @@ class IpPort {
   // that could go. Unless it is for a client's data, other data that waits for the port does not keep them: who does not answer is soon
   // taken for gone.
   bool pump(Nanoseconds now, bool data = false) noexcept;
+  // Looks whether the wire takes other lengths than before.
+  void look_at_wire() noexcept {
+    if (state_ != nullptr && state_->changes() != state_changes_) [[unlikely]] follow_state();
+  }
   // Hands what is staged to the driver, and comes again for what it does not take.
   void flush(Nanoseconds now) noexcept {
     port_.flush(now);
@@ -50,6 +54,9 @@ class IpPort {
     publish_counters();
   }
 
+  // A packet was dropped for a checksum that its sender has left undone.
+  void note_unfinished();
+
   // True if what the service should know has changed since `status` was taken last.
   bool take_status(ip::HostStatus& status) noexcept;
   // Likewise of what the host before the next one has to leave it; once.
@@ -62,12 +69,17 @@ class IpPort {
 
  private:
   void publish_counters() noexcept;
+  void follow_state() noexcept;
 
   static constexpr Nanoseconds kCountersEvery = kMillisecond;  // those that nothing but passing frames has changed
   static constexpr Nanoseconds kRetry = 100 * kMicrosecond;  // for a port that takes no frames
 
   Port& port_;
-  const uint32_t mtu_;
+  const uint32_t made_for_;  // MTU; the host's buffers are as long
+  uint32_t mtu_;             // that the wire takes now
+  WireState* const state_;   // the wire's, which the driver keeps; null: it never changes
+  uint32_t state_changes_ = 0;
+  uint32_t interface_ = 0;   // its index, as state_ has told it
   ip::Host host_;
   Nanoseconds next_ = 0;
   bool dirty_ = true;

@@ -99,7 +99,7 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
   std::vector<PortInfo> ports;
   for (const auto& driver : drivers) {
     const DriverCapabilities& port = driver->capabilities();
-    ports.push_back({port.address, port.mtu, driver->description(), engine_of(ports_++), driver->queues()});
+    ports.push_back({port.address, port.mtu, driver->description(), engine_of(ports_++), driver->queues(), driver->state()});
   }
   for (const engine::IpPortOptions& each : options_.engine.ip.ports) {
     if (ports[each.port].queues > 1) {

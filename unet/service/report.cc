@@ -331,12 +331,14 @@ class ReportBuilder {
     const auto i = static_cast<size_t>(r_.at_++);
     if (i >= s_.ports_.size()) return Found::end;
     const PortInfo& port = s_.ports_[i];
-    out = {{"port", i}, {"address", text_of(port.address)}, {"mtu", port.mtu}, {"description", port.description},
+    out = {{"port", i}, {"address", text_of(port.address)}, {"mtu", s_.mtu_now(static_cast<uint32_t>(i))},
+           {"link", s_.link_text(static_cast<uint32_t>(i))}, {"description", port.description},
            {"engine", port.engine}, {"queues", port.queues}};
     const auto counters = all_ ? s_.engine_.port_counters() : std::vector<std::vector<DriverCounter>>();
     if (i < counters.size()) {
       json values = json::object();
       for (const DriverCounter& counter : counters[i]) values[counter.name] = counter.value;
+      if (port.state != nullptr && port.state->descriptor() >= 0) values["rx_unfinished_checksum"] = port.state->unfinished();
       out["counters"] = std::move(values);
     }
     const auto ip = s_.ip_status_.find(static_cast<uint32_t>(i));

@@ -45,6 +45,7 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, std::ve
   std::unique_ptr<Service> service(new Service(std::move(options), std::move(ports), std::move(lines), engine));
   if (!service->epoll_.valid()) return fail_errno("epoll_create1", errno);
   if (Status status = service->reserve_static_channels(); !status) return tl::unexpected(status.error());
+  if (Status status = service->watch_wires(); !status) return tl::unexpected(status.error());
   return service;
 }
 
@@ -92,6 +93,7 @@ bool Service::poll(Nanoseconds now) {
   worked_ = false;
   ask_others();           // after a takeover, before anybody has more for the engine
   serve_clients();
+  look_at_wires();
   on_engine_events();
   on_deadlines();         // connects to endpoints that did not answer
   end_silent();           // connections that did not say hello
@@ -132,6 +134,8 @@ void Service::serve_clients() {
         on_listener();
       } else if (event.data.u64 == kKeeperKey) {
         on_keeper();
+      } else if (event.data.u64 >= kPortKeys) {
+        ports_[event.data.u64 - kPortKeys].state->look();
       } else if (const ClientRecord* client = client_at(static_cast<uint32_t>(event.data.u64)); client != nullptr) {
         turns_.add(client->who.uid, {client->index, event.events});
       }

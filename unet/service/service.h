@@ -56,6 +56,8 @@ struct PortInfo {
   std::string description;
   uint32_t engine = 0;  // to which it belongs, or its first queue; of further queues each to the next engine
   uint32_t queues = 1;
+  std::shared_ptr<WireState> state;  // null: the wire says nothing beside its frames
+  uint32_t state_changes = 0;        // that clients were told of
 };
 
 // The way to an engine and back.
@@ -372,6 +374,16 @@ class Service {
   Result<IpPorts::Found> find_claim(std::string_view target);
   static const ChannelRecord* local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept;
   void on_ip_changed(const engine::IpChanged& event);
+
+  // service_wires.cc: what wires say beside their frames
+  static constexpr uint64_t kPortKeys = uint64_t{1} << 32;  // in epoll_, behind the numbers of clients
+  Status watch_wires();
+  void look_at_wires();
+  void tell_ip_changed();
+  uint32_t mtu_now(uint32_t port) const noexcept;
+  bool is_up(uint32_t port) const noexcept;
+  std::string link_text(uint32_t port) const;  // for lists
+
   void on_ip_kept(const engine::IpKept& event);
   bool write_ip_claim(uint32_t endpoint, uint32_t number);
   bool resume_ip_claim(uint32_t endpoint, uint64_t number, const IpClaimValue& value);

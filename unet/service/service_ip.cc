@@ -181,7 +181,7 @@ void Service::handle(ClientRecord& client, const control::GetIpConfiguration& pa
     }
     auto info = zeroed<control::IpInterfaceInfo>();
     info.port = port;
-    info.mtu = status.mtu;
+    info.mtu = is_up(port) ? std::min(status.mtu, mtu_now(port)) : 0;
     info.gateway4 = status.gateway4;
     info.gateway6 = status.gateway6;
     append(interfaces, info);
@@ -226,7 +226,10 @@ Result<IpPorts::Found> Service::find_claim(std::string_view target) {
 
 void Service::on_ip_changed(const engine::IpChanged& event) {
   const auto at = ip_status_.find(event.port);
-  if (at != ip_status_.end()) at->second = event.status;
+  if (at != ip_status_.end() && at->second != event.status) {
+    at->second = event.status;
+    tell_ip_changed();
+  }
   if (event.lease) ip_leases_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .kept = *event.lease};
   else if (ip_leases_.erase(event.port) == 0) return;
   changed(JournalKind::ip_lease, event.port);

@@ -121,6 +121,7 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
     case Op::connect_request:
     case Op::channel_opened:
     case Op::channel_closed:
+    case Op::ip_changed:
       break;
   }
   protocol_error(client, "an unknown request");

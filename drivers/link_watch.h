@@ -1,0 +1,60 @@
+// link_watch.h - the kernel's interface under a wire, watched by netlink (RTNLGRP_LINK); used by packet, pcap and dpdk.
+//
+// It follows the interface by its index, and by its name while there is none. One socket a wire: an interface changes seldom.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "unet/base/result.h"
+#include "unet/driver.h"
+
+namespace unet::drivers {
+
+struct LinkWatchOptions {
+  std::string port;       // begins each line for the log
+  std::string interface;  // its name, in the caller's network namespace
+  MacAddress station{};   // the port's address
+  uint32_t mtu = 0;       // that the port was made for
+  bool returns = true;    // the port works again by itself when the interface is back
+};
+
+class LinkWatch final : public WireState {
+ public:
+  // Without a right to netlink, or without its memory, the wire has no state: the interface is taken for as it was.
+  static std::shared_ptr<LinkWatch> open(const LinkWatchOptions& options);
+  explicit LinkWatch(const LinkWatchOptions& options, int socket = -1) : options_(options), socket_(socket) {}
+  ~LinkWatch() override;
+
+  int descriptor() const noexcept override { return socket_; }
+  void look() override;
+  // A packet socket goes on with the interface as it is now. Any thread; an interface with another address also hears the port's.
+  bool bind(int socket, uint16_t protocol, bool all_groups) const noexcept;
+  // One datagram of the kernel's. For look() and tests.
+  void read(std::span<const std::byte> datagram);
+
+ private:
+  struct Link {
+    uint32_t index = 0;  // 0: there is none
+    std::string name;
+    uint32_t mtu = 0;
+    bool up = false, carrier = false;
+    MacAddress address{};
+  };
+  void ask() noexcept;
+  void read_link(uint16_t type, std::span<const std::byte> body);
+  void has(Link now);
+  void gone();
+  void publish() noexcept;
+  void tell(const std::string& what);
+
+  const LinkWatchOptions options_;
+  const int socket_;
+  Link link_;
+  std::atomic<bool> other_station_{false};  // the interface has another address than the port
+  bool known_ = false;  // the first answer has come
+};
+
+}  // namespace unet::drivers
