@@ -90,7 +90,7 @@ Status PcapFiles::open_write() {
   return {};
 }
 
-// Frames that no port of this MTU could have received are skipped, and so is a file's damaged end.
+// Frames that no port of this MTU could have received are skipped. A damaged file ends at the damage.
 void PcapFiles::look_ahead() noexcept {
   next_length_ = 0;
   pcap_pkthdr* header = nullptr;
@@ -99,9 +99,13 @@ void PcapFiles::look_ahead() noexcept {
     const int result = pcap_next_ex(reader_, &header, &bytes);
     if (result != 1) {
       counters_.rx_ended = 1;
-      counters_.rx_errors += result == PCAP_ERROR;
+      if (result != PCAP_ERROR) return;
+      ++counters_.rx_errors;
+      state_->say("pcap: read=" + options_.read + ": packet " + std::to_string(packets_ + 1) + " is damaged, and reading ends there: " +
+                  pcap_geterr(reader_));
       return;
     }
+    ++packets_;
     if (header->caplen < header->len || header->len == 0 || !fits(header->len)) {
       ++counters_.rx_oversize;
       continue;

@@ -39,6 +39,7 @@ class PcapFiles final : public FramePort {
   Nanoseconds next_event() const noexcept override;
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
+  std::shared_ptr<WireState> state() const override { return state_; }
 
  private:
   explicit PcapFiles(const PcapFilesOptions& options);
@@ -52,6 +53,9 @@ class PcapFiles final : public FramePort {
   pcap* writer_ = nullptr;  // only describes the file
   pcap_dumper* dumper_ = nullptr;
   struct stat read_status_{};  // of the file to read
+
+  const std::shared_ptr<WireState> state_ = std::make_shared<WireState>();
+  uint64_t packets_ = 0;  // that were read, of any length
 
   // The frame that is next, in libpcap's memory until the next look; length 0: none.
   const void* next_ = nullptr;

@@ -72,6 +72,40 @@ std::string refusal(const PcapFilesOptions& options) {
 
 }  // namespace
 
+TEST_CASE("a damaged file ends in order, and the log has the reason") {
+  Directory directory;
+  constexpr uint32_t kLength = 60, kFileHeader = 24, kRecordHeader = 16;
+  constexpr uint32_t kThird = kFileHeader + 2 * (kRecordHeader + kLength);
+  const auto damaged = [&](const std::string& name, auto damage) {
+    const std::string file = directory / name;
+    {
+      auto port = open({.write = file});
+      for (uint32_t i = 0; i < 4; ++i) send(*port, i, kLength, kSecond);
+    }
+    damage(file);
+    auto port = open({.read = file});
+    std::array<ReceivedFrame, 8> frames;
+    CHECK(port->receive(frames, kSecond) == 2);
+    port->release({frames.data(), 2});
+    CHECK(port->receive(frames, 2 * kSecond) == 0);
+    CHECK(port->next_event() == ~Nanoseconds{0});
+    CHECK((counter(*port, "rx_errors") == 1 && counter(*port, "rx_ended") == 1));
+    const std::vector<std::string> lines = port->state()->take_lines();
+    REQUIRE(lines.size() == 1);
+    CHECK_THAT(lines[0], Catch::Matchers::Contains("read=" + file + ": packet 3 is damaged"));
+    return lines[0];
+  };
+  CHECK_THAT(damaged("short", [](const std::string& file) { std::filesystem::resize_file(file, kThird + kRecordHeader + 10); }),
+             Catch::Matchers::Contains("truncated"));
+  // A record that says that it is longer than any can be.
+  CHECK_THAT(damaged("lying", [](const std::string& file) {
+               std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+               bytes.seekp(kThird + 8);
+               bytes.write("\xFF\xFF\xFF\x7F", 4);
+             }),
+             Catch::Matchers::Contains("bigger than snaplen"));
+}
+
 TEST_CASE("what one port writes another reads, byte by byte, in order") {
   Directory directory;
   const std::string file = directory / "a.pcap";
