@@ -67,7 +67,9 @@ Host::Host(const HostOptions& options, Nanoseconds now)
     dhcp_.emplace(options.mac, size_max, next_random(random_), now);
   }
   if (!options.ipv6) return;
-  add_address(link_local(options.mac), 64, options.claim, now);
+  const IpAddress own_link = made_address(link_local(options.mac), 0);
+  add_address(own_link, kMadeBits, options.claim, now);
+  if (Own* const made = own(own_link); made != nullptr) made->made = true;
   if (options.autoconfigure) next_router_question_ = now + next_random(random_) % kSecond;  // RFC 4861, 6.3.7
 }
 

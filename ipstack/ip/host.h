@@ -32,6 +32,7 @@
 #include "ipstack/wire/arp.h"
 #include "ipstack/wire/icmp.h"
 #include "ipstack/wire/neighbour_discovery.h"
+#include "unet/base/keyed_hash.h"
 #include "unet/base/rate_limit.h"
 
 namespace unet::ip {
@@ -60,6 +61,8 @@ struct HostOptions {
   bool dhcp = false;                       // takes an IPv4 address, a gateway and an MTU from a server: UDP's port 68 is the host's own
   bool redirects = true;                   // goes where the gateway sends it on
   bool claim = true;                       // probes for an address before it uses it
+  // Of the IPv6 addresses that it makes: a hash of network, station and this (RFC 7217). None: the station's address (RFC 4291, app. A).
+  std::optional<HashKey> address_key{};
   uint32_t buffers = 256;                  // packets that go or wait
   uint32_t errors_per_second = 100;        // ICMP errors that it sends (RFC 4443, 2.4 (f))
   uint8_t hop_limit = 64;
@@ -204,7 +207,9 @@ class Host {
     uint8_t prefix;
     Nanoseconds valid_until = kForever, preferred_until = kForever;
     bool of_router = false, of_dhcp = false, deprecated = false;
-    Nanoseconds retry_at = kForever;  // somebody has it, who may go
+    bool made = false;                // by made_address()
+    uint8_t conflicts = 0;            // of those made for the same network before
+    Nanoseconds retry_at = kForever;  // another host has the address: this one tries it again then, or the next that it makes
     bool holds_group = false;  // the one of its solicitations
   };
   struct OnLink {
@@ -237,6 +242,9 @@ class Host {
 
   // host_addresses.cc: neighbours, addresses, routers
   void add_address(const IpAddress& address, uint8_t prefix, bool probe, Nanoseconds now);
+  static constexpr uint8_t kMadeBits = 64;  // of the network of an address that a host makes
+  IpAddress made_address(const IpAddress& network, uint8_t conflicts) const noexcept;
+  void claim_anew(Own& own, Nanoseconds now) noexcept;
   Own* own(const IpAddress& address) noexcept;
   const Own* own(const IpAddress& address) const noexcept;
   void note_claim(Own& own, AddressClaim::State before, Nanoseconds now) noexcept;

@@ -15,7 +15,8 @@ constexpr uint32_t kTwoHours = 7200;                           // seconds; RFC 4
 constexpr uint32_t kInfinite = ~uint32_t{0};                   // seconds: for ever
 constexpr Nanoseconds kReachableMax = 3600 * kSecond;          // RFC 4861, 6.2.1: AdvReachableTime is no more
 constexpr Nanoseconds kRetransmitMax = 10 * kSecond;
-constexpr uint8_t kPrefixBits = 64;                            // of an address that a host makes of its station's
+constexpr uint8_t kMakesMost = 3;                              // RFC 7217, IDGEN_RETRIES: further addresses behind conflicts
+constexpr Nanoseconds kMakeEvery = kSecond;                    // RFC 7217, IDGEN_DELAY
 constexpr IpAddress kAllNodes{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
 constexpr IpAddress kAllRouters{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
 
@@ -27,6 +28,32 @@ void Host::add_address(const IpAddress& address, uint8_t prefix, bool probe, Nan
   if (own_.size() == kAddressesMax || own(address) != nullptr) return;
   own_.push_back({.claim = AddressClaim(address, options_.mac, probe, next_random(random_), now), .prefix = prefix});
   if (!probe) ++address_changes_;
+}
+
+// The host's address in a network of kMadeBits (RFC 7217, 5): nobody can tell the station by it, and it is the same each time. `conflicts`:
+// of those made there before.
+IpAddress Host::made_address(const IpAddress& network, uint8_t conflicts) const noexcept {
+  IpAddress address = link_local(options_.mac);
+  std::memcpy(address.bytes.data(), network.bytes.data(), kMadeBits / 8);
+  if (!options_.address_key) return address;
+  std::array<uint64_t, 3> words{0, 0, conflicts};
+  std::memcpy(&words[0], network.bytes.data(), kMadeBits / 8);
+  std::memcpy(&words[1], options_.mac.data(), options_.mac.size());
+  const uint64_t identifier = keyed_hash(*options_.address_key, words);
+  std::memcpy(address.bytes.data() + kMadeBits / 8, &identifier, sizeof identifier);
+  return address;
+}
+
+// Behind a conflict: the same address, or the next of those that the host makes.
+void Host::claim_anew(Own& own, Nanoseconds now) noexcept {
+  IpAddress address = own.claim.address();
+  if (own.made) {
+    if (own.holds_group) groups6_.release(solicited_node(address), now);
+    own.holds_group = false;
+    address = made_address(address, ++own.conflicts);
+  }
+  own.claim = AddressClaim(address, options_.mac, true, next_random(random_), now);
+  own.retry_at = kForever;
 }
 
 bool Host::remove_address(const IpAddress& address, Nanoseconds now) noexcept {
@@ -49,6 +76,7 @@ void Host::note_claim(Own& own, AddressClaim::State before, Nanoseconds now) noe
   if (state == AddressClaim::State::conflict) {
     count(HostCounter::conflicts);
     if (own.claim.address().is_ipv4() && !own.of_dhcp) own.retry_at = now + kRetryClaim;
+    if (own.made && options_.address_key && own.conflicts < kMakesMost) own.retry_at = now + kMakeEvery;
   }
   if (state == AddressClaim::State::assigned || before == AddressClaim::State::assigned) ++address_changes_;
 }
@@ -101,9 +129,7 @@ bool Host::has_conflict(const IpAddress& address) const noexcept {
 void Host::expire_addresses(Nanoseconds now) noexcept {
   tell_routers(now);
   for (Own& each : own_) {
-    if (each.retry_at > now) continue;
-    each.claim = AddressClaim(each.claim.address(), options_.mac, true, next_random(random_), now);
-    each.retry_at = kForever;
+    if (each.retry_at <= now) claim_anew(each, now);
   }
   for (Own& each : own_) each.deprecated = each.deprecated || each.preferred_until <= now;
   const auto ended = std::remove_if(own_.begin(), own_.end(), [&](const Own& each) {
@@ -257,16 +283,18 @@ void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
       at->until = until(prefix.valid_s);
     }
   }
-  if (!prefix.autonomous || prefix.bits != kPrefixBits) return;
-  IpAddress address = link_local(options_.mac);
-  std::copy(prefix.address.bytes.begin(), prefix.address.bytes.begin() + 8, address.bytes.begin());
+  if (!prefix.autonomous || prefix.bits != kMadeBits) return;
+  const IpAddress address = made_address(prefix.address, 0);
   if (!address.is_one_host(false)) return;  // of 0::/8, which nobody has
-  Own* known = own(address);
+  const auto made = std::find_if(own_.begin(), own_.end(), [&](const Own& each) {
+    return each.of_router && same_network(each.claim.address(), prefix.address, kMadeBits);
+  });
+  Own* const known = made != own_.end() ? &*made : own(address);
   if (known == nullptr) {
     if (prefix.valid_s == 0 || own_.size() >= most_addresses()) return;
     if (!options_.claim) ++address_changes_;
     own_.push_back({.claim = AddressClaim(address, options_.mac, options_.claim, next_random(random_), now), .prefix = prefix.bits,
-                    .valid_until = until(prefix.valid_s), .preferred_until = until(prefix.preferred_s), .of_router = true});
+                    .valid_until = until(prefix.valid_s), .preferred_until = until(prefix.preferred_s), .of_router = true, .made = true});
     return;
   }
   if (!known->of_router) return;

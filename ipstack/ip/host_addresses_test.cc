@@ -322,6 +322,49 @@ TEST_CASE("what was configured stays, whatever routers say") {
   CHECK(seen);
 }
 
+TEST_CASE("the addresses that a host makes do not tell its station, and are the same each time") {
+  constexpr HashKey kKey{1, 2}, kOther{1, 3};
+  const auto made = [](HashKey key, const char* prefix) {
+    TestLink link;
+    const uint32_t host = link.add({.autoconfigure = true, .address_key = key});
+    link.run_for(3 * kSecond);
+    if (prefix != nullptr) link.inject(advertisement({.prefix = prefix, .valid_s = 300, .preferred_s = 100}));
+    link.run_for(3 * kSecond);
+    return link[host].addresses();
+  };
+  const std::vector<IpAddress> once = made(kKey, "fd00:7::");
+  REQUIRE(once.size() == 2);
+  CHECK(once[0].is_link_local());
+  CHECK(once[0] != link_local(TestLink::mac(0)));
+  CHECK(once[1] != World::made_of("fd00:7::"));
+  CHECK(!std::equal(once[0].bytes.begin() + 8, once[0].bytes.end(), once[1].bytes.begin() + 8));
+  CHECK(made(kKey, "fd00:7::") == once);
+  CHECK(made(kKey, nullptr) == std::vector{once[0]});
+  CHECK(made(kOther, nullptr)[0] != once[0]);
+}
+
+TEST_CASE("where another host has the address that a host makes, it makes the next, three times") {
+  constexpr HashKey kKey{1, 2};
+  TestLink link;
+  const uint32_t host = link.add({.address_key = kKey});
+  // Who it would be: each of its addresses in turn is another's already.
+  std::vector<IpAddress> taken;
+  for (int i = 0; i < 5; ++i) {
+    TestLink same;
+    const uint32_t first = same.add({.address_key = kKey});
+    for (const IpAddress& each : taken) same.add({.addresses = {{each, 64}}, .claim = false});
+    same.run_for(20 * kSecond);
+    const std::vector<IpAddress> all = same[first].addresses();
+    CHECK(all.size() == (i < 4 ? 1 : 0));
+    if (all.empty()) break;
+    CHECK(std::find(taken.begin(), taken.end(), all[0]) == taken.end());
+    taken.push_back(all[0]);
+  }
+  CHECK(taken.size() == 4);
+  link.run_for(20 * kSecond);
+  CHECK(link[host].addresses() == std::vector{taken[0]});
+}
+
 TEST_CASE("who says that it is no router is no default router") {
   World world;
   world.advertise({.prefix = "fd00:7::", .valid_s = 100'000, .preferred_s = 100'000});

@@ -39,7 +39,7 @@ void Host::resume(const HostKept& kept, Nanoseconds now) noexcept {
       known->claim = ours;
     } else if (known == nullptr && each.of_router && options_.autoconfigure && each.valid_s != 0 && own_.size() < most_addresses()) {
       own_.push_back({.claim = ours, .prefix = each.prefix, .valid_until = until(each.valid_s), .preferred_until = until(each.preferred_s),
-                      .of_router = true, .deprecated = each.preferred_s == 0});
+                      .of_router = true, .deprecated = each.preferred_s == 0, .made = true});
     } else {
       continue;
     }

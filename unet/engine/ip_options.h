@@ -18,6 +18,7 @@ struct IpPortOptions {
   bool autoconfigure = false;                // IPv6 addresses, a gateway and times from routers
   bool dhcp = false;                         // an IPv4 address, its network and a gateway from a DHCP server
   bool probe = true;                         // asks whether another host has an address before it is used
+  std::optional<HashKey> address_key{};      // of the IPv6 addresses that the host makes (ip::HostOptions)
 };
 
 struct IpOptions {

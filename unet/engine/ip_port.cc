@@ -15,6 +15,7 @@ ip::HostOptions host_options(const IpPortOptions& options, const DriverCapabilit
   host.autoconfigure = host.ipv6 && options.autoconfigure;
   host.dhcp = options.dhcp;
   host.claim = options.probe && !wire.alone;
+  host.address_key = options.address_key;
   host.seed = seed;
   return host;
 }

@@ -1,6 +1,11 @@
 // ip_config.cc - how the configuration says which ports have IP.
+#include <sys/random.h>
+
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <fstream>
+#include <string>
 
 #include "ipstack/wire/address.h"
 #include "unet/service/ip_config.h"
@@ -147,6 +152,23 @@ Status check_ip_ports(const std::vector<engine::IpPortOptions>& all, size_t port
                  ", and engine 0 has IP: give it port 0, or that one to engine 0 (port_engines)");
   }
   return {};
+}
+
+// The machine's number itself is to be seen by nobody (machine-id(5)).
+HashKey address_key_of_machine() noexcept {
+  constexpr size_t kDigits = 16;  // of each half
+  HashKey machine;
+  std::string text;
+  std::getline(std::ifstream("/etc/machine-id"), text);
+  const auto read_half = [&](size_t at, uint64_t& half) {
+    const char* const begin = text.data() + at;
+    return std::from_chars(begin, begin + kDigits, half, 16).ptr == begin + kDigits;
+  };
+  if (text.size() == 2 * kDigits && read_half(0, machine.first) && read_half(kDigits, machine.second)) {
+    return {keyed_hash(machine, std::array<uint64_t, 1>{1}), keyed_hash(machine, std::array<uint64_t, 1>{2})};
+  }
+  static_cast<void>(!::getrandom(&machine, sizeof machine, 0));
+  return machine;
 }
 
 }  // namespace unet::service

@@ -27,6 +27,9 @@ inline uint32_t engine_of_port(uint32_t port, uint32_t engines, const std::vecto
   return port < port_engines.size() ? port_engines[port] : port % engines;
 }
 
+// For the IPv6 addresses that hosts make: of this machine (/etc/machine-id), the same each time; another one each time where there is none.
+HashKey address_key_of_machine() noexcept;
+
 // What only fits together as a whole. Errors: invalid_argument.
 Status check_ip_ports(const std::vector<engine::IpPortOptions>& all, size_t ports, uint32_t engines,
                       const std::vector<uint32_t>& port_engines = {});
