@@ -1,4 +1,7 @@
-// pingpong.c - a message to another process and back. Run it as: unet-run -n 2 -- ./pingpong
+// pingpong.c - a message to another process and back.
+//
+//   cc -o pingpong pingpong.c $(pkg-config --cflags --libs unet)
+//   unet-run -n 2 -- ./pingpong
 #include <stdio.h>
 #include <stdlib.h>
 #include <unet/unet.h>

@@ -24,11 +24,12 @@ def commands():
 
 
 def check_program():
-    """The program that README shows is the example, but for its first line."""
+    """The program that README shows is the example, but for the comment at its head."""
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as readme, \
             open(os.path.join(ROOT, "apps", "examples", "pingpong.c"), encoding="utf-8") as example:
         shown = readme.read().split("```c\n")[1].split("```")[0]
-        if shown != "".join(example.readlines()[1:]):
+        program = example.read()
+        if shown != program[program.index("#include"):]:
             sys.exit("README.md shows another program than apps/examples/pingpong.c")
 
 
