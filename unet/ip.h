@@ -60,7 +60,7 @@ struct IpClaim {
   ip::IpAddress remote{};      // unspecified: anybody
   uint16_t remote_port = 0;    // 0: any
   uint64_t group = 0;          // 0: nobody else may have it; kIpReusePort; else a token that whoever may join was told, as a child
-  bool reuses = false;         // with a token: joins another token's share, if all of both say so and none takes new flows
+  uint8_t reuses = 0;          // 1, with a token: joins another token's share, if all of both say so and none takes new flows
 };
 static_assert(std::is_trivially_copyable_v<IpClaim> && sizeof(IpClaim) == 56);
 

@@ -54,8 +54,8 @@ int Ports::take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, 
   if (in_pool_[port]) {  // ours already, as one whose number is taken again that bind() to port 0 gave; so no other process can have it
     made.of_pool = true;
   } else {
-    const Network::Claimed claimed =
-        network_.claim({.protocol = protocol_, .local = local, .takes_new = takes_new, .port = port, .group = group, .reuses = shared});
+    const Network::Claimed claimed = network_.claim({.protocol = protocol_, .local = local, .takes_new = takes_new, .port = port,
+                                                     .group = group, .reuses = static_cast<uint8_t>(shared)});
     if (claimed.error != 0) return claimed.error;
     made.claim = claimed.claim;
     port = claimed.port;

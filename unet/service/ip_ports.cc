@@ -53,6 +53,7 @@ Status check_ip_claim(const IpClaim& claim) {
   const bool both = !claim.local.is_unspecified() && !claim.remote.is_unspecified();
   if (both && claim.local.is_ipv4() != claim.remote.is_ipv4()) return wrong("local and remote address are of different families");
   if (claim.takes_new > TakesNew::yes) return wrong("takes_new is none of no, if_nobody_does, yes");
+  if (claim.reuses > 1) return wrong("reuses is 0 or 1");
   if (claim.group != 0 && claim.ports != 1) return wrong("ports are shared one by one");
   if (claim.group != 0 && claim.local.is_multicast()) return wrong("everybody may hear a group (multicast) anyhow");
   if (!claim.local.is_multicast()) return {};
@@ -66,14 +67,14 @@ uint64_t IpPorts::group_of(const Record& record) const {
   const auto at = by_port_.find(key(record.claim, 0));
   if (record.claim.group <= kIpReusePort || at == by_port_.end()) return record.claim.group;
   uint64_t group = record.claim.group;
-  bool joins = record.claim.reuses && record.claim.takes_new == TakesNew::no;
+  bool joins = record.claim.reuses != 0 && record.claim.takes_new == TakesNew::no;
   for (const uint32_t number : at->second) {
     const Record& other = claims_.at(number);
     Record member = record;
     member.claim.group = other.claim.group;
     if (!alike(member, other)) continue;
     if (other.token == record.token) return other.claim.group;
-    joins = joins && other.claim.group > kIpReusePort && other.claim.reuses && other.claim.takes_new == TakesNew::no;
+    joins = joins && other.claim.group > kIpReusePort && other.claim.reuses != 0 && other.claim.takes_new == TakesNew::no;
     if (joins) group = other.claim.group;
   }
   return joins ? group : record.claim.group;

@@ -51,7 +51,7 @@ bool Service::resume_ip_claim(uint32_t id, uint64_t number, const IpClaimValue& 
   record.claim.protocol = value.protocol;
   record.claim.takes_new = static_cast<TakesNew>(value.takes_new);
   record.claim.group = value.group;
-  record.claim.reuses = value.reuses != 0;
+  record.claim.reuses = value.reuses != 0 ? 1 : 0;
   record.token = value.token;
   if (!ip_ports_.resume(static_cast<uint32_t>(number), record)) return false;
   endpoint->ip_claims.insert(static_cast<uint32_t>(number));

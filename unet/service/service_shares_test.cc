@@ -116,7 +116,7 @@ TEST_CASE("who asks is led to one member after the other, of those that take new
 }
 
 TEST_CASE("a claim that reuses joins a share of another token while none of its members takes new flows") {
-  constexpr IpClaim kOld{.protocol = kTcp, .takes_new = TakesNew::no, .port = 80, .group = 7, .reuses = true};
+  constexpr IpClaim kOld{.protocol = kTcp, .takes_new = TakesNew::no, .port = 80, .group = 7, .reuses = 1};
   IpPorts ports(1);
   const Rights all = Rights::everything();
   IpClaim next = kOld;
@@ -131,8 +131,10 @@ TEST_CASE("a claim that reuses joins a share of another token while none of its 
   REQUIRE(ports.set(old, TakesNew::no));           // and it has connections only
   CHECK(claims(2, next, 101) == Errc::already_exists);
   IpClaim wrong = next;
-  wrong.reuses = false;
+  wrong.reuses = 0;
   CHECK(claims(2, wrong) == Errc::already_exists);
+  wrong.reuses = 2;  // a client can say that
+  CHECK(claims(2, wrong) == Errc::invalid_argument);
   wrong = next;
   wrong.takes_new = TakesNew::yes;
   CHECK(claims(2, wrong) == Errc::already_exists);
