@@ -62,6 +62,12 @@ void Congestion::set_algorithm(Algorithm algorithm, const Bbr::Start& bbr) noexc
   algorithm_ = algorithm == Algorithm::bbr ? Algorithm::cubic : algorithm;
 }
 
+void Congestion::resume(uint32_t threshold) noexcept {
+  if (is_bbr()) return;
+  threshold_ = threshold;
+  if (!in_slow_start()) end_first_start();
+}
+
 void Congestion::set_mss(uint16_t mss) noexcept {
   mss_ = mss;
   if (is_bbr()) bbr_->set_mss(mss);

@@ -18,6 +18,7 @@
 #include "ipstack/tcp/congestion.h"
 #include "ipstack/tcp/counters.h"
 #include "ipstack/tcp/info.h"
+#include "ipstack/tcp/moved.h"
 #include "ipstack/tcp/options.h"
 #include "ipstack/tcp/receive_buffer.h"
 #include "ipstack/tcp/rtt.h"
@@ -137,6 +138,20 @@ class Connection {
   // Another congestion control than Options::congestion from here on, whatever is on its way.
   void set_congestion(Algorithm algorithm, Nanoseconds now) noexcept;
 
+  // ---- to another stack of this host (connection_move.cc)
+
+  // Established, or the peer has sent its FIN; no FIN, reset or urgent data waits. The owner moves what take_urgent() has told it.
+  bool may_move() const noexcept;
+  MovedConnection save() const noexcept;  // if may_move()
+  // These copy the two streams that travel beside the record, of MovedConnection::to_send and to_read bytes.
+  void copy_to_send(MutableBytes to) const noexcept;
+  void copy_to_read(MutableBytes to) const noexcept;
+  // Ends the connection here without a segment, as another stack goes on with it. Its memory goes back to the pools.
+  void leave() noexcept;
+  // Opens a fresh connection where `from` was saved. poll_segment() follows, as after a command. False: the record makes no sense, or the
+  // pools have no room; the connection has then ended as by leave(). `from` is a copy that no other process can write to.
+  bool restore(const MovedConnection& from, Bytes to_send, Bytes to_read, Nanoseconds now) noexcept;
+
   // ---- what happens
 
   // `ecn`: the two bits of IP's header (RFC 3168, 5).
@@ -231,6 +246,9 @@ class Connection {
   bool fin_acknowledged() const noexcept { return fin_sent_ && snd_una_ == snd_nxt_; }
   static uint32_t milliseconds(Nanoseconds now) noexcept { return static_cast<uint32_t>(now / kMillisecond); }
   uint32_t clock(Nanoseconds now) const noexcept { return clock(timestamp_offset_, now); }
+
+  // connection_move.cc
+  bool restore_data(const MovedConnection& from, Bytes to_send, Bytes to_read, Nanoseconds now) noexcept;
 
   // connection_handshake.cc
   void handle_listen(const ip::TcpView& segment, Nanoseconds now) noexcept;

@@ -154,20 +154,11 @@ ReceiveBuffer::Inserted ReceiveBuffer::insert(ChunkPool& pool, Sequence sequence
 
 uint32_t ReceiveBuffer::gather(const ChunkPool& pool, std::span<Bytes> pieces) const noexcept {
   uint32_t count = 0;
-  ChunkIndex chunk = head_;
-  uint8_t kept = kept_;
-  for (Sequence at = read_; at != next_ && count < pieces.size(); at += static_cast<uint32_t>(pieces[count++].size())) {
-    const KeptMessages::Kept* const message = kept == KeptMessages::kNone ? nullptr : &pool.kept()->kept_[kept];
-    if (message != nullptr && message->begin == at) {
-      pieces[count] = message->data;
-      kept = message->next;
-      continue;
-    }
-    const uint32_t place = at - base_, inside = place & (pool.chunk_size() - 1);
-    while (pool.link(chunk).position != place - inside) chunk = pool.link(chunk).next;
-    const uint32_t before = (message != nullptr ? message->begin : next_) - at;
-    pieces[count] = {pool.data(chunk) + inside, std::min(before, pool.chunk_size() - inside)};
-  }
+  for_each_piece(pool, [&](Bytes piece) {
+    if (count == pieces.size()) return false;
+    pieces[count++] = piece;
+    return count != pieces.size();
+  });
   return count;
 }
 

@@ -37,6 +37,27 @@ class ReceiveBuffer {
 
   // The pieces that the application may read, as many as `pieces` has room for; returns their number.
   uint32_t gather(const ChunkPool& pool, std::span<Bytes> pieces) const noexcept;
+  // Calls `take(piece)` for each piece that the application may read, until it returns false.
+  template <typename Take>
+  void for_each_piece(const ChunkPool& pool, Take&& take) const noexcept {
+    ChunkIndex chunk = head_;
+    uint8_t kept = kept_;
+    for (Sequence at = read_; at != next_;) {
+      Bytes piece;
+      const KeptMessages::Kept* const message = kept == KeptMessages::kNone ? nullptr : &pool.kept()->kept_[kept];
+      if (message != nullptr && message->begin == at) {
+        piece = message->data;
+        kept = message->next;
+      } else {
+        const uint32_t place = at - base_, inside = place & (pool.chunk_size() - 1);
+        while (pool.link(chunk).position != place - inside) chunk = pool.link(chunk).next;
+        const uint32_t before = (message != nullptr ? message->begin : next_) - at;
+        piece = {pool.data(chunk) + inside, std::min(before, pool.chunk_size() - inside)};
+      }
+      if (!take(piece)) return;
+      at += static_cast<uint32_t>(piece.size());
+    }
+  }
   // The application has read so many: at most readable().
   void consume(ChunkPool& pool, uint32_t bytes) noexcept;
   void clear(ChunkPool& pool) noexcept;

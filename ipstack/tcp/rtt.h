@@ -24,11 +24,18 @@ class RttEstimator {
       variation_ = static_cast<uint32_t>((3 * uint64_t{variation_} + error) / 4);
       smooth_ = std::max(static_cast<uint32_t>((7 * uint64_t{smooth_} + rtt) / 8), 1u);
     }
-    // As Linux and FreeBSD: the least is of the variance. In all it would leave a long round trip no time for a delayed ACK.
-    rto_ = units(std::min(smooth() + std::max({4 * variation(), kGranularity, options.rto_min}), options.rto_max));
+    set_rto(options);
     backoff_ = 0;
   }
-  void back_off() noexcept { backoff_ = static_cast<uint8_t>(std::min(backoff_ + 1, 16)); }  // 5.5
+  // After start(): takes what the estimator of another stack had found.
+  void resume(Nanoseconds smooth, Nanoseconds variation, Nanoseconds least, uint8_t backoff, const Options& options) noexcept {
+    smooth_ = units(smooth);
+    variation_ = units(variation);
+    least_ = units(least);
+    if (smooth_ != 0) set_rto(options);
+    backoff_ = std::min(backoff, kBackoffMax);
+  }
+  void back_off() noexcept { backoff_ = std::min(static_cast<uint8_t>(backoff_ + 1), kBackoffMax); }  // 5.5
   void forget_backoff() noexcept { backoff_ = 0; }
   // RFC 6298, 5.7: a SYN was lost.
   void raise(Nanoseconds rto) noexcept { rto_ = std::max(rto_, units(rto)); }
@@ -42,8 +49,14 @@ class RttEstimator {
  private:
   static constexpr Nanoseconds kGranularity = kMillisecond;  // G: how exactly owners keep to next_timer()
   static constexpr int kShift = 4;  // 16 ns, of which 32 bits are 68 s: longer round trips count as that
+  static constexpr uint8_t kBackoffMax = 16;
   static constexpr uint32_t units(Nanoseconds time) noexcept {
     return static_cast<uint32_t>(std::min<Nanoseconds>(time >> kShift, ~uint32_t{0}));
+  }
+
+  // As Linux and FreeBSD: the least is of the variance. In all it would leave a long round trip no time for a delayed ACK.
+  void set_rto(const Options& options) noexcept {
+    rto_ = units(std::min(smooth() + std::max({4 * variation(), kGranularity, options.rto_min}), options.rto_max));
   }
 
   uint32_t smooth_ = 0, variation_ = 0, rto_ = 0, least_ = 0;

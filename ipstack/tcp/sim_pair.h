@@ -34,6 +34,9 @@ struct Plan {
   bool fast_open = false;                // data goes with the SYN, if the other side is so, too
   bool urges = false;                    // some of what it writes ends with an urgent byte
   bool switches = false;                 // its congestion control is another one from time to time
+  uint64_t ahead = ~uint64_t{0};         // bytes that it may write beyond what it has read; 0 at one end makes requests and answers
+  double moves = 0;                      // share of the steps at which the connection moves to another object
+  uint64_t move_at = 0;                  // one step at which it moves, too; 0: none
   bool close_early = false;              // shutdown() as soon as all is written, not when the peer has ended
 };
 
@@ -46,6 +49,7 @@ struct Side {
   std::unique_ptr<Resources> resources;
   std::unique_ptr<Connection> connection;
   uint64_t written = 0, read = 0;
+  uint64_t moved = 0;
   uint64_t urged = 0, urgent = 0;        // behind its last urgent byte, and the peer's, as far as it has been told
   bool ended = false, shut = false;
   Nanoseconds reads_at = 0;
@@ -70,6 +74,7 @@ class Pair {
   // What is wrong with what was received; "": nothing.
   const std::string& fault() const { return fault_; }
   uint64_t delivered_segments() const { return delivered_; }
+  uint64_t steps() const { return steps_; }
 
  private:
   struct Flying {
@@ -84,6 +89,7 @@ class Pair {
   }
   bool chance(double probability) { return std::uniform_real_distribution<>(0, 1)(random_) < probability; }
   void act(size_t which);
+  void move(size_t which);
   void transmit(size_t which);
   void put_on_wire(size_t from, const Segment& segment, const Connection* source);
   void send_one(size_t from, const ip::TcpFields& fields, Bytes payload, bool ecn_capable);
@@ -96,7 +102,7 @@ class Pair {
   std::multimap<Nanoseconds, Flying> flying_;
   std::array<Nanoseconds, 2> link_free_{}, stalled_until_{};
   Nanoseconds now_ = kSecond;
-  uint64_t delivered_ = 0;
+  uint64_t delivered_ = 0, steps_ = 0;
   std::string fault_;
 };
 
@@ -125,8 +131,9 @@ inline void Pair::act(size_t which) {
   Side& side = sides_[which];
   Connection& it = *side.connection;
   if (side.plan.switches && random_() % 16 == 0) it.set_congestion(static_cast<Algorithm>(random_() % 3), now_);
-  while (side.written < side.plan.bytes && it.writable() != 0) {
-    std::vector<std::byte> data(std::min<uint64_t>(side.plan.write, side.plan.bytes - side.written));
+  const uint64_t most = side.plan.ahead < side.plan.bytes ? std::min(side.plan.bytes, side.read + side.plan.ahead) : side.plan.bytes;
+  while (side.written < most && it.writable() != 0) {
+    std::vector<std::byte> data(std::min<uint64_t>(side.plan.write, most - side.written));
     for (size_t i = 0; i < data.size(); ++i) data[i] = pattern(which, side.written + i);
     const Transferred done = it.send(data);
     side.written += done.bytes;
@@ -155,6 +162,20 @@ inline void Pair::act(size_t which) {
     side.shut = true;
     it.shutdown();
   }
+}
+
+// Moves the connection to a new object, as if that were in another process.
+inline void Pair::move(size_t which) {
+  Side& side = sides_[which];
+  if (!side.connection->may_move()) return;
+  const MovedConnection moved = side.connection->save();
+  std::vector<std::byte> to_send(moved.to_send), to_read(moved.to_read);
+  side.connection->copy_to_send(to_send);
+  side.connection->copy_to_read(to_read);
+  side.connection->leave();
+  side.connection = std::make_unique<Connection>(side.options, *side.resources, moved.local_port);
+  if (!side.connection->restore(moved, to_send, to_read, now_)) fault_ = "a connection that cannot be moved";
+  ++side.moved;
 }
 
 inline void Pair::send_one(size_t from, const ip::TcpFields& fields, Bytes payload, bool ecn_capable) {
@@ -234,6 +255,7 @@ inline void Pair::deliver(const Flying& flying) {
 inline void Pair::run(Nanoseconds until) {
   for (uint64_t steps = 0; fault_.empty(); ++steps) {
     if (steps == 20'000'000) fault_ = "events without end";
+    ++steps_;
     Nanoseconds next = flying_.empty() ? kNever : flying_.begin()->first;
     for (Side& side : sides_) {
       next = std::min(next, side.connection->next_timer());
@@ -242,6 +264,10 @@ inline void Pair::run(Nanoseconds until) {
     }
     if (next == kNever || next > until) break;
     now_ = std::max(now_, next);
+    for (size_t which = 0; which < 2; ++which) {
+      const Plan& plan = sides_[which].plan;
+      if ((plan.moves != 0 && chance(plan.moves)) || (plan.move_at != 0 && plan.move_at == steps_)) move(which);
+    }
     while (!flying_.empty() && flying_.begin()->first <= now_) {
       const Flying flying = std::move(flying_.begin()->second);
       flying_.erase(flying_.begin());

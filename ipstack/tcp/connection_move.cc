@@ -1,0 +1,161 @@
+// connection_move.cc - a connection leaves one stack and goes on in another of the same host.
+//
+// Data in flight becomes one piece of the scoreboard. The piece counts as retransmitted, so that it gives no round trip (Karn). The
+// retransmission timer keeps its deadline, or a connection that moves often would never time out. Recovery, tail probes, keep-alive and
+// the search for longer segments begin anew.
+#include <algorithm>
+#include <array>
+
+#include "ipstack/tcp/connection.h"
+#include "unet/base/bytes.h"
+
+namespace unet::tcp {
+namespace {
+
+constexpr uint32_t kVolumeLimit = (1u << 30) - 1;  // of any buffer and any window
+constexpr uint8_t kShiftMost = 14;               // RFC 7323, 2.3
+
+bool are_flags(std::initializer_list<uint8_t> flags) noexcept {
+  return std::all_of(flags.begin(), flags.end(), [](uint8_t flag) { return flag <= 1; });
+}
+
+bool is_sound(const MovedConnection& it) noexcept {
+  if (!are_flags({it.scales, it.stamps, it.sacks, it.ecn, it.ecn_seen, it.echo, it.reduced, it.fin_received, it.persisting, it.ack_due})) {
+    return false;
+  }
+  if (it.remote_port == 0 || it.peer_scale > kShiftMost || it.our_scale > kShiftMost) return false;
+  if (it.scales == 0 && it.peer_scale != 0) return false;
+  if (it.snd_wnd > 0xFFFFu << it.peer_scale || it.snd_wnd_max < it.snd_wnd || it.snd_wnd_max > 0xFFFFu << kShiftMost) return false;
+  if (it.rcv_wnd > 0xFFFFu << (it.scales != 0 ? it.our_scale : 0)) return false;
+  if (it.to_send > kVolumeLimit || it.to_read > kVolumeLimit || it.unacknowledged > it.to_send) return false;
+  return it.persisting == 0 || (it.unacknowledged == 0 && it.to_send != 0);
+}
+
+}  // namespace
+
+bool Connection::may_move() const noexcept {
+  const bool open = state_ == State::established || state_ == State::close_wait;
+  return open && !fin_queued_ && !reader_gone_ && !reset_due_ && !urgent_ && !urgent_came_;
+}
+
+MovedConnection Connection::save() const noexcept {
+  UNET_CHECK(may_move());
+  const RecordIndex first = scoreboard_.first();
+  const Sequence next = received_.next();
+  return {
+      .first_sent_at = first == kNoRecord ? sent_at_ : shared_.records[first].sent_at,
+      .sent_at = sent_at_, .heard_at = heard_at_, .since = since_, .rto_at = rto_at_,
+      .srtt = rtt_.smooth(), .rttvar = rtt_.variation(), .least_rtt = rtt_.least(),
+      .snd_una = snd_una_.value, .snd_wnd = snd_wnd_, .snd_wnd_max = snd_wnd_max_, .snd_wl1 = snd_wl1_.value, .snd_wl2 = snd_wl2_.value,
+      .rcv_nxt = next.value, .rcv_wnd = rcv_edge_ > next ? rcv_edge_ - next : 0, .receive_limit = receive_limit_,
+      .timestamp_offset = timestamp_offset_, .ts_recent = ts_recent_, .ts_recent_second = ts_recent_second_,
+      // Fast recovery sets the window by what arrives, and ends with a window of the threshold.
+      .congestion_window = recovery_ == Recovery::fast && !congestion_.is_bbr() ? congestion_.threshold() : congestion_.window(),
+      .threshold = congestion_.threshold(),
+      .unacknowledged = unacknowledged(), .to_send = queued_.size(), .to_read = readable(),
+      .local_port = local_port_, .remote_port = remote_port_, .peer_mss = peer_mss_, .path_mss = path_.passes,
+      .peer_scale = peer_scale_, .our_scale = our_scale_, .backoff = static_cast<uint8_t>(rtt_.backoff()),
+      .scales = scales_, .stamps = stamps_, .sacks = sacks_,
+      .ecn = ecn_, .ecn_seen = ecn_seen_, .echo = echo_, .reduced = reduced_due_,
+      .fin_received = fin_received_, .persisting = persisting_,
+      .ack_due = ack_now_ || ack_at_ != kNever || duplicate_due_,
+  };
+}
+
+void Connection::copy_to_send(MutableBytes to) const noexcept {
+  UNET_CHECK(to.size() == queued_.size());
+  for (uint32_t at = 0; at < to.size();) {
+    std::array<Bytes, 2> pieces;
+    const uint32_t length = std::min(static_cast<uint32_t>(to.size()) - at, shared_.chunks.chunk_size());
+    const uint32_t count = queued_.gather(shared_.chunks, queued_.start() + at, length, pieces);
+    for (uint32_t i = 0; i < count; at += static_cast<uint32_t>(pieces[i++].size())) {
+      copy_bytes(to.data() + at, pieces[i].data(), pieces[i].size());
+    }
+  }
+}
+
+void Connection::copy_to_read(MutableBytes to) const noexcept {
+  UNET_CHECK(to.size() == readable());
+  std::byte* at = to.data();
+  received_.for_each_piece(shared_.chunks, [&](Bytes piece) {
+    copy_bytes(at, piece.data(), piece.size());
+    at += piece.size();
+    return true;
+  });
+}
+
+void Connection::leave() noexcept {
+  reset_due_ = false;
+  end(Error::none);
+  received_.clear(shared_.chunks);
+}
+
+bool Connection::restore(const MovedConnection& from, Bytes to_send, Bytes to_read, Nanoseconds now) noexcept {
+  UNET_CHECK(!opened_);
+  opened_ = true;
+  const bool fits = to_send.size() == from.to_send && to_read.size() == from.to_read;
+  const bool sound = is_sound(from) && from.local_port == local_port_ && local_port_ != 0 && from.peer_mss >= kMssMin;
+  if (!fits || !sound || !restore_data(from, to_send, to_read, now)) {
+    leave();
+    return false;
+  }
+  remote_port_ = from.remote_port;
+  fin_received_ = fin_known_ = from.fin_received != 0;
+  state_ = fin_received_ ? State::close_wait : State::established;
+  scales_ = from.scales != 0;
+  stamps_ = from.stamps != 0;
+  sacks_ = from.sacks != 0;
+  peer_scale_ = from.peer_scale;
+  our_scale_ = from.our_scale;
+  timestamp_offset_ = from.timestamp_offset;
+  ts_recent_ = from.ts_recent;
+  ts_recent_second_ = from.ts_recent_second;
+  snd_wnd_ = from.snd_wnd;
+  snd_wnd_max_ = from.snd_wnd_max;
+  snd_wl1_ = {from.snd_wl1};
+  snd_wl2_ = {from.snd_wl2};
+  recovery_end_ = reduced_end_ = snd_una_ - 1u;
+  small_end_ = snd_una_;
+  fin_at_ = trip_end_ = last_ack_sent_ = received_.next();
+  rcv_edge_ = received_.next() + from.rcv_wnd;
+  const uint32_t most = std::max(options_->receive_buffer, options_->receive_buffer_max);
+  receive_limit_ = std::clamp(from.receive_limit, options_->receive_buffer, most);
+  read_begin_ = received_.next() - readable();
+  read_from_ = ticks(now);
+  ecn_ = from.ecn != 0;
+  ecn_seen_ = from.ecn_seen != 0;
+  echo_ = from.echo != 0;
+  reduced_due_ = from.reduced != 0;
+  sent_at_ = std::min(from.sent_at, now);
+  heard_at_ = std::min(from.heard_at, now);
+  since_ = std::min(from.since, now);
+  rtt_.start(options_->rto_first);
+  rtt_.resume(from.srtt, from.rttvar, from.least_rtt, from.backoff, *options_);
+  persisting_ = from.persisting != 0;
+  if (unacknowledged() != 0 || persisting_) rto_at_ = std::min(from.rto_at, now + rtt_.rto(*options_));
+  peer_mss_ = from.peer_mss;
+  limit_path(from.path_mss);
+  start_path(now);
+  congestion_.start(*options_, mss_, std::clamp<uint32_t>(from.congestion_window, mss_, kVolumeLimit), bbr_start(now));
+  congestion_.resume(std::max<uint32_t>(from.threshold, 2u * mss_));
+  ack_now_ = from.ack_due != 0;
+  tell_window();
+  return true;
+}
+
+// Takes both streams, and notes the piece in flight. False: the pools have no room.
+bool Connection::restore_data(const MovedConnection& from, Bytes to_send, Bytes to_read, Nanoseconds now) noexcept {
+  snd_una_ = {from.snd_una};
+  snd_nxt_ = snd_una_ + from.unacknowledged;
+  queued_.start(snd_una_);
+  received_.start(Sequence{from.rcv_nxt} - from.to_read);
+  if (queued_.append(shared_.chunks, to_send) != from.to_send) return false;
+  if (received_.insert(shared_.chunks, received_.next(), to_read).missing != 0) return false;
+  if (from.unacknowledged == 0) return true;
+  if (shared_.records.available() == 0) return false;
+  scoreboard_.append(shared_.records, snd_una_, from.unacknowledged, false, std::min(from.first_sent_at, now));
+  shared_.records[scoreboard_.first()].retransmitted = true;
+  return true;
+}
+
+}  // namespace unet::tcp
