@@ -2,7 +2,9 @@
 // networks that lose, repeat, delay and reorder. Both streams arrive, and no reset is sent. restore() refuses records that make no sense.
 #include <catch2/catch.hpp>
 
+#include <array>
 #include <cstring>
+#include <vector>
 
 #include "ipstack/tcp/sim_pair.h"
 #include "unet/base/test_seeds.h"
@@ -159,7 +161,213 @@ TEST_CASE("a connection moves once, at each step of a transfer") {
         if (!lossy) CHECK(retransmitted == sent_again);
       }
       CAPTURE(way.name, which, steps);
-      if (way.client.bytes != 100 || which == 1) CHECK(moved > 20);  // a FIN that is on its way stays where it is
+      if (way.client.bytes != 100 || which == 1) CHECK(moved > (test::kSanitized ? 0 : 20));  // a FIN that is on its way stays
     }
+  }
+}
+
+namespace {
+
+// One stack, as connections are moved to it.
+struct Stack {
+  explicit Stack(uint32_t chunk_count = 512, uint32_t record_count = 64) : chunks(2048, chunk_count), records(record_count) {}
+
+  Options options;
+  Counters counters;
+  ChunkPool chunks;
+  RecordPool records;
+  Resources resources{chunks, records, counters};
+};
+
+constexpr Nanoseconds kNow = 1000 * kSecond;
+
+// 5000 bytes in flight, 3000 behind them, and 700 to be read.
+MovedConnection record() {
+  return {.first_sent_at = kNow - kMillisecond, .sent_at = kNow - kMillisecond, .heard_at = kNow, .since = kNow,
+          .rto_at = kNow + 200 * kMillisecond, .srtt = kMillisecond, .rttvar = kMillisecond, .least_rtt = kMillisecond,
+          .snd_una = 0xFFFF'F000, .snd_wnd = 5000, .snd_wnd_max = 100'000, .snd_wl1 = 7, .snd_wl2 = 0xFFFF'F000,
+          .rcv_nxt = 300, .rcv_wnd = 250'000, .receive_limit = 256 * 1024, .timestamp_offset = 9, .ts_recent = 11, .ts_recent_second = 999,
+          .congestion_window = 20'000, .threshold = ~0u, .unacknowledged = 5000, .to_send = 8000, .to_read = 700,
+          .local_port = 80, .remote_port = 4000, .peer_mss = 1460, .path_mss = 1460, .peer_scale = 3, .our_scale = 4,
+          .scales = 1, .stamps = 1, .sacks = 1};
+}
+
+bool restores(Stack& stack, const MovedConnection& from) {
+  const std::vector<std::byte> to_send(from.to_send & 0xF'FFFF), to_read(from.to_read & 0xF'FFFF);
+  Connection connection(stack.options, stack.resources, 80);
+  const bool restored = connection.restore(from, to_send, to_read, kNow);
+  if (!restored) {
+    Segment segment;
+    CHECK(connection.state() == State::closed);
+    CHECK(!connection.poll_segment(kNow, 1 << 16, segment));
+    CHECK(connection.next_timer() == kNever);
+    CHECK(stack.chunks.available() == 512);
+    CHECK(stack.records.available() == 64);
+  }
+  return restored;
+}
+
+// The peer, the clock and the application do what they want with it.
+void use(Connection& it, std::mt19937_64& random) {
+  Nanoseconds now = kNow;
+  const auto near = [&](Sequence of) { return of + static_cast<uint32_t>(random() % 4 == 0 ? random() : random() % 6000) - 3000u; };
+  std::vector<std::byte> data(3000);
+  for (int i = 0; i < 40; ++i) {
+    Segment segment;
+    std::array<Bytes, 64> pieces;
+    for (int count = 0; it.poll_segment(now, 1 + static_cast<uint32_t>(random() % 65536), segment); ++count) {
+      REQUIRE(count < 10'000);
+      it.gather(segment, pieces);
+    }
+    const Connection::Ends ends = it.ends(now);
+    ip::TcpView view{};
+    view.source_port = it.remote_port();
+    view.destination_port = it.local_port();
+    view.sequence = random() % 2 == 0 ? ends.receive_next : near(ends.receive_next);
+    view.acknowledgement = random() % 2 == 0 ? ends.send_next : near(ends.send_unacknowledged);
+    view.flags = random() % 8 == 0 ? static_cast<uint8_t>(random()) : ip::TcpFlags::kAck;
+    view.window = static_cast<uint16_t>(random());
+    view.payload = Bytes(data).first(random() % 3 == 0 ? random() % data.size() : 0);
+    view.options.has_timestamps = random() % 8 != 0 && ends.timestamps;
+    view.options.timestamp = ends.timestamp_echo + static_cast<uint32_t>(random() % 3);
+    view.options.timestamp_echo = ends.timestamp - static_cast<uint32_t>(random() % 100);
+    view.options.sack_count = random() % 2 == 0 ? uint8_t{0} : uint8_t{1};
+    view.options.sack[0].left = near(ends.send_unacknowledged);
+    view.options.sack[0].right = view.options.sack[0].left + static_cast<uint32_t>(random() % 4000);
+    it.handle_segment(view, now, static_cast<uint8_t>(random() % 4));
+    if (random() % 4 == 0) it.receive(std::span(data).first(random() % data.size()));
+    if (random() % 4 == 0) it.send(Bytes(data).first(random() % data.size()));
+    if (random() % 8 == 0 && it.next_timer() != kNever) now = std::max(now, it.next_timer());
+    it.handle_timer(now);
+    it.info(now);
+    if (random() % 32 == 0) it.shutdown();
+    if (random() % 32 == 0) it.handle_too_big(static_cast<uint16_t>(random()), now);
+    if (it.may_move()) it.save();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("whatever a record says, restore() takes it or refuses it, and the connection works with it") {
+  std::mt19937_64 random(1);
+  uint32_t taken = 0;
+  for (uint32_t i = 0; i < test::seeds(200'000); ++i) {
+    Stack stack(64, 16);
+    if (i % 2 == 0) stack.options.congestion = static_cast<Algorithm>(random() % 3);
+    MovedConnection from = record();
+    std::array<std::byte, sizeof from> bytes;
+    std::memcpy(bytes.data(), &from, sizeof from);
+    const uint64_t changes = i % 10 == 0 ? 10 * sizeof from : random() % 8;
+    for (uint64_t k = 0; k < changes; ++k) {
+      constexpr uint8_t kEdges[] = {0, 1, 0x7F, 0x80, 0xFF};
+      const size_t at = random() % sizeof from, width = random() % 2 == 0 ? 1 : 4;
+      const uint8_t value = random() % 2 == 0 ? kEdges[random() % 5] : static_cast<uint8_t>(random());
+      for (size_t place = at; place < std::min(at + width, sizeof from); ++place) bytes[place] = static_cast<std::byte>(value);
+    }
+    std::memcpy(&from, bytes.data(), sizeof from);
+    const std::vector<std::byte> to_send(from.to_send < 200'000 ? from.to_send : 8000);
+    const std::vector<std::byte> to_read(from.to_read < 200'000 ? from.to_read : 700);
+    {
+      Connection connection(stack.options, stack.resources, 80);
+      if (connection.restore(from, to_send, to_read, kNow)) {
+        ++taken;
+        CAPTURE(i);
+        use(connection, random);
+      } else {
+        CHECK(connection.state() == State::closed);
+      }
+    }
+    REQUIRE(stack.chunks.available() == 64);
+    REQUIRE(stack.records.available() == 16);
+  }
+  CHECK(taken > test::seeds(200'000) / 4);
+  CHECK(taken < test::seeds(200'000));
+}
+
+TEST_CASE("a record that makes no sense is refused") {
+  Stack stack;
+  REQUIRE(restores(stack, record()));
+  const auto refused = [&](auto change) {
+    MovedConnection from = record();
+    change(from);
+    return !restores(stack, from);
+  };
+  using M = MovedConnection;
+  CHECK(refused([](M& it) { it.local_port = 81; }));
+  CHECK(refused([](M& it) { it.remote_port = 0; }));
+  CHECK(refused([](M& it) { it.peer_scale = 15; }));
+  CHECK(refused([](M& it) { it.our_scale = 15; }));
+  CHECK(refused([](M& it) { it.scales = 0; }));  // but the windows are scaled
+  CHECK(refused([](M& it) { it.peer_mss = 87; }));
+  CHECK(refused([](M& it) { it.unacknowledged = 8001; }));
+  CHECK(refused([](M& it) { it.to_send = 1u << 30; }));
+  CHECK(refused([](M& it) { it.to_read = 1u << 31; }));
+  CHECK(refused([](M& it) { it.snd_wnd = 0x10000 << 3; }));
+  CHECK(refused([](M& it) { it.snd_wnd_max = it.snd_wnd - 1; }));
+  CHECK(refused([](M& it) { it.snd_wnd_max = 1u << 30; }));
+  CHECK(refused([](M& it) { it.rcv_wnd = 0x10000 << 4; }));
+  CHECK(refused([](M& it) { it.persisting = 1; }));  // but something is in flight
+  for (uint8_t M::*flag : {&M::scales, &M::stamps, &M::sacks, &M::ecn, &M::ecn_seen, &M::echo, &M::reduced, &M::fin_received,
+                           &M::ack_due}) {
+    CHECK(refused([&](M& it) { it.*flag = 2; }));
+  }
+}
+
+TEST_CASE("a stack without room refuses a connection, and gives back what it had taken") {
+  const MovedConnection from = record();
+  const std::vector<std::byte> to_send(from.to_send), to_read(from.to_read);
+  const auto [chunks, records] = GENERATE(table<uint32_t, uint32_t>({{0, 8}, {4, 8}, {5, 0}, {7, 0}, {7, 1}}));
+  Stack stack(chunks, records);
+  {
+    Connection connection(stack.options, stack.resources, 80);
+    CAPTURE(chunks, records);
+    CHECK(connection.restore(from, to_send, to_read, kNow) == (chunks == 7 && records == 1));
+  }
+  CHECK(stack.chunks.available() == chunks);
+  CHECK(stack.records.available() == records);
+}
+
+TEST_CASE("what was due when a connection moved is done where it goes on") {
+  Stack stack;
+  MovedConnection from = record();
+  const std::vector<std::byte> to_send(from.to_send), to_read(from.to_read);
+  Segment segment;
+  SECTION("a delayed ACK leaves at once, with the window that was promised") {
+    from.ack_due = 1;
+    Connection connection(stack.options, stack.resources, 80);
+    REQUIRE(connection.restore(from, to_send, to_read, kNow));
+    REQUIRE(connection.poll_segment(kNow, 1 << 16, segment));
+    CHECK(segment.length == 0);
+    CHECK(segment.fields.acknowledgement == Sequence{300});
+    CHECK(segment.fields.window << 4 >= 249'000);
+    CHECK(segment.fields.options.timestamp == 9 + 1'000'000);
+    CHECK(!connection.poll_segment(kNow, 1 << 16, segment));
+  }
+  SECTION("a retransmission is not later for the move, and gives no round trip") {
+    Connection connection(stack.options, stack.resources, 80);
+    REQUIRE(connection.restore(from, to_send, to_read, kNow));
+    CHECK(connection.next_timer() == from.rto_at);
+    connection.handle_timer(from.rto_at);
+    REQUIRE(connection.poll_segment(from.rto_at, 1 << 16, segment));
+    CHECK(segment.fields.sequence == Sequence{0xFFFF'F000});
+    CHECK(segment.length == 1448);
+  }
+  SECTION("a window that was closed is told of when it is open here") {
+    from.rcv_wnd = 0;
+    Connection connection(stack.options, stack.resources, 80);
+    REQUIRE(connection.restore(from, to_send, to_read, kNow));
+    REQUIRE(connection.poll_segment(kNow, 1 << 16, segment));
+    CHECK(segment.fields.window != 0);
+  }
+  SECTION("a closed window of the peer is probed when it was to be") {
+    from.snd_wnd = from.unacknowledged = 0;
+    from.persisting = 1;
+    Connection connection(stack.options, stack.resources, 80);
+    REQUIRE(connection.restore(from, to_send, to_read, kNow));
+    CHECK(!connection.poll_segment(kNow, 1 << 16, segment));
+    CHECK(connection.next_timer() == from.rto_at);
+    connection.handle_timer(from.rto_at);
+    REQUIRE(connection.poll_segment(from.rto_at, 1 << 16, segment));
+    CHECK(segment.length == 1);
   }
 }
