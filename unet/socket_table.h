@@ -130,11 +130,12 @@ using SocketInfoSlot = ToldSlot<SocketInfo, 256>;
 static_assert(sizeof(SocketSlot) == 128 && sizeof(SocketInfoSlot) == 256);
 
 // What a stack counts, in this order in SocketTableHeader::counters; then what TCP counts (ipstack/sockets checks both).
-constexpr std::array<std::string_view, 31> kSocketStackCounters{
+constexpr std::array<std::string_view, 33> kSocketStackCounters{
     "messages_in", "messages_out", "bad_message", "bad_packet", "bad_segment", "bad_checksum", "bad_datagram", "bad_icmp", "no_socket",
     "queue_full", "icmp_unknown", "connections_in", "connections_out", "listen_overflow", "cookies_sent", "cookies_taken", "cookies_bad",
     "fast_open_in", "fast_open_bad", "fast_open_overflow", "fast_open_learned", "fast_open_avoided", "time_waits", "time_waits_evicted",
-    "time_waits_reused", "ports_not_over", "no_room", "near_in", "near_out", "near_refused", "near_bad"};
+    "time_waits_reused", "ports_not_over", "no_room", "near_in", "near_out", "near_refused", "near_bad",
+    "moved_out", "moved_in"};
 constexpr std::array<std::string_view, 43> kSocketTcpCounters{
     "segments_in", "segments_out", "retransmitted", "timeouts", "spurious", "recoveries", "tail_probes", "window_probes", "keep_alives",
     "challenges", "resets_sent", "resets_received", "urgent", "marks", "reductions", "path_errors", "too_big", "path_probes",

@@ -7,18 +7,24 @@
 #include <array>
 #include <cstdint>
 
+#include "unet/base/bytes.h"
+
 namespace unet::sockets {
 
 struct NearKind {
   static constexpr uint8_t kOpen = 1, kOpened = 2, kRefused = 3, kData = 4, kCredit = 5, kEnd = 6, kReset = 7, kDatagram = 8,
                            kNoPort = 9,  // the answer to a datagram that nobody wants: its head
-                           kMarks = 10;
+                           kMarks = 10,
+                           // A stream moves to another stack of this network interface (stack_move.cc): its end asks, the other end
+                           // agrees and sends nothing until the stream goes on by its new end's channel.
+                           kMove = 11, kAgreed = 12, kResume = 13;
 };
 
 struct NearHeader {
   uint8_t kind = 0;
   uint8_t urgent = 0;   // of data: not 0 if its last byte is
-  uint8_t reserved[2] = {};
+  uint8_t moves = 0;    // of open and opened: not 0 if the sender answers kMove
+  uint8_t reserved = 0;
   uint32_t socket = 0;  // the receiver's; of open the sender's
   uint32_t life = 0;    // which of those that had this number
 };
@@ -42,6 +48,19 @@ struct NearCredit {
   uint32_t bytes = 0;  // that were read
 };
 
+struct NearMove {
+  NearHeader header{};
+  uint32_t reserved = 0;
+  uint64_t token = 0;  // the new end proves by it that the stream is its own
+};
+
+struct NearResume {
+  NearHeader header{};
+  uint32_t socket = 0, life = 0;  // the new end
+  uint32_t reserved = 0;
+  uint64_t token = 0;
+};
+
 struct NearDatagram {
   uint8_t kind = 0;
   uint8_t address_bytes = 0;  // 4 or 16: both addresses follow, the sender's first, and then the payload
@@ -56,6 +75,9 @@ struct NearMarks {
   uint8_t reserved[5] = {};
 };
 static_assert(sizeof(NearMarks) == sizeof(NearDatagram));
+
+inline Bytes bytes_of(const auto& message) noexcept { return {reinterpret_cast<const std::byte*>(&message), sizeof message}; }
+
 constexpr uint32_t kNearDatagramHeadMax = sizeof(NearDatagram) + 2 * 16;
 
 }  // namespace unet::sockets

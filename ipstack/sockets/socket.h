@@ -135,7 +135,13 @@ struct NearPart {
       ++messages;
     }
   };
+  // Of a stream that moves to another stack (stack_move.cc): this end has asked, and its peer has agreed; or the peer's end moves: this
+  // end has to agree, and has. In all but `leaving` nothing is sent.
+  enum class Move : uint8_t { none, asked, agreed, leaving, away };
   State state = State::asking;
+  Move move = Move::none;
+  bool peer_moves = false;       // the peer answers kMove
+  bool resume_due = false;       // kResume is to be sent when the channel has room
   uint32_t neighbour = ~uint32_t{0};
   uint32_t peer = 0;             // its number for the other end, with
   uint32_t peer_life = 0;        // which of those that had the number
@@ -150,8 +156,10 @@ struct NearPart {
   // Data that the stream has taken and the full channel has not: a writable stream takes some even then. It counts as sent.
   std::vector<std::byte> unsent{};
   bool unsent_urgent = false;      // its last byte
+  uint64_t move_token = 0;
   Traffic sent{}, received{};
 
+  bool is_silent() const noexcept { return move != Move::none && move != Move::leaving; }
   // What is sent next waits for this.
   bool is_behind() const noexcept { return answer_due || !unsent.empty(); }
   // All that is to be sent is at the peer, with its end.

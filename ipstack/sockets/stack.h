@@ -30,6 +30,7 @@
 #include "ipstack/sockets/flow_table.h"
 #include "ipstack/sockets/groups.h"
 #include "ipstack/sockets/near_message.h"
+#include "ipstack/sockets/neighbours.h"
 #include "ipstack/sockets/network.h"
 #include "ipstack/sockets/option_sets.h"
 #include "ipstack/sockets/ports.h"
@@ -186,6 +187,20 @@ class Stack {
   int leave(int socket, const ip::IpAddress& group);
   int set_group_source(int socket, const ip::IpAddress& address);
 
+  // ---- a stream that moves to another stack of this network interface, as from a process to its child (stack_move.cc)
+
+  // Whether a channel leads to the stack that has that port: 1; 0: it is being made; -1: there is none to be had.
+  int seek_neighbour(const Address& to);
+  // The stream is to leave. 0: has_agreed() tells when, and nothing is sent until then; or -errno: it cannot move now.
+  int begin_move(int socket);
+  bool has_agreed(int socket) const noexcept;
+  // It stays after all.
+  void cancel_move(int socket);
+  // All that import_stream() needs; the socket is no more, and its peer hears nothing of that. It has agreed.
+  std::vector<std::byte> export_stream(int socket);
+  // The stream goes on at this socket, which is new. Its options are this socket's. The bytes are not believed. 0, or -errno.
+  int import_stream(int socket, Bytes moved);
+
   int local_address(int socket, Address& address) const;
   int remote_address(int socket, Address& address) const;
   uint32_t events(int socket) const noexcept;
@@ -253,38 +268,6 @@ class Stack {
   static constexpr uint32_t kNeighboursMax = 1024;
 
  private:
-  // The stack of another application, to which a channel leads.
-  struct Neighbour {
-    // A message that is read in place. Memory of a channel goes back in the order in which messages came: what lies too far behind is
-    // copied out, so that one that nobody reads does not stop all others.
-    struct Kept {
-      uint32_t socket = 0, life = 0;
-      uint32_t position = 0;           // Message::position
-      uint64_t arrived = 0, bytes = 0;  // of all, with it
-    };
-    // The head of the last datagram that was let through, and who got it. Of one that says the same nothing is looked at again, as long
-    // as no way has changed.
-    struct Judged {
-      std::array<std::byte, kNearDatagramHeadMax> head{};
-      uint32_t size = 0;               // of the head; 0: there is none
-      uint32_t socket = 0, segment = 0;
-      Address from{};
-      ip::IpAddress to{};
-      uint64_t version = 0;            // as ways_
-      Nanoseconds until = 0;
-    };
-    bool open = false, same_user = false;
-    uint64_t arrived = 0, bytes = 0;   // that have come
-    Judged judged{};
-    Marks told{}, heard{};             // of datagrams (NearMarks)
-    std::deque<Kept> kept{};
-  };
-  // That a stream has ended, or that there is none.
-  struct Owed {
-    uint32_t neighbour = kNone;
-    NearHeader header{};
-    Bytes bytes() const noexcept { return {reinterpret_cast<const std::byte*>(&header), sizeof header}; }
-  };
   static constexpr size_t kOwedMax = 4096;
   // What reserve() has promised.
   struct Reserved {
@@ -303,16 +286,6 @@ class Stack {
     MutableBytes room{};
     DatagramQueue::Datagram datagram{};  // if it was one; its payload is no more, but was so long
   };
-  // Whose a port of this interface is.
-  struct Whereabouts {
-    Address address{};
-    uint8_t protocol = 0;
-    bool asked = false;              // the answer has not come
-    bool shared = false;             // of streams each asks anew, one after the other
-    uint32_t neighbour = kNone;
-    Nanoseconds until = 0;           // kNone is believed until then
-  };
-
   // stack.cc
   Socket* owned(int socket) noexcept {
     const auto index = static_cast<uint32_t>(socket);
@@ -511,6 +484,7 @@ class Stack {
   void drop_pieces(NearPart& part) noexcept;
   void copy_out(Neighbour& neighbour);
   void copy_first(NearPart& part);
+  void copy_all(NearPart& part);
   void say(uint32_t neighbour, const NearHeader& header);
   void reset_near(const NearPart& part);
   void run_near_timer(uint32_t index);
@@ -519,6 +493,11 @@ class Stack {
   bool handle_near_data(uint32_t index, const Message& message, uint32_t before, bool urgent);
   void handle_near_open(uint32_t neighbour, Bytes message);
   void handle_near_answer(uint32_t index, Bytes message);
+  // stack_move.cc
+  void handle_near_move(uint32_t index, uint64_t token);
+  void handle_near_resume(uint32_t neighbour, Bytes message);
+  bool send_agreed(uint32_t index);
+  bool send_resume(uint32_t index);
   void handle_near_datagram(uint32_t neighbour, Bytes message, Bytes data);
   bool judge_datagram(uint32_t neighbour, Bytes message);
   void refuse_way(uint32_t neighbour, const Address& from, const Address& to);

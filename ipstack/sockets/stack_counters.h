@@ -33,6 +33,7 @@ struct StackCounters {
   uint64_t near_in = 0, near_out = 0;  // streams by a neighbour's channel, both ways
   uint64_t near_refused = 0;       // that went by TCP then
   uint64_t near_bad = 0;           // messages of a neighbour that are none, or beyond what it may send
+  uint64_t moved_out = 0, moved_in = 0;  // streams that went to another stack, and came from one
 };
 
 }  // namespace unet::sockets

@@ -16,8 +16,6 @@ namespace {
 constexpr uint32_t kWindowLeast = 64 * 1024;
 constexpr size_t kUnsentMost = 16 * 1024;  // bytes that a stream takes though its channel is full
 
-Bytes bytes_of(const auto& message) noexcept { return {reinterpret_cast<const std::byte*>(&message), sizeof message}; }
-
 // False: the channel still has no room.
 bool send_unsent(Network& network, NearPart& part) {
   if (part.unsent.empty()) return true;
@@ -50,7 +48,7 @@ int64_t Stack::send_near(uint32_t index, Bytes data, bool urgent) {
   NearPart& part = *socket.near;
   if (part.state == NearPart::State::asking) return -EAGAIN;
   if (part.state == NearPart::State::closed || part.end_due || part.end_sent) return -EPIPE;
-  if (part.is_behind() && !after_near(index)) return -EAGAIN;
+  if (part.move != NearPart::Move::none || (part.is_behind() && !after_near(index))) return -EAGAIN;
   NearHeader header{.kind = NearKind::kData, .socket = part.peer, .life = part.peer_life};
   size_t sent = 0;
   while (sent < data.size() && part.credit != 0) {
@@ -170,7 +168,7 @@ uint32_t Stack::events_near(const Socket& socket) const noexcept {
   if (part.unread != 0 || part.end_came || socket.shut_read) events |= Events::kIn;
   if (part.end_came || socket.shut_read) events |= Events::kPeerShut;
   if ((part.end_came || socket.shut_read) && socket.shut_write) events |= Events::kHangUp;
-  if (socket.shut_write || (part.credit >= kWindowLeast / 3 && !socket.due)) events |= Events::kOut;
+  if (socket.shut_write || (part.credit >= kWindowLeast / 3 && !socket.due && part.move == NearPart::Move::none)) events |= Events::kOut;
   return events;
 }
 
@@ -186,19 +184,20 @@ bool Stack::after_near(uint32_t index) {
   Socket& socket = slab_[index];
   NearPart& part = *socket.near;
   if (part.open_due) {
-    const NearOpen open{.header = {.kind = NearKind::kOpen, .socket = index, .life = part.life}, .window = part.window,
+    const NearOpen open{.header = {.kind = NearKind::kOpen, .moves = 1, .socket = index, .life = part.life}, .window = part.window,
                         .from_port = socket.local.port, .to_port = socket.remote.port, .from = socket.local.host.bytes,
                         .to = socket.remote.host.bytes};
     if (!network_.send_to_neighbour(part.neighbour, bytes_of(open), {})) return false;
     part.open_due = false;
   }
   if (part.answer_due) {
-    const NearOpened opened{.header = {.kind = NearKind::kOpened, .socket = part.peer, .life = part.peer_life}, .socket = index,
-                            .life = part.life, .window = part.window};
+    const NearOpened opened{.header = {.kind = NearKind::kOpened, .moves = 1, .socket = part.peer, .life = part.peer_life},
+                            .socket = index, .life = part.life, .window = part.window};
     if (!network_.send_to_neighbour(part.neighbour, bytes_of(opened), {})) return false;
     part.answer_due = false;
   }
-  if (part.state != NearPart::State::open) return true;
+  if (part.state != NearPart::State::open || part.is_silent()) return true;
+  if (part.resume_due && !send_resume(index)) return false;
   if (!send_unsent(network_, part)) return false;
   if (part.untold >= part.window / 2) {
     if (!tell_near(part, NearKind::kCredit, part.untold)) return false;
@@ -210,7 +209,7 @@ bool Stack::after_near(uint32_t index) {
     part.end_sent = true;
     leave_ends(index);
   }
-  return true;
+  return part.move != NearPart::Move::leaving || send_agreed(index);
 }
 
 // When both sides have ended the stream, the same ends may begin another one, even while the application keeps its socket.
@@ -244,6 +243,7 @@ void Stack::end_near(uint32_t index, int error) {
 void Stack::run_near_timer(uint32_t index) {
   Socket& socket = slab_[index];
   if (socket.near->state == NearPart::State::asking) return end_near(index, ETIMEDOUT);
+  if (socket.near->move == NearPart::Move::away) return end_near(index, ECONNRESET);
   if (socket.near->state != NearPart::State::open || socket.owned || socket.listener != kNone) return;
   reset_near(*socket.near);
   drop(index);

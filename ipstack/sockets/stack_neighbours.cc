@@ -30,13 +30,13 @@ bool read(Bytes message, T& into) noexcept {
 
 }  // namespace
 
-std::vector<Stack::Whereabouts>::iterator Stack::first_place(uint8_t protocol, const Address& address) noexcept {
+std::vector<Whereabouts>::iterator Stack::first_place(uint8_t protocol, const Address& address) noexcept {
   const size_t set = flows_.hash(address, {{}, protocol}) % (whereabouts_.size() / kPlaceWays);
   return whereabouts_.begin() + static_cast<ptrdiff_t>(set * kPlaceWays);
 }
 
 // nullptr: there is none.
-Stack::Whereabouts* Stack::known_place(uint8_t protocol, const Address& address) noexcept {
+Whereabouts* Stack::known_place(uint8_t protocol, const Address& address) noexcept {
   const auto first = first_place(protocol, address);
   const auto at = std::find_if(first, first + kPlaceWays, [&](const Whereabouts& each) {
     return each.protocol == protocol && each.address == address;
@@ -58,7 +58,7 @@ void Stack::await_neighbour(uint32_t index) {
   awaiting_.push_back(index);
 }
 
-Stack::Whereabouts& Stack::whereabouts(uint8_t protocol, const Address& address) {
+Whereabouts& Stack::whereabouts(uint8_t protocol, const Address& address) {
   Whereabouts* known = known_place(protocol, address);
   if (known != nullptr && (known->neighbour != kNone || known->asked || now_ < known->until)) return *known;
   if (known == nullptr) {
@@ -136,9 +136,9 @@ void Stack::handle_neighbour_gone(uint32_t neighbour) {
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || slab_[i].near == nullptr || slab_[i].near->neighbour != neighbour) continue;
     NearPart& part = *slab_[i].near;
-    const auto in_place = [](const NearPart::Piece& each) { return each.copy.empty(); };
-    while (std::any_of(part.pieces.begin(), part.pieces.end(), in_place)) copy_first(part);  // what has come is still read
-    if (part.state == NearPart::State::asking) fall_back(i);
+    copy_all(part);  // what has come is still read
+    if (part.move == NearPart::Move::away) part.neighbour = kNone;  // the stream goes on by another one
+    else if (part.state == NearPart::State::asking) fall_back(i);
     else if (part.state == NearPart::State::open) end_near(i, part.end_came ? 0 : ECONNRESET);
   }
   neighbours_[neighbour] = {};
@@ -173,6 +173,10 @@ bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message,
     handle_near_open(neighbour, bytes);
     return false;
   }
+  if (header.kind == NearKind::kResume) {
+    handle_near_resume(neighbour, bytes);
+    return false;
+  }
   Neighbour& from = neighbours_[neighbour];
   ++from.arrived;
   from.bytes += message.length;
@@ -199,7 +203,12 @@ bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message,
     return false;
   }
   if (part.state != NearPart::State::open) return false;
+  if (part.move == NearPart::Move::away) {
+    if (header.kind == NearKind::kReset) end_near(index, ECONNRESET);
+    return false;
+  }
   NearCredit credit;
+  NearMove move;
   switch (header.kind) {
     case NearKind::kData: return handle_near_data(index, message, apart ? 0 : sizeof header, header.urgent != 0);
     case NearKind::kCredit:
@@ -215,6 +224,14 @@ bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message,
       return false;
     case NearKind::kReset:
       end_near(index, ECONNRESET);
+      return false;
+    case NearKind::kMove:
+      if (!read(bytes, move)) break;
+      handle_near_move(index, move.token);
+      return false;
+    case NearKind::kAgreed:
+      if (part.move == NearPart::Move::asked) part.move = NearPart::Move::agreed;
+      list(index);
       return false;
     default: break;
   }
@@ -267,6 +284,11 @@ void Stack::copy_out(Neighbour& neighbour) {
   }
 }
 
+void Stack::copy_all(NearPart& part) {
+  const auto in_place = [](const NearPart::Piece& each) { return each.copy.empty(); };
+  while (std::any_of(part.pieces.begin(), part.pieces.end(), in_place)) copy_first(part);
+}
+
 // The oldest piece that lies in place; those before it are copies.
 void Stack::copy_first(NearPart& part) {
   const auto at = std::find_if(part.pieces.begin(), part.pieces.end(), [](const NearPart::Piece& each) { return each.copy.empty(); });
@@ -317,6 +339,7 @@ void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
   *child.near = {.state = NearPart::State::open, .neighbour = neighbour, .peer = open.header.socket, .peer_life = open.header.life,
                  .life = ++lives_, .credit = open.window, .window = std::max(child.tcp.options->receive_buffer, 64u * 1024),
                  .answer_due = true};
+  child.near->peer_moves = open.header.moves != 0;
   ++counters_.near_in;
   show(index);
   part.ready.push_back(index);
@@ -351,6 +374,7 @@ void Stack::handle_near_answer(uint32_t index, Bytes message) {
   part.peer = opened.socket;
   part.peer_life = opened.life;
   part.credit = opened.window;
+  part.peer_moves = opened.header.moves != 0;
   timers_.remove(index);
   ++counters_.near_out;
   show(index);

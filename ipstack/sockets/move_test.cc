@@ -1,0 +1,274 @@
+// move_test.cc - a stream moves from the stack that accepted it to another one, as from a server to its child.
+#include <cerrno>
+#include <cstring>
+#include <catch2/catch.hpp>
+
+#include "ipstack/sockets/near_message.h"
+#include "ipstack/sockets/test_network.h"
+
+namespace unet::sockets::move_test {
+
+using namespace unet::sockets::sim;
+
+namespace {
+
+constexpr uint16_t kPort = 80;
+
+// A client, and a server whose stream moves to another stack.
+struct Moving {
+  World world;
+  uint32_t interface = world.add_interface({"10.0.0.1", "fd00::1"});
+  Application client{world, interface}, parent{world, interface}, child{world, interface};
+  int listener = -1, near_end = -1, old_end = -1, new_end = -1;
+
+  explicit Moving(uint64_t seed = 1) : world(seed) {
+    listener = parent.stack->socket(Type::stream, false);
+    REQUIRE(parent.stack->bind(listener, {{}, kPort}) == 0);
+    REQUIRE(parent.stack->listen(listener, 8) == 0);
+    near_end = client.stack->socket(Type::stream, false);
+    REQUIRE(client.stack->connect(near_end, at("10.0.0.1", kPort)) == -EINPROGRESS);
+    settle();
+    old_end = parent.stack->accept(listener);
+    REQUIRE(old_end >= 0);
+  }
+  void settle() { world.run(world.now + kMillisecond); }
+  Address of_client() const {
+    Address address;
+    REQUIRE(client.stack->local_address(near_end, address) == 0);
+    return address;
+  }
+  void meet() {
+    static_cast<void>(child.stack->seek_neighbour(of_client()));
+    settle();
+    REQUIRE(child.stack->seek_neighbour(of_client()) == 1);
+  }
+  void begin() { REQUIRE(parent.stack->begin_move(old_end) == 0); }
+  void end() {
+    REQUIRE(parent.stack->has_agreed(old_end));
+    const std::vector<std::byte> moved = parent.stack->export_stream(old_end);
+    new_end = child.stack->socket(Type::stream, false);
+    REQUIRE(child.stack->import_stream(new_end, moved) == 0);
+  }
+  void move() {
+    meet();
+    begin();
+    settle();
+    end();
+  }
+};
+
+std::vector<std::byte> receive(Stack& stack, int socket, size_t most = 1 << 20) {
+  std::vector<std::byte> room(most);
+  const int64_t got = stack.receive(socket, room);
+  room.resize(static_cast<size_t>(std::max<int64_t>(got, 0)));
+  return room;
+}
+
+TEST_CASE("a stream moves with what was not read, and goes on both ways") {
+  Moving all;
+  CHECK(all.client.stack->send(all.near_end, pattern(1000)) == 1000);
+  CHECK(all.parent.stack->send(all.old_end, pattern(500)) == 500);
+  all.settle();
+  CHECK(receive(*all.parent.stack, all.old_end, 300) == pattern(300));
+  all.move();
+  all.settle();
+  CHECK_FALSE(all.parent.stack->is_open(all.old_end));
+  CHECK(all.parent.stack->counters().moved_out == 1);
+  CHECK(all.child.stack->counters().moved_in == 1);
+  CHECK(all.child.stack->send(all.new_end, pattern(200, 500)) == 200);
+  CHECK(all.client.stack->send(all.near_end, pattern(70, 1000)) == 70);
+  all.settle();
+  CHECK(receive(*all.client.stack, all.near_end) == pattern(700));
+  CHECK(receive(*all.child.stack, all.new_end) == pattern(770, 300));
+  CHECK(all.client.stack->close(all.near_end) == 0);
+  all.settle();
+  CHECK((all.child.stack->events(all.new_end) & Events::kPeerShut) != 0);
+  CHECK(all.child.stack->close(all.new_end) == 0);
+  all.settle();
+  CHECK(all.client.stack->sockets() == 0);
+  CHECK(all.child.stack->sockets() == 0);
+  CHECK(all.client.port.kept() + all.parent.port.kept() + all.child.port.kept() == 0);
+}
+
+// Both ends send at random, and the stream moves between two stacks again and again; one byte after the other comes once.
+TEST_CASE("nothing is lost or doubled, whenever a stream moves") {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Moving all(seed);
+    all.meet();
+    Application* from = &all.parent;
+    Application* to = &all.child;
+    int end = all.old_end;
+    size_t sent[2] = {0, 0}, got[2] = {0, 0};
+    bool moves = false;
+    const auto data = pattern(4'000'000);
+    const auto push = [&](Stack& stack, int socket, size_t& so_far) {
+      const size_t most = 1 + all.world.random() % (all.world.random() % 4 == 0 ? 200'000 : 3000);
+      const int64_t went = stack.send(socket, Bytes(data).subspan(so_far, std::min(most, data.size() - so_far)));
+      if (went > 0) so_far += static_cast<size_t>(went);
+    };
+    const auto pull = [&](Stack& stack, int socket, size_t& so_far) {
+      const auto came = receive(stack, socket, 1 + all.world.random() % 100'000);
+      REQUIRE(std::equal(came.begin(), came.end(), data.begin() + static_cast<ptrdiff_t>(so_far)));
+      so_far += came.size();
+    };
+    int times = 0;
+    for (int step = 0; step < 400; ++step) {
+      switch (all.world.random() % 7) {
+        case 0: push(*all.client.stack, all.near_end, sent[0]); break;
+        case 1: push(*from->stack, end, sent[1]); break;
+        case 2: pull(*all.client.stack, all.near_end, got[1]); break;
+        case 3: pull(*from->stack, end, got[0]); break;
+        case 4: all.settle(); break;
+        case 5:
+          if (!moves) moves = from->stack->begin_move(end) == 0;
+          else if (all.world.random() % 8 == 0) from->stack->cancel_move(end), moves = false;
+          break;
+        default:
+          if (!moves || !from->stack->has_agreed(end)) break;
+          static_cast<void>(to->stack->seek_neighbour(all.of_client()));
+          all.settle();
+          const auto bytes = from->stack->export_stream(end);
+          end = to->stack->socket(Type::stream, false);
+          REQUIRE(to->stack->import_stream(end, bytes) == 0);
+          std::swap(from, to);
+          moves = false;
+          ++times;
+      }
+    }
+    CHECK(times > 5);
+    if (moves) from->stack->cancel_move(end);
+    for (int i = 0; i < 100; ++i) {
+      all.settle();
+      pull(*all.client.stack, all.near_end, got[1]);
+      pull(*from->stack, end, got[0]);
+    }
+    CHECK(got[0] == sent[0]);
+    CHECK(got[1] == sent[1]);
+    CHECK(all.client.stack->counters().near_bad + from->stack->counters().near_bad + to->stack->counters().near_bad == 0);
+  }
+}
+
+TEST_CASE("what the application does while its peer moves is done afterwards") {
+  Moving all;
+  all.meet();
+  SECTION("it ends") {
+    all.begin();
+    all.settle();
+    CHECK(all.client.stack->shutdown(all.near_end, Stack::How::write) == 0);
+    all.settle();
+    all.end();
+    all.settle();
+    CHECK((all.child.stack->events(all.new_end) & Events::kPeerShut) != 0);
+  }
+  SECTION("it closes") {
+    all.begin();
+    all.settle();
+    CHECK(all.client.stack->close(all.near_end) == 0);
+    all.end();
+    all.settle();
+    CHECK((all.child.stack->events(all.new_end) & Events::kPeerShut) != 0);
+    CHECK(all.child.stack->close(all.new_end) == 0);
+    all.settle();
+    CHECK(all.client.stack->sockets() == 0);
+  }
+  SECTION("it closes with something unread") {
+    CHECK(all.parent.stack->send(all.old_end, pattern(10)) == 10);
+    all.begin();
+    all.settle();
+    CHECK(all.client.stack->close(all.near_end) == 0);
+    all.end();
+    all.settle();
+    CHECK(all.child.stack->option(all.new_end, Stack::Option::error) == ECONNRESET);
+  }
+  SECTION("it waits for room") {
+    all.begin();
+    all.settle();
+    CHECK(all.client.stack->send(all.near_end, pattern(10)) == -EAGAIN);
+    CHECK((all.client.stack->events(all.near_end) & Events::kOut) == 0);
+    all.end();
+    all.settle();
+    CHECK((all.client.stack->events(all.near_end) & Events::kOut) != 0);
+    CHECK(all.client.stack->send(all.near_end, pattern(10)) == 10);
+  }
+}
+
+TEST_CASE("a peer whose new end never comes is told") {
+  Moving all;
+  all.meet();
+  all.begin();
+  all.settle();
+  SECTION("in time") { all.world.run(all.world.now + 6 * kSecond); }
+  SECTION("also when the old end is gone") {
+    all.parent.end();
+    all.world.run(all.world.now + 6 * kSecond);
+  }
+  CHECK(all.client.stack->option(all.near_end, Stack::Option::error) == ECONNRESET);
+}
+
+TEST_CASE("a move that is called off leaves the stream as it was") {
+  Moving all;
+  all.begin();
+  SECTION("before the peer has heard of it") {}
+  SECTION("after it has agreed") { all.settle(); }
+  all.parent.stack->cancel_move(all.old_end);
+  all.settle();
+  CHECK(all.client.stack->send(all.near_end, pattern(100)) == 100);
+  CHECK(all.parent.stack->send(all.old_end, pattern(100)) == 100);
+  all.settle();
+  CHECK(receive(*all.client.stack, all.near_end) == pattern(100));
+  CHECK(receive(*all.parent.stack, all.old_end) == pattern(100));
+}
+
+TEST_CASE("who has not the token gets no stream") {
+  Moving all;
+  all.meet();
+  all.begin();
+  all.settle();
+  std::vector<std::byte> moved = all.parent.stack->export_stream(all.old_end);
+  moved[moved.size() - 3] ^= std::byte{1};  // the token is the last
+  all.new_end = all.child.stack->socket(Type::stream, false);
+  REQUIRE(all.child.stack->import_stream(all.new_end, moved) == 0);
+  all.settle();
+  CHECK(all.child.stack->option(all.new_end, Stack::Option::error) == ECONNRESET);
+  CHECK(all.client.stack->option(all.near_end, Stack::Option::error) == 0);
+}
+
+TEST_CASE("what is imported is not believed") {
+  Moving all;
+  all.meet();
+  CHECK(all.client.stack->send(all.near_end, pattern(100)) == 100);
+  all.begin();
+  all.settle();
+  const std::vector<std::byte> moved = all.parent.stack->export_stream(all.old_end);
+  for (int i = 0; i < 20'000; ++i) {
+    std::vector<std::byte> wrong = moved;
+    for (uint64_t left = 1 + all.world.random() % 4; left != 0; --left) {
+      wrong[all.world.random() % wrong.size()] = static_cast<std::byte>(all.world.random());
+    }
+    if (all.world.random() % 4 == 0) wrong.resize(all.world.random() % wrong.size());
+    const int socket = all.child.stack->socket(Type::stream, false);
+    static_cast<void>(all.child.stack->import_stream(socket, wrong));
+    static_cast<void>(all.child.stack->send(socket, pattern(10)));
+    static_cast<void>(receive(*all.child.stack, socket, 50));
+    all.child.stack->close(socket);
+    if (i % 16 == 0) all.settle();
+  }
+}
+
+TEST_CASE("what cannot move says so") {
+  Moving all;
+  const int fresh = all.parent.stack->socket(Type::stream, false);
+  CHECK(all.parent.stack->begin_move(fresh) == -EOPNOTSUPP);
+  CHECK(all.parent.stack->begin_move(all.listener) == -EOPNOTSUPP);
+  CHECK(all.parent.stack->begin_move(12'345) == -EBADF);
+  all.begin();
+  CHECK(all.parent.stack->begin_move(all.old_end) == -EOPNOTSUPP);
+  CHECK(all.client.stack->begin_move(all.near_end) == 0);  // before it has heard
+  all.settle();
+  CHECK_FALSE(all.client.stack->has_agreed(all.near_end));
+  CHECK_FALSE(all.parent.stack->has_agreed(all.old_end));
+}
+
+}  // namespace
+
+}  // namespace unet::sockets::move_test

@@ -1,0 +1,193 @@
+// stack_move.cc - streams that move to another stack of this network interface, as from a process to the child that serves them.
+//
+// On a neighbour's channel the end that moves asks its peer (kMove). The peer agrees (kAgreed) and sends nothing from then on. The channel
+// keeps the order, so all that the peer has sent is there with its answer. The new end takes over state and unread bytes, and tells the
+// peer by a channel of its own (kResume). A token proves that the stream was given to it. A peer that hears nothing ends the stream.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ipstack/sockets/near_message.h"
+#include "ipstack/sockets/stack.h"
+#include "unet/base/bytes.h"
+
+namespace unet::sockets {
+namespace {
+
+constexpr Nanoseconds kAwayMost = 5 * kSecond;  // so long the peer of a stream that moves waits for its new end
+constexpr uint32_t kWindowMost = 0x7FFF'FFFF;
+
+// What export_stream() says, before the bytes that were not read.
+struct MovedStream {
+  uint32_t version = 1;
+  uint32_t unread = 0;            // bytes
+  Address local{}, remote{};
+  uint32_t peer = 0, peer_life = 0, credit = 0, window = 0, untold = 0;  // as of NearPart
+  uint8_t end_sent = 0, end_came = 0, shut_read = 0, reserved = 0;
+  uint64_t token = 0;
+};
+static_assert(std::is_trivially_copyable_v<MovedStream>);
+
+bool has_all_sent(const NearPart& part) noexcept { return !part.open_due && !part.end_due && !part.resume_due && !part.is_behind(); }
+
+}  // namespace
+
+int Stack::seek_neighbour(const Address& to) {
+  forget_reserved();
+  if (!is_own(to.host)) return -1;
+  const Whereabouts& where = whereabouts(ip::Protocol::kTcp, to);
+  return where.neighbour != kNone ? 1 : where.asked ? 0 : -1;
+}
+
+// ---- the end that moves
+
+int Stack::begin_move(int number) {
+  forget_reserved();
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  NearPart* const part = socket->near.get();
+  const bool may = part != nullptr && part->state == NearPart::State::open && part->peer_moves && part->move == NearPart::Move::none &&
+                   has_all_sent(*part) && !socket->urgent && !socket->peeks_behind && socket->error == 0;
+  if (!may) return -EOPNOTSUPP;
+  const uint64_t token = keyed_hash(key_, socket->local, socket->remote, uint64_t{++lives_} << 8 | 4);
+  const NearMove message{.header = {.kind = NearKind::kMove, .socket = part->peer, .life = part->peer_life}, .token = token};
+  if (!network_.send_to_neighbour(part->neighbour, bytes_of(message), {})) return -EAGAIN;
+  part->move_token = token;
+  part->move = NearPart::Move::asked;
+  return 0;
+}
+
+bool Stack::has_agreed(int number) const noexcept {
+  const Socket* const socket = owned(number);
+  return socket != nullptr && socket->near != nullptr && socket->near->state == NearPart::State::open &&
+         socket->near->move == NearPart::Move::agreed;
+}
+
+// The peer may have agreed: the stream is resumed by the channel that it had.
+void Stack::cancel_move(int number) {
+  forget_reserved();
+  Socket* const socket = owned(number);
+  if (socket == nullptr || socket->near == nullptr || !socket->near->is_silent()) return;
+  socket->near->move = NearPart::Move::none;
+  socket->near->resume_due = true;
+  const auto index = static_cast<uint32_t>(number);
+  if (!after_near(index)) make_due(index);
+}
+
+std::vector<std::byte> Stack::export_stream(int number) {
+  forget_reserved();
+  const auto index = static_cast<uint32_t>(number);
+  UNET_CHECK(has_agreed(number));
+  const Socket& socket = slab_[index];
+  const NearPart& part = *socket.near;
+  MovedStream moved{.unread = part.unread, .local = socket.local, .remote = socket.remote, .peer = part.peer,
+                    .peer_life = part.peer_life, .credit = part.credit, .window = part.window, .untold = part.untold,
+                    .end_sent = part.end_sent, .end_came = part.end_came, .shut_read = socket.shut_read, .token = part.move_token};
+  std::vector<std::byte> bytes(sizeof moved);
+  std::memcpy(bytes.data(), &moved, sizeof moved);
+  for (const NearPart::Piece& each : part.pieces) bytes.insert(bytes.end(), each.bytes().begin(), each.bytes().end());
+  ++counters_.moved_out;
+  drop(index);
+  return bytes;
+}
+
+// ---- the new end
+
+int Stack::import_stream(int number, Bytes from) {
+  forget_reserved();
+  Socket* const socket = owned(number);
+  MovedStream moved;
+  if (socket == nullptr) return -EBADF;
+  if (from.size() < sizeof moved) return -EINVAL;
+  std::memcpy(&moved, from.data(), sizeof moved);
+  from = from.subspan(sizeof moved);
+  const bool fresh = socket->type == Type::stream && !socket->bound && !socket->has_connection() && socket->near == nullptr &&
+                     socket->listening == nullptr;
+  const bool sane = moved.version == 1 && moved.unread == from.size() && moved.window <= kWindowMost && moved.credit <= kWindowMost &&
+                    uint64_t{moved.unread} + moved.untold <= moved.window && moved.end_sent <= 1 && moved.end_came <= 1 &&
+                    moved.shut_read <= 1 && moved.local.port != 0 && moved.remote.port != 0;
+  if (!fresh || !sane || !is_own(moved.local.host) || !is_own(moved.remote.host)) return -EINVAL;
+  const Whereabouts* const where = known_place(ip::Protocol::kTcp, moved.remote);
+  if (where == nullptr || where->neighbour == kNone) return -ENETUNREACH;
+  if (flow(moved.local, moved.remote) != kNone) return -EADDRINUSE;
+  const auto index = static_cast<uint32_t>(number);
+  socket->local = moved.local;
+  socket->remote = moved.remote;
+  socket->named = true;
+  socket->shut_read = moved.shut_read != 0;
+  socket->shut_write = moved.end_sent != 0;
+  socket->near = std::make_unique<NearPart>();
+  NearPart& part = *socket->near;
+  part.state = NearPart::State::open;
+  part.neighbour = where->neighbour;
+  part.peer = moved.peer;
+  part.peer_life = moved.peer_life;
+  part.life = ++lives_;
+  part.credit = moved.credit;
+  part.window = moved.window;
+  part.unread = moved.unread;
+  part.untold = moved.untold;
+  part.end_sent = moved.end_sent != 0;
+  part.end_came = moved.end_came != 0;
+  part.peer_moves = part.resume_due = true;
+  part.move_token = moved.token;
+  if (!from.empty()) part.pieces.push_back({.copy = {from.begin(), from.end()}});
+  if (!part.is_over()) find_flow(index, true);
+  ++counters_.moved_in;
+  show(index);
+  if (!after_near(index)) make_due(index);
+  note(index, true);
+  return 0;
+}
+
+bool Stack::send_resume(uint32_t index) {
+  NearPart& part = *slab_[index].near;
+  const NearResume message{.header = {.kind = NearKind::kResume, .socket = part.peer, .life = part.peer_life}, .socket = index,
+                           .life = part.life, .token = part.move_token};
+  part.resume_due = !network_.send_to_neighbour(part.neighbour, bytes_of(message), {});
+  return !part.resume_due;
+}
+
+// ---- the end that stays
+
+// If both ends want to move, neither agrees.
+void Stack::handle_near_move(uint32_t index, uint64_t token) {
+  NearPart& part = *slab_[index].near;
+  if (part.move != NearPart::Move::none) return;
+  part.move = NearPart::Move::leaving;
+  part.move_token = token;
+  if (!after_near(index)) make_due(index);
+}
+
+bool Stack::send_agreed(uint32_t index) {
+  NearPart& part = *slab_[index].near;
+  if (!tell_near(part, NearKind::kAgreed)) return false;
+  copy_all(part);  // what has come lies in the channel to the old end
+  part.move = NearPart::Move::away;
+  timers_.set(index, now_ + kAwayMost);
+  return true;
+}
+
+void Stack::handle_near_resume(uint32_t neighbour, Bytes message) {
+  NearResume resume;
+  if (message.size() < sizeof resume) return void(++counters_.near_bad);
+  std::memcpy(&resume, message.data(), sizeof resume);
+  const uint32_t index = resume.header.socket;
+  NearPart* const part = slab_.has(index) ? slab_[index].near.get() : nullptr;
+  const bool awaited = part != nullptr && part->life == resume.header.life && part->state == NearPart::State::open &&
+                       part->move_token == resume.token && (part->move == NearPart::Move::away || part->move == NearPart::Move::leaving);
+  if (!awaited) return say(neighbour, {.kind = NearKind::kReset, .socket = resume.socket, .life = resume.life});
+  part->move = NearPart::Move::none;
+  part->neighbour = neighbour;
+  part->peer = resume.socket;
+  part->peer_life = resume.life;
+  const Socket& socket = slab_[index];
+  const bool gone = !socket.owned && socket.listener == kNone;
+  timers_.remove(index);
+  if (gone) timers_.set(index, now_ + socket.tcp.options->fin_wait_2);
+  if (!after_near(index)) return make_due(index);
+  if (gone && part->end_sent && part->end_came) return drop(index);
+  note(index);
+}
+
+}  // namespace unet::sockets
