@@ -15,6 +15,7 @@ namespace unet::preload {
 namespace {
 
 constexpr int kMessagesAtOnce = 64;     // of a link, before another's turn
+constexpr Nanoseconds kMovesWithin = kSecond;  // whoever is asked to let a connection go, and is not stopped, says so much sooner
 constexpr size_t kWaitingMost = 64;     // of a listener; who keeps to what links.h says sends one when it was asked
 
 }  // namespace
@@ -90,6 +91,9 @@ void Ancestors::hear(const std::shared_ptr<UpLink>& link, std::span<const std::b
   HandedMessage handed;
   const bool whole = message.size() >= sizeof handed;
   if (whole) std::memcpy(&handed, message.data(), sizeof handed);
+  if (whole && (handed.kind == HandedMessage::Kind::moved || handed.kind == HandedMessage::Kind::stays)) {
+    return hear_of_move(*link, handed, fd);
+  }
   if (whole && handed.kind == HandedMessage::Kind::wanted) hear_of_want(*link, handed.socket);
   else if (whole && handed.kind != HandedMessage::Kind::connection) hear_of_datagrams(*link, handed, message.subspan(sizeof handed));
   if (fd < 0) return;
@@ -104,6 +108,28 @@ void Ancestors::hear(const std::shared_ptr<UpLink>& link, std::span<const std::b
 void Ancestors::hear_of_want(const UpLink& link, int socket) {
   File* const listener = find(link, socket, false);
   if (listener != nullptr && listener->is_stream()) Host::get().relays().note_want(*listener);
+}
+
+void Ancestors::hear_of_move(UpLink& link, const HandedMessage& handed, int fd) {
+  const bool moved = handed.kind == HandedMessage::Kind::moved;
+  if (handed.socket == link.awaited && !link.answer.came && moved == (fd >= 0)) link.answer = {.came = true, .memory = fd};
+  else if (fd >= 0) real().close(fd);
+}
+
+int Ancestors::await_move(const File::Origin& origin) {
+  UpLink& link = *origin.link;
+  const Nanoseconds until = monotonic_now() + kMovesWithin;
+  link.awaited = origin.socket;
+  link.answer = {};
+  while (!link.answer.came && link.fd >= 0) {
+    const Nanoseconds now = monotonic_now();
+    pollfd end{.fd = link.fd, .events = POLLIN, .revents = 0};
+    const int wait_ms = now >= until ? 0 : static_cast<int>((until - now) / kMillisecond) + 1;
+    if (real().poll(&end, 1, wait_ms) == 0) break;
+    if (!serve(origin.link)) link.renew(-1);
+  }
+  link.awaited = -1;
+  return link.answer.memory;
 }
 
 void Ancestors::hear_of_datagrams(const UpLink& link, const HandedMessage& handed, std::span<const std::byte> behind) {

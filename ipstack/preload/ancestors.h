@@ -27,6 +27,13 @@ struct UpLink {
   void renew(int end) noexcept;
 
   int fd;  // -1: whom it led to is gone
+  // What has been said to LinkMessage::move of the socket `awaited`.
+  struct Answer {
+    bool came = false;
+    int memory = -1;  // the stream; -1: it stays
+  };
+  int awaited = -1;
+  Answer answer{};
 };
 
 class Ancestors {
@@ -48,6 +55,9 @@ class Ancestors {
   static const File::Origin* origin_of(const File& file) noexcept;
   // The program serves a socket that came from elsewhere, or has closed it.
   static void say_all(const File& file, LinkMessage::Kind kind) noexcept;
+  // Waits for the answer to LinkMessage::move, under the lock, for a second at most. The file that has the stream, which is the caller's;
+  // -1: it stays.
+  static int await_move(const File::Origin& origin);
   // Those of its connections that nobody has accepted go back to where they came from, or end.
   static void give_back(File& listener) noexcept;
   // One of those, which is another's: it goes back.
@@ -60,6 +70,7 @@ class Ancestors {
   static void hear(const std::shared_ptr<UpLink>& link, std::span<const std::byte> message, int fd);
   static void hear_of_datagrams(const UpLink& link, const HandedMessage& handed, std::span<const std::byte> behind);
   static void hear_of_want(const UpLink& link, int socket);
+  static void hear_of_move(UpLink& link, const HandedMessage& handed, int fd);
   static File* find(const UpLink& link, int socket, bool served = true) noexcept;
 
   std::vector<std::weak_ptr<UpLink>> links_;

@@ -9,6 +9,7 @@
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/epoll_set.h"
+#include "ipstack/preload/forks.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/interfaces.h"
 #include "ipstack/sockets/sockaddr.h"
@@ -112,11 +113,12 @@ std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
   return 0;
 }
 
-// Who doubles an inherited connection, often to have it as a standard stream, is about to use it, or to become a program that does.
+// Who doubles an inherited connection, often to have it as a standard stream, is about to become a program that uses it: it does not move.
 void prepare_doubling(int fd) {
   if (!is_known(fd)) return;
   const Host::Guard guard;
-  if (verify(fd)) static_cast<void>(Host::get().file(fd));
+  File* const file = verify(fd) ? Host::get().table().file(fd) : nullptr;
+  if (file != nullptr && file->inherited) static_cast<void>(Forks::adopt(*file, false));
 }
 
 // dup2() and dup3(). What is at the number stays if they fail; and nobody comes between the kernel's table of descriptors and ours.

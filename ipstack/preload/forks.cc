@@ -86,6 +86,8 @@ std::vector<Divided> divide(const Ancestors& ancestors) {
 
 // ---- fork
 
+bool Forks::may_move = true;
+
 void Forks::before() noexcept {
   Host& host = Host::get();
   host.lock();
@@ -142,7 +144,9 @@ void Forks::in_child() noexcept {
 }
 
 void Forks::forget_relays(Host& host) {
-  if (host.relays_ != nullptr) host.relays_->forget();
+  if (host.relays_ == nullptr) return;
+  may_move = host.relays_->may_let_go();
+  host.relays_->forget();
   host.relays_.reset();
 }
 
@@ -219,8 +223,9 @@ void Forks::leave_helper(Host& host) noexcept {
   ++host.helper_number_;
 }
 
-bool Forks::adopt(File& file) {
-  const bool done = file.inherited->connected ? take(file, LinkMessage::Kind::take) : join(file);
+bool Forks::adopt(File& file, bool moves) {
+  const auto kind = moves && file.inherited->connected && may_receive(file) ? LinkMessage::Kind::move : LinkMessage::Kind::take;
+  const bool done = file.inherited->connected ? take(file, kind) : join(file);
   if (done) file.inherited.reset();
   return done;
 }
@@ -250,7 +255,10 @@ bool Forks::take(File& file, LinkMessage::Kind kind) {
   const File::Origin& origin = file.origins.front();
   const bool sent = origin.link->say(kind, origin.socket, ends[1], true);
   real().close(ends[1]);
-  if (sent) become_pair(file, ends[0], file.inherited->local, file.inherited->remote);
+  const int memory = sent && kind == LinkMessage::Kind::move ? Host::get().ancestors_.await_move(origin) : -1;
+  const bool received = memory >= 0 && receive(file, memory);
+  if (memory >= 0) real().close(memory);
+  if (sent && !received) become_pair(file, ends[0], file.inherited->local, file.inherited->remote);
   real().close(ends[0]);
   return sent;
 }

@@ -2,8 +2,8 @@
 //
 // The stack stays the parent's: its memory is shared with the network interface, and one process at a time may speak for it. A child begins
 // without one. What it has inherited it makes its own when it first uses it: a listener or a datagram socket by joining its parent's claim
-// of the port, in a stack of its own, a connection by asking its parent to carry its bytes (relays.h). Connections that come to the
-// listener of its parent all the same are handed over to it when it accepts.
+// of the port, in a stack of its own, a connection by asking its parent for it (moves.cc), or else to carry its bytes (relays.h).
+// Connections that come to the listener of its parent all the same are handed over to it when it accepts.
 //
 // A process that becomes another program, or ends, has no memory left for a stack. Other processes may still have its connections, and
 // its peers may lack a part of what it sent. Then it leaves a keeper, a process without a program, which goes on with the stack as a
@@ -25,7 +25,8 @@ class Forks {
   static void in_child() noexcept;
 
   // Under the lock: makes an inherited socket this process's own. False: it cannot be had any longer; the shadow is what is left.
-  static bool adopt(File& file);
+  // `moves`: a connection goes on in this process's stack, if it can (moves.cc).
+  static bool adopt(File& file, bool moves = true);
 
   // Without the lock, as the process ends: closes what no other process has, and gives peers a moment to acknowledge what was sent.
   static void close_own(Host& host);
@@ -56,6 +57,9 @@ class Forks {
   static void leave_helper(Host& host) noexcept;
   static bool join(File& file);
   static bool take(File& file, LinkMessage::Kind kind);
+  static bool may_move;  // as the parent said (Relays::may_let_go())
+  static bool may_receive(const File& file);
+  static bool receive(File& file, int memory);
   static void read_origins(File& file, std::string_view text, std::vector<std::shared_ptr<UpLink>>& links);
 };
 

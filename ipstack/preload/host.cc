@@ -191,7 +191,7 @@ Status Host::open_stack() {
   return {};
 }
 
-bool Host::open() {
+bool Host::open(bool quiet) {
   if (sockets_ != nullptr) return true;
   Status opened;
   try {
@@ -207,7 +207,7 @@ bool Host::open() {
     return true;
   }
   static bool told = false;
-  if (!std::exchange(told, true) || logs_) tell_user("unet-sockets: %s\n", opened.error().text.c_str());
+  if (logs_ || (!quiet && !std::exchange(told, true))) tell_user("unet-sockets: %s\n", opened.error().text.c_str());
   errno = errno_of(opened.error());
   return false;
 }
@@ -233,10 +233,13 @@ void Host::give_socket(File& file, int socket) {
   by_socket_[index] = &file;
 }
 
-void Host::close_socket(File& file) {
-  if (!file.is_ours()) return;
+int Host::leave_socket(File& file) noexcept {
   by_socket_[static_cast<size_t>(file.socket)] = nullptr;
-  sockets_->drop(std::exchange(file.socket, -1));
+  return std::exchange(file.socket, -1);
+}
+
+void Host::close_socket(File& file) {
+  if (file.is_ours()) sockets_->drop(leave_socket(file));
 }
 
 void Host::await_end(File& file) {

@@ -131,8 +131,8 @@ class Host {
   // From here on the program cancels threads.
   void expect_cancellation() noexcept { cancels_.store(true, std::memory_order_relaxed); }
 
-  // Opens the stack if it is not open. False: errno says why.
-  bool open();
+  // Opens the stack if it is not open. False: errno says why; `quiet`: the user is not told.
+  bool open(bool quiet = false);
   // Connects to the network interface, so that open() succeeds later without the right to connect. Does nothing if there is none.
   void hold_interface();
   // It did not, as this process has no memory for it.
@@ -149,6 +149,8 @@ class Host {
   void give_socket(File& file, int socket);
   // The same taken away; the socket is closed.
   void close_socket(File& file);
+  // The same, and it is the caller's.
+  int leave_socket(File& file) noexcept;
   // The last descriptor of it is closed: as SO_LINGER says, until the peer has all of what was sent, or a signal comes.
   void await_end(File& file);
   // What closes it resets it.

@@ -13,12 +13,14 @@
 
 namespace unet::preload {
 
-// To whose the socket is. With take and take_unused comes the descriptor that the bytes are to be carried to, with fork another link's,
-// with left that of the bytes, which are carried already; behind that stands a File::Pair, behind datagram a DatagramHead and the datagram.
+// To the process that owns the socket. With take, move and take_unused comes the descriptor that the bytes are to be carried to, with fork
+// another link's, with left that of the bytes, which are carried already; behind that stands a File::Pair, behind datagram a DatagramHead
+// and the datagram.
 struct LinkMessage {
   enum class Kind : uint32_t {
     take,         // a connection: it is to be used there
-    take_unused,  // the same, but nobody may want it: a program has it because nobody closed it
+    move,         // the same, and it is to go on in that process's stack, if it can: the answer is `moved` or `stays`
+    take_unused,  // as take, but nobody may want it: a program has it because nobody closed it
     end,          // shutdown() of a connection that was taken
     close,        // it is closed there
     serve,        // a listener or a datagram socket: a connection of it, or datagrams, are wanted
@@ -33,9 +35,10 @@ struct LinkMessage {
 
 // The other way, for a listener or a datagram socket that is served there. With a connection comes the descriptor of its bytes, which are
 // carried when it is taken, or, with a `connection` below 0, are already; behind a datagram's stands a DatagramHead and the datagram. Part:
-// how much of what comes it gets by its own claim. Wanted: another waits for a connection of that listener, once.
+// how much of what comes it gets by its own claim. Wanted: another waits for a connection of that listener, once. Moved: with it comes a
+// file in memory that has the stream (Stack::export_stream()). Stays: its bytes are carried.
 struct HandedMessage {
-  enum class Kind : uint32_t { connection, datagram, part, wanted } kind = Kind::connection;
+  enum class Kind : uint32_t { connection, datagram, part, wanted, moved, stays } kind = Kind::connection;
   int32_t socket = -1, connection = -1;
   uint32_t part = 0;  // File::Part
   sockets::Address local{}, remote{};

@@ -100,6 +100,7 @@ Relays::Step Relays::step(Move& move) {
   static_cast<void>(memory >= 0 && send_by_link(link->fd, &said, sizeof said, memory));  // else the peer is told in time
   if (memory >= 0) real().close(memory);
   link->moved_at = host.now();
+  moves_left_ -= std::min(moves_left_, 1u);
   link->held.erase(held);
   let_go(file);
   return Step::moved;
@@ -147,11 +148,11 @@ void Relays::end_moves(const Link& link) {
   }
 }
 
-// A child's connection has ended. A stack costs a child some milliseconds: one for a request would be slower by it.
-void Relays::note_life(Nanoseconds since) noexcept {
-  constexpr Nanoseconds kShort = 20 * kMillisecond;
-  const bool is_short = Host::get().now() - since < kShort;
-  short_lives_ = is_short ? std::min(short_lives_ + 1, kShortInARow) : 0;
+bool Relays::may_let_go() noexcept {
+  const uint64_t more = (Host::get().now() - moves_since_) / kMoveEvery;
+  moves_left_ = static_cast<uint32_t>(std::min<uint64_t>(moves_left_ + more, kMovesMost));
+  moves_since_ += more * kMoveEvery;
+  return moves_left_ != 0;
 }
 
 // ---- who has inherited it
@@ -159,7 +160,7 @@ void Relays::note_life(Nanoseconds since) noexcept {
 // Whether this process has a stack in which the connection could go on: it leads to a neighbour, to which there is a channel.
 bool Forks::may_receive(const File& file) {
   Host& host = Host::get();
-  if (!moves_pay || file.origins.size() != 1 || host.ni_.starts_with("embedded:") || !host.open(true)) return false;
+  if (!may_move || file.origins.size() != 1 || host.ni_.starts_with("embedded:") || !host.open(true)) return false;
   const Nanoseconds until = host.now() + kMeetsWithin;
   int met;
   while ((met = host.sockets().stack().seek_neighbour(file.inherited->remote)) == 0 && host.now() < until) {

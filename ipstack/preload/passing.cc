@@ -106,7 +106,7 @@ int StandIns::pass(int fd) {
   File* file = table.file(fd);
   if (file == nullptr) return -1;
   // Of one that another process has this one gets a pair, which is passed as it is.
-  if (file->inherited && file->inherited->connected) static_cast<void>(Forks::adopt(*file));
+  if (file->inherited && file->inherited->connected) static_cast<void>(Forks::adopt(*file, false));
   if (!file->is_ours() && (!file->inherited || file->inherited->connected)) return -1;
   const int instead = is_connection(*file)                   ? pass_connection(*file)
                       : file->is_joined() && file->is_ours() ? pass_joined(*file)

@@ -61,6 +61,7 @@ void Relays::append(std::vector<int>& all) const {
   for (const auto& each : links_) all.push_back(each.fd);
   for (const auto& each : relays_) all.push_back(each.fd);
   for (const auto& each : passed_) all.push_back(each.waiting.fd);
+  for (const auto& each : moves_) all.push_back(each.fd);
 }
 
 bool Relays::serve(std::span<const pollfd> ready) {
@@ -87,8 +88,8 @@ bool Relays::serve(std::span<const pollfd> ready) {
     drop(relays_[i]);
     relays_.erase(relays_.begin() + static_cast<ptrdiff_t>(i));
   }
-  const bool given = give_up(), handed = hand_over(), left = leave_what_came();
-  return given || handed || left;
+  const bool moving = serve_moves(), given = give_up(), handed = hand_over(), left = leave_what_came();
+  return moving || given || handed || left;
 }
 
 void Relays::drop(Relay& relay) noexcept {
@@ -206,6 +207,7 @@ void Relays::hold_alone(std::span<File* const> files) const noexcept {
   }
   for (const Relay& each : relays_) ++each.file->holds;
   for (const Leaving& each : leaving_) ++each.file->holds;
+  for (const Move& each : moves_) ++each.file->holds;
   for (const File* const file : files) {
     if (file == nullptr) continue;
     for (const File::Waiting& each : file->waiting) {
@@ -224,12 +226,15 @@ void Relays::forget() noexcept {
   }
   for (const Relay& each : relays_) release(*each.file);
   for (const Leaving& each : leaving_) release(*each.file);
+  for (const Move& each : moves_) release(*each.file);
   for (const Link& each : links_) real().close(each.fd);
   for (const Relay& each : relays_) real().close(each.fd);
   for (const Passed& each : passed_) real().close(each.waiting.fd);
+  for (const Move& each : moves_) real().close(each.fd);
   links_.clear();
   relays_.clear();
   leaving_.clear();
+  moves_.clear();
   passed_.clear();
 }
 

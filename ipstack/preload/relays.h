@@ -93,6 +93,9 @@ class Relays {
   // That one goes back, `behind` being in link_memory().
   static void send_back(const UpLink& link, int socket, std::span<const std::byte> behind) noexcept;
 
+  // A child that begins now may have a stack of its own for a connection: that costs it some milliseconds, so not one for each request.
+  bool may_let_go() noexcept;
+
   // In a child: closes what was the parent's.
   void forget() noexcept;
   // In a keeper, which has none of the program's threads: nobody holds these, or waits for them, but this object.
@@ -111,6 +114,7 @@ class Relays {
     int fd = -1;
     std::vector<Held> held{};
     std::vector<Held> closed{};  // datagram sockets that it had: some of what it was handed may still come back
+    Nanoseconds moved_at = 0;  // a connection has gone there last; 0: none has
     std::vector<int> pairs{};  // connections that it has by other links' relays, as the process names them that has begun it
   };
   struct Relay {
@@ -133,11 +137,27 @@ class Relays {
     File* listener;
     File::Waiting waiting;
   };
+  // A connection that its process, to which the link leads, wants in its own stack, and the end of the pair that it gets otherwise.
+  struct Move {
+    uint64_t link;
+    File* file;
+    int fd;
+    Nanoseconds since;
+    bool begun = false;  // its peer has been asked
+  };
   struct Leaving {
     File* file;
     Nanoseconds until, last;  // later if something comes, but not than `last`
   };
   bool serve_link(Link& link);
+  // moves.cc
+  void begin_move(const Link& link, File& file, int fd);
+  bool serve_moves();
+  enum class Step : uint8_t { waits, stays, moved };
+  Step step(Move& move);
+  bool is_alone(const File& file) const noexcept;
+  void stay(const Move& move);
+  void end_moves(const Link& link);
   void hear(Link& link, const LinkMessage& said, std::span<const std::byte> behind, int fd);
   void release(Link& link, size_t at);
   static File* closed_there(const Link& link, int socket) noexcept;
@@ -182,8 +202,14 @@ class Relays {
   uint64_t last_link_ = 0;
   std::vector<Relay> relays_;
   std::vector<Leaving> leaving_;
+  std::vector<Move> moves_;
   std::vector<Passed> passed_;
   int next_passed_ = -2;  // -1 is none
+  // How many connections may move. One comes back after a while, and with each child that had one for a second.
+  static constexpr uint32_t kMovesMost = 64;
+  static constexpr Nanoseconds kMoveEvery = 50 * kMillisecond;
+  uint32_t moves_left_ = kMovesMost;
+  Nanoseconds moves_since_ = 0;
   Sleeper sleeper_;  // wakes the helper
 };
 
