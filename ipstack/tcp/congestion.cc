@@ -62,8 +62,9 @@ void Congestion::set_algorithm(Algorithm algorithm, const Bbr::Start& bbr) noexc
   algorithm_ = algorithm == Algorithm::bbr ? Algorithm::cubic : algorithm;
 }
 
-void Congestion::resume(uint32_t threshold) noexcept {
+void Congestion::resume(uint32_t window, uint32_t threshold) noexcept {
   if (is_bbr()) return;
+  window_ = window;
   threshold_ = threshold;
   if (!in_slow_start()) end_first_start();
 }

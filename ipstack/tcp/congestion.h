@@ -21,8 +21,8 @@ class Congestion {
   Congestion& operator=(const Congestion&) = delete;
   // Bytes of a segment, and the window to begin with. `bbr`: what BBR has to know besides.
   void start(const Options& options, uint32_t mss, uint32_t window, const Bbr::Start& bbr = {}) noexcept;
-  // After start(), of a connection that was moved: sets where slow start ends. BBR finds that itself.
-  void resume(uint32_t threshold) noexcept;
+  // After start(), of a connection that was moved: takes the window and where slow start ends. BBR measures anew.
+  void resume(uint32_t window, uint32_t threshold) noexcept;
   // Another one goes on from where this one is. BBR needs memory for its model; where there is none, it is CUBIC.
   void set_algorithm(Algorithm algorithm, const Bbr::Start& bbr) noexcept;
 

@@ -227,7 +227,7 @@ class Connection {
  private:
   static constexpr uint16_t kMssMin = 88;  // a peer, or a path, that asks for less wants us to send headers
 
-  enum class Recovery : uint8_t { none, fast, timeout };
+  enum class Recovery : uint8_t { none, fast, timeout };  // MovedConnection has it as a number
 
   // connection.cc
   void step(State to) noexcept;
@@ -248,6 +248,7 @@ class Connection {
   uint32_t clock(Nanoseconds now) const noexcept { return clock(timestamp_offset_, now); }
 
   // connection_move.cc
+  uint32_t lost_by_timeout() const noexcept;
   bool restore_data(const MovedConnection& from, Bytes to_send, Bytes to_read, Nanoseconds now) noexcept;
 
   // connection_handshake.cc

@@ -1,8 +1,8 @@
 // connection_move.cc - a connection leaves one stack and goes on in another of the same host.
 //
 // Data in flight becomes one piece of the scoreboard. The piece counts as retransmitted, so that it gives no round trip (Karn). The
-// retransmission timer keeps its deadline, or a connection that moves often would never time out. Recovery, tail probes, keep-alive and
-// the search for longer segments begin anew.
+// retransmission timer keeps its deadline, or a connection that moves often would never time out. What a time-out has found lost becomes
+// a second piece (go-back-N). Tail probes, keep-alive and the search for longer segments begin anew.
 #include <algorithm>
 #include <array>
 
@@ -28,6 +28,7 @@ bool is_sound(const MovedConnection& it) noexcept {
   if (it.snd_wnd > 0xFFFFu << it.peer_scale || it.snd_wnd_max < it.snd_wnd || it.snd_wnd_max > 0xFFFFu << kShiftMost) return false;
   if (it.rcv_wnd > 0xFFFFu << (it.scales != 0 ? it.our_scale : 0)) return false;
   if (it.to_send > kVolumeLimit || it.to_read > kVolumeLimit || it.unacknowledged > it.to_send) return false;
+  if (it.lost > it.unacknowledged || it.recovery_end > it.unacknowledged || it.recovery > 2) return false;
   return it.persisting == 0 || (it.unacknowledged == 0 && it.to_send != 0);
 }
 
@@ -36,6 +37,16 @@ bool is_sound(const MovedConnection& it) noexcept {
 bool Connection::may_move() const noexcept {
   const bool open = state_ == State::established || state_ == State::close_wait;
   return open && !fin_queued_ && !reader_gone_ && !reset_due_ && !urgent_ && !urgent_came_;
+}
+
+// Bytes from the first lost piece on. F-RTO (RFC 5682) is not carried on: behind the piece that it has sent again all counts as lost.
+uint32_t Connection::lost_by_timeout() const noexcept {
+  if (recovery_ != Recovery::timeout) return 0;
+  const RecordPool& records = shared_.records;
+  RecordIndex each = scoreboard_.first();
+  if (forward_ == Forward::first_ack && each != kNoRecord && !records[each].lost) each = records[each].next;
+  while (forward_ == Forward::none && each != kNoRecord && !records[each].lost) each = records[each].next;
+  return each == kNoRecord ? 0 : snd_nxt_ - records[each].start;
 }
 
 MovedConnection Connection::save() const noexcept {
@@ -49,12 +60,13 @@ MovedConnection Connection::save() const noexcept {
       .snd_una = snd_una_.value, .snd_wnd = snd_wnd_, .snd_wnd_max = snd_wnd_max_, .snd_wl1 = snd_wl1_.value, .snd_wl2 = snd_wl2_.value,
       .rcv_nxt = next.value, .rcv_wnd = rcv_edge_ > next ? rcv_edge_ - next : 0, .receive_limit = receive_limit_,
       .timestamp_offset = timestamp_offset_, .ts_recent = ts_recent_, .ts_recent_second = ts_recent_second_,
-      // Fast recovery sets the window by what arrives, and ends with a window of the threshold.
-      .congestion_window = recovery_ == Recovery::fast && !congestion_.is_bbr() ? congestion_.threshold() : congestion_.window(),
-      .threshold = congestion_.threshold(),
-      .unacknowledged = unacknowledged(), .to_send = queued_.size(), .to_read = readable(),
+      .congestion_window = congestion_.window(), .threshold = congestion_.threshold(),
+      .unacknowledged = unacknowledged(), .lost = lost_by_timeout(),
+      .recovery_end = recovery_ != Recovery::none && recovery_end_ > snd_una_ ? recovery_end_ - snd_una_ : 0,
+      .to_send = queued_.size(), .to_read = readable(),
       .local_port = local_port_, .remote_port = remote_port_, .peer_mss = peer_mss_, .path_mss = path_.passes,
       .peer_scale = peer_scale_, .our_scale = our_scale_, .backoff = static_cast<uint8_t>(rtt_.backoff()),
+      .recovery = static_cast<uint8_t>(recovery_),
       .scales = scales_, .stamps = stamps_, .sacks = sacks_,
       .ecn = ecn_, .ecn_seen = ecn_seen_, .echo = echo_, .reduced = reduced_due_,
       .fin_received = fin_received_, .persisting = persisting_,
@@ -114,7 +126,10 @@ bool Connection::restore(const MovedConnection& from, Bytes to_send, Bytes to_re
   snd_wnd_max_ = from.snd_wnd_max;
   snd_wl1_ = {from.snd_wl1};
   snd_wl2_ = {from.snd_wl2};
-  recovery_end_ = reduced_end_ = snd_una_ - 1u;
+  recovery_ = static_cast<Recovery>(from.recovery);
+  recovery_end_ = recovery_ == Recovery::none ? snd_una_ - 1u : snd_una_ + from.recovery_end;
+  recovery_flight_ = std::max(from.unacknowledged, 1u);
+  reduced_end_ = snd_una_ - 1u;
   small_end_ = snd_una_;
   fin_at_ = trip_end_ = last_ack_sent_ = received_.next();
   rcv_edge_ = received_.next() + from.rcv_wnd;
@@ -135,15 +150,14 @@ bool Connection::restore(const MovedConnection& from, Bytes to_send, Bytes to_re
   if (unacknowledged() != 0 || persisting_) rto_at_ = std::min(from.rto_at, now + rtt_.rto(*options_));
   peer_mss_ = from.peer_mss;
   limit_path(from.path_mss);
-  start_path(now);
-  congestion_.start(*options_, mss_, std::clamp<uint32_t>(from.congestion_window, mss_, kVolumeLimit), bbr_start(now));
-  congestion_.resume(std::max<uint32_t>(from.threshold, 2u * mss_));
+  start_window(options_->initial_window, now);
+  congestion_.resume(std::clamp<uint32_t>(from.congestion_window, mss_, kVolumeLimit), std::max<uint32_t>(from.threshold, 2u * mss_));
   ack_now_ = from.ack_due != 0;
   tell_window();
   return true;
 }
 
-// Takes both streams, and notes the piece in flight. False: the pools have no room.
+// Takes both streams, and notes the pieces that were sent. False: the pools have no room.
 bool Connection::restore_data(const MovedConnection& from, Bytes to_send, Bytes to_read, Nanoseconds now) noexcept {
   snd_una_ = {from.snd_una};
   snd_nxt_ = snd_una_ + from.unacknowledged;
@@ -153,8 +167,12 @@ bool Connection::restore_data(const MovedConnection& from, Bytes to_send, Bytes 
   if (received_.insert(shared_.chunks, received_.next(), to_read).missing != 0) return false;
   if (from.unacknowledged == 0) return true;
   if (shared_.records.available() == 0) return false;
-  scoreboard_.append(shared_.records, snd_una_, from.unacknowledged, false, std::min(from.first_sent_at, now));
-  shared_.records[scoreboard_.first()].retransmitted = true;
+  const Nanoseconds sent_at = std::min(from.first_sent_at, now);
+  const uint32_t in_flight = from.unacknowledged - from.lost;
+  if (in_flight != 0) scoreboard_.append(shared_.records, snd_una_, in_flight, false, sent_at);
+  if (from.lost != 0) scoreboard_.append(shared_.records, snd_una_ + in_flight, from.lost, false, sent_at);
+  shared_.records[scoreboard_.first()].retransmitted = shared_.records[scoreboard_.last()].retransmitted = true;
+  if (from.lost != 0) scoreboard_.lose_at(shared_.records, snd_una_ + in_flight);
   return true;
 }
 

@@ -2,6 +2,7 @@
 // networks that lose, repeat, delay and reorder. Both streams arrive, and no reset is sent. restore() refuses records that make no sense.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
@@ -300,6 +301,9 @@ TEST_CASE("a record that makes no sense is refused") {
   CHECK(refused([](M& it) { it.scales = 0; }));  // but the windows are scaled
   CHECK(refused([](M& it) { it.peer_mss = 87; }));
   CHECK(refused([](M& it) { it.unacknowledged = 8001; }));
+  CHECK(refused([](M& it) { it.lost = 5001; }));
+  CHECK(refused([](M& it) { it.recovery_end = 5001; }));
+  CHECK(refused([](M& it) { it.recovery = 3; }));
   CHECK(refused([](M& it) { it.to_send = 1u << 30; }));
   CHECK(refused([](M& it) { it.to_read = 1u << 31; }));
   CHECK(refused([](M& it) { it.snd_wnd = 0x10000 << 3; }));
@@ -327,6 +331,73 @@ TEST_CASE("a stack without room refuses a connection, and gives back what it had
   CHECK(stack.records.available() == records);
 }
 
+TEST_CASE("a connection that moves again says the same of itself") {
+  Stack stack;
+  MovedConnection from = record();
+  if (GENERATE(false, true)) {
+    from.ecn = from.ecn_seen = from.echo = from.reduced = from.fin_received = from.ack_due = 1;
+    from.congestion_window = 30'000;
+    from.threshold = 25'000;
+    from.backoff = 2;
+    from.path_mss = 1000;
+    from.lost = 3000;
+    from.recovery = 2;
+    from.recovery_end = 4000;
+    from.scales = from.peer_scale = 0;
+    from.snd_wnd_max = from.rcv_wnd = 0xFFFF;
+  }
+  std::vector<std::byte> to_send(from.to_send), to_read(from.to_read);
+  for (size_t i = 0; i < to_send.size(); ++i) to_send[i] = static_cast<std::byte>(i / 7);
+  for (size_t i = 0; i < to_read.size(); ++i) to_read[i] = static_cast<std::byte>(i / 3);
+  Connection connection(stack.options, stack.resources, 80);
+  REQUIRE(connection.restore(from, to_send, to_read, kNow));
+  const MovedConnection again = connection.save();
+  CHECK(std::memcmp(&again, &from, sizeof from) == 0);
+  std::vector<std::byte> sends(from.to_send), reads(from.to_read);
+  connection.copy_to_send(sends);
+  connection.copy_to_read(reads);
+  CHECK(sends == to_send);
+  CHECK(reads == to_read);
+  connection.leave();
+  CHECK(connection.send(reads).error == Error::not_connected);
+  CHECK(stack.chunks.available() == 512);
+  CHECK(stack.records.available() == 64);
+}
+
+TEST_CASE("data that was kept in its message is copied out, and the message is released") {
+  struct Keeper : KeptMessages {
+    using KeptMessages::KeptMessages;
+    void release(uint32_t) noexcept override { ++released; }
+    uint32_t released = 0;
+  } keeper(600);
+  Stack stack;
+  stack.chunks.set_kept(&keeper);
+  const MovedConnection from = record();
+  const std::vector<std::byte> to_send(from.to_send), to_read(from.to_read, std::byte{1}), message(1000, std::byte{2});
+  Connection connection(stack.options, stack.resources, 80);
+  REQUIRE(connection.restore(from, to_send, to_read, kNow));
+  ip::TcpView data{};
+  data.sequence = {300};
+  data.acknowledgement = {0xFFFF'F000};
+  data.flags = ip::TcpFlags::kAck;
+  data.window = 5000;
+  data.options.has_timestamps = true;
+  data.options.timestamp = 11;
+  data.payload = message;
+  keeper.offer(message);
+  connection.handle_segment(data, kNow);
+  REQUIRE(keeper.withdraw());
+  std::vector<std::byte> reads(1700);
+  REQUIRE(connection.save().to_read == reads.size());
+  connection.copy_to_read(reads);
+  CHECK(std::count(reads.begin(), reads.begin() + 700, std::byte{1}) == 700);
+  CHECK(std::count(reads.begin() + 700, reads.end(), std::byte{2}) == 1000);
+  CHECK(keeper.released == 0);
+  connection.leave();
+  CHECK(keeper.released == 1);
+  CHECK(stack.chunks.available() == 512);
+}
+
 TEST_CASE("what was due when a connection moved is done where it goes on") {
   Stack stack;
   MovedConnection from = record();
@@ -343,7 +414,7 @@ TEST_CASE("what was due when a connection moved is done where it goes on") {
     CHECK(segment.fields.options.timestamp == 9 + 1'000'000);
     CHECK(!connection.poll_segment(kNow, 1 << 16, segment));
   }
-  SECTION("a retransmission is not later for the move, and gives no round trip") {
+  SECTION("a retransmission is not later for the move") {
     Connection connection(stack.options, stack.resources, 80);
     REQUIRE(connection.restore(from, to_send, to_read, kNow));
     CHECK(connection.next_timer() == from.rto_at);
@@ -351,6 +422,19 @@ TEST_CASE("what was due when a connection moved is done where it goes on") {
     REQUIRE(connection.poll_segment(from.rto_at, 1 << 16, segment));
     CHECK(segment.fields.sequence == Sequence{0xFFFF'F000});
     CHECK(segment.length == 1448);
+  }
+  SECTION("data that was in flight gives no round trip (Karn)") {
+    from.stamps = 0;
+    Connection connection(stack.options, stack.resources, 80);
+    REQUIRE(connection.restore(from, to_send, to_read, kNow));
+    ip::TcpView ack{};
+    ack.sequence = {300};
+    ack.acknowledgement = connection.send_next();
+    ack.flags = ip::TcpFlags::kAck;
+    ack.window = 5000;
+    connection.handle_segment(ack, kNow + kSecond / 10);
+    CHECK(connection.unacknowledged() == 0);
+    CHECK(connection.rtt().smooth() == from.srtt);
   }
   SECTION("a window that was closed is told of when it is open here") {
     from.rcv_wnd = 0;

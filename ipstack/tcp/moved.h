@@ -24,6 +24,8 @@ struct MovedConnection {
   uint32_t timestamp_offset = 0, ts_recent = 0, ts_recent_second = 0;
   uint32_t congestion_window = 0, threshold = 0;
   uint32_t unacknowledged = 0;        // bytes sent, not acknowledged, at the head of the bytes to send
+  uint32_t lost = 0;                  // of these the last ones, which a time-out makes leave again
+  uint32_t recovery_end = 0;          // bytes behind snd_una
   uint32_t to_send = 0;               // unacknowledged and unsent bytes
   uint32_t to_read = 0;               // received in order and not read
   uint16_t local_port = 0, remote_port = 0;
@@ -31,13 +33,14 @@ struct MovedConnection {
   uint16_t path_mss = 0;              // longest segment that is known to pass, counted as Options::mss
   uint8_t peer_scale = 0, our_scale = 0;
   uint8_t backoff = 0;
+  uint8_t recovery = 0;               // 0: none, 1: fast, 2: of a time-out
   // Each is 0 or 1.
   uint8_t scales = 0, stamps = 0, sacks = 0;
   uint8_t ecn = 0, ecn_seen = 0, echo = 0, reduced = 0;
   uint8_t fin_received = 0;           // CLOSE-WAIT
   uint8_t persisting = 0;             // rto_at is the deadline of a probe
   uint8_t ack_due = 0;
-  uint8_t unused[3] = {};
+  uint8_t unused[2] = {};
 };
 static_assert(std::is_trivially_copyable_v<MovedConnection> && std::has_unique_object_representations_v<MovedConnection>);
 
