@@ -5,6 +5,7 @@
 // a second piece (go-back-N). Tail probes, keep-alive and the search for longer segments begin anew.
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 
 #include "ipstack/tcp/connection.h"
 #include "unet/base/bytes.h"
@@ -13,7 +14,7 @@ namespace unet::tcp {
 namespace {
 
 constexpr uint32_t kVolumeLimit = (1u << 30) - 1;  // of any buffer and any window
-constexpr uint8_t kShiftMost = 14;               // RFC 7323, 2.3
+constexpr uint8_t kShiftMost = 14;                  // RFC 7323, 2.3
 
 bool are_flags(std::initializer_list<uint8_t> flags) noexcept {
   return std::all_of(flags.begin(), flags.end(), [](uint8_t flag) { return flag <= 1; });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <sstream>
 #include <vector>
 
 #include "ipstack/tcp/sim_pair.h"
