@@ -115,9 +115,11 @@ void Connection::handle_echo(const Delivery& delivery, uint32_t acked) noexcept 
   congestion_.handle_mark(flight, delivery.has_rate ? delivery.tx_in_flight : flight);
 }
 
-// SND.WND is of the newest segment that says it (RFC 9293, 3.10.7.4, fifth).
+// SND.WND is of the newest segment that says it (RFC 9293, 3.10.7.4, fifth). A retransmission that acknowledges more is new, too: without
+// its window the edge would move by what it acknowledges, beyond the peer's, which then drops our ACKs.
 void Connection::take_window(const ip::TcpView& segment) noexcept {
-  const bool newer = snd_wl1_ < segment.sequence || (snd_wl1_ == segment.sequence && snd_wl2_ <= segment.acknowledgement);
+  const bool newer = snd_wl1_ < segment.sequence || snd_wl2_ < segment.acknowledgement ||
+                     (snd_wl1_ == segment.sequence && snd_wl2_ == segment.acknowledgement);
   if (!newer) return;
   const uint32_t before = snd_wnd_;
   snd_wnd_ = uint32_t{segment.window} << peer_scale_;
