@@ -20,7 +20,7 @@ namespace unet::control {
 
 // Raised when a packet changes or a request is new. Three things do not, so that releases that do not understand each other can say
 // so: Header, Hello up to `version`, and Reply up to `error`.
-constexpr uint32_t kVersion = 12;
+constexpr uint32_t kVersion = 13;
 constexpr size_t kPacketMax = 1024;  // bytes of any packet, both ways
 
 // A short text in a packet. A length beyond the room is a lie; view() shortens it.
@@ -65,6 +65,7 @@ enum class Op : uint32_t {
   open_sockets = 22,
   list_sockets = 23,
   set_ip_claim = 24,
+  own_ip_flow = 25,
   capture_start = 30,
   capture_stop = 31,
   // events (cookie: 0, or a number that grows: one that is not larger than the last is an event that came before)
@@ -165,6 +166,13 @@ struct SetIpClaim {
   Header header;
   uint32_t claim;
   uint32_t takes_new;  // TakesNew
+};
+// A connection of TCP that another member of the claim's share has is this member's from now on.
+struct OwnIpFlow {
+  Header header;
+  uint32_t claim;
+  uint16_t local_port, remote_port;
+  ip::IpAddress local, remote;
 };
 struct GetIpConfiguration { Header header; };
 // The next table of the endpoint's sockets (unet/socket_table.h), to be written by its owner; it stays until the IP channel is closed.

@@ -89,6 +89,19 @@ Status Endpoint::set_ip_claim(uint32_t claim, TakesNew takes_new, Nanoseconds ti
   return {};
 }
 
+Status Endpoint::own_ip_flow(uint32_t claim, const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
+                             uint16_t remote_port, Nanoseconds timeout) {
+  auto request = request_for<control::OwnIpFlow>(control::Op::own_ip_flow, id_);
+  request.claim = claim;
+  request.local = local;
+  request.local_port = local_port;
+  request.remote = remote;
+  request.remote_port = remote_port;
+  auto answer = connection_->call(request, timeout);
+  if (!answer) return tl::unexpected(answer.error());
+  return {};
+}
+
 Result<SocketTableView> Endpoint::open_sockets() {
   const auto table = static_cast<uint32_t>(socket_tables_.size());
   // Nobody would read it, and nobody go on where this process stops.

@@ -273,6 +273,8 @@ void Engine::State::run(const ReleaseIp& command) noexcept { ip->claims().remove
 
 void Engine::State::run(const SetClaim& command) noexcept { ip->claims().set(command.number, command.takes_new); }
 
+void Engine::State::run(const OwnFlow& command) noexcept { ip->claims().pass(command.number, command.flow); }
+
 void Engine::State::run(const OwnFlows& command) noexcept {
   const EndpointState* const e = attached(command.endpoint);
   for (uint32_t i = 0; e != nullptr && i < std::min(command.count, OwnFlows::kMax); ++i) ip->own(*e, command.flows[i]);

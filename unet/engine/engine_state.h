@@ -58,6 +58,7 @@ struct Engine::State {
   void run(const ClaimIp& command) noexcept;
   void run(const ReleaseIp& command) noexcept;
   void run(const SetClaim& command) noexcept;
+  void run(const OwnFlow& command) noexcept;
   void run(const OwnFlows& command) noexcept;
   void run(const ExpectLeft& command) noexcept;
   void run(const LeaveIp& command) noexcept;

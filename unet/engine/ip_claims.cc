@@ -152,6 +152,15 @@ bool IpClaims::own(const EndpointState& owner, const IpFlow& flow) noexcept {
   return true;
 }
 
+void IpClaims::pass(uint32_t number, const IpFlow& flow) noexcept {
+  if (number >= claims_.size() || claims_[number].owner == nullptr || claims_[number].share == kEnd) return;
+  IpOwners::Entry* const entry = owners_.find(owners_.hash(flow), flow);
+  const Claim* const before = owner_of(entry);
+  if (before == nullptr || before->share != claims_[number].share) return;
+  entry->owner = as_owner(claims_[number]);
+  ++version_;
+}
+
 bool IpClaims::sends(const EndpointState& owner, const IpFlow& flow, const TcpSigns& signs, bool& shared) noexcept {
   const Claim* const any = fitting(kTcp, flow.local, flow.local_port, flow.remote, flow.remote_port);
   const Claim* const claim = any == nullptr ? nullptr : member(*any, owner);

@@ -107,6 +107,34 @@ TEST_CASE("who takes no new flows keeps those that it has, and gets new ones onl
   for (uint16_t port = 2300; port < 2340; ++port) CHECK(m.open(port) == 2);
 }
 
+TEST_CASE("a connection passes to another member of its share, and to nobody else") {
+  Members m(3);
+  const size_t owner = m.open(1000), other = (owner + 1) % 3;
+  const IpFlow flow{.local = m.t.own4, .remote = m.t.peer4, .local_port = 80, .remote_port = 1000};
+  const auto pass = [&](uint32_t number, const IpFlow& which) {
+    m.t.ni.command(OwnFlow{number, which});
+    m.t.ni.run();
+  };
+  pass(m.claims[other], flow);
+  CHECK(m.arrives(1000, Flags::kAck) == other);
+  m.send(other, 1000, Flags::kAck);
+  const uint64_t refused = m.refused(owner);
+  m.send(owner, 1000, Flags::kAck);
+  CHECK(m.refused(owner) == refused + 1);
+  // Of another share, a claim that nobody shares, one that does not exist, and a connection that nobody has.
+  m.add({.protocol = kTcp, .port = 81, .group = kIpReusePort});
+  m.add({.protocol = kTcp, .port = 82});
+  for (const uint32_t number : {m.claims[3], m.claims[4], 77u, ~0u}) pass(number, flow);
+  IpFlow unknown = flow;
+  unknown.remote_port = 1001;
+  pass(m.claims[owner], unknown);
+  CHECK(m.arrives(1000, Flags::kAck) == other);
+  // It ends with its new owner.
+  m.t.ni.command(ReleaseIp{m.claims[other]});
+  m.t.ni.run();
+  CHECK(m.arrives(1000, Flags::kAck) != other);
+}
+
 TEST_CASE("no member speaks on another's connection, but where that only ends and another begins") {
   Members m(2);
   const size_t owner = m.open(1000), other = 1 - owner;

@@ -89,6 +89,10 @@ struct SetClaim {           // of a share: whether it takes new flows
   uint32_t number;
   TakesNew takes_new;
 };
+struct OwnFlow {            // a connection that another member of the claim's share has is this one's
+  uint32_t number;
+  IpFlow flow;
+};
 // Connections of a share that are under way, as their owner has told of them: for an engine that takes over.
 struct OwnFlows {
   static constexpr uint32_t kMax = 16;
@@ -134,8 +138,8 @@ struct StartCapture {       // memory: capture_memory.h, `bytes` of ring; stays 
 struct StopCapture { uint32_t capture; };
 struct Resumed {};          // all that another engine had is attached and open again
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
-                             OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, SetClaim, OwnFlows,
-                             ExpectLeft, LeaveIp, LeftAll, ResumeLease, ResumeHost, SendSignal, SetUser, StartCapture, StopCapture,
+                             OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, SetClaim,
+                             OwnFlow, OwnFlows, ExpectLeft, LeaveIp, LeftAll, ResumeLease, ResumeHost, SendSignal, SetUser, StartCapture, StopCapture,
                              Resumed>;
 
 // ---- engine -> service

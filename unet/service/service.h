@@ -365,6 +365,7 @@ class Service {
   void handle(ClientRecord& client, const control::ClaimIp& packet);
   void handle(ClientRecord& client, const control::ReleaseIp& packet);
   void handle(ClientRecord& client, const control::SetIpClaim& packet);
+  void handle(ClientRecord& client, const control::OwnIpFlow& packet);
   void handle(ClientRecord& client, const control::GetIpConfiguration& packet);
   Status may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint);
   Result<IpClaimed> claim_ip(ClientRecord& client, EndpointRecord& endpoint, const IpClaim& claim);

@@ -146,6 +146,22 @@ void Service::handle(ClientRecord& client, const control::SetIpClaim& packet) {
   ok(client, packet.header);
 }
 
+// Members of a share are one user's, and know its token. The engine knows which of them has the connection, if any.
+void Service::handle(ClientRecord& client, const control::OwnIpFlow& packet) {
+  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  if (endpoint == nullptr) return;
+  if (endpoint->ip_claims.count(packet.claim) == 0) {
+    return fail_request(client, packet.header, {Errc::not_found, "the endpoint has no claim " + std::to_string(packet.claim)});
+  }
+  const IpClaim& claim = ip_ports_.at(packet.claim)->claim;
+  if (claim.protocol != ip::Protocol::kTcp || claim.group == 0 || claim.port != packet.local_port) {
+    return fail_request(client, packet.header, {Errc::invalid_argument, "only connections of a shared port of TCP change their owner"});
+  }
+  push(0, engine::OwnFlow{.number = packet.claim, .flow = {.local = packet.local, .remote = packet.remote,
+                                                           .local_port = packet.local_port, .remote_port = packet.remote_port}});
+  ok(client, packet.header);
+}
+
 void Service::release_claim(EndpointRecord& endpoint, uint32_t number) {
   const uint32_t ports = ip_ports_.at(number)->claim.ports;
   accounts_.give_back(client_at(endpoint.client)->who.uid, {.ip_claims = 1, .ip_ports = ports});

@@ -108,6 +108,7 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
     case Op::claim_ip: return dispatch<control::ClaimIp>(client, bytes);
     case Op::release_ip: return dispatch<control::ReleaseIp>(client, bytes);
     case Op::set_ip_claim: return dispatch<control::SetIpClaim>(client, bytes);
+    case Op::own_ip_flow: return dispatch<control::OwnIpFlow>(client, bytes);
     case Op::ip_configuration: return dispatch<control::GetIpConfiguration>(client, bytes);
     case Op::open_sockets: return dispatch<control::OpenSockets>(client, bytes);
     case Op::list_sockets: return dispatch<control::ListSockets>(client, bytes);

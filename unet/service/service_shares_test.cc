@@ -40,6 +40,16 @@ std::unique_ptr<Ni> make_ip_ni(engine::TestWire& wire) {
   return std::move(*Ni::create(std::move(options), std::move(drivers)));
 }
 
+Reply own_flow(TestClient& client, uint32_t endpoint, uint32_t number, uint16_t port) {
+  auto request = client.simple<OwnIpFlow>(Op::own_ip_flow, endpoint);
+  request.claim = number;
+  request.local = address("10.1.0.1");
+  request.remote = address("10.1.0.2");
+  request.local_port = port;
+  request.remote_port = 4000;
+  return client.ask(request);
+}
+
 }  // namespace
 
 TEST_CASE("who joins a claim is of the same user and group, and wants the very same") {
@@ -173,6 +183,11 @@ TEST_CASE("clients share a port, and one that asks for it hears that it is share
   CHECK(code_of(set_claim(a, a.id, first.claim_ip.claim, 3)) == Errc::invalid_argument);
   CHECK(code_of(set_claim(b, b.id, first.claim_ip.claim, 0)) == Errc::not_found);  // another's
   CHECK(code_of(set_claim(a, a.id, first.claim_ip.claim, 1)) == Errc::ok);
+  CHECK(code_of(own_flow(a, a.id, first.claim_ip.claim, 80)) == Errc::ok);
+  CHECK(code_of(own_flow(a, a.id, first.claim_ip.claim, 81)) == Errc::invalid_argument);
+  CHECK(code_of(own_flow(b, b.id, first.claim_ip.claim, 80)) == Errc::not_found);  // another's
+  const Reply alone = claim(b, b.id, {.protocol = kTcp, .port = 90});
+  CHECK(code_of(own_flow(b, b.id, alone.claim_ip.claim, 90)) == Errc::invalid_argument);
   CHECK(report(*ni)["ip_claims"][0]["shared"] == true);
   CHECK(report(*ni)["ip_claims"][0]["takes_new"] == 1);
   const auto connect = [&](TestClient& to) {
