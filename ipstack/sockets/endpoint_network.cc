@@ -116,6 +116,13 @@ int EndpointNetwork::set_takes_new(uint32_t claim, TakesNew takes_new) {
   return errno_of(set.error());
 }
 
+int EndpointNetwork::own_flow(uint32_t claim, const Address& local, const Address& remote) {
+  const Status owned = endpoint_->own_ip_flow(claim, local.host, local.port, remote.host, remote.port, patience());
+  if (owned) return 0;
+  note_patience(owned.error());
+  return errno_of(owned.error());
+}
+
 MutableBytes EndpointNetwork::reserve(uint32_t bytes) noexcept {
   const MutableBytes room = endpoint_->reserve(ip_, bytes);
   if (room.empty()) refused_ = ip_;

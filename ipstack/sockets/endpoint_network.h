@@ -60,6 +60,7 @@ class EndpointNetwork : public Network {
   Claimed claim(const IpClaim& claim) override;
   void release(uint32_t claim) override;
   int set_takes_new(uint32_t claim, TakesNew takes_new) override;
+  int own_flow(uint32_t claim, const Address& local, const Address& remote) override;
   const IpConfiguration& configuration() override { return configuration_; }
   SocketTableView open_sockets() override { return endpoint_->open_sockets().value_or(SocketTableView{}); }
   MutableBytes reserve(uint32_t bytes) noexcept override;

@@ -225,7 +225,7 @@ TEST_CASE("who has not the token gets no stream") {
   all.begin();
   all.settle();
   std::vector<std::byte> moved = all.parent.stack->export_stream(all.old_end);
-  moved[moved.size() - 3] ^= std::byte{1};  // the token is the last
+  moved[moved.size() - sizeof(tcp::MovedConnection) - 3] ^= std::byte{1};  // of the token
   all.new_end = all.child.stack->socket(Type::stream, false);
   REQUIRE(all.child.stack->import_stream(all.new_end, moved) == 0);
   all.settle();
@@ -252,6 +252,99 @@ TEST_CASE("what is imported is not believed") {
     static_cast<void>(receive(*all.child.stack, socket, 50));
     all.child.stack->close(socket);
     if (i % 16 == 0) all.settle();
+  }
+}
+
+// The same over a wire, on which packets are lost.
+TEST_CASE("a connection of TCP moves between stacks that share its port") {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    World world(seed);
+    const uint32_t here = world.add_interface({"10.0.0.1"}), there = world.add_interface({"10.0.0.2"});
+    world.loss = seed % 2 == 0 ? 0.02 : 0;
+    world.jitter = seed % 3 == 0 ? 200 * kMicrosecond : 0;
+    Application client{world, there}, parent{world, here}, child{world, here};
+    constexpr uint64_t kToken = 77;
+    const auto settle = [&](Nanoseconds time = kMillisecond) { world.run(world.now + time); };
+    const auto make_shared = [&](Stack& stack) {
+      const int socket = stack.socket(Type::stream, false);
+      REQUIRE(stack.bind_shared(socket, {{}, kPort}, kToken) == 0);
+      return socket;
+    };
+    const int listener = make_shared(*parent.stack);
+    REQUIRE(parent.stack->listen(listener, 8) == 0);
+    const int far_end = client.stack->socket(Type::stream, false);
+    REQUIRE(client.stack->connect(far_end, at("10.0.0.1", kPort)) == -EINPROGRESS);
+    int end = -1;
+    for (int i = 0; i < 3000 && end < 0; ++i) {
+      settle();
+      end = parent.stack->accept(listener);
+    }
+    REQUIRE(end >= 0);
+    const auto data = pattern(4'000'000);
+    size_t sent[2] = {0, 0}, got[2] = {0, 0};
+    const auto push = [&](Stack& stack, int socket, size_t& so_far) {
+      const int64_t went = stack.send(socket, Bytes(data).subspan(so_far, 1 + world.random() % 20'000));
+      if (went > 0) so_far += static_cast<size_t>(went);
+    };
+    const auto pull = [&](Stack& stack, int socket, size_t& so_far) {
+      const auto came = receive(stack, socket, 1 + world.random() % 100'000);
+      REQUIRE(std::equal(came.begin(), came.end(), data.begin() + static_cast<ptrdiff_t>(so_far)));
+      so_far += came.size();
+    };
+    Application *from = &parent, *to = &child;
+    uint32_t times = 0;
+    for (int step = 0; step < 300; ++step) {
+      switch (world.random() % 6) {
+        case 0: push(*client.stack, far_end, sent[0]); break;
+        case 1: push(*from->stack, end, sent[1]); break;
+        case 2: pull(*client.stack, far_end, got[1]); break;
+        case 3: pull(*from->stack, end, got[0]); break;
+        case 4: settle(); break;
+        default: {
+          REQUIRE(from->stack->begin_move(end) == 1);
+          Address remote, local;
+          REQUIRE(from->stack->remote_address(end, remote) == 0);
+          REQUIRE(from->stack->local_address(end, local) == 0);
+          CHECK(from->stack->claimed_at(end) == Address{{}, kPort});
+          const int next = make_shared(*to->stack);
+          REQUIRE(to->stack->own_flow(next, local.host, remote) == 0);
+          const auto bytes = from->stack->export_stream(end);
+          REQUIRE(to->stack->import_stream(next, bytes) == 0);
+          std::swap(from, to);
+          end = next;
+          ++times;
+        }
+      }
+    }
+    CHECK(times > 20);
+    REQUIRE(client.stack->shutdown(far_end, Stack::How::write) == 0);
+    REQUIRE(from->stack->shutdown(end, Stack::How::write) == 0);
+    const auto ended = [](Stack& stack, int socket) { return (stack.events(socket) & Events::kPeerShut) != 0; };
+    for (int i = 0; i < 30'000 && (got[0] != sent[0] || got[1] != sent[1] || !ended(*client.stack, far_end)); ++i) {
+      settle();
+      pull(*client.stack, far_end, got[1]);
+      pull(*from->stack, end, got[0]);
+    }
+    CHECK(got[0] == sent[0]);
+    CHECK(got[1] == sent[1]);
+    CHECK(world.resets == 0);
+    CHECK(client.stack->tcp_counters().resets_received == 0);
+    CHECK(from->stack->counters().moved_in + to->stack->counters().moved_in == times);
+  }
+}
+
+TEST_CASE("a stream's options go along") {
+  Moving all;
+  using Option = Stack::Option;
+  const std::pair<Option, int64_t> values[] = {{Option::no_delay, 1}, {Option::keep_alive, 1}, {Option::keep_idle, 77},
+                                               {Option::keep_count, 3}, {Option::linger, 9}, {Option::hop_limit, 33}, {Option::traffic_class, 8},
+                                               {Option::user_timeout, 4000}, {Option::urgent_inline, 1}};
+  for (const auto& [option, value] : values) REQUIRE(all.parent.stack->set_option(all.old_end, option, value) == 0);
+  const int fresh = all.child.stack->socket(Type::stream, false);
+  all.child.stack->set_stream_options(fresh, all.parent.stack->stream_options(all.old_end));
+  for (const auto& [option, value] : values) {
+    CAPTURE(static_cast<int>(option));
+    CHECK(all.child.stack->option(fresh, option) == all.parent.stack->option(all.old_end, option));
   }
 }
 

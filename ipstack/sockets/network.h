@@ -2,6 +2,7 @@
 // other applications of the same interface. Implemented over an endpoint (endpoint_network.h), and by the tests.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <span>
 
@@ -29,6 +30,11 @@ class Network {
   virtual void release(uint32_t claim) = 0;
   // Of a claim that others share: whether it takes new flows. 0, or an errno: EADDRINUSE.
   virtual int set_takes_new(uint32_t claim, TakesNew takes_new) { return static_cast<void>(claim), static_cast<void>(takes_new), 0; }
+  // Of such a claim: a TCP connection that another member of the share has comes to this network from now on, or a moment later. 0, or an
+  // errno.
+  virtual int own_flow(uint32_t claim, const Address& local, const Address& remote) {
+    return static_cast<void>(claim), static_cast<void>(local), static_cast<void>(remote), ENETDOWN;
+  }
   virtual const IpConfiguration& configuration() = 0;
   // Memory to tell of further sockets in, as Endpoint::open_sockets(); none: nobody wants to know.
   virtual SocketTableView open_sockets() { return {}; }

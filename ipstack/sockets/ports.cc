@@ -70,6 +70,16 @@ uint64_t Ports::group_of(const ip::IpAddress& local, uint16_t port) const noexce
   return bound == nullptr ? 0 : bound->group;
 }
 
+int Ports::own_flow(const Address& local, const Address& remote) {
+  const Bound* const bound = bound_at(local.host, local.port);
+  return bound == nullptr || bound->group == 0 || bound->of_pool ? EINVAL : network_.own_flow(bound->claim, local, remote);
+}
+
+ip::IpAddress Ports::claimed_at(const ip::IpAddress& local, uint16_t port) const noexcept {
+  const Bound* const bound = bound_at(local, port);
+  return bound == nullptr ? local : bound->local;
+}
+
 int Ports::set_takes_new(const ip::IpAddress& local, uint16_t port, TakesNew takes_new) {
   Bound* const bound = bound_at(local, port);
   if (bound == nullptr || bound->group == 0 || bound->takes_new == takes_new) return 0;

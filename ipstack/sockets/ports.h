@@ -35,6 +35,10 @@ class Ports {
   int take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, TakesNew takes_new, Families families = kBoth);
   // Of which share the port is, at that address; 0: of none.
   uint64_t group_of(const ip::IpAddress& local, uint16_t port) const noexcept;
+  // Of such a port: a connection that another process of the share has is ours from now on, or a moment later. 0, or an errno.
+  int own_flow(const Address& local, const Address& remote);
+  // The address of its claim: that one, or all.
+  ip::IpAddress claimed_at(const ip::IpAddress& local, uint16_t port) const noexcept;
   // All that have it there are of one share.
   bool is_share(const ip::IpAddress& local, uint16_t port) const noexcept {
     const Bound* const bound = bound_at(local, port);

@@ -194,7 +194,8 @@ bool Stack::is_listened_at(const Socket& socket, const ip::IpAddress& host, uint
 
 uint64_t Stack::group_of(int number) const noexcept {
   const Socket* const socket = owned(number);
-  if (socket == nullptr || !socket->shares) return 0;
+  const bool accepted = socket != nullptr && socket->has_connection() && socket->named;  // a connection of a listener that shares it
+  if (socket == nullptr || (!socket->shares && !accepted)) return 0;
   return (socket->type == Type::stream ? tcp_ports_ : udp_ports_).group_of(socket->local.host, socket->local.port);
 }
 

@@ -39,6 +39,7 @@
 #include "ipstack/sockets/socket_tables.h"
 #include "ipstack/sockets/stack_counters.h"
 #include "ipstack/sockets/stream_messages.h"
+#include "ipstack/sockets/stream_options.h"
 #include "ipstack/sockets/time_waits.h"
 #include "ipstack/sockets/timer_heap.h"
 #include "ipstack/wire/icmp.h"
@@ -73,6 +74,8 @@ struct Change {
   bool urgent = false;  // its peer has told of urgent data since the last change, as SIGURG says
   bool came = false;    // data, a connection to accept or an error has come since: more than that something is ready, as SIGIO says
 };
+
+struct MovedStream;
 
 class Stack {
  public:
@@ -191,14 +194,21 @@ class Stack {
 
   // Whether a channel leads to the stack that has that port: 1; 0: it is being made; -1: there is none to be had.
   int seek_neighbour(const Address& to);
-  // The stream is to leave. 0: has_agreed() tells when, and nothing is sent until then; or -errno: it cannot move now.
+  // The stream is to leave. 0: has_agreed() tells when, and nothing is sent until then; 1: the new end calls own_flow() first, and then all
+  // that has come is taken in here; or -errno: it cannot move now.
   int begin_move(int socket);
+  // Of a socket that shares a port with another stack: what comes of its connection with `remote` comes to this stack. 0, or -errno.
+  int own_flow(int socket, const ip::IpAddress& local, const Address& remote);
+  // Where bind_shared() of the new end binds.
+  Address claimed_at(int socket) const noexcept;
   bool has_agreed(int socket) const noexcept;
   // It stays after all.
   void cancel_move(int socket);
+  StreamOptions stream_options(int socket) const;
+  void set_stream_options(int socket, const StreamOptions& options);
   // All that import_stream() needs; the socket is no more, and its peer hears nothing of that. It has agreed.
   std::vector<std::byte> export_stream(int socket);
-  // The stream goes on at this socket, which is new. Its options are this socket's. The bytes are not believed. 0, or -errno.
+  // The stream goes on at this socket, which is new and keeps its options. The bytes are not believed. 0, or -errno.
   int import_stream(int socket, Bytes moved);
 
   int local_address(int socket, Address& address) const;
@@ -494,6 +504,9 @@ class Stack {
   void handle_near_open(uint32_t neighbour, Bytes message);
   void handle_near_answer(uint32_t index, Bytes message);
   // stack_move.cc
+  bool may_move(const Socket& socket) const noexcept;
+  int import_near(uint32_t index, const MovedStream& moved, Bytes unread);
+  int import_connection(uint32_t index, const MovedStream& moved, Bytes unread, Bytes unsent);
   void handle_near_move(uint32_t index, uint64_t token);
   void handle_near_resume(uint32_t neighbour, Bytes message);
   bool send_agreed(uint32_t index);

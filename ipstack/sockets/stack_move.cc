@@ -3,6 +3,9 @@
 // On a neighbour's channel the end that moves asks its peer (kMove). The peer agrees (kAgreed) and sends nothing from then on. The channel
 // keeps the order, so all that the peer has sent is there with its answer. The new end takes over state and unread bytes, and tells the
 // peer by a channel of its own (kResume). A token proves that the stream was given to it. A peer that hears nothing ends the stream.
+//
+// A connection of TCP shares its port with the new end's stack, which has the network interface send there what comes (own_flow()). Then
+// its state leaves (tcp/moved.h). The peer hears nothing of that.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -17,16 +20,21 @@ namespace {
 constexpr Nanoseconds kAwayMost = 5 * kSecond;  // so long the peer of a stream that moves waits for its new end
 constexpr uint32_t kWindowMost = 0x7FFF'FFFF;
 
-// What export_stream() says, before the bytes that were not read.
+}  // namespace
+
+// What export_stream() says, before the bytes.
 struct MovedStream {
   uint32_t version = 1;
-  uint32_t unread = 0;            // bytes
+  uint32_t unread = 0, unsent = 0;  // bytes that follow: to be read, and to be sent or acknowledged
   Address local{}, remote{};
   uint32_t peer = 0, peer_life = 0, credit = 0, window = 0, untold = 0;  // as of NearPart
-  uint8_t end_sent = 0, end_came = 0, shut_read = 0, reserved = 0;
+  uint8_t by_channel = 0, end_sent = 0, end_came = 0, shut_read = 0;
   uint64_t token = 0;
+  tcp::MovedConnection connection{};
 };
 static_assert(std::is_trivially_copyable_v<MovedStream>);
+
+namespace {
 
 bool has_all_sent(const NearPart& part) noexcept { return !part.open_due && !part.end_due && !part.resume_due && !part.is_behind(); }
 
@@ -41,26 +49,48 @@ int Stack::seek_neighbour(const Address& to) {
 
 // ---- the end that moves
 
+int Stack::own_flow(int number, const ip::IpAddress& local, const Address& remote) {
+  forget_reserved();
+  const Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (!socket->bound || socket->type != Type::stream) return -EINVAL;
+  return -tcp_ports_.own_flow({local, socket->local.port}, remote);
+}
+
+Address Stack::claimed_at(int number) const noexcept {
+  const Socket* const socket = owned(number);
+  return socket == nullptr ? Address{} : Address{tcp_ports_.claimed_at(socket->local.host, socket->local.port), socket->local.port};
+}
+
+bool Stack::may_move(const Socket& socket) const noexcept {
+  if (socket.type != Type::stream || socket.urgent || socket.peeks_behind || socket.has_errors || socket.error != 0) return false;
+  if (socket.near != nullptr) {
+    const NearPart& part = *socket.near;
+    return part.state == NearPart::State::open && part.peer_moves && part.move == NearPart::Move::none && has_all_sent(part);
+  }
+  return socket.has_connection() && socket.tcp.connection->may_move() && !socket.early && !socket.deferred && !is_own(socket.remote.host);
+}
+
 int Stack::begin_move(int number) {
   forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
-  NearPart* const part = socket->near.get();
-  const bool may = part != nullptr && part->state == NearPart::State::open && part->peer_moves && part->move == NearPart::Move::none &&
-                   has_all_sent(*part) && !socket->urgent && !socket->peeks_behind && socket->error == 0;
-  if (!may) return -EOPNOTSUPP;
+  if (!may_move(*socket)) return -EOPNOTSUPP;
+  if (socket->near == nullptr) return 1;
+  NearPart& part = *socket->near;
   const uint64_t token = keyed_hash(key_, socket->local, socket->remote, uint64_t{++lives_} << 8 | 4);
-  const NearMove message{.header = {.kind = NearKind::kMove, .socket = part->peer, .life = part->peer_life}, .token = token};
-  if (!network_.send_to_neighbour(part->neighbour, bytes_of(message), {})) return -EAGAIN;
-  part->move_token = token;
-  part->move = NearPart::Move::asked;
+  const NearMove message{.header = {.kind = NearKind::kMove, .socket = part.peer, .life = part.peer_life}, .token = token};
+  if (!network_.send_to_neighbour(part.neighbour, bytes_of(message), {})) return -EAGAIN;
+  part.move_token = token;
+  part.move = NearPart::Move::asked;
   return 0;
 }
 
 bool Stack::has_agreed(int number) const noexcept {
   const Socket* const socket = owned(number);
-  return socket != nullptr && socket->near != nullptr && socket->near->state == NearPart::State::open &&
-         socket->near->move == NearPart::Move::agreed;
+  if (socket == nullptr) return false;
+  if (socket->near == nullptr) return may_move(*socket);
+  return socket->near->state == NearPart::State::open && socket->near->move == NearPart::Move::agreed;
 }
 
 // The peer may have agreed: the stream is resumed by the channel that it had.
@@ -74,18 +104,59 @@ void Stack::cancel_move(int number) {
   if (!after_near(index)) make_due(index);
 }
 
+StreamOptions Stack::stream_options(int number) const {
+  const Socket* const socket = owned(number);
+  UNET_CHECK(socket != nullptr && socket->type == Type::stream);
+  return {.tcp = *socket->tcp.options, .hop_limit = socket->hop_limit, .traffic_class = socket->traffic_class,
+          .max_segment = socket->max_segment, .keep_idle = socket->keep_idle, .linger = socket->linger,
+          .zero_copy = socket->zero_copy, .urgent_inline = socket->urgent_inline};
+}
+
+void Stack::set_stream_options(int number, const StreamOptions& options) {
+  Socket* const socket = owned(number);
+  UNET_CHECK(socket != nullptr && socket->type == Type::stream && !socket->has_connection());
+  socket->tcp.options = option_sets_.get(options.tcp);
+  socket->hop_limit = options.hop_limit;
+  socket->traffic_class = options.traffic_class;
+  socket->max_segment = options.max_segment;
+  socket->keep_idle = options.keep_idle;
+  socket->linger = options.linger;
+  socket->zero_copy = options.zero_copy;
+  socket->urgent_inline = options.urgent_inline;
+}
+
 std::vector<std::byte> Stack::export_stream(int number) {
   forget_reserved();
   const auto index = static_cast<uint32_t>(number);
   UNET_CHECK(has_agreed(number));
   const Socket& socket = slab_[index];
-  const NearPart& part = *socket.near;
-  MovedStream moved{.unread = part.unread, .local = socket.local, .remote = socket.remote, .peer = part.peer,
-                    .peer_life = part.peer_life, .credit = part.credit, .window = part.window, .untold = part.untold,
-                    .end_sent = part.end_sent, .end_came = part.end_came, .shut_read = socket.shut_read, .token = part.move_token};
-  std::vector<std::byte> bytes(sizeof moved);
+  MovedStream moved{.unread = socket.unread(), .local = socket.local, .remote = socket.remote, .shut_read = socket.shut_read};
+  if (socket.near != nullptr) {
+    const NearPart& part = *socket.near;
+    moved.by_channel = 1;
+    moved.peer = part.peer;
+    moved.peer_life = part.peer_life;
+    moved.credit = part.credit;
+    moved.window = part.window;
+    moved.untold = part.untold;
+    moved.end_sent = part.end_sent;
+    moved.end_came = part.end_came;
+    moved.token = part.move_token;
+  } else {
+    moved.connection = socket.tcp.connection->save();
+    moved.unsent = moved.connection.to_send;
+  }
+  std::vector<std::byte> bytes(sizeof moved + moved.unread + moved.unsent);
   std::memcpy(bytes.data(), &moved, sizeof moved);
-  for (const NearPart::Piece& each : part.pieces) bytes.insert(bytes.end(), each.bytes().begin(), each.bytes().end());
+  const MutableBytes unread = MutableBytes(bytes).subspan(sizeof moved, moved.unread);
+  if (socket.near != nullptr) {
+    std::byte* to = unread.data();
+    for (const NearPart::Piece& each : socket.near->pieces) to = std::copy(each.bytes().begin(), each.bytes().end(), to);
+  } else {
+    socket.tcp.connection->copy_to_read(unread);
+    socket.tcp.connection->copy_to_send(MutableBytes(bytes).last(moved.unsent));
+    socket.tcp.connection->leave();
+  }
   ++counters_.moved_out;
   drop(index);
   return bytes;
@@ -101,23 +172,36 @@ int Stack::import_stream(int number, Bytes from) {
   if (from.size() < sizeof moved) return -EINVAL;
   std::memcpy(&moved, from.data(), sizeof moved);
   from = from.subspan(sizeof moved);
-  const bool fresh = socket->type == Type::stream && !socket->bound && !socket->has_connection() && socket->near == nullptr &&
-                     socket->listening == nullptr;
-  const bool sane = moved.version == 1 && moved.unread == from.size() && moved.window <= kWindowMost && moved.credit <= kWindowMost &&
-                    uint64_t{moved.unread} + moved.untold <= moved.window && moved.end_sent <= 1 && moved.end_came <= 1 &&
-                    moved.shut_read <= 1 && moved.local.port != 0 && moved.remote.port != 0;
-  if (!fresh || !sane || !is_own(moved.local.host) || !is_own(moved.remote.host)) return -EINVAL;
-  const Whereabouts* const where = known_place(ip::Protocol::kTcp, moved.remote);
-  if (where == nullptr || where->neighbour == kNone) return -ENETUNREACH;
+  const bool fresh = socket->type == Type::stream && !socket->has_connection() && socket->near == nullptr && socket->listening == nullptr;
+  const bool sane = moved.version == 1 && uint64_t{moved.unread} + moved.unsent == from.size() && moved.by_channel <= 1 &&
+                    moved.shut_read <= 1 && moved.local.port != 0 && moved.remote.port != 0 &&
+                    moved.local.host.is_ipv4() == moved.remote.host.is_ipv4();
+  if (!fresh || !sane || !is_own(moved.local.host) || is_own(moved.remote.host) != (moved.by_channel != 0)) return -EINVAL;
   if (flow(moved.local, moved.remote) != kNone) return -EADDRINUSE;
   const auto index = static_cast<uint32_t>(number);
-  socket->local = moved.local;
-  socket->remote = moved.remote;
-  socket->named = true;
+  const Bytes unread = from.first(moved.unread), unsent = from.last(moved.unsent);
+  const int error = moved.by_channel != 0 ? import_near(index, moved, unread) : import_connection(index, moved, unread, unsent);
+  if (error != 0) return error;
   socket->shut_read = moved.shut_read != 0;
-  socket->shut_write = moved.end_sent != 0;
-  socket->near = std::make_unique<NearPart>();
-  NearPart& part = *socket->near;
+  ++counters_.moved_in;
+  show(index);
+  note(index, true);
+  return 0;
+}
+
+int Stack::import_near(uint32_t index, const MovedStream& moved, Bytes unread) {
+  Socket& socket = slab_[index];
+  const Whereabouts* const where = known_place(ip::Protocol::kTcp, moved.remote);
+  if (where == nullptr || where->neighbour == kNone) return -ENETUNREACH;
+  const bool sane = moved.unsent == 0 && moved.window <= kWindowMost && moved.credit <= kWindowMost && moved.end_sent <= 1 &&
+                    moved.end_came <= 1 && uint64_t{moved.unread} + moved.untold <= moved.window;
+  if (!sane || socket.bound) return -EINVAL;
+  socket.local = moved.local;
+  socket.remote = moved.remote;
+  socket.named = true;
+  socket.shut_write = moved.end_sent != 0;
+  socket.near = std::make_unique<NearPart>();
+  NearPart& part = *socket.near;
   part.state = NearPart::State::open;
   part.neighbour = where->neighbour;
   part.peer = moved.peer;
@@ -131,12 +215,27 @@ int Stack::import_stream(int number, Bytes from) {
   part.end_came = moved.end_came != 0;
   part.peer_moves = part.resume_due = true;
   part.move_token = moved.token;
-  if (!from.empty()) part.pieces.push_back({.copy = {from.begin(), from.end()}});
+  if (!unread.empty()) part.pieces.push_back({.copy = {unread.begin(), unread.end()}});
   if (!part.is_over()) find_flow(index, true);
-  ++counters_.moved_in;
-  show(index);
   if (!after_near(index)) make_due(index);
-  note(index, true);
+  return 0;
+}
+
+int Stack::import_connection(uint32_t index, const MovedStream& moved, Bytes unread, Bytes unsent) {
+  Socket& socket = slab_[index];
+  const Address name = socket.local;
+  if (!socket.shares || name.port != moved.local.port || (!name.host.is_unspecified() && name.host != moved.local.host)) return -EINVAL;
+  socket.local = moved.local;
+  socket.remote = moved.remote;
+  make_connection(socket);
+  if (!socket.tcp.connection->restore(moved.connection, unsent, unread, now_)) {
+    socket.tcp.connection.reset();
+    socket.local = name;
+    socket.remote = {};
+    return -EINVAL;
+  }
+  find_flow(index, true);
+  after(index);
   return 0;
 }
 

@@ -66,6 +66,12 @@ class World {
       }
       return 0;
     }
+    int own_flow(uint32_t claim, const Address& local, const Address& remote) override {
+      for (auto& [flow, owner] : world_.interfaces_[interface_].flows) {
+        if (flow == Flow{local, remote}) owner.port = this, owner.claim = claim;
+      }
+      return 0;
+    }
     const IpConfiguration& configuration() override { return world_.interfaces_[interface_].configuration; }
     SocketTableView open_sockets() override {
       if (tables.size() == tables_max) return {};
