@@ -91,9 +91,7 @@ void Ancestors::hear(const std::shared_ptr<UpLink>& link, std::span<const std::b
   HandedMessage handed;
   const bool whole = message.size() >= sizeof handed;
   if (whole) std::memcpy(&handed, message.data(), sizeof handed);
-  if (whole && (handed.kind == HandedMessage::Kind::moved || handed.kind == HandedMessage::Kind::stays)) {
-    return hear_of_move(*link, handed, fd);
-  }
+  if (whole && handed.kind >= HandedMessage::Kind::movable) return hear_of_move(*link, handed, fd);
   if (whole && handed.kind == HandedMessage::Kind::wanted) hear_of_want(*link, handed.socket);
   else if (whole && handed.kind != HandedMessage::Kind::connection) hear_of_datagrams(*link, handed, message.subspan(sizeof handed));
   if (fd < 0) return;
@@ -112,11 +110,12 @@ void Ancestors::hear_of_want(const UpLink& link, int socket) {
 
 void Ancestors::hear_of_move(UpLink& link, const HandedMessage& handed, int fd) {
   const bool moved = handed.kind == HandedMessage::Kind::moved;
-  if (handed.socket == link.awaited && !link.answer.came && moved == (fd >= 0)) link.answer = {.came = true, .memory = fd};
+  const bool awaited = handed.socket == link.awaited && !link.answer.came && moved == (fd >= 0);
+  if (awaited) link.answer = {.came = true, .movable = handed.kind == HandedMessage::Kind::movable, .memory = fd};
   else if (fd >= 0) real().close(fd);
 }
 
-int Ancestors::await_move(const File::Origin& origin) {
+UpLink::Answer Ancestors::await_move(const File::Origin& origin) {
   UpLink& link = *origin.link;
   const Nanoseconds until = monotonic_now() + kMovesWithin;
   link.awaited = origin.socket;
@@ -129,7 +128,7 @@ int Ancestors::await_move(const File::Origin& origin) {
     if (!serve(origin.link)) link.renew(-1);
   }
   link.awaited = -1;
-  return link.answer.memory;
+  return link.answer;
 }
 
 void Ancestors::hear_of_datagrams(const UpLink& link, const HandedMessage& handed, std::span<const std::byte> behind) {

@@ -30,7 +30,8 @@ struct UpLink {
   // What has been said to LinkMessage::move of the socket `awaited`.
   struct Answer {
     bool came = false;
-    int memory = -1;  // the stream; -1: it stays
+    bool movable = false;
+    int memory = -1;  // the stream; -1: it stays, if it is not `movable`
   };
   int awaited = -1;
   Answer answer{};
@@ -55,9 +56,8 @@ class Ancestors {
   static const File::Origin* origin_of(const File& file) noexcept;
   // The program serves a socket that came from elsewhere, or has closed it.
   static void say_all(const File& file, LinkMessage::Kind kind) noexcept;
-  // Waits for the answer to LinkMessage::move, under the lock, for a second at most. The file that has the stream, which is the caller's;
-  // -1: it stays.
-  static int await_move(const File::Origin& origin);
+  // Waits for what is said to LinkMessage::move or owned, under the lock, for a second at most. The file in memory is the caller's.
+  static UpLink::Answer await_move(const File::Origin& origin);
   // Those of its connections that nobody has accepted go back to where they came from, or end.
   static void give_back(File& listener) noexcept;
   // One of those, which is another's: it goes back.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "ipstack/sockets/address.h"
+#include "ipstack/sockets/stream_options.h"
 #include "unet/base/time.h"
 
 namespace unet::preload {
@@ -50,7 +51,9 @@ struct File : Entry {
     bool listens = false, connected = false;
     int backlog = 0;
     sockets::Address local{}, remote{};
-    uint64_t group = 0;          // of the claim of its port
+    uint64_t group = 0;          // of the claim of its port,
+    sockets::Address claimed{};  // which is of that address
+    std::optional<sockets::StreamOptions> options{};  // of a connection
   };
 
   // What recvmsg() is to tell beside the data, as options have asked for.

@@ -201,6 +201,8 @@ void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
     left.local = names.local;
     left.remote = names.remote;
     left.group = host.sockets_->stack().group_of(file->socket);
+    left.claimed = host.sockets_->stack().claimed_at(file->socket);
+    if (left.connected) left.options = host.sockets_->stack().stream_options(file->socket);
     file->inherited = left;
     const int socket = std::exchange(file->socket, -1);
     for (File::Origin& each : file->origins) each.part = File::Part::rest;  // it is the parent's of whom that was said
@@ -255,9 +257,10 @@ bool Forks::take(File& file, LinkMessage::Kind kind) {
   const File::Origin& origin = file.origins.front();
   const bool sent = origin.link->say(kind, origin.socket, ends[1], true);
   real().close(ends[1]);
-  const int memory = sent && kind == LinkMessage::Kind::move ? Host::get().ancestors_.await_move(origin) : -1;
+  const int memory = sent && kind == LinkMessage::Kind::move ? await_stream(file) : -1;
   const bool received = memory >= 0 && receive(file, memory);
   if (memory >= 0) real().close(memory);
+  if (!received) Host::get().close_socket(file);
   if (sent && !received) become_pair(file, ends[0], file.inherited->local, file.inherited->remote);
   real().close(ends[0]);
   return sent;

@@ -58,7 +58,8 @@ class Forks {
   static bool join(File& file);
   static bool take(File& file, LinkMessage::Kind kind);
   static bool may_move;  // as the parent said (Relays::may_let_go())
-  static bool may_receive(const File& file);
+  static bool may_receive(File& file);
+  static int await_stream(const File& file);
   static bool receive(File& file, int memory);
   static void read_origins(File& file, std::string_view text, std::vector<std::shared_ptr<UpLink>>& links);
 };

@@ -118,6 +118,8 @@ void Relays::hear(Link& link, const LinkMessage& said, std::span<const std::byte
     relays_.back().link = link.number;
   } else if (said.kind == Kind::move && fd >= 0 && connection) {
     begin_move(link, *held->file, std::exchange(fd, -1));
+  } else if (said.kind == Kind::owned && connection) {
+    note_owned(link, *held->file);
   } else if (said.kind == Kind::close && held != link.held.end()) {
     release(link, static_cast<size_t>(held - link.held.begin()));
   } else if (said.kind == Kind::serve && joined) {

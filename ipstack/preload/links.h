@@ -28,6 +28,7 @@ struct LinkMessage {
     fork,         // a child of the process has all that it had
     datagram,     // one that came there, and nobody there reads
     left,         // a connection that came to a listener, and nobody there accepts: nor does it take any more for now
+    owned,        // a connection that is to move: what comes of it comes there
     refused,      // a connection that was handed over and is another's: the listener is closed there, or nobody there accepts
   } kind = Kind::take;
   int32_t socket = -1;  // as the owner's stack numbers it
@@ -35,10 +36,11 @@ struct LinkMessage {
 
 // The other way, for a listener or a datagram socket that is served there. With a connection comes the descriptor of its bytes, which are
 // carried when it is taken, or, with a `connection` below 0, are already; behind a datagram's stands a DatagramHead and the datagram. Part:
-// how much of what comes it gets by its own claim. Wanted: another waits for a connection of that listener, once. Moved: with it comes a
-// file in memory that has the stream (Stack::export_stream()). Stays: its bytes are carried.
+// how much of what comes it gets by its own claim. Wanted: another waits for a connection of that listener, once. Movable: a
+// connection is to be owned there. Moved: with it comes a file in memory that has the stream (Stack::export_stream()). Stays: its bytes are
+// carried.
 struct HandedMessage {
-  enum class Kind : uint32_t { connection, datagram, part, wanted, moved, stays } kind = Kind::connection;
+  enum class Kind : uint32_t { connection, datagram, part, wanted, movable, moved, stays } kind = Kind::connection;
   int32_t socket = -1, connection = -1;
   uint32_t part = 0;  // File::Part
   sockets::Address local{}, remote{};

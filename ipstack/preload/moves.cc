@@ -15,6 +15,7 @@
 
 #include "ipstack/preload/ancestors.h"
 #include "ipstack/preload/forks.h"
+#include "ipstack/preload/description.h"
 #include "ipstack/preload/placement.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/relays.h"
@@ -22,8 +23,10 @@
 namespace unet::preload {
 namespace {
 
-constexpr Nanoseconds kAgreesWithin = 50 * kMillisecond;  // the peer, which is asked as well: else the connection stays
+constexpr Nanoseconds kLeavesWithin = 20 * kMillisecond;  // the program that has accepted the connection: else it stays
+constexpr Nanoseconds kAgreesWithin = 70 * kMillisecond;  // and its peer, which is asked as well
 constexpr Nanoseconds kMeetsWithin = 20 * kMillisecond;   // a channel to it is there
+constexpr int kTurnsMost = 16;
 constexpr size_t kStreamMost = 64 * 1024 * 1024;          // bytes of a stream's description
 
 int write_stream(std::span<const std::byte> stream) noexcept {
@@ -85,15 +88,14 @@ Relays::Step Relays::step(Move& move) {
   if (held == link->held.end()) return Step::stays;
   sockets::Stack& stack = host.sockets().stack();
   const Nanoseconds age = host.now() - move.since;
-  if (!move.begun) {
-    if (!is_alone(file)) return age < kOursFor ? Step::waits : Step::stays;
-    if (stack.begin_move(file.socket) != 0) return Step::stays;
-    move.begun = true;
+  if (!move.begun) return begin_step(move, *link, held->socket);
+  if (move.by_wire && move.owned) {
+    for (int i = 0; i < kTurnsMost && host.turn(); ++i) {}  // what came here before
   }
-  if (!stack.has_agreed(file.socket)) {
-    if (age < kAgreesWithin) return Step::waits;
-    stack.cancel_move(file.socket);
-    return Step::stays;
+  if ((move.by_wire && !move.owned) || !stack.has_agreed(file.socket)) {
+    const bool waits = age < kAgreesWithin && !move.owned;
+    if (!waits) call_off(move);
+    return waits ? Step::waits : Step::stays;
   }
   const HandedMessage said{.kind = HandedMessage::Kind::moved, .socket = held->socket};
   const int memory = write_stream(stack.export_stream(host.leave_socket(file)));
@@ -104,6 +106,31 @@ Relays::Step Relays::step(Move& move) {
   link->held.erase(held);
   let_go(file);
   return Step::moved;
+}
+
+Relays::Step Relays::begin_step(Move& move, const Link& link, int socket) {
+  Host& host = Host::get();
+  if (!is_alone(*move.file)) return host.now() - move.since < kLeavesWithin ? Step::waits : Step::stays;
+  const int begun = host.sockets().stack().begin_move(move.file->socket);
+  if (begun < 0) return Step::stays;
+  move.begun = true;
+  move.by_wire = begun == 1;
+  const HandedMessage said{.kind = HandedMessage::Kind::movable, .socket = socket};
+  return !move.by_wire || send_by_link(link.fd, &said, sizeof said) ? Step::waits : Step::stays;
+}
+
+void Relays::note_owned(const Link& link, const File& file) noexcept {
+  for (Move& each : moves_) {
+    if (each.link == link.number && each.file == &file && each.by_wire) each.owned = true;
+  }
+}
+
+// The other process may own it by now.
+void Relays::call_off(const Move& move) {
+  sockets::Stack& stack = Host::get().sockets().stack();
+  if (!move.by_wire) return stack.cancel_move(move.file->socket);
+  const File::Pair names = names_of(*move.file);
+  static_cast<void>(stack.own_flow(move.file->socket, names.local.host, names.remote));
 }
 
 // One other process has it, which has asked for it, and this one has not.
@@ -140,7 +167,7 @@ void Relays::end_moves(const Link& link) {
     }
     const Move move = moves_[i];
     moves_.erase(moves_.begin() + static_cast<ptrdiff_t>(i));
-    if (move.begun && move.file->is_ours()) Host::get().sockets().stack().cancel_move(move.file->socket);
+    if (move.begun && move.file->is_ours()) call_off(move);
     const auto sleeper = std::find(move.file->sleepers.begin(), move.file->sleepers.end(), &sleeper_);
     move.file->sleepers.erase(sleeper);
     real().close(move.fd);
@@ -157,27 +184,42 @@ bool Relays::may_let_go() noexcept {
 
 // ---- who has inherited it
 
-// Whether this process has a stack in which the connection could go on: it leads to a neighbour, to which there is a channel.
-bool Forks::may_receive(const File& file) {
+// Whether this process has a stack in which the connection could go on: with a channel to the neighbour that is its peer, or a socket of
+// the port that it comes to.
+bool Forks::may_receive(File& file) {
   Host& host = Host::get();
   if (!may_move || file.origins.size() != 1 || host.ni_.starts_with("embedded:") || !host.open(true)) return false;
+  sockets::Stack& stack = host.sockets().stack();
   const Nanoseconds until = host.now() + kMeetsWithin;
   int met;
-  while ((met = host.sockets().stack().seek_neighbour(file.inherited->remote)) == 0 && host.now() < until) {
-    static_cast<void>(host.sockets().network().wait(host.sockets().stack(), kMillisecond));
+  while ((met = stack.seek_neighbour(file.inherited->remote)) == 0 && host.now() < until) {
+    static_cast<void>(host.sockets().network().wait(stack, kMillisecond));
     static_cast<void>(host.turn());
   }
-  return met == 1;
+  if (met >= 0 || file.inherited->group == 0) return met == 1;
+  if (begin_ours(file) < 0) return false;
+  if (stack.bind_shared(file.socket, file.inherited->claimed, file.inherited->group) == 0) return true;
+  host.close_socket(file);
+  return false;
+}
+
+// The file in memory that has the stream; -1: it stays.
+int Forks::await_stream(const File& file) {
+  const File::Origin& origin = file.origins.front();
+  UpLink::Answer answer = Ancestors::await_move(origin);
+  if (!answer.movable) return answer.memory;
+  const File::Inherited& left = *file.inherited;
+  if (!file.is_ours() || Host::get().sockets().stack().own_flow(file.socket, left.local.host, left.remote) != 0) return -1;
+  static_cast<void>(origin.link->say(LinkMessage::Kind::owned, origin.socket));
+  return Ancestors::await_move(origin).memory;
 }
 
 bool Forks::receive(File& file, int memory) {
   Host& host = Host::get();
   if (begin_ours(file) < 0) return false;
-  const std::vector<std::byte> stream = read_stream(memory);
-  if (host.sockets().stack().import_stream(file.socket, stream) != 0) {
-    host.close_socket(file);
-    return false;
-  }
+  sockets::Stack& stack = host.sockets().stack();
+  if (file.inherited->options) stack.set_stream_options(file.socket, *file.inherited->options);
+  if (stack.import_stream(file.socket, read_stream(memory)) != 0) return false;
   file.origins.clear();
   host.tell(file);
   return true;

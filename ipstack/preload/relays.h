@@ -143,7 +143,8 @@ class Relays {
     File* file;
     int fd;
     Nanoseconds since;
-    bool begun = false;  // its peer has been asked
+    bool begun = false;  // its peer has been asked, or the other process to own it
+    bool by_wire = false, owned = false;  // which it is to do; it does
   };
   struct Leaving {
     File* file;
@@ -152,11 +153,14 @@ class Relays {
   bool serve_link(Link& link);
   // moves.cc
   void begin_move(const Link& link, File& file, int fd);
+  void note_owned(const Link& link, const File& file) noexcept;
   bool serve_moves();
   enum class Step : uint8_t { waits, stays, moved };
   Step step(Move& move);
+  Step begin_step(Move& move, const Link& link, int socket);
   bool is_alone(const File& file) const noexcept;
   void stay(const Move& move);
+  static void call_off(const Move& move);
   void end_moves(const Link& link);
   void hear(Link& link, const LinkMessage& said, std::span<const std::byte> behind, int fd);
   void release(Link& link, size_t at);

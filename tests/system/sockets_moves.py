@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# sockets_moves.py - a server that forks for each connection, by unet-sockets: the child gets the connection into its own stack, with what was
+# not read, whoever its client is; and where the parent keeps it, the parent carries its bytes.
+#
+# Usage: sockets_moves.py UNETD UNETCTL UNET_SOCKETS        (77: not root)
+#        sockets_moves.py --server ADDRESS...               the server
+#        sockets_moves.py --client                          its client
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+
+from daemon import IS_ROOT, require, run
+from ip_spaces import VERSIONS
+from program_roles import both_ours, network_interface, over_a_wire
+
+PORT = 8410
+TRIES = 5
+SIZES = [1, 100_000, 300_000]
+SCENES = {  # what has happened before the fork, and whether the child's stack has the connection then
+    "plain": True,    # nothing
+    "late": True,     # a part of the first request has come, and is not read
+    "begun": True,    # the parent has answered a line
+    "half": True,     # the client has sent everything, and its end
+    "keeps": False,   # nothing, but the parent does not close it
+}
+
+
+# ---- the server, and its client
+
+
+def family_of(address):
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def receive(stream, size):
+    data = bytearray()
+    while len(data) < size:
+        piece = stream.recv(size - len(data))
+        if not piece:
+            return None
+        data += piece
+    return bytes(data)
+
+
+def serve(stream):
+    """Each request is sent back behind the child's number."""
+    while (head := receive(stream, 4)) is not None:
+        data = receive(stream, *struct.unpack("<I", head))
+        stream.sendall(struct.pack("<I", os.getpid()) + data)
+
+
+def before_fork(scene, stream):
+    if scene == "late":
+        require(select.select([stream], [], [], 20)[0], "nothing comes")
+        time.sleep(0.05)
+        stream.recv(3, socket.MSG_PEEK)
+    elif scene == "begun":
+        stream.sendall(receive(stream, 6))
+    elif scene == "half":
+        poll = select.poll()
+        poll.register(stream, select.POLLRDHUP)
+        require(poll.poll(20_000), "no end comes")
+
+
+def server(*addresses):
+    """A listener for each scene and address."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    listeners = {socket.create_server((address, PORT + i), family=family_of(address)): scene
+                 for i, scene in enumerate(SCENES) for address in addresses}
+    print("ready", flush=True)
+    kept = []
+    while True:
+        for listener in select.select(list(listeners), [], [])[0]:
+            stream, _ = listener.accept()
+            before_fork(listeners[listener], stream)
+            if os.fork() == 0:
+                for each in listeners:
+                    each.close()
+                serve(stream)
+                stream.shutdown(socket.SHUT_WR)
+                os._exit(0)
+            if listeners[listener] == "keeps":
+                kept.append(stream)
+            else:
+                stream.close()
+
+
+def client():
+    """For each line, a scene and an address: says whose the connection is, and closes it with the next line."""
+    for line in sys.stdin:
+        scene, address = line.split()
+        with socket.create_connection((address, PORT + list(SCENES).index(scene)), timeout=60) as stream:
+            if scene == "begun":
+                stream.sendall(b"hello\n")
+                require(receive(stream, 6) == b"hello\n", "another answer")
+            for size in SIZES if scene != "half" else SIZES[:1]:
+                data = os.urandom(size)
+                stream.sendall(struct.pack("<I", size) + data)
+                if scene == "half":
+                    stream.shutdown(socket.SHUT_WR)
+                (pid,) = struct.unpack("<I", receive(stream, 4))
+                require(receive(stream, size) == data, f"other data of {size} bytes comes back")
+            print(pid, flush=True)
+            sys.stdin.readline()
+            if scene != "half":
+                stream.shutdown(socket.SHUT_WR)
+            require(stream.recv(1) == b"", "no end comes")
+        print("ended", flush=True)
+
+
+# ---- the test
+
+
+def whose(process, unetctl, ni, scene, address):
+    """Whether the stack of the child that has answered has the connection."""
+    process.stdin.write(f"{scene} {address}\n".encode())
+    process.stdin.flush()
+    pid = process.stdout.readline().strip().decode()
+    require(pid.isdigit(), "the client has no answer")
+    status, told, _ = run(unetctl, "--ni", ni, "ss", "-tp", "pid", pid)
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    require(status == 0 and process.stdout.readline() == b"ended\n", "the connection does not end")
+    return f":{PORT + list(SCENES).index(scene)}" in told
+
+
+def play(place, role, unetctl, ni):
+    addresses = {v: role.addresses[v] for v in VERSIONS}
+    process = None
+    with role.server.server(sys.executable, __file__, "--server", *addresses.values(), ready="ready"):
+        try:
+            process = role.client.start(sys.executable, __file__, "--client", stdin=-1, stdout=-1)
+            for scene, moves in SCENES.items():
+                for v, address in addresses.items():
+                    # A parent that does not run for a while, on a busy machine, keeps a connection.
+                    tries = TRIES if moves else 1
+                    moved = any(whose(process, unetctl, ni, scene, address) for _ in range(tries))
+                    require(moved == moves or scene == "half", f"{place}, {scene}, IPv{v}: {'moved' if moved else 'carried'}")
+        finally:
+            process.stdin.close()
+        require(process.wait(60) == 0, f"{place}: the client fails")
+
+
+def main():
+    if sys.argv[1] in ("--server", "--client"):
+        return (server if sys.argv[1] == "--server" else client)(*sys.argv[2:])
+    if not IS_ROOT:
+        print("skipped: namespaces need root")
+        return 77
+    unetd, unetctl, sockets = map(os.path.abspath, sys.argv[1:4])
+    places = {"both ours": lambda: both_ours(unetd, sockets),
+              "a wire": lambda: over_a_wire(lambda spaces, d: network_interface(unetd, spaces, d, "packet:iface=eth0"), sockets, True)}
+    passed = 0
+    for place, make in places.items():
+        with make() as role:
+            play(place, role, unetctl, role.server.env["UNET_NI"])
+        passed += 1
+        print(f"ok    {place}")
+    print(f"{passed} passed, 0 failed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
