@@ -134,7 +134,7 @@ def benchmark(role, address, *words):
 def transactions(role, address):
     """What they sum up to is what each has added."""
     role.client.run(PGBENCH, *options(address), "-i", "-s", 1, "-q", "postgres")
-    many = 20 if LONG else 1
+    many = 5 if LONG else 1
     benchmark(role, address, "-S", "-M", "prepared", "-c", 4, "-t", 500 * many)
     benchmark(role, address, "-c", 4, "-t", 100 * many)
     benchmark(role, address, "-S", "-C", "-c", 4, "-t", 20 * many)  # a connection for each
@@ -146,7 +146,7 @@ def transactions(role, address):
 
 def copies(role, address):
     """Megabytes to the server, and back."""
-    rows = b"".join(b"%d\t%s\n" % (i, os.urandom(500).hex().encode()) for i in range(200_000 if LONG else 4000))
+    rows = b"".join(b"%d\t%s\n" % (i, os.urandom(500).hex().encode()) for i in range(40_000 if LONG else 4000))
     query(role, address, "drop table if exists copied; create table copied(number int, text text)")
     psql = [f"{BIN}/psql", *options(address), "-XAtq", "postgres", "-c"]
     role.client.run(*psql, "copy copied from stdin", data=rows)
