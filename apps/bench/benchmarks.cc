@@ -123,7 +123,7 @@ const std::vector<Benchmark>& all_benchmarks() {
       {.name = "sockets",
        .method = Method::programs,
        .workload = Workload::rtt,
-       .what = "iperf3, sockperf, redis and nginx on our sockets, unmodified, beside the kernel's",
+       .what = "iperf3, sockperf, redis, nginx and PostgreSQL on our sockets, unmodified, beside the kernel's",
        .detail =
            "Client and server are programs of Debian's, each on its core, for a second or for --seconds if that is more; ours by\n"
            "unet-sockets. All of them at each path in turn, in every repetition (--repeat). programs-local: both on one network\n"
@@ -131,7 +131,8 @@ const std::vector<Benchmark>& all_benchmarks() {
            "over kernel to kernel on such a pair; programs-own-*: the same without unetd, the interface inside of the program, for\n"
            "those of one process. iperf3-tcp: bytes that arrive; iperf3-udp-N: datagrams of N bytes that arrive, sent\n"
            "as fast as can be; sockperf-*: round trips of 64 B, both sides polling, -blocked: both sleeping until something comes;\n"
-           "redis-set-N, redis-get-N: requests of N clients, without pipelining; wrk: requests for a page of 1 KiB on 32 connections.\n"
+           "redis-set-N, redis-get-N: requests of N clients, without pipelining; wrk: requests for a page of 1 KiB on 32 connections;\n"
+           "pgbench: transactions of one row (-S -M prepared) on four connections, each a process of PostgreSQL's.\n"
            "_p50, _p99: times of its requests. _cpu: processor time of client, server and unetd for each byte, datagram or request,\n"
            "with the start of the client, and _cpu_client and _cpu_server of one of them (the rest is unetd's); of sockperf all three\n"
            "only while it asks, from \"Starting test\" to \"Test end\" of its client, seen within 2 ms; what the kernel does in\n"

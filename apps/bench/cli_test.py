@@ -4,6 +4,7 @@
 # Usage: cli_test.py UNET_BENCH UNETD [brief]; brief: what runs our code as no other test does
 import concurrent.futures
 import contextlib
+import glob
 import json
 import os
 import shutil
@@ -342,8 +343,9 @@ PROGRAMS = {"iperf3-tcp": ["iperf3"], "iperf3-udp-64": ["iperf3"], "sockperf-tcp
             "sockperf-udp_cpu_server": ["sockperf"], "sockperf-tcp-blocked_p50": ["sockperf"], "sockperf-udp-blocked_p50": ["sockperf"],
             "redis-set-1": ["redis-server", "redis-benchmark"], "redis-get-50": ["redis-server", "redis-benchmark"],
             "redis-50_cpu": ["redis-server", "redis-benchmark"], "redis-idle": ["redis-server", "redis-benchmark"],
-            "nginx-idle": ["nginx", "wrk"], "wrk": ["nginx", "wrk"], "wrk_p99": ["nginx", "wrk"], "wrk_cpu": ["nginx", "wrk"]}
-PROGRAMS_PATH = os.environ["PATH"] + ":/usr/sbin"
+            "nginx-idle": ["nginx", "wrk"], "wrk": ["nginx", "wrk"], "wrk_p99": ["nginx", "wrk"], "wrk_cpu": ["nginx", "wrk"],
+            "pgbench": ["pgbench", "postgres"], "pgbench_cpu_server": ["pgbench", "postgres"]}
+PROGRAMS_PATH = ":".join([os.environ["PATH"], "/usr/sbin", *glob.glob("/usr/lib/postgresql/*/bin")])
 
 
 def measured_programs(paths, wanted, none_but=None, wrapper=None):
@@ -380,7 +382,7 @@ def programs_of_others():
     metrics = {row["metric"] for row in rows}
     require(all(metric.startswith("iperf3") for metric in metrics) and "iperf3-udp-1472_cpu" in metrics, f"sockets: {sorted(metrics)}")
     require(all(row["ratio"] is None for row in rows) and "there is no unet-sockets" in err, f"sockets without unet-sockets: {rows}{err}")
-    for name in ("sockperf-tcp", "sockperf-udp-blocked", "redis", "wrk"):
+    for name in ("sockperf-tcp", "sockperf-udp-blocked", "redis", "wrk", "pgbench"):
         require(f"{name} left out" in err, f"sockets: {name} is not said to be missing: {err}")
 
 

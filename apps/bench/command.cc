@@ -2,6 +2,7 @@
 #include "apps/bench/command.h"
 
 #include <fcntl.h>
+#include <glob.h>
 #include <spawn.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -57,9 +58,24 @@ std::string find_program(const std::string& directory, const std::string& name) 
   return name;
 }
 
+namespace {
+
+// Debian has the programs of each version of PostgreSQL outside of PATH.
+std::string postgresql_directories() {
+  glob_t found{};
+  std::string all;
+  if (glob("/usr/lib/postgresql/*/bin", 0, nullptr, &found) == 0) {
+    for (size_t i = 0; i < found.gl_pathc; ++i) all = ":" + std::string(found.gl_pathv[i]) + all;
+  }
+  globfree(&found);
+  return all;
+}
+
+}  // namespace
+
 std::string path_of(const std::string& name) {
   const char* const set = std::getenv("PATH");
-  const std::string directories = std::string(set == nullptr ? "" : set) + ":/usr/sbin:/sbin";
+  const std::string directories = std::string(set == nullptr ? "" : set) + ":/usr/sbin:/sbin" + postgresql_directories();
   for (size_t begin = 0; begin <= directories.size();) {
     const size_t end = std::min(directories.find(':', begin), directories.size());
     const std::string path = directories.substr(begin, end - begin) + "/" + name;

@@ -39,7 +39,21 @@ TEST_CASE("cpu time: grows with what a process uses, and agrees with the kernel'
   REQUIRE(after);
   // schedstat is brought up to date at clock ticks: at most some milliseconds behind.
   CHECK(*after - *before >= 80 * kMillisecond);
-  CHECK(*after <= own_cpu_time() + 20 * kMillisecond);
+  CHECK(*after - *before <= own_cpu_time() - clock_before + 20 * kMillisecond);
+}
+
+TEST_CASE("cpu time: counts children that have ended") {
+  const auto before = cpu_time_of({getpid()});
+  REQUIRE(before);
+  const pid_t child = fork();
+  if (child == 0) {
+    while (own_cpu_time() < 200 * kMillisecond) continue;
+    _exit(0);
+  }
+  REQUIRE(waitpid(child, nullptr, 0) == child);
+  const auto after = cpu_time_of({getpid()});
+  REQUIRE(after);
+  CHECK(*after - *before >= 150 * kMillisecond);
 }
 
 TEST_CASE("cpu time: a process that is gone is an error for one and nothing for the other") {

@@ -110,14 +110,15 @@ Result<Daemon> Daemon::start(int core, Clients clients, Keeper keeper, const std
   return start_in(directory_of(std::to_string(core) + kind + mark), core, clients, keeper, {});
 }
 
-Result<Daemon> Daemon::start_with_ip(int core) {
+Result<Daemon> Daemon::start_with_ip(int core, Clients clients) {
   const std::string ip = "0=" + std::string(kIpAddress) + "/24,unprobed";
-  return start_in(directory_of(std::to_string(core) + "-ip"), core, Clients::own, Keeper::none, {"--port", "nowhere", "--ip", ip});
+  return start_in(directory_of(std::to_string(core) + "-ip"), core, clients, Keeper::none, {"--port", "nowhere", "--ip", ip});
 }
 
-Result<Daemon> Daemon::start_on_wire(int core, const std::string& mark, const std::string& port, const std::string& address) {
+Result<Daemon> Daemon::start_on_wire(int core, Clients clients, const std::string& mark, const std::string& port,
+                                     const std::string& address) {
   const std::string ip = "0=" + address + "/24,unprobed";
-  return start_in(directory_of(std::to_string(core) + "-wire" + mark), core, Clients::own, Keeper::none, {"--port", port, "--ip", ip});
+  return start_in(directory_of(std::to_string(core) + "-wire" + mark), core, clients, Keeper::none, {"--port", port, "--ip", ip});
 }
 
 Result<Daemon> Daemon::start_host(int core, const std::string& host, const std::string& role, const std::string& server_directory) {

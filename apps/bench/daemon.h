@@ -23,10 +23,11 @@ class Daemon {
   // program, in the build tree, and in PATH. If this process dies, the kernel ends it. `mark` tells it from others of its kind.
   static Result<Daemon> start(int core, Clients clients = Clients::own, Keeper keeper = Keeper::none, const std::string& mark = "");
   // One whose clients have sockets: with IP, at the address kIpAddress, and without a wire.
-  static Result<Daemon> start_with_ip(int core);
+  static Result<Daemon> start_with_ip(int core, Clients clients = Clients::own);
   static constexpr const char* kIpAddress = "10.99.0.1";
   // One with IP at this address, of a network of 24 bits, on a wire as unetd takes it; in the caller's namespace. `mark` as above.
-  static Result<Daemon> start_on_wire(int core, const std::string& mark, const std::string& port, const std::string& address);
+  static Result<Daemon> start_on_wire(int core, Clients clients, const std::string& mark, const std::string& port,
+                                      const std::string& address);
   // A host of its own, whose network interface has one end of a memif: "server" of one in its own directory, or "client" of that in the
   // directory of a server.
   static Result<Daemon> start_host(int core, const std::string& host, const std::string& role, const std::string& server_directory);

@@ -78,7 +78,7 @@ Result<ProgramPlace> ProgramPlaces::make(const std::string& path) {
 Result<ProgramPlace> ProgramPlaces::make_local() {
   auto wrapper = find_wrapper();
   if (!wrapper) return tl::unexpected(wrapper.error());
-  auto daemon = Daemon::start_with_ip(engine_core(cores_.b));
+  auto daemon = Daemon::start_with_ip(engine_core(cores_.b), Daemon::Clients::of_all_users);
   if (!daemon) return tl::unexpected(daemon.error());
   daemons_.push_back(std::move(*daemon));
   const std::string ni = daemons_.back().ni(), network = namespaces_->name_a();
@@ -113,7 +113,8 @@ Result<ProgramPlace> ProgramPlaces::make_beside_kernel(bool ours_serve, bool own
   }
   auto scope = NamespaceScope::enter(our_network);
   if (!scope) return tl::unexpected(scope.error());
-  auto daemon = Daemon::start_on_wire(engine_core(our_side.core), ours_serve ? "-serves" : "-calls", port, ours);
+  const char* const mark = ours_serve ? "-serves" : "-calls";
+  auto daemon = Daemon::start_on_wire(engine_core(our_side.core), Daemon::Clients::of_all_users, mark, port, ours);
   if (!daemon) return tl::unexpected(daemon.error());
   daemons_.push_back(std::move(*daemon));
   place.services = {daemons_.back().process()};

@@ -1,16 +1,19 @@
-// program_runs.cc - command lines of iperf3, sockperf, redis and nginx with wrk, each in the setting that is best for it.
+// program_runs.cc - command lines of iperf3, sockperf, redis, nginx with wrk and PostgreSQL, each in the setting that is best for it.
 #include "apps/bench/program_runs.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 
 #include "apps/bench/child.h"
 #include "apps/bench/command.h"
 #include "apps/bench/cpu_time.h"
+#include "apps/bench/other_user.h"
 #include "apps/bench/program_text.h"
 
 namespace unet::bench {
@@ -22,7 +25,7 @@ using CommandLine = std::vector<std::string>;
 
 constexpr Nanoseconds kProgramPatience = 20 * kSecond;  // beyond what it should take
 constexpr uint32_t kIdleSeconds = 2;
-constexpr useconds_t kSettleUs = 500'000;
+constexpr useconds_t kSettleUs = 500'000, kLookUs = 2000;
 constexpr uint32_t kRedisFirst = 3'000, kRedisMost = 20'000'000;  // requests of each kind
 constexpr uint32_t kPageBytes = 1024;
 
@@ -48,6 +51,11 @@ Result<Used> used_so_far(const std::vector<int>& clients, const std::vector<int>
   return Used{*client, *server, *service};
 }
 
+// Processes that serve one client end soon after it. Then their parent has their time.
+void await_ended_children(const Child& server, size_t before) {
+  for (const Nanoseconds until = monotonic_now() + kSecond; server.processes().size() > before && monotonic_now() < until;) usleep(kLookUs);
+}
+
 // A client, and what everybody used from its start to its end, or while it asks if it says so: what polls goes on before and after that.
 Result<Measured> measure(const ProgramSetting& setting, const Child& server, const CommandLine& command,
                          const std::optional<Asks>& asks = std::nullopt) {
@@ -67,6 +75,7 @@ Result<Measured> measure(const ProgramSetting& setting, const Child& server, con
   auto end = client->finish(patience);
   if (!end) return tl::unexpected(end.error());
   if (!asks) {
+    await_ended_children(server, servers.size());
     after = used_so_far({}, servers, services);
     if (after) after->client = end->cpu;
   }
@@ -196,7 +205,7 @@ Status run_redis(const ProgramSetting& setting, Figures& figures) {
   return {};
 }
 
-// One worker, as it has one core. It stays root: others may not speak to our unetd.
+// One worker, as it has one core.
 std::string nginx_configuration(const ProgramSetting& setting) {
   const std::string& d = setting.directory;
   return "daemon off; user root; worker_processes 1; pid " + d + "/nginx.pid; error_log stderr notice;\n"
@@ -227,6 +236,60 @@ Status run_wrk(const ProgramSetting& setting, Figures& figures) {
   return {};
 }
 
+Status run_to_its_end(const CommandLine& command, const ChildPlace& place) {
+  auto child = Child::start(command, place);
+  if (!child) return tl::unexpected(child.error());
+  auto end = child->finish(kProgramPatience);
+  return end ? Status{} : Status(tl::unexpected(end.error()));
+}
+
+// PostgreSQL refuses to run as root.
+CommandLine of_other_user(const std::string& program, const CommandLine& arguments) {
+  const std::string user = std::to_string(kOtherUser);
+  CommandLine command{"setpriv", "--reuid=" + user, "--regid=" + user, "--clear-groups", program};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+// The database, once for all places.
+Status make_cluster(const ProgramSetting& setting, const std::string& data) {
+  if (access((data + "/PG_VERSION").c_str(), F_OK) == 0) return {};
+  if (chmod(setting.directory.c_str(), 0711) != 0) return fail_errno("chmod(" + setting.directory + ")", errno);
+  if (mkdir(data.c_str(), 0700) != 0 || chown(data.c_str(), kOtherUser, kOtherUser) != 0) return fail_errno(data, errno);
+  const CommandLine arguments{"-D", data, "-U", "unet", "-A", "trust", "--no-locale", "--no-sync"};
+  if (auto done = run_to_its_end(of_other_user(path_of("initdb"), arguments), {.core = setting.place.server.core}); !done) return done;
+  std::ofstream(data + "/pg_hba.conf", std::ios::app) << "host all all all trust\n";
+  return {};
+}
+
+// Four connections, each of which a process of the server has; queries of one row, which are in its memory.
+Status run_pgbench(const ProgramSetting& setting, Figures& figures) {
+  const std::string data = setting.directory + "/postgres", port = std::to_string(setting.port);
+  // Debian's pgbench in PATH is a script, which would be counted, too.
+  const std::filesystem::path server_program = std::filesystem::canonical(path_of("postgres"));
+  const std::string client_program = server_program.parent_path() / "pgbench";
+  if (auto made = make_cluster(setting, data); !made) return made;
+  const CommandLine serve{"-D", data, "-h", setting.place.address, "-p", port, "-k", "", "-F", "-c", "shared_buffers=64MB",
+                          "-c", "autovacuum=off"};
+  auto server = start_server(setting, of_other_user(server_program, serve), "ready to accept connections");
+  if (!server) return tl::unexpected(server.error());
+  const size_t processes = server->processes().size();
+  const auto command = [&](CommandLine options) {
+    options.insert(options.begin(), {client_program, "-h", setting.place.address, "-p", port, "-U", "unet"});
+    options.push_back("postgres");
+    return options;
+  };
+  if (auto done = run_to_its_end(command({"-i", "-q"}), setting.place.client); !done) return done;
+  await_ended_children(*server, processes);
+  auto measured = measure(setting, *server, command({"-n", "-S", "-M", "prepared", "-c", "4", "-T", std::to_string(setting.seconds)}));
+  if (!measured) return tl::unexpected(measured.error());
+  auto answered = parse_pgbench(measured->said);
+  if (!answered) return tl::unexpected(answered.error());
+  figures.push_back({"pgbench", "req/s", answered->rate});
+  add_cpu(figures, "pgbench", "ns", *measured, answered->count);
+  return {};
+}
+
 }  // namespace
 
 const std::vector<BenchProgram>& bench_programs() {
@@ -242,6 +305,7 @@ const std::vector<BenchProgram>& bench_programs() {
       {"sockperf-udp-blocked", {"sockperf"}, "sockperf", false, [](Setting s, Figures& f) { return run_sockperf(s, kUdpBlocked, f); }},
       {"redis", {"redis-server", "redis-benchmark"}, "redis-server and redis-tools", false, run_redis},
       {"wrk", {"nginx", "wrk"}, "nginx-light and wrk", true, run_wrk},
+      {"pgbench", {"pgbench", "postgres", "setpriv"}, "postgresql-15 and util-linux", true, run_pgbench},
   };
   return programs;
 }

@@ -112,4 +112,14 @@ Result<Answered> parse_wrk(const std::string& text) {
   return answered;
 }
 
+Result<Answered> parse_pgbench(const std::string& text) {
+  Answered answered;
+  double failed = 0;
+  const bool whole = number_after(text, "transactions actually processed:", answered.count) &&
+                     number_after(text, "\ntps =", answered.rate) && number_after(text, "failed transactions:", failed);
+  if (!whole) return not_understood("pgbench", text);
+  if (answered.count <= 0 || failed > 0) return fail(Errc::protocol, "pgbench was not served well: " + text);
+  return answered;
+}
+
 }  // namespace unet::bench

@@ -26,5 +26,7 @@ Result<Answered> parse_sockperf(const std::string& text);
 Result<Answered> parse_redis_benchmark(const std::string& text, const std::string& command);
 // With --latency.
 Result<Answered> parse_wrk(const std::string& text);
+// Without times.
+Result<Answered> parse_pgbench(const std::string& text);
 
 }  // namespace unet::bench

@@ -110,4 +110,21 @@ TEST_CASE("program text: wrk's shares of threads are no percentiles") {
   CHECK(told->count == 104718);
 }
 
+TEST_CASE("program text: pgbench") {
+  const std::string text =
+      "pgbench (15.18 (Debian 15.18-0+deb12u1))\n"
+      "number of clients: 4\n"
+      "number of transactions actually processed: 125258\n"
+      "number of failed transactions: 0 (0.000%)\n"
+      "latency average = 0.159 ms\n"
+      "initial connection time = 9.342 ms\n"
+      "tps = 25097.152813 (without initial connection time)\n";
+  const auto told = parse_pgbench(text);
+  REQUIRE(told);
+  CHECK(told->count == 125258);
+  CHECK(told->rate == Approx(25097.152813));
+  CHECK(parse_pgbench(text.substr(0, text.find("tps"))).error().code == Errc::protocol);
+  CHECK(parse_pgbench("pgbench: error: connection to server failed").error().code == Errc::protocol);
+}
+
 }  // namespace unet::bench::program_text_test

@@ -237,7 +237,8 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   std::copy(kernel.begin(), kernel.end(), all.begin() + 2);
   all[0] = {.fd = who.event, .events = POLLIN, .revents = 0};
   all[1] = {.fd = -1, .events = POLLIN, .revents = 0};
-  const bool watches = watcher_ == nullptr && sockets_ != nullptr;
+  // A handler's call watches instead of the call that it has interrupted: that one does not sleep again (WakesOuter).
+  const bool watches = (watcher_ == nullptr || watcher_ == &who) && sockets_ != nullptr;
   if (watches && is_still_armed()) {
     sockets_->network().stay_armed();
   } else if ((watches || lacks_room()) && !arm()) {

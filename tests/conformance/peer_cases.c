@@ -349,8 +349,28 @@ CASE(peer_wakes_who_stays, "of two threads that wait, one goes when its time is 
   say("poller: %ld", joined(poller));
 }
 
+static int waiting;
+
+static void calls_too(int number) {
+  char byte = 0;
+  const int s = called(PEER_ECHO);
+  MUST(send(s, "x", 1, 0));
+  MUST(recv(s, &byte, 1, 0));
+  say("%s: %c", signal_name(number), byte);
+  MUST(send(waiting, "y", 1, 0));
+}
+
+CASE(peer_called_by_handler, "a handler of a signal calls the peer while its thread has waited for long") {
+  const struct sigaction action = {.sa_handler = calls_too, .sa_flags = SA_RESTART};
+  char byte = 0;
+  waiting = called(PEER_ECHO);
+  MUST(sigaction(SIGALRM, &action, NULL));
+  alarm_once(400);
+  say_bytes("back", &byte, CALL(recv(waiting, &byte, 1, 0)));
+}
+
 THEME(peer_cases, &peer_echo, &peer_echo_sizes, &peer_discard, &peer_counts, &peer_chargen, &peer_closes, &peer_resets,
       &peer_resets_late, &peer_half_closes, &peer_reads_nothing, &peer_lingers, &peer_lingers_long,
       &peer_refuses, &peer_nonblocking_connect, &peer_bound,
       &peer_datagrams, &peer_datagram_refused, &peer_datagram_large, &peer_many, &peer_urgent, &peer_urgent_both, &peer_keep_alive,
-      &peer_delivered, &peer_more, &peer_more_no_delay, &peer_cork, &peer_wakes_who_stays);
+      &peer_delivered, &peer_more, &peer_more_no_delay, &peer_cork, &peer_wakes_who_stays, &peer_called_by_handler);

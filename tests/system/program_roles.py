@@ -4,6 +4,7 @@
 # Who is on our sockets runs in a namespace whose kernel has no address but loopback's: what went to the kernel by mistake would get
 # nowhere.
 import contextlib
+import grp
 import os
 import re
 import shutil
@@ -20,7 +21,7 @@ class Side:
 
     def __init__(self, space, directory_, sockets=None):
         """`sockets`: unet-sockets and the address of the network interface."""
-        self.directory = directory_
+        self.space, self.directory = space, directory_
         self.is_ours = sockets is not None
         self.env = os.environ | ({"UNET_NI": sockets[1]} if sockets else {})
         self.before = ["ip", "netns", "exec", space, *(sockets[:1] if sockets else [])]
@@ -46,8 +47,9 @@ class Side:
         return self.run(*command, **more).decode()
 
     @contextlib.contextmanager
-    def server(self, *command, ready=None, when=None, stdin=subprocess.DEVNULL):
-        """Runs while the block does; first until its log has `ready`, or when() is true. Every process of its ends with it."""
+    def server(self, *command, ready=None, when=None, stdin=subprocess.DEVNULL, stops=False):
+        """Runs while the block does; first until its log has `ready`, or when() is true. Every process of its ends with it. `stops`: the
+        block ends the server."""
         log = os.path.join(self.directory, f"log-{len(os.listdir(self.directory))}")
         with open(log, "wb") as out:
             process = self.start(*command, stdin=stdin, stdout=out, stderr=out)
@@ -64,7 +66,7 @@ class Side:
         try:
             wait_until(is_ready, f"{command[0]} does not get ready: {said()[-2000:]}")
             yield process
-            require(process.poll() is None, f"{command[0]} ended by itself with {process.poll()}: {said()[-2000:]}")
+            require(stops or process.poll() is None, f"{command[0]} ended by itself with {process.poll()}: {said()[-2000:]}")
         finally:
             end(process, signal.SIGTERM)
 
@@ -110,8 +112,14 @@ def with_loopback(spaces, *names):
 
 
 @contextlib.contextmanager
-def network_interface(unetd, spaces, d, port):
-    with Host(unetd, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed") as daemon:
+def network_interface(unetd, spaces, d, port, user=None):
+    """`user`, whose group has the same number, may use it, too."""
+    if user is not None:
+        os.chmod(d, 0o755)
+        with open(f"{d}/policy.toml", "w", encoding="ascii") as file:
+            file.write(f"[[rule]]\nuid = {user}\n")
+    more = ["--group", grp.getgrgid(user).gr_name, "--policy", f"{d}/policy.toml"] if user is not None else []
+    with Host(unetd, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed", *more) as daemon:
         yield f"unix:{d}/s"
         require(daemon.stop() == 0, "unetd did not end well")
 
@@ -134,10 +142,10 @@ def over_a_wire(interface, sockets, ours_serve):
 
 
 @contextlib.contextmanager
-def both_ours(unetd, sockets):
+def both_ours(unetd, sockets, user):
     with directory() as d, directory() as files, Spaces("a") as spaces:
         with_loopback(spaces, "a")
-        with network_interface(unetd, spaces, d, "nowhere") as ni:
+        with network_interface(unetd, spaces, d, "nowhere", user) as ni:
             ours = Side(spaces["a"], files, [sockets, ni])
             yield Role(ours, ours, OURS, files)
 
@@ -152,19 +160,19 @@ def both_kernel():
         yield Role(Side(spaces["a"], files), Side(spaces["b"], files), OURS, files)
 
 
-def roles(unetd, sockets, embedded, own):
+def roles(unetd, sockets, embedded, own, user=None):
     """Name, and what makes it. Without unet-sockets, or as a soak, also the kernel at both ends: what then fails is not ours. `own`: who is
-    one process, "server" or "client", and may have the network interface (the library `embedded`) inside of it."""
+    one process, "server" or "client", and may have the network interface (the library `embedded`) inside of it. `user`: of whom the server is, if not root."""
     os.environ["UNET_EMBEDDED_LIBRARY"] = embedded
     found = []
 
     def of_unetd(spaces, d):
-        return network_interface(unetd, spaces, d, "packet:iface=eth0")
+        return network_interface(unetd, spaces, d, "packet:iface=eth0", user)
 
     if os.path.exists(sockets):
         found = [("server ours, client kernel", lambda: over_a_wire(of_unetd, sockets, True)),
                  ("server kernel, client ours", lambda: over_a_wire(of_unetd, sockets, False)),
-                 ("both ours", lambda: both_ours(unetd, sockets))]
+                 ("both ours", lambda: both_ours(unetd, sockets, user))]
         found += [(f"{who} ours with its own interface", lambda who=who: over_a_wire(own_interface, sockets, who == "server"))
                   for who in own]
     if not found or "UNET_LONG" in os.environ:

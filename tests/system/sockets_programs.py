@@ -18,8 +18,9 @@ import subprocess
 import sys
 import time
 
-from daemon import NOBODY, WAIT, Failure, attempt, require, wait_until
+from daemon import NOBODY, WAIT, Failure, attempt, others_may_run, require, wait_until
 import program_loops
+import program_postgres
 from program_roles import each_version, end, roles
 from spaces import can_be_made
 
@@ -29,7 +30,7 @@ PORT = 8300
 MIB = 1 << 20
 PACKAGES = {"ab": "apache2-utils", "apache2": "apache2-bin", "nginx": "nginx-light", "redis-server": "redis-server",
             "redis-benchmark": "redis-tools", "nc": "netcat-openbsd", "in.tftpd": "tftpd-hpa", "tftp": "tftp-hpa",
-            "node": "nodejs", "dig": "bind9-dnsutils", "dnsmasq": "dnsmasq-base"}
+            "node": "nodejs", "dig": "bind9-dnsutils", "dnsmasq": "dnsmasq-base", program_postgres.PGBENCH: "postgresql-15"}
 
 
 def bracketed(address):
@@ -533,12 +534,14 @@ PROGRAMS = {  # what is run, and the programs, and modules of Python, that it ta
     "marks": (marks, []),
     "node": (program_loops.node, ["node"]),
     "dig": (program_loops.dig, ["dig", "dnsmasq"]),
+    "postgres": (program_postgres.postgres, [program_postgres.PGBENCH]),
     "uvicorn": (program_loops.uvicorn, [], ["uvicorn", "uvloop", "h11"]),
     "aiohttp": (program_loops.aiohttp, [], ["aiohttp"]),
     "granian": (program_loops.granian, [], ["granian", "uvloop"]),
 }
 
 
+USERS = {"postgres": NOBODY}  # whose its server is, if not root's
 # Of one process, and one at a time: they may have the network interface inside of them.
 ALONE = {"iperf3": ["server", "client"], "memcached": ["server", "client"], "sockperf": ["server"]}
 
@@ -553,6 +556,9 @@ def main(name, unetd, sockets, embedded):
     if missing or not can_be_made():
         print(f"skipped: needs {'the packages ' + ', '.join(missing) if missing else 'root and network namespaces'}")
         return 77
+    if name in USERS and not others_may_run(*filter(os.path.exists, [sockets])):
+        print(f"skipped: needs a build that user {USERS[name]} may run")
+        return 77
     if not os.path.exists(sockets):
         print(f"      no {sockets}: between kernels only")
 
@@ -561,7 +567,7 @@ def main(name, unetd, sockets, embedded):
             test(role)
 
     results = [attempt(f"{name}, {role}", lambda make=make: in_role(make))
-               for role, make in roles(unetd, sockets, embedded, ALONE.get(name, []))]
+               for role, make in roles(unetd, sockets, embedded, ALONE.get(name, []), USERS.get(name))]
     return 0 if all(results) else 1
 
 
