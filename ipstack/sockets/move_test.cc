@@ -336,9 +336,9 @@ TEST_CASE("a connection of TCP moves between stacks that share its port") {
 TEST_CASE("a stream's options go along") {
   Moving all;
   using Option = Stack::Option;
-  const std::pair<Option, int64_t> values[] = {{Option::no_delay, 1}, {Option::keep_alive, 1}, {Option::keep_idle, 77},
-                                               {Option::keep_count, 3}, {Option::linger, 9}, {Option::hop_limit, 33}, {Option::traffic_class, 8},
-                                               {Option::user_timeout, 4000}, {Option::urgent_inline, 1}};
+  const std::pair<Option, int64_t> values[] = {
+      {Option::no_delay, 1}, {Option::keep_alive, 1}, {Option::keep_idle, 77}, {Option::keep_count, 3}, {Option::linger, 9},
+      {Option::hop_limit, 33}, {Option::traffic_class, 8}, {Option::user_timeout, 4000}, {Option::urgent_inline, 1}};
   for (const auto& [option, value] : values) REQUIRE(all.parent.stack->set_option(all.old_end, option, value) == 0);
   const int fresh = all.child.stack->socket(Type::stream, false);
   all.child.stack->set_stream_options(fresh, all.parent.stack->stream_options(all.old_end));

@@ -139,8 +139,8 @@ struct StopCapture { uint32_t capture; };
 struct Resumed {};          // all that another engine had is attached and open again
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
                              OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, SetClaim,
-                             OwnFlow, OwnFlows, ExpectLeft, LeaveIp, LeftAll, ResumeLease, ResumeHost, SendSignal, SetUser, StartCapture, StopCapture,
-                             Resumed>;
+                             OwnFlow, OwnFlows, ExpectLeft, LeaveIp, LeftAll, ResumeLease, ResumeHost, SendSignal, SetUser,
+                             StartCapture, StopCapture, Resumed>;
 
 // ---- engine -> service
 
