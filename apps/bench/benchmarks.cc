@@ -254,7 +254,11 @@ const std::vector<Benchmark>& all_benchmarks() {
            "by the engine's counters (half is fair). The hostile client runs in the thread of the pair, a few messages at\n"
            "each look of the pair for its answer:\n"
            "with a core of its own it would measure the scheduler, which is not the network interface's.\n"
-           "wakes, wakes-peer: threads of the hostile client go to sleep before every 32nd round trip, which wakes them.\n"
+           "sleeps*, wakes*: threads of the hostile client go to sleep before every 32nd round trip, which wakes them. So p99 is a\n"
+           "round trip with a wake-up. Round trips in which the engine itself wakes are not timed.\n"
+           "*_attack: the ratio to a control of the same repetition, a client that does the same without the attack: flood-largest\n"
+           "punches no holes, flood-two scatters no buffers, sleeps lists its descriptor once, setup-asks is refused at once. The\n"
+           "control has the costs that any busy client has, its processor time included.\n"
            "setup-*: a round trip is a set-up, and the hostile client has a thread, on the core of the pair: it waits for the service.\n"
            "A slice in which the hostile client did nothing is an error.",
        .metric = "rtt_p99",

@@ -223,7 +223,7 @@ def fairness():
     status, out, err = run("run", "fairness", "--path", ",".join(attacks), "--seconds", "0.05", "--repeat", "1", "--json", "-")
     require(status == 0, f"fairness: exit status {status}: {err}")
     rows = json.loads(out)
-    require({row["path"] for row in rows} == {"alone", "setup-alone", *attacks}, f"fairness: {rows}{err}")
+    require({row["path"] for row in rows} == {"alone", "sleeps", "sleeps-peer", "setup-alone", "setup-asks", *attacks}, f"fairness: {rows}{err}")
     require(all(row["slices"] > 0 for row in rows), f"fairness: not measured: {rows}{err}")
     status, out, err = run("run", "rtt", "--path", "flood-small", "--json", "-")
     require(status == 1 and out == "" and "takes part in rtt" in err, f"rtt of flood-small: {status}: {out}{err}")

@@ -32,6 +32,7 @@ struct ContenderInfo {
   bool sockets_only = false; // nor this one
   std::string baseline = {}; // path to compare with instead of the limit; empty: the benchmark's limit
   std::vector<std::string> more_baselines = {};  // with these, too, where they take part: a further record each
+                                                 // (fairness: the control, a client that does the same without the attack)
   bool wire = false;       // messages go as frames: its put is compared with its own messages, not with memcpy
   bool endpoints = false;  // set_idle_endpoints() works (takes part in `endpoints`)
   bool beside = false;     // a pair beside somebody else, or alone: takes part in `fairness`, and in nothing else

@@ -1,4 +1,7 @@
-// fairness.cc - slices of the pair alone, beside one kind of hostility, alone, beside the next: round trips, and shares.
+// fairness.cc - slices of the pair alone, beside a control, beside one kind of hostility, in turn: round trips, and shares.
+//
+// A control is a client that does the same as the hostile one but for the attack. It costs what any program costs beside which the pair
+// runs: processor time, and the work that it asks for. So the ratio to the control is the attack's part.
 #include "apps/bench/fairness.h"
 
 #include <algorithm>
@@ -25,6 +28,7 @@ struct Beside {
   Pace pace;
   std::vector<double> trips = {}, shares = {};                        // of all repetitions
   std::vector<double> p50 = {}, p99 = {}, p50_ratio = {}, p99_ratio = {};  // one per repetition
+  std::vector<double> p50_to_control = {}, p99_to_control = {}, control_p50 = {}, control_p99 = {};
   uint64_t slices = 0, disturbed = 0;
 };
 
@@ -77,6 +81,14 @@ class FairnessMeasurement {
   }
   Beside& alone_of(const Beside& path) { return alone_.at(find_contender(session_, alone_path(path.index))); }
   const Beside& alone_of(const Beside& path) const { return alone_.at(find_contender(session_, alone_path(path.index))); }
+  // nullptr: the path has none, or it is not measured.
+  Beside* control_of(const Beside& path) {
+    const std::vector<std::string>& named = session_.contender(path.index).info().more_baselines;
+    if (named.empty()) return nullptr;
+    const size_t index = find_contender(session_, named.front());
+    const auto at = std::find_if(paths_.begin(), paths_.end(), [&](const Beside& other) { return other.index == index; });
+    return at == paths_.end() ? nullptr : &*at;
+  }
   bool shares(const Beside& path) const { return session_.contender(path.index).supports(Workload::share, size_).has_value(); }
 
   bool kept(Beside& path, const Session::SliceResult& result) const {
@@ -111,14 +123,15 @@ class FairnessMeasurement {
     return {};
   }
 
-  // The path and the pair alone in turn, for the path's part of the time.
+  // The path, its control and the pair alone in turn, for the path's part of the time.
   Status repetition(Beside& path) {
-    Round beside, alone;
+    Round beside, alone, controlled;
+    Beside* const control = control_of(path);
     const Nanoseconds start = monotonic_now();
     do {
-      for (const bool hostile : {false, true}) {
-        auto done = trips(hostile ? path : alone_of(path), hostile ? beside : alone);
-        if (!done) return tl::unexpected(done.error());
+      for (const auto& [other, round] : {std::pair(&alone_of(path), &alone), std::pair(control, &controlled), std::pair(&path, &beside)}) {
+        if (other == nullptr) continue;
+        if (auto done = trips(*other, *round); !done) return tl::unexpected(done.error());
       }
       if (!shares(path)) continue;
       if (auto done = share(path, beside); !done) return done;
@@ -126,6 +139,11 @@ class FairnessMeasurement {
     if (alone.trips.empty() || beside.trips.empty()) return {};
     close(alone_of(path), alone, alone);
     close(path, beside, alone);
+    if (controlled.trips.empty()) return {};
+    path.control_p50.push_back(median(controlled.p50));
+    path.control_p99.push_back(median(controlled.p99));
+    path.p50_to_control.push_back(path.p50.back() / path.control_p50.back());
+    path.p99_to_control.push_back(path.p99.back() / path.control_p99.back());
     return {};
   }
 
@@ -159,6 +177,12 @@ class FairnessMeasurement {
         record.ratio = median(tail ? path.p99_ratio : path.p50_ratio);
       }
       if (path.slices - path.disturbed < kSlicesMin) record.remove_figures();
+      list.push_back(record);
+      if (path.p50_to_control.empty() || !record.has_figures()) continue;
+      record.metric += "_attack";
+      record.baseline = session_.contender(path.index).info().more_baselines.front();
+      record.limit = median(tail ? path.control_p99 : path.control_p50);
+      record.ratio = median(tail ? path.p99_to_control : path.p50_to_control);
       list.push_back(record);
     }
   }

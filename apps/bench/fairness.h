@@ -1,4 +1,4 @@
-// fairness.h - the benchmark `fairness`: a well-behaved pair beside each kind of hostile client, and alone.
+// fairness.h - the benchmark `fairness`: a well-behaved pair beside each kind of hostile client, beside its control, and alone.
 #pragma once
 
 #include "apps/bench/measure.h"

@@ -1,7 +1,7 @@
-// long_wakes.h - a hostile receiver, which makes each of its wake-ups as long as the kernel allows; for `fairness`.
+// long_wakes.h - a receiver that sleeps. A hostile one makes each of its wake-ups as long as the kernel allows; for `fairness`.
 //
-// Threads list its descriptor thousands of times in one poll() each. A wake-up walks all of these entries in the thread of its sender.
-// The threads need the processor before each sleep. So round trips are timed only while all of them sleep, or have just been woken.
+// Threads list its descriptor once or thousands of times in one poll() each. A wake-up walks all of these entries in the thread of its
+// sender. The threads need the processor before each sleep. So round trips are timed only while all of them sleep, or have just been woken.
 #pragma once
 
 #include <poll.h>
@@ -24,10 +24,11 @@ namespace unet::bench {
 class LongWakes {
  public:
   // `from` sends on `channel` to `to`. All of them outlive this.
-  LongWakes(Endpoint& from, Channel channel, Endpoint& to, int descriptor) : from_(from), channel_(channel), to_(to) {
+  // `most`: entries of each poll(), as far as the kernel allows.
+  LongWakes(Endpoint& from, Channel channel, Endpoint& to, int descriptor, uint32_t most) : from_(from), channel_(channel), to_(to) {
     rlimit files{};
     getrlimit(RLIMIT_NOFILE, &files);
-    const size_t entries = std::clamp<rlim_t>(files.rlim_cur, 1'024, 20'000);
+    const auto entries = static_cast<size_t>(std::min<rlim_t>(files.rlim_cur, most));
     for (uint32_t i = 0; i < kThreads; ++i) threads_.emplace_back([this, descriptor, entries] { sleep(descriptor, entries); });
   }
   ~LongWakes() {
@@ -42,11 +43,13 @@ class LongWakes {
   void fall_asleep(StopFlag stop) {
     Message message;
     do {
-      while (to_.receive(message)) to_.release(message);
-    } while (!to_.arm() && !stop.raised());
-    begin_round();
-    while (asleep_.load(std::memory_order_relaxed) < kThreads && !stop.raised()) usleep(kLookUs);
-    usleep(kListUs);
+      do {
+        while (to_.receive(message)) to_.release(message);
+      } while (!to_.arm() && !stop.raised());
+      begin_round();
+      while (begun_.load(std::memory_order_relaxed) < kThreads && !stop.raised()) usleep(kLookUs);
+      usleep(kListUs);
+    } while (asleep_.load(std::memory_order_relaxed) < kThreads && !stop.raised());  // the wake-up before may have come late
     announced_ = true;
   }
   // Sends what wakes the receiver. False: it sleeps no longer.
@@ -65,6 +68,7 @@ class LongWakes {
   void begin_round() {
     const std::lock_guard lock(mutex_);
     ++round_;
+    begun_.store(0, std::memory_order_relaxed);
     begins_.notify_all();
   }
   void sleep(int descriptor, size_t entries) {
@@ -75,6 +79,7 @@ class LongWakes {
         std::unique_lock lock(mutex_);
         begins_.wait(lock, [&] { return round_ != seen; });
         seen = round_;
+        begun_.fetch_add(1, std::memory_order_relaxed);
       }
       asleep_.fetch_add(1, std::memory_order_relaxed);
       poll(list.data(), list.size(), kSleepMs);
@@ -88,7 +93,7 @@ class LongWakes {
   bool announced_ = false;
   std::byte data_{};
   std::atomic<bool> stop_ = false;
-  std::atomic<uint32_t> asleep_ = 0;
+  std::atomic<uint32_t> begun_ = 0, asleep_ = 0;  // threads in this round
   std::mutex mutex_;
   std::condition_variable begins_;
   uint32_t round_ = 0;  // by mutex_

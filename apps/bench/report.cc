@@ -94,7 +94,9 @@ std::string compared_with(const Record& record) {
     return record.unit == "msg/s" ? "messages per round trip of " : "ratio to ";
   }
   if (record.bench == "sockets") return record.baseline.empty() ? "" : "rates, times and processor time over the kernel sockets'";
-  if (record.bench == "fairness") return "ratio to the pair alone; the pair's share of what the engine sends";
+  if (record.bench == "fairness") {
+    return "ratio to the pair alone; _attack: to the same client without the attack; the pair's share of what the engine sends";
+  }
   if (record.bench == "am-incast") return "goodput over the receiver's link, and p99 over one request alone";
   if (record.bench == "many") return "round trips over none idle; memory over the kernel's, busy polling";
   if (record.bench == "engines") return "ratio to one engine with one port";

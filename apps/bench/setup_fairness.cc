@@ -29,6 +29,7 @@ constexpr EndpointOptions kSmall{.send_depth = 4, .receive_depth = 4, .buffers =
 // What is asked for without end.
 enum class Asks {
   nothing,
+  little,   // the end of an endpoint that there is not
   reports,  // of thousands of endpoints
   memory,   // of endpoints that end at once; its descriptors are kept
   limits,   // endpoints, by two connections in turn, of which each has other limits by its group
@@ -93,7 +94,8 @@ class ServiceFlood {
       std::vector<pollfd> sockets;
       size_t under_way = 0;
       for (uint32_t i = 0; i < kConnections; ++i) {
-        if (asks_ == Asks::reports) report_turn(*connections_[i], asking[i]);
+        if (asks_ == Asks::little) little_turn(*connections_[i], asking[i]);
+        else if (asks_ == Asks::reports) report_turn(*connections_[i], asking[i]);
         else endpoint_turn(*connections_[i], asking[i]);
         under_way += asking[i].cookies.size();
         sockets.push_back({.fd = connections_[i]->descriptor(), .events = POLLIN, .revents = 0});
@@ -101,6 +103,16 @@ class ServiceFlood {
       under_way_.store(under_way, std::memory_order_relaxed);
       poll(sockets.data(), sockets.size(), 1);
     }
+  }
+  void little_turn(Connection& connection, Asking& asking) {
+    if (!asking.cookies.empty()) {
+      if (!connection.take_answer(asking.cookies.front())) return;
+      answers_.fetch_add(1, std::memory_order_relaxed);
+      asking.cookies.clear();
+    }
+    if (!floods_.load(std::memory_order_relaxed)) return;
+    const auto cookie = connection.send(request_for<control::DestroyEndpoint>(control::Op::destroy_endpoint, kEndpointsMax));
+    if (cookie) asking.cookies.push_back(*cookie);
   }
   // So many parts are asked for ahead, and behind a report's end the next one begins.
   void report_turn(Connection& connection, Asking& asking) {
@@ -226,19 +238,21 @@ class UnetSetUp final : public Contender {
 }  // namespace
 
 void add_setup_fairness(Contenders& contenders) {
-  const auto add = [&](const char* path, const char* what, Asks asks) {
+  const auto add = [&](const char* path, const char* what, Asks asks, std::vector<std::string> control = {"setup-asks"}) {
     contenders.push_back(std::make_unique<UnetSetUp>(
         ContenderInfo{.path = path,
                       .kind = Kind::ours,
                       .what = std::string("U-Net: connection, endpoint and name, made and ended") + what,
                       .setting = "public C++ API, endpoints of 4 buffers, one thread, unetd's engine on the other core",
                       .baseline = "setup-alone",
+                      .more_baselines = std::move(control),
                       .beside = true,
                       .shares_cores = true,  // with the service's thread, which waits for nobody
                       .side_b_parked = true},
         asks));
   };
-  add("setup-alone", ", alone, for `fairness`", Asks::nothing);
+  add("setup-alone", ", alone, for `fairness`", Asks::nothing, {});
+  add("setup-asks", " beside a client that asks without end for what is refused at once", Asks::little, {});
   add("setup-reports", " beside a client that asks for long reports without end", Asks::reports);
   add("setup-memory", " beside a client that makes endpoints and ends them, and keeps their memory", Asks::memory);
   add("setup-limits", " beside a client that changes between two limits without end", Asks::limits);

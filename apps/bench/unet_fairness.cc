@@ -26,7 +26,8 @@ struct Hostility {
   bool returns = true;     // the memory of what they have read
   bool punches = false;    // holes into the memory that it sends from
   bool scatters = false;   // the buffers that it receives into
-  Wakes wakes = Wakes::no; // it sleeps, with wake-ups that are long
+  Wakes wakes = Wakes::no; // it sleeps
+  uint32_t entries = 1;    // of each poll() in which it sleeps
 };
 
 class HostileClient {
@@ -41,7 +42,7 @@ class HostileClient {
     for (uint32_t i = 0; i < kind.endpoints; ++i) {
       auto from = (kind.wakes == Wakes::peer ? beside : *context_).create_endpoint();
       if (!from) return tl::unexpected(from.error());
-      auto to = context_->create_endpoint(kind.scatters ? ScatteredBuffers::kOptions : EndpointOptions{});
+      auto to = context_->create_endpoint(kind.size == ScatteredBuffers::kTwoBuffers ? ScatteredBuffers::kOptions : EndpointOptions{});
       if (!to) return tl::unexpected(to.error());
       const control::Path path = kind.wakes == Wakes::peer ? control::Path::local : control::Path::ni;
       auto channel = connect_both(**from, **to, name + "-" + std::to_string(i), stop, path);
@@ -106,7 +107,7 @@ class HostileClient {
     const Pair& pair = pairs_.front();
     auto descriptor = pair.to->descriptor();
     if (!descriptor) return tl::unexpected(descriptor.error());
-    sleeps_.emplace(*pair.from, pair.channel, *pair.to, *descriptor);
+    sleeps_.emplace(*pair.from, pair.channel, *pair.to, *descriptor, kind_.entries);
     return {};
   }
 
@@ -205,19 +206,20 @@ class UnetBeside final : public Contender {
  private:
   static constexpr uint32_t kPerOffer = 16;
   static constexpr uint32_t kPrepareEvery = 32;  // one round trip in so many is more than a hundredth: the tail has it
+  static constexpr uint32_t kWarmUp = 16;        // round trips
   static constexpr uint64_t kAttackedMin = 64;   // round trips, or messages: fewer may have found no time for an attack
   static constexpr Nanoseconds kShareTime = 5 * kMillisecond;
   static constexpr Nanoseconds kTripsTime = 50 * kMillisecond;  // a slice ends by then, however slow the machine is today
 
   // One way: sent by `out`, received by `in`, whose channel it becomes, with the hostile client at work meanwhile.
-  bool one_way(Endpoint& out, Endpoint& in, Channel& channel, const Slice& slice, RunContext& context) {
+  bool one_way(Endpoint& out, Endpoint& in, Channel& channel, const Slice& slice, RunContext& context, bool attacked = true) {
     const Bytes data{buffers_.out.data(), slice.size};
     Message message;
     for (uint32_t looks = 1; out.send(channel, data) != SendOutcome::sent; ++looks) {
       if (looks % 1024 == 0 && context.stop.raised()) return false;
     }
     for (uint32_t looks = 1; !in.receive(message); ++looks) {
-      hostile_.step();
+      if (attacked) hostile_.step();
       if (looks % 1024 == 0 && context.stop.raised()) return false;
     }
     copy_message(buffers_.in.data(), message.data, message.length);
@@ -226,6 +228,20 @@ class UnetBeside final : public Contender {
     return true;
   }
 
+  // The engine and this thread have slept while the hostile client went to sleep. What wakes them is no part of an attack.
+  bool prepare(const Slice& slice, RunContext& context) {
+    hostile_.prepare(context.stop);
+    if (kind_.wakes == Wakes::no) return true;
+    for (uint32_t i = 0; i < kWarmUp; ++i) {
+      if (!round_trip(slice, context, false)) return false;
+    }
+    return true;
+  }
+  bool round_trip(const Slice& slice, RunContext& context, bool attacked) {
+    Channel channel = pair_.channel();
+    Endpoint &from = pair_.from(), &to = pair_.to();
+    return one_way(from, to, channel, slice, context, attacked) && one_way(to, from, channel, slice, context, attacked);
+  }
   Outcome round_trips(const Slice& slice, RunContext& context) {
     Outcome outcome;
     const uint32_t batch = std::max<uint32_t>(1, slice.batch);
@@ -236,14 +252,12 @@ class UnetBeside final : public Contender {
     for (uint64_t i = 0; i < slice.warm_up + iterations; ++i) {
       if (i >= slice.warm_up && i % 64 == 0 && outcome.messages != 0 && monotonic_now() > end) break;
       const uint64_t preparing = cycles();
-      if (i % kPrepareEvery == 0) hostile_.prepare(context.stop);
+      if (i % kPrepareEvery == 0 && !prepare(slice, context)) return {};
       start += cycles() - preparing;  // no part of a round trip
       if (i == slice.warm_up) start = cycles();
       const bool timed = i >= slice.warm_up;
       const uint64_t begin = timed && (i - slice.warm_up) % batch == 0 ? (batch_start_ = cycles()) : batch_start_;
-      Channel channel = pair_.channel();
-      Endpoint &from = pair_.from(), &to = pair_.to();
-      if (!one_way(from, to, channel, slice, context) || !one_way(to, from, channel, slice, context)) return {};
+      if (!round_trip(slice, context, true)) return {};
       if (!timed || (i - slice.warm_up + 1) % batch != 0) continue;
       context.samples.push_back(cycles() - begin);
       outcome.messages += batch;
@@ -305,12 +319,13 @@ class UnetBeside final : public Contender {
 }  // namespace
 
 void add_unet_fairness(Contenders& contenders) {
-  const auto add = [&](const char* path, const std::string& what, Hostility kind) {
+  const auto add = [&](const char* path, const std::string& what, Hostility kind, std::vector<std::string> control = {}) {
     contenders.push_back(std::make_unique<UnetBeside>(
         ContenderInfo{.path = path,
                       .kind = Kind::ours,
                       .what = "U-Net, shared NI: a pair " + what,
                       .setting = "public C++ API, default options, all endpoints in one thread, unetd --idle adaptive on the other core",
+                      .more_baselines = std::move(control),
                       .beside = true,
                       .shares_cores = kind.wakes != Wakes::no,  // with the hostile client's threads
                       .side_b_parked = true},
@@ -323,13 +338,20 @@ void add_unet_fairness(Contenders& contenders) {
   add("never-reads", "beside a client that floods an endpoint of its own and never reads", {.endpoints = 1, .size = 1'024, .reads = false});
   add("never-returns", "beside a client that floods an endpoint of its own and keeps all memory",
       {.endpoints = 1, .size = 1'024, .returns = false});
+  add("flood-largest", "beside a client that sends messages of 64 KiB without end", {.endpoints = 1, .size = kMessageMax});
   add("punches", "beside a client that punches holes into the memory that it sends from",
-      {.endpoints = 1, .size = kMessageMax, .punches = true});
+      {.endpoints = 1, .size = kMessageMax, .punches = true}, {"flood-largest"});
+  add("flood-two", "beside a client that sends messages of two buffers without end",
+      {.endpoints = 1, .size = ScatteredBuffers::kTwoBuffers});
   add("scatters", "beside a client that gives back every second of its buffers only",
-      {.endpoints = 1, .size = ScatteredBuffers::kTwoBuffers, .scatters = true});
+      {.endpoints = 1, .size = ScatteredBuffers::kTwoBuffers, .scatters = true}, {"flood-two"});
+  constexpr uint32_t kEntries = 20'000;
+  add("sleeps", "beside a client that the engine wakes", {.endpoints = 1, .size = 1, .wakes = Wakes::engine});
   add("wakes", "beside a client that the engine wakes, with thousands of poll entries on its descriptor",
-      {.endpoints = 1, .size = 1, .wakes = Wakes::engine});
-  add("wakes-peer", "that sends to such a client over a local channel", {.endpoints = 1, .size = 1, .wakes = Wakes::peer});
+      {.endpoints = 1, .size = 1, .wakes = Wakes::engine, .entries = kEntries}, {"sleeps"});
+  add("sleeps-peer", "that wakes a client over a local channel", {.endpoints = 1, .size = 1, .wakes = Wakes::peer});
+  add("wakes-peer", "that wakes a client with thousands of poll entries over a local channel",
+      {.endpoints = 1, .size = 1, .wakes = Wakes::peer, .entries = kEntries}, {"sleeps-peer"});
 }
 
 }  // namespace unet::bench

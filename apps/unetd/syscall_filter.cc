@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <sched.h>
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -67,7 +68,8 @@ struct Masked {
 };
 
 // A call may be allowed by several of these lines. Files are opened for reading, memory is writable or executable (never both),
-// a clone is a thread, prctl gives a name, and devices get no request that a terminal would understand as input.
+// a clone is a thread, prctl gives a name, a thread preempts others less,
+// and devices get no request that a terminal would understand as input.
 constexpr Masked kMasked[] = {
     {SCMP_SYS(openat), 2, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY},
     {SCMP_SYS(open), 1, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY},
@@ -78,6 +80,7 @@ constexpr Masked kMasked[] = {
     {SCMP_SYS(clone), 0, CLONE_THREAD, CLONE_THREAD},
     {SCMP_SYS(prctl), 0, kLow, PR_SET_NAME},
     {SCMP_SYS(prctl), 0, kLow, PR_GET_NAME},
+    {SCMP_SYS(sched_setscheduler), 1, kLow, SCHED_BATCH},  // the thread of long wake-ups
     {SCMP_SYS(prlimit64), 2, ~uint64_t{0}, 0},
     {SCMP_SYS(socket), 0, kLow, AF_UNIX},
     {SCMP_SYS(socketpair), 0, kLow, AF_UNIX},  // for a memif client that is to be greeted

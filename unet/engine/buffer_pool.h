@@ -4,7 +4,7 @@
 // into a private set (a bit each), so whatever the client does, a message is only ever deposited inside the endpoint's own
 // receive memory. The lowest free buffers are used first: those that were in use a moment ago lie in a cache, and the higher
 // ones stay in one piece for long messages. A client that scatters them pays for the search: each buffer that it gives earns
-// some words of it, and where these do not do, its message is dropped as too fragmented.
+// some steps of it, and where these do not do, its message is dropped as too fragmented.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class BufferPool {
 
   uint32_t buffers() const noexcept { return buffers_; }
   uint64_t* held() const noexcept { return held_; }
-  // Words of the private set that were looked at for long runs, of all messages.
+  // Steps of the search for long runs, of all messages: words of the private set, and runs that were compared with others.
   uint64_t searched() const noexcept { return searched_; }
 
   // Takes `count` > 0 buffers into `runs` (empty before), or none of them. `lies` rises by the entries of the free queue
@@ -62,7 +62,7 @@ class BufferPool {
   uint32_t kept_ = 0;    // buffers in the private set
   uint32_t first_ = 0;   // no word of kept_bits_ before this one has any
   uint32_t window_ = 0;  // where take_runs() looks next if the lowest buffers do not do
-  uint32_t search_words_ = 0;  // that may be searched beyond the first few of each message
+  uint32_t search_steps_ = 0;  // that searches may take beyond the first few of each message
   uint64_t searched_ = 0;
   std::vector<uint64_t> kept_bits_;
   uint64_t* held_ = nullptr;

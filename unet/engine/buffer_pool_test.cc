@@ -23,6 +23,13 @@ struct Pool {
     lies = 0;
     return pool.take(count, runs, lies);
   }
+  // Brings all of the queue to the private set.
+  void fetch_all() {
+    for (uint32_t i = 0; i < depth() / 64 + 1; ++i) {
+      REQUIRE(take(1) == Outcome::taken);
+      pool.give_back(runs);
+    }
+  }
   std::vector<uint32_t> taken() const {
     std::vector<uint32_t> buffers;
     for (uint32_t i = 0; i < runs.count; ++i) {
@@ -153,7 +160,34 @@ TEST_CASE("buffers that the client scatters cost a bounded search, which the buf
     CHECK(p.take(count) == (count == 2 ? Outcome::taken : Outcome::fragmented));
     for (const uint32_t buffer : p.taken()) p.writer.push(buffer), ++given;
   }
-  CHECK(p.pool.searched() - before <= 128 + 8 * kMessages + 4 * given);
+  // A step is a word or a run that is longer than others, so a word with thirty short runs is one step.
+  CHECK(p.pool.searched() - before <= 256 + 16 * kMessages + 4 * given);
+}
+
+TEST_CASE("a message of many buffers is found in long runs behind many that are shorter") {
+  Pool p(8'192);
+  // Each run is as long as the one thirteen before it, and one more.
+  for (uint32_t run = 0, buffer = 0, last = 0; last < 8'000; ++run, ++buffer) {
+    for (last = buffer + 1 + run / 13; buffer < last; ++buffer) p.writer.push(buffer);
+  }
+  p.fetch_all();
+  REQUIRE(p.take(200) == Outcome::taken);
+  CHECK(p.runs.count <= 12);
+}
+
+TEST_CASE("a run goes on over words, and a word holds the longest of several") {
+  Pool p(1'024);
+  const auto push = [&](uint32_t first, uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) p.writer.push(first + i);
+  };
+  push(3, 2), push(10, 5), push(60, 68), push(130, 1), push(190, 3), push(256, 64);
+  p.fetch_all();
+  REQUIRE(p.take(70) == Outcome::taken);
+  CHECK(p.runs.count == 2);
+  CHECK(p.runs.runs[0].first == 60);
+  CHECK(p.runs.runs[0].count == 68);
+  REQUIRE(p.take(4) == Outcome::taken);
+  CHECK(p.runs.count == 1);
 }
 
 TEST_CASE("a long run far behind scattered buffers is found") {

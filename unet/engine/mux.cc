@@ -18,30 +18,59 @@ Mux::Mux(std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, Watch
   held_.reserve(kEndpointsMax);
 }
 
+// Visits the endpoint until its quantum or the turn is over or somebody else wants to send.
+[[gnu::always_inline]] inline Mux::Visit Mux::serve(EndpointState& endpoint, int64_t most, int64_t& spent, Nanoseconds now) noexcept {
+  const Share& share = *endpoint.share;
+  for (;;) {
+    const bool alone = share.first == nullptr && only_user(share);
+    const int64_t slice = std::min(endpoint.deficit, alone ? kAloneSliceBytes : kSliceBytes);
+    const int64_t rest = endpoint.deficit - slice;
+    endpoint.deficit = slice;
+    const Visit outcome = share.limited ? visit_limited(endpoint, now) : visit(endpoint, now);
+    spent += slice - endpoint.deficit;
+    endpoint.deficit += rest;
+    if (outcome != Visit::used_up) return outcome;
+    watch_.look([this](EndpointState& other) { activate(other); });
+    if (spent >= most || !only_user(share)) return endpoint.deficit > 0 ? Visit::slice_over : Visit::used_up;
+    if (endpoint.deficit > 0) continue;
+    if (share.first != nullptr) return Visit::used_up;
+    endpoint.deficit = endpoint.quantum;  // alone, it has no debts to pay
+  }
+}
+
+// Serves the share's first endpoint, and charges the share. Returns what was spent.
+[[gnu::always_inline]] inline int64_t Mux::serve_share(Share& share, int64_t most, bool& later, Nanoseconds now) noexcept {
+  EndpointState& endpoint = take_first(share);
+  const uint64_t time_before = std::exchange(time_, share.time);
+  const int64_t charged_before = std::exchange(charged_, 0);
+  if (!endpoint.granted) {
+    // Debts are owed to other endpoints of the user; other users are paid by the share's time.
+    endpoint.deficit = share.first == nullptr && waiting_ == 0 ? endpoint.quantum : endpoint.deficit + endpoint.quantum;
+    endpoint.granted = true;
+  }
+  int64_t spent = 0;
+  const Visit outcome = serve(endpoint, most, spent, now);
+  later = outcome == Visit::later;
+  if (later) [[unlikely]] spent += kMessageCost;  // or it would be whose turn it is until what it waits for has come
+  finish_visit(endpoint);
+  settle_outcome(endpoint, outcome, now);
+  if (spent == 0) time_ = time_before;  // it was not served
+  charge(share, spent - std::exchange(charged_, charged_before));
+  return spent;
+}
+
 uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
   if (unfinished_) admit_waiting(now);
   if (now >= next_release_) [[unlikely]] release_held(now);
   uint32_t visits = 0;
   int64_t left = kTurnBytes, next_look = left - kSliceBytes;
+  nested_left_ = kTurnBytes;
   while (first_ != nullptr && left > 0) {
     Share& share = *first_;
     if (share.limited && hold_if_over(share, now)) [[unlikely]] continue;
-    EndpointState& endpoint = take_first(share);
     ++visits;
-    const uint64_t time_before = std::exchange(time_, share.time);
-    if (!endpoint.granted) {
-      // Debts are owed to other endpoints of the user; other users are paid by the share's time.
-      endpoint.deficit = share.first == nullptr && waiting_ == 0 ? endpoint.quantum : endpoint.deficit + endpoint.quantum;
-      endpoint.granted = true;
-    }
-    int64_t spent = 0;
-    const Visit outcome = serve(endpoint, std::min(left, kAloneBytes), spent, now);
-    const bool later = outcome == Visit::later;
-    if (later) [[unlikely]] spent += kMessageCost;  // or it would be whose turn it is until what it waits for has come
-    finish_visit(endpoint);
-    settle_outcome(endpoint, outcome, now);
-    if (spent == 0) time_ = time_before;  // it was not served
-    charge(share, spent);
+    bool later = false;
+    const int64_t spent = serve_share(share, std::min(left, kAloneBytes), later, now);
     left = later && share.next == nullptr ? 0 : left - spent - kMessageCost;
     if (left > next_look) continue;
     next_look = left - kSliceBytes;
@@ -56,25 +85,26 @@ uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
   return visits;
 }
 
-// Visits the endpoint until its quantum or the turn is over or somebody else wants to send.
-Mux::Visit Mux::serve(EndpointState& endpoint, int64_t most, int64_t& spent, Nanoseconds now) noexcept {
-  const Share& share = *endpoint.share;
-  for (;;) {
-    const bool alone = share.first == nullptr && share.next == nullptr && waiting_ == 0;
-    const int64_t slice = std::min(endpoint.deficit, alone ? kAloneSliceBytes : kSliceBytes);
-    const int64_t rest = endpoint.deficit - slice;
-    endpoint.deficit = slice;
-    const Visit outcome = share.limited ? visit_limited(endpoint, now) : visit(endpoint, now);
-    spent += slice - endpoint.deficit;
-    endpoint.deficit += rest;
-    if (outcome != Visit::used_up) return outcome;
-    watch_.look([this](EndpointState& other) { activate(other); });
-    const bool only_user = share.next == nullptr && waiting_ == 0;
-    if (spent >= most || !only_user) return endpoint.deficit > 0 ? Visit::slice_over : Visit::used_up;
-    if (endpoint.deficit > 0) continue;
-    if (share.first != nullptr) return Visit::used_up;
-    endpoint.deficit = endpoint.quantum;  // alone, it has no debts to pay
+// The share has had so many bytes copied. Those that have sent less now come first, as between two turns. No command is taken
+// meanwhile, so the message that is being copied keeps its endpoints.
+void Mux::let_others(Share& share, uint32_t copied, Nanoseconds now) noexcept {
+  if (nested_ == kNestedMax) return;
+  watch_.look([this](EndpointState& other) { activate(other); });
+  charged_ += copied;
+  charge(share, copied);
+  if (first_ == nullptr || first_ == &share) [[likely]] return;
+  ++nested_;
+  bool served = false;
+  while (first_ != nullptr && first_ != &share && earlier(first_->time, share.time) && nested_left_ > 0) {
+    Share& other = *first_;
+    if (other.limited && hold_if_over(other, now)) continue;
+    bool later = false;
+    nested_left_ -= serve_share(other, kSliceBytes, later, now) + kMessageCost;
+    served = true;
+    if (later) break;
   }
+  if (served) delivery_.flush();
+  --nested_;
 }
 
 void Mux::settle_outcome(EndpointState& endpoint, Visit outcome, Nanoseconds now) noexcept {
@@ -295,9 +325,14 @@ Mux::Step Mux::send_long(EndpointState& endpoint, ChannelState* channel, uint32_
     EndpointState* const peer = peer_of(*channel);
     if (peer == nullptr) return refuse(endpoint, EndpointCounter::unknown_channel);
     endpoint.take_slot();
-    const bool delivered = mark.kind == SlotKind::gather
-                               ? delivery_.message(*peer, channel->peer_channel, out.pieces)
-                               : delivery_.put(*peer, channel->peer_channel, out.region_offset, out.pieces, notify);
+    bool delivered;
+    if (mark.length > kPartBytes) [[unlikely]] {
+      delivered = mark.kind == SlotKind::gather ? hairpin_message(endpoint, *peer, channel->peer_channel, now)
+                                                : hairpin_put(endpoint, *peer, channel->peer_channel, notify, now);
+    } else {
+      delivered = mark.kind == SlotKind::gather ? delivery_.message(*peer, channel->peer_channel, out.pieces)
+                                                : delivery_.put(*peer, channel->peer_channel, out.region_offset, out.pieces, notify);
+    }
     if (delivered) counters_.add(NiCounter::hairpin_messages);
     sent(endpoint, mark.length);
     return Step::sent;

@@ -5,8 +5,9 @@
 // it gets one share, and a user that sends little is next as soon as it sends. Among the endpoints of a user, deficit round
 // robin (Shreedhar and Varghese, 1995): at its turn an endpoint may send quantum x weight bytes more; what it overdraws with
 // its last message or frame it pays in its next turn. A turn is cut into slices, between which the mux looks whether
-// somebody else has begun to send. An endpoint whose port takes no more frames waits at the port with the rest of its
-// quantum, before those that come later; one that is over its limit, or whose user is, waits for the clock.
+// another user has begun to send. A long message to an endpoint of the same NI is copied in parts; other users have their turns
+// between these. An endpoint whose port takes no more frames waits at the port with the rest of its quantum, before those that
+// come later; one that is over its limit, or whose user is, waits for the clock.
 //
 // Copies of a payload byte: segment -> frame, or none where the port reads the segment itself (send_consumed then moves
 // only when the port has read it); segment -> segment for an endpoint of the same NI.
@@ -69,6 +70,8 @@ class Mux {
   static constexpr int64_t kSliceBytes = 256;        // somebody who begins to send waits for no more, and a message, however many others
                                                      // are looked at for it: that costs less than one visit to a queue not in the cache,
   static constexpr int64_t kAloneSliceBytes = 1024;  // or for so much if only one endpoint was sending
+  static constexpr uint32_t kPartBytes = 8192;       // of a long message to an endpoint of the same NI, before others have their turn
+  static constexpr uint32_t kNestedMax = 8;          // such messages under way at a time, each in a turn beside the one before
   static constexpr int64_t kMessageCost = 64;      // what a message or frame costs beside its bytes
   static constexpr uint64_t kPatience = 2 * kMessageMax;  // bytes that one who waited for a port may be behind; who comes from rest is not
   static constexpr int64_t kLeadMax = int64_t{1} << 48;   // of time; nobody overdraws so much, so more is from before time wrapped
@@ -87,6 +90,11 @@ class Mux {
   };
 
   uint32_t busy_turn(Nanoseconds now) noexcept;
+  int64_t serve_share(Share& share, int64_t most, bool& later, Nanoseconds now) noexcept;
+  bool hairpin_message(EndpointState& from, EndpointState& to, uint32_t channel, Nanoseconds now) noexcept;
+  bool hairpin_put(EndpointState& from, EndpointState& to, uint32_t channel, bool notify, Nanoseconds now) noexcept;
+  void copy_in_parts(EndpointState& from, std::byte* to, uint64_t length, Nanoseconds now) noexcept;
+  void let_others(Share& share, uint32_t copied, Nanoseconds now) noexcept;
   void admit_waiting(Nanoseconds now) noexcept;
   void admit(Port& port) noexcept;
   void settle_outcome(EndpointState& endpoint, Visit outcome, Nanoseconds now) noexcept;
@@ -109,6 +117,9 @@ class Mux {
   void linger(EndpointState& endpoint) noexcept;
   bool can_lend(const EndpointState& endpoint, uint32_t port) const noexcept;
 
+  bool only_user(const Share& share) const noexcept {
+    return (first_ == nullptr || (first_ == &share && share.next == nullptr)) && waiting_ == 0;
+  }
   // Times wrap: which of two is earlier is a matter of their distance.
   static bool earlier(uint64_t a, uint64_t b) noexcept { return static_cast<int64_t>(a - b) < 0; }
 
@@ -140,6 +151,9 @@ class Mux {
   size_t stale_ = 0;                         // entries there of endpoints that have gone
   bool unfinished_ = false;
   uint32_t blocked_port_ = kNoPort;          // of the last Step::blocked
+  uint32_t nested_ = 0;                      // long messages that are being copied beside another
+  int64_t nested_left_ = 0;                  // of this turn, for them and all that is sent beside a long message
+  int64_t charged_ = 0;                      // bytes of the service under way, to its share already
   std::vector<EndpointState*> lingering_;    // with frames that ports still read
 };
 
@@ -206,6 +220,7 @@ inline void Mux::leave(Share& share) noexcept {
 // The first share has sent so much: it is first no longer, if another has sent less.
 inline void Mux::charge(Share& share, int64_t spent) noexcept {
   share.time += static_cast<uint64_t>(spent) * share.pace;
+  if (!share.active) return;
   if (share.first == nullptr) {
     leave(share);
   } else if (share.next != nullptr && !earlier(share.time, share.next->time)) {

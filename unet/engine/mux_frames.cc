@@ -1,4 +1,5 @@
-// mux_frames.cc - the mux's way to a wire: a message cut into frames, copied or lent to the port, and slots given back.
+// mux_frames.cc - the mux's way to a wire: a message cut into frames, copied or lent to the port, and slots given back; and its way to
+// an endpoint of the same NI: a long message copied in parts.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -148,6 +149,48 @@ void Mux::settle_lingering() noexcept {
       ++i;
     }
     finish_visit(endpoint);
+  }
+}
+
+// ---- long messages to an endpoint of the same NI
+
+// The pieces of the message, of more than kPartBytes, are in `outgoing`. So of the put.
+bool Mux::hairpin_message(EndpointState& from, EndpointState& to, uint32_t channel, Nanoseconds now) noexcept {
+  Outgoing& out = from.outgoing;
+  const uint32_t length = out.pieces.length;
+  if (to.receive.reserve() == nullptr) return delivery_.message(to, channel, out.pieces);  // which drops it
+  RunList runs;
+  if (!delivery_.take_buffers(to, length, runs)) return false;
+  out.begin(0);
+  uint64_t left = length;
+  for (uint32_t i = 0; i < runs.count; ++i) {
+    const uint64_t part = std::min<uint64_t>(left, uint64_t{runs.runs[i].count} * to.buffer_size);
+    copy_in_parts(from, to.receive_data + uint64_t{runs.runs[i].first} * to.buffer_size, part, now);
+    left -= part;
+  }
+  return delivery_.runs_message(to, channel, runs, length);
+}
+
+bool Mux::hairpin_put(EndpointState& from, EndpointState& to, uint32_t channel, bool notify, Nanoseconds now) noexcept {
+  Outgoing& out = from.outgoing;
+  const uint32_t length = out.pieces.length;
+  if (notify && to.receive.reserve() == nullptr) return delivery_.put(to, channel, out.region_offset, out.pieces, notify);
+  if (!delivery_.check_region(to, out.region_offset, length)) return false;
+  out.begin(0);
+  copy_in_parts(from, to.region.data() + out.region_offset, length, now);
+  if (notify) return delivery_.put_done(to, channel, out.region_offset, length);
+  delivery_.put_counted(to, 1, length);
+  return true;
+}
+
+// The next `length` bytes of the endpoint's message. Other users have their turns between the parts.
+void Mux::copy_in_parts(EndpointState& from, std::byte* to, uint64_t length, Nanoseconds now) noexcept {
+  while (length != 0) {
+    const auto part = static_cast<uint32_t>(std::min<uint64_t>(length, kPartBytes));
+    from.outgoing.copy_next(to, part);
+    to += part;
+    length -= part;
+    let_others(*from.share, part, now);
   }
 }
 

@@ -185,6 +185,66 @@ TEST_CASE("a user that begins to send in the midst of a turn is seen among many 
   CHECK(before <= 20);
 }
 
+TEST_CASE("short messages of a user arrive while long ones of others are copied inside of the NI") {
+  constexpr EndpointOptions kSink{.send_depth = 64, .receive_depth = 64, .buffers = 256, .buffer_size = 1'024, .send_bytes = kMessageMax};
+  const bool scattered = GENERATE(false, true);
+  Users s;
+  TestEndpoint& sink = s.ni.add_endpoint(kSink);
+  TestEndpoint& one = s.to_sink(1, sink);
+  TestEndpoint& two = s.to_sink(2, sink);
+  TestEndpoint& modest = s.to_sink(3, sink);
+  s.ni.run();
+  const auto long_one = pattern(kMessageMax, 1), long_two = pattern(kMessageMax - 100, 2);
+  if (scattered) {  // the long message has two runs of buffers
+    REQUIRE(one.send(0, {long_one.data(), 40'000}));
+    REQUIRE(two.send(0, {long_two.data(), 1'000}));
+    s.ni.run();
+    REQUIRE(sink.receive());
+    REQUIRE(sink.receive(true));
+  }
+  for (int round = 0; round < 20; ++round) {
+    REQUIRE(one.send(0, long_one));
+    REQUIRE(two.send(0, long_two));
+    for (uint32_t i = 0; i < 4; ++i) REQUIRE(modest.send(0, pattern(40, 3 + i)));
+    for (const TestEndpoint* e : {&one, &two, &modest}) e->ring(s.ni.page);
+    s.ni.poll();
+    for (uint32_t i = 0; i < 4; ++i) {
+      const auto arrived = sink.receive();
+      REQUIRE(arrived);
+      CHECK(arrived->bytes == pattern(40, 3 + i));
+    }
+    s.ni.run();
+    auto first = sink.receive(), second = sink.receive();
+    REQUIRE((first && second));
+    if (first->bytes.size() != long_one.size()) std::swap(first, second);
+    CHECK(first->bytes == long_one);
+    CHECK(second->bytes == long_two);
+  }
+  CHECK(endpoint_drops(sink) == 0);
+}
+
+TEST_CASE("short messages of a user arrive while a long put of another is copied inside of the NI") {
+  const bool notify = GENERATE(false, true);
+  Users s;
+  TestEndpoint& sink = s.ni.add_endpoint();
+  TestEndpoint& one = s.to_sink(1, sink);
+  TestEndpoint& modest = s.to_sink(2, sink);
+  std::vector<std::byte> region(kMessageMax + 64);
+  s.ni.command(SetRegion{sink.number, region});
+  s.ni.run();
+  const auto data = pattern(kMessageMax, 1);
+  REQUIRE(one.put(0, 64, data, notify));
+  REQUIRE(modest.send(0, pattern(40, 2)));
+  for (const TestEndpoint* e : {&one, &modest}) e->ring(s.ni.page);
+  s.ni.run();
+  const auto first = sink.receive(), second = sink.receive();
+  REQUIRE(first);
+  CHECK(first->bytes == pattern(40, 2));
+  CHECK(second.has_value() == notify);
+  CHECK(std::equal(data.begin(), data.end(), region.begin() + 64));
+  CHECK(sink.counter(EndpointCounter::received_bytes) == kMessageMax + 40);
+}
+
 TEST_CASE("an endpoint that is found to be full again while it is served is in one list only") {
   TestWire wire;
   Late late_sender;

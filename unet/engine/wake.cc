@@ -52,8 +52,11 @@ class WakeThread {
   WakeThread(int bell, const cpu_set_t& cores) : bell_(bell), thread_([this, cores] {
     prctl(PR_SET_NAME, "unet-wakes");
     pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
-    // Long wake-ups take no processor from those who have it. The kernel knows priorities of threads.
+    // Long wake-ups take no processor from threads that have it. The kernel knows priorities of threads. A thread of the usual policy
+    // preempts others when it is woken, whatever its priority. SCHED_IDLE would starve on a busy machine.
     setpriority(PRIO_PROCESS, 0, kPriority);
+    const sched_param none{};
+    sched_setscheduler(0, SCHED_BATCH, &none);
     loop();
   }) {}
   ~WakeThread() {

@@ -438,7 +438,7 @@ class Service {
   void look_at_ends();
   Status charge(const ClientRecord& client, const Usage& wanted);
   void give_back(uid_t user, const Usage& usage, std::vector<Descriptor> watches);
-  void look_at_held_memory(std::optional<uid_t> user = {});
+  void look_at_held_memory(std::optional<uid_t> user = {}, uint32_t looks = 64);  // about two microseconds each
   bool resume_held_memory(JournalItem& item);
   void finish_drops();
   void destroy(EndpointRecord& endpoint, control::CloseReason reason);

@@ -59,7 +59,8 @@ void Service::look_at_ends() {
 Status Service::charge(const ClientRecord& client, const Usage& wanted) {
   const Status status = accounts_.take(client.who.uid, client.rights, wanted);
   if (status) return status;
-  look_at_held_memory(client.who.uid);
+  constexpr uint32_t kLooks = 8;  // others wait for each request that is refused
+  look_at_held_memory(client.who.uid, kLooks);
   return accounts_.take(client.who.uid, client.rights, wanted);
 }
 
@@ -92,14 +93,13 @@ bool Service::resume_held_memory(JournalItem& item) {
 }
 
 // Of one user, or of all.
-void Service::look_at_held_memory(std::optional<uid_t> user) {
-  constexpr uint32_t kLooks = 64;  // about two microseconds each
+void Service::look_at_held_memory(std::optional<uid_t> user, uint32_t looks) {
   const auto released = [this](uid_t owner, const HeldMemory::Entry& entry) {
     accounts_.give_back(owner, entry.usage);
     if (journal_ != nullptr) journal_->erase(JournalKind::held_memory, 0, entry.id);
   };
-  if (user) held_memory_.look(*user, kLooks, released);
-  else held_memory_.look(kLooks, released);
+  if (user) held_memory_.look(*user, looks, released);
+  else held_memory_.look(looks, released);
 }
 
 void Service::finish_drops() {
