@@ -15,7 +15,6 @@ namespace unet::preload {
 namespace {
 
 constexpr int kMessagesAtOnce = 64;     // of a link, before another's turn
-constexpr Nanoseconds kMovesWithin = kSecond;  // whoever is asked to let a connection go, and is not stopped, says so much sooner
 constexpr size_t kWaitingMost = 64;     // of a listener; who keeps to what links.h says sends one when it was asked
 
 }  // namespace
@@ -113,6 +112,11 @@ void Ancestors::hear_of_move(UpLink& link, const HandedMessage& handed, int fd) 
   const bool awaited = handed.socket == link.awaited && !link.answer.came && moved == (fd >= 0);
   if (awaited) link.answer = {.came = true, .movable = handed.kind == HandedMessage::Kind::movable, .memory = fd};
   else if (fd >= 0) real().close(fd);
+}
+
+bool Ancestors::ask(LinkMessage::Kind kind, const File::Origin& origin, int descriptor) noexcept {
+  const MoveMessage message{.said = {.kind = kind, .socket = origin.socket}, .until = monotonic_now() + kMovesWithin};
+  return origin.link->fd >= 0 && send_by_link(origin.link->fd, &message, sizeof message, descriptor, true);
 }
 
 UpLink::Answer Ancestors::await_move(const File::Origin& origin) {

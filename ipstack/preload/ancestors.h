@@ -58,6 +58,9 @@ class Ancestors {
   static void say_all(const File& file, LinkMessage::Kind kind) noexcept;
   // Waits for what is said to LinkMessage::move or owned, under the lock, for a second at most. The file in memory is the caller's.
   static UpLink::Answer await_move(const File::Origin& origin);
+  static constexpr Nanoseconds kMovesWithin = kSecond;  // a parent that is not stopped answers much sooner
+  // Says move or owned, to be answered in that time.
+  static bool ask(LinkMessage::Kind kind, const File::Origin& origin, int descriptor = -1) noexcept;
   // Those of its connections that nobody has accepted go back to where they came from, or end.
   static void give_back(File& listener) noexcept;
   // One of those, which is another's: it goes back.

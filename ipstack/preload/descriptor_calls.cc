@@ -113,7 +113,7 @@ std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
   return 0;
 }
 
-// Who doubles an inherited connection, often to have it as a standard stream, is about to become a program that uses it: it does not move.
+// A program that doubles an inherited connection often becomes another program soon. The connection stays with the parent.
 void prepare_doubling(int fd) {
   if (!is_known(fd)) return;
   const Host::Guard guard;

@@ -131,6 +131,7 @@ struct File : Entry {
   std::optional<Inherited> inherited{};
   std::optional<Pair> pair{};
   std::vector<Origin> origins{};
+  std::shared_ptr<UpLink> moved_by{};  // its end tells that process how long the connection was needed here
   std::deque<Waiting> waiting{};
   Nanoseconds unserved_since = 0;  // a connection or a datagram has come, and this process does not take it
   Nanoseconds busy_since = 0;      // the same of a `wanted` listener, for whose it is

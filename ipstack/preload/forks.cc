@@ -103,6 +103,7 @@ void Forks::begin(Host& host) {
   for (int fd = 0; fd < host.table_.end(); ++fd) {
     if (File* const file = host.table_.file(fd); file != nullptr && file->pair) file->divided = true;
   }
+  may_move = host.relays_ == nullptr || host.relays_->may_let_go();
   if (inherited.empty() || !make_link(link_ends)) link_ends[0] = link_ends[1] = -1;
   divided = divide(host.ancestors_);
 }
@@ -144,9 +145,7 @@ void Forks::in_child() noexcept {
 }
 
 void Forks::forget_relays(Host& host) {
-  if (host.relays_ == nullptr) return;
-  may_move = host.relays_->may_let_go();
-  host.relays_->forget();
+  if (host.relays_ != nullptr) host.relays_->forget();
   host.relays_.reset();
 }
 
@@ -228,6 +227,7 @@ void Forks::leave_helper(Host& host) noexcept {
 bool Forks::adopt(File& file, bool moves) {
   const auto kind = moves && file.inherited->connected && may_receive(file) ? LinkMessage::Kind::move : LinkMessage::Kind::take;
   const bool done = file.inherited->connected ? take(file, kind) : join(file);
+  if (!done) Host::get().close_socket(file);
   if (done) file.inherited.reset();
   return done;
 }
@@ -255,9 +255,10 @@ bool Forks::take(File& file, LinkMessage::Kind kind) {
   if (file.origins.empty() || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
   for (int& each : ends) each = out_of_the_way(each);  // another thread may close and open what programs do
   const File::Origin& origin = file.origins.front();
-  const bool sent = origin.link->say(kind, origin.socket, ends[1], true);
+  const bool asks = kind == LinkMessage::Kind::move;
+  const bool sent = asks ? Ancestors::ask(kind, origin, ends[1]) : origin.link->say(kind, origin.socket, ends[1], true);
   real().close(ends[1]);
-  const int memory = sent && kind == LinkMessage::Kind::move ? await_stream(file) : -1;
+  const int memory = sent && asks ? await_stream(file) : -1;
   const bool received = memory >= 0 && receive(file, memory);
   if (memory >= 0) real().close(memory);
   if (!received) Host::get().close_socket(file);

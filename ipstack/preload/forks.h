@@ -57,7 +57,7 @@ class Forks {
   static void leave_helper(Host& host) noexcept;
   static bool join(File& file);
   static bool take(File& file, LinkMessage::Kind kind);
-  static bool may_move;  // as the parent said (Relays::may_let_go())
+  static bool may_move;  // of the child that begins: Relays::may_let_go()
   static bool may_receive(File& file);
   static int await_stream(const File& file);
   static bool receive(File& file, int memory);

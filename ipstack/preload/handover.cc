@@ -116,10 +116,8 @@ void Relays::hear(Link& link, const LinkMessage& said, std::span<const std::byte
   } else if ((said.kind == Kind::take || said.kind == Kind::take_unused) && fd >= 0 && connection) {
     add_relay(*held->file, std::exchange(fd, -1), said.kind == Kind::take);
     relays_.back().link = link.number;
-  } else if (said.kind == Kind::move && fd >= 0 && connection) {
-    begin_move(link, *held->file, std::exchange(fd, -1));
-  } else if (said.kind == Kind::owned && connection) {
-    note_owned(link, *held->file);
+  } else if ((said.kind == Kind::move || said.kind == Kind::owned) && connection) {
+    hear_of_move(link, *held->file, said, behind, fd);
   } else if (said.kind == Kind::close && held != link.held.end()) {
     release(link, static_cast<size_t>(held - link.held.begin()));
   } else if (said.kind == Kind::serve && joined) {
@@ -160,7 +158,6 @@ void Relays::release(Link& link, size_t at) {
 
 void Relays::end_link(Link& link) {
   take_back(link, nullptr);
-  end_moves(link);
   if (link.moved_at != 0 && Host::get().now() - link.moved_at > kSecond) moves_left_ = std::min(moves_left_ + 1, kMovesMost);
   while (!link.held.empty()) release(link, link.held.size() - 1);
   real().close(link.fd);

@@ -149,7 +149,7 @@ class Host {
   void give_socket(File& file, int socket);
   // The same taken away; the socket is closed.
   void close_socket(File& file);
-  // The same, and it is the caller's.
+  // Takes the socket away from the file. It stays open, and is the caller's.
   int leave_socket(File& file) noexcept;
   // The last descriptor of it is closed: as SO_LINGER says, until the peer has all of what was sent, or a signal comes.
   void await_end(File& file);

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "ipstack/sockets/address.h"
+#include "unet/base/time.h"
 
 namespace unet::preload {
 
@@ -19,8 +20,7 @@ namespace unet::preload {
 struct LinkMessage {
   enum class Kind : uint32_t {
     take,         // a connection: it is to be used there
-    move,         // the same, and it is to go on in that process's stack, if it can: the answer is `moved` or `stays`
-    take_unused,  // as take, but nobody may want it: a program has it because nobody closed it
+    take_unused,  // the same, but nobody may want it: a program has it because nobody closed it
     end,          // shutdown() of a connection that was taken
     close,        // it is closed there
     serve,        // a listener or a datagram socket: a connection of it, or datagrams, are wanted
@@ -28,17 +28,23 @@ struct LinkMessage {
     fork,         // a child of the process has all that it had
     datagram,     // one that came there, and nobody there reads
     left,         // a connection that came to a listener, and nobody there accepts: nor does it take any more for now
-    owned,        // a connection that is to move: what comes of it comes there
     refused,      // a connection that was handed over and is another's: the listener is closed there, or nobody there accepts
+    move,         // as take, and the stream goes on there, if it can: `movable`, `moved` or `stays` answers (MoveMessage)
+    owned,        // a connection that is to move: what comes of it comes there (MoveMessage)
   } kind = Kind::take;
   int32_t socket = -1;  // as the owner's stack numbers it
 };
 
+// An answer after `until`, of CLOCK_MONOTONIC, finds nobody that waits.
+struct MoveMessage {
+  LinkMessage said{};
+  Nanoseconds until = 0;
+};
+
 // The other way, for a listener or a datagram socket that is served there. With a connection comes the descriptor of its bytes, which are
 // carried when it is taken, or, with a `connection` below 0, are already; behind a datagram's stands a DatagramHead and the datagram. Part:
-// how much of what comes it gets by its own claim. Wanted: another waits for a connection of that listener, once. Movable: a
-// connection is to be owned there. Moved: with it comes a file in memory that has the stream (Stack::export_stream()). Stays: its bytes are
-// carried.
+// how much of what comes it gets by its own claim. Wanted: another waits for a connection of that listener, once. Movable: a connection is
+// to be owned there. Moved: with it comes a file in memory that has the stream (Stack::export_stream()). Stays: its bytes are carried.
 struct HandedMessage {
   enum class Kind : uint32_t { connection, datagram, part, wanted, movable, moved, stays } kind = Kind::connection;
   int32_t socket = -1, connection = -1;
@@ -50,8 +56,8 @@ struct DatagramHead {
   ip::IpAddress to{};
   uint32_t segment = 0;
 };
-static_assert(std::is_trivially_copyable_v<LinkMessage> && std::is_trivially_copyable_v<HandedMessage> &&
-              std::is_trivially_copyable_v<DatagramHead>);
+static_assert(std::is_trivially_copyable_v<LinkMessage> && std::is_trivially_copyable_v<MoveMessage> &&
+              std::is_trivially_copyable_v<HandedMessage> && std::is_trivially_copyable_v<DatagramHead>);
 constexpr size_t kLinkMessageMax = sizeof(HandedMessage) + sizeof(DatagramHead) + 64 * 1024;
 
 // Room for one, of who has the host's lock.

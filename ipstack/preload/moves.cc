@@ -1,9 +1,7 @@
-// moves.cc - connections that go on in the stack of the child that uses them, so that nobody carries their bytes: what their process does,
-// and what the child does.
+// moves.cc - a connection moves into the stack of the child that uses it. Then no process carries its bytes.
 //
-// The child asks by its link for a connection that it has inherited and uses for the first time. Its parent, or whoever had accepted it,
-// lets it go if nobody else has it: its program has closed it, which it may be about to do, and no other child has it. Otherwise its bytes
-// are carried (relays.h).
+// The child asks by its link when it first uses the connection. The process that has accepted the connection lets it go if its program has
+// closed it, and no other process has it. Otherwise that process carries the bytes (relays.h).
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -11,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <vector>
 
 #include "ipstack/preload/ancestors.h"
@@ -23,21 +22,18 @@
 namespace unet::preload {
 namespace {
 
-constexpr Nanoseconds kLeavesWithin = 20 * kMillisecond;  // the program that has accepted the connection: else it stays
-constexpr Nanoseconds kAgreesWithin = 70 * kMillisecond;  // and its peer, which is asked as well
-constexpr Nanoseconds kMeetsWithin = 20 * kMillisecond;   // a channel to it is there
+// Else the connection stays: its process's program closes it, its peer agrees, a channel to the peer is made.
+constexpr Nanoseconds kLeavesWithin = 20 * kMillisecond, kAgreesWithin = 70 * kMillisecond, kMeetsWithin = 20 * kMillisecond;
 constexpr int kTurnsMost = 16;
 constexpr size_t kStreamMost = 64 * 1024 * 1024;          // bytes of a stream's description
 
-int write_stream(std::span<const std::byte> stream) noexcept {
-  const int memory = ::memfd_create("unet-stream", MFD_CLOEXEC);
-  if (memory < 0) return -1;
+bool write_stream(int memory, std::span<const std::byte> stream) noexcept {
   for (size_t done = 0; done < stream.size();) {
     const ssize_t went = real().write(memory, stream.data() + done, stream.size() - done);
-    if (went <= 0) return real().close(memory), -1;
+    if (went <= 0) return false;
     done += static_cast<size_t>(went);
   }
-  return memory;
+  return true;
 }
 
 std::vector<std::byte> read_stream(int memory) {
@@ -51,128 +47,122 @@ std::vector<std::byte> read_stream(int memory) {
 
 }  // namespace
 
-// ---- whose connection it is
+// ---- the process that has the connection
 
-// The descriptor is this object's.
-void Relays::begin_move(const Link& link, File& file, int fd) {
-  ++file.holds;
-  file.sleepers.push_back(&sleeper_);
-  moves_.push_back({.link = link.number, .file = &file, .fd = fd, .since = Host::get().now()});
+Relays::Link* Relays::find_link(uint64_t number) noexcept {
+  const auto at = std::find_if(links_.begin(), links_.end(), [&](const Link& each) { return each.number == number; });
+  return at == links_.end() ? nullptr : &*at;
+}
+
+// A descriptor that it takes is this object's.
+void Relays::hear_of_move(const Link& link, File& file, const LinkMessage& said, std::span<const std::byte> behind, int& fd) {
+  Nanoseconds until = 0;
+  if (behind.size() < sizeof until) return;
+  std::memcpy(&until, behind.data(), sizeof until);
+  const auto is_it = [&](const Move& each) { return each.link == link.number && each.file == &file; };
+  const auto at = std::find_if(moves_.begin(), moves_.end(), is_it);
+  if (said.kind == LinkMessage::Kind::move) {
+    if (fd < 0 || at != moves_.end()) return;
+    ++file.holds;
+    file.sleepers.push_back(&sleeper_);
+    moves_.push_back({.link = link.number, .file = &file, .fd = std::exchange(fd, -1), .since = Host::get().now(), .until = until});
+  } else if (at == moves_.end()) {
+    own_again(file);  // it was called off meanwhile
+  } else if (at->stage == Move::Stage::child_asked) {
+    at->stage = Move::Stage::owned;
+    at->until = until;
+  }
 }
 
 // True: some are to be looked at again soon.
 bool Relays::serve_moves() {
   for (size_t i = 0; i < moves_.size();) {
-    const Step next = step(moves_[i]);
+    Link* const link = find_link(moves_[i].link);
+    const auto is_it = [&](const Held& each) { return each.file == moves_[i].file; };
+    const auto held = link == nullptr ? nullptr : std::find_if(link->held.data(), link->held.data() + link->held.size(), is_it);
+    const bool asks = link != nullptr && held != link->held.data() + link->held.size() && moves_[i].file->is_ours();
+    const Step next = asks ? step(moves_[i], *link, *held) : Step::stays;
     if (next == Step::waits) {
       ++i;
       continue;
     }
     const Move move = moves_[i];
     moves_.erase(moves_.begin() + static_cast<ptrdiff_t>(i));
-    const auto sleeper = std::find(move.file->sleepers.begin(), move.file->sleepers.end(), &sleeper_);
-    move.file->sleepers.erase(sleeper);
-    if (next == Step::stays) stay(move);
-    else real().close(move.fd);
-    let_go(*move.file);
+    finish(move, next);
   }
   return !moves_.empty();
 }
 
-Relays::Step Relays::step(Move& move) {
+// The child waits for an answer for a while. In the second half of it a stream does not leave any more.
+Relays::Step Relays::step(Move& move, Link& link, const Held& held) {
+  using Stage = Move::Stage;
   Host& host = Host::get();
   File& file = *move.file;
-  const auto link = std::find_if(links_.begin(), links_.end(), [&](const Link& each) { return each.number == move.link; });
-  if (link == links_.end() || !file.is_ours()) return Step::stays;
-  const auto held = std::find_if(link->held.begin(), link->held.end(), [&](const Held& each) { return each.file == &file; });
-  if (held == link->held.end()) return Step::stays;
   sockets::Stack& stack = host.sockets().stack();
-  const Nanoseconds age = host.now() - move.since;
-  if (!move.begun) return begin_step(move, *link, held->socket);
-  if (move.by_wire && move.owned) {
+  if (!is_alone(file)) return move.stage == Stage::waits && host.now() - move.since < kLeavesWithin ? Step::waits : Step::stays;
+  if (move.stage == Stage::waits) return begin_step(move, link, held);
+  if (move.stage == Stage::owned) {
     for (int i = 0; i < kTurnsMost && host.turn(); ++i) {}  // what came here before
   }
-  if ((move.by_wire && !move.owned) || !stack.has_agreed(file.socket)) {
-    const bool waits = age < kAgreesWithin && !move.owned;
-    if (!waits) call_off(move);
-    return waits ? Step::waits : Step::stays;
+  if (move.stage == Stage::child_asked || !stack.has_agreed(file.socket)) {
+    return host.now() - move.since < kAgreesWithin && move.stage != Stage::owned ? Step::waits : Step::stays;
   }
-  const HandedMessage said{.kind = HandedMessage::Kind::moved, .socket = held->socket};
-  const int memory = write_stream(stack.export_stream(host.leave_socket(file)));
-  static_cast<void>(memory >= 0 && send_by_link(link->fd, &said, sizeof said, memory));  // else the peer is told in time
-  if (memory >= 0) real().close(memory);
-  link->moved_at = host.now();
+  const auto [unread, unsent] = stack.queued(file.socket);
+  const bool in_time = host.now() < move.until && move.until - host.now() > Ancestors::kMovesWithin / 2;
+  const bool may = in_time && uint64_t{unread} + unsent < kStreamMost / 2;
+  const int memory = may ? out_of_the_way(::memfd_create("unet-stream", MFD_CLOEXEC)) : -1;
+  if (memory < 0) return Step::stays;
+  const HandedMessage said{.kind = HandedMessage::Kind::moved, .socket = held.socket};
+  if (write_stream(memory, stack.export_stream(host.leave_socket(file)))) {
+    static_cast<void>(send_by_link(link.fd, &said, sizeof said, memory));  // else its peer is told in time
+  }
+  real().close(memory);
+  link.moved_at = host.now();
   moves_left_ -= std::min(moves_left_, 1u);
-  link->held.erase(held);
-  let_go(file);
   return Step::moved;
 }
 
-Relays::Step Relays::begin_step(Move& move, const Link& link, int socket) {
-  Host& host = Host::get();
-  if (!is_alone(*move.file)) return host.now() - move.since < kLeavesWithin ? Step::waits : Step::stays;
-  const int begun = host.sockets().stack().begin_move(move.file->socket);
+Relays::Step Relays::begin_step(Move& move, const Link& link, const Held& held) {
+  const int begun = Host::get().sockets().stack().begin_move(move.file->socket);
   if (begun < 0) return Step::stays;
-  move.begun = true;
-  move.by_wire = begun == 1;
-  const HandedMessage said{.kind = HandedMessage::Kind::movable, .socket = socket};
-  return !move.by_wire || send_by_link(link.fd, &said, sizeof said) ? Step::waits : Step::stays;
+  move.stage = begun == 0 ? Move::Stage::peer_asked : Move::Stage::child_asked;
+  const HandedMessage said{.kind = HandedMessage::Kind::movable, .socket = held.socket};
+  return begun == 0 || send_by_link(link.fd, &said, sizeof said) ? Step::waits : Step::stays;
 }
 
-void Relays::note_owned(const Link& link, const File& file) noexcept {
-  for (Move& each : moves_) {
-    if (each.link == link.number && each.file == &file && each.by_wire) each.owned = true;
-  }
+// What comes of the connection comes to this process again.
+void Relays::own_again(const File& file) {
+  const File::Pair names = names_of(file);
+  if (file.is_ours()) static_cast<void>(Host::get().sockets().stack().own_flow(file.socket, names.local.host, names.remote));
 }
 
-// The other process may own it by now.
-void Relays::call_off(const Move& move) {
-  sockets::Stack& stack = Host::get().sockets().stack();
-  if (!move.by_wire) return stack.cancel_move(move.file->socket);
-  const File::Pair names = names_of(*move.file);
-  static_cast<void>(stack.own_flow(move.file->socket, names.local.host, names.remote));
-}
+// The link and the move hold the file, and nothing else does: this process has closed it, and no call of it is under way.
+bool Relays::is_alone(const File& file) noexcept { return file.fds.empty() && file.holds == 2; }
 
-// One other process has it, which has asked for it, and this one has not.
-bool Relays::is_alone(const File& file) const noexcept {
-  const auto holds = [&](const std::vector<Link>& links) {
-    ptrdiff_t count = 0;
-    for (const Link& link : links) {
-      count += std::count_if(link.held.begin(), link.held.end(), [&](const Held& each) { return each.file == &file; });
-    }
-    return count;
-  };
-  const auto has = [&](const auto& each) { return each.file == &file; };
-  return file.fds.empty() && holds(links_) + holds(born_) == 1 && std::none_of(relays_.begin(), relays_.end(), has) &&
-         std::count_if(moves_.begin(), moves_.end(), has) == 1;
-}
-
-void Relays::stay(const Move& move) {
-  const auto link = std::find_if(links_.begin(), links_.end(), [&](const Link& each) { return each.number == move.link; });
-  if (link == links_.end()) return void(real().close(move.fd));
-  const auto held = std::find_if(link->held.begin(), link->held.end(), [&](const Held& each) { return each.file == move.file; });
-  if (held == link->held.end()) return void(real().close(move.fd));
-  add_relay(*move.file, move.fd, true);
-  relays_.back().link = move.link;
-  const HandedMessage said{.kind = HandedMessage::Kind::stays, .socket = held->socket};
-  static_cast<void>(send_by_link(link->fd, &said, sizeof said));
-}
-
-// Its process has ended.
-void Relays::end_moves(const Link& link) {
-  for (size_t i = 0; i < moves_.size();) {
-    if (moves_[i].link != link.number) {
-      ++i;
-      continue;
-    }
-    const Move move = moves_[i];
-    moves_.erase(moves_.begin() + static_cast<ptrdiff_t>(i));
-    if (move.begun && move.file->is_ours()) call_off(move);
-    const auto sleeper = std::find(move.file->sleepers.begin(), move.file->sleepers.end(), &sleeper_);
-    move.file->sleepers.erase(sleeper);
+// The move is not in the list any longer.
+void Relays::finish(const Move& move, Step how) {
+  File& file = *move.file;
+  const bool asked = how == Step::stays && file.is_ours() && move.stage == Move::Stage::peer_asked;
+  if (asked) Host::get().sockets().stack().cancel_move(file.socket);
+  if (how == Step::stays && move.stage > Move::Stage::peer_asked) own_again(file);
+  if (const auto at = std::find(file.sleepers.begin(), file.sleepers.end(), &sleeper_); at != file.sleepers.end()) file.sleepers.erase(at);
+  Link* const link = find_link(move.link);
+  const auto holds = [&](const Held& each) { return each.file == &file; };
+  const auto held = link == nullptr ? std::vector<Held>::iterator() : std::find_if(link->held.begin(), link->held.end(), holds);
+  const bool is_held = link != nullptr && held != link->held.end();
+  if (how == Step::stays && is_held) {
+    add_relay(file, move.fd, true);
+    relays_.back().link = move.link;
+    const HandedMessage said{.kind = HandedMessage::Kind::stays, .socket = held->socket};
+    static_cast<void>(send_by_link(link->fd, &said, sizeof said));
+  } else {
     real().close(move.fd);
-    let_go(*move.file);
   }
+  if (how == Step::moved && is_held) {
+    link->held.erase(held);
+    --file.holds;
+  }
+  let_go(file);
 }
 
 bool Relays::may_let_go() noexcept {
@@ -182,7 +172,7 @@ bool Relays::may_let_go() noexcept {
   return moves_left_ != 0;
 }
 
-// ---- who has inherited it
+// ---- the process that has inherited it
 
 // Whether this process has a stack in which the connection could go on: with a channel to the neighbour that is its peer, or a socket of
 // the port that it comes to.
@@ -210,8 +200,7 @@ int Forks::await_stream(const File& file) {
   if (!answer.movable) return answer.memory;
   const File::Inherited& left = *file.inherited;
   if (!file.is_ours() || Host::get().sockets().stack().own_flow(file.socket, left.local.host, left.remote) != 0) return -1;
-  static_cast<void>(origin.link->say(LinkMessage::Kind::owned, origin.socket));
-  return Ancestors::await_move(origin).memory;
+  return Ancestors::ask(LinkMessage::Kind::owned, origin) ? Ancestors::await_move(origin).memory : -1;
 }
 
 bool Forks::receive(File& file, int memory) {
@@ -220,6 +209,7 @@ bool Forks::receive(File& file, int memory) {
   sockets::Stack& stack = host.sockets().stack();
   if (file.inherited->options) stack.set_stream_options(file.socket, *file.inherited->options);
   if (stack.import_stream(file.socket, read_stream(memory)) != 0) return false;
+  file.moved_by = file.origins.front().link;
   file.origins.clear();
   host.tell(file);
   return true;

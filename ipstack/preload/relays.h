@@ -137,14 +137,15 @@ class Relays {
     File* listener;
     File::Waiting waiting;
   };
-  // A connection that its process, to which the link leads, wants in its own stack, and the end of the pair that it gets otherwise.
+  // The process at the other end of the link wants the connection in its own stack. If it stays here, its bytes are carried to `fd`.
   struct Move {
+    enum class Stage : uint8_t { waits, peer_asked, child_asked, owned };  // child_asked: to own what comes by a wire
     uint64_t link;
     File* file;
     int fd;
     Nanoseconds since;
-    bool begun = false;  // its peer has been asked, or the other process to own it
-    bool by_wire = false, owned = false;  // which it is to do; it does
+    Nanoseconds until;    // MoveMessage::until
+    Stage stage = Stage::waits;
   };
   struct Leaving {
     File* file;
@@ -152,16 +153,15 @@ class Relays {
   };
   bool serve_link(Link& link);
   // moves.cc
-  void begin_move(const Link& link, File& file, int fd);
-  void note_owned(const Link& link, const File& file) noexcept;
+  void hear_of_move(const Link& link, File& file, const LinkMessage& said, std::span<const std::byte> behind, int& fd);
   bool serve_moves();
   enum class Step : uint8_t { waits, stays, moved };
-  Step step(Move& move);
-  Step begin_step(Move& move, const Link& link, int socket);
-  bool is_alone(const File& file) const noexcept;
-  void stay(const Move& move);
-  static void call_off(const Move& move);
-  void end_moves(const Link& link);
+  Step step(Move& move, Link& link, const Held& held);
+  Step begin_step(Move& move, const Link& link, const Held& held);
+  static bool is_alone(const File& file) noexcept;
+  static void own_again(const File& file);
+  void finish(const Move& move, Step how);
+  Link* find_link(uint64_t number) noexcept;
   void hear(Link& link, const LinkMessage& said, std::span<const std::byte> behind, int fd);
   void release(Link& link, size_t at);
   static File* closed_there(const Link& link, int socket) noexcept;
@@ -209,7 +209,7 @@ class Relays {
   std::vector<Move> moves_;
   std::vector<Passed> passed_;
   int next_passed_ = -2;  // -1 is none
-  // How many connections may move. One comes back after a while, and with each child that had one for a second.
+  // So many connections may move. Every 50 ms one more may, and one for each child that has had its connection for a second.
   static constexpr uint32_t kMovesMost = 64;
   static constexpr Nanoseconds kMoveEvery = 50 * kMillisecond;
   uint32_t moves_left_ = kMovesMost;

@@ -219,6 +219,70 @@ TEST_CASE("a move that is called off leaves the stream as it was") {
   CHECK(receive(*all.parent.stack, all.old_end) == pattern(100));
 }
 
+TEST_CASE("a stream that waits for its peer's new end may be closed, though the old end's channel is gone") {
+  Moving all;
+  all.meet();
+  CHECK(all.parent.stack->send(all.old_end, pattern(10)) == 10);
+  all.begin();
+  all.settle();
+  all.parent.end();
+  all.settle();
+  Stack& client = *all.client.stack;
+  SECTION("with unread data") { CHECK(client.close(all.near_end) == 0); }
+  SECTION("without") {
+    CHECK(receive(client, all.near_end) == pattern(10));
+    CHECK(client.close(all.near_end) == 0);
+  }
+  SECTION("by disconnect()") { CHECK(client.disconnect(all.near_end) == 0); }
+  SECTION("after it has asked for room") {
+    MutableBytes room;
+    CHECK(client.reserve(all.near_end, 100, room) == -EAGAIN);
+  }
+  all.world.run(all.world.now + 70 * kSecond);
+  CHECK(client.sockets() <= 1);
+}
+
+TEST_CASE("both ends ask, and both go on") {
+  Moving all;
+  all.begin();
+  CHECK(all.client.stack->begin_move(all.near_end) == 0);
+  all.settle();
+  all.parent.stack->cancel_move(all.old_end);
+  all.client.stack->cancel_move(all.near_end);
+  all.settle();
+  CHECK(all.client.stack->send(all.near_end, pattern(100)) == 100);
+  CHECK(all.parent.stack->send(all.old_end, pattern(100)) == 100);
+  all.settle();
+  CHECK(receive(*all.client.stack, all.near_end) == pattern(100));
+  CHECK(receive(*all.parent.stack, all.old_end) == pattern(100));
+}
+
+// The peer of a lying neighbour cannot agree, as its channel is full: what has come lies there.
+TEST_CASE("a new end that comes before its peer has agreed gets nothing") {
+  Moving all;
+  all.meet();
+  CHECK(all.parent.stack->send(all.old_end, pattern(1000)) == 1000);
+  all.settle();
+  all.begin();
+  all.client.port.no_room = true;
+  all.settle();
+  all.client.port.no_room = false;
+  const NearResume resume{.header = {.kind = NearKind::kResume, .socket = static_cast<uint32_t>(all.near_end)}, .socket = 7, .life = 7};
+  for (uint32_t neighbour = 0; neighbour < 2; ++neighbour) {
+    for (uint32_t life = 0; life < 4; ++life) {
+      NearResume each = resume;
+      each.header.life = life;
+      std::vector<std::byte> bytes(bytes_of(each).begin(), bytes_of(each).end());
+      const Message message{.data = bytes.data(), .length = static_cast<uint32_t>(bytes.size()), .from_local = true};
+      CHECK_FALSE(all.client.stack->handle_neighbour_message(neighbour, message));
+    }
+  }
+  all.settle();
+  all.end();
+  all.settle();
+  CHECK(receive(*all.client.stack, all.near_end) == pattern(1000));
+}
+
 TEST_CASE("who has not the token gets no stream") {
   Moving all;
   all.meet();

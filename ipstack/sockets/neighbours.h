@@ -46,7 +46,7 @@ struct Owed {
   Bytes bytes() const noexcept { return {reinterpret_cast<const std::byte*>(&header), sizeof header}; }
 };
 
-// Whose a port of this interface is.
+// The stack that has a port of this interface.
 struct Whereabouts {
   Address address{};
   uint8_t protocol = 0;

@@ -506,7 +506,7 @@ void Stack::settle(uint32_t index, bool& full) {
   if (socket.near != nullptr) {
     NearPart& part = *socket.near;
     const bool told = after_near(index);
-    const bool room = socket.refused_bytes == 0 || network_.has_room(part.neighbour, socket.refused_bytes);
+    const bool room = socket.refused_bytes == 0 || part.is_silent() || network_.has_room(part.neighbour, socket.refused_bytes);
     if (!told || !room) return make_due(index);
     socket.refused_bytes = 0;
     const bool over = !socket.owned && socket.listener == kNone && part.end_sent && part.end_came;

@@ -17,7 +17,7 @@
 namespace unet::sockets {
 namespace {
 
-constexpr Nanoseconds kAwayMost = 5 * kSecond;  // so long the peer of a stream that moves waits for its new end
+constexpr Nanoseconds kAwayMost = 5 * kSecond;  // the peer waits so long for the new end
 constexpr uint32_t kWindowMost = 0x7FFF'FFFF;
 
 }  // namespace
@@ -249,7 +249,7 @@ bool Stack::send_resume(uint32_t index) {
 
 // ---- the end that stays
 
-// If both ends want to move, neither agrees.
+// If both ends ask, neither agrees.
 void Stack::handle_near_move(uint32_t index, uint64_t token) {
   NearPart& part = *slab_[index].near;
   if (part.move != NearPart::Move::none) return;
@@ -273,9 +273,14 @@ void Stack::handle_near_resume(uint32_t neighbour, Bytes message) {
   std::memcpy(&resume, message.data(), sizeof resume);
   const uint32_t index = resume.header.socket;
   NearPart* const part = slab_.has(index) ? slab_[index].near.get() : nullptr;
-  const bool awaited = part != nullptr && part->life == resume.header.life && part->state == NearPart::State::open &&
-                       part->move_token == resume.token && (part->move == NearPart::Move::away || part->move == NearPart::Move::leaving);
+  const bool known = part != nullptr && part->life == resume.header.life && part->state == NearPart::State::open;
+  const bool same = known && part->neighbour == neighbour && part->peer == resume.socket && part->peer_life == resume.life;
+  // Before this end has agreed, what has come lies in the channel to the old end: only that end may go on.
+  const bool awaited = known && part->move_token == resume.token &&
+                       (part->move == NearPart::Move::away || (part->move == NearPart::Move::leaving && same));
+  if (!awaited && same) return;  // both ends asked, and both go on
   if (!awaited) return say(neighbour, {.kind = NearKind::kReset, .socket = resume.socket, .life = resume.life});
+  part->peer_moves = part->peer_moves && same;  // the port of a peer that has moved leads to another stack
   part->move = NearPart::Move::none;
   part->neighbour = neighbour;
   part->peer = resume.socket;

@@ -251,6 +251,7 @@ void Stack::run_near_timer(uint32_t index) {
 
 // Tells a neighbour, now or when there is room.
 void Stack::say(uint32_t neighbour, const NearHeader& header) {
+  if (neighbour == kNone) return;  // the peer of a stream that moves, which is gone
   const Owed owed{neighbour, header};
   if (network_.send_to_neighbour(neighbour, owed.bytes(), {}) || owed_.size() >= kOwedMax) return;
   owed_.push_back(owed);

@@ -18,7 +18,7 @@ import time
 
 from daemon import beside, require, wait_until
 from program_scenes import begin, tell
-from sockets_forks import CALLS, PORT, calls, child, descriptors, end_all, forever, hear, listener_at, play, say, serve
+from sockets_forks import CALLS, PORT, calls, child, connected, descriptors, end_all, forever, hear, listener_at, play, say, serve
 
 # ---- servers
 
@@ -34,11 +34,13 @@ def links():
 def lies(address):
     """A child says to its parent whatever comes to its mind, with descriptors of all kinds: others are served as ever."""
     listener = listener_at(address)
-    before = descriptors()
+    ends = connected(address)  # the child has inherited one of them, and may ask for it
+    ends[0].close()
+    before = descriptors() - 1
 
     def tells():
         chance = random.Random(1)
-        kinds = [0, 1, 2, 3, 4, 6, 7, 8, 9, 1 << 31]  # all but the one which says that it has accepted what it was handed
+        kinds = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 1 << 31]  # all but the one which says that it has accepted what it was handed
         with open("/dev/null", "rb") as null, open(__file__, "rb") as file:
             things = [null.fileno(), file.fileno(), *os.pipe(), listener.fileno(), *(each.fileno() for each in socket.socketpair())]
             ends = list(links())
@@ -48,7 +50,8 @@ def lies(address):
                 for _ in range(3000):
                     number = chance.choice([-1, 0, 1, 2, 3, 1 << 20])
                     left = struct.pack("Ii", 8, number) + os.urandom(36)  # of a pair's end it would be believed
-                    said = chance.choice([os.urandom(chance.randrange(1, 200)), struct.pack("Ii", chance.choice(kinds), number), left])
+                    move = struct.pack("IiQ", chance.choice([10, 11]), number, chance.choice([0, time.monotonic_ns() + 10**9, 2**64 - 1]))
+                    said = chance.choice([os.urandom(chance.randrange(1, 200)), struct.pack("Ii", chance.choice(kinds), number), left, move])
                     passed = chance.sample(things[:-2] if said == left else things, chance.randrange(3))
                     try:
                         socket.send_fds(link, [said], passed) if passed else link.send(said)
@@ -57,6 +60,7 @@ def lies(address):
         say("told")
 
     require(os.waitstatus_to_exitcode(os.waitpid(child(tells), 0)[1]) == 0, "the child cannot say it")
+    ends[1].close()
     pids = [child(forever, listener)]
     hear("served")
     end_all(pids)

@@ -152,7 +152,7 @@ def main():
         print("skipped: namespaces need root")
         return 77
     unetd, unetctl, sockets = map(os.path.abspath, sys.argv[1:4])
-    places = {"both ours": lambda: both_ours(unetd, sockets),
+    places = {"both ours": lambda: both_ours(unetd, sockets, None),
               "a wire": lambda: over_a_wire(lambda spaces, d: network_interface(unetd, spaces, d, "packet:iface=eth0"), sockets, True)}
     passed = 0
     for place, make in places.items():

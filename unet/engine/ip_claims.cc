@@ -152,12 +152,15 @@ bool IpClaims::own(const EndpointState& owner, const IpFlow& flow) noexcept {
   return true;
 }
 
+// A member that is gone may have had it last.
 void IpClaims::pass(uint32_t number, const IpFlow& flow) noexcept {
   if (number >= claims_.size() || claims_[number].owner == nullptr || claims_[number].share == kEnd) return;
+  const Claim& claim = claims_[number];
+  const Claim* const any = fitting(kTcp, flow.local, flow.local_port, flow.remote, flow.remote_port);
+  if (any == nullptr || any->share != claim.share) return;
   IpOwners::Entry* const entry = owners_.find(owners_.hash(flow), flow);
-  const Claim* const before = owner_of(entry);
-  if (before == nullptr || before->share != claims_[number].share) return;
-  entry->owner = as_owner(claims_[number]);
+  if (owner_of(entry) != nullptr) entry->owner = as_owner(claim);
+  else owners_.resume(flow, as_owner(claim), claim.user_of_owners);
   ++version_;
 }
 

@@ -54,7 +54,7 @@ class IpClaims {
   bool is_owned(const IpFlow& flow) const noexcept;
   // That it has, as an engine before this one knew; false: it has no share there.
   bool own(const EndpointState& owner, const IpFlow& flow) noexcept;
-  // The member of a share has the connection from now on, if another member had it.
+  // The member of a share has the connection from now on.
   void pass(uint32_t number, const IpFlow& flow) noexcept;
   // The claim that the packet comes to is one, and not of that user.
   bool is_anothers(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port,
