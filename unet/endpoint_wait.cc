@@ -83,14 +83,25 @@ void Endpoint::flush_credits() noexcept {
 void Endpoint::announce(Refused refused) noexcept {
   const LocalChannel* wanted = nullptr;
   if (refused && is_open(*refused)) wanted = channels_[static_cast<uint32_t>(*refused)].local.get();
-  queues_->announce_sleep(refused && wanted == nullptr);
+  const bool often = sleeps_often();
+  bool fenced = queues_->announce_sleep(refused && wanted == nullptr, often);
   bool seldom = false;
   for (LocalChannel* local : locals_) {
-    local->announce_sleep(local == wanted);
+    fenced = local->announce_sleep(local == wanted, often) && fenced;
     seldom = seldom || local->woken_seldom();
   }
   if (seldom) [[unlikely]] limit_sleep();
-  heavy_fence();
+  if (!fenced) heavy_fence();
+}
+
+// heavy_fence() interrupts all cores that run such processes. Where sleeps are short, senders rather fence themselves.
+bool Endpoint::sleeps_often() noexcept {
+  constexpr Nanoseconds kShort = kMillisecond;
+  constexpr uint32_t kInARow = 8;
+  const Nanoseconds now = monotonic_now();
+  short_sleeps_ = now - slept_at_ < kShort ? std::min(short_sleeps_ + 1, kInARow) : 0;
+  slept_at_ = now;
+  return short_sleeps_ == kInARow;
 }
 
 // The descriptor becomes readable then.

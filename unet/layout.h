@@ -127,6 +127,23 @@ struct alignas(kCacheLine) LineWord {
 };
 static_assert(sizeof(LineWord) == kCacheLine);
 
+// What a receiver says of its sleep, on a cache line of its own. The receiver sets `value` before it sleeps; the sender clears it and wakes
+// the receiver. A receiver that sleeps often sets `fenced`. Then the sender executes a full fence between a message and its look at
+// `value`, and the receiver needs no heavy_fence(). Either side takes `fenced` back.
+struct alignas(kCacheLine) SleepWord {
+  std::atomic<uint32_t> value;
+  std::atomic<uint32_t> fenced;
+};
+static_assert(sizeof(SleepWord) == kCacheLine);
+// The receiver announces its sleep. True: the sender fences.
+inline bool announce(SleepWord& word, bool often) noexcept {
+  word.value.store(1, std::memory_order_relaxed);
+  const bool fences = often && word.fenced.exchange(1, std::memory_order_acq_rel) != 0;
+  if (!often) word.fenced.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return fences;
+}
+
 // The doorbell of an endpoint, as its segment says it: a bit in the client's page, and the engine that looks at it.
 struct Doorbell {
   static constexpr uint32_t kNone = ~uint32_t{0};
@@ -141,7 +158,7 @@ struct SegmentHeader {
   LineWord send_consumed;     // NI: slots of the send queue whose data the NI no longer needs
   LineWord engine_watching;   // NI: 1 the engine polls this send queue; 0 ring the doorbell after a send
   LineWord receive_consumed;  // client: slots of the receive queue that the NI may reuse (published lazily)
-  LineWord receiver_asleep;   // client sets before it sleeps; NI clears and wakes it
+  SleepWord receiver_asleep;  // client sets before it sleeps; NI clears and wakes it
   LineWord sender_waiting;    // client sets before it sleeps for room; NI clears and wakes it
   LineWord doorbell;          // NI: what to ring, see Doorbell; all ones while no engine serves the endpoint
   LineWord spare[2];
@@ -211,7 +228,7 @@ static_assert(sizeof(ClientPage) <= kPage);
 // Flow control and sleeping for one direction of a local channel; every line has one steady writer.
 struct LocalControl {
   LineWord consumed;         // receiver: slots that the sender may reuse, with their data (published lazily)
-  LineWord receiver_asleep;  // receiver sets before it sleeps; sender clears and wakes it
+  SleepWord receiver_asleep;  // receiver sets before it sleeps; sender clears and wakes it
   LineWord sender_waiting;   // sender sets before it sleeps for room; receiver clears and wakes it
   LineWord seldom;           // the one that wakes another sets it: sleeps of that one have to be short
 };

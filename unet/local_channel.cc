@@ -214,7 +214,19 @@ bool LocalChannel::PeerWake::wake(std::atomic<uint32_t>& announced, std::atomic<
   return true;
 }
 
+// A receiver that is awake for so many messages does not sleep often: it is not asked for a fence any longer. It finds that out by its own
+// exchange, if it does not see the message.
+void LocalChannel::fence_for_receiver() noexcept {
+  constexpr uint32_t kMost = 256;
+  if (++fenced_sends_ >= kMost) {
+    fenced_sends_ = 0;
+    out_->receiver_asleep.fenced.exchange(0, std::memory_order_acq_rel);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
 void LocalChannel::wake_receiver() noexcept {
+  fenced_sends_ = 0;
   if (wake_receiver_.wake(out_->receiver_asleep.value, out_->seldom.value, wake_.get())) ++sent_.wakeups;
 }
 
@@ -222,10 +234,10 @@ void LocalChannel::wake_sender() noexcept {
   if (wake_sender_.wake(in_->sender_waiting.value, in_->seldom.value, wake_.get())) ++received_.wakeups;
 }
 
-void LocalChannel::announce_sleep(bool for_room) noexcept {
+bool LocalChannel::announce_sleep(bool for_room, bool often) noexcept {
   flush_credits();
-  in_->receiver_asleep.value.store(1, std::memory_order_relaxed);
   if (for_room) out_->sender_waiting.value.store(1, std::memory_order_relaxed);
+  return announce(in_->receiver_asleep, often) && !for_room;
 }
 
 void LocalChannel::end_sleep() noexcept {

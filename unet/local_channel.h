@@ -147,8 +147,9 @@ class LocalChannel {
 
   // ---- sleeping
 
-  // Before sleeping on descriptor(): asks the peer to write it. The caller then executes heavy_fence() and looks once more.
-  void announce_sleep(bool for_room) noexcept;
+  // Before sleeping on descriptor(): asks the peer to write it. `often`: this side sleeps often, and asks the peer to fence. The caller
+  // then looks once more. It executes heavy_fence() before, unless this says true: the peer has been asked before, and fences.
+  bool announce_sleep(bool for_room, bool often = false) noexcept;
   // The peer wakes this side seldom: it finds our wake-ups long. A caller that sleeps longer than this may sleep beside a message.
   static constexpr Nanoseconds kSleepMax = 100 * kMillisecond;
   bool woken_seldom() const noexcept {
@@ -172,6 +173,7 @@ class LocalChannel {
     ++sent_.sent_messages;
     sent_.sent_bytes += length;
     light_fence();
+    if (__builtin_expect(out_->receiver_asleep.fenced.load(std::memory_order_relaxed) != 0, 0)) fence_for_receiver();
     if (__builtin_expect(out_->receiver_asleep.value.load(std::memory_order_relaxed) != 0, 0)) wake_receiver();
   }
   SendOutcome no_slot() noexcept {
@@ -186,6 +188,7 @@ class LocalChannel {
   SendOutcome post_as(SlotKind kind, uint32_t length, Describe describe) noexcept;
   void release_out_of_order(uint32_t position) noexcept;
   void wake_receiver() noexcept;
+  void fence_for_receiver() noexcept;
   void wake_waiting_sender() noexcept {
     light_fence();
     if (__builtin_expect(in_->sender_waiting.value.load(std::memory_order_relaxed) != 0, 0)) wake_sender();
@@ -211,6 +214,7 @@ class LocalChannel {
   // Hot: sending.
   SlotWriter writer_;
   LocalControl* out_ = nullptr;  // control words of the direction we send in
+  uint32_t fenced_sends_ = 0;    // in a row, to a receiver that was awake
   LocalCounters sent_;  // by the sending half, its wake-ups among them
   // Hot: receiving.
   SlotReader reader_;

@@ -16,10 +16,9 @@ namespace {
 
 // As an endpoint does it: announce, fence, look once more, sleep. False if nothing woke us for far too long.
 template <typename Ready>
-bool sleep_until(LocalChannel& channel, bool for_room, Ready ready) {
+bool sleep_until(LocalChannel& channel, bool for_room, Ready ready, bool often = false) {
   while (true) {
-    channel.announce_sleep(for_room);
-    heavy_fence();
+    if (!channel.announce_sleep(for_room, often)) heavy_fence();
     if (ready()) break;
     pollfd wanted{.fd = channel.descriptor(), .events = POLLIN, .revents = 0};
     const int woken = poll(&wanted, 1, kHangSeconds * 1000);
@@ -47,14 +46,15 @@ bool receive_one(LocalChannel& channel, uint32_t expected) {
   return value == expected;
 }
 
-// Each side answers the other, and sleeps for every message. 0 when all went well.
-int ping_pong(LocalChannel& channel, bool begins, uint32_t rounds) {
+// Each side answers the other, and sleeps for every message. `often`: of so many sleeps all but one are said to be often; 0: none is.
+// Returns 0 when all went well.
+int ping_pong(LocalChannel& channel, bool begins, uint32_t rounds, uint32_t often = 0) {
   std::mt19937 random(begins ? 1 : 2);
   const auto has_message = [&] { return channel.has_message(); };
   for (uint32_t i = 0; i < rounds; ++i) {
     if (!begins || i > 0) {
       dawdle(random);
-      if (!sleep_until(channel, false, has_message)) return 10;
+      if (!sleep_until(channel, false, has_message, often != 0 && random() % often != 0)) return 10;
       if (!receive_one(channel, begins ? i - 1 : i)) return 11;
     }
     dawdle(random);
@@ -100,6 +100,36 @@ TEST_CASE("two processes that sleep for every message lose no wake-up") {
   ChildProcess child([&] { return ping_pong(*parts.open(1), false, kRounds); });
   CHECK(ping_pong(*parts.open(0), true, kRounds) == 0);
   CHECK(child.wait() == 0);
+}
+
+TEST_CASE("two processes that sleep often, and have each other fence, lose no wake-up") {
+  const ChannelParts parts(kSmall);
+  const uint32_t often = GENERATE(4, 1000);
+  ChildProcess child([&] { return ping_pong(*parts.open(1), false, 10 * kRounds, often); });
+  CHECK(ping_pong(*parts.open(0), true, 10 * kRounds, often) == 0);
+  CHECK(child.wait() == 0);
+}
+
+TEST_CASE("a sender fences for a receiver that sleeps often, until that one is awake for long") {
+  TestChannel channel(LocalOptions{.depth = 512, .data_bytes = 4 * kMessageMax});
+  const std::byte data[8]{};
+  CHECK_FALSE(channel[1].announce_sleep(false, true));  // it has not been asked before
+  channel[1].end_sleep();
+  CHECK(channel[1].announce_sleep(false, true));
+  channel[1].end_sleep();
+  CHECK_FALSE(channel[1].announce_sleep(true, true));  // for room it does not
+  channel[1].end_sleep();
+  Message message;
+  for (int i = 0; i < 300; ++i) {
+    REQUIRE(channel[0].send(data, sizeof data) == SendOutcome::sent);
+    REQUIRE(channel[1].receive(message));
+    channel[1].release(message);
+  }
+  CHECK_FALSE(channel[1].announce_sleep(false, true));
+  channel[1].end_sleep();
+  CHECK(channel[1].announce_sleep(false, true));
+  CHECK_FALSE(channel[1].announce_sleep(false, false));  // it sleeps seldom by now
+  CHECK_FALSE(channel[1].announce_sleep(false, true));
 }
 
 TEST_CASE("two processes, one full and one empty, lose no wake-up") {

@@ -218,10 +218,10 @@ void NiQueues::free_buffers_of(uint32_t position) noexcept {
 
 // ---- sleeping
 
-void NiQueues::announce_sleep(bool for_room) noexcept {
+bool NiQueues::announce_sleep(bool for_room, bool often) noexcept {
   flush_credits();
-  header_->receiver_asleep.value.store(1, std::memory_order_relaxed);
   if (for_room) header_->sender_waiting.value.store(1, std::memory_order_relaxed);
+  return announce(header_->receiver_asleep, often) && !for_room;
 }
 
 void NiQueues::end_sleep() noexcept {

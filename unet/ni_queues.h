@@ -102,7 +102,7 @@ class NiQueues {
   }
 
   // ---- sleeping: see LocalChannel
-  void announce_sleep(bool for_room) noexcept;
+  bool announce_sleep(bool for_room, bool often = false) noexcept;
   void end_sleep() noexcept;
   // Room for what the last send or reserve() was refused, or as await_taken() says if that was called since.
   bool has_room() noexcept;

@@ -126,6 +126,9 @@ void Delivery::flush_touched() noexcept {
   for (uint32_t i = 0; i < touched_count_; ++i) {
     EndpointState& to = *touched_[i];
     to.touched = false;
+    if (to.receive_header->receiver_asleep.fenced.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
     waker_.wake_if_announced(to, to.receive_header->receiver_asleep.value);
     to.count(EndpointCounter::received_messages, to.received_messages);
     to.count(EndpointCounter::received_bytes, to.received_bytes);

@@ -23,7 +23,7 @@
 namespace unet::service {
 
 // Raised when the value of any record changes, or the meaning of what an engine keeps (unet/engine/kept.h).
-constexpr uint32_t kJournalFormat = 14;
+constexpr uint32_t kJournalFormat = 15;
 
 // In this order they are read again: what refers to something comes after it.
 enum class JournalKind : uint32_t {
