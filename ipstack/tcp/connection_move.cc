@@ -153,6 +153,9 @@ bool Connection::restore(const MovedConnection& from, Bytes to_send, Bytes to_re
   limit_path(from.path_mss);
   start_window(options_->initial_window, now);
   congestion_.resume(std::clamp<uint32_t>(from.congestion_window, mss_, kVolumeLimit), std::max<uint32_t>(from.threshold, 2u * mss_));
+  // BBR has no threshold, at which a recovery of others ends.
+  const bool recovers = recovery_ == Recovery::fast && !congestion_.is_bbr();
+  if (recovers && congestion_.threshold() == ~uint32_t{0}) congestion_.handle_loss(unacknowledged());
   ack_now_ = from.ack_due != 0;
   tell_window();
   return true;

@@ -157,7 +157,7 @@ bool BufferPool::search(uint32_t first_word, uint32_t count, uint32_t& near, Run
     }
     const auto last = static_cast<uint32_t>(std::countl_one(bits));
     if (last != 64) {
-      bits &= ~mask(64 - last, last);
+      bits &= ~uint64_t{0} >> last;
       for (uint64_t longer; length < count && (longer = longer_than(bits, longest.least())) != 0 && step();) {
         const auto at = static_cast<uint32_t>(std::countr_zero(longer));
         const auto ones = static_cast<uint32_t>(std::countr_one(bits >> at));
