@@ -175,8 +175,8 @@ bool Engine::prepare_sleep(Nanoseconds now) noexcept {
   if (s.mux.active() || s.resuming || s.commands.pending()) return false;
   s.doorbells.announce_sleep(true);
   if (s.links != nullptr) s.links->announce_sleep(true);
-  s.watch.leave_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });
-  heavy_fence();  // from now on clients ring, and write the wake descriptor; what they did before is seen below
+  const bool fenced = s.watch.leave_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });
+  if (!fenced) heavy_fence();  // from now on clients ring, and write the wake descriptor; what they did before is seen below
   const bool linked = s.links != nullptr && s.links->news();
   if (!linked && !s.mux.active() && !s.doorbells.any() && !s.commands.pending() && s.receive(now) == 0) return true;
   wake_up();

@@ -56,9 +56,9 @@ class Watch {
     next_leave_ = now + watch_time_ / 2;
     leave(now < watch_time_ ? 0 : now - watch_time_, activate);
   }
-  // The engine is about to sleep: leaves all.
+  // The engine is about to sleep: leaves all. True: there were some, and heavy_fence() was executed.
   template <typename Activate>
-  void leave_all(Activate&& activate) noexcept { leave(~Nanoseconds{0}, activate); }
+  bool leave_all(Activate&& activate) noexcept { return leave(~Nanoseconds{0}, activate) != 0; }
 
  private:
   struct Entry {
@@ -69,13 +69,14 @@ class Watch {
   };
 
   template <typename Activate>
-  void leave(Nanoseconds idle_since, Activate&& activate) noexcept {
+  uint32_t leave(Nanoseconds idle_since, Activate&& activate) noexcept {
     std::array<EndpointState*, kMax> left;
     const uint32_t count = take_idle(idle_since, left);
     for (uint32_t i = 0; i < count; ++i) {
       Mark mark{};
       if (left[i]->send.peek(mark) != nullptr) activate(*left[i]);
     }
+    return count;
   }
   uint32_t take_idle(Nanoseconds idle_since, std::array<EndpointState*, kMax>& left) noexcept;
   void take_out(uint32_t index) noexcept;
