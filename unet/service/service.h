@@ -369,6 +369,7 @@ class Service {
   void handle(ClientRecord& client, const control::GetIpConfiguration& packet);
   Status may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint);
   Result<IpClaimed> claim_ip(ClientRecord& client, EndpointRecord& endpoint, const IpClaim& claim);
+  EndpointRecord* endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim);
   void release_claim(EndpointRecord& endpoint, uint32_t number);
   void end_ip(EndpointRecord& endpoint);
   bool has_address(const ip::IpAddress& address) const;

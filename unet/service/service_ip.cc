@@ -119,23 +119,25 @@ void Service::handle(ClientRecord& client, const control::ClaimIp& packet) {
   send_packet(client, reply);
 }
 
+// nullptr: the client's endpoint has no such claim, which it has been told.
+EndpointRecord* Service::endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim) {
+  EndpointRecord* const endpoint = own_endpoint(client, header);
+  if (endpoint == nullptr || endpoint->ip_claims.count(claim) != 0) return endpoint;
+  fail_request(client, header, {Errc::not_found, "the endpoint has no claim " + std::to_string(claim)});
+  return nullptr;
+}
+
 void Service::handle(ClientRecord& client, const control::ReleaseIp& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  EndpointRecord* endpoint = endpoint_of_claim(client, packet.header, packet.claim);
   if (endpoint == nullptr) return;
-  if (endpoint->ip_claims.count(packet.claim) == 0) {
-    return fail_request(client, packet.header, {Errc::not_found, "the endpoint has no claim " + std::to_string(packet.claim)});
-  }
   push(0, engine::ReleaseIp{.number = packet.claim});
   release_claim(*endpoint, packet.claim);
   ok(client, packet.header);
 }
 
 void Service::handle(ClientRecord& client, const control::SetIpClaim& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  EndpointRecord* endpoint = endpoint_of_claim(client, packet.header, packet.claim);
   if (endpoint == nullptr) return;
-  if (endpoint->ip_claims.count(packet.claim) == 0) {
-    return fail_request(client, packet.header, {Errc::not_found, "the endpoint has no claim " + std::to_string(packet.claim)});
-  }
   const auto takes_new = static_cast<TakesNew>(packet.takes_new);
   if (packet.takes_new > static_cast<uint32_t>(TakesNew::yes)) {
     return fail_request(client, packet.header, {Errc::invalid_argument, "takes_new is none of no, if_nobody_does, yes"});
@@ -148,11 +150,8 @@ void Service::handle(ClientRecord& client, const control::SetIpClaim& packet) {
 
 // Members of a share are one user's, and know its token. The engine knows which of them has the connection, if any.
 void Service::handle(ClientRecord& client, const control::OwnIpFlow& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  EndpointRecord* endpoint = endpoint_of_claim(client, packet.header, packet.claim);
   if (endpoint == nullptr) return;
-  if (endpoint->ip_claims.count(packet.claim) == 0) {
-    return fail_request(client, packet.header, {Errc::not_found, "the endpoint has no claim " + std::to_string(packet.claim)});
-  }
   const IpClaim& claim = ip_ports_.at(packet.claim)->claim;
   if (claim.protocol != ip::Protocol::kTcp || claim.group == 0 || claim.port != packet.local_port) {
     return fail_request(client, packet.header, {Errc::invalid_argument, "only connections of a shared port of TCP change their owner"});
