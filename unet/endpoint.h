@@ -154,8 +154,8 @@ class Endpoint {
   Status release_ip(uint32_t claim, Nanoseconds timeout = kAnswerWithin);
   // Of a claim that others share: whether it takes new flows. Errors: not_found.
   Status set_ip_claim(uint32_t claim, TakesNew takes_new, Nanoseconds timeout = kAnswerWithin);
-  // Of such a claim: a TCP connection between these ends, which another endpoint of the share has, is this endpoint's from now on, a few
-  // microseconds after the answer. Errors: not_found, invalid_argument.
+  // Takes over a TCP connection between these ends from another endpoint of the claim's share. The engine does so a few microseconds after
+  // the answer. Errors: not_found (the claim), invalid_argument (its port is not shared, or not that of TCP).
   Status own_ip_flow(uint32_t claim, const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote, uint16_t remote_port,
                      Nanoseconds timeout = kAnswerWithin);
   // Memory for the next table of sockets (unet/socket_table.h), so that others can list them and peers learn of it when this process ends;

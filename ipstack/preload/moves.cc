@@ -54,6 +54,12 @@ Relays::Link* Relays::find_link(uint64_t number) noexcept {
   return at == links_.end() ? nullptr : &*at;
 }
 
+Relays::Held* Relays::find_held(Link* link, const File& file) noexcept {
+  if (link == nullptr) return nullptr;
+  const auto at = std::find_if(link->held.begin(), link->held.end(), [&](const Held& each) { return each.file == &file; });
+  return at == link->held.end() ? nullptr : &*at;
+}
+
 // A descriptor that it takes is this object's.
 void Relays::hear_of_move(const Link& link, File& file, const LinkMessage& said, std::span<const std::byte> behind, int& fd) {
   Nanoseconds until = 0;
@@ -78,10 +84,8 @@ void Relays::hear_of_move(const Link& link, File& file, const LinkMessage& said,
 bool Relays::serve_moves() {
   for (size_t i = 0; i < moves_.size();) {
     Link* const link = find_link(moves_[i].link);
-    const auto is_it = [&](const Held& each) { return each.file == moves_[i].file; };
-    const auto held = link == nullptr ? nullptr : std::find_if(link->held.data(), link->held.data() + link->held.size(), is_it);
-    const bool asks = link != nullptr && held != link->held.data() + link->held.size() && moves_[i].file->is_ours();
-    const Step next = asks ? step(moves_[i], *link, *held) : Step::stays;
+    const Held* const held = find_held(link, *moves_[i].file);
+    const Step next = held != nullptr && moves_[i].file->is_ours() ? step(moves_[i], *link, *held) : Step::stays;
     if (next == Step::waits) {
       ++i;
       continue;
@@ -147,10 +151,8 @@ void Relays::finish(const Move& move, Step how) {
   if (how == Step::stays && move.stage > Move::Stage::peer_asked) own_again(file);
   if (const auto at = std::find(file.sleepers.begin(), file.sleepers.end(), &sleeper_); at != file.sleepers.end()) file.sleepers.erase(at);
   Link* const link = find_link(move.link);
-  const auto holds = [&](const Held& each) { return each.file == &file; };
-  const auto held = link == nullptr ? std::vector<Held>::iterator() : std::find_if(link->held.begin(), link->held.end(), holds);
-  const bool is_held = link != nullptr && held != link->held.end();
-  if (how == Step::stays && is_held) {
+  const Held* const held = find_held(link, file);
+  if (how == Step::stays && held != nullptr) {
     add_relay(file, move.fd, true);
     relays_.back().link = move.link;
     const HandedMessage said{.kind = HandedMessage::Kind::stays, .socket = held->socket};
@@ -158,8 +160,8 @@ void Relays::finish(const Move& move, Step how) {
   } else {
     real().close(move.fd);
   }
-  if (how == Step::moved && is_held) {
-    link->held.erase(held);
+  if (how == Step::moved && held != nullptr) {
+    erase_held(*link, file);
     --file.holds;
   }
   let_go(file);

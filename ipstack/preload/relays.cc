@@ -98,8 +98,11 @@ void Relays::drop(Relay& relay) noexcept {
   if (sleeper != file.sleepers.end()) file.sleepers.erase(sleeper);
   real().close(relay.fd);
   // Who had asked for it has closed it.
-  const auto link = std::find_if(links_.begin(), links_.end(), [&](const Link& each) { return each.number == relay.link; });
-  if (link != links_.end() && std::erase_if(link->held, [&](const Held& each) { return each.file == &file; }) != 0) let_go(file);
+  Link* const link = find_link(relay.link);
+  if (find_held(link, file) != nullptr) {
+    erase_held(*link, file);
+    let_go(file);
+  }
   let_go(file);
 }
 

@@ -161,7 +161,11 @@ class Relays {
   static bool is_alone(const File& file) noexcept;
   static void own_again(const File& file);
   void finish(const Move& move, Step how);
-  Link* find_link(uint64_t number) noexcept;
+  Link* find_link(uint64_t number) noexcept;  // nullptr: its process has ended
+  static Held* find_held(Link* link, const File& file) noexcept;
+  static void erase_held(Link& link, const File& file) noexcept {
+    std::erase_if(link.held, [&](const Held& each) { return each.file == &file; });
+  }
   void hear(Link& link, const LinkMessage& said, std::span<const std::byte> behind, int fd);
   void release(Link& link, size_t at);
   static File* closed_there(const Link& link, int socket) noexcept;

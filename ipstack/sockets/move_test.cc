@@ -64,6 +64,15 @@ std::vector<std::byte> receive(Stack& stack, int socket, size_t most = 1 << 20) 
   return room;
 }
 
+// With its old end.
+void check_goes_on_as_before(Moving& all) {
+  CHECK(all.client.stack->send(all.near_end, pattern(100)) == 100);
+  CHECK(all.parent.stack->send(all.old_end, pattern(100)) == 100);
+  all.settle();
+  CHECK(receive(*all.client.stack, all.near_end) == pattern(100));
+  CHECK(receive(*all.parent.stack, all.old_end) == pattern(100));
+}
+
 TEST_CASE("a stream moves with what was not read, and goes on both ways") {
   Moving all;
   CHECK(all.client.stack->send(all.near_end, pattern(1000)) == 1000);
@@ -212,11 +221,7 @@ TEST_CASE("a move that is called off leaves the stream as it was") {
   SECTION("after it has agreed") { all.settle(); }
   all.parent.stack->cancel_move(all.old_end);
   all.settle();
-  CHECK(all.client.stack->send(all.near_end, pattern(100)) == 100);
-  CHECK(all.parent.stack->send(all.old_end, pattern(100)) == 100);
-  all.settle();
-  CHECK(receive(*all.client.stack, all.near_end) == pattern(100));
-  CHECK(receive(*all.parent.stack, all.old_end) == pattern(100));
+  check_goes_on_as_before(all);
 }
 
 TEST_CASE("a stream that waits for its peer's new end may be closed, though the old end's channel is gone") {
@@ -250,11 +255,7 @@ TEST_CASE("both ends ask, and both go on") {
   all.parent.stack->cancel_move(all.old_end);
   all.client.stack->cancel_move(all.near_end);
   all.settle();
-  CHECK(all.client.stack->send(all.near_end, pattern(100)) == 100);
-  CHECK(all.parent.stack->send(all.old_end, pattern(100)) == 100);
-  all.settle();
-  CHECK(receive(*all.client.stack, all.near_end) == pattern(100));
-  CHECK(receive(*all.parent.stack, all.old_end) == pattern(100));
+  check_goes_on_as_before(all);
 }
 
 // The peer of a lying neighbour cannot agree, as its channel is full: what has come lies there.

@@ -135,8 +135,8 @@ struct NearPart {
       ++messages;
     }
   };
-  // Of a stream that moves to another stack (stack_move.cc): this end has asked, and its peer has agreed; or the peer's end moves: this
-  // end has to agree, and has. In all but `leaving` nothing is sent.
+  // One end moves to another stack (stack_move.cc). If it is this end: it has asked (asked), the peer has agreed (agreed). If it is the
+  // peer's: this end has still to agree (leaving), it has agreed (away). A stream that is_silent() sends nothing.
   enum class Move : uint8_t { none, asked, agreed, leaving, away };
   State state = State::asking;
   Move move = Move::none;
@@ -159,6 +159,7 @@ struct NearPart {
   uint64_t move_token = 0;
   Traffic sent{}, received{};
 
+  bool is_moving() const noexcept { return move != Move::none; }
   bool is_silent() const noexcept { return move != Move::none && move != Move::leaving; }
   // What is sent next waits for this.
   bool is_behind() const noexcept { return answer_due || !unsent.empty(); }

@@ -66,7 +66,7 @@ bool Stack::may_move(const Socket& socket) const noexcept {
   if (socket.type != Type::stream || socket.urgent || socket.peeks_behind || socket.has_errors || socket.error != 0) return false;
   if (socket.near != nullptr) {
     const NearPart& part = *socket.near;
-    return part.state == NearPart::State::open && part.peer_moves && part.move == NearPart::Move::none && has_all_sent(part);
+    return part.state == NearPart::State::open && part.peer_moves && !part.is_moving() && has_all_sent(part);
   }
   return socket.has_connection() && socket.tcp.connection->may_move() && !socket.early && !socket.deferred && !is_own(socket.remote.host);
 }
@@ -252,7 +252,7 @@ bool Stack::send_resume(uint32_t index) {
 // If both ends ask, neither agrees.
 void Stack::handle_near_move(uint32_t index, uint64_t token) {
   NearPart& part = *slab_[index].near;
-  if (part.move != NearPart::Move::none) return;
+  if (part.is_moving()) return;
   part.move = NearPart::Move::leaving;
   part.move_token = token;
   if (!after_near(index)) make_due(index);

@@ -48,7 +48,7 @@ int64_t Stack::send_near(uint32_t index, Bytes data, bool urgent) {
   NearPart& part = *socket.near;
   if (part.state == NearPart::State::asking) return -EAGAIN;
   if (part.state == NearPart::State::closed || part.end_due || part.end_sent) return -EPIPE;
-  if (part.move != NearPart::Move::none || (part.is_behind() && !after_near(index))) return -EAGAIN;
+  if (part.is_moving() || (part.is_behind() && !after_near(index))) return -EAGAIN;
   NearHeader header{.kind = NearKind::kData, .socket = part.peer, .life = part.peer_life};
   size_t sent = 0;
   while (sent < data.size() && part.credit != 0) {
@@ -168,7 +168,7 @@ uint32_t Stack::events_near(const Socket& socket) const noexcept {
   if (part.unread != 0 || part.end_came || socket.shut_read) events |= Events::kIn;
   if (part.end_came || socket.shut_read) events |= Events::kPeerShut;
   if ((part.end_came || socket.shut_read) && socket.shut_write) events |= Events::kHangUp;
-  if (socket.shut_write || (part.credit >= kWindowLeast / 3 && !socket.due && part.move == NearPart::Move::none)) events |= Events::kOut;
+  if (socket.shut_write || (part.credit >= kWindowLeast / 3 && !socket.due && !part.is_moving())) events |= Events::kOut;
   return events;
 }
 

@@ -52,8 +52,7 @@ int Stack::reserve_near(uint32_t index, uint32_t bytes, MutableBytes& room) {
   NearPart& part = *socket.near;
   if (part.state == NearPart::State::asking) return -EAGAIN;
   if (part.state == NearPart::State::closed || part.end_due || part.end_sent) return -EPIPE;
-  const bool moves = part.move != NearPart::Move::none;
-  if (moves || (part.is_behind() && !after_near(index)) || part.credit == 0) return -EAGAIN;
+  if (part.is_moving() || (part.is_behind() && !after_near(index)) || part.credit == 0) return -EAGAIN;
   bytes = std::min({bytes, part.credit, kMessageMax});
   reserved_.message = network_.reserve_to_neighbour(part.neighbour, bytes);
   if (reserved_.message.empty()) {
