@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "unet/base/result.h"
+#include "unet/base/sleep_pace.h"
 #include "unet/base/time.h"
 #include "unet/control.h"
 #include "unet/embedded_abi.h"
@@ -392,7 +393,6 @@ class Endpoint {
   void take_control_edges(std::span<const epoll_event> edges) noexcept;
   void flush_credits() noexcept;
   void announce(Refused refused) noexcept;
-  bool sleeps_often() noexcept;
   void end_announcement() noexcept;
   void wake_upcall() noexcept;
   void upcall_loop(void (*upcall)(Endpoint&, void*), void* argument) noexcept;
@@ -439,8 +439,7 @@ class Endpoint {
   bool upcall_asleep_ = false;   // its thread sleeps on what it announced; under upcall_mutex_
   Descriptor upcall_wake_;
   Descriptor seldom_timer_;      // ends sleeps of ours while a peer wakes us seldom
-  Nanoseconds slept_at_ = 0;     // the last sleep began
-  uint32_t short_sleeps_ = 0;    // in a row
+  SleepPace sleep_pace_;
 };
 
 }  // namespace unet

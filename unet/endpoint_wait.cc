@@ -83,7 +83,9 @@ void Endpoint::flush_credits() noexcept {
 void Endpoint::announce(Refused refused) noexcept {
   const LocalChannel* wanted = nullptr;
   if (refused && is_open(*refused)) wanted = channels_[static_cast<uint32_t>(*refused)].local.get();
-  const bool often = sleeps_often();
+  const Nanoseconds now = monotonic_now();
+  sleep_pace_.begin_sleep(now);
+  const bool often = sleep_pace_.is_often(now);
   bool fenced = queues_->announce_sleep(refused && wanted == nullptr, often);
   bool seldom = false;
   for (LocalChannel* local : locals_) {
@@ -92,16 +94,6 @@ void Endpoint::announce(Refused refused) noexcept {
   }
   if (seldom) [[unlikely]] limit_sleep();
   if (!fenced) heavy_fence();
-}
-
-// heavy_fence() interrupts all cores that run such processes. Where sleeps are short, senders rather fence themselves.
-bool Endpoint::sleeps_often() noexcept {
-  constexpr Nanoseconds kShort = kMillisecond;
-  constexpr uint32_t kInARow = 8;
-  const Nanoseconds now = monotonic_now();
-  short_sleeps_ = now - slept_at_ < kShort ? std::min(short_sleeps_ + 1, kInARow) : 0;
-  slept_at_ = now;
-  return short_sleeps_ == kInARow;
 }
 
 // The descriptor becomes readable then.

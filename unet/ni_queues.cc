@@ -17,7 +17,7 @@ void Doorbells::ring(Doorbell bell) noexcept {
   // Release: the slot is published before the bit that makes the engine look.
   client->doorbells[word].fetch_or(uint64_t{1} << (bit % 64), std::memory_order_release);
   client->summary.words[word / 64].fetch_or(uint64_t{1} << (word % 64), std::memory_order_release);
-  light_fence();
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // an engine that watches no queue sleeps without a heavy_fence()
   if ((client->engine_asleep.value.load(std::memory_order_relaxed) >> bell.engine & 1) != 0) {
     const uint64_t one = 1;
     static_cast<void>(!::write(engine_wake_.get(), &one, sizeof one));

@@ -143,7 +143,8 @@ uint32_t Engine::State::look_at_doorbells(Nanoseconds when) noexcept {
   uint32_t rung = 0;
   const uint32_t looked = doorbells.look([&](EndpointState& endpoint) {
     ++rung;
-    watch.add(endpoint, when);
+    // An engine that sleeps often would leave the queue before its next message, at the price of a heavy_fence().
+    if (!sleep_pace.is_often(when)) watch.add(endpoint, when);
     mux.activate(endpoint);
   });
   looks.store(looks.load(std::memory_order_relaxed) + looked, std::memory_order_relaxed);
@@ -173,10 +174,14 @@ bool Engine::prepare_sleep(Nanoseconds now) noexcept {
   State& s = *state_;
   s.now = now;
   if (s.mux.active() || s.resuming || s.commands.pending()) return false;
+  s.sleep_pace.begin_sleep(now);
   s.doorbells.announce_sleep(true);
   if (s.links != nullptr) s.links->announce_sleep(true);
   const bool fenced = s.watch.leave_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });
-  if (!fenced) heavy_fence();  // from now on clients ring, and write the wake descriptor; what they did before is seen below
+  // From now on clients ring and write the wake descriptor; what they did before is seen below. A client that rings fences; another
+  // engine does not.
+  if (s.links != nullptr && !fenced) heavy_fence();
+  else std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool linked = s.links != nullptr && s.links->news();
   if (!linked && !s.mux.active() && !s.doorbells.any() && !s.commands.pending() && s.receive(now) == 0) return true;
   wake_up();

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "unet/base/sleep_pace.h"
 #include "unet/engine/delivery.h"
 #include "unet/engine/demux.h"
 #include "unet/engine/doorbells.h"
@@ -103,6 +104,7 @@ struct Engine::State {
   Demux demux;
   Doorbells doorbells;
   Watch watch;
+  SleepPace sleep_pace;
   Mux mux;
   std::unique_ptr<IpPart> ip;  // nullptr: the NI has no IP
   std::atomic<uint64_t> looks{0};  // see Engine::looks()

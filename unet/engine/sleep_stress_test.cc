@@ -58,7 +58,7 @@ void send(TestEndpoint& e, ClientPage& page, Bed& engine, uint32_t value) {
   light_fence();
   if (e.watched()) return;
   e.ring(page);
-  light_fence();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (page.engine_asleep.value.load(std::memory_order_relaxed) != 0) engine.wake();
 }
 

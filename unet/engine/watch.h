@@ -56,7 +56,7 @@ class Watch {
     next_leave_ = now + watch_time_ / 2;
     leave(now < watch_time_ ? 0 : now - watch_time_, activate);
   }
-  // The engine is about to sleep: leaves all. True: there were some, and heavy_fence() was executed.
+  // The engine is about to sleep: leaves all. True: some were watched, and heavy_fence() was executed.
   template <typename Activate>
   bool leave_all(Activate&& activate) noexcept { return leave(~Nanoseconds{0}, activate) != 0; }
 
