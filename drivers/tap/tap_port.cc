@@ -142,14 +142,16 @@ Result<std::unique_ptr<TapPort>> TapPort::open(const TapOptions& options) {
   if (Status status = set_up(options); !status) return tl::unexpected(status.error());
   Result<DriverCapabilities> capabilities = look_at_interface("tap:name=" + name, name);
   if (!capabilities) return tl::unexpected(capabilities.error());
+  auto link = LinkWatch::open({.port = "tap:name=" + name, .interface = name, .station = capabilities->address, .mtu = capabilities->mtu,
+                               .returns = false});
   // The station at this end is another than the kernel's.
   capabilities->address[0] = static_cast<uint8_t>((capabilities->address[0] | 2) & ~1);
   capabilities->address[5] ^= 1;
-  return std::unique_ptr<TapPort>(new TapPort(*capabilities, std::exchange(tap.fd, -1), name, options.segments));
+  return std::unique_ptr<TapPort>(new TapPort(*capabilities, std::exchange(tap.fd, -1), name, options.segments, std::move(link)));
 }
 
-TapPort::TapPort(const DriverCapabilities& capabilities, int tap, std::string name, bool segments)
-    : SegmentPort(capabilities, tap, segments), name_(std::move(name)) {}
+TapPort::TapPort(const DriverCapabilities& capabilities, int tap, std::string name, bool segments, std::shared_ptr<LinkWatch> link)
+    : SegmentPort(capabilities, tap, segments), name_(std::move(name)), link_(std::move(link)) {}
 
 uint32_t TapPort::read(std::span<Transfer> transfers) noexcept {
   uint32_t count = 0;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "drivers/link_watch.h"
 #include "drivers/segment_port.h"
 #include "ipstack/wire/address.h"
 #include "unet/base/result.h"
@@ -36,14 +37,16 @@ class TapPort final : public SegmentPort {
   static Result<std::unique_ptr<TapPort>> open(const TapOptions& options);
 
   std::string description() const override;
+  std::shared_ptr<WireState> state() const override { return link_; }
 
  private:
-  TapPort(const DriverCapabilities& capabilities, int tap, std::string name, bool segments);
+  TapPort(const DriverCapabilities& capabilities, int tap, std::string name, bool segments, std::shared_ptr<LinkWatch> link);
   uint32_t read(std::span<Transfer> transfers) noexcept override;
   int write(std::span<Transfer> transfers) noexcept override;
   bool is_full(int error) const noexcept override;
 
   const std::string name_;
+  const std::shared_ptr<LinkWatch> link_;  // null: nothing tells of the interface
 };
 
 }  // namespace unet::drivers

@@ -266,6 +266,17 @@ def test_wires():
                 change(s)
 
 
+def test_tap():
+    with directory() as d, Spaces("a") as spaces:
+        with Host(UNETD, spaces, "a", f"{d}/s", "tap:name=unet0", "--ip", "0=10.0.0.7/24,unprobed") as daemon:
+            s = Scene(spaces, daemon, d)
+            for change, shown in ((("set", "unet0", "mtu", "1000"), {"mtu": 1000}), (("set", "unet0", "down"), {"link": "down"}),
+                                  (("set", "unet0", "up"), {"link": "up"}), (("delete", "unet0"), {"link": "gone"})):
+                ip("-n", spaces["a"], "link", *change)
+                s.shows(**shown)
+            s.logged("gone: IP has no way through it until unetd is started again")
+
+
 def test_checksums():
     require(shutil.which("ethtool"), "there is no ethtool: scripts/install-packages")
     with scene("pcap") as s:
