@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 
 from daemon import IS_ROOT, require, run
@@ -20,13 +21,17 @@ from program_roles import both_ours, network_interface, over_a_wire
 PORT = 8410
 TRIES = 5
 SIZES = [1, 100_000, 300_000]
-SCENES = {  # what has happened before the fork, and whether the child's stack has the connection then
+SCENES = {  # what has happened before the fork, and whether the child's stack has the connection then (None: either)
     "plain": True,    # nothing
     "late": True,     # a part of the first request has come, and is not read
     "begun": True,    # the parent has answered a line
-    "half": True,     # the client has sent everything, and its end
+    "half": None,     # the client has sent everything, and its end: the socket is gone before it can be looked at
     "keeps": False,   # nothing, but the parent does not close it
+    "tardy": False,   # nothing, but the parent closes it a second later
+    "polled": None,   # a thread of the parent polls it: it moves when that call ends in time
 }
+CROWD = 120                        # connections at once
+MOVES_AT_ONCE, MOVES_EACH_SECOND = 64, 20  # that one process lets go; the others it carries
 
 
 # ---- the server, and its client
@@ -64,6 +69,11 @@ def before_fork(scene, stream):
         poll = select.poll()
         poll.register(stream, select.POLLRDHUP)
         require(poll.poll(20_000), "no end comes")
+    elif scene == "polled":
+        poll = select.poll()
+        poll.register(stream, select.POLLPRI)
+        threading.Thread(target=poll.poll, args=(20_000,), daemon=True).start()
+        time.sleep(0.05)
 
 
 def server(*addresses):
@@ -86,13 +96,33 @@ def server(*addresses):
             if listeners[listener] == "keeps":
                 kept.append(stream)
             else:
+                if listeners[listener] == "tardy":
+                    time.sleep(1)
                 stream.close()
+
+
+def crowd(address):
+    """Opens CROWD connections, says the number of each one's child and the seconds that this took, and closes them with the next line."""
+    began = time.monotonic()
+    streams, children = [], []
+    for _ in range(CROWD):
+        streams.append(socket.create_connection((address, PORT), timeout=60))
+        streams[-1].sendall(struct.pack("<I", 1) + b"x")
+        children.append(struct.unpack("<I", receive(streams[-1], 5)[:4])[0])
+    print(*children, time.monotonic() - began, flush=True)
+    sys.stdin.readline()
+    for stream in streams:
+        stream.close()
+    print("ended", flush=True)
 
 
 def client():
     """For each line, a scene and an address: says whose the connection is, and closes it with the next line."""
     for line in sys.stdin:
         scene, address = line.split()
+        if scene == "crowd":
+            crowd(address)
+            continue
         with socket.create_connection((address, PORT + list(SCENES).index(scene)), timeout=60) as stream:
             if scene == "begun":
                 stream.sendall(b"hello\n")
@@ -128,6 +158,20 @@ def whose(process, unetctl, ni, scene, address):
     return f":{PORT + list(SCENES).index(scene)}" in told
 
 
+def crowd_moves(process, unetctl, ni, address):
+    """A process lets go a bounded number of connections, and carries the others."""
+    process.stdin.write(f"crowd {address}\n".encode())
+    process.stdin.flush()
+    *children, seconds = process.stdout.readline().split()
+    require(len(children) == CROWD, "the client has no answers")
+    moved = sum(f":{PORT}" in run(unetctl, "--ni", ni, "ss", "-tp", "pid", pid.decode())[1] for pid in children)
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    require(process.stdout.readline() == b"ended\n", "the connections do not end")
+    most = MOVES_AT_ONCE + MOVES_EACH_SECOND * float(seconds) + 1
+    require(0 < moved <= most, f"{moved} of {CROWD} connections have moved in {float(seconds):.2f} s, not at most {most:.0f}")
+
+
 def play(place, role, unetctl, ni):
     addresses = {v: role.addresses[v] for v in VERSIONS}
     process = None
@@ -139,7 +183,8 @@ def play(place, role, unetctl, ni):
                     # A parent that does not run for a while, on a busy machine, keeps a connection.
                     tries = TRIES if moves else 1
                     moved = any(whose(process, unetctl, ni, scene, address) for _ in range(tries))
-                    require(moved == moves or scene == "half", f"{place}, {scene}, IPv{v}: {'moved' if moved else 'carried'}")
+                    require(moves in (moved, None), f"{place}, {scene}, IPv{v}: {'moved' if moved else 'carried'}")
+            crowd_moves(process, unetctl, ni, addresses[4])
         finally:
             process.stdin.close()
         require(process.wait(60) == 0, f"{place}: the client fails")
