@@ -3,9 +3,9 @@
 #include "apps/bench/am_path.h"
 
 #include "apps/bench/am_side.h"
-#include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
-#include "apps/bench/loss.h"
+#include "apps/bench/lossy_workload.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/unet_endpoints.h"
 
 namespace unet::bench {

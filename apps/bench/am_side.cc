@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "apps/bench/am_workload.h"
 #include "apps/bench/memory_use.h"
 
 namespace unet::bench {
@@ -374,7 +375,7 @@ Outcome AmSide::overheads(const Slice& slice, RunContext& context) {
   constexpr uint64_t kPauses = 4;
   const uint64_t bursts = slice.warm_up + slice.iterations;
   if (context.side == Side::b) {
-    arrive_until(bursts * kBurst, context);
+    arrive_until(bursts * kAmBurst, context);
     return {};
   }
   uint64_t clock = ~uint64_t{0}, least = ~uint64_t{0};  // cycles: what reading them costs, and what a burst takes
@@ -385,13 +386,13 @@ Outcome AmSide::overheads(const Slice& slice, RunContext& context) {
   const uint64_t first = cycles();
   for (uint64_t i = 0; i < bursts; ++i) {
     const uint64_t start = cycles();
-    if (!requests(kEcho, i * kBurst, kBurst)) return {};
+    if (!requests(kEcho, i * kAmBurst, kAmBurst)) return {};
     const uint64_t sent = cycles();
     if (i >= slice.warm_up) {
       while (cycles() - sent < kPauses * least) spin_pause();
     }
     const uint64_t paused = cycles();
-    if (!arrive_until((i + 1) * kBurst, context)) return {};
+    if (!arrive_until((i + 1) * kAmBurst, context)) return {};
     const uint64_t end = cycles();
     if (i < slice.warm_up) {
       least = std::min(least, end - start);

@@ -26,9 +26,6 @@ class AmSide {
 
   Outcome run(const Slice& slice, RunContext& context);
 
-  static constexpr size_t kMemories = 5;  // am_peers, samples: bytes more of A, of B, of what they share, that A maps, and of the services
-  static constexpr uint64_t kBurst = 4;  // am_overheads: requests that are timed together, and then their replies
-
  private:
   // How a message of a slice travels.
   enum class Category : uint8_t { as_short, as_medium, as_long };

@@ -1,9 +1,11 @@
 // contender.h - one way of moving messages between two processes that unet-bench measures: a limit of the machine, a
-// path of U-Net, the kernel, or a bare driver. A new contender is one .cc file and one line in contenders.cc.
+// path of U-Net, the kernel, or a bare driver. A new contender is one .cc file and one line in all_paths.cc.
 //
 // Life: prepare() in the parent before the fork; then in both processes set_up(), any number of run() (both sides at
 // the same time, with the same Slice), tear_down(). Side B's object is the fork's copy of side A's.
 #pragma once
+
+#include <fnmatch.h>
 
 #include <memory>
 #include <string>
@@ -84,5 +86,10 @@ class Contender {
 };
 
 using Contenders = std::vector<std::unique_ptr<Contender>>;
+
+// Whether `pattern`, which may hold * and ? ("kernel-*"), names this path or condition.
+inline bool name_matches(const std::string& pattern, const std::string& name) {
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
 
 }  // namespace unet::bench

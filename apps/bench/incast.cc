@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "am/sim_fabric.h"
-#include "apps/bench/contenders.h"
 
 namespace unet::bench {
 

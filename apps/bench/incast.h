@@ -5,6 +5,8 @@
 
 namespace unet::bench {
 
+void add_incast(Contenders& contenders);
+
 Result<std::vector<Record>> measure_incast(Session& session, const Benchmark& benchmark, uint32_t size, const std::vector<size_t>& paths,
                                            const MeasureOptions& options);
 

@@ -3,9 +3,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "apps/bench/contenders.h"
 #include "apps/bench/kernel_datagram_link.h"
 #include "apps/bench/kernel_sockets.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/workloads.h"
 
 namespace unet::bench {

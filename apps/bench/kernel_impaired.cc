@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
-#include "apps/bench/loss.h"
+#include "apps/bench/lossy_workload.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/workloads.h"
 #include "unet/mapping.h"
 

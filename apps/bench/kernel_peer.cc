@@ -8,10 +8,10 @@
 
 #include <optional>
 
-#include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
 #include "apps/bench/kernel_datagram_link.h"
 #include "apps/bench/kernel_stream_link.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/socket_links.h"
 #include "apps/bench/wire_port.h"
 #include "apps/drivers.h"

@@ -2,11 +2,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "apps/bench/contenders.h"
 #include "apps/bench/kernel_connect.h"
 #include "apps/bench/kernel_connections.h"
 #include "apps/bench/kernel_sockets.h"
 #include "apps/bench/kernel_stream_link.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/workloads.h"
 
 namespace unet::bench {

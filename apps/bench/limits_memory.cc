@@ -1,7 +1,7 @@
 // limits_memory.cc - how fast one process can copy to another: the limits of bandwidth, and of put.
 #include <bit>
 
-#include "apps/bench/contenders.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/put_workload.h"
 #include "apps/bench/shared_memory.h"
 

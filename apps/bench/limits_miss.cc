@@ -1,6 +1,6 @@
 // limits_miss.cc - how long a core waits for a line that another core has just written: the limit of reading a neighbour's memory.
 #include "apps/bench/chain_workload.h"
-#include "apps/bench/contenders.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/shared_memory.h"
 
 namespace unet::bench {

@@ -1,7 +1,7 @@
 // limits_pingpong.cc - how fast two cores can answer each other: the limit of every latency in this program.
 #include <array>
 
-#include "apps/bench/contenders.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/shared_memory.h"
 #include "apps/bench/stats.h"
 #include "apps/bench/workloads.h"

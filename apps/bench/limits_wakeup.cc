@@ -2,8 +2,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "apps/bench/contenders.h"
 #include "apps/bench/kernel_sockets.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/workloads.h"
 
 namespace unet::bench {

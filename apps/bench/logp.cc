@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdio>
 
-#include "apps/bench/am_side.h"
+#include "apps/bench/am_workload.h"
 #include "apps/bench/workloads.h"
 
 namespace unet::bench {
@@ -89,7 +89,7 @@ class LogP {
     if (!result) return tl::unexpected(result.error());
     std::array<std::vector<double>, 2> halves;
     for (size_t i = 0; i < result->samples->size(); ++i) {
-      halves[i % 2].push_back(to_ns((*result->samples)[i]) / static_cast<double>(AmSide::kBurst));
+      halves[i % 2].push_back(to_ns((*result->samples)[i]) / static_cast<double>(kAmBurst));
     }
     if (halves[1].empty()) return fail(Errc::protocol, "a slice without a result");
     const bool disturbed = was_disturbed(session_, index, *result);

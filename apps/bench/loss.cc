@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <map>
 
-#include "apps/bench/contenders.h"
 #include "apps/bench/report.h"
 
 namespace unet::bench {
@@ -47,7 +46,7 @@ std::optional<double> ratio(const std::vector<double>& of, const std::vector<dou
 
 bool is_chosen(const Condition& condition, const MeasureOptions& options) {
   return options.conditions.empty() || std::any_of(options.conditions.begin(), options.conditions.end(), [&](const std::string& pattern) {
-           return path_matches(pattern, condition.name);
+           return name_matches(pattern, condition.name);
          });
 }
 

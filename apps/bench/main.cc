@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <fstream>
 
+#include "apps/bench/all_paths.h"
 #include "apps/bench/benchmarks.h"
 #include "apps/bench/connect.h"
-#include "apps/bench/contenders.h"
 #include "apps/bench/emulated.h"
 #include "apps/bench/endpoints.h"
 #include "apps/bench/fairness.h"
@@ -101,7 +101,7 @@ int info(const Options& options) {
 
 bool selected(const Options& options, const std::string& path) {
   return options.paths.empty() || std::any_of(options.paths.begin(), options.paths.end(), [&](const std::string& pattern) {
-           return path_matches(pattern, path);
+           return name_matches(pattern, path);
          });
 }
 

@@ -6,8 +6,8 @@
 #include <charconv>
 #include <sstream>
 
+#include "apps/bench/all_paths.h"
 #include "apps/bench/benchmarks.h"
-#include "apps/bench/contenders.h"
 #include "apps/bench/loss.h"
 #include "apps/bench/sizes.h"
 #include "apps/version_option.h"
@@ -81,7 +81,7 @@ bool has_condition(const std::string& name, const std::string& pattern) {
   const Benchmark* const benchmark = find_benchmark(name);
   if (benchmark == nullptr || benchmark->method != Method::loss) return false;
   const auto conditions = conditions_of(*benchmark);
-  return std::any_of(conditions.begin(), conditions.end(), [&](const Condition& each) { return path_matches(pattern, each.name); });
+  return std::any_of(conditions.begin(), conditions.end(), [&](const Condition& each) { return name_matches(pattern, each.name); });
 }
 
 Status check_names(const Options& options, const std::vector<std::string>& known_paths) {
@@ -109,7 +109,7 @@ Status check_names(const Options& options, const std::vector<std::string>& known
   }
   for (const std::string& pattern : options.paths) {
     const bool known = std::any_of(known_paths.begin(), known_paths.end(),
-                                   [&](const std::string& path) { return path_matches(pattern, path); });
+                                   [&](const std::string& path) { return name_matches(pattern, path); });
     if (known) continue;
     return fail(Errc::invalid_argument, "no path '" + pattern + "'" + similar(pattern, known_paths) + "; `unet-bench list` has all paths");
   }

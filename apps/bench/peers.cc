@@ -4,14 +4,14 @@
 #include <array>
 #include <cstdio>
 
-#include "apps/bench/am_side.h"
+#include "apps/bench/am_workload.h"
 
 namespace unet::bench {
 
 namespace {
 
 constexpr uint32_t kPeers = 64;
-constexpr std::array<const char*, AmSide::kMemories> kPeersMetrics = {"client_memory", "peer_memory", "shared_memory", "mapped_memory",
+constexpr std::array<const char*, kAmMemories> kPeersMetrics = {"client_memory", "peer_memory", "shared_memory", "mapped_memory",
                                                                       "service_memory"};
 
 Record record_of(const Benchmark& benchmark, const ContenderInfo& info, const MeasureOptions& options, const char* metric,
@@ -31,7 +31,7 @@ Result<std::vector<Record>> measure_peers(Session& session, const Benchmark& ben
   const Slice slice{.workload = Workload::am_peers, .iterations = kPeers};
   for (const size_t index : paths) {
     if (!session.contender(index).supports(slice.workload, 0)) continue;
-    std::array<std::vector<double>, AmSide::kMemories> memories;
+    std::array<std::vector<double>, kAmMemories> memories;
     for (uint32_t i = 0; i < options.repeat && session.refusal(index).empty(); ++i) {
       auto result = session.run(index, slice);
       if (session.over()) return tl::unexpected(result.error());

@@ -12,7 +12,6 @@
 #include <set>
 
 #include "apps/bench/command.h"
-#include "apps/bench/contenders.h"
 #include "apps/bench/end_signals.h"
 #include "apps/bench/program_runs.h"
 

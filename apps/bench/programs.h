@@ -8,6 +8,8 @@
 
 namespace unet::bench {
 
+void add_programs(Contenders& contenders);
+
 // Runs every program at every one of these paths in turn, `options.repeat` times. What cannot be run is said once and left out. A SIGINT or
 // SIGTERM ends it. Ratio: over the path's baseline in the same repetition.
 Result<std::vector<Record>> measure_programs(const Benchmark& benchmark, const std::vector<ContenderInfo>& paths, CorePair cores,

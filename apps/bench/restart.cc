@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "apps/bench/restart_workload.h"
+
 namespace unet::bench {
 
 namespace {
 
+constexpr uint32_t kTakeoversPerRepetition = 4;
 constexpr size_t kLocalEnds = 2 * kRestartLocal;
 constexpr size_t kSamples = kRestartEndpoints + kLocalEnds + 2 * kTimelineBins + 1;
 

@@ -8,11 +8,11 @@
 #include <optional>
 #include <thread>
 
-#include "apps/bench/contenders.h"
 #include "apps/bench/daemon.h"
 #include "apps/bench/environment.h"
 #include "apps/bench/other_user.h"
 #include "apps/bench/parking.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/workloads.h"
 #include "unet/connection.h"
 #include "unet/context.h"

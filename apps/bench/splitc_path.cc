@@ -10,8 +10,8 @@
 #include "am/splitc/am_transport.h"
 #include "am/splitc/splitc.h"
 #include "apps/bench/chain_workload.h"
-#include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/put_workload.h"
 
 namespace unet::bench {

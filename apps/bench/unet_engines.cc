@@ -9,10 +9,10 @@
 #include <cstring>
 #include <thread>
 
-#include "apps/bench/contenders.h"
 #include "apps/bench/cores.h"
 #include "apps/bench/environment.h"
 #include "apps/bench/parking.h"
+#include "apps/bench/paths.h"
 #include "unet/engine/engine.h"
 #include "unet/engine/link.h"
 #include "unet/layout.h"

@@ -5,10 +5,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "apps/bench/contenders.h"
 #include "apps/bench/engine_pair.h"
 #include "apps/bench/long_wakes.h"
 #include "apps/bench/other_user.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/scattered_buffers.h"
 #include "apps/bench/unet_link.h"
 

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <memory>
 
-#include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
-#include "apps/bench/loss.h"
+#include "apps/bench/lossy_workload.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/socket_links.h"
 #include "apps/bench/wire_port.h"
 

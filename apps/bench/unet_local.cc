@@ -1,6 +1,6 @@
 // unet_local.cc - the path `local`: two endpoints of one NI, in two processes, with a channel that nobody else is on.
-#include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/put_workload.h"
 #include "apps/bench/unet_connect.h"
 #include "apps/bench/unet_endpoints.h"

@@ -10,10 +10,11 @@
 #include <cstring>
 #include <thread>
 
-#include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
 #include "apps/bench/parking.h"
-#include "apps/bench/restart.h"
+#include "apps/bench/paths.h"
+#include "apps/bench/report.h"
+#include "apps/bench/restart_workload.h"
 #include "apps/bench/unet_endpoints.h"
 #include "unet/connection.h"
 

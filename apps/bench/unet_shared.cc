@@ -1,6 +1,6 @@
 // unet_shared.cc - the path `shared`: through the engine of unetd, which runs on the other core.
-#include "apps/bench/contenders.h"
 #include "apps/bench/engine_pair.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/unet_link.h"
 
 namespace unet::bench {

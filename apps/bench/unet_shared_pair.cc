@@ -2,9 +2,9 @@
 //
 // Three pollers. Where there is a third core the engine has it; where there is none it shares core B with side B, which then
 // gives its core away between polls, as the engine does: the figures are those of the scheduler.
-#include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
 #include "apps/bench/memory_use.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/unet_connect.h"
 #include "apps/bench/unet_endpoints.h"
 #include "apps/bench/unet_link.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "apps/bench/contenders.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/sockets_place.h"
 #include "apps/bench/wire_port.h"
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "apps/bench/am_path.h"
-#include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
+#include "apps/bench/paths.h"
 #include "apps/bench/put_workload.h"
 #include "apps/bench/splitc_path.h"
 #include "apps/bench/unet_endpoints.h"

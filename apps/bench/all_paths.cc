@@ -1,7 +1,9 @@
-// contenders.cc - the list of contenders.
-#include "apps/bench/contenders.h"
+// all_paths.cc - the list of paths.
+#include "apps/bench/all_paths.h"
 
-#include <fnmatch.h>
+#include "apps/bench/incast.h"
+#include "apps/bench/paths.h"
+#include "apps/bench/programs.h"
 
 namespace unet::bench {
 
@@ -31,10 +33,6 @@ Contenders make_all_contenders() {
   add_kernel_datagrams(contenders);
   add_kernel_impaired(contenders);
   return contenders;
-}
-
-bool path_matches(const std::string& pattern, const std::string& path) {
-  return fnmatch(pattern.c_str(), path.c_str(), 0) == 0;
 }
 
 }  // namespace unet::bench

@@ -1,17 +1,10 @@
-// contenders.h - every contender there is. The one place to add a line when a new one is written.
+// paths.h - what each file of paths adds to the list of all (all_paths.h).
 #pragma once
-
-#include <string>
-#include <vector>
 
 #include "apps/bench/contender.h"
 
 namespace unet::bench {
 
-// All of them, in the order of the tables: limits, ours, raw drivers, the kernel. Nothing is opened yet.
-Contenders make_all_contenders();
-
-// One function per file of contenders; each appends its own.
 void add_pingpong_limits(Contenders& contenders);
 void add_memory_limits(Contenders& contenders);
 void add_miss_limit(Contenders& contenders);
@@ -28,15 +21,10 @@ void add_unet_restart(Contenders& contenders);
 void add_unet_engines(Contenders& contenders);
 void add_unet_wires(Contenders& contenders);
 void add_kernel_peers(Contenders& contenders);
-void add_programs(Contenders& contenders);
 void add_unet_impaired(Contenders& contenders);
 void add_am_impaired(Contenders& contenders);
-void add_incast(Contenders& contenders);
 void add_kernel_streams(Contenders& contenders);
 void add_kernel_datagrams(Contenders& contenders);
 void add_kernel_impaired(Contenders& contenders);
-
-// Whether `path` is named by `pattern`, which may hold * and ? ("kernel-*").
-bool path_matches(const std::string& pattern, const std::string& path);
 
 }  // namespace unet::bench
