@@ -12,9 +12,7 @@ namespace unet::bench {
 namespace {
 
 constexpr uint8_t kEcho = 1, kAnswer = 2, kTake = 3, kCount = 4, kTouched = 5;
-constexpr useconds_t kRetryUs = 1000;
 constexpr Nanoseconds kTurns = 300 * kMillisecond;  // the last message of a set-up may have to be sent again
-constexpr Nanoseconds kSettled = 2 * kSecond;       // for both sides to have all that they sent acknowledged
 
 // Payload that fits into arguments travels in them.
 constexpr uint32_t kShortMax = sizeof(uint32_t) * am::kArgumentsMax;
@@ -155,7 +153,7 @@ void AmSide::settle(const RunContext& context) {
     return endpoint_->flush(0) && (flow == nullptr || flow->unhandled() == 0);
   };
   const Nanoseconds start = monotonic_now();
-  while (monotonic_now() - start < kSettled) {
+  while (monotonic_now() - start < kSettleTime) {
     if (own.load(std::memory_order_relaxed) == 0 && settled()) own.store(1, std::memory_order_release);
     if (own.load(std::memory_order_relaxed) != 0 && other.load(std::memory_order_acquire) != 0) return;
     endpoint_->poll();

@@ -23,6 +23,7 @@ namespace unet::bench {
 
 // How many ports side B listens at; connection n is for port n % kListeners.
 constexpr uint32_t kListeners = 32;
+constexpr int kBacklog = 4096;
 
 // connections, side A. slice.size are under way: the one that was begun last, and those before it, of which the first is finished next.
 template <typename Ends>

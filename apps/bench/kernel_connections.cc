@@ -16,8 +16,6 @@ namespace unet::bench {
 
 namespace {
 
-constexpr int kBacklog = 4096;
-
 void set_reset(int fd) {
   const linger at_once{1, 0};
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);

@@ -12,8 +12,6 @@ namespace unet::bench {
 
 namespace {
 
-constexpr uint32_t kUdpPayloadMax = 65507;  // 65535 less the IPv4 and UDP headers
-
 class KernelDatagram final : public Contender {
  public:
   KernelDatagram(ContenderInfo info, Transport transport, bool busy)

@@ -19,7 +19,7 @@ namespace unet::bench {
 namespace {
 
 constexpr int kImpairedBuffer = 4 << 20;
-constexpr timeval kLook = {.tv_sec = 0, .tv_usec = 5000};  // a call returns so often to see whether time is over
+constexpr timeval kCallTimeout = {.tv_sec = 0, .tv_usec = 5000};  // a call returns so often to see whether time is over
 
 class ImpairedTcp final : public Contender {
  public:
@@ -49,7 +49,7 @@ class ImpairedTcp final : public Contender {
     if (!descriptor.valid()) return fail_errno("socket", errno);
     const int fd = descriptor.get();
     for (const int buffer : {SO_RCVBUFFORCE, SO_SNDBUFFORCE}) setsockopt(fd, SOL_SOCKET, buffer, &kImpairedBuffer, sizeof kImpairedBuffer);
-    for (const int look : {SO_RCVTIMEO, SO_SNDTIMEO}) setsockopt(fd, SOL_SOCKET, look, &kLook, sizeof kLook);
+    for (const int look : {SO_RCVTIMEO, SO_SNDTIMEO}) setsockopt(fd, SOL_SOCKET, look, &kCallTimeout, sizeof kCallTimeout);
     const auto length = static_cast<socklen_t>(std::strlen(congestion_control_));
     if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion_control_, length) == 0) return {};
     return fail_errno(std::string("TCP_CONGESTION ") + congestion_control_, errno);
@@ -116,7 +116,7 @@ class ImpairedTcp final : public Contender {
       stream = Descriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!stream.valid() && !goes_on("accept", context)) return {};
     }
-    setsockopt(stream.get(), SOL_SOCKET, SO_RCVTIMEO, &kLook, sizeof kLook);
+    setsockopt(stream.get(), SOL_SOCKET, SO_RCVTIMEO, &kCallTimeout, sizeof kCallTimeout);
     uint64_t bytes = 0, before = 0;
     for (uint64_t mark = 0; mark != 2;) {
       const ssize_t n = read(stream.get(), buffers_.in.data(), buffers_.in.size());

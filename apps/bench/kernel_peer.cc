@@ -22,8 +22,7 @@ namespace {
 
 using sockets::Sockets;
 
-constexpr uint16_t kPort = 7999;
-constexpr uint32_t kDatagramMax = 65507;  // over IPv4
+constexpr uint16_t kPeerPort = 7999;
 constexpr Nanoseconds kHelloEvery = 5 * kMillisecond, kHelloOver = 100 * kMillisecond;
 
 struct PeerDriver {
@@ -54,7 +53,7 @@ class KernelPeer final : public Contender {
     if (workload != Workload::rtt && workload != (tcp_ ? Workload::bandwidth : Workload::rate)) {
       return fail(Errc::unavailable, "is not measured on this path");
     }
-    if (!tcp_ && size > kDatagramMax) return fail(Errc::unavailable, "a datagram holds at most 65507 B");
+    if (!tcp_ && size > kUdpPayloadMax) return fail(Errc::unavailable, "a datagram holds at most 65507 B");
     return size != 0 ? Status{} : fail(Errc::unavailable, "is not measured with empty messages");
   }
 
@@ -128,7 +127,7 @@ class KernelPeer final : public Contender {
     else set_buffers(fd);
     const int on = 1;
     setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &on, sizeof on);  // a tap is there when ours is
-    const SocketName at(kernel_address_, kPort);
+    const SocketName at(kernel_address_, kPeerPort);
     const bool listens = bind(fd, at.get(), sizeof at.bytes) == 0 && (!tcp_ || listen(fd, 1) == 0);
     if (!listens) return fail_errno("listening at " + kernel_address_, errno);
     return {};
@@ -202,7 +201,7 @@ class KernelPeer final : public Contender {
     auto opened = Sockets::open(*context_, options);
     if (!opened) return tl::unexpected(opened.error());
     sockets_ = std::move(*opened);
-    const SocketName to(kernel_address_, kPort);
+    const SocketName to(kernel_address_, kPeerPort);
     s_ = sockets_->socket(AF_INET, (tcp_ ? SOCK_STREAM : SOCK_DGRAM) | SOCK_NONBLOCK, 0);
     for (const Nanoseconds until = monotonic_now() + kConnectTime; sockets_->connect(s_, to.get(), sizeof to.bytes) != 0;) {
       if (errno == EISCONN) break;

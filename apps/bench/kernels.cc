@@ -203,7 +203,7 @@ class Jobs {
   uint32_t jobs_ = 0;
 };
 
-struct Times {
+struct JobTimes {
   std::vector<double> ns, of_base;
 };
 using Key = std::tuple<const Kernel*, const PathName*, uint32_t>;
@@ -223,9 +223,9 @@ bool is_chosen(const std::vector<std::string>& chosen, const char* name) {
   return chosen.empty() || std::find(chosen.begin(), chosen.end(), name) != chosen.end();
 }
 
-class Figure {
+class KernelsMeasurement {
  public:
-  Figure(const KernelsOptions& options, CorePair cores) : options_(options), jobs_(cores) {}
+  KernelsMeasurement(const KernelsOptions& options, CorePair cores) : options_(options), jobs_(cores) {}
 
   Result<std::vector<Record>> run() {
     for (uint32_t round = 1; round <= options_.repeat; ++round) {
@@ -252,7 +252,7 @@ class Figure {
         const bool again = path.path == base.path && ranks == 1;
         const auto seconds = again ? alone : job(kernel, path, ranks, verified);
         if (!seconds) continue;
-        Times& times = times_[{&kernel, &path, ranks}];
+        JobTimes& times = times_[{&kernel, &path, ranks}];
         times.ns.push_back(*seconds * 1e9);
         times.of_base.push_back(*alone * 1e9);
       }
@@ -287,7 +287,7 @@ class Figure {
     return records;
   }
 
-  Record record(const Kernel& kernel, const PathName& path, uint32_t ranks, const Times& times) const {
+  Record record(const Kernel& kernel, const PathName& path, uint32_t ranks, const JobTimes& times) const {
     std::vector<double> speed_ups;
     for (size_t i = 0; i < times.ns.size(); ++i) speed_ups.push_back(times.of_base[i] / times.ns[i]);
     Record record;
@@ -308,7 +308,7 @@ class Figure {
 
   const KernelsOptions& options_;
   Jobs jobs_;
-  std::map<Key, Times> times_;
+  std::map<Key, JobTimes> times_;
   std::set<Key> left_out_;
 };
 
@@ -331,7 +331,7 @@ Result<std::vector<Record>> measure_kernels(const KernelsOptions& options) {
   if (!cores) return tl::unexpected(cores.error());
   if (auto stays = stay_on(*cores); !stays) return tl::unexpected(stays.error());
   catch_end_signals();
-  return Figure(options, *cores).run();
+  return KernelsMeasurement(options, *cores).run();
 }
 
 }  // namespace unet::bench

@@ -16,12 +16,11 @@ constexpr double kLogpSliceNs = 1e6;
 constexpr uint32_t kBulk = 65536;        // bytes of a store
 constexpr uint64_t kBursts = 100;        // of a slice, and before it a few that say how long the pause must be
 constexpr uint64_t kWarmBursts = 16;
-constexpr size_t kRounds = 3;            // of a repetition, at least
 
 enum Parameter : size_t { kLatency, kSend, kReceive, kGap, kGapPerByte, kParameters };
 constexpr std::array<const char*, kParameters> kNames = {"L", "o_send", "o_recv", "g", "G"};
 
-struct Path {
+struct LogpPath {
   size_t index;
   Pace trips, stream, bulk;
   std::array<std::vector<Repetition>, kParameters> repetitions = {};
@@ -44,12 +43,12 @@ class LogP {
       if (auto done = repetition(); !done) return tl::unexpected(done.error());
     }
     if (session_.over()) return fail(Errc::disconnected, session_.over_text());
-    for (Path& path : paths_) {
+    for (LogpPath& path : paths_) {
       const double usual = usual_limit(path.repetitions[kLatency]);
       for (size_t i = 0; i < kParameters; ++i) drop_unusual(path.repetitions[i], usual, path.values[i]);
     }
     std::vector<Record> records;
-    for (const Path& path : paths_) {
+    for (const LogpPath& path : paths_) {
       for (size_t i = 0; i < kParameters; ++i) records.push_back(record_of(path, i));
     }
     return records;
@@ -57,7 +56,7 @@ class LogP {
 
  private:
   void add(size_t index) {
-    Path path{.index = index,
+    LogpPath path{.index = index,
               .trips = Pace(Workload::am_short, size_, kLogpSliceNs),
               .stream = Pace(Workload::rate, size_, kLogpSliceNs),
               .bulk = Pace(Workload::put, kBulk, kLogpSliceNs)};
@@ -98,7 +97,7 @@ class LogP {
     return {};
   }
 
-  Status measure_path(Path& path) {
+  Status measure_path(LogpPath& path) {
     std::array<Value, kParameters> of;
     auto before = value_of(limit_index_, limit_);
     if (!before) return tl::unexpected(before.error());
@@ -123,14 +122,14 @@ class LogP {
 
   Status repetition() {
     const double budget_ns = options_.seconds * 1e9 * static_cast<double>(paths_.size()) / options_.repeat;
-    for (Path& path : paths_) {
+    for (LogpPath& path : paths_) {
       for (auto& repetitions : path.repetitions) repetitions.emplace_back();
     }
     const Nanoseconds start = monotonic_now();
     const auto spent = [&] { return static_cast<double>(monotonic_now() - start) / budget_ns; };
     const auto enough = [&] {
       return std::all_of(paths_.begin(), paths_.end(),
-                         [](const Path& path) { return path.repetitions[kLatency].back().values.size() >= kRounds; });
+                         [](const LogpPath& path) { return path.repetitions[kLatency].back().values.size() >= kRoundsMin; });
     };
     do {
       for (size_t i = 0; i < paths_.size();) {
@@ -148,7 +147,7 @@ class LogP {
     return {};
   }
 
-  Record record_of(const Path& path, size_t parameter) const {
+  Record record_of(const LogpPath& path, size_t parameter) const {
     const bool bulk = parameter == kGapPerByte;
     const uint32_t size = bulk ? kBulk : size_;
     Record record = record_without_figures(benchmark_, session_.contender(path.index).info(), size, options_);
@@ -172,7 +171,7 @@ class LogP {
   const MeasureOptions& options_;
   size_t limit_index_ = 0;
   Pace limit_;
-  std::vector<Path> paths_;
+  std::vector<LogpPath> paths_;
 };
 
 }  // namespace

@@ -20,7 +20,6 @@ constexpr uint64_t kBurstsMin = 64;      // of a slice of a stream: fewer would 
 constexpr double kBatchNs = 2e3;
 constexpr uint32_t kBatchMax = 64;
 constexpr uint64_t kSamplesPerSlice = 30'000;
-constexpr size_t kKeptMin = 3;           // slices of each path in a repetition, while kPatience lasts
 
 struct SliceValues {
   double p50 = 0;
@@ -234,7 +233,7 @@ Status Measurement::round() {
 bool Measurement::enough() const {
   const auto& all = participants_.empty() ? limit_ : participants_;
   return std::all_of(all.begin(), all.end(), [](const Participant& participant) {
-    return participant.repetitions.back().values.size() >= kKeptMin;
+    return participant.repetitions.back().values.size() >= kRoundsMin;
   });
 }
 

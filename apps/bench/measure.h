@@ -17,6 +17,7 @@
 namespace unet::bench {
 
 constexpr double kPatience = 4;  // times the time that --seconds gives: what is disturbed so often goes on without more slices
+constexpr size_t kRoundsMin = 3;  // slices of each path in a repetition, while kPatience lasts
 
 struct MeasureOptions {
   double seconds = 0.5;   // per path and size, over all repetitions, the limit included

@@ -20,7 +20,7 @@ namespace unet::bench {
 
 namespace {
 
-using Figures = std::vector<ProgramFigure>;
+using RunFigures = std::vector<ProgramFigure>;
 using CommandLine = std::vector<std::string>;
 
 constexpr Nanoseconds kProgramPatience = 20 * kSecond;  // beyond what it should take
@@ -35,7 +35,7 @@ struct Measured {
 };
 
 // What a client says when it begins to ask, and when it ends to.
-struct Asks {
+struct BusyWords {
   const char *begin, *end;
 };
 
@@ -58,7 +58,7 @@ void await_ended_children(const Child& server, size_t before) {
 
 // A client, and what everybody used from its start to its end, or while it asks if it says so: what polls goes on before and after that.
 Result<Measured> measure(const ProgramSetting& setting, const Child& server, const CommandLine& command,
-                         const std::optional<Asks>& asks = std::nullopt) {
+                         const std::optional<BusyWords>& asks = std::nullopt) {
   const std::vector<int> servers = server.processes();
   const auto& services = setting.place.services;
   const Nanoseconds patience = kProgramPatience + 4 * setting.seconds * kSecond;
@@ -85,7 +85,7 @@ Result<Measured> measure(const ProgramSetting& setting, const Child& server, con
 }
 
 // For each of so many bytes, datagrams or requests: of all, and of the two sides.
-void add_cpu(Figures& figures, const std::string& name, const char* unit, const Measured& measured, double count) {
+void add_cpu(RunFigures& figures, const std::string& name, const char* unit, const Measured& measured, double count) {
   figures.push_back({name + "_cpu", unit, (measured.client_ns + measured.server_ns + measured.services_ns) / count});
   figures.push_back({name + "_cpu_client", unit, measured.client_ns / count});
   figures.push_back({name + "_cpu_server", unit, measured.server_ns / count});
@@ -99,7 +99,7 @@ Result<Child> start_server(const ProgramSetting& setting, const CommandLine& com
 }
 
 // A stream, or datagrams of so many bytes.
-Status run_iperf3(const ProgramSetting& setting, uint32_t datagram, Figures& figures) {
+Status run_iperf3(const ProgramSetting& setting, uint32_t datagram, RunFigures& figures) {
   const std::string port = std::to_string(setting.port), seconds = std::to_string(setting.seconds), bytes = std::to_string(datagram);
   auto server = start_server(setting, {"iperf3", "-s", "-p", port, "--forceflush"}, "Server listening");
   if (!server) return tl::unexpected(server.error());
@@ -131,7 +131,7 @@ void add_sockperf_options(CommandLine& command, SockperfKind kind, const ChildPl
   if (side.wrapper.empty()) command.insert(command.end(), {"--lls", "50"});
 }
 
-Status run_sockperf(const ProgramSetting& setting, SockperfKind kind, Figures& figures) {
+Status run_sockperf(const ProgramSetting& setting, SockperfKind kind, RunFigures& figures) {
   const std::string port = std::to_string(setting.port);
   const std::string name = std::string("sockperf-") + (kind.tcp ? "tcp" : "udp") + (kind.polls ? "" : "-blocked");
   CommandLine serve{"sockperf", "server", "-i", setting.place.address, "-p", port};
@@ -143,7 +143,7 @@ Status run_sockperf(const ProgramSetting& setting, SockperfKind kind, Figures& f
   auto server = start_server(setting, serve, "to block on socket");
   if (!server) return tl::unexpected(server.error());
   // Of three seconds it needs two to start and to count.
-  auto measured = measure(setting, *server, ask, Asks{"Starting test", "Test end"});
+  auto measured = measure(setting, *server, ask, BusyWords{"Starting test", "Test end"});
   if (!measured) return tl::unexpected(measured.error());
   auto answered = parse_sockperf(measured->said);
   if (!answered) return tl::unexpected(answered.error());
@@ -154,7 +154,7 @@ Status run_sockperf(const ProgramSetting& setting, SockperfKind kind, Figures& f
 }
 
 // What a server and unetd use while nobody asks for anything.
-Status measure_idle(const ProgramSetting& setting, const Child& server, const std::string& name, Figures& figures) {
+Status measure_idle(const ProgramSetting& setting, const Child& server, const std::string& name, RunFigures& figures) {
   std::vector<int> counted = server.processes();
   counted.insert(counted.end(), setting.place.services.begin(), setting.place.services.end());
   usleep(kSettleUs);
@@ -174,7 +174,7 @@ Result<Measured> ask_redis(const ProgramSetting& setting, const Child& server, c
 }
 
 // It counts requests, not seconds: how many it takes is seen with a few.
-Status run_redis_clients(const ProgramSetting& setting, const Child& server, const std::string& clients, Figures& figures) {
+Status run_redis_clients(const ProgramSetting& setting, const Child& server, const std::string& clients, RunFigures& figures) {
   auto first = ask_redis(setting, server, clients, kRedisFirst);
   if (!first) return tl::unexpected(first.error());
   auto pace = parse_redis_benchmark(first->said, "SET");
@@ -193,7 +193,7 @@ Status run_redis_clients(const ProgramSetting& setting, const Child& server, con
   return {};
 }
 
-Status run_redis(const ProgramSetting& setting, Figures& figures) {
+Status run_redis(const ProgramSetting& setting, RunFigures& figures) {
   const CommandLine serve{"redis-server", "--bind", setting.place.address, "--port", std::to_string(setting.port), "--save", "",
                       "--appendonly", "no", "--protected-mode", "no", "--dir", setting.directory};
   auto server = start_server(setting, serve, "Ready to accept connections");
@@ -216,7 +216,7 @@ std::string nginx_configuration(const ProgramSetting& setting) {
          "server { listen " + setting.place.address + ":" + std::to_string(setting.port) + "; } }\n";
 }
 
-Status run_wrk(const ProgramSetting& setting, Figures& figures) {
+Status run_wrk(const ProgramSetting& setting, RunFigures& figures) {
   const std::string& d = setting.directory;
   std::ofstream(d + "/page") << std::string(kPageBytes, 'x');
   std::ofstream(d + "/nginx.conf") << nginx_configuration(setting);
@@ -263,7 +263,7 @@ Status make_cluster(const ProgramSetting& setting, const std::string& data) {
 }
 
 // Four connections, each of which a process of the server has; queries of one row, which are in its memory.
-Status run_pgbench(const ProgramSetting& setting, Figures& figures) {
+Status run_pgbench(const ProgramSetting& setting, RunFigures& figures) {
   const std::string data = setting.directory + "/postgres", port = std::to_string(setting.port);
   // Debian's pgbench in PATH is a script, which would be counted, too.
   const std::filesystem::path server_program = std::filesystem::canonical(path_of("postgres"));
@@ -296,13 +296,13 @@ const std::vector<BenchProgram>& bench_programs() {
   using Setting = const ProgramSetting&;
   static constexpr SockperfKind kTcp{true, true}, kUdp{false, true}, kTcpBlocked{true, false}, kUdpBlocked{false, false};
   static const std::vector<BenchProgram> programs = {
-      {"iperf3-tcp", {"iperf3"}, "iperf3", false, [](Setting s, Figures& f) { return run_iperf3(s, 0, f); }},
-      {"iperf3-udp-64", {"iperf3"}, "iperf3", false, [](Setting s, Figures& f) { return run_iperf3(s, 64, f); }},
-      {"iperf3-udp-1472", {"iperf3"}, "iperf3", false, [](Setting s, Figures& f) { return run_iperf3(s, 1472, f); }},
-      {"sockperf-tcp", {"sockperf"}, "sockperf", false, [](Setting s, Figures& f) { return run_sockperf(s, kTcp, f); }},
-      {"sockperf-udp", {"sockperf"}, "sockperf", false, [](Setting s, Figures& f) { return run_sockperf(s, kUdp, f); }},
-      {"sockperf-tcp-blocked", {"sockperf"}, "sockperf", false, [](Setting s, Figures& f) { return run_sockperf(s, kTcpBlocked, f); }},
-      {"sockperf-udp-blocked", {"sockperf"}, "sockperf", false, [](Setting s, Figures& f) { return run_sockperf(s, kUdpBlocked, f); }},
+      {"iperf3-tcp", {"iperf3"}, "iperf3", false, [](Setting s, RunFigures& f) { return run_iperf3(s, 0, f); }},
+      {"iperf3-udp-64", {"iperf3"}, "iperf3", false, [](Setting s, RunFigures& f) { return run_iperf3(s, 64, f); }},
+      {"iperf3-udp-1472", {"iperf3"}, "iperf3", false, [](Setting s, RunFigures& f) { return run_iperf3(s, 1472, f); }},
+      {"sockperf-tcp", {"sockperf"}, "sockperf", false, [](Setting s, RunFigures& f) { return run_sockperf(s, kTcp, f); }},
+      {"sockperf-udp", {"sockperf"}, "sockperf", false, [](Setting s, RunFigures& f) { return run_sockperf(s, kUdp, f); }},
+      {"sockperf-tcp-blocked", {"sockperf"}, "sockperf", false, [](Setting s, RunFigures& f) { return run_sockperf(s, kTcpBlocked, f); }},
+      {"sockperf-udp-blocked", {"sockperf"}, "sockperf", false, [](Setting s, RunFigures& f) { return run_sockperf(s, kUdpBlocked, f); }},
       {"redis", {"redis-server", "redis-benchmark"}, "redis-server and redis-tools", false, run_redis},
       {"wrk", {"nginx", "wrk"}, "nginx-light and wrk", true, run_wrk},
       {"pgbench", {"pgbench", "postgres", "setpriv"}, "postgresql-15 and util-linux", true, run_pgbench},

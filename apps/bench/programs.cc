@@ -49,9 +49,9 @@ class Directory {
   std::string path_;
 };
 
-class Figure {
+class ProgramsMeasurement {
  public:
-  Figure(const Benchmark& benchmark, const std::vector<ContenderInfo>& paths, CorePair cores, const MeasureOptions& options)
+  ProgramsMeasurement(const Benchmark& benchmark, const std::vector<ContenderInfo>& paths, CorePair cores, const MeasureOptions& options)
       : benchmark_(benchmark), paths_(paths), options_(options), places_(cores) {}
 
   Result<std::vector<Record>> run() {
@@ -187,7 +187,7 @@ void add_programs(Contenders& contenders) {
 Result<std::vector<Record>> measure_programs(const Benchmark& benchmark, const std::vector<ContenderInfo>& paths, CorePair cores,
                                              const MeasureOptions& options) {
   catch_end_signals();
-  return Figure(benchmark, paths, cores, options).run();
+  return ProgramsMeasurement(benchmark, paths, cores, options).run();
 }
 
 }  // namespace unet::bench

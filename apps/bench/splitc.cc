@@ -11,7 +11,6 @@ namespace {
 
 // Of both alike: the first pass over a region that the other side has written is slower than the next ones.
 constexpr double kSplitcSliceNs = 1e6;
-constexpr size_t kRounds = 3;  // of a repetition, at least
 constexpr uint32_t kWord = 8, kBulk = 65536;  // bytes
 
 // What an access is compared with.
@@ -131,7 +130,7 @@ class Splitc {
   }
 
   bool enough() const {
-    return std::all_of(rows_.begin(), rows_.end(), [](const Row& row) { return row.repetitions.back().values.size() >= kRounds; });
+    return std::all_of(rows_.begin(), rows_.end(), [](const Row& row) { return row.repetitions.back().values.size() >= kRoundsMin; });
   }
 
   Status repetition() {

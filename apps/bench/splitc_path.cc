@@ -9,6 +9,7 @@
 
 #include "am/splitc/am_transport.h"
 #include "am/splitc/splitc.h"
+#include "apps/bench/am_workload.h"
 #include "apps/bench/chain_workload.h"
 #include "apps/bench/environment.h"
 #include "apps/bench/paths.h"
@@ -23,7 +24,6 @@ namespace sc = unet::splitc;
 constexpr uint64_t kMemoryBytes = uint64_t{16} << 20;
 constexpr uint64_t kWords = 1024;          // of words that are stored, put and got: a power of two
 constexpr sc::Rank kSideB = 1;
-constexpr Nanoseconds kSettled = 2 * kSecond;  // for both sides to have all that they sent acknowledged
 
 struct ChainLink {
   sc::Spread<uint64_t> chain;
@@ -139,7 +139,7 @@ class SplitcPath final : public Contender {
     const bool a = context.side == Side::a;
     auto& own = context.control.settled[a ? 0 : 1];
     auto& other = context.control.settled[a ? 1 : 0];
-    for (const Nanoseconds start = monotonic_now(); monotonic_now() - start < kSettled; sc::poll()) {
+    for (const Nanoseconds start = monotonic_now(); monotonic_now() - start < kSettleTime; sc::poll()) {
       if (own.load(std::memory_order_relaxed) == 0 && transport_->is_settled()) own.store(1, std::memory_order_release);
       if (own.load(std::memory_order_relaxed) != 0 && other.load(std::memory_order_acquire) != 0) return;
     }

@@ -8,12 +8,6 @@
 
 namespace unet::bench {
 
-namespace {
-
-constexpr useconds_t kRetryUs = 1000;
-
-}  // namespace
-
 Result<Channel> connect_when_bound(Endpoint& endpoint, const std::string& name, const ConnectOptions& options, const StopFlag& stop) {
   const Nanoseconds deadline = monotonic_now() + kConnectTime;
   for (;;) {
@@ -36,7 +30,7 @@ Result<Channel> connect_both(Endpoint& from, Endpoint& to, const std::string& na
     if (auto channel = from.poll_connect(*pending)) return *channel;
     usleep(kRetryUs);
   }
-  return fail(Errc::timed_out, "no channel to " + name + " within 5 s");
+  return fail(Errc::timed_out, "no channel to " + name + " within 60 s");
 }
 
 uint64_t window_of(const EndpointOptions& options, size_t size) {

@@ -11,6 +11,8 @@
 
 namespace unet::bench {
 
+constexpr unsigned kRetryUs = 1000;  // between two attempts to connect
+
 // Connects to a name that the other side may not have bound yet: tries again until it is there.
 Result<Channel> connect_when_bound(Endpoint& endpoint, const std::string& name, const ConnectOptions& options, const StopFlag& stop);
 

@@ -16,7 +16,7 @@ namespace {
 
 using sockets::Sockets;
 
-constexpr uint16_t kPort = 7998;
+constexpr uint16_t kImpairedPort = 7998;
 constexpr Nanoseconds kAddressTime = 10 * kSecond;
 constexpr Nanoseconds kAfterwards = 200 * kMillisecond;  // for the reset of a stream to get through
 
@@ -30,7 +30,7 @@ struct ImpairedHost {
     if (auto opened = wire.set_up(run, environment); !opened || sockets != nullptr) return opened;
     auto opened = Sockets::open(wire.context(), {});
     if (!opened) return tl::unexpected(opened.error());
-    const SocketName own(WirePort::ip_address(run.side), kPort);
+    const SocketName own(WirePort::ip_address(run.side), kImpairedPort);
     const int s = (*opened)->socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     // Of a network interface that has just started the address may not be known yet.
     for (const Nanoseconds until = monotonic_now() + kAddressTime; (*opened)->bind(s, own.get(), sizeof own.bytes) != 0;) {
@@ -92,7 +92,7 @@ class ImpairedSockets final : public Contender {
 
   Outcome send_stream(const Slice& slice, RunContext& context) {
     auto& control = context.control;
-    const SocketName to(WirePort::ip_address(Side::b), kPort);
+    const SocketName to(WirePort::ip_address(Side::b), kImpairedPort);
     SocketCalls calls{*host_->sockets, context, false};
     const int s = host_->sockets->socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     const auto length = static_cast<socklen_t>(std::strlen(congestion_control_));

@@ -18,8 +18,6 @@ using sockets::Sockets;
 constexpr uint16_t kPortA = 1, kPortB = 2, kPortListeners = 16;  // above the first
 constexpr uint16_t kPorts = 64;  // of a contender
 constexpr const char* kCalls = "BSD's calls";
-constexpr uint32_t kDatagramMax = 65507;  // over IPv4
-constexpr int kBacklog = 4096;
 
 class UnetSockets final : public Contender {
  public:
@@ -32,7 +30,7 @@ class UnetSockets final : public Contender {
       return fail(Errc::unavailable, "is not measured on this path");
     }
     if (size == 0) return fail(Errc::unavailable, "is not measured with empty messages");
-    if (!stream_ && size > kDatagramMax) return fail(Errc::unavailable, "a datagram holds at most 65507 B");
+    if (!stream_ && size > kUdpPayloadMax) return fail(Errc::unavailable, "a datagram holds at most 65507 B");
     return {};
   }
 

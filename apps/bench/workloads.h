@@ -43,6 +43,9 @@ inline void copy_message(std::byte* to, const std::byte* from, size_t size) {
   else copy_bytes(to, from, size);
 }
 
+// The largest payload of a UDP datagram over IPv4.
+constexpr uint32_t kUdpPayloadMax = 65507;
+
 // The largest block of put and get, which are no messages. Contenders that send messages stop at kMessageMax.
 constexpr uint32_t kBlockMax = kSizeMax;
 
