@@ -1,9 +1,9 @@
 // all_paths.cc - the list of paths.
 #include "apps/bench/all_paths.h"
 
-#include "apps/bench/incast.h"
-#include "apps/bench/paths.h"
-#include "apps/bench/programs.h"
+#include "apps/bench/benchmarks/incast.h"
+#include "apps/bench/paths/paths.h"
+#include "apps/bench/programs/programs.h"
 
 namespace unet::bench {
 

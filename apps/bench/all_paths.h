@@ -1,7 +1,7 @@
 // all_paths.h - every path that unet-bench can measure. A new path is one .cc file and one line in all_paths.cc.
 #pragma once
 
-#include "apps/bench/contender.h"
+#include "apps/bench/frame/contender.h"
 
 namespace unet::bench {
 

@@ -7,9 +7,9 @@
 #include <sstream>
 
 #include "apps/bench/all_paths.h"
-#include "apps/bench/benchmarks.h"
-#include "apps/bench/loss.h"
-#include "apps/bench/sizes.h"
+#include "apps/bench/benchmarks/benchmarks.h"
+#include "apps/bench/benchmarks/loss.h"
+#include "apps/bench/results/sizes.h"
 #include "apps/version_option.h"
 
 namespace unet::bench {

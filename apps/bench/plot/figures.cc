@@ -5,9 +5,9 @@
 #include <cmath>
 #include <set>
 
-#include "apps/bench/report.h"
-#include "apps/bench/sizes.h"
-#include "apps/bench/stats.h"
+#include "apps/bench/results/report.h"
+#include "apps/bench/results/sizes.h"
+#include "apps/bench/results/stats.h"
 
 namespace unet::bench {
 

@@ -11,8 +11,8 @@
 #include <set>
 #include <tuple>
 
-#include "apps/bench/report.h"
-#include "apps/bench/stats.h"
+#include "apps/bench/results/report.h"
+#include "apps/bench/results/stats.h"
 
 namespace unet::bench {
 

@@ -1,0 +1,72 @@
+// emulated.cc - round trips in interleaved slices; then, of the path that can, thousands of endpoints made and ended.
+#include "apps/bench/benchmarks/emulated.h"
+
+#include <cstdio>
+
+#include "apps/bench/benchmarks/endpoints.h"
+
+namespace unet::bench {
+
+namespace {
+
+constexpr uint32_t kMade = 4096;
+
+struct Made {
+  std::vector<double> create, client, service;  // of each endpoint: ns, bytes, bytes
+};
+
+Record record_of(const Benchmark& benchmark, const ContenderInfo& info, const MeasureOptions& options, const char* metric,
+                 const char* unit, const std::vector<double>& values) {
+  Record record = record_without_figures(benchmark, info, 0, options);
+  record.metric = metric;
+  record.unit = unit;
+  record.summary = summarize(values);
+  record.slices = values.size();
+  return record;
+}
+
+Result<Made> make_many(Session& session, size_t index, const MeasureOptions& options) {
+  Made made;
+  Slice slice;
+  slice.workload = Workload::emulate;
+  slice.iterations = kMade;
+  // The first fills the allocators, which keep what is ended: its memory counts, the others' time.
+  for (uint32_t i = 0; i <= options.repeat; ++i) {
+    auto result = session.run(index, slice);
+    if (!result) return tl::unexpected(result.error());
+    const std::vector<uint64_t>& samples = *result->samples;
+    if (samples.size() != 3) return fail(Errc::protocol, "a slice without its figures");
+    if (i != 0) made.create.push_back(to_ns(samples[0]) / kMade);
+    if (i != 0) continue;
+    made.client.push_back(static_cast<double>(samples[1]) / kMade);
+    made.service.push_back(static_cast<double>(samples[2]) / kMade);
+  }
+  return made;
+}
+
+}  // namespace
+
+Result<std::vector<Record>> measure_emulated(Session& session, const Benchmark& benchmark, uint32_t size,
+                                             const std::vector<size_t>& paths, const MeasureOptions& options) {
+  auto records = measure(session, benchmark, size, paths, options);
+  if (!records || size != benchmark.sizes.front()) return records;
+  for (const size_t index : paths) {
+    const Contender& contender = session.contender(index);
+    if (!session.refusal(index).empty() || !contender.supports(Workload::emulate, size)) continue;
+    const auto made = make_many(session, index, options);
+    if (session.over()) return tl::unexpected(made.error());
+    if (!made) {
+      std::fprintf(stderr, "unet-bench: emulated: %s\n", made.error().text.c_str());
+      continue;
+    }
+    records->push_back(record_of(benchmark, contender.info(), options, "create", "ns", made->create));
+    records->push_back(record_of(benchmark, contender.info(), options, "client_memory", "B", made->client));
+    records->push_back(record_of(benchmark, contender.info(), options, "service_memory", "B", made->service));
+    auto idle = measure_endpoints(session, benchmark, size, {index}, options);
+    if (!idle) return idle;
+    records->insert(records->end(), idle->begin(), idle->end());
+  }
+  return records;
+}
+
+}  // namespace unet::bench

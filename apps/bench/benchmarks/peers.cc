@@ -1,0 +1,54 @@
+// peers.cc - many peers mapped and unmapped, once per repetition and path; what both processes and the service have more meanwhile.
+#include "apps/bench/benchmarks/peers.h"
+
+#include <array>
+#include <cstdio>
+
+#include "apps/bench/workloads/am.h"
+
+namespace unet::bench {
+
+namespace {
+
+constexpr uint32_t kPeers = 64;
+constexpr std::array<const char*, kAmMemories> kPeersMetrics = {"client_memory", "peer_memory", "shared_memory", "mapped_memory",
+                                                                      "service_memory"};
+
+Record record_of(const Benchmark& benchmark, const ContenderInfo& info, const MeasureOptions& options, const char* metric,
+                 const std::vector<double>& values) {
+  Record record = record_without_figures(benchmark, info, 0, options);
+  record.metric = metric;
+  record.summary = summarize(values);
+  record.slices = values.size();
+  return record;
+}
+
+}  // namespace
+
+Result<std::vector<Record>> measure_peers(Session& session, const Benchmark& benchmark, const std::vector<size_t>& paths,
+                                          const MeasureOptions& options) {
+  std::vector<Record> records;
+  const Slice slice{.workload = Workload::am_peers, .iterations = kPeers};
+  for (const size_t index : paths) {
+    if (!session.contender(index).supports(slice.workload, 0)) continue;
+    std::array<std::vector<double>, kAmMemories> memories;
+    for (uint32_t i = 0; i < options.repeat && session.refusal(index).empty(); ++i) {
+      auto result = session.run(index, slice);
+      if (session.over()) return tl::unexpected(result.error());
+      if (!result) std::fprintf(stderr, "unet-bench: am-peers: %s\n", result.error().text.c_str());
+      if (!result || result->samples->size() != memories.size()) continue;
+      // What the services had once they keep: the first time counts.
+      const size_t counted = memories.size() - (i == 0 ? 0 : 1);
+      for (size_t m = 0; m < counted; ++m) memories[m].push_back(static_cast<double>((*result->samples)[m]) / kPeers);
+    }
+    if (memories[0].empty()) continue;
+    const ContenderInfo& info = session.contender(index).info();
+    for (size_t m = 0; m < memories.size(); ++m) {
+      const bool no_service = m + 1 == memories.size() && session.contender(index).service_processes().empty();
+      if (!no_service) records.push_back(record_of(benchmark, info, options, kPeersMetrics[m], memories[m]));
+    }
+  }
+  return records;
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,100 @@
+// environment.h - what contenders share while they are prepared: the cores and, when somebody asks, two namespaces or a unetd.
+#pragma once
+
+#include <optional>
+
+#include "apps/bench/machine/cores.h"
+#include "apps/bench/machine/daemon.h"
+#include "apps/bench/machine/impaired_wire.h"
+#include "apps/bench/machine/netns.h"
+
+namespace unet::bench {
+
+class Environment {
+ public:
+  explicit Environment(CorePair cores) : cores_(cores) {}
+
+  const CorePair& cores() const { return cores_; }
+
+  // The namespaces are made the first time somebody asks, and removed with the Environment. Call from prepare() only;
+  // in set_up() use namespaces_if_made().
+  Result<NamespacePair*> namespaces() {
+    if (!namespaces_ && !refusal_) {
+      auto made = NamespacePair::create();
+      if (made) namespaces_.emplace(std::move(*made));
+      else refusal_ = made.error();
+    }
+    if (refusal_) return tl::unexpected(*refusal_);
+    return &*namespaces_;
+  }
+  NamespacePair* namespaces_if_made() { return namespaces_ ? &*namespaces_ : nullptr; }
+
+  // unetd, its engine on core B; started the first time somebody asks, ended with the Environment.
+  Result<Daemon*> daemon() { return start_once(daemon_, cores_.b); }
+  // One that serves all users, likewise.
+  Result<Daemon*> daemon_for_all() { return start_once(daemon_for_all_, cores_.b, Daemon::Clients::of_all_users); }
+  // One whose network interface may be killed and upgraded, likewise.
+  Result<Daemon*> daemon_for_takeovers() { return start_once(daemon_for_takeovers_, cores_.b, Daemon::Clients::own, Daemon::Keeper::yes); }
+  // For paths whose two sides both use their cores: its engine on a third core; the same as daemon() where there is none.
+  Result<Daemon*> daemon_beside() {
+    const auto third = third_core(cores_);
+    return third ? start_once(daemon_beside_, *third) : daemon();
+  }
+
+  // As daemon_beside(), for sockets.
+  Result<Daemon*> daemon_with_ip() {
+    const auto third = third_core(cores_);
+    return start_once(daemon_with_ip_, [&] { return Daemon::start_with_ip(third ? *third : cores_.b); });
+  }
+
+  // A cable that can be made worse; one for all.
+  Result<ImpairedWire*> impaired_wire() {
+    if (impaired_wire_) return &*impaired_wire_;
+    auto pair = namespaces();
+    if (!pair) return tl::unexpected(pair.error());
+    auto wire = ImpairedWire::create(**pair);
+    if (!wire) return tl::unexpected(wire.error());
+    impaired_wire_.emplace(std::move(*wire));
+    return &*impaired_wire_;
+  }
+
+  // The kernel's sockets share one cable, and one without offloads.
+  Result<Veth> kernel_veth(bool offloads = true) {
+    std::optional<Veth>& cable = offloads ? kernel_veth_ : kernel_veth_single_;
+    if (cable) return *cable;
+    auto pair = namespaces();
+    if (!pair) return tl::unexpected(pair.error());
+    auto veth = (*pair)->add_veth({.offloads = offloads});
+    if (veth) cable = *veth;
+    return veth;
+  }
+
+ private:
+  struct DaemonOnce {
+    std::optional<Daemon> daemon;
+    std::optional<Error> refusal;
+  };
+  static Result<Daemon*> start_once(DaemonOnce& once, int core, Daemon::Clients clients = Daemon::Clients::own,
+                                    Daemon::Keeper keeper = Daemon::Keeper::none) {
+    return start_once(once, [&] { return Daemon::start(core, clients, keeper); });
+  }
+  template <typename Start>
+  static Result<Daemon*> start_once(DaemonOnce& once, Start start) {
+    if (!once.daemon && !once.refusal) {
+      auto started = start();
+      if (started) once.daemon.emplace(std::move(*started));
+      else once.refusal = started.error();
+    }
+    if (once.refusal) return tl::unexpected(*once.refusal);
+    return &*once.daemon;
+  }
+
+  CorePair cores_;
+  std::optional<NamespacePair> namespaces_;
+  std::optional<Error> refusal_;
+  std::optional<Veth> kernel_veth_, kernel_veth_single_;
+  std::optional<ImpairedWire> impaired_wire_;
+  DaemonOnce daemon_, daemon_beside_, daemon_with_ip_, daemon_for_all_, daemon_for_takeovers_;
+};
+
+}  // namespace unet::bench

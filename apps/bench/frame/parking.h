@@ -1,0 +1,25 @@
+// parking.h - where side B sleeps in the kernel while side A has work for the core; for contenders with side_b_parked.
+#pragma once
+
+#include "apps/bench/frame/contender.h"
+
+namespace unet::bench {
+
+class Parking {
+ public:
+  Parking() = default;
+  Parking(const Parking&) = delete;
+  Parking& operator=(const Parking&) = delete;
+  ~Parking();
+
+  // Before the fork.
+  Status prepare();
+  // Side B's part of a slice: until side A, at its end, calls release().
+  void park(const RunContext& run);
+  void release(const RunContext& run);
+
+ private:
+  int event_ = -1;
+};
+
+}  // namespace unet::bench

@@ -1,0 +1,114 @@
+// datagrams.cc - Unix packet sockets and UDP: one message per datagram, many per system call in streams.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "apps/bench/paths/kernel/datagram_link.h"
+#include "apps/bench/paths/kernel/sockets.h"
+#include "apps/bench/paths/paths.h"
+#include "apps/bench/workloads/messages.h"
+
+namespace unet::bench {
+
+namespace {
+
+class KernelDatagram final : public Contender {
+ public:
+  KernelDatagram(ContenderInfo info, Transport transport, bool busy)
+      : Contender(std::move(info)), transport_(transport), busy_(busy) {}
+
+  Status supports(Workload workload, uint32_t size) const override {
+    if (workload == Workload::put) return fail(Errc::unavailable, "has no put");
+    if (workload == Workload::connect) return fail(Errc::unavailable, "is not measured on this path");
+    if (workload == Workload::wakeup && busy_) return fail(Errc::unavailable, "never sleeps");
+    const bool is_unix = transport_ == Transport::unix_packet || transport_ == Transport::unix_datagram;
+    if (transport_ == Transport::unix_datagram && workload != Workload::rtt) return fail(Errc::unavailable, "is not measured on this path");
+    if (!is_unix && size > kUdpPayloadMax) {
+      return fail(Errc::unavailable, "a UDP datagram holds at most 65507 B");
+    }
+    if (transport_ == Transport::unix_packet && size == 0) {
+      return fail(Errc::unavailable, "an empty packet reads as the end of the connection");
+    }
+    return {};
+  }
+  Status prepare(Environment& environment) override {
+    auto opened = open_kernel_pair(transport_, busy_, environment, pair_);
+    if (!pair_.setting.empty()) info_.setting = pair_.setting;
+    return opened;
+  }
+  Outcome run(const Slice& slice, RunContext& context) override {
+    const int fd = pair_.end_of(context.side).in;
+    if (!busy_) set_polling(fd, polls_in(slice, context.side));
+    if (transport_ == Transport::unix_packet || transport_ == Transport::unix_datagram) return run_with<true>(fd, slice, context);
+    return run_with<false>(fd, slice, context);
+  }
+  // More sockets of the same kind, bound and never used: what `endpoints` compares ours with.
+  Status set_idle_endpoints(const RunContext&, uint32_t count) override {
+    while (idle_.size() > count) {
+      close(idle_.back());
+      idle_.pop_back();
+    }
+    while (idle_.size() < count) {
+      const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+      if (fd < 0) return fail_errno("socket number " + std::to_string(idle_.size() + 1), errno);
+      idle_.push_back(fd);
+      if (!bind_to_any_port(fd)) return fail_errno("bind of socket number " + std::to_string(idle_.size()), errno);
+    }
+    return {};
+  }
+  void tear_down(const RunContext& context) override { (void)set_idle_endpoints(context, 0); }
+
+ private:
+  template <bool lossless>
+  Outcome run_with(int fd, const Slice& slice, RunContext& context) {
+    const bool streaming = slice.workload == Workload::rate || slice.workload == Workload::bandwidth;
+    if (!lossless && streaming && context.side == Side::b) drain_datagrams(fd);
+    DatagramLink<lossless> link(fd, context);
+    // Over a cable ours wait so long at the end of a stream that has lost something: then this has to count as they do.
+    if (transport_ == Transport::udp_veth || transport_ == Transport::udp_single) link.quiet = kQuiet;
+    return run_on_link(link, slice, buffers_, context);
+  }
+  static bool bind_to_any_port(int fd) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  }
+
+  Transport transport_;
+  bool busy_;
+  KernelPair pair_;
+  MessageBuffers buffers_{kMessageMax};
+  std::vector<int> idle_;
+};
+
+bool is_udp(Transport transport) {
+  return transport == Transport::udp || transport == Transport::udp_veth || transport == Transport::udp_single;
+}
+
+void add(Contenders& contenders, const std::string& path, const std::string& what, Transport transport) {
+  for (bool busy : {false, true}) {
+    contenders.push_back(std::make_unique<KernelDatagram>(
+        ContenderInfo{.path = path + (busy ? "-busy" : ""),
+                      .kind = Kind::kernel,
+                      .what = what + (busy ? ", busy polling" : ", blocking"),
+                      .sockets = is_udp(transport) ? "udp" : "",
+                      .sockets_only = transport == Transport::udp_single,
+                      .endpoints = transport != Transport::unix_packet && transport != Transport::unix_datagram,
+                      .emulated = transport == Transport::unix_datagram,
+                      .sleeps = !busy},
+        transport, busy));
+  }
+}
+
+}  // namespace
+
+void add_kernel_datagrams(Contenders& contenders) {
+  add(contenders, "kernel-unix-packet", "Unix packet socket", Transport::unix_packet);
+  add(contenders, "kernel-unix-datagram", "Unix datagram socket", Transport::unix_datagram);
+  add(contenders, "kernel-udp", "UDP on loopback", Transport::udp);
+  add(contenders, "kernel-udp-veth", "UDP over a veth pair between two namespaces", Transport::udp_veth);
+  add(contenders, "kernel-udp-single", "UDP over a veth pair without offloads", Transport::udp_single);
+}
+
+}  // namespace unet::bench

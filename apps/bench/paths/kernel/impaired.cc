@@ -1,0 +1,156 @@
+// impaired.cc - the kernel's TCP over the cable that loses and delays: a stream of its own for each slice.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "apps/bench/frame/environment.h"
+#include "apps/bench/paths/paths.h"
+#include "apps/bench/workloads/lossy.h"
+#include "apps/bench/workloads/messages.h"
+#include "unet/mapping.h"
+
+namespace unet::bench {
+
+namespace {
+
+constexpr int kImpairedBuffer = 4 << 20;
+constexpr timeval kCallTimeout = {.tv_sec = 0, .tv_usec = 5000};  // a call returns so often to see whether time is over
+
+class ImpairedTcp final : public Contender {
+ public:
+  ImpairedTcp(ContenderInfo info, const char* congestion_control) : Contender(std::move(info)), congestion_control_(congestion_control) {}
+
+  Status supports(Workload workload, uint32_t) const override {
+    return workload == Workload::lossy ? Status{} : Status(fail(Errc::unavailable, "is not measured on this path"));
+  }
+
+  Status prepare(Environment& environment) override {
+    auto wire = environment.impaired_wire();
+    if (!wire) return tl::unexpected(wire.error());
+    wire_ = *wire;
+    namespace_a_ = environment.namespaces_if_made()->name_a();
+    return listen_at(environment.namespaces_if_made()->name_b(), wire_->cable().address_b);
+  }
+
+  Outcome run(const Slice& slice, RunContext& context) override {
+    return context.side == Side::a ? send_stream(slice, context) : receive_stream(slice, context);
+  }
+
+ private:
+  Status socket_in(const std::string& name, Descriptor& descriptor) const {
+    auto scope = NamespaceScope::enter(name);
+    if (!scope) return tl::unexpected(scope.error());
+    descriptor = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!descriptor.valid()) return fail_errno("socket", errno);
+    const int fd = descriptor.get();
+    for (const int buffer : {SO_RCVBUFFORCE, SO_SNDBUFFORCE}) setsockopt(fd, SOL_SOCKET, buffer, &kImpairedBuffer, sizeof kImpairedBuffer);
+    for (const int look : {SO_RCVTIMEO, SO_SNDTIMEO}) setsockopt(fd, SOL_SOCKET, look, &kCallTimeout, sizeof kCallTimeout);
+    const auto length = static_cast<socklen_t>(std::strlen(congestion_control_));
+    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion_control_, length) == 0) return {};
+    return fail_errno(std::string("TCP_CONGESTION ") + congestion_control_, errno);
+  }
+  Status listen_at(const std::string& name, const std::string& address) {
+    if (auto made = socket_in(name, listener_); !made) return made;
+    address_.sin_family = AF_INET;
+    inet_pton(AF_INET, address.c_str(), &address_.sin_addr);
+    socklen_t length = sizeof address_;
+    auto* const at = reinterpret_cast<sockaddr*>(&address_);
+    if (bind(listener_.get(), at, length) != 0 || listen(listener_.get(), 1) != 0 || getsockname(listener_.get(), at, &length) != 0) {
+      return fail_errno("listening at " + address, errno);
+    }
+    return {};
+  }
+
+  // Calls that wait return now and then, or when a signal comes.
+  static bool goes_on(const char* call, RunContext& context) {
+    if (context.stop.raised()) return false;
+    if (errno == EINTR || errno == EAGAIN || errno == EINPROGRESS || errno == EALREADY) return true;
+    context.control.fail(Error(fail_errno(call, errno).value()).text);
+    return false;
+  }
+  bool connect_to_b(Descriptor& stream, RunContext& context) {
+    if (auto made = socket_in(namespace_a_, stream); !made) {
+      context.control.fail(made.error().text);
+      return false;
+    }
+    while (connect(stream.get(), reinterpret_cast<const sockaddr*>(&address_), sizeof address_) != 0 && errno != EISCONN) {
+      if (!goes_on("connect", context)) return false;
+    }
+    return true;
+  }
+
+  Outcome send_stream(const Slice& slice, RunContext& context) {
+    Descriptor stream;
+    if (!connect_to_b(stream, context)) return {};
+    auto& control = context.control;
+    const auto send_for = [&](uint64_t ms) {
+      for (const Nanoseconds end = monotonic_now() + ms * kMillisecond; monotonic_now() < end;) {
+        if (write(stream.get(), buffers_.out.data(), buffers_.out.size()) < 0 && !goes_on("write", context)) return false;
+      }
+      return true;
+    };
+    wire_->set(kConditions[slice.condition].impairment);
+    Outcome outcome;
+    if (send_for(slice.warm_up)) {
+      control.sent.store(1, std::memory_order_release);
+      const uint64_t start = cycles();
+      if (send_for(slice.iterations)) outcome.cycles = cycles() - start;
+    }
+    control.sent.store(2, std::memory_order_release);
+    spin_until(context.stop, [&] { return control.stage.load(std::memory_order_acquire) == StreamStage::received; });
+    wire_->set({});
+    const linger reset{.l_onoff = 1, .l_linger = 0};  // what is still under way is not waited for
+    setsockopt(stream.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    return outcome;
+  }
+
+  Outcome receive_stream(const Slice& slice, RunContext& context) {
+    auto& control = context.control;
+    Descriptor stream;
+    while (!stream.valid()) {
+      stream = Descriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!stream.valid() && !goes_on("accept", context)) return {};
+    }
+    setsockopt(stream.get(), SOL_SOCKET, SO_RCVTIMEO, &kCallTimeout, sizeof kCallTimeout);
+    uint64_t bytes = 0, before = 0;
+    for (uint64_t mark = 0; mark != 2;) {
+      const ssize_t n = read(stream.get(), buffers_.in.data(), buffers_.in.size());
+      if (n < 0 && !goes_on("read", context)) break;
+      if (n > 0) bytes += static_cast<uint64_t>(n);
+      const uint64_t now = control.sent.load(std::memory_order_acquire);
+      if (mark == 0 && now != 0) before = bytes;
+      mark = now;
+    }
+    control.stage.store(StreamStage::received, std::memory_order_release);
+    return {.messages = (bytes - before) / slice.size};
+  }
+
+  const char* congestion_control_;
+  ImpairedWire* wire_ = nullptr;
+  std::string namespace_a_;
+  Descriptor listener_;
+  sockaddr_in address_{};
+  MessageBuffers buffers_{kMessageMax};
+};
+
+}  // namespace
+
+void add_kernel_impaired(Contenders& contenders) {
+  for (const char* const congestion_control : {"cubic", "bbr"}) {
+    contenders.push_back(std::make_unique<ImpairedTcp>(
+        ContenderInfo{.path = std::string("kernel-tcp-") + congestion_control,
+                      .kind = Kind::kernel,
+                      .what = std::string("TCP with ") + congestion_control + " over the cable that loses frames",
+                      .setting = std::string(congestion_control) + ", blocking, 4 MiB buffers, no checksums, single segments",
+                      .only = "am-loss tcp-loss",
+                      .sockets = "tcp"},
+        congestion_control));
+  }
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,88 @@
+// streams.cc - pipes, Unix stream sockets and TCP: byte streams that carry messages of a size both sides know.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "apps/bench/paths/kernel/connect.h"
+#include "apps/bench/paths/kernel/connections.h"
+#include "apps/bench/paths/kernel/sockets.h"
+#include "apps/bench/paths/kernel/stream_link.h"
+#include "apps/bench/paths/paths.h"
+#include "apps/bench/workloads/messages.h"
+
+namespace unet::bench {
+
+namespace {
+
+class KernelStream final : public Contender {
+ public:
+  KernelStream(ContenderInfo info, Transport transport, bool busy)
+      : Contender(std::move(info)), transport_(transport), busy_(busy) {}
+
+  Status supports(Workload workload, uint32_t size) const override {
+    if (workload == Workload::connect) return connects() ? Status{} : fail(Errc::unavailable, "is not measured on this path");
+    if (is_about_connections(workload)) {
+      return transport_ == Transport::tcp ? Status{} : fail(Errc::unavailable, "is not measured on this path");
+    }
+    if (workload == Workload::put) return fail(Errc::unavailable, "has no put");
+    if (workload == Workload::wakeup && busy_) return fail(Errc::unavailable, "never sleeps");
+    if (size == 0) return fail(Errc::unavailable, "a byte stream carries no empty message");
+    return {};
+  }
+  Status prepare(Environment& environment) override {
+    auto opened = open_kernel_pair(transport_, busy_, environment, pair_);
+    if (!pair_.setting.empty()) info_.setting = pair_.setting;
+    if (!opened || !connects()) return opened;
+    if (transport_ == Transport::tcp) {
+      if (auto listens = connections_.open(busy_); !listens) return listens;
+    }
+    return listener_.open(transport_ == Transport::tcp ? AF_INET : AF_UNIX, busy_);
+  }
+  Outcome run(const Slice& slice, RunContext& context) override {
+    if (slice.workload == Workload::connect) return listener_.run(slice, context);
+    if (is_about_connections(slice.workload)) return connections_.run(slice, context);
+    rest_.clear();
+    if (!busy_) set_polling(pair_.end_of(context.side).in, polls_in(slice, context.side));
+    StreamLink link{pair_.end_of(context.side), context, rest_};
+    return run_on_link(link, slice, buffers_, context);
+  }
+
+ private:
+  bool connects() const { return transport_ == Transport::unix_stream || transport_ == Transport::tcp; }
+
+  Transport transport_;
+  bool busy_;
+  KernelPair pair_;
+  KernelListener listener_;
+  KernelConnections connections_;
+  MessageBuffers buffers_{kMessageMax};
+  std::vector<std::byte> rest_;
+};
+
+bool is_tcp(Transport transport) {
+  return transport == Transport::tcp || transport == Transport::tcp_veth || transport == Transport::tcp_single;
+}
+
+void add(Contenders& contenders, const std::string& path, const std::string& what, Transport transport) {
+  for (bool busy : {false, true}) {
+    contenders.push_back(std::make_unique<KernelStream>(
+        ContenderInfo{.path = path + (busy ? "-busy" : ""),
+                      .kind = Kind::kernel,
+                      .what = what + (busy ? ", busy polling" : ", blocking"),
+                      .sockets = is_tcp(transport) ? "tcp" : "",
+                      .sockets_only = transport == Transport::tcp_single,
+                      .sleeps = !busy},
+        transport, busy));
+  }
+}
+
+}  // namespace
+
+void add_kernel_streams(Contenders& contenders) {
+  add(contenders, "kernel-pipe", "a pipe each way", Transport::pipe);
+  add(contenders, "kernel-unix", "Unix stream socket", Transport::unix_stream);
+  add(contenders, "kernel-tcp", "TCP on loopback", Transport::tcp);
+  add(contenders, "kernel-tcp-veth", "TCP over a veth pair between two namespaces", Transport::tcp_veth);
+  add(contenders, "kernel-tcp-single", "TCP over a veth pair without offloads", Transport::tcp_single);
+}
+
+}  // namespace unet::bench

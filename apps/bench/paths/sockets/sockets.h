@@ -1,0 +1,29 @@
+// sockets.h - sockets of ipstack as a contender, wherever the network interfaces are.
+#pragma once
+
+#include <memory>
+
+#include "apps/bench/paths/paths.h"
+#include "apps/bench/paths/sockets/place.h"
+#include "apps/bench/paths/unet/wire_port.h"
+
+namespace unet::bench {
+
+// What the applications do with the bytes of a stream's messages: move them as they are, but for a number that each has (messages.h),
+// or make and look at all of them, in buffers of their own or in place (zero_copy_link.h).
+enum class Payload : uint8_t { as_it_is, made, in_place };
+
+struct UnetSocketsOptions {
+  bool near = false;         // by a local channel, if there can be one
+  bool yields = false;       // an engine of another process wants a core, too
+  uint16_t first_port = 0;   // contenders that share a place have 64 ports each
+  Nanoseconds quiet = 0;     // UdpLink::quiet
+  Payload payload = Payload::as_it_is;
+};
+
+std::unique_ptr<Contender> make_unet_sockets(ContenderInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options);
+
+// TCP and UDP between two embedded network interfaces on a wire of this kind; each its own, of whose frames nobody else takes any.
+void add_socket_wire(Contenders& contenders, WireKind kind, const std::string& name, const std::string& setting);
+
+}  // namespace unet::bench

@@ -1,0 +1,121 @@
+// local.cc - the path `local`: two endpoints of one NI, in two processes, with a channel that nobody else is on.
+#include "apps/bench/frame/environment.h"
+#include "apps/bench/paths/paths.h"
+#include "apps/bench/paths/unet/connect.h"
+#include "apps/bench/paths/unet/endpoints.h"
+#include "apps/bench/paths/unet/link.h"
+#include "apps/bench/workloads/put.h"
+
+namespace unet::bench {
+
+namespace {
+
+class UnetLocal final : public Contender {
+ public:
+  explicit UnetLocal(ContenderInfo info)
+      : Contender(std::move(info)), calls_(info_.path + "/connect", control::Path::local, info_.sleeps) {}
+
+  Status supports(Workload workload, uint32_t) const override {
+    if (workload == Workload::wakeup && !info_.sleeps) return fail(Errc::unavailable, "never sleeps");
+    if (workload <= Workload::put || workload == Workload::wakeup || workload == Workload::idle || workload == Workload::connect) return {};
+    return fail(Errc::unavailable, "is not measured on this path");
+  }
+
+  Status prepare(Environment& environment) override {
+    auto daemon = environment.daemon_beside();
+    if (!daemon) return tl::unexpected(daemon.error());
+    ni_ = (*daemon)->ni();
+    daemon_process_ = (*daemon)->process();
+    return {};
+  }
+
+  Status set_up(const RunContext& run, Environment&) override {
+    auto context = Context::open(ni_, "unet-bench");
+    if (!context) return tl::unexpected(context.error());
+    context_ = std::make_unique<Context>(std::move(*context));
+    auto endpoint = context_->create_endpoint();
+    if (!endpoint) return tl::unexpected(endpoint.error());
+    endpoint_ = std::move(*endpoint);
+    auto channel = run.side == Side::a ? connect(run) : accept();
+    if (!channel) return tl::unexpected(channel.error());
+    channel_ = *channel;
+    return {};
+  }
+
+  Outcome run(const Slice& slice, RunContext& context) override {
+    if (slice.workload == Workload::connect) return calls_.run(*context_, slice, context);
+    UnetLink link(*endpoint_, *endpoint_, channel_, context, info_.sleeps && !polls_in(slice, context.side));
+    if (slice.workload == Workload::put) return run_put(link, slice, context);
+    return run_on_link(link, slice, buffers_, context);
+  }
+
+  // Half of them in each process: they are clients of the same NI.
+  Status set_idle_endpoints(const RunContext& run, uint32_t count) override {
+    return resize_idle(*context_, idle_, run.side == Side::a ? (count + 1) / 2 : count / 2);
+  }
+
+  std::vector<int> service_processes() const override { return {daemon_process_}; }
+
+  void tear_down(const RunContext&) override {
+    idle_.clear();
+    calls_.tear_down();
+    endpoint_.reset();
+    context_.reset();
+  }
+
+ private:
+  Result<Channel> connect(const RunContext& run) {
+    auto channel = connect_when_bound(*endpoint_, info_.path, {.path = control::Path::local}, run.stop);
+    if (!channel) return channel;
+    auto region = endpoint_->map_peer_region(*channel);
+    if (!region) return tl::unexpected(region.error());
+    // The first put of each page meets a page fault: not in a slice.
+    for (uint64_t offset = 0; offset < *region; offset += kMessageMax) {
+      endpoint_->put(*channel, offset, {buffers_.out.data(), kMessageMax}, false);
+    }
+    return channel;
+  }
+  Result<Channel> accept() {
+    if (auto region = endpoint_->expose(kRegionBytes); !region) return tl::unexpected(region.error());
+    if (auto bound = endpoint_->bind(info_.path); !bound) return tl::unexpected(bound.error());
+    return endpoint_->accept(kConnectTime, nullptr);
+  }
+
+  struct PutLink : UnetLink {
+    bool flush() { return notify(); }
+  };
+  Outcome run_put(const UnetLink& link, const Slice& slice, RunContext& context) {
+    PutLink put{link};
+    if (context.side == Side::a) return put_loop(put, slice, kRegionBytes, buffers_, context);
+    put.wait_any();
+    return {};
+  }
+
+  std::string ni_;
+  int daemon_process_ = 0;
+  std::unique_ptr<Context> context_;
+  std::unique_ptr<Endpoint> endpoint_;
+  Channel channel_{};
+  std::vector<std::unique_ptr<Endpoint>> idle_;
+  UnetCalls calls_;
+  MessageBuffers buffers_{kBlockMax};
+};
+
+}  // namespace
+
+void add_unet_local(Contenders& contenders) {
+  contenders.push_back(std::make_unique<UnetLocal>(ContenderInfo{
+      .path = "local",
+      .kind = Kind::ours,
+      .what = "U-Net, local channel between two processes",
+      .setting = "public C++ API, default options, receivers poll",
+      .endpoints = true}));
+  contenders.push_back(std::make_unique<UnetLocal>(ContenderInfo{
+      .path = "local-sleep",
+      .kind = Kind::ours,
+      .what = "U-Net, local channel, receivers that sleep",
+      .setting = "public C++ API, default options, wait() without polling first",
+      .sleeps = true}));
+}
+
+}  // namespace unet::bench
