@@ -84,7 +84,7 @@ int info(const Options& options) {
         sizes += "\nconditions: ";
         for (const Condition& each : conditions_of(*benchmark)) sizes += (sizes.back() == ' ' ? "" : ", ") + std::string(each.name);
       }
-      if (benchmark->layers) paths += ", and each one's raw channel";
+      if (benchmark->layers()) paths += ", and each one's raw channel";
       std::printf("%s: %s\n%s\nunit: %s%s\npaths: %s\n", name.c_str(), benchmark->what.c_str(), benchmark->detail.c_str(),
                   benchmark->unit.c_str(), sizes.c_str(), paths.c_str());
       continue;
@@ -155,7 +155,7 @@ std::vector<size_t> paths_of(const Session& session, const Job& job, const Optio
     for (const std::string& path : baselines) {
       const size_t baseline = find_contender(session, path);
       const bool there = baseline < session.contender_count();
-      if (there && (job.benchmark->layers || takes_part(*job.benchmark, session.contender(baseline)))) add(baseline);
+      if (there && (job.benchmark->layers() || takes_part(*job.benchmark, session.contender(baseline)))) add(baseline);
     }
     add(i);
   }
@@ -184,10 +184,21 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
   return fail(Errc::invalid_argument, "no such method");
 }
 
+// The error that says so, and why the first of them does not.
+Result<std::vector<Record>> none_takes_part(const Benchmark& benchmark, const Options& options) {
+  std::string text = "none of the chosen paths takes part in " + benchmark.name;
+  for (const auto& contender : make_all_contenders()) {
+    if (!selected(options, contender->info().path)) continue;
+    const Status taken = takes_part(benchmark, *contender);
+    return fail(Errc::invalid_argument, taken ? text : text + ": " + contender->info().path + " " + taken.error().text);
+  }
+  return fail(Errc::invalid_argument, text);
+}
+
 Result<std::vector<Record>> run_job(Session& session, const Job& job, const Options& options) {
   const MeasureOptions how{options.seconds, options.repeat, options.command, options.conditions};
   const std::vector<size_t> paths = paths_of(session, job, options);
-  if (paths.empty()) return fail(Errc::invalid_argument, "none of the chosen paths takes part in " + job.benchmark->name);
+  if (paths.empty()) return none_takes_part(*job.benchmark, options);
   std::vector<Record> records;
   for (uint32_t size : job.sizes) {
     const std::string at = job.benchmark->sizes.empty() ? "" : ", " + job.benchmark->size_text(size);
@@ -242,7 +253,7 @@ std::vector<ContenderInfo> program_paths(const Benchmark& benchmark, const Optio
 // Of programs that need both cores for themselves.
 Result<std::vector<Record>> run_programs(const Benchmark& benchmark, CorePair cores, const Options& options) {
   const std::vector<ContenderInfo> paths = program_paths(benchmark, options);
-  if (paths.empty()) return fail(Errc::invalid_argument, "none of the chosen paths takes part in " + benchmark.name);
+  if (paths.empty()) return none_takes_part(benchmark, options);
   if (options.json != "-") std::printf("A client on core %d, a server on core %d.\n\n", cores.a, cores.b);
   auto records = measure_programs(benchmark, paths, cores, {options.seconds, options.repeat, options.command});
   if (!records || options.json == "-") return records;

@@ -1,9 +1,28 @@
 // benchmarks.cc - the list of benchmarks.
 #include "apps/bench/benchmarks/benchmarks.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "apps/bench/results/sizes.h"
 
 namespace unet::bench {
+
+namespace {
+
+// What is said of a path that has not this ability.
+constexpr std::pair<Ability, const char*> kLacks[] = {
+    {Ability::messages, "is measured in the benchmarks of its sockets only"},
+    {Ability::tcp, "is not TCP sockets"},
+    {Ability::udp, "is not UDP sockets"},
+    {Ability::layer, "stands above no other path"},
+    {Ability::idle_endpoints, "has no endpoints to add"},
+    {Ability::emulated, "is not compared with emulated endpoints"},
+    {Ability::sleeps, "never sleeps"},
+};
+constexpr Ability kLastOfLimits = Ability::layer;  // up to it a limit stands for any path
+
+}  // namespace
 
 const std::vector<Benchmark>& all_benchmarks() {
   static const std::vector<Benchmark> benchmarks = {
@@ -59,6 +78,7 @@ const std::vector<Benchmark>& all_benchmarks() {
        .large_limit = "limit-put"},
       {.name = "wakeup",
        .workload = Workload::wakeup,
+       .needs = {Ability::messages, Ability::sleeps},
        .what = "round trip to a receiver that has to be woken",
        .detail =
            "Side B sleeps until a message comes, as its path sleeps. Side A keeps its own core busy for 150 us, sends, and polls for\n"
@@ -66,11 +86,11 @@ const std::vector<Benchmark>& all_benchmarks() {
        .metric = "rtt",
        .unit = "ns",
        .sizes = {8},
-       .sleeping_only = true,
        .small_limit = "limit-eventfd",
        .large_limit = "limit-eventfd"},
       {.name = "tcp-rtt",
        .workload = Workload::rtt,
+       .needs = {Ability::tcp},
        .what = "round trip of one message by TCP sockets",
        .detail =
            "As rtt: A sends, B sends back, both read the whole message. Ours: calls of the BSD shape that do not block, in processes\n"
@@ -84,12 +104,12 @@ const std::vector<Benchmark>& all_benchmarks() {
            "whose applications only number their messages.",
        .metric = "rtt",
        .unit = "ns",
-       .sockets = "tcp",
        .sizes = {64, 1024, 16384},
        .small_limit = "limit-pingpong",
        .large_limit = "limit-echo"},
       {.name = "tcp-stream",
        .workload = Workload::bandwidth,
+       .needs = {Ability::tcp},
        .what = "bytes per second of a one-way stream by TCP sockets",
        .detail =
            "As bandwidth, the size being that of the calls. Ratio: over the kernel's sockets on loopback that poll (kernel-tcp-busy),\n"
@@ -99,13 +119,14 @@ const std::vector<Benchmark>& all_benchmarks() {
            "in threads of its own is not in it.",
        .metric = "bandwidth",
        .unit = "GB/s",
-       .sockets = "tcp",
        .sizes = {1024, 16384, 65536},
        .small_limit = "kernel-tcp-busy",
        .large_limit = "kernel-tcp-busy"},
       {.name = "tcp-loss",
        .method = Method::loss,
        .workload = Workload::lossy,
+       .needs = {Ability::tcp},
+       .own_paths = true,
        .what = "goodput of TCP sockets over a wire that loses, delays or reorders, beside the kernel's on the same wire",
        .detail =
            "The cable of am-loss, which drops a share of all frames in both directions; with a delay each frame is held by a process\n"
@@ -116,13 +137,13 @@ const std::vector<Benchmark>& all_benchmarks() {
            "poll. --seconds means nothing.",
        .metric = "goodput",
        .unit = "GB/s",
-       .sockets = "tcp",
        .sizes = {16384},
        .small_limit = "kernel-tcp-cubic",
        .large_limit = "kernel-tcp-cubic"},
       {.name = "sockets",
        .method = Method::programs,
        .workload = Workload::rtt,
+       .own_paths = true,
        .what = "iperf3, sockperf, redis, nginx and PostgreSQL on our sockets, unmodified, beside the kernel's",
        .detail =
            "Client and server are programs of Debian's, each on its core, for a second or for --seconds if that is more; ours by\n"
@@ -142,18 +163,19 @@ const std::vector<Benchmark>& all_benchmarks() {
        .unit = "as each figure says"},
       {.name = "udp-rtt",
        .workload = Workload::rtt,
+       .needs = {Ability::udp},
        .what = "round trip of one datagram by UDP sockets",
        .detail =
            "As tcp-rtt, with datagrams. udp-*-to-kernel and -from-kernel: ours at one end of a veth pair or of a tap, Linux's UDP at\n"
            "the other.",
        .metric = "rtt",
        .unit = "ns",
-       .sockets = "udp",
        .sizes = {64, 1024, 16384},
        .small_limit = "limit-pingpong",
        .large_limit = "limit-echo"},
       {.name = "udp-stream",
        .workload = Workload::rate,
+       .needs = {Ability::udp},
        .what = "datagrams per second that arrive by UDP sockets, one way",
        .detail =
            "As rate; what arrives counts. Ratio: over the kernel's sockets on loopback that poll (kernel-udp-busy), with sendmmsg and\n"
@@ -162,12 +184,12 @@ const std::vector<Benchmark>& all_benchmarks() {
            "for them when the sender is done, which counts.",
        .metric = "rate",
        .unit = "msg/s",
-       .sockets = "udp",
        .sizes = {64, 1472},
        .small_limit = "kernel-udp-busy",
        .large_limit = "kernel-udp-busy"},
       {.name = "connections",
        .workload = Workload::connections,
+       .needs = {Ability::tcp},
        .what = "connections by TCP sockets per second: connect, a byte each way, close",
        .detail =
            "A connects and sends a byte, B accepts and sends one back, A reads it and closes, B reads the end and closes; with one\n"
@@ -176,7 +198,6 @@ const std::vector<Benchmark>& all_benchmarks() {
            "them: where there is TIME-WAIT, it is A's. Ratio: over the kernel's sockets on loopback that poll (kernel-tcp-busy).",
        .metric = "rate",
        .unit = "conn/s",
-       .sockets = "tcp",
        .sizes = {1, 16},
        .size_max = 64,
        .counts = "under way",
@@ -185,6 +206,7 @@ const std::vector<Benchmark>& all_benchmarks() {
       {.name = "many",
        .method = Method::many,
        .workload = Workload::rtt,
+       .needs = {Ability::tcp},
        .what = "idle connections by TCP sockets: memory and time of each, and round trips of an active one beside them",
        .detail =
            "In each repetition: round trips of 64 B by one connection, so many more opened (`--size`), which say nothing, the same\n"
@@ -196,7 +218,6 @@ const std::vector<Benchmark>& all_benchmarks() {
            "B listens at 32 ports, as one has too few ports of A's. Linux: needs as many files as connections (ulimit -n; root raises it).",
        .metric = "rtt",
        .unit = "ns",
-       .sockets = "tcp",
        .sizes = {1000, 10000, 100000},
        .size_max = 200000,
        .counts = "idle",
@@ -205,6 +226,7 @@ const std::vector<Benchmark>& all_benchmarks() {
       {.name = "endpoints",
        .method = Method::endpoints,
        .workload = Workload::rtt,
+       .needs = {Ability::messages, Ability::idle_endpoints},
        .what = "round trip of one active pair as idle endpoints are added",
        .detail =
            "rtt with 0, 16, 256 and 4096 idle endpoints (kernel: bound sockets) beside the active pair, in turn in every\n"
@@ -217,6 +239,7 @@ const std::vector<Benchmark>& all_benchmarks() {
       {.name = "idle",
        .method = Method::idle,
        .workload = Workload::idle,
+       .needs = {Ability::messages, Ability::sleeps},
        .what = "processor time used while nothing happens",
        .detail =
            "Side B waits for a message, asleep as its path sleeps; side A sleeps for a second, then sends it. Counted: the processor\n"
@@ -224,7 +247,6 @@ const std::vector<Benchmark>& all_benchmarks() {
        .metric = "cpu",
        .unit = "%",
        .sizes = {8},
-       .sleeping_only = true,
        .small_limit = "limit-eventfd",
        .large_limit = "limit-eventfd"},
       {.name = "connect",
@@ -245,6 +267,7 @@ const std::vector<Benchmark>& all_benchmarks() {
       {.name = "fairness",
        .method = Method::fairness,
        .workload = Workload::rtt,
+       .own_paths = true,
        .what = "a pair beside a client that floods, never reads or never returns buffers",
        .detail =
            "A well-behaved pair of endpoints of one unetd, whose engine has the other core, beside a hostile client of another user\n"
@@ -269,6 +292,7 @@ const std::vector<Benchmark>& all_benchmarks() {
       {.name = "emulated",
        .method = Method::emulated,
        .workload = Workload::rtt,
+       .needs = {Ability::messages, Ability::emulated},
        .what = "endpoints without queues of their own: round trips, memory, and the time to make one",
        .detail =
            "Round trips as in `rtt`, between two processes: of emulated endpoints through unetd's engine (`emulated`), on a local channel\n"
@@ -284,6 +308,7 @@ const std::vector<Benchmark>& all_benchmarks() {
       {.name = "restart",
        .method = Method::restart,
        .workload = Workload::restart,
+       .own_paths = true,
        .what = "how long messages stop when unetd is killed, upgraded, or stopped and started again",
        .detail =
            "64 endpoints send to each other in pairs through one unetd, as fast as each has its answers, beside 4 pairs on local\n"
@@ -301,6 +326,7 @@ const std::vector<Benchmark>& all_benchmarks() {
       {.name = "engines",
        .method = Method::engines,
        .workload = Workload::rate,
+       .own_paths = true,
        .what = "messages per second of two engine threads with a port each, over one",
        .detail =
            "One NI's engine, or two engines on the two cores. No process makes the load, because it would need a core: each port's\n"
@@ -316,6 +342,7 @@ const std::vector<Benchmark>& all_benchmarks() {
        .large_limit = "one-engine"},
       {.name = "am-rtt",
        .workload = Workload::rtt,
+       .needs = {Ability::messages, Ability::layer},
        .what = "round trip of an Active Message: a request whose handler replies",
        .detail =
            "A requests, B's handler replies in kind, A's handler takes the reply; one is under way at a time. Metrics: rtt_short\n"
@@ -325,11 +352,11 @@ const std::vector<Benchmark>& all_benchmarks() {
        .metric = "rtt",
        .unit = "ns",
        .sizes = {8, 48, 64, 1024, 4096, 16384},
-       .layers = true,
        .small_limit = "limit-pingpong",
        .large_limit = "limit-echo"},
       {.name = "am-rate",
        .workload = Workload::rate,
+       .needs = {Ability::messages, Ability::layer},
        .what = "short requests per second, pipelined, one way",
        .detail =
            "A sends short requests as long as it has credits, B's handler takes them. Beside it the raw channel's small messages.\n"
@@ -338,11 +365,11 @@ const std::vector<Benchmark>& all_benchmarks() {
        .unit = "msg/s",
        .relation = Relation::product,
        .sizes = {8, 48},
-       .layers = true,
        .small_limit = "limit-pingpong",
        .large_limit = "limit-pingpong"},
       {.name = "am-store",
        .workload = Workload::put,
+       .needs = {Ability::messages, Ability::layer},
        .what = "bytes per second of long requests into the other's segment",
        .detail =
            "A sends long requests to consecutive offsets of B's segment of 4 MiB; B's handler counts them. The clock stops when\n"
@@ -352,11 +379,11 @@ const std::vector<Benchmark>& all_benchmarks() {
        .unit = "GB/s",
        .sizes = {8, 64, 512, 2048, 4096, 16384, 65536, 262144, 1048576},
        .size_max = kSizeMax,
-       .layers = true,
        .small_limit = "limit-put",
        .large_limit = "limit-put"},
       {.name = "am-get",
        .workload = Workload::get,
+       .needs = {Ability::messages, Ability::layer},
        .what = "bytes per second of gets out of the other's segment",
        .detail =
            "A gets blocks from consecutive offsets of B's segment of 4 MiB, which B has just written, into one buffer, as many at\n"
@@ -366,12 +393,12 @@ const std::vector<Benchmark>& all_benchmarks() {
        .unit = "GB/s",
        .sizes = {8, 64, 512, 2048, 4096, 16384, 65536, 262144, 1048576},
        .size_max = kSizeMax,
-       .layers = true,
        .small_limit = "limit-get",
        .large_limit = "limit-get"},
       {.name = "logp",
        .method = Method::logp,
        .workload = Workload::am_short,
+       .needs = {Ability::messages, Ability::layer},
        .what = "the parameters of the LogP model: latency, overheads and gaps of Active Messages",
        .detail =
            "After Culler, Liu, Martin and Yoshikawa 1996, by short messages. o_send: what a request keeps the sender, in bursts of\n"
@@ -383,12 +410,12 @@ const std::vector<Benchmark>& all_benchmarks() {
        .unit = "ns",
        .sizes = {8},
        .size_max = 64,
-       .layers = true,
        .small_limit = "limit-pingpong",
        .large_limit = "limit-pingpong"},
       {.name = "am-loss",
        .method = Method::loss,
        .workload = Workload::lossy,
+       .own_paths = true,
        .what = "goodput over a wire that loses frames, beside the kernel's TCP on the same wire",
        .detail =
            "A cable between two namespaces, on which a program in the kernel drops a share of all frames in both directions, for\n"
@@ -405,6 +432,7 @@ const std::vector<Benchmark>& all_benchmarks() {
       {.name = "am-incast",
        .method = Method::incast,
        .workload = Workload::incast,
+       .own_paths = true,
        .what = "many senders to one receiver: goodput and delay, simulated",
        .detail =
            "The machine that does Active Messages' windows, acknowledgements and congestion control, between 2 to 128 senders and\n"
@@ -420,6 +448,7 @@ const std::vector<Benchmark>& all_benchmarks() {
       {.name = "am-peers",
        .method = Method::peers,
        .workload = Workload::am_peers,
+       .needs = {Ability::messages, Ability::layer},
        .what = "memory of an Active Message peer that says nothing",
        .detail =
            "A maps B 64 times, as if there were 64 of B, and unmaps them; once per repetition, whatever --seconds says. For each\n"
@@ -428,12 +457,12 @@ const std::vector<Benchmark>& all_benchmarks() {
            "what unetd has more (resident, not shared). Nothing is sent but what it takes to connect.",
        .metric = "client_memory",
        .unit = "B",
-       .layers = true,
        .small_limit = "am-local",
        .large_limit = "am-local"},
       {.name = "splitc",
        .method = Method::splitc,
        .workload = Workload::word_read,
+       .own_paths = true,
        .what = "each access of Split-C, direct and by messages, over the limit of its kind",
        .detail =
            "Two ranks. read: side B writes 64 words, each in a line of its own that says where the next one is, then side A reads\n"
@@ -468,31 +497,23 @@ std::vector<uint32_t> sizes_of(const Benchmark& benchmark, const std::vector<uin
   return chosen.empty() ? benchmark.sizes : chosen;
 }
 
-bool takes_part(const Benchmark& benchmark, const Contender& contender) {
+Status takes_part(const Benchmark& benchmark, const Contender& contender) {
   const ContenderInfo& info = contender.info();
-  if (benchmark.sleeping_only && !info.sleeps) return false;
-  if (benchmark.layers && !info.layer && info.kind != Kind::limit) return false;
-  if (benchmark.method == Method::endpoints && !info.endpoints) return false;
-  if (benchmark.method == Method::emulated && !info.emulated) return false;
-  if (info.kind != Kind::limit) {
-    if (!benchmark.sockets.empty() && info.sockets != benchmark.sockets) return false;
-    const bool elsewhere = info.kind != Kind::ours && !info.sockets_only;
-    if (benchmark.sockets.empty() && !elsewhere && !info.sockets.empty()) return false;
+  if (benchmark.own_paths || !info.only.empty()) {
+    const bool named = std::find(info.only.begin(), info.only.end(), benchmark.name) != info.only.end();
+    return named ? Status{} : fail(Errc::unavailable, "is a path of other benchmarks");
   }
-  const bool own_kind = (benchmark.method == Method::fairness) == info.beside && (benchmark.method == Method::restart) == info.restarts &&
-                        (benchmark.method == Method::engines) == info.engines;
-  if (!own_kind) return false;
-  const bool own_paths =
-      benchmark.method == Method::loss || benchmark.method == Method::incast || benchmark.method == Method::splitc ||
-      benchmark.method == Method::programs;
-  if (own_paths || !info.only.empty()) return (" " + info.only + " ").find(" " + benchmark.name + " ") != std::string::npos;
-  // In the other benchmarks the wake-up limit would only repeat what `wakeup` says.
-  if (!benchmark.sleeping_only && info.path == "limit-eventfd") return false;
-  if (benchmark.method == Method::many) return contender.supports(Workload::many, 0).has_value();
+  for (const auto& [ability, why] : kLacks) {
+    const bool of_limits = info.kind == Kind::limit && ability <= kLastOfLimits;
+    if (benchmark.needs.has(ability) && !info.can(ability) && !of_limits) return fail(Errc::unavailable, why);
+  }
+  if (benchmark.method == Method::many) return contender.supports(Workload::many, 0);
+  Status can;
   for (uint32_t size : sizes_of(benchmark, {})) {
-    if (contender.supports(benchmark.workload, size)) return true;
+    can = contender.supports(benchmark.workload, size);
+    if (can) break;
   }
-  return false;
+  return can;
 }
 
 }  // namespace unet::bench

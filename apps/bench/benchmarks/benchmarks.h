@@ -31,17 +31,16 @@ struct Benchmark {
   std::string name = {};
   Method method = Method::slices;
   Workload workload = Workload::rtt;
+  Set<Ability> needs = {Ability::messages};
+  bool own_paths = false;     // only paths that name it take part
   std::string what = {};      // one line for `list`
   std::string detail = {};    // the text of `info`
   std::string metric = {};    // as in JSON
   std::string unit = {};      // of every figure in JSON
   Relation relation = Relation::over;
-  std::string sockets = {};    // contenders with these sockets alone: "tcp" or "udp"
   std::vector<uint32_t> sizes = {}; // unless --size says otherwise; empty: it carries no messages
   uint32_t size_max = kMessageMax;
   std::string counts = {};      // what --size counts, if not bytes
-  bool sleeping_only = false;   // contenders that sleep while they wait
-  bool layers = false;          // contenders that stand above another, which is measured beside each
   std::string small_limit = {};      // path of the limit (or of what all are compared with) up to kSmallMax bytes
   std::string large_limit = {};      // and above
 
@@ -49,6 +48,9 @@ struct Benchmark {
 
   static constexpr uint32_t kSmallMax = 64;
   const std::string& limit_path(uint32_t size) const { return size <= kSmallMax ? small_limit : large_limit; }
+  // Of sockets; of paths that stand above another, which is measured beside each.
+  bool of_sockets() const { return needs.has(Ability::tcp) || needs.has(Ability::udp); }
+  bool layers() const { return needs.has(Ability::layer); }
   // Whether a larger value is better.
   bool is_rate() const { return is_stream(workload) || workload == Workload::connections; }
   // A size as it is said of this benchmark: "8 KiB", "16 under way".
@@ -63,7 +65,7 @@ const Benchmark* find_benchmark(const std::string& name);
 // The sizes to measure at when `chosen` are those of --size, if any; 0 stands for no message.
 std::vector<uint32_t> sizes_of(const Benchmark& benchmark, const std::vector<uint32_t>& chosen);
 
-// Whether the contender can take part in it at all (at some size); of a layer's benchmark, what it stands on takes part with it.
-bool takes_part(const Benchmark& benchmark, const Contender& contender);
+// Whether the contender takes part in it, at some size at least; the error says why not, in a few words.
+Status takes_part(const Benchmark& benchmark, const Contender& contender);
 
 }  // namespace unet::bench

@@ -16,8 +16,7 @@ constexpr double kShare = 1e9;  // a sample that is a share of one
 class Incast final : public Contender {
  public:
   using Contender::Contender;
-  Status supports(Workload workload, uint32_t size) const override {
-    if (workload != Workload::incast) return fail(Errc::unavailable, "is not measured on this path");
+  Status fits(Workload, uint32_t size) const override {
     if (size == 0 || size > kMessageMax) return fail(Errc::unavailable, "requests have 1 B to 64 KiB");
     return {};
   }
@@ -65,7 +64,8 @@ void add_incast(Contenders& contenders) {
       .kind = Kind::ours,
       .what = "Active Messages' flows between machines of a simulated network, in virtual time",
       .setting = "100 Gbit/s links to one switch, 8 us for a round trip, queues of 1024 frames",
-      .only = "am-incast"}));
+      .workloads = {Workload::incast},
+      .only = {"am-incast"}}));
 }
 
 Result<std::vector<Record>> measure_incast(Session& session, const Benchmark& benchmark, uint32_t size, const std::vector<size_t>& paths,

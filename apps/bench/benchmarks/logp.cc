@@ -37,7 +37,7 @@ class LogP {
     if (limit_index_ == session_.contender_count()) return fail(Errc::unavailable, "the limit cannot be measured");
     if (auto done = limit_.calibrate(session_, limit_index_); !done) return tl::unexpected(done.error());
     for (const size_t index : paths) {
-      if (session_.contender(index).info().layer && session_.refusal(index).empty()) add(index);
+      if (session_.contender(index).info().can(Ability::layer) && session_.refusal(index).empty()) add(index);
     }
     for (uint32_t i = 0; i < options_.repeat && !session_.over(); ++i) {
       if (auto done = repetition(); !done) return tl::unexpected(done.error());

@@ -56,7 +56,7 @@ Record record_of(const Benchmark& benchmark, const ContenderInfo& info, uint32_t
   record.metric = std::string("goodput_") + kConditions[condition].name;
   record.summary = summarize_rates(goodputs.values);
   record.slices = goodputs.values.size();
-  if (!benchmark.sockets.empty() && !goodputs.cpu.empty()) record.cpu = median_of(goodputs.cpu);
+  if (benchmark.of_sockets() && !goodputs.cpu.empty()) record.cpu = median_of(goodputs.cpu);
   return record;
 }
 
@@ -64,7 +64,7 @@ Record record_of(const Benchmark& benchmark, const ContenderInfo& info, uint32_t
 
 std::span<const Condition> conditions_of(const Benchmark& benchmark) {
   const std::span all(kConditions);
-  return benchmark.sockets.empty() ? all.first(kAmConditions) : all.subspan(kAmConditions);
+  return benchmark.of_sockets() ? all.subspan(kAmConditions) : all.first(kAmConditions);
 }
 
 Result<std::vector<Record>> measure_loss(Session& session, const Benchmark& benchmark, uint32_t size, const std::vector<size_t>& paths,

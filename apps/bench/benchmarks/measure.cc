@@ -84,7 +84,7 @@ class Measurement {
   }
   // Processor time of the processes that serve a path of sockets.
   Nanoseconds services_time(size_t index) const {
-    if (benchmark_.sockets.empty()) return 0;
+    if (!benchmark_.of_sockets()) return 0;
     return cpu_time_of(session_.contender(index).service_processes()).value_or(0);
   }
   bool enough() const;
@@ -137,19 +137,19 @@ Status Measurement::prepare(const std::vector<size_t>& paths) {
   for (size_t index : paths) {
     if (index == limit || !session_.refusal(index).empty()) continue;
     const Contender& contender = session_.contender(index);
-    if (benchmark_.layers && benchmark_.workload == Workload::rtt && contender.info().layer) {
+    if (benchmark_.layers() && benchmark_.workload == Workload::rtt && contender.info().can(Ability::layer)) {
       if (auto added = add_categories(index); !added) return added;
       continue;
     }
     if (auto can = contender.supports(benchmark_.workload, size_); !can) {
       if (contender.info().kind == Kind::limit) continue;  // the limit of other sizes
-      if (benchmark_.layers && !contender.info().layer) continue;  // has none of what its layer offers
+      if (benchmark_.layers() && !contender.info().can(Ability::layer)) continue;  // has none of what its layer offers
       std::fprintf(stderr, "unet-bench: %s %s: %s left out: %s\n", benchmark_.name.c_str(), format_size(size_).c_str(),
                    contender.info().path.c_str(), can.error().text.c_str());
       continue;
     }
     if (auto added = add_participant(index, benchmark_.workload); !added) return added;
-    const bool beside = benchmark_.workload == Workload::put && !benchmark_.layers && contender.info().wire;
+    const bool beside = benchmark_.workload == Workload::put && !benchmark_.layers() && contender.info().wire;
     if (!beside || !session_.refusal(index).empty()) continue;
     if (auto added = add_participant(index, Workload::bandwidth); !added) return added;
   }
@@ -277,10 +277,10 @@ Record Measurement::record_of(const Participant& participant) const {
   record.limit = median_of(participant.repetitions, &Repetition::limit);
   record.ratio = ratio_to_limit(participant.repetitions, benchmark_.relation);
   record.baseline = benchmark_.limit_path(size_);
-  if (!benchmark_.sockets.empty() && info.kind != Kind::limit && !cpu.empty()) record.cpu = median_of(cpu);
-  if (info.wire && benchmark_.workload == Workload::put && !benchmark_.layers) compare_with_messages(participant, record);
+  if (benchmark_.of_sockets() && info.kind != Kind::limit && !cpu.empty()) record.cpu = median_of(cpu);
+  if (info.wire && benchmark_.workload == Workload::put && !benchmark_.layers()) compare_with_messages(participant, record);
   if (record.path == record.baseline && record.ratio) record.ratio = 1;  // by definition; the slices around it are its own
-  if (!info.layer) compare_with_baseline(participant, record);
+  if (!info.can(Ability::layer)) compare_with_baseline(participant, record);
   count_slices(record, participant.repetitions);
   return record;
 }
@@ -313,7 +313,7 @@ std::vector<Record> Measurement::records() const {
     list.push_back(record_of(participant));
     const ContenderInfo& info = session_.contender(participant.index).info();
     // A layer says what it costs above what it stands on, and how far from the limit that is.
-    if (info.layer && compare_with_baseline(participant, list.back())) list.insert(list.end() - 1, record_of(participant));
+    if (info.can(Ability::layer) && compare_with_baseline(participant, list.back())) list.insert(list.end() - 1, record_of(participant));
     for (const std::string& path : info.more_baselines) {
       Record record = record_of(participant);
       if (compare_with(path, participant, record)) list.push_back(std::move(record));
@@ -354,7 +354,7 @@ bool was_disturbed(const Session& session, size_t index, const Session::SliceRes
   if (session.cores().alone()) return false;  // the two sides take turns on it
   const ContenderInfo& info = session.contender(index).info();
   if (info.shares_cores) return false;
-  const double share = info.sleeps ? kDisturbedShareSleeping : kDisturbedShare;
+  const double share = info.can(Ability::sleeps) ? kDisturbedShareSleeping : kDisturbedShare;
   return static_cast<double>(result.waited) > share * static_cast<double>(result.elapsed);
 }
 

@@ -7,6 +7,7 @@
 
 #include <fnmatch.h>
 
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,27 +25,54 @@ constexpr Nanoseconds kConnectTime = 60 * kSecond;
 
 enum class Kind : uint8_t { limit, ours, kernel, raw };
 
+// A benchmark needs some of these of a path (Benchmark::needs).
+enum class Ability : uint8_t {
+  messages,        // is measured as a path for messages
+  tcp,             // is measured as TCP sockets
+  udp,             // is measured as UDP sockets
+  layer,           // stands above the path `baseline`: compared with that, and with the limit
+  idle_endpoints,  // set_idle_endpoints() works
+  emulated,        // is our endpoints without queues, or what `emulated` compares them with
+  sleeps,          // a receiver with nothing to do sleeps
+};
+
+// A set of values of an enum.
+template <typename Enum>
+class Set {
+ public:
+  constexpr Set(std::initializer_list<Enum> values) {
+    for (const Enum value : values) bits_ |= bit(value);
+  }
+  constexpr bool has(Enum value) const { return (bits_ & bit(value)) != 0; }
+  constexpr Set operator|(Set other) const {
+    other.bits_ |= bits_;
+    return other;
+  }
+
+ private:
+  static constexpr uint64_t bit(Enum value) { return uint64_t{1} << static_cast<unsigned>(value); }
+  uint64_t bits_ = 0;
+};
+
+constexpr Set<Workload> kMessageWorkloads{Workload::rtt, Workload::bandwidth, Workload::rate};
+constexpr Set<Workload> kConnectionWorkloads{Workload::connections, Workload::many};
+
 struct ContenderInfo {
   std::string path = {};     // as --path names it
   Kind kind = Kind::kernel;
   std::string what = {};     // one line for `list`
   std::string setting = {};  // how it was set to its best: congestion control, offloads, polling, batching
-  std::string only = {};     // the benchmarks it takes part in, and no others; empty: whatever it supports
-  std::string sockets = {};  // "tcp" or "udp": takes part in the benchmarks of these sockets; ours in no others,
-  bool sockets_only = false; // nor this one
-  std::string baseline = {}; // path to compare with instead of the limit; empty: the benchmark's limit
-  std::vector<std::string> more_baselines = {};  // with these, too, where they take part: a further record each
+  Set<Workload> workloads = {};                  // the loops that its run() has
+  Set<Ability> abilities = {Ability::messages};
+  std::vector<std::string> only = {};            // the benchmarks it takes part in, and no others; empty: all that it can
+  std::string baseline = {};                     // path to compare with instead of the limit; empty: the benchmark's limit
+  std::vector<std::string> more_baselines = {};  // paths to compare with in a further record each, where they take part
                                                  // (fairness: the control, a client that does the same without the attack)
-  bool wire = false;       // messages go as frames: its put is compared with its own messages, not with memcpy
-  bool endpoints = false;  // set_idle_endpoints() works (takes part in `endpoints`)
-  bool beside = false;     // a pair beside somebody else, or alone: takes part in `fairness`, and in nothing else
-  bool emulated = false;   // takes part in `emulated`: our endpoints without queues, and what they are compared with
-  bool restarts = false;   // has its network interface replaced: takes part in `restart`, and in nothing else
-  bool engines = false;    // takes part in `engines`, and in nothing else
+  bool wire = false;           // messages go as frames: its put is compared with its own messages, not with memcpy
   bool shares_cores = false;   // with an engine of its own: waits for a core belong to the path (set by prepare())
-  bool side_b_parked = false;  // side B leaves its core to somebody else during a slice (the engine)
-  bool layer = false;    // stands above the path `baseline`: compared with that, and with the limit
-  bool sleeps = false;   // a receiver with nothing to do sleeps (takes part in `wakeup` and `idle`)
+  bool side_b_parked = false;  // side B leaves its core to the engine during a slice
+
+  bool can(Ability ability) const { return abilities.has(ability); }
 };
 
 // What a side needs while it runs a slice.
@@ -65,7 +93,10 @@ class Contender {
   const ContenderInfo& info() const { return info_; }
 
   // Whether it can do this workload at this size; the error says why not, in a few words.
-  virtual Status supports(Workload workload, uint32_t size) const = 0;
+  Status supports(Workload workload, uint32_t size) const {
+    if (!info_.workloads.has(workload)) return fail(Errc::unavailable, "is not measured on this path");
+    return fits(workload, size);
+  }
 
   // Before the fork, in the parent: what both sides inherit (shared memory, pipes, sockets, namespaces).
   virtual Status prepare(Environment&) { return {}; }
@@ -82,6 +113,9 @@ class Contender {
   virtual void tear_down(const RunContext&) {}
 
  protected:
+  // Whether messages of this size fit, in one of its workloads.
+  virtual Status fits(Workload, uint32_t /*size*/) const { return {}; }
+
   ContenderInfo info_;
 };
 

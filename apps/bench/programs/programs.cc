@@ -26,7 +26,6 @@ constexpr uint32_t kFailuresMax = 2;  // then it is not tried again: it may take
 class ProgramPath final : public Contender {
  public:
   using Contender::Contender;
-  Status supports(Workload, uint32_t) const override { return fail(Errc::unavailable, "is of other programs"); }
   Outcome run(const Slice&, RunContext&) override { return {}; }
 };
 
@@ -164,7 +163,7 @@ class ProgramsMeasurement {
 void add_programs(Contenders& contenders) {
   const auto add = [&](const char* path, Kind kind, const char* what, const char* setting, const char* baseline) {
     contenders.push_back(std::make_unique<ProgramPath>(
-        ContenderInfo{.path = path, .kind = kind, .what = what, .setting = setting, .only = "sockets", .baseline = baseline}));
+        ContenderInfo{.path = path, .kind = kind, .what = what, .setting = setting, .only = {"sockets"}, .baseline = baseline}));
   };
   const char* const kernel = "cubic; sockperf polls non-blocking sockets with SO_BUSY_POLL 50 us (-blocked: it sleeps)";
   const char* const cable =

@@ -282,26 +282,7 @@ Outcome run_on_link(Link& link, const Slice& slice, MessageBuffers& buffers, Run
     case Workload::rate: return stream(link, slice, buffers, context);
     case Workload::wakeup: return wake_trips(link, slice, buffers, context);
     case Workload::idle: return idle_wait(link, slice, buffers, context);
-    case Workload::put:
-    case Workload::get:
-    case Workload::am_short:
-    case Workload::am_medium:
-    case Workload::am_long:
-    case Workload::am_overheads:
-    case Workload::am_peers:
-    case Workload::incast:
-    case Workload::lossy:
-    case Workload::word_read:
-    case Workload::word_get:
-    case Workload::word_put:
-    case Workload::word_store:
-    case Workload::barrier:
-    case Workload::connections:
-    case Workload::many:
-    case Workload::share:
-    case Workload::emulate:
-    case Workload::restart:
-    case Workload::connect: break;  // loops of their own
+    default: break;  // loops of their own
   }
   context.control.fail("this path has no such workload");
   return {};

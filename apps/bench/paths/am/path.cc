@@ -20,7 +20,7 @@ class AmPath final : public Contender {
   AmPath(ContenderInfo info, std::shared_ptr<WirePort> wire, bool impairs)
       : Contender(std::move(info)), path_(control::Path::automatic), wire_(std::move(wire)), impairs_(impairs) {}
 
-  Status supports(Workload workload, uint32_t size) const override { return AmSide::supports(workload, size); }
+  Status fits(Workload workload, uint32_t size) const override { return AmSide::fits(workload, size); }
 
   Status prepare(Environment& environment) override {
     if (impairs_) {
@@ -93,8 +93,10 @@ ContenderInfo info_of(const std::string& raw, const std::string& name, const std
           .kind = Kind::ours,
           .what = "Active Messages " + what,
           .setting = kSetting,
-          .baseline = raw,
-          .layer = true};
+          .workloads = kMessageWorkloads | Set{Workload::am_short, Workload::am_medium, Workload::am_long, Workload::am_overheads,
+                                               Workload::put, Workload::get, Workload::lossy, Workload::am_peers},
+          .abilities = {Ability::messages, Ability::layer},
+          .baseline = raw};
 }
 
 }  // namespace
@@ -108,8 +110,8 @@ void add_am_paths(Contenders& contenders) {
 
 void add_am_impaired(Contenders& contenders) {
   ContenderInfo info = info_of("", "am-impaired", "over net_af_packet and the cable that loses frames");
-  info.layer = false;
-  info.only = "am-loss";
+  info.abilities = {Ability::messages};
+  info.only = {"am-loss"};
   contenders.push_back(std::make_unique<AmPath>(std::move(info), std::make_shared<WirePort>(WireKind::impaired), true));
 }
 

@@ -17,8 +17,8 @@ class AmSide {
   // am::Endpoint::create() and expose().
   static Result<std::unique_ptr<AmSide>> create(Context& context, bool yields, std::vector<int> services);
 
-  // Whether there is a loop for this workload at this size.
-  static Status supports(Workload workload, uint32_t size);
+  // Whether messages of this size fit.
+  static Status fits(Workload workload, uint32_t size);
 
   // Side B binds `name` and lets side A in; side A maps `target`, which may not be there yet. Both at once.
   Status serve(const std::string& name, const StopFlag& stop);

@@ -24,6 +24,8 @@ namespace sc = unet::splitc;
 constexpr uint64_t kMemoryBytes = uint64_t{16} << 20;
 constexpr uint64_t kWords = 1024;          // of words that are stored, put and got: a power of two
 constexpr sc::Rank kSideB = 1;
+constexpr Set<Workload> kSplitcWorkloads{Workload::word_read, Workload::word_get, Workload::word_put, Workload::word_store,
+                                         Workload::barrier,   Workload::get,      Workload::put};
 
 struct ChainLink {
   sc::Spread<uint64_t> chain;
@@ -66,19 +68,6 @@ class SplitcPath final : public Contender {
   SplitcPath(ContenderInfo info, sc::Path path) : Contender(std::move(info)), path_(path) {}
   SplitcPath(ContenderInfo info, std::shared_ptr<WirePort> wire)
       : Contender(std::move(info)), path_(sc::Path::direct), wire_(std::move(wire)) {}
-
-  Status supports(Workload workload, uint32_t) const override {
-    switch (workload) {
-      case Workload::word_read:
-      case Workload::word_get:
-      case Workload::word_put:
-      case Workload::word_store:
-      case Workload::barrier:
-      case Workload::get:
-      case Workload::put: return {};
-      default: return fail(Errc::unavailable, "is not measured on this path");
-    }
-  }
 
   Status prepare(Environment& environment) override {
     if (wire_ != nullptr) return wire_->prepare(environment);
@@ -254,14 +243,16 @@ void add_splitc_paths(Contenders& contenders) {
                     .kind = Kind::ours,
                     .what = "two ranks of Split-C, each of which has the other's memory mapped",
                     .setting = "public C++ API; the other rank polls",
-                    .only = "splitc"},
+                    .workloads = kSplitcWorkloads,
+                    .only = {"splitc"}},
       sc::Path::direct));
   contenders.push_back(std::make_unique<SplitcPath>(
       ContenderInfo{.path = "splitc-messages",
                     .kind = Kind::ours,
                     .what = "two ranks of Split-C, by Active Messages over a local channel",
                     .setting = "UNET_SPLITC_PATH=messages, public C++ API; the other rank polls",
-                    .only = "splitc",
+                    .workloads = kSplitcWorkloads,
+                    .only = {"splitc"},
                     .baseline = "am-local"},
       sc::Path::messages));
 }
@@ -272,7 +263,8 @@ void add_splitc_wire(Contenders& contenders, const std::string& name, const std:
                     .kind = Kind::ours,
                     .what = "two ranks of Split-C over " + name + ", an embedded NI in each process",
                     .setting = setting + ", public C++ API; the other rank polls",
-                    .only = "splitc",
+                    .workloads = kSplitcWorkloads,
+                    .only = {"splitc"},
                     .baseline = "am-" + name},
       std::move(wire)));
 }

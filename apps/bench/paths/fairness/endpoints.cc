@@ -167,11 +167,6 @@ class UnetBeside final : public Contender {
  public:
   UnetBeside(ContenderInfo info, Hostility kind) : Contender(std::move(info)), kind_(kind) {}
 
-  Status supports(Workload workload, uint32_t) const override {
-    if (workload == Workload::rtt || (workload == Workload::share && kind_.wakes == Wakes::no)) return {};
-    return fail(Errc::unavailable, "is not measured on this path");
-  }
-
   Status prepare(Environment& environment) override {
     if (kind_.endpoints > 1 && geteuid() != 0) return fail(Errc::unavailable, "needs root: one user's endpoints share that user's share");
     return pair_.prepare(environment.daemon_for_all());
@@ -325,8 +320,9 @@ void add_unet_fairness(Contenders& contenders) {
                       .kind = Kind::ours,
                       .what = "U-Net, shared NI: a pair " + what,
                       .setting = "public C++ API, default options, all endpoints in one thread, unetd --idle adaptive on the other core",
+                      .workloads = kind.wakes == Wakes::no ? Set{Workload::rtt, Workload::share} : Set{Workload::rtt},
+                      .only = {"fairness"},
                       .more_baselines = std::move(control),
-                      .beside = true,
                       .shares_cores = kind.wakes != Wakes::no,  // with the hostile client's threads
                       .side_b_parked = true},
         kind));

@@ -165,10 +165,6 @@ class UnetSetUp final : public Contender {
  public:
   UnetSetUp(ContenderInfo info, Asks asks) : Contender(std::move(info)), beside_(asks != Asks::nothing), flood_(asks) {}
 
-  Status supports(Workload workload, uint32_t) const override {
-    if (workload == Workload::rtt) return {};
-    return fail(Errc::unavailable, "is not measured on this path");
-  }
   Status prepare(Environment& environment) override {
     auto daemon = environment.daemon_for_all();
     if (!daemon) return tl::unexpected(daemon.error());
@@ -244,9 +240,10 @@ void add_setup_fairness(Contenders& contenders) {
                       .kind = Kind::ours,
                       .what = std::string("U-Net: connection, endpoint and name, made and ended") + what,
                       .setting = "public C++ API, endpoints of 4 buffers, one thread, unetd's engine on the other core",
+                      .workloads = {Workload::rtt},
+                      .only = {"fairness"},
                       .baseline = "setup-alone",
                       .more_baselines = std::move(control),
-                      .beside = true,
                       .shares_cores = true,  // with the service's thread, which waits for nobody
                       .side_b_parked = true},
         asks));

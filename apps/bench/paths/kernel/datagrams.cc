@@ -17,12 +17,8 @@ class KernelDatagram final : public Contender {
   KernelDatagram(ContenderInfo info, Transport transport, bool busy)
       : Contender(std::move(info)), transport_(transport), busy_(busy) {}
 
-  Status supports(Workload workload, uint32_t size) const override {
-    if (workload == Workload::put) return fail(Errc::unavailable, "has no put");
-    if (workload == Workload::connect) return fail(Errc::unavailable, "is not measured on this path");
-    if (workload == Workload::wakeup && busy_) return fail(Errc::unavailable, "never sleeps");
+  Status fits(Workload, uint32_t size) const override {
     const bool is_unix = transport_ == Transport::unix_packet || transport_ == Transport::unix_datagram;
-    if (transport_ == Transport::unix_datagram && workload != Workload::rtt) return fail(Errc::unavailable, "is not measured on this path");
     if (!is_unix && size > kUdpPayloadMax) {
       return fail(Errc::unavailable, "a UDP datagram holds at most 65507 B");
     }
@@ -82,8 +78,9 @@ class KernelDatagram final : public Contender {
   std::vector<int> idle_;
 };
 
-bool is_udp(Transport transport) {
-  return transport == Transport::udp || transport == Transport::udp_veth || transport == Transport::udp_single;
+Set<Workload> workloads_of(Transport transport, bool busy) {
+  if (transport == Transport::unix_datagram) return {Workload::rtt};
+  return kMessageWorkloads | (busy ? Set{Workload::idle} : Set{Workload::idle, Workload::wakeup});
 }
 
 void add(Contenders& contenders, const std::string& path, const std::string& what, Transport transport) {
@@ -92,11 +89,8 @@ void add(Contenders& contenders, const std::string& path, const std::string& wha
         ContenderInfo{.path = path + (busy ? "-busy" : ""),
                       .kind = Kind::kernel,
                       .what = what + (busy ? ", busy polling" : ", blocking"),
-                      .sockets = is_udp(transport) ? "udp" : "",
-                      .sockets_only = transport == Transport::udp_single,
-                      .endpoints = transport != Transport::unix_packet && transport != Transport::unix_datagram,
-                      .emulated = transport == Transport::unix_datagram,
-                      .sleeps = !busy},
+                      .workloads = workloads_of(transport, busy),
+                      .abilities = abilities_of(transport, busy)},
         transport, busy));
   }
 }

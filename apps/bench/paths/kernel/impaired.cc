@@ -25,10 +25,6 @@ class ImpairedTcp final : public Contender {
  public:
   ImpairedTcp(ContenderInfo info, const char* congestion_control) : Contender(std::move(info)), congestion_control_(congestion_control) {}
 
-  Status supports(Workload workload, uint32_t) const override {
-    return workload == Workload::lossy ? Status{} : Status(fail(Errc::unavailable, "is not measured on this path"));
-  }
-
   Status prepare(Environment& environment) override {
     auto wire = environment.impaired_wire();
     if (!wire) return tl::unexpected(wire.error());
@@ -147,8 +143,9 @@ void add_kernel_impaired(Contenders& contenders) {
                       .kind = Kind::kernel,
                       .what = std::string("TCP with ") + congestion_control + " over the cable that loses frames",
                       .setting = std::string(congestion_control) + ", blocking, 4 MiB buffers, no checksums, single segments",
-                      .only = "am-loss tcp-loss",
-                      .sockets = "tcp"},
+                      .workloads = {Workload::lossy},
+                      .abilities = {Ability::messages, Ability::tcp},
+                      .only = {"am-loss", "tcp-loss"}},
         congestion_control));
   }
 }

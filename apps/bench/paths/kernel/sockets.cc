@@ -195,6 +195,23 @@ KernelPair::~KernelPair() {
   }
 }
 
+Set<Ability> abilities_of(Transport transport, bool busy) {
+  const Set<Ability> sleeps = busy ? Set<Ability>{} : Set{Ability::sleeps};
+  switch (transport) {
+    case Transport::tcp:
+    case Transport::tcp_veth: return sleeps | Set{Ability::messages, Ability::tcp};
+    case Transport::tcp_single: return sleeps | Set{Ability::tcp};
+    case Transport::udp:
+    case Transport::udp_veth: return sleeps | Set{Ability::messages, Ability::udp, Ability::idle_endpoints};
+    case Transport::udp_single: return sleeps | Set{Ability::udp};
+    case Transport::unix_datagram: return sleeps | Set{Ability::messages, Ability::emulated};
+    case Transport::pipe:
+    case Transport::unix_stream:
+    case Transport::unix_packet: break;
+  }
+  return sleeps | Set{Ability::messages};
+}
+
 Status open_kernel_pair(Transport transport, bool busy, Environment& environment, KernelPair& pair) {
   if (auto opened = open_descriptors(transport, busy, environment, pair); !opened) return opened;
   if (busy) {

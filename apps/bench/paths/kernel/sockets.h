@@ -29,6 +29,9 @@ struct KernelPair {
 
 enum class Transport : uint8_t { pipe, unix_stream, unix_packet, unix_datagram, udp, tcp, udp_veth, tcp_veth, udp_single, tcp_single };
 
+// What the contenders of a transport can do, and whether they sleep.
+Set<Ability> abilities_of(Transport transport, bool busy);
+
 // Opens `transport` into `pair`. For *_veth, and *_single, where all offloads are off, the ends are in the Environment's two namespaces.
 Status open_kernel_pair(Transport transport, bool busy, Environment& environment, KernelPair& pair);
 

@@ -18,15 +18,9 @@ class KernelStream final : public Contender {
   KernelStream(ContenderInfo info, Transport transport, bool busy)
       : Contender(std::move(info)), transport_(transport), busy_(busy) {}
 
-  Status supports(Workload workload, uint32_t size) const override {
-    if (workload == Workload::connect) return connects() ? Status{} : fail(Errc::unavailable, "is not measured on this path");
-    if (is_about_connections(workload)) {
-      return transport_ == Transport::tcp ? Status{} : fail(Errc::unavailable, "is not measured on this path");
-    }
-    if (workload == Workload::put) return fail(Errc::unavailable, "has no put");
-    if (workload == Workload::wakeup && busy_) return fail(Errc::unavailable, "never sleeps");
-    if (size == 0) return fail(Errc::unavailable, "a byte stream carries no empty message");
-    return {};
+  Status fits(Workload workload, uint32_t size) const override {
+    const bool carries = size != 0 || workload == Workload::connect || is_about_connections(workload);
+    return carries ? Status{} : fail(Errc::unavailable, "a byte stream carries no empty message");
   }
   Status prepare(Environment& environment) override {
     auto opened = open_kernel_pair(transport_, busy_, environment, pair_);
@@ -47,7 +41,7 @@ class KernelStream final : public Contender {
   }
 
  private:
-  bool connects() const { return transport_ == Transport::unix_stream || transport_ == Transport::tcp; }
+  bool connects() const { return info_.workloads.has(Workload::connect); }
 
   Transport transport_;
   bool busy_;
@@ -58,8 +52,11 @@ class KernelStream final : public Contender {
   std::vector<std::byte> rest_;
 };
 
-bool is_tcp(Transport transport) {
-  return transport == Transport::tcp || transport == Transport::tcp_veth || transport == Transport::tcp_single;
+Set<Workload> workloads_of(Transport transport, bool busy) {
+  Set<Workload> workloads = kMessageWorkloads | Set{Workload::idle};
+  if (!busy) workloads = workloads | Set{Workload::wakeup};
+  if (transport == Transport::unix_stream || transport == Transport::tcp) workloads = workloads | Set{Workload::connect};
+  return transport == Transport::tcp ? workloads | kConnectionWorkloads : workloads;
 }
 
 void add(Contenders& contenders, const std::string& path, const std::string& what, Transport transport) {
@@ -68,9 +65,8 @@ void add(Contenders& contenders, const std::string& path, const std::string& wha
         ContenderInfo{.path = path + (busy ? "-busy" : ""),
                       .kind = Kind::kernel,
                       .what = what + (busy ? ", busy polling" : ", blocking"),
-                      .sockets = is_tcp(transport) ? "tcp" : "",
-                      .sockets_only = transport == Transport::tcp_single,
-                      .sleeps = !busy},
+                      .workloads = workloads_of(transport, busy),
+                      .abilities = abilities_of(transport, busy)},
         transport, busy));
   }
 }

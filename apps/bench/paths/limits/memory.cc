@@ -71,10 +71,6 @@ struct RingLink {
 class MemcpyRing final : public Contender {
  public:
   using Contender::Contender;
-  Status supports(Workload workload, uint32_t) const override {
-    if (workload == Workload::bandwidth || workload == Workload::rate) return {};
-    return fail(Errc::unavailable, "measures streams only");
-  }
   Status prepare(Environment&) override { return memory_.create(sizeof(RingIndices) + kRingBytes); }
   Status set_up(const RunContext&, Environment&) override {
     memory_.touch();
@@ -104,10 +100,6 @@ class MemcpyRing final : public Contender {
 class Exposed final : public Contender {
  public:
   Exposed(ContenderInfo info, Workload workload) : Contender(std::move(info)), workload_(workload) {}
-  Status supports(Workload workload, uint32_t) const override {
-    if (workload == workload_) return {};
-    return fail(Errc::unavailable, "measures one workload only");
-  }
   Status prepare(Environment&) override { return memory_.create(kRingBytes); }
   Status set_up(const RunContext&, Environment&) override {
     memory_.touch();
@@ -152,10 +144,13 @@ void add_memory_limits(Contenders& contenders) {
       .path = "limit-memcpy",
       .kind = Kind::limit,
       .what = "one process copies messages into a ring, the other copies them out: the bandwidth of two cores",
-      .setting = "4 MiB ring, indices published every 64 KiB"}));
+      .setting = "4 MiB ring, indices published every 64 KiB",
+      .workloads = {Workload::bandwidth, Workload::rate}}));
   const auto add = [&](const char* path, const char* what, Workload workload) {
     contenders.push_back(std::make_unique<Exposed>(
-        ContenderInfo{.path = path, .kind = Kind::limit, .what = what, .setting = "consecutive offsets of a 4 MiB region"}, workload));
+        ContenderInfo{
+            .path = path, .kind = Kind::limit, .what = what, .setting = "consecutive offsets of a 4 MiB region", .workloads = {workload}},
+        workload));
   };
   add("limit-put", "memcpy into memory that the other process has mapped", Workload::put);
   add("limit-get", "memcpy out of memory that the other process has written", Workload::get);

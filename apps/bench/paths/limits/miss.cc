@@ -10,10 +10,6 @@ namespace {
 class Miss final : public Contender {
  public:
   using Contender::Contender;
-  Status supports(Workload workload, uint32_t) const override {
-    if (workload == Workload::word_read) return {};
-    return fail(Errc::unavailable, "measures reads of words only");
-  }
   Status prepare(Environment&) override { return memory_.create(kChainWords * sizeof(uint64_t)); }
   Status set_up(const RunContext&, Environment&) override {
     memory_.touch();
@@ -41,7 +37,8 @@ void add_miss_limit(Contenders& contenders) {
       ContenderInfo{.path = "limit-miss",
                     .kind = Kind::limit,
                     .what = "a word read that another core has just written: a cache miss between two cores",
-                    .setting = "64 words in turn, each in a line of its own that says where the next is"}));
+                    .setting = "64 words in turn, each in a line of its own that says where the next is",
+                    .workloads = {Workload::word_read}}));
 }
 
 }  // namespace unet::bench

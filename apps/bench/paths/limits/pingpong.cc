@@ -66,9 +66,8 @@ class PingPong final : public Contender {
  public:
   using Contender::Contender;
 
-  Status supports(Workload workload, uint32_t size) const override {
-    if (workload == Workload::rtt && size <= kCacheLine) return {};
-    return fail(Errc::unavailable, "measures round trips of one cache line only");
+  Status fits(Workload, uint32_t size) const override {
+    return size <= kCacheLine ? Status{} : fail(Errc::unavailable, "measures round trips of one cache line only");
   }
   Status prepare(Environment&) override { return memory_.create(3 * kPage); }
   Status set_up(const RunContext&, Environment&) override {
@@ -150,10 +149,6 @@ struct EchoLink {
 class Echo final : public Contender {
  public:
   using Contender::Contender;
-  Status supports(Workload workload, uint32_t) const override {
-    if (workload == Workload::rtt) return {};
-    return fail(Errc::unavailable, "measures round trips only");
-  }
   Status prepare(Environment&) override { return memory_.create(2 * sizeof(EchoSlot)); }
   Status set_up(const RunContext&, Environment&) override {
     memory_.touch();
@@ -179,17 +174,20 @@ void add_pingpong_limits(Contenders& contenders) {
       .path = "limit-pingpong",
       .kind = Kind::limit,
       .what = "a cache line handed back and forth: the round trip of two cores",
-      .setting = "one line for both directions, and one for each; the faster counts; plain spinning"}));
+      .setting = "one line for both directions, and one for each; the faster counts; plain spinning",
+      .workloads = {Workload::rtt}}));
   contenders.push_back(std::make_unique<PingPong<true>>(ContenderInfo{
       .path = "limit-pingpong-pause",
       .kind = Kind::limit,
       .what = "the same with a pause instruction between two looks at the line",
-      .setting = "one line for both directions, and one for each; the faster counts; pause while spinning"}));
+      .setting = "one line for both directions, and one for each; the faster counts; pause while spinning",
+      .workloads = {Workload::rtt}}));
   contenders.push_back(std::make_unique<Echo>(ContenderInfo{
       .path = "limit-echo",
       .kind = Kind::limit,
       .what = "a payload copied into one slot, copied out, and sent back: the round trip of larger messages",
-      .setting = "one reused slot each way; plain spinning"}));
+      .setting = "one reused slot each way; plain spinning",
+      .workloads = {Workload::rtt}}));
 }
 
 }  // namespace unet::bench

@@ -47,10 +47,6 @@ class EventFd final : public Contender {
     }
   }
   // It carries a signal, no payload: the size of the message does not matter to it.
-  Status supports(Workload workload, uint32_t) const override {
-    if (workload == Workload::wakeup || workload == Workload::idle) return {};
-    return fail(Errc::unavailable, "measures wake-ups only");
-  }
   Status prepare(Environment&) override {
     for (int& fd : fds_) {
       fd = eventfd(0, EFD_CLOEXEC);
@@ -80,7 +76,9 @@ void add_wakeup_limits(Contenders& contenders) {
       .kind = Kind::limit,
       .what = "an eventfd wakes a process that sleeps in read()",
       .setting = "no payload; side B blocks in read, side A polls for the answer",
-      .sleeps = true}));
+      .workloads = {Workload::wakeup, Workload::idle},
+      .abilities = {Ability::sleeps},
+      .only = {"wakeup", "idle"}}));
 }
 
 }  // namespace unet::bench

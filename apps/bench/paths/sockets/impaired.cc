@@ -58,9 +58,6 @@ class ImpairedSockets final : public Contender {
   ImpairedSockets(ContenderInfo info, const char* congestion_control, std::shared_ptr<ImpairedHost> host)
       : Contender(std::move(info)), congestion_control_(congestion_control), host_(std::move(host)) {}
 
-  Status supports(Workload workload, uint32_t) const override {
-    return workload == Workload::lossy ? Status{} : Status(fail(Errc::unavailable, "is not measured on this path"));
-  }
   Status prepare(Environment& environment) override {
     auto wire = environment.impaired_wire();
     if (!wire) return tl::unexpected(wire.error());
@@ -163,8 +160,9 @@ void add_unet_impaired(Contenders& contenders) {
                       .kind = Kind::ours,
                       .what = "U-Net's TCP sockets over the cable that loses and delays frames, two embedded NIs",
                       .setting = std::string("net_af_packet, MTU 1500, ") + congestion_control + ", both sides poll",
-                      .only = "tcp-loss",
-                      .sockets = "tcp",
+                      .workloads = {Workload::lossy},
+                      .abilities = {Ability::tcp},
+                      .only = {"tcp-loss"},
                       .wire = true},
         congestion_control, host));
   }

@@ -47,12 +47,9 @@ class KernelPeer final : public Contender {
  public:
   // `ours`: whose side our sockets are.
   KernelPeer(ContenderInfo info, const PeerDriver& driver, Side ours)
-      : Contender(std::move(info)), tcp_(info_.sockets == "tcp"), driver_(driver), ours_(ours) {}
+      : Contender(std::move(info)), tcp_(info_.can(Ability::tcp)), driver_(driver), ours_(ours) {}
 
-  Status supports(Workload workload, uint32_t size) const override {
-    if (workload != Workload::rtt && workload != (tcp_ ? Workload::bandwidth : Workload::rate)) {
-      return fail(Errc::unavailable, "is not measured on this path");
-    }
+  Status fits(Workload, uint32_t size) const override {
     if (!tcp_ && size > kUdpPayloadMax) return fail(Errc::unavailable, "a datagram holds at most 65507 B");
     return size != 0 ? Status{} : fail(Errc::unavailable, "is not measured with empty messages");
   }
@@ -65,7 +62,8 @@ class KernelPeer final : public Contender {
     if (driver_.wire == PeerDriver::Wire::tap) {
       namespace_ = kernels;
       kernel_address_ = std::string("10.86.") + (tcp_ ? (at_a ? "0" : "1") : (at_a ? "2" : "3")) + ".1";
-      specification_ = "tap:name=bench-" + info_.sockets + (at_a ? "-a" : "-b") + ",address=" + kernel_address_ + "/24";
+      const std::string tap = std::string("bench-") + (tcp_ ? "tcp" : "udp") + (at_a ? "-a" : "-b");
+      specification_ = "tap:name=" + tap + ",address=" + kernel_address_ + "/24";
     } else {
       auto veth = (*pair)->add_veth({.offloads = driver_.wire == PeerDriver::Wire::veth});
       if (!veth) return tl::unexpected(veth.error());
@@ -243,7 +241,8 @@ void add_kernel_peers(Contenders& contenders) {
                                   " Linux's, busy polling",
                           .setting = std::string(driver.setting) + (tcp && driver.large_segments ? ": segments of 64 KiB" : "") +
                                      "; ours embedded" + ours_set + "; the kernel's: " + kernels + ", spinning on non-blocking calls",
-                          .sockets = protocol,
+                          .workloads = {Workload::rtt, tcp ? Workload::bandwidth : Workload::rate},
+                          .abilities = {tcp ? Ability::tcp : Ability::udp},
                           .baseline = "kernel-" + protocol + "-veth-busy",
                           .more_baselines = {"kernel-" + protocol + "-single-busy"}},
             driver, ours));

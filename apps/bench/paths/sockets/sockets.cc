@@ -22,13 +22,10 @@ constexpr const char* kCalls = "BSD's calls";
 class UnetSockets final : public Contender {
  public:
   UnetSockets(ContenderInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options)
-      : Contender(std::move(info)), stream_(info_.sockets == "tcp"), options_(options), place_(std::move(place)) {}
+      : Contender(std::move(info)), stream_(info_.can(Ability::tcp)), options_(options), place_(std::move(place)) {}
 
-  Status supports(Workload workload, uint32_t size) const override {
-    if (is_about_connections(workload) && stream_ && options_.payload == Payload::as_it_is) return {};
-    if (workload != Workload::rtt && workload != Workload::bandwidth && workload != Workload::rate) {
-      return fail(Errc::unavailable, "is not measured on this path");
-    }
+  Status fits(Workload workload, uint32_t size) const override {
+    if (is_about_connections(workload)) return {};
     if (size == 0) return fail(Errc::unavailable, "is not measured with empty messages");
     if (!stream_ && size > kUdpPayloadMax) return fail(Errc::unavailable, "a datagram holds at most 65507 B");
     return {};
@@ -238,6 +235,7 @@ void add_made(Contenders& contenders, const ContenderInfo& info, const std::arra
               UnetSocketsOptions options) {
   const std::string where = info.path.substr(info.path.find('-') + 1);
   ContenderInfo made = info, in_place = info;
+  made.workloads = in_place.workloads = kMessageWorkloads;
   made.path = "tcp-made-" + where;
   made.what += "; each byte made and looked at, in buffers";
   made.more_baselines = {};
@@ -246,7 +244,7 @@ void add_made(Contenders& contenders, const ContenderInfo& info, const std::arra
   in_place.setting.replace(in_place.setting.find(kCalls), std::strlen(kCalls), "reserve(), commit(), gather() and consume()");
   in_place.baseline = made.path;
   in_place.more_baselines = {info.path};
-  if (info.baseline.empty()) in_place.layer = true;
+  if (info.baseline.empty()) in_place.abilities = {Ability::tcp, Ability::layer};
   else in_place.more_baselines.push_back(info.baseline);
   options.payload = Payload::made;
   contenders.push_back(make_unet_sockets(std::move(made), places[0], options));
@@ -271,7 +269,8 @@ void add_socket_wire(Contenders& contenders, WireKind kind, const std::string& n
                              .kind = Kind::ours,
                              .what = std::string("U-Net's ") + (tcp ? "TCP" : "UDP") + " sockets over " + name + ", two embedded NIs",
                              .setting = setting + ", MTU 1500, " + kCalls + ", no Nagle, each side's calls run its engine",
-                             .sockets = protocol,
+                             .workloads = tcp ? kMessageWorkloads | kConnectionWorkloads : kMessageWorkloads,
+                             .abilities = {tcp ? Ability::tcp : Ability::udp},
                              .baseline = "kernel-" + protocol + "-veth-busy",
                              .more_baselines = more};
     contenders.push_back(
@@ -289,7 +288,8 @@ void add_unet_sockets(Contenders& contenders) {
                                .what = std::string("U-Net's ") + (tcp ? "TCP" : "UDP") + " sockets, " +
                                        (near ? "by a local channel" : "by packets through unetd's engine"),
                                .setting = std::string(kCalls) + ", no Nagle, both sides poll",
-                               .sockets = tcp ? "tcp" : "udp",
+                               .workloads = tcp ? kMessageWorkloads | kConnectionWorkloads : kMessageWorkloads,
+                               .abilities = {tcp ? Ability::tcp : Ability::udp},
                                .shares_cores = !near};
       UnetSocketsOptions options{.near = near, .yields = !near, .first_port = first_port};
       contenders.push_back(make_unet_sockets(info, std::make_shared<DaemonPlace>(), options));

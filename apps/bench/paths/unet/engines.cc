@@ -187,8 +187,7 @@ class UnetEngines final : public Contender {
  public:
   UnetEngines(ContenderInfo info, uint32_t engines) : Contender(std::move(info)), engines_(engines) {}
 
-  Status supports(Workload workload, uint32_t size) const override {
-    if (workload != Workload::rate) return fail(Errc::unavailable, "is not measured on this path");
+  Status fits(Workload, uint32_t size) const override {
     if (size > kInlineMax) return fail(Errc::unavailable, "has messages of at most " + std::to_string(kInlineMax) + " bytes");
     return {};
   }
@@ -281,7 +280,8 @@ void add_unet_engines(Contenders& contenders) {
                       .kind = Kind::ours,
                       .what = "U-Net, " + what,
                       .setting = "engines without unetd; drivers make frames of messages and take those sent, and stand for the clients",
-                      .engines = true,
+                      .workloads = {Workload::rate},
+                      .only = {"engines"},
                       .side_b_parked = true},
         engines));
   };

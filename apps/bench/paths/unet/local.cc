@@ -10,16 +10,12 @@ namespace unet::bench {
 
 namespace {
 
+constexpr Set<Workload> kLocalWorkloads = kMessageWorkloads | Set{Workload::put, Workload::idle, Workload::connect};
+
 class UnetLocal final : public Contender {
  public:
   explicit UnetLocal(ContenderInfo info)
-      : Contender(std::move(info)), calls_(info_.path + "/connect", control::Path::local, info_.sleeps) {}
-
-  Status supports(Workload workload, uint32_t) const override {
-    if (workload == Workload::wakeup && !info_.sleeps) return fail(Errc::unavailable, "never sleeps");
-    if (workload <= Workload::put || workload == Workload::wakeup || workload == Workload::idle || workload == Workload::connect) return {};
-    return fail(Errc::unavailable, "is not measured on this path");
-  }
+      : Contender(std::move(info)), calls_(info_.path + "/connect", control::Path::local, sleeps()) {}
 
   Status prepare(Environment& environment) override {
     auto daemon = environment.daemon_beside();
@@ -44,7 +40,7 @@ class UnetLocal final : public Contender {
 
   Outcome run(const Slice& slice, RunContext& context) override {
     if (slice.workload == Workload::connect) return calls_.run(*context_, slice, context);
-    UnetLink link(*endpoint_, *endpoint_, channel_, context, info_.sleeps && !polls_in(slice, context.side));
+    UnetLink link(*endpoint_, *endpoint_, channel_, context, sleeps() && !polls_in(slice, context.side));
     if (slice.workload == Workload::put) return run_put(link, slice, context);
     return run_on_link(link, slice, buffers_, context);
   }
@@ -64,6 +60,7 @@ class UnetLocal final : public Contender {
   }
 
  private:
+  bool sleeps() const { return info_.can(Ability::sleeps); }
   Result<Channel> connect(const RunContext& run) {
     auto channel = connect_when_bound(*endpoint_, info_.path, {.path = control::Path::local}, run.stop);
     if (!channel) return channel;
@@ -109,13 +106,15 @@ void add_unet_local(Contenders& contenders) {
       .kind = Kind::ours,
       .what = "U-Net, local channel between two processes",
       .setting = "public C++ API, default options, receivers poll",
-      .endpoints = true}));
+      .workloads = kLocalWorkloads,
+      .abilities = {Ability::messages, Ability::idle_endpoints}}));
   contenders.push_back(std::make_unique<UnetLocal>(ContenderInfo{
       .path = "local-sleep",
       .kind = Kind::ours,
       .what = "U-Net, local channel, receivers that sleep",
       .setting = "public C++ API, default options, wait() without polling first",
-      .sleeps = true}));
+      .workloads = kLocalWorkloads | Set{Workload::wakeup},
+      .abilities = {Ability::messages, Ability::sleeps}}));
 }
 
 }  // namespace unet::bench

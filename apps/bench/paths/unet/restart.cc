@@ -79,8 +79,8 @@ class UnetRestart final : public Contender {
  public:
   UnetRestart(ContenderInfo info, Replacement kind) : Contender(std::move(info)), kind_(kind) {}
 
-  Status supports(Workload workload, uint32_t size) const override {
-    if (workload == Workload::restart && size >= sizeof(uint64_t) && size <= kInlineMax) return {};
+  Status fits(Workload, uint32_t size) const override {
+    if (size >= sizeof(uint64_t) && size <= kInlineMax) return {};
     return fail(Errc::unavailable, "is measured with messages of 8 to " + std::to_string(kInlineMax) + " B only");
   }
 
@@ -302,7 +302,8 @@ void add_unet_restart(Contenders& contenders) {
                       .kind = Kind::ours,
                       .what = "U-Net, shared NI: " + what,
                       .setting = "public C++ API, default options, all endpoints in one thread, " + unetd + " on the other core",
-                      .restarts = true,
+                      .workloads = {Workload::restart},
+                      .only = {"restart"},
                       .side_b_parked = true},
         kind));
   };

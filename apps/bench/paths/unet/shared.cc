@@ -11,11 +11,6 @@ class UnetShared final : public Contender {
  public:
   using Contender::Contender;
 
-  Status supports(Workload workload, uint32_t) const override {
-    if (workload == Workload::rtt || workload == Workload::bandwidth || workload == Workload::rate) return {};
-    return fail(Errc::unavailable, "is not measured on this path");
-  }
-
   Status prepare(Environment& environment) override { return pair_.prepare(environment.daemon()); }
 
   Status set_up(const RunContext& run, Environment&) override {
@@ -89,7 +84,8 @@ void add_unet_shared(Contenders& contenders) {
       .kind = Kind::ours,
       .what = "U-Net, one traversal: endpoint, unetd's engine on the other core, endpoint",
       .setting = "public C++ API, default options, both endpoints in one process, receivers poll, unetd --idle adaptive",
-      .endpoints = true,
+      .workloads = kMessageWorkloads,
+      .abilities = {Ability::messages, Ability::idle_endpoints},
       .side_b_parked = true}));
 }
 

@@ -66,16 +66,6 @@ class UnetSharedPair final : public Contender {
   explicit UnetSharedPair(ContenderInfo info, EndpointOptions options = kOptions, control::Path path = control::Path::ni)
       : Contender(std::move(info)), options_(options), path_(path), calls_(info_.path + "/connect", control::Path::ni, false) {}
 
-  Status supports(Workload workload, uint32_t) const override {
-    if (options_.emulated != 0) {
-      const bool can = workload == Workload::rtt || (workload == Workload::emulate && path_ == control::Path::ni);
-      return can ? Status{} : Status(fail(Errc::unavailable, "is not measured on this path"));
-    }
-    const bool stream = workload == Workload::bandwidth || workload == Workload::rate;
-    if (stream || workload == Workload::rtt || workload == Workload::connect) return {};
-    return fail(Errc::unavailable, "is not measured on this path");
-  }
-
   Status prepare(Environment& environment) override {
     auto daemon = environment.daemon_beside();
     if (!daemon) return tl::unexpected(daemon.error());
@@ -174,7 +164,8 @@ void add_unet_shared_pair(Contenders& contenders) {
       .kind = Kind::ours,
       .what = "U-Net, two processes with unetd's engine between them; on two cores the three pollers share them",
       .setting = "public C++ API, 1024 receive slots and buffers, streams with a window, unetd --idle adaptive",
-      .emulated = true}));
+      .workloads = kMessageWorkloads | Set{Workload::connect},
+      .abilities = {Ability::messages, Ability::emulated}}));
   EndpointOptions options = kOptions;
   options.emulated = 1;
   contenders.push_back(std::make_unique<UnetSharedPair>(
@@ -182,15 +173,16 @@ void add_unet_shared_pair(Contenders& contenders) {
                     .kind = Kind::ours,
                     .what = "U-Net, two processes with emulated endpoints, and unetd's engine between them",
                     .setting = "public C++ API, emulated endpoints, unetd --idle adaptive",
-                    .endpoints = true,
-                    .emulated = true},
+                    .workloads = {Workload::rtt, Workload::emulate},
+                    .abilities = {Ability::messages, Ability::idle_endpoints, Ability::emulated}},
       options));
   contenders.push_back(std::make_unique<UnetSharedPair>(
       ContenderInfo{.path = "emulated-local",
                     .kind = Kind::ours,
                     .what = "U-Net, two processes with emulated endpoints and a local channel that they asked for",
                     .setting = "public C++ API, emulated endpoints, Path::local",
-                    .emulated = true},
+                    .workloads = {Workload::rtt},
+                    .abilities = {Ability::messages, Ability::emulated}},
       options, control::Path::local));
 }
 

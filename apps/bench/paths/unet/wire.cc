@@ -93,12 +93,10 @@ class UnetWire final : public Contender {
  public:
   UnetWire(ContenderInfo info, std::shared_ptr<WirePort> wire) : Contender(std::move(info)), wire_(std::move(wire)) {}
 
-  Status supports(Workload workload, uint32_t size) const override {
+  Status fits(Workload workload, uint32_t size) const override {
     if (size > kMessageMax) return fail(Errc::unavailable, "a put over a wire has at most 64 KiB");
     if (workload == Workload::put && size == 0) return fail(Errc::unavailable, "a put of nothing deposits nothing");
-    if (workload == Workload::rtt || workload == Workload::rate || workload == Workload::bandwidth) return {};
-    if (workload == Workload::put) return {};
-    return fail(Errc::unavailable, "is not measured on this path");
+    return {};
   }
   Status prepare(Environment& environment) override { return wire_->prepare(environment); }
   Status set_up(const RunContext& run, Environment& environment) override {
@@ -182,10 +180,7 @@ class BareWire final : public Contender {
   BareWire(ContenderInfo info, std::shared_ptr<WirePort> wire, bool segments = false)
       : Contender(std::move(info)), wire_(std::move(wire)), segments_(segments) {}
 
-  Status supports(Workload workload, uint32_t size) const override {
-    if (workload != Workload::rtt && workload != Workload::rate && workload != Workload::bandwidth) {
-      return fail(Errc::unavailable, "is not measured on this path");
-    }
+  Status fits(Workload workload, uint32_t size) const override {
     if (segments_ && workload == Workload::bandwidth) return {};
     if (size <= (segments_ ? kSegmentPayload : kFramePayload)) return {};
     return fail(Errc::unavailable, "a bare frame holds at most " + std::to_string(kFramePayload) + " B");
@@ -239,13 +234,15 @@ void add_wire(Contenders& contenders, WireKind kind, const std::string& name, co
                     .what = (pcap ? "bare libpcap on the interface of " : "bare DPDK on the port of ") + name +
                             ": frames as long as U-Net's",
                     .setting = setting + (pcap ? ", pcap_dispatch and pcap_inject" : ", rte_eth_rx_burst and rte_eth_tx_burst") +
-                               ", bursts of 32 in streams"},
+                               ", bursts of 32 in streams",
+                    .workloads = kMessageWorkloads},
       wire));
   contenders.push_back(std::make_unique<UnetWire>(
       ContenderInfo{.path = name,
                     .kind = Kind::ours,
                     .what = "U-Net, embedded NI over " + name + ", between the two processes",
                     .setting = setting + ", public C++ API, the application's poll runs the engine",
+                    .workloads = kMessageWorkloads | Set{Workload::put},
                     .baseline = "raw-" + name,
                     .wire = true},
       wire));
@@ -255,8 +252,8 @@ void add_wire(Contenders& contenders, WireKind kind, const std::string& name, co
                       .kind = Kind::raw,
                       .what = "the same, frames as long as those of TCP's segments",
                       .setting = setting + ", bursts of 32 in streams, nothing sent back",
-                      .sockets = "tcp",
-                      .sockets_only = true},
+                      .workloads = kMessageWorkloads,
+                      .abilities = {Ability::tcp}},
         wire, true));
     add_socket_wire(contenders, kind, name, setting);
   }
