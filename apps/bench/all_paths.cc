@@ -7,32 +7,32 @@
 
 namespace unet::bench {
 
-Contenders make_all_contenders() {
-  Contenders contenders;
-  add_pingpong_limits(contenders);
-  add_memory_limits(contenders);
-  add_miss_limit(contenders);
-  add_wakeup_limits(contenders);
-  add_unet_local(contenders);
-  add_unet_sockets(contenders);
-  add_unet_shared(contenders);
-  add_unet_shared_pair(contenders);
-  add_am_paths(contenders);
-  add_splitc_paths(contenders);
-  add_unet_fairness(contenders);
-  add_setup_fairness(contenders);
-  add_unet_restart(contenders);
-  add_unet_engines(contenders);
-  add_unet_wires(contenders);
-  add_kernel_peers(contenders);
-  add_programs(contenders);
-  add_am_impaired(contenders);
-  add_unet_impaired(contenders);
-  add_incast(contenders);
-  add_kernel_streams(contenders);
-  add_kernel_datagrams(contenders);
-  add_kernel_impaired(contenders);
-  return contenders;
+Paths make_all_paths() {
+  Paths paths;
+  add_pingpong_limits(paths);
+  add_memory_limits(paths);
+  add_miss_limit(paths);
+  add_wakeup_limits(paths);
+  add_unet_local(paths);
+  add_unet_sockets(paths);
+  add_unet_shared(paths);
+  add_unet_shared_pair(paths);
+  add_am_paths(paths);
+  add_splitc_paths(paths);
+  add_unet_fairness(paths);
+  add_setup_fairness(paths);
+  add_unet_restart(paths);
+  add_unet_engines(paths);
+  add_unet_wires(paths);
+  add_kernel_peers(paths);
+  add_programs(paths);
+  add_am_impaired(paths);
+  add_unet_impaired(paths);
+  add_incast(paths);
+  add_kernel_streams(paths);
+  add_kernel_datagrams(paths);
+  add_kernel_impaired(paths);
+  return paths;
 }
 
 }  // namespace unet::bench

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/bench/frame/contender.h"
+#include "apps/bench/frame/path.h"
 #include "apps/bench/results/stats.h"
 
 namespace unet::bench {
@@ -41,13 +41,13 @@ struct Benchmark {
   std::vector<uint32_t> sizes = {}; // unless --size says otherwise; empty: it carries no messages
   uint32_t size_max = kMessageMax;
   std::string counts = {};      // what --size counts, if not bytes
-  std::string small_limit = {};      // path of the limit (or of what all are compared with) up to kSmallMax bytes
-  std::string large_limit = {};      // and above
+  std::string limit = {};        // path of the limit, or of what all are compared with
+  std::string large_limit = {};  // above kSmallMax bytes, if it is another
 
   std::vector<std::string> more_limits = {};  // other paths that it needs, whatever is chosen
 
   static constexpr uint32_t kSmallMax = 64;
-  const std::string& limit_path(uint32_t size) const { return size <= kSmallMax ? small_limit : large_limit; }
+  const std::string& limit_path(uint32_t size) const { return size <= kSmallMax || large_limit.empty() ? limit : large_limit; }
   // Of sockets; of paths that stand above another, which is measured beside each.
   bool of_sockets() const { return needs.has(Ability::tcp) || needs.has(Ability::udp); }
   bool layers() const { return needs.has(Ability::layer); }
@@ -65,7 +65,7 @@ const Benchmark* find_benchmark(const std::string& name);
 // The sizes to measure at when `chosen` are those of --size, if any; 0 stands for no message.
 std::vector<uint32_t> sizes_of(const Benchmark& benchmark, const std::vector<uint32_t>& chosen);
 
-// Whether the contender takes part in it, at some size at least; the error says why not, in a few words.
-Status takes_part(const Benchmark& benchmark, const Contender& contender);
+// Whether the path takes part in it, at some size at least; the error says why not, in a few words.
+Status takes_part(const Benchmark& benchmark, const Path& path);
 
 }  // namespace unet::bench

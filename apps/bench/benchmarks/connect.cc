@@ -77,8 +77,8 @@ Status ConnectMeasurement::leave_out(size_t index, const Error& error) {
 
 Status ConnectMeasurement::prepare(const std::vector<size_t>& paths) {
   const std::string& limit_path = benchmark_.limit_path(0);
-  const size_t limit = find_contender(session_, limit_path);
-  if (limit == session_.contender_count() || !session_.refusal(limit).empty()) {
+  const size_t limit = find_path(session_, limit_path);
+  if (limit == session_.path_count() || !session_.refusal(limit).empty()) {
     return fail(Errc::unavailable, limit_path + ", which the others are compared with, cannot be measured");
   }
   limit_.push_back(make_path(limit));
@@ -100,7 +100,7 @@ Result<ConnectSlice> ConnectMeasurement::slice_of(ConnectPath& path) {
   if (slice.steps.of[kTotal].empty()) return fail(Errc::protocol, "a slice without a result");
   for (size_t step = 0; step < kSteps; ++step) slice.p50[step] = median(slice.steps.of[step]);
   // A daemon of the path's own shares the cores with both sides: that wait belongs to the path.
-  const bool judged = !session_.cores().alone() && session_.contender(path.index).service_processes().empty();
+  const bool judged = !session_.cores().alone() && session_.path(path.index).service_processes().empty();
   slice.disturbed = judged && static_cast<double>(result->waited) > kDisturbedShareSleeping * static_cast<double>(result->elapsed);
   return slice;
 }
@@ -176,7 +176,7 @@ Status ConnectMeasurement::repetition() {
 }
 
 Record ConnectMeasurement::record_of(const ConnectPath& path, size_t step) const {
-  const ContenderInfo& info = session_.contender(path.index).info();
+  const PathInfo& info = session_.path(path.index).info();
   const Step& of = path.steps[step];
   Record record = record_without_figures(benchmark_, info, 0, options_);
   record.metric = ConnectSteps::kNames[step];

@@ -15,7 +15,7 @@ struct Made {
   std::vector<double> create, client, service;  // of each endpoint: ns, bytes, bytes
 };
 
-Record record_of(const Benchmark& benchmark, const ContenderInfo& info, const MeasureOptions& options, const char* metric,
+Record record_of(const Benchmark& benchmark, const PathInfo& info, const MeasureOptions& options, const char* metric,
                  const char* unit, const std::vector<double>& values) {
   Record record = record_without_figures(benchmark, info, 0, options);
   record.metric = metric;
@@ -51,17 +51,17 @@ Result<std::vector<Record>> measure_emulated(Session& session, const Benchmark& 
   auto records = measure(session, benchmark, size, paths, options);
   if (!records || size != benchmark.sizes.front()) return records;
   for (const size_t index : paths) {
-    const Contender& contender = session.contender(index);
-    if (!session.refusal(index).empty() || !contender.supports(Workload::emulate, size)) continue;
+    const Path& path = session.path(index);
+    if (!session.refusal(index).empty() || !path.supports(Workload::emulate, size)) continue;
     const auto made = make_many(session, index, options);
     if (session.over()) return tl::unexpected(made.error());
     if (!made) {
       std::fprintf(stderr, "unet-bench: emulated: %s\n", made.error().text.c_str());
       continue;
     }
-    records->push_back(record_of(benchmark, contender.info(), options, "create", "ns", made->create));
-    records->push_back(record_of(benchmark, contender.info(), options, "client_memory", "B", made->client));
-    records->push_back(record_of(benchmark, contender.info(), options, "service_memory", "B", made->service));
+    records->push_back(record_of(benchmark, path.info(), options, "create", "ns", made->create));
+    records->push_back(record_of(benchmark, path.info(), options, "client_memory", "B", made->client));
+    records->push_back(record_of(benchmark, path.info(), options, "service_memory", "B", made->service));
     auto idle = measure_endpoints(session, benchmark, size, {index}, options);
     if (!idle) return idle;
     records->insert(records->end(), idle->begin(), idle->end());

@@ -92,7 +92,7 @@ Result<std::vector<Record>> measure_endpoints(Session& session, const Benchmark&
     auto records = EndpointsOfPath(session, benchmark, size, index, options).run();
     if (session.over()) return records;
     if (!records) {
-      std::fprintf(stderr, "unet-bench: endpoints: %s: %s\n", session.contender(index).info().path.c_str(),
+      std::fprintf(stderr, "unet-bench: endpoints: %s: %s\n", session.path(index).info().name.c_str(),
                    records.error().text.c_str());
       continue;
     }

@@ -59,8 +59,8 @@ class FairnessMeasurement {
   Status prepare(const std::vector<size_t>& paths) {
     for (size_t index : paths) {
       if (!session_.refusal(index).empty()) continue;
-      const size_t alone = find_contender(session_, alone_path(index));
-      if (alone == session_.contender_count() || !session_.refusal(alone).empty()) {
+      const size_t alone = find_path(session_, alone_path(index));
+      if (alone == session_.path_count() || !session_.refusal(alone).empty()) {
         return fail(Errc::unavailable, alone_path(index) + " cannot be measured");
       }
       if (alone_.count(alone) == 0) {
@@ -76,20 +76,20 @@ class FairnessMeasurement {
 
   // The path is compared with this one, which has no hostile client beside it.
   std::string alone_path(size_t index) const {
-    const std::string& own = session_.contender(index).info().baseline;
+    const std::string& own = session_.path(index).info().baseline;
     return own.empty() ? benchmark_.limit_path(size_) : own;
   }
-  Beside& alone_of(const Beside& path) { return alone_.at(find_contender(session_, alone_path(path.index))); }
-  const Beside& alone_of(const Beside& path) const { return alone_.at(find_contender(session_, alone_path(path.index))); }
+  Beside& alone_of(const Beside& path) { return alone_.at(find_path(session_, alone_path(path.index))); }
+  const Beside& alone_of(const Beside& path) const { return alone_.at(find_path(session_, alone_path(path.index))); }
   // nullptr: the path has none, or it is not measured.
   Beside* control_of(const Beside& path) {
-    const std::vector<std::string>& named = session_.contender(path.index).info().more_baselines;
+    const std::vector<std::string>& named = session_.path(path.index).info().more_baselines;
     if (named.empty()) return nullptr;
-    const size_t index = find_contender(session_, named.front());
+    const size_t index = find_path(session_, named.front());
     const auto at = std::find_if(paths_.begin(), paths_.end(), [&](const Beside& other) { return other.index == index; });
     return at == paths_.end() ? nullptr : &*at;
   }
-  bool shares(const Beside& path) const { return session_.contender(path.index).supports(Workload::share, size_).has_value(); }
+  bool shares(const Beside& path) const { return session_.path(path.index).supports(Workload::share, size_).has_value(); }
 
   bool kept(Beside& path, const Session::SliceResult& result) const {
     const bool disturbed = was_disturbed(session_, path.index, result);
@@ -157,7 +157,7 @@ class FairnessMeasurement {
   }
 
   Record record_of(const Beside& path, const char* metric, const char* unit) const {
-    Record record = record_without_figures(benchmark_, session_.contender(path.index).info(), size_, options_);
+    Record record = record_without_figures(benchmark_, session_.path(path.index).info(), size_, options_);
     record.metric = metric;
     record.unit = unit;
     record.baseline = alone_path(path.index);
@@ -180,7 +180,7 @@ class FairnessMeasurement {
       list.push_back(record);
       if (path.p50_to_control.empty() || !record.has_figures()) continue;
       record.metric += "_attack";
-      record.baseline = session_.contender(path.index).info().more_baselines.front();
+      record.baseline = session_.path(path.index).info().more_baselines.front();
       record.limit = median(tail ? path.control_p99 : path.control_p50);
       record.ratio = median(tail ? path.p99_to_control : path.p50_to_control);
       list.push_back(record);
@@ -201,7 +201,7 @@ class FairnessMeasurement {
   const Benchmark& benchmark_;
   uint32_t size_;
   const MeasureOptions& options_;
-  std::map<size_t, Beside> alone_;  // by contender
+  std::map<size_t, Beside> alone_;  // by path
   std::vector<Beside> paths_;
 };
 

@@ -18,7 +18,7 @@ Result<double> share_of_core(Session& session, size_t index, uint32_t size) {
   slice.size = size;
   slice.iterations = kIdleMs;
   // The two sides count what they use while they wait, so that their spinning before and after is left out.
-  const std::vector<int> services = session.contender(index).service_processes();
+  const std::vector<int> services = session.path(index).service_processes();
   auto before = cpu_time_of(services);
   if (!before) return tl::unexpected(before.error());
   auto result = session.run(index, slice);
@@ -32,7 +32,7 @@ Result<double> share_of_core(Session& session, size_t index, uint32_t size) {
 
 Result<std::vector<Record>> measure_idle(Session& session, const Benchmark& benchmark, uint32_t size,
                                          const std::vector<size_t>& paths, const MeasureOptions& options) {
-  std::vector<std::vector<double>> shares(session.contender_count());
+  std::vector<std::vector<double>> shares(session.path_count());
   for (uint32_t i = 0; i < options.repeat; ++i) {
     for (size_t index : paths) {
       if (!session.refusal(index).empty()) continue;
@@ -45,7 +45,7 @@ Result<std::vector<Record>> measure_idle(Session& session, const Benchmark& benc
   std::vector<Record> records;
   for (size_t index : paths) {
     if (shares[index].empty()) continue;
-    Record record = record_without_figures(benchmark, session.contender(index).info(), size, options);
+    Record record = record_without_figures(benchmark, session.path(index).info(), size, options);
     record.summary = summarize(shares[index]);
     record.slices = shares[index].size();
     records.push_back(std::move(record));

@@ -13,9 +13,9 @@ constexpr uint32_t kSenders[] = {2, 8, 32, 64, 128};
 constexpr double kShare = 1e9;  // a sample that is a share of one
 
 // Samples: goodput as a share of the link in billionths, 99th percentile and unloaded time in ns, frames dropped.
-class Incast final : public Contender {
+class Incast final : public Path {
  public:
-  using Contender::Contender;
+  using Path::Path;
   Status fits(Workload, uint32_t size) const override {
     if (size == 0 || size > kMessageMax) return fail(Errc::unavailable, "requests have 1 B to 64 KiB");
     return {};
@@ -58,9 +58,9 @@ void add_records(std::vector<Record>& records, const Record& blank, uint32_t sen
 
 }  // namespace
 
-void add_incast(Contenders& contenders) {
-  contenders.push_back(std::make_unique<Incast>(ContenderInfo{
-      .path = "am-sim",
+void add_incast(Paths& paths) {
+  paths.push_back(std::make_unique<Incast>(PathInfo{
+      .name = "am-sim",
       .kind = Kind::ours,
       .what = "Active Messages' flows between machines of a simulated network, in virtual time",
       .setting = "100 Gbit/s links to one switch, 8 us for a round trip, queues of 1024 frames",
@@ -84,7 +84,7 @@ Result<std::vector<Record>> measure_incast(Session& session, const Benchmark& be
         figures.p99.push_back(static_cast<double>(samples[1]));
         figures.unloaded.push_back(static_cast<double>(samples[2]));
       }
-      add_records(records, record_without_figures(benchmark, session.contender(index).info(), size, options), senders, figures);
+      add_records(records, record_without_figures(benchmark, session.path(index).info(), size, options), senders, figures);
     }
   }
   return records;

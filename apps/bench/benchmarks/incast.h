@@ -5,7 +5,7 @@
 
 namespace unet::bench {
 
-void add_incast(Contenders& contenders);
+void add_incast(Paths& paths);
 
 Result<std::vector<Record>> measure_incast(Session& session, const Benchmark& benchmark, uint32_t size, const std::vector<size_t>& paths,
                                            const MeasureOptions& options);

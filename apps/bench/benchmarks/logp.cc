@@ -33,11 +33,11 @@ class LogP {
       : session_(session), benchmark_(benchmark), size_(size), options_(options), limit_(Workload::rtt, size, kLogpSliceNs) {}
 
   Result<std::vector<Record>> run(const std::vector<size_t>& paths) {
-    limit_index_ = find_contender(session_, benchmark_.limit_path(size_));
-    if (limit_index_ == session_.contender_count()) return fail(Errc::unavailable, "the limit cannot be measured");
+    limit_index_ = find_path(session_, benchmark_.limit_path(size_));
+    if (limit_index_ == session_.path_count()) return fail(Errc::unavailable, "the limit cannot be measured");
     if (auto done = limit_.calibrate(session_, limit_index_); !done) return tl::unexpected(done.error());
     for (const size_t index : paths) {
-      if (session_.contender(index).info().can(Ability::layer) && session_.refusal(index).empty()) add(index);
+      if (session_.path(index).info().can(Ability::layer) && session_.refusal(index).empty()) add(index);
     }
     for (uint32_t i = 0; i < options_.repeat && !session_.over(); ++i) {
       if (auto done = repetition(); !done) return tl::unexpected(done.error());
@@ -150,7 +150,7 @@ class LogP {
   Record record_of(const LogpPath& path, size_t parameter) const {
     const bool bulk = parameter == kGapPerByte;
     const uint32_t size = bulk ? kBulk : size_;
-    Record record = record_without_figures(benchmark_, session_.contender(path.index).info(), size, options_);
+    Record record = record_without_figures(benchmark_, session_.path(path.index).info(), size, options_);
     record.metric = kNames[parameter];
     if (bulk) record.unit = "ns/KiB";
     record.summary = summarize(path.values[parameter]);

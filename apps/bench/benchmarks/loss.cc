@@ -50,7 +50,7 @@ bool is_chosen(const Condition& condition, const MeasureOptions& options) {
          });
 }
 
-Record record_of(const Benchmark& benchmark, const ContenderInfo& info, uint32_t size, const MeasureOptions& options, size_t condition,
+Record record_of(const Benchmark& benchmark, const PathInfo& info, uint32_t size, const MeasureOptions& options, size_t condition,
                  const Goodputs& goodputs) {
   Record record = record_without_figures(benchmark, info, size, options);
   record.metric = std::string("goodput_") + kConditions[condition].name;
@@ -85,7 +85,7 @@ Result<std::vector<Record>> measure_loss(Session& session, const Benchmark& benc
   }
   std::vector<Record> records;
   for (const auto& [index, of] : values) {
-    const ContenderInfo& info = session.contender(index).info();
+    const PathInfo& info = session.path(index).info();
     for (size_t condition = first; condition < end; ++condition) {
       if (of[condition].values.empty()) continue;
       Record record = record_of(benchmark, info, size, options, condition, of[condition]);
@@ -94,10 +94,10 @@ Result<std::vector<Record>> measure_loss(Session& session, const Benchmark& benc
       record.baseline = kWholeWire;
       records.push_back(record);
       for (const auto& [other, its] : values) {
-        if (info.kind != Kind::ours || session.contender(other).info().kind != Kind::kernel || its[condition].values.empty()) continue;
+        if (info.kind != Kind::ours || session.path(other).info().kind != Kind::kernel || its[condition].values.empty()) continue;
         record.limit = median(its[condition].values);
         record.ratio = ratio(of[condition].values, its[condition].values);
-        record.baseline = session.contender(other).info().path;
+        record.baseline = session.path(other).info().name;
         records.push_back(record);
       }
     }

@@ -67,7 +67,7 @@ class ManyOfPath {
   }
 
   Record record(const char* metric, const char* unit, const std::vector<double>& values) const {
-    Record record = record_without_figures(benchmark_, session_.contender(index_).info(), count_, options_);
+    Record record = record_without_figures(benchmark_, session_.path(index_).info(), count_, options_);
     record.metric = metric;
     record.unit = unit;
     record.summary = summarize(values);
@@ -96,7 +96,7 @@ class ManyOfPath {
     list.push_back(record(kManyMetrics[kOpenCycles], "ns", figures_[kOpenCycles]));
     if (memory_.empty()) return list;
     list.push_back(record("memory", "B", memory_));
-    const bool no_service = session_.contender(index_).service_processes().empty();
+    const bool no_service = session_.path(index_).service_processes().empty();
     for (size_t i = kClientMemory; i < kManySamples; ++i) {
       if (i != kServiceMemory || !no_service) list.push_back(record(kManyMetrics[i], "B", figures_[i]));
     }
@@ -136,7 +136,7 @@ Result<std::vector<Record>> measure_many(Session& session, const Benchmark& benc
     auto records = ManyOfPath(session, benchmark, count, index, options).run();
     if (session.over()) return records;
     if (!records) {
-      std::fprintf(stderr, "unet-bench: many: %s: %s\n", session.contender(index).info().path.c_str(), records.error().text.c_str());
+      std::fprintf(stderr, "unet-bench: many: %s: %s\n", session.path(index).info().name.c_str(), records.error().text.c_str());
       continue;
     }
     list.insert(list.end(), records->begin(), records->end());

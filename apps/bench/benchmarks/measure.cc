@@ -85,7 +85,7 @@ class Measurement {
   // Processor time of the processes that serve a path of sockets.
   Nanoseconds services_time(size_t index) const {
     if (!benchmark_.of_sockets()) return 0;
-    return cpu_time_of(session_.contender(index).service_processes()).value_or(0);
+    return cpu_time_of(session_.path(index).service_processes()).value_or(0);
   }
   bool enough() const;
   static void keep(Participant& participant, SliceValues values, double before, double after);
@@ -93,7 +93,7 @@ class Measurement {
   std::vector<Record> records() const;
   Record record_of(const Participant& participant) const;
   bool compare_with_baseline(const Participant& participant, Record& record) const {
-    return compare_with(session_.contender(participant.index).info().baseline, participant, record);
+    return compare_with(session_.path(participant.index).info().baseline, participant, record);
   }
   bool compare_with(const std::string& path, const Participant& participant, Record& record) const;
   void compare_with_messages(const Participant& participant, Record& record) const;
@@ -104,7 +104,7 @@ class Measurement {
   }
   bool is_beside(const Participant& participant) const { return participant.workload != benchmark_.workload; }
   const std::string& path_of(const Participant& participant) const {
-    return session_.contender(participant.index).info().path;
+    return session_.path(participant.index).info().name;
   }
 
   Session& session_;
@@ -125,10 +125,10 @@ Status Measurement::leave_out(const Participant& participant, const Error& error
 }
 
 Status Measurement::prepare(const std::vector<size_t>& paths) {
-  const size_t limit = find_contender(session_, benchmark_.limit_path(size_));
-  if (limit == session_.contender_count() || !session_.refusal(limit).empty()) {
+  const size_t limit = find_path(session_, benchmark_.limit_path(size_));
+  if (limit == session_.path_count() || !session_.refusal(limit).empty()) {
     return fail(Errc::unavailable, "the limit " + benchmark_.limit_path(size_) + " cannot be measured: " +
-                                       (limit == session_.contender_count() ? "not there" : session_.refusal(limit)));
+                                       (limit == session_.path_count() ? "not there" : session_.refusal(limit)));
   }
   const bool product = benchmark_.relation == Relation::product;  // the limit of a rate is a round trip
   limit_.push_back(make_participant(limit, product ? Workload::rtt : benchmark_.workload,
@@ -136,20 +136,20 @@ Status Measurement::prepare(const std::vector<size_t>& paths) {
   if (auto done = limit_[0].pace.calibrate(session_, limit); !done) return done;
   for (size_t index : paths) {
     if (index == limit || !session_.refusal(index).empty()) continue;
-    const Contender& contender = session_.contender(index);
-    if (benchmark_.layers() && benchmark_.workload == Workload::rtt && contender.info().can(Ability::layer)) {
+    const Path& path = session_.path(index);
+    if (benchmark_.layers() && benchmark_.workload == Workload::rtt && path.info().can(Ability::layer)) {
       if (auto added = add_categories(index); !added) return added;
       continue;
     }
-    if (auto can = contender.supports(benchmark_.workload, size_); !can) {
-      if (contender.info().kind == Kind::limit) continue;  // the limit of other sizes
-      if (benchmark_.layers() && !contender.info().can(Ability::layer)) continue;  // has none of what its layer offers
+    if (auto can = path.supports(benchmark_.workload, size_); !can) {
+      if (path.info().kind == Kind::limit) continue;  // the limit of other sizes
+      if (benchmark_.layers() && !path.info().can(Ability::layer)) continue;  // has none of what its layer offers
       std::fprintf(stderr, "unet-bench: %s %s: %s left out: %s\n", benchmark_.name.c_str(), format_size(size_).c_str(),
-                   contender.info().path.c_str(), can.error().text.c_str());
+                   path.info().name.c_str(), can.error().text.c_str());
       continue;
     }
     if (auto added = add_participant(index, benchmark_.workload); !added) return added;
-    const bool beside = benchmark_.workload == Workload::put && !benchmark_.layers() && contender.info().wire;
+    const bool beside = benchmark_.workload == Workload::put && !benchmark_.layers() && path.info().wire;
     if (!beside || !session_.refusal(index).empty()) continue;
     if (auto added = add_participant(index, Workload::bandwidth); !added) return added;
   }
@@ -159,7 +159,7 @@ Status Measurement::prepare(const std::vector<size_t>& paths) {
 // Round trips of each category of messages that has this size.
 Status Measurement::add_categories(size_t index) {
   for (const Workload category : kCategories) {
-    if (!session_.refusal(index).empty() || !session_.contender(index).supports(category, size_)) continue;
+    if (!session_.refusal(index).empty() || !session_.path(index).supports(category, size_)) continue;
     if (auto added = add_participant(index, category); !added) return added;
   }
   return {};
@@ -256,7 +256,7 @@ Status Measurement::repetition() {
 }
 
 Record Measurement::record_of(const Participant& participant) const {
-  const ContenderInfo& info = session_.contender(participant.index).info();
+  const PathInfo& info = session_.path(participant.index).info();
   Record record = record_without_figures(benchmark_, info, size_, options_);
   record.metric += suffix_of(participant.workload);
   std::vector<double> batched, single;
@@ -311,7 +311,7 @@ std::vector<Record> Measurement::records() const {
   if (benchmark_.relation == Relation::over) list.push_back(record_of(limit_[0]));
   for (const Participant& participant : participants_) {
     list.push_back(record_of(participant));
-    const ContenderInfo& info = session_.contender(participant.index).info();
+    const PathInfo& info = session_.path(participant.index).info();
     // A layer says what it costs above what it stands on, and how far from the limit that is.
     if (info.can(Ability::layer) && compare_with_baseline(participant, list.back())) list.insert(list.end() - 1, record_of(participant));
     for (const std::string& path : info.more_baselines) {
@@ -324,10 +324,10 @@ std::vector<Record> Measurement::records() const {
 
 }  // namespace
 
-Record record_without_figures(const Benchmark& benchmark, const ContenderInfo& info, uint32_t size, const MeasureOptions& options) {
+Record record_without_figures(const Benchmark& benchmark, const PathInfo& info, uint32_t size, const MeasureOptions& options) {
   Record record;
   record.bench = benchmark.name;
-  record.path = info.path;
+  record.path = info.name;
   record.size = size;
   record.metric = benchmark.metric;
   record.unit = benchmark.unit;
@@ -352,7 +352,7 @@ Result<std::vector<Record>> measure(Session& session, const Benchmark& benchmark
 
 bool was_disturbed(const Session& session, size_t index, const Session::SliceResult& result) {
   if (session.cores().alone()) return false;  // the two sides take turns on it
-  const ContenderInfo& info = session.contender(index).info();
+  const PathInfo& info = session.path(index).info();
   if (info.shares_cores) return false;
   const double share = info.can(Ability::sleeps) ? kDisturbedShareSleeping : kDisturbedShare;
   return static_cast<double>(result.waited) > share * static_cast<double>(result.elapsed);
@@ -374,9 +374,9 @@ std::vector<double> values_of(const Slice& slice, const Session::SliceResult& re
   return values;
 }
 
-size_t find_contender(const Session& session, const std::string& path) {
+size_t find_path(const Session& session, const std::string& path) {
   size_t index = 0;
-  while (index < session.contender_count() && session.contender(index).info().path != path) ++index;
+  while (index < session.path_count() && session.path(index).info().name != path) ++index;
   return index;
 }
 

@@ -26,19 +26,19 @@ struct MeasureOptions {
   std::vector<std::string> conditions{};  // of `am-loss` and `tcp-loss`: patterns; empty: all
 };
 
-// Measures one benchmark at one size over the contenders of `paths` (indices into the session) that can do it. A contender
+// Measures one benchmark at one size over the paths of `paths` (indices into the session) that can do it. A path
 // that cannot, or fails, is named on stderr and left out. An error ends the run (the session is over, or the limit failed).
 Result<std::vector<Record>> measure(Session& session, const Benchmark& benchmark, uint32_t size,
                                     const std::vector<size_t>& paths, const MeasureOptions& options);
 
 // A record that says what was measured, how and with which settings, and no figure yet. Its metric is the benchmark's.
-Record record_without_figures(const Benchmark& benchmark, const ContenderInfo& info, uint32_t size, const MeasureOptions& options);
+Record record_without_figures(const Benchmark& benchmark, const PathInfo& info, uint32_t size, const MeasureOptions& options);
 
 // Counts the slices of these repetitions in a record. Takes its figures away if too few slices are behind them.
 void count_slices(Record& record, const std::vector<Repetition>& repetitions);
 
-// The session's contender of this path; contender_count() when there is none.
-size_t find_contender(const Session& session, const std::string& path);
+// The session's path of this path; path_count() when there is none.
+size_t find_path(const Session& session, const std::string& path);
 
 // How long a slice of a path takes, and so how many iterations it gets; adapts as the machine changes.
 class Pace {
@@ -60,7 +60,7 @@ class Pace {
   double ns_per_iteration_ = 0;
 };
 
-// Whether another process had one of the cores for too long in a slice of this contender, by the rule of stats.h.
+// Whether another process had one of the cores for too long in a slice of this path, by the rule of stats.h.
 bool was_disturbed(const Session& session, size_t index, const Session::SliceResult& result);
 
 // Nanoseconds of a number of cycles().

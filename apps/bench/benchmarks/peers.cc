@@ -14,7 +14,7 @@ constexpr uint32_t kPeers = 64;
 constexpr std::array<const char*, kAmMemories> kPeersMetrics = {"client_memory", "peer_memory", "shared_memory", "mapped_memory",
                                                                       "service_memory"};
 
-Record record_of(const Benchmark& benchmark, const ContenderInfo& info, const MeasureOptions& options, const char* metric,
+Record record_of(const Benchmark& benchmark, const PathInfo& info, const MeasureOptions& options, const char* metric,
                  const std::vector<double>& values) {
   Record record = record_without_figures(benchmark, info, 0, options);
   record.metric = metric;
@@ -30,7 +30,7 @@ Result<std::vector<Record>> measure_peers(Session& session, const Benchmark& ben
   std::vector<Record> records;
   const Slice slice{.workload = Workload::am_peers, .iterations = kPeers};
   for (const size_t index : paths) {
-    if (!session.contender(index).supports(slice.workload, 0)) continue;
+    if (!session.path(index).supports(slice.workload, 0)) continue;
     std::array<std::vector<double>, kAmMemories> memories;
     for (uint32_t i = 0; i < options.repeat && session.refusal(index).empty(); ++i) {
       auto result = session.run(index, slice);
@@ -42,9 +42,9 @@ Result<std::vector<Record>> measure_peers(Session& session, const Benchmark& ben
       for (size_t m = 0; m < counted; ++m) memories[m].push_back(static_cast<double>((*result->samples)[m]) / kPeers);
     }
     if (memories[0].empty()) continue;
-    const ContenderInfo& info = session.contender(index).info();
+    const PathInfo& info = session.path(index).info();
     for (size_t m = 0; m < memories.size(); ++m) {
-      const bool no_service = m + 1 == memories.size() && session.contender(index).service_processes().empty();
+      const bool no_service = m + 1 == memories.size() && session.path(index).service_processes().empty();
       if (!no_service) records.push_back(record_of(benchmark, info, options, kPeersMetrics[m], memories[m]));
     }
   }

@@ -64,7 +64,7 @@ void add_records(std::vector<Record>& list, const Record& blank, const Replaced&
 
 Result<std::vector<Record>> measure_restart(Session& session, const Benchmark& benchmark, uint32_t size,
                                             const std::vector<size_t>& paths, const MeasureOptions& options) {
-  std::vector<Replaced> all(session.contender_count());
+  std::vector<Replaced> all(session.path_count());
   Slice slice;
   slice.workload = Workload::restart;
   slice.size = size;
@@ -81,12 +81,12 @@ Result<std::vector<Record>> measure_restart(Session& session, const Benchmark& b
   std::vector<Record> records;
   for (const size_t index : paths) {
     if (all[index].slices == 0) continue;
-    const ContenderInfo& info = session.contender(index).info();
+    const PathInfo& info = session.path(index).info();
     Record record = record_without_figures(benchmark, info, size, options);
     record.slices = all[index].slices;
     add_records(records, record, all[index]);
     const double lost = *std::max_element(all[index].lost.begin(), all[index].lost.end());
-    std::fprintf(stderr, "unet-bench: %s: at most %.0f messages lost in one of %llu times\n", info.path.c_str(), lost,
+    std::fprintf(stderr, "unet-bench: %s: at most %.0f messages lost in one of %llu times\n", info.name.c_str(), lost,
                  static_cast<unsigned long long>(all[index].slices));
   }
   return records;

@@ -1,4 +1,4 @@
-// restart.h - the benchmark `restart`: how long messages stop when the network interface is replaced; what its contenders write.
+// restart.h - the benchmark `restart`: how long messages stop when the network interface is replaced; what its paths write.
 #pragma once
 
 #include "apps/bench/benchmarks/measure.h"

@@ -77,13 +77,13 @@ class Splitc {
  private:
   // A path that cannot be measured is left out, and what has nothing to be compared with.
   Status add(size_t index, const Access& access) {
-    const ContenderInfo& info = session_.contender(index).info();
+    const PathInfo& info = session_.path(index).info();
     const bool asks = access.workload == Workload::word_read && !info.baseline.empty();
     const std::string limit = asks ? info.baseline : access.limit.path;
     const Workload limit_workload = asks ? Workload::am_short : access.limit.workload;
-    const size_t limit_index = find_contender(session_, limit);
-    if (limit_index == session_.contender_count() || !session_.refusal(limit_index).empty()) {
-      return complain({Errc::unavailable, info.path + ": " + access.metric + " left out: " + limit + " cannot be measured"});
+    const size_t limit_index = find_path(session_, limit);
+    if (limit_index == session_.path_count() || !session_.refusal(limit_index).empty()) {
+      return complain({Errc::unavailable, info.name + ": " + access.metric + " left out: " + limit + " cannot be measured"});
     }
     Row row{.access = &access,
             .index = index,
@@ -111,7 +111,7 @@ class Splitc {
     auto result = session_.run(index, slice);
     if (!result) return tl::unexpected(result.error());
     const std::vector<double> values = values_of(slice, *result);
-    if (values.empty()) return fail(Errc::protocol, session_.contender(index).info().path + ": a slice without a result");
+    if (values.empty()) return fail(Errc::protocol, session_.path(index).info().name + ": a slice without a result");
     const bool disturbed = was_disturbed(session_, index, *result);
     if (!disturbed) pace.learn(slice, to_ns(result->outcome.cycles));
     return Value{median(values), disturbed};
@@ -156,7 +156,7 @@ class Splitc {
   }
 
   Record record_of(const Row& row) const {
-    Record record = record_without_figures(benchmark_, session_.contender(row.index).info(), row.access->size, options_);
+    Record record = record_without_figures(benchmark_, session_.path(row.index).info(), row.access->size, options_);
     record.metric = row.access->metric;
     record.unit = row.access->unit;
     record.summary = record.unit == "ns" ? summarize(row.values) : summarize_rates(row.values);

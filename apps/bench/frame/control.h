@@ -84,7 +84,7 @@ enum class Order : uint8_t { set_up, run, resize, quit };
 
 struct Command {
   Order order = Order::quit;
-  uint32_t contender = 0;
+  uint32_t path = 0;
   uint32_t argument = 0;  // resize: idle endpoints
   Slice slice;
 };

@@ -1,4 +1,4 @@
-// environment.h - what contenders share while they are prepared: the cores and, when somebody asks, two namespaces or a unetd.
+// environment.h - what paths share while they are prepared: the cores and, when somebody asks, two namespaces or a unetd.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
-// parking.h - where side B sleeps in the kernel while side A has work for the core; for contenders with side_b_parked.
+// parking.h - where side B sleeps in the kernel while side A has work for the core; for paths with side_b_parked.
 #pragma once
 
-#include "apps/bench/frame/contender.h"
+#include "apps/bench/frame/path.h"
 
 namespace unet::bench {
 

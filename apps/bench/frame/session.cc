@@ -88,17 +88,17 @@ std::string describe(const std::string& path, const std::string& text) { return 
 
 }  // namespace
 
-Session::Session(Contenders contenders, CorePair cores, ControlBlock* control)
-    : contenders_(std::move(contenders)), environment_(cores), control_(control), refusals_(contenders_.size()),
-      set_up_(contenders_.size()) {
+Session::Session(Paths paths, CorePair cores, ControlBlock* control)
+    : paths_(std::move(paths)), environment_(cores), control_(control), refusals_(paths_.size()),
+      set_up_(paths_.size()) {
   samples_.reserve(kSamplesMax);
 }
 
-Result<std::unique_ptr<Session>> Session::start(Contenders contenders, CorePair cores) {
+Result<std::unique_ptr<Session>> Session::start(Paths paths, CorePair cores) {
   UNET_CHECK(signal_control == nullptr);
   void* page = mmap(nullptr, sizeof(ControlBlock), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return fail_errno("mmap of the control page", errno);
-  std::unique_ptr<Session> session(new Session(std::move(contenders), cores, new (page) ControlBlock));
+  std::unique_ptr<Session> session(new Session(std::move(paths), cores, new (page) ControlBlock));
   signal_control = session->control_;
   signal(SIGPIPE, SIG_IGN);
   handle(SIGINT, on_interrupt);
@@ -111,7 +111,7 @@ Result<std::unique_ptr<Session>> Session::start(Contenders contenders, CorePair 
   session->prepare_all();
   if (session->over()) return session;
   if (auto forked = session->fork_side_b(); !forked) return tl::unexpected(forked.error());
-  for (size_t i = 0; i < session->contenders_.size() && !session->over(); ++i) {
+  for (size_t i = 0; i < session->paths_.size() && !session->over(); ++i) {
     if (!session->refusals_[i].empty()) continue;
     auto done = session->exchange({Order::set_up, static_cast<uint32_t>(i), 0, {}}, kSetUpAllowedMs);
     if (!done) session->refusals_[i] = done.error().text;
@@ -120,8 +120,8 @@ Result<std::unique_ptr<Session>> Session::start(Contenders contenders, CorePair 
 }
 
 void Session::prepare_all() {
-  for (size_t i = 0; i < contenders_.size() && !over(); ++i) {
-    if (auto prepared = contenders_[i]->prepare(environment_); !prepared) refusals_[i] = prepared.error().text;
+  for (size_t i = 0; i < paths_.size() && !over(); ++i) {
+    if (auto prepared = paths_[i]->prepare(environment_); !prepared) refusals_[i] = prepared.error().text;
   }
 }
 
@@ -176,22 +176,22 @@ void Session::serve() {
 }
 
 void Session::execute(const Command& command, RunContext& context) {
-  Contender& contender = *contenders_[command.contender];
+  Path& path = *paths_[command.path];
   own_outcome_ = {};
   Status done;
   switch (command.order) {
     case Order::set_up:
-      done = contender.set_up(context, environment_);
-      set_up_[command.contender] = done.has_value();
+      done = path.set_up(context, environment_);
+      set_up_[command.path] = done.has_value();
       break;
     case Order::run: {
       const Nanoseconds waited = run_delay_->read(), used = own_cpu_time();
-      own_outcome_ = contender.run(command.slice, context);
+      own_outcome_ = path.run(command.slice, context);
       own_outcome_.cpu_ns = own_cpu_time() - used;
       own_outcome_.waited_ns = run_delay_->read() - waited;
       break;
     }
-    case Order::resize: done = contender.set_idle_endpoints(context, command.argument); break;
+    case Order::resize: done = path.set_idle_endpoints(context, command.argument); break;
     case Order::quit: break;
   }
   if (!done) control_->fail(done.error().text);
@@ -246,13 +246,13 @@ Result<Session::SliceResult> Session::run(size_t index, const Slice& slice) {
   // Connections that stay: a millisecond for each is more than any needs.
   const uint64_t extra_ms = slice.workload == Workload::idle || slice.workload == Workload::many ? slice.iterations : 0;
   // A parked side B leaves its core to the path's own processes: theirs are the waits that count.
-  const bool parked = contenders_[index]->info().side_b_parked;
-  const std::vector<int> services = parked ? contenders_[index]->service_processes() : std::vector<int>{};
+  const bool parked = paths_[index]->info().side_b_parked;
+  const std::vector<int> services = parked ? paths_[index]->service_processes() : std::vector<int>{};
   const Nanoseconds services_waited = run_delay_of(services);
   auto done = exchange({Order::run, static_cast<uint32_t>(index), 0, slice}, kSliceAllowedMs + extra_ms);
   if (!done) {
     refusals_[index] = done.error().text;
-    return fail(done.error().code, describe(contenders_[index]->info().path, done.error().text));
+    return fail(done.error().code, describe(paths_[index]->info().name, done.error().text));
   }
   Outcome outcome = own_outcome_;
   const bool streamed = slice.workload == Workload::bandwidth || slice.workload == Workload::rate || slice.workload == Workload::lossy;
@@ -277,8 +277,8 @@ std::string Session::over_text() const {
 }
 
 void Session::tear_down_all(const RunContext& context) {
-  for (size_t i = 0; i < contenders_.size(); ++i) {
-    if (set_up_[i]) contenders_[i]->tear_down(context);
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    if (set_up_[i]) paths_[i]->tear_down(context);
   }
 }
 

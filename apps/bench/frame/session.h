@@ -1,5 +1,5 @@
 // session.h - the two measuring processes: this one is side A, and forks side B. Each on its core, both spinning between
-// slices; made once per run, with all contenders set up. measure.cc asks it for slices.
+// slices; made once per run, with all paths set up. measure.cc asks it for slices.
 //
 // Signals: SIGINT and SIGTERM stop the run (stop_reason() says so); a dead side B is noticed at once; a slice that does not
 // end in time fails alone. If side A dies the kernel ends side B. One Session at a time per process.
@@ -11,23 +11,23 @@
 #include <string>
 #include <vector>
 
-#include "apps/bench/frame/contender.h"
 #include "apps/bench/frame/environment.h"
+#include "apps/bench/frame/path.h"
 #include "apps/bench/machine/run_delay.h"
 
 namespace unet::bench {
 
 class Session {
  public:
-  // Prepares every contender, forks, sets them up. A contender that fails is left out; refusal() says why.
-  static Result<std::unique_ptr<Session>> start(Contenders contenders, CorePair cores);
+  // Prepares every path, forks, sets them up. A path that fails is left out; refusal() says why.
+  static Result<std::unique_ptr<Session>> start(Paths paths, CorePair cores);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  size_t contender_count() const { return contenders_.size(); }
-  const Contender& contender(size_t index) const { return *contenders_[index]; }
-  // Empty when the contender takes part. A slice that fails takes its contender out for the rest of the run.
+  size_t path_count() const { return paths_.size(); }
+  const Path& path(size_t index) const { return *paths_[index]; }
+  // Empty when the path takes part. A slice that fails takes its path out for the rest of the run.
   const std::string& refusal(size_t index) const { return refusals_[index]; }
 
   struct SliceResult {
@@ -37,7 +37,7 @@ class Session {
     Nanoseconds waited;                    // by the side that waited longer for its core (run_delay.h)
     Nanoseconds cpu_a, cpu_b;              // processor time of the sides, inside run() only
   };
-  // Runs one slice on both sides. An error: the contender is out, or the whole run is to stop (ask stop_reason()).
+  // Runs one slice on both sides. An error: the path is out, or the whole run is to stop (ask stop_reason()).
   Result<SliceResult> run(size_t index, const Slice& slice);
   Status set_idle_endpoints(size_t index, uint32_t count);
 
@@ -49,7 +49,7 @@ class Session {
   const CorePair& cores() const { return environment_.cores(); }
 
  private:
-  Session(Contenders contenders, CorePair cores, ControlBlock* control);
+  Session(Paths paths, CorePair cores, ControlBlock* control);
   void prepare_all();
   Status fork_side_b();
   [[noreturn]] void serve();
@@ -60,7 +60,7 @@ class Session {
   void end_side_b();
   RunContext context_of(Side side);
 
-  Contenders contenders_;
+  Paths paths_;
   Environment environment_;
   ControlBlock* control_;
   std::vector<std::string> refusals_;

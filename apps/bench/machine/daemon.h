@@ -1,4 +1,4 @@
-// daemon.h - the unetd that U-Net's own contenders talk to: started for one run, on a socket of its own, and ended with it.
+// daemon.h - the unetd that U-Net's own paths talk to: started for one run, on a socket of its own, and ended with it.
 #pragma once
 
 #include <sys/types.h>

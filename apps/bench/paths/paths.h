@@ -1,30 +1,30 @@
 // paths.h - what each file of paths adds to the list of all (all_paths.h).
 #pragma once
 
-#include "apps/bench/frame/contender.h"
+#include "apps/bench/frame/path.h"
 
 namespace unet::bench {
 
-void add_pingpong_limits(Contenders& contenders);
-void add_memory_limits(Contenders& contenders);
-void add_miss_limit(Contenders& contenders);
-void add_wakeup_limits(Contenders& contenders);
-void add_unet_local(Contenders& contenders);
-void add_unet_sockets(Contenders& contenders);
-void add_unet_shared(Contenders& contenders);
-void add_unet_shared_pair(Contenders& contenders);
-void add_am_paths(Contenders& contenders);
-void add_splitc_paths(Contenders& contenders);
-void add_unet_fairness(Contenders& contenders);
-void add_setup_fairness(Contenders& contenders);
-void add_unet_restart(Contenders& contenders);
-void add_unet_engines(Contenders& contenders);
-void add_unet_wires(Contenders& contenders);
-void add_kernel_peers(Contenders& contenders);
-void add_unet_impaired(Contenders& contenders);
-void add_am_impaired(Contenders& contenders);
-void add_kernel_streams(Contenders& contenders);
-void add_kernel_datagrams(Contenders& contenders);
-void add_kernel_impaired(Contenders& contenders);
+void add_pingpong_limits(Paths& paths);
+void add_memory_limits(Paths& paths);
+void add_miss_limit(Paths& paths);
+void add_wakeup_limits(Paths& paths);
+void add_unet_local(Paths& paths);
+void add_unet_sockets(Paths& paths);
+void add_unet_shared(Paths& paths);
+void add_unet_shared_pair(Paths& paths);
+void add_am_paths(Paths& paths);
+void add_splitc_paths(Paths& paths);
+void add_unet_fairness(Paths& paths);
+void add_setup_fairness(Paths& paths);
+void add_unet_restart(Paths& paths);
+void add_unet_engines(Paths& paths);
+void add_unet_wires(Paths& paths);
+void add_kernel_peers(Paths& paths);
+void add_unet_impaired(Paths& paths);
+void add_am_impaired(Paths& paths);
+void add_kernel_streams(Paths& paths);
+void add_kernel_datagrams(Paths& paths);
+void add_kernel_impaired(Paths& paths);
 
 }  // namespace unet::bench

@@ -23,9 +23,9 @@ constexpr uint16_t kFirstPort = 8300, kPortsEnd = 30000;  // each server has a p
 constexpr size_t kWhyMax = 400;  // of an error
 constexpr uint32_t kFailuresMax = 2;  // then it is not tried again: it may take its time to fail
 
-class ProgramPath final : public Contender {
+class ProgramPath final : public Path {
  public:
-  using Contender::Contender;
+  using Path::Path;
   Outcome run(const Slice&, RunContext&) override { return {}; }
 };
 
@@ -50,7 +50,7 @@ class Directory {
 
 class ProgramsMeasurement {
  public:
-  ProgramsMeasurement(const Benchmark& benchmark, const std::vector<ContenderInfo>& paths, CorePair cores, const MeasureOptions& options)
+  ProgramsMeasurement(const Benchmark& benchmark, const std::vector<PathInfo>& paths, CorePair cores, const MeasureOptions& options)
       : benchmark_(benchmark), paths_(paths), options_(options), places_(cores) {}
 
   Result<std::vector<Record>> run() {
@@ -58,8 +58,8 @@ class ProgramsMeasurement {
     for (uint32_t repetition = 0; repetition < options_.repeat; ++repetition) {
       for (const BenchProgram& program : bench_programs()) {
         std::fprintf(stderr, "unet-bench: repetition %u of %u: %s\n", repetition + 1, options_.repeat, program.name);
-        for (const ContenderInfo& path : paths_) {
-          run_at(program, path.path, repetition);
+        for (const PathInfo& path : paths_) {
+          run_at(program, path.name, repetition);
           if (end_wanted()) return fail(Errc::disconnected, "interrupted");
         }
       }
@@ -114,8 +114,8 @@ class ProgramsMeasurement {
   std::vector<Record> records() const {
     std::vector<Record> records;
     for (const Metric& metric : values_) {
-      for (const ContenderInfo& path : paths_) {
-        const auto own = metric.values.find(path.path);
+      for (const PathInfo& path : paths_) {
+        const auto own = metric.values.find(path.name);
         if (own == metric.values.end()) continue;
         Record record = record_without_figures(benchmark_, path, 0, options_);
         record.metric = metric.name;
@@ -148,7 +148,7 @@ class ProgramsMeasurement {
   }
 
   const Benchmark& benchmark_;
-  const std::vector<ContenderInfo>& paths_;
+  const std::vector<PathInfo>& paths_;
   const MeasureOptions& options_;
   Directory directory_;
   ProgramPlaces places_;
@@ -160,10 +160,10 @@ class ProgramsMeasurement {
 
 }  // namespace
 
-void add_programs(Contenders& contenders) {
+void add_programs(Paths& paths) {
   const auto add = [&](const char* path, Kind kind, const char* what, const char* setting, const char* baseline) {
-    contenders.push_back(std::make_unique<ProgramPath>(
-        ContenderInfo{.path = path, .kind = kind, .what = what, .setting = setting, .only = {"sockets"}, .baseline = baseline}));
+    paths.push_back(std::make_unique<ProgramPath>(
+        PathInfo{.name = path, .kind = kind, .what = what, .setting = setting, .only = {"sockets"}, .baseline = baseline}));
   };
   const char* const kernel = "cubic; sockperf polls non-blocking sockets with SO_BUSY_POLL 50 us (-blocked: it sleeps)";
   const char* const cable =
@@ -183,7 +183,7 @@ void add_programs(Contenders& contenders) {
   add(kProgramsVeth, Kind::kernel, "other programs on the kernel's sockets, over a veth pair with offloads", kernel, "");
 }
 
-Result<std::vector<Record>> measure_programs(const Benchmark& benchmark, const std::vector<ContenderInfo>& paths, CorePair cores,
+Result<std::vector<Record>> measure_programs(const Benchmark& benchmark, const std::vector<PathInfo>& paths, CorePair cores,
                                              const MeasureOptions& options) {
   catch_end_signals();
   return ProgramsMeasurement(benchmark, paths, cores, options).run();

@@ -3,16 +3,16 @@
 #pragma once
 
 #include "apps/bench/benchmarks/measure.h"
-#include "apps/bench/frame/contender.h"
+#include "apps/bench/frame/path.h"
 #include "apps/bench/machine/cores.h"
 
 namespace unet::bench {
 
-void add_programs(Contenders& contenders);
+void add_programs(Paths& paths);
 
 // Runs every program at every one of these paths in turn, `options.repeat` times. What cannot be run is said once and left out. A SIGINT or
 // SIGTERM ends it. Ratio: over the path's baseline in the same repetition.
-Result<std::vector<Record>> measure_programs(const Benchmark& benchmark, const std::vector<ContenderInfo>& paths, CorePair cores,
+Result<std::vector<Record>> measure_programs(const Benchmark& benchmark, const std::vector<PathInfo>& paths, CorePair cores,
                                              const MeasureOptions& options);
 
 }  // namespace unet::bench

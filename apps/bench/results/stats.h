@@ -60,7 +60,7 @@ Summary summarize_rates(std::vector<double> values);
 constexpr double kDisturbedShare = 0.05;
 constexpr double kDisturbedShareSleeping = 0.2;
 
-// One slice of one contender: its own p50, and the limit's p50 taken just before and just after it.
+// One slice of one path: its own p50, and the limit's p50 taken just before and just after it.
 struct SliceValue {
   double value = 0;
   double limit_before = 0;
@@ -118,7 +118,7 @@ enum class Relation { over, product };
 
 // Median over the repetitions that kept at least one slice; nothing without a figure.
 std::optional<double> ratio_to_limit(const std::vector<Repetition>& repetitions, Relation relation);
-// The same against another contender measured in the same repetitions (by index), with `over`. Nothing unless both have a figure.
+// The same against another path measured in the same repetitions (by index), with `over`. Nothing unless both have a figure.
 std::optional<double> ratio_to_baseline(const std::vector<Repetition>& repetitions,
                                         const std::vector<Repetition>& baseline);
 

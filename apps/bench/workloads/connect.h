@@ -1,4 +1,4 @@
-// connect.h - the loops of the workload `connect`, once for all contenders: templates over a Caller and a Listener.
+// connect.h - the loops of the workload `connect`, once for all paths: templates over a Caller and a Listener.
 //
 //   Caller, on side A:    bool create();     opens an end: an endpoint, a socket
 //                         bool connect();    connects it to the listener; returns when this side may send

@@ -1,4 +1,4 @@
-// connections.h - the loops of the workloads `connections` and `many`, once for all contenders: templates over Ends, one
+// connections.h - the loops of the workloads `connections` and `many`, once for all paths: templates over Ends, one
 // side's ends of connections in numbered slots.
 //
 //   void slots(size_t count);                 as many, none in use; what was left open is reset
@@ -15,7 +15,7 @@
 
 #include <algorithm>
 
-#include "apps/bench/frame/contender.h"
+#include "apps/bench/frame/path.h"
 #include "apps/bench/machine/memory_use.h"
 #include "apps/bench/workloads/messages.h"
 
@@ -56,7 +56,7 @@ Outcome take_connections(Ends& ends, const Slice& slice, RunContext& context) {
   return {};
 }
 
-// What one side has allocated for connections that stay. Of its own slices alone, so that other contenders of this process do not count.
+// What one side has allocated for connections that stay. Of its own slices alone, so that other paths of this process do not count.
 struct HeldMemory {
   int64_t own = 0, service = 0;
   uint64_t most = 0;  // connections so far: what is kept of them is not told from what fewer need

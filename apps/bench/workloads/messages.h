@@ -1,4 +1,4 @@
-// messages.h - the loops of each workload, once for all contenders: templates over a Link, so that nothing stands
+// messages.h - the loops of each workload, once for all paths: templates over a Link, so that nothing stands
 // between the clock and the path under test.
 //
 // A Link is one side's end of a connection:
@@ -22,7 +22,7 @@
 #include <new>
 #include <vector>
 
-#include "apps/bench/frame/contender.h"
+#include "apps/bench/frame/path.h"
 #include "apps/bench/results/sizes.h"
 #include "unet/base/bytes.h"
 #include "unet/base/time.h"
@@ -37,7 +37,7 @@ constexpr size_t burst_messages(size_t size) {
   return std::clamp<size_t>(size == 0 ? kBurstMessages : kBurstBytes / size, 1, kBurstMessages);
 }
 
-// What every contender without a copy of its own does with a payload.
+// What every path without a copy of its own does with a payload.
 inline void copy_message(std::byte* to, const std::byte* from, size_t size) {
   if (size <= kInlineMax) copy_small(to, from, size);
   else copy_bytes(to, from, size);
@@ -46,7 +46,7 @@ inline void copy_message(std::byte* to, const std::byte* from, size_t size) {
 // The largest payload of a UDP datagram over IPv4.
 constexpr uint32_t kUdpPayloadMax = 65507;
 
-// The largest block of put and get, which are no messages. Contenders that send messages stop at kMessageMax.
+// The largest block of put and get, which are no messages. Paths that send messages stop at kMessageMax.
 constexpr uint32_t kBlockMax = kSizeMax;
 
 // Numbers a message, as far as it has room for the number.
@@ -110,7 +110,7 @@ class Silence {
 };
 
 // How fast memory is copied depends on where both sides begin within a page (a load that is 4 KiB behind a store waits for it,
-// and whole vectors may straddle two lines). So that all contenders copy from the same place, buffers begin with a page.
+// and whole vectors may straddle two lines). So that all paths copy from the same place, buffers begin with a page.
 template <typename T>
 struct PageAllocator {
   using value_type = T;

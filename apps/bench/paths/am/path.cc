@@ -12,13 +12,13 @@ namespace unet::bench {
 
 namespace {
 
-class AmPath final : public Contender {
+class AmPath final : public Path {
  public:
   // Both sides are clients of one unetd; or each has an NI of its own at one end of the wire.
-  AmPath(ContenderInfo info, control::Path path) : Contender(std::move(info)), path_(path) {}
+  AmPath(PathInfo info, control::Path path) : Path(std::move(info)), path_(path) {}
   // `impairs`: slices say how bad the wire is meanwhile.
-  AmPath(ContenderInfo info, std::shared_ptr<WirePort> wire, bool impairs)
-      : Contender(std::move(info)), path_(control::Path::automatic), wire_(std::move(wire)), impairs_(impairs) {}
+  AmPath(PathInfo info, std::shared_ptr<WirePort> wire, bool impairs)
+      : Path(std::move(info)), path_(control::Path::automatic), wire_(std::move(wire)), impairs_(impairs) {}
 
   Status fits(Workload workload, uint32_t size) const override { return AmSide::fits(workload, size); }
 
@@ -45,8 +45,8 @@ class AmPath final : public Contender {
     auto side = AmSide::create(**context, info_.shares_cores && !a, service_processes());
     if (!side) return tl::unexpected(side.error());
     side_ = std::move(*side);
-    const std::string target = info_.path + (wire_ != nullptr ? WirePort::kHostB : "");
-    return a ? side_->connect(target, {.path = path_}, run.stop) : side_->serve(info_.path, run.stop);
+    const std::string target = info_.name + (wire_ != nullptr ? WirePort::kHostB : "");
+    return a ? side_->connect(target, {.path = path_}, run.stop) : side_->serve(info_.name, run.stop);
   }
 
   Outcome run(const Slice& slice, RunContext& context) override {
@@ -88,8 +88,8 @@ class AmPath final : public Contender {
 
 constexpr const char* kSetting = "public C++ API, default options; up to 64 B in arguments, else medium; put: long; both sides poll";
 
-ContenderInfo info_of(const std::string& raw, const std::string& name, const std::string& what) {
-  return {.path = name,
+PathInfo info_of(const std::string& raw, const std::string& name, const std::string& what) {
+  return {.name = name,
           .kind = Kind::ours,
           .what = "Active Messages " + what,
           .setting = kSetting,
@@ -101,24 +101,24 @@ ContenderInfo info_of(const std::string& raw, const std::string& name, const std
 
 }  // namespace
 
-void add_am_paths(Contenders& contenders) {
-  contenders.push_back(
+void add_am_paths(Paths& paths) {
+  paths.push_back(
       std::make_unique<AmPath>(info_of("local", "am-local", "over a local channel between two processes"), control::Path::local));
-  contenders.push_back(std::make_unique<AmPath>(
+  paths.push_back(std::make_unique<AmPath>(
       info_of("shared-2p", "am-shared", "between two processes, through unetd's engine between them"), control::Path::ni));
 }
 
-void add_am_impaired(Contenders& contenders) {
-  ContenderInfo info = info_of("", "am-impaired", "over net_af_packet and the cable that loses frames");
+void add_am_impaired(Paths& paths) {
+  PathInfo info = info_of("", "am-impaired", "over net_af_packet and the cable that loses frames");
   info.abilities = {Ability::messages};
   info.only = {"am-loss"};
-  contenders.push_back(std::make_unique<AmPath>(std::move(info), std::make_shared<WirePort>(WireKind::impaired), true));
+  paths.push_back(std::make_unique<AmPath>(std::move(info), std::make_shared<WirePort>(WireKind::impaired), true));
 }
 
-void add_am_wire(Contenders& contenders, const std::string& name, const std::string& setting, std::shared_ptr<WirePort> wire) {
-  ContenderInfo info = info_of(name, "am-" + name, "over " + name + ", an embedded NI in each process");
+void add_am_wire(Paths& paths, const std::string& name, const std::string& setting, std::shared_ptr<WirePort> wire) {
+  PathInfo info = info_of(name, "am-" + name, "over " + name + ", an embedded NI in each process");
   info.setting = setting + ", " + info.setting;
-  contenders.push_back(std::make_unique<AmPath>(std::move(info), std::move(wire), false));
+  paths.push_back(std::make_unique<AmPath>(std::move(info), std::move(wire), false));
 }
 
 }  // namespace unet::bench

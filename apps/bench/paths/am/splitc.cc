@@ -63,11 +63,11 @@ struct BulkLink {
   void wait_until_over() const { serve(context); }
 };
 
-class SplitcPath final : public Contender {
+class SplitcPath final : public Path {
  public:
-  SplitcPath(ContenderInfo info, sc::Path path) : Contender(std::move(info)), path_(path) {}
-  SplitcPath(ContenderInfo info, std::shared_ptr<WirePort> wire)
-      : Contender(std::move(info)), path_(sc::Path::direct), wire_(std::move(wire)) {}
+  SplitcPath(PathInfo info, sc::Path path) : Path(std::move(info)), path_(path) {}
+  SplitcPath(PathInfo info, std::shared_ptr<WirePort> wire)
+      : Path(std::move(info)), path_(sc::Path::direct), wire_(std::move(wire)) {}
 
   Status prepare(Environment& environment) override {
     if (wire_ != nullptr) return wire_->prepare(environment);
@@ -81,7 +81,7 @@ class SplitcPath final : public Contender {
     sc::Job job;
     job.rank = run.side == Side::a ? 0 : kSideB;
     job.size = 2;
-    job.name = info_.path;
+    job.name = info_.name;
     job.memory = kMemoryBytes;
     job.path = path_;
     auto transport = open(job, run, environment);
@@ -237,17 +237,17 @@ class SplitcPath final : public Contender {
 
 }  // namespace
 
-void add_splitc_paths(Contenders& contenders) {
-  contenders.push_back(std::make_unique<SplitcPath>(
-      ContenderInfo{.path = "splitc-direct",
+void add_splitc_paths(Paths& paths) {
+  paths.push_back(std::make_unique<SplitcPath>(
+      PathInfo{.name = "splitc-direct",
                     .kind = Kind::ours,
                     .what = "two ranks of Split-C, each of which has the other's memory mapped",
                     .setting = "public C++ API; the other rank polls",
                     .workloads = kSplitcWorkloads,
                     .only = {"splitc"}},
       sc::Path::direct));
-  contenders.push_back(std::make_unique<SplitcPath>(
-      ContenderInfo{.path = "splitc-messages",
+  paths.push_back(std::make_unique<SplitcPath>(
+      PathInfo{.name = "splitc-messages",
                     .kind = Kind::ours,
                     .what = "two ranks of Split-C, by Active Messages over a local channel",
                     .setting = "UNET_SPLITC_PATH=messages, public C++ API; the other rank polls",
@@ -257,9 +257,9 @@ void add_splitc_paths(Contenders& contenders) {
       sc::Path::messages));
 }
 
-void add_splitc_wire(Contenders& contenders, const std::string& name, const std::string& setting, std::shared_ptr<WirePort> wire) {
-  contenders.push_back(std::make_unique<SplitcPath>(
-      ContenderInfo{.path = "splitc-" + name,
+void add_splitc_wire(Paths& paths, const std::string& name, const std::string& setting, std::shared_ptr<WirePort> wire) {
+  paths.push_back(std::make_unique<SplitcPath>(
+      PathInfo{.name = "splitc-" + name,
                     .kind = Kind::ours,
                     .what = "two ranks of Split-C over " + name + ", an embedded NI in each process",
                     .setting = setting + ", public C++ API; the other rank polls",

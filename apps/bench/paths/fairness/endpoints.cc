@@ -163,9 +163,9 @@ class HostileClient {
   std::vector<std::byte> data_ = std::vector<std::byte>(kInlineMax);
 };
 
-class UnetBeside final : public Contender {
+class UnetBeside final : public Path {
  public:
-  UnetBeside(ContenderInfo info, Hostility kind) : Contender(std::move(info)), kind_(kind) {}
+  UnetBeside(PathInfo info, Hostility kind) : Path(std::move(info)), kind_(kind) {}
 
   Status prepare(Environment& environment) override {
     if (kind_.endpoints > 1 && geteuid() != 0) return fail(Errc::unavailable, "needs root: one user's endpoints share that user's share");
@@ -174,8 +174,8 @@ class UnetBeside final : public Contender {
 
   Status set_up(const RunContext& run, Environment&) override {
     if (run.side == Side::b) return {};
-    if (auto ready = pair_.set_up(info_.path, run); !ready) return ready;
-    return hostile_.start(pair_.ni(), kind_, info_.path + "-hostile", run.stop, pair_.context());
+    if (auto ready = pair_.set_up(info_.name, run); !ready) return ready;
+    return hostile_.start(pair_.ni(), kind_, info_.name + "-hostile", run.stop, pair_.context());
   }
 
   Outcome run(const Slice& slice, RunContext& context) override {
@@ -313,10 +313,10 @@ class UnetBeside final : public Contender {
 
 }  // namespace
 
-void add_unet_fairness(Contenders& contenders) {
+void add_unet_fairness(Paths& paths) {
   const auto add = [&](const char* path, const std::string& what, Hostility kind, std::vector<std::string> control = {}) {
-    contenders.push_back(std::make_unique<UnetBeside>(
-        ContenderInfo{.path = path,
+    paths.push_back(std::make_unique<UnetBeside>(
+        PathInfo{.name = path,
                       .kind = Kind::ours,
                       .what = "U-Net, shared NI: a pair " + what,
                       .setting = "public C++ API, default options, all endpoints in one thread, unetd --idle adaptive on the other core",

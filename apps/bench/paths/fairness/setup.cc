@@ -161,9 +161,9 @@ class ServiceFlood {
   std::atomic<size_t> under_way_ = 0;
 };
 
-class UnetSetUp final : public Contender {
+class UnetSetUp final : public Path {
  public:
-  UnetSetUp(ContenderInfo info, Asks asks) : Contender(std::move(info)), beside_(asks != Asks::nothing), flood_(asks) {}
+  UnetSetUp(PathInfo info, Asks asks) : Path(std::move(info)), beside_(asks != Asks::nothing), flood_(asks) {}
 
   Status prepare(Environment& environment) override {
     auto daemon = environment.daemon_for_all();
@@ -204,7 +204,7 @@ class UnetSetUp final : public Contender {
     if (!context) return tl::unexpected(context.error());
     auto endpoint = context->create_endpoint(kSmall);
     if (!endpoint) return tl::unexpected(endpoint.error());
-    return (*endpoint)->bind(info_.path + "-" + std::to_string(++names_));
+    return (*endpoint)->bind(info_.name + "-" + std::to_string(++names_));
   }
   Outcome set_ups(const Slice& slice, RunContext& context) {
     Outcome outcome;
@@ -233,10 +233,10 @@ class UnetSetUp final : public Contender {
 
 }  // namespace
 
-void add_setup_fairness(Contenders& contenders) {
+void add_setup_fairness(Paths& paths) {
   const auto add = [&](const char* path, const char* what, Asks asks, std::vector<std::string> control = {"setup-asks"}) {
-    contenders.push_back(std::make_unique<UnetSetUp>(
-        ContenderInfo{.path = path,
+    paths.push_back(std::make_unique<UnetSetUp>(
+        PathInfo{.name = path,
                       .kind = Kind::ours,
                       .what = std::string("U-Net: connection, endpoint and name, made and ended") + what,
                       .setting = "public C++ API, endpoints of 4 buffers, one thread, unetd's engine on the other core",

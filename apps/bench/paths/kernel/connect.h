@@ -3,7 +3,7 @@
 
 #include <sys/socket.h>
 
-#include "apps/bench/frame/contender.h"
+#include "apps/bench/frame/path.h"
 
 namespace unet::bench {
 

@@ -12,10 +12,10 @@ namespace unet::bench {
 
 namespace {
 
-class KernelDatagram final : public Contender {
+class KernelDatagram final : public Path {
  public:
-  KernelDatagram(ContenderInfo info, Transport transport, bool busy)
-      : Contender(std::move(info)), transport_(transport), busy_(busy) {}
+  KernelDatagram(PathInfo info, Transport transport, bool busy)
+      : Path(std::move(info)), transport_(transport), busy_(busy) {}
 
   Status fits(Workload, uint32_t size) const override {
     const bool is_unix = transport_ == Transport::unix_packet || transport_ == Transport::unix_datagram;
@@ -83,10 +83,10 @@ Set<Workload> workloads_of(Transport transport, bool busy) {
   return kMessageWorkloads | (busy ? Set{Workload::idle} : Set{Workload::idle, Workload::wakeup});
 }
 
-void add(Contenders& contenders, const std::string& path, const std::string& what, Transport transport) {
+void add(Paths& paths, const std::string& name, const std::string& what, Transport transport) {
   for (bool busy : {false, true}) {
-    contenders.push_back(std::make_unique<KernelDatagram>(
-        ContenderInfo{.path = path + (busy ? "-busy" : ""),
+    paths.push_back(std::make_unique<KernelDatagram>(
+        PathInfo{.name = name + (busy ? "-busy" : ""),
                       .kind = Kind::kernel,
                       .what = what + (busy ? ", busy polling" : ", blocking"),
                       .workloads = workloads_of(transport, busy),
@@ -97,12 +97,12 @@ void add(Contenders& contenders, const std::string& path, const std::string& wha
 
 }  // namespace
 
-void add_kernel_datagrams(Contenders& contenders) {
-  add(contenders, "kernel-unix-packet", "Unix packet socket", Transport::unix_packet);
-  add(contenders, "kernel-unix-datagram", "Unix datagram socket", Transport::unix_datagram);
-  add(contenders, "kernel-udp", "UDP on loopback", Transport::udp);
-  add(contenders, "kernel-udp-veth", "UDP over a veth pair between two namespaces", Transport::udp_veth);
-  add(contenders, "kernel-udp-single", "UDP over a veth pair without offloads", Transport::udp_single);
+void add_kernel_datagrams(Paths& paths) {
+  add(paths, "kernel-unix-packet", "Unix packet socket", Transport::unix_packet);
+  add(paths, "kernel-unix-datagram", "Unix datagram socket", Transport::unix_datagram);
+  add(paths, "kernel-udp", "UDP on loopback", Transport::udp);
+  add(paths, "kernel-udp-veth", "UDP over a veth pair between two namespaces", Transport::udp_veth);
+  add(paths, "kernel-udp-single", "UDP over a veth pair without offloads", Transport::udp_single);
 }
 
 }  // namespace unet::bench

@@ -21,9 +21,9 @@ namespace {
 constexpr int kImpairedBuffer = 4 << 20;
 constexpr timeval kCallTimeout = {.tv_sec = 0, .tv_usec = 5000};  // a call returns so often to see whether time is over
 
-class ImpairedTcp final : public Contender {
+class ImpairedTcp final : public Path {
  public:
-  ImpairedTcp(ContenderInfo info, const char* congestion_control) : Contender(std::move(info)), congestion_control_(congestion_control) {}
+  ImpairedTcp(PathInfo info, const char* congestion_control) : Path(std::move(info)), congestion_control_(congestion_control) {}
 
   Status prepare(Environment& environment) override {
     auto wire = environment.impaired_wire();
@@ -136,10 +136,10 @@ class ImpairedTcp final : public Contender {
 
 }  // namespace
 
-void add_kernel_impaired(Contenders& contenders) {
+void add_kernel_impaired(Paths& paths) {
   for (const char* const congestion_control : {"cubic", "bbr"}) {
-    contenders.push_back(std::make_unique<ImpairedTcp>(
-        ContenderInfo{.path = std::string("kernel-tcp-") + congestion_control,
+    paths.push_back(std::make_unique<ImpairedTcp>(
+        PathInfo{.name = std::string("kernel-tcp-") + congestion_control,
                       .kind = Kind::kernel,
                       .what = std::string("TCP with ") + congestion_control + " over the cable that loses frames",
                       .setting = std::string(congestion_control) + ", blocking, 4 MiB buffers, no checksums, single segments",

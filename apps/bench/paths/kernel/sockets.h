@@ -1,11 +1,11 @@
-// sockets.h - opening connected pairs of kernel descriptors, set to their best; the kernel's contenders use it.
+// sockets.h - opening connected pairs of kernel descriptors, set to their best; the kernel's paths use it.
 #pragma once
 
 #include <array>
 #include <string>
 
-#include "apps/bench/frame/contender.h"
 #include "apps/bench/frame/environment.h"
+#include "apps/bench/frame/path.h"
 
 namespace unet::bench {
 
@@ -29,7 +29,7 @@ struct KernelPair {
 
 enum class Transport : uint8_t { pipe, unix_stream, unix_packet, unix_datagram, udp, tcp, udp_veth, tcp_veth, udp_single, tcp_single };
 
-// What the contenders of a transport can do, and whether they sleep.
+// What the paths of a transport can do, and whether they sleep.
 Set<Ability> abilities_of(Transport transport, bool busy);
 
 // Opens `transport` into `pair`. For *_veth, and *_single, where all offloads are off, the ends are in the Environment's two namespaces.

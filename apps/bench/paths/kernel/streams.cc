@@ -13,10 +13,10 @@ namespace unet::bench {
 
 namespace {
 
-class KernelStream final : public Contender {
+class KernelStream final : public Path {
  public:
-  KernelStream(ContenderInfo info, Transport transport, bool busy)
-      : Contender(std::move(info)), transport_(transport), busy_(busy) {}
+  KernelStream(PathInfo info, Transport transport, bool busy)
+      : Path(std::move(info)), transport_(transport), busy_(busy) {}
 
   Status fits(Workload workload, uint32_t size) const override {
     const bool carries = size != 0 || workload == Workload::connect || is_about_connections(workload);
@@ -59,10 +59,10 @@ Set<Workload> workloads_of(Transport transport, bool busy) {
   return transport == Transport::tcp ? workloads | kConnectionWorkloads : workloads;
 }
 
-void add(Contenders& contenders, const std::string& path, const std::string& what, Transport transport) {
+void add(Paths& paths, const std::string& name, const std::string& what, Transport transport) {
   for (bool busy : {false, true}) {
-    contenders.push_back(std::make_unique<KernelStream>(
-        ContenderInfo{.path = path + (busy ? "-busy" : ""),
+    paths.push_back(std::make_unique<KernelStream>(
+        PathInfo{.name = name + (busy ? "-busy" : ""),
                       .kind = Kind::kernel,
                       .what = what + (busy ? ", busy polling" : ", blocking"),
                       .workloads = workloads_of(transport, busy),
@@ -73,12 +73,12 @@ void add(Contenders& contenders, const std::string& path, const std::string& wha
 
 }  // namespace
 
-void add_kernel_streams(Contenders& contenders) {
-  add(contenders, "kernel-pipe", "a pipe each way", Transport::pipe);
-  add(contenders, "kernel-unix", "Unix stream socket", Transport::unix_stream);
-  add(contenders, "kernel-tcp", "TCP on loopback", Transport::tcp);
-  add(contenders, "kernel-tcp-veth", "TCP over a veth pair between two namespaces", Transport::tcp_veth);
-  add(contenders, "kernel-tcp-single", "TCP over a veth pair without offloads", Transport::tcp_single);
+void add_kernel_streams(Paths& paths) {
+  add(paths, "kernel-pipe", "a pipe each way", Transport::pipe);
+  add(paths, "kernel-unix", "Unix stream socket", Transport::unix_stream);
+  add(paths, "kernel-tcp", "TCP on loopback", Transport::tcp);
+  add(paths, "kernel-tcp-veth", "TCP over a veth pair between two namespaces", Transport::tcp_veth);
+  add(paths, "kernel-tcp-single", "TCP over a veth pair without offloads", Transport::tcp_single);
 }
 
 }  // namespace unet::bench

@@ -68,9 +68,9 @@ struct RingLink {
   }
 };
 
-class MemcpyRing final : public Contender {
+class MemcpyRing final : public Path {
  public:
-  using Contender::Contender;
+  using Path::Path;
   Status prepare(Environment&) override { return memory_.create(sizeof(RingIndices) + kRingBytes); }
   Status set_up(const RunContext&, Environment&) override {
     memory_.touch();
@@ -97,9 +97,9 @@ class MemcpyRing final : public Contender {
 };
 
 // One process writes into memory that the other has mapped, and nobody reads until the end; or reads what the other has written there.
-class Exposed final : public Contender {
+class Exposed final : public Path {
  public:
-  Exposed(ContenderInfo info, Workload workload) : Contender(std::move(info)), workload_(workload) {}
+  Exposed(PathInfo info, Workload workload) : Path(std::move(info)), workload_(workload) {}
   Status prepare(Environment&) override { return memory_.create(kRingBytes); }
   Status set_up(const RunContext&, Environment&) override {
     memory_.touch();
@@ -139,17 +139,17 @@ class Exposed final : public Contender {
 
 }  // namespace
 
-void add_memory_limits(Contenders& contenders) {
-  contenders.push_back(std::make_unique<MemcpyRing>(ContenderInfo{
-      .path = "limit-memcpy",
+void add_memory_limits(Paths& paths) {
+  paths.push_back(std::make_unique<MemcpyRing>(PathInfo{
+      .name = "limit-memcpy",
       .kind = Kind::limit,
       .what = "one process copies messages into a ring, the other copies them out: the bandwidth of two cores",
       .setting = "4 MiB ring, indices published every 64 KiB",
       .workloads = {Workload::bandwidth, Workload::rate}}));
   const auto add = [&](const char* path, const char* what, Workload workload) {
-    contenders.push_back(std::make_unique<Exposed>(
-        ContenderInfo{
-            .path = path, .kind = Kind::limit, .what = what, .setting = "consecutive offsets of a 4 MiB region", .workloads = {workload}},
+    paths.push_back(std::make_unique<Exposed>(
+        PathInfo{
+            .name = path, .kind = Kind::limit, .what = what, .setting = "consecutive offsets of a 4 MiB region", .workloads = {workload}},
         workload));
   };
   add("limit-put", "memcpy into memory that the other process has mapped", Workload::put);

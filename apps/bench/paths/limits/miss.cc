@@ -7,9 +7,9 @@ namespace unet::bench {
 
 namespace {
 
-class Miss final : public Contender {
+class Miss final : public Path {
  public:
-  using Contender::Contender;
+  using Path::Path;
   Status prepare(Environment&) override { return memory_.create(kChainWords * sizeof(uint64_t)); }
   Status set_up(const RunContext&, Environment&) override {
     memory_.touch();
@@ -32,9 +32,9 @@ class Miss final : public Contender {
 
 }  // namespace
 
-void add_miss_limit(Contenders& contenders) {
-  contenders.push_back(std::make_unique<Miss>(
-      ContenderInfo{.path = "limit-miss",
+void add_miss_limit(Paths& paths) {
+  paths.push_back(std::make_unique<Miss>(
+      PathInfo{.name = "limit-miss",
                     .kind = Kind::limit,
                     .what = "a word read that another core has just written: a cache miss between two cores",
                     .setting = "64 words in turn, each in a line of its own that says where the next is",

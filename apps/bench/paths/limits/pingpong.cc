@@ -62,9 +62,9 @@ double median_of(const std::vector<uint64_t>& samples) {
 
 // Both ways in each slice, half of its iterations each; the slice's samples are those of the faster way.
 template <bool pause>
-class PingPong final : public Contender {
+class PingPong final : public Path {
  public:
-  using Contender::Contender;
+  using Path::Path;
 
   Status fits(Workload, uint32_t size) const override {
     return size <= kCacheLine ? Status{} : fail(Errc::unavailable, "measures round trips of one cache line only");
@@ -146,9 +146,9 @@ struct EchoLink {
   }
 };
 
-class Echo final : public Contender {
+class Echo final : public Path {
  public:
-  using Contender::Contender;
+  using Path::Path;
   Status prepare(Environment&) override { return memory_.create(2 * sizeof(EchoSlot)); }
   Status set_up(const RunContext&, Environment&) override {
     memory_.touch();
@@ -169,21 +169,21 @@ class Echo final : public Contender {
 
 }  // namespace
 
-void add_pingpong_limits(Contenders& contenders) {
-  contenders.push_back(std::make_unique<PingPong<false>>(ContenderInfo{
-      .path = "limit-pingpong",
+void add_pingpong_limits(Paths& paths) {
+  paths.push_back(std::make_unique<PingPong<false>>(PathInfo{
+      .name = "limit-pingpong",
       .kind = Kind::limit,
       .what = "a cache line handed back and forth: the round trip of two cores",
       .setting = "one line for both directions, and one for each; the faster counts; plain spinning",
       .workloads = {Workload::rtt}}));
-  contenders.push_back(std::make_unique<PingPong<true>>(ContenderInfo{
-      .path = "limit-pingpong-pause",
+  paths.push_back(std::make_unique<PingPong<true>>(PathInfo{
+      .name = "limit-pingpong-pause",
       .kind = Kind::limit,
       .what = "the same with a pause instruction between two looks at the line",
       .setting = "one line for both directions, and one for each; the faster counts; pause while spinning",
       .workloads = {Workload::rtt}}));
-  contenders.push_back(std::make_unique<Echo>(ContenderInfo{
-      .path = "limit-echo",
+  paths.push_back(std::make_unique<Echo>(PathInfo{
+      .name = "limit-echo",
       .kind = Kind::limit,
       .what = "a payload copied into one slot, copied out, and sent back: the round trip of larger messages",
       .setting = "one reused slot each way; plain spinning",

@@ -38,9 +38,9 @@ struct EventLink {
   bool flush() { return true; }
 };
 
-class EventFd final : public Contender {
+class EventFd final : public Path {
  public:
-  using Contender::Contender;
+  using Path::Path;
   ~EventFd() override {
     for (int fd : fds_) {
       if (fd >= 0) close(fd);
@@ -70,9 +70,9 @@ class EventFd final : public Contender {
 
 }  // namespace
 
-void add_wakeup_limits(Contenders& contenders) {
-  contenders.push_back(std::make_unique<EventFd>(ContenderInfo{
-      .path = "limit-eventfd",
+void add_wakeup_limits(Paths& paths) {
+  paths.push_back(std::make_unique<EventFd>(PathInfo{
+      .name = "limit-eventfd",
       .kind = Kind::limit,
       .what = "an eventfd wakes a process that sleeps in read()",
       .setting = "no payload; side B blocks in read, side A polls for the answer",

@@ -20,7 +20,7 @@ constexpr uint16_t kImpairedPort = 7998;
 constexpr Nanoseconds kAddressTime = 10 * kSecond;
 constexpr Nanoseconds kAfterwards = 200 * kMillisecond;  // for the reset of a stream to get through
 
-// A host on each side of the cable, of which there can be one only: shared by the contenders, and made by whoever is first.
+// A host on each side of the cable, of which there can be one only: shared by the paths, and made by whoever is first.
 struct ImpairedHost {
   WirePort wire{WireKind::impaired, true};
   std::unique_ptr<Sockets> sockets;
@@ -53,10 +53,10 @@ struct ImpairedHost {
   }
 };
 
-class ImpairedSockets final : public Contender {
+class ImpairedSockets final : public Path {
  public:
-  ImpairedSockets(ContenderInfo info, const char* congestion_control, std::shared_ptr<ImpairedHost> host)
-      : Contender(std::move(info)), congestion_control_(congestion_control), host_(std::move(host)) {}
+  ImpairedSockets(PathInfo info, const char* congestion_control, std::shared_ptr<ImpairedHost> host)
+      : Path(std::move(info)), congestion_control_(congestion_control), host_(std::move(host)) {}
 
   Status prepare(Environment& environment) override {
     auto wire = environment.impaired_wire();
@@ -151,12 +151,12 @@ class ImpairedSockets final : public Contender {
 
 }  // namespace
 
-void add_unet_impaired(Contenders& contenders) {
+void add_unet_impaired(Paths& paths) {
   const auto host = std::make_shared<ImpairedHost>();
   for (const char* const congestion_control : {"cubic", "bbr"}) {
     const std::string suffix = std::strcmp(congestion_control, "cubic") == 0 ? "" : std::string("-") + congestion_control;
-    contenders.push_back(std::make_unique<ImpairedSockets>(
-        ContenderInfo{.path = "tcp-impaired" + suffix,
+    paths.push_back(std::make_unique<ImpairedSockets>(
+        PathInfo{.name = "tcp-impaired" + suffix,
                       .kind = Kind::ours,
                       .what = "U-Net's TCP sockets over the cable that loses and delays frames, two embedded NIs",
                       .setting = std::string("net_af_packet, MTU 1500, ") + congestion_control + ", both sides poll",

@@ -43,11 +43,11 @@ struct PeerDatagramLink : DatagramLink<false> {
   void wake_receiver() {}
 };
 
-class KernelPeer final : public Contender {
+class KernelPeer final : public Path {
  public:
   // `ours`: whose side our sockets are.
-  KernelPeer(ContenderInfo info, const PeerDriver& driver, Side ours)
-      : Contender(std::move(info)), tcp_(info_.can(Ability::tcp)), driver_(driver), ours_(ours) {}
+  KernelPeer(PathInfo info, const PeerDriver& driver, Side ours)
+      : Path(std::move(info)), tcp_(info_.can(Ability::tcp)), driver_(driver), ours_(ours) {}
 
   Status fits(Workload, uint32_t size) const override {
     if (!tcp_ && size > kUdpPayloadMax) return fail(Errc::unavailable, "a datagram holds at most 65507 B");
@@ -226,7 +226,7 @@ class KernelPeer final : public Contender {
 
 }  // namespace
 
-void add_kernel_peers(Contenders& contenders) {
+void add_kernel_peers(Paths& paths) {
   for (const bool tcp : {true, false}) {
     const std::string protocol = tcp ? "tcp" : "udp";
     const std::string ours_set = tcp ? ", no Nagle" : ", each datagram with a call of its own";
@@ -234,8 +234,8 @@ void add_kernel_peers(Contenders& contenders) {
     for (const PeerDriver& driver : kDrivers) {
       for (const Side ours : {Side::a, Side::b}) {
         const std::string direction = ours == Side::a ? "to" : "from";
-        contenders.push_back(std::make_unique<KernelPeer>(
-            ContenderInfo{.path = protocol + "-" + driver.name + "-" + direction + "-kernel",
+        paths.push_back(std::make_unique<KernelPeer>(
+            PathInfo{.name = protocol + "-" + driver.name + "-" + direction + "-kernel",
                           .kind = Kind::ours,
                           .what = std::string("U-Net's ") + (tcp ? "TCP" : "UDP") + " sockets over " + driver.name + ", " + direction +
                                   " Linux's, busy polling",

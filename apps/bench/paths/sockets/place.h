@@ -1,11 +1,11 @@
 // place.h - whose network interface the two applications' sockets belong to: one unetd's, or one's of their own at either end of
-// a wire; paths/sockets/sockets.cc is the contender.
+// a wire; paths/sockets/sockets.cc is the path.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "apps/bench/frame/contender.h"
+#include "apps/bench/frame/path.h"
 #include "unet/context.h"
 
 namespace unet::bench {
@@ -14,9 +14,9 @@ class SocketsPlace {
  public:
   virtual ~SocketsPlace() = default;
 
-  // As a contender's; once for all contenders that share a place.
+  // As a path's; once for all paths that share a place.
   virtual Status prepare(Environment& environment) = 0;
-  // For each contender, which owns none of it.
+  // For each path, which owns none of it.
   virtual Result<Context*> open(const RunContext& run, Environment& environment) = 0;
   virtual void tear_down() = 0;
   virtual std::string address(Side side) const = 0;

@@ -16,13 +16,13 @@ namespace {
 using sockets::Sockets;
 
 constexpr uint16_t kPortA = 1, kPortB = 2, kPortListeners = 16;  // above the first
-constexpr uint16_t kPorts = 64;  // of a contender
+constexpr uint16_t kPorts = 64;  // of a path
 constexpr const char* kCalls = "BSD's calls";
 
-class UnetSockets final : public Contender {
+class UnetSockets final : public Path {
  public:
-  UnetSockets(ContenderInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options)
-      : Contender(std::move(info)), stream_(info_.can(Ability::tcp)), options_(options), place_(std::move(place)) {}
+  UnetSockets(PathInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options)
+      : Path(std::move(info)), stream_(info_.can(Ability::tcp)), options_(options), place_(std::move(place)) {}
 
   Status fits(Workload workload, uint32_t size) const override {
     if (is_about_connections(workload)) return {};
@@ -231,41 +231,41 @@ class WirePlace final : public SocketsPlace {
 };
 
 // Beside TCP of `info`, which moves bytes as they are: applications that make and look at each, in buffers of their own and in place.
-void add_made(Contenders& contenders, const ContenderInfo& info, const std::array<std::shared_ptr<SocketsPlace>, 2>& places,
+void add_made(Paths& paths, const PathInfo& info, const std::array<std::shared_ptr<SocketsPlace>, 2>& places,
               UnetSocketsOptions options) {
-  const std::string where = info.path.substr(info.path.find('-') + 1);
-  ContenderInfo made = info, in_place = info;
+  const std::string where = info.name.substr(info.name.find('-') + 1);
+  PathInfo made = info, in_place = info;
   made.workloads = in_place.workloads = kMessageWorkloads;
-  made.path = "tcp-made-" + where;
+  made.name = "tcp-made-" + where;
   made.what += "; each byte made and looked at, in buffers";
   made.more_baselines = {};
-  in_place.path = "tcp-zero-copy-" + where;
+  in_place.name = "tcp-zero-copy-" + where;
   in_place.what += "; each byte made and looked at in place";
   in_place.setting.replace(in_place.setting.find(kCalls), std::strlen(kCalls), "reserve(), commit(), gather() and consume()");
-  in_place.baseline = made.path;
-  in_place.more_baselines = {info.path};
+  in_place.baseline = made.name;
+  in_place.more_baselines = {info.name};
   if (info.baseline.empty()) in_place.abilities = {Ability::tcp, Ability::layer};
   else in_place.more_baselines.push_back(info.baseline);
   options.payload = Payload::made;
-  contenders.push_back(make_unet_sockets(std::move(made), places[0], options));
+  paths.push_back(make_unet_sockets(std::move(made), places[0], options));
   options.payload = Payload::in_place;
   options.first_port = static_cast<uint16_t>(options.first_port + kPorts);
-  contenders.push_back(make_unet_sockets(std::move(in_place), places[1], options));
+  paths.push_back(make_unet_sockets(std::move(in_place), places[1], options));
 }
 
 }  // namespace
 
-std::unique_ptr<Contender> make_unet_sockets(ContenderInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options) {
+std::unique_ptr<Path> make_unet_sockets(PathInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options) {
   return std::make_unique<UnetSockets>(std::move(info), std::move(place), options);
 }
 
-void add_socket_wire(Contenders& contenders, WireKind kind, const std::string& name, const std::string& setting) {
+void add_socket_wire(Paths& paths, WireKind kind, const std::string& name, const std::string& setting) {
   const auto place = std::make_shared<WirePlace>(kind);
   for (const bool tcp : {true, false}) {
     const std::string protocol = tcp ? "tcp" : "udp";
     std::vector<std::string> more{"kernel-" + protocol + "-single-busy"};
     if (tcp) more.push_back("raw-" + name + "-segments");
-    const ContenderInfo info{.path = protocol + "-" + name,
+    const PathInfo info{.name = protocol + "-" + name,
                              .kind = Kind::ours,
                              .what = std::string("U-Net's ") + (tcp ? "TCP" : "UDP") + " sockets over " + name + ", two embedded NIs",
                              .setting = setting + ", MTU 1500, " + kCalls + ", no Nagle, each side's calls run its engine",
@@ -273,17 +273,17 @@ void add_socket_wire(Contenders& contenders, WireKind kind, const std::string& n
                              .abilities = {tcp ? Ability::tcp : Ability::udp},
                              .baseline = "kernel-" + protocol + "-veth-busy",
                              .more_baselines = more};
-    contenders.push_back(
+    paths.push_back(
         make_unet_sockets(info, place, {.first_port = static_cast<uint16_t>(tcp ? 7300 : 7400), .quiet = tcp ? 0 : kQuiet}));
-    if (tcp && kind != WireKind::pcap) add_made(contenders, info, {place, place}, {.first_port = 7500});
+    if (tcp && kind != WireKind::pcap) add_made(paths, info, {place, place}, {.first_port = 7500});
   }
 }
 
-void add_unet_sockets(Contenders& contenders) {
+void add_unet_sockets(Paths& paths) {
   uint16_t first_port = 7000;
   for (const bool near : {true, false}) {
     for (const bool tcp : {true, false}) {
-      const ContenderInfo info{.path = std::string(tcp ? "tcp" : "udp") + (near ? "-local" : "-shared"),
+      const PathInfo info{.name = std::string(tcp ? "tcp" : "udp") + (near ? "-local" : "-shared"),
                                .kind = Kind::ours,
                                .what = std::string("U-Net's ") + (tcp ? "TCP" : "UDP") + " sockets, " +
                                        (near ? "by a local channel" : "by packets through unetd's engine"),
@@ -292,11 +292,11 @@ void add_unet_sockets(Contenders& contenders) {
                                .abilities = {tcp ? Ability::tcp : Ability::udp},
                                .shares_cores = !near};
       UnetSocketsOptions options{.near = near, .yields = !near, .first_port = first_port};
-      contenders.push_back(make_unet_sockets(info, std::make_shared<DaemonPlace>(), options));
+      paths.push_back(make_unet_sockets(info, std::make_shared<DaemonPlace>(), options));
       first_port = static_cast<uint16_t>(first_port + kPorts);
       if (!tcp) continue;
       options.first_port = first_port;
-      add_made(contenders, info, {std::make_shared<DaemonPlace>(), std::make_shared<DaemonPlace>()}, options);
+      add_made(paths, info, {std::make_shared<DaemonPlace>(), std::make_shared<DaemonPlace>()}, options);
       first_port = static_cast<uint16_t>(first_port + 2 * kPorts);
     }
   }

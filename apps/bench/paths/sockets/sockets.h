@@ -1,4 +1,4 @@
-// sockets.h - sockets of ipstack as a contender, wherever the network interfaces are.
+// sockets.h - sockets of ipstack as a path, wherever the network interfaces are.
 #pragma once
 
 #include <memory>
@@ -16,14 +16,14 @@ enum class Payload : uint8_t { as_it_is, made, in_place };
 struct UnetSocketsOptions {
   bool near = false;         // by a local channel, if there can be one
   bool yields = false;       // an engine of another process wants a core, too
-  uint16_t first_port = 0;   // contenders that share a place have 64 ports each
+  uint16_t first_port = 0;   // paths that share a place have 64 ports each
   Nanoseconds quiet = 0;     // UdpLink::quiet
   Payload payload = Payload::as_it_is;
 };
 
-std::unique_ptr<Contender> make_unet_sockets(ContenderInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options);
+std::unique_ptr<Path> make_unet_sockets(PathInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options);
 
 // TCP and UDP between two embedded network interfaces on a wire of this kind; each its own, of whose frames nobody else takes any.
-void add_socket_wire(Contenders& contenders, WireKind kind, const std::string& name, const std::string& setting);
+void add_socket_wire(Paths& paths, WireKind kind, const std::string& name, const std::string& setting);
 
 }  // namespace unet::bench

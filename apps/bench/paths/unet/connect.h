@@ -1,15 +1,15 @@
-// connect.h - the workload `connect` of U-Net's contenders whose two processes are clients of one NI.
+// connect.h - the workload `connect` of U-Net's paths whose two processes are clients of one NI.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "apps/bench/frame/contender.h"
+#include "apps/bench/frame/path.h"
 #include "unet/context.h"
 
 namespace unet::bench {
 
-// One per contender and side. The listening endpoint is made in the first slice, and stays.
+// One per path and side. The listening endpoint is made in the first slice, and stays.
 class UnetCalls {
  public:
   // `name`: what side B's endpoint is bound to. `asleep`: its accept() sleeps, and the engine does when a connection begins.

@@ -1,4 +1,4 @@
-// endpoints.cc - set-up of U-Net's contenders.
+// endpoints.cc - set-up of U-Net's paths.
 #include "apps/bench/paths/unet/endpoints.h"
 
 #include <unistd.h>
@@ -38,7 +38,7 @@ uint64_t window_of(const EndpointOptions& options, size_t size) {
   return std::max<size_t>(1, std::min<size_t>(options.receive_depth, options.buffers / buffers) * 3 / 4);
 }
 
-void place_engine(ContenderInfo& info, const CorePair& cores) {
+void place_engine(PathInfo& info, const CorePair& cores) {
   const auto third = third_core(cores);
   info.shares_cores = !third;
   info.setting += third ? ", engine on core " + std::to_string(*third) : ", three pollers on two cores: engine and side B share one";

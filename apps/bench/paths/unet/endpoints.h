@@ -1,11 +1,11 @@
-// endpoints.h - what U-Net's contenders have in common before the first message: endpoints, names, idle endpoints.
+// endpoints.h - what U-Net's paths have in common before the first message: endpoints, names, idle endpoints.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "apps/bench/frame/contender.h"
+#include "apps/bench/frame/path.h"
 #include "apps/bench/machine/cores.h"
 #include "unet/context.h"
 
@@ -25,7 +25,7 @@ Result<Channel> connect_both(Endpoint& from, Endpoint& to, const std::string& na
 uint64_t window_of(const EndpointOptions& options, size_t size);
 
 // Says of a path whose engine is Environment::daemon_beside()'s on which core that runs, and whether it shares one with side B.
-void place_engine(ContenderInfo& info, const CorePair& cores);
+void place_engine(PathInfo& info, const CorePair& cores);
 
 // Brings `idle` to `count` endpoints that nobody uses.
 Status resize_idle(Context& context, std::vector<std::unique_ptr<Endpoint>>& idle, uint32_t count, uint32_t emulated = 0);

@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "apps/bench/frame/contender.h"
 #include "apps/bench/frame/environment.h"
 #include "apps/bench/frame/parking.h"
+#include "apps/bench/frame/path.h"
 #include "apps/bench/paths/unet/endpoints.h"
 
 namespace unet::bench {

@@ -183,9 +183,9 @@ class Load {
   std::vector<std::unique_ptr<One>> engines_;
 };
 
-class UnetEngines final : public Contender {
+class UnetEngines final : public Path {
  public:
-  UnetEngines(ContenderInfo info, uint32_t engines) : Contender(std::move(info)), engines_(engines) {}
+  UnetEngines(PathInfo info, uint32_t engines) : Path(std::move(info)), engines_(engines) {}
 
   Status fits(Workload, uint32_t size) const override {
     if (size > kInlineMax) return fail(Errc::unavailable, "has messages of at most " + std::to_string(kInlineMax) + " bytes");
@@ -273,10 +273,10 @@ class UnetEngines final : public Contender {
 
 }  // namespace
 
-void add_unet_engines(Contenders& contenders) {
+void add_unet_engines(Paths& paths) {
   const auto add = [&](const char* path, const std::string& what, uint32_t engines) {
-    contenders.push_back(std::make_unique<UnetEngines>(
-        ContenderInfo{.path = path,
+    paths.push_back(std::make_unique<UnetEngines>(
+        PathInfo{.name = path,
                       .kind = Kind::ours,
                       .what = "U-Net, " + what,
                       .setting = "engines without unetd; drivers make frames of messages and take those sent, and stand for the clients",

@@ -1,4 +1,4 @@
-// link.h - U-Net's public API as a Link of workloads/messages.h; all of U-Net's contenders use it.
+// link.h - U-Net's public API as a Link of workloads/messages.h; all of U-Net's paths use it.
 //
 // Copies of a payload byte: one by send(); one out of the received message, in place, into the receiver's buffer, which
 // stands for the application reading it.

@@ -12,10 +12,10 @@ namespace {
 
 constexpr Set<Workload> kLocalWorkloads = kMessageWorkloads | Set{Workload::put, Workload::idle, Workload::connect};
 
-class UnetLocal final : public Contender {
+class UnetLocal final : public Path {
  public:
-  explicit UnetLocal(ContenderInfo info)
-      : Contender(std::move(info)), calls_(info_.path + "/connect", control::Path::local, sleeps()) {}
+  explicit UnetLocal(PathInfo info)
+      : Path(std::move(info)), calls_(info_.name + "/connect", control::Path::local, sleeps()) {}
 
   Status prepare(Environment& environment) override {
     auto daemon = environment.daemon_beside();
@@ -62,7 +62,7 @@ class UnetLocal final : public Contender {
  private:
   bool sleeps() const { return info_.can(Ability::sleeps); }
   Result<Channel> connect(const RunContext& run) {
-    auto channel = connect_when_bound(*endpoint_, info_.path, {.path = control::Path::local}, run.stop);
+    auto channel = connect_when_bound(*endpoint_, info_.name, {.path = control::Path::local}, run.stop);
     if (!channel) return channel;
     auto region = endpoint_->map_peer_region(*channel);
     if (!region) return tl::unexpected(region.error());
@@ -74,7 +74,7 @@ class UnetLocal final : public Contender {
   }
   Result<Channel> accept() {
     if (auto region = endpoint_->expose(kRegionBytes); !region) return tl::unexpected(region.error());
-    if (auto bound = endpoint_->bind(info_.path); !bound) return tl::unexpected(bound.error());
+    if (auto bound = endpoint_->bind(info_.name); !bound) return tl::unexpected(bound.error());
     return endpoint_->accept(kConnectTime, nullptr);
   }
 
@@ -100,16 +100,16 @@ class UnetLocal final : public Contender {
 
 }  // namespace
 
-void add_unet_local(Contenders& contenders) {
-  contenders.push_back(std::make_unique<UnetLocal>(ContenderInfo{
-      .path = "local",
+void add_unet_local(Paths& paths) {
+  paths.push_back(std::make_unique<UnetLocal>(PathInfo{
+      .name = "local",
       .kind = Kind::ours,
       .what = "U-Net, local channel between two processes",
       .setting = "public C++ API, default options, receivers poll",
       .workloads = kLocalWorkloads,
       .abilities = {Ability::messages, Ability::idle_endpoints}}));
-  contenders.push_back(std::make_unique<UnetLocal>(ContenderInfo{
-      .path = "local-sleep",
+  paths.push_back(std::make_unique<UnetLocal>(PathInfo{
+      .name = "local-sleep",
       .kind = Kind::ours,
       .what = "U-Net, local channel, receivers that sleep",
       .setting = "public C++ API, default options, wait() without polling first",

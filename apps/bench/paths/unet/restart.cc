@@ -75,9 +75,9 @@ struct Pair {
   bool both = false;  // `back` has its channel
 };
 
-class UnetRestart final : public Contender {
+class UnetRestart final : public Path {
  public:
-  UnetRestart(ContenderInfo info, Replacement kind) : Contender(std::move(info)), kind_(kind) {}
+  UnetRestart(PathInfo info, Replacement kind) : Path(std::move(info)), kind_(kind) {}
 
   Status fits(Workload, uint32_t size) const override {
     if (size >= sizeof(uint64_t) && size <= kInlineMax) return {};
@@ -142,7 +142,7 @@ class UnetRestart final : public Contender {
       if (!made) return tl::unexpected(made.error());
       *endpoint = std::move(*made);
     }
-    const std::string name = info_.path + (local ? "-local-" : "-") + std::to_string(index);
+    const std::string name = info_.name + (local ? "-local-" : "-") + std::to_string(index);
     auto channel = connect_both(*pair.a, *pair.b, name, stop, local ? control::Path::local : control::Path::ni);
     if (!channel) return tl::unexpected(channel.error());
     const Stream before_there = pair.there, before_back = pair.back;
@@ -295,10 +295,10 @@ class UnetRestart final : public Contender {
 
 }  // namespace
 
-void add_unet_restart(Contenders& contenders) {
+void add_unet_restart(Paths& paths) {
   const auto add = [&](const char* path, const std::string& what, const std::string& unetd, Replacement kind) {
-    contenders.push_back(std::make_unique<UnetRestart>(
-        ContenderInfo{.path = path,
+    paths.push_back(std::make_unique<UnetRestart>(
+        PathInfo{.name = path,
                       .kind = Kind::ours,
                       .what = "U-Net, shared NI: " + what,
                       .setting = "public C++ API, default options, all endpoints in one thread, " + unetd + " on the other core",

@@ -7,14 +7,14 @@ namespace unet::bench {
 
 namespace {
 
-class UnetShared final : public Contender {
+class UnetShared final : public Path {
  public:
-  using Contender::Contender;
+  using Path::Path;
 
   Status prepare(Environment& environment) override { return pair_.prepare(environment.daemon()); }
 
   Status set_up(const RunContext& run, Environment&) override {
-    return run.side == Side::a ? pair_.set_up(info_.path, run) : Status{};
+    return run.side == Side::a ? pair_.set_up(info_.name, run) : Status{};
   }
 
   Outcome run(const Slice& slice, RunContext& context) override {
@@ -78,9 +78,9 @@ class UnetShared final : public Contender {
 
 }  // namespace
 
-void add_unet_shared(Contenders& contenders) {
-  contenders.push_back(std::make_unique<UnetShared>(ContenderInfo{
-      .path = "shared",
+void add_unet_shared(Paths& paths) {
+  paths.push_back(std::make_unique<UnetShared>(PathInfo{
+      .name = "shared",
       .kind = Kind::ours,
       .what = "U-Net, one traversal: endpoint, unetd's engine on the other core, endpoint",
       .setting = "public C++ API, default options, both endpoints in one process, receivers poll, unetd --idle adaptive",

@@ -61,10 +61,10 @@ struct PairLink : UnetLink {
   uint64_t received = 0, reported = 0;  // side B
 };
 
-class UnetSharedPair final : public Contender {
+class UnetSharedPair final : public Path {
  public:
-  explicit UnetSharedPair(ContenderInfo info, EndpointOptions options = kOptions, control::Path path = control::Path::ni)
-      : Contender(std::move(info)), options_(options), path_(path), calls_(info_.path + "/connect", control::Path::ni, false) {}
+  explicit UnetSharedPair(PathInfo info, EndpointOptions options = kOptions, control::Path path = control::Path::ni)
+      : Path(std::move(info)), options_(options), path_(path), calls_(info_.name + "/connect", control::Path::ni, false) {}
 
   Status prepare(Environment& environment) override {
     auto daemon = environment.daemon_beside();
@@ -83,7 +83,7 @@ class UnetSharedPair final : public Contender {
     auto endpoint = context_->create_endpoint(options_);
     if (!endpoint) return tl::unexpected(endpoint.error());
     endpoint_ = std::move(*endpoint);
-    auto channel = run.side == Side::a ? connect_when_bound(*endpoint_, info_.path, {.path = path_}, run.stop) : accept();
+    auto channel = run.side == Side::a ? connect_when_bound(*endpoint_, info_.name, {.path = path_}, run.stop) : accept();
     if (!channel) return tl::unexpected(channel.error());
     channel_ = *channel;
     return {};
@@ -122,7 +122,7 @@ class UnetSharedPair final : public Contender {
 
  private:
   Result<Channel> accept() {
-    if (auto bound = endpoint_->bind(info_.path); !bound) return tl::unexpected(bound.error());
+    if (auto bound = endpoint_->bind(info_.name); !bound) return tl::unexpected(bound.error());
     return endpoint_->accept(kConnectTime, nullptr);
   }
 
@@ -158,9 +158,9 @@ class UnetSharedPair final : public Contender {
 
 }  // namespace
 
-void add_unet_shared_pair(Contenders& contenders) {
-  contenders.push_back(std::make_unique<UnetSharedPair>(ContenderInfo{
-      .path = "shared-2p",
+void add_unet_shared_pair(Paths& paths) {
+  paths.push_back(std::make_unique<UnetSharedPair>(PathInfo{
+      .name = "shared-2p",
       .kind = Kind::ours,
       .what = "U-Net, two processes with unetd's engine between them; on two cores the three pollers share them",
       .setting = "public C++ API, 1024 receive slots and buffers, streams with a window, unetd --idle adaptive",
@@ -168,16 +168,16 @@ void add_unet_shared_pair(Contenders& contenders) {
       .abilities = {Ability::messages, Ability::emulated}}));
   EndpointOptions options = kOptions;
   options.emulated = 1;
-  contenders.push_back(std::make_unique<UnetSharedPair>(
-      ContenderInfo{.path = "emulated",
+  paths.push_back(std::make_unique<UnetSharedPair>(
+      PathInfo{.name = "emulated",
                     .kind = Kind::ours,
                     .what = "U-Net, two processes with emulated endpoints, and unetd's engine between them",
                     .setting = "public C++ API, emulated endpoints, unetd --idle adaptive",
                     .workloads = {Workload::rtt, Workload::emulate},
                     .abilities = {Ability::messages, Ability::idle_endpoints, Ability::emulated}},
       options));
-  contenders.push_back(std::make_unique<UnetSharedPair>(
-      ContenderInfo{.path = "emulated-local",
+  paths.push_back(std::make_unique<UnetSharedPair>(
+      PathInfo{.name = "emulated-local",
                     .kind = Kind::ours,
                     .what = "U-Net, two processes with emulated endpoints and a local channel that they asked for",
                     .setting = "public C++ API, emulated endpoints, Path::local",

@@ -89,9 +89,9 @@ struct WireLink : LossyReceiver<WireLink>, UnetSender {
   }
 };
 
-class UnetWire final : public Contender {
+class UnetWire final : public Path {
  public:
-  UnetWire(ContenderInfo info, std::shared_ptr<WirePort> wire) : Contender(std::move(info)), wire_(std::move(wire)) {}
+  UnetWire(PathInfo info, std::shared_ptr<WirePort> wire) : Path(std::move(info)), wire_(std::move(wire)) {}
 
   Status fits(Workload workload, uint32_t size) const override {
     if (size > kMessageMax) return fail(Errc::unavailable, "a put over a wire has at most 64 KiB");
@@ -175,10 +175,10 @@ struct BareLink : LossyReceiver<BareLink<Raw>> {
   size_t try_receive_burst(std::byte* into, size_t size, size_t count) { return raw.receive_burst(into, size, count); }
 };
 
-class BareWire final : public Contender {
+class BareWire final : public Path {
  public:
-  BareWire(ContenderInfo info, std::shared_ptr<WirePort> wire, bool segments = false)
-      : Contender(std::move(info)), wire_(std::move(wire)), segments_(segments) {}
+  BareWire(PathInfo info, std::shared_ptr<WirePort> wire, bool segments = false)
+      : Path(std::move(info)), wire_(std::move(wire)), segments_(segments) {}
 
   Status fits(Workload workload, uint32_t size) const override {
     if (segments_ && workload == Workload::bandwidth) return {};
@@ -225,11 +225,11 @@ class BareWire final : public Contender {
   MessageBuffers buffers_{kMessageMax};
 };
 
-void add_wire(Contenders& contenders, WireKind kind, const std::string& name, const std::string& setting) {
+void add_wire(Paths& paths, WireKind kind, const std::string& name, const std::string& setting) {
   const bool pcap = kind == WireKind::pcap;
   auto wire = std::make_shared<WirePort>(kind);
-  contenders.push_back(std::make_unique<BareWire>(
-      ContenderInfo{.path = "raw-" + name,
+  paths.push_back(std::make_unique<BareWire>(
+      PathInfo{.name = "raw-" + name,
                     .kind = Kind::raw,
                     .what = (pcap ? "bare libpcap on the interface of " : "bare DPDK on the port of ") + name +
                             ": frames as long as U-Net's",
@@ -237,8 +237,8 @@ void add_wire(Contenders& contenders, WireKind kind, const std::string& name, co
                                ", bursts of 32 in streams",
                     .workloads = kMessageWorkloads},
       wire));
-  contenders.push_back(std::make_unique<UnetWire>(
-      ContenderInfo{.path = name,
+  paths.push_back(std::make_unique<UnetWire>(
+      PathInfo{.name = name,
                     .kind = Kind::ours,
                     .what = "U-Net, embedded NI over " + name + ", between the two processes",
                     .setting = setting + ", public C++ API, the application's poll runs the engine",
@@ -247,29 +247,29 @@ void add_wire(Contenders& contenders, WireKind kind, const std::string& name, co
                     .wire = true},
       wire));
   if (kind == WireKind::memif || kind == WireKind::af_xdp || kind == WireKind::pcap) {
-    contenders.push_back(std::make_unique<BareWire>(
-        ContenderInfo{.path = "raw-" + name + "-segments",
+    paths.push_back(std::make_unique<BareWire>(
+        PathInfo{.name = "raw-" + name + "-segments",
                       .kind = Kind::raw,
                       .what = "the same, frames as long as those of TCP's segments",
                       .setting = setting + ", bursts of 32 in streams, nothing sent back",
                       .workloads = kMessageWorkloads,
                       .abilities = {Ability::tcp}},
         wire, true));
-    add_socket_wire(contenders, kind, name, setting);
+    add_socket_wire(paths, kind, name, setting);
   }
   if (kind == WireKind::pcap || kind == WireKind::memif_zero_copy) return;
-  add_am_wire(contenders, name, setting, wire);
-  add_splitc_wire(contenders, name, setting, wire);
+  add_am_wire(paths, name, setting, wire);
+  add_splitc_wire(paths, name, setting, wire);
 }
 
 }  // namespace
 
-void add_unet_wires(Contenders& contenders) {
-  add_wire(contenders, WireKind::memif, "memif", "net_memif, 1,024 slots");
-  add_wire(contenders, WireKind::memif_zero_copy, "memif-zc", "net_memif, zero-copy=yes on side A");
-  add_wire(contenders, WireKind::af_xdp, "af_xdp", "net_af_xdp on a veth pair between two namespaces");
-  add_wire(contenders, WireKind::af_packet, "af_packet", "net_af_packet on a veth pair between two namespaces");
-  add_wire(contenders, WireKind::pcap, "pcap", "libpcap, immediate mode, on a veth pair between two namespaces");
+void add_unet_wires(Paths& paths) {
+  add_wire(paths, WireKind::memif, "memif", "net_memif, 1,024 slots");
+  add_wire(paths, WireKind::memif_zero_copy, "memif-zc", "net_memif, zero-copy=yes on side A");
+  add_wire(paths, WireKind::af_xdp, "af_xdp", "net_af_xdp on a veth pair between two namespaces");
+  add_wire(paths, WireKind::af_packet, "af_packet", "net_af_packet on a veth pair between two namespaces");
+  add_wire(paths, WireKind::pcap, "pcap", "libpcap, immediate mode, on a veth pair between two namespaces");
 }
 
 }  // namespace unet::bench

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "apps/bench/frame/contender.h"
+#include "apps/bench/frame/path.h"
 #include "apps/bench/frame/shared_memory.h"
 #include "drivers/dpdk/raw_bench.h"
 #include "drivers/pcap/raw_pcap.h"
@@ -19,7 +19,7 @@ enum class WireKind : uint8_t { memif, memif_zero_copy, af_xdp, af_packet, pcap,
 // A network interface in this process, and a client of it. `ip`: what its port has of IP, as unetd takes it after PORT=; or nothing.
 Result<std::unique_ptr<Context>> open_embedded(const std::string& host, std::unique_ptr<Driver> driver, const std::string& ip);
 
-// Shared by the contenders of one kind of wire. prepare() and set_up() do their work once, whoever calls first.
+// Shared by the paths of one kind of wire. prepare() and set_up() do their work once, whoever calls first.
 class WirePort {
  public:
   // `ip`: the network interfaces on it have IP, at ip_address().

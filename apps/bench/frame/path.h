@@ -1,5 +1,5 @@
-// contender.h - one way of moving messages between two processes that unet-bench measures: a limit of the machine, a
-// path of U-Net, the kernel, or a bare driver. A new contender is one .cc file and one line in all_paths.cc.
+// path.h - one way of moving messages between two processes that unet-bench measures: a limit of the machine, a
+// path of U-Net, the kernel, or a bare driver. A new path is one .cc file and one line in all_paths.cc.
 //
 // Life: prepare() in the parent before the fork; then in both processes set_up(), any number of run() (both sides at
 // the same time, with the same Slice), tear_down(). Side B's object is the fork's copy of side A's.
@@ -57,8 +57,8 @@ class Set {
 constexpr Set<Workload> kMessageWorkloads{Workload::rtt, Workload::bandwidth, Workload::rate};
 constexpr Set<Workload> kConnectionWorkloads{Workload::connections, Workload::many};
 
-struct ContenderInfo {
-  std::string path = {};     // as --path names it
+struct PathInfo {
+  std::string name = {};     // as --path takes it
   Kind kind = Kind::kernel;
   std::string what = {};     // one line for `list`
   std::string setting = {};  // how it was set to its best: congestion control, offloads, polling, batching
@@ -83,14 +83,14 @@ struct RunContext {
   std::vector<uint64_t>& samples;  // rtt, side A: cycles per batch of round trips; connect: per step; has room for all of a slice
 };
 
-class Contender {
+class Path {
  public:
-  explicit Contender(ContenderInfo info) : info_(std::move(info)) {}
-  virtual ~Contender() = default;
-  Contender(const Contender&) = delete;
-  Contender& operator=(const Contender&) = delete;
+  explicit Path(PathInfo info) : info_(std::move(info)) {}
+  virtual ~Path() = default;
+  Path(const Path&) = delete;
+  Path& operator=(const Path&) = delete;
 
-  const ContenderInfo& info() const { return info_; }
+  const PathInfo& info() const { return info_; }
 
   // Whether it can do this workload at this size; the error says why not, in a few words.
   Status supports(Workload workload, uint32_t size) const {
@@ -108,7 +108,7 @@ class Contender {
   virtual Status set_idle_endpoints(const RunContext&, uint32_t /*count*/) {
     return fail(Errc::unavailable, "has no endpoints to add");
   }
-  // `idle`: processes beside the two sides whose processor time belongs to this contender (a daemon it started).
+  // `idle`: processes beside the two sides whose processor time belongs to this path (a daemon it started).
   virtual std::vector<int> service_processes() const { return {}; }
   virtual void tear_down(const RunContext&) {}
 
@@ -116,10 +116,10 @@ class Contender {
   // Whether messages of this size fit, in one of its workloads.
   virtual Status fits(Workload, uint32_t /*size*/) const { return {}; }
 
-  ContenderInfo info_;
+  PathInfo info_;
 };
 
-using Contenders = std::vector<std::unique_ptr<Contender>>;
+using Paths = std::vector<std::unique_ptr<Path>>;
 
 // Whether `pattern`, which may hold * and ? ("kernel-*"), names this path or condition.
 inline bool name_matches(const std::string& pattern, const std::string& name) {
