@@ -23,7 +23,7 @@ struct Round {
   std::vector<double> shares;
 };
 
-struct Beside {
+struct PathUnderLoad {
   size_t index = 0;
   Pace pace;
   std::vector<double> trips = {}, shares = {};                        // of all repetitions
@@ -46,7 +46,7 @@ class FairnessMeasurement {
     }
     std::vector<Record> list;
     for (const auto& [index, alone] : alone_) add_trips(list, alone);
-    for (const Beside& path : paths_) {
+    for (const PathUnderLoad& path : paths_) {
       add_trips(list, path);
       if (shares(path)) list.push_back(share_of(path));
     }
@@ -54,7 +54,7 @@ class FairnessMeasurement {
   }
 
  private:
-  Beside make(size_t index) const { return {index, Pace(Workload::rtt, size_, kFairnessSliceNs)}; }
+  PathUnderLoad make(size_t index) const { return {index, Pace(Workload::rtt, size_, kFairnessSliceNs)}; }
 
   Status prepare(const std::vector<size_t>& paths) {
     for (size_t index : paths) {
@@ -64,7 +64,7 @@ class FairnessMeasurement {
         return fail(Errc::unavailable, alone_path(index) + " cannot be measured");
       }
       if (alone_.count(alone) == 0) {
-        Beside& added = alone_.emplace(alone, make(alone)).first->second;
+        PathUnderLoad& added = alone_.emplace(alone, make(alone)).first->second;
         if (auto done = added.pace.calibrate(session_, alone); !done) return done;
       }
       if (index == alone) continue;
@@ -79,19 +79,19 @@ class FairnessMeasurement {
     const std::string& own = session_.path(index).info().baseline;
     return own.empty() ? benchmark_.limit_path(size_) : own;
   }
-  Beside& alone_of(const Beside& path) { return alone_.at(find_path(session_, alone_path(path.index))); }
-  const Beside& alone_of(const Beside& path) const { return alone_.at(find_path(session_, alone_path(path.index))); }
+  PathUnderLoad& alone_of(const PathUnderLoad& path) { return alone_.at(find_path(session_, alone_path(path.index))); }
+  const PathUnderLoad& alone_of(const PathUnderLoad& path) const { return alone_.at(find_path(session_, alone_path(path.index))); }
   // nullptr: the path has none, or it is not measured.
-  Beside* control_of(const Beside& path) {
+  PathUnderLoad* control_of(const PathUnderLoad& path) {
     const std::vector<std::string>& named = session_.path(path.index).info().more_baselines;
     if (named.empty()) return nullptr;
     const size_t index = find_path(session_, named.front());
-    const auto at = std::find_if(paths_.begin(), paths_.end(), [&](const Beside& other) { return other.index == index; });
+    const auto at = std::find_if(paths_.begin(), paths_.end(), [&](const PathUnderLoad& other) { return other.index == index; });
     return at == paths_.end() ? nullptr : &*at;
   }
-  bool shares(const Beside& path) const { return session_.path(path.index).supports(Workload::share, size_).has_value(); }
+  bool shares(const PathUnderLoad& path) const { return session_.path(path.index).supports(Workload::share, size_).has_value(); }
 
-  bool kept(Beside& path, const Session::SliceResult& result) const {
+  bool kept(PathUnderLoad& path, const Session::SliceResult& result) const {
     const bool disturbed = was_disturbed(session_, path.index, result);
     ++path.slices;
     path.disturbed += disturbed ? 1 : 0;
@@ -99,7 +99,7 @@ class FairnessMeasurement {
   }
 
   // Round trips timed one by one. False: somebody else had the core.
-  Result<bool> trips(Beside& path, Round& into) {
+  Result<bool> trips(PathUnderLoad& path, Round& into) {
     const Slice slice = path.pace.single();
     auto result = session_.run(path.index, slice);
     if (!result) return tl::unexpected(result.error());
@@ -111,7 +111,7 @@ class FairnessMeasurement {
     return true;
   }
 
-  Status share(Beside& path, Round& into) {
+  Status share(PathUnderLoad& path, Round& into) {
     Slice slice;
     slice.workload = Workload::share;
     slice.size = size_;
@@ -124,21 +124,21 @@ class FairnessMeasurement {
   }
 
   // The path, its control and the pair alone in turn, for the path's part of the time.
-  Status repetition(Beside& path) {
-    Round beside, alone, controlled;
-    Beside* const control = control_of(path);
+  Status repetition(PathUnderLoad& path) {
+    Round loaded, alone, controlled;
+    PathUnderLoad* const control = control_of(path);
     const Nanoseconds start = monotonic_now();
     do {
-      for (const auto& [other, round] : {std::pair(&alone_of(path), &alone), std::pair(control, &controlled), std::pair(&path, &beside)}) {
+      for (const auto& [other, round] : {std::pair(&alone_of(path), &alone), std::pair(control, &controlled), std::pair(&path, &loaded)}) {
         if (other == nullptr) continue;
         if (auto done = trips(*other, *round); !done) return tl::unexpected(done.error());
       }
       if (!shares(path)) continue;
-      if (auto done = share(path, beside); !done) return done;
+      if (auto done = share(path, loaded); !done) return done;
     } while (static_cast<double>(monotonic_now() - start) < options_.seconds * 1e9 / options_.repeat);
-    if (alone.trips.empty() || beside.trips.empty()) return {};
+    if (alone.trips.empty() || loaded.trips.empty()) return {};
     close(alone_of(path), alone, alone);
-    close(path, beside, alone);
+    close(path, loaded, alone);
     if (controlled.trips.empty()) return {};
     path.control_p50.push_back(median(controlled.p50));
     path.control_p99.push_back(median(controlled.p99));
@@ -147,7 +147,7 @@ class FairnessMeasurement {
     return {};
   }
 
-  static void close(Beside& path, const Round& round, const Round& alone) {
+  static void close(PathUnderLoad& path, const Round& round, const Round& alone) {
     path.p50.push_back(median(round.p50));
     path.p99.push_back(median(round.p99));
     path.p50_ratio.push_back(path.p50.back() / median(alone.p50));
@@ -156,7 +156,7 @@ class FairnessMeasurement {
     path.shares.insert(path.shares.end(), round.shares.begin(), round.shares.end());
   }
 
-  Record record_of(const Beside& path, const char* metric, const char* unit) const {
+  Record record_of(const PathUnderLoad& path, const char* metric, const char* unit) const {
     Record record = record_without_figures(benchmark_, session_.path(path.index).info(), size_, options_);
     record.metric = metric;
     record.unit = unit;
@@ -167,7 +167,7 @@ class FairnessMeasurement {
   }
 
   // Of each metric p50 is the figure it is named after; the tail beside it is that of all round trips.
-  void add_trips(std::vector<Record>& list, const Beside& path) const {
+  void add_trips(std::vector<Record>& list, const PathUnderLoad& path) const {
     for (const bool tail : {false, true}) {
       Record record = record_of(path, tail ? "rtt_p99" : "rtt_p50", "ns");
       record.summary = summarize(path.trips);
@@ -187,7 +187,7 @@ class FairnessMeasurement {
     }
   }
 
-  Record share_of(const Beside& path) const {
+  Record share_of(const PathUnderLoad& path) const {
     Record record = record_of(path, "share", "%");
     record.baseline = "all that the engine sent";
     record.summary = summarize_rates(path.shares);
@@ -201,8 +201,8 @@ class FairnessMeasurement {
   const Benchmark& benchmark_;
   uint32_t size_;
   const MeasureOptions& options_;
-  std::map<size_t, Beside> alone_;  // by path
-  std::vector<Beside> paths_;
+  std::map<size_t, PathUnderLoad> alone_;  // by path
+  std::vector<PathUnderLoad> paths_;
 };
 
 }  // namespace

@@ -26,11 +26,11 @@ class ManyOfPath {
       auto none = round_trips();
       if (!none) return tl::unexpected(none.error());
       if (auto opened = hold(count_); !opened) return tl::unexpected(opened.error());
-      auto beside = round_trips();
-      if (!beside) return tl::unexpected(beside.error());
+      auto with_idle = round_trips();
+      if (!with_idle) return tl::unexpected(with_idle.error());
       if (auto closed = hold(0); !closed) return tl::unexpected(closed.error());
-      if (!none->has_figures() || !beside->has_figures()) continue;
-      add(*none, *beside);
+      if (!none->has_figures() || !with_idle->has_figures()) continue;
+      add(*none, *with_idle);
     }
     return records();
   }
@@ -61,9 +61,9 @@ class ManyOfPath {
     return {};
   }
 
-  void add(const Record& none, const Record& beside) {
-    rtt_.push_back(beside);
-    ratios_.push_back(beside.summary.p50 / none.summary.p50);
+  void add(const Record& none, const Record& with_idle) {
+    rtt_.push_back(with_idle);
+    ratios_.push_back(with_idle.summary.p50 / none.summary.p50);
   }
 
   Record record(const char* metric, const char* unit, const std::vector<double>& values) const {

@@ -102,7 +102,7 @@ class Measurement {
   Participant make_participant(size_t index, Workload workload, double target_ns) const {
     return {index, workload, Pace(workload, size_, target_ns), {}, {}};
   }
-  bool is_beside(const Participant& participant) const { return participant.workload != benchmark_.workload; }
+  bool is_extra(const Participant& participant) const { return participant.workload != benchmark_.workload; }
   const std::string& path_of(const Participant& participant) const {
     return session_.path(participant.index).info().name;
   }
@@ -149,8 +149,8 @@ Status Measurement::prepare(const std::vector<size_t>& paths) {
       continue;
     }
     if (auto added = add_participant(index, benchmark_.workload); !added) return added;
-    const bool beside = benchmark_.workload == Workload::put && !benchmark_.layers() && path.info().wire;
-    if (!beside || !session_.refusal(index).empty()) continue;
+    const bool needs_messages = benchmark_.workload == Workload::put && !benchmark_.layers() && path.info().wire;
+    if (!needs_messages || !session_.refusal(index).empty()) continue;
     if (auto added = add_participant(index, Workload::bandwidth); !added) return added;
   }
   return {};
@@ -298,11 +298,11 @@ bool Measurement::compare_with(const std::string& path, const Participant& parti
 // put over a wire: the row of its messages compares with nothing, its own with that row.
 void Measurement::compare_with_messages(const Participant& participant, Record& record) const {
   record.ratio = std::nullopt;
-  record.baseline = is_beside(participant) ? "" : kOwnMessages;
-  if (is_beside(participant)) record.metric = kOwnMessages;
+  record.baseline = is_extra(participant) ? "" : kOwnMessages;
+  if (is_extra(participant)) record.metric = kOwnMessages;
   for (const Participant& other : participants_) {
-    const bool messages = other.index == participant.index && is_beside(other);
-    if (messages && !is_beside(participant)) record.ratio = ratio_to_baseline(participant.repetitions, other.repetitions);
+    const bool messages = other.index == participant.index && is_extra(other);
+    if (messages && !is_extra(participant)) record.ratio = ratio_to_baseline(participant.repetitions, other.repetitions);
   }
 }
 

@@ -34,14 +34,16 @@ class Environment {
   // One that serves all users, likewise.
   Result<Daemon*> daemon_for_all() { return start_once(daemon_for_all_, cores_.b, Daemon::Clients::of_all_users); }
   // One whose network interface may be killed and upgraded, likewise.
-  Result<Daemon*> daemon_for_takeovers() { return start_once(daemon_for_takeovers_, cores_.b, Daemon::Clients::own, Daemon::Keeper::yes); }
+  Result<Daemon*> daemon_for_takeovers() {
+    return start_once(daemon_for_takeovers_, cores_.b, Daemon::Clients::own, Daemon::Takeover::yes);
+  }
   // For paths whose two sides both use their cores: its engine on a third core; the same as daemon() where there is none.
-  Result<Daemon*> daemon_beside() {
+  Result<Daemon*> daemon_on_spare_core() {
     const auto third = third_core(cores_);
-    return third ? start_once(daemon_beside_, *third) : daemon();
+    return third ? start_once(daemon_on_spare_core_, *third) : daemon();
   }
 
-  // As daemon_beside(), for sockets.
+  // As daemon_on_spare_core(), for sockets.
   Result<Daemon*> daemon_with_ip() {
     const auto third = third_core(cores_);
     return start_once(daemon_with_ip_, [&] { return Daemon::start_with_ip(third ? *third : cores_.b); });
@@ -75,8 +77,8 @@ class Environment {
     std::optional<Error> refusal;
   };
   static Result<Daemon*> start_once(DaemonOnce& once, int core, Daemon::Clients clients = Daemon::Clients::own,
-                                    Daemon::Keeper keeper = Daemon::Keeper::none) {
-    return start_once(once, [&] { return Daemon::start(core, clients, keeper); });
+                                    Daemon::Takeover takeover = Daemon::Takeover::no) {
+    return start_once(once, [&] { return Daemon::start(core, clients, takeover); });
   }
   template <typename Start>
   static Result<Daemon*> start_once(DaemonOnce& once, Start start) {
@@ -94,7 +96,7 @@ class Environment {
   std::optional<Error> refusal_;
   std::optional<Veth> kernel_veth_, kernel_veth_single_;
   std::optional<ImpairedWire> impaired_wire_;
-  DaemonOnce daemon_, daemon_beside_, daemon_with_ip_, daemon_for_all_, daemon_for_takeovers_;
+  DaemonOnce daemon_, daemon_on_spare_core_, daemon_with_ip_, daemon_for_all_, daemon_for_takeovers_;
 };
 
 }  // namespace unet::bench

@@ -76,18 +76,18 @@ Status write_policy(const std::string& file) {
   return std::fclose(out) == 0 ? Status{} : Status(fail_errno("fclose(" + file + ")", errno));
 }
 
-[[noreturn]] void become_unetd(const std::string& program, const std::string& socket, const std::string& policy, int core, bool keeper,
+[[noreturn]] void become_unetd(const std::string& program, const std::string& socket, const std::string& policy, int core, bool takeover,
                                const std::vector<std::string>& more, int ready_fd) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   setpgid(0, 0);  // a terminal sends SIGINT to the whole group: whoever started it decides
   // What it says on stdout is not among our results.
   if (const int null = open("/dev/null", O_WRONLY | O_CLOEXEC); null >= 0) dup2(null, STDOUT_FILENO);
   const std::string core_text = std::to_string(core), ready_text = std::to_string(ready_fd);
-  std::vector<std::string> arguments = {keeper ? program : "unetd", "--socket", socket, "--core", core_text, "--idle", "adaptive",
+  std::vector<std::string> arguments = {takeover ? program : "unetd", "--socket", socket, "--core", core_text, "--idle", "adaptive",
                                         "--ready-fd", ready_text, "--log", "error"};
   const auto add = [&](const char* option, const std::string& value) { arguments.insert(arguments.end(), {option, value}); };
   if (!policy.empty()) add("--policy", policy);
-  if (keeper) add("--takeover", "60");
+  if (takeover) add("--takeover", "60");
   arguments.insert(arguments.end(), more.begin(), more.end());
   std::vector<char*> pointers;
   for (std::string& each : arguments) pointers.push_back(each.data());
@@ -105,39 +105,39 @@ Daemon::Daemon(Daemon&& other) noexcept
   other.owner_ = 0;
 }
 
-Result<Daemon> Daemon::start(int core, Clients clients, Keeper keeper, const std::string& mark) {
-  const std::string kind = std::string(clients == Clients::own ? "" : "-all") + (keeper == Keeper::none ? "" : "-kept");
-  return start_in(directory_of(std::to_string(core) + kind + mark), core, clients, keeper, {});
+Result<Daemon> Daemon::start(int core, Clients clients, Takeover takeover, const std::string& mark) {
+  const std::string kind = std::string(clients == Clients::own ? "" : "-all") + (takeover == Takeover::no ? "" : "-kept");
+  return start_in(directory_of(std::to_string(core) + kind + mark), core, clients, takeover, {});
 }
 
 Result<Daemon> Daemon::start_with_ip(int core, Clients clients) {
   const std::string ip = "0=" + std::string(kIpAddress) + "/24,unprobed";
-  return start_in(directory_of(std::to_string(core) + "-ip"), core, clients, Keeper::none, {"--port", "nowhere", "--ip", ip});
+  return start_in(directory_of(std::to_string(core) + "-ip"), core, clients, Takeover::no, {"--port", "nowhere", "--ip", ip});
 }
 
 Result<Daemon> Daemon::start_on_wire(int core, Clients clients, const std::string& mark, const std::string& port,
                                      const std::string& address) {
   const std::string ip = "0=" + address + "/24,unprobed";
-  return start_in(directory_of(std::to_string(core) + "-wire" + mark), core, clients, Keeper::none, {"--port", port, "--ip", ip});
+  return start_in(directory_of(std::to_string(core) + "-wire" + mark), core, clients, Takeover::no, {"--port", port, "--ip", ip});
 }
 
 Result<Daemon> Daemon::start_host(int core, const std::string& host, const std::string& role, const std::string& server_directory) {
   const std::string directory = directory_of(host);
   const std::string socket = (server_directory.empty() ? directory : server_directory) + "/memif.sock";
   const std::string wire = "dpdk:net_memif0,role=" + role + ",socket=" + socket;
-  return start_in(directory, core, Clients::own, Keeper::none, {"--host", host, "--port", wire});
+  return start_in(directory, core, Clients::own, Takeover::no, {"--host", host, "--port", wire});
 }
 
-Result<Daemon> Daemon::start_in(const std::string& directory, int core, Clients clients, Keeper keeper,
+Result<Daemon> Daemon::start_in(const std::string& directory, int core, Clients clients, Takeover takeover,
                                 const std::vector<std::string>& more) {
   remove_stale_directories();
   if (mkdir(directory.c_str(), 0700) != 0) return fail_errno("mkdir(" + directory + ")", errno);
   Daemon daemon(directory);
-  if (auto launched = daemon.launch(core, clients, keeper, more); !launched) return tl::unexpected(launched.error());
+  if (auto launched = daemon.launch(core, clients, takeover, more); !launched) return tl::unexpected(launched.error());
   return daemon;
 }
 
-Status Daemon::launch(int core, Clients clients, Keeper keeper, const std::vector<std::string>& more) {
+Status Daemon::launch(int core, Clients clients, Takeover takeover, const std::vector<std::string>& more) {
   const std::string program = find_unetd();
   const std::string socket = directory_ + "/unet.sock";
   const std::string policy = clients == Clients::own ? "" : directory_ + "/policy.toml";
@@ -148,7 +148,7 @@ Status Daemon::launch(int core, Clients clients, Keeper keeper, const std::vecto
   if (pipe(ready) != 0) return fail_errno("pipe", errno);
   fcntl(ready[0], F_SETFD, FD_CLOEXEC);
   process_ = fork();
-  if (process_ == 0) become_unetd(program, socket, policy, core, keeper == Keeper::yes, more, ready[1]);
+  if (process_ == 0) become_unetd(program, socket, policy, core, takeover == Takeover::yes, more, ready[1]);
   const int fork_error = errno;
   close(ready[1]);
   const bool started = process_ > 0 && wait_ready(ready[0]);

@@ -17,11 +17,11 @@ class Daemon {
  public:
   enum class Clients : uint8_t { own, of_all_users };
 
-  enum class Keeper : uint8_t { none, yes };  // which starts another network interface when one dies (unetd --takeover)
+  enum class Takeover : uint8_t { no, yes };  // which starts another network interface when one dies (unetd --takeover)
 
   // Starts unetd with its engine on `core`, and waits until clients may connect. It is looked for in $UNETD, beside this
   // program, in the build tree, and in PATH. If this process dies, the kernel ends it. `mark` tells it from others of its kind.
-  static Result<Daemon> start(int core, Clients clients = Clients::own, Keeper keeper = Keeper::none, const std::string& mark = "");
+  static Result<Daemon> start(int core, Clients clients = Clients::own, Takeover takeover = Takeover::no, const std::string& mark = "");
   // One whose clients have sockets: with IP, at the address kIpAddress, and without a wire.
   static Result<Daemon> start_with_ip(int core, Clients clients = Clients::own);
   static constexpr const char* kIpAddress = "10.99.0.1";
@@ -46,9 +46,9 @@ class Daemon {
  private:
   explicit Daemon(std::string directory);
   // `more`: options of unetd.
-  static Result<Daemon> start_in(const std::string& directory, int core, Clients clients, Keeper keeper,
+  static Result<Daemon> start_in(const std::string& directory, int core, Clients clients, Takeover takeover,
                                  const std::vector<std::string>& more);
-  Status launch(int core, Clients clients, Keeper keeper, const std::vector<std::string>& more);
+  Status launch(int core, Clients clients, Takeover takeover, const std::vector<std::string>& more);
   std::string directory_;
   pid_t owner_;
   pid_t process_ = 0;

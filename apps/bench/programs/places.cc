@@ -67,7 +67,7 @@ Result<ProgramPlace> ProgramPlaces::make(const std::string& path) {
   if (path == kProgramsLocal) return make_local();
   if (path != kProgramsVeth) {
     const bool own = path == kProgramsOwnToKernel || path == kProgramsOwnFromKernel;
-    return make_beside_kernel(path == kProgramsFromKernel || path == kProgramsOwnFromKernel, own);
+    return make_on_cable(path == kProgramsFromKernel || path == kProgramsOwnFromKernel, own);
   }
   auto veth = (*pair)->add_veth({});
   if (!veth) return tl::unexpected(veth.error());
@@ -88,7 +88,7 @@ Result<ProgramPlace> ProgramPlaces::make_local() {
                       {daemons_.back().process()}};
 }
 
-Result<ProgramPlace> ProgramPlaces::make_beside_kernel(bool ours_serve, bool own) {
+Result<ProgramPlace> ProgramPlaces::make_on_cable(bool ours_serve, bool own) {
   auto wrapper = find_wrapper();
   if (!wrapper) return tl::unexpected(wrapper.error());
   auto veth = namespaces_->add_veth({});

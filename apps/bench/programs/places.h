@@ -41,7 +41,7 @@ class ProgramPlaces {
   Result<ProgramPlace> make(const std::string& path);
   Result<ProgramPlace> make_local();
   // Of which side the programs are on our sockets, and whether the network interface is inside of them, not unetd's.
-  Result<ProgramPlace> make_beside_kernel(bool ours_serve, bool own);
+  Result<ProgramPlace> make_on_cable(bool ours_serve, bool own);
   Result<NamespacePair*> namespaces();
   int engine_core(int ours) const;
 

@@ -126,8 +126,8 @@ class ProgramsMeasurement {
         record.summary = is_rate ? summarize_rates(values) : summarize(values);
         record.slices = values.size();
         record.baseline = path.baseline;
-        const auto beside = metric.values.find(path.baseline);
-        if (beside != metric.values.end()) compare(record, own->second, beside->second);
+        const auto kernels = metric.values.find(path.baseline);
+        if (kernels != metric.values.end()) compare(record, own->second, kernels->second);
         records.push_back(std::move(record));
       }
     }

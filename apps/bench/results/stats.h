@@ -103,13 +103,13 @@ std::vector<bool> drop_unusual(std::vector<Repetition>& repetitions, double usua
 
 // The same; `beside` has an entry for each kept slice, in order, and loses those of the dropped ones.
 template <typename T>
-void drop_unusual(std::vector<Repetition>& repetitions, double usual, std::vector<T>& beside) {
+void drop_unusual(std::vector<Repetition>& repetitions, double usual, std::vector<T>& parallel) {
   const std::vector<bool> stays = drop_unusual(repetitions, usual);
   std::vector<T> left;
-  for (size_t i = 0; i < beside.size(); ++i) {
-    if (stays[i]) left.push_back(std::move(beside[i]));
+  for (size_t i = 0; i < parallel.size(); ++i) {
+    if (stays[i]) left.push_back(std::move(parallel[i]));
   }
-  beside = std::move(left);
+  parallel = std::move(left);
 }
 
 // How a value relates to its limit: `over` for times (2.0 means twice the limit's time) and bandwidths (0.9 means

@@ -71,12 +71,12 @@ TEST_CASE("stats: a percentile p needs 1 / (1 - p) samples") {
 TEST_CASE("stats: a slice counts only if its limit is usual for the run") {
   // The limit stood still around the last slice, too, but at fifteen times its speed in the rest of the run.
   std::vector<Repetition> path = {repetition_of({{220, 1000, 1000}, {221, 1010, 1000}}), repetition_of({{222, 990, 1000}, {223, 66, 66}})};
-  std::vector<int> beside = {0, 1, 2, 3};
+  std::vector<int> parallel = {0, 1, 2, 3};
   const std::vector<Repetition> limit = {three_of({1000, 1000, 1000}), three_of({1000, 600, 700})};
   CHECK(usual_limit(limit) == Approx(650).margin(350));
   CHECK(usual_limit({}) == 0);
-  drop_unusual(path, 1000, beside);
-  CHECK(beside == std::vector<int>{0, 1, 2});
+  drop_unusual(path, 1000, parallel);
+  CHECK(parallel == std::vector<int>{0, 1, 2});
   CHECK(path[1].values == std::vector<double>{222});
   CHECK(path[1].dropped == 1);
   CHECK(ratio_to_limit(path, Relation::over).value() == Approx(0.22).margin(0.01));

@@ -15,7 +15,7 @@ class Server {
   explicit Server(Endpoint& endpoint) : endpoint_(endpoint) {}
 
   // Does what there is to do; false if there was no message.
-  bool turn() {
+  bool poll() {
     Message batch[32];
     const uint32_t count = endpoint_.receive(batch);
     for (uint32_t i = 0; i < count; ++i) {
@@ -94,7 +94,7 @@ int serve(const std::string& name) {
 
   Server server(**endpoint);
   while (!end_wanted()) {
-    if (server.turn()) continue;
+    if (server.poll()) continue;
     // Not for ever: a signal that comes just before the wait is seen after a second.
     if ((*endpoint)->wait(kSecond) == WaitOutcome::disconnected || !context->alive()) return complain("the network interface is gone");
   }

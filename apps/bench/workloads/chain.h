@@ -23,7 +23,7 @@ inline uint64_t cycles_after_reads() noexcept {
 
 // Per batch, side B writes slice.batch words (at most kChainMax) into its own memory, then side A reads them, one after the other, as it
 // learns from each where the next is. Each sample is one batch; nothing else is in it. A link has uint64_t read(place) for side A,
-// write(place, word) for side B, and turn(), while either waits for the other. Side A ends with kAllDone, also when it is stopped: until
+// write(place, word) for side B, and poll(), while either waits for the other. Side A ends with kAllDone, also when it is stopped: until
 // then side B serves it.
 template <typename Link>
 class Chains {
@@ -52,7 +52,7 @@ class Chains {
     }
     context_.control.progress.store(round, std::memory_order_release);
     while (context_.control.sent.load(std::memory_order_acquire) < round) {
-      link_.turn();
+      link_.poll();
       context_.stop.yield_if_alone();
     }
   }
@@ -61,7 +61,7 @@ class Chains {
     uint64_t start = cycles();
     for (uint64_t round = 1; round <= all_; ++round) {
       const auto written = [&] {
-        link_.turn();
+        link_.poll();
         return context_.control.progress.load(std::memory_order_acquire) >= round;
       };
       if (!spin_until(context_.stop, written)) return {};

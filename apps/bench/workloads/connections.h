@@ -2,7 +2,7 @@
 // side's ends of connections in numbered slots.
 //
 //   void slots(size_t count);                 as many, none in use; what was left open is reset
-//   void turn();                              what a stack of this process needs to go on; may give the core away
+//   void poll();                              what a stack of this process needs to go on; may give the core away
 //   Side A:  bool start(size_t slot, uint64_t number);    begins connection `number`
 //            bool connected(size_t slot);                 waits until it stands
 //            bool say(size_t slot);                       the same, and sends a byte
@@ -86,22 +86,22 @@ class ConnectionsHeld {
     return static_cast<int64_t>(bytes);
   }
   template <typename Ready>
-  bool turn_until(Ready ready) {
+  bool poll_until(Ready ready) {
     while (!ready()) {
       if (context_.stop.raised()) return false;
-      ends_.turn();
+      ends_.poll();
     }
     return true;
   }
   bool settle() {
     const Nanoseconds until = monotonic_now() + kSettled;
-    return turn_until([&] { return monotonic_now() > until; });
+    return poll_until([&] { return monotonic_now() > until; });
   }
   bool wait_stage(StreamStage wanted) {
-    return turn_until([&] { return context_.control.stage.load(std::memory_order_acquire) == wanted; });
+    return poll_until([&] { return context_.control.stage.load(std::memory_order_acquire) == wanted; });
   }
   bool wait_sent(uint64_t wanted) {
-    return turn_until([&] { return context_.control.sent.load(std::memory_order_acquire) >= wanted; });
+    return poll_until([&] { return context_.control.sent.load(std::memory_order_acquire) >= wanted; });
   }
 
   bool open_all() {
@@ -109,7 +109,7 @@ class ConnectionsHeld {
     ends_.slots(count);
     for (uint64_t i = 0; i + 1 < count + kUnderWay; ++i) {
       const auto room = [&] { return context_.control.progress.load(std::memory_order_acquire) + kUnaccepted > i; };
-      if (i < count && (!turn_until(room) || !ends_.start(i, i))) return false;
+      if (i < count && (!poll_until(room) || !ends_.start(i, i))) return false;
       if (i + 1 >= kUnderWay && i + 1 - kUnderWay < count && !ends_.connected(i + 1 - kUnderWay)) return false;
     }
     return true;

@@ -95,10 +95,10 @@ bool yield_until(const StopFlag& stop, Ready ready) {
 constexpr Nanoseconds kQuiet = 500 * kMicrosecond;
 
 // That nothing comes.
-class Silence {
+class QuietTimer {
  public:
   // Whether it has lasted so long since this was first asked; 0: what was sent is there, and one look is enough.
-  bool lasts(Nanoseconds quiet) {
+  bool expired(Nanoseconds quiet) {
     if (quiet == 0) return true;
     const Nanoseconds now = monotonic_now();
     if (since_ == 0) since_ = now;
@@ -145,11 +145,11 @@ bool round_trips(Link& link, const Slice& slice, uint64_t count, MessageBuffers&
   return true;
 }
 
-// A link that has a turn() needs it to get out what was sent.
+// A link that has a poll() needs it to get out what was sent.
 template <typename Link>
 bool wait_for_stage(Link& link, const RunContext& context, StreamStage stage) {
   return spin_until(context.stop, [&] {
-    if constexpr (requires { link.turn(); }) link.turn();
+    if constexpr (requires { link.poll(); }) link.poll();
     return context.control.stage.load(std::memory_order_acquire) == stage;
   });
 }
@@ -164,7 +164,7 @@ Outcome ping_pong(Link& link, const Slice& slice, MessageBuffers& buffers, RunCo
       if (!link.send(buffers.in.data(), slice.size)) return outcome;
     }
     // Of a long answer a part may have to wait for acknowledgements.
-    if constexpr (requires { link.turn(); }) wait_for_stage(link, context, StreamStage::received);
+    if constexpr (requires { link.poll(); }) wait_for_stage(link, context, StreamStage::received);
     return outcome;
   }
   if (!round_trips(link, slice, slice.warm_up, buffers, context)) return outcome;

@@ -33,7 +33,7 @@ struct LossyWire {
     return true;
   }
   bool notify(size_t offset) { return put(offset, nullptr, 0, false); }
-  void turn() { std::this_thread::yield(); }
+  void poll() { std::this_thread::yield(); }
   bool notified(uint64_t offset) {
     const std::lock_guard lock(mutex);
     if (packets.empty()) return false;
@@ -151,7 +151,7 @@ struct Readable {
   bool wrong = false;
   uint64_t gets = 0;
 
-  void turn() { std::this_thread::yield(); }
+  void poll() { std::this_thread::yield(); }
   bool get(std::byte* into, size_t offset, size_t size) {
     ++gets;
     std::memcpy(into, region.data() + offset, size);

@@ -29,7 +29,7 @@ class AmPath final : public Path {
       impaired_ = *impaired;
     }
     if (wire_ != nullptr) return wire_->prepare(environment);
-    auto daemon = environment.daemon_beside();
+    auto daemon = environment.daemon_on_spare_core();
     if (!daemon) return tl::unexpected(daemon.error());
     ni_ = (*daemon)->ni();
     daemon_process_ = (*daemon)->process();

@@ -12,7 +12,7 @@ namespace unet::bench {
 namespace {
 
 constexpr uint8_t kEcho = 1, kAnswer = 2, kTake = 3, kCount = 4, kTouched = 5;
-constexpr Nanoseconds kTurns = 300 * kMillisecond;  // the last message of a set-up may have to be sent again
+constexpr Nanoseconds kPollTime = 300 * kMillisecond;  // the last message of a set-up may have to be sent again
 
 // Payload that fits into arguments travels in them.
 constexpr uint32_t kShortMax = sizeof(uint32_t) * am::kArgumentsMax;
@@ -59,8 +59,8 @@ Status AmSide::fits(Workload workload, uint32_t size) {
 
 Status AmSide::serve(const std::string& name, const StopFlag& stop) {
   if (auto bound = endpoint_->bind(name); !bound) return bound;
-  if (!turn_until(stop, [&] { return endpoint_->peers() != 0; })) return fail(Errc::timed_out, "stopped");
-  keep_turning();
+  if (!poll_until(stop, [&] { return endpoint_->peers() != 0; })) return fail(Errc::timed_out, "stopped");
+  keep_polling();
   return {};
 }
 
@@ -79,12 +79,12 @@ Status AmSide::connect(const std::string& target, const ConnectOptions& options,
     // The first store to each page meets a page fault: not in a slice.
     for (uint64_t offset = 0; offset < kRegionBytes; offset += kMessageMax) store(kTouched, offset, kMessageMax);
   }
-  keep_turning();
+  keep_polling();
   return {};
 }
 
-void AmSide::keep_turning() {
-  for (const Nanoseconds start = monotonic_now(); monotonic_now() - start < kTurns;) {
+void AmSide::keep_polling() {
+  for (const Nanoseconds start = monotonic_now(); monotonic_now() - start < kPollTime;) {
     endpoint_->poll();
     if (yields_) sched_yield();
   }
@@ -125,7 +125,7 @@ void AmSide::answer(am::Token& token) {
 // ---- waiting and sending
 
 template <typename Ready>
-bool AmSide::turn_until(const StopFlag& stop, Ready ready) {
+bool AmSide::poll_until(const StopFlag& stop, Ready ready) {
   const auto look = [&] {
     if (ready()) return true;
     endpoint_->poll();
@@ -135,7 +135,7 @@ bool AmSide::turn_until(const StopFlag& stop, Ready ready) {
 }
 
 bool AmSide::arrive_until(uint64_t count, const RunContext& context) {
-  return turn_until(context.stop, [&] { return arrived_ >= count; });
+  return poll_until(context.stop, [&] { return arrived_ >= count; });
 }
 
 // The end of a slice. What is not acknowledged when it ends would be a peer that is silent until the path's next slice. Side B goes on
@@ -272,7 +272,7 @@ template <typename Send, typename Intact>
 Outcome AmSide::stream_of(const Slice& slice, RunContext& context, Send send, Intact intact) {
   auto& stage = context.control.stage;
   const auto wait_for = [&](StreamStage wanted) {
-    return turn_until(context.stop, [&] { return stage.load(std::memory_order_acquire) == wanted; });  // polls: that brings credits
+    return poll_until(context.stop, [&] { return stage.load(std::memory_order_acquire) == wanted; });  // polls: that brings credits
   };
   const uint64_t all = slice.warm_up + slice.iterations;
   if (context.side == Side::b) {
@@ -303,14 +303,14 @@ Outcome AmSide::map_many(const Slice& slice, RunContext& context) {
                  served = of_services();
   if (context.side == Side::b) {
     control.stage.store(StreamStage::ready, std::memory_order_release);
-    if (!turn_until(context.stop, [&] { return control.sent.load(std::memory_order_acquire) != 0; })) return {};
+    if (!poll_until(context.stop, [&] { return control.sent.load(std::memory_order_acquire) != 0; })) return {};
     control.progress.store(grown(allocated, allocated_memory()), std::memory_order_relaxed);
     control.stage.store(StreamStage::received, std::memory_order_release);
-    turn_until(context.stop, [&] { return endpoint_->peers() == 1; });
+    poll_until(context.stop, [&] { return endpoint_->peers() == 1; });
     return {};
   }
   const auto wait_for = [&](StreamStage wanted) {
-    return turn_until(context.stop, [&] { return control.stage.load(std::memory_order_acquire) == wanted; });
+    return poll_until(context.stop, [&] { return control.stage.load(std::memory_order_acquire) == wanted; });
   };
   if (!wait_for(StreamStage::ready)) return {};
   const uint64_t start = cycles();
@@ -338,7 +338,7 @@ Outcome AmSide::lossy(const Slice& slice, RunContext& context) {
   if (context.side == Side::b) {
     uint64_t before = 0;
     for (uint64_t mark = 0; mark != 2;) {
-      turn_until(context.stop, [&] { return control.sent.load(std::memory_order_acquire) != mark; });
+      poll_until(context.stop, [&] { return control.sent.load(std::memory_order_acquire) != mark; });
       if (context.stop.raised()) return {};
       if (mark == 0) before = arrived_;
       mark = control.sent.load(std::memory_order_acquire);
@@ -360,7 +360,7 @@ Outcome AmSide::lossy(const Slice& slice, RunContext& context) {
   if (!send_for(slice.iterations)) return {};
   const uint64_t end = cycles();
   say(2);
-  if (!turn_until(context.stop, [&] { return control.stage.load(std::memory_order_acquire) == StreamStage::received; })) return {};
+  if (!poll_until(context.stop, [&] { return control.stage.load(std::memory_order_acquire) == StreamStage::received; })) return {};
   return {end - start, 0};
 }
 
@@ -404,14 +404,14 @@ Outcome AmSide::gets(const Slice& slice, RunContext& context) {
     AmSide& side;
     RunContext& context;
     uint64_t begun = 0;
-    void turn() { side.endpoint_->poll(); }
+    void poll() { side.endpoint_->poll(); }
     bool get(std::byte* into, size_t offset, size_t size) {
       ++begun;
-      return side.endpoint_->get(0, kCount, offset, {into, size}, {}) == am::Outcome::sent && (begun % 32 != 0 || (turn(), true));
+      return side.endpoint_->get(0, kCount, offset, {into, size}, {}) == am::Outcome::sent && (begun % 32 != 0 || (poll(), true));
     }
     bool finish() { return side.arrive_until(begun, context); }
     bool wait_until_over() {
-      return side.turn_until(context.stop, [&] { return context.control.sent.load(std::memory_order_acquire) != 0; });
+      return side.poll_until(context.stop, [&] { return context.control.sent.load(std::memory_order_acquire) != 0; });
     }
   } link{*this, context};
   return get_loop(link, slice, segment_, buffers_, context);

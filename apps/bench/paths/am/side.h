@@ -35,9 +35,9 @@ class AmSide {
   static Category category_of(const Slice& slice);
 
   template <typename Ready>
-  bool turn_until(const StopFlag& stop, Ready ready);
+  bool poll_until(const StopFlag& stop, Ready ready);
   bool arrive_until(uint64_t count, const RunContext& context);
-  void keep_turning();
+  void keep_polling();
   void settle(const RunContext& context);
 
   void take(am::Token& token);

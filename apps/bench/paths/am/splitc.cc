@@ -32,7 +32,7 @@ struct ChainLink {
   static int64_t element(uint64_t place) { return static_cast<int64_t>(place * kChainStep); }
   uint64_t read(uint64_t place) const { return sc::read(chain.on(kSideB) + element(place)); }
   void write(uint64_t place, uint64_t word) const { sc::write(chain.on(kSideB) + element(place), word); }
-  void turn() const { sc::poll(); }
+  void poll() const { sc::poll(); }
 };
 
 void serve(const RunContext& context) {
@@ -59,7 +59,7 @@ struct BulkLink {
     return true;
   }
   bool finish() const { return flush(); }
-  void turn() const { sc::poll(); }
+  void poll() const { sc::poll(); }
   void wait_until_over() const { serve(context); }
 };
 
@@ -71,7 +71,7 @@ class SplitcPath final : public Path {
 
   Status prepare(Environment& environment) override {
     if (wire_ != nullptr) return wire_->prepare(environment);
-    auto daemon = environment.daemon_beside();
+    auto daemon = environment.daemon_on_spare_core();
     if (!daemon) return tl::unexpected(daemon.error());
     ni_ = (*daemon)->ni();
     return {};

@@ -33,14 +33,14 @@ struct Hostility {
 class HostileClient {
  public:
   // `beside`: the well-behaved client's, which has a channel to the hostile one if that wants to be woken by it.
-  Status start(const std::string& ni, const Hostility& kind, const std::string& name, const StopFlag& stop, Context& beside) {
+  Status start(const std::string& ni, const Hostility& kind, const std::string& name, const StopFlag& stop, Context& pair_context) {
     kind_ = kind;
     if (kind.endpoints == 0) return {};
     auto context = as_other_user([&] { return Context::open(ni, "unet-bench-hostile"); });
     if (!context) return tl::unexpected(context.error());
     context_ = std::make_unique<Context>(std::move(*context));
     for (uint32_t i = 0; i < kind.endpoints; ++i) {
-      auto from = (kind.wakes == Wakes::peer ? beside : *context_).create_endpoint();
+      auto from = (kind.wakes == Wakes::peer ? pair_context : *context_).create_endpoint();
       if (!from) return tl::unexpected(from.error());
       auto to = context_->create_endpoint(kind.size == ScatteredBuffers::kTwoBuffers ? ScatteredBuffers::kOptions : EndpointOptions{});
       if (!to) return tl::unexpected(to.error());
@@ -163,9 +163,9 @@ class HostileClient {
   std::vector<std::byte> data_ = std::vector<std::byte>(kInlineMax);
 };
 
-class UnetBeside final : public Path {
+class FairnessPair final : public Path {
  public:
-  UnetBeside(PathInfo info, Hostility kind) : Path(std::move(info)), kind_(kind) {}
+  FairnessPair(PathInfo info, Hostility kind) : Path(std::move(info)), kind_(kind) {}
 
   Status prepare(Environment& environment) override {
     if (kind_.endpoints > 1 && geteuid() != 0) return fail(Errc::unavailable, "needs root: one user's endpoints share that user's share");
@@ -315,7 +315,7 @@ class UnetBeside final : public Path {
 
 void add_unet_fairness(Paths& paths) {
   const auto add = [&](const char* path, const std::string& what, Hostility kind, std::vector<std::string> control = {}) {
-    paths.push_back(std::make_unique<UnetBeside>(
+    paths.push_back(std::make_unique<FairnessPair>(
         PathInfo{.name = path,
                       .kind = Kind::ours,
                       .what = "U-Net, shared NI: a pair " + what,

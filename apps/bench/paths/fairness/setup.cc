@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "apps/bench/frame/environment.h"
-#include "apps/bench/frame/parking.h"
+#include "apps/bench/frame/core_parking.h"
 #include "apps/bench/machine/daemon.h"
 #include "apps/bench/machine/other_user.h"
 #include "apps/bench/paths/paths.h"
@@ -27,7 +27,7 @@ constexpr uint32_t kConnections = 2, kAhead = 24;
 constexpr EndpointOptions kSmall{.send_depth = 4, .receive_depth = 4, .buffers = 4, .buffer_size = 256, .send_bytes = kMessageMax};
 
 // What is asked for without end.
-enum class Asks {
+enum class RequestLoad {
   nothing,
   little,   // the end of an endpoint that there is not
   reports,  // of thousands of endpoints
@@ -37,18 +37,18 @@ enum class Asks {
 
 class ServiceFlood {
  public:
-  explicit ServiceFlood(Asks asks) : asks_(asks) {}
+  explicit ServiceFlood(RequestLoad asks) : asks_(asks) {}
   ~ServiceFlood() { stop(); }
 
   Status start(const std::string& ni) {
     for (uint32_t i = 0; i < kConnections; ++i) {
       std::optional<gid_t> group;
-      if (asks_ == Asks::limits) group = kLimitedGroup + i;
+      if (asks_ == RequestLoad::limits) group = kLimitedGroup + i;
       auto connection = as_other_user([&] { return Connection::open(ni, "unet-bench-hostile"); }, group);
       if (!connection) return tl::unexpected(connection.error());
       connections_.push_back(std::move(*connection));
     }
-    if (asks_ == Asks::reports) {
+    if (asks_ == RequestLoad::reports) {
       if (auto made = make_endpoints(); !made) return made;
     }
     thread_ = std::thread([this] { ask(); });
@@ -94,8 +94,8 @@ class ServiceFlood {
       std::vector<pollfd> sockets;
       size_t under_way = 0;
       for (uint32_t i = 0; i < kConnections; ++i) {
-        if (asks_ == Asks::little) little_turn(*connections_[i], asking[i]);
-        else if (asks_ == Asks::reports) report_turn(*connections_[i], asking[i]);
+        if (asks_ == RequestLoad::little) little_turn(*connections_[i], asking[i]);
+        else if (asks_ == RequestLoad::reports) report_turn(*connections_[i], asking[i]);
         else endpoint_turn(*connections_[i], asking[i]);
         under_way += asking[i].cookies.size();
         sockets.push_back({.fd = connections_[i]->descriptor(), .events = POLLIN, .revents = 0});
@@ -141,7 +141,7 @@ class ServiceFlood {
       const bool made = !asking.endpoint && *answer;
       asking.endpoint.reset();
       if (made) asking.endpoint = (*answer)->reply.create_endpoint.endpoint;
-      if (made && asks_ == Asks::memory) kept_.push_back(std::move((*answer)->descriptors));
+      if (made && asks_ == RequestLoad::memory) kept_.push_back(std::move((*answer)->descriptors));
     }
     if (!floods_.load(std::memory_order_relaxed)) return;
     auto create = request_for<control::CreateEndpoint>(control::Op::create_endpoint, 0);
@@ -152,7 +152,7 @@ class ServiceFlood {
     if (cookie) asking.cookies.push_back(*cookie);
   }
 
-  const Asks asks_;
+  const RequestLoad asks_;
   std::vector<std::vector<Descriptor>> kept_;
   std::atomic<uint64_t> answers_ = 0;
   std::vector<std::shared_ptr<Connection>> connections_;
@@ -163,18 +163,18 @@ class ServiceFlood {
 
 class UnetSetUp final : public Path {
  public:
-  UnetSetUp(PathInfo info, Asks asks) : Path(std::move(info)), beside_(asks != Asks::nothing), flood_(asks) {}
+  UnetSetUp(PathInfo info, RequestLoad asks) : Path(std::move(info)), loaded_(asks != RequestLoad::nothing), flood_(asks) {}
 
   Status prepare(Environment& environment) override {
     auto daemon = environment.daemon_for_all();
     if (!daemon) return tl::unexpected(daemon.error());
-    if (beside_ && geteuid() != 0) return fail(Errc::unavailable, "needs root: one user's connections share that user's share");
+    if (loaded_ && geteuid() != 0) return fail(Errc::unavailable, "needs root: one user's connections share that user's share");
     ni_ = (*daemon)->ni();
     daemon_process_ = (*daemon)->process();
     return parking_.prepare();
   }
   Status set_up(const RunContext& run, Environment&) override {
-    if (run.side == Side::b || !beside_) return {};
+    if (run.side == Side::b || !loaded_) return {};
     return flood_.start(ni_);
   }
   Outcome run(const Slice& slice, RunContext& context) override {
@@ -182,11 +182,11 @@ class UnetSetUp final : public Path {
       parking_.park(context);
       return {};
     }
-    if (beside_) flood_.flood(true, context.stop);
+    if (loaded_) flood_.flood(true, context.stop);
     const uint64_t answers = flood_.answers();
     const Outcome outcome = set_ups(slice, context);
-    const bool attacked = !beside_ || flood_.answers() != answers;
-    if (beside_) flood_.flood(false, context.stop);
+    const bool attacked = !loaded_ || flood_.answers() != answers;
+    if (loaded_) flood_.flood(false, context.stop);
     parking_.release(context);
     if (attacked || outcome.messages < kAttackedMin) return outcome;
     context.control.fail("the hostile client had no answer meanwhile");
@@ -223,18 +223,18 @@ class UnetSetUp final : public Path {
     return outcome;
   }
 
-  const bool beside_;
+  const bool loaded_;
   std::string ni_;
   int daemon_process_ = 0;
   uint32_t names_ = 0;
-  Parking parking_;
+  CoreParking parking_;
   ServiceFlood flood_;
 };
 
 }  // namespace
 
 void add_setup_fairness(Paths& paths) {
-  const auto add = [&](const char* path, const char* what, Asks asks, std::vector<std::string> control = {"setup-asks"}) {
+  const auto add = [&](const char* path, const char* what, RequestLoad asks, std::vector<std::string> control = {"setup-asks"}) {
     paths.push_back(std::make_unique<UnetSetUp>(
         PathInfo{.name = path,
                       .kind = Kind::ours,
@@ -248,11 +248,11 @@ void add_setup_fairness(Paths& paths) {
                       .side_b_parked = true},
         asks));
   };
-  add("setup-alone", ", alone, for `fairness`", Asks::nothing, {});
-  add("setup-asks", " beside a client that asks without end for what is refused at once", Asks::little, {});
-  add("setup-reports", " beside a client that asks for long reports without end", Asks::reports);
-  add("setup-memory", " beside a client that makes endpoints and ends them, and keeps their memory", Asks::memory);
-  add("setup-limits", " beside a client that changes between two limits without end", Asks::limits);
+  add("setup-alone", ", alone, for `fairness`", RequestLoad::nothing, {});
+  add("setup-asks", " beside a client that asks without end for what is refused at once", RequestLoad::little, {});
+  add("setup-reports", " beside a client that asks for long reports without end", RequestLoad::reports);
+  add("setup-memory", " beside a client that makes endpoints and ends them, and keeps their memory", RequestLoad::memory);
+  add("setup-limits", " beside a client that changes between two limits without end", RequestLoad::limits);
 }
 
 }  // namespace unet::bench

@@ -39,7 +39,7 @@ struct KernelConnections::Ends {
     of.end_holders();
     of.slots_.assign(count, -1);
   }
-  void turn() { context.stop.yield_if_alone(); }
+  void poll() { context.stop.yield_if_alone(); }
 
   // Of a call that cannot go on now.
   bool may_retry(const char* call) {

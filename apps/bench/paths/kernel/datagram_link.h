@@ -60,7 +60,7 @@ struct DatagramLink {
   }
   size_t receive_burst(std::byte* into, size_t size, size_t count) {
     fill(into, size, count);
-    Silence silence;
+    QuietTimer quiet_timer;
     for (;;) {
       // Read before the attempt: what was sent before it is visible to the attempt. A lossy stream is over when the
       // sender is done and a look that began after that finds nothing, so it must not block.
@@ -72,7 +72,7 @@ struct DatagramLink {
         if (n > 1 || !marked) return static_cast<size_t>(n) - (marked ? 1 : 0);
         continue;
       }
-      if (sender_done && (errno == EAGAIN || errno == EWOULDBLOCK) && silence.lasts(quiet)) return 0;
+      if (sender_done && (errno == EAGAIN || errno == EWOULDBLOCK) && quiet_timer.expired(quiet)) return 0;
       if (!may_retry("recvmmsg")) return 0;
     }
   }

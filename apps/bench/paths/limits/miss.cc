@@ -25,7 +25,7 @@ class Miss final : public Path {
     std::atomic<uint64_t>* words;
     uint64_t read(uint64_t place) const { return words[place * kChainStep].load(std::memory_order_acquire); }
     void write(uint64_t place, uint64_t word) const { words[place * kChainStep].store(word, std::memory_order_release); }
-    void turn() const {}
+    void poll() const {}
   };
   SharedMemory memory_;
 };

@@ -72,7 +72,7 @@ class ImpairedSockets final : public Path {
 
  private:
   template <typename Done>
-  bool turn_until(RunContext& context, Done done) {
+  bool poll_until(RunContext& context, Done done) {
     while (!done()) {
       if (context.stop.raised()) return false;
       host_->sockets->turn();
@@ -84,7 +84,7 @@ class ImpairedSockets final : public Path {
     host_->sockets->setsockopt(s, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     host_->sockets->close(s);
     const Nanoseconds until = monotonic_now() + kAfterwards;
-    turn_until(context, [&] { return monotonic_now() > until; });
+    poll_until(context, [&] { return monotonic_now() > until; });
   }
 
   Outcome send_stream(const Slice& slice, RunContext& context) {
@@ -116,7 +116,7 @@ class ImpairedSockets final : public Path {
       if (send_for(slice.iterations)) outcome.cycles = cycles() - start;
     }
     control.sent.store(2, std::memory_order_release);
-    turn_until(context, [&] { return control.stage.load(std::memory_order_acquire) == StreamStage::received; });
+    poll_until(context, [&] { return control.stage.load(std::memory_order_acquire) == StreamStage::received; });
     impaired_->set({});
     reset(s, context);
     return outcome;

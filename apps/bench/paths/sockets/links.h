@@ -36,7 +36,7 @@ struct SocketCalls {
 
   static constexpr uint32_t kTriesPerYield = 4;
 
-  void turn() {
+  void poll() {
     sockets.turn();
     if (yields && ++tries % kTriesPerYield == 0) sched_yield();
   }
@@ -123,13 +123,13 @@ struct UdpLink : SocketCalls {
   bool flush() { return true; }
   void wake_receiver() {}
   size_t receive_burst(std::byte* into, size_t size, size_t count) {
-    Silence silence;
+    QuietTimer quiet_timer;
     while (true) {
       const bool sender_done = context.control.sent.load(std::memory_order_acquire) >= last_message;
       size_t n = 0;
       for (; n < count && sockets.recv(s, into + n * size, size, MSG_DONTWAIT) == static_cast<ssize_t>(size); ++n) continue;
       if (n != 0) return n;
-      if (sender_done && silence.lasts(quiet)) return 0;
+      if (sender_done && quiet_timer.expired(quiet)) return 0;
       if (!may_retry("recv")) return 0;
     }
   }

@@ -24,7 +24,7 @@ Result<Channel> connect_both(Endpoint& from, Endpoint& to, const std::string& na
 // and its receive buffers hold.
 uint64_t window_of(const EndpointOptions& options, size_t size);
 
-// Says of a path whose engine is Environment::daemon_beside()'s on which core that runs, and whether it shares one with side B.
+// Says of a path whose engine is Environment::daemon_on_spare_core()'s on which core that runs, and whether it shares one with side B.
 void place_engine(PathInfo& info, const CorePair& cores);
 
 // Brings `idle` to `count` endpoints that nobody uses.

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "apps/bench/frame/environment.h"
-#include "apps/bench/frame/parking.h"
+#include "apps/bench/frame/core_parking.h"
 #include "apps/bench/frame/path.h"
 #include "apps/bench/paths/unet/endpoints.h"
 
@@ -39,7 +39,7 @@ class EnginePair {
  private:
   std::string ni_;
   int daemon_process_ = 0;
-  Parking parking_;
+  CoreParking parking_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<Endpoint> from_, to_;
   Channel channel_{};

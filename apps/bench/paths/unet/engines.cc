@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "apps/bench/frame/environment.h"
-#include "apps/bench/frame/parking.h"
+#include "apps/bench/frame/core_parking.h"
 #include "apps/bench/machine/cores.h"
 #include "apps/bench/paths/paths.h"
 #include "unet/engine/engine.h"
@@ -265,7 +265,7 @@ class UnetEngines final : public Path {
   }
 
   const uint32_t engines_;
-  Parking parking_;
+  CoreParking parking_;
   CorePair cores_{};
   uint32_t size_ = 0;
   std::unique_ptr<Load> load_;

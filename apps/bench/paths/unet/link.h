@@ -29,10 +29,10 @@ struct UnetSender {
 
  protected:
   bool send_one(const std::byte* data, size_t size, bool more) {
-    return settled([&] { return out.send(channel, {data, size}, more); });
+    return until_accepted([&] { return out.send(channel, {data, size}, more); });
   }
   template <typename Attempt>
-  bool settled(Attempt attempt) {
+  bool until_accepted(Attempt attempt) {
     SendOutcome outcome = attempt();
     if (__builtin_expect(outcome == SendOutcome::sent, 1)) return true;
     if (!spin_until(context.stop, [&] { return (outcome = attempt()) != SendOutcome::full; })) return false;
@@ -66,10 +66,10 @@ struct UnetLink : UnetSender {
 
   // put: the notification that ends a slice tells B that everything before it is there.
   bool put(size_t offset, const std::byte* data, size_t size) {
-    return settled([&] { return out.put(channel, offset, {data, size}, false); });
+    return until_accepted([&] { return out.put(channel, offset, {data, size}, false); });
   }
   bool notify() {
-    return settled([&] { return out.put(channel, 0, {}, true); });
+    return until_accepted([&] { return out.put(channel, 0, {}, true); });
   }
   // Whatever comes, dropped unread.
   bool wait_any() {

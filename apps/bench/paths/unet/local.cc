@@ -18,7 +18,7 @@ class UnetLocal final : public Path {
       : Path(std::move(info)), calls_(info_.name + "/connect", control::Path::local, sleeps()) {}
 
   Status prepare(Environment& environment) override {
-    auto daemon = environment.daemon_beside();
+    auto daemon = environment.daemon_on_spare_core();
     if (!daemon) return tl::unexpected(daemon.error());
     ni_ = (*daemon)->ni();
     daemon_process_ = (*daemon)->process();

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "apps/bench/frame/environment.h"
-#include "apps/bench/frame/parking.h"
+#include "apps/bench/frame/core_parking.h"
 #include "apps/bench/paths/paths.h"
 #include "apps/bench/paths/unet/endpoints.h"
 #include "apps/bench/results/report.h"
@@ -116,7 +116,7 @@ class UnetRestart final : public Path {
 
  private:
   Status start_own() {
-    auto started = Daemon::start(core_, Daemon::Clients::own, Daemon::Keeper::none, "-stop");
+    auto started = Daemon::start(core_, Daemon::Clients::own, Daemon::Takeover::no, "-stop");
     if (!started) return tl::unexpected(started.error());
     own_.emplace(std::move(*started));
     daemon_ = &*own_;
@@ -283,7 +283,7 @@ class UnetRestart final : public Path {
   Daemon* daemon_ = nullptr;
   std::optional<Daemon> own_;
   int core_ = 0;
-  Parking parking_;
+  CoreParking parking_;
   size_t size_ = sizeof(uint64_t);
   bool wrong_ = false;
   std::unique_ptr<Context> context_;

@@ -67,7 +67,7 @@ class UnetSharedPair final : public Path {
       : Path(std::move(info)), options_(options), path_(path), calls_(info_.name + "/connect", control::Path::ni, false) {}
 
   Status prepare(Environment& environment) override {
-    auto daemon = environment.daemon_beside();
+    auto daemon = environment.daemon_on_spare_core();
     if (!daemon) return tl::unexpected(daemon.error());
     ni_ = (*daemon)->ni();
     daemon_process_ = (*daemon)->process();

@@ -33,11 +33,11 @@ struct LossyReceiver {
   }
   size_t receive_burst(std::byte* into, size_t size, size_t count) {
     size_t n = 0;
-    Silence silence;
+    QuietTimer quiet_timer;
     spin_until(self().context.stop, [&] {
       n = self().try_receive_burst(into, size, count);
       if (n != 0) return true;
-      return self().context.control.sent.load(std::memory_order_acquire) >= last_message && silence.lasts(kQuiet);
+      return self().context.control.sent.load(std::memory_order_acquire) >= last_message && quiet_timer.expired(kQuiet);
     });
     return n;
   }
@@ -63,16 +63,16 @@ struct WireLink : LossyReceiver<WireLink>, UnetSender {
     return n;
   }
   // An embedded NI works only when its application polls it: what waits for room on the wire, too.
-  void turn() {
+  void poll() {
     Message message;
     if (out.receive(message)) out.release(message);
   }
 
   bool put(size_t offset, const std::byte* data, size_t size, bool more) {
-    return settled([&] { return out.put(channel, offset, {data, size}, false, more); });
+    return until_accepted([&] { return out.put(channel, offset, {data, size}, false, more); });
   }
   bool notify(uint64_t offset) {
-    return settled([&] { return out.put(channel, offset, {}, true); });
+    return until_accepted([&] { return out.put(channel, offset, {}, true); });
   }
   bool notified(uint64_t offset) {
     Message message;
@@ -124,7 +124,7 @@ class UnetWire final : public Path {
   Result<Channel> connect(const RunContext& run) {
     while (true) {
       auto channel = endpoint_->connect(WirePort::kTarget);
-      if (channel) keep_turning();
+      if (channel) keep_polling();
       if (channel || run.stop.raised()) return channel;
       // Side B may not have bound its name yet.
       if (channel.error().code != Errc::not_found && channel.error().code != Errc::timed_out) return channel;
@@ -137,12 +137,12 @@ class UnetWire final : public Path {
     region_ = *region;
     std::memset(region_.data(), 0, region_.size());  // no slice meets a page fault
     auto channel = endpoint_->accept(kConnectTime, nullptr);
-    keep_turning();
+    keep_polling();
     return channel;
   }
 
   // The last message of the set-up may have to be sent again, and an embedded NI works only when its application polls.
-  void keep_turning() {
+  void keep_polling() {
     const Nanoseconds start = monotonic_now();
     Message message;
     while (monotonic_now() - start < 300 * kMillisecond) endpoint_->receive(message);

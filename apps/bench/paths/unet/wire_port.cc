@@ -20,7 +20,7 @@ namespace {
 
 constexpr Nanoseconds kOpenPatience = 60 * kSecond;
 // Neither side is polled while other paths are measured.
-constexpr Nanoseconds kSilence = 3600 * kSecond;
+constexpr Nanoseconds kNeverLost = 3600 * kSecond;
 
 }  // namespace
 
@@ -130,7 +130,7 @@ Status WirePort::exchange_addresses(const RunContext& context) {
 Result<std::unique_ptr<Context>> open_embedded(const std::string& host, std::unique_ptr<Driver> driver, const std::string& ip) {
   service::Config config = service::default_config();
   config.ni.service.host = host;
-  config.ni.service.lost_after = kSilence;
+  config.ni.service.lost_after = kNeverLost;
   if (!ip.empty()) {
     auto port = service::parse_ip_port("0=" + ip);
     if (!port) return tl::unexpected(port.error());

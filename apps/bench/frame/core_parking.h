@@ -1,16 +1,16 @@
-// parking.h - where side B sleeps in the kernel while side A has work for the core; for paths with side_b_parked.
+// core_parking.h - where side B sleeps in the kernel while side A has work for the core; for paths with side_b_parked.
 #pragma once
 
 #include "apps/bench/frame/path.h"
 
 namespace unet::bench {
 
-class Parking {
+class CoreParking {
  public:
-  Parking() = default;
-  Parking(const Parking&) = delete;
-  Parking& operator=(const Parking&) = delete;
-  ~Parking();
+  CoreParking() = default;
+  CoreParking(const CoreParking&) = delete;
+  CoreParking& operator=(const CoreParking&) = delete;
+  ~CoreParking();
 
   // Before the fork.
   Status prepare();

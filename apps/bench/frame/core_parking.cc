@@ -1,5 +1,5 @@
-// parking.cc - an eventfd that both sides have.
-#include "apps/bench/frame/parking.h"
+// core_parking.cc - an eventfd that both sides have.
+#include "apps/bench/frame/core_parking.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -8,23 +8,23 @@
 
 namespace unet::bench {
 
-Parking::~Parking() {
+CoreParking::~CoreParking() {
   if (event_ >= 0) close(event_);
 }
 
-Status Parking::prepare() {
+Status CoreParking::prepare() {
   event_ = eventfd(0, EFD_CLOEXEC);
   if (event_ < 0) return fail_errno("eventfd", errno);
   return {};
 }
 
-void Parking::park(const RunContext& run) {
+void CoreParking::park(const RunContext& run) {
   uint64_t count = 0;
   while (read(event_, &count, sizeof count) < 0 && !run.stop.raised()) {
   }
 }
 
-void Parking::release(const RunContext& run) {
+void CoreParking::release(const RunContext& run) {
   const uint64_t one = 1;
   if (write(event_, &one, sizeof one) != sizeof one) run.control.fail("write to an eventfd failed");
 }
