@@ -1,7 +1,7 @@
 // all_paths.cc - the list of paths.
 #include "apps/bench/all_paths.h"
 
-#include "apps/bench/benchmarks/incast.h"
+#include "apps/bench/benchmarks/methods.h"
 #include "apps/bench/paths/paths.h"
 #include "apps/bench/programs/programs.h"
 

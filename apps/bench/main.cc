@@ -8,18 +8,8 @@
 #include "apps/bench/all_paths.h"
 #include "apps/bench/benchmarks/benchmarks.h"
 #include "apps/bench/benchmarks/connect.h"
-#include "apps/bench/benchmarks/emulated.h"
-#include "apps/bench/benchmarks/endpoints.h"
-#include "apps/bench/benchmarks/fairness.h"
-#include "apps/bench/benchmarks/idle.h"
-#include "apps/bench/benchmarks/incast.h"
-#include "apps/bench/benchmarks/logp.h"
 #include "apps/bench/benchmarks/loss.h"
-#include "apps/bench/benchmarks/many.h"
-#include "apps/bench/benchmarks/measure.h"
-#include "apps/bench/benchmarks/peers.h"
-#include "apps/bench/benchmarks/restart.h"
-#include "apps/bench/benchmarks/splitc.h"
+#include "apps/bench/benchmarks/methods.h"
 #include "apps/bench/options.h"
 #include "apps/bench/programs/kernels.h"
 #include "apps/bench/programs/programs.h"
@@ -173,8 +163,8 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
     case Method::emulated: return measure_emulated(session, *job.benchmark, size, paths, options);
     case Method::logp: return measure_logp(session, *job.benchmark, size, paths, options);
     case Method::loss: return measure_loss(session, *job.benchmark, size, paths, options);
-    case Method::peers: return measure_peers(session, *job.benchmark, paths, options);
-    case Method::splitc: return measure_splitc(session, *job.benchmark, paths, options);
+    case Method::peers: return measure_peers(session, *job.benchmark, size, paths, options);
+    case Method::splitc: return measure_splitc(session, *job.benchmark, size, paths, options);
     case Method::incast: return measure_incast(session, *job.benchmark, size, paths, options);
     case Method::many: return measure_many(session, *job.benchmark, size, paths, options);
     case Method::restart: return measure_restart(session, *job.benchmark, size, paths, options);

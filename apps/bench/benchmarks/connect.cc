@@ -76,15 +76,12 @@ Status ConnectMeasurement::leave_out(size_t index, const Error& error) {
 }
 
 Status ConnectMeasurement::prepare(const std::vector<size_t>& paths) {
-  const std::string& limit_path = benchmark_.limit_path(0);
-  const size_t limit = find_path(session_, limit_path);
-  if (limit == session_.path_count() || !session_.refusal(limit).empty()) {
-    return fail(Errc::unavailable, limit_path + ", which the others are compared with, cannot be measured");
-  }
-  limit_.push_back(make_path(limit));
-  if (auto done = limit_[0].pace.calibrate(session_, limit); !done) return done;
+  const auto limit = find_limit(session_, benchmark_.limit_path(0));
+  if (!limit) return tl::unexpected(limit.error());
+  limit_.push_back(make_path(*limit));
+  if (auto done = limit_[0].pace.calibrate(session_, *limit); !done) return done;
   for (size_t index : paths) {
-    if (index == limit || !session_.refusal(index).empty()) continue;
+    if (index == *limit || !session_.refusal(index).empty()) continue;
     paths_.push_back(make_path(index));
     if (auto done = paths_.back().pace.calibrate(session_, index); !done) {
       if (auto out = leave_out(index, done.error()); !out) return out;

@@ -1,9 +1,7 @@
 // emulated.cc - round trips in interleaved slices; then, of the path that can, thousands of endpoints made and ended.
-#include "apps/bench/benchmarks/emulated.h"
+#include "apps/bench/benchmarks/methods.h"
 
 #include <cstdio>
-
-#include "apps/bench/benchmarks/endpoints.h"
 
 namespace unet::bench {
 
@@ -46,8 +44,8 @@ Result<Made> make_many(Session& session, size_t index, const MeasureOptions& opt
 
 }  // namespace
 
-Result<std::vector<Record>> measure_emulated(Session& session, const Benchmark& benchmark, uint32_t size,
-                                             const std::vector<size_t>& paths, const MeasureOptions& options) {
+Records measure_emulated(Session& session, const Benchmark& benchmark, uint32_t size, const PathIndices& paths,
+                         const MeasureOptions& options) {
   auto records = measure(session, benchmark, size, paths, options);
   if (!records || size != benchmark.sizes.front()) return records;
   for (const size_t index : paths) {

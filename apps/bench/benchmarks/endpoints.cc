@@ -1,5 +1,5 @@
 // endpoints.cc - rtt with 0 ... 4096 idle endpoints, every number in every repetition, each over none of the same repetition.
-#include "apps/bench/benchmarks/endpoints.h"
+#include "apps/bench/benchmarks/methods.h"
 
 #include <array>
 #include <cstdio>
@@ -84,8 +84,8 @@ class EndpointsOfPath {
 
 }  // namespace
 
-Result<std::vector<Record>> measure_endpoints(Session& session, const Benchmark& benchmark, uint32_t size,
-                                              const std::vector<size_t>& paths, const MeasureOptions& options) {
+Records measure_endpoints(Session& session, const Benchmark& benchmark, uint32_t size, const PathIndices& paths,
+                          const MeasureOptions& options) {
   std::vector<Record> list;
   for (size_t index : paths) {
     if (!session.refusal(index).empty()) continue;

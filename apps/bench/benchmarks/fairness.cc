@@ -2,7 +2,7 @@
 //
 // A control is a client that does the same as the hostile one but for the attack. It costs what any program costs beside which the pair
 // runs: processor time, and the work that it asks for. So the ratio to the control is the attack's part.
-#include "apps/bench/benchmarks/fairness.h"
+#include "apps/bench/benchmarks/methods.h"
 
 #include <algorithm>
 #include <map>
@@ -59,10 +59,9 @@ class FairnessMeasurement {
   Status prepare(const std::vector<size_t>& paths) {
     for (size_t index : paths) {
       if (!session_.refusal(index).empty()) continue;
-      const size_t alone = find_path(session_, alone_path(index));
-      if (alone == session_.path_count() || !session_.refusal(alone).empty()) {
-        return fail(Errc::unavailable, alone_path(index) + " cannot be measured");
-      }
+      const auto found = find_limit(session_, alone_path(index));
+      if (!found) return tl::unexpected(found.error());
+      const size_t alone = *found;
       if (alone_.count(alone) == 0) {
         PathUnderLoad& added = alone_.emplace(alone, make(alone)).first->second;
         if (auto done = added.pace.calibrate(session_, alone); !done) return done;
@@ -207,8 +206,8 @@ class FairnessMeasurement {
 
 }  // namespace
 
-Result<std::vector<Record>> measure_fairness(Session& session, const Benchmark& benchmark, uint32_t size,
-                                             const std::vector<size_t>& paths, const MeasureOptions& options) {
+Records measure_fairness(Session& session, const Benchmark& benchmark, uint32_t size, const PathIndices& paths,
+                         const MeasureOptions& options) {
   return FairnessMeasurement(session, benchmark, size, options).run(paths);
 }
 

@@ -1,5 +1,5 @@
 // idle.cc - each path in turn waits for a second; what its processes used of a core meanwhile.
-#include "apps/bench/benchmarks/idle.h"
+#include "apps/bench/benchmarks/methods.h"
 
 #include <cstdio>
 
@@ -30,8 +30,7 @@ Result<double> share_of_core(Session& session, size_t index, uint32_t size) {
 
 }  // namespace
 
-Result<std::vector<Record>> measure_idle(Session& session, const Benchmark& benchmark, uint32_t size,
-                                         const std::vector<size_t>& paths, const MeasureOptions& options) {
+Records measure_idle(Session& session, const Benchmark& benchmark, uint32_t size, const PathIndices& paths, const MeasureOptions& options) {
   std::vector<std::vector<double>> shares(session.path_count());
   for (uint32_t i = 0; i < options.repeat; ++i) {
     for (size_t index : paths) {

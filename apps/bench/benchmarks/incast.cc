@@ -1,5 +1,5 @@
 // incast.cc - the flows of Active Messages, all in one process, and what the receiver's link carries; side B does nothing.
-#include "apps/bench/benchmarks/incast.h"
+#include "apps/bench/benchmarks/methods.h"
 
 #include <cstdio>
 
@@ -68,8 +68,8 @@ void add_incast(Paths& paths) {
       .only = {"am-incast"}}));
 }
 
-Result<std::vector<Record>> measure_incast(Session& session, const Benchmark& benchmark, uint32_t size, const std::vector<size_t>& paths,
-                                           const MeasureOptions& options) {
+Records measure_incast(Session& session, const Benchmark& benchmark, uint32_t size, const PathIndices& paths,
+                       const MeasureOptions& options) {
   std::vector<Record> records;
   for (const size_t index : paths) {
     for (const uint32_t senders : kSenders) {

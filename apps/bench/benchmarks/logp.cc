@@ -1,6 +1,6 @@
 // logp.cc - per repetition and path: round trips, bursts with a pause, a stream and stores, between two slices of the limit; and what
 // LogP's parameters are by them (Culler, Liu, Martin and Yoshikawa, "Assessing Fast Network Interfaces", IEEE Micro 1996).
-#include "apps/bench/benchmarks/logp.h"
+#include "apps/bench/benchmarks/methods.h"
 
 #include <array>
 #include <cstdio>
@@ -33,8 +33,9 @@ class LogP {
       : session_(session), benchmark_(benchmark), size_(size), options_(options), limit_(Workload::rtt, size, kLogpSliceNs) {}
 
   Result<std::vector<Record>> run(const std::vector<size_t>& paths) {
-    limit_index_ = find_path(session_, benchmark_.limit_path(size_));
-    if (limit_index_ == session_.path_count()) return fail(Errc::unavailable, "the limit cannot be measured");
+    const auto limit = find_limit(session_, benchmark_.limit_path(size_));
+    if (!limit) return tl::unexpected(limit.error());
+    limit_index_ = *limit;
     if (auto done = limit_.calibrate(session_, limit_index_); !done) return tl::unexpected(done.error());
     for (const size_t index : paths) {
       if (session_.path(index).info().can(Ability::layer) && session_.refusal(index).empty()) add(index);
@@ -176,8 +177,7 @@ class LogP {
 
 }  // namespace
 
-Result<std::vector<Record>> measure_logp(Session& session, const Benchmark& benchmark, uint32_t size, const std::vector<size_t>& paths,
-                                         const MeasureOptions& options) {
+Records measure_logp(Session& session, const Benchmark& benchmark, uint32_t size, const PathIndices& paths, const MeasureOptions& options) {
   return LogP(session, benchmark, size, options).run(paths);
 }
 

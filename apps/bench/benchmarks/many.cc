@@ -1,5 +1,5 @@
 // many.cc - each path in turn: round trips alone, connections opened, round trips beside them, connections reset.
-#include "apps/bench/benchmarks/many.h"
+#include "apps/bench/benchmarks/methods.h"
 
 #include <array>
 #include <cstdio>
@@ -128,8 +128,8 @@ void compare_memory(std::vector<Record>& records) {
 
 }  // namespace
 
-Result<std::vector<Record>> measure_many(Session& session, const Benchmark& benchmark, uint32_t count, const std::vector<size_t>& paths,
-                                         const MeasureOptions& options) {
+Records measure_many(Session& session, const Benchmark& benchmark, uint32_t count, const PathIndices& paths,
+                     const MeasureOptions& options) {
   std::vector<Record> list;
   for (const size_t index : paths) {
     if (!session.refusal(index).empty()) continue;

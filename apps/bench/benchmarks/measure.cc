@@ -125,17 +125,14 @@ Status Measurement::leave_out(const Participant& participant, const Error& error
 }
 
 Status Measurement::prepare(const std::vector<size_t>& paths) {
-  const size_t limit = find_path(session_, benchmark_.limit_path(size_));
-  if (limit == session_.path_count() || !session_.refusal(limit).empty()) {
-    return fail(Errc::unavailable, "the limit " + benchmark_.limit_path(size_) + " cannot be measured: " +
-                                       (limit == session_.path_count() ? "not there" : session_.refusal(limit)));
-  }
+  const auto limit = find_limit(session_, benchmark_.limit_path(size_));
+  if (!limit) return tl::unexpected(limit.error());
   const bool product = benchmark_.relation == Relation::product;  // the limit of a rate is a round trip
-  limit_.push_back(make_participant(limit, product ? Workload::rtt : benchmark_.workload,
+  limit_.push_back(make_participant(*limit, product ? Workload::rtt : benchmark_.workload,
                                     times_each(benchmark_) || product ? kLimitSliceNs : kStreamLimitNs));
-  if (auto done = limit_[0].pace.calibrate(session_, limit); !done) return done;
+  if (auto done = limit_[0].pace.calibrate(session_, *limit); !done) return done;
   for (size_t index : paths) {
-    if (index == limit || !session_.refusal(index).empty()) continue;
+    if (index == *limit || !session_.refusal(index).empty()) continue;
     const Path& path = session_.path(index);
     if (benchmark_.layers() && benchmark_.workload == Workload::rtt && path.info().can(Ability::layer)) {
       if (auto added = add_categories(index); !added) return added;
@@ -378,6 +375,13 @@ size_t find_path(const Session& session, const std::string& path) {
   size_t index = 0;
   while (index < session.path_count() && session.path(index).info().name != path) ++index;
   return index;
+}
+
+Result<size_t> find_limit(const Session& session, const std::string& path) {
+  const size_t index = find_path(session, path);
+  const bool there = index < session.path_count();
+  if (there && session.refusal(index).empty()) return index;
+  return fail(Errc::unavailable, path + ", the limit, cannot be measured: " + (there ? session.refusal(index) : "not there"));
 }
 
 Slice Pace::slice_of(uint64_t iterations, uint32_t batch) const {

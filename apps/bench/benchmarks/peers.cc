@@ -1,5 +1,5 @@
 // peers.cc - many peers mapped and unmapped, once per repetition and path; what both processes and the service have more meanwhile.
-#include "apps/bench/benchmarks/peers.h"
+#include "apps/bench/benchmarks/methods.h"
 
 #include <array>
 #include <cstdio>
@@ -25,8 +25,7 @@ Record record_of(const Benchmark& benchmark, const PathInfo& info, const Measure
 
 }  // namespace
 
-Result<std::vector<Record>> measure_peers(Session& session, const Benchmark& benchmark, const std::vector<size_t>& paths,
-                                          const MeasureOptions& options) {
+Records measure_peers(Session& session, const Benchmark& benchmark, uint32_t, const PathIndices& paths, const MeasureOptions& options) {
   std::vector<Record> records;
   const Slice slice{.workload = Workload::am_peers, .iterations = kPeers};
   for (const size_t index : paths) {

@@ -1,5 +1,5 @@
 // restart.cc - each path in turn has its network interface replaced, again and again; of all its endpoints, the longest pauses.
-#include "apps/bench/benchmarks/restart.h"
+#include "apps/bench/benchmarks/methods.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -62,8 +62,8 @@ void add_records(std::vector<Record>& list, const Record& blank, const Replaced&
 
 }  // namespace
 
-Result<std::vector<Record>> measure_restart(Session& session, const Benchmark& benchmark, uint32_t size,
-                                            const std::vector<size_t>& paths, const MeasureOptions& options) {
+Records measure_restart(Session& session, const Benchmark& benchmark, uint32_t size, const PathIndices& paths,
+                        const MeasureOptions& options) {
   std::vector<Replaced> all(session.path_count());
   Slice slice;
   slice.workload = Workload::restart;

@@ -1,5 +1,5 @@
 // splitc.cc - per repetition, path and kind of access: a slice between two slices of what this kind is compared with.
-#include "apps/bench/benchmarks/splitc.h"
+#include "apps/bench/benchmarks/methods.h"
 
 #include <algorithm>
 #include <array>
@@ -81,10 +81,9 @@ class Splitc {
     const bool asks = access.workload == Workload::word_read && !info.baseline.empty();
     const std::string limit = asks ? info.baseline : access.limit.path;
     const Workload limit_workload = asks ? Workload::am_short : access.limit.workload;
-    const size_t limit_index = find_path(session_, limit);
-    if (limit_index == session_.path_count() || !session_.refusal(limit_index).empty()) {
-      return complain({Errc::unavailable, info.name + ": " + access.metric + " left out: " + limit + " cannot be measured"});
-    }
+    const auto found = find_limit(session_, limit);
+    if (!found) return complain({Errc::unavailable, info.name + ": " + access.metric + " left out: " + found.error().text});
+    const size_t limit_index = *found;
     Row row{.access = &access,
             .index = index,
             .limit_index = limit_index,
@@ -176,8 +175,7 @@ class Splitc {
 
 }  // namespace
 
-Result<std::vector<Record>> measure_splitc(Session& session, const Benchmark& benchmark, const std::vector<size_t>& paths,
-                                           const MeasureOptions& options) {
+Records measure_splitc(Session& session, const Benchmark& benchmark, uint32_t, const PathIndices& paths, const MeasureOptions& options) {
   return Splitc(session, benchmark, options).run(paths);
 }
 

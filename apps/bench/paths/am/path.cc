@@ -29,10 +29,7 @@ class AmPath final : public Path {
       impaired_ = *impaired;
     }
     if (wire_ != nullptr) return wire_->prepare(environment);
-    auto daemon = environment.daemon_on_spare_core();
-    if (!daemon) return tl::unexpected(daemon.error());
-    ni_ = (*daemon)->ni();
-    daemon_process_ = (*daemon)->process();
+    if (auto prepared = client_.prepare(environment.daemon_on_spare_core()); !prepared) return prepared;
     if (path_ == control::Path::local) return {};
     place_engine(info_, environment.cores());
     return {};
@@ -56,11 +53,11 @@ class AmPath final : public Path {
     return outcome;
   }
 
-  std::vector<int> service_processes() const override { return wire_ != nullptr ? std::vector<int>{} : std::vector<int>{daemon_process_}; }
+  std::vector<int> service_processes() const override { return wire_ != nullptr ? std::vector<int>{} : std::vector<int>{client_.process}; }
 
   void tear_down(const RunContext&) override {
     side_.reset();
-    context_.reset();
+    client_.context.reset();
     if (wire_ != nullptr) wire_->tear_down();
   }
 
@@ -70,19 +67,15 @@ class AmPath final : public Path {
       if (auto opened = wire_->set_up(run, environment); !opened) return tl::unexpected(opened.error());
       return &wire_->context();
     }
-    auto context = Context::open(ni_, "unet-bench");
-    if (!context) return tl::unexpected(context.error());
-    context_ = std::make_unique<Context>(std::move(*context));
-    return context_.get();
+    if (auto opened = client_.open(); !opened) return tl::unexpected(opened.error());
+    return client_.context.get();
   }
 
   control::Path path_;
   std::shared_ptr<WirePort> wire_;  // nullptr: through unetd
   bool impairs_ = false;
   ImpairedWire* impaired_ = nullptr;
-  std::string ni_;
-  int daemon_process_ = 0;
-  std::unique_ptr<Context> context_;
+  DaemonClient client_;
   std::unique_ptr<AmSide> side_;
 };
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <thread>
 
-#include "apps/bench/frame/environment.h"
 #include "apps/bench/frame/core_parking.h"
+#include "apps/bench/frame/environment.h"
 #include "apps/bench/machine/daemon.h"
 #include "apps/bench/machine/other_user.h"
 #include "apps/bench/paths/paths.h"

@@ -8,6 +8,7 @@
 #include "apps/bench/frame/environment.h"
 #include "apps/bench/paths/sockets/links.h"
 #include "apps/bench/paths/sockets/zero_copy_link.h"
+#include "apps/bench/paths/unet/endpoints.h"
 
 namespace unet::bench {
 
@@ -186,27 +187,20 @@ class UnetSockets final : public Path {
 class DaemonPlace final : public SocketsPlace {
  public:
   Status prepare(Environment& environment) override {
-    auto daemon = environment.daemon_with_ip();
-    if (!daemon) return tl::unexpected(daemon.error());
-    ni_ = (*daemon)->ni();
-    process_ = (*daemon)->process();
-    return {};
+    return client_.prepare(environment.daemon_with_ip());
   }
   Result<Context*> open(const RunContext&, Environment&) override {
-    if (context_ != nullptr) return context_.get();
-    auto context = Context::open(ni_, "unet-bench");
-    if (!context) return tl::unexpected(context.error());
-    context_ = std::make_unique<Context>(std::move(*context));
-    return context_.get();
+    if (client_.context == nullptr) {
+      if (auto opened = client_.open(); !opened) return tl::unexpected(opened.error());
+    }
+    return client_.context.get();
   }
-  void tear_down() override { context_.reset(); }
+  void tear_down() override { client_.context.reset(); }
   std::string address(Side) const override { return Daemon::kIpAddress; }
-  std::vector<int> services() const override { return {process_}; }
+  std::vector<int> services() const override { return {client_.process}; }
 
  private:
-  std::string ni_;
-  int process_ = 0;
-  std::unique_ptr<Context> context_;
+  DaemonClient client_;
 };
 
 // Each has a network interface of its own, in its process, at its end of a wire.

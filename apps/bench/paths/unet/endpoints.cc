@@ -8,6 +8,20 @@
 
 namespace unet::bench {
 
+Status DaemonClient::prepare(Result<Daemon*> daemon) {
+  if (!daemon) return tl::unexpected(daemon.error());
+  ni = (*daemon)->ni();
+  process = (*daemon)->process();
+  return {};
+}
+
+Status DaemonClient::open() {
+  auto opened = Context::open(ni, "unet-bench");
+  if (!opened) return tl::unexpected(opened.error());
+  context = std::make_unique<Context>(std::move(*opened));
+  return {};
+}
+
 Result<Channel> connect_when_bound(Endpoint& endpoint, const std::string& name, const ConnectOptions& options, const StopFlag& stop) {
   const Nanoseconds deadline = monotonic_now() + kConnectTime;
   for (;;) {

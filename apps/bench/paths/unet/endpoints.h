@@ -7,11 +7,22 @@
 
 #include "apps/bench/frame/path.h"
 #include "apps/bench/machine/cores.h"
+#include "apps/bench/machine/daemon.h"
 #include "unet/context.h"
 
 namespace unet::bench {
 
 constexpr unsigned kRetryUs = 1000;  // between two attempts to connect
+
+// The two processes as clients of one unetd: which one, before the fork, and afterwards a context of either.
+struct DaemonClient {
+  std::string ni;
+  int process = 0;  // of unetd
+  std::unique_ptr<Context> context;
+
+  Status prepare(Result<Daemon*> daemon);
+  Status open();
+};
 
 // Connects to a name that the other side may not have bound yet: tries again until it is there.
 Result<Channel> connect_when_bound(Endpoint& endpoint, const std::string& name, const ConnectOptions& options, const StopFlag& stop);

@@ -19,18 +19,14 @@ void let_engine_sleep() {
 }  // namespace
 
 Status EnginePair::prepare(Result<Daemon*> daemon) {
-  if (!daemon) return tl::unexpected(daemon.error());
-  ni_ = (*daemon)->ni();
-  daemon_process_ = (*daemon)->process();
+  if (auto prepared = client_.prepare(std::move(daemon)); !prepared) return prepared;
   return parking_.prepare();
 }
 
 Status EnginePair::set_up(const std::string& name, const RunContext& run) {
-  auto context = Context::open(ni_, "unet-bench");
-  if (!context) return tl::unexpected(context.error());
-  context_ = std::make_unique<Context>(std::move(*context));
+  if (auto opened = client_.open(); !opened) return opened;
   for (auto* endpoint : {&from_, &to_}) {
-    auto created = context_->create_endpoint();
+    auto created = client_.context->create_endpoint();
     if (!created) return tl::unexpected(created.error());
     *endpoint = std::move(*created);
   }
@@ -43,7 +39,7 @@ Status EnginePair::set_up(const std::string& name, const RunContext& run) {
 void EnginePair::tear_down() {
   from_.reset();
   to_.reset();
-  context_.reset();
+  client_.context.reset();
 }
 
 void EnginePair::release_side_b(const RunContext& run) {

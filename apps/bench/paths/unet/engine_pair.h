@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "apps/bench/frame/environment.h"
 #include "apps/bench/frame/core_parking.h"
+#include "apps/bench/frame/environment.h"
 #include "apps/bench/frame/path.h"
 #include "apps/bench/paths/unet/endpoints.h"
 
@@ -29,18 +29,16 @@ class EnginePair {
   void park(const RunContext& run) { parking_.park(run); }
   void release_side_b(const RunContext& run);
 
-  const std::string& ni() const noexcept { return ni_; }
-  int daemon_process() const noexcept { return daemon_process_; }
-  Context& context() noexcept { return *context_; }
+  const std::string& ni() const noexcept { return client_.ni; }
+  int daemon_process() const noexcept { return client_.process; }
+  Context& context() noexcept { return *client_.context; }
   Endpoint& from() noexcept { return *from_; }
   Endpoint& to() noexcept { return *to_; }
   Channel channel() const noexcept { return channel_; }  // of from()
 
  private:
-  std::string ni_;
-  int daemon_process_ = 0;
+  DaemonClient client_;
   CoreParking parking_;
-  std::unique_ptr<Context> context_;
   std::unique_ptr<Endpoint> from_, to_;
   Channel channel_{};
 };

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <thread>
 
-#include "apps/bench/frame/environment.h"
 #include "apps/bench/frame/core_parking.h"
+#include "apps/bench/frame/environment.h"
 #include "apps/bench/machine/cores.h"
 #include "apps/bench/paths/paths.h"
 #include "unet/engine/engine.h"

@@ -18,18 +18,12 @@ class UnetLocal final : public Path {
       : Path(std::move(info)), calls_(info_.name + "/connect", control::Path::local, sleeps()) {}
 
   Status prepare(Environment& environment) override {
-    auto daemon = environment.daemon_on_spare_core();
-    if (!daemon) return tl::unexpected(daemon.error());
-    ni_ = (*daemon)->ni();
-    daemon_process_ = (*daemon)->process();
-    return {};
+    return client_.prepare(environment.daemon_on_spare_core());
   }
 
   Status set_up(const RunContext& run, Environment&) override {
-    auto context = Context::open(ni_, "unet-bench");
-    if (!context) return tl::unexpected(context.error());
-    context_ = std::make_unique<Context>(std::move(*context));
-    auto endpoint = context_->create_endpoint();
+    if (auto opened = client_.open(); !opened) return opened;
+    auto endpoint = client_.context->create_endpoint();
     if (!endpoint) return tl::unexpected(endpoint.error());
     endpoint_ = std::move(*endpoint);
     auto channel = run.side == Side::a ? connect(run) : accept();
@@ -39,7 +33,7 @@ class UnetLocal final : public Path {
   }
 
   Outcome run(const Slice& slice, RunContext& context) override {
-    if (slice.workload == Workload::connect) return calls_.run(*context_, slice, context);
+    if (slice.workload == Workload::connect) return calls_.run(*client_.context, slice, context);
     UnetLink link(*endpoint_, *endpoint_, channel_, context, sleeps() && !polls_in(slice, context.side));
     if (slice.workload == Workload::put) return run_put(link, slice, context);
     return run_on_link(link, slice, buffers_, context);
@@ -47,16 +41,16 @@ class UnetLocal final : public Path {
 
   // Half of them in each process: they are clients of the same NI.
   Status set_idle_endpoints(const RunContext& run, uint32_t count) override {
-    return resize_idle(*context_, idle_, run.side == Side::a ? (count + 1) / 2 : count / 2);
+    return resize_idle(*client_.context, idle_, run.side == Side::a ? (count + 1) / 2 : count / 2);
   }
 
-  std::vector<int> service_processes() const override { return {daemon_process_}; }
+  std::vector<int> service_processes() const override { return {client_.process}; }
 
   void tear_down(const RunContext&) override {
     idle_.clear();
     calls_.tear_down();
     endpoint_.reset();
-    context_.reset();
+    client_.context.reset();
   }
 
  private:
@@ -88,9 +82,7 @@ class UnetLocal final : public Path {
     return {};
   }
 
-  std::string ni_;
-  int daemon_process_ = 0;
-  std::unique_ptr<Context> context_;
+  DaemonClient client_;
   std::unique_ptr<Endpoint> endpoint_;
   Channel channel_{};
   std::vector<std::unique_ptr<Endpoint>> idle_;

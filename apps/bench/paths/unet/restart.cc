@@ -10,8 +10,8 @@
 #include <cstring>
 #include <thread>
 
-#include "apps/bench/frame/environment.h"
 #include "apps/bench/frame/core_parking.h"
+#include "apps/bench/frame/environment.h"
 #include "apps/bench/paths/paths.h"
 #include "apps/bench/paths/unet/endpoints.h"
 #include "apps/bench/results/report.h"

@@ -67,20 +67,15 @@ class UnetSharedPair final : public Path {
       : Path(std::move(info)), options_(options), path_(path), calls_(info_.name + "/connect", control::Path::ni, false) {}
 
   Status prepare(Environment& environment) override {
-    auto daemon = environment.daemon_on_spare_core();
-    if (!daemon) return tl::unexpected(daemon.error());
-    ni_ = (*daemon)->ni();
-    daemon_process_ = (*daemon)->process();
+    if (auto prepared = client_.prepare(environment.daemon_on_spare_core()); !prepared) return prepared;
     if (path_ == control::Path::local) return {};
     place_engine(info_, environment.cores());
     return {};
   }
 
   Status set_up(const RunContext& run, Environment&) override {
-    auto context = Context::open(ni_, "unet-bench");
-    if (!context) return tl::unexpected(context.error());
-    context_ = std::make_unique<Context>(std::move(*context));
-    auto endpoint = context_->create_endpoint(options_);
+    if (auto opened = client_.open(); !opened) return opened;
+    auto endpoint = client_.context->create_endpoint(options_);
     if (!endpoint) return tl::unexpected(endpoint.error());
     endpoint_ = std::move(*endpoint);
     auto channel = run.side == Side::a ? connect_when_bound(*endpoint_, info_.name, {.path = path_}, run.stop) : accept();
@@ -90,7 +85,7 @@ class UnetSharedPair final : public Path {
   }
 
   Outcome run(const Slice& slice, RunContext& context) override {
-    if (slice.workload == Workload::connect) return calls_.run(*context_, slice, context);
+    if (slice.workload == Workload::connect) return calls_.run(*client_.context, slice, context);
     if (slice.workload == Workload::emulate) return emulate(slice, context);
     const bool a = context.side == Side::a;
     const bool streams = slice.workload != Workload::rtt;
@@ -108,16 +103,16 @@ class UnetSharedPair final : public Path {
 
   Status set_idle_endpoints(const RunContext& run, uint32_t count) override {
     if (run.side == Side::b) return {};
-    return resize_idle(*context_, idle_, count, options_.emulated);
+    return resize_idle(*client_.context, idle_, count, options_.emulated);
   }
 
-  std::vector<int> service_processes() const override { return {daemon_process_}; }
+  std::vector<int> service_processes() const override { return {client_.process}; }
 
   void tear_down(const RunContext&) override {
     calls_.tear_down();
     idle_.clear();
     endpoint_.reset();
-    context_.reset();
+    client_.context.reset();
   }
 
  private:
@@ -130,26 +125,24 @@ class UnetSharedPair final : public Path {
   Outcome emulate(const Slice& slice, RunContext& context) {
     Outcome outcome;
     if (context.side == Side::b) return outcome;
-    const uint64_t client = allocated_memory(), service = own_memory(daemon_process_), start = cycles();
-    if (Status made = resize_idle(*context_, idle_, static_cast<uint32_t>(slice.iterations), 1); !made) {
+    const uint64_t client = allocated_memory(), service = own_memory(client_.process), start = cycles();
+    if (Status made = resize_idle(*client_.context, idle_, static_cast<uint32_t>(slice.iterations), 1); !made) {
       context.control.fail(made.error().text);
       return outcome;
     }
     const auto grown = [](uint64_t before, uint64_t after) { return after > before ? after - before : 0; };
     context.samples.push_back(cycles() - start);
     context.samples.push_back(grown(client, allocated_memory()));
-    context.samples.push_back(grown(service, own_memory(daemon_process_)));
+    context.samples.push_back(grown(service, own_memory(client_.process)));
     idle_.clear();
     outcome.messages = slice.iterations;
     return outcome;
   }
 
-  std::string ni_;
-  int daemon_process_ = 0;
+  DaemonClient client_;
   EndpointOptions options_;
   control::Path path_;
   std::vector<std::unique_ptr<Endpoint>> idle_;
-  std::unique_ptr<Context> context_;
   std::unique_ptr<Endpoint> endpoint_;
   Channel channel_{};
   UnetCalls calls_;
