@@ -3,7 +3,9 @@
 
 #include <array>
 
+#include "apps/bench/frame/path.h"
 #include "apps/bench/machine/impaired_wire.h"
+#include "unet/base/time.h"
 
 namespace unet::bench {
 
@@ -33,5 +35,46 @@ constexpr std::array<Condition, 17> kConditions = {{{"loss_0", {}},
                                                     {"0.1%_10ms", {.loss = 0.001, .delay_us = 10000}, 1000, 3000},
                                                     {"1%_50ms", {.loss = 0.01, .delay_us = 50000}, 2000, 5000},
                                                     {"late_1%_1ms", {.late = 0.01, .delay_us = 1000}, 500, 2000}}};
+
+// Side A of `lossy`. It marks in control.sent when the time that counts begins (1) and when it is over (2). send() sends some bytes or
+// waits a little, wait(ready) waits until ready(); false from send() ends the slice.
+template <typename Send, typename Wait>
+Outcome send_lossy(const Slice& slice, RunContext& context, ImpairedWire& wire, Send send, Wait wait) {
+  auto& control = context.control;
+  const auto send_for = [&](uint64_t ms) {
+    for (const Nanoseconds end = monotonic_now() + ms * kMillisecond; monotonic_now() < end;) {
+      if (!send()) return false;
+    }
+    return true;
+  };
+  wire.set(kConditions[slice.condition].impairment);
+  Outcome outcome;
+  if (send_for(slice.warm_up)) {
+    control.sent.store(1, std::memory_order_release);
+    const uint64_t start = cycles();
+    if (send_for(slice.iterations)) outcome.cycles = cycles() - start;
+  }
+  control.sent.store(2, std::memory_order_release);
+  wait([&] { return control.stage.load(std::memory_order_acquire) == StreamStage::received; });
+  wire.set({});
+  return outcome;
+}
+
+// Side B of `lossy`. receive() returns the number of bytes that came, which may be 0; a negative number ends the slice.
+template <typename Receive>
+Outcome receive_lossy(const Slice& slice, RunContext& context, Receive receive) {
+  auto& control = context.control;
+  uint64_t bytes = 0, before = 0;
+  for (uint64_t mark = 0; mark != 2;) {
+    const ssize_t n = receive();
+    if (n < 0) break;
+    bytes += static_cast<uint64_t>(n);
+    const uint64_t now = control.sent.load(std::memory_order_acquire);
+    if (mark == 0 && now != 0) before = bytes;
+    mark = now;
+  }
+  control.stage.store(StreamStage::received, std::memory_order_release);
+  return {.messages = (bytes - before) / slice.size};
+}
 
 }  // namespace unet::bench

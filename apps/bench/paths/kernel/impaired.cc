@@ -83,47 +83,25 @@ class ImpairedTcp final : public Path {
   Outcome send_stream(const Slice& slice, RunContext& context) {
     Descriptor stream;
     if (!connect_to_b(stream, context)) return {};
-    auto& control = context.control;
-    const auto send_for = [&](uint64_t ms) {
-      for (const Nanoseconds end = monotonic_now() + ms * kMillisecond; monotonic_now() < end;) {
-        if (write(stream.get(), buffers_.out.data(), buffers_.out.size()) < 0 && !goes_on("write", context)) return false;
-      }
-      return true;
-    };
-    wire_->set(kConditions[slice.condition].impairment);
-    Outcome outcome;
-    if (send_for(slice.warm_up)) {
-      control.sent.store(1, std::memory_order_release);
-      const uint64_t start = cycles();
-      if (send_for(slice.iterations)) outcome.cycles = cycles() - start;
-    }
-    control.sent.store(2, std::memory_order_release);
-    spin_until(context.stop, [&] { return control.stage.load(std::memory_order_acquire) == StreamStage::received; });
-    wire_->set({});
+    const auto send = [&] { return write(stream.get(), buffers_.out.data(), buffers_.out.size()) >= 0 || goes_on("write", context); };
+    const auto wait = [&](auto ready) { spin_until(context.stop, ready); };
+    const Outcome outcome = send_lossy(slice, context, *wire_, send, wait);
     const linger reset{.l_onoff = 1, .l_linger = 0};  // what is still under way is not waited for
     setsockopt(stream.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     return outcome;
   }
 
   Outcome receive_stream(const Slice& slice, RunContext& context) {
-    auto& control = context.control;
     Descriptor stream;
     while (!stream.valid()) {
       stream = Descriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!stream.valid() && !goes_on("accept", context)) return {};
     }
     setsockopt(stream.get(), SOL_SOCKET, SO_RCVTIMEO, &kCallTimeout, sizeof kCallTimeout);
-    uint64_t bytes = 0, before = 0;
-    for (uint64_t mark = 0; mark != 2;) {
+    return receive_lossy(slice, context, [&] {
       const ssize_t n = read(stream.get(), buffers_.in.data(), buffers_.in.size());
-      if (n < 0 && !goes_on("read", context)) break;
-      if (n > 0) bytes += static_cast<uint64_t>(n);
-      const uint64_t now = control.sent.load(std::memory_order_acquire);
-      if (mark == 0 && now != 0) before = bytes;
-      mark = now;
-    }
-    control.stage.store(StreamStage::received, std::memory_order_release);
-    return {.messages = (bytes - before) / slice.size};
+      return n < 0 && goes_on("read", context) ? 0 : n;
+    });
   }
 
   const char* congestion_control_;

@@ -88,13 +88,12 @@ class ImpairedSockets final : public Path {
   }
 
   Outcome send_stream(const Slice& slice, RunContext& context) {
-    auto& control = context.control;
     const SocketName to(WirePort::ip_address(Side::b), kImpairedPort);
     SocketCalls calls{*host_->sockets, context, false};
     const int s = host_->sockets->socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     const auto length = static_cast<socklen_t>(std::strlen(congestion_control_));
     if (host_->sockets->setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, congestion_control_, length) != 0) {
-      control.fail(Error(fail_errno(std::string("TCP_CONGESTION ") + congestion_control_, errno).value()).text);
+      context.control.fail(Error(fail_errno(std::string("TCP_CONGESTION ") + congestion_control_, errno).value()).text);
       return {};
     }
     while (host_->sockets->connect(s, to.get(), sizeof to.bytes) != 0 && errno != EISCONN) {
@@ -102,45 +101,27 @@ class ImpairedSockets final : public Path {
       if (!calls.may_retry("connect")) return {};
       host_->sockets->turn();
     }
-    const auto send_for = [&](uint64_t ms) {
-      for (const Nanoseconds end = monotonic_now() + ms * kMillisecond; monotonic_now() < end;) {
-        if (host_->sockets->send(s, buffers_.out.data(), buffers_.out.size(), MSG_DONTWAIT) < 0 && !calls.may_retry("send")) return false;
-      }
-      return true;
+    const auto send = [&] {
+      return host_->sockets->send(s, buffers_.out.data(), buffers_.out.size(), MSG_DONTWAIT) >= 0 || calls.may_retry("send");
     };
-    impaired_->set(kConditions[slice.condition].impairment);
-    Outcome outcome;
-    if (send_for(slice.warm_up)) {
-      control.sent.store(1, std::memory_order_release);
-      const uint64_t start = cycles();
-      if (send_for(slice.iterations)) outcome.cycles = cycles() - start;
-    }
-    control.sent.store(2, std::memory_order_release);
-    poll_until(context, [&] { return control.stage.load(std::memory_order_acquire) == StreamStage::received; });
-    impaired_->set({});
+    const auto wait = [&](auto ready) { poll_until(context, ready); };
+    const Outcome outcome = send_lossy(slice, context, *impaired_, send, wait);
     reset(s, context);
     return outcome;
   }
 
   Outcome receive_stream(const Slice& slice, RunContext& context) {
-    auto& control = context.control;
     SocketCalls calls{*host_->sockets, context, false};
     int s = -1;
     while ((s = host_->sockets->accept(host_->listener, nullptr, nullptr, SOCK_NONBLOCK)) < 0) {
       if (!calls.may_retry("accept")) return {};
     }
-    uint64_t bytes = 0, before = 0;
-    for (uint64_t mark = 0; mark != 2;) {
+    const Outcome outcome = receive_lossy(slice, context, [&] {
       const ssize_t n = host_->sockets->recv(s, buffers_.in.data(), buffers_.in.size(), MSG_DONTWAIT);
-      if (n < 0 && !calls.may_retry("recv")) break;
-      if (n > 0) bytes += static_cast<uint64_t>(n);
-      const uint64_t now = control.sent.load(std::memory_order_acquire);
-      if (mark == 0 && now != 0) before = bytes;
-      mark = now;
-    }
-    control.stage.store(StreamStage::received, std::memory_order_release);
+      return n < 0 && calls.may_retry("recv") ? 0 : n;
+    });
     reset(s, context);
-    return {.messages = (bytes - before) / slice.size};
+    return outcome;
   }
 
   const char* congestion_control_;
