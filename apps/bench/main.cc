@@ -240,7 +240,7 @@ std::vector<PathInfo> program_paths(const Benchmark& benchmark, const Options& o
   return paths;
 }
 
-// Of programs that need both cores for themselves.
+// Measures programs that need both cores for themselves.
 Result<std::vector<Record>> run_programs(const Benchmark& benchmark, CorePair cores, const Options& options) {
   const std::vector<PathInfo> paths = program_paths(benchmark, options);
   if (paths.empty()) return none_takes_part(benchmark, options);

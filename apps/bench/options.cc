@@ -129,7 +129,7 @@ Result<T> parse_number(const std::string& text, const std::string& what, T least
   return value;
 }
 
-// What all commands that measure have.
+// Options of all commands that measure.
 Status take_measuring(const Raw& raw, Options& options) {
   if (!raw.cores.empty()) {
     auto cores = parse_cores(raw.cores);

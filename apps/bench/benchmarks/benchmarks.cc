@@ -10,7 +10,7 @@ namespace unet::bench {
 
 namespace {
 
-// What is said of a path that has not this ability.
+// The reason to leave out a path without this ability.
 constexpr std::pair<Ability, const char*> kLacks[] = {
     {Ability::messages, "is measured in the benchmarks of its sockets only"},
     {Ability::tcp, "is not TCP sockets"},

@@ -48,7 +48,7 @@ struct Benchmark {
 
   static constexpr uint32_t kSmallMax = 64;
   const std::string& limit_path(uint32_t size) const { return size <= kSmallMax || large_limit.empty() ? limit : large_limit; }
-  // Of sockets; of paths that stand above another, which is measured beside each.
+  // Whether it measures sockets; whether it measures paths that stand above another, beside which each is measured.
   bool of_sockets() const { return needs.has(Ability::tcp) || needs.has(Ability::udp); }
   bool layers() const { return needs.has(Ability::layer); }
   // Whether a larger value is better.

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array<uint32_t, 4> kIdleEndpoints = {0, 16, 256, 4096};
 
-// What the repetitions gave, per number of idle endpoints.
+// Figures of the repetitions, for one number of idle endpoints.
 struct Series {
   std::vector<double> p50, mean, limit, ratio;
   std::vector<std::optional<double>> p99, p999;

@@ -1,7 +1,7 @@
 // fairness.cc - slices of the pair alone, beside a control, beside one kind of hostility, in turn: round trips, and shares.
 //
-// A control is a client that does the same as the hostile one but for the attack. It costs what any program costs beside which the pair
-// runs: processor time, and the work that it asks for. So the ratio to the control is the attack's part.
+// A control is a client that does the same as the hostile one without the attack. It costs the pair processor time and the engine's work,
+// as any busy program does. The ratio to the control is therefore the attack's part.
 #include "apps/bench/benchmarks/methods.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kFairnessSliceNs = 5e6;
 
-// What one repetition gave a path.
+// Samples of a path in one repetition.
 struct Round {
   std::vector<double> trips;     // ns
   std::vector<double> p50, p99;  // of each slice: one in which the machine stood still does not decide about the tail
@@ -97,7 +97,7 @@ class FairnessMeasurement {
     return !disturbed;
   }
 
-  // Round trips timed one by one. False: somebody else had the core.
+  // Round trips timed one by one. False: another process had the core.
   Result<bool> trips(PathUnderLoad& path, Round& into) {
     const Slice slice = path.pace.single();
     auto result = session_.run(path.index, slice);
@@ -165,7 +165,7 @@ class FairnessMeasurement {
     return record;
   }
 
-  // Of each metric p50 is the figure it is named after; the tail beside it is that of all round trips.
+  // The p50 of a metric is the figure that names it; p99 and p999 are those of all round trips.
   void add_trips(std::vector<Record>& list, const PathUnderLoad& path) const {
     for (const bool tail : {false, true}) {
       Record record = record_of(path, tail ? "rtt_p99" : "rtt_p50", "ns");

@@ -39,7 +39,7 @@ struct Participant {
 };
 
 constexpr Workload kCategories[] = {Workload::am_short, Workload::am_medium, Workload::am_long};
-// What a category adds to the name of a metric.
+// The category's suffix of a metric's name.
 const char* suffix_of(Workload workload) {
   switch (workload) {
     case Workload::am_short: return kShort;
@@ -409,7 +409,7 @@ Slice Pace::single() const {
 }
 
 void Pace::learn(const Slice& slice, double elapsed_ns) {
-  // Of a wake-up the clock sees less than it takes: the calibration stands.
+  // The clock sees a part of a wake-up only: the calibration stands.
   if (elapsed_ns <= 0 || workload_ == Workload::wakeup) return;
   const double now = elapsed_ns / static_cast<double>(slice.iterations);
   // Follows a faster path at once and a slower one gradually: if a stalled slice made the next ones short, they would measure

@@ -40,7 +40,7 @@ void count_slices(Record& record, const std::vector<Repetition>& repetitions);
 // The session's path of this name; path_count() when there is none.
 size_t find_path(const Session& session, const std::string& path);
 
-// The same for a path that the others are compared with; an error when it cannot be measured.
+// The index of the path that the others are compared with; an error when it cannot be measured.
 Result<size_t> find_limit(const Session& session, const std::string& path);
 
 // How long a slice of a path takes, and so how many iterations it gets; adapts as the machine changes.

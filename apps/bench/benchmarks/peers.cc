@@ -36,7 +36,7 @@ Records measure_peers(Session& session, const Benchmark& benchmark, uint32_t, co
       if (session.over()) return tl::unexpected(result.error());
       if (!result) std::fprintf(stderr, "unet-bench: am-peers: %s\n", result.error().text.c_str());
       if (!result || result->samples->size() != memories.size()) continue;
-      // What the services had once they keep: the first time counts.
+      // A service keeps the memory that it once had: only the first repetition counts.
       const size_t counted = memories.size() - (i == 0 ? 0 : 1);
       for (size_t m = 0; m < counted; ++m) memories[m].push_back(static_cast<double>((*result->samples)[m]) / kPeers);
     }

@@ -9,11 +9,11 @@ namespace unet::bench {
 
 namespace {
 
-// Of both alike: the first pass over a region that the other side has written is slower than the next ones.
+// Slices of a path and of its limit last equally long: the first pass over a region that the other side has written is the slowest.
 constexpr double kSplitcSliceNs = 1e6;
 constexpr uint32_t kWord = 8, kBulk = 65536;  // bytes
 
-// What an access is compared with.
+// The path that an access is compared with.
 struct Limit {
   const char* path;
   Workload workload;

@@ -23,7 +23,7 @@ enum class Workload : uint8_t {
   get,        // A reads from memory of B, likewise
   wakeup,     // A sends to B, which has been asleep for a while, and polls for the answer
   idle,       // B waits for one message for a long time, asleep as its path sleeps
-  share,      // A streams, beside somebody who does, too: what part of what the engine sends is A's
+  share,      // A streams beside another client that does, too: A's part of what the engine sends
   connect,    // A opens an end and connects it to B, again and again
   emulate,    // A makes endpoints without queues, thousands of them, and ends them
   restart,    // A has traffic of its own while its network interface is replaced
@@ -72,9 +72,9 @@ struct Slice {
   uint32_t condition = 0;    // lossy: of the wire, one of kConditions (loss.h). incast: the seed
 };
 
-// What one side says of a slice.
+// The result of a slice on one side.
 struct Outcome {
-  uint64_t cycles = 0;    // of the timed part; by side A, whose clock alone counts
+  uint64_t cycles = 0;    // of the timed part; by side A, which has the only clock that counts
   uint64_t messages = 0;  // that arrived in it; by side B of streams, by side A of the others
   uint64_t waited_ns = 0; // for a core that another process had (set by the session)
   uint64_t cpu_ns = 0;    // processor time of this process (set by the session)
@@ -114,7 +114,7 @@ struct ControlBlock {
   alignas(kCacheLine) std::atomic<uint32_t> settled[2]{};
   // Written by either, and by signal handlers.
   alignas(kCacheLine) std::atomic<StopReason> stop{StopReason::none};
-  // The sentence that goes with StopReason::failed, by whoever failed first.
+  // The reason for StopReason::failed, by the side that failed first.
   alignas(kCacheLine) std::atomic<uint32_t> error_taken{0};
   char error_text[400] = {};
 
@@ -125,11 +125,11 @@ struct ControlBlock {
 };
 static_assert(std::atomic<StopReason>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
 
-// What every wait inside a slice asks now and then.
+// Every wait inside a slice looks at this now and then.
 class StopFlag {
  public:
   StopFlag(ControlBlock& control, bool one_core) noexcept : control_(&control), one_core_(one_core) {}
-  // Relaxed: it only ends a wait; whoever needs what was written before reads it through other atomics.
+  // Relaxed: it only ends a wait. Data that was written before is read through other atomics.
   bool raised() const noexcept { return control_->stop.load(std::memory_order_relaxed) != StopReason::none; }
   // On a machine with one core the other side runs only when this one lets it.
   void yield_if_alone() const noexcept {

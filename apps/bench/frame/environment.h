@@ -1,4 +1,4 @@
-// environment.h - what paths share while they are prepared: the cores and, when somebody asks, two namespaces or a unetd.
+// environment.h - resources that paths share while they are prepared: the cores and, on demand, two namespaces or a unetd.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ class Environment {
 
   const CorePair& cores() const { return cores_; }
 
-  // The namespaces are made the first time somebody asks, and removed with the Environment. Call from prepare() only;
+  // The namespaces are made at the first call, and removed with the Environment. Call from prepare() only;
   // in set_up() use namespaces_if_made().
   Result<NamespacePair*> namespaces() {
     if (!namespaces_ && !refusal_) {
@@ -29,21 +29,21 @@ class Environment {
   }
   NamespacePair* namespaces_if_made() { return namespaces_ ? &*namespaces_ : nullptr; }
 
-  // unetd, its engine on core B; started the first time somebody asks, ended with the Environment.
+  // unetd, its engine on core B; started at the first call, ended with the Environment.
   Result<Daemon*> daemon() { return start_once(daemon_, cores_.b); }
-  // One that serves all users, likewise.
+  // A second unetd that serves all users, likewise.
   Result<Daemon*> daemon_for_all() { return start_once(daemon_for_all_, cores_.b, Daemon::Clients::of_all_users); }
-  // One whose network interface may be killed and upgraded, likewise.
+  // A unetd that may be killed and upgraded, likewise.
   Result<Daemon*> daemon_for_takeovers() {
     return start_once(daemon_for_takeovers_, cores_.b, Daemon::Clients::own, Daemon::Takeover::yes);
   }
-  // For paths whose two sides both use their cores: its engine on a third core; the same as daemon() where there is none.
+  // A unetd for paths that use both cores: its engine is on a third core. Without a third core it is daemon().
   Result<Daemon*> daemon_on_spare_core() {
     const auto third = third_core(cores_);
     return third ? start_once(daemon_on_spare_core_, *third) : daemon();
   }
 
-  // As daemon_on_spare_core(), for sockets.
+  // A unetd with IP, for sockets; its engine is on a third core, or on core B.
   Result<Daemon*> daemon_with_ip() {
     const auto third = third_core(cores_);
     return start_once(daemon_with_ip_, [&] { return Daemon::start_with_ip(third ? *third : cores_.b); });

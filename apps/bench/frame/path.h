@@ -27,7 +27,7 @@ enum class Kind : uint8_t { limit, ours, kernel, raw };
 
 // A benchmark needs some of these of a path (Benchmark::needs).
 enum class Ability : uint8_t {
-  messages,        // is measured as a path for messages
+  messages,        // is measured in the benchmarks of messages
   tcp,             // is measured as TCP sockets
   udp,             // is measured as UDP sockets
   layer,           // stands above the path `baseline`: compared with that, and with the limit
@@ -75,7 +75,7 @@ struct PathInfo {
   bool can(Ability ability) const { return abilities.has(ability); }
 };
 
-// What a side needs while it runs a slice.
+// Everything that a side needs while it runs a slice.
 struct RunContext {
   Side side;
   ControlBlock& control;
@@ -108,7 +108,7 @@ class Path {
   virtual Status set_idle_endpoints(const RunContext&, uint32_t /*count*/) {
     return fail(Errc::unavailable, "has no endpoints to add");
   }
-  // `idle`: processes beside the two sides whose processor time belongs to this path (a daemon it started).
+  // Processes beside the two sides that work for this path (its unetd): their processor time belongs to it.
   virtual std::vector<int> service_processes() const { return {}; }
   virtual void tear_down(const RunContext&) {}
 

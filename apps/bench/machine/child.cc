@@ -62,7 +62,7 @@ void add_descendants(int process, std::vector<int>& all) {
   for (int child = 0; children >> child;) add_descendants(child, all);
 }
 
-// Its number and that of its group stay its own until somebody waits for it.
+// Without reaping: the process keeps its number, and its group, until it is waited for.
 bool has_ended(pid_t process) {
   siginfo_t info{};
   return waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;

@@ -12,7 +12,7 @@
 
 namespace unet::bench {
 
-// Where it runs, and on whose sockets.
+// Where a program runs, and on which sockets.
 struct ChildPlace {
   std::string network = {};  // a namespace; empty: this process's
   int core = 0;

@@ -15,7 +15,7 @@ std::string find_program(const std::string& directory, const std::string& name);
 // Where a program is in PATH, or in the directories of an administrator's; empty: nowhere.
 std::string path_of(const std::string& name);
 
-// Runs arguments[0] from PATH. What it printed on stdout; when it fails, an error with the command and what it said.
+// Runs arguments[0] from PATH and returns its stdout; when it fails, an error with the command and its output.
 Result<std::string> run_command(const std::vector<std::string>& arguments);
 
 }  // namespace unet::bench

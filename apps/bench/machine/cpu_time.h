@@ -8,7 +8,7 @@
 
 namespace unet::bench {
 
-// Of all threads of all these processes, alive now, and of their children that have ended, in nanoseconds.
+// Processor time of all threads of these living processes, and of their children that have ended.
 Result<Nanoseconds> cpu_time_of(const std::vector<int>& processes);
 
 // How long their threads wanted to run and could not (run_delay.h has the same for the caller). 0 where it is not counted.

@@ -79,8 +79,8 @@ Status write_policy(const std::string& file) {
 [[noreturn]] void become_unetd(const std::string& program, const std::string& socket, const std::string& policy, int core, bool takeover,
                                const std::vector<std::string>& more, int ready_fd) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  setpgid(0, 0);  // a terminal sends SIGINT to the whole group: whoever started it decides
-  // What it says on stdout is not among our results.
+  setpgid(0, 0);  // a terminal sends SIGINT to the whole group: unet-bench decides
+  // Its stdout is not among our results.
   if (const int null = open("/dev/null", O_WRONLY | O_CLOEXEC); null >= 0) dup2(null, STDOUT_FILENO);
   const std::string core_text = std::to_string(core), ready_text = std::to_string(ready_fd);
   std::vector<std::string> arguments = {takeover ? program : "unetd", "--socket", socket, "--core", core_text, "--idle", "adaptive",

@@ -22,25 +22,25 @@ class Daemon {
   // Starts unetd with its engine on `core`, and waits until clients may connect. It is looked for in $UNETD, beside this
   // program, in the build tree, and in PATH. If this process dies, the kernel ends it. `mark` tells it from others of its kind.
   static Result<Daemon> start(int core, Clients clients = Clients::own, Takeover takeover = Takeover::no, const std::string& mark = "");
-  // One whose clients have sockets: with IP, at the address kIpAddress, and without a wire.
+  // A unetd with IP at the address kIpAddress, without a wire: its clients have sockets.
   static Result<Daemon> start_with_ip(int core, Clients clients = Clients::own);
   static constexpr const char* kIpAddress = "10.99.0.1";
   // One with IP at this address, of a network of 24 bits, on a wire as unetd takes it; in the caller's namespace. `mark` as above.
   static Result<Daemon> start_on_wire(int core, Clients clients, const std::string& mark, const std::string& port,
                                       const std::string& address);
-  // A host of its own, whose network interface has one end of a memif: "server" of one in its own directory, or "client" of that in the
-  // directory of a server.
+  // A unetd of another host with one end of a memif. `role`: "server" of a memif in its own directory, or "client" of the one in
+  // `server_directory`.
   static Result<Daemon> start_host(int core, const std::string& host, const std::string& role, const std::string& server_directory);
   Daemon(Daemon&& other) noexcept;
   Daemon& operator=(Daemon&&) = delete;
   // Ends it and removes its socket; does nothing in a forked child.
   ~Daemon();
 
-  // What Context::open() takes.
+  // The argument of Context::open().
   std::string ni() const { return "unix:" + directory_ + "/unet.sock"; }
   const std::string& directory() const { return directory_; }
   pid_t process() const { return process_; }
-  // With a keeper: the network interface that serves now; -1 if there is none.
+  // With Takeover::yes: the process of the network interface that serves now; -1 if there is none.
   pid_t serving() const;
 
  private:

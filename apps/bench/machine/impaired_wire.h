@@ -1,5 +1,5 @@
-// impaired_wire.h - a cable between the two namespaces that loses and delays frames, for whoever uses it: in am-loss Active Messages and
-// the kernel's TCP meet the same one, in tcp-loss our TCP and the kernel's.
+// impaired_wire.h - a cable between the two namespaces that loses and delays frames, the same for all paths of am-loss (Active Messages
+// and the kernel's TCP) and of tcp-loss (our TCP and the kernel's).
 //
 //   namespace a          namespace b
 //   host a -- middle a => middle b -- host b        two veth pairs; => is a program in the kernel, which hands each frame on, drops it,
@@ -22,7 +22,7 @@ namespace unet::bench {
 struct Impairment {
   double loss = 0;  // shares of all frames, in both directions
   double late = 0;
-  uint32_t delay_us = 0;  // of each frame, one way; who is late comes kLateBy after that
+  uint32_t delay_us = 0;  // of each frame, one way; a late frame comes kLateBy after that
 };
 
 class ImpairedWire {

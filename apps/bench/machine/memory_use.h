@@ -6,13 +6,13 @@
 
 namespace unet::bench {
 
-// Bytes that a process has for itself, resident. 0 if nobody can tell.
+// Resident bytes that a process does not share. 0 if the kernel does not say.
 uint64_t own_memory(int process);
-// Of this process: what it has touched of memory that is shared; all that it has mapped; what it has allocated.
+// Bytes of this process: shared memory that it has touched; all mapped memory; allocated memory.
 uint64_t touched_shared_memory();
 uint64_t mapped_memory();
 uint64_t allocated_memory();
-// Of the kernel, for all: what it allocates in pieces, and in whole pages that it maps.
+// Bytes that the kernel has allocated for all processes: slabs, and whole pages that it maps.
 uint64_t kernel_memory();
 
 }  // namespace unet::bench

@@ -33,7 +33,7 @@ Status ip(std::vector<std::string> arguments) {
 }
 
 void remove_namespace(const std::string& name) {
-  // Best effort: on the way out there is nobody to tell, and the next start tries again.
+  // Best effort: the next start tries again.
   (void)ip({"netns", "delete", name});
 }
 
@@ -158,7 +158,7 @@ Result<Veth> NamespacePair::add_veth(const VethOptions& options) {
 Result<VethWithMiddle> NamespacePair::add_veth_with_middle() {
   auto veth = add_veth({});
   if (!veth) return tl::unexpected(veth.error());
-  // What was side B's end becomes the middle; side B gets the end of another pair, with all that was known of the first.
+  // Side B's former end becomes the middle. Side B gets an end of another pair, with the addresses of the first.
   VethWithMiddle whole{*veth, veth->interface_b, veth->interface_b + "m"};
   whole.cable.interface_b += "h";
   const std::string mtu = std::to_string(veth->mtu);

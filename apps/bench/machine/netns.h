@@ -71,7 +71,7 @@ class NamespaceScope {
   int previous_;
 };
 
-// Removes namespaces called <prefix>-<pid>-a and -b whose process is dead; how many it removed. Needs no rights when there are none.
+// Removes namespaces <prefix>-<pid>-a and -b of dead processes and returns how many. Needs no rights when there are none.
 int remove_stale_namespaces(const std::string& prefix = "unet-bench");
 
 // The pid in a namespace name, 0 when the name is not of that form.

@@ -14,7 +14,7 @@ namespace unet::bench {
 
 constexpr uid_t kOtherUser = 65534;
 
-// What `open` returns as another user, as far as this one may: only this thread, and only so long. With `group`: also as of that group.
+// Calls open() as another user if this user may change: this thread only, during the call only. With `group`: in that group, too.
 template <typename Open>
 auto as_other_user(const Open& open, std::optional<gid_t> group = {}) -> decltype(open()) {
   const uid_t own = geteuid();

@@ -8,7 +8,7 @@ namespace unet::bench {
 
 class RunDelay {
  public:
-  // Of the calling process from now on: create it after the fork.
+  // Counts for the calling process from now on: create it after the fork.
   RunDelay();
   ~RunDelay();
   RunDelay(const RunDelay&) = delete;

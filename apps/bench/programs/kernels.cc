@@ -140,7 +140,7 @@ class Jobs {
     return command;
   }
 
-  // What ranks that never waited for each other would do: seconds for each problem.
+  // Seconds for each problem of ranks that would never wait for each other.
   Result<double> run_copies(const Kernel& kernel, uint32_t copies) const {
     std::vector<Result<double>> seconds(copies, 0.0);
     std::vector<std::thread> threads;

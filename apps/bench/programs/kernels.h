@@ -29,8 +29,8 @@ constexpr uint32_t kKernelRanksMax = 64;
 std::vector<std::string> kernel_names();
 std::vector<std::string> kernel_paths();
 
-// Runs them in turn, a line of progress for each on stderr. What cannot be run is said once and left out. A SIGINT or SIGTERM ends it after
-// the job that is under way. Records: metric is the kernel, size the number of ranks, ratio the speed-up over the serial program in the
+// Runs them in turn, a line of progress for each on stderr. Jobs that cannot be run are named once and left out. SIGINT and SIGTERM end the
+// run after the current job. Records: metric is the kernel, size the number of ranks, ratio the speed-up over the serial program in the
 // same round, or over one rank where there is no such program; baseline says which ("serial", "one rank").
 Result<std::vector<Record>> measure_kernels(const KernelsOptions& options);
 

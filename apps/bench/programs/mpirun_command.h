@@ -9,7 +9,7 @@
 
 namespace unet::bench {
 
-// What stands before the program of a job of `ranks`. Where there is a core for each, each has one, as by unet-run; else they share both
+// The words before the program of a job of `ranks`. Where there is a core for each, each has one, as by unet-run; else they share both
 // and yield while they wait, which serves Open MPI better than a fixed core for each.
 //
 // mpirun itself binds nothing and counts nothing: it numbers cores in an order of its own, without hyper-threads, and sees all of the

@@ -28,8 +28,8 @@ Result<bool> set_cubic(const std::string& network) {
   return line_of(kOfNamespace) == "cubic";
 }
 
-// A namespace begins with the host's, which may be bbr: over a veth pair that is a third of what cubic has. What a host does not let
-// everybody use, its namespaces cannot have either: it is allowed for as long as it takes to say so.
+// A namespace begins with the host's, which may be bbr: over a veth pair that is a third of what cubic has. An algorithm that the
+// host does not allow to all processes cannot be set in its namespaces either, so it is allowed while this sets it.
 Status use_cubic(const std::string& network) {
   auto is_set = set_cubic(network);
   const std::string allowed = line_of(kAllowed);
@@ -74,7 +74,7 @@ Result<ProgramPlace> ProgramPlaces::make(const std::string& path) {
   return ProgramPlace{veth->address_b, {.network = (*pair)->name_b(), .core = cores_.b}, at_a, {}};
 }
 
-// Both are applications of one network interface, in a namespace whose kernel has no such address.
+// Both are applications of one network interface, in a namespace in which the kernel does not have its address.
 Result<ProgramPlace> ProgramPlaces::make_local() {
   auto wrapper = find_wrapper();
   if (!wrapper) return tl::unexpected(wrapper.error());

@@ -26,7 +26,7 @@ constexpr const char* kProgramsVeth = "programs-kernel-veth";
 struct ProgramPlace {
   std::string address;         // of the server
   ChildPlace server, client;
-  std::vector<int> services;   // processes whose time counts, too: unetd
+  std::vector<int> services;   // processes that serve it, such as unetd: their time counts, too
   bool one_process = false;    // a program's children would have no network interface
 };
 
@@ -34,13 +34,13 @@ struct ProgramPlace {
 class ProgramPlaces {
  public:
   explicit ProgramPlaces(CorePair cores) : cores_(cores) {}
-  // The same each time; an error says what is missing.
+  // Makes the place at the first call and returns it at the next ones; an error names the missing part.
   Result<const ProgramPlace*> find(const std::string& path);
 
  private:
   Result<ProgramPlace> make(const std::string& path);
   Result<ProgramPlace> make_local();
-  // Of which side the programs are on our sockets, and whether the network interface is inside of them, not unetd's.
+  // `ours_serve`: the server is on our sockets, not the client. `own`: the network interface is inside the program, not in unetd.
   Result<ProgramPlace> make_on_cable(bool ours_serve, bool own);
   Result<NamespacePair*> namespaces();
   int engine_core(int ours) const;

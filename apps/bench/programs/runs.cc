@@ -34,7 +34,7 @@ struct Measured {
   double client_ns = 0, server_ns = 0, services_ns = 0;  // processor time while the client ran, or asked
 };
 
-// What a client says when it begins to ask, and when it ends to.
+// Words that a client prints when its requests begin, and when they end.
 struct BusyWords {
   const char *begin, *end;
 };
@@ -56,7 +56,8 @@ void await_ended_children(const Child& server, size_t before) {
   for (const Nanoseconds until = monotonic_now() + kSecond; server.processes().size() > before && monotonic_now() < until;) usleep(kLookUs);
 }
 
-// A client, and what everybody used from its start to its end, or while it asks if it says so: what polls goes on before and after that.
+// Runs a client and measures the processor time of all processes from its start to its end. With `asks` only while it sends requests:
+// polling processes use time before and after that, too.
 Result<Measured> measure(const ProgramSetting& setting, const Child& server, const CommandLine& command,
                          const std::optional<BusyWords>& asks = std::nullopt) {
   const std::vector<int> servers = server.processes();
@@ -123,7 +124,7 @@ struct SockperfKind {
   bool tcp, polls;
 };
 
-// What makes the kernel poll its devices, where they can be; ours poll without being told.
+// Options by which the kernel polls devices that it can poll; our sockets poll anyway.
 void add_sockperf_options(CommandLine& command, SockperfKind kind, const ChildPlace& side) {
   if (kind.tcp) command.push_back("--tcp");
   if (!kind.polls) return;
@@ -142,7 +143,7 @@ Status run_sockperf(const ProgramSetting& setting, SockperfKind kind, RunFigures
   add_sockperf_options(ask, kind, setting.place.client);
   auto server = start_server(setting, serve, "to block on socket");
   if (!server) return tl::unexpected(server.error());
-  // Of three seconds it needs two to start and to count.
+  // A run of three seconds spends two on starting and counting.
   auto measured = measure(setting, *server, ask, BusyWords{"Starting test", "Test end"});
   if (!measured) return tl::unexpected(measured.error());
   auto answered = parse_sockperf(measured->said);
@@ -153,7 +154,7 @@ Status run_sockperf(const ProgramSetting& setting, SockperfKind kind, RunFigures
   return {};
 }
 
-// What a server and unetd use while nobody asks for anything.
+// Processor time of a server and unetd without requests.
 Status measure_idle(const ProgramSetting& setting, const Child& server, const std::string& name, RunFigures& figures) {
   std::vector<int> counted = server.processes();
   counted.insert(counted.end(), setting.place.services.begin(), setting.place.services.end());

@@ -32,7 +32,7 @@ void add_unique(std::vector<T>& list, const T& item) {
   if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
 
-// What a row of a table shows: a path; in `endpoints` also the number of idle ones.
+// The name of a table row: the path; in `endpoints` also the number of idle endpoints.
 std::string row_name(const Record& record) {
   if (record.metric == kOwnMessages) return record.path + ", messages";
   for (const char* const category : {kShort, kMedium, kLong}) {
@@ -86,7 +86,7 @@ Rows matrix(const std::vector<Record>& records, const std::string& corner, Cell 
   return rows;
 }
 
-// What a row's ratio compares with, as the title of its table says it. Rows of one kind share a table.
+// The baseline of a row's ratio, as the title of its table names it. Rows with the same title share a table.
 std::string compared_with(const Record& record) {
   if (record.bench == "splitc") return record.unit == "words/s" ? "words per round trip of " : "ratio to ";
   if (record.bench == "kernels") return "speed-up over " + (record.baseline == "serial" ? "the serial program" : record.baseline);
@@ -103,7 +103,7 @@ std::string compared_with(const Record& record) {
   if (record.baseline == kOwnMessages) return "ratio to messages of the same size over the same path";
   if (record.baseline == kWholeWire) return "ratio to the same path's goodput without loss";
   if (record.bench == "am-loss") return "ratio to " + record.baseline;
-  // Of sockets a path may be compared with several of the kernel's and with bare frames: a table each.
+  // A path of sockets may be compared with several of the kernel's and with bare frames: a table each.
   const bool sockets = record.bench.rfind("tcp-", 0) == 0 || record.bench.rfind("udp-", 0) == 0;
   if (sockets) return "ratio to " + record.baseline;
   if (record.baseline.rfind("kernel-", 0) == 0) return "ratio to ";

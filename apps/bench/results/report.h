@@ -52,7 +52,7 @@ constexpr const char* kOwnMessages = "bandwidth_of_messages";
 // am-loss: the baseline of the rows that compare a path with itself.
 constexpr const char* kWholeWire = "the whole wire";
 
-// What the categories of Active Messages add to the metric of round trips.
+// Suffixes of the metric of round trips for the categories of Active Messages.
 constexpr const char* kShort = "_short";
 constexpr const char* kMedium = "_medium";
 constexpr const char* kLong = "_long";

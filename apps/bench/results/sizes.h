@@ -10,7 +10,7 @@
 
 namespace unet::bench {
 
-// Of a message, or of a block that is copied.
+// The largest message, or block that is copied.
 constexpr uint32_t kSizeMax = 1024 * 1024;
 
 // "0" ... "1MiB": a decimal number, optionally followed by K or KiB (1024), M or MiB (1024 * 1024), or B.

@@ -16,19 +16,19 @@ constexpr double kLimitTolerance = 0.25;
 // The value that a share `fraction` (0 ... 1) of the values does not exceed (nearest rank). Reorders `values`; not empty.
 double percentile(std::vector<double>& values, double fraction);
 
-// The same for a copy that nobody needs sorted.
+// The median of a copy, which this sorts.
 double median(std::vector<double> values);
 
 // The median of those that are known; nothing when none is.
 std::optional<double> known_median(const std::vector<std::optional<double>>& values);
 
-// Processor time, in ns for each message or for each byte (s/GB), by whom it was used: the two sides, and the processes that serve a path.
+// Processor time of the two sides and of the processes that serve a path, in ns for each message or for each byte (s/GB).
 struct CpuUse {
   double a = 0, b = 0, services = 0;
   double sum() const { return a + b + services; }
 };
 
-// Of each of the three; not empty.
+// The median of each of the three. `uses` may not be empty.
 CpuUse median_of(const std::vector<CpuUse>& uses);
 
 // A percentile p needs 1 / (1 - p) samples, and is absent with fewer: p99 needs 100 of them, p999 needs 1,000.
@@ -98,10 +98,10 @@ bool has_figure(const std::vector<Repetition>& repetitions);
 // The median limit over the kept slices of all repetitions; 0 without any.
 double usual_limit(const std::vector<Repetition>& repetitions);
 
-// Drops each kept slice whose limit is unusual for the run. Returns, for each slice that was kept before, whether it still is.
+// Drops each kept slice beside which the limit was unusual for the run. Returns for each of these slices whether it stays.
 std::vector<bool> drop_unusual(std::vector<Repetition>& repetitions, double usual);
 
-// The same; `beside` has an entry for each kept slice, in order, and loses those of the dropped ones.
+// Drops the same slices, and their entries in `parallel`, which has an entry for each kept slice, in order.
 template <typename T>
 void drop_unusual(std::vector<Repetition>& repetitions, double usual, std::vector<T>& parallel) {
   const std::vector<bool> stays = drop_unusual(repetitions, usual);
@@ -118,7 +118,7 @@ enum class Relation { over, product };
 
 // Median over the repetitions that kept at least one slice; nothing without a figure.
 std::optional<double> ratio_to_limit(const std::vector<Repetition>& repetitions, Relation relation);
-// The same against another path measured in the same repetitions (by index), with `over`. Nothing unless both have a figure.
+// Relates to another path measured in the same repetitions (by index), with `over`. Nothing unless both have a figure.
 std::optional<double> ratio_to_baseline(const std::vector<Repetition>& repetitions,
                                         const std::vector<Repetition>& baseline);
 

@@ -150,7 +150,7 @@ class Client {
     return {};
   }
 
-  // What is still under way when the stream ends is waited for: until two reports in a row say the same.
+  // Waits for the messages under way at the end of the stream: until two reports in a row are the same.
   Result<StreamReport> settled_report() {
     const Nanoseconds start = monotonic_now();
     std::optional<StreamReport> last;

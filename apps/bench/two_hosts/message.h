@@ -26,7 +26,7 @@ struct AskHeader {
 };
 static_assert(sizeof(AskHeader) == kAcrossLeast);
 
-// What a server counted of the newest stream of one channel, by its own clock.
+// Counts of a server for the newest stream of one channel, by its own clock.
 struct StreamReport {
   AskHeader header;
   uint64_t messages = 0;

@@ -56,7 +56,7 @@ Outcome take_connections(Ends& ends, const Slice& slice, RunContext& context) {
   return {};
 }
 
-// What one side has allocated for connections that stay. Of its own slices alone, so that other paths of this process do not count.
+// Memory that one side has allocated for connections that stay. Only its own slices count, not those of other paths of this process.
 struct HeldMemory {
   int64_t own = 0, service = 0;
   uint64_t most = 0;  // connections so far: what is kept of them is not told from what fewer need
@@ -122,7 +122,7 @@ class ConnectionsHeld {
     }
     return true;
   }
-  // What is reset goes when the wire has had room for that: what is freed later would count as held.
+  // A reset leaves when the wire has room for it. Memory that is freed later would count as held.
   bool let_go() {
     ends_.slots(0);
     for (int i = 0; i < kSettlings; ++i) {

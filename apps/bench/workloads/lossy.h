@@ -16,7 +16,7 @@ struct Condition {
   uint64_t warm_ms = 100, ms = 400;
 };
 
-// A slice names one by its index. Of each benchmark the first is the whole wire.
+// A slice names one by its index. The first condition of each benchmark is the undamaged wire.
 constexpr size_t kAmConditions = 6;
 constexpr std::array<Condition, 17> kConditions = {{{"loss_0", {}},
                                                    {"loss_0.1%", {.loss = 0.001}},

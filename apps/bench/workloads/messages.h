@@ -37,7 +37,7 @@ constexpr size_t burst_messages(size_t size) {
   return std::clamp<size_t>(size == 0 ? kBurstMessages : kBurstBytes / size, 1, kBurstMessages);
 }
 
-// What every path without a copy of its own does with a payload.
+// The copy of a payload, for all paths without a copy of their own.
 inline void copy_message(std::byte* to, const std::byte* from, size_t size) {
   if (size <= kInlineMax) copy_small(to, from, size);
   else copy_bytes(to, from, size);
@@ -94,10 +94,10 @@ bool yield_until(const StopFlag& stop, Ready ready) {
 // After the sender is done, a lossy stream is over when nothing has come for this long.
 constexpr Nanoseconds kQuiet = 500 * kMicrosecond;
 
-// That nothing comes.
+// Measures how long nothing has come.
 class QuietTimer {
  public:
-  // Whether it has lasted so long since this was first asked; 0: what was sent is there, and one look is enough.
+  // Whether `quiet` has passed since the first call; 0: sent messages are there at once, and one look is enough.
   bool expired(Nanoseconds quiet) {
     if (quiet == 0) return true;
     const Nanoseconds now = monotonic_now();
@@ -110,7 +110,7 @@ class QuietTimer {
 };
 
 // How fast memory is copied depends on where both sides begin within a page (a load that is 4 KiB behind a store waits for it,
-// and whole vectors may straddle two lines). So that all paths copy from the same place, buffers begin with a page.
+// and whole vectors may straddle two lines). All buffers begin with a page, so all paths copy from the same place.
 template <typename T>
 struct PageAllocator {
   using value_type = T;
@@ -163,7 +163,7 @@ Outcome ping_pong(Link& link, const Slice& slice, MessageBuffers& buffers, RunCo
       if (!link.receive(buffers.in.data(), slice.size)) return outcome;
       if (!link.send(buffers.in.data(), slice.size)) return outcome;
     }
-    // Of a long answer a part may have to wait for acknowledgements.
+    // A part of a long answer may have to wait for acknowledgements.
     if constexpr (requires { link.poll(); }) wait_for_stage(link, context, StreamStage::received);
     return outcome;
   }
@@ -215,7 +215,7 @@ uint64_t receive_messages(Link& link, size_t size, uint64_t first, uint64_t coun
 }
 
 // bandwidth and rate. The warm-up is over, and every buffer on the way empty, before the clock starts; it stops when side B
-// has received everything. So what a path buffers counts neither for nor against it.
+// has received everything. A path's buffers count neither for nor against it.
 template <typename Link>
 Outcome stream(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
   auto& stage = context.control.stage;
@@ -237,7 +237,7 @@ Outcome stream(Link& link, const Slice& slice, MessageBuffers& buffers, RunConte
 }
 
 // wakeup. Side A keeps its core busy until side B sleeps for sure, then sends; B wakes and answers; A polls for the answer (its
-// Link must). So a round trip holds exactly one wake-up.
+// Link must). A round trip holds exactly one wake-up.
 template <typename Link>
 Outcome wake_trips(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
   Outcome outcome;

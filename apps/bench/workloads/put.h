@@ -76,8 +76,8 @@ Outcome get_loop(Link& link, const Slice& slice, MutableBytes region, MessageBuf
 }
 
 // Over a wire, which may lose: side B counts the bytes that its NI has deposited, and the clock stops when it has said how
-// many. A put with notification after the last one tells it that no more will come; if that is lost, silence does. As in a
-// lossy stream, the silence is in the time.
+// many. A put with notification after the last one tells it that no more will come; if that is lost, silence does. The
+// silence is in the time, as in a lossy stream.
 //   A: bool put(offset, data, size, more); bool notify(offset); void poll()
 //   B: bool notified(offset), one attempt; uint64_t deposited(), bytes since the endpoint was made
 template <typename Link>

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kRegion = 64 * 1024;
 constexpr uint32_t kSize = 1000;
 
-// A wire between two threads. The packets whose numbers are in `lost` do not arrive.
+// A wire between two threads. Packets with a number in `lost` do not arrive.
 struct LossyWire {
   struct Packet {
     size_t offset;

@@ -138,8 +138,8 @@ bool AmSide::arrive_until(uint64_t count, const RunContext& context) {
   return poll_until(context.stop, [&] { return arrived_ >= count; });
 }
 
-// The end of a slice. What is not acknowledged when it ends would be a peer that is silent until the path's next slice. Side B goes on
-// for a while when it was stopped, too: side A may be waiting for a credit.
+// Ends a slice. Messages without an acknowledgement would look like a silent peer until the path's next slice. Side B goes on for a while
+// even when it was stopped: side A may be waiting for a credit.
 void AmSide::settle(const RunContext& context) {
   const bool a = context.side == Side::a;
   auto& own = context.control.settled[a ? 0 : 1];

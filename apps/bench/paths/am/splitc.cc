@@ -1,5 +1,5 @@
-// splitc.cc - the paths `splitc-*`: two ranks of a Split-C job on one unetd, who reach each other's memory as memory, or by messages;
-// and by messages over each wire, an embedded NI in either process.
+// splitc.cc - the paths `splitc-*`: two ranks of a Split-C job. On one unetd they access each other's memory directly or by messages; over
+// a wire they use messages, with an embedded NI in either process.
 //
 // Side B serves side A until that says kAllDone, also in a slice that was stopped: a rank that waits for another looks at nothing else.
 #include "apps/bench/paths/am/splitc.h"
@@ -123,7 +123,7 @@ class SplitcPath final : public Path {
     return sc::AmTransport::open(job, wire_->context());
   }
 
-  // What is not acknowledged when a slice ends would be a peer that is silent until the path's next slice.
+  // Messages without an acknowledgement would look like a silent peer until the path's next slice.
   void settle(const RunContext& context) {
     const bool a = context.side == Side::a;
     auto& own = context.control.settled[a ? 0 : 1];
@@ -168,7 +168,7 @@ class SplitcPath final : public Path {
     }
   }
 
-  // What was stored last is there: then all before it are. Numbers are never used again, so it is not what an earlier slice has left.
+  // When the last store has arrived, all before it have. Numbers are not reused: an earlier slice cannot have left the same one.
   void take_words(RunContext& context) {
     auto& control = context.control;
     const std::span<uint64_t> own = words_.mine(0);

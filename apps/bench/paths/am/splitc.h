@@ -9,7 +9,7 @@
 
 namespace unet::bench {
 
-// `splitc-NAME`, whose reads are compared with the path `am-NAME`.
+// Adds `splitc-NAME`; its reads are compared with the path `am-NAME`.
 void add_splitc_wire(Paths& paths, const std::string& name, const std::string& setting, std::shared_ptr<WirePort> wire);
 
 }  // namespace unet::bench

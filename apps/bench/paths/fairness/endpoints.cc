@@ -1,7 +1,7 @@
 // endpoints.cc - a well-behaved pair beside a hostile client, all in side A's thread; unetd's engine has core B.
 //
-// The hostile client is a connection of its own, of another user if this is root. What it does it does in small steps, each
-// time the pair looks for its answer and finds none; so it takes from the pair what the engine gives to it and no core.
+// The hostile client has a connection of its own, of another user if this is root. It acts in small steps, each time the pair looks
+// for its answer and finds none. It takes the engine's time from the pair, but no core.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -132,7 +132,7 @@ class HostileClient {
   SendOutcome send(Pair& pair) {
     if (kind_.punches) punch(pair.from->reserve(pair.channel, kind_.size));
     if (kind_.size <= kInlineMax) return pair.from->send(pair.channel, {data_.data(), kind_.size});
-    // Whoever wants to flood does not copy.
+    // A flood needs no copy.
     if (!pair.from->reserve(pair.channel, kind_.size).empty()) return pair.from->post(pair.channel, kind_.size);
     return pair.from->is_open(pair.channel) ? SendOutcome::full : SendOutcome::no_channel;
   }
@@ -206,7 +206,7 @@ class FairnessPair final : public Path {
   static constexpr Nanoseconds kShareTime = 5 * kMillisecond;
   static constexpr Nanoseconds kTripsTime = 50 * kMillisecond;  // a slice ends by then, however slow the machine is today
 
-  // One way: sent by `out`, received by `in`, whose channel it becomes, with the hostile client at work meanwhile.
+  // Sends a message from `out` to `in`, with the hostile client at work meanwhile. `channel` becomes the channel of `in`.
   bool one_way(Endpoint& out, Endpoint& in, Channel& channel, const Slice& slice, RunContext& context, bool attacked = true) {
     const Bytes data{buffers_.out.data(), slice.size};
     Message message;
@@ -223,7 +223,7 @@ class FairnessPair final : public Path {
     return true;
   }
 
-  // The engine and this thread have slept while the hostile client went to sleep. What wakes them is no part of an attack.
+  // The engine and this thread have slept while the hostile client went to sleep. The time to wake them is no part of an attack.
   bool prepare(const Slice& slice, RunContext& context) {
     hostile_.prepare(context.stop);
     if (kind_.wakes == Wakes::no) return true;
@@ -284,7 +284,7 @@ class FairnessPair final : public Path {
     if (all != 0 && backlogged * 2 > looks) context.samples.push_back(all);
     return outcome;
   }
-  // What does not find room at `to` is dropped there: only what the engine sends is counted. True: both queues are full now.
+  // Messages without room at `to` are dropped there: only messages that the engine sends count. True: both queues are full now.
   bool offer() {
     const Bytes data{buffers_.out.data(), kind_.size};
     uint32_t taken = 0;

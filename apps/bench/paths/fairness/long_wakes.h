@@ -1,7 +1,7 @@
 // long_wakes.h - a receiver that sleeps. A hostile one makes each of its wake-ups as long as the kernel allows; for `fairness`.
 //
 // Threads list its descriptor once or thousands of times in one poll() each. A wake-up walks all of these entries in the thread of its
-// sender. The threads need the processor before each sleep. So round trips are timed only while all of them sleep, or have just been woken.
+// sender. The threads need the processor before each sleep, so round trips are timed only while all of them sleep, or have just been woken.
 #pragma once
 
 #include <poll.h>

@@ -26,7 +26,7 @@ constexpr uint32_t kEmulated = 2'000;  // endpoints of the hostile client, for i
 constexpr uint32_t kConnections = 2, kAhead = 24;
 constexpr EndpointOptions kSmall{.send_depth = 4, .receive_depth = 4, .buffers = 4, .buffer_size = 256, .send_bytes = kMessageMax};
 
-// What is asked for without end.
+// Requests that the hostile client repeats without end.
 enum class RequestLoad {
   nothing,
   little,   // the end of an endpoint that there is not
@@ -114,7 +114,7 @@ class ServiceFlood {
     const auto cookie = connection.send(request_for<control::DestroyEndpoint>(control::Op::destroy_endpoint, kEndpointsMax));
     if (cookie) asking.cookies.push_back(*cookie);
   }
-  // So many parts are asked for ahead, and behind a report's end the next one begins.
+  // Asks for some parts ahead; behind a report's end the next report begins.
   void report_turn(Connection& connection, Asking& asking) {
     std::erase_if(asking.cookies, [&](uint64_t cookie) {
       const auto answer = connection.take_answer(cookie);
@@ -131,7 +131,7 @@ class ServiceFlood {
     }
   }
 
-  // Makes an endpoint, and destroys it. What the quota refuses is asked for again.
+  // Makes an endpoint, and destroys it. An endpoint that the quota refuses is asked for again.
   void endpoint_turn(Connection& connection, Asking& asking) {
     if (!asking.cookies.empty()) {
       auto answer = connection.take_answer(asking.cookies.front());
@@ -244,7 +244,7 @@ void add_setup_fairness(Paths& paths) {
                       .only = {"fairness"},
                       .baseline = "setup-alone",
                       .more_baselines = std::move(control),
-                      .shares_cores = true,  // with the service's thread, which waits for nobody
+                      .shares_cores = true,  // with the service's thread, which does not wait
                       .side_b_parked = true},
         asks));
   };

@@ -41,7 +41,7 @@ struct KernelConnections::Ends {
   }
   void poll() { context.stop.yield_if_alone(); }
 
-  // Of a call that cannot go on now.
+  // Whether to repeat a call that cannot go on now.
   bool may_retry(const char* call) {
     if (context.stop.raised()) return false;
     if (errno == EINTR || (errno == EMFILE && of.hand_over())) return true;

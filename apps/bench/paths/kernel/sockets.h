@@ -29,7 +29,7 @@ struct KernelPair {
 
 enum class Transport : uint8_t { pipe, unix_stream, unix_packet, unix_datagram, udp, tcp, udp_veth, tcp_veth, udp_single, tcp_single };
 
-// What the paths of a transport can do, and whether they sleep.
+// Abilities of the paths of a transport; those that do not poll sleep.
 Set<Ability> abilities_of(Transport transport, bool busy);
 
 // Opens `transport` into `pair`. For *_veth, and *_single, where all offloads are off, the ends are in the Environment's two namespaces.

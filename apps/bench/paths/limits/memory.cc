@@ -10,7 +10,7 @@ namespace unet::bench {
 namespace {
 
 // Lines that are still dirty in the writer's second-level cache cost a transfer each; those evicted to the shared cache
-// stream. So the ring is larger than a second-level cache, and the indices are published in large steps.
+// stream. The ring is therefore larger than a second-level cache, and the indices are published in large steps.
 constexpr size_t kRingBytes = 4 << 20;
 constexpr size_t kPublishBytes = 64 << 10;
 
@@ -96,7 +96,7 @@ class MemcpyRing final : public Path {
   MessageBuffers buffers_{kMessageMax};
 };
 
-// One process writes into memory that the other has mapped, and nobody reads until the end; or reads what the other has written there.
+// One process writes into memory that the other has mapped and reads only at the end; or it reads memory that the other has written.
 class Exposed final : public Path {
  public:
   Exposed(PathInfo info, Workload workload) : Path(std::move(info)), workload_(workload) {}

@@ -20,7 +20,7 @@ constexpr uint16_t kImpairedPort = 7998;
 constexpr Nanoseconds kAddressTime = 10 * kSecond;
 constexpr Nanoseconds kAfterwards = 200 * kMillisecond;  // for the reset of a stream to get through
 
-// A host on each side of the cable, of which there can be one only: shared by the paths, and made by whoever is first.
+// The only host on this side of the cable: all paths share it, and the first makes it.
 struct ImpairedHost {
   WirePort wire{WireKind::impaired, true};
   std::unique_ptr<Sockets> sockets;
@@ -32,7 +32,7 @@ struct ImpairedHost {
     if (!opened) return tl::unexpected(opened.error());
     const SocketName own(WirePort::ip_address(run.side), kImpairedPort);
     const int s = (*opened)->socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    // Of a network interface that has just started the address may not be known yet.
+    // A network interface that has just started may not know its address yet.
     for (const Nanoseconds until = monotonic_now() + kAddressTime; (*opened)->bind(s, own.get(), sizeof own.bytes) != 0;) {
       if (errno != EADDRNOTAVAIL || monotonic_now() > until || run.stop.raised()) return fail_errno("bind", errno);
       (*opened)->turn();

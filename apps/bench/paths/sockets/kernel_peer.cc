@@ -26,7 +26,7 @@ constexpr uint16_t kPeerPort = 7999;
 constexpr Nanoseconds kHelloEvery = 5 * kMillisecond, kHelloOver = 100 * kMillisecond;
 
 struct PeerDriver {
-  enum class Wire : uint8_t { veth, plain_veth, tap };  // plain: without offloads, for who takes frames of the MTU only
+  enum class Wire : uint8_t { veth, plain_veth, tap };  // plain: without offloads, for a driver of frames of the MTU only
   const char* name;
   Wire wire;
   const char* setting;
@@ -37,7 +37,7 @@ constexpr PeerDriver kDrivers[] = {
     {"tap", PeerDriver::Wire::tap, "tap:name= whose other end is the kernel's of the same host, with its offloads", true},
     {"pcap", PeerDriver::Wire::plain_veth, "pcap:iface= on a veth pair whose offloads are all off"}};
 
-// Ours never sleep, so that nobody has to be woken.
+// Our sockets never sleep: there is no receiver to wake.
 struct PeerDatagramLink : DatagramLink<false> {
   using DatagramLink::DatagramLink;
   void wake_receiver() {}
@@ -45,7 +45,7 @@ struct PeerDatagramLink : DatagramLink<false> {
 
 class KernelPeer final : public Path {
  public:
-  // `ours`: whose side our sockets are.
+  // `ours`: the side that has our sockets.
   KernelPeer(PathInfo info, const PeerDriver& driver, Side ours)
       : Path(std::move(info)), tcp_(info_.can(Ability::tcp)), driver_(driver), ours_(ours) {}
 
@@ -71,7 +71,7 @@ class KernelPeer final : public Path {
       kernel_address_ = at_a ? veth->address_b : veth->address_a;
       specification_ = std::string(driver_.name) + ":iface=" + (at_a ? veth->interface_a : veth->interface_b);
     }
-    our_address_ = kernel_address_.substr(0, kernel_address_.rfind('.')) + ".77";  // nobody has it
+    our_address_ = kernel_address_.substr(0, kernel_address_.rfind('.')) + ".77";  // a free address
     return listen_at(kernels);
   }
 
@@ -160,7 +160,7 @@ class KernelPeer final : public Path {
     return fail(Errc::timed_out, "the kernel has not answered a datagram");
   }
 
-  // Of ours, whose port it learns so, until they have stopped.
+  // Answers the greetings of our sockets until they stop; the first one tells their port.
   Status answer_greetings(const RunContext& run) {
     const int fd = listener_.get();
     const Nanoseconds until = monotonic_now() + kConnectTime;

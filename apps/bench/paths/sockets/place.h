@@ -1,5 +1,5 @@
-// place.h - whose network interface the two applications' sockets belong to: one unetd's, or one's of their own at either end of
-// a wire; paths/sockets/sockets.cc is the path.
+// place.h - the network interfaces under the two applications' sockets: one unetd, or an NI of its own in each, at either end of a
+// wire; paths/sockets/sockets.cc is the path.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ class SocketsPlace {
  public:
   virtual ~SocketsPlace() = default;
 
-  // As a path's; once for all paths that share a place.
+  // Path::prepare(), once for all paths that share a place.
   virtual Status prepare(Environment& environment) = 0;
-  // For each path, which owns none of it.
+  // The context for a path, which does not own it.
   virtual Result<Context*> open(const RunContext& run, Environment& environment) = 0;
   virtual void tear_down() = 0;
   virtual std::string address(Side side) const = 0;
-  // Processes of others that move what they say.
+  // Other processes that move their messages (unetd).
   virtual std::vector<int> services() const { return {}; }
 };
 

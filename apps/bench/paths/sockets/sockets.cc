@@ -90,7 +90,7 @@ class UnetSockets final : public Path {
     return {place_->address(side), static_cast<uint16_t>(options_.first_port + port)};
   }
 
-  // Of a network interface that has just started it may not be known yet.
+  // A network interface that has just started may not know its address yet.
   Status await_address(const RunContext& run) {
     const SocketName own = name(run.side, run.side == Side::a ? kPortA : kPortB);
     for (const Nanoseconds until = monotonic_now() + kConnectTime; monotonic_now() < until && !run.stop.raised();) {

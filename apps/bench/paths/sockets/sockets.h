@@ -23,7 +23,7 @@ struct UnetSocketsOptions {
 
 std::unique_ptr<Path> make_unet_sockets(PathInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options);
 
-// TCP and UDP between two embedded network interfaces on a wire of this kind; each its own, of whose frames nobody else takes any.
+// TCP and UDP between two embedded network interfaces on a wire of this kind; no other path shares that wire.
 void add_socket_wire(Paths& paths, WireKind kind, const std::string& name, const std::string& setting);
 
 }  // namespace unet::bench

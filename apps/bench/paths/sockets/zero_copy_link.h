@@ -1,8 +1,8 @@
-// zero_copy_link.h - TCP sockets of ipstack as Links of workloads/messages.h whose applications make and use every byte: in place, by
-// the stack's reserve(), commit(), gather() and consume(), and for comparison in buffers of their own, by send() and recv().
+// zero_copy_link.h - TCP sockets of ipstack as Links (workloads/messages.h) of applications that make and use every byte: in place, by
+// the stack's reserve(), commit(), gather() and consume(), and for comparison in their own buffers, by send() and recv().
 //
-// A sender without a copy saves the copy of what it makes, not the making; so what is compared has to make it, too. Each message is the
-// eight bytes of its number again and again. The sender writes all of them, and the receiver looks at all of them.
+// A sender without a copy still has to make the bytes, so the links that it is compared with make them, too. Each message repeats the eight
+// bytes of its number. The sender writes all of them, and the receiver looks at all of them.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace unet::bench {
 
-// What a message has from `offset` on, eight bytes of it.
+// Eight bytes of a message from `offset` on.
 inline uint64_t made_word(uint64_t number, size_t offset) { return std::rotr(number, static_cast<int>(8 * (offset % 8))); }
 
 // The next `size` bytes of message `number`.
@@ -39,7 +39,7 @@ inline bool are_bytes(const std::byte* from, size_t size, uint64_t number, size_
 
 constexpr const char* kChanged = "bytes of a message arrived changed";
 
-// The message that is being received. Of one that is cut only the number is kept: its bytes have been looked at.
+// The message that is being received. For a cut message only the number is stored: its bytes have been looked at.
 struct ArrivingMessage {
   size_t offset = 0;    // in it,
   uint64_t number = 0;  // as far as it is known
@@ -65,7 +65,7 @@ struct ArrivingMessage {
       number = read_stamp(part.data(), part.size());
       known = offset = sizeof number;
     }
-    // Of a number that is cut it is byte by byte.
+    // The number itself is cut: take it byte by byte.
     for (; size >= sizeof number && offset < sizeof number && known < part.size(); ++known, ++offset) {
       number |= static_cast<uint64_t>(part[known]) << (8 * offset);
     }
@@ -91,8 +91,8 @@ struct MadeTcpLink : TcpLink {
     }
     return TcpLink::send_burst(data, size, count);
   }
-  // What follows of a cut message comes to where it belongs, and what was looked at is not copied there: who reads in place pays no such
-  // copy either.
+  // The rest of a cut message is received behind its place. Its beginning, already looked at, is not copied there: reading in place pays
+  // no such copy either.
   size_t receive_burst(std::byte* into, size_t size, size_t count) {
     while (true) {
       std::byte* const to = into + arriving.offset;
@@ -108,7 +108,7 @@ struct MadeTcpLink : TcpLink {
   }
 };
 
-// In the memory that they leave from and have come to. What the workload has of a message is its number.
+// Messages made and read in the memory of the stack. The workload passes only the number of a message.
 struct ZeroCopyTcpLink : SocketCalls {
   static constexpr bool kLossless = true;
   static constexpr Nanoseconds kRunEvery = 50 * kMicrosecond;  // as BSD's calls do (calls.cc)
@@ -156,7 +156,7 @@ struct ZeroCopyTcpLink : SocketCalls {
   }
 
  private:
-  // As BSD's calls that do not block do it: what has come may be what is asked for.
+  // On -EAGAIN it polls the network once and tries again, as non-blocking BSD calls do.
   template <typename Try>
   int64_t attempt(Try call) {
     sockets::Stack& stack = sockets.stack();

@@ -8,7 +8,7 @@ namespace unet::bench {
 namespace {
 
 constexpr Nanoseconds kLook = 50 * kMillisecond;  // a sleeper looks for a stop this often
-constexpr Nanoseconds kCallTime = 5 * kSecond;    // after a stop nobody accepts any longer: not as patient as at set-up
+constexpr Nanoseconds kCallTime = 5 * kSecond;    // shorter than at set-up: after a stop side B accepts no more
 
 struct UnetCaller {
   Context& unet;

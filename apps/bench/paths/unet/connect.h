@@ -1,4 +1,4 @@
-// connect.h - the workload `connect` of U-Net's paths whose two processes are clients of one NI.
+// connect.h - the workload `connect` of U-Net's paths between two clients of one NI.
 #pragma once
 
 #include <memory>

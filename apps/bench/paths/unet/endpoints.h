@@ -35,10 +35,10 @@ Result<Channel> connect_both(Endpoint& from, Endpoint& to, const std::string& na
 // and its receive buffers hold.
 uint64_t window_of(const EndpointOptions& options, size_t size);
 
-// Says of a path whose engine is Environment::daemon_on_spare_core()'s on which core that runs, and whether it shares one with side B.
+// Writes into `info` on which core the engine of Environment::daemon_on_spare_core() runs, and whether side B shares that core.
 void place_engine(PathInfo& info, const CorePair& cores);
 
-// Brings `idle` to `count` endpoints that nobody uses.
+// Brings `idle` to `count` unused endpoints.
 Status resize_idle(Context& context, std::vector<std::unique_ptr<Endpoint>>& idle, uint32_t count, uint32_t emulated = 0);
 
 }  // namespace unet::bench

@@ -19,7 +19,7 @@ class EnginePair {
   EnginePair(const EnginePair&) = delete;
   EnginePair& operator=(const EnginePair&) = delete;
 
-  // Before the fork. `daemon`: whose engine.
+  // Call before the fork. `daemon` has the engine.
   Status prepare(Result<Daemon*> daemon);
   // Side A: connects the two over `name`.
   Status set_up(const std::string& name, const RunContext& run);

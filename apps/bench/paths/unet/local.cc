@@ -1,4 +1,4 @@
-// local.cc - the path `local`: two endpoints of one NI, in two processes, with a channel that nobody else is on.
+// local.cc - the path `local`: two endpoints of one NI, in two processes, with a channel of their own.
 #include "apps/bench/frame/environment.h"
 #include "apps/bench/paths/paths.h"
 #include "apps/bench/paths/unet/connect.h"

@@ -1,8 +1,8 @@
 // restart.cc - traffic on many endpoints while the network interface under them is replaced, for `restart`.
 //
 // One thread (side A) holds all endpoints: pairs through unetd's engine, which send both ways, and pairs on local channels beside
-// them. It notes for each receiving endpoint the longest time between two messages. What replaces the network interface is told to by
-// another thread, which is free of the measuring cores.
+// them. It notes for each receiving endpoint the longest time between two messages. Another thread, not bound to the measuring
+// cores, asks for the replacement.
 #include <sched.h>
 #include <signal.h>
 #include <unistd.h>
@@ -206,7 +206,7 @@ class UnetRestart final : public Path {
     if (auto done = traffic(context, [&](Nanoseconds now) { return now >= until; }); !done) return done;
     const uint64_t replaced = cycles();
     if (auto done = replace(context, until); !done) return done;
-    // Whoever is last has had a message by now, or the pause goes on.
+    // The last endpoint has had a message by now, or its pause goes on.
     const Nanoseconds give_up = until + kGiveUp;
     const auto all_go_on = [&] {
       return std::all_of(shared_.begin(), shared_.end(), [&](const Pair& p) { return p.there.last > replaced && p.back.last > replaced; });
@@ -268,7 +268,7 @@ class UnetRestart final : public Path {
     return answer ? Status{} : Status(tl::unexpected(answer.error()));
   }
 
-  // What applications have to do without a keeper. Here nothing is measured of local channels.
+  // The work of applications without --takeover. Local channels are not measured here.
   Status start_again(RunContext& context) {
     own_.reset();
     close_all();

@@ -20,7 +20,7 @@ namespace unet::bench {
 
 namespace {
 
-// What a lossy receiver does between two looks at the wire. `Self` has try_receive(into, size).
+// The waits of a lossy receiver. `Self` has try_receive(into, size) and try_receive_burst(into, size, count).
 template <typename Self>
 struct LossyReceiver {
   static constexpr bool kLossless = false;
@@ -200,7 +200,7 @@ class BareWire final : public Path {
   // An IP packet of 1500 bytes, and what TCP with timestamps has in it.
   static constexpr uint32_t kPacket = 1500, kSegmentHeader = 20 + 32, kSegmentPayload = kPacket - kSegmentHeader;
 
-  // As many frames as a stream of calls of `size` bytes has. What arrived is counted in such calls.
+  // Sends as many frames as a stream of calls of `size` bytes has. Arrived messages are counted in such calls.
   Outcome run_segments(Slice framed, uint32_t size, RunContext& context) {
     const auto frames = [&](uint64_t calls) { return (calls * size + kSegmentPayload - 1) / kSegmentPayload; };
     framed.size = kPacket;

@@ -19,7 +19,7 @@ enum class WireKind : uint8_t { memif, memif_zero_copy, af_xdp, af_packet, pcap,
 // A network interface in this process, and a client of it. `ip`: what its port has of IP, as unetd takes it after PORT=; or nothing.
 Result<std::unique_ptr<Context>> open_embedded(const std::string& host, std::unique_ptr<Driver> driver, const std::string& ip);
 
-// Shared by the paths of one kind of wire. prepare() and set_up() do their work once, whoever calls first.
+// Shared by the paths of one kind of wire. prepare() and set_up() do their work at the first call.
 class WirePort {
  public:
   // `ip`: the network interfaces on it have IP, at ip_address().
@@ -49,7 +49,7 @@ class WirePort {
   Status exchange_addresses(const RunContext& context);
   Status open_ni(Side side, std::unique_ptr<Driver> driver);
 
-  // Of a device, among those of its kind in this process.
+  // The number of a device among those of its kind in this process.
   std::string number() const {
     const bool second = kind_ == WireKind::memif_zero_copy || kind_ == WireKind::impaired;
     return std::to_string((second ? 1 : 0) + (ip_ ? 2 : 0));
