@@ -13,16 +13,6 @@ struct Made {
   std::vector<double> create, client, service;  // of each endpoint: ns, bytes, bytes
 };
 
-Record record_of(const Benchmark& benchmark, const PathInfo& info, const MeasureOptions& options, const char* metric,
-                 const char* unit, const std::vector<double>& values) {
-  Record record = record_without_figures(benchmark, info, 0, options);
-  record.metric = metric;
-  record.unit = unit;
-  record.summary = summarize(values);
-  record.slices = values.size();
-  return record;
-}
-
 Result<Made> make_many(Session& session, size_t index, const MeasureOptions& options) {
   Made made;
   Slice slice;
@@ -57,9 +47,9 @@ Records measure_emulated(Session& session, const Benchmark& benchmark, uint32_t 
       std::fprintf(stderr, "unet-bench: emulated: %s\n", made.error().text.c_str());
       continue;
     }
-    records->push_back(record_of(benchmark, path.info(), options, "create", "ns", made->create));
-    records->push_back(record_of(benchmark, path.info(), options, "client_memory", "B", made->client));
-    records->push_back(record_of(benchmark, path.info(), options, "service_memory", "B", made->service));
+    records->push_back(record_of_values(benchmark, path.info(), 0, options, "create", "ns", made->create));
+    records->push_back(record_of_values(benchmark, path.info(), 0, options, "client_memory", "B", made->client));
+    records->push_back(record_of_values(benchmark, path.info(), 0, options, "service_memory", "B", made->service));
     auto idle = measure_endpoints(session, benchmark, size, {index}, options);
     if (!idle) return idle;
     records->insert(records->end(), idle->begin(), idle->end());

@@ -44,10 +44,8 @@ Records measure_idle(Session& session, const Benchmark& benchmark, uint32_t size
   std::vector<Record> records;
   for (size_t index : paths) {
     if (shares[index].empty()) continue;
-    Record record = record_without_figures(benchmark, session.path(index).info(), size, options);
-    record.summary = summarize(shares[index]);
-    record.slices = shares[index].size();
-    records.push_back(std::move(record));
+    const PathInfo& info = session.path(index).info();
+    records.push_back(record_of_values(benchmark, info, size, options, benchmark.metric, benchmark.unit, shares[index]));
   }
   return records;
 }

@@ -67,12 +67,7 @@ class ManyOfPath {
   }
 
   Record record(const char* metric, const char* unit, const std::vector<double>& values) const {
-    Record record = record_without_figures(benchmark_, session_.path(index_).info(), count_, options_);
-    record.metric = metric;
-    record.unit = unit;
-    record.summary = summarize(values);
-    record.slices = values.size();
-    return record;
+    return record_of_values(benchmark_, session_.path(index_).info(), count_, options_, metric, unit, values);
   }
 
   std::vector<Record> records() const {

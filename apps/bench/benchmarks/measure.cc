@@ -333,6 +333,16 @@ Record record_without_figures(const Benchmark& benchmark, const PathInfo& info, 
   return record;
 }
 
+Record record_of_values(const Benchmark& benchmark, const PathInfo& info, uint32_t size, const MeasureOptions& options,
+                        const std::string& metric, const std::string& unit, const std::vector<double>& values) {
+  Record record = record_without_figures(benchmark, info, size, options);
+  record.metric = metric;
+  record.unit = unit;
+  record.summary = summarize(values);
+  record.slices = values.size();
+  return record;
+}
+
 void count_slices(Record& record, const std::vector<Repetition>& repetitions) {
   for (const Repetition& repetition : repetitions) {
     record.dropped += repetition.dropped;

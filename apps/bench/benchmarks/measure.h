@@ -34,6 +34,10 @@ Result<std::vector<Record>> measure(Session& session, const Benchmark& benchmark
 // A record that says what was measured, how and with which settings, and no figure yet. Its metric is the benchmark's.
 Record record_without_figures(const Benchmark& benchmark, const PathInfo& info, uint32_t size, const MeasureOptions& options);
 
+// A record of values that were measured one by one, such as one for each repetition.
+Record record_of_values(const Benchmark& benchmark, const PathInfo& info, uint32_t size, const MeasureOptions& options,
+                        const std::string& metric, const std::string& unit, const std::vector<double>& values);
+
 // Counts the slices of these repetitions in a record. Takes its figures away if too few slices are behind them.
 void count_slices(Record& record, const std::vector<Repetition>& repetitions);
 

@@ -14,15 +14,6 @@ constexpr uint32_t kPeers = 64;
 constexpr std::array<const char*, kAmMemories> kPeersMetrics = {"client_memory", "peer_memory", "shared_memory", "mapped_memory",
                                                                       "service_memory"};
 
-Record record_of(const Benchmark& benchmark, const PathInfo& info, const MeasureOptions& options, const char* metric,
-                 const std::vector<double>& values) {
-  Record record = record_without_figures(benchmark, info, 0, options);
-  record.metric = metric;
-  record.summary = summarize(values);
-  record.slices = values.size();
-  return record;
-}
-
 }  // namespace
 
 Records measure_peers(Session& session, const Benchmark& benchmark, uint32_t, const PathIndices& paths, const MeasureOptions& options) {
@@ -44,7 +35,7 @@ Records measure_peers(Session& session, const Benchmark& benchmark, uint32_t, co
     const PathInfo& info = session.path(index).info();
     for (size_t m = 0; m < memories.size(); ++m) {
       const bool no_service = m + 1 == memories.size() && session.path(index).service_processes().empty();
-      if (!no_service) records.push_back(record_of(benchmark, info, options, kPeersMetrics[m], memories[m]));
+      if (!no_service) records.push_back(record_of_values(benchmark, info, 0, options, kPeersMetrics[m], benchmark.unit, memories[m]));
     }
   }
   return records;
