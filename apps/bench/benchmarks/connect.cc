@@ -1,4 +1,4 @@
-// connect.cc - slices of connections over each path in turn, each between two slices of the path that all are compared with.
+// connect.cc - slices of connections over each path in turn, each between two slices of the limit.
 #include "apps/bench/benchmarks/connect.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// logp.cc - per repetition and path: round trips, bursts with a pause, a stream and stores, between two slices of the limit; and what
-// LogP's parameters are by them (Culler, Liu, Martin and Yoshikawa, "Assessing Fast Network Interfaces", IEEE Micro 1996).
+// logp.cc - round trips, bursts with a pause, a stream and stores between two slices of the limit, for each repetition and path.
+//
+// LogP's parameters follow from them: Culler, Liu, Martin and Yoshikawa, "Assessing Fast Network Interfaces", IEEE Micro 1996.
 #include "apps/bench/benchmarks/methods.h"
 
 #include <array>

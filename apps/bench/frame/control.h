@@ -43,18 +43,18 @@ enum class Workload : uint8_t {
   many,       // A opens connections to B that stay, or lets them go if it is to be none
 };
 
-// Those that are measured in what is moved per second.
+// Workloads that are measured in bytes or messages per second.
 constexpr bool is_stream(Workload workload) {
   return workload == Workload::bandwidth || workload == Workload::rate || workload == Workload::put || workload == Workload::get;
 }
 
-// Those that are measured in words or messages per second.
+// Workloads that are measured in a number per second: of messages, connections or words.
 constexpr bool is_counted(Workload workload) {
   return workload == Workload::rate || workload == Workload::connections || workload == Workload::word_get ||
          workload == Workload::word_put || workload == Workload::word_store;
 }
 
-// Those of sockets that come and go, or stay.
+// Workloads of connections that come and go, or stay.
 constexpr bool is_about_connections(Workload workload) {
   return workload == Workload::connections || workload == Workload::many;
 }
@@ -96,7 +96,7 @@ enum class StopReason : uint32_t {
   interrupted,  // the whole run: SIGINT or SIGTERM
 };
 
-// How far side B is with a stream: side A waits for each stage.
+// Side B's progress with a stream: side A waits for each stage.
 enum class StreamStage : uint32_t { none, ready, warm, received };
 
 struct ControlBlock {
@@ -110,7 +110,7 @@ struct ControlBlock {
   Outcome outcome;
   std::atomic<StreamStage> stage{StreamStage::none};
   std::atomic<uint64_t> progress{0};  // connect: see workloads/connect.h. put over a wire: bytes deposited
-  // By each side: it needs nothing more of the other in this slice (paths/am/side.h).
+  // Written by each side when it needs nothing more of the other in this slice (paths/am/side.h).
   alignas(kCacheLine) std::atomic<uint32_t> settled[2]{};
   // Written by either, and by signal handlers.
   alignas(kCacheLine) std::atomic<StopReason> stop{StopReason::none};

@@ -12,9 +12,9 @@ class CoreParking {
   CoreParking& operator=(const CoreParking&) = delete;
   ~CoreParking();
 
-  // Before the fork.
+  // Call before the fork.
   Status prepare();
-  // Side B's part of a slice: until side A, at its end, calls release().
+  // Side B's part of a slice: it sleeps until side A calls release() at the end of its part.
   void park(const RunContext& run);
   void release(const RunContext& run);
 

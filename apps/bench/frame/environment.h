@@ -49,7 +49,7 @@ class Environment {
     return start_once(daemon_with_ip_, [&] { return Daemon::start_with_ip(third ? *third : cores_.b); });
   }
 
-  // A cable that can be made worse; one for all.
+  // The cable that loses and delays frames; all paths share it.
   Result<ImpairedWire*> impaired_wire() {
     if (impaired_wire_) return &*impaired_wire_;
     auto pair = namespaces();
@@ -60,7 +60,7 @@ class Environment {
     return &*impaired_wire_;
   }
 
-  // The kernel's sockets share one cable, and one without offloads.
+  // The cable of the kernel's sockets, which all share: one with offloads, one without.
   Result<Veth> kernel_veth(bool offloads = true) {
     std::optional<Veth>& cable = offloads ? kernel_veth_ : kernel_veth_single_;
     if (cable) return *cable;

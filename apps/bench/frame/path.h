@@ -20,7 +20,7 @@ namespace unet::bench {
 
 class Environment;  // environment.h: cores, namespaces
 
-// How long one side's set_up() waits for the other's, on a machine with more to do.
+// The time that one side's set_up() waits for the other's, on a busy machine.
 constexpr Nanoseconds kConnectTime = 60 * kSecond;
 
 enum class Kind : uint8_t { limit, ours, kernel, raw };
@@ -98,13 +98,13 @@ class Path {
     return fits(workload, size);
   }
 
-  // Before the fork, in the parent: what both sides inherit (shared memory, pipes, sockets, namespaces).
+  // Before the fork, in the parent: makes the resources that both sides inherit (shared memory, pipes, sockets, namespaces).
   virtual Status prepare(Environment&) { return {}; }
-  // After the fork, in both processes at once, each on its core. May wait for the other side, but asks `stop`.
+  // After the fork, in both processes at once, each on its core. It may wait for the other side, but must look at `stop`.
   virtual Status set_up(const RunContext&, Environment&) { return {}; }
-  // One slice. Stops early when context.stop is raised; reports errors through context.control.fail().
+  // Runs one slice. Stops early when context.stop is raised; reports errors through context.control.fail().
   virtual Outcome run(const Slice& slice, RunContext& context) = 0;
-  // `endpoints`: brings the number of idle endpoints beside the active pair to `count`, in this process.
+  // Brings the number of idle endpoints beside the active pair to `count`, in this process.
   virtual Status set_idle_endpoints(const RunContext&, uint32_t /*count*/) {
     return fail(Errc::unavailable, "has no endpoints to add");
   }

@@ -29,7 +29,7 @@ class SharedMemory {
     size_ = size;
     return {};
   }
-  // The child's page tables are empty after the fork: looks at every page once. Both sides call it.
+  // Looks at every page once, because the child's page tables are empty after the fork. Both sides call it.
   void touch() const {
     for (size_t i = 0; i < size_; i += 4096) std::atomic_ref(data_[i]).load(std::memory_order_relaxed);
   }

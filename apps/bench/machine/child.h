@@ -1,5 +1,5 @@
-// child.h - a program of others that is measured: started in a namespace and on a core, its output caught, its processor time counted, and
-// ended with every process it has started. programs/places.h says where, programs/runs.cc which.
+// child.h - an external program that is measured (programs/runs.cc): started in a namespace and on a core, its output caught, its processor
+// time counted, and ended with every process that it has started.
 #pragma once
 
 #include <sys/types.h>
@@ -33,12 +33,12 @@ class Child {
   Child& operator=(Child&&) = delete;
   ~Child();
 
-  // Until it has said this (a server that is ready); an error if it ends, or does not for too long.
+  // Waits until it has printed this text (a server that is ready). An error if it ends, or does not print it in time.
   Status await(const std::string& phrase, Nanoseconds patience = kReadyTime);
-  // Waits for its end, which must be one in order.
+  // Waits for its end; any exit status but 0 is an error.
   Result<End> finish(Nanoseconds patience);
 
-  // It and its descendants.
+  // The process and its descendants.
   std::vector<int> processes() const;
 
  private:

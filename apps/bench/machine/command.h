@@ -8,11 +8,11 @@
 
 namespace unet::bench {
 
-// The path of a program of ours: beside this one, as installed, or in this directory of the build tree, seen from apps/ ("kernels/mpi").
-// The bare name, which is looked for in PATH, if it is in neither.
+// The path of a program of ours: beside this program, as installed, or in `directory` of the build tree, relative to apps/ ("kernels/mpi").
+// If it is in neither, the bare name, for a search in PATH.
 std::string find_program(const std::string& directory, const std::string& name);
 
-// Where a program is in PATH, or in the directories of an administrator's; empty: nowhere.
+// The path of a program found in PATH or in an administrator's directories; empty if there is none.
 std::string path_of(const std::string& name);
 
 // Runs arguments[0] from PATH and returns its stdout; when it fails, an error with the command and its output.

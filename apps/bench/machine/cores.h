@@ -21,13 +21,13 @@ Result<std::vector<int>> allowed_cores();
 // The first allowed core, and the nearest other one: sharing the last-level cache, not a hyper-thread of the same core.
 Result<CorePair> choose_cores();
 
-// The allowed core that is nearest to B, besides these two; nothing where there is none.
+// The allowed core that is nearest to B, other than these two; nothing if there is none.
 std::optional<int> third_core(const CorePair& pair);
 
 // "A,B": two different allowed cores.
 Result<CorePair> parse_cores(const std::string& text);
 
-// The calling thread runs on this core alone, or on these two; so does what it starts.
+// Binds the calling thread, and threads and processes that it starts, to this core, or to these two.
 Status pin_to_core(int core);
 Status stay_on(const CorePair& cores);
 

@@ -11,7 +11,7 @@ namespace unet::bench {
 // Processor time of all threads of these living processes, and of their children that have ended.
 Result<Nanoseconds> cpu_time_of(const std::vector<int>& processes);
 
-// How long their threads wanted to run and could not (run_delay.h has the same for the caller). 0 where it is not counted.
+// The time for which their threads wanted to run and could not (run_delay.h: for the caller). 0 on kernels that do not count it.
 Nanoseconds run_delay_of(const std::vector<int>& processes);
 
 }  // namespace unet::bench

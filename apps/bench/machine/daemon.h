@@ -10,7 +10,7 @@
 
 namespace unet::bench {
 
-// Groups of which each has limits of its own, at a unetd that serves all users.
+// Groups with limits of their own, at a unetd that serves all users.
 constexpr uint32_t kLimitedGroup = 61'001, kLimitedGroups = 2;
 
 class Daemon {
@@ -19,13 +19,13 @@ class Daemon {
 
   enum class Takeover : uint8_t { no, yes };  // which starts another network interface when one dies (unetd --takeover)
 
-  // Starts unetd with its engine on `core`, and waits until clients may connect. It is looked for in $UNETD, beside this
-  // program, in the build tree, and in PATH. If this process dies, the kernel ends it. `mark` tells it from others of its kind.
+  // Starts unetd with its engine on `core`, and waits until clients may connect. The program is looked for in $UNETD, beside this
+  // program, in the build tree, and in PATH. If this process dies, the kernel ends unetd. `mark` distinguishes it from daemons of its kind.
   static Result<Daemon> start(int core, Clients clients = Clients::own, Takeover takeover = Takeover::no, const std::string& mark = "");
   // A unetd with IP at the address kIpAddress, without a wire: its clients have sockets.
   static Result<Daemon> start_with_ip(int core, Clients clients = Clients::own);
   static constexpr const char* kIpAddress = "10.99.0.1";
-  // One with IP at this address, of a network of 24 bits, on a wire as unetd takes it; in the caller's namespace. `mark` as above.
+  // A unetd with IP at this address of a /24 network, on the wire `port` (as for --port), in the caller's namespace. `mark` as above.
   static Result<Daemon> start_on_wire(int core, Clients clients, const std::string& mark, const std::string& port,
                                       const std::string& address);
   // A unetd of another host with one end of a memif. `role`: "server" of a memif in its own directory, or "client" of the one in

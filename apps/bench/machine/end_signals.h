@@ -3,9 +3,9 @@
 
 namespace unet::bench {
 
-// From now on, for good. Without SA_RESTART, so that a signal ends a wait.
+// Catches SIGINT and SIGTERM from now on. Without SA_RESTART, so that a signal ends a wait.
 void catch_end_signals();
-// Whether one has come.
+// Whether a signal has come.
 bool end_wanted();
 
 }  // namespace unet::bench

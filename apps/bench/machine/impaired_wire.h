@@ -32,11 +32,11 @@ class ImpairedWire {
   static Result<ImpairedWire> create(NamespacePair& namespaces);
   ImpairedWire(ImpairedWire&& other) noexcept;
   ImpairedWire& operator=(ImpairedWire&&) = delete;
-  // In the process that created it; the interfaces go with their namespaces.
+  // Acts only in the process that created it; the interfaces disappear with their namespaces.
   ~ImpairedWire();
 
   const Veth& cable() const { return cable_; }  // the two hosts' ends
-  // From now on; also in processes forked since.
+  // Takes effect at once; processes forked since may call it, too.
   void set(const Impairment& impairment);
 
  private:

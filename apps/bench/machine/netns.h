@@ -28,7 +28,7 @@ struct Veth {
   uint32_t mtu = 0;
 };
 
-// A cable in two pieces: whatever comes by a middle end, both of which are in namespace b, is for its owner to hand on.
+// A cable in two pieces. Both middle ends are in namespace b; their owner has to hand on the frames that arrive there.
 struct VethWithMiddle {
   Veth cable;                      // its outer ends
   std::string middle_a, middle_b;  // peers of cable.interface_a and cable.interface_b
@@ -48,7 +48,7 @@ class NamespacePair {
   const std::string& name_b() const { return name_b_; }
 
   Result<Veth> add_veth(const VethOptions& options);
-  // Both outer ends send single frames, not segments that are cut later.
+  // A cable in two pieces; both outer ends send single frames, not segments that are cut later.
   Result<VethWithMiddle> add_veth_with_middle();
 
  private:

@@ -14,7 +14,7 @@ class RunDelay {
   RunDelay(const RunDelay&) = delete;
   RunDelay& operator=(const RunDelay&) = delete;
 
-  // Nanoseconds waited for a core since the process started; about a microsecond to read. 0 on kernels that do not count it.
+  // Nanoseconds that the process has waited for a core since its start; takes about a microsecond. 0 on kernels that do not count it.
   Nanoseconds read() const;
 
  private:

@@ -1,5 +1,7 @@
-// kernels.h - `unet-bench kernels`: the parallel kernels (apps/kernels) as whole jobs: time and speed-up over ranks, with ranks that reach
-// each other directly, by messages or over a wire, beside the same kernels by MPI and a serial program. main.cc runs it.
+// kernels.h - `unet-bench kernels`: the parallel kernels (apps/kernels) as whole jobs; main.cc runs it.
+//
+// It measures time and speed-up over the number of ranks. Ranks reach each other directly, by messages or over a wire. For comparison it
+// runs the same kernels by MPI, and a serial program.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// places.h - where a server and its client of `unet-bench run sockets` run: on our sockets by unet-sockets, or on the kernel's, on
-// one host or at the ends of a cable of their own; programs.cc takes them in turn.
+// places.h - the networks of a server and its client of `unet-bench run sockets`; programs.cc takes them in turn.
+//
+// The programs use our sockets (by unet-sockets) or the kernel's, on one host or at the ends of a cable of their own.
 #pragma once
 
 #include <map>

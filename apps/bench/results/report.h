@@ -46,7 +46,7 @@ struct Origin {
   std::string machine, date, commit;
 };
 
-// put over a wire: the metric of the rows that have the bandwidth of messages beside it, and the baseline of the others.
+// put over a wire: the metric of the rows for messages of the same size, and the baseline of the rows for put.
 constexpr const char* kOwnMessages = "bandwidth_of_messages";
 
 // am-loss: the baseline of the rows that compare a path with itself.
@@ -57,13 +57,11 @@ constexpr const char* kShort = "_short";
 constexpr const char* kMedium = "_medium";
 constexpr const char* kLong = "_long";
 
-// A list of flat objects, as DESIGN names the fields: bench, path, size, metric, unit, p50, p99, p999, mean, samples, limit,
-// ratio, baseline, command; and setting, slices, dropped, disturbed; distribution, a list of the values at kDistribution; timeline.
-// Figures are null where fewer than kSlicesMin slices were left, percentiles where there are too few samples (Summary), ratio where there
-// is nothing to compare with,
-// cpu (ns for each message, or byte; of all, as the sum of three medians, and in cpu_a, cpu_b and cpu_services of each) but of sockets,
-// distribution and timeline of what has none.
-// Each record ends with machine, date and commit of `origin`.
+// A list of flat objects with the fields bench, path, size, metric, unit, p50, p99, p999, mean, samples, limit, ratio, baseline, command,
+// setting, slices, dropped, disturbed, cpu, cpu_a, cpu_b, cpu_services, distribution (the values at kDistribution) and timeline.
+// Figures are null if fewer than kSlicesMin slices were left, percentiles if there are too few samples (Summary), the ratio without a
+// baseline. The cpu fields are ns for each message or byte: cpu is the sum of the medians in the other three, and only sockets have them.
+// A record without distribution or timeline has null there. Each record ends with machine, date and commit of `origin`.
 std::string to_json(const std::vector<Record>& records, const Origin& origin = {});
 
 enum class TableStyle : uint8_t { text, markdown };

@@ -19,7 +19,7 @@ double percentile(std::vector<double>& values, double fraction);
 // The median of a copy, which this sorts.
 double median(std::vector<double> values);
 
-// The median of those that are known; nothing when none is.
+// The median of the known values; nothing if none is known.
 std::optional<double> known_median(const std::vector<std::optional<double>>& values);
 
 // Processor time of the two sides and of the processes that serve a path, in ns for each message or for each byte (s/GB).
@@ -55,8 +55,8 @@ Summary summarize(std::vector<double> values);
 // For rates and bandwidths, where low is bad: 99 slices in a hundred reached p99.
 Summary summarize_rates(std::vector<double> values);
 
-// A slice is dropped too when another process had one of the two cores for more than this share of it. Receivers that sleep
-// always wait a little for their core when they are woken: that belongs to the path.
+// A slice is also dropped when another process had one of the two cores for more than this share of it. A receiver that sleeps
+// always waits a little for its core when it is woken: that wait belongs to the path.
 constexpr double kDisturbedShare = 0.05;
 constexpr double kDisturbedShareSleeping = 0.2;
 
@@ -112,8 +112,8 @@ void drop_unusual(std::vector<Repetition>& repetitions, double usual, std::vecto
   parallel = std::move(left);
 }
 
-// How a value relates to its limit: `over` for times (2.0 means twice the limit's time) and bandwidths (0.9 means
-// nine tenths of the limit's bandwidth); `product` for rates per second against a round-trip time in ns (messages per round trip).
+// The ratio of a value to its limit. `over`: for times (2.0 is twice the limit's time) and bandwidths (0.9 is nine tenths of the limit's
+// bandwidth). `product`: for rates per second and a round-trip time in ns (messages per round trip).
 enum class Relation { over, product };
 
 // Median over the repetitions that kept at least one slice; nothing without a figure.

@@ -1,5 +1,5 @@
-// two_hosts.h - one side of a measurement between hosts, each with its own NI: `unet-bench serve` answers, `unet-bench across`
-// measures round trips and a stream to it, and writes what it found. main.cc runs either; apps/testbed runs them across hosts.
+// two_hosts.h - a measurement between hosts with an NI each: `unet-bench serve` answers, `unet-bench across` measures round trips and a
+// stream to it and writes the results. main.cc runs either; apps/testbed runs them across hosts.
 //
 // Both sleep while they wait, as an ordinary program does, and neither is pinned. The figures are those of a program on these hosts
 // as they are, without a ratio to a limit. `unet-bench run` measures the cost of U-Net itself.

@@ -10,10 +10,10 @@ constexpr uint64_t kAllDone = ~uint64_t{0};  // in control.sent: side A needs no
 constexpr uint32_t kChainStep = 32;  // words between two of a chain: four lines, so that no prefetcher brings them in pairs
 constexpr size_t kChainWords = size_t{kChainMax} * kChainStep;
 
-// A cycle through all of them, in no order that a prefetcher sees.
+// A cycle through all words, in an order that no prefetcher recognises.
 constexpr uint64_t next_in_chain(uint64_t place) { return (place * 29 + 17) % kChainMax; }
 
-// The clock, once all that was read before is there: the next words of a chain are under way long before they are looked at.
+// Reads the clock after all earlier reads are complete: a processor fetches the next words of a chain long before they are looked at.
 inline uint64_t cycles_after_reads() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_lfence();

@@ -21,11 +21,11 @@
 
 namespace unet::bench {
 
-// How many ports side B listens at; connection n is for port n % kListeners.
+// Number of ports at which side B listens; connection n is for port n % kListeners.
 constexpr uint32_t kListeners = 32;
 constexpr int kBacklog = 4096;
 
-// connections, side A. slice.size are under way: the one that was begun last, and those before it, of which the first is finished next.
+// connections, side A. slice.size connections are under way. The oldest is the next to be finished.
 template <typename Ends>
 Outcome make_connections(Ends& ends, const Slice& slice, RunContext& context) {
   const uint64_t window = slice.size, total = slice.warm_up + slice.iterations, half = window / 2;
@@ -62,7 +62,7 @@ struct HeldMemory {
   uint64_t most = 0;  // connections so far: what is kept of them is not told from what fewer need
 };
 
-// The samples of a slice of `many`: the first alone where there were more connections before.
+// The samples of a slice of `many`. If a slice before had more connections, only the first sample is there.
 enum ManySample : size_t { kOpenCycles, kClientMemory, kServerMemory, kServiceMemory, kKernelMemory, kManySamples };
 
 template <typename Ends>

@@ -46,7 +46,7 @@ inline void copy_message(std::byte* to, const std::byte* from, size_t size) {
 // The largest payload of a UDP datagram over IPv4.
 constexpr uint32_t kUdpPayloadMax = 65507;
 
-// The largest block of put and get, which are no messages. Paths that send messages stop at kMessageMax.
+// The largest block of put and get. Messages have at most kMessageMax.
 constexpr uint32_t kBlockMax = kSizeMax;
 
 // Numbers a message, as far as it has room for the number.
@@ -68,7 +68,7 @@ inline void sleep_unless_stopped(Nanoseconds duration, const StopFlag& stop) {
   }
 }
 
-// After this long without anything to do a receiver sleeps for sure, and so does an adaptive engine.
+// After this time without work a receiver is certainly asleep, and so is an adaptive engine.
 constexpr Nanoseconds kAsleepAfter = 150 * kMicrosecond;
 
 // Keeps the core busy for `duration`; false when stopped.
@@ -77,7 +77,7 @@ inline bool spin_for(Nanoseconds duration, const StopFlag& stop) {
   return spin_until(stop, [&] { return monotonic_now() >= end; });
 }
 
-// Waits that give the core away: the NI's own threads may want it.
+// Waits for ready() and yields the core meanwhile: the NI's own threads may want it. False when stopped.
 template <typename Ready>
 bool yield_until(const StopFlag& stop, Ready ready) {
   constexpr int kLooksPerYield = 16;
@@ -145,7 +145,7 @@ bool round_trips(Link& link, const Slice& slice, uint64_t count, MessageBuffers&
   return true;
 }
 
-// A link that has a poll() needs it to get out what was sent.
+// If a link has poll(), its messages leave only when that is called.
 template <typename Link>
 bool wait_for_stage(Link& link, const RunContext& context, StreamStage stage) {
   return spin_until(context.stop, [&] {
@@ -197,7 +197,7 @@ bool send_messages(Link& link, size_t size, uint64_t first, uint64_t count, Mess
   return true;
 }
 
-// Receives messages number first + 1 ... first + count, or (lossy links) those of them that come; how many.
+// Receives messages number first + 1 ... first + count, on a lossy link those that arrive. Returns how many.
 template <typename Link>
 uint64_t receive_messages(Link& link, size_t size, uint64_t first, uint64_t count, MessageBuffers& buffers, RunContext& context) {
   const size_t burst = burst_messages(size);
@@ -258,7 +258,7 @@ Outcome wake_trips(Link& link, const Slice& slice, MessageBuffers& buffers, RunC
   return outcome;
 }
 
-// Whether this side of a path that sleeps polls for once.
+// Whether this side polls in this slice, although its path sleeps.
 inline bool polls_in(const Slice& slice, Side side) { return slice.workload == Workload::wakeup && side == Side::a; }
 
 // idle: side B waits for a message that side A sends only after slice.iterations milliseconds of sleep.

@@ -7,7 +7,7 @@ namespace unet::bench {
 
 constexpr uint64_t kRegionBytes = 4 << 20;  // that is put into
 
-// Consecutive offsets of a region, from its beginning again when the next put has no room.
+// Consecutive offsets of a region; it begins again when the next put has no room.
 class PutCursor {
  public:
   PutCursor(size_t size, size_t region) : step_(std::max<size_t>(size, sizeof(uint64_t))), region_(region) {}

@@ -1,6 +1,7 @@
-// restart.h - what the workload `restart` leaves in the samples of a slice, in order: the longest pause of each endpoint, then
-// of each local one, in cycles; messages per millisecond through the engine and on local channels (report.h: kTimelineBins of them each);
-// messages lost.
+// restart.h - the samples of a slice of the workload `restart`, written by its paths and read by the benchmark.
+//
+// In order: the longest pause of each endpoint, then of each local endpoint, in cycles; messages per millisecond through the engine, then
+// on local channels (kTimelineBins of each); messages lost.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// kernel_peer.cc - ours at one end of a veth pair or of a tap, Linux's TCP or UDP at the other: what a host that uses U-Net has
-// with hosts, and with programs of its own, that do not.
+// kernel_peer.cc - our sockets at one end of a veth pair or of a tap, Linux's TCP or UDP at the other.
 //
-// Ours has an address of its own on the network of an interface of the kernel's; kDrivers is where a further driver is added.
+// These are the figures of a host that uses U-Net with hosts and with programs of its own that do not. Our end has an address of its own on
+// the network of a kernel interface. Add a further driver to kDrivers.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>

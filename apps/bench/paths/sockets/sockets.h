@@ -9,8 +9,8 @@
 
 namespace unet::bench {
 
-// What the applications do with the bytes of a stream's messages: move them as they are, but for a number that each has (messages.h),
-// or make and look at all of them, in buffers of their own or in place (zero_copy_link.h).
+// The applications' use of a message's bytes. as_it_is: they write and check the number of the message only (messages.h). made, in_place:
+// they make and check every byte, in buffers of their own or in place (zero_copy_link.h).
 enum class Payload : uint8_t { as_it_is, made, in_place };
 
 struct UnetSocketsOptions {

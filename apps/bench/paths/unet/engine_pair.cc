@@ -8,10 +8,10 @@ namespace unet::bench {
 
 namespace {
 
-// The engine polls for `spin_us` after its last work. Were side B let go before that, it would take the core by spinning there
-// for the limit, and an engine that lost its core so sleeps between messages for 20 ms (unet/service/idle.h): into the next slice.
+// The engine polls for `spin_time` after its last work. If side B went on before that, it would spin on the engine's core for the limit.
+// An engine that loses its core sleeps between messages for 20 ms (unet/service/idle.h): that would reach into the next slice.
 void let_engine_sleep() {
-  constexpr Nanoseconds kLonger = 10;  // than that time
+  constexpr Nanoseconds kLonger = 10;  // times as long
   const Nanoseconds end = monotonic_now() + kLonger * service::NiOptions{}.spin_time;
   while (monotonic_now() < end) spin_pause();
 }

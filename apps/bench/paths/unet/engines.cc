@@ -1,9 +1,9 @@
 // engines.cc - one engine with a port, and two engines of one NI with a port each: what a second engine thread brings.
 //
-// The load must not take the cores that are measured, so no process makes it: behind each port stands a driver that, when it is asked
-// for frames, gives valid ones of 48-byte messages, and takes whatever is sent; and that does the little that the endpoint's client
-// would do (credit for what was delivered, a message into the send queue), a few stores in the engine's own thread. All between is the
-// NI's: frame, checksum, tag, delivery into the receive queue; send queue, mux, frame. Nothing sleeps.
+// The load must not take the cores that are measured, so the driver behind each port makes it. The driver returns valid frames of 48-byte
+// messages when it is polled, and takes all frames that are sent. It also does the work of the endpoint's client (credit for delivered
+// messages, the next message into the send queue), which is a few stores in the engine's own thread. Everything between is the NI's: frame,
+// checksum, tag, delivery into the receive queue; send queue, mux, frame. Nothing sleeps.
 
 #include <atomic>
 #include <cstring>

@@ -1,7 +1,7 @@
 // shared_pair.cc - the path `shared-2p`: two processes, and unetd's engine between them; and the same with emulated endpoints.
 //
-// Three pollers. Where there is a third core the engine has it; where there is none it shares core B with side B, which then
-// gives its core away between polls, as the engine does: the figures are those of the scheduler.
+// There are three pollers. With a third core, the engine has it. Without one the engine shares core B with side B, and both yield the core
+// between polls: the figures are then those of the scheduler.
 #include "apps/bench/frame/environment.h"
 #include "apps/bench/machine/memory_use.h"
 #include "apps/bench/paths/paths.h"
