@@ -18,7 +18,7 @@ Result<Made> make_many(Session& session, size_t index, const MeasureOptions& opt
   Slice slice;
   slice.workload = Workload::emulate;
   slice.iterations = kMade;
-  // The first fills the allocators, which keep what is ended: its memory counts, the others' time.
+  // The first repetition fills the allocators, which keep the memory of ended endpoints: its memory counts, and the time of the others.
   for (uint32_t i = 0; i <= options.repeat; ++i) {
     auto result = session.run(index, slice);
     if (!result) return tl::unexpected(result.error());

@@ -17,7 +17,7 @@ Result<double> share_of_core(Session& session, size_t index, uint32_t size) {
   slice.workload = Workload::idle;
   slice.size = size;
   slice.iterations = kIdleMs;
-  // The two sides count what they use while they wait, so that their spinning before and after is left out.
+  // The two sides count their time inside run() only, without their spinning before and after.
   const std::vector<int> services = session.path(index).service_processes();
   auto before = cpu_time_of(services);
   if (!before) return tl::unexpected(before.error());

@@ -83,7 +83,7 @@ class LogP {
     const double each = trips ? median(values_of(slice, *result)) : whole / static_cast<double>(slice.iterations);
     return Value{each, was_disturbed(session_, index, *result)};
   }
-  // Samples come in turns: cycles of a burst of requests, and of taking their replies after a pause.
+  // Samples alternate: cycles of a burst of requests, and of taking their replies after a pause.
   Status overheads_of(size_t index, std::array<Value, kParameters>& of) {
     Slice slice{.workload = Workload::am_overheads, .size = size_, .iterations = kBursts, .warm_up = kWarmBursts};
     auto result = session_.run(index, slice);

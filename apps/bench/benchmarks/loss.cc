@@ -30,7 +30,7 @@ Status add_goodput(Goodputs& to, Session& session, size_t index, uint32_t size, 
   const std::vector<double> values = values_of(slice, *result);
   const double value = values.empty() ? 0 : values.front();
   to.values.push_back(value);
-  // Each byte's share of a core: what comes in the time that does not count took as much as what comes in the time that does.
+  // Processor time for each byte. Bytes of the time that does not count took as much as the others.
   const double bytes = value * static_cast<double>(result->elapsed);
   if (bytes > 0) to.cpu.push_back({static_cast<double>(result->cpu_a) / bytes, static_cast<double>(result->cpu_b) / bytes, 0});
   return {};

@@ -16,7 +16,7 @@ constexpr double kSliceNs = 2e6;         // of a path
 constexpr double kLimitSliceNs = 0.8e6;  // of the limit, which stands beside each slice
 constexpr double kStreamLimitNs = 1.5e6; // a stream must fill its ring some times over
 constexpr int kLimitTries = 4;           // of a limit slice that another process disturbed
-constexpr uint64_t kBurstsMin = 64;      // of a slice of a stream: fewer would measure how it starts
+constexpr uint64_t kBurstsMin = 64;      // of a slice of a stream: fewer would measure its start
 constexpr double kBatchNs = 2e3;
 constexpr uint32_t kBatchMax = 64;
 constexpr uint64_t kSamplesPerSlice = 30'000;
@@ -32,7 +32,7 @@ struct SliceValues {
 // One path in a measurement. The limit is one too.
 struct Participant {
   size_t index = 0;
-  Workload workload = Workload::rtt;  // the benchmark's, but for a round trip as a rate's limit and messages beside a put
+  Workload workload = Workload::rtt;  // the benchmark's; else a round trip as a rate's limit, or messages beside a put
   Pace pace;
   std::vector<Repetition> repetitions;
   std::vector<SliceValues> kept;  // an entry for each kept slice
@@ -140,7 +140,7 @@ Status Measurement::prepare(const std::vector<size_t>& paths) {
     }
     if (auto can = path.supports(benchmark_.workload, size_); !can) {
       if (path.info().kind == Kind::limit) continue;  // the limit of other sizes
-      if (benchmark_.layers() && !path.info().can(Ability::layer)) continue;  // has none of what its layer offers
+      if (benchmark_.layers() && !path.info().can(Ability::layer)) continue;  // a raw channel has no such workload
       std::fprintf(stderr, "unet-bench: %s %s: %s left out: %s\n", benchmark_.name.c_str(), format_size(size_).c_str(),
                    path.info().name.c_str(), can.error().text.c_str());
       continue;
@@ -175,7 +175,7 @@ Result<SliceValues> Measurement::slice_of(Participant& participant) {
   const Nanoseconds services = services_time(participant.index);
   auto result = session_.run(participant.index, slice);
   if (!result) return tl::unexpected(result.error());
-  // The warm-up's messages are among those that it was used for.
+  // The processor time is that of the warm-up's messages, too.
   const double count = static_cast<double>(slice.iterations + slice.warm_up) * (slice.workload == Workload::bandwidth ? slice.size : 1);
   const auto each = [&](Nanoseconds used) { return static_cast<double>(used) / count; };
   values.cpu = {.a = each(result->cpu_a), .b = each(result->cpu_b), .services = each(services_time(participant.index) - services)};
@@ -292,7 +292,7 @@ bool Measurement::compare_with(const std::string& path, const Participant& parti
   return true;
 }
 
-// put over a wire: the row of its messages compares with nothing, its own with that row.
+// put over a wire: its row compares with the row of messages of the same size, which compares with nothing.
 void Measurement::compare_with_messages(const Participant& participant, Record& record) const {
   record.ratio = std::nullopt;
   record.baseline = is_extra(participant) ? "" : kOwnMessages;
@@ -309,7 +309,7 @@ std::vector<Record> Measurement::records() const {
   for (const Participant& participant : participants_) {
     list.push_back(record_of(participant));
     const PathInfo& info = session_.path(participant.index).info();
-    // A layer says what it costs above what it stands on, and how far from the limit that is.
+    // A layer has two records: over the path that it stands on, and over the limit.
     if (info.can(Ability::layer) && compare_with_baseline(participant, list.back())) list.insert(list.end() - 1, record_of(participant));
     for (const std::string& path : info.more_baselines) {
       Record record = record_of(participant);

@@ -29,7 +29,7 @@ struct Access {
   Workload workload;
   uint32_t size;
   Relation relation;
-  Limit limit;   // of a read by messages it is the round trip of an Active Message: the path's baseline
+  Limit limit;   // a read by messages has the round trip of an Active Message instead: the path's baseline
 };
 constexpr std::array kAccesses{
     Access{"read", "ns", Workload::word_read, kWord, Relation::over, kMiss},
@@ -75,7 +75,7 @@ class Splitc {
   }
 
  private:
-  // A path that cannot be measured is left out, and what has nothing to be compared with.
+  // Adds an access, unless the path or its limit cannot be measured.
   Status add(size_t index, const Access& access) {
     const PathInfo& info = session_.path(index).info();
     const bool asks = access.workload == Workload::word_read && !info.baseline.empty();

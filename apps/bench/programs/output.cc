@@ -15,7 +15,7 @@ tl::unexpected<Error> not_understood(const char* program, const std::string& tex
   return fail(Errc::protocol, std::string("cannot read what ") + program + " says: " + text);
 }
 
-// The number behind the first `words`, and where it ends; nothing where there is none.
+// The number behind the first `words`, and the position of its end; nothing if there is none.
 bool number_after(const std::string& text, const std::string& words, double& number, size_t* end = nullptr) {
   const size_t found = text.find(words);
   if (found == std::string::npos) return false;
@@ -87,7 +87,7 @@ Result<Answered> parse_sockperf(const std::string& text) {
 Result<Answered> parse_redis_benchmark(const std::string& text, const std::string& command) {
   const size_t begin = text.find("\"" + command + "\"");
   const auto cells = begin == std::string::npos ? std::vector<std::string>{} : cells_of(text.substr(begin, text.find('\n', begin) - begin));
-  // Command, rate, and times in ms: average, least, p50, p95, p99, greatest.
+  // A line has command, rate, and times in ms: average, least, p50, p95, p99, greatest.
   if (cells.size() < 8) return not_understood("redis-benchmark", text);
   const auto number = [&](size_t i) { return std::strtod(cells[i].c_str(), nullptr); };
   if (number(1) <= 0) return not_understood("redis-benchmark", text);

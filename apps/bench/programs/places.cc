@@ -20,7 +20,7 @@ std::string line_of(const char* file) {
   return line;
 }
 
-// Says whether it is cubic now that connections in that namespace begin with.
+// Sets cubic for new connections in that namespace, and returns whether it is set.
 Result<bool> set_cubic(const std::string& network) {
   auto scope = NamespaceScope::enter(network);
   if (!scope) return tl::unexpected(scope.error());
@@ -28,7 +28,7 @@ Result<bool> set_cubic(const std::string& network) {
   return line_of(kOfNamespace) == "cubic";
 }
 
-// A namespace begins with the host's, which may be bbr: over a veth pair that is a third of what cubic has. An algorithm that the
+// A namespace inherits the host's algorithm, which may be bbr: over a veth pair it has a third of cubic's bandwidth. An algorithm that the
 // host does not allow to all processes cannot be set in its namespaces either, so it is allowed while this sets it.
 Status use_cubic(const std::string& network) {
   auto is_set = set_cubic(network);
@@ -95,7 +95,7 @@ Result<ProgramPlace> ProgramPlaces::make_on_cable(bool ours_serve, bool own) {
   if (!veth) return tl::unexpected(veth.error());
   const std::string our_network = ours_serve ? namespaces_->name_b() : namespaces_->name_a();
   const std::string interface = ours_serve ? veth->interface_b : veth->interface_a;
-  // The kernel at our end has no address any longer: what went to it by mistake would get nowhere.
+  // The kernel at our end loses its address: packets that reach it by mistake are dropped.
   auto flushed = run_command({"ip", "-n", our_network, "address", "flush", "dev", interface});
   if (!flushed) return tl::unexpected(flushed.error());
   const std::string ours = veth->address_a.substr(0, veth->address_a.rfind('.')) + ".77";
@@ -133,7 +133,7 @@ Result<NamespacePair*> ProgramPlaces::namespaces() {
   return &*namespaces_;
 }
 
-// Beside both sides, where there is a core for it; else where a program of ours is, which yields while it polls. A kernel's does not.
+// A third core if there is one; else the core of a program on our sockets, which yields while it polls. A program on the kernel's does not.
 int ProgramPlaces::engine_core(int ours) const { return third_core(cores_).value_or(ours); }
 
 }  // namespace unet::bench

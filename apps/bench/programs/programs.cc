@@ -19,9 +19,9 @@ namespace unet::bench {
 
 namespace {
 
-constexpr uint16_t kFirstPort = 8300, kPortsEnd = 30000;  // each server has a port that none had for long
+constexpr uint16_t kFirstPort = 8300, kPortsEnd = 30000;  // each server has a port that has been free for long
 constexpr size_t kWhyMax = 400;  // of an error
-constexpr uint32_t kFailuresMax = 2;  // then it is not tried again: it may take its time to fail
+constexpr uint32_t kFailuresMax = 2;  // after so many it is not tried again: a failure may take long
 
 class ProgramPath final : public Path {
  public:
@@ -29,7 +29,7 @@ class ProgramPath final : public Path {
   Outcome run(const Slice&, RunContext&) override { return {}; }
 };
 
-// Files of the programs, for as long as this lives.
+// A directory for files of the programs; removed with this object.
 class Directory {
  public:
   Directory() {

@@ -51,7 +51,7 @@ Result<Used> used_so_far(const std::vector<int>& clients, const std::vector<int>
   return Used{*client, *server, *service};
 }
 
-// Processes that serve one client end soon after it. Then their parent has their time.
+// Server processes of one client end soon after it. Their time is then counted with their parent.
 void await_ended_children(const Child& server, size_t before) {
   for (const Nanoseconds until = monotonic_now() + kSecond; server.processes().size() > before && monotonic_now() < until;) usleep(kLookUs);
 }
@@ -85,7 +85,7 @@ Result<Measured> measure(const ProgramSetting& setting, const Child& server, con
                   static_cast<double>(after->server - before->server), static_cast<double>(after->services - before->services)};
 }
 
-// For each of so many bytes, datagrams or requests: of all, and of the two sides.
+// Adds processor time for each of `count` bytes, datagrams or requests: of all processes, and of the two sides.
 void add_cpu(RunFigures& figures, const std::string& name, const char* unit, const Measured& measured, double count) {
   figures.push_back({name + "_cpu", unit, (measured.client_ns + measured.server_ns + measured.services_ns) / count});
   figures.push_back({name + "_cpu_client", unit, measured.client_ns / count});
@@ -99,7 +99,7 @@ Result<Child> start_server(const ProgramSetting& setting, const CommandLine& com
   return server;
 }
 
-// A stream, or datagrams of so many bytes.
+// Runs a stream (0), or datagrams of this size.
 Status run_iperf3(const ProgramSetting& setting, uint32_t datagram, RunFigures& figures) {
   const std::string port = std::to_string(setting.port), seconds = std::to_string(setting.seconds), bytes = std::to_string(datagram);
   auto server = start_server(setting, {"iperf3", "-s", "-p", port, "--forceflush"}, "Server listening");
@@ -136,7 +136,7 @@ Status run_sockperf(const ProgramSetting& setting, SockperfKind kind, RunFigures
   const std::string port = std::to_string(setting.port);
   const std::string name = std::string("sockperf-") + (kind.tcp ? "tcp" : "udp") + (kind.polls ? "" : "-blocked");
   CommandLine serve{"sockperf", "server", "-i", setting.place.address, "-p", port};
-  // It has room for as many as it believes can be: by itself 600,000 a second.
+  // sockperf allocates records for this rate; by itself it assumes 600,000 a second.
   CommandLine ask{"sockperf", "ping-pong", "-i", setting.place.address, "-p", port, "-m", "64", "--full-rtt", "--mps", "5000000", "-t",
               std::to_string(setting.seconds)};
   add_sockperf_options(serve, kind, setting.place.server);
@@ -174,7 +174,7 @@ Result<Measured> ask_redis(const ProgramSetting& setting, const Child& server, c
                                    "-c", clients, "-n", std::to_string(requests), "--csv"});
 }
 
-// It counts requests, not seconds: how many it takes is seen with a few.
+// redis-benchmark counts requests, not seconds: a short run finds out how many fill the time.
 Status run_redis_clients(const ProgramSetting& setting, const Child& server, const std::string& clients, RunFigures& figures) {
   auto first = ask_redis(setting, server, clients, kRedisFirst);
   if (!first) return tl::unexpected(first.error());
@@ -206,7 +206,7 @@ Status run_redis(const ProgramSetting& setting, RunFigures& figures) {
   return {};
 }
 
-// One worker, as it has one core.
+// One worker, because the server has one core.
 std::string nginx_configuration(const ProgramSetting& setting) {
   const std::string& d = setting.directory;
   return "daemon off; user root; worker_processes 1; pid " + d + "/nginx.pid; error_log stderr notice;\n"
@@ -263,7 +263,7 @@ Status make_cluster(const ProgramSetting& setting, const std::string& data) {
   return {};
 }
 
-// Four connections, each of which a process of the server has; queries of one row, which are in its memory.
+// Four connections, each with a process of the server; queries of one row, which is in memory.
 Status run_pgbench(const ProgramSetting& setting, RunFigures& figures) {
   const std::string data = setting.directory + "/postgres", port = std::to_string(setting.port);
   // Debian's pgbench in PATH is a script, which would be counted, too.

@@ -16,7 +16,7 @@ class AmPath final : public Path {
  public:
   // Both sides are clients of one unetd; or each has an NI of its own at one end of the wire.
   AmPath(PathInfo info, control::Path path) : Path(std::move(info)), path_(path) {}
-  // `impairs`: slices say how bad the wire is meanwhile.
+  // `impairs`: each slice sets the condition of the wire.
   AmPath(PathInfo info, std::shared_ptr<WirePort> wire, bool impairs)
       : Path(std::move(info)), path_(control::Path::automatic), wire_(std::move(wire)), impairs_(impairs) {}
 

@@ -260,14 +260,14 @@ Outcome AmSide::serve_trips(const Slice& slice, RunContext& context) {
   return {};
 }
 
-// Nothing came after the last store: its number is where it belongs.
+// The last store is intact if its number is in place: nothing came after it.
 bool AmSide::holds_last(uint64_t stores) const {
   PutCursor cursor(size_, kRegionBytes);
   for (uint64_t i = 0; i < stores; ++i) cursor.next();
   return read_stamp(segment_.data() + cursor.last(), size_) == stores;
 }
 
-// As stream() in workloads/messages.h; `send` sends messages first + 1 ... first + count, and `intact` says whether that many came as sent.
+// As stream() in workloads/messages.h. `send` sends messages first + 1 ... first + count; `intact` checks that so many came as sent.
 template <typename Send, typename Intact>
 Outcome AmSide::stream_of(const Slice& slice, RunContext& context, Send send, Intact intact) {
   auto& stage = context.control.stage;
@@ -290,7 +290,7 @@ Outcome AmSide::stream_of(const Slice& slice, RunContext& context, Send send, In
   return {.cycles = cycles() - start, .messages = slice.iterations};
 }
 
-// Side A says in control.sent that its peers are mapped, and side B in control.progress what it has more.
+// Side A reports in control.sent that its peers are mapped, side B in control.progress its additional bytes.
 Outcome AmSide::map_many(const Slice& slice, RunContext& context) {
   auto& control = context.control;
   const auto grown = [](uint64_t before, uint64_t after) { return after > before ? after - before : 0; };
@@ -364,7 +364,7 @@ Outcome AmSide::lossy(const Slice& slice, RunContext& context) {
   return {end - start, 0};
 }
 
-// The warm-up tells for how long the replies of a burst are under way; then there is a pause of a multiple of that.
+// The warm-up measures how long the replies of a burst are under way. The pause is a multiple of that.
 Outcome AmSide::overheads(const Slice& slice, RunContext& context) {
   constexpr uint64_t kPauses = 4;
   const uint64_t bursts = slice.warm_up + slice.iterations;

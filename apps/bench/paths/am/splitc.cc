@@ -1,7 +1,7 @@
 // splitc.cc - the paths `splitc-*`: two ranks of a Split-C job. On one unetd they access each other's memory directly or by messages; over
 // a wire they use messages, with an embedded NI in either process.
 //
-// Side B serves side A until that says kAllDone, also in a slice that was stopped: a rank that waits for another looks at nothing else.
+// Side B serves side A until side A signals kAllDone, even in a stopped slice: a rank that waits for another looks at nothing else.
 #include "apps/bench/paths/am/splitc.h"
 
 #include <cstring>
@@ -106,7 +106,7 @@ class SplitcPath final : public Path {
     return outcome;
   }
 
-  // Not by finish(), which waits for the other rank: its process may have died.
+  // Does not call finish(), which waits for the other rank: its process may have died.
   void tear_down(const RunContext&) override {
     node_.reset();
     if (wire_ != nullptr) wire_->tear_down();
@@ -187,7 +187,7 @@ class SplitcPath final : public Path {
     return {cycles() - start, slice.iterations};
   }
 
-  // Until all of them are done, which each kind says in its way.
+  // Waits until all of them are done; each kind of access signals that in its own way.
   bool many_words(Workload workload, uint64_t count, RunContext& context) {
     const sc::Global<uint64_t> to = words_.on(kSideB);
     if (workload == Workload::word_store) {

@@ -32,7 +32,7 @@ struct Hostility {
 
 class HostileClient {
  public:
-  // `beside`: the well-behaved client's, which has a channel to the hostile one if that wants to be woken by it.
+  // `pair_context`: of the well-behaved client, which has a channel to the hostile one if the attack needs the pair to wake it.
   Status start(const std::string& ni, const Hostility& kind, const std::string& name, const StopFlag& stop, Context& pair_context) {
     kind_ = kind;
     if (kind.endpoints == 0) return {};
@@ -53,14 +53,14 @@ class HostileClient {
     return kind.wakes == Wakes::no ? Status{} : sleep();
   }
 
-  // How often it has done what it is there for.
+  // Number of hostile acts so far.
   uint64_t attacks() const { return attacks_; }
-  // Before round trips that are timed. Hostility that needs the core for its preparation has it now.
+  // Call before round trips that are timed. An attack that needs the core for its preparation uses it now.
   void prepare(const StopFlag& stop) {
     if (sleeps_) sleeps_->fall_asleep(stop);
   }
 
-  // A few messages of the next endpoint. True: they filled it, so the engine has work of ours to do.
+  // Sends a few messages of the next endpoint. True: they filled its queue, so the engine has work from this client.
   bool step(uint32_t messages = kPerStep) {
     if (pairs_.empty()) return true;
     if (sleeps_) {
@@ -136,7 +136,7 @@ class HostileClient {
     if (!pair.from->reserve(pair.channel, kind_.size).empty()) return pair.from->post(pair.channel, kind_.size);
     return pair.from->is_open(pair.channel) ? SendOutcome::full : SendOutcome::no_channel;
   }
-  // Where it is allowed, the engine's next look at these pages waits for the kernel, and then gets new ones.
+  // If punching is allowed, the engine's next look at these pages waits for the kernel, which has to make new ones.
   static void punch(MutableBytes memory) {
     const uintptr_t begin = round_up(reinterpret_cast<uintptr_t>(memory.data()), kPage);
     const uintptr_t end = (reinterpret_cast<uintptr_t>(memory.data()) + memory.size()) / kPage * kPage;
@@ -204,7 +204,7 @@ class FairnessPair final : public Path {
   static constexpr uint32_t kWarmUp = 16;        // round trips
   static constexpr uint64_t kAttackedMin = 64;   // round trips, or messages: fewer may have found no time for an attack
   static constexpr Nanoseconds kShareTime = 5 * kMillisecond;
-  static constexpr Nanoseconds kTripsTime = 50 * kMillisecond;  // a slice ends by then, however slow the machine is today
+  static constexpr Nanoseconds kTripsTime = 50 * kMillisecond;  // a slice ends by then, however slow the machine is
 
   // Sends a message from `out` to `in`, with the hostile client at work meanwhile. `channel` becomes the channel of `in`.
   bool one_way(Endpoint& out, Endpoint& in, Channel& channel, const Slice& slice, RunContext& context, bool attacked = true) {
@@ -242,7 +242,7 @@ class FairnessPair final : public Path {
     const uint32_t batch = std::max<uint32_t>(1, slice.batch);
     const Nanoseconds end = monotonic_now() + kTripsTime;
     uint64_t start = 0;
-    // The time of a preparation says nothing of how many round trips make a slice.
+    // The time of a preparation does not count towards the number of round trips of a slice.
     const uint64_t iterations = kind_.wakes == Wakes::no ? slice.iterations : 4 * kPrepareEvery;
     for (uint64_t i = 0; i < slice.warm_up + iterations; ++i) {
       if (i >= slice.warm_up && i % 64 == 0 && outcome.messages != 0 && monotonic_now() > end) break;
@@ -261,8 +261,8 @@ class FairnessPair final : public Path {
     return outcome;
   }
 
-  // Both sides keep their send queues full, so that the engine chooses; its counters say what. Nothing is said of a slice in which
-  // the queues had room for all that was offered at most looks: there this thread would have chosen.
+  // Both sides keep their send queues full, so that the engine chooses what it sends next, and counts it. A slice has no result if most
+  // offers found room for everything: this thread would have chosen then.
   Outcome share(RunContext& context) {
     Outcome outcome;
     uint64_t ours = 0, theirs = 0, looks = 0, backlogged = 0;

@@ -1,7 +1,7 @@
 // setup.cc - set-up beside a client that keeps the service busy, and alone, for `fairness`.
 //
-// A set-up is what a program begins with: a connection, an endpoint, a name, and their end. It is timed as a round trip is. The hostile
-// client has two connections and a thread of its own on side A's core, which sleeps until an answer has come and then asks again.
+// A set-up makes and ends what a program begins with: a connection, an endpoint, a name. It is timed as a round trip. The hostile client
+// has two connections and a thread of its own on side A's core, which sleeps until an answer has come and then asks again.
 #include <poll.h>
 
 #include <atomic>
@@ -54,7 +54,7 @@ class ServiceFlood {
     thread_ = std::thread([this] { ask(); });
     return {};
   }
-  // Answers that it has had.
+  // Number of answers that it has had.
   uint64_t answers() const { return answers_.load(std::memory_order_relaxed); }
   void stop() {
     stop_.store(true, std::memory_order_relaxed);
@@ -62,7 +62,8 @@ class ServiceFlood {
     connections_.clear();
     kept_.clear();
   }
-  // Only while this path is measured: other paths have the same daemon. Returns when the flood is on its way, or over.
+  // Starts or stops the flood, which runs only while this path is measured: other paths use the same daemon.
+  // Returns when it has begun or ended.
   void flood(bool on, StopFlag stop) {
     floods_.store(on, std::memory_order_relaxed);
     if (thread_.joinable()) yield_until(stop, [&] { return (under_way_.load(std::memory_order_relaxed) != 0) == on; });

@@ -37,7 +37,7 @@ struct SocketCaller {
     return true;
   }
   void close() {
-    // With a reset: no port is left waiting for the end of its connection, of which there are thousands a second.
+    // Closes with a reset: there are thousands of connections a second, and none may leave a port in TIME-WAIT.
     const linger at_once{1, 0};
     if (address->sa_family == AF_INET) setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     ::close(fd);

@@ -99,7 +99,7 @@ struct KernelConnections::Ends {
   bool end(size_t slot) { return hear(slot, 0) && close_slot(slot); }
 };
 
-// Another process gets all connections that there are; it resets them when it ends. False: there are none, or no process.
+// Gives all connections to another process, which resets them when it ends. False: there are no connections, or there is no process.
 bool KernelConnections::hand_over() {
   const auto in_use = [](int fd) { return fd >= 0; };
   if (std::none_of(slots_.begin(), slots_.end(), in_use)) return false;

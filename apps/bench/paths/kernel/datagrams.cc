@@ -38,7 +38,7 @@ class KernelDatagram final : public Path {
     if (transport_ == Transport::unix_packet || transport_ == Transport::unix_datagram) return run_with<true>(fd, slice, context);
     return run_with<false>(fd, slice, context);
   }
-  // More sockets of the same kind, bound and never used: what `endpoints` compares ours with.
+  // Bound and unused sockets of the same kind: `endpoints` compares ours with them.
   Status set_idle_endpoints(const RunContext&, uint32_t count) override {
     while (idle_.size() > count) {
       close(idle_.back());
@@ -60,7 +60,7 @@ class KernelDatagram final : public Path {
     const bool streaming = slice.workload == Workload::rate || slice.workload == Workload::bandwidth;
     if (!lossless && streaming && context.side == Side::b) drain_datagrams(fd);
     DatagramLink<lossless> link(fd, context);
-    // Over a cable ours wait so long at the end of a stream that has lost something: then this has to count as they do.
+    // Over a cable our sockets wait this long at the end of a lossy stream: the kernel's must do the same.
     if (transport_ == Transport::udp_veth || transport_ == Transport::udp_single) link.quiet = kQuiet;
     return run_on_link(link, slice, buffers_, context);
   }

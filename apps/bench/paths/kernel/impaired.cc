@@ -19,7 +19,7 @@ namespace unet::bench {
 namespace {
 
 constexpr int kImpairedBuffer = 4 << 20;
-constexpr timeval kCallTimeout = {.tv_sec = 0, .tv_usec = 5000};  // a call returns so often to see whether time is over
+constexpr timeval kCallTimeout = {.tv_sec = 0, .tv_usec = 5000};  // a call returns after this time to look whether the slice is over
 
 class ImpairedTcp final : public Path {
  public:

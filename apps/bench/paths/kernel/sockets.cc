@@ -115,7 +115,7 @@ Status open_tcp(const Places& places, bool busy, KernelPair& pair) {
     char name[16] = {};
     socklen_t length = sizeof(name) - 1;
     getsockopt(*listener, IPPROTO_TCP, TCP_CONGESTION, name, &length);
-    control = name;  // cubic is not to be had here: say what it is
+    control = name;  // cubic is not available here: name the actual algorithm
   }
   sockaddr_in address{};
   if (auto done = bind_to(*listener, places.b, address); !done) return done;
@@ -226,7 +226,7 @@ Status open_kernel_pair(Transport transport, bool busy, Environment& environment
 }
 
 void set_buffers(int fd) {
-  // FORCE is root's way past the sysctl.
+  // SO_RCVBUFFORCE and SO_SNDBUFFORCE let root exceed the sysctl.
   if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &kSocketBuffer, sizeof(int)) != 0) {
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kSocketBuffer, sizeof(int));
   }

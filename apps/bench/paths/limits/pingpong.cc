@@ -12,7 +12,7 @@ namespace {
 
 using Line = std::atomic<uint64_t>;
 
-// Where the lines lie: on pages of their own, so that no prefetcher pairs them.
+// The lines lie on pages of their own, so that no prefetcher pairs them.
 constexpr size_t kPage = 4096;
 
 // Spins until the line holds `value`. `pause` tells the core that it spins: fewer looks, and a line that is looked at less
@@ -41,7 +41,7 @@ bool one_line(Line& line, uint64_t& last, uint64_t count, const RunContext& cont
   return true;
 }
 
-// A line for each direction, as message rings have.
+// One line for each direction, as in message rings.
 template <bool pause>
 bool two_lines(Line& there, Line& back, uint64_t& last, uint64_t count, const RunContext& context) {
   for (uint64_t i = 0; i < count; ++i, ++last) {
@@ -60,7 +60,7 @@ double median_of(const std::vector<uint64_t>& samples) {
   return median(std::vector<double>(samples.begin(), samples.end()));
 }
 
-// Both ways in each slice, half of its iterations each; the slice's samples are those of the faster way.
+// Each slice tries one line and two lines, half of its iterations each. Its samples are those of the faster way.
 template <bool pause>
 class PingPong final : public Path {
  public:

@@ -102,7 +102,7 @@ class KernelPeer final : public Path {
 
  private:
   Outcome run_datagrams(const Slice& slice, RunContext& context) {
-    const bool reads = context.side == Side::b && is_stream(slice.workload);  // what a lossy slice left, while the other side waits
+    const bool reads = context.side == Side::b && is_stream(slice.workload);  // leftovers of a lossy slice, while the other side waits
     if (context.side == ours_) {
       for (std::byte left; reads && sockets_->recv(s_, &left, 1, MSG_DONTWAIT) >= 0;) continue;
       UdpLink link{{*sockets_, context, false}, s_, 0, kQuiet};
@@ -144,8 +144,8 @@ class KernelPeer final : public Path {
     return {};
   }
 
-  // Until the kernel has answered one, and each side knows the other. Each greeting has an answer: what is late must not stay for the
-  // benchmark. They are empty, as none of its messages is.
+  // Sends greetings until the kernel has answered one and each side knows the other. Each greeting has an answer: late ones must not stay
+  // for the benchmark. Greetings are empty; messages of the benchmark are not.
   Status greet(const RunContext& run) {
     Nanoseconds next = 0, heard = 0;
     for (Nanoseconds now = monotonic_now(), until = now + kConnectTime; now < until && !run.stop.raised(); now = monotonic_now()) {
@@ -216,7 +216,7 @@ class KernelPeer final : public Path {
   const Side ours_;
   std::string namespace_, specification_;  // of our driver
   std::string our_address_, kernel_address_;
-  Descriptor listener_, stream_;  // the kernel's; datagrams have no other than the first
+  Descriptor listener_, stream_;  // the kernel's; datagrams use listener_ only
   std::unique_ptr<Context> context_;
   std::unique_ptr<Sockets> sockets_;
   int s_ = -1;

@@ -75,7 +75,7 @@ class UnetSockets final : public Path {
       return run_on_link(link, slice, buffers_, context);
     }
     const bool reads = context.side == Side::b && is_stream(slice.workload);  // and the other side waits
-    for (std::byte left; reads && sockets_->recv(s_, &left, 1, MSG_DONTWAIT) >= 0;) continue;  // what a lossy slice left
+    for (std::byte left; reads && sockets_->recv(s_, &left, 1, MSG_DONTWAIT) >= 0;) continue;  // leftovers of a lossy slice
     UdpLink link{calls, s_, 0, options_.quiet};
     return run_on_link(link, slice, buffers_, context);
   }
@@ -224,7 +224,7 @@ class WirePlace final : public SocketsPlace {
   uint32_t users_ = 0;
 };
 
-// Beside TCP of `info`, which moves bytes as they are: applications that make and look at each, in buffers of their own and in place.
+// Adds applications that make and look at each byte, in buffers of their own and in place, beside the TCP of `info`, which does not.
 void add_made(Paths& paths, const PathInfo& info, const std::array<std::shared_ptr<SocketsPlace>, 2>& places,
               UnetSocketsOptions options) {
   const std::string where = info.name.substr(info.name.find('-') + 1);

@@ -44,7 +44,7 @@ class IdleClient {
   const SegmentGeometry& geometry() const { return geometry_; }
   ClientPage& page() { return page_; }
 
-  // `received` messages have been read so far; room in the send queue is filled again.
+  // Returns credit for `received` messages in all, and fills the room in the send queue.
   void turn(uint32_t received, uint32_t size) noexcept {
     header_->receive_consumed.value.store(received, std::memory_order_release);
     Slot* slot = nullptr;
@@ -76,7 +76,7 @@ class LoadPort final : public Driver {
       frame.length = emit_frame(frame.bytes, {.to = address, .from = kPeer, .tag = kLocalTag, .total = size}, size);
     }
   }
-  // Messages that went through, by the thread that runs the engine.
+  // Number of messages that went through; written by the thread that runs the engine.
   uint64_t moved() const noexcept { return moved_.load(std::memory_order_relaxed); }
 
   const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }
@@ -144,7 +144,7 @@ class Load {
 
   uint64_t moved(uint32_t engine) const { return engines_[engine]->port->moved(); }
   void turn(uint32_t engine) noexcept { engines_[engine]->engine->poll(clock_.now()); }
-  // Nothing may be lost: then what was counted is what went through.
+  // Nothing may be lost: only then do the counts say what went through.
   bool dropped() const {
     for (const auto& one : engines_) {
       for (auto i = static_cast<size_t>(kFirstNiDrop); i < kNiCounters; ++i) {
@@ -215,7 +215,7 @@ class UnetEngines final : public Path {
   void tear_down(const RunContext&) override { load_.reset(); }
 
  private:
-  // Until `messages` more have gone through.
+  // Runs the engine until `messages` more have gone through.
   bool move(uint32_t engine, uint64_t messages, const RunContext& context) {
     const uint64_t end = load_->moved(engine) + messages;
     for (uint32_t turns = 1; load_->moved(engine) < end; ++turns) {
@@ -225,7 +225,7 @@ class UnetEngines final : public Path {
     return true;
   }
 
-  // One half of the messages on the one core, the other on the other: they need not be equally fast.
+  // Half of the messages go through on either core: the cores need not be equally fast.
   Outcome one_engine(const Slice& slice, const RunContext& context) {
     Outcome outcome;
     const auto half = [&] {
@@ -242,7 +242,7 @@ class UnetEngines final : public Path {
     return outcome;
   }
 
-  // This thread's engine decides when it is over; the other one runs from before to after.
+  // This thread's engine ends the measurement. The other engine starts before it and stops after it.
   Outcome two_engines(const Slice& slice, const RunContext& context) {
     Outcome outcome;
     std::atomic<bool> warm{false}, enough{false};

@@ -25,7 +25,7 @@ namespace {
 enum class Replacement : uint8_t { none, crash, upgrade, stop };
 
 constexpr uint32_t kPairs = kRestartEndpoints / 2;
-constexpr uint64_t kWindow = 4;  // messages under way in one direction: less than any queue or pool of buffers holds
+constexpr uint64_t kWindow = 4;  // messages under way in one direction: fewer than any queue or pool of buffers holds
 constexpr Nanoseconds kSetUpTime = 20 * kMillisecond;  // of traffic before anything counts
 constexpr Nanoseconds kGiveUp = 20 * kSecond;  // before the session does
 
@@ -167,7 +167,7 @@ class UnetRestart final : public Path {
     return taken + pair.back.take(nullptr, wrong_);
   }
 
-  // For so long; into the timeline, if there is one.
+  // Runs traffic until then, and fills the timeline if there is one.
   template <typename Over>
   Status traffic(RunContext& context, Over over) {
     for (uint32_t turns = 0;; ++turns) {

@@ -41,7 +41,7 @@ class UnetShared final : public Path {
   }
 
  private:
-  // Both ends of a stream in one thread: as much sent as there is room for, then as much received as there is.
+  // Runs both ends of a stream in one thread: sends while there is room, then receives what there is.
   bool pump(UnetLink& link, size_t size, uint64_t total, const RunContext& context) {
     const size_t burst = burst_messages(size);
     const uint64_t window = window_of({}, size);

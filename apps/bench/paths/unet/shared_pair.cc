@@ -13,7 +13,7 @@ namespace unet::bench {
 
 namespace {
 
-// Deep enough for what comes while the other poller has the core.
+// Deep enough for messages that come while the other poller has the core.
 constexpr EndpointOptions kOptions{.send_depth = 256, .receive_depth = 1024, .buffers = 1024};
 constexpr uint64_t kOver = ~uint64_t{0};  // in control.sent: side A has all it waited for
 
@@ -91,7 +91,7 @@ class UnetSharedPair final : public Path {
     const bool streams = slice.workload != Workload::rtt;
     PairLink link(*endpoint_, channel_, context, info_.shares_cores && !a, window_of(kOptions, slice.size));
     const Outcome outcome = run_on_link(link, slice, buffers_, context);
-    // The engine needs core B for what is still under way, so side B yields it until side A has everything.
+    // The engine needs core B for messages that are still under way, so side B yields the core until side A has everything.
     auto& over = context.control.sent;
     if (a) {
       if (!streams || link.take_last_credit()) over.store(kOver, std::memory_order_release);
@@ -121,7 +121,7 @@ class UnetSharedPair final : public Path {
     return endpoint_->accept(kConnectTime, nullptr);
   }
 
-  // `iterations` endpoints, made and ended. Samples: cycles to make all, bytes that this process has allocated and unetd has more.
+  // Makes and ends `iterations` endpoints. Samples: cycles to make all, growth in bytes of this process and of unetd.
   Outcome emulate(const Slice& slice, RunContext& context) {
     Outcome outcome;
     if (context.side == Side::b) return outcome;

@@ -1,8 +1,8 @@
 // wire.cc - the paths over a wire: U-Net's embedded NI, and as its baseline bare DPDK on the very same port, or bare
 // libpcap on the same interface.
 //
-// Wires may lose: a stream counts what arrived. Each path's NI or bare loop is polled only in its own slices; frames of the
-// other one that are left in the port are skipped by both, each having an Ethernet type of its own.
+// Wires may lose: a stream counts messages that arrived. Each path's NI or bare loop is polled only in its own slices. Both skip leftover
+// frames of the other in the port, which have another Ethernet type.
 #include <algorithm>
 
 #include "apps/bench/frame/environment.h"
@@ -62,7 +62,7 @@ struct WireLink : LossyReceiver<WireLink>, UnetSender {
     while (n < count && try_receive(into + n * size, size)) ++n;
     return n;
   }
-  // An embedded NI works only when its application polls it: what waits for room on the wire, too.
+  // An embedded NI works only when its application polls it. Messages that wait for room on the wire need that, too.
   void poll() {
     Message message;
     if (out.receive(message)) out.release(message);
@@ -197,7 +197,7 @@ class BareWire final : public Path {
   void tear_down(const RunContext&) override { wire_->tear_down(); }
 
  private:
-  // An IP packet of 1500 bytes, and what TCP with timestamps has in it.
+  // An IP packet of 1500 bytes, with the headers of TCP with timestamps.
   static constexpr uint32_t kPacket = 1500, kSegmentHeader = 20 + 32, kSegmentPayload = kPacket - kSegmentHeader;
 
   // Sends as many frames as a stream of calls of `size` bytes has. Arrived messages are counted in such calls.
