@@ -89,15 +89,16 @@ const std::vector<Benchmark>& all_benchmarks() {
        .needs = {Ability::tcp},
        .what = "round trip of one message by TCP sockets",
        .detail =
-           "As rtt: A sends, B sends back, both read the whole message. Ours: calls of the BSD shape that do not block, in processes\n"
-           "that poll (ipstack/sockets/calls.h), to an application of the same network interface (tcp-local), to the same by TCP\n"
-           "itself through the engine (tcp-shared), and by TCP between two embedded network interfaces over a wire (tcp-memif,\n"
-           "tcp-af_xdp, tcp-pcap). raw-*-segments: bare DPDK on such a wire, frames as long as TCP's. Kernel: its sockets on loopback\n"
-           "and on a veth pair. Ratio: over limit-pingpong up to 64 B, over limit-echo above; of wires over the kernel's sockets that\n"
-           "poll on a veth pair with offloads, and without, and over raw-*-segments, each in a table of its own. tcp-zero-copy-*: both\n"
-           "write and check every byte of a message, where it leaves from and where it has come to (stack.h: reserve() and commit(),\n"
-           "gather() and consume()); over tcp-made-*, which do the same in buffers of their own, with send() and recv(), and over paths\n"
-           "whose applications only number their messages.",
+           "As rtt: A sends, B sends back, both read the whole message. Our sockets: non-blocking calls of the BSD shape\n"
+           "(ipstack/sockets/calls.h) in processes that poll. tcp-local: to an application of the same network interface, by a local\n"
+           "channel. tcp-shared: the same by TCP itself, through the engine. tcp-memif, tcp-af_xdp, tcp-pcap: by TCP between two\n"
+           "embedded network interfaces over a wire. raw-*-segments: bare DPDK on such a wire, with frames as long as TCP's.\n"
+           "kernel-*: the kernel's sockets on loopback and on a veth pair. tcp-zero-copy-*: both sides write and check every byte of\n"
+           "a message in place (stack.h: reserve(), commit(), gather(), consume()). tcp-made-*: they do so in buffers of their own,\n"
+           "with send() and recv().\n"
+           "Ratio: over limit-pingpong up to 64 B, over limit-echo above. Paths over wires have more ratios, in a table each: over\n"
+           "the kernel's polling sockets on a veth pair with offloads, on one without, and over raw-*-segments. tcp-zero-copy-* are\n"
+           "compared with tcp-made-*, and with applications that only number their messages.",
        .metric = "rtt",
        .unit = "ns",
        .sizes = {64, 1024, 16384},
@@ -108,11 +109,11 @@ const std::vector<Benchmark>& all_benchmarks() {
        .needs = {Ability::tcp},
        .what = "bytes per second of a one-way stream by TCP sockets",
        .detail =
-           "As bandwidth, the size being that of the calls. Ratio: over the kernel's sockets on loopback that poll (kernel-tcp-busy),\n"
-           "with cubic, at the same size; of wires as in tcp-rtt, raw-*-segments counting the 1448 bytes of payload that TCP has in a\n"
-           "frame of 1500. tcp-*-to-kernel and -from-kernel: ours at one end of a veth pair, Linux's TCP at the other. Processor time\n"
-           "(`cpu`): of each side and of unetd, the warm-up's share included; who polls uses all of his core, and what the kernel does\n"
-           "in threads of its own is not in it.",
+           "As bandwidth; the size is that of the calls. Ratio: over the kernel's polling sockets on loopback (kernel-tcp-busy),\n"
+           "with cubic, at the same size. Wires are compared as in tcp-rtt; raw-*-segments count the 1448 bytes of payload of TCP in\n"
+           "a frame of 1500. tcp-*-to-kernel and -from-kernel: our socket at one end of a veth pair, Linux's TCP at the other.\n"
+           "Processor time (`cpu`) is that of each side and of unetd, with the warm-up's share. A polling process uses all of its\n"
+           "core. Time of the kernel's own threads is not in it.",
        .metric = "bandwidth",
        .unit = "GB/s",
        .sizes = {1024, 16384, 65536},
@@ -140,19 +141,21 @@ const std::vector<Benchmark>& all_benchmarks() {
        .own_paths = true,
        .what = "iperf3, sockperf, redis, nginx and PostgreSQL on our sockets, unmodified, beside the kernel's",
        .detail =
-           "Client and server are programs of Debian's, each on its core, for a second or for --seconds if that is more; ours by\n"
-           "unet-sockets. All of them at each path in turn, in every repetition (--repeat). programs-local: both on one network\n"
-           "interface, over the kernel's loopback; programs-to-kernel and -from-kernel: one of them on ours at its end of a veth pair,\n"
-           "over kernel to kernel on such a pair; programs-own-*: the same without unetd, the interface inside of the program, for\n"
-           "those of one process. iperf3-tcp: bytes that arrive; iperf3-udp-N: datagrams of N bytes that arrive, sent\n"
-           "as fast as can be; sockperf-*: round trips of 64 B, both sides polling, -blocked: both sleeping until something comes;\n"
-           "redis-set-N, redis-get-N: requests of N clients, without pipelining; wrk: requests for a page of 1 KiB on 32 connections;\n"
-           "pgbench: transactions of one row (-S -M prepared) on four connections, each a process of PostgreSQL's.\n"
-           "_p50, _p99: times of its requests. _cpu: processor time of client, server and unetd for each byte, datagram or request,\n"
-           "with the start of the client, and _cpu_client and _cpu_server of one of them (the rest is unetd's); of sockperf all three\n"
-           "only while it asks, from \"Starting test\" to \"Test end\" of its client, seen within 2 ms; what the kernel does in\n"
-           "threads of its own is not in it. redis-idle, nginx-idle: the server and unetd while nobody asks (redis itself looks ten\n"
-           "times a second, nginx does not). Ratio: over the kernel's in the same repetition.",
+           "Client and server are programs of Debian's, each on its core, for a second, or for --seconds if that is more. Our\n"
+           "sockets are used by unet-sockets. All programs run at each path in turn, in every repetition (--repeat).\n"
+           "programs-local: both on one network interface; over the kernel's loopback. programs-to-kernel, -from-kernel: one of them\n"
+           "on our sockets at its end of a veth pair; over kernel to kernel on such a pair. programs-own-*: the same without unetd,\n"
+           "with the network interface inside the program, for programs of one process.\n"
+           "iperf3-tcp: bytes that arrive. iperf3-udp-N: datagrams of N bytes that arrive, sent as fast as possible. sockperf-*:\n"
+           "round trips of 64 B, both sides polling; -blocked: both sleep. redis-set-N, redis-get-N: requests of N clients, without\n"
+           "pipelining. wrk: requests for a page of 1 KiB on 32 connections. pgbench: transactions of one row (-S -M prepared) on\n"
+           "four connections, each with a process of PostgreSQL's.\n"
+           "_p50, _p99: times of the requests. _cpu: processor time of client, server and unetd for each byte, datagram or request,\n"
+           "from the start of the client; _cpu_client, _cpu_server: of one of them (the rest is unetd's). For sockperf all three are\n"
+           "those between \"Starting test\" and \"Test end\" of its client, seen within 2 ms. Time of the kernel's own threads is not in\n"
+           "it.\n"
+           "redis-idle, nginx-idle: the server and unetd without requests (redis itself looks ten times a second, nginx does not).\n"
+           "Ratio: over the kernel's figure in the same repetition.",
        .metric = "iperf3-tcp",
        .unit = "as each figure says"},
       {.name = "udp-rtt",
@@ -201,13 +204,16 @@ const std::vector<Benchmark>& all_benchmarks() {
        .needs = {Ability::tcp},
        .what = "idle connections by TCP sockets: memory and time of each, and round trips of an active one beside them",
        .detail =
-           "In each repetition: round trips of 64 B by one connection, so many more opened (`--size`), which say nothing, the same\n"
-           "round trips, and all reset. rtt: beside them; ratio: over none of the same repetition. open: for each, from A's first\n"
-           "connect() until B has accepted the last, 16 under way. client_memory, server_memory: for each, what A and B have allocated\n"
-           "for it, and touched of memory that is shared; service_memory: what unetd has more (resident, not shared); kernel_memory:\n"
-           "what Linux has more, for both ends (Slab and VmallocUsed of /proc/meminfo: what others do meanwhile is in it, which little\n"
-           "matters among 100,000). memory: all of this, for one end; ratio: over kernel-tcp-busy, whose connections are in no epoll.\n"
-           "B listens at 32 ports, as one has too few ports of A's. Linux: needs as many files as connections (ulimit -n; root raises it).",
+           "Each repetition has round trips of 64 B by one connection, then opens `--size` idle connections, repeats the round\n"
+           "trips, and resets all connections. rtt: round trips beside idle connections; ratio: over those without, in the same\n"
+           "repetition.\n"
+           "open: time for each connection, from A's first connect() until B has accepted the last, 16 under way.\n"
+           "client_memory, server_memory: bytes for each connection that A and B have allocated, or touched of shared memory.\n"
+           "service_memory: growth of unetd (resident, not shared). kernel_memory: growth of Linux for both ends (Slab and\n"
+           "VmallocUsed of /proc/meminfo; other processes change it, too, which matters little with 100,000 connections). memory:\n"
+           "all of this, for one end; ratio: over kernel-tcp-busy, whose connections are in no epoll.\n"
+           "B listens at 32 ports, because A has too few ports for one. Linux needs a file for each connection (ulimit -n; root\n"
+           "raises it).",
        .metric = "rtt",
        .unit = "ns",
        .sizes = {1000, 10000, 100000},
@@ -259,19 +265,20 @@ const std::vector<Benchmark>& all_benchmarks() {
        .own_paths = true,
        .what = "a pair beside a client that floods, never reads or never returns buffers",
        .detail =
-           "A well-behaved pair of endpoints of one unetd, whose engine has the other core, beside a hostile client of another user\n"
-           "(started by root; else of the same user), and alone. Round trips are timed one by one, alone and beside each kind of\n"
-           "hostility in turn; rtt_p50 and rtt_p99 are medians over slices; ratio: over the pair alone in the same repetition.\n"
-           "share: both sides always have messages of one size in their send queues; the pair's part of what the engine sends,\n"
-           "by the engine's counters (half is fair). The hostile client runs in the thread of the pair, a few messages at\n"
-           "each look of the pair for its answer:\n"
-           "with a core of its own it would measure the scheduler, which is not the network interface's.\n"
-           "sleeps*, wakes*: threads of the hostile client go to sleep before every 32nd round trip, which wakes them. So p99 is a\n"
+           "A well-behaved pair of endpoints of one unetd, beside a hostile client and alone. The engine has the other core. The\n"
+           "hostile client belongs to another user if root starts unet-bench, else to the same user. It runs in the thread of the\n"
+           "pair and sends a few messages each time the pair looks for its answer: on a core of its own it would measure the\n"
+           "scheduler, not the NI.\n"
+           "rtt_p50, rtt_p99: medians over slices of round trips timed one by one; ratio: over the pair alone in the same\n"
+           "repetition.\n"
+           "share: the pair's part of what the engine sends, by the engine's counters (half is fair). Both sides always have\n"
+           "messages of one size in their send queues.\n"
+           "sleeps*, wakes*: threads of the hostile client go to sleep before every 32nd round trip, which wakes them: p99 is a\n"
            "round trip with a wake-up. Round trips in which the engine itself wakes are not timed.\n"
+           "setup-*: a round trip is a set-up, and the hostile client has a thread on the pair's core, which waits for the service.\n"
            "*_attack: the ratio to a control of the same repetition, a client that does the same without the attack: flood-largest\n"
            "punches no holes, flood-two scatters no buffers, sleeps lists its descriptor once, setup-asks is refused at once. The\n"
-           "control has the costs that any busy client has, its processor time included.\n"
-           "setup-*: a round trip is a set-up, and the hostile client has a thread, on the core of the pair: it waits for the service.\n"
+           "control costs what any busy client costs, processor time included.\n"
            "A slice in which the hostile client did nothing is an error.",
        .metric = "rtt_p99",
        .unit = "ns",
@@ -283,11 +290,12 @@ const std::vector<Benchmark>& all_benchmarks() {
        .needs = {Ability::messages, Ability::emulated},
        .what = "endpoints without queues of their own: round trips, memory, and the time to make one",
        .detail =
-           "Round trips as in `rtt`, between two processes: of emulated endpoints through unetd's engine (`emulated`), on a local channel\n"
-           "that was asked for (`emulated-local`), and of endpoints with queues through the engine (`shared-2p`). Ratio: over a Unix\n"
-           "datagram socket that blocks, of the same run; one that polls stands beside it. Then side A makes 4096 emulated endpoints and\n"
-           "ends them, once per repetition: create is the time for each, client_memory and service_memory the bytes for each that side\n"
-           "A has allocated and that unetd has more (resident, not shared). rtt_N_idle: round trips with N of them beside the active pair.",
+           "Round trips as in `rtt`, between two processes: of emulated endpoints through unetd's engine (`emulated`) and on a local\n"
+           "channel that they ask for (`emulated-local`), and of endpoints with queues through the engine (`shared-2p`). Ratio: over\n"
+           "a Unix datagram socket that blocks; one that polls is measured, too. Once per repetition side A makes and ends 4096\n"
+           "emulated endpoints.\n"
+           "create: time for each. client_memory: bytes for each that side A has allocated. service_memory: growth of unetd for each\n"
+           "(resident, not shared). rtt_N_idle: round trips with N idle endpoints beside the active pair.",
        .metric = "rtt",
        .unit = "ns",
        .sizes = {8, 1024},

@@ -42,7 +42,7 @@ int udp_socket_in(const std::string& name, const std::string& address) {
 
 }  // namespace
 
-TEST_CASE("netns: whose a namespace is") {
+TEST_CASE("netns: the process of a namespace") {
   CHECK(owner_of_namespace("unet-bench-123-a", "unet-bench") == 123);
   CHECK(owner_of_namespace("unet-bench-123-b", "unet-bench") == 123);
   for (const char* name : {"unet-bench-123", "unet-bench-123-c", "unet-bench--a", "unet-bench-x-a", "unet-bench-1x-a", "other-123-a",

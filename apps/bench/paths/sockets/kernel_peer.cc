@@ -34,8 +34,8 @@ struct PeerDriver {
 };
 constexpr PeerDriver kDrivers[] = {
     {"packet", PeerDriver::Wire::veth, "packet:iface= on a veth pair with its offloads", true},
-    {"tap", PeerDriver::Wire::tap, "tap:name= whose other end is the kernel's of the same host, with its offloads", true},
-    {"pcap", PeerDriver::Wire::plain_veth, "pcap:iface= on a veth pair whose offloads are all off"}};
+    {"tap", PeerDriver::Wire::tap, "tap:name= with its offloads; its other end is the kernel's of the same host", true},
+    {"pcap", PeerDriver::Wire::plain_veth, "pcap:iface= on a veth pair without offloads"}};
 
 // Our sockets never sleep: there is no receiver to wake.
 struct PeerDatagramLink : DatagramLink<false> {
@@ -136,7 +136,7 @@ class KernelPeer final : public Path {
       stream_ = Descriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (stream_.valid()) break;
       if (errno != EAGAIN && errno != EINTR) return fail_errno("accept", errno);
-      if (run.stop.raised() || monotonic_now() > until) return fail(Errc::timed_out, "nobody has connected to the kernel");
+      if (run.stop.raised() || monotonic_now() > until) return fail(Errc::timed_out, "our sockets have not connected to the kernel");
       run.stop.yield_if_alone();
     }
     const int on = 1;
@@ -176,7 +176,7 @@ class KernelPeer final : public Path {
       } else if (errno != EAGAIN && errno != EINTR) {
         return fail_errno("recvfrom", errno);
       }
-      if (run.stop.raised() || monotonic_now() > until) return fail(Errc::timed_out, "nobody has sent a datagram to the kernel");
+      if (run.stop.raised() || monotonic_now() > until) return fail(Errc::timed_out, "our sockets have not sent a datagram to the kernel");
       run.stop.yield_if_alone();
     }
     return {};
