@@ -31,7 +31,7 @@ def run(*args, env=None):
 
 
 def outcomes(commands):
-    """Of some that only say something, as many at a time as there are cores: each with its outcome."""
+    """Runs these commands, which only print, one for each core at a time. Yields each with its outcome."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(zip(commands, pool.map(lambda args: run(*args), commands)))
 
@@ -374,7 +374,7 @@ def measured_programs(paths, wanted, none_but=None, wrapper=None):
 
 
 def programs_of_others():
-    """On the kernel's sockets, as our path finds no unet-sockets: what is installed has its figures, and who is missing is named."""
+    """On the kernel's sockets (our path finds no unet-sockets): installed programs have figures, missing ones are named."""
     measured = measured_programs("programs-local", ["iperf3-tcp"], none_but=["ip", "iperf3"], wrapper="no-such-program")
     if measured is None:
         return
@@ -482,7 +482,7 @@ def network_interface(directory, host, role):
 
 
 def between_two_hosts():
-    """serve and across: every echo comes back, the server counts a stream as sent or less, and who is not there is named."""
+    """serve and across: every echo comes back, the server counts a stream as sent or less, and a missing server is named."""
     with tempfile.TemporaryDirectory() as d, network_interface(d, "alpha", "server") as alpha, network_interface(d, "beta", "client") as beta:
         server = subprocess.Popen([BENCH, "serve"], stdout=subprocess.PIPE, text=True, env=os.environ | alpha)
         try:

@@ -5,27 +5,17 @@
 #include <cstdio>
 #include <fstream>
 
-#include "apps/bench/benchmarks.h"
-#include "apps/bench/connect.h"
-#include "apps/bench/contenders.h"
-#include "apps/bench/emulated.h"
-#include "apps/bench/endpoints.h"
-#include "apps/bench/fairness.h"
-#include "apps/bench/idle.h"
-#include "apps/bench/incast.h"
-#include "apps/bench/kernels.h"
-#include "apps/bench/logp.h"
-#include "apps/bench/loss.h"
-#include "apps/bench/many.h"
-#include "apps/bench/measure.h"
+#include "apps/bench/all_paths.h"
+#include "apps/bench/benchmarks/benchmarks.h"
+#include "apps/bench/benchmarks/connect.h"
+#include "apps/bench/benchmarks/loss.h"
+#include "apps/bench/benchmarks/methods.h"
 #include "apps/bench/options.h"
-#include "apps/bench/origin.h"
-#include "apps/bench/peers.h"
-#include "apps/bench/programs.h"
-#include "apps/bench/restart.h"
-#include "apps/bench/sizes.h"
-#include "apps/bench/splitc.h"
-#include "apps/bench/two_hosts.h"
+#include "apps/bench/programs/kernels.h"
+#include "apps/bench/programs/programs.h"
+#include "apps/bench/results/origin.h"
+#include "apps/bench/results/sizes.h"
+#include "apps/bench/two_hosts/two_hosts.h"
 #include "apps/standard_descriptors.h"
 
 namespace {
@@ -63,35 +53,35 @@ int list() {
   for (const Benchmark& benchmark : all_benchmarks()) rows.push_back({benchmark.name, benchmark.what});
   std::printf("%s\n", render_table(rows, TableStyle::text, false).c_str());
   rows = {{"path", "kind", "moves messages through"}};
-  for (const auto& contender : make_all_contenders()) {
-    rows.push_back({contender->info().path, kind_name(contender->info().kind), contender->info().what});
+  for (const auto& path : make_all_paths()) {
+    rows.push_back({path->info().name, kind_name(path->info().kind), path->info().what});
   }
   std::printf("%s", render_table(rows, TableStyle::text, false).c_str());
   return 0;
 }
 
 int info(const Options& options) {
-  const Contenders contenders = make_all_contenders();
+  const Paths all = make_all_paths();
   for (const std::string& name : options.names) {
     if (const Benchmark* benchmark = find_benchmark(name)) {
       std::string sizes, paths;
       for (uint32_t size : benchmark->sizes) sizes += (sizes.empty() ? "" : ", ") + benchmark->size_text(size);
-      for (const auto& contender : contenders) {
-        if (takes_part(*benchmark, *contender)) paths += (paths.empty() ? "" : ", ") + contender->info().path;
+      for (const auto& path : all) {
+        if (takes_part(*benchmark, *path)) paths += (paths.empty() ? "" : ", ") + path->info().name;
       }
       if (!sizes.empty()) sizes = "; sizes: " + sizes;
       if (benchmark->method == Method::loss) {
         sizes += "\nconditions: ";
         for (const Condition& each : conditions_of(*benchmark)) sizes += (sizes.back() == ' ' ? "" : ", ") + std::string(each.name);
       }
-      if (benchmark->layers) paths += ", and each one's raw channel";
+      if (benchmark->layers()) paths += ", and each one's raw channel";
       std::printf("%s: %s\n%s\nunit: %s%s\npaths: %s\n", name.c_str(), benchmark->what.c_str(), benchmark->detail.c_str(),
                   benchmark->unit.c_str(), sizes.c_str(), paths.c_str());
       continue;
     }
-    for (const auto& contender : contenders) {
-      const ContenderInfo& of = contender->info();
-      if (of.path != name) continue;
+    for (const auto& path : all) {
+      const PathInfo& of = path->info();
+      if (of.name != name) continue;
       std::printf("%s (%s): %s\n", name.c_str(), kind_name(of.kind).c_str(), of.what.c_str());
       if (!of.setting.empty()) std::printf("set to: %s\n", of.setting.c_str());
     }
@@ -101,7 +91,7 @@ int info(const Options& options) {
 
 bool selected(const Options& options, const std::string& path) {
   return options.paths.empty() || std::any_of(options.paths.begin(), options.paths.end(), [&](const std::string& pattern) {
-           return path_matches(pattern, path);
+           return name_matches(pattern, path);
          });
 }
 
@@ -121,41 +111,41 @@ std::vector<Job> jobs_of(const Options& options) {
   return jobs;
 }
 
-// The contenders that the jobs need: those selected, their baselines and the limits. Others are never opened.
-Contenders contenders_for(const std::vector<Job>& jobs, const Options& options) {
-  Contenders all = make_all_contenders();
+// The paths that the jobs need: those selected, their baselines and the limits. Others are never opened.
+Paths paths_for(const std::vector<Job>& jobs, const Options& options) {
+  Paths all = make_all_paths();
   std::vector<std::string> needed;
   for (const Job& job : jobs) {
     for (uint32_t size : job.sizes) needed.push_back(job.benchmark->limit_path(size));
     needed.insert(needed.end(), job.benchmark->more_limits.begin(), job.benchmark->more_limits.end());
-    for (const auto& contender : all) {
-      if (!selected(options, contender->info().path) || !takes_part(*job.benchmark, *contender)) continue;
-      needed.push_back(contender->info().path);
-      needed.push_back(contender->info().baseline);
-      for (const std::string& more : contender->info().more_baselines) needed.push_back(more);
+    for (const auto& path : all) {
+      if (!selected(options, path->info().name) || !takes_part(*job.benchmark, *path)) continue;
+      needed.push_back(path->info().name);
+      needed.push_back(path->info().baseline);
+      for (const std::string& more : path->info().more_baselines) needed.push_back(more);
     }
   }
-  std::erase_if(all, [&](const auto& contender) {
-    return std::find(needed.begin(), needed.end(), contender->info().path) == needed.end();
+  std::erase_if(all, [&](const auto& path) {
+    return std::find(needed.begin(), needed.end(), path->info().name) == needed.end();
   });
   return all;
 }
 
-// Which contenders of the session take part in this job: the selected ones and their baselines.
+// Which paths of the session take part in this job: the selected ones and their baselines.
 std::vector<size_t> paths_of(const Session& session, const Job& job, const Options& options) {
   std::vector<size_t> paths;
   const auto add = [&](size_t index) {
-    if (index < session.contender_count() && std::find(paths.begin(), paths.end(), index) == paths.end()) paths.push_back(index);
+    if (index < session.path_count() && std::find(paths.begin(), paths.end(), index) == paths.end()) paths.push_back(index);
   };
-  for (size_t i = 0; i < session.contender_count(); ++i) {
-    const ContenderInfo& info = session.contender(i).info();
-    if (!selected(options, info.path) || !takes_part(*job.benchmark, session.contender(i))) continue;
+  for (size_t i = 0; i < session.path_count(); ++i) {
+    const PathInfo& info = session.path(i).info();
+    if (!selected(options, info.name) || !takes_part(*job.benchmark, session.path(i))) continue;
     std::vector<std::string> baselines = info.more_baselines;
     baselines.push_back(info.baseline);
     for (const std::string& path : baselines) {
-      const size_t baseline = find_contender(session, path);
-      const bool there = baseline < session.contender_count();
-      if (there && (job.benchmark->layers || takes_part(*job.benchmark, session.contender(baseline)))) add(baseline);
+      const size_t baseline = find_path(session, path);
+      const bool there = baseline < session.path_count();
+      if (there && (job.benchmark->layers() || takes_part(*job.benchmark, session.path(baseline)))) add(baseline);
     }
     add(i);
   }
@@ -173,8 +163,8 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
     case Method::emulated: return measure_emulated(session, *job.benchmark, size, paths, options);
     case Method::logp: return measure_logp(session, *job.benchmark, size, paths, options);
     case Method::loss: return measure_loss(session, *job.benchmark, size, paths, options);
-    case Method::peers: return measure_peers(session, *job.benchmark, paths, options);
-    case Method::splitc: return measure_splitc(session, *job.benchmark, paths, options);
+    case Method::peers: return measure_peers(session, *job.benchmark, size, paths, options);
+    case Method::splitc: return measure_splitc(session, *job.benchmark, size, paths, options);
     case Method::incast: return measure_incast(session, *job.benchmark, size, paths, options);
     case Method::many: return measure_many(session, *job.benchmark, size, paths, options);
     case Method::restart: return measure_restart(session, *job.benchmark, size, paths, options);
@@ -184,10 +174,21 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
   return fail(Errc::invalid_argument, "no such method");
 }
 
+// The error that says so, and why the first of them does not.
+Result<std::vector<Record>> none_takes_part(const Benchmark& benchmark, const Options& options) {
+  std::string text = "none of the chosen paths takes part in " + benchmark.name;
+  for (const auto& path : make_all_paths()) {
+    if (!selected(options, path->info().name)) continue;
+    const Status taken = takes_part(benchmark, *path);
+    return fail(Errc::invalid_argument, taken ? text : text + ": " + path->info().name + " " + taken.error().text);
+  }
+  return fail(Errc::invalid_argument, text);
+}
+
 Result<std::vector<Record>> run_job(Session& session, const Job& job, const Options& options) {
   const MeasureOptions how{options.seconds, options.repeat, options.command, options.conditions};
   const std::vector<size_t> paths = paths_of(session, job, options);
-  if (paths.empty()) return fail(Errc::invalid_argument, "none of the chosen paths takes part in " + job.benchmark->name);
+  if (paths.empty()) return none_takes_part(*job.benchmark, options);
   std::vector<Record> records;
   for (uint32_t size : job.sizes) {
     const std::string at = job.benchmark->sizes.empty() ? "" : ", " + job.benchmark->size_text(size);
@@ -198,7 +199,7 @@ Result<std::vector<Record>> run_job(Session& session, const Job& job, const Opti
   }
   // In the order of `list`, whatever path took part at the first size.
   std::stable_sort(records.begin(), records.end(), [&](const Record& left, const Record& right) {
-    return find_contender(session, left.path) < find_contender(session, right.path);
+    return find_path(session, left.path) < find_path(session, right.path);
   });
   return records;
 }
@@ -218,37 +219,37 @@ Status write_json(const std::string& where, const std::vector<Record>& records) 
 
 void print_settings(const Session& session, TableStyle style) {
   std::vector<std::vector<std::string>> rows{{"path", "set to"}};
-  for (size_t i = 0; i < session.contender_count(); ++i) {
-    if (session.refusal(i).empty()) rows.push_back({session.contender(i).info().path, session.contender(i).info().setting});
+  for (size_t i = 0; i < session.path_count(); ++i) {
+    if (session.refusal(i).empty()) rows.push_back({session.path(i).info().name, session.path(i).info().setting});
   }
   std::printf("%s\n", render_table(rows, style, false).c_str());
 }
 
 // The chosen paths of programs, and their baselines.
-std::vector<ContenderInfo> program_paths(const Benchmark& benchmark, const Options& options) {
-  const Contenders all = make_all_contenders();
-  const auto is_chosen = [&](const ContenderInfo& info) { return selected(options, info.path); };
-  std::vector<ContenderInfo> paths;
-  for (const auto& contender : all) {
-    const ContenderInfo& info = contender->info();
+std::vector<PathInfo> program_paths(const Benchmark& benchmark, const Options& options) {
+  const Paths all = make_all_paths();
+  const auto is_chosen = [&](const PathInfo& info) { return selected(options, info.name); };
+  std::vector<PathInfo> paths;
+  for (const auto& path : all) {
+    const PathInfo& info = path->info();
     const bool is_baseline = std::any_of(all.begin(), all.end(), [&](const auto& other) {
-      return takes_part(benchmark, *other) && is_chosen(other->info()) && other->info().baseline == info.path;
+      return takes_part(benchmark, *other) && is_chosen(other->info()) && other->info().baseline == info.name;
     });
-    if (takes_part(benchmark, *contender) && (is_chosen(info) || is_baseline)) paths.push_back(info);
+    if (takes_part(benchmark, *path) && (is_chosen(info) || is_baseline)) paths.push_back(info);
   }
   return paths;
 }
 
-// Of programs that need both cores for themselves.
+// Measures programs that need both cores for themselves.
 Result<std::vector<Record>> run_programs(const Benchmark& benchmark, CorePair cores, const Options& options) {
-  const std::vector<ContenderInfo> paths = program_paths(benchmark, options);
-  if (paths.empty()) return fail(Errc::invalid_argument, "none of the chosen paths takes part in " + benchmark.name);
+  const std::vector<PathInfo> paths = program_paths(benchmark, options);
+  if (paths.empty()) return none_takes_part(benchmark, options);
   if (options.json != "-") std::printf("A client on core %d, a server on core %d.\n\n", cores.a, cores.b);
   auto records = measure_programs(benchmark, paths, cores, {options.seconds, options.repeat, options.command});
   if (!records || options.json == "-") return records;
   std::printf("%s\n", to_tables(*records, options.table).c_str());
   std::vector<std::vector<std::string>> rows{{"path", "set to"}};
-  for (const ContenderInfo& path : paths) rows.push_back({path.path, path.setting});
+  for (const PathInfo& path : paths) rows.push_back({path.name, path.setting});
   std::printf("%s\n", render_table(rows, options.table, false).c_str());
   return records;
 }
@@ -276,15 +277,15 @@ int run_jobs(std::vector<Job> jobs, const Options& options, std::string (*print)
   }
   std::erase_if(jobs, [](const Job& job) { return job.benchmark->method == Method::programs; });
   if (jobs.empty()) return write_records(options.json, records);
-  auto started = Session::start(contenders_for(jobs, options), *cores);
+  auto started = Session::start(paths_for(jobs, options), *cores);
   if (!started) return complain(started.error().text, kExitFailure);
   Session& session = **started;
   const auto stopped = [&] {
     return complain(session.over_text(), session.stop_reason() == StopReason::interrupted ? kExitInterrupted : kExitFailure);
   };
   if (session.over()) return stopped();
-  for (size_t i = 0; i < session.contender_count(); ++i) {
-    if (!session.refusal(i).empty()) complain(session.contender(i).info().path + " left out: " + session.refusal(i), 0);
+  for (size_t i = 0; i < session.path_count(); ++i) {
+    if (!session.refusal(i).empty()) complain(session.path(i).info().name + " left out: " + session.refusal(i), 0);
   }
   const bool tables = options.json != "-";
   if (tables) std::printf("Two processes on cores %d and %d.\n\n", cores->a, cores->b);
@@ -370,7 +371,7 @@ int demo(Options options) {
 int main(int argc, char** argv) {
   unet::apps::hold_standard_descriptors();
   std::vector<std::string> known_paths;
-  for (const auto& contender : make_all_contenders()) known_paths.push_back(contender->info().path);
+  for (const auto& path : make_all_paths()) known_paths.push_back(path->info().name);
   auto options = parse_options(argc, argv, known_paths);
   if (!options) return complain(options.error().text, kExitUsage);
   allow_files();

@@ -6,10 +6,10 @@
 #include <charconv>
 #include <sstream>
 
-#include "apps/bench/benchmarks.h"
-#include "apps/bench/contenders.h"
-#include "apps/bench/loss.h"
-#include "apps/bench/sizes.h"
+#include "apps/bench/all_paths.h"
+#include "apps/bench/benchmarks/benchmarks.h"
+#include "apps/bench/benchmarks/loss.h"
+#include "apps/bench/results/sizes.h"
 #include "apps/version_option.h"
 
 namespace unet::bench {
@@ -24,22 +24,22 @@ constexpr uint32_t kCountMax = 10'000'000;
 
 constexpr const char* kDescription =
     "unet-bench measures how fast messages move between two processes: through U-Net, through the kernel, and at the\n"
-    "machine's limit (a cache line handed back and forth, memcpy). Two pinned processes alternate between all of them in\n"
-    "slices of milliseconds, so that the ratios hold although absolute times of a shared machine do not.";
+    "machine's limit (a cache line handed back and forth, memcpy). Two pinned processes measure all paths in turn, in slices\n"
+    "of milliseconds. So the ratios hold on a shared machine, although its absolute times do not.";
 
 constexpr const char* kFooter =
     "Examples:\n"
-    "  unet-bench demo                                         the short tour, about half a minute\n"
-    "  unet-bench list                                         what can be measured, over which paths\n"
-    "  unet-bench info rtt                                     what a figure of `rtt` means\n"
+    "  unet-bench demo                                         measure the main paths in about half a minute\n"
+    "  unet-bench list                                         show the benchmarks and the paths\n"
+    "  unet-bench info rtt                                     explain the figures of `rtt`\n"
     "  unet-bench run rtt --path 'local,kernel-*' --size 8,48,4K\n"
     "  unet-bench run bandwidth rate --json results.json --table markdown\n"
+    "  unet-bench run sockets                                  iperf3, redis, nginx on our sockets and on the kernel's\n"
     "  unet-bench serve                                        on one host, and on another:\n"
     "  unet-bench across bench@HOST                            round trips and a stream between two unetds\n"
     "  unet-bench kernels --kernel cg,fft --ranks 1,2          parallel programs in Split-C, beside MPI\n"
-    "  unet-bench run sockets                                  iperf3, redis, nginx on our sockets and on the kernel's\n"
-    "  unet-bench plot results.json --directory pictures       SVG and PNG of what was measured\n"
-    "Paths over veth pairs need root; without it they are left out with a line that says so.";
+    "  unet-bench plot results.json --directory pictures       draw the results as SVG and PNG\n"
+    "Paths over veth pairs need root. Without it they are left out, and a line says so.";
 
 struct Raw {
   std::string paths, sizes, conditions, cores, table = "text", seconds, repeat = "5";
@@ -81,7 +81,7 @@ bool has_condition(const std::string& name, const std::string& pattern) {
   const Benchmark* const benchmark = find_benchmark(name);
   if (benchmark == nullptr || benchmark->method != Method::loss) return false;
   const auto conditions = conditions_of(*benchmark);
-  return std::any_of(conditions.begin(), conditions.end(), [&](const Condition& each) { return path_matches(pattern, each.name); });
+  return std::any_of(conditions.begin(), conditions.end(), [&](const Condition& each) { return name_matches(pattern, each.name); });
 }
 
 Status check_names(const Options& options, const std::vector<std::string>& known_paths) {
@@ -109,7 +109,7 @@ Status check_names(const Options& options, const std::vector<std::string>& known
   }
   for (const std::string& pattern : options.paths) {
     const bool known = std::any_of(known_paths.begin(), known_paths.end(),
-                                   [&](const std::string& path) { return path_matches(pattern, path); });
+                                   [&](const std::string& path) { return name_matches(pattern, path); });
     if (known) continue;
     return fail(Errc::invalid_argument, "no path '" + pattern + "'" + similar(pattern, known_paths) + "; `unet-bench list` has all paths");
   }
@@ -129,7 +129,7 @@ Result<T> parse_number(const std::string& text, const std::string& what, T least
   return value;
 }
 
-// What all commands that measure have.
+// Options of all commands that measure.
 Status take_measuring(const Raw& raw, Options& options) {
   if (!raw.cores.empty()) {
     auto cores = parse_cores(raw.cores);
@@ -249,51 +249,53 @@ Status take_kernels(const Raw& raw, Options& options) {
 // An option given as an empty text is malformed too; CLI11 lets it through.
 std::string not_empty(const std::string& text) { return text.empty() ? "must not be empty" : ""; }
 
-void add_measuring_options(CLI::App& command, Raw& raw, Options& options) {
-  command.add_option("--seconds", raw.seconds, "time for each path at each size, over all repetitions (default 0.5, demo 0.3)")
-      ->check(not_empty);
-  command.add_option("--repeat", raw.repeat, "repetitions, of which results are medians (default 5)");
-  command.add_option("--cores", raw.cores, "the two cores, such as 0,1 (default: the first, and its nearest neighbour)")
-      ->check(not_empty);
-  command.add_option("--json", options.json, "write the records as JSON to this file, or to stdout instead of tables (-)")
+void add_cores(CLI::App& command, Raw& raw) {
+  command.add_option("--cores", raw.cores, "the two cores, such as 0,1 (default: the first, and its nearest neighbour)")->check(not_empty);
+}
+
+void add_output_options(CLI::App& command, Raw& raw, Options& options) {
+  command.add_option("--json", options.json, "write the results as JSON to this file, or to stdout instead of tables (-)")
       ->check(not_empty);
   command.add_option("--table", raw.table, "text or markdown");
 }
 
+void add_measuring_options(CLI::App& command, Raw& raw, Options& options) {
+  command.add_option("--seconds", raw.seconds, "time for each path at each size, over all repetitions (default: 0.5, demo 0.3)")
+      ->check(not_empty);
+  command.add_option("--repeat", raw.repeat, "number of repetitions; results are their medians (default: 5)");
+  add_cores(command, raw);
+  add_output_options(command, raw, options);
+}
+
 void add_two_hosts(CLI::App& app, Raw& raw, Options& options) {
-  CLI::App* serve = app.add_subcommand("serve", "one side between hosts: answer at this host's unetd, until Ctrl-C");
+  CLI::App* serve = app.add_subcommand("serve", "answer at this host's unetd, for `across` on another host, until Ctrl-C");
   serve->add_option("NAME", options.serve_name, "name to bind (default: bench)")->check(not_empty);
-  CLI::App* across = app.add_subcommand("across", "the other side: round trips and a stream to servers, asleep while waiting");
+  CLI::App* across = app.add_subcommand("across", "measure round trips and a stream to servers on other hosts; both sides sleep to wait");
   across->add_option("TARGET", options.across.targets, "NAME@HOST of servers, one after the other")->required();
   across->add_option("--only", raw.only, "rtt or bandwidth (default: both)");
-  across->add_option("--size", raw.sizes, "message sizes, 16 to 64K (default 48,1K,16K)")->check(not_empty);
-  across->add_option("--seconds", raw.seconds, "time for each measurement at each size (default 0.5)")->check(not_empty);
-  across->add_option("--count", raw.count, "round trips instead of seconds");
-  across->add_option("--wait", raw.wait, "keep trying for so many seconds until a server is there (default 0)");
-  across->add_option("--json", options.json, "write what was found as JSON to this file, or to stdout instead of a table (-)")
-      ->check(not_empty);
-  across->add_option("--table", raw.table, "text or markdown");
+  across->add_option("--size", raw.sizes, "message sizes, 16 to 64K (default: 48,1K,16K)")->check(not_empty);
+  across->add_option("--seconds", raw.seconds, "time for each measurement at each size (default: 0.5)")->check(not_empty);
+  across->add_option("--count", raw.count, "number of round trips, instead of seconds");
+  across->add_option("--wait", raw.wait, "seconds to wait for a server that is not there yet (default: 0)");
+  add_output_options(*across, raw, options);
 }
 
 void add_plot(CLI::App& app, Raw& raw, Options& options) {
-  CLI::App* plot = app.add_subcommand("plot", "pictures of what --json wrote: figures over message size, distributions, bars");
-  plot->add_option("FILE", options.plot.files, "files of records; - is standard input")->required();
-  plot->add_option("--directory", options.plot.directory, "where the pictures go (default: here)")->check(not_empty);
+  CLI::App* plot = app.add_subcommand("plot", "draw the results of --json: curves over message size, distributions, bars");
+  plot->add_option("FILE", options.plot.files, "files of results; - is standard input")->required();
+  plot->add_option("--directory", options.plot.directory, "directory of the pictures (default: the working directory)")->check(not_empty);
   plot->add_option("--format", raw.formats, "svg, png or both (default: svg,png)")->check(not_empty);
   plot->add_option("--size", raw.plot_size, "message size of distributions (default: the smallest)")->check(not_empty);
 }
 
 void add_kernels(CLI::App& app, Raw& raw, Options& options) {
-  CLI::App* kernels = app.add_subcommand("kernels", "parallel programs in Split-C as whole jobs: time and speed-up over ranks, beside MPI");
-  kernels->add_option("--kernel", raw.kernels, "of " + joined(kernel_names()) + " (default: all)")->check(not_empty);
-  kernels->add_option("--path", raw.paths, "of " + joined(kernel_paths()) + " (default: all)")->check(not_empty);
+  CLI::App* kernels = app.add_subcommand("kernels", "run parallel programs in Split-C, beside MPI: time and speed-up over ranks");
+  kernels->add_option("--kernel", raw.kernels, "programs, from " + joined(kernel_names()) + " (default: all)")->check(not_empty);
+  kernels->add_option("--path", raw.paths, "paths, from " + joined(kernel_paths()) + " (default: all)")->check(not_empty);
   kernels->add_option("--ranks", raw.ranks, "numbers of ranks (default: 1,2,4,8)")->check(not_empty);
-  kernels->add_option("--repeat", raw.repeat, "jobs of each, of which results are medians (default: 5)")->check(not_empty);
-  kernels->add_option("--cores", raw.cores, "the two cores of all ranks, such as 0,1 (default: the first, and its nearest neighbour)")
-      ->check(not_empty);
-  kernels->add_option("--json", options.json, "write the records as JSON to this file, or to stdout instead of tables (-)")
-      ->check(not_empty);
-  kernels->add_option("--table", raw.table, "text or markdown");
+  kernels->add_option("--repeat", raw.repeat, "number of jobs for each figure; results are their medians (default: 5)")->check(not_empty);
+  add_cores(*kernels, raw);
+  add_output_options(*kernels, raw, options);
 }
 
 }  // namespace
@@ -304,24 +306,24 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   for (int i = 0; i < argc; ++i) options.command += (i == 0 ? "" : " ") + std::string(i == 0 ? "unet-bench" : argv[i]);
 
   CLI::App app(kDescription, "unet-bench");
-  app.footer(kFooter);
   app.require_subcommand(1);
   apps::add_version(app, "unet-bench");
-  CLI::App* list = app.add_subcommand("list", "what can be measured, and over which paths");
-  CLI::App* info = app.add_subcommand("info", "what a benchmark measures, or how a path is set up");
+  CLI::App* list = app.add_subcommand("list", "show the benchmarks and the paths");
+  CLI::App* info = app.add_subcommand("info", "explain benchmarks, or the set-up of paths");
   info->add_option("NAME", options.names, "benchmarks or paths")->required();
-  CLI::App* run = app.add_subcommand("run", "measure");
+  CLI::App* run = app.add_subcommand("run", "measure benchmarks");
   run->add_option("NAME", options.names, "benchmarks: " + joined(benchmark_names()))->required();
   run->add_option("--path", raw.paths, "paths, separated by commas; * and ? stand for any text (default: all)")->check(not_empty);
   run->add_option("--size", raw.sizes, "message sizes, such as 8,48,4K (default: see `info`)")->check(not_empty);
-  run->add_option("--condition", raw.conditions, "of am-loss and tcp-loss: conditions of the wire, as paths (default: all)")
+  run->add_option("--condition", raw.conditions, "conditions of the wire of am-loss and tcp-loss, written as paths are (default: all)")
       ->check(not_empty);
   add_measuring_options(*run, raw, options);
-  CLI::App* demo = app.add_subcommand("demo", "the short tour: rtt, bandwidth and rate, U-Net beside the limit and the kernel");
+  CLI::App* demo = app.add_subcommand("demo", "measure rtt, bandwidth and rate of U-Net, the limit and the kernel in half a minute");
   add_measuring_options(*demo, raw, options);
   add_two_hosts(app, raw, options);
   add_plot(app, raw, options);
   add_kernels(app, raw, options);
+  app.footer(kFooter);  // last: subcommands made later would have it, too
 
   try {
     app.parse(argc, argv);
@@ -339,7 +341,6 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
     return fail(Errc::invalid_argument, std::string(error.what()) + "; see unet-bench --help");
   }
   options.action = list->parsed() ? Action::list : info->parsed() ? Action::info : run->parsed() ? Action::run : Action::demo;
-  (void)demo;
   if (app.got_subcommand("serve")) options.action = Action::serve;
   if (app.got_subcommand("across")) options.action = Action::across;
   if (app.got_subcommand("plot")) {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "apps/bench/cores.h"
-#include "apps/bench/kernels.h"
+#include "apps/bench/machine/cores.h"
 #include "apps/bench/plot/plot.h"
-#include "apps/bench/report.h"
-#include "apps/bench/two_hosts.h"
+#include "apps/bench/programs/kernels.h"
+#include "apps/bench/results/report.h"
+#include "apps/bench/two_hosts/two_hosts.h"
 #include "unet/base/result.h"
 
 namespace unet::bench {

@@ -63,6 +63,20 @@ EXTERNAL_TABLE = [
 # Made by the build, so not in the tree.
 GENERATED_HEADERS = {"unet/version_number.h", "apps/bench/commit.h"}
 
+# The rooms of apps/bench on which its others stand, lowest first.
+BENCH_ROOMS = ["apps/bench/results", "apps/bench/machine", "apps/bench/frame", "apps/bench/workloads"]
+INCLUDE_TABLE[:0] = [
+    ("apps/bench/results", ["unet", "apps/bench/commit.h"]),
+    ("apps/bench/machine", ["unet"] + BENCH_ROOMS[:1]),
+    ("apps/bench/frame", ["unet"] + BENCH_ROOMS[:2]),
+    ("apps/bench/workloads", ["unet"] + BENCH_ROOMS[:3]),
+    ("apps/bench/paths", ["unet", "ni", "drivers", "am", "ipstack", "apps/*.h"] + BENCH_ROOMS[:4]),
+    ("apps/bench/benchmarks", ["unet", "am"] + BENCH_ROOMS[:4]),
+    ("apps/bench/programs", ["unet", "am", "apps/bench/benchmarks"] + BENCH_ROOMS[:4]),
+    ("apps/bench/two_hosts", ["unet"] + BENCH_ROOMS[:2]),
+    ("apps/bench/plot", ["unet"] + BENCH_ROOMS[:2]),
+]
+
 # The namespace of a directory's headers (C headers have none). The first row counts.
 NAMESPACES = [
     ("unet/engine", "unet::engine"), ("unet/service", "unet::service"), ("unet", "unet"), ("am/splitc", "unet::splitc"), ("am", "unet::am"),

@@ -5,15 +5,15 @@
 #include <cmath>
 #include <set>
 
-#include "apps/bench/report.h"
-#include "apps/bench/sizes.h"
-#include "apps/bench/stats.h"
+#include "apps/bench/results/report.h"
+#include "apps/bench/results/sizes.h"
+#include "apps/bench/results/stats.h"
 
 namespace unet::bench {
 
 namespace {
 
-// What one benchmark measured under one metric, in one unit: one picture.
+// All points of one benchmark, metric and unit: one picture.
 struct Group {
   std::string bench, metric, unit;
   std::vector<Point> points;
@@ -52,7 +52,7 @@ Family family_of(const Point& point) {
   return begins("kernel-") ? Family::kernel : Family::ours;
 }
 
-// Of a file: a name from a record may not lead to another directory.
+// A name from a record as a file name: it may not lead to another directory.
 std::string file_name(std::string text) {
   std::replace_if(
       text.begin(), text.end(),

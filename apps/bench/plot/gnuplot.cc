@@ -10,10 +10,10 @@
 #include <cstdlib>
 #include <set>
 
-#include "apps/bench/command.h"
-#include "apps/bench/report.h"
-#include "apps/bench/sizes.h"
-#include "apps/bench/stats.h"
+#include "apps/bench/machine/command.h"
+#include "apps/bench/results/report.h"
+#include "apps/bench/results/sizes.h"
+#include "apps/bench/results/stats.h"
 
 namespace unet::bench {
 

@@ -12,8 +12,8 @@
 
 #include "apps/bench/plot/figures.h"
 #include "apps/bench/plot/gnuplot.h"
-#include "apps/bench/report.h"
-#include "apps/bench/stats.h"
+#include "apps/bench/results/report.h"
+#include "apps/bench/results/stats.h"
 
 namespace unet::bench {
 namespace {

@@ -11,8 +11,8 @@
 #include <set>
 #include <tuple>
 
-#include "apps/bench/report.h"
-#include "apps/bench/stats.h"
+#include "apps/bench/results/report.h"
+#include "apps/bench/results/stats.h"
 
 namespace unet::bench {
 
@@ -70,7 +70,7 @@ bool is_record(const json& record) {
          record.contains("size") && record["size"].is_number_unsigned() && record["size"].get<uint64_t>() <= UINT32_MAX;
 }
 
-// What tells the records of `file` from those of the others: its name, or where two have the same one, its path.
+// A name for the records of `file`: the name of the file, or its path where two have the same name.
 std::string name_among(const std::vector<std::string>& files, const std::string& file) {
   const auto stem = [](const std::string& path) { return std::filesystem::path(path).stem(); };
   const auto same = std::count_if(files.begin(), files.end(), [&](const std::string& other) { return stem(other) == stem(file); });

@@ -1,0 +1,38 @@
+// all_paths.cc - the list of paths.
+#include "apps/bench/all_paths.h"
+
+#include "apps/bench/benchmarks/methods.h"
+#include "apps/bench/paths/paths.h"
+#include "apps/bench/programs/programs.h"
+
+namespace unet::bench {
+
+Paths make_all_paths() {
+  Paths paths;
+  add_pingpong_limits(paths);
+  add_memory_limits(paths);
+  add_miss_limit(paths);
+  add_wakeup_limits(paths);
+  add_unet_local(paths);
+  add_unet_sockets(paths);
+  add_unet_shared(paths);
+  add_unet_shared_pair(paths);
+  add_am_paths(paths);
+  add_splitc_paths(paths);
+  add_unet_fairness(paths);
+  add_setup_fairness(paths);
+  add_unet_restart(paths);
+  add_unet_engines(paths);
+  add_unet_wires(paths);
+  add_kernel_peers(paths);
+  add_programs(paths);
+  add_am_impaired(paths);
+  add_unet_impaired(paths);
+  add_incast(paths);
+  add_kernel_streams(paths);
+  add_kernel_datagrams(paths);
+  add_kernel_impaired(paths);
+  return paths;
+}
+
+}  // namespace unet::bench

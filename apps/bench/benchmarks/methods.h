@@ -1,0 +1,35 @@
+// methods.h - one function for each benchmark that has a method of its own; main.cc calls them.
+#pragma once
+
+#include "apps/bench/benchmarks/measure.h"
+
+namespace unet::bench {
+
+using Records = Result<std::vector<Record>>;
+using PathIndices = std::vector<size_t>;  // of a session
+
+// Endpoints without queues beside a Unix datagram socket, and the cost of thousands of them.
+Records measure_emulated(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// The cost of idle endpoints to the active pair.
+Records measure_endpoints(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// A well-behaved pair alone, beside each kind of hostile client, and beside its control.
+Records measure_fairness(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// Processor time while nothing happens.
+Records measure_idle(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// am-incast: many senders to one receiver, in a simulated network and virtual time.
+Records measure_incast(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// A path's latency, overheads and gaps, in the terms of the LogP model.
+Records measure_logp(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// `size` idle connections, and an active one beside them.
+Records measure_many(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// am-peers: the memory of a peer that sends nothing.
+Records measure_peers(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// How long messages stop when the network interface is replaced.
+Records measure_restart(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// Each access of Split-C, beside the limit of its own kind.
+Records measure_splitc(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+
+// The path of am-incast.
+void add_incast(Paths& paths);
+
+}  // namespace unet::bench
