@@ -40,7 +40,7 @@ extern "C" {
 
 typedef struct unet_am_bundle unet_am_bundle;      // endpoints that are polled and waited for together
 typedef struct unet_am_endpoint unet_am_endpoint;
-typedef struct unet_am_token unet_am_token;        // the message whose handler runs; valid until the handler returns
+typedef struct unet_am_token unet_am_token;        // the message of a running handler; valid until the handler returns
 
 enum {
   UNET_AM_ARGUMENTS_MAX = 16,       // of 32 bits

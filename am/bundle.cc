@@ -23,7 +23,7 @@ namespace {
 constexpr Nanoseconds kLongestSleep = kSecond;
 constexpr Nanoseconds kBlindNap = kMillisecond;  // sleep of an endpoint without a descriptor
 constexpr uint32_t kYieldsForOthers = 100;
-constexpr Nanoseconds kLastLook = 50 * kMicrosecond;  // long enough for an endpoint whose NI is gone to handle its last messages
+constexpr Nanoseconds kLastLook = 50 * kMicrosecond;  // long enough for an endpoint to handle its last messages after the end of its NI
 
 // Per thread: the progress of each shared bundle at this thread's last wait(). Later events may be unknown to the thread. A missing bundle
 // costs it one wait() that does not sleep.

@@ -181,7 +181,7 @@ void Endpoint::tell_all(Nanoseconds limit) noexcept {
   }
 }
 
-// Accepts new peers, and ends those whose channel has closed.
+// Accepts new peers, and ends those with a closed channel.
 void Endpoint::look_around() {
   looks_ = 0;
   while (const auto request = endpoint_->next_request()) let_in(*request);

@@ -72,8 +72,8 @@ using DoneFunction = void (*)(Endpoint& endpoint, void* context);
 struct Counters {
   uint64_t requests = 0;          // sent
   uint64_t replies = 0;
-  uint64_t handled = 0;           // messages whose handlers ran
-  uint64_t completed = 0;         // asynchronous requests whose payload the caller may reuse
+  uint64_t handled = 0;           // messages handled by their handlers
+  uint64_t completed = 0;         // asynchronous requests that have released their payload
   uint64_t returned = 0;          // returned to our error handler
   uint64_t refused = 0;           // undeliverable requests of peers, which were returned to them
   uint64_t malformed = 0;         // messages of peers that do not parse
@@ -134,7 +134,7 @@ class Endpoint {
   void set_tag(Tag tag) noexcept { tag_ = tag; }
   Tag tag() const noexcept { return tag_; }
   // Requires requests on channels that are not local to have `bits` where `mask` has ones, in addition to the tag rule. The bits serve as a
-  // secret for processes of other hosts, whose user no NI knows. Costs one comparison per such request.
+  // secret for processes of other hosts, because no NI knows their user. Costs one comparison per such request.
   void require_tag_bits(Tag bits, Tag mask) noexcept {
     wire_bits_ = bits & mask;
     wire_mask_ = mask;
@@ -227,7 +227,7 @@ class Endpoint {
     MutableBytes memory;
     std::array<uint32_t, kArgumentsMax> arguments;
   };
-  struct Opening {           // a translation whose channel is not there yet
+  struct Opening {           // a translation without its channel yet
     Index index;
     Tag tag;
     std::string target;
@@ -366,7 +366,7 @@ class Endpoint {
   std::array<Handler, kHandlersMax> handlers_{};
   std::vector<Translation> translations_;
   std::vector<Peer*> by_channel_;
-  PacketFields line_;            // the one-line message whose handler runs
+  PacketFields line_;            // the one-line message of the running handler
   Callbacks own_callbacks_;
   Callbacks* callbacks_ = &own_callbacks_;  // the bundle's, while the endpoint is in a bundle
   uint32_t waiting_ = 0;         // calls that wait; meanwhile the endpoint must not be destroyed or moved
@@ -398,8 +398,8 @@ class Endpoint {
   std::vector<std::unique_ptr<Peer>> peers_;  // declared last: links are destroyed before the members they use
 };
 
-// Calls may nest: a function of the program may destroy an endpoint of another bundle, whose requests are then returned. An exception ends
-// the program, because its message could be neither handled again nor dropped.
+// Calls may nest: a function of the program may destroy an endpoint of another bundle, which returns the requests of that endpoint. An
+// exception ends the program, because its message could be neither handled again nor dropped.
 template <typename Call>
 void Endpoint::call_back(const Call& call) noexcept {
   Callbacks& callbacks = *callbacks_;

@@ -129,7 +129,7 @@ Status Endpoint::finish_opening(Index index) {
   }
 }
 
-// Finishes openings whose channels are there. Failed ones wait for the next request.
+// Finishes openings that have their channels now. Failed ones wait for the next request.
 void Endpoint::look_at_openings() {
   for (size_t at = 0; at < openings_.size();) {
     if (!look_at_opening(openings_[at])) {

@@ -81,7 +81,7 @@ void Endpoint::complete_gets() {
 void Endpoint::handle(const Message& message) {
   Peer* peer = peer_of(message.channel);
   if (__builtin_expect(peer == nullptr, 0)) {
-    // A static channel whose opening we have not seen yet.
+    // A static channel, which we have not seen opening yet.
     look_around();
     peer = peer_of(message.channel);
     if (peer == nullptr) {
@@ -114,7 +114,7 @@ inline bool Endpoint::handle_line(Peer& peer, const Message& message) {
   return true;
 }
 
-// The fast path of a long request whose bytes are in the segment already.
+// The fast path of a long request with its bytes in the segment already.
 inline bool Endpoint::handle_long_line(Peer& peer, const Message& message) {
   if (__builtin_expect(message.kind != MessageKind::message || !parse_long_line(message.bytes(), line_), 0)) return false;
   const Handler& handler = handlers_[line_.handler];

@@ -17,7 +17,7 @@ namespace unet::am {
 class Endpoint;
 struct Peer;
 
-// The message whose handler runs; valid until the handler returns. It cannot be copied: a copy could send a second reply, or a late one.
+// The message of the handler that runs; valid until the handler returns. It cannot be copied: a copy could reply twice, or late.
 class Token {
  public:
   Token(const Token&) = delete;

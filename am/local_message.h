@@ -7,7 +7,7 @@
 //   | kind | handler | count | flags | handled | tag | arguments | long | pad | payload
 //   +------+---------+-------+-------+---------+-----+-----------+------+-----+---------
 //
-// One cache line holds a short message of up to 10 arguments, or a long one of up to 6 whose bytes are in the segment already. packet.h
+// One cache line holds a short message of up to 10 arguments, or a long one of up to 6 with its bytes in the segment already. packet.h
 // defines kinds and flags. The peer can write the whole message at any time, so every byte before the payload is read only once.
 #pragma once
 
@@ -114,7 +114,7 @@ inline bool parse_line(Bytes message, PacketFields& fields) noexcept {
   });
 }
 
-// Parses a long request in one line, whose bytes are in the segment already. Also sets offset and total.
+// Parses a long request in one line; its bytes are in the segment already. Also sets offset and total.
 inline bool parse_long_line(Bytes message, PacketFields& fields) noexcept {
   const size_t bytes = message.size() - sizeof(LocalHeader) - sizeof(LocalLong);
   if (__builtin_expect(bytes > 4 * kLongLineArguments, 0)) return false;

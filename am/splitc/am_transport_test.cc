@@ -87,7 +87,7 @@ TEST_CASE("a rank is who its name says, whatever its messages say") {
   REQUIRE(rank->strangers() == 0);
 }
 
-// A service gives this error for an endpoint whose queue of requests is full.
+// A service gives this error for an endpoint with a full queue of requests.
 TEST_CASE("a rank that is refused at first tries again") {
   const TestDaemon daemon;
   Context context = *Context::open(daemon.ni(), "test");

@@ -102,7 +102,7 @@ class Exchange {
 
   // State of Bruck's algorithm. Cells lie in order of their distance from this rank.
   uint32_t rounds_ = 0;
-  uint32_t round_ = 0;   // the round whose cells are awaited
+  uint32_t round_ = 0;   // the round for which cells are awaited
   bool sent_ = false;    // our cells of that round are sent
   std::vector<std::byte> cells_;
   std::array<std::array<Inbox, kRoundsMax>, 2> inbox_;

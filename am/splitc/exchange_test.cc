@@ -20,7 +20,7 @@ struct Packet {
   std::vector<std::byte> cells;
 };
 
-// Ranks whose messages arrive in order per pair, and in any order otherwise. The ranks of one group are direct to each other.
+// Ranks. Their messages arrive in order per pair, and in any order otherwise. The ranks of one group are direct to each other.
 class Ranks {
  public:
   Ranks(uint32_t size, uint32_t group, uint64_t seed) : size_(size), random_(seed) {

@@ -256,7 +256,7 @@ void Node::wake_sleeping_peers() {
   }
 }
 
-// Of several ranks that see it asleep, only one sends the message.
+// If several ranks see it asleep, only one sends the message.
 void Node::wake(Rank rank, std::atomic<uint32_t>& asleep) {
   if (rank == rank_ || asleep.exchange(0, std::memory_order_relaxed) == 0) return;
   ++counters_.wakeups;

@@ -143,8 +143,8 @@ class Node final : public Receiver {
   void exchange(Call call, Bytes cell, uint32_t argument = 0);
   Bytes cell_of(Rank rank) const noexcept { return exchange_.cell(rank); }
 
-  // Waits until done() is true, and sleeps if that takes long. Messages or direct peers make it true. awaited() returns the rank whose end
-  // means that it never becomes true, or kAnybody.
+  // Waits until done() is true, and sleeps if that takes long. Messages or direct peers make it true. awaited() returns kAnybody or a rank;
+  // if that rank ends, done() can never become true.
   static constexpr Rank kAnybody = ~Rank{0};
   enum class By : uint8_t { messages, memory };
   template <typename Done, typename Awaited>

@@ -52,7 +52,7 @@ T apply(T& word, Update what, T a, T b) noexcept {
   return 0;
 }
 
-// The same for 4 or 8 aligned bytes.
+// Applies it to 4 or 8 aligned bytes.
 inline uint64_t apply(std::byte* at, uint32_t bytes, Update what, uint64_t a, uint64_t b) noexcept {
   if (bytes == 8) return apply(*reinterpret_cast<uint64_t*>(at), what, a, b);
   return apply(*reinterpret_cast<uint32_t*>(at), what, static_cast<uint32_t>(a), static_cast<uint32_t>(b));

@@ -1,4 +1,4 @@
-// pending.h - questions that one peer has not answered, and gets whose bytes have not come; used by Node.
+// pending.h - questions that one peer has not answered, and gets without their bytes yet; used by Node.
 //
 // Answers come in the order of the questions, and bytes in the order of the gets, so neither needs a number.
 #pragma once

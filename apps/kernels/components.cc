@@ -102,8 +102,7 @@ class Components {
     return at;
   }
 
-  // Replaces parents by roots, which no longer change. A vertex whose parent is in this strip takes the parent's label, which is final
-  // already.
+  // Replaces parents by roots, which no longer change. If the parent is in this strip, the vertex takes its label, which is final already.
   void finish_labels() {
     for (uint64_t i = 0; i < vertices(); ++i) {
       if (i % mesh_.side() == 0) sc::poll();

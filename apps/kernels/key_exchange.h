@@ -1,5 +1,5 @@
-// key_exchange.h - every rank sends keys to every other, whose places it knows in advance: one message per rank, or many small ones; used
-// by the sample sorts and by IS.
+// key_exchange.h - every rank sends keys to every other; used by the sample sorts and by IS. A sender knows in advance where its keys go,
+// so it may send one message per rank, or many small ones.
 //
 //   announce(counts)    all ranks learn all counts of keys, and make room
 //   place(d), store()   this rank's keys go to its place at rank d, by any kind of store

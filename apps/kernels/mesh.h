@@ -34,7 +34,7 @@ class Mesh {
   uint64_t seed_;
 };
 
-// Trees whose roots are the least vertices of their components: a parent is never greater than its child. `parents` belong to the vertices
+// Trees. The root is the least vertex of its component: a parent is never greater than its child. `parents` belong to the vertices
 // from `first` on; all paths stay among those.
 class Trees {
  public:

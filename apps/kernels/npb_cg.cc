@@ -84,8 +84,8 @@ class InverseIteration {
     residual_ = std::sqrt(sum_of_all(distance, time));
   }
 
-  // Computes q = A `vector`, whose parts the ranks have. All take part in a sum before the next product, so no rank still uses the vector
-  // then.
+  // Computes q = A `vector`; each rank has a part of the vector. All take part in a sum before the next product, so no rank still uses the
+  // vector then.
   void multiply(const std::vector<double>& vector, TimeSplit& time) {
     time.enter(Part::communication);
     for (uint32_t distance = 1; distance <= sc::procs(); ++distance) {

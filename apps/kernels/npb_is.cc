@@ -99,7 +99,7 @@ class IntegerSort {
     }
   }
 
-  // Counts ranks that differ from the published ones, and keys whose rank differs from the serial answer.
+  // Counts ranks that differ from the published ones, and keys with another rank than in the serial answer.
   uint64_t count_wrong() {
     const uint64_t compared = sc::all_reduce_add(right_ + wrong_);
     const uint64_t expected = uint64_t{kTests} * kIterations;
@@ -110,7 +110,7 @@ class IntegerSort {
  private:
   static constexpr auto poll_ = [] { sc::poll(); };
 
-  // Returns the keys whose ranks are published; their owners tell all ranks.
+  // Returns the keys with published ranks; their owners tell all ranks.
   std::array<uint32_t, kTests> test_keys(TimeSplit& time) {
     std::array<uint32_t, kTests> own{};
     for (uint32_t i = 0; i < kTests; ++i) {
@@ -137,7 +137,7 @@ class IntegerSort {
     deal_buckets();
   }
 
-  // Gives a bucket to the rank in whose share of all keys it begins. So a rank has neighbouring buckets, and all ranks about as many keys.
+  // Divides all keys into equal shares, and gives a bucket to the rank of the share in which it begins. So a rank has neighbouring buckets.
   void deal_buckets() {
     first_bucket_.assign(sc::procs() + 1, buckets_);
     const uint32_t* const counts = counts_.mine(0).data();

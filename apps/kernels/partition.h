@@ -1,4 +1,4 @@
-// partition.h - splits a number of things into runs, one per rank, whose lengths differ by at most one; used by the kernels.
+// partition.h - splits a number of things into one run per rank, with lengths that differ by at most one; used by the kernels.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ class Partition {
   constexpr uint64_t end(uint32_t part) const noexcept { return begin(part + 1); }
   constexpr uint64_t size(uint32_t part) const noexcept { return end(part) - begin(part); }
   constexpr uint64_t size_max() const noexcept { return each_ + (longer_ != 0 ? 1 : 0); }
-  // Returns the part whose run holds `index`, which must be below count().
+  // Returns the part that has `index` in its run. `index` must be below count().
   constexpr uint32_t owner(uint64_t index) const noexcept {
     const uint64_t in_longer = longer_ * (each_ + 1);
     if (index < in_longer) return static_cast<uint32_t>(index / (each_ + 1));

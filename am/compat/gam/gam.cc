@@ -56,7 +56,7 @@ using Call4 = void (*)(vnn_t, long, long, long, long);
 using CallDouble = void (*)(vnn_t, long, long, double);
 using CallMemory = void (*)(vnn_t, void*, int, void*);
 
-// The request whose handler runs.
+// The request of the handler that runs.
 struct Current {
   vnn_t source;
   unet_am_token* token;   // nullptr: a request to ourselves
@@ -87,7 +87,7 @@ int fail(int error) noexcept {
   return -1;
 }
 
-// Sets `current` to the request whose handler runs, for its own lifetime.
+// Sets `current` to the request of the running handler, for its own lifetime.
 class Running {
  public:
   explicit Running(Current& current) noexcept : before_(std::exchange(job->current, &current)) {}
