@@ -29,7 +29,7 @@ constexpr uint32_t kSequenceWindow = 128;   // packets: those requests, and repl
 struct PacketFlags {
   static constexpr uint8_t kAckNow = 0x01;  // the sender's window is waiting for an acknowledgement
   static constexpr uint8_t kTag = 0x02;     // the packet carries a tag, which counts for this request and for later ones without a tag
-  static constexpr uint8_t kGet = 0x04;     // long_reply: answers a get_request, and runs no handler of that name
+  static constexpr uint8_t kGet = 0x04;     // long_reply: answers a get_request; its handler field is unused
   static constexpr uint8_t kName = 0x04;    // medium_request: the payload is the sender's name; runs no handler
   // The upper bits: the absence (absence.h) when the echoed packet came, as the power of two of 64 ns that is not below it. 0: at most 64
   // ns.

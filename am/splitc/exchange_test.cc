@@ -36,7 +36,7 @@ class Ranks {
   }
   Exchange& operator[](Rank rank) { return *machines_[rank]; }
   void begin(Rank rank, Call call, Bytes cell) { machines_[rank]->begin(call, cell); }
-  // Lets one event happen at `rank`. Returns whether its exchange was done.
+  // Sends the messages of `rank`, delivers some messages, and returns whether `rank` is done.
   bool step(Rank rank) {
     while (const auto message = machines_[rank]->poll_message()) {
       wires_[{rank, message->to}].push_back({rank, message->round, message->mark, {message->cells.begin(), message->cells.end()}});

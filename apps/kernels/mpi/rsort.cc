@@ -115,7 +115,7 @@ class RadixSort {
   std::vector<uint32_t> keys_, grouped_, received_;
   std::vector<uint32_t> own_counts_, counts_;   // by value; counts_ has those of all ranks, one after the other
   std::vector<uint64_t> starts_;                // likewise
-  SortedKeys sorted_;                           // to compare with
+  SortedKeys sorted_;                           // for comparison
 };
 
 int program(MpiJob& job, int argc, char** argv) {
