@@ -1,10 +1,10 @@
-// absence.h - for how long nobody has looked for what arrives; used by Endpoint, and by whoever simulates one.
+// absence.h - the time for which a thread has not looked for arrived packets; used by Endpoint and by simulations of one.
 //
-// On a machine with fewer cores than threads a packet lies for milliseconds before anybody takes it, and what is measured then says nothing
-// of the wire. A thread loses its core anywhere: between two polls, but also while it handles what one of them has found, or sends. What
-// was there already when it went on is found only later, behind the rest. So the longest time between two looks counts until nothing is
-// left that can have arrived meanwhile: a poll found nothing, or as much was found since as a receive queue holds. It is the longest and
-// not the sum, so that a receiver that is slower than the wire, and takes long for each packet, has to be sent less nevertheless.
+// On a machine with fewer cores than threads a packet waits for milliseconds before a thread takes it. A delay measured then says nothing
+// about the wire. A thread loses its core anywhere: between two polls, while it handles a packet, or while it sends. Packets that were
+// there when the thread resumes are found later, behind the rest. So the longest time between two looks counts until no packet from that
+// time can be left: a poll found nothing, or as many packets were found since as a receive queue holds. The longest time counts and not the
+// sum: so a receiver that is slower than the wire still makes its sender slow down.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@ namespace unet::am {
 
 class Absence {
  public:
-  // From here on somebody looks.
+  // Starts: the thread looks from `now` on.
   void begin(Nanoseconds now) noexcept { *this = Absence(now); }
   Absence() = default;
 
-  // Until the next look the thread sleeps, unless something arrives. What is found then may have lain for as long as it takes to wake up,
-  // or come with the last of a long sleep; so this counts for no more than one peer has under way.
+  // Until the next look the thread sleeps, unless something arrives. A packet found then may have waited for the wake-up, or have come at
+  // the end of a long sleep. So this sleep counts only for as many packets as one peer has under way.
   void sleeps() noexcept { sleeps_ = true; }
   // A packet was found at `now`.
   void found(Nanoseconds now) noexcept {
@@ -33,19 +33,19 @@ class Absence {
       longest_ = 0;
     }
   }
-  // The end of a poll. `nothing`: it found nothing any more. The time since the last look still counts: something may have come after that
-  // was seen.
+  // Ends a poll; `nothing`: it found no packet. The time since the last look still counts, because a packet may have come just after that
+  // look.
   void polled(Nanoseconds now, bool nothing) noexcept {
     if (nothing) longest_ = before_ = slept_ = 0;
     look(now);
   }
-  // For how long what has just been found may have lain there unseen, at most.
+  // Returns the longest time for which the packet just found may have waited.
   Nanoseconds time() const noexcept { return std::max({longest_, before_, slept_}); }
 
  private:
-  // Longer than it takes to handle a packet. What is shorter is work of ours that a window may well follow.
+  // Longer than the handling of a packet. Shorter gaps are our own work, which the window may well follow.
   static constexpr Nanoseconds kLong = 20 * kMicrosecond;
-  static constexpr uint32_t kQueue = 256;  // packets: a receive queue, unless it was asked to be longer
+  static constexpr uint32_t kQueue = 256;  // packets in a receive queue of the default length
 
   explicit Absence(Nanoseconds now) noexcept : looked_at_(now) {}
   void look(Nanoseconds now) noexcept {
@@ -65,7 +65,7 @@ class Absence {
   Nanoseconds longest_ = 0, before_ = 0;  // of the last kQueue packets or fewer, and of the kQueue before them
   uint32_t found_ = 0;
   Nanoseconds slept_ = 0;
-  uint32_t woken_for_ = 0;                // packets for which that still counts
+  uint32_t woken_for_ = 0;                // packets for which slept_ still counts
   bool sleeps_ = false;
 };
 

@@ -19,12 +19,12 @@ using namespace unet::c_abi;  // NOLINT
 struct unet_am_bundle {
   std::unique_ptr<Bundle> bundle;
   std::vector<std::unique_ptr<unet_am_endpoint>> endpoints;
-  uint32_t going = 0;  // endpoints that are being destroyed: functions of the program's run meanwhile
+  uint32_t going = 0;  // endpoints being destroyed; functions of the program run meanwhile
 };
 
 struct unet_am_endpoint {
   ~unet_am_endpoint() { give_up(); }
-  // What is reserved, and the bundle with it.
+  // Drops a reservation and unlocks the bundle.
   bool give_up() noexcept {
     const bool was = std::exchange(reserved, false);
     if (was) bundle->bundle->unlock();
@@ -45,8 +45,8 @@ struct unet_am_endpoint {
   unet_am_admit admit = nullptr;
   void* admit_context = nullptr;
   void* attachment = nullptr;
-  bool reserved = false;                   // then the bundle is held
-  std::unique_ptr<am::Endpoint> endpoint;  // the last, as it uses the others
+  bool reserved = false;                   // reserved: the bundle is locked
+  std::unique_ptr<am::Endpoint> endpoint;  // declared last, because it uses the other members
 };
 
 namespace {
@@ -69,7 +69,7 @@ static_assert(same(UNET_AM_LONG_REPLY, Kind::long_reply));
 
 constexpr int outcome_to_c(Outcome outcome) noexcept { return outcome == Outcome::sent ? 0 : -200 - static_cast<int>(outcome); }
 
-// What may run handlers or need memory: an exception ends the program here, as frames of C may be above.
+// Wraps calls that run handlers or allocate. An exception ends the program here, because the caller may be C.
 template <typename Call>
 auto no_throw(Call&& call) noexcept {
   return call();
@@ -96,12 +96,12 @@ constexpr std::array kCounted{
     Counted{"bad_request", &am::Counters::bad_request}};
 static_assert(kCounted.size() == sizeof(am::Counters) / sizeof(uint64_t));
 
-// ---- a pointer to a token is a pointer to the C++ API's
+// ---- unet_am_token is the C++ API's Token by another name
 
 Token& of(unet_am_token* token) noexcept { return *reinterpret_cast<Token*>(token); }
 const Token& of(const unet_am_token* token) noexcept { return *reinterpret_cast<const Token*>(token); }
 
-// Out of the list of its bundle, which is held; nullptr: it is not there, as it is being destroyed.
+// Takes an endpoint out of its bundle's list; nullptr if it is not there because it is being destroyed. The caller holds the bundle.
 std::unique_ptr<unet_am_endpoint> take_out(unet_am_endpoint& endpoint) noexcept {
   auto& all = endpoint.bundle->endpoints;
   const auto place = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.get() == &endpoint; });
@@ -111,12 +111,12 @@ std::unique_ptr<unet_am_endpoint> take_out(unet_am_endpoint& endpoint) noexcept 
   return taken;
 }
 
-// Whoever calls holds the bundle, if several threads use it.
+// Locks the bundle, which has an effect only in a bundle for several threads.
 std::unique_lock<Bundle> hold(const unet_am_endpoint* endpoint) noexcept { return std::unique_lock(*endpoint->bundle->bundle); }
 
 std::span<const uint32_t> words(const uint32_t* arguments, unsigned count) noexcept { return {arguments, count}; }
 
-// What a request with these must not be given on to the C++ API.
+// Returns whether the C++ API's types cannot hold these values.
 bool bad(unsigned handler, unsigned count) noexcept { return handler >= kHandlersMax || count > kArgumentsMax; }
 
 // ---- calls of the program's functions
@@ -255,7 +255,7 @@ void unet_am_destroy_endpoint(unet_am_endpoint* endpoint) {
   unet_am_bundle& bundle = *endpoint->bundle;
   const std::lock_guard held(*bundle.bundle);
   ++bundle.going;
-  take_out(*endpoint).reset();  // functions of the program's run, and may make or destroy others
+  take_out(*endpoint).reset();  // functions of the program run here, and may make or destroy other endpoints
   --bundle.going;
 }
 
@@ -419,7 +419,7 @@ int unet_am_request_long_async(unet_am_endpoint* endpoint, uint32_t to, unsigned
     return endpoint->endpoint->request_long_async(to, static_cast<uint8_t>(handler), offset, as_bytes(payload, length),
                                                   words(arguments, count), call == nullptr ? nullptr : run_done, call.get());
   });
-  // It is run_done()'s, which may have run already.
+  // run_done() owns it, and may have run already.
   if (outcome == Outcome::sent) static_cast<void>(call.release());
   return outcome_to_c(outcome);
 }

@@ -1,7 +1,7 @@
-// buffer_pool.h - memory for packets that wait to be acknowledged; used by the links of one endpoint.
+// buffer_pool.h - memory for packets that wait for an acknowledgement; used by the links of one endpoint.
 //
-// Blocks of a few sizes, cut from slabs, each size with a list of free ones: no allocation per packet once traffic has begun. How many
-// there ever are is bounded by the flows' windows.
+// Blocks of a few sizes are cut from slabs; each size has a list of free blocks. So a packet needs no allocation once traffic has begun.
+// The flows' windows bound the number of blocks.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ class BufferPool {
  public:
   static constexpr std::array<uint32_t, 3> kSizes{256, 4 * 1024 + 256, 16 * 1024 + 256};  // bytes
 
-  // `bytes` <= the greatest size. The buffer stays the pool's.
+  // Takes a buffer of `bytes`, at most the greatest size. The pool owns its memory.
   std::byte* take(uint32_t bytes) {
     const size_t of = size_class(bytes);
     if (free_[of].empty()) grow(of);
@@ -25,9 +25,9 @@ class BufferPool {
     ++taken_;
     return buffer;
   }
-  // `bytes` as it was taken with.
+  // Gives a buffer back. `bytes` is the size passed to take().
   void give(std::byte* buffer, uint32_t bytes) noexcept {
-    free_[size_class(bytes)].push_back(buffer);  // never more than grow() has made room for
+    free_[size_class(bytes)].push_back(buffer);  // does not allocate: grow() has reserved room for every block
     --taken_;
   }
   uint64_t taken() const noexcept { return taken_; }

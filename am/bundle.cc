@@ -1,4 +1,4 @@
-// bundle.cc - polling several endpoints, and sleeping on them: with several threads one sleeps on the descriptors, the others on it.
+// bundle.cc - polling several endpoints, and sleeping on them. Of several threads one sleeps on the descriptors, the others wait for it.
 #include "am/bundle.h"
 
 #include <sched.h>
@@ -21,12 +21,12 @@ namespace unet::am {
 namespace {
 
 constexpr Nanoseconds kLongestSleep = kSecond;
-constexpr Nanoseconds kBlindNap = kMillisecond;  // without a descriptor
+constexpr Nanoseconds kBlindNap = kMillisecond;  // sleep of an endpoint without a descriptor
 constexpr uint32_t kYieldsForOthers = 100;
-constexpr Nanoseconds kLastLook = 50 * kMicrosecond;  // long enough for an endpoint whose NI is gone to look what is left to it
+constexpr Nanoseconds kLastLook = 50 * kMicrosecond;  // long enough for an endpoint to handle its last messages after the end of its NI
 
-// How far shared bundles were when this thread waited for them last: what has happened since, it may not know of. Of a bundle that is not
-// here it knows nothing, which costs it one wait() without sleep.
+// Per thread: the progress of each shared bundle at this thread's last wait(). Later events may be unknown to the thread. A missing bundle
+// costs it one wait() that does not sleep.
 class Known {
  public:
   std::optional<uint64_t> of(const std::shared_ptr<const void>& bundle) const noexcept {
@@ -34,7 +34,7 @@ class Known {
     return entry == entries_.end() ? std::nullopt : std::optional(entry->second.ended);
   }
   void note(const std::shared_ptr<const void>& bundle, uint64_t ended) {
-    // Those that are gone, when there are twice as many as were left the last time.
+    // Remove destroyed bundles once the table has doubled.
     if (entries_.size() >= limit_) {
       std::erase_if(entries_, [](const auto& each) { return each.second.bundle.expired(); });
       limit_ = std::max<size_t>(kFewest, 2 * entries_.size());
@@ -45,7 +45,7 @@ class Known {
  private:
   static constexpr size_t kFewest = 16;
   struct Entry {
-    std::weak_ptr<const void> bundle;  // keeps its key from being another one's
+    std::weak_ptr<const void> bundle;  // keeps its address from being reused
     uint64_t ended = 0;
   };
   std::unordered_map<const void*, Entry> entries_;
@@ -95,7 +95,7 @@ void Bundle::remove(Endpoint& endpoint) noexcept {
   if (callbacks_.running) {
     misused("a handler neither destroys an endpoint of its bundle nor takes it out: do so when poll() or wait() has returned");
   }
-  // A call of another thread waits by it.
+  // Let a call of another thread that waits on this endpoint finish.
   while (shared() && endpoint.waiting_ != 0 && __libc_single_threaded == 0) step_back();
   if (endpoint.waiting_ != 0) misused("a handler neither destroys nor moves an endpoint by which a call waits: do so after it");
   std::erase(endpoints_, &endpoint);
@@ -117,7 +117,7 @@ uint32_t Bundle::poll() {
   return count;
 }
 
-// poll(), and a look for whatever else there is.
+// Polls, and always looks for new and ended channels.
 uint32_t Bundle::turn() {
   const std::lock_guard held(*this);
   uint32_t count = 0;
@@ -142,16 +142,16 @@ void Bundle::let_go() noexcept {
   mutex_.unlock();
 }
 
-// Returns what take() needs.
+// Returns the depth that take() needs to restore.
 uint32_t Bundle::let_go_of_all() noexcept {
   const uint32_t depth = depth_;
   for (uint32_t i = 0; i < depth; ++i) let_go();
   return depth;
 }
 
-// A thread that waits lets another have it, and does not take it again before that can.
+// Lets a thread that wants the bundle have it first: does not retake it before that thread could.
 void Bundle::step_back() noexcept {
-  if (!shared() || depth_ == 0) return;  // a program need not hold it before it has a second thread
+  if (!shared() || depth_ == 0) return;  // the bundle may be unlocked while the program has one thread
   const uint32_t depth = let_go_of_all();
   const uint32_t takes = takes_.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < kYieldsForOthers; ++i) {
@@ -161,7 +161,7 @@ void Bundle::step_back() noexcept {
   take(depth);
 }
 
-// Those that wait, if something has happened, or the one that sleeps would sleep too long.
+// Wakes waiting threads if a handler has run, or if the sleeping thread would sleep past the next due time.
 void Bundle::tell() noexcept {
   if (callbacks_.ended != seen_) {
     seen_ = callbacks_.ended;
@@ -191,7 +191,7 @@ WaitOutcome Bundle::wait(Nanoseconds timeout, Nanoseconds spin) {
   if (!shared() && endpoints_.size() == 1) return endpoints_.front()->wait(timeout, spin);
   const std::lock_guard held(*this);
   if (callbacks_.running) return WaitOutcome::ready;
-  // Whoever holds it has looked at what there is.
+  // A caller that holds the bundle has seen everything that has happened.
   const bool knows = !shared() || depth_ > 1;
   const std::optional<uint64_t> before = knows ? callbacks_.ended : known.of(identity_);
   const Nanoseconds start = monotonic_now();
@@ -216,11 +216,11 @@ WaitOutcome Bundle::wait(Nanoseconds timeout, Nanoseconds spin) {
   return outcome;
 }
 
-// One sleep on all descriptors; ready also when it was for nothing.
+// Sleeps once on all descriptors. Returns ready even if the sleep was in vain.
 WaitOutcome Bundle::sleep(Nanoseconds limit) {
   limit = std::min(limit, kLongestSleep);
   if (!arm_all(limit)) return WaitOutcome::ready;
-  // Only now: the end of an NI wakes whoever sleeps already, once, and arming takes that.
+  // Check only after arming: the end of an NI wakes a sleeper once, and arming consumes that wake-up.
   if (disconnected()) return WaitOutcome::disconnected;
   sleeping_ = true;
   wakes_at_ = due();
@@ -232,11 +232,11 @@ WaitOutcome Bundle::sleep(Nanoseconds limit) {
   sleeping_ = false;
   uint64_t count = 0;
   if (shared()) static_cast<void>(!::read(kick_.get(), &count, sizeof count));
-  changed_.notify_all();  // one of those sleeps on the descriptors now
+  changed_.notify_all();  // one of the waiting threads takes over the descriptors
   return interrupted ? WaitOutcome::interrupted : WaitOutcome::ready;
 }
 
-// While another thread sleeps on the descriptors.
+// Waits while another thread sleeps on the descriptors.
 WaitOutcome Bundle::sleep_beside(Nanoseconds limit) {
   tell();
   const uint32_t depth = std::exchange(depth_, 0);
@@ -247,14 +247,14 @@ WaitOutcome Bundle::sleep_beside(Nanoseconds limit) {
   return WaitOutcome::ready;
 }
 
-// False if there is something already.
+// Returns false if there is work already.
 bool Bundle::arm_all(Nanoseconds& limit) {
   descriptors_.clear();
   if (shared()) descriptors_.push_back({.fd = kick_.get(), .events = POLLIN, .revents = 0});
   for (Endpoint* each : endpoints_) {
-    const bool can_sleep = each->descriptor().has_value();  // not when this process may open no more
+    const bool can_sleep = each->descriptor().has_value();  // false when the process has no descriptor left
     if (can_sleep ? !each->arm(limit) : !each->settle(limit)) return false;
-    // It may be another one by now.
+    // Arming may have replaced the descriptor.
     if (const auto descriptor = each->descriptor(); can_sleep && descriptor) {
       descriptors_.push_back({.fd = *descriptor, .events = POLLIN, .revents = 0});
     } else {
@@ -264,7 +264,7 @@ bool Bundle::arm_all(Nanoseconds& limit) {
   return true;
 }
 
-// Nothing can come to any of them.
+// Returns true if nothing can arrive at any endpoint.
 bool Bundle::disconnected() noexcept {
   return !endpoints_.empty() && std::all_of(endpoints_.begin(), endpoints_.end(), [](Endpoint* each) {
     return !each->context_.alive() && each->endpoint_->wait(kLastLook, 0) == WaitOutcome::disconnected;

@@ -2,10 +2,10 @@
 //
 //   auto bundle = unet::am::Bundle::create(unet::am::Threads::several);
 //   (*bundle)->add(*endpoint);
-//   { std::lock_guard held(**bundle); endpoint->request(0, 7); }     // several threads: whoever calls an endpoint holds its bundle
+//   { std::lock_guard held(**bundle); endpoint->request(0, 7); }     // several threads: lock the bundle to call its endpoints
 //   while (!answered) (*bundle)->wait();
 //
-// An endpoint that waits for a credit polls its whole bundle, so two endpoints of one thread may talk to each other.
+// An endpoint that waits for a credit polls its whole bundle, so two endpoints of one thread may send messages to each other.
 #pragma once
 
 #include <poll.h>
@@ -27,26 +27,26 @@ class Bundle {
  public:
   // Errors: system (several: no descriptor left).
   static Result<std::unique_ptr<Bundle>> create(Threads threads = Threads::one);
-  // Its endpoints are in none afterwards. A handler of one of them that destroys it ends the program.
+  // Its endpoints live on, in no bundle. A handler that destroys its own bundle ends the program.
   ~Bundle();
   Bundle(const Bundle&) = delete;
   Bundle& operator=(const Bundle&) = delete;
 
-  // Takes an endpoint in, out of the bundle that it was in; it leaves when it is destroyed. Nobody else uses it meanwhile. Errors:
-  // invalid_argument (in a handler of one of the two, which are polling their endpoints).
+  // Moves an endpoint from its former bundle, if any, to this one; it leaves when it is destroyed. No other thread may use it meanwhile.
+  // Errors: invalid_argument (a call from a handler of either bundle: that bundle is polling its endpoints).
   Status add(Endpoint& endpoint);
-  // A handler of one of its endpoints that does so ends the program.
+  // Takes an endpoint out. A handler that takes an endpoint out of its own bundle ends the program.
   void remove(Endpoint& endpoint) noexcept;
   size_t size() const noexcept { return endpoints_.size(); }
   bool shared() const noexcept { return threads_ == Threads::several; }
-  // The caller is a handler of one of its endpoints.
+  // Returns true inside a handler of one of its endpoints.
   bool in_handler() noexcept {
     const std::lock_guard held(*this);
     return callbacks_.running;
   }
 
-  // With several threads: an endpoint of the bundle is called by who holds it, as a std::mutex (a thread may do so again). Handlers run
-  // while it is held. A call that waits lets go of it meanwhile, however often the thread holds it. With one thread these do nothing.
+  // Lock the bundle to call its endpoints from several threads. The lock is recursive, and handlers run under it. A call that waits
+  // releases it completely meanwhile. In a bundle for one thread these do nothing.
   void lock() noexcept {
     if (__builtin_expect(shared(), 0)) take(1);
   }
@@ -54,12 +54,13 @@ class Bundle {
     if (__builtin_expect(shared(), 0)) let_go();
   }
 
-  // Both hold the bundle themselves. Polls each endpoint once; returns how many messages arrived. In a handler: does nothing.
+  // poll() and wait() lock the bundle themselves. poll() polls each endpoint once and returns the number of messages that arrived. In a
+  // handler it does nothing.
   uint32_t poll();
-  // Until something has arrived at one of them, whichever thread took it, or `timeout` is over; sleeps, without holding the bundle even
-  // if the caller did, if nothing does for `spin`. The handlers have run. Of several threads one that does not hold the bundle may have
-  // missed what happened since its last wait(): then this one returns at once, as a thread's first one does. So it looks, waits, and looks
-  // again, and misses nothing.
+  // Waits until a message arrives at one of the endpoints, whichever thread takes it, or `timeout` is over; its handlers have then run.
+  // Polls for `spin` before it sleeps. A sleeping thread never holds the bundle. With several threads, handlers may have run unseen since
+  // this thread's last wait(); if the caller does not hold the bundle, this wait() then returns at once, as does a thread's first one. So a
+  // thread that checks its condition, waits and checks again misses nothing.
   WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever, Nanoseconds spin = unet::Endpoint::kDefaultSpin);
 
  private:
@@ -80,19 +81,19 @@ class Bundle {
   bool disconnected() noexcept;
 
   const Threads threads_;
-  Callbacks callbacks_;       // of its endpoints
+  Callbacks callbacks_;       // of the endpoints in it
   std::vector<Endpoint*> endpoints_;
-  std::shared_ptr<const void> identity_;  // several threads
+  std::shared_ptr<const void> identity_;  // only with several threads
   std::recursive_mutex mutex_;
   std::atomic<uint32_t> wanted_{0};  // threads that wait for mutex_
-  std::atomic<uint32_t> takes_{0};   // how often it was taken
-  uint32_t depth_ = 0;        // how often its holder holds it
+  std::atomic<uint32_t> takes_{0};   // acquisitions of mutex_
+  uint32_t depth_ = 0;        // recursion depth of the thread that holds mutex_
   std::condition_variable_any changed_;
   uint32_t waiting_ = 0;      // threads in wait()
-  bool sleeping_ = false;     // one of them, on the descriptors; the others on changed_
-  Nanoseconds wakes_at_ = 0;  // that one, if nothing else wakes it; 0: within a millisecond
-  uint64_t seen_ = 0;         // callbacks_.ended when waiting threads were told last
-  Descriptor kick_;           // wakes the one that sleeps
+  bool sleeping_ = false;     // one of them sleeps on the descriptors; the others wait for changed_
+  Nanoseconds wakes_at_ = 0;  // when that thread wakes by itself; 0: within a millisecond
+  uint64_t seen_ = 0;         // callbacks_.ended when waiting threads were last notified
+  Descriptor kick_;           // wakes the thread that sleeps on the descriptors
   std::vector<pollfd> descriptors_;
 };
 

@@ -78,7 +78,7 @@ TEST_CASE("who waits for a bundle sleeps, and wakes for each of its endpoints") 
 TEST_CASE("who waits for a bundle whose network interface ends is told, however short it waits") {
   const auto threads = GENERATE(Threads::one, Threads::several);
   const bool asleep = GENERATE(true, false);
-  const bool mapped = GENERATE(false, true);  // by a channel that goes with it
+  const bool mapped = GENERATE(false, true);  // over a channel that closes with it
   World world(threads);
   auto a = world.add(), b = world.add();
   REQUIRE(b->bind("b"));
@@ -89,7 +89,7 @@ TEST_CASE("who waits for a bundle whose network interface ends is told, however 
     world.daemon.end(SIGKILL);
   });
   if (!asleep) end.join();
-  // Each of these sleeps is too short to look at anything but what wakes it.
+  // Each sleep is too short to do more than look at what wakes it.
   uint32_t waits = 0;
   WaitOutcome outcome = WaitOutcome::timed_out;
   for (; outcome != WaitOutcome::disconnected && waits < 100; ++waits) outcome = world.bundle->wait(200 * kMillisecond, 0);
@@ -164,7 +164,8 @@ TEST_CASE("a handler neither adds endpoints to its bundle nor moves them, which 
   CHECK(world.bundle->size() == 3);
 }
 
-// What a child process that runs `wrong` in a handler says before it aborts; "" if it does not. Nothing of the test's is used there.
+// Returns the last output of a child process that runs `wrong` in a handler, which should abort it; "" if it does not. The child uses no
+// objects of the test.
 std::string last_words(void (*wrong)(std::unique_ptr<am::Endpoint>&, std::unique_ptr<Bundle>&)) {
   const TestDaemon daemon;
   int said[2];
@@ -172,7 +173,7 @@ std::string last_words(void (*wrong)(std::unique_ptr<am::Endpoint>&, std::unique
   ChildProcess child([&] {
     ::dup2(said[1], STDERR_FILENO);
     ::close(said[1]);
-    ::signal(SIGABRT, [](int) { ::_exit(7); });  // no core, and no report of a sanitizer
+    ::signal(SIGABRT, [](int) { ::_exit(7); });  // avoids a core file and a sanitizer's report
     static struct {
       std::unique_ptr<am::Endpoint> asker, asked;
       std::unique_ptr<Bundle> bundle;
@@ -218,7 +219,7 @@ TEST_CASE("several threads send by one endpoint and wait for its bundle") {
   });
   REQUIRE(world.bundle->add(*a));
   constexpr uint32_t kThreads = 3, kEach = 2000;
-  // Handlers run while the bundle is held.
+  // The bundle is locked while handlers run.
   std::array<uint32_t, kThreads> answers{};
   a->set_handler(kAnswer, [](Token& token, void* context) { ++(*static_cast<decltype(answers)*>(context))[token.argument(0)]; }, &answers);
   REQUIRE(a->map(0, "b"));
@@ -285,7 +286,7 @@ TEST_CASE("a thread that waits for a credit sleeps, and others use its bundle me
     ::getrusage(RUSAGE_THREAD, &end);
     sleeps = end.ru_nvcsw - start.ru_nvcsw;
   });
-  while (sent < kFlowWindow) std::this_thread::yield();  // it waits for the next one
+  while (sent < kFlowWindow) std::this_thread::yield();  // the sender now waits for another credit
   std::thread trips([&] {
     for (uint32_t i = 1; i <= kTrips; ++i) {
       {
@@ -335,7 +336,7 @@ TEST_CASE("a handler of one shared bundle requests by another, whose thread wait
   });
   REQUIRE(a->map(0, "b"));
   REQUIRE(a->map(1, "a"));
-  ::alarm(120);  // two threads that wait for each other do so for ever
+  ::alarm(120);  // two threads that wait for each other would hang for ever
   for (uint32_t i = 0; i < kRequests; ++i) {
     const std::lock_guard held(*world.bundle);
     REQUIRE(a->request(0, kEcho) == Outcome::sent);
@@ -369,7 +370,7 @@ TEST_CASE("an endpoint that is destroyed while another thread waits by it goes w
     }
   });
   while (sent < kFlowWindow) std::this_thread::yield();
-  // The sender has the lock only between its requests now; without it, it waits for a credit by the last one.
+  // From now on the sender holds the lock only between its requests. At the last one it waits for a credit without the lock.
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   std::atomic<bool> gone{false};
   std::thread end([&] {
@@ -396,7 +397,7 @@ TEST_CASE("who has looked and then waits misses nothing that another thread's ha
   world.bundle->wait(kMillisecond, 0);
   for (uint32_t i = 1; i <= 20; ++i) {
     if (held) {
-      // The other one can go on only if the waiting thread lets go of the bundle, however often it holds it.
+      // The other thread can continue only if the waiting thread releases the bundle completely, whatever its recursion depth.
       std::unique_lock outer(*world.bundle), inner(*world.bundle);
       std::thread other([&] {
         const std::lock_guard mine(*world.bundle);
@@ -408,7 +409,7 @@ TEST_CASE("who has looked and then waits misses nothing that another thread's ha
       other.join();
       continue;
     }
-    // Here the waiting thread has looked, and not seen it.
+    // The waiting thread has polled before this, and not seen it.
     std::thread other([&] {
       {
         const std::lock_guard mine(*world.bundle);
@@ -426,16 +427,16 @@ TEST_CASE("a thread that waits for many bundles of several threads sleeps for ea
   Context context = *Context::open(daemon.ni(), "test");
   auto a = std::move(*am::Endpoint::create(context));
   std::vector<std::unique_ptr<Bundle>> bundles;
-  // Time and again some go and others come: what this thread knows of those that are gone is of no use to it.
+  // Bundles come and go repeatedly: this thread's entries for destroyed ones must not count for new ones.
   for (uint32_t turn = 0; turn < 3; ++turn) {
     bundles.resize(bundles.size() / 2);
     while (bundles.size() < 50) {
       bundles.push_back(std::move(*Bundle::create(Threads::several)));
-      CHECK(bundles.back()->wait(kMillisecond, 0) == WaitOutcome::ready);  // it knows nothing of it yet
+      CHECK(bundles.back()->wait(kMillisecond, 0) == WaitOutcome::ready);  // this thread has no entry for the bundle yet
     }
     for (const auto& each : bundles) CHECK(each->wait(kMillisecond, 0) == WaitOutcome::timed_out);
   }
-  // What happens while another one is waited for is not missed.
+  // An event in one bundle during a wait for another one is not missed.
   REQUIRE(bundles.front()->add(*a));
   {
     const std::lock_guard held(*bundles.front());

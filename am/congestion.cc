@@ -7,9 +7,9 @@
 namespace unet::am {
 namespace {
 
-constexpr Nanoseconds kPeriod = 5 * kSecond;  // the least round trip is of the last one or two: a wire may change
-constexpr uint64_t kLossSample = 64;          // packets of which losses are counted together
-constexpr Nanoseconds kFullQueue = 3;         // budgets for a queue: losses at so much delay are a queue's that overflows
+constexpr Nanoseconds kPeriod = 5 * kSecond;  // the least round trip covers the last one or two periods: a wire may change
+constexpr uint64_t kLossSample = 64;          // packets over which losses are counted
+constexpr Nanoseconds kFullQueue = 3;         // budgets for a queue: losses at this delay mean a queue that overflows
 constexpr double kGrowthMax = 0.125;          // of the window, in a round trip
 
 }  // namespace
@@ -24,7 +24,7 @@ Nanoseconds Congestion::target() const noexcept {
   return base + static_cast<Nanoseconds>(queue + small * static_cast<double>(options_.budget_min));
 }
 
-// It seldom changes, and takes a root and two divisions.
+// Caches the target, which seldom changes: computing it takes a root and two divisions.
 Nanoseconds Congestion::target_now() noexcept {
   if (target_base_ != base() || target_window_ != window_) {
     target_ = target();
@@ -34,7 +34,7 @@ Nanoseconds Congestion::target_now() noexcept {
   return target_;
 }
 
-// What is known of a round trip in which nobody looked for a while is between what two bounds it lay: it is taken to be what was expected.
+// An absence leaves only two bounds for the true round trip. The estimate inside these bounds is then the smoothed round trip.
 void Congestion::note_delay(Nanoseconds delay, Nanoseconds absence, Nanoseconds now) noexcept {
   const bool sure = absence <= delay / 2;
   if (smooth_ == 0 || (unsure_ && sure)) {
@@ -65,12 +65,12 @@ void Congestion::decrease(double factor, Nanoseconds now) noexcept {
   round_ = 0;
 }
 
-// By one packet in a round trip; by twice as many after each in which there was no queue to speak of, as nobody else can be there then.
+// Grows the window by one packet per round trip. The step doubles after each round trip without a queue: no other flow can be there then.
 void Congestion::grow(uint32_t bytes, uint64_t in_flight, bool empty) noexcept {
   if (window_ < packet_) {
-    window_ += packet_;  // it is the pause between packets that limits, however small they are
+    window_ += packet_;  // the pause between packets is the limit, whatever their size
   } else if (static_cast<double>(2 * in_flight) < window_) {
-    return;  // it was not the window that limited: a larger one is not known to be good
+    return;  // the window was not the limit, so nothing shows that a larger one is good
   } else if (starting_) {
     window_ += bytes;
   } else {
@@ -90,11 +90,11 @@ void Congestion::handle_ack(uint32_t bytes, uint64_t in_flight, Nanoseconds dela
   note_delay(delay, absence, now);
   const Nanoseconds most = target_now();
   const bool looked = delay < most;
-  const bool empty = delay < base() + (most - base()) / 2;  // without doubt: not only if absence explains the delay
+  const bool empty = delay < base() + (most - base()) / 2;  // surely no queue: the delay is short even with the absence in it
   delay -= std::min(absence, delay);
   last_ = delay;
   if (before_silence_ != 0) {
-    // It was not the wire that was silent.
+    // Absence explains the silence, so the wire was not at fault.
     if (!looked && delay < most) window_ = std::max(window_, before_silence_);
     before_silence_ = 0;
   }
@@ -117,13 +117,13 @@ void Congestion::handle_loss(uint64_t sent, Nanoseconds now) noexcept {
 }
 
 void Congestion::handle_silence(uint32_t times, Nanoseconds now) noexcept {
-  // One time-out may be a lost packet with nothing behind it. Two in a row say that the way is full, or gone; or nobody looks there.
+  // Fewer time-outs may be one lost packet with none behind it. More mean that the path is full or gone, or that the peer does not poll.
   if (times < 2) return;
   if (before_silence_ == 0) before_silence_ = window_;
   decrease_for_loss(now);
 }
 
-// Never below one packet: only delays tell that even that is too much.
+// Losses never shrink the window below one packet: only a delay shows that one packet is too much.
 void Congestion::decrease_for_loss(Nanoseconds now) noexcept {
   if (window_ <= packet_ || !may_decrease(now)) return;
   decrease(std::max(1.0 - options_.decrease_max, packet_ / window_), now);
@@ -132,8 +132,8 @@ void Congestion::decrease_for_loss(Nanoseconds now) noexcept {
 void Congestion::handle_sent(Nanoseconds now) noexcept {
   next_send_before_ = next_send_;
   if (window_ >= packet_) return;
-  // Measured in the round trips of a wire that is as full as it should be: with those that there are, a peer that is busy for milliseconds
-  // with something else would be taken for a queue of that length, and asked again only after a hundred times as long.
+  // Paces by the round trip of a wire that is as full as it should be. By the measured round trip, a peer that is busy for milliseconds
+  // would look like a queue of that length, and be asked again only after a hundred times as long.
   next_send_ = now + static_cast<Nanoseconds>(static_cast<double>(target()) * packet_ / window_);
 }
 

@@ -1,4 +1,4 @@
-// congestion_test.cc - pauses, and windows by hand: round trips in which nobody looked, losses on a wire that is not full, silence.
+// congestion_test.cc - pauses, and windows step by step: round trips with absence, losses on a wire that is not full, silence.
 #include "am/congestion.h"
 
 #include <catch2/catch.hpp>
@@ -11,7 +11,7 @@ namespace {
 constexpr Nanoseconds kDelay = 20 * kMicrosecond;
 constexpr uint32_t kPacket = 1500;
 
-// A flow whose window was ended by a queue once, and which always has something to send.
+// A flow that has met a queue once, and always has packets to send.
 struct Loaded {
   Loaded() {
     while (congestion.window() < 100 * kPacket) ack(kDelay);
@@ -20,14 +20,14 @@ struct Loaded {
   void ack(Nanoseconds delay, Nanoseconds absence = 0) {
     congestion.handle_ack(kPacket, static_cast<uint64_t>(congestion.window()), delay, absence, now += delay);
   }
-  // A window's worth of packets arrives.
+  // Acknowledges a window's worth of packets.
   void round_trip(Nanoseconds delay, Nanoseconds absence = 0) {
     now += delay;
     for (double bytes = congestion.window(); bytes > 0; bytes -= kPacket) {
       congestion.handle_ack(kPacket, static_cast<uint64_t>(congestion.window()), delay, absence, now);
     }
   }
-  // A long queue, until next to no window is left.
+  // Simulates a long queue until the window is nearly 0.
   void shrink() {
     for (int i = 0; i < 20; ++i) {
       now += 10 * kMillisecond;
@@ -56,7 +56,7 @@ TEST_CASE("what arrived during a pause may be found long after it") {
   absence.polled(now += 100, true);
   find(1);
   CHECK(absence.time() == 0);
-  find(1, kPause);  // the one before was being handled
+  find(1, kPause);  // the packet before was still being handled
   CHECK(absence.time() == kPause);
   find(50);
   CHECK(absence.time() == kPause);
@@ -146,7 +146,7 @@ TEST_CASE("losses make a window smaller where the wire is full, or most packets 
     flow.ack(kDelay);
     lose_of_1000(700);
     CHECK(flow.congestion.window() < before / 4);
-    CHECK(flow.congestion.window() >= kPacket);  // below that, delays decide
+    CHECK(flow.congestion.window() >= kPacket);  // delays alone decide below one packet
   }
   SECTION("a few, while there is a long queue") {
     flow.now += kDelay * 10;

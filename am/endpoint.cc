@@ -1,4 +1,4 @@
-// endpoint.cc - set-up of an Active Message endpoint, and the coming and going of its peers.
+// endpoint.cc - set-up of an Active Message endpoint, and the life of its peers.
 #include "am/endpoint.h"
 
 #include <sched.h>
@@ -16,13 +16,13 @@
 namespace unet::am {
 namespace {
 
-constexpr uint64_t kHeldMax = 8 * 1024 * 1024;     // bytes of packets that came early, of all peers
+constexpr uint64_t kHeldMax = 8 * 1024 * 1024;     // bytes of early packets, over all peers
 constexpr uint32_t kDrainMax = 4096;               // messages handled before a peer is given up
-constexpr Nanoseconds kTellTime = 100 * kMillisecond;  // that the end of an endpoint waits for room at the network interface
-constexpr Nanoseconds kTransferNap = kMillisecond;  // between two looks whether a channel has room for what waits
-constexpr uint32_t kPollsBeforeSleep = 64;         // that found nothing: some microseconds
+constexpr Nanoseconds kTellTime = 100 * kMillisecond;  // how long the end of an endpoint waits for room at the network interface
+constexpr Nanoseconds kTransferNap = kMillisecond;  // time between checks whether a channel has room for a transfer
+constexpr uint32_t kPollsBeforeSleep = 64;         // empty polls: some microseconds
 
-// The endpoints of this process, and those that it had before fork(). Never destroyed: endpoints may be, later than anything else.
+// All endpoints of this process, and those that it had before fork(). Never destroyed, because an endpoint may outlive every static object.
 struct Everyone {
   std::mutex mutex;
   std::vector<Endpoint*> endpoints;
@@ -55,7 +55,7 @@ Endpoint::~Endpoint() {
   if (bundle_ != nullptr) bundle_->remove(*this);
   if (in_handler()) misused("a handler does not destroy its own endpoint: do so when poll() or wait() has returned");
   if (waiting_ != 0) misused("a handler does not destroy an endpoint by which a call waits: do so when that has returned");
-  // In a child after fork() our place in each channel is that of the parent, which goes on from there.
+  // In a child after fork() the channels belong to the parent, which continues them.
   if (::getpid() == owner_) tell_all(kTellTime);
   for (const Transfer& each : transfers_) {
     if (each.done != nullptr) call_back([&] { each.done(*this, each.context); });
@@ -64,7 +64,7 @@ Endpoint::~Endpoint() {
   std::erase(everyone().endpoints, this);
 }
 
-// Never earlier than before: a counter may be behind that of another core, or of the machine that a virtual one comes from.
+// Never goes back: a counter may be behind that of another core, or of the machine from which a virtual one was moved.
 Nanoseconds Endpoint::now() noexcept { return now_ = std::max(now_, flow_now()); }
 
 const Flow* Endpoint::flow(Index to) const noexcept {
@@ -92,7 +92,7 @@ Peer& Endpoint::add_peer(Channel channel, bool on_this_ni) {
   Peer& peer = *peers_.back();
   if (endpoint_->kind(channel) != control::ChannelKind::local) {
     FlowOptions options = flow_options_;
-    // Delays are those of processes that share cores: the credits limit what is under way, and nothing else.
+    // The delay here is that of processes that share cores, so only the credits limit what is in flight.
     if (on_this_ni) options.congestion.no_wire = true;
     peer.wire = std::make_unique<WireLink>(*endpoint_, channel, options, pool_, budget_);
     if (wires_.empty()) absence_.begin(now());
@@ -104,7 +104,7 @@ Peer& Endpoint::add_peer(Channel channel, bool on_this_ni) {
   return peer;
 }
 
-// What it has not said it has handled comes back, and each get that it has not answered, whatever it has said.
+// Returns to the error handler each request that the peer has not acknowledged as handled, and each unanswered get even if acknowledged.
 void Endpoint::end_peer(Peer& peer) noexcept {
   if (!peer.open) return;
   peer.open = false;
@@ -112,7 +112,7 @@ void Endpoint::end_peer(Peer& peer) noexcept {
     if (request.kind == Kind::long_piece || (request.kind == Kind::get_request && !request.last)) return;
     come_back(ReturnStatus::unreachable, request.kind, request.handler, request.index, {request.arguments.data(), request.count});
   };
-  // Whoever gets them back may free the memory that they were for.
+  // First forget the gets: their owner may free the memory when it gets them back.
   const uint32_t answered = std::exchange(peer.gets_answered, peer.gets_begun);
   peer.get_failed.reset();
   const uint32_t unhandled = peer.unhandled();
@@ -128,7 +128,7 @@ void Endpoint::remove_peer(Peer& peer) noexcept {
   std::erase(wires_, &peer);
   std::erase(untold_, &peer);
   end_transfers(peer);
-  peer.wire.reset();  // releases what it holds before the channel goes
+  peer.wire.reset();  // releases its messages before the channel closes
   endpoint_->close(peer.channel);
   std::erase_if(peers_, [&](const auto& each) { return each.get() == &peer; });
 }
@@ -147,12 +147,12 @@ void Endpoint::let_in(const ConnectionRequest& request) {
     endpoint_->reject(request.id);
     return;
   }
-  // Whoever asked may have given up meanwhile.
+  // The requester may have given up meanwhile.
   const auto channel = endpoint_->accept(request.id);
   if (!channel) return;
   const bool on_this_ni = request.peer_uid != -1;
   Peer& peer = add_peer(*channel, on_this_ni);
-  // The NI says the name that a process of its own has bound, or who that is ("pid 123"); of another host it knows nothing more.
+  // For its own processes the NI reports the bound name, or else the process ("pid 123"). For another host it reports only the host.
   if (!on_this_ni) {
     peer.host = request.peer;
   } else if (control::valid_name(request.peer)) {
@@ -160,7 +160,7 @@ void Endpoint::let_in(const ConnectionRequest& request) {
   }
 }
 
-// Before a peer is given up: what it had sent comes before what is told of its end. Others may never stop.
+// Handles what a peer sent before its end, before the end itself is reported. Bounded, because other peers may never stop sending.
 void Endpoint::handle_arrived() {
   Message message;
   for (uint32_t count = 0; count < kDrainMax; ++count) {
@@ -172,7 +172,7 @@ void Endpoint::handle_arrived() {
   }
 }
 
-// Before this endpoint goes: what a peer is not told of comes back to it, though it was handled.
+// Before this endpoint ends: a handled request that its peer does not know of would be returned to that peer.
 void Endpoint::tell_all(Nanoseconds limit) noexcept {
   tell_credits();
   const Nanoseconds start = monotonic_now();
@@ -181,7 +181,7 @@ void Endpoint::tell_all(Nanoseconds limit) noexcept {
   }
 }
 
-// Who wants a channel, and whose has ended.
+// Accepts new peers, and ends those with a closed channel.
 void Endpoint::look_around() {
   looks_ = 0;
   while (const auto request = endpoint_->next_request()) let_in(*request);
@@ -209,14 +209,14 @@ void Endpoint::look_around() {
 
 // ---- waiting
 
-// poll(), and a look for whatever else there is.
+// Polls, and always looks for new and ended channels.
 uint32_t Endpoint::turn() {
   if (in_handler()) return 0;
   look_around();
   return poll();
 }
 
-// For how long there is nothing to do unless something comes.
+// Returns how long the endpoint may rest unless something arrives.
 Nanoseconds Endpoint::rest(Nanoseconds limit) const noexcept {
   if (!transfers_.empty()) limit = std::min(limit, kTransferNap);
   if (next_timeout_ == ~Nanoseconds{0}) return limit;
@@ -224,10 +224,10 @@ Nanoseconds Endpoint::rest(Nanoseconds limit) const noexcept {
   return std::min(limit, next_timeout_ > now ? next_timeout_ - now : 0);
 }
 
-// The same as a time; 0: soon, or at once.
+// Returns the same as a point in time; 0: soon, or at once.
 Nanoseconds Endpoint::due() const noexcept { return transfers_.empty() ? next_timeout_ : 0; }
 
-// False if there is something already, or was: what handlers did may be what the caller waits for, and they run without a message, too.
+// Prepares a sleep. False if there was work: the caller may be waiting for what a handler did, and handlers also run without a message.
 bool Endpoint::settle(Nanoseconds& limit) {
   if (in_handler()) return false;
   tell_credits();
@@ -249,7 +249,7 @@ WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) {
   return outcome == WaitOutcome::timed_out && limit != timeout ? WaitOutcome::ready : outcome;
 }
 
-// No other thread need poll the endpoints of this bundle meanwhile, or this one if it is in none.
+// The caller may rely on this to poll the endpoints of its bundle, or this endpoint if it is in no bundle.
 void Endpoint::serve(uint32_t& empty, Nanoseconds limit) {
   const uint32_t arrived = bundle_ != nullptr ? bundle_->poll() : poll();
   if (bundle_ != nullptr) bundle_->step_back();
@@ -267,12 +267,12 @@ void Endpoint::serve(uint32_t& empty, Nanoseconds limit) {
   }
 }
 
-// In a process with one thread a peer that a call waits for may be an endpoint of that same thread. Other endpoints stay unpolled, as the
-// program may want it.
+// In a process with one thread, the peer that a call waits for may be another endpoint of the same thread. Polls only those: the program
+// may want its other endpoints unpolled.
 uint32_t Endpoint::turn_own_peers() {
   if (__libc_single_threaded == 0) return 0;
   uint32_t arrived = 0;
-  const std::vector<Endpoint*>& all = everyone().endpoints;  // handlers make and destroy endpoints
+  const std::vector<Endpoint*>& all = everyone().endpoints;  // indexed, because handlers make and destroy endpoints
   for (size_t i = 0; i < all.size(); ++i) {
     const bool served = all[i] == this || (bundle_ != nullptr && all[i]->bundle_ == bundle_);
     if (!served && all[i]->owner_ == owner_ && leads_to(all[i]->name_)) arrived += all[i]->turn();
@@ -280,7 +280,7 @@ uint32_t Endpoint::turn_own_peers() {
   return arrived;
 }
 
-// Whether one of our translations may lead to an endpoint of this name.
+// Returns whether one of our translations may lead to an endpoint of this name.
 bool Endpoint::leads_to(std::string_view name) const noexcept {
   const auto names = [&](std::string_view target) { return !name.empty() && target.substr(0, target.find('@')) == name; };
   const bool soon = std::any_of(openings_.begin(), openings_.end(), [&](const Opening& each) { return names(each.target); });

@@ -4,21 +4,20 @@
 //   endpoint->set_handler(1, unet::am::handler_of<on_answer>());     // void on_answer(unet::am::Token&, uint32_t)
 //   endpoint->map(0, "server@host");
 //   endpoint->request(0, 7, uint32_t{42});                           // runs handler 7 there, with 42
-//   while (!answered) endpoint->poll();                              // runs the handlers of what has arrived
+//   while (!answered) endpoint->poll();                              // runs the handlers of messages that have arrived
 //
-// A message is short (up to 16 arguments of 32 bits), medium (and a payload that is valid during the handler) or long (and a payload
-// that is deposited in the receiver's segment before the handler runs). A request's handler may reply, once, to who sent it; a reply's
-// handler sends nothing: so there is no deadlock. Handlers do not poll, by no
-// endpoint of their bundle. What cannot be delivered comes back to the error handler.
+// A message is short, medium or long. A short message carries up to 16 arguments of 32 bits. A medium message adds a payload that is valid
+// while the handler runs. A long message adds a payload that lies in the receiver's segment before the handler runs. A request's handler
+// may reply to the requester, once. A reply's handler sends nothing, so there is no deadlock. A handler polls no endpoint of its bundle.
+// Undeliverable messages are returned to the error handler.
 //
-// Requests wait for a credit, of which there are kFlowWindow for each peer, and run handlers meanwhile; now and then they run some
-// anyway. Programs that compute for long poll now and then: their peers wait for it. A call that waits does not hold a shared bundle.
-// In a process with one thread it also polls those endpoints of the process that it maps, as no other thread can.
+// A request waits for one of the peer's kFlowWindow credits and runs handlers meanwhile. Requests also poll now and then. A program that
+// computes for long must poll now and then, because its peers wait for it. A call that waits releases a shared bundle. In a process with
+// one thread that call also polls the endpoints of the process that it maps, because no other thread can.
 //
-// An endpoint belongs to one thread at a time. After fork() it stays the parent's: a child may destroy its
-// copy, and do no more with it.
+// An endpoint belongs to one thread at a time. After fork() it stays with the parent; a child may only destroy its copy.
 //
-// After von Eicken et al. 1992 and AM-2 (Mainwaring and Culler 1996).
+// Sources: von Eicken et al. 1992; AM-2 (Mainwaring and Culler 1996).
 #pragma once
 
 #include <sys/types.h>
@@ -41,10 +40,10 @@ namespace unet::am {
 
 class Bundle;
 
-using Index = uint32_t;  // into the translation table
+using Index = uint32_t;  // an index of the translation table
 using Tag = uint64_t;
-constexpr Tag kNoTag = 0;   // an endpoint with it takes no request
-constexpr Tag kAnyTag = 1;  // an endpoint with it takes all
+constexpr Tag kNoTag = 0;   // an endpoint with this tag accepts no request
+constexpr Tag kAnyTag = 1;  // an endpoint with this tag accepts every request
 
 constexpr Index kNoIndex = ~Index{0};
 
@@ -56,85 +55,86 @@ constexpr uint64_t kLongMax = uint64_t{1} << 32;     // bytes of a long request 
 struct Options {
   EndpointOptions endpoint{.send_depth = 1024, .receive_depth = 1024, .buffers = 1024, .send_bytes = 2 * 1024 * 1024};
   FlowOptions flow{};      // for peers that are not on a local channel
-  // Whether who asks for a channel is let in; nullptr: everybody is. Also asked of static channels, which have no id and peer_uid -1. It is
-  // called as a handler is.
+  // Decides whether a process that asks for a channel becomes a peer; nullptr accepts all. Also called for static channels, which have no
+  // id and peer_uid -1. The function may do what a handler may do.
   bool (*admit)(const ConnectionRequest& request, void* context) = nullptr;
   void* admit_context = nullptr;
-  // Only processes of the same user at this NI are peers, as the NI sees them: others are neither let in nor mapped (not_permitted).
+  // Accept and map only processes of the same user at this NI, as the NI sees them. map() fails with not_permitted for others.
   bool same_user_only = false;
-  // With same_user_only: whoever is on another host may be a peer all the same. Of which user they are no NI can know: `admit` judges those
-  // that ask by their hosts, and those that are mapped are known by their names.
+  // With same_user_only: processes on other hosts may be peers as well. No NI knows their user: `admit` judges those that connect by their
+  // hosts, and the program chooses those that it maps by name.
   bool other_hosts = false;
 };
 
-// `payload` of a request_long_async() is the caller's again. Called as a handler is: it sends nothing.
+// Runs when the caller may reuse the `payload` of a request_long_async(). It may do what a handler may do: it sends nothing.
 using DoneFunction = void (*)(Endpoint& endpoint, void* context);
 
 struct Counters {
   uint64_t requests = 0;          // sent
   uint64_t replies = 0;
-  uint64_t handled = 0;           // messages whose handlers ran
-  uint64_t completed = 0;         // asynchronous requests whose payload is the caller's again
-  uint64_t returned = 0;          // came back to our error handler
-  uint64_t refused = 0;           // of peers, that could not be delivered here: they were told
-  uint64_t malformed = 0;         // messages of peers that are none
-  uint64_t bad_credit = 0;        // said that more was handled than was sent
-  uint64_t bad_reply = 0;         // replies to no get, or that cannot be delivered: those come back (reply_rejected)
-  uint64_t bad_request = 0;       // requests by a channel that we opened: it leads away from us
-  uint64_t lost_replies = 0;      // for which a peer that takes nothing had no room
-  uint64_t unknown_channel = 0;   // messages by a channel that is not ours
-  uint64_t not_admitted = 0;      // who was not let in (Options::admit, same_user_only)
+  uint64_t handled = 0;           // messages handled by their handlers
+  uint64_t completed = 0;         // asynchronous requests that have released their payload
+  uint64_t returned = 0;          // returned to our error handler
+  uint64_t refused = 0;           // undeliverable requests of peers, which were returned to them
+  uint64_t malformed = 0;         // messages of peers that do not parse
+  uint64_t bad_credit = 0;        // messages that acknowledge more requests than were sent
+  uint64_t bad_reply = 0;         // replies that answer no get, or undeliverable replies (our error handler gets reply_rejected)
+  uint64_t bad_request = 0;       // requests on a channel that we opened, which carries only replies to us
+  uint64_t lost_replies = 0;      // replies for which a peer that releases nothing had no room
+  uint64_t unknown_channel = 0;   // messages on a channel that has no peer
+  uint64_t not_admitted = 0;      // peers refused by Options::admit or same_user_only
 };
 
-// Calls of the program's functions, at one endpoint or at all of a bundle: while one runs nothing is sent, polled or mapped by any of
-// them, as one of them may be waiting for the others.
+// Records calls of the program's functions by one endpoint, or by all endpoints of a bundle. While a call runs, none of these endpoints
+// sends, polls or maps, because one of them may be waiting for the others.
 struct Callbacks {
   bool running = false;
-  uint64_t ended = 0;  // so far, and what would have been called, had there been a function
+  uint64_t ended = 0;  // calls so far, including those for which the program set no function
 };
 
 class Endpoint {
  public:
   // Errors: as unet::Context::create_endpoint().
   static Result<std::unique_ptr<Endpoint>> create(Context& context, const Options& options = {});
-  // Tells each peer what was handled, then closes all channels. What was sent over wires and not acknowledged is lost with it: flush()
-  // before. A handler of its bundle that destroys it ends the program.
+  // Tells each peer which requests were handled, then closes all channels. Packets on wires that are not acknowledged may be lost: call
+  // flush() first. A handler that destroys an endpoint of its bundle ends the program.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
   // ---- set-up
 
-  // The name under which others map this endpoint, and which it tells those that it maps from then on (Token::source_name()). Whoever
-  // connects is let in, unless Options::admit says otherwise; the tag decides what is delivered.
+  // Binds the name under which other endpoints map this one. Peers that this endpoint maps afterwards learn the name
+  // (Token::source_name()). Options::admit decides which processes may connect; the tag decides which requests are delivered.
   Status bind(std::string_view name);
-  // Translation `index` leads to `target` ("name" or "name@host"), whose tag is `tag`; several may lead to the same. Runs handlers
-  // while it waits. Errors: invalid_argument (index), already_exists (it is in use), and those of unet::Endpoint::connect().
+  // Makes translation `index` lead to `target` ("name" or "name@host") with tag `tag`; several indices may share a target. Runs handlers
+  // while it waits. Errors: invalid_argument (index), already_exists (the index is in use), and those of unet::Endpoint::connect().
   Status map(Index index, std::string_view target, Tag tag = kAnyTag, const ConnectOptions& options = kConnect);
-  // The same without waiting: the first request waits until the channel is there. If there will be none that comes back (bad_endpoint:
-  // nobody has that name, or it refuses; else unreachable), and the next request tries again. Errors: as map(), but for those of the peer.
+  // Maps without waiting: the first request waits for the channel. If there is no channel, that request is returned (bad_endpoint: no
+  // endpoint has that name, or it refuses; otherwise unreachable), and the next request tries again. Errors: as map(), except those of the
+  // peer.
   Status start_map(Index index, std::string_view target, Tag tag = kAnyTag, const ConnectOptions& options = kConnect);
-  // Runs the handlers of what has arrived, and of gets whose bytes are there. Then what the peer has not said it has handled comes back
-  // (unreachable): it may have been, or may still be. Errors: not_found, invalid_argument (a handler unmaps nothing).
+  // Runs the handlers of messages that have arrived and of gets that are complete, then frees the index. Requests that the peer has not
+  // acknowledged as handled are returned (unreachable); the peer may still handle them. Errors: not_found, invalid_argument (a call from a
+  // handler).
   Status unmap(Index index);
-  // There is a channel; in_use(): or there may be one.
+  // is_mapped(): the index has a channel. in_use(): it has one, or will have one after start_map().
   bool is_mapped(Index index) const noexcept { return index < translations_.size() && translations_[index].peer != nullptr; }
   bool in_use(Index index) const noexcept;
-  // The translation's channel is a local one.
+  // Returns whether the translation's channel is a local one.
   bool is_local(Index index) const noexcept;
 
-  // False once its peer has closed, died or was lost; and if there is none.
+  // Returns false if the index has no peer, or after its peer has closed, died or was lost.
   bool is_open(Index index) const noexcept { return is_mapped(index) && translations_[index].peer->open; }
-  // The segment that a local peer exposes, mapped here: its bytes are the peer's own, to be read and written as memory. Empty if it is
-  // not on a local channel, or exposed none when the service was asked. Valid until the translation is unmapped. While a peer is not known
-  // to expose one, each call asks.
+  // Returns a local peer's exposed segment as memory of this process: loads and stores reach the peer's own bytes. Empty if the channel is
+  // not local or the peer exposed no segment; in the latter case each call asks the service again. Valid until the translation is unmapped.
   MutableBytes peer_segment(Index index);
 
-  // Requests are delivered if their tag is this one; kAnyTag (the default): all; kNoTag: none.
+  // Sets the tag that a request must have to be delivered here. kAnyTag (the default) delivers all, kNoTag none.
   void set_tag(Tag tag) noexcept { tag_ = tag; }
   Tag tag() const noexcept { return tag_; }
-  // Besides, requests of peers that are not on a local channel are delivered only if their tags have `bits` where `mask` has ones: a secret
-  // for processes of other hosts, of which no NI knows the user. Costs those one comparison.
+  // Requires requests on channels that are not local to have `bits` where `mask` has ones, in addition to the tag rule. The bits serve as a
+  // secret for processes of other hosts, because no NI knows their user. Costs one comparison per such request.
   void require_tag_bits(Tag bits, Tag mask) noexcept {
     wire_bits_ = bits & mask;
     wire_mask_ = mask;
@@ -142,23 +142,23 @@ class Endpoint {
 
   void set_handler(uint8_t index, Handler handler) noexcept { handlers_[index] = handler; }
   void set_handler(uint8_t index, HandlerFunction function, void* context) noexcept { handlers_[index] = {function, context}; }
-  // What runs for messages that come back; without one they are only counted.
+  // Sets the function that runs for each returned message. Without one, returned messages are only counted.
   void set_error_handler(ErrorFunction function, void* context) noexcept {
     error_function_ = function;
     error_context_ = context;
   }
 
-  // The segment into which peers' long messages go and from which they get: `bytes` of new, zeroed memory, which local peers write and
-  // read without our doing; once. The memory is the endpoint's.
+  // The segment is the memory that peers' long messages write and that their gets read. expose() makes `bytes` of zeroed memory that the
+  // endpoint owns; local peers read and write it directly. Call it once.
   Result<MutableBytes> expose(uint64_t bytes);
-  // The same with memory of the caller's, which stays so: each byte is then copied once more. Replaces the one before; already_exists if
-  // one is exposed.
+  // Uses the caller's memory as the segment instead; it must outlive that use. Each byte is then copied once more. Replaces an earlier
+  // set_segment(). Errors: already_exists (a segment is exposed).
   Status set_segment(MutableBytes memory) noexcept;
   MutableBytes segment() const noexcept { return segment_; }
 
   // ---- requests
 
-  // Wait for a credit. Outcome: sent, returned or bad_call.
+  // Each request waits for a credit. Outcome: sent, returned or bad_call.
   template <typename... Arguments>
   Outcome request(Index to, uint8_t handler, Arguments... arguments) {
     return request_short(to, handler, Words<Arguments...>(arguments...));
@@ -166,50 +166,51 @@ class Endpoint {
   Outcome request_short(Index to, uint8_t handler, std::span<const uint32_t> arguments);
   // At most kMediumMax bytes.
   Outcome request_medium(Index to, uint8_t handler, Bytes payload, std::span<const uint32_t> arguments);
-  // At most kLongMax bytes, to `offset` of the peer's segment; the handler runs when all are there. `payload` is the caller's again at
-  // return.
+  // Writes at most kLongMax bytes at `offset` of the peer's segment; the handler runs when all bytes are there. The caller may reuse
+  // `payload` at return.
   Outcome request_long(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments);
-  // The same without waiting: not_sent if it would have to wait (no credit, a channel that is not there yet), or too many are under way.
-  // Otherwise `payload` stays the endpoint's until `done` runs, once, from poll() or from this call; what else is requested of that peer
-  // meanwhile may arrive before it. At the latest the endpoint's destructor calls `done`, which may be nullptr.
+  // Sends a long request without waiting. not_sent: it would have to wait (no credit, no channel yet), or too many transfers are under way.
+  // If sent, leave `payload` unchanged until `done` (may be nullptr) runs: once, from this call, from poll(), or at the latest from the
+  // destructor. Later requests to that peer may overtake this one.
   Outcome request_long_async(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments,
                              DoneFunction done, void* context);
-  // Copies `to.size()` bytes from `offset` of the peer's segment; then runs `handler` here, from poll(). `memory` stays the caller's, and
-  // must stay, until then.
+  // Copies `memory.size()` bytes from `offset` of the peer's segment, then runs `handler` here, from poll(). `memory` must stay valid until
+  // then.
   Outcome get(Index from, uint8_t handler, uint64_t offset, MutableBytes memory, std::span<const uint32_t> arguments);
 
-  // Whether a request to it would be sent without waiting.
+  // Returns whether a request to this translation would be sent without waiting.
   bool has_credit(Index to) const noexcept { return is_mapped(to) && translations_[to].peer->has_credit(); }
 
-  // A medium request without a copy: compose up to `bytes` (at most kMediumMax) in what reserve() gives, which waits for a credit and
-  // room, then commit() the first `length` of them. Nothing else is sent or polled in between. Empty: `bad_call`, or returned.
+  // Compose a medium request in place, without a copy. reserve() waits for a credit and for room, and gives `bytes` (at most kMediumMax);
+  // commit() sends the first `length` of them. Send and poll nothing in between. reserve() returns an empty span for `bad_call` or
+  // returned.
   MutableBytes reserve(Index to, uint32_t bytes, uint8_t count_of_arguments);
   Outcome commit(uint8_t handler, uint32_t length, std::span<const uint32_t> arguments);
 
   // ---- progress
 
-  // Runs the handlers of what has arrived, at most about a batch; sends what may be sent. Returns how many messages arrived. In a
-  // handler: does nothing.
+  // Runs the handlers of messages that have arrived, about one batch at most, and sends queued packets. Returns the number of messages.
+  // Does nothing in a handler.
   uint32_t poll();
-  // Until something may have arrived, a handler has run or `timeout` is over; sleeps if nothing does for `spin`. Then poll().
-  // WaitOutcome::ready says nothing about handlers: perhaps only an acknowledgement came.
+  // Waits until something may have arrived, a handler has run or `timeout` is over; polls for `spin` before it sleeps. Then polls. ready
+  // does not mean that a handler ran: perhaps only an acknowledgement came.
   WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever, Nanoseconds spin = unet::Endpoint::kDefaultSpin);
-  // For an event loop of the program's own: a descriptor that becomes readable when there may be something, after arm() returned true;
-  // arm() returns false if there is something already. Then poll(). `limit` is lowered to the time after which to poll all the same. The
-  // descriptor is the endpoint's; never read it. Errors: as unet::Endpoint::descriptor().
+  // For an event loop of the program: arm() returns false if there is work already; poll() then. If it returns true, the descriptor becomes
+  // readable when there may be work. arm() lowers `limit` to the time after which the program must poll anyway. The endpoint owns the
+  // descriptor; never read from it. Errors: as unet::Endpoint::descriptor().
   Result<int> descriptor() { return endpoint_->descriptor(); }
   bool arm(Nanoseconds& limit);
-  // Polls until all that was sent has arrived (wires: is acknowledged), at most `timeout`; false if then it has not.
+  // Polls until everything sent has arrived (on wires: is acknowledged); false if `timeout` is over first.
   bool flush(Nanoseconds timeout);
 
   // ---- looking
 
   const Counters& counters() const noexcept { return counters_; }
   uint64_t peers() const noexcept { return peers_.size(); }
-  // Of the flow to a peer that is not on a local channel; nullptr for one that is.
+  // Returns the flow to a peer on a wire; nullptr for a peer on a local channel.
   const Flow* flow(Index to) const noexcept;
   unet::Endpoint& raw() noexcept { return *endpoint_; }
-  // What a binding for another language keeps beside its endpoint.
+  // A place where a binding for another language stores a pointer to its own endpoint.
   void*& attachment() noexcept { return attachment_; }
 
  private:
@@ -226,35 +227,35 @@ class Endpoint {
     MutableBytes memory;
     std::array<uint32_t, kArgumentsMax> arguments;
   };
-  struct Opening {           // a translation whose channel is not there yet
+  struct Opening {           // a translation without its channel yet
     Index index;
     Tag tag;
     std::string target;
     ConnectOptions options;
-    std::optional<uint64_t> pending;  // the connect that is under way
-    std::optional<Error> failed;      // why there is no channel, until somebody is told
+    std::optional<uint64_t> pending;  // the id of the connect that is under way
+    std::optional<Error> failed;      // the error that the next request or map() reports
   };
-  struct Transfer {          // an asynchronous request that is not all on its way
+  struct Transfer {          // an asynchronous request that is not sent completely
     Peer* peer;
     Tag tag;
     Index index;
     uint8_t handler, count;
     uint64_t offset;
     Bytes payload;
-    uint64_t at;             // what has left
+    uint64_t at;             // bytes sent so far
     DoneFunction done;
     void* context;
     bool sent;
     std::array<uint32_t, kArgumentsMax> arguments;
   };
-  // A call that waits for a peer. Other threads may use a shared bundle meanwhile: what the call found before, it looks for again.
+  // A call that waits for a peer. Other threads may use a shared bundle meanwhile, so the call looks up peers again after each serve().
   class Waiting {
    public:
     explicit Waiting(Endpoint& endpoint) noexcept : endpoint_(endpoint) { ++endpoint_.waiting_; }
     ~Waiting() { --endpoint_.waiting_; }
     Waiting(const Waiting&) = delete;
     Waiting& operator=(const Waiting&) = delete;
-    // Runs the handlers of what has arrived. If nothing arrives for long, the thread sleeps, for at most `limit`.
+    // Runs the handlers of messages that have arrived. After many empty polls the thread sleeps, for at most `limit`.
     void serve(Nanoseconds limit = kMillisecond) { endpoint_.serve(empty_, limit); }
 
    private:
@@ -265,7 +266,7 @@ class Endpoint {
 
   Endpoint(const Context& context, std::unique_ptr<unet::Endpoint> endpoint, const Options& options);
 
-  // Set-up and the end of channels.
+  // Set-up, and the beginning and end of channels.
   Peer& add_peer(Channel channel, bool on_this_ni);
   bool may_be_peer(const ConnectionRequest& request);
   void let_in(const ConnectionRequest& request);
@@ -365,25 +366,25 @@ class Endpoint {
   std::array<Handler, kHandlersMax> handlers_{};
   std::vector<Translation> translations_;
   std::vector<Peer*> by_channel_;
-  PacketFields line_;            // of the message of one line whose handler runs
+  PacketFields line_;            // the one-line message of the running handler
   Callbacks own_callbacks_;
-  Callbacks* callbacks_ = &own_callbacks_;  // its bundle's, while it is in one
-  uint32_t waiting_ = 0;         // calls that wait: the endpoint may not go
+  Callbacks* callbacks_ = &own_callbacks_;  // the bundle's, while the endpoint is in a bundle
+  uint32_t waiting_ = 0;         // calls that wait; meanwhile the endpoint must not be destroyed or moved
   uint32_t unpolled_ = 0;        // requests since the last poll
-  uint32_t turns_ = 0;           // polls that found something, with peers on wires
-  uint32_t looks_ = 0;           // polls since the last look_around(), empty ones counted more
+  uint32_t turns_ = 0;           // polls that found messages, with peers on wires
+  uint32_t looks_ = 0;           // polls since the last look_around(); an empty one counts more
   Tag tag_ = kAnyTag;
   Tag wire_bits_ = 0, wire_mask_ = 0;
   MutableBytes segment_;
-  bool exposed_ = false;         // segment_ is what unet exposes for us
-  std::vector<Peer*> untold_;    // whose requests were handled without a reply
+  bool exposed_ = false;         // segment_ is the memory that expose() made
+  std::vector<Peer*> untold_;    // peers that have to be told of requests handled without a reply
   std::vector<Peer*> wires_;
   std::vector<Completion> completions_;
   std::vector<Transfer> transfers_;
   Nanoseconds next_timeout_ = ~Nanoseconds{0};
-  Nanoseconds now_;              // when it was looked at last
-  bool pumped_ = false;          // a peer on a wire, in this poll: that was then
-  Absence absence_;              // with peers on wires
+  Nanoseconds now_;              // the latest time that now() has returned
+  bool pumped_ = false;          // this poll has pumped a wire, so now_ is recent
+  Absence absence_;              // used with peers on wires
   Translation* reserved_to_ = nullptr;
   Index reserved_index_ = 0;
   uint32_t reserved_bytes_ = 0;
@@ -394,11 +395,11 @@ class Endpoint {
   BufferPool pool_;
   HoldBudget budget_;
   uint64_t identities_ = 0;
-  std::vector<std::unique_ptr<Peer>> peers_;  // the last, so that links go before what they use
+  std::vector<std::unique_ptr<Peer>> peers_;  // declared last: links are destroyed before the members they use
 };
 
-// Calls may be nested: a function of the program may destroy an endpoint of another bundle, whose requests come back. What it throws ends
-// the program: the message that it was called for could be handled neither again nor never.
+// Calls may nest: a function of the program may destroy an endpoint of another bundle, which returns the requests of that endpoint. An
+// exception ends the program, because its message could be neither handled again nor dropped.
 template <typename Call>
 void Endpoint::call_back(const Call& call) noexcept {
   Callbacks& callbacks = *callbacks_;

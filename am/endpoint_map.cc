@@ -1,4 +1,4 @@
-// endpoint_map.cc - the translation table of an Active Message endpoint: whom its indices lead to, at once or when first needed.
+// endpoint_map.cc - the translation table of an Active Message endpoint: channels opened at once or at the first request.
 #include <algorithm>
 
 #include "am/endpoint.h"
@@ -36,7 +36,7 @@ Status Endpoint::start_map(Index index, std::string_view target, Tag tag, const 
   if (in_use(index)) return fail(Errc::already_exists, "translation " + std::to_string(index) + " is in use: unmap it first");
   reserved_to_ = nullptr;
   Opening opening{.index = index, .tag = tag, .target = std::string(target), .options = options, .pending = {}, .failed = {}};
-  // A reply must find room, whatever else is asked for.
+  // A reply must always find room, whatever the options ask for.
   opening.options.local.depth = std::max(options.local.depth, kLocalOptions.depth);
   opening.options.local.data_bytes = std::max(options.local.data_bytes, kLocalOptions.data_bytes);
   if (const Status begun = begin_opening(opening); !begun) return begun;
@@ -76,7 +76,7 @@ bool Endpoint::in_use(Index index) const noexcept {
   return is_mapped(index) || std::any_of(openings_.begin(), openings_.end(), [&](const Opening& each) { return each.index == index; });
 }
 
-// ---- channels that are not there yet
+// ---- channels that are not open yet
 
 std::vector<Endpoint::Opening>::iterator Endpoint::opening_of(Index index) noexcept {
   return std::find_if(openings_.begin(), openings_.end(), [&](const Opening& each) { return each.index == index; });
@@ -89,7 +89,7 @@ Status Endpoint::begin_opening(Opening& opening) {
   return {};
 }
 
-// Whether the channel is there. Opening::failed says why there will be none.
+// Returns whether the channel is open now. If it cannot be opened, Opening::failed gets the reason.
 bool Endpoint::look_at_opening(Opening& opening) {
   if (!opening.pending) return false;
   auto channel = endpoint_->poll_connect(*opening.pending);
@@ -114,8 +114,8 @@ bool Endpoint::look_at_opening(Opening& opening) {
   return true;
 }
 
-// Waits for it, and tells the peer our name. Whoever is asked may at the same time be asking us. look_around() may see before we do what
-// became of it.
+// Waits for the channel. The peer may be connecting to us at the same time, so we handle its request meanwhile; look_around() may then see
+// the outcome before we do.
 Status Endpoint::finish_opening(Index index) {
   for (Waiting waiting(*this);;) {
     const auto opening = opening_of(index);
@@ -129,7 +129,7 @@ Status Endpoint::finish_opening(Index index) {
   }
 }
 
-// Those that failed wait for the next request.
+// Finishes openings that have their channels now. Failed ones wait for the next request.
 void Endpoint::look_at_openings() {
   for (size_t at = 0; at < openings_.size();) {
     if (!look_at_opening(openings_[at])) {
@@ -142,7 +142,7 @@ void Endpoint::look_at_openings() {
   }
 }
 
-// For a request by a translation without a channel: why there is none. What failed before it is tried again.
+// Opens the channel of a request that may wait; returns the reason if there is none. Tries again what failed before.
 std::optional<ReturnStatus> Endpoint::open_late(Index index) {
   if (!in_use(index)) return ReturnStatus::bad_entry;
   if (const auto opening = opening_of(index); opening != openings_.end()) opening->failed.reset();
@@ -151,7 +151,7 @@ std::optional<ReturnStatus> Endpoint::open_late(Index index) {
   return std::nullopt;
 }
 
-// The same for a request that does not wait: it is told once why there is none, and the next one tries again.
+// Opens the channel of a request that must not wait. Reports a failure once; the next request tries again.
 std::optional<ReturnStatus> Endpoint::open_meanwhile(Index index) {
   if (!in_use(index)) return ReturnStatus::bad_entry;
   look_at_openings();
@@ -166,8 +166,8 @@ std::optional<ReturnStatus> Endpoint::open_meanwhile(Index index) {
 
 // ---- names
 
-// To a peer on another host; one of this NI has learned our name from that. The first message on a channel, so there is a credit. Nobody
-// need know of it when it comes back.
+// Tells our name to a peer on another host; a peer on this NI learns it from the NI. This is the channel's first message, so there is a
+// credit. If it is returned, the program does not learn of it.
 void Endpoint::introduce(Index index) {
   if (name_.empty() || !is_mapped(index) || translations_[index].peer->wire == nullptr) return;
   Translation& to = translations_[index];

@@ -1,4 +1,4 @@
-// endpoint_receive.cc - what has arrived: which handler runs, what is refused, and what comes back.
+// endpoint_receive.cc - arrived messages: which handler runs, which are refused, and which are returned.
 #include <algorithm>
 
 #include "am/endpoint.h"
@@ -7,10 +7,10 @@
 namespace unet::am {
 namespace {
 
-constexpr uint32_t kBatch = 32;          // messages of one poll
-constexpr uint32_t kLookEvery = 1024;    // polls between two looks for new peers; an empty one counts kEmptyWeight times
+constexpr uint32_t kBatch = 32;          // messages per poll
+constexpr uint32_t kLookEvery = 1024;    // polls between two looks for new peers; an empty poll counts kEmptyWeight times
 constexpr uint32_t kEmptyWeight = 16;
-constexpr uint32_t kTurnsPerTimeout = 16;  // polls that found something before time-outs are looked at all the same
+constexpr uint32_t kTurnsPerTimeout = 16;  // polls with messages after which time-outs are checked anyway
 
 }  // namespace
 
@@ -38,7 +38,7 @@ uint32_t Endpoint::poll() {
   return count;
 }
 
-// What has arrived is handled before the time-outs.
+// Arrived packets are handled before time-outs.
 void Endpoint::turn_wires(bool empty) {
   const Nanoseconds now = pumped_ ? now_ : this->now();
   absence_.polled(now, empty);
@@ -55,7 +55,7 @@ void Endpoint::turn_wires(bool empty) {
 void Endpoint::pump(Peer& peer) {
   pumped_ = true;
   const bool done = peer.wire->pump(now());
-  // Where the NI has no room, the next poll tries again.
+  // If the NI has no room, the next poll tries again.
   next_timeout_ = done ? std::min(next_timeout_, peer.wire->next_timeout()) : 0;
   if (peer.wire->flow().state() != Flow::State::open) end_peer(peer);
 }
@@ -63,13 +63,13 @@ void Endpoint::pump(Peer& peer) {
 void Endpoint::tell_credits() noexcept {
   for (Peer* const peer : untold_) {
     if (peer->local.untold() != 0) peer->local.tell();
-    peer->in_untold = peer->local.untold() != 0;  // it had no room: later
+    peer->in_untold = peer->local.untold() != 0;  // no room: try again later
   }
   std::erase_if(untold_, [](const Peer* peer) { return !peer->in_untold; });
 }
 
 void Endpoint::complete_gets() {
-  // A handler gets nothing more here, so there are no new ones meanwhile.
+  // A handler starts no get here, so no completion is added meanwhile.
   for (const Completion& each : completions_) {
     run_get_reply(*each.peer, each.handler, {each.arguments.data(), each.count}, each.memory);
   }
@@ -81,7 +81,7 @@ void Endpoint::complete_gets() {
 void Endpoint::handle(const Message& message) {
   Peer* peer = peer_of(message.channel);
   if (__builtin_expect(peer == nullptr, 0)) {
-    // By a static channel, of which we have not heard yet.
+    // A static channel, which we have not seen opening yet.
     look_around();
     peer = peer_of(message.channel);
     if (peer == nullptr) {
@@ -98,14 +98,14 @@ void Endpoint::handle(const Message& message) {
   handle_wire(*peer);
 }
 
-// Who may send the request, and what it calls, if neither needs the long way; line_ is the message.
+// Returns whether line_ may take the fast path: the peer may send it, and its handler takes it.
 inline bool Endpoint::is_plain(const Peer& peer, const Handler& handler) const noexcept {
   const bool request = is_request(line_.kind);
   const bool is_taken = handler.function != nullptr && handler.takes(line_.count);
   return is_taken && request == (peer.translations == 0) && !(request && tag_ != kAnyTag);
 }
 
-// The short way of a short message that needs nothing special. False: nothing was done, and it has to go the long way.
+// The fast path of a short message in one line. Returns false without effect if the message needs the general path.
 inline bool Endpoint::handle_line(Peer& peer, const Message& message) {
   if (__builtin_expect(message.kind != MessageKind::message || !parse_line(message.bytes(), line_), 0)) return false;
   const Handler& handler = handlers_[line_.handler];
@@ -114,7 +114,7 @@ inline bool Endpoint::handle_line(Peer& peer, const Message& message) {
   return true;
 }
 
-// Likewise of a long request, whose bytes are there.
+// The fast path of a long request with its bytes in the segment already.
 inline bool Endpoint::handle_long_line(Peer& peer, const Message& message) {
   if (__builtin_expect(message.kind != MessageKind::message || !parse_long_line(message.bytes(), line_), 0)) return false;
   const Handler& handler = handlers_[line_.handler];
@@ -143,14 +143,14 @@ void Endpoint::handle_local(Peer& peer, const Message& message) {
   } else if (fields.kind != Kind::ack) {
     dispatch(peer, fields, payload);
   } else if (waiting_ != 0) {
-    ++callbacks_->ended;  // credits: a call of another thread may wait for them
+    ++callbacks_->ended;  // new credits: a call of another thread may wait for them
   }
   endpoint_->release(message);
 }
 
 void Endpoint::handle_wire(Peer& peer) {
   Bytes payload;
-  if (waiting_ != 0) ++callbacks_->ended;  // credits: a call of another thread may wait for them
+  if (waiting_ != 0) ++callbacks_->ended;  // new credits: a call of another thread may wait for them
   while (const PacketFields* const fields = peer.wire->next(payload)) dispatch(peer, *fields, payload);
   pump(peer);
 }
@@ -158,9 +158,9 @@ void Endpoint::handle_wire(Peer& peer) {
 void Endpoint::dispatch(Peer& peer, const PacketFields& fields, Bytes payload) {
   if (is_request(fields.kind)) {
     if (__builtin_expect(peer.translations == 0, 1)) return dispatch_request(peer, fields, payload);
-    ++counters_.bad_request;  // by our own channel: it was not let in, and gets no credit back
+    ++counters_.bad_request;  // the peer may not request on a channel that we opened, and gets no credit back
   } else if (__builtin_expect(peer.translations == 0, 0)) {
-    ++counters_.bad_reply;  // nothing was asked of it
+    ++counters_.bad_reply;  // we have sent this peer no request
   } else if (fields.kind == Kind::returned) {
     take_returned(peer, fields);
   } else if ((fields.flags & PacketFlags::kGet) != 0) {
@@ -177,13 +177,13 @@ void Endpoint::run(const Handler& handler, Token& token) {
 
 // ---- requests of peers
 
-// Whether [offset, offset + length) lies in the segment.
+// Returns whether [offset, offset + length) lies in the segment.
 bool Endpoint::in_segment(uint64_t offset, uint64_t length, ReturnStatus& why) const noexcept {
   why = offset > segment_.size() ? ReturnStatus::bad_segment_offset : ReturnStatus::bad_length;
   return offset <= segment_.size() && length <= segment_.size() - offset;
 }
 
-// In the order in which AM-2 looks: tag, handler, offset, length.
+// Checks in the order of AM-2: tag, handler, offset, length.
 bool Endpoint::admit(const Peer& peer, const PacketFields& fields, Bytes payload, ReturnStatus& why) const noexcept {
   why = ReturnStatus::bad_tag;
   if (__builtin_expect(tag_ != kAnyTag, 0) && (tag_ == kNoTag || peer.tag_heard != tag_)) return false;
@@ -213,7 +213,7 @@ void Endpoint::dispatch_request(Peer& peer, const PacketFields& fields, Bytes pa
   ReturnStatus why;
   if (__builtin_expect(!admit(peer, fields, payload, why), 0)) {
     ++counters_.refused;
-    // The last part of a long message is refused for the same reason as this one: once is enough.
+    // The last part of a long message is refused for the same reason, so report only that.
     if (fields.kind != Kind::long_piece) refuse(token, why);
   } else if (fields.kind == Kind::get_request) {
     PacketFields reply({.kind = Kind::long_reply, .flags = PacketFlags::kGet}, fields.offset, fields.total);
@@ -225,7 +225,7 @@ void Endpoint::dispatch_request(Peer& peer, const PacketFields& fields, Bytes pa
   if (!token.replied_) handled(peer);
 }
 
-// The last bytes of a transfer go to its end. Those of a local peer that wrote them itself are there.
+// Copies a piece to the end of its transfer. Without a payload, a local peer has written the bytes itself.
 MutableBytes Endpoint::deposit(const PacketFields& fields, Bytes payload) noexcept {
   const MutableBytes whole = segment_.subspan(fields.offset, fields.total);
   copy_bytes(whole.last(payload.size()).data(), payload.data(), payload.size());
@@ -240,7 +240,7 @@ void Endpoint::refuse(Token& token, ReturnStatus why) noexcept {
   send_reply(token, reply, {});
 }
 
-// Without a reply that would say so.
+// Counts a request that was handled without a reply.
 void Endpoint::handled(Peer& peer) {
   if (peer.wire != nullptr) return peer.wire->handled();
   peer.local.handled();
@@ -253,7 +253,7 @@ void Endpoint::handled(Peer& peer) {
 
 // ---- replies of peers
 
-// It cannot be delivered. The peer takes nothing back for a reply, so our error handler is told that our request gets none.
+// Our error handler learns that the request gets no reply. A reply cannot be returned to the peer.
 void Endpoint::reject_reply(const Peer& peer, const PacketFields& fields) {
   ++counters_.bad_reply;
   const Kind kind = (fields.flags & PacketFlags::kGet) != 0 ? Kind::get_request : fields.kind;
@@ -278,7 +278,7 @@ void Endpoint::run_reply(Peer& peer, const PacketFields& fields, MutableBytes pa
   run(handler, token);
 }
 
-// A piece of a get. What belongs where, we know ourselves.
+// Takes a piece of a get. We know ourselves where it belongs.
 void Endpoint::take_get(Peer& peer, const PacketFields& fields, Bytes payload) {
   if (fields.kind != Kind::long_reply || peer.gets_answered == peer.gets_begun) {
     ++counters_.bad_reply;
@@ -330,7 +330,7 @@ void Endpoint::take_returned(Peer& peer, const PacketFields& fields) {
     end_get(peer);
     return;
   }
-  // Which of our requests it was, the count of those that were handled says.
+  // The handled count tells which of our requests this was.
   const PendingRequest& request = peer.pending(fields.handled - 1);
   const Index index = request.kind == kind && request.handler == fields.handler ? request.index : kNoIndex;
   come_back(status, kind, fields.handler, index, {fields.arguments.data(), fields.count});

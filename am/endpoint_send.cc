@@ -8,12 +8,12 @@
 namespace unet::am {
 namespace {
 
-constexpr uint32_t kPollEvery = 16;             // requests: whoever only sends serves its peers, too
-constexpr uint32_t kPieceMax = 4 * 1024;        // bytes of a long message over a wire that travel together: three frames of 1,500 bytes,
-                                                // so that one lost frame costs little
-constexpr uint32_t kLocalPieceMax = 16 * 1024;  // where a local peer's segment is not exposed
-constexpr uint32_t kPutMax = 8 * 1024 * 1024;   // bytes that one put may have
-constexpr uint32_t kLookAgain = 256;            // long messages between two questions whether a peer exposes something by now
+constexpr uint32_t kPollEvery = 16;             // requests after which a sender polls, so that it serves its peers
+constexpr uint32_t kPieceMax = 4 * 1024;        // bytes per packet of a long message over a wire: three frames of 1,500 bytes, so that one
+                                                // lost frame costs little
+constexpr uint32_t kLocalPieceMax = 16 * 1024;  // the same for a local peer without an exposed segment
+constexpr uint32_t kPutMax = 8 * 1024 * 1024;   // bytes of one put, at most
+constexpr uint32_t kLookAgain = 256;            // long messages between two checks whether a peer exposes a segment by now
 
 void copy_arguments(PacketFields& fields, std::span<const uint32_t> arguments) noexcept {
   fields.count = static_cast<uint8_t>(arguments.size());
@@ -27,7 +27,7 @@ PacketFields fields_of(Kind kind, uint8_t handler, std::span<const uint32_t> arg
 
 }  // namespace
 
-// ---- what every request does first
+// ---- checks of every request
 
 Endpoint::Translation* Endpoint::find(Index to, Kind kind, uint8_t handler, std::span<const uint32_t> arguments, Outcome& outcome) {
   outcome = Outcome::bad_call;
@@ -46,13 +46,13 @@ Endpoint::Translation* Endpoint::find(Index to, Kind kind, uint8_t handler, std:
   return &translations_[to];
 }
 
-// The peer with this identity, if the translation still leads there and it is there.
+// Returns the translation's peer if it is open and has this identity, else nullptr.
 inline Peer* Endpoint::open_peer(Index to, uint64_t id) noexcept {
   Peer* const peer = is_mapped(to) ? translations_[to].peer : nullptr;
   return peer != nullptr && peer->open && peer->id == id ? peer : nullptr;
 }
 
-// The same peer, when there is a credit; nullptr if it is gone.
+// Waits until that peer has a credit; nullptr if the peer is gone.
 Peer* Endpoint::wait_credit(Index to, uint64_t id) {
   Peer* peer = open_peer(to, id);
   if (__builtin_expect(peer == nullptr || peer->has_credit(), 1)) return peer;
@@ -73,14 +73,14 @@ void Endpoint::note_request(Peer& peer, Index index, const PacketFields& fields)
   note_request(peer, index, fields.kind, fields.handler, {fields.arguments.data(), fields.count});
 }
 
-// Whoever sends them then notes in Peer::tag_told that it was said.
+// The caller must set Peer::tag_told once the fields are sent.
 void Endpoint::say_tag(const Peer& peer, Tag tag, PacketFields& fields) noexcept {
   if (__builtin_expect(peer.tag_told == tag, 1)) return;
   fields.flags |= PacketFlags::kTag;
   fields.tag = tag;
 }
 
-// Waits for a credit and for room.
+// Waits for a credit and for room in the channel.
 Outcome Endpoint::send_request(Index to, uint64_t id, PacketFields& fields, Bytes payload) {
   Waiting waiting(*this);
   while (Peer* const peer = wait_credit(to, id)) {
@@ -89,16 +89,16 @@ Outcome Endpoint::send_request(Index to, uint64_t id, PacketFields& fields, Byte
     const SendOutcome outcome = post_request(*peer, tag, to, fields, payload);
     if (__builtin_expect(outcome == SendOutcome::sent, 1)) return Outcome::sent;
     if (outcome != SendOutcome::full) {
-      look_around();  // what it had sent before it went is handled before anything of it comes back
+      look_around();  // handles what the peer sent before its end, before anything is returned
       break;
     }
     waiting.serve();
   }
-  if (fields.kind == Kind::long_piece) return Outcome::returned;  // the whole comes back once
+  if (fields.kind == Kind::long_piece) return Outcome::returned;  // only the whole message is returned, once
   return come_back(ReturnStatus::unreachable, fields.kind, fields.handler, to, {fields.arguments.data(), fields.count});
 }
 
-// There is a credit, and the tag is said already.
+// Needs a credit, and a tag set by say_tag().
 SendOutcome Endpoint::post_request(Peer& peer, Tag tag, Index index, PacketFields& fields, Bytes payload) {
   if (peer.wire == nullptr) {
     if (const SendOutcome outcome = peer.local.send(fields, payload); __builtin_expect(outcome != SendOutcome::sent, 0)) return outcome;
@@ -123,7 +123,7 @@ Outcome Endpoint::come_back(ReturnStatus status, Kind kind, uint8_t handler, Ind
 
 // ---- short and medium
 
-// The peer of a request that may take the short way: on a local channel, where nothing has to be waited for or said. Otherwise nullptr.
+// Returns the peer of a request that may take the fast path: local, without waiting and without a new tag. Otherwise nullptr.
 inline Peer* Endpoint::plain_peer(Index to) noexcept {
   if (__builtin_expect(to >= translations_.size() || in_handler() || unpolled_ + 1 >= kPollEvery, 0)) return nullptr;
   const Translation& found = translations_[to];
@@ -133,7 +133,7 @@ inline Peer* Endpoint::plain_peer(Index to) noexcept {
   return &peer;
 }
 
-// The short way of a short request. False: nothing was done, and it has to go the long way.
+// The fast path of a short request. Returns false without effect if the request needs the general path.
 inline bool Endpoint::send_line(Index to, uint8_t handler, std::span<const uint32_t> arguments) {
   Peer* const peer = plain_peer(to);
   if (__builtin_expect(peer == nullptr || !peer->local.send_line(Kind::short_request, handler, arguments), 0)) return false;
@@ -142,7 +142,7 @@ inline bool Endpoint::send_line(Index to, uint8_t handler, std::span<const uint3
   return true;
 }
 
-// Likewise of a long one, to a peer that is known to expose its segment.
+// The fast path of a long request to a peer that is known to expose its segment.
 inline bool Endpoint::send_long_line(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) {
   Peer* const peer = plain_peer(to);
   if (__builtin_expect(peer == nullptr || offset > peer->region || payload.size() > peer->region - offset, 0)) return false;
@@ -202,7 +202,7 @@ Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint3
   const bool as_reserved = length != 0 && length <= reserved_bytes_ && arguments.size() == reserved_.count;
   if (to == nullptr || in_handler() || !as_reserved) return Outcome::bad_call;
   Peer& peer = *to->peer;
-  // Either may be gone since, if something was sent or polled in between.
+  // The caller may have sent or polled in between, against the rules: then the peer or the credit may be gone.
   if (!peer.open) return come_back(ReturnStatus::unreachable, Kind::medium_request, handler, reserved_index_, arguments);
   if (!peer.has_credit()) return Outcome::bad_call;
   reserved_.handler = handler;
@@ -223,7 +223,7 @@ Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint3
 
 // ---- long, and get
 
-// Whether the peer exposes its segment, so that we write and read it ourselves. Asks the service the first time.
+// Returns whether the peer exposes its segment, so that we access it directly. Asks the service at first, and now and then.
 bool Endpoint::region_of(Peer& peer) {
   if (peer.region == 0 && peer.wire == nullptr && peer.looks_at_region++ % kLookAgain == 0) {
     if (const auto bytes = endpoint_->map_peer_region(peer.channel)) peer.region = *bytes;
@@ -233,7 +233,7 @@ bool Endpoint::region_of(Peer& peer) {
 
 uint32_t Endpoint::piece_of(const Peer& peer) noexcept { return peer.wire != nullptr ? kPieceMax : kLocalPieceMax; }
 
-// Writes a payload into the region that a local peer exposes. Outcome::sent: it is there, and nobody has been told.
+// Writes a payload into the region that a local peer exposes, without a message. Outcome::sent: the bytes are there.
 Outcome Endpoint::put_long(Peer& peer, Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) {
   constexpr Kind kKind = Kind::long_request;
   if (offset > peer.region) return come_back(ReturnStatus::bad_segment_offset, kKind, handler, to, arguments);
@@ -291,7 +291,7 @@ Outcome Endpoint::get(Index from, uint8_t handler, uint64_t offset, MutableBytes
   return get_pieces(from, peer.id, fields_of(Kind::get_request, handler, arguments), offset, memory);
 }
 
-// The pieces of one get follow each other: which of them fails says which get does.
+// The pieces of one get are sent without other gets in between, so a piece that fails identifies its get.
 Outcome Endpoint::get_pieces(Index from, uint64_t id, PacketFields fields, uint64_t offset, MutableBytes memory) {
   Peer* peer = open_peer(from, id);
   for (Waiting waiting(*this); peer != nullptr && peer->in_get; peer = open_peer(from, id)) waiting.serve();
@@ -328,7 +328,7 @@ Outcome Endpoint::send_reply(Token& token, PacketFields& fields, Bytes payload) 
   if (peer.wire != nullptr) {
     peer.wire->begin(fields, payload);
   } else if (peer.local.send(fields, payload) != SendOutcome::sent) {
-    // Gone, or it cheats: an honest one has room.
+    // The peer is gone or cheats: an honest peer has room.
     ++counters_.lost_replies;
     return Outcome::returned;
   }

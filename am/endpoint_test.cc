@@ -1,4 +1,4 @@
-// endpoint_test.cc - two Active Message endpoints of one unetd, over a local channel and through the NI: what a program sees of them.
+// endpoint_test.cc - two Active Message endpoints of one unetd, over a local channel and through the NI, as a program sees them.
 #include "am/endpoint.h"
 
 #include <catch2/catch.hpp>
@@ -18,7 +18,7 @@ namespace {
 
 std::atomic<uint32_t> unanswered{0};  // counted by b's thread, which must not use Catch
 
-// Both have a thread of their own: what one waits for, the other does.
+// Two endpoints with a thread each, so that one can wait for the other.
 class Pair {
  public:
   explicit Pair(control::Path path, uint64_t exposed = 0) : path_(path), context_(*Context::open(daemon_.ni(), "test")) {
@@ -30,7 +30,7 @@ class Pair {
   }
   ~Pair() { stop(); }
 
-  // b serves from here on; nobody else touches it until stop().
+  // From here on thread b serves its endpoint; no other code touches that until stop().
   void start() {
     thread_ = std::thread([this] {
       while (!stop_.load(std::memory_order_acquire)) {
@@ -53,7 +53,7 @@ class Pair {
     }
   }
 
-  // One below Active Messages.
+  // Makes an endpoint of the layer below Active Messages.
   std::unique_ptr<unet::Endpoint> raw() {
     auto made = context_.create_endpoint();
     REQUIRE(made);
@@ -94,7 +94,7 @@ std::vector<uint32_t> some_words(uint32_t count) {
 
 constexpr uint8_t kEcho = 1, kAnswer = 2, kAdd = 3, kSum = 4, kSilent = 5, kEchoLong = 6, kFirst = 0, kLast = 255;
 
-// Sends back what came: short ones short, others medium.
+// Echoes a message: short ones as short replies, others as medium ones.
 void echo(Token& token, void*) {
   const Outcome outcome = token.payload().empty() ? token.reply_short(kAnswer, token.arguments())
                                                   : token.reply_medium(kAnswer, token.payload(), token.arguments());
@@ -439,7 +439,7 @@ TEST_CASE("a translation that is unmapped: what has arrived is handled, and the 
   std::vector<std::byte> memory(100);
   REQUIRE(pair.a->get(0, kAnswer, 0, memory, {}) == Outcome::sent);
   REQUIRE(pair.a->unmap(0));
-  // Through the NI the answers may be on their way, and so is the request of what is got.
+  // Through the NI, answers and the request of the get may still be on their way.
   if (path == control::Path::local) {
     CHECK(heard.count == 4);
     CHECK(back.handler == std::vector<uint8_t>(5, kSilent));
@@ -453,7 +453,7 @@ TEST_CASE("a translation that is unmapped: what has arrived is handled, and the 
 TEST_CASE("a peer that sends what it likes harms nobody, and writes nowhere but into the segment") {
   const auto path = EITHER_PATH;
   Pair pair(path);
-  // A segment between two stretches that must stay as they are.
+  // The segment lies between two guards that must not change.
   constexpr size_t kSegment = 8192, kGuard = 4096;
   std::vector<std::byte> memory(kSegment + 2 * kGuard, std::byte{0x5A});
   REQUIRE(pair.b->set_segment(MutableBytes(memory).subspan(kGuard, kSegment)));
@@ -493,7 +493,7 @@ TEST_CASE("a peer that sends what it likes harms nobody, and writes nowhere but 
     if (random() % 4 == 0) {
       for (std::byte& each : message) each = static_cast<std::byte>(random());
     }
-    static_cast<void>(liar->send(*channel, message));  // full, when its answers are not taken: they are, now and then
+    static_cast<void>(liar->send(*channel, message));  // full while its answers are not taken, which happens now and then
     for (Message answer; random() % 8 == 0 && liar->receive(answer);) liar->release(answer);
     if (i % 1000 == 0) {
       pair.a->request(0, kEcho, i);
@@ -516,7 +516,7 @@ TEST_CASE("a child process that gives up what it inherited does not write into i
   pair.stop();
   Heard heard;
   pair.a->set_handler(kAnswer, hear, &heard);
-  // b has handled these, and not told of it yet.
+  // b has handled these, and not told a of it yet.
   for (uint32_t i = 0; i < 3; ++i) REQUIRE(pair.a->request(0, kSilent, i) == Outcome::sent);
   for (int i = 0; i < 100 && pair.b->counters().handled < 3; ++i) REQUIRE(pair.b->poll() <= 3);
   REQUIRE(pair.b->counters().handled == 3);
@@ -526,7 +526,7 @@ TEST_CASE("a child process that gives up what it inherited does not write into i
     return 0;
   });
   REQUIRE(child.wait() == 0);
-  for (int i = 0; i < 100; ++i) REQUIRE(pair.a->poll() == 0);  // nothing has come
+  for (int i = 0; i < 100; ++i) REQUIRE(pair.a->poll() == 0);  // nothing has arrived
   for (uint32_t i = 1; i <= 200; ++i) {
     REQUIRE(pair.a->request(0, kEcho, i) == Outcome::sent);
     const Nanoseconds end = monotonic_now() + 10 * kSecond;
@@ -552,7 +552,7 @@ TEST_CASE("a handler that runs without a message ends the wait of who has looked
   uint32_t got = 0;
   pair.a->set_handler(kAnswer, [](Token&, void* context) { ++*static_cast<uint32_t*>(context); }, &got);
   std::vector<std::byte> memory(100);
-  // b exposes its segment, so the handler of a get has nothing to wait for, and nothing comes that would end a sleep.
+  // b exposes its segment, so the get's handler runs without a message. No arrival could end a sleep.
   for (uint32_t i = 1; i <= 3; ++i) {
     REQUIRE(pair.a->get(0, kAnswer, 0, memory, {}) == Outcome::sent);
     Nanoseconds limit = kSecond;
@@ -577,7 +577,7 @@ TEST_CASE("who waits sleeps, and wakes when something is to be handled") {
     while (heard.count != i) REQUIRE(pair.a->wait(60 * kSecond, 0) == WaitOutcome::ready);
   }
   CHECK(pair.a->flush(60 * kSecond));
-  // Perhaps acknowledgements come still; then nothing.
+  // At most acknowledgements may still come.
   while (pair.a->wait(50 * kMillisecond, 0) != WaitOutcome::timed_out) {
   }
 }

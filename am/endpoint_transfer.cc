@@ -1,4 +1,4 @@
-// endpoint_transfer.cc - asynchronous long requests: what could not leave at once leaves from poll(), as credits come back.
+// endpoint_transfer.cc - asynchronous long requests: poll() sends the rest as credits come back.
 #include <algorithm>
 
 #include "am/endpoint.h"
@@ -6,8 +6,9 @@
 namespace unet::am {
 namespace {
 
-constexpr size_t kTransfersMax = 256;                      // of an endpoint
-constexpr uint32_t kTransferCredits = kFlowWindow * 3 / 4;  // that they take of a peer's: whoever waits for one gets it
+constexpr size_t kTransfersMax = 256;                      // per endpoint
+constexpr uint32_t kTransferCredits = kFlowWindow * 3 / 4;  // a peer's credits that transfers may take; a call that waits for a credit gets
+                                                            // one of the rest
 
 }  // namespace
 
@@ -44,7 +45,7 @@ Outcome Endpoint::begin_transfer(const Transfer& given) {
   return Outcome::sent;
 }
 
-// Sends what may be sent; true when all of it is on its way.
+// Sends as much as credits allow; returns true when everything is sent.
 bool Endpoint::push_transfer(Transfer& transfer) {
   Peer& peer = *transfer.peer;
   const uint32_t piece = piece_of(peer);
@@ -77,7 +78,7 @@ void Endpoint::turn_transfers() {
   }
 }
 
-// Those that are called can begin no new ones.
+// The functions that it calls cannot begin new transfers.
 void Endpoint::end_transfer(size_t index) {
   const Transfer over = transfers_[index];
   transfers_.erase(transfers_.begin() + static_cast<std::ptrdiff_t>(index));

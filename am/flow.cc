@@ -1,4 +1,4 @@
-// flow.cc - sending, receiving and time of one flow, in the order of the header.
+// flow.cc - sending, receiving and timers of one flow, in the order of the header.
 #include "am/flow.h"
 
 #include <algorithm>
@@ -76,7 +76,7 @@ Flow::Transmit Flow::transmit_packet(Sequence sequence, Nanoseconds now) noexcep
   const bool first = sequence == new_;
   if (first) ++new_;
   if (sent.fate == Fate::lost) --lost_;
-  // From here on a sign of life is waited for.
+  // From now on we wait for a packet from the peer.
   if (in_flight_ == 0 && una_ == sequence && first) heard_at_ = now;
   sent.fate = Fate::in_flight;
   sent.at = now;
@@ -194,7 +194,7 @@ Flow::Arrival Flow::handle_packet(const HeaderFields& fields, Bytes payload, boo
   handle_acked(fields, control ? payload : Bytes{}, now, absence);
   if (!control) return handle_numbered(fields, keep, now, absence);
   ++counters_.acks_received;
-  // What it says counts once everything begun before it has arrived.
+  // The handled count of an ack is valid once everything begun before it has arrived.
   if (!before(expected_, fields.sequence)) take_credits(fields.handled);
   if (fields.kind == Kind::probe) told_.now = true;
   return Arrival::control;
@@ -216,7 +216,7 @@ Flow::Arrival Flow::handle_session(const HeaderFields& fields) noexcept {
   return Arrival::dropped;
 }
 
-// How much later than packets sent after it one may come, before it is lost: RACK.reo_wnd (RFC 8985, section 6.2, step 4).
+// Returns how much later than packets sent after it a packet may come before it is lost: RACK.reo_wnd (RFC 8985, section 6.2, step 4).
 Nanoseconds Flow::reordering() const noexcept {
   const Nanoseconds delay = congestion_.smooth_delay();
   return std::max({delay / 4, kReorderMin, std::min(late_by_, std::max(delay, options_.timeout_min))});
@@ -227,7 +227,7 @@ void Flow::note_late(Nanoseconds by) noexcept {
   late_for_ = kLateRecoveries;
 }
 
-// The peer says how many packets it had twice. Not every one that we sent again was lost, then.
+// `repeats` counts the packets that the peer had twice. If it grew unexpectedly, a packet that we sent again was not lost.
 void Flow::note_repeats(uint8_t repeats) noexcept {
   const auto more = static_cast<uint8_t>(repeats - repeats_told_);
   if (more >= 128) return;  // an older ack
@@ -239,8 +239,9 @@ void Flow::note_repeats(uint8_t repeats) noexcept {
   note_late(2 * reordering());
 }
 
-// Of one that was sent twice it may have been the first that arrived: then the second has told nothing about those before it. The echo
-// says that something had arrived that was sent no sooner than this (Eifel, RFC 3522); it is off by a tick, as both sides round.
+// Returns whether the ack is for the last transmission of a packet. If an earlier transmission arrived, the last one proves nothing about
+// the packets before it. The echo shows whether a packet sent no sooner than this one has arrived (Eifel, RFC 3522). Both sides round, so
+// it is off by one tick.
 bool Flow::surely_last(const Sent& sent, const News& news) const noexcept {
   if (sent.times == 1) return true;
   return news.now - sent.at >= congestion_.least_delay() && (!news.echoed || !newer(ticks(sent.at), *news.echoed + 1));
@@ -266,7 +267,7 @@ void Flow::handle_acked(const HeaderFields& fields, Bytes payload, Nanoseconds n
   const uint32_t out = distance(una_, new_);
   if (distance(una_, fields.acked) > out) {
     if (!before(fields.acked, una_)) ++counters_.bad_ack;
-    return;  // else it was overtaken by a newer one
+    return;  // a newer ack has overtaken this one
   }
   const uint64_t in_flight = in_flight_;
   uint32_t bytes = 0;
@@ -289,7 +290,7 @@ void Flow::handle_acked(const HeaderFields& fields, Bytes payload, Nanoseconds n
     }
   }
   while (una_ != new_ && slot(una_).fate == Fate::acknowledged) ++una_;
-  if (!before(una_, late_until_)) late_until_ = una_;  // moves along: half a round of numbers later it would lie ahead
+  if (!before(una_, late_until_)) late_until_ = una_;  // follows una_: a stale value would lie ahead again after half of the number space
   if (!is_numbered(fields.kind)) note_repeats(fields.handler);
   end_recovery();
   if (bytes == 0) return;
@@ -320,14 +321,14 @@ Flow::Arrival Flow::handle_numbered(const HeaderFields& fields, bool keep, Nanos
   const uint32_t at = slot_of(sequence);
   if (before(sequence, expected_) || (distance(expected_, sequence) < kSequenceWindow && arrived_[at])) {
     ++counters_.duplicates;
-    told_.now = true;  // the ack of it was lost, or comes late
+    told_.now = true;  // the ack of the first copy was lost or is late
     return Arrival::dropped;
   }
   if (distance(delivered_, sequence) >= kSequenceWindow) {
     ++counters_.beyond_window;
     return Arrival::dropped;
   }
-  // What fills a gap is told at once, and what opens one; what comes behind it says nothing new of it.
+  // A packet that fills or opens a gap is acknowledged at once. A further packet behind a gap says nothing new about it.
   if (before(sequence, beyond_)) told_.now = true;
   if (sequence != expected_) {
     ++counters_.out_of_order;
@@ -340,7 +341,7 @@ Flow::Arrival Flow::handle_numbered(const HeaderFields& fields, bool keep, Nanos
   ++told_.owed;
   if ((fields.flags & PacketFlags::kAckNow) != 0) told_.now = true;
   if (told_.at == ~Nanoseconds{0}) told_.at = now + options_.ack_delay;
-  // After a pause anything is newer: in 137 s the clock of `sent_at` goes half round.
+  // After a pause every packet is newer: `sent_at` goes half round in 137 s.
   if (echo_at_ == 0 || now - echo_at_ >= kSecond || newer(fields.sent_at, echo_)) {
     echo_ = fields.sent_at;
     echo_at_ = now;
@@ -376,7 +377,7 @@ void Flow::lose(Sequence sequence) noexcept {
 
 void Flow::find_lost(Nanoseconds now) noexcept {
   reorder_at_ = ~Nanoseconds{0};
-  // While nothing that was sent after the oldest has arrived, it is too early to tell of any.
+  // A packet can be lost only if one sent after the oldest has arrived.
   const bool gap = una_ != new_ && newer(newest_.order, slot(una_).order);
   if (options_.recovery == Recovery::go_back_n || !gap) return;
   const Nanoseconds patience = newest_.trip + reordering();
@@ -401,7 +402,7 @@ void Flow::handle_timeout(Nanoseconds now) noexcept {
   timeout_at_ = ~Nanoseconds{0};
   const bool waits = una_ != new_ || waits_for_credit();
   if (!waits) return;
-  // Who has not been polled for that long has not asked for that long either.
+  // Requires several time-outs as well: a side that was not polled for dead_after has not asked the peer either.
   if (now - heard_at_ >= options_.dead_after && backoff_ >= kTriesBeforeDeath) {
     state_ = State::dead;
     return;
@@ -413,12 +414,12 @@ void Flow::handle_timeout(Nanoseconds now) noexcept {
     for (Sequence each = una_; each != new_; ++each) {
       const bool missing = slot(each).fate == Fate::in_flight;
       if (missing) lose(each);
-      if (options_.recovery == Recovery::selective) break;  // its ack will tell of the others
+      if (options_.recovery == Recovery::selective) break;  // the ack of the first one reports the others
       if (missing) congestion_.handle_loss(counters_.sent, now);
     }
     congestion_.handle_silence(backoff_, now);
-    insist_ = slot(una_).fate == Fate::lost;  // whatever else is on its way: that is not heard of
-    needless_ = std::min(needless_, backoff_) + 1;  // those of earlier silences replaced what was really lost
+    insist_ = slot(una_).fate == Fate::lost;  // send it even if others fill the window: no news of them comes
+    needless_ = std::min(needless_, backoff_) + 1;  // those of earlier time-outs replaced packets that were really lost
   }
   ++backoff_;
   timeout_at_ = now + timeout();

@@ -1,4 +1,4 @@
-// flow_loss_test.cc - one flow step by step: what is lost, what only comes late, and what is sent again in vain.
+// flow_loss_test.cc - one flow step by step: packets that are lost, packets that are only late, and needless retransmissions.
 #include <catch2/catch.hpp>
 
 #include "am/flow_pair.h"
@@ -30,14 +30,14 @@ TEST_CASE("what was sent again in vain does not make those behind it look lost")
   KnownPair pair(options);
   const auto sent = pair.send(10);
   REQUIRE(sent.size() == 10);
-  // The peer does not look for long.
+  // The peer does not poll for a long time.
   for (int i = 0; i < 3; ++i) {
     pair.now = pair.a.next_timeout();
     pair.a.handle_timeout(pair.now);
     REQUIRE(pair.out(pair.a).size() == 1);
   }
   pair.now += 20 * kDelay;
-  // Then it finds some of them.
+  // Then it finds some of the packets.
   for (int i = 0; i < 5; ++i) pair.in(pair.b, sent[i]);
   pair.handle_all();
   pair.answer();
@@ -51,7 +51,7 @@ TEST_CASE("what was sent again in vain does not make those behind it look lost")
 TEST_CASE("packets that were overtaken are waited for, once it is known that they come late") {
   KnownPair pair;
   constexpr Nanoseconds kLate = 6 * kDelay;
-  // Of each ten the second comes late; what is sent again meanwhile arrives, too.
+  // The second packet of each ten comes late. Its retransmission arrives, too.
   const auto ten_of_them = [&] {
     const uint64_t before = pair.a.counters().resent;
     const auto sent = pair.send(10);
@@ -85,8 +85,8 @@ TEST_CASE("packets that were overtaken are waited for, once it is known that the
 
 namespace {
 
-// Of three the middle is missing, and is acknowledged once it was sent again: returns how long that took. The peer says that it had so many
-// packets twice.
+// The second of three packets is missing, and is acknowledged after it was sent again. The peer reports `repeats` packets that came twice.
+// Returns the time until the retransmission.
 Nanoseconds lose_one(KnownPair& pair, uint8_t repeats) {
   const auto sent = pair.send(3);
   REQUIRE(sent.size() == 3);

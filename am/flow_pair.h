@@ -1,4 +1,4 @@
-// flow_pair.h - two flows and what is under way between them, passed on by hand; for the tests of flows.
+// flow_pair.h - two flows and the packets between them, which the test passes on by hand; for the tests of flows.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 namespace unet::am::test {
 inline constexpr Nanoseconds kDelay = 10 * kMicrosecond;
 
-// Two flows and what is under way between them, passed on by hand.
+// Two flows and the packets between them, which the test passes on by hand.
 struct Pair {
   explicit Pair(FlowOptions options = {}) : a(options), b(options) {}
 
@@ -37,7 +37,7 @@ struct Pair {
     kind_of[&flow == &b][sequence.value] = Kind::short_reply;
     return sequence;
   }
-  // Everything that `from` has to send arrives; returns how many packets were new.
+  // Passes on everything that `from` has to send; returns the number of new packets.
   int pass(Flow& from, Flow& to) {
     int fresh = 0;
     for (const auto& each : out(from)) fresh += in(to, each) == Flow::Arrival::fresh;
@@ -54,7 +54,7 @@ struct Pair {
   std::map<uint32_t, Kind> kind_of[2];
 };
 
-// A pair between which 20 requests went there and back, so that times are known.
+// A pair after 20 round trips, so that times are known.
 struct KnownPair : Pair {
   explicit KnownPair(FlowOptions options = {}) : Pair(options) {
     for (int i = 0; i < 20; ++i) {
@@ -79,7 +79,7 @@ struct KnownPair : Pair {
   void handle_all() {
     while (b.poll_delivery()) b.handled();
   }
-  // Everything that b has to say arrives half a round trip later.
+  // Passes on everything that b has to send, half a round trip later.
   void answer() {
     now += FlowOptions{}.ack_delay;
     auto back = out(b);

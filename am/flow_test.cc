@@ -1,4 +1,4 @@
-// flow_test.cc - one flow step by step: numbers, acknowledgements, credits, time-outs, lies, and the lives of either side.
+// flow_test.cc - one flow step by step: numbers, acknowledgements, credits, time-outs, invalid packets, and sessions of either side.
 #include "am/flow.h"
 
 #include <catch2/catch.hpp>
@@ -23,7 +23,7 @@ TEST_CASE("a reply carries the acknowledgement and the credit of its request") {
   CHECK(pair.in(pair.a, sent[0]) == Flow::Arrival::fresh);
   CHECK(pair.a.unacknowledged() == 0);
   CHECK(pair.a.poll_delivery() == Sequence{0});
-  CHECK(pair.b.unacknowledged() == 1);  // until the next request says so, or an ack
+  CHECK(pair.b.unacknowledged() == 1);  // until an ack or the next request acknowledges it
   CHECK(pair.out(pair.a).empty());
   pair.now += FlowOptions{}.ack_delay;
   const auto ack = pair.out(pair.a);
@@ -41,13 +41,13 @@ TEST_CASE("what has arrived and was handled is told at once, if that is asked fo
   pair.pass(pair.a, pair.b);
   REQUIRE(pair.b.poll_delivery());
   pair.b.handled();
-  CHECK(pair.out(pair.b).empty());  // it waits for something that carries it
+  CHECK(pair.out(pair.b).empty());  // waits for a packet that carries the acknowledgement
   pair.b.tell_now();
   CHECK(pair.pass(pair.b, pair.a) == 0);
   CHECK(pair.a.unhandled() == 0);
   CHECK(pair.a.unacknowledged() == 0);
   pair.b.tell_now();
-  CHECK(pair.out(pair.b).empty());  // once
+  CHECK(pair.out(pair.b).empty());  // only one ack
 }
 
 TEST_CASE("requests stop at the window, and go on with credits") {
@@ -56,7 +56,7 @@ TEST_CASE("requests stop at the window, and go on with credits") {
   CHECK_FALSE(pair.a.has_credit());
   CHECK(pair.pass(pair.a, pair.b) == 4);
   CHECK(pair.deliver(pair.b) == 4);
-  // Arrived is not handled.
+  // The packet has arrived, but is not handled yet.
   pair.pass(pair.b, pair.a);
   CHECK(pair.a.unacknowledged() == 0);
   CHECK_FALSE(pair.a.has_credit());
@@ -73,7 +73,7 @@ TEST_CASE("a credit does not come back before what was sent ahead of it") {
   pair.reply(pair.b);
   const auto lost = pair.out(pair.b);
   REQUIRE(lost.size() == 1);
-  // An ack behind the lost reply says that the request was handled.
+  // The packet behind the lost reply says that the request was handled. The credit must wait for the reply.
   pair.request(pair.b);
   auto later = pair.out(pair.b);
   REQUIRE(later.size() == 1);
@@ -87,7 +87,7 @@ TEST_CASE("a credit does not come back before what was sent ahead of it") {
 
 TEST_CASE("what is missing is sent again, and nothing else") {
   Pair pair;
-  // A first round trip, so that times are known.
+  // Makes a first round trip, so that its time is known.
   pair.request(pair.a);
   auto first = pair.out(pair.a);
   pair.now += kDelay;
@@ -169,7 +169,7 @@ TEST_CASE("with go-back-N, too, a window shrinks where most packets are lost") {
     round_trip();
   }
   const double before = pair.a.congestion().window();
-  // Of all that is sent only the first arrives, so there is never more than one time-out in a row.
+  // Only the first packet of each group arrives, so there is never more than one time-out in a row.
   for (int i = 0; i < 40; ++i) {
     const auto sent = offer();
     if (!sent.empty()) {
@@ -269,7 +269,7 @@ TEST_CASE("who was not polled for long has not given up: it asks first") {
 }
 
 TEST_CASE("round trips are right after a pause in which the clock of sent_at goes half round") {
-  // The other side's clock runs differently by 20 millionths.
+  // The other side's clock is off by 20 millionths.
   Pair pair;
   const auto round_trip = [&] {
     const Nanoseconds here = pair.now, ahead = here / 50'000;
@@ -294,7 +294,7 @@ TEST_CASE("round trips are right after a pause in which the clock of sent_at goe
 }
 
 TEST_CASE("time for which nobody looked makes no window smaller, on either side") {
-  // A wire of 2 us between sides that look each 8 ms, the sender, the receiver, or both.
+  // A wire of 2 us between sides of which one or both poll only every 8 ms.
   const auto absence_of_a = GENERATE(Nanoseconds{0}, 8 * kMillisecond);
   const auto absence_of_b = GENERATE(Nanoseconds{0}, 8 * kMillisecond);
   const bool told = GENERATE(true, false);
@@ -432,7 +432,7 @@ TEST_CASE("a peer that lies about numbers gains nothing") {
 }
 
 TEST_CASE("numbers wrap") {
-  // 2^32 packets would take too long: a window's worth from every number near the wrap is what can differ.
+  // Sending 2^32 packets would take too long. A window from every number near the wrap covers all cases.
   for (uint32_t start : {0xFFFFFF00u, 0xFFFFFFFFu, 0x7FFFFFFFu, 0x80000000u}) {
     const Sequence at{start};
     for (uint32_t ahead = 1; ahead < kSequenceWindow; ++ahead) {

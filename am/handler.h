@@ -1,4 +1,4 @@
-// handler.h - what runs when a message arrives: tokens, handlers and their table; part of the public API of Active Messages.
+// handler.h - tokens, handlers and the handler table: the code that a message runs; part of the public API of Active Messages.
 #pragma once
 
 #include <array>
@@ -17,44 +17,45 @@ namespace unet::am {
 class Endpoint;
 struct Peer;
 
-// The message whose handler runs; valid until that returns. There are no others like it: a copy could reply once more, or later.
+// The message of the handler that runs; valid until the handler returns. It cannot be copied: a copy could reply twice, or late.
 class Token {
  public:
   Token(const Token&) = delete;
   Token& operator=(const Token&) = delete;
   std::span<const uint32_t> arguments() const noexcept { return {fields_.arguments.data(), fields_.count}; }
   uint32_t argument(uint32_t index) const noexcept { return fields_.arguments[index]; }  // index < arguments().size()
-  // Two arguments as one of 64 bits, the low half first.
+  // Returns two arguments as one of 64 bits, the low half first.
   uint64_t wide(uint32_t index) const noexcept { return argument(index) | uint64_t{argument(index + 1)} << 32; }
 
-  // Medium: where the message lies, until the handler returns; on a local channel the peer can still write it, so a program that does
-  // not trust its peer copies what it checks. Long: in the segment. Get: where it was to go. Short: empty.
+  // Medium: the bytes as they arrived, until the handler returns. A local peer can still change them, so a program that does not trust its
+  // peer copies them before it checks them. Long: the bytes in the segment. Get: the destination. Short: empty.
   MutableBytes payload() const noexcept { return payload_; }
-  // Long: where in the segment the payload lies.
+  // Long: the payload's offset in the segment.
   uint64_t offset() const noexcept { return fields_.offset; }
 
-  Kind kind() const noexcept { return fields_.kind; }  // a get's is long_reply
+  Kind kind() const noexcept { return fields_.kind; }  // long_reply for a get
   bool is_request() const noexcept { return am::is_request(fields_.kind); }
-  // Replies are possible: a request's handler has sent none yet.
+  // Returns true in a request's handler that has not replied.
   bool can_reply() const noexcept { return is_request() && !replied_; }
-  // A number for whom it came from, unique among the peers of this endpoint in its life.
+  // Returns a number for the sender, unique among all peers that this endpoint ever has.
   uint64_t source() const noexcept;
-  // What it calls itself, as a target for map() here: the name it has bound, with "@host" if it is on another one; a reply's: what was
-  // mapped. Empty if it has none. On another host it may say any name: only the host is sure. Valid while the handler runs.
+  // Returns the sender's name as a target for map() here: the name it has bound, plus "@host" if it is on another host; for a reply, the
+  // mapped name. Empty if it has none. A peer on another host may claim any name; only its host is certain. Valid while the handler runs.
   std::string_view source_name() const noexcept;
-  // A reply's: the translation by which it was asked for; a request's: kNoIndex.
+  // For a reply: the translation of its request. For a request: kNoIndex.
   uint32_t index() const noexcept;
-  // That of the message, by which this endpoint let it in.
+  // Returns the tag of the message.
   uint64_t tag() const noexcept;
   Endpoint& endpoint() const noexcept { return *endpoint_; }
 
-  // A request's handler replies at most once, and never waits: Outcome::sent, returned (the requester is gone) or bad_call.
+  // Replies to the request; only a request's handler may call these, once. A reply never waits. Outcome: sent, returned (the requester is
+  // gone) or bad_call.
   template <typename... Arguments>
   Outcome reply(uint8_t handler, Arguments... arguments);
   Outcome reply_short(uint8_t handler, std::span<const uint32_t> arguments) noexcept;
   // At most kMediumMax bytes.
   Outcome reply_medium(uint8_t handler, Bytes payload, std::span<const uint32_t> arguments) noexcept;
-  // At most kLongReplyMax bytes, to `offset` of the requester's segment.
+  // Writes at most kLongReplyMax bytes at `offset` of the requester's segment.
   Outcome reply_long(uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) noexcept;
 
  private:
@@ -73,22 +74,23 @@ using HandlerFunction = void (*)(Token& token, void* context);
 struct Handler {
   HandlerFunction function = nullptr;
   void* context = nullptr;
-  int16_t arguments = -1;  // how many it takes; -1: any number
+  int16_t arguments = -1;  // number of arguments that the handler takes; -1: any
 
   bool takes(uint32_t count) const noexcept { return arguments < 0 || static_cast<uint32_t>(arguments) == count; }
 };
 
-// A message of ours that came back, or could not be sent. Called from poll(), from unmap(), or from the call that could not send.
+// A message of ours that was returned or could not be sent. The error handler runs in poll(), in unmap(), or in the call that could not
+// send.
 struct Returned {
   ReturnStatus status{};
-  Kind kind{};             // of the message; long_piece: a piece of a long one
-  uint8_t handler = 0;     // that it was for
-  uint32_t index = 0;      // of the translation; kNoIndex if the peer does not say which message it was
+  Kind kind{};             // kind of the message; long_piece: a piece of a long message
+  uint8_t handler = 0;     // the handler index that the message names
+  uint32_t index = 0;      // the translation; kNoIndex if the peer does not say which message it was
   std::span<const uint32_t> arguments;
 };
 using ErrorFunction = void (*)(Endpoint& endpoint, const Returned& returned, void* context);
 
-// ---- typed handlers: void name(Token&, uint32_t, int64_t, ...); each argument of up to 32 bits takes one word, of 64 bits two.
+// ---- typed handlers: void name(Token&, uint32_t, int64_t, ...). An argument of up to 32 bits takes one word, one of 64 bits two.
 
 template <typename T>
 constexpr uint32_t words_of() noexcept {
@@ -103,7 +105,7 @@ void put_argument(uint32_t*& to, T value) noexcept {
   for (const uint32_t word : words) *to++ = word;
 }
 
-// An argument list as the functions without types take it.
+// An argument list as words, for the functions without types.
 template <typename... Arguments>
 class Words {
  public:
@@ -145,7 +147,7 @@ Handler typed(void (*)(Token&, Arguments...)) noexcept {
   return {.function =
               [](Token& token, void*) {
                 [[maybe_unused]] uint32_t at = 0;
-                // In the order of the braces.
+                // A braced list evaluates its elements in order.
                 const std::tuple<Arguments...> arguments{get_argument<Arguments>(token, at)...};
                 std::apply([&](Arguments... each) { kFunction(token, each...); }, arguments);
               },
@@ -154,7 +156,7 @@ Handler typed(void (*)(Token&, Arguments...)) noexcept {
 
 }  // namespace detail
 
-// A handler with typed arguments; a message with another number of words comes back to its sender (bad_arguments).
+// Makes a handler with typed arguments. A message with another number of words is returned to its sender (bad_arguments).
 template <auto kFunction>
 Handler handler_of() noexcept {
   return detail::typed<kFunction>(kFunction);

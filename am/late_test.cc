@@ -1,4 +1,5 @@
-// late_test.cc - asynchronous requests, channels opened late, what local peers expose, peers that go; who is let in, and by what name.
+// late_test.cc - asynchronous requests, channels opened late, exposed segments, peers that leave; which peers are accepted, under which
+// name.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -44,11 +45,11 @@ TEST_CASE("an asynchronous request never waits, and gives its payload back once"
     ++*static_cast<uint32_t*>(context);
     CHECK(endpoint.request(0, kEcho) == Outcome::bad_call);
   };
-  // Nobody takes anything: none of these may wait.
+  // The peer takes nothing, so none of these calls may wait.
   const std::array<uint32_t, 2> arguments{1, 2};
   uint32_t sent = 0;
   Outcome outcome = Outcome::sent;
-  // The first few are larger than all credits together can carry; as many as an endpoint takes of those would keep the NI busy for long.
+  // The first few requests exceed all credits together. As many of that size as an endpoint takes would keep the NI busy for long.
   const auto part = [&] { return std::span(payload).first(sent < 4 ? size : std::min<size_t>(size, 5000)); };
   while (sent < 1000 && (outcome = a->request_long_async(0, kEcho, 0, part(), arguments, note_done, &done)) == Outcome::sent) ++sent;
   CHECK(outcome == Outcome::not_sent);
@@ -157,7 +158,7 @@ TEST_CASE("a translation whose channel opens with the first request") {
   CHECK(a->in_use(3));
   CHECK_FALSE(a->is_mapped(3));
   CHECK(a->start_map(3, "b").error().code == Errc::already_exists);
-  // Nobody has that name yet.
+  // No endpoint has that name yet.
   CHECK(a->request(3, kEcho, 1u) == Outcome::returned);
   CHECK(back == std::vector<ReturnStatus>{ReturnStatus::bad_endpoint});
   CHECK(a->in_use(3));
@@ -207,7 +208,7 @@ TEST_CASE("a refusal that somebody else sees first ends the mapping") {
   const am::Options options{.admit = [](const ConnectionRequest&, void*) { return false; }};
   auto a = world.add(), b = world.add(options), c = world.add();
   REQUIRE(b->bind("b"));
-  // Each turn of the bundle looks at the endpoints' openings after b has refused.
+  // Each poll of the bundle checks the endpoints' openings after b has refused.
   for (uint32_t i = 0; i < 50; ++i) CHECK(a->map(0, "b").error().code == Errc::refused);
   CHECK(b->counters().not_admitted == 50);
 }
@@ -281,7 +282,7 @@ TEST_CASE("an endpoint that is destroyed gives the payloads of its asynchronous 
 TEST_CASE("an endpoint that goes tells its peers over wires what it has handled: nothing of that comes back") {
   World world;
   am::Options silent;
-  silent.flow.ack_delay = 60 * kSecond;  // nothing but its end makes it say something
+  silent.flow.ack_delay = 60 * kSecond;  // so that only its end makes it report what it has handled
   auto a = world.add(), b = world.add(silent);
   uint32_t heard = 0;
   std::vector<ReturnStatus> returned;

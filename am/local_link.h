@@ -1,9 +1,9 @@
-// local_link.h - a peer on a local channel, which loses nothing: only credits; used by Peer.
+// local_link.h - a peer on a local channel, which loses nothing and needs only credits; used by Peer.
 //
-// A request needs one of kFlowWindow credits; each message says how many of the other side's were handled so far. So on either side at
-// most a window of requests and a window of replies lie in the channel, which has room for them (kLocalOptions), and a reply never
-// waits. To a peer that cheats, replies that find no room are lost.
-// Copies of a payload byte: one on its way into the channel, none when it was composed there.
+// A request needs one of kFlowWindow credits. Each message says how many requests of the other side were handled so far. So at most a
+// window of requests and a window of replies lie in each direction of the channel. kLocalOptions has room for them, so a reply never waits.
+// If a peer cheats, replies to it that find no room are lost. A payload byte is copied once, into the channel; not at all if it was
+// composed there.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace unet::am {
 
 constexpr uint32_t kMediumMax = 16 * 1024;  // bytes of a medium payload
 
-// What a connecting endpoint asks for: room for a window of requests and one of replies of kMediumMax, and for as many slots and bytes
-// again that the receiver has not given back yet (it does so by the quarter).
+// The size that a connecting endpoint asks for: a window of requests and one of replies of kMediumMax, plus as many slots and bytes as the
+// receiver may not have released yet. It releases them by the quarter.
 constexpr LocalOptions kLocalOptions{.depth = 256, .data_bytes = 4 * 1024 * 1024};
 static_assert(kLocalOptions.depth >= 2 * kFlowWindow + 16 + kLocalOptions.depth / 4);
 static_assert(kLocalOptions.data_bytes >= (2 * kFlowWindow + kLocalOptions.depth / 4 + 2) * uint64_t{kMediumMax + 128});
@@ -27,24 +27,26 @@ class LocalLink {
   LocalLink(unet::Endpoint& endpoint, Channel channel) noexcept : endpoint_(&endpoint), channel_(channel) {}
 
   bool has_credit() const noexcept { return unhandled() < kFlowWindow; }
-  // Requests that the peer has not said it has handled.
+  // Returns the number of requests that the peer has not acknowledged as handled.
   uint32_t unhandled() const noexcept { return requests_ - handled_by_peer_; }
 
-  // A short message without a tag that is one cache line; false: it is none, or send() says why it cannot be sent. Credits as there.
+  // Sends a short message without a tag in one cache line. False: it does not fit, or send() will say why it cannot be sent. Credits as in
+  // send().
   bool send_line(Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept {
     if (__builtin_expect(arguments.size() > kLineArguments, 0)) return false;
     const uint32_t handled = handled_with(kind);
     return compose(kind, sizeof(LocalHeader) + arguments.size_bytes(),
                    [&](std::byte* slot) { emit_line(slot, kind, handler, handled, arguments); });
   }
-  // The same of a long request whose bytes are in the peer's region already.
+  // Sends a long request in one cache line; its bytes are in the peer's region already. False as above.
   bool send_long_line(uint8_t handler, std::span<const uint32_t> arguments, LocalLong part) noexcept {
     if (__builtin_expect(arguments.size() > kLongLineArguments, 0)) return false;
     return compose(Kind::long_request, sizeof(LocalHeader) + arguments.size_bytes() + sizeof(LocalLong),
                    [&](std::byte* slot) { emit_long_line(slot, handler, handled_, arguments, part); });
   }
 
-  // A request needs a credit; a reply gives one back. Not sent: `full`, which receiving may mend, or `no_channel`.
+  // A request needs a credit; a reply gives one back. `full`: not sent, and receiving may make room. `no_channel`: not sent, and never will
+  // be.
   SendOutcome send(PacketFields& fields, Bytes payload) noexcept {
     const uint32_t head = local_head_size(fields.kind, fields.count, fields.flags, !payload.empty());
     const size_t size = head + payload.size();
@@ -52,7 +54,7 @@ class LocalLink {
     SendOutcome outcome;
     if (size <= kInlineMax) {
       std::array<std::byte, kInlineMax> message;
-      if (!payload.empty()) std::memset(message.data() + head - kPayloadAlignment, 0, kPayloadAlignment);  // what is padding
+      if (!payload.empty()) std::memset(message.data() + head - kPayloadAlignment, 0, kPayloadAlignment);  // zeroes the padding
       emit_local_head(message.data(), fields);
       copy_small(message.data() + head, payload.data(), payload.size());
       outcome = endpoint_->send(channel_, {message.data(), size});
@@ -67,7 +69,8 @@ class LocalLink {
     return outcome;
   }
 
-  // Where to compose a payload of up to `length` bytes for post(); empty: not now, or never again. Until anything else is sent.
+  // Returns room to compose a payload of up to `length` bytes for post(), valid until the next message is sent. Empty: no room now, or the
+  // channel is closed.
   MutableBytes reserve(const PacketFields& fields, uint32_t length) noexcept {
     const uint32_t head = local_head_size(fields.kind, fields.count, fields.flags, true);
     const MutableBytes room = endpoint_->reserve(channel_, head + length);
@@ -84,15 +87,15 @@ class LocalLink {
     return outcome;
   }
 
-  // Takes the credits that a message brings; false if there cannot be so many.
+  // Takes the credits of a message; false if they exceed the requests sent.
   bool take_credits(uint32_t handled) noexcept {
     if (handled - handled_by_peer_ > unhandled()) return false;
     handled_by_peer_ = handled;
     return true;
   }
-  // A request was handled that gets no reply.
+  // Counts a request that was handled without a reply.
   void handled() noexcept { ++handled_; }
-  // How many were handled of which the peer has not been told.
+  // Returns the number of handled requests that the peer does not know of.
   uint32_t untold() const noexcept { return handled_ - told_; }
   void tell() noexcept {
     PacketFields fields;
@@ -111,7 +114,7 @@ class LocalLink {
     count(kind);
     return true;
   }
-  // What a message of this kind says is handled: a reply handles what it answers.
+  // Returns the handled count for a message of this kind: a reply also counts the request that it answers.
   uint32_t handled_with(Kind kind) const noexcept { return handled_ + (is_request(kind) ? 0 : 1); }
   void count(Kind kind) noexcept {
     if (is_request(kind)) {
@@ -124,9 +127,9 @@ class LocalLink {
 
   unet::Endpoint* endpoint_;
   Channel channel_;
-  uint32_t requests_ = 0;  // sent
+  uint32_t requests_ = 0;  // requests sent
   uint32_t handled_by_peer_ = 0;
-  uint32_t handled_ = 0;   // of the peer's
+  uint32_t handled_ = 0;   // requests of the peer that were handled
   uint32_t told_ = 0;
   std::byte* reserved_ = nullptr;
 };

@@ -1,14 +1,14 @@
-// local_message.h - what two Active Message endpoints exchange over a local channel, which neither loses nor reorders; used by LocalLink.
+// local_message.h - the messages of two Active Message endpoints on a local channel, which neither loses nor reorders; used by LocalLink.
 //
-// One U-Net message in the machine's byte order:
+// A message is one U-Net message in the machine's byte order:
 //
 //    0      1         2       3       4
 //   +------+---------+-------+-------+---------+-----+-----------+------+-----+---------
 //   | kind | handler | count | flags | handled | tag | arguments | long | pad | payload
 //   +------+---------+-------+-------+---------+-----+-----------+------+-----+---------
 //
-// With up to 10 arguments a short one is one cache line, with up to 6 a long one whose bytes are where they belong already. Kinds and
-// flags are those of packet.h. The peer can write all of it at any time: every byte before the payload is read once.
+// One cache line holds a short message of up to 10 arguments, or a long one of up to 6 with its bytes in the segment already. packet.h
+// defines kinds and flags. The peer can write the whole message at any time, so every byte before the payload is read only once.
 #pragma once
 
 #include <bit>
@@ -24,7 +24,7 @@ struct LocalHeader {
   uint8_t handler;
   uint8_t count;
   uint8_t flags;
-  uint32_t handled;  // requests of the receiver that the sender has handled, of all on this channel: credits
+  uint32_t handled;  // credits: requests of the receiver that the sender has handled, over the life of the channel
 };
 static_assert(sizeof(LocalHeader) == 8);
 static_assert(sizeof(LocalHeader) + 4 * 10 <= kInlineMax);
@@ -34,11 +34,11 @@ struct LocalLong {
   uint64_t total;
 };
 
-// Of a message that is one cache line.
+// Most arguments of a message that fits one cache line.
 constexpr uint32_t kLineArguments = (kInlineMax - sizeof(LocalHeader)) / 4;
 constexpr uint32_t kLongLineArguments = (kInlineMax - sizeof(LocalHeader) - sizeof(LocalLong)) / 4;
 
-// The same header as one word, of a message without flags: its kind, handler, count and handled.
+// The header as one word: kind, handler, count and handled of a message without flags.
 static_assert(std::endian::native == std::endian::little);
 constexpr uint64_t kLineKindAndFlags = 0xFF0000FF;
 
@@ -61,7 +61,7 @@ inline void copy_words(void* to, const void* from, uint32_t count) noexcept {
   }
 }
 
-// Writes everything before the payload: kind, handler, count, flags, handled, tag, arguments, offset and total of `fields`.
+// Writes everything before the payload from kind, handler, count, flags, handled, tag, arguments, offset and total of `fields`.
 inline void emit_local_head(std::byte* to, const PacketFields& fields) noexcept {
   const LocalHeader header{static_cast<uint8_t>(fields.kind), fields.handler, fields.count, fields.flags, fields.handled};
   std::memcpy(to, &header, sizeof header);
@@ -88,8 +88,8 @@ inline void emit_long_line(std::byte* to, uint8_t handler, uint32_t handled, std
   std::memcpy(to + sizeof(LocalHeader) + arguments.size_bytes(), &part, sizeof part);
 }
 
-// What both lines begin with, of which `is_kind` is one of its kinds; `bytes` that of arguments. Sets kind, handler, count, flags, handled
-// and arguments.
+// Parses the common head of both one-line forms. `is_kind` tests for one of the form's kinds; `bytes` are those of the arguments. Sets
+// kind, handler, count, flags, handled and arguments.
 template <typename IsKind>
 bool parse_line_head(const std::byte* line, size_t bytes, PacketFields& fields, IsKind is_kind) noexcept {
   uint64_t header = 0;
@@ -105,7 +105,7 @@ bool parse_line_head(const std::byte* line, size_t bytes, PacketFields& fields, 
   return true;
 }
 
-// A short request or reply of one line without flags; else false, and parse_local() says what it is.
+// Parses a short request or reply in one line without flags. False for any other message, which parse_local() takes.
 inline bool parse_line(Bytes message, PacketFields& fields) noexcept {
   const size_t bytes = message.size() - sizeof(LocalHeader);  // of arguments; of a shorter message, too many
   if (__builtin_expect(bytes > 4 * kLineArguments, 0)) return false;
@@ -114,7 +114,7 @@ inline bool parse_line(Bytes message, PacketFields& fields) noexcept {
   });
 }
 
-// Likewise a long request whose payload is not in the message. Sets offset and total, too.
+// Parses a long request in one line; its bytes are in the segment already. Also sets offset and total.
 inline bool parse_long_line(Bytes message, PacketFields& fields) noexcept {
   const size_t bytes = message.size() - sizeof(LocalHeader) - sizeof(LocalLong);
   if (__builtin_expect(bytes > 4 * kLongLineArguments, 0)) return false;
@@ -127,12 +127,12 @@ inline bool parse_long_line(Bytes message, PacketFields& fields) noexcept {
   return true;
 }
 
-// Copies what stands before the payload, and finds that. Sets kind, handler, count, flags, handled, tag, arguments, offset and total.
+// Copies everything before the payload and finds the payload. Sets kind, handler, count, flags, handled, tag, arguments, offset and total.
 inline PacketError parse_local(Bytes message, PacketFields& fields, Bytes& payload) noexcept {
   if (message.size() < sizeof(LocalHeader)) return PacketError::truncated;
   LocalHeader header;
   std::memcpy(&header, message.data(), sizeof header);
-  // Session and numbers are for channels that lose.
+  // Local channels need no session and no numbers, so they have no kinds above ack.
   const auto kind = static_cast<Kind>(header.kind);
   if (header.kind == 0 || header.kind > static_cast<uint8_t>(Kind::ack)) return PacketError::bad_kind;
   if (header.count > kArgumentsMax) return PacketError::bad_count;

@@ -1,4 +1,4 @@
-// packet_test.cc - every kind there and back, and what is none; the short ways of saying it on a local channel.
+// packet_test.cc - every kind is emitted and parsed; malformed packets are refused; the one-line forms on a local channel.
 #include "am/local_message.h"
 
 #include <catch2/catch.hpp>
@@ -93,7 +93,7 @@ TEST_CASE("what is no packet") {
   CHECK(with(0, kKindMax + 1) == PacketError::bad_kind);
   CHECK(with(2, kArgumentsMax + 1) == PacketError::bad_count);
   CHECK(with(2, 3) == PacketError::truncated);
-  CHECK(with(2, 1) == PacketError::bad_length);  // a short one has no payload
+  CHECK(with(2, 1) == PacketError::bad_length);  // a short message has no payload
   std::memset(bytes.data() + 4, 0, 4);
   CHECK(parse_packet(bytes, back, payload) == PacketError::bad_kind);
   CHECK(parse_packet(emitted(sample(Kind::ack, 0), 15), back, payload) == PacketError::bad_length);

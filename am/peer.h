@@ -1,4 +1,4 @@
-// peer.h - what an Active Message endpoint knows of one channel: how to reach who is there, and what was asked of it; used by Endpoint.
+// peer.h - the state of one channel of an Active Message endpoint: its link, and requests without an answer; used by Endpoint.
 #pragma once
 
 #include <array>
@@ -12,16 +12,16 @@
 
 namespace unet::am {
 
-// A request that the peer has not said it has handled.
+// A request that the peer has not acknowledged as handled.
 struct PendingRequest {
   Kind kind{};
   uint8_t handler = 0;
   uint8_t count = 0;
-  bool last = true;        // get_request: of its transfer
-  uint32_t index = 0;      // of the translation
-  uint32_t length = 0;     // get_request: bytes of this piece, which go to
-  uint64_t at = 0;         // this place in
-  MutableBytes memory;     // the whole
+  bool last = true;        // get_request: the last piece of its transfer
+  uint32_t index = 0;      // the translation
+  uint32_t length = 0;     // get_request: bytes of this piece
+  uint64_t at = 0;         // get_request: offset of this piece in `memory`
+  MutableBytes memory;     // get_request: destination of the whole transfer
   std::array<uint32_t, kArgumentsMax> arguments{};
 };
 
@@ -29,36 +29,36 @@ struct Peer {
   Peer(unet::Endpoint& endpoint, Channel channel_number, uint64_t identity) noexcept
       : channel(channel_number), id(identity), local(endpoint, channel_number) {}
 
-  // A peer may give credits back without the reply to a get: then the get keeps its place among the requests, and there are no more.
+  // A peer may return credits without answering a get. The unanswered get keeps its place among the requests, so it also limits new ones.
   bool has_credit() const noexcept {
     const bool gets_room = gets_begun == gets_answered || begun - gets[gets_answered % kFlowWindow] < kFlowWindow;
     return gets_room && (wire == nullptr ? local.has_credit() : wire->has_credit());
   }
   uint32_t unhandled() const noexcept { return wire == nullptr ? local.unhandled() : wire->unhandled(); }
   PendingRequest& pending(uint32_t number) noexcept { return requests[number % kFlowWindow]; }
-  // The oldest get without its reply; there is one.
+  // Returns the oldest unanswered get; there must be one.
   PendingRequest& oldest_get() noexcept { return pending(gets[gets_answered % kFlowWindow]); }
 
   Channel channel;
   uint64_t id;
-  uint32_t index = ~uint32_t{0};  // of the translation that leads here, if one does
+  uint32_t index = ~uint32_t{0};  // a translation that leads to this peer
   bool open = true;
-  bool in_untold = false;        // listed as one to be told of credits
-  uint32_t translations = 0;     // that lead here; 0: it connected to us
+  bool in_untold = false;        // listed in Endpoint::untold_
+  uint32_t translations = 0;     // number of translations to this peer; 0: the peer connected to us
   LocalLink local;
-  std::unique_ptr<WireLink> wire;  // nullptr: on a local channel
-  uint64_t tag_told = 1;         // that our requests have said last; kAnyTag needs no saying
-  uint64_t tag_heard = 1;        // that the peer's have
-  uint64_t region = 0;           // bytes that a local peer exposes; 0: nothing, as far as we know
+  std::unique_ptr<WireLink> wire;  // nullptr on a local channel
+  uint64_t tag_told = 1;         // the tag that our requests carried last; kAnyTag is never sent
+  uint64_t tag_heard = 1;        // the tag that the peer's requests carried last
+  uint64_t region = 0;           // bytes that a local peer exposes; 0: none that we know of
   uint32_t looks_at_region = 0;
-  std::optional<ReturnStatus> get_failed;  // of a piece of the oldest get
-  bool in_get = false;           // a get has sent some of its pieces only
-  uint32_t begun = 0;            // requests
+  std::optional<ReturnStatus> get_failed;  // the error of a piece of the oldest get
+  bool in_get = false;           // a get has sent only some of its pieces
+  uint32_t begun = 0;            // requests sent
   uint32_t gets_begun = 0, gets_answered = 0;
-  std::array<uint32_t, kFlowWindow> gets{};  // their numbers as requests
+  std::array<uint32_t, kFlowWindow> gets{};  // ring of the gets' request numbers
   std::array<PendingRequest, kFlowWindow> requests{};
-  std::string host;              // that it is on; empty: this one
-  std::string name;              // that it has said, or that it was mapped by
+  std::string host;              // the peer's host; empty: this one
+  std::string name;              // the name that the peer has told, or by which it was mapped
 };
 
 }  // namespace unet::am

@@ -1,4 +1,4 @@
-// program_image.h - where the functions of this program lie, in terms that all processes that run it share; used by GAM and Split-C.
+// program_image.h - places of this program's functions, in terms that all processes that run it share; used by GAM and Split-C.
 #pragma once
 
 #include <elf.h>
@@ -10,7 +10,7 @@
 
 namespace unet::am {
 
-// The program's file as it is loaded: not its shared libraries, which may lie elsewhere in each process.
+// The program's file as loaded in this process. Its shared libraries do not count: they may lie elsewhere in each process.
 class ProgramImage {
  public:
   ProgramImage() {
@@ -20,19 +20,20 @@ class ProgramImage {
     }, this);
   }
 
-  // The same for two processes if they run the same file: of its segments' places and sizes, and its notes, among them its build id.
+  // Equal for two processes that run the same file: hashes its segments' places and sizes, and its notes, which include the build id.
   uint64_t fingerprint() const noexcept { return fingerprint_; }
 
-  // Where it is loaded, and whether an address is one of its functions, variables or constants: those lie as far from its base everywhere.
+  // base() is the load address. holds() tells whether an address belongs to the program: a function, variable or constant. Such an object
+  // has the same distance from the base in every process.
   uint64_t base() const noexcept { return base_; }
   bool holds(uintptr_t address) const noexcept { return address - base_ >= begin_ && address - base_ < end_; }
 
-  // A function's place in the file; 0: it is none of the program's.
+  // Returns a function's place in the file; 0: it does not belong to the program.
   uint32_t place_of(uintptr_t function) const noexcept {
     const uint64_t place = function - base_;
     return contains(place) ? static_cast<uint32_t>(place) : 0;
   }
-  // The function there; 0: there is none.
+  // Returns the function at a place; 0: there is none.
   uintptr_t function_at(uint32_t place) const noexcept { return contains(place) ? base_ + place : 0; }
 
  private:
@@ -63,7 +64,7 @@ class ProgramImage {
   }
 
   uint64_t base_ = 0;
-  uint64_t begin_ = ~uint64_t{0}, end_ = 0;  // after base_
+  uint64_t begin_ = ~uint64_t{0}, end_ = 0;  // relative to base_
   uint64_t fingerprint_ = 0xCBF29CE484222325;
   std::vector<Text> text_;
 };

@@ -16,10 +16,10 @@ struct Sequence {
   constexpr bool operator==(const Sequence&) const noexcept = default;
 };
 
-// `a` is later than `b` on a circle of 2^32, if they are less than half of it apart (RFC 1982, section 3.2): also counts and clocks.
+// Compares on a circle of 2^32, for numbers less than half of it apart (RFC 1982, section 3.2). Also used for counts and clocks.
 constexpr bool newer(uint32_t a, uint32_t b) noexcept { return static_cast<int32_t>(a - b) > 0; }
 
-// How far `to` is ahead of `from`; more than 2^31 if it is behind.
+// Returns how far `to` is ahead of `from`; more than 2^31 if it is behind.
 constexpr uint32_t distance(Sequence from, Sequence to) noexcept { return to.value - from.value; }
 constexpr bool before(Sequence a, Sequence b) noexcept { return newer(b.value, a.value); }
 

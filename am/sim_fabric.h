@@ -1,5 +1,7 @@
-// sim_fabric.h - flows on a simulated network in virtual time: nodes that send requests to each other and reply, links that lose, repeat,
-// reorder and delay, and a checker of what must hold whatever they do; for tests and the benchmark am-incast.
+// sim_fabric.h - flows on a simulated network in virtual time; for tests and the benchmark am-incast.
+//
+// Nodes send requests to each other and reply. Links lose, repeat, reorder and delay packets. A checker verifies exactly-once delivery in
+// order.
 #pragma once
 
 #include <algorithm>
@@ -18,22 +20,22 @@ namespace unet::am::sim {
 
 struct Wire {
   Nanoseconds delay = 5 * kMicrosecond;
-  Nanoseconds jitter = 0;              // up to so much more, so that packets overtake each other
+  Nanoseconds jitter = 0;              // up to this much more delay, so that packets overtake each other
   double loss = 0, repeat = 0;
   double bits_per_second = 0;          // of each node's link in either direction; 0: no limit
-  uint32_t queue = 256;                // packets that wait for the link to the receiver
-  uint32_t frame = 0;                  // bytes: of a packet that is longer each part is lost by itself, and it with any; 0: no such parts
-  double late = 0;                     // share of packets that come later,
-  Nanoseconds late_by = 0;             // by up to twice this
+  uint32_t queue = 256;                // packets that may wait for the link to the receiver
+  uint32_t frame = 0;                  // bytes of a frame; a longer packet is lost if one of its frames is; 0: one frame per packet
+  double late = 0;                     // share of packets that come later
+  Nanoseconds late_by = 0;             // they come later by up to twice this
 };
 
-// What a message says: its number among the requests, or replies, of its sender to this receiver.
+// The contents of a message: its number among the requests or replies of its sender to this receiver.
 struct Content {
   Kind kind{};
   uint64_t number = 0;
   uint64_t answers = 0;                // replies: the number of the request
   uint32_t bytes = 0;
-  Nanoseconds sent = 0;                // first
+  Nanoseconds sent = 0;                // time of the first transmission
 };
 
 struct Packet {
@@ -45,13 +47,13 @@ struct Packet {
 
 class Network;
 
-// What takes a node time, if anything does.
+// How long a node takes for its work.
 struct Worker {
-  Nanoseconds handling = 0;            // of each packet that arrives; 0: what arrives is handled as it comes
-  uint32_t queue = 256;                // packets that wait for that
-  double stops = 0;                    // share of packets at which it loses its core besides,
-  Nanoseconds stops_for = 0;           // for so long
-  Nanoseconds wakes_in = 0;            // it sleeps when nothing is there, and takes so long to wake up; 0: it polls all the while
+  Nanoseconds handling = 0;            // per packet that arrives; 0: packets are handled as they come
+  uint32_t queue = 256;                // packets that may wait for that
+  double stops = 0;                    // share of packets at which the node also loses its core
+  Nanoseconds stops_for = 0;           // time until it has the core again
+  Nanoseconds wakes_in = 0;            // time to wake up, if it sleeps when no packet is there; 0: it polls all the time
 };
 
 // One side of a flow.
@@ -59,24 +61,24 @@ class Side {
  public:
   Side(const FlowOptions& options, uint64_t seed) : flow_(std::make_unique<Flow>(options)), random_(seed) {}
 
-  // ---- what it is to do
+  // ---- settings
   uint64_t wanted = 0;                 // requests to send in all
-  uint32_t bytes = 64;                 // of each
+  uint32_t bytes = 64;                 // bytes of each
   double replies = 0.7;                // share of requests that are answered
   bool asleep = false;                 // does not poll
-  bool notices = true;                 // knows for how long it did not
-  bool falls_asleep = false;           // while it sends the next: those leave when it wakes up
+  bool notices = true;                 // knows for how long it did not poll
+  bool falls_asleep = false;           // while it sends the next packets, which leave when it wakes up
 
-  // ---- what came of it
+  // ---- results
   uint64_t requests_begun = 0, requests_handled = 0, replies_begun = 0, replies_handled = 0, unanswered = 0;
   uint64_t bytes_handled = 0;
-  std::vector<Nanoseconds> latencies;  // of requests, from when they are first sent until they are handled at the other side
-  std::string fault;                   // the first thing that must not happen
+  std::vector<Nanoseconds> latencies;  // of requests, from the first transmission until the other side handles them
+  std::string fault;                   // the first violation of a rule
 
   Flow& flow() noexcept { return *flow_; }
   bool done() const noexcept { return requests_begun == wanted && flow_->idle(); }
 
-  // It has looked all the while until now.
+  // The side has polled all the time until now.
   void watch(Nanoseconds now) {
     absence_.polled(now, true);
     absence_.polled(now, true);
@@ -91,7 +93,7 @@ class Side {
     const auto arrival = flow_->handle_packet(packet.fields, as_bytes(&packet.body, sizeof packet.body), keep, now, absence);
     if (arrival == Flow::Arrival::fresh) kept_[slot_of(packet.fields.sequence)] = packet.content;
   }
-  // Everything that can be done at `now`; transmits go to `out`.
+  // Does everything that is possible at `now`, and passes transmissions to `out`.
   template <typename Out>
   void run(Nanoseconds now, Out&& out) {
     flow_->handle_timeout(now);
@@ -118,7 +120,7 @@ class Side {
       out(packet);
     }
   }
-  bool eager = false;                  // its NI takes everything, and it has buffers
+  bool eager = false;                  // its NI takes every packet, and it never lacks buffers
 
  private:
   void require(bool condition, const char* what, uint64_t got, uint64_t wanted_number) {
@@ -151,13 +153,13 @@ class Side {
   std::array<Content, kSequenceWindow> sent_{}, kept_{};
 };
 
-// Flows between nodes; a node has one link to a switch in the middle.
+// Flows between nodes. Each node has one link to a switch in the middle.
 class Network {
  public:
   Network(uint32_t nodes, const Wire& wire, uint64_t seed)
       : wire_(wire), random_(seed), up_(nodes), down_(nodes), desks_(nodes), cut_(nodes, false) {}
 
-  // A flow between two nodes; returns its index. Sides 2i and 2i + 1.
+  // Makes a flow between two nodes and returns its index. Flow i has sides 2i and 2i + 1.
   size_t connect(uint32_t a, uint32_t b, const FlowOptions& options, const FlowOptions& other) {
     sides_.push_back(std::make_unique<Side>(options, random_()));
     sides_.push_back(std::make_unique<Side>(other, random_()));
@@ -167,12 +169,12 @@ class Network {
   }
   Side& side(size_t flow, size_t which) { return *sides_[2 * flow + which]; }
   void cut(uint32_t node, bool is_cut) { cut_[node] = is_cut; }
-  // All sides at a node take turns. Before anything is sent.
+  // Gives a node a worker, which all its sides share. Call it before anything is sent.
   void employ(uint32_t node, const Worker& worker) { desks_[node].worker = worker; }
   Nanoseconds now() const noexcept { return now_; }
   uint64_t lost_in_queues() const noexcept { return queue_drops_; }
 
-  // Until `until`, or until nothing more would ever happen.
+  // Runs until `until`, or until no event is left.
   void run(Nanoseconds until) {
     for (size_t i = 0; i < sides_.size(); ++i) poll(i);
     while (true) {
@@ -205,7 +207,7 @@ class Network {
     }
     if (until != ~Nanoseconds{0}) now_ = until;
   }
-  // Until wake() it does not poll; `sends`: but for once, if it has something to send.
+  // Stops a side's polling until wake(). `sends`: it still sends once, if it has packets to send.
   void pause(size_t flow, size_t which, bool sends) {
     Side& side = *sides_[2 * flow + which];
     side.watch(now_);
@@ -234,21 +236,21 @@ class Network {
     uint64_t order = 0;
     size_t to = 0;
     Packet packet;
-    bool serves = false;               // no arrival: its node's worker is free again
+    bool serves = false;               // not an arrival: the node's worker is free again
     bool operator<(const Event& other) const noexcept { return std::pair(at, order) > std::pair(other.at, other.order); }
   };
   struct Link {
     Nanoseconds free_at = 0;
   };
 
-  // Where a worker's packets wait.
+  // The packets that wait for a worker.
   struct Desk {
     Worker worker;
     Absence absence;
     std::deque<std::pair<size_t, Packet>> waiting;
     bool works = false;
   };
-  // It looks all the while until there is something, or sleeps.
+  // The worker polls all the time until a packet is there, or sleeps.
   void queue(Desk& desk, const Event& event) {
     if (desk.waiting.size() >= desk.worker.queue) {
       ++queue_drops_;
@@ -305,7 +307,7 @@ class Network {
       sides_[i]->falls_asleep = false;
       sides_[i]->asleep = true;
     }
-    // Never at once again: a side that has nothing to do now does nothing until then.
+    // Never now: a side without work now has none until a later time.
     timers_[i] = std::max(sides_[i]->flow().next_timeout(), now_ + 100);
     if (sides_[i]->flow().state() != Flow::State::open) timers_[i] = ~Nanoseconds{0};
     if (timers_[i] != ~Nanoseconds{0} && refused) return;
@@ -355,13 +357,13 @@ class Network {
   Nanoseconds now_ = kSecond;
 };
 
-// Many senders to one, without end, over a fabric of 100 Gbit/s and 8 us for a round trip.
+// Many senders to one receiver, without end, over a fabric of 100 Gbit/s and a round trip of 8 us.
 struct Incast {
   double goodput = 0;           // share of the receiver's link
-  Nanoseconds p99 = 0;          // from when a request is first sent until it is handled
-  Nanoseconds unloaded = 0;     // the same of one alone
-  double least_share = 0;       // what the slowest sender got of what it should
-  uint64_t dropped = 0;         // because a queue was full
+  Nanoseconds p99 = 0;          // from the first transmission of a request until it is handled
+  Nanoseconds unloaded = 0;     // the same for a single request alone
+  double least_share = 0;       // share that the slowest sender got of its fair share
+  uint64_t dropped = 0;         // packets lost because a queue was full
 };
 
 constexpr Wire kIncastWire{.delay = 4 * kMicrosecond, .bits_per_second = 100e9, .queue = 1024};
@@ -372,7 +374,7 @@ inline Nanoseconds percentile(std::vector<Nanoseconds> of, double share) {
   return of[static_cast<size_t>(share * static_cast<double>(of.size() - 1))];
 }
 
-// `bytes` of each request. The same seed gives the same figures.
+// `bytes` are those of each request. The same seed gives the same figures.
 inline Incast incast(uint32_t senders, uint32_t bytes, uint64_t seed, double loss = 0, const Worker& receiver = {},
                      Nanoseconds time = 5 * kMillisecond) {
   FlowOptions options;

@@ -1,4 +1,4 @@
-// status.h - what became of a call, and why a message came back; part of the public API of Active Messages.
+// status.h - the outcome of a call, and the reasons why a message is returned; part of the public API of Active Messages.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,13 @@
 
 namespace unet::am {
 
-// What became of a request, a reply or a get.
+// The outcome of a request, a reply or a get.
 enum class Outcome : uint8_t {
-  sent,        // it will be handled, or come back to the error handler
-  not_sent,    // no credit or room now (only calls that do not wait)
-  returned,    // it cannot be delivered: the error handler has been called
-  bad_call,    // against the rules: too many arguments, too much payload, a second reply, a reply from a reply's handler, a request from
-               // a handler. Nothing was sent
+  sent,        // it will be handled, or returned to the error handler
+  not_sent,    // only from calls that do not wait: no credit or no room now
+  returned,    // undeliverable: the error handler has been called
+  bad_call,    // against the rules, nothing was sent: too many arguments, too long a payload, a second reply, a reply from a reply's
+               // handler, a request from a handler
 };
 
 constexpr std::string_view to_string(Outcome outcome) noexcept {
@@ -25,17 +25,17 @@ constexpr std::string_view to_string(Outcome outcome) noexcept {
   return "unknown";
 }
 
-// Why a message was not handled: the codes of AM-2 (as in AMUDP). On the wire: append only.
+// Why a message was not handled: the codes of AM-2, as in AMUDP. They go over the wire: only append.
 enum class ReturnStatus : uint8_t {
-  bad_arguments = 1,       // not as many as the handler takes
+  bad_arguments = 1,       // the message has another number of arguments than the handler takes
   bad_entry = 2,           // no such index in the translation table
   bad_tag = 3,             // the receiver has another tag
   bad_handler = 4,         // no handler has that index
-  bad_segment_offset = 5,  // beyond the receiver's segment, or it has none
+  bad_segment_offset = 5,  // the offset lies beyond the receiver's segment, or there is no segment
   bad_length = 6,          // the transfer passes the segment's end
   bad_endpoint = 7,        // no such endpoint
   congestion = 8,          // the receiver has no room
-  unreachable = 9,         // the peer closed, died or restarted, or the wire is lost: it may or may not have been handled
+  unreachable = 9,         // the peer closed, died or restarted, or the wire is lost: the message may have been handled
   reply_rejected = 10,     // a reply that could not be delivered
 };
 constexpr uint8_t kReturnStatusMax = 10;

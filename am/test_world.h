@@ -25,7 +25,7 @@ struct World {
     must(made.has_value(), "am::Endpoint::create");
     return std::move(*made);
   }
-  // As make(), in the bundle.
+  // Makes an endpoint and adds it to the bundle.
   std::unique_ptr<am::Endpoint> add(const am::Options& options = {}) {
     auto made = make(options);
     must(bundle->add(*made).has_value(), "Bundle::add");

@@ -1,4 +1,4 @@
-// trust_test.cc - what an Active Message endpoint takes, and from whom: those that it let in, of which user; peers that cheat.
+// trust_test.cc - what an Active Message endpoint accepts from which peers: admission, users, and peers that cheat.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint8_t kSilent = 5;
 
-// A channel from who knows no Active Messages to `a`, by the name that it binds.
+// Opens a channel to `a`, by the name that it binds, from an endpoint without Active Messages.
 Channel connect(unet::Endpoint& liar, am::Endpoint& a) {
   REQUIRE(a.bind("a"));
   const auto pending = liar.start_connect("a", {.path = control::Path::local});
@@ -29,7 +29,7 @@ Channel connect(unet::Endpoint& liar, am::Endpoint& a) {
   REQUIRE(*channel);
   return **channel;
 }
-// The other way round: translation 0 of `a` leads to it.
+// Maps translation 0 of `a` to such an endpoint.
 Channel be_mapped(unet::Endpoint& liar, am::Endpoint& a) {
   REQUIRE(liar.bind("liar"));
   REQUIRE(a.start_map(0, "liar", kAnyTag, {.path = control::Path::local}));
@@ -139,7 +139,7 @@ TEST_CASE("a peer that gives credits back without the reply to a get: the get ke
   say(reply, std::vector<std::byte>(16, std::byte{4}));
   CHECK(a->counters().bad_reply == 1);
   CHECK(memory == content);
-  // When the peer ends, each get comes back, once, with its credit or without, and is not answered any more.
+  // When the peer ends, each get is returned once, whether its credit came back or not, and is never answered.
   for (uint32_t i = 1; i <= 2; ++i) REQUIRE(a->get(0, kAnswer, 0, memory, std::array{i}) == Outcome::sent);
   say(PacketFields({.kind = Kind::ack, .handled = kFlowWindow + 1}), {});
   liar.reset();
@@ -190,7 +190,7 @@ TEST_CASE("of the same user only") {
     REQUIRE(::syscall(SYS_setresuid, -1, 0, -1) == 0);
     const TestDaemon daemon("[[rule]]\nany = true\nnames = ['*']\n");
     Context context = *Context::open(daemon.ni(), "test");
-    // Only this thread, and only while it connects.
+    // Changes only this thread's user, and only while it connects.
     REQUIRE(::syscall(SYS_setresuid, -1, 65533, -1) == 0);
     auto opened = Context::open(daemon.ni(), "test");
     REQUIRE(::syscall(SYS_setresuid, -1, 0, -1) == 0);
@@ -225,7 +225,7 @@ TEST_CASE("a secret in the tag, for those that are not on a local channel") {
   std::vector<std::byte> memory(64, std::byte{1}), zeros(16);
   a->set_handler(kSilent, count, &heard);
   REQUIRE(a->set_segment(memory));
-  a->require_tag_bits(0xAB02, 0xFF00);  // of the lowest byte nothing is asked
+  a->require_tag_bits(0xAB02, 0xFF00);  // the lowest byte may have any value
   b->set_error_handler(note, &back);
   REQUIRE(a->bind("a"));
   REQUIRE(b->map(0, "a", 0xAB07, by(control::Path::ni)));
@@ -236,7 +236,7 @@ TEST_CASE("a secret in the tag, for those that are not on a local channel") {
   until(*world.bundle, [&] { return heard == 2 && back.size() == 2; });
   CHECK(heard == 2);
   CHECK(back == std::vector<ReturnStatus>{ReturnStatus::bad_tag, ReturnStatus::bad_tag});
-  // Nothing is written either, nor told.
+  // It neither writes nor reports anything.
   REQUIRE(b->request_long(1, kSilent, 0, zeros, {}) == Outcome::sent);
   REQUIRE(b->get(1, kSilent, 0, zeros, {}) == Outcome::sent);
   until(*world.bundle, [&] { return back.size() == 4; });

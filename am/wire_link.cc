@@ -1,4 +1,4 @@
-// wire_link.cc - keeping, sending, receiving and holding the packets of a flow.
+// wire_link.cc - storing, sending, receiving and holding the packets of a flow.
 #include "am/wire_link.h"
 
 #include <cstring>
@@ -134,13 +134,13 @@ const PacketFields* WireLink::next(Bytes& payload) noexcept {
     endpoint_.release(*in_place_);
     in_place_.reset();
   }
-  free_released();  // the place of an answer may wait for it
+  free_released();  // the next request needs a free slot for its reply
   const std::optional<Sequence> sequence = flow_.poll_delivery();
   if (!sequence) return nullptr;
   Held& held = held_[slot_of(*sequence)];
   if (held.buffer != nullptr) {
     current_ = &held;
-    // It is ours, and was a packet when it came.
+    // Cannot fail: the buffer is ours, and receive() has parsed the same bytes.
     UNET_CHECK(parse_packet({held.buffer, held.length}, fields_, payload) == PacketError::none);
   } else {
     given_ = true;

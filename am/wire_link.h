@@ -1,8 +1,8 @@
 // wire_link.h - a peer on a channel that can lose: a Flow, and the bytes of its packets on both sides; used by Peer.
 //
-// Copies of a payload byte: into a buffer that keeps it until it is acknowledged, from there into the segment; on reception none, or one
-// into another buffer if it came early. It does not wait where the NI has put it: receive memory goes back in order, and a peer that
-// leaves a gap for ever would have all of it.
+// On sending, a payload byte is copied into a buffer that lives until it is acknowledged, and from there into the U-Net segment. On
+// reception it is not copied, or once into another buffer if its packet came early. Early packets must not stay where the NI has put them:
+// receive memory is released in order, so a peer that never fills a gap would hold all of it.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@
 namespace unet::am {
 
 struct WireCounters {
-  uint64_t malformed = 0;    // packets that are none
+  uint64_t malformed = 0;    // packets that do not parse
 };
 
-// How much more may be held for all peers of an endpoint together of what came early.
+// Bytes of early packets that all peers of an endpoint together may still hold.
 struct HoldBudget {
   uint64_t left = 0;  // bytes
 };
@@ -34,25 +34,25 @@ class WireLink {
   bool has_credit() const noexcept { return flow_.has_credit(); }
   uint32_t unhandled() const noexcept { return flow_.unhandled(); }
 
-  // Takes a message to be sent: a request, which needs a credit, or the reply to what next() gave last. pump() sends it.
+  // Takes a message: a request, which needs a credit, or the reply to the last result of next(). pump() sends it.
   void begin(PacketFields& fields, Bytes payload);
-  // The same in two steps: where to compose a payload of up to `length` bytes, and then it.
+  // Does the same in two steps: compose a payload of up to `length` bytes, then send `length` of them.
   MutableBytes reserve(const PacketFields& fields, uint32_t length);
   void commit(PacketFields& fields, uint32_t length);
   void handled() noexcept { flow_.handled(); }
 
-  // Takes a message that came by the channel, and releases it when it is not needed any longer.
-  // `absence` as in Flow::handle_packet(). Then next(), until there is none.
+  // Takes a message from the channel and releases it when it is no longer needed. `absence` is as in Flow::handle_packet(). Call next()
+  // until it returns nullptr.
   void receive(const Message& message, Nanoseconds now, Nanoseconds absence);
-  // The next message in order, if there is one; the one before it is released. Each request is answered, by begin() or handled(), before
-  // the next. It stays until receive() or the next call; nullptr: there is none.
+  // Returns the next message in order, nullptr if there is none, and releases the one before. The result is valid until the next call or
+  // receive(). Answer each request by begin() or handled() before the next call.
   const PacketFields* next(Bytes& payload) noexcept;
 
   // Sends what may be sent now; false if the NI has no room for the rest.
   bool pump(Nanoseconds now) noexcept;
-  // The same, and the peer is told what has arrived and what was handled.
+  // Sends, and also tells the peer what has arrived and which requests were handled.
   bool tell(Nanoseconds now) noexcept {
-    pump(now);  // packets carry that, too, but say what was handled when they were begun
+    pump(now);  // these packets carry only the handled count from when they were begun
     flow_.tell_now();
     return pump(now);
   }
@@ -63,14 +63,14 @@ class WireLink {
   const WireCounters& counters() const noexcept { return counters_; }
 
  private:
-  struct Held {             // a packet of the peer's that came early
+  struct Held {             // a packet of the peer that came early
     std::byte* buffer = nullptr;
     uint32_t length = 0;    // bytes
   };
-  struct Kept {             // a packet of ours, until it has arrived
+  struct Kept {             // a packet of ours that has not arrived yet
     std::byte* buffer = nullptr;
     uint32_t length = 0;    // bytes
-    uint32_t taken = 0;     // what the buffer was taken for
+    uint32_t taken = 0;     // size with which the buffer was taken
     uint8_t flags = 0;      // the packet's own
   };
   static uint32_t head_size(const PacketFields& fields) noexcept;
@@ -88,11 +88,11 @@ class WireLink {
   WireCounters counters_;
   std::array<Kept, kSequenceWindow> kept_{};
   std::array<Held, kSequenceWindow> held_{};  // by slot
-  PacketFields fields_;                       // of what came last, or of what next() gave
-  std::optional<Message> in_place_;           // came in order: next() gives it, or has given it
+  PacketFields fields_;                       // of the packet that came last, or the last result of next()
+  std::optional<Message> in_place_;           // a packet that came in order: next() will give it, or has given it
   Bytes in_place_payload_;
   bool given_ = false;
-  Held* current_ = nullptr;                   // what next() gave last, if that was held
+  Held* current_ = nullptr;                   // the last result of next(), if it was held
   std::byte* composing_ = nullptr;
   uint32_t composing_taken_ = 0;
 };

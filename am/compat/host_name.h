@@ -1,4 +1,4 @@
-// host_name.h - by what name other hosts know the network interface of a context; used by the interfaces of others.
+// host_name.h - the name by which other hosts know the network interface of a context; used by the interfaces in compat/.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace unet::am {
 
-// The member `host` of a report, which is an object; empty if it has none. Members of members are not looked at.
+// Returns the member `host` of a JSON report; empty if there is none. Ignores nested members.
 inline std::string host_in(std::string_view report) {
   int depth = 0;
-  bool value = false;  // what follows is one, not a name
+  bool value = false;  // the string is a value, not a member's name
   std::string_view name;
   for (size_t at = 0; at < report.size(); ++at) {
     switch (report[at]) {

@@ -1,4 +1,4 @@
-// am_transport.cc - ranks find each other by name; what they send is Active Messages.
+// am_transport.cc - finding ranks by name, and sending Active Messages to them.
 #include "am/splitc/am_transport.h"
 
 #include <cstdio>
@@ -10,11 +10,11 @@ namespace {
 
 static_assert(kMediumBytesMax <= am::kMediumMax && kWordsMax <= am::kArgumentsMax && kAnswerWordsMax <= am::kArgumentsMax);
 
-constexpr Nanoseconds kStartTime = 60 * kSecond;      // that one rank waits for the others to come
-constexpr Nanoseconds kNap = 2 * kMillisecond;        // between two looks whether it has
+constexpr Nanoseconds kStartTime = 60 * kSecond;      // how long a rank waits for the others to start
+constexpr Nanoseconds kNap = 2 * kMillisecond;        // time between two attempts to reach another rank
 constexpr Nanoseconds kFlushTime = 5 * kSecond;
 constexpr int kFailure = 1;
-constexpr size_t kMemoryAlignment = 4096;             // of spread memory that the endpoint has not made
+constexpr size_t kMemoryAlignment = 4096;             // of spread memory that this process allocates itself
 
 tl::unexpected<Error> in_words(const Error& error, const std::string& what) { return fail(error.code, what + ": " + error.text); }
 
@@ -34,7 +34,7 @@ Result<std::unique_ptr<AmTransport>> AmTransport::open(const Job& job, Context c
   return transport;
 }
 
-// The memory is there before the names are: whoever maps us finds it.
+// Makes the memory before the names, so that a peer that maps us finds it.
 Status AmTransport::make_endpoints() {
   auto endpoint = am::Endpoint::create(context_, {.admit = is_rank_here, .admit_context = this, .same_user_only = true});
   if (!endpoint) return in_words(endpoint.error(), "an endpoint");
@@ -80,7 +80,7 @@ void AmTransport::install_handlers(am::Endpoint& endpoint, HandledOfEndpoint& ha
 Status AmTransport::make_memory() {
   if (job_.path == Path::messages) {
     size_t room = job_.memory + kMemoryAlignment;
-    void* start = std::calloc(room, 1);  // not touched before it is used
+    void* start = std::calloc(room, 1);  // pages appear at first use
     if (start == nullptr) return fail(Errc::out_of_memory, "there is not so much");
     own_memory_.reset(static_cast<std::byte*>(start));
     memory_ = {static_cast<std::byte*>(std::align(kMemoryAlignment, job_.memory, start, room)), job_.memory};
@@ -101,19 +101,19 @@ Status AmTransport::connect() {
   return {};
 }
 
-// The NI says who asks: a process of this user that has bound the name of another rank, which nobody else has then. Each binds before it
-// asks. A process that is no rank may not even send: what it sent could be to run a function.
+// Accepts a process of this user that has bound another rank's name, as the NI reports. Only one process can have a name, and each rank
+// binds before it connects. Others may not even send, because a message can run a function.
 bool AmTransport::is_rank_here(const ConnectionRequest& request, void* context) {
   return static_cast<const AmTransport*>(context)->job_.rank_named(request.peer).has_value();
 }
 
-// Of another host the NI knows nothing but its name: what its processes send is taken if they know the job's key, too. Of this one's none
-// has anything to ask here.
+// Accepts processes of other hosts of the job; the NI knows only their host. Their messages must also prove the job's key. Processes of
+// this host have no business at this endpoint.
 bool AmTransport::has_ranks_there(const ConnectionRequest& request, void* context) {
   return request.peer_uid == -1 && static_cast<const AmTransport*>(context)->job_.has_ranks_at(request.peer);
 }
 
-// It may not have come yet, or not be looking, or so many ask it that it has no place for one more.
+// Retries while the rank has not started, does not poll, or has no place for one more channel.
 Status AmTransport::map_one(Rank rank, Nanoseconds start) {
   const std::string name = job_.target(rank);
   const am::Tag tag = job_.is_elsewhere(rank) ? job_.tag_of(rank) : am::kAnyTag;
@@ -135,7 +135,7 @@ MutableBytes AmTransport::memory_of(Rank rank) noexcept {
 
 // ---- messages
 
-// At this NI the name is what was let in; of another host what the process says, of which host the NI does.
+// The name is safe to use: on this NI the process was accepted by it; from another host the process claims it, but the NI knows the host.
 void AmTransport::Sources::look_up(const am::Token& token, const Job& job) {
   if (token.source() >= ranks_.size()) ranks_.resize(token.source() + 1, kUnknown);
   ranks_[token.source()] = job.rank_named(token.source_name()).value_or(kStranger);
@@ -165,7 +165,7 @@ void AmTransport::come_back(am::Endpoint&, const am::Returned& returned, void* c
   self.receiver_->come_back(returned.index, returned.handler, what);
 }
 
-// What came back has been told of already.
+// A returned request has been reported already.
 bool AmTransport::sent(am::Outcome outcome, Rank to) {
   if (__builtin_expect(outcome == am::Outcome::bad_call, 0)) {
     end_job("a request to rank " + std::to_string(to) + " from a function that runs while a message is handled");
@@ -214,7 +214,7 @@ void AmTransport::finish() {
   if (distant_ != nullptr) distant_->flush(kFlushTime);
 }
 
-// The others are ended by who started them, or see that this one is gone. Nothing is cleaned up here: the NI does that for whoever dies.
+// The program that started the other ranks ends them, or they see that this one is gone. The NI cleans up after a process that ends.
 void AmTransport::end_job(const std::string& text) {
   std::fprintf(stderr, "splitc: rank %u of %u: %s\n", job_.rank, job_.size, text.c_str());
   std::fflush(nullptr);

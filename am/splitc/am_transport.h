@@ -1,8 +1,8 @@
-// am_transport.h - the ranks of a job by Active Messages: translation r leads to rank r; used by Node.
+// am_transport.h - reaching the ranks of a job by Active Messages: translation r leads to rank r; used by Node.
 //
-// A job between hosts has a second endpoint at each rank, for those on other hosts. It exposes nothing, so their network interfaces write
-// nothing here by themselves: what they send is seen by Active Messages, which hear only who knows the key. To the first endpoint, whose
-// memory peers may write, nobody has a channel but the job's ranks at this NI: processes of the same user whose names are theirs.
+// A job between hosts has a second endpoint at each rank, for the ranks of other hosts. It exposes no memory, so their network interfaces
+// write nothing here by themselves. Their messages go through Active Messages, which deliver only those with the key. Peers may write the
+// memory of the first endpoint, so it accepts only the job's ranks at this NI: processes of the same user with the ranks' names.
 #pragma once
 
 #include <array>
@@ -20,15 +20,14 @@ namespace unet::splitc {
 
 class AmTransport final : public Transport {
  public:
-  // Opens the NI, makes the memory and binds the rank's name. Errors: those of Context::open(), Endpoint::expose() and Endpoint::bind(),
-  // with what this rank was about.
-  // `ender`, if there is one, ends the other ranks when this one ends the job; it stays the caller's.
+  // Opens the NI, makes the memory and binds the rank's name. `ender`, if not nullptr, ends the other ranks when this one ends the job; the
+  // caller owns it. Errors: those of Context::open(), Endpoint::expose() and Endpoint::bind(), with what this rank was doing.
   static Result<std::unique_ptr<AmTransport>> open(const Job& job, JobEnder* ender = nullptr);
-  // The same on an NI that is open.
+  // Does the same on an open NI.
   static Result<std::unique_ptr<AmTransport>> open(const Job& job, Context context, JobEnder* ender = nullptr);
   ~AmTransport() override = default;
 
-  // Makes a channel to each other rank; all must have come within a minute. Errors: those of Endpoint::map().
+  // Makes a channel to each other rank; all must start within a minute. Errors: those of Endpoint::map().
   Status connect() override;
 
   Rank rank() const noexcept override { return job_.rank; }
@@ -50,16 +49,16 @@ class AmTransport final : public Transport {
   void finish() override;
   [[noreturn]] void end_job(const std::string& text) override;
 
-  // All that was sent has been handled, as its receivers have said: a rank may look at nothing for a while without being missed.
+  // Returns true if the receivers have confirmed every request. Others then do not miss a rank that stops polling for a while.
   bool is_settled() noexcept;
-  // Messages of processes that are no ranks of this job.
+  // Counts messages of processes that are no ranks of this job.
   uint64_t strangers() const noexcept { return strangers_; }
 
  private:
   struct Free {
     void operator()(std::byte* memory) const noexcept { std::free(memory); }
   };
-  // Which rank is at the other end of a channel of an endpoint: by its name, when it is heard first.
+  // Finds the rank at the other end of a channel by its name, at its first message.
   class Sources {
    public:
     Rank rank_of(const am::Token& token, const Job& job) {
@@ -74,7 +73,7 @@ class AmTransport final : public Transport {
     static constexpr Rank kUnknown = kStranger - 1;
     std::vector<Rank> ranks_;  // by Token::source()
   };
-  struct Handled {       // what a handler is for
+  struct Handled {       // the context of a handler
     AmTransport* transport;
     Sources* sources;
     uint8_t operation;
@@ -100,12 +99,12 @@ class AmTransport final : public Transport {
   HandledOfEndpoint handled_{}, distant_handled_{};
   Receiver* receiver_ = nullptr;
   uint64_t strangers_ = 0;
-  std::unique_ptr<std::byte, Free> own_memory_;  // Path::messages; else the endpoint's
+  std::unique_ptr<std::byte, Free> own_memory_;  // with Path::messages; otherwise the endpoint owns the memory
   MutableBytes memory_;
-  std::unique_ptr<am::Bundle> bundle_;           // if there are two endpoints
+  std::unique_ptr<am::Bundle> bundle_;           // only with two endpoints
   std::unique_ptr<am::Endpoint> endpoint_;       // for the ranks of this NI
-  std::unique_ptr<am::Endpoint> distant_;        // for those on other hosts, if the job has any
-  std::vector<am::Endpoint*> by_rank_;           // which of the two leads to it
+  std::unique_ptr<am::Endpoint> distant_;        // for the ranks of other hosts, if there are any
+  std::vector<am::Endpoint*> by_rank_;           // the endpoint that leads to each rank
 };
 
 }  // namespace unet::splitc

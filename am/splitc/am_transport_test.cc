@@ -1,4 +1,4 @@
-// am_transport_test.cc - how the ranks of a job find each other on a network interface: who is let in, as whom, and how long they try.
+// am_transport_test.cc - how the ranks of a job find each other on a network interface: which processes they accept, and how long they try.
 #include "am/splitc/am_transport.h"
 
 #include <catch2/catch.hpp>
@@ -31,7 +31,7 @@ Job job_of(const TestDaemon& daemon, Rank rank, uint32_t size) {
   return job;
 }
 
-// A process that has bound `name`, if that is not empty, asks rank 0 for a channel.
+// A process that connects to rank 0 under `name`, unless that is empty.
 struct Asker {
   Asker(const TestDaemon& daemon, const std::string& name) : context(*Context::open(daemon.ni(), "test")) {
     auto made = am::Endpoint::create(context);
@@ -87,7 +87,7 @@ TEST_CASE("a rank is who its name says, whatever its messages say") {
   REQUIRE(rank->strangers() == 0);
 }
 
-// As a service says of an endpoint that more ask than it has places for.
+// A service gives this error for an endpoint with a full queue of requests.
 TEST_CASE("a rank that is refused at first tries again") {
   const TestDaemon daemon;
   Context context = *Context::open(daemon.ni(), "test");

@@ -6,10 +6,10 @@
 namespace unet::splitc::detail {
 namespace {
 
-// Each rank begins with its neighbour, so that not all store to the same one.
+// Each rank begins with its neighbour, so that not all store to the same rank.
 Rank after(const Node& node, uint32_t distance) noexcept { return (node.rank() + distance) % node.size(); }
 
-// All that was stored is there; all have called with the same size and root.
+// Waits until all stores have arrived, and checks that all have called with the same size and root.
 void sync_stores(Node& node, Call call, uint64_t bytes, Rank root = 0) {
   const std::array<uint64_t, 2> arguments{bytes, root};
   node.all_store_sync(call, as_bytes(arguments.data(), sizeof arguments));
@@ -19,11 +19,11 @@ const std::byte* piece(const void* from, Rank rank, uint64_t bytes) noexcept { r
 
 }  // namespace
 
-// In each round those that have it store it to as many that have not: a binomial tree. Who receives counts its bytes.
+// A binomial tree: in each round the ranks that have the data store it to as many that have not. A receiver counts its bytes.
 void broadcast(uint64_t offset, uint64_t bytes, Rank root) {
   Node& node = *current_node;
   node.check_rank(root, to_string(Call::all_bulk_broadcast));
-  sync_stores(node, Call::all_bulk_broadcast, bytes, root);  // what was stored before counts no longer, and nobody uses the data
+  sync_stores(node, Call::all_bulk_broadcast, bytes, root);  // earlier stores no longer count, and no rank uses the data
   const uint32_t place = (node.rank() + node.size() - root) % node.size();  // root's is 0
   const void* const own = node.local(Address(node.rank(), offset), bytes, to_string(Call::all_bulk_broadcast));
   for (uint32_t have = 1; have < node.size(); have *= 2) {

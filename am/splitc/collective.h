@@ -1,7 +1,7 @@
 // collective.h - broadcast, reduction, scan, gather, scatter, all-to-all; part of Split-C's public API.
 //
-// Of single values of up to 32 bytes: one exchange, whatever the operation. Every rank combines the same values in the order of ranks, so
-// all get the same bits, and get them again in the next run. Of more: stores into spread memory, and all_store_sync().
+// A collective of single values of up to 32 bytes takes one exchange. Every rank combines the same values in the order of ranks, so all
+// ranks get the same bits, in every run. Collectives of many values are stores into spread memory, followed by all_store_sync().
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ T cell_as(Rank rank) {
 template <CellValue T>
 void give(Call call, const T& own, uint32_t argument = 0) { current_node->exchange(call, as_bytes(&own, sizeof own), argument); }
 
-// A number for what is known by its type, which is compared; 0: a function of the program's.
+// Identifies an operation by its type, so that ranks can compare it; 0: a function of the program.
 template <typename Combine>
 constexpr uint32_t kOperation = 0;
 template <typename T>
@@ -82,7 +82,7 @@ T all_reduce_or(const T& own) { return all_reduce(own, std::bit_or<T>()); }
 template <CellValue T>
 T all_reduce_xor(const T& own) { return all_reduce(own, std::bit_xor<T>()); }
 
-// Of the values of ranks 0 to this one.
+// Combines the values of ranks 0 to this one.
 template <CellValue T, typename Combine>
 T all_scan(const T& own, const Combine& combine) {
   detail::give(Call::all_scan, own, detail::kOperation<Combine>);
@@ -93,21 +93,21 @@ T all_scan(const T& own, const Combine& combine) {
 template <CellValue T>
 T all_scan_add(const T& own) { return all_scan(own, std::plus<T>()); }
 
-// That of `root`.
+// Returns the value of `root`.
 template <CellValue T>
 T all_broadcast(const T& own, Rank root = 0) {
   current_node->check_rank(root, to_string(Call::all_broadcast));
   detail::give(Call::all_broadcast, own, root);
   return detail::cell_as<T>(root);
 }
-// all[r] becomes the value of rank r; `all` has P elements.
+// Sets all[r] to the value of rank r; `all` has P elements.
 template <CellValue T>
 void all_gather(const T& own, std::span<T> all) {
   detail::give(Call::all_gather, own);
   for (Rank rank = 0; rank < current_node->size() && rank < all.size(); ++rank) all[rank] = detail::cell_as<T>(rank);
 }
 
-// ---- many values, in spread memory. They end with all_store_sync(), so nobody is inside when they return.
+// ---- many values, in spread memory. Each ends with all_store_sync(): when it returns, no rank is still inside.
 
 namespace detail {
 
@@ -119,22 +119,22 @@ void store_from(Rank root, uint64_t offset, const void* from, uint64_t bytes);
 
 }  // namespace detail
 
-// The first `count` elements of `root`'s part become those of all.
+// Copies the first `count` elements of `root`'s part to the parts of all ranks.
 template <typename T>
 void all_bulk_broadcast(Spread<T> data, uint64_t count, Rank root = 0) {
   detail::broadcast(data.offset_of_all("all_bulk_broadcast"), count * sizeof(T), root);
 }
-// `own` becomes elements r * own.size() and on of everybody's part of `to`, r being this rank.
+// Copies `own` of rank r to elements r * own.size() and on of every rank's part of `to`.
 template <typename T>
 void all_bulk_gather(Spread<T> to, std::span<const std::type_identity_t<T>> own) {
   detail::store_to_all(to.offset_of_all("all_bulk_gather") + current_node->rank() * own.size_bytes(), own.data(), own.size_bytes());
 }
-// Elements r * count and on of `from`, which only root's is looked at, become rank r's part of `to`.
+// Copies elements r * count and on of `from` to the part of `to` at each rank r. Only `from` of `root` is read.
 template <typename T>
 void all_bulk_scatter(Spread<T> to, const T* from, uint64_t count, Rank root = 0) {
   detail::store_from(root, to.offset_of_all("all_bulk_scatter"), from, count * sizeof(T));
 }
-// Elements j * count and on of `from` become elements r * count and on of rank j's part of `to`.
+// On rank r: copies elements j * count and on of `from` to elements r * count and on of rank j's part of `to`, for all j.
 template <typename T>
 void all_to_all(Spread<T> to, const T* from, uint64_t count) {
   detail::store_to_each(to.offset_of_all("all_to_all") + current_node->rank() * count * sizeof(T), from, count * sizeof(T));

@@ -1,11 +1,11 @@
-// control_area.h - how a rank's spread memory begins: what ranks tell each other by loads and stores; used by Node and Exchange.
+// control_area.h - the beginning of a rank's spread memory, by which ranks talk through loads and stores; used by Node and Exchange.
 //
 //   +------+--------+--------+----------------+----------------+-----+------------+
 //   | head | cell 0 | cell 1 | stores, rank 0 | stores, rank 1 | ... | heap       |
 //   +------+--------+--------+----------------+----------------+-----+------------+
 //     64 B   of the exchange    one line each, written by that rank    from kHeapAlignment on
 //
-// All of it is zero at first. Direct peers map it; what they write is data, never a length or an address that is believed.
+// All of it is zero at first. Direct peers map it. They write only data here, never a length or an address that this rank trusts.
 #pragma once
 
 #include <atomic>
@@ -19,29 +19,30 @@
 namespace unet::splitc {
 
 constexpr size_t kLine = 64;
-constexpr size_t kCellBytes = 32;          // that each rank may give to an exchange
+constexpr size_t kCellBytes = 32;          // bytes that each rank may give to an exchange
 constexpr uint64_t kHeapAlignment = 4096;
 
 struct alignas(kLine) ControlHead {
-  std::atomic<uint32_t> asleep;            // by the owner: it sleeps, and wants a message when something changes
+  std::atomic<uint32_t> asleep;            // written by the owner: it sleeps, and a peer that changes something sends it a message
 };
 
-// What a rank gives to an exchange of even or odd number.
+// A rank's contribution to an exchange of even or odd number.
 struct alignas(kLine) Cell {
-  std::atomic<uint64_t> mark;              // by the owner, after `data`: which exchange, and of which call (exchange.h)
+  std::atomic<uint64_t> mark;              // written by the owner, after `data`: the exchange, and its call (exchange.h)
   std::byte data[kCellBytes];
 };
 
-// What a direct peer says here; it alone writes this line.
+// A line that only one direct peer writes.
 struct alignas(kLine) StoreLine {
-  std::atomic<uint64_t> bytes[2];          // it has stored, in even and odd phases between two all_store_sync(); after the bytes themselves
-  std::atomic<uint32_t> is_mapped;         // it has this memory mapped
+  std::atomic<uint64_t> bytes[2];          // bytes it has stored here, in even and odd phases of all_store_sync(); written after the bytes
+                                           // themselves
+  std::atomic<uint32_t> is_mapped;         // it has mapped this memory
 };
 
 static_assert(sizeof(ControlHead) == kLine && sizeof(Cell) == kLine && sizeof(StoreLine) == kLine);
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
-// One rank's, in memory that holds at least control_bytes().
+// The control area of one rank, in memory of at least control_bytes().
 class ControlArea {
  public:
   ControlArea() noexcept = default;

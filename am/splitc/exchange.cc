@@ -1,4 +1,4 @@
-// exchange.cc - both ways to give everybody everybody's cells.
+// exchange.cc - both ways to give every rank the cells of all.
 #include "am/splitc/exchange.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ void Exchange::begin(Call call, Bytes cell, uint32_t argument) {
   }
   Cell& own = own_.cell(parity());
   copy_bytes(own.data, cell.data(), cell.size());
-  own.mark.store(mark(), std::memory_order_release);  // after the data, and all that this rank has written before
+  own.mark.store(mark(), std::memory_order_release);  // releases the data and all earlier writes of this rank
 }
 
 std::optional<Exchange::Message> Exchange::poll_message() {
@@ -73,7 +73,7 @@ std::optional<Exchange::Message> Exchange::poll_message() {
                  .cells = {cells_.data(), cells_in_round(round_) * bytes_}};
 }
 
-// The last round brings only what is missing.
+// The last round brings only the cells that are still missing.
 uint32_t Exchange::cells_in_round(uint32_t round) const noexcept { return std::min(1u << round, size_ - (1u << round)); }
 
 bool Exchange::handle(Rank from, uint32_t round, uint64_t mark, Bytes cells) {
@@ -82,7 +82,7 @@ bool Exchange::handle(Rank from, uint32_t round, uint64_t mark, Bytes cells) {
     if (round != 0 || cells.size() > kCellBytes) return false;
     Cell& cell = received_[parity_of(mark)][from];
     copy_bytes(cell.data, cells.data(), cells.size());
-    cell.mark.store(mark, std::memory_order_relaxed);  // by the thread that reads it
+    cell.mark.store(mark, std::memory_order_relaxed);  // the same thread reads it
     return true;
   }
   if (round >= rounds_ || from != ahead(1u << round) || cells.size() > cells_in_round(round) * kCellBytes) return false;
@@ -98,11 +98,11 @@ const Cell& Exchange::cell_of(Rank rank) const noexcept {
   return direct_[rank] ? direct_[rank].cell(parity()) : received_[parity()][rank];
 }
 
-// A peer that is through already may be in the next exchange: it has seen our mark, and looked at our call.
+// A peer that has finished may be in the next exchange: it has seen our mark, and checked our call.
 bool Exchange::look_flat() {
   for (; next_to_see_ < size_; ++next_to_see_) {
     const Rank rank = ahead(next_to_see_);
-    const uint64_t seen = cell_of(rank).mark.load(std::memory_order_acquire);  // before what the peer had written until then is read
+    const uint64_t seen = cell_of(rank).mark.load(std::memory_order_acquire);  // acquires what the peer had written before
     if (!is_due(seen)) return false;
     compare(rank, seen);
     if (fault_) return false;

@@ -1,4 +1,4 @@
-// exchange_test.cc - every rank gets every cell, whatever order messages take: flat and by rounds, direct and not, up to 64 ranks and more.
+// exchange_test.cc - every rank gets every cell in any order of messages: flat and by rounds, direct and not, up to 64 ranks and more.
 #include "am/splitc/exchange.h"
 
 #include <catch2/catch.hpp>
@@ -20,7 +20,7 @@ struct Packet {
   std::vector<std::byte> cells;
 };
 
-// Ranks whose messages arrive in order per pair, and in any order otherwise. Those of one group are direct to each other.
+// Ranks. Their messages arrive in order per pair, and in any order otherwise. The ranks of one group are direct to each other.
 class Ranks {
  public:
   Ranks(uint32_t size, uint32_t group, uint64_t seed) : size_(size), random_(seed) {
@@ -36,7 +36,7 @@ class Ranks {
   }
   Exchange& operator[](Rank rank) { return *machines_[rank]; }
   void begin(Rank rank, Call call, Bytes cell) { machines_[rank]->begin(call, cell); }
-  // One thing that can happen, somewhere. Returns whether `rank` was done when it looked.
+  // Sends the messages of `rank`, delivers some messages, and returns whether `rank` is done.
   bool step(Rank rank) {
     while (const auto message = machines_[rank]->poll_message()) {
       wires_[{rank, message->to}].push_back({rank, message->round, message->mark, {message->cells.begin(), message->cells.end()}});
@@ -73,7 +73,7 @@ class Ranks {
 
 uint64_t value_of(Rank rank, uint32_t number) { return uint64_t{rank} << 32 | number; }
 
-// Each rank goes through `count` exchanges at its own pace and looks at all cells of each.
+// Each rank runs `count` exchanges at its own pace and checks all cells of each.
 void go_through(uint32_t size, uint32_t group, uint32_t count, uint64_t seed) {
   Ranks ranks(size, group, seed);
   std::vector<uint32_t> done(size, 0);
@@ -205,7 +205,7 @@ TEST_CASE("messages that nobody can have sent change nothing") {
     REQUIRE(!ranks[0].handle(size, 0, mark, {}));
     REQUIRE(!ranks[0].handle(1, 31, mark, {}));
     REQUIRE(!ranks[0].handle(1, 0, mark + (uint64_t{2} << Exchange::kNumberShift), {}));  // two exchanges ahead
-    REQUIRE(!ranks[0].handle(1, 0, 0, {}));             // of one that is over
+    REQUIRE(!ranks[0].handle(1, 0, 0, {}));             // a finished exchange
     REQUIRE(!ranks[0].handle(1, 0, mark, long_cell));
     REQUIRE(ranks[0].handle(1, 0, mark, {}));
   }

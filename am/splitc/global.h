@@ -1,4 +1,4 @@
-// global.h - global pointers: a rank and a place in its spread memory; part of Split-C's public API.
+// global.h - global pointers: a rank and an offset in its spread memory; part of Split-C's public API.
 //
 //   Global<double> p;                  // T *global p: p + 1 is the next element of the same rank
 //   x = *p;  *p = x;                   // blocking read and write (splitc.h has them by name, and the split-phase ones)
@@ -14,15 +14,15 @@ namespace unet::splitc {
 using Rank = uint32_t;
 constexpr uint32_t kRanksMax = 1024;
 
-// What one load, store or message moves.
+// A type that one load, store or message moves.
 template <typename T>
 concept Word = std::is_trivially_copyable_v<T> && (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8);
 
-// 16 bits of rank, 48 of offset in its memory. Nothing of a program lies at offset 0: all zeroes is the null pointer.
+// 16 bits of rank, 48 bits of offset in its memory. No object of a program lies at offset 0 of rank 0, so zero is the null pointer.
 class Address {
  public:
   constexpr Address() noexcept = default;
-  // A rank that no job has stays one.
+  // A rank above all possible ranks becomes kNoRank.
   constexpr Address(Rank rank, uint64_t offset) noexcept
       : bits_(uint64_t{rank < kNoRank ? rank : kNoRank} << kOffsetBits | (offset & kOffsetMask)) {}
   static constexpr Address from_bits(uint64_t bits) noexcept {
@@ -33,7 +33,7 @@ class Address {
   constexpr Rank rank() const noexcept { return static_cast<Rank>(bits_ >> kOffsetBits); }
   constexpr uint64_t offset() const noexcept { return bits_ & kOffsetMask; }
   constexpr uint64_t bits() const noexcept { return bits_; }
-  // Moves within the rank.
+  // Moves within the rank's memory.
   constexpr Address moved(int64_t bytes) const noexcept {
     return from_bits((bits_ & ~kOffsetMask) | ((bits_ + static_cast<uint64_t>(bytes)) & kOffsetMask));
   }
@@ -57,7 +57,7 @@ class Global {
   constexpr Global(std::nullptr_t) noexcept {}
   constexpr explicit Global(Address address) noexcept : address_(address) {}
   constexpr Global(Rank rank, uint64_t offset) noexcept : address_(rank, offset) {}
-  // The same place as another type.
+  // Returns the same place as another type.
   template <typename U>
   constexpr Global<U> as() const noexcept { return Global<U>(address_); }
 
@@ -75,7 +75,7 @@ class Global {
     ++*this;
     return before;
   }
-  // Elements from `other`, which is of the same rank, to this one.
+  // Returns the number of elements from `other`, which must be of the same rank, to this one.
   constexpr int64_t operator-(Global other) const noexcept {
     return (static_cast<int64_t>(address_.offset()) - static_cast<int64_t>(other.address_.offset())) / kSize;
   }
@@ -89,7 +89,7 @@ class Global {
   Address address_;
 };
 
-// What *p is: reading it reads there, assigning writes there. Both block. Their bodies are in splitc.h.
+// The result of *p. Reading it reads the remote word, assigning writes it; both block. splitc.h has the bodies.
 template <typename T>
 class Reference {
  public:

@@ -1,4 +1,4 @@
-// global_test.cc - global pointers: what arithmetic moves, and what it does not.
+// global_test.cc - global pointers: the arithmetic of rank and offset.
 #include "am/splitc/global.h"
 
 #include <catch2/catch.hpp>
@@ -15,7 +15,7 @@ TEST_CASE("an address keeps rank and offset apart") {
       REQUIRE(Address::from_bits(address.bits()) == address);
     }
   }
-  REQUIRE(Address(3, kLast).moved(1).rank() == 3);  // too far, but nobody else's
+  REQUIRE(Address(3, kLast).moved(1).rank() == 3);  // out of bounds, but not in another rank
 }
 
 TEST_CASE("the null pointer is all zeroes, and nothing else is null") {

@@ -1,4 +1,4 @@
-// heap.cc - pieces that are cut off and joined again.
+// heap.cc - cutting pieces off and joining them again.
 #include "am/splitc/heap.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// heap_test.cc - spread memory's allocator: pieces never overlap, and all of it comes back.
+// heap_test.cc - spread memory's allocator: pieces never overlap, and freeing all restores the whole.
 #include "am/splitc/heap.h"
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ bool overlap(const Piece& a, const Piece& b) { return a.offset < b.offset + b.by
 }  // namespace
 
 TEST_CASE("pieces are aligned and none is larger than what there is") {
-  SpreadHeap heap(4096, 1000);  // 15 lines and a rest that nobody gets
+  SpreadHeap heap(4096, 1000);  // 15 lines, and a remainder that is never allocated
   REQUIRE(heap.largest_free() == 960);
   REQUIRE(heap.allocate(961) == 0);
   REQUIRE(heap.allocate(~uint64_t{0}) == 0);

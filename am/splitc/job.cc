@@ -1,4 +1,4 @@
-// job.cc - the environment read.
+// job.cc - reads a job from the environment.
 #include "am/splitc/job.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ Status read_path(Job& job) {
   return {};
 }
 
-// "alpha:2,beta" is alpha, alpha, beta.
+// Expands "alpha:2,beta" to alpha, alpha, beta.
 Status read_hosts(Job& job) {
   const std::string_view text = variable("UNET_JOB_HOSTS");
   if (text.empty()) return {};

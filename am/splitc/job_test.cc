@@ -1,4 +1,4 @@
-// job_test.cc - what the environment may say of a job.
+// job_test.cc - which environments make a job, and which are refused.
 #include "am/splitc/job.h"
 
 #include <catch2/catch.hpp>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kKey = "0123456789abcdeffedcba9876543210";
 
-// Variables for one test case.
+// Sets variables for one test case.
 struct Variables {
   Variables(std::initializer_list<std::pair<const char*, const char*>> values) {
     clear();
@@ -94,7 +94,7 @@ TEST_CASE("ranks on several hosts") {
   REQUIRE(job->target(2) == "splitc/k7/2");
   REQUIRE(job->spans_hosts());
   REQUIRE(job->has_ranks_at("alpha"));
-  REQUIRE_FALSE(job->has_ranks_at("beta"));   // processes of this NI are judged by their user
+  REQUIRE_FALSE(job->has_ranks_at("beta"));   // the user decides about processes of this NI
   REQUIRE_FALSE(job->has_ranks_at("gamma"));
   REQUIRE(job->is_elsewhere(0));
   REQUIRE_FALSE(job->is_elsewhere(2));

@@ -1,4 +1,4 @@
-// key.cc - a key as people write it.
+// key.cc - reads a key from its hexadecimal digits.
 #include "am/splitc/key.h"
 
 #include <charconv>

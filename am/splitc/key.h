@@ -1,4 +1,4 @@
-// key.h - the secret of a job between hosts, and what of it a rank must say to be heard by another one; used by Job.
+// key.h - the secret of a job between hosts, and the tags by which its ranks prove that they know it; used by Job.
 #pragma once
 
 #include <array>
@@ -14,10 +14,10 @@ struct Key {
   uint64_t low = 0, high = 0;
 };
 
-// 32 hexadecimal digits. Errors: invalid_argument; the text does not repeat it.
+// Parses 32 hexadecimal digits. Errors: invalid_argument; the text does not repeat the digits.
 Result<Key> parse_key(std::string_view text);
 
-// SipHash-2-4 (Aumasson and Bernstein 2012) of 8 bytes: who knows it of some words knows it of no other.
+// SipHash-2-4 (Aumasson and Bernstein 2012) of 8 bytes: the hashes of some words do not tell the hash of another.
 constexpr uint64_t sip_hash(Key key, uint64_t word) noexcept {
   uint64_t a = key.low ^ 0x736f6d6570736575, b = key.high ^ 0x646f72616e646f6d;
   uint64_t c = key.low ^ 0x6c7967656e657261, d = key.high ^ 0x7465646279746573;

@@ -1,4 +1,4 @@
-// key_test.cc - keys of jobs as text, and what is made of them.
+// key_test.cc - keys of jobs as text, and the tags made from them.
 #include "am/splitc/key.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// launcher.cc - what is the same with PMIx and without.
+// launcher.cc - the part of a launcher that needs no PMIx.
 #include "am/splitc/launcher.h"
 
 #include <sys/random.h>
@@ -20,7 +20,7 @@ bool is_set(const char* name) noexcept {
 
 }  // namespace
 
-// Whoever ignored these would be one of many jobs of one process each, and never notice.
+// A program that ignored these variables would be one of many jobs of one process each, without notice.
 std::string launched_by_variable() {
   if (is_set("UNET_SIZE")) return {};
   for (const char* name : {"SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {

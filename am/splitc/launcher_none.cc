@@ -11,7 +11,7 @@ Result<std::unique_ptr<Launcher>> Launcher::find() {
                                      "this U-Net was built without PMIx (libpmix-dev). unet-run starts jobs on one host");
 }
 
-// There is none that could be made.
+// find() of this build makes no Launcher.
 Launcher::~Launcher() = default;
 Status Launcher::join(Job&) { return fail(Errc::unavailable, "rank " + std::to_string(rank_) + " of " + job_ + ": built without PMIx"); }
 void Launcher::end_all(int, const std::string&) noexcept { left_ = true; }

@@ -12,7 +12,7 @@ namespace {
 constexpr char kHostKey[] = "unet.splitc.host";
 constexpr char kNameKey[] = "unet.splitc.name";
 constexpr char kSecretKey[] = "unet.splitc.key";
-constexpr size_t kChosenMax = 20;  // characters of a name of the user's that are kept before the random ones
+constexpr size_t kChosenMax = 20;  // characters of the user's job name that stand before the random ones
 
 tl::unexpected<Error> failed(const char* call, pmix_status_t status) {
   return fail(Errc::unavailable, std::string("the launcher, by PMIx: ") + call + ": " + PMIx_Error_string(status));
@@ -27,7 +27,7 @@ pmix_proc_t process(const std::string& job, pmix_rank_t rank) {
 }
 constexpr pmix_rank_t kWholeJob = (PMIX_RANK_WILDCARD);
 
-// What somebody has put, or the launcher says; the library's memory, given back at the end.
+// A value that a rank has put or the launcher provides. The library allocated it; the destructor releases it.
 class Value {
  public:
   Value() = default;
@@ -57,12 +57,12 @@ Status put_text(const char* key, std::string text) {
   pmix_value_t value;
   std::memset(&value, 0, sizeof value);
   value.type = PMIX_STRING;
-  value.data.string = text.data();  // copied
+  value.data.string = text.data();  // the library copies it
   const pmix_status_t status = PMIx_Put(PMIX_GLOBAL, key, &value);
   return status == PMIX_SUCCESS ? Status{} : Status(failed("PMIx_Put", status));
 }
 
-// All that was put is everybody's.
+// Makes the values that all ranks have put visible to all.
 Status exchange(const std::string& job) {
   if (const pmix_status_t status = PMIx_Commit(); status != PMIX_SUCCESS) return failed("PMIx_Commit", status);
   pmix_info_t collect;
@@ -135,7 +135,7 @@ Status Launcher::join(Job& job) {
   return {};
 }
 
-// The launcher kills this process, too, as soon as it is told.
+// The launcher kills this process, too, as soon as it gets the message.
 void Launcher::end_all(int status, const std::string& text) noexcept {
   if (left_) return;
   left_ = true;

@@ -1,4 +1,4 @@
-// launcher_test.cc - how launchers are noticed, and what is at random. tests/system/splitc_pmix.py has the rest, under mpirun.
+// launcher_test.cc - how launchers are noticed, and random digits. tests/system/splitc_pmix.py tests the rest, under mpirun.
 #include "am/splitc/launcher.h"
 
 #include <catch2/catch.hpp>

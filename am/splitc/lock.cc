@@ -13,10 +13,10 @@ constexpr uint64_t kBytes = 24;
 uint64_t load_own(Node& node, Address at) { return load_word(static_cast<std::byte*>(node.local(at, 8, "a lock")), 8); }
 void store_own(Node& node, Address at, uint64_t value) { store_word(static_cast<std::byte*>(node.local(at, 8, "a lock")), value, 8); }
 
-// Until another rank has written a word of this one's.
+// Waits until another rank has written a word of this rank's.
 uint64_t await_own(Node& node, Address at) {
   uint64_t value = 0;
-  // Whoever is before or behind us may be reached by either way.
+  // The ranks before and behind us may be direct or not, so this polls for messages, too.
   node.wait_until("lock", Node::By::messages, [&] { return (value = load_own(node, at)) != 0; }, [] { return Node::kAnybody; });
   return value;
 }
@@ -28,7 +28,7 @@ Lock Lock::all_make(Rank owner) {
   node.check_rank(owner, "all_make");
   Lock made(node.all_spread_malloc(kBytes), owner);
   for (uint64_t at = 0; at < kBytes; at += 8) store_own(node, Address(node.rank(), made.offset_ + at), 0);
-  node.exchange(Call::all_lock_make, {}, owner);  // two owners would be two locks
+  node.exchange(Call::all_lock_make, {}, owner);  // ranks that named two owners would have two locks
   return made;
 }
 
@@ -51,7 +51,7 @@ void Lock::lock() {
 
 bool Lock::try_lock() {
   Node& node = *current_node;
-  node.poll();  // whoever has it may need this rank to give it back, and this rank may be in a loop of try_lock()
+  node.poll();  // the holder may need this rank's answer to release it, and the program may loop over try_lock()
   if (held_) return false;
   store_own(node, next_of(node.rank()), 0);
   held_ = node.update(tail(), 8, Update::compare_exchange, 0, node.rank() + 1) == 0;
@@ -66,7 +66,7 @@ void Lock::unlock() {
   if (load_own(node, next_of(rank)) == 0) {
     if (node.update(tail(), 8, Update::compare_exchange, rank + 1, 0) == rank + 1) return;
   }
-  const uint64_t next = await_own(node, next_of(rank));  // somebody is in the queue, and about to say so
+  const uint64_t next = await_own(node, next_of(rank));  // a rank has joined the queue, and is about to write its number here
   if (next > node.size()) node.end_job("unlock: something else has been written to it");
   node.signal(turn_of(static_cast<Rank>(next - 1)), 1);
 }

@@ -1,4 +1,4 @@
-// node.cc - the life of a rank, its memory, its exchanges with the others, and how it waits for them.
+// node.cc - the life of a rank, its memory, its exchanges with others, and how it waits for them.
 #include "am/splitc/node.h"
 
 #include <sched.h>
@@ -19,17 +19,17 @@ namespace {
 constexpr Nanoseconds kSpin = 2 * kMillisecond;
 constexpr Nanoseconds kSpinOversubscribed = 5 * kMicrosecond;
 constexpr Nanoseconds kSpinOnWire = 100 * kMicrosecond;  // several round trips
-constexpr Nanoseconds kNap = 100 * kMillisecond;  // after which a sleeper looks whether those it waits for live
+constexpr Nanoseconds kNap = 100 * kMillisecond;  // time after which a sleeper checks whether the awaited ranks live
 constexpr uint32_t kCoresMax = kCellBytes * 8;
 
-struct Greeting {              // what all ranks must agree on
+struct Greeting {              // facts that all ranks must agree on
   uint64_t program;            // am::ProgramImage::fingerprint()
   uint64_t memory;             // bytes
   uint64_t strict;
 };
 static_assert(sizeof(Greeting) <= kCellBytes);
 
-// What a round of an exchange sends fits one message.
+// One message holds the cells of any round of an exchange.
 static_assert(kRanksMax / 2 * kCellBytes <= kMediumBytesMax);
 
 using Cores = std::array<uint64_t, kCellBytes / 8>;
@@ -57,7 +57,7 @@ Result<std::unique_ptr<Node>> Node::start(std::unique_ptr<Transport> transport) 
                                             std::to_string(transport->size()) + " ranks");
   }
   std::unique_ptr<Node> node(new Node(std::move(transport)));
-  // What others send from now on is handled: those that have reached everybody begin to talk.
+  // From now on messages are handled: a rank that has reached all others begins to send.
   if (Status connected = node->transport_->connect(); !connected) return tl::unexpected(connected.error());
   node->find_direct_peers();
   node->meet();
@@ -78,7 +78,7 @@ Node::Node(std::unique_ptr<Transport> transport)
 Node::~Node() {
   if (current_node == this) current_node = nullptr;
   finished_ = true;
-  transport_.reset();  // calls us for what comes back
+  transport_.reset();  // calls us for returned messages
 }
 
 void Node::find_direct_peers() {
@@ -94,7 +94,7 @@ void Node::find_direct_peers() {
   }
 }
 
-// By messages to everybody: nobody knows yet whether those that it reaches directly reach it so, too.
+// Uses messages only: a rank does not know yet whether the peers that it reaches directly reach it directly, too.
 void Node::meet() {
   const Greeting own{.program = image_.fingerprint(), .memory = memory_.size(), .strict = kStrict};
   exchange(Call::start, as_bytes(&own, sizeof own));
@@ -108,7 +108,7 @@ void Node::meet() {
   }
 }
 
-// Of two that tell each other in different ways, one would wait for ever.
+// Both sides of a pair must choose the same way: otherwise one of them would wait for ever.
 void Node::use_direct_peers() {
   for (Rank rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
@@ -121,8 +121,8 @@ void Node::use_direct_peers() {
   }
 }
 
-// Where ranks outnumber the cores that any of them may use, who waits keeps another from working; where ranks are reached over a wire,
-// perhaps the network interface that carries their messages.
+// Where ranks outnumber the cores that any of them may use, a spinning rank keeps another from working. Where ranks are reached over a
+// wire, it may keep the network interface that carries their messages from working.
 void Node::count_cores() {
   const Cores own = own_cores();
   exchange(Call::start, as_bytes(own.data(), sizeof own));
@@ -153,7 +153,7 @@ void Node::finish() {
 
 void Node::end_job(const std::string& text) {
   transport_->end_job(text);
-  std::abort();  // not reached; to be called virtually, it does not count as a function that never returns
+  std::abort();  // not reached: a virtual function does not count as one that never returns
 }
 
 // ---- memory
@@ -189,7 +189,7 @@ uint64_t Node::all_spread_malloc(uint64_t bytes_per_rank) {
 }
 
 void Node::all_spread_free(uint64_t offset) {
-  exchange(Call::all_spread_free, as_bytes(&offset, sizeof offset));  // nobody uses it any longer
+  exchange(Call::all_spread_free, as_bytes(&offset, sizeof offset));  // after it no rank uses the memory
   for (Rank rank = 0; rank < size_; ++rank) {
     if (std::memcmp(cell_of(rank).data(), &offset, sizeof offset) == 0) continue;
     end_job("all_spread_free of another array at rank " + std::to_string(rank));
@@ -221,7 +221,7 @@ void Node::exchange(Call call, Bytes cell, uint32_t argument) {
   send_cells();
   const auto done = [this] {
     bool all = exchange_.poll_done();
-    // To send may be to handle what is awaited. Whoever sleeps next has looked after that.
+    // Sending may handle the awaited message, so check again afterwards: this rank may sleep next.
     while (!all && !exchange_.flat() && !exchange_.fault() && send_cells()) all = exchange_.poll_done();
     if (exchange_.fault()) end_job(*exchange_.fault());
     return all;
@@ -230,7 +230,7 @@ void Node::exchange(Call call, Bytes cell, uint32_t argument) {
   wait_until(to_string(call), by, done, [this] { return exchange_.awaited(); });
 }
 
-// Whether there were any to send.
+// Returns whether there were cells to send.
 bool Node::send_cells() {
   bool any = false;
   while (const auto message = exchange_.poll_message()) {
@@ -256,7 +256,7 @@ void Node::wake_sleeping_peers() {
   }
 }
 
-// One of those that see it asleep sends the message.
+// If several ranks see it asleep, only one sends the message.
 void Node::wake(Rank rank, std::atomic<uint32_t>& asleep) {
   if (rank == rank_ || asleep.exchange(0, std::memory_order_relaxed) == 0) return;
   ++counters_.wakeups;
@@ -265,7 +265,7 @@ void Node::wake(Rank rank, std::atomic<uint32_t>& asleep) {
 
 // ---- waiting
 
-// Whether it has spun for long enough. `since`: 0 when the waiting begins.
+// Returns whether it has spun for long enough. `since` is 0 when the waiting begins.
 bool Node::is_tired(Nanoseconds& since) const noexcept {
   const Nanoseconds now = transport_->now();
   if (since == 0) since = now;
@@ -275,7 +275,7 @@ bool Node::is_tired(Nanoseconds& since) const noexcept {
 // Lets another rank have the core, which is cheaper than to sleep and be woken.
 void Node::yield() noexcept { sched_yield(); }
 
-// What is changed after this is told by a message; what was changed before is seen by who looks now.
+// A peer that changes our memory after this fence sends a message. We see an earlier change when we look after it.
 void Node::announce_sleep() noexcept {
   own_.head().asleep.store(1, std::memory_order_relaxed);
   heavy_fence();

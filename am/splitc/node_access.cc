@@ -1,4 +1,4 @@
-// node_access.cc - what a rank does to the memory of others: words and bulk, questions and answers, and when they are done.
+// node_access.cc - accesses to the memory of other ranks: words and bulk, questions and answers, and their completion.
 #include <algorithm>
 #include <cstring>
 
@@ -15,17 +15,17 @@ constexpr uint32_t high(uint64_t value) noexcept { return static_cast<uint32_t>(
 
 // ---- questions and answers
 
-// Asks for a value that goes to `memory`. Returns the question's number.
+// Asks for a value for `memory`. Returns the question's number.
 uint64_t Node::ask_for(Rank to, void* memory, uint32_t bytes, Operation operation, Words words, const char* call) {
   PendingAnswers& answers = peers_[to].answers;
   if (answers.is_full()) wait_until(call, By::messages, [&] { return !answers.is_full(); }, [&] { return to; });
-  const uint64_t number = answers.ask(memory, bytes);  // before it is sent: the answer may come while that waits for room
+  const uint64_t number = answers.ask(memory, bytes);  // recorded before it is sent: the answer may come while the request waits for room
   ++open_answers_;
   request(to, operation, words, call);
   return number;
 }
 
-// The same at once.
+// Asks and waits for the value.
 uint64_t Node::ask(Rank to, Operation operation, Words words, const char* call) {
   uint64_t value = 0;
   const uint64_t number = ask_for(to, &value, sizeof value, operation, words, call);
@@ -42,13 +42,13 @@ void Node::note_unsettled(Rank to) {
   unsettled_.push_back(to);
 }
 
-// Of two ranks each hears the other's mark behind its stores. A third may hear both marks while a store from one to the other still lies
-// there: it has to be answered first.
+// With two ranks, each gets the other's mark behind its stores. With more, a third rank may get both marks while a store from one to the
+// other is still on its way. So such a store needs an echo first.
 void Node::note_store(Rank to) {
   if (size_ > 2) note_unsettled(to);
 }
 
-// Whoever answers this has handled all before it.
+// The answer to an echo says that all earlier requests are handled.
 void Node::ask_unsettled(const char* call) {
   while (!unsettled_.empty()) {
     const Rank rank = unsettled_.back();
@@ -163,26 +163,26 @@ void Node::bulk_write(Address to, const void* from, uint64_t bytes) {
 // ---- completion
 
 void Node::sync() {
-  transport_->poll();  // others may wait for us (for a function at least), and we in a loop of sync() for them
+  transport_->poll();  // others may wait for us, at least for a function, and the program may loop over sync() to wait for them
   ask_unsettled("sync");
   wait_until("sync", By::messages, [this] { return is_settled(); }, [] { return kAnybody; });
   if constexpr (kStrict) strict_.clear();
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // direct writes before what is read after
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // orders direct writes before later reads
 }
 
 bool Node::is_sync() {
   ask_unsettled("is_sync");
-  transport_->poll();  // answers of functions come by messages, whatever else is direct
+  transport_->poll();  // answers of functions come by messages, even from direct peers
   if (!is_settled()) return false;
   if constexpr (kStrict) strict_.clear();
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // as sync()
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // as in sync()
   return true;
 }
 
 uint64_t Node::stored_here(uint32_t parity) const noexcept {
   uint64_t bytes = stored_by_messages_[parity];
   for (Rank rank = 0; rank < size_; ++rank) {
-    // Before the bytes that it counts are read.
+    // Read before the bytes that it counts.
     if (bases_[rank] != nullptr) bytes += own_.stores_of(rank).bytes[parity].load(std::memory_order_acquire);
   }
   return bytes;
@@ -195,7 +195,7 @@ void Node::store_sync(uint64_t bytes) {
   wait_until("store_sync", by, [&] { return stored_here(store_parity_) >= awaited; }, [] { return kAnybody; });
 }
 
-// When it returns, all stores have arrived wherever they went.
+// When it returns, the stores of all ranks have arrived everywhere.
 void Node::all_store_sync(Call call, Bytes arguments) {
   if (size_ > 2) {
     ask_unsettled(to_string(call));
@@ -206,7 +206,7 @@ void Node::all_store_sync(Call call, Bytes arguments) {
     if (std::memcmp(cell_of(rank).data(), arguments.data(), arguments.size()) == 0) continue;
     end_job(std::string(to_string(call)) + " with another number of bytes or root at rank " + std::to_string(rank));
   }
-  // Others may be storing for the next phase already, by the other parity.
+  // Others may already be storing for the next phase, with the other parity.
   stores_awaited_[store_parity_] = stored_here(store_parity_);
   store_parity_ ^= 1;
 }
@@ -215,7 +215,7 @@ void Node::all_store_sync(Call call, Bytes arguments) {
 
 void Node::signal(Address to, uint64_t value) {
   std::byte* const at = reach_word(to, sizeof value, "a signal");
-  if (at == nullptr) return put_unasked(to, value, sizeof value, "signal");  // whoever gets it waits for it: none is left behind
+  if (at == nullptr) return put_unasked(to, value, sizeof value, "signal");  // its receiver waits for it, so it cannot be left behind
   splitc::store_word(at, value, sizeof value);
   wake_sleeper(to.rank());
 }

@@ -1,4 +1,4 @@
-// node_handle.cc - what others ask of this rank's memory, and their answers to its own questions.
+// node_handle.cc - requests of other ranks for this rank's memory, and answers to its own questions.
 #include <cstring>
 
 #include "am/splitc/node.h"
@@ -20,7 +20,7 @@ bool is_word_size(uint32_t bytes) noexcept { return bytes == 1 || bytes == 2 || 
 
 }  // namespace
 
-// Ranks that run the same program send none of what is refused here; others get no answer.
+// Ranks that run the same program send nothing that is refused here. Other processes get no answer.
 void Node::handle(const Arrival& arrival, Answer& answer) {
   if (!arrival.is_request) return take_answer(arrival);
   switch (static_cast<Operation>(arrival.operation)) {
@@ -50,7 +50,8 @@ void Node::handle(const Arrival& arrival, Answer& answer) {
 void Node::take_answer(const Arrival& arrival) {
   const auto operation = static_cast<Operation>(arrival.operation);
   if (operation == Operation::got) {
-    if (!peers_[arrival.from].gets.arrive(arrival.payload)) return refuse();  // nobody but Active Messages can say so
+    if (!peers_[arrival.from].gets.arrive(arrival.payload)) return refuse();  // only Active Messages can report it, so this is not a peer's
+                                                                              // lie
     --open_gets_;
     return;
   }
@@ -60,7 +61,7 @@ void Node::take_answer(const Arrival& arrival) {
   --open_answers_;
 }
 
-// Where `bytes` at the offset that the first two words say lie in the heap; nullptr: they do not.
+// Returns where `bytes` at the offset in the first two words lie in the heap; nullptr if they do not.
 std::byte* Node::own_place(Words words, uint32_t bytes, bool aligned) noexcept {
   const uint64_t offset = wide(words, 0);
   const uint64_t at = offset - heap_begin_;
@@ -96,9 +97,9 @@ void Node::take_update(const Arrival& arrival, Answer& answer) {
   answer_value(answer, apply(at, words[2], static_cast<Update>(words[3]), wide(words, 4), wide(words, 6)));
 }
 
-// At its owner's own call as at another's: what would hang there ends the job here, too.
+// Also runs functions at their caller's own memory: a call that would hang at another rank ends the job here, too.
 uint64_t Node::run_function(OwnerFunction function, std::byte* at, uint64_t a, uint64_t b) {
-  struct Inside {  // also where it throws
+  struct Inside {  // resets the flag also if the function throws
     bool& flag;
     const bool before = std::exchange(flag, true);
     ~Inside() { flag = before; }
@@ -124,7 +125,7 @@ void Node::take_cells(const Arrival& arrival) {
   if (!exchange_.handle(arrival.from, is_flat ? 0 : words[2], wide(words, 0), cells)) refuse();
 }
 
-// Whoever has gone while it was to be woken had seen by itself what it waited for. If it is needed, the wait for it ends the job.
+// A wake-up may come back: a rank that has left before it had seen the change by itself. If this rank needs it, its own wait ends the job.
 void Node::come_back(Rank rank, uint8_t operation, std::string_view what) {
   if (finished_ || operation == static_cast<uint8_t>(Operation::wake)) return;
   end_job(std::string(call_) + ": rank " + std::to_string(rank) + " " + std::string(what));

@@ -1,4 +1,4 @@
-// operations.h - what the messages of Split-C are, and the atomic operations; used by Node.
+// operations.h - the messages of Split-C, and the atomic operations; used by Node.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace unet::splitc {
 
-// The words of each, of 32 bits; `at` is an offset in two, a value likewise.
+// The operations with their words of 32 bits. An offset `at` takes two words, a value takes two.
 enum class Operation : uint8_t {
   wake = 1,     // -                          the sleeper looks again
   read,         // at, bytes                  answer: value
@@ -20,24 +20,24 @@ enum class Operation : uint8_t {
   call,         // place, at, a, b            answer: value
   call_later,   // place, at, a, b            no answer
   cell,         // mark, then the bytes       of a flat exchange
-  cells,        // mark, round; payload       of another one
-  landed,       // -                          a long put is there
-  stored,       // parity                     a long store is there
-  got,          // -                          a get of ours is here
+  cells,        // mark, round; payload       of an exchange in rounds
+  landed,       // -                          a long put has arrived
+  stored,       // parity                     a long store has arrived
+  got,          // -                          a get of ours has arrived
   value,        // value                      an answer
   done,         // -                          an answer
 };
 
-// What an atomic operation does to a word: a and b are its arguments.
+// The effects of an atomic operation on a word, with arguments a and b.
 enum class Update : uint8_t {
-  add,               // + a
-  exchange,          // becomes a
-  compare_exchange,  // becomes b if it is a
+  add,               // adds a
+  exchange,          // sets a
+  compare_exchange,  // sets b if the word is a
   bit_and, bit_or, bit_xor,
 };
 constexpr uint32_t kUpdateMax = static_cast<uint32_t>(Update::bit_xor);
 
-// One instruction on the word, whoever executes it. Returns what was there.
+// One instruction on the word, whichever rank executes it. Returns the old value.
 template <typename T>
 T apply(T& word, Update what, T a, T b) noexcept {
   const std::atomic_ref<T> atomic(word);
@@ -52,13 +52,13 @@ T apply(T& word, Update what, T a, T b) noexcept {
   return 0;
 }
 
-// On 4 or 8 bytes, which are aligned.
+// Applies it to 4 or 8 aligned bytes.
 inline uint64_t apply(std::byte* at, uint32_t bytes, Update what, uint64_t a, uint64_t b) noexcept {
   if (bytes == 8) return apply(*reinterpret_cast<uint64_t*>(at), what, a, b);
   return apply(*reinterpret_cast<uint32_t*>(at), what, static_cast<uint32_t>(a), static_cast<uint32_t>(b));
 }
 
-// A word as it is in memory that others may write meanwhile.
+// Loads a word that other ranks may write meanwhile.
 template <typename T>
 uint64_t load_as(std::byte* at) noexcept { return std::atomic_ref<T>(*reinterpret_cast<T*>(at)).load(std::memory_order_acquire); }
 template <typename T>

@@ -1,6 +1,6 @@
-// pending.h - questions to one peer that it has not answered, and gets that are not here; used by Node.
+// pending.h - questions that one peer has not answered, and gets without their bytes yet; used by Node.
 //
-// Answers come in the order of the questions, so they need no numbers. The memory of gets does, too.
+// Answers come in the order of the questions, and bytes in the order of the gets, so neither needs a number.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@ namespace unet::splitc {
 
 class PendingAnswers {
  public:
-  // More than a peer has credits for, so that these are what limits.
+  // More than a peer's credits, so that the credits are the limit.
   static constexpr uint32_t kMax = 128;
 
   bool is_full() const noexcept { return open() == kMax; }
 
-  // The answer's low `bytes` go to `memory`; nullptr: it only says that it is done. Returns the question's number.
+  // Records a question and returns its number. The answer's low `bytes` go to `memory`; nullptr: the answer only says that it is done.
   uint64_t ask(void* memory, uint32_t bytes) {
     if (places_.empty()) places_.resize(kMax);
-    if (is_full()) std::abort();  // Node waits for room first; this header is installed, unet/base/check.h is not
+    if (is_full()) std::abort();  // cannot happen: Node waits for room first. unet/base/check.h is not installed, this header is
     places_[asked_ % kMax] = {memory, bytes};
     return asked_++;
   }
-  // Of the oldest. False: nothing was asked.
+  // Takes the answer to the oldest question. Returns false if there is none.
   bool answer(uint64_t value) noexcept {
     if (answered_ == asked_) return false;
     const Place& place = places_[answered_++ % kMax];
@@ -41,7 +41,7 @@ class PendingAnswers {
     void* memory;
     uint32_t bytes;
   };
-  std::vector<Place> places_;  // none before the first question: there may be many peers
+  std::vector<Place> places_;  // empty before the first question, because there may be many peers
   uint64_t asked_ = 0, answered_ = 0;
 };
 
@@ -55,7 +55,7 @@ class PendingGets {
     if (is_full()) std::abort();
     places_[asked_++ % kMax] = memory;
   }
-  // The oldest is here if that is its memory. False: it is not, whatever the peer says.
+  // Takes the bytes of the oldest get. Returns false if `memory` does not belong to it, whatever the peer says.
   bool arrive(Bytes memory) noexcept {
     if (arrived_ == asked_) return false;
     const MutableBytes oldest = places_[arrived_ % kMax];
@@ -65,7 +65,7 @@ class PendingGets {
   }
 
  private:
-  std::vector<MutableBytes> places_;  // none before the first
+  std::vector<MutableBytes> places_;  // empty before the first get
   uint64_t asked_ = 0, arrived_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// pending_test.cc - answers go to the oldest question, wherever in the ring that is; what gets have brought.
+// pending_test.cc - answers go to the oldest question, wherever that is in the ring; arrivals of gets.
 #include "am/splitc/pending.h"
 
 #include <catch2/catch.hpp>
@@ -39,7 +39,7 @@ TEST_CASE("as many as a ring has places may be open, round and round") {
     for (auto& value : values) pending.ask(&value, 4);
     for (uint32_t i = 0; i < PendingAnswers::kMax; ++i) REQUIRE(pending.answer(1000 * round + i));
     for (uint32_t i = 0; i < PendingAnswers::kMax; ++i) REQUIRE(values[i] == 1000 * round + i);
-    pending.ask(nullptr, 0);  // the next round begins one further
+    pending.ask(nullptr, 0);  // shifts the next round by one
     REQUIRE(pending.answer(0));
   }
 }

@@ -14,11 +14,11 @@ namespace unet::splitc {
 namespace {
 
 constexpr uint32_t kMegabyteShift = 20;
-constexpr uint64_t kMemoryMin = uint64_t{1} << kMegabyteShift;   // that UNET_SPLITC_MEMORY takes
+constexpr uint64_t kMemoryMin = uint64_t{1} << kMegabyteShift;   // smallest value that UNET_SPLITC_MEMORY may have
 
 uint64_t add(uint64_t one, uint64_t other) noexcept { return one > Room::kAnyRoom - other ? Room::kAnyRoom : one + other; }
 
-// The number that a file has; kAnyRoom: it has none, or another word ("max").
+// Returns the number in a file; kAnyRoom if there is none, or another word ("max").
 uint64_t number_in(const std::string& path) {
   std::ifstream file(path);
   std::string word;
@@ -28,7 +28,8 @@ uint64_t number_in(const std::string& path) {
   return error == std::errc() && end == word.data() + word.size() ? number : Room::kAnyRoom;
 }
 
-// The least limit of a control group and those around it. In a container the path may be that of the host, of which only the root is seen.
+// Returns the least limit of a control group and the groups around it. In a container the path may be the host's, of which only the root
+// exists.
 uint64_t group_limit(const std::string& base, std::string path, const char* file) {
   uint64_t least = Room::kAnyRoom;
   for (;;) {
@@ -39,7 +40,7 @@ uint64_t group_limit(const std::string& base, std::string path, const char* file
   }
 }
 
-// Lines are like "4:memory:/a/b" (version 1) and "0::/a/b" (version 2).
+// Lines look like "4:memory:/a/b" (version 1) and "0::/a/b" (version 2).
 uint64_t groups_limit(const std::string& root) {
   std::ifstream list(root + "/proc/self/cgroup");
   uint64_t least = Room::kAnyRoom;
@@ -68,7 +69,7 @@ uint32_t ranks_of_this_host(const Job& job) {
   return static_cast<uint32_t>(std::count(job.hosts.begin(), job.hosts.end(), job.hosts[job.rank]));
 }
 
-// `ranks` of spread memory, where `room` is.
+// Checks that the spread memory of `ranks` fits into `room`.
 Status fits(const Job& job, uint32_t ranks, uint64_t room, const std::string& whose, const std::string& help) {
   if (room / job.memory >= ranks) return {};
   const std::string who = ranks == 1 ? "a rank" : std::to_string(ranks) + " ranks of this host";

@@ -1,8 +1,8 @@
-// room.h - whether the spread memory that a job asks for can be there at all; used by Job::fits_here().
+// room.h - whether the spread memory that a job asks for can exist; used by Job::fits_here().
 //
-// Spread memory costs only what is used of it, so a job may have more than the machine. It is refused where it surely cannot be had: where
-// the user has asked for so much (UNET_SPLITC_MEMORY) that all ranks of this host together could never fill it, or a rank has no addresses
-// for it. Who leaves the default has asked for nothing.
+// Only the used part of spread memory costs anything, so a job may ask for more than the machine has. A job is refused only if it surely
+// cannot have it: the user set UNET_SPLITC_MEMORY so high that all ranks of this host together could never fill it, or a rank lacks the
+// addresses. The default size is no request of the user.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ namespace unet::splitc {
 struct Room {
   static constexpr uint64_t kAnyRoom = ~uint64_t{0};
 
-  uint64_t machine = kAnyRoom;        // memory and swap of this host, whoever uses them now
-  uint64_t control_group = kAnyRoom;  // what this process's control groups let it have, and swap
-  uint64_t addresses = kAnyRoom;      // that this process may map (RLIMIT_AS)
+  uint64_t machine = kAnyRoom;        // memory and swap of this host, used or not
+  uint64_t control_group = kAnyRoom;  // memory and swap that this process's control groups allow
+  uint64_t addresses = kAnyRoom;      // bytes that this process may map (RLIMIT_AS)
   bool one_group = false;             // all ranks of this host are in the same control groups
 
-  // `root`: what stands before /proc and /sys, in tests.
+  // `root`: prefix of /proc and /sys, for tests.
   static Room here(const std::string& root = "");
 };
 
-// `asked`: job.memory is what the user has asked for, not the default. Errors: out_of_memory, with what would do.
+// `asked`: the user has set job.memory; it is not the default. Errors: out_of_memory, with a size that would do.
 Status check_room(const Job& job, bool asked, const Room& room);
 
 }  // namespace unet::splitc

@@ -1,4 +1,4 @@
-// room_test.cc - which jobs are refused for the memory they ask for.
+// room_test.cc - which jobs are refused for their memory.
 #include "am/splitc/room.h"
 
 #include <catch2/catch.hpp>
@@ -28,7 +28,7 @@ std::string refused(const Job& job, bool asked, const Room& room) {
   return fit.error().text;
 }
 
-// A tree of files to be found below it.
+// A directory with files of /proc and /sys.
 class Root {
  public:
   Root() {
@@ -106,7 +106,7 @@ TEST_CASE("the least limit of the control groups around a process") {
     root.write(base + "/job" + file, "1000");
     const uint64_t job_limit = Room::here(root.path()).control_group;
     REQUIRE(job_limit >= 1000);
-    root.write(base + file, "600");   // what a container sees of the group around it
+    root.write(base + file, "600");   // what a container sees of the surrounding group
     REQUIRE(Room::here(root.path()).control_group == job_limit - 400);
   }
 }

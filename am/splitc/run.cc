@@ -1,4 +1,4 @@
-// run.cc - a program as one rank of its job.
+// run.cc - runs a program as one rank of its job.
 #include <cstdio>
 #include <cstdlib>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kFailure = 1;
 
-// What a launcher says itself: perhaps left from a job that was started by hand.
+// The launcher knows better than variables, which may be left from a job that was started by hand.
 void forget_environment() {
   for (const char* const name : {"UNET_SIZE", "UNET_RANK", "UNET_JOB_HOSTS", "UNET_JOB_KEY"}) unsetenv(name);
 }
@@ -42,10 +42,10 @@ int complain(const Error& error) {
   return kFailure;
 }
 
-// Whoever fails does not wait for the others: they are ended. unet-run does that by itself, other launchers perhaps not, so they are told.
+// A rank that fails ends the others instead of waiting for them. unet-run does that by itself. Other launchers may not, so they are told.
 int fail_all(Launcher* launcher, int status) {
   if (launcher == nullptr) return status;
-  std::fflush(nullptr);  // the launcher may kill this process before it comes to that
+  std::fflush(nullptr);  // the launcher may kill this process before it flushes
   launcher->end_all(status, "a rank has failed with status " + std::to_string(status));
   return status;
 }
@@ -56,7 +56,7 @@ int run_program(Launcher* launcher, int argc, char** argv, int (*program)(int ar
   current_node = node->get();
   const int status = program(argc, argv);
   if (status != 0) {
-    fail_all(launcher, status);  // before the others see that this rank is gone: theirs would be the job's status
+    fail_all(launcher, status);  // before others see that this rank is gone: their status would become the job's
   } else {
     (*node)->finish();
   }
@@ -64,7 +64,7 @@ int run_program(Launcher* launcher, int argc, char** argv, int (*program)(int ar
   return status;
 }
 
-// The program notes what its gets go to, and nobody would forget it.
+// A program with strict checks records destinations of gets. A library without them would never clear those.
 int refuse_strict() {
   std::fputs("splitc: this program is compiled with UNET_SPLITC_STRICT, and the library without: take one that is built for debugging\n",
              stderr);

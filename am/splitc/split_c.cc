@@ -1,4 +1,4 @@
-// split_c.cc - the classic names on splitc.h.
+// split_c.cc - the classic names, implemented by splitc.h.
 #define SPLITC_PREFIXED_NAMES
 #include "am/splitc/split_c.h"
 

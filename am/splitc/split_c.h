@@ -10,14 +10,14 @@
 //   }
 //   int main(int argc, char** argv) { return splitc_run(argc, argv, splitc_main); }
 //
-// Split-C was a compiler: *g, :=, :- and ::[] are functions here. A global pointer is a number; adding bytes to it moves within its
-// processor. Bulk counts bytes, destination first. Functions begin with splitc_; the classic names are macros, which a program that
-// defines SPLITC_PREFIXED_NAMES does without. Errors end the job with a sentence, so nothing returns one.
+// Split-C was a compiler; *g, :=, :- and ::[] are functions here. A global pointer is a number: adding bytes moves it within its processor.
+// Bulk functions count bytes and take the destination first. Functions begin with splitc_. The classic names are macros; define
+// SPLITC_PREFIXED_NAMES to omit them. An error ends the job with a sentence, so no function returns one.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
-#include <unistd.h>  // its sync() must not become ours
+#include <unistd.h>  // declares its own sync(), which must not become a macro of ours
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,13 +25,13 @@ extern "C" {
 
 typedef uint64_t global_ptr;  // 0: the null pointer
 typedef struct {
-  uint64_t offset;  // in each processor's memory
+  uint64_t offset;  // the same in each processor's memory
   uint64_t block;   // bytes per element
 } spread_ptr;
 typedef struct splitc_lock splitc_lock;
 typedef uint64_t (*splitc_owner_function)(void* at, uint64_t a, uint64_t b);
 
-// Runs `program` as one processor of its job; 1 if there is none, with a sentence on stderr.
+// Runs `program` as one processor of its job. Returns 1 if it cannot, with a sentence on stderr.
 int splitc_run(int argc, char** argv, int (*program)(int argc, char** argv));
 int splitc_my_proc(void);
 int splitc_procs(void);
@@ -40,11 +40,11 @@ void splitc_poll(void);
 
 // ---- pointers and memory
 
-global_ptr splitc_toglobal(int proc, void* local);  // `local` is spread memory of this processor: the same place at `proc`
+global_ptr splitc_toglobal(int proc, void* local);  // place of `local`, spread memory of this processor, at `proc`
 int splitc_toproc(global_ptr at);
-void* splitc_tolocal(global_ptr at);                // of this processor only
+void* splitc_tolocal(global_ptr at);                // `at` must be of this processor
 
-// Collective. Element i lies at processor i mod PROCS.
+// Collective: element i lies at processor i mod PROCS.
 spread_ptr splitc_all_spread_malloc(uint64_t count, uint64_t bytes_per_element);
 void splitc_all_spread_free(spread_ptr array);
 global_ptr splitc_spread_at(spread_ptr array, uint64_t index);
@@ -80,7 +80,7 @@ void splitc_store_sync(size_t bytes);
 void splitc_all_store_sync(void);
 void splitc_barrier(void);
 
-// ---- atomic operations: each returns what was there before
+// ---- atomic operations: each returns the old value
 
 #define SPLITC_ATOMICS(name, type)                             \
   type splitc_fetch_add_##name(global_ptr at, type value);     \
@@ -92,7 +92,7 @@ int splitc_test_and_set(global_ptr at);  // an int
 uint64_t splitc_atomic(splitc_owner_function function, global_ptr at, uint64_t a, uint64_t b);
 void splitc_atomic_later(splitc_owner_function function, global_ptr at, uint64_t a, uint64_t b);  // done at sync()
 
-splitc_lock* splitc_all_lock_make(int owner);  // collective, as is its end
+splitc_lock* splitc_all_lock_make(int owner);  // collective, and so is its end
 void splitc_all_lock_free(splitc_lock* lock);
 void splitc_lock_take(splitc_lock* lock);
 int splitc_lock_try(splitc_lock* lock);
@@ -124,13 +124,13 @@ SPLITC_COLLECTIVES(d, double)
 SPLITC_BIT_COLLECTIVES(, int)
 SPLITC_BIT_COLLECTIVES(l, long)
 
-// `bytes` of processor 0's part at the same place of all.
+// Copies `bytes` of processor 0's part to the same place of all.
 void splitc_all_bulk_bcast(spread_ptr data, size_t bytes);
-// `bytes` of each become part r of everybody's `to`, r being its number; all_concat() is the same.
+// Copies `bytes` of `own` of processor r to part r of every processor's `to`. all_concat() does the same.
 void splitc_all_gather(spread_ptr to, const void* own, size_t bytes);
-// Part r of processor 0's `from` becomes the beginning of `to` at r.
+// Copies part r of processor 0's `from` to the beginning of `to` at r.
 void splitc_all_scatter(spread_ptr to, const void* from, size_t bytes);
-// Part j of `from` becomes part r of `to` at j.
+// On processor r: copies part j of `from` to part r of `to` at j.
 void splitc_all_to_all(spread_ptr to, const void* from, size_t bytes);
 
 #ifdef __cplusplus
@@ -140,7 +140,7 @@ void splitc_all_to_all(spread_ptr to, const void* from, size_t bytes);
 #ifndef SPLITC_PREFIXED_NAMES
 #define MYPROC splitc_my_proc()
 #define PROCS splitc_procs()
-// Blocks; an else after them belongs to an if around them.
+// Block statements. An else after them belongs to an if around them.
 #define on_proc(proc) \
   if (MYPROC != (proc)) { \
   } else
@@ -230,7 +230,7 @@ void splitc_all_to_all(spread_ptr to, const void* from, size_t bytes);
 #define all_reduce_to_all_dmult splitc_all_reduce_to_all_dmult
 #define all_reduce_to_all_dmin splitc_all_reduce_to_all_dmin
 #define all_reduce_to_all_dmax splitc_all_reduce_to_all_dmax
-// To one: the value is everybody's, of which processor 0's is asked for.
+// Reductions to one: every processor gets the value, not only processor 0.
 #define all_reduce_to_one_add splitc_all_reduce_to_all_add
 #define all_reduce_to_one_mult splitc_all_reduce_to_all_mult
 #define all_reduce_to_one_min splitc_all_reduce_to_all_min

@@ -11,11 +11,11 @@
 //   }
 //   int main(int argc, char** argv) { return unet::splitc::run(argc, argv, program); }
 //
-// Start it by unet-run -n 4 -- ./program. Every call is of the thread that run() was called in. Errors end the job: a sentence with rank
-// and call on stderr, and all ranks are gone. What is called all_..., and barrier(), all ranks call in the same order.
+// Start it by unet-run -n 4 -- ./program. Only the thread that called run() may call these functions. An error ends the job: it prints a
+// sentence with rank and call on stderr and ends all ranks. All ranks must call barrier() and each all_...() in the same order.
 //
-// Names and meaning are those of Split-C (Culler et al. 1993). A rank that computes for long calls poll() now and then if others reach it
-// by messages.
+// Names and meaning are those of Split-C (Culler et al. 1993). A rank that computes for long must call poll() now and then if other ranks
+// reach it by messages.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ namespace detail {
 int run(int argc, char** argv, int (*program)(int argc, char** argv), bool strict);
 }  // namespace detail
 
-// Runs `program` as one rank of the job that the environment says (job.h); 1 if there is none to be had, with a sentence on stderr.
+// Runs `program` as one rank of the environment's job (job.h). Returns 1 if it cannot, with a sentence on stderr.
 inline int run(int argc, char** argv, int (*program)(int argc, char** argv)) { return detail::run(argc, argv, program, kStrict); }
 
 inline Rank my_proc() noexcept { return current_node->rank(); }
@@ -43,13 +43,13 @@ inline uint32_t procs() noexcept { return current_node->size(); }
 
 // ---- pointers
 
-// This rank's own memory as an ordinary pointer; the job ends if it is another's.
+// Returns an ordinary pointer to this rank's own memory. The job ends if `at` is another rank's.
 template <typename T>
 T* to_local(Global<T> at) {
   if (at.address().offset() % alignof(T) != 0) current_node->not_aligned(at.address(), sizeof(T), "to_local");
   return static_cast<T*>(current_node->local(at.address(), sizeof(T), "to_local"));
 }
-// `local` is spread memory of this rank: the same place at `rank`.
+// Returns the place of `local`, spread memory of this rank, at `rank`.
 template <typename T>
 Global<T> to_global(Rank rank, T* local) { return Global<T>(current_node->address_of(rank, local, "to_global")); }
 
@@ -69,7 +69,7 @@ T value_of(uint64_t bits) noexcept {
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
-// Memory that others load and store at the same time.
+// Accesses memory that others load and store at the same time.
 template <Word T>
 std::atomic_ref<T> word_at(std::byte* at) noexcept { return std::atomic_ref<T>(*reinterpret_cast<T*>(at)); }
 
@@ -91,7 +91,7 @@ void write(Global<T> to, std::type_identity_t<T> value) {
   node.write_word(to.address(), detail::bits_of<T>(value), sizeof(T));
 }
 
-// `to` has the value after sync(), and stays until then.
+// `to` has the value after sync(); it must exist until then.
 template <Word T>
 void get(T& to, Global<T> from) {
   Node& node = *current_node;
@@ -101,7 +101,7 @@ void get(T& to, Global<T> from) {
   to = detail::word_at<T>(at).load(std::memory_order_relaxed);
 }
 
-// There after sync().
+// The value is there after sync().
 template <Word T>
 void put(Global<T> to, std::type_identity_t<T> value) {
   Node& node = *current_node;
@@ -110,7 +110,7 @@ void put(Global<T> to, std::type_identity_t<T> value) {
   detail::word_at<T>(at).store(value, std::memory_order_relaxed);
 }
 
-// There when its owner has counted it (store_sync()), or all have called all_store_sync().
+// The value is there when its owner has counted it (store_sync()), or when all have called all_store_sync().
 template <Word T>
 void store(Global<T> to, std::type_identity_t<T> value) {
   Node& node = *current_node;
@@ -128,7 +128,7 @@ const Reference<T>& Reference<T>::operator=(T value) const {
   return *this;
 }
 
-// ---- bulk: `count` elements; local memory stays as it is until what sync() or the call's return says
+// ---- bulk: `count` elements. Leave local memory unchanged until sync(), or until the call returns if it blocks
 
 template <typename T>
 void bulk_read(T* to, Global<T> from, uint64_t count) { current_node->bulk_read(to, from.address(), count * sizeof(T)); }
@@ -136,7 +136,7 @@ template <typename T>
 void bulk_write(Global<T> to, const T* from, uint64_t count) { current_node->bulk_write(to.address(), from, count * sizeof(T)); }
 template <typename T>
 void bulk_get(T* to, Global<T> from, uint64_t count) { current_node->bulk_get(to, from.address(), count * sizeof(T), "bulk_get"); }
-// `from` may be used again at return, here and in bulk_store().
+// The caller may reuse `from` at return, also in bulk_store().
 template <typename T>
 void bulk_put(Global<T> to, const T* from, uint64_t count) { current_node->bulk_put(to.address(), from, count * sizeof(T), "bulk_put"); }
 template <typename T>
@@ -146,18 +146,18 @@ void bulk_store(Global<T> to, const T* from, uint64_t count) {
 
 // ---- completion
 
-// All gets and puts of this rank are done; a fence between its writes before and its reads after.
+// Waits for all gets and puts of this rank. Also a fence between its earlier writes and its later reads.
 inline void sync() { current_node->sync(); }
 inline bool is_sync() { return current_node->is_sync(); }
-// Waits until so many bytes more have been stored into this rank's memory, whoever did.
+// Waits until ranks have stored `bytes` more into this rank's memory.
 inline void store_sync(uint64_t bytes) { current_node->store_sync(bytes); }
-// All stores of all ranks before their call are there; what store_sync() counts begins anew.
+// Waits until all ranks have called it and all their earlier stores have arrived. The count of store_sync() starts again.
 inline void all_store_sync() { current_node->all_store_sync(); }
 inline void barrier() { current_node->barrier(); }
-// Handles what others have asked for by messages.
+// Handles messages of other ranks.
 inline void poll() { current_node->poll(); }
 
-// ---- atomic operations on integers of 4 or 8 bytes; each returns what was there before
+// ---- atomic operations on integers of 4 or 8 bytes; each returns the old value
 
 template <typename T>
 concept AtomicWord = std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8);
@@ -179,29 +179,29 @@ template <AtomicWord T>
 T fetch_xor(Global<T> at, std::type_identity_t<T> value) { return detail::update<T>(at, Update::bit_xor, value); }
 template <AtomicWord T>
 T exchange(Global<T> at, std::type_identity_t<T> value) { return detail::update<T>(at, Update::exchange, value); }
-// Becomes `desired` if it is `expected`.
+// Sets `desired` if the word is `expected`.
 template <AtomicWord T>
 T compare_exchange(Global<T> at, std::type_identity_t<T> expected, std::type_identity_t<T> desired) {
   return detail::update<T>(at, Update::compare_exchange, expected, desired);
 }
-// Returns whether it was set already.
+// Returns whether the word was already set.
 inline bool test_and_set(Global<uint32_t> at) { return exchange(at, 1) != 0; }
 
-// Runs `function`, one of the program's, at the owner of `at`, with where that lies there: alone among such functions, but not
-// against loads, stores and the operations above on the same words. It calls nothing of Split-C.
+// Runs `function`, a function of the program, at the owner of `at`, with that place's address there. Such functions exclude each other, but
+// not loads, stores and the operations above on the same words. The function calls nothing of Split-C.
 template <typename T>
 uint64_t atomic(OwnerFunction function, Global<T> at, uint64_t a = 0, uint64_t b = 0) {
   return current_node->call_owner(function, at.address(), a, b);
 }
-// The same without an answer; done at sync().
+// Runs it without an answer; done at sync().
 template <typename T>
 void atomic_later(OwnerFunction function, Global<T> at, uint64_t a = 0, uint64_t b = 0) {
   current_node->call_owner_later(function, at.address(), a, b);
 }
 
-// ---- time, and who does what
+// ---- time, and sharing out work
 
-// Seconds since some time, of this rank's clock.
+// Returns seconds of this rank's clock, from an arbitrary start.
 inline double get_seconds() noexcept { return static_cast<double>(current_node->now()) * 1e-9; }
 
 template <typename Body>

@@ -14,19 +14,19 @@
 
 namespace unet::splitc {
 
-// T *spread: adding 1 goes to the next rank, and from the last one to the next block of the first.
+// T *spread: adding 1 goes to the next rank, and from the last rank to the next block of the first.
 template <typename T>
 class Spread {
  public:
   constexpr Spread() noexcept = default;
-  // `offset` in each rank's memory; `block`: elements per index.
+  // `offset`: in each rank's memory. `block`: elements per index.
   constexpr Spread(uint64_t offset, uint64_t block) noexcept : offset_(offset), block_(block) {}
 
   constexpr uint64_t offset() const noexcept { return offset_; }
   constexpr uint64_t block() const noexcept { return block_; }
   constexpr explicit operator bool() const noexcept { return offset_ != 0; }
 
-  // The first element of index `i`, counted from where this points to.
+  // Returns the first element of index `i`, counted from where this points.
   Global<T> operator[](uint64_t i) const {
     const uint64_t at = index_ + i;
     const uint32_t procs = current_node->size();
@@ -44,14 +44,14 @@ class Spread {
   constexpr Spread& operator++() noexcept { return *this += 1; }
   friend constexpr bool operator==(const Spread&, const Spread&) noexcept = default;
 
-  // The same of the array as a whole: the job ends if this points to another element than its first.
+  // Returns the array's offset; the job ends if this points to another element than the first.
   uint64_t offset_of_all(const char* call) const {
     if (__builtin_expect(index_ != 0, 0)) current_node->end_moved(call, index_);
     return offset_;
   }
-  // Where `rank`'s part begins: all its blocks, one after the other.
+  // Returns the beginning of `rank`'s part: all its blocks, one after the other.
   Global<T> on(Rank rank) const { return Global<T>(rank, offset_of_all("on")); }
-  // This rank's block number `slot`: that of index slot * P + rank.
+  // Returns this rank's block number `slot`, which has index slot * P + rank.
   std::span<T> mine(uint64_t slot) const {
     const Address at = Address(current_node->rank(), offset_of_all("mine")).moved(static_cast<int64_t>(slot * block_ * sizeof(T)));
     return {static_cast<T*>(current_node->local(at, block_ * sizeof(T), "mine")), block_};
@@ -63,7 +63,7 @@ class Spread {
   uint64_t index_ = 0;
 };
 
-// Collective. `count` indices of `block` elements; each rank holds as many of them. Not cleared.
+// Collective: allocates `count` indices of `block` elements. Each rank holds equally many. The memory is not cleared.
 template <typename T>
 Spread<T> all_spread_malloc(uint64_t count, uint64_t block = 1) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -78,7 +78,7 @@ void all_spread_free(Spread<T> array) {
   current_node->all_spread_free(array.offset_of_all("all_spread_free"));
 }
 
-// The indices below `count` that are this rank's: for (uint64_t i : my_1d(n)).
+// The indices below `count` that belong to this rank: for (uint64_t i : my_1d(n)).
 class MyIndices {
  public:
   struct End {};
@@ -103,7 +103,7 @@ class MyIndices {
   uint64_t count_;
 };
 inline MyIndices my_1d(uint64_t count) noexcept { return MyIndices(count); }
-// Of rows * columns elements, dealt row by row: body(row, column) for each that is this rank's.
+// Deals rows * columns elements row by row, and calls body(row, column) for each of this rank's.
 template <typename Body>
 void for_my_2d(uint64_t rows, uint64_t columns, const Body& body) {
   for (const uint64_t i : my_1d(rows * columns)) body(i / columns, i % columns);

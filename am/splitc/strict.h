@@ -1,6 +1,6 @@
-// strict.h - what builds for debugging check besides: memory that a get has not filled yet; used by Node.
+// strict.h - a check of builds for debugging: use of memory that a get has not filled yet; used by Node.
 //
-// All files of a program are compiled with UNET_SPLITC_STRICT, or none; and with it only where the library is (run() refuses).
+// Compile all files of a program with UNET_SPLITC_STRICT, or none; and only against a library that has it (run() refuses others).
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@ constexpr bool kStrict = true;
 constexpr bool kStrict = false;
 #endif
 
-// Local memory that gets go to since the last sync(), also of direct peers, whose gets are done at once: the program is wrong all the same.
+// Local destinations of gets since the last sync(). A get from a direct peer is done at once, but counts, because the program is wrong
+// anyway.
 class StrictGets {
  public:
   void note(const void* memory, uint64_t bytes) { places_.push_back({reinterpret_cast<uintptr_t>(memory), bytes}); }
@@ -25,7 +26,7 @@ class StrictGets {
     return std::any_of(places_.begin(), places_.end(),
                        [&](const Place& each) { return begin < each.begin + each.bytes && each.begin < begin + bytes; });
   }
-  // One of them is done before the others.
+  // Removes the part of one get that is done before the others.
   void forget(const void* memory, uint64_t bytes) noexcept {
     const Place done{reinterpret_cast<uintptr_t>(memory), bytes};
     std::erase_if(places_, [&](const Place& each) { return each.begin == done.begin && each.bytes == done.bytes; });

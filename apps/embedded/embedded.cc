@@ -1,4 +1,4 @@
-// embedded.cc - libunet_embedded.so: a whole NI inside the application's process, behind the table of embedded_abi.h.
+// embedded.cc - libunet_embedded.so: a whole NI inside the application's process, behind the function table of embedded_abi.h.
 #include <algorithm>
 #include <cstring>
 #include <exception>

@@ -1,4 +1,4 @@
-// embedded_spec.cc - `DRIVER;key=value;...`.
+// embedded_spec.cc - parses `DRIVER;key=value;...`.
 #include "apps/embedded/embedded_spec.h"
 
 #include <charconv>
@@ -11,7 +11,7 @@
 namespace unet::embedded {
 namespace {
 
-// An application may compute for long between two polls; others must not take it for dead.
+// An application may compute for long between two polls; its peers must not take it for dead.
 constexpr Nanoseconds kLostAfter = 30 * kSecond;
 
 std::string_view trimmed(std::string_view text) {
@@ -70,7 +70,7 @@ Result<service::Config> parse_embedded(std::string_view text) {
   service::Config config = service::default_config();
   config.ni.service.lost_after = kLostAfter;
   const std::vector<std::string_view> parts = split(text);
-  // The file first, whatever its place: options come on top of it.
+  // Reads the file first, wherever it stands: options override it.
   for (size_t i = 1; i < parts.size(); ++i) {
     if (parts[i].substr(0, 7) != "config=") continue;
     if (Status status = service::load_config(std::string(parts[i].substr(7)), config); !status) return tl::unexpected(status.error());

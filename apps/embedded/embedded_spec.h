@@ -1,4 +1,4 @@
-// embedded_spec.h - the specification of an embedded NI: drivers and options in one text (embedded_abi.h says the form).
+// embedded_spec.h - the specification of an embedded NI: drivers and options in one text, of the form in embedded_abi.h.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace unet::embedded {
 
-// The configuration the text describes. Errors: invalid_argument, with the option and what is allowed.
+// Parses the text. Errors: invalid_argument, with the option and its allowed values.
 Result<service::Config> parse_embedded(std::string_view text);
 
 }  // namespace unet::embedded

@@ -1,4 +1,4 @@
-// echo_client.c - sends messages to an echo server, checks what comes back, and says how long it took. echo_client.cc: in C++.
+// echo_client.c - sends messages to an echo server, checks the echoes, and reports their round-trip times. echo_client.cc: in C++.
 //
 //   cc -o echo_client_c echo_client.c $(pkg-config --cflags --libs unet)
 //   ./echo_client_c --size 1000 echo        (echo_server.c says how to start the server)
@@ -12,9 +12,9 @@
 #include <unet/unet.h>
 
 #define SECOND INT64_C(1000000000)
-// An echo that has not come for so long is lost. No shorter: on a busy machine it waits for three other processes to get a core.
+// An echo counts as lost after this time. Less is too short: on a busy machine an echo waits for three other processes to get a core.
 #define LOST_AFTER (10 * SECOND)
-// The same once an echo was lost: this wire loses messages, and a client that waited 10 s for each would seem to hang.
+// The time after the first loss. The wire then loses messages, and a client that waited 10 s for each would seem to hang.
 #define LOST_AFTER_FIRST (SECOND / 10)
 #define COUNT_MAX 10000000
 
@@ -45,7 +45,7 @@ struct options {
 };
 
 struct result {
-  uint64_t *times;  // nanoseconds, of the echoes that came
+  uint64_t *times;  // nanoseconds, one per echo that came
   unsigned long right, wrong, lost;
 };
 
@@ -118,7 +118,7 @@ static void compose(unsigned char *data, size_t size, unsigned long number) {
   for (size_t i = 0; i < size; ++i) data[i] = (unsigned char)(number * 131 + i * 7 + (i >> 8));
 }
 
-// Waits for the next message. 1: there it is; 0: none within `patience` nanoseconds, so it is lost; -1: no more will come.
+// Waits for the next message. Returns 1: it is there; 0: none came within `patience` nanoseconds, so it is lost; -1: no more will come.
 static int wait_for_message(unet_endpoint *endpoint, unet_message *message, int64_t patience) {
   int closed = 0;
   const uint64_t deadline = now() + (uint64_t)patience;
@@ -131,18 +131,18 @@ static int wait_for_message(unet_endpoint *endpoint, unet_message *message, int6
     if (time >= deadline) return 0;
     int outcome = unet_wait(endpoint, deadline - time < (uint64_t)SECOND ? (int64_t)(deadline - time) : SECOND, UNET_SPIN_DEFAULT);
     if (outcome == UNET_EDISCONNECTED || stopped()) return -1;
-    // What the server sent before it closed the channel is still there: look once more.
+    // Messages that the server sent before it closed the channel are still there: look once more.
     unet_event event = {.size = sizeof event};
     closed = unet_next_event(endpoint, &event) == 1 && event.kind == UNET_EVENT_CLOSED;
   }
   return 1;
 }
 
-// Sends one message and waits for its echo. 0: go on; -1: stop.
+// Sends one message and waits for its echo. Returns 0 to continue, -1 to stop.
 static int one_round_trip(unet_endpoint *endpoint, int channel, const unsigned char *data, size_t size, struct result *result) {
   uint64_t start = now();
   int sent;
-  // One message at a time always has room on a local channel; a network interface may be busy with others.
+  // A single message always finds room on a local channel. A network interface may be busy with other messages.
   while ((sent = unet_send(endpoint, channel, data, size, 0)) == UNET_EFULL && !stopped()) {
     unet_wait_room(endpoint, channel, SECOND, UNET_SPIN_DEFAULT);
   }
@@ -168,7 +168,7 @@ static int one_round_trip(unet_endpoint *endpoint, int channel, const unsigned c
       result->times[result->right++] = end - start;
       return 0;
     }
-    // Once an echo was given up for lost, it may still come; otherwise these bytes are wrong.
+    // An echo that counted as lost may still come. Before any loss, these bytes are wrong.
     if (result->lost == 0) {
       ++result->wrong;
       return 0;
@@ -176,7 +176,7 @@ static int one_round_trip(unet_endpoint *endpoint, int channel, const unsigned c
   }
 }
 
-// ---- the whole
+// ---- the whole run
 
 static int compare(const void *left, const void *right) {
   uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
@@ -220,7 +220,7 @@ int main(int argc, char **argv) {
   }
   print(&result, options.size, unet_channel_kind(endpoint, channel));
 
-  // Right only if every echo came, or the user ended it early.
+  // Success: every echo came, or the user ended the run early.
   int all = result.wrong == 0 && result.lost == 0 && result.right > 0 && (result.right == options.count || stopped());
   free(data);
   free(result.times);

@@ -1,4 +1,4 @@
-// echo_client.cc - sends messages to an echo server, checks what comes back, and says how long it took. echo_client.c: in C.
+// echo_client.cc - sends messages to an echo server, checks the echoes, and reports their round-trip times. echo_client.c: in C.
 //
 //   c++ -std=c++20 -o echo_client echo_client.cc $(pkg-config --cflags --libs unet)
 //   ./echo_client --size 1000 echo          (echo_server.cc says how to start the server)
@@ -38,9 +38,9 @@ constexpr const char* kUsage =
     "  echo_client echo\n"
     "  echo_client --size 65536 --path ni echo\n";
 
-// An echo that has not come for so long is lost. No shorter: on a busy machine it waits for three other processes to get a core.
+// An echo counts as lost after this time. Less is too short: on a busy machine an echo waits for three other processes to get a core.
 constexpr unet::Nanoseconds kLostAfter = 10 * unet::kSecond;
-// The same once an echo was lost: this wire loses messages, and a client that waited 10 s for each would seem to hang.
+// The time after the first loss. The wire then loses messages, and a client that waited 10 s for each would seem to hang.
 constexpr unet::Nanoseconds kLostAfterFirst = unet::kSecond / 10;
 
 std::atomic<bool> stop_wanted{false};
@@ -134,7 +134,7 @@ class EchoClient {
                 microseconds(times_[times_.size() * 99 / 100]), microseconds(times_[0]));
   }
 
-  // Every echo came, or the user ended it early.
+  // Returns true if every echo came, or the user ended the run early.
   bool succeeded() const {
     return wrong_ == 0 && lost_ == 0 && !times_.empty() && (times_.size() == options_.count || stopped());
   }
@@ -142,7 +142,7 @@ class EchoClient {
  private:
   enum class Arrival { message, lost, end };
 
-  // False: no more will come.
+  // Returns false if no more echoes will come.
   bool one_round_trip() {
     const unet::Nanoseconds start = unet::monotonic_now();
     if (!send()) return false;
@@ -161,7 +161,7 @@ class EchoClient {
         times_.push_back(end - start);
         return true;
       }
-      // Once an echo was given up for lost, it may still come; otherwise these bytes are wrong.
+      // An echo that counted as lost may still come. Before any loss, these bytes are wrong.
       if (lost_ == 0) {
         ++wrong_;
         return true;
@@ -171,7 +171,7 @@ class EchoClient {
 
   bool send() {
     unet::SendOutcome outcome;
-    // One message at a time always has room on a local channel; a network interface may be busy with others.
+    // A single message always finds room on a local channel. A network interface may be busy with other messages.
     while ((outcome = endpoint_.send(channel_, data_)) == unet::SendOutcome::full && !stopped()) {
       endpoint_.wait_room(channel_, unet::kSecond);
     }
@@ -199,7 +199,7 @@ class EchoClient {
       if (now >= deadline) return Arrival::lost;
       const unet::WaitOutcome outcome = endpoint_.wait(std::min(deadline - now, unet::kSecond));
       if (outcome == unet::WaitOutcome::disconnected || stopped()) return Arrival::end;
-      // What the server sent before it closed the channel is still there: look once more.
+      // Messages that the server sent before it closed the channel are still there: look once more.
       const auto event = endpoint_.next_event();
       closed = event && event->kind == unet::ChannelEvent::Kind::closed;
     }
@@ -210,7 +210,7 @@ class EchoClient {
   unet::Channel channel_;
   const Options& options_;
   std::vector<std::byte> data_;
-  std::vector<unet::Nanoseconds> times_;  // of the echoes that came
+  std::vector<unet::Nanoseconds> times_;  // one per echo that came
   uint32_t wrong_ = 0, lost_ = 0;
 };
 

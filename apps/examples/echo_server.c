@@ -1,4 +1,4 @@
-// echo_server.c - sends every message back to where it came from; serves any number of clients. echo_server.cc: in C++.
+// echo_server.c - sends every message back to its sender; serves any number of clients. echo_server.cc: in C++.
 //
 //   cc -o echo_server_c echo_server.c $(pkg-config --cflags --libs unet)
 //   unetd &                                 (the network interface of this host; unetd --port ... gives it a wire)
@@ -42,20 +42,19 @@ struct served {
   unsigned long long clients, messages, bytes, dropped;
 };
 
-// Sends up to BATCH messages back; returns how many there were.
+// Sends up to BATCH messages back; returns their number.
 static unsigned echo_messages(unet_endpoint *endpoint, struct served *served) {
   unet_message messages[BATCH];
   unsigned count = unet_receive_batch(endpoint, messages, BATCH);
   for (unsigned i = 0; i < count; ++i) {
     const unet_message *message = &messages[i];
-    // Another message follows at once, unless this is the last: an embedded network interface then sends them together.
+    // More messages follow at once, except after the last. An embedded network interface then sends them together.
     unsigned more = i + 1 < count ? UNET_MORE : 0;
     if (unet_send(endpoint, message->channel, message->data, message->length, more) == 0) {
       ++served->messages;
       served->bytes += message->length;
     } else {
-      // UNET_EFULL: this client does not take its echoes, and to wait for it would keep all others waiting.
-      // UNET_ENOCHANNEL: it has left.
+      // UNET_EFULL: this client does not take its echoes. Waiting for it would make all others wait. UNET_ENOCHANNEL: it has left.
       ++served->dropped;
     }
     unet_release(endpoint, message);
@@ -68,7 +67,7 @@ static void accept_clients(unet_endpoint *endpoint, struct served *served) {
   while (unet_next_request(endpoint, &request) == 1) {
     int channel = unet_accept(endpoint, request.id);
     if (channel < 0) {
-      // The client gave up meanwhile, or a limit is reached. That is no reason to stop serving the others.
+      // The client gave up meanwhile, or a limit is reached. Continue to serve the others.
       fprintf(stderr, "echo_server_c: %s was not accepted: %s\n", request.peer, unet_error_text());
       continue;
     }
@@ -78,7 +77,7 @@ static void accept_clients(unet_endpoint *endpoint, struct served *served) {
   }
 }
 
-// A client that has left leaves its channel's number to us: give it back.
+// A client that has left leaves us its channel's number: close the channel to release it.
 static void forget_clients(unet_endpoint *endpoint) {
   unet_event event = {.size = sizeof event};
   while (unet_next_event(endpoint, &event) == 1) {
@@ -117,7 +116,7 @@ int main(int argc, char **argv) {
     accept_clients(endpoint, &served);
     forget_clients(endpoint);
     if (count != 0) continue;
-    // Not for ever: a signal that comes just before the wait is seen after a second.
+    // Wait only a second, because a signal may come just before the wait.
     if (unet_wait(endpoint, SECOND, UNET_SPIN_DEFAULT) == UNET_EDISCONNECTED || !unet_alive(context)) {
       fprintf(stderr, "echo_server_c: the network interface is gone\n");
       status = 1;

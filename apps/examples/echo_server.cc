@@ -1,4 +1,4 @@
-// echo_server.cc - sends every message back to where it came from; serves any number of clients. echo_server.c: in C.
+// echo_server.cc - sends every message back to its sender; serves any number of clients. echo_server.c: in C.
 //
 //   c++ -std=c++20 -o echo_server echo_server.cc $(pkg-config --cflags --libs unet)
 //   unetd &                                 (the network interface of this host; unetd --port ... gives it a wire)
@@ -67,7 +67,7 @@ class EchoServer {
  public:
   explicit EchoServer(unet::Endpoint& endpoint) : endpoint_(endpoint) {}
 
-  // Does what there is to do; false if there was no message.
+  // Does all pending work; returns false if there was no message.
   bool turn() {
     const bool busy = echo_messages();
     accept_clients();
@@ -80,19 +80,19 @@ class EchoServer {
   }
 
  private:
-  // One batch.
+  // Echoes one batch of messages.
   bool echo_messages() {
     std::array<unet::Message, 32> batch;
     const uint32_t count = endpoint_.receive(batch);
     for (uint32_t i = 0; i < count; ++i) {
       const unet::Message& message = batch[i];
-      // Another message follows at once, unless this is the last: an embedded network interface then sends them together.
+      // More messages follow at once, except after the last. An embedded network interface then sends them together.
       const bool more = i + 1 < count;
       if (endpoint_.send(message.channel, message.bytes(), more) == unet::SendOutcome::sent) {
         ++messages_;
         bytes_ += message.length;
       } else {
-        // full: this client does not take its echoes, and to wait for it would keep all others waiting.
+        // full: this client does not take its echoes. Waiting for it would make all others wait.
         // no_channel: it has left.
         ++dropped_;
       }
@@ -105,7 +105,7 @@ class EchoServer {
     while (const auto request = endpoint_.next_request()) {
       const unet::Result<unet::Channel> channel = endpoint_.accept(request->id);
       if (!channel) {
-        // The client gave up meanwhile, or a limit is reached. That is no reason to stop serving the others.
+        // The client gave up meanwhile, or a limit is reached. Continue to serve the others.
         std::fprintf(stderr, "echo_server: %s was not accepted: %s\n", request->peer.c_str(), channel.error().text.c_str());
         continue;
       }
@@ -115,7 +115,7 @@ class EchoServer {
     }
   }
 
-  // A client that has left leaves its channel's number to us: give it back.
+  // A client that has left leaves us its channel's number: close the channel to release it.
   void forget_clients() {
     while (const auto event = endpoint_.next_event()) {
       if (event->kind == unet::ChannelEvent::Kind::closed) static_cast<void>(endpoint_.close(event->channel));
@@ -147,7 +147,7 @@ int main(int argc, char** argv) {
   EchoServer server(**endpoint);
   while (!stop.load(std::memory_order_relaxed)) {
     if (server.turn()) continue;
-    // Not for ever: a signal that comes just before the wait is seen after a second.
+    // Wait only a second, because a signal may come just before the wait.
     if ((*endpoint)->wait(unet::kSecond) == unet::WaitOutcome::disconnected || !context->alive()) {
       std::fprintf(stderr, "echo_server: the network interface is gone\n");
       return 1;

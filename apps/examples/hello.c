@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unet/unet.h>
 
-// Every call that can fail for a reason outside of the program leaves a sentence about it.
+// A call that fails for a reason outside the program leaves a sentence about it.
 static int check(int result, const char *call) {
   if (result < 0) {
     fprintf(stderr, "hello: %s: %s\n", call, unet_error_text());
@@ -27,18 +27,18 @@ static void send_text(unet_endpoint *endpoint, int channel, const char *text) {
   }
 }
 
-// Waits for a message, shows it, and gives its memory back.
+// Waits for a message, prints it, and releases its memory.
 static int show_message(const char *who, unet_endpoint *endpoint) {
   unet_message message;
   while (!unet_receive(endpoint, &message)) {
-    // Nothing there yet: poll for a moment, then sleep until there is.
+    // No message yet: poll for a moment, then sleep until one comes.
     int result = unet_wait(endpoint, UNET_FOREVER, UNET_SPIN_DEFAULT);
     if (result < 0) {
       fprintf(stderr, "hello: unet_wait: %s\n", unet_error_name(result));
       exit(1);
     }
   }
-  // The message is read where it lies: message.data points into memory that this process shares with the sender.
+  // Read the message in place: message.data points into memory that this process shares with the sender.
   printf("%s received: %.*s\n", who, (int)message.length, (const char *)message.data);
   int channel = message.channel;
   unet_release(endpoint, &message);
@@ -55,28 +55,28 @@ int main(void) {
   check(unet_create_endpoint(context, NULL, &alice), "unet_create_endpoint");
   check(unet_create_endpoint(context, NULL, &bob), "unet_create_endpoint");
 
-  // 3. Bob takes a name, so that others can find him.
+  // 3. Bob binds a name, by which other endpoints find it.
   check(unet_bind(bob, "hello/bob"), "unet_bind");
 
-  // 4. Alice asks for a channel to that name. She would wait for Bob's answer with unet_connect(); but Bob is this same
-  //    thread, so she only starts, and looks later.
+  // 4. Alice asks for a channel to that name. unet_connect() would wait for Bob's answer. But Bob runs in this same thread, so Alice only
+  // starts to connect, and looks for the answer later.
   uint64_t pending;
   check(unet_connect_start(alice, "hello/bob", NULL, &pending), "unet_connect_start");
 
-  // 5. Bob waits for somebody who asks, and accepts. To each side the channel is a small number.
+  // 5. Bob waits for a request and accepts it. To each side the channel is a small number.
   int to_alice = check(unet_accept_next(bob, UNET_FOREVER, NULL), "unet_accept_next");
   int to_bob;
   while ((to_bob = unet_connect_poll(alice, pending)) == UNET_EPENDING) unet_wait(alice, UNET_FOREVER, UNET_SPIN_DEFAULT);
   check(to_bob, "unet_connect_poll");
 
-  // 6. From here on the two talk to each other without the kernel and without the network interface's service: both are on
-  //    one host, so the channel is memory that only they share, and a short message is one cache line.
+  // 6. From here on the two talk without the kernel and without the network interface's service. Both are on one host, so the channel is
+  // memory that only they share, and a short message is one cache line.
   send_text(alice, to_bob, "Hello, Bob.");
   int from = show_message("Bob", bob);
   send_text(bob, from, "Hello, Alice.");
   show_message("Alice", alice);
 
-  // 7. Whoever closes a channel tells the other side. Ending the program would do all of this as well.
+  // 7. Closing a channel tells the other side. Ending the program would do all of this as well.
   check(unet_close_channel(alice, to_bob), "unet_close_channel");
   check(unet_close_channel(bob, to_alice), "unet_close_channel");
   unet_destroy_endpoint(bob);

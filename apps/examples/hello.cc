@@ -17,7 +17,7 @@ namespace {
   std::exit(1);
 }
 
-// Set-up calls return a value or an Error, whose text says what was wrong and what to do. Nothing throws.
+// Set-up calls return a value or an Error, whose text says what was wrong and what to do. No call throws.
 template <typename T>
 T check(unet::Result<T> result, std::string_view call) {
   if (!result) give_up(call, result.error().text);
@@ -30,14 +30,14 @@ void send_text(unet::Endpoint& endpoint, unet::Channel channel, std::string_view
   if (outcome != unet::SendOutcome::sent) give_up("send", to_string(outcome));
 }
 
-// Waits for a message, shows it, and gives its memory back.
+// Waits for a message, prints it, and releases its memory.
 unet::Channel show_message(const char* who, unet::Endpoint& endpoint) {
   unet::Message message;
   while (!endpoint.receive(message)) {
-    // Nothing there yet: poll for a moment, then sleep until there is.
+    // No message yet: poll for a moment, then sleep until one comes.
     if (endpoint.wait() != unet::WaitOutcome::ready) give_up("wait", "the network interface is gone, or a signal came");
   }
-  // The message is read where it lies: its bytes are in memory that this process shares with the sender.
+  // Read the message in place: its bytes are in memory that this process shares with the sender.
   std::printf("%s received: %.*s\n", who, int(message.length), reinterpret_cast<const char*>(message.data));
   endpoint.release(message);
   return message.channel;
@@ -53,27 +53,27 @@ int main() {
   const std::unique_ptr<unet::Endpoint> alice = check(context.create_endpoint(), "create_endpoint");
   const std::unique_ptr<unet::Endpoint> bob = check(context.create_endpoint(), "create_endpoint");
 
-  // 3. Bob takes a name, so that others can find him.
+  // 3. Bob binds a name, by which other endpoints find it.
   check(bob->bind("hello/bob"), "bind");
 
-  // 4. Alice asks for a channel to that name. She would wait for Bob's answer with connect(); but Bob is this same thread,
-  //    so she only starts, and looks later.
+  // 4. Alice asks for a channel to that name. connect() would wait for Bob's answer. But Bob runs in this same thread, so Alice only starts
+  // to connect, and looks for the answer later.
   const uint64_t pending = check(alice->start_connect("hello/bob"), "start_connect");
 
-  // 5. Bob waits for somebody who asks, and accepts. To each side the channel is a small number.
+  // 5. Bob waits for a request and accepts it. To each side the channel is a small number.
   const unet::Channel to_alice = check(bob->accept(unet::Endpoint::kForever, nullptr), "accept");
   std::optional<unet::Result<unet::Channel>> connected;
   while (!(connected = alice->poll_connect(pending))) alice->wait();
   const unet::Channel to_bob = check(std::move(*connected), "connect");
 
-  // 6. From here on the two talk to each other without the kernel and without the network interface's service: both are on
-  //    one host, so the channel is memory that only they share, and a short message is one cache line.
+  // 6. From here on the two talk without the kernel and without the network interface's service. Both are on one host, so the channel is
+  // memory that only they share, and a short message is one cache line.
   send_text(*alice, to_bob, "Hello, Bob.");
   const unet::Channel from = show_message("Bob", *bob);
   send_text(*bob, from, "Hello, Alice.");
   show_message("Alice", *alice);
 
-  // 7. Whoever closes a channel tells the other side. The end of the program would do all of this as well.
+  // 7. Closing a channel tells the other side. Ending the program would do all of this as well.
   check(alice->close(to_bob), "close");
   check(bob->close(to_alice), "close");
 }

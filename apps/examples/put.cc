@@ -1,11 +1,11 @@
-// put.cc - direct access: one process writes straight into memory that another one exposes, and tells it when all is there.
+// put.cc - direct access: one process writes into memory that another exposes, and notifies it when all pieces are there.
 //
 //   c++ -std=c++20 -o put put.cc $(pkg-config --cflags --libs unet)
 //   unet-run -n 2 -- ./put                  (starts a network interface and the program twice, with UNET_RANK 0 and 1)
 //   UNET_RANK=0 ./put   on one host, and   UNET_RANK=1 ./put put/0@HOST   on another
 //
-// Rank 0 exposes a region; rank 1 puts three pieces into it, the last one with a notification. No message carries the data: on
-// one host rank 1 stores it where rank 0 reads it, and over a wire the network interface of rank 0 deposits it there.
+// Rank 0 exposes a region. Rank 1 puts three pieces into it, the last one with a notification. No message carries the data: on one host
+// rank 1 stores it where rank 0 reads it; over a wire the network interface of rank 0 deposits it there.
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -32,7 +32,7 @@ T check(unet::Result<T> result, std::string_view call) {
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
-// Rank 0: exposes memory, and waits until it is told that something is there.
+// Rank 0: exposes memory, and waits for a notification.
 void expose_and_wait(unet::Endpoint& endpoint) {
   const unet::MutableBytes region = check(endpoint.expose(kRegionBytes), "expose");
   check(endpoint.bind("put/0"), "bind");
@@ -42,7 +42,7 @@ void expose_and_wait(unet::Endpoint& endpoint) {
   while (!endpoint.receive(message)) {
     if (left) give_up("receive", "rank 1 has left without putting anything");
     if (endpoint.wait(10 * unet::kSecond) != unet::WaitOutcome::ready) give_up("wait", "nothing was put within 10 s");
-    left = endpoint.next_event().has_value();  // what it sent before it left is still there: look once more
+    left = endpoint.next_event().has_value();  // puts from before it left are still there: look once more
   }
   if (message.kind != unet::MessageKind::put_done) give_up("receive", "this is a message, not the end of a put");
   const uint64_t end = message.region_offset + message.length;
@@ -61,12 +61,12 @@ unet::Channel connect(unet::Endpoint& endpoint, std::string_view target) {
   }
 }
 
-// Rank 1: puts the pieces one behind the other.
+// Rank 1: puts the pieces one after the other.
 void put_pieces(unet::Endpoint& endpoint, std::string_view target) {
   const unet::Channel channel = connect(endpoint, target);
   uint64_t offset = 0;
   for (const std::string_view& piece : kPieces) {
-    // Only the last one tells: puts on a local channel arrive in order. (On a wire each would ask for its own notification.)
+    // Only the last put notifies, because puts on a local channel arrive in order. On a wire each would need its own notification.
     const bool notify = &piece == &kPieces.back();
     unet::SendOutcome outcome;
     while ((outcome = endpoint.put(channel, offset, unet::as_bytes(piece.data(), piece.size()), notify)) == unet::SendOutcome::full) {

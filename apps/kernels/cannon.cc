@@ -2,9 +2,9 @@
 //
 //   unet-run -n 4 -- kernel_cannon
 //
-// Rank (i, j) of q * q ranks has one block of each matrix (Cannon 1969). First row i of A's blocks moves i places to the left, and column j
-// of B's j places up; then in each of q steps a rank multiplies the blocks that it has, while it stores them at its left and upper
-// neighbours, into the other of two places.
+// Each of q * q ranks has one block of each matrix (Cannon 1969). First row i of A's blocks moves i places to the left, and column j of B's
+// moves j places up. Then in each of q steps a rank multiplies its blocks while it stores them at its left and upper neighbours. Each rank
+// has two places per matrix: one to compute from, one to receive into.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -26,7 +26,7 @@ struct Options {
   uint32_t side = 512;   // elements
 };
 
-// The q of q * q ranks; 0: they are no square.
+// Returns q if there are q * q ranks, else 0.
 uint32_t square_root(uint32_t ranks) noexcept {
   uint32_t q = 1;
   while (q * q < ranks) ++q;
@@ -66,7 +66,7 @@ class Cannon {
       time.enter(Part::computation);
       multiply_add(c_.data(), a, b, block_, [] { sc::poll(); });
       time.enter(Part::communication);
-      sc::all_store_sync();   // all are through with the places that the next step's blocks go to
+      sc::all_store_sync();   // no rank still uses the places for the next step's blocks
     }
     time.enter(Part::computation);
   }
@@ -85,7 +85,7 @@ class Cannon {
   const uint64_t elements_;
   const uint32_t row_, column_;   // of this rank
   const uint64_t seed_;
-  const Places a_places_, b_places_;   // before what a rank has for itself: too little of it is said at once
+  const Places a_places_, b_places_;   // spread memory before own memory, so that all ranks fail at once if there is too little
   std::vector<double> a_, b_, c_;
 };
 

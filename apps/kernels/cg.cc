@@ -1,11 +1,11 @@
-// cg.cc - kernel_cg: conjugate gradient on Poisson's equation: a strip of the grid per rank.
+// cg.cc - kernel_cg: conjugate gradient on Poisson's equation, with a strip of the grid per rank.
 //
 //   unet-run -n 4 -- kernel_cg                   512 x 512 unknowns, 100 iterations
 //   unet-run -n 4 -- kernel_cg --side 64         little to compute between two messages
 //
-// In each iteration a rank stores its first and last row into its neighbours' memory, computes what needs none of theirs, waits until
-// theirs have been stored here (store_sync), and does the rest. Two dot products are sums over all ranks. Nobody stores its next rows
-// before all have taken part in the sum that follows the use of these, so one place for each is enough.
+// In each iteration a rank stores its first and last row into its neighbours' memory. It computes the rows that need no neighbour, waits
+// for the neighbours' rows (store_sync), and computes the rest. Two dot products are sums over all ranks. A rank stores its next rows only
+// after the sum that follows their use, so one place for each row is enough.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -59,12 +59,12 @@ class ConjugateGradient {
     return total;
   }
 
-  // q = A p
+  // Computes q = A p.
   void multiply(TimeSplit& time) {
     time.enter(Part::communication);
     store_edges(vectors_, strips_, side_);
     time.enter(Part::computation);
-    constexpr uint64_t kRowsBetween = 64;   // between looking for messages
+    constexpr uint64_t kRowsBetween = 64;   // rows between two polls
     for (uint64_t row = 1; row + 1 < rows_; row += kRowsBetween) {
       apply_poisson(q_, with_neighbours_, side_, row, std::min(row + kRowsBetween, rows_ - 1));
       sc::poll();
@@ -81,11 +81,11 @@ class ConjugateGradient {
   const uint64_t side_;
   const Partition strips_;   // of the grid's rows
   const uint64_t rows_;      // of this rank
-  // All vectors lie in one array, though others write to the first alone: at the same place of a page each (of the default size), so that
-  // no load waits for a store to another whose address ends with the same 12 bits.
+  // All vectors lie in one array, although others write only to the first. So each begins at the same place of a page (with the default
+  // size), and no load waits for a store to another address with the same lowest 12 bits.
   const uint64_t room_;   // of a vector
   const sc::Spread<double> vectors_;
-  const std::span<double> with_neighbours_, p_;   // of this rank: with a row of each neighbour, and without
+  const std::span<double> with_neighbours_, p_;   // this rank's part of p, with and without a row of each neighbour
   const std::span<double> x_, r_, q_;
   double rho_ = 0;
 };

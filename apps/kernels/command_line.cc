@@ -1,4 +1,4 @@
-// command_line.cc - the options of a kernel, by CLI11, which is compiled here once for all kernels.
+// command_line.cc - the options of a kernel. Only this file compiles CLI11, for all kernels.
 #include "apps/kernels/command_line.h"
 
 #include <cstdio>

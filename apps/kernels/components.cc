@@ -1,12 +1,12 @@
-// components.cc - kernel_components: the connected components of a mesh, as in the U-Net paper: most of its messages are small.
+// components.cc - kernel_components: the connected components of a mesh, as in the U-Net paper. Most of its messages are small.
 //
 //   unet-run -n 4 -- kernel_components                 2048 x 2048 vertices, 40 % of the edges
 //   unet-run -n 4 -- kernel_components --edges 0.5     where components are largest and strangest
 //
-// After Krishnamurthy, Lumetta, Culler and Yelick (1997). Each rank has a strip of the mesh and finds the components there. Then whoever is
-// above an edge between two strips merges their trees: it follows parents from rank to rank by blocking reads up to both roots, and makes
-// the lesser root the parent of the other by one compare_exchange; if another rank was faster it goes on from there. A root only ever gets
-// a lesser parent, so there is no cycle, and the last root of a component is its least vertex.
+// After Krishnamurthy, Lumetta, Culler and Yelick (1997). Each rank finds the components of its strip of the mesh. For an edge between two
+// strips, the upper rank merges the two trees. By blocking reads it follows parents from rank to rank up to both roots. Then it makes the
+// lesser root the parent of the other by one compare_exchange; if another rank was faster, it continues from there. A root only ever gets a
+// lesser parent, so there is no cycle, and the last root of a component is its least vertex.
 #include <atomic>
 #include <string>
 #include <utility>
@@ -42,7 +42,7 @@ class Components {
     finish_labels();
   }
 
-  // Of the whole mesh. Collective.
+  // Collective: counts the components of the whole mesh.
   uint64_t count() const {
     uint64_t roots = 0;
     for (uint64_t i = 0; i < vertices(); ++i) roots += own_[i] == first() + i ? 1 : 0;
@@ -67,7 +67,7 @@ class Components {
     return parents_.on(rank) + static_cast<int64_t>(vertex - strips_.begin(rank) * mesh_.side());
   }
 
-  // Edges from this strip to the next. One beside another between the same two trees has nothing to add.
+  // Merges trees across the edges to the next strip. Skips an edge beside another one that joined the same two trees.
   void merge_strips() {
     if (last_row_ == mesh_.side()) return;
     uint32_t last_above = ~0u, last_below = ~0u;
@@ -91,8 +91,7 @@ class Components {
     }
   }
 
-  // Who has come by several parents leaves the last one to those that come after: what is no root may have any of its ancestors for a
-  // parent.
+  // A walk over several parents shortens the path for later ones. This is safe: any ancestor may be the parent of a vertex that is no root.
   uint32_t root(uint32_t vertex) {
     uint32_t at = vertex, steps = 0;
     for (uint32_t next = sc::read(parent(at)); next != at; next = sc::read(parent(at))) {
@@ -103,11 +102,11 @@ class Components {
     return at;
   }
 
-  // Roots stay what they are now. A vertex whose parent is here has that one's label, which is found already.
+  // Replaces parents by roots, which no longer change. If the parent is in this strip, the vertex takes its label, which is final already.
   void finish_labels() {
     for (uint64_t i = 0; i < vertices(); ++i) {
       if (i % mesh_.side() == 0) sc::poll();
-      const std::atomic_ref<uint32_t> own(own_[i]);   // others may be on their way through it
+      const std::atomic_ref<uint32_t> own(own_[i]);   // other ranks may be reading it on their way to a root
       const uint32_t parent = own.load(std::memory_order_relaxed);
       if (parent == first() + i) continue;
       own.store(parent < first() ? root(parent) : std::atomic_ref(own_[parent - first()]).load(std::memory_order_relaxed),
@@ -116,9 +115,9 @@ class Components {
   }
 
   const Mesh mesh_;
-  const Partition strips_;                 // of the rows
+  const Partition strips_;                 // of the mesh's rows
   const uint32_t first_row_, last_row_;
-  const sc::Spread<uint32_t> parents_;     // of the vertices; a root is its own
+  const sc::Spread<uint32_t> parents_;     // of all vertices; a root is its own parent
   uint32_t* const own_;
 };
 

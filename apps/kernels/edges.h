@@ -1,6 +1,6 @@
-// edges.h - a grid whose rows are dealt to ranks as strips: what a rank tells its two neighbours of its own; used by cg and stencil.
+// edges.h - a grid dealt to ranks in strips of rows: passing edge rows to both neighbours; used by cg and stencil.
 //
-// Each rank's piece of the grid is a row of the rank above, its own rows, and a row of the rank below.
+// Each rank's piece of the grid holds a row of the rank above, its own rows, and a row of the rank below.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace unet::kernels {
 
-// Stores this rank's first and last row where its neighbours have room for them: `side` elements each, 0, 1 or 2 rows in all.
+// Stores this rank's first and last row into its neighbours' pieces: 0, 1 or 2 rows of `side` elements.
 inline void store_edges(const splitc::Spread<double>& grid, const Partition& strips, uint64_t side) {
   const splitc::Rank me = splitc::my_proc();
   const double* const own = grid.mine(0).data();

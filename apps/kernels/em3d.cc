@@ -1,13 +1,13 @@
-// em3d.cc - kernel_em3d: electromagnetic waves on an irregular graph; the ladder of optimisations of the Split-C tutorial.
+// em3d.cc - kernel_em3d: electromagnetic waves on an irregular graph, by the optimisations of the Split-C tutorial, step by step.
 //
 //   unet-run -n 4 -- kernel_em3d --how read      a blocking read per edge
 //   unet-run -n 4 -- kernel_em3d --how ghost     each remote value is read once per step
-//   unet-run -n 4 -- kernel_em3d --how get       the same, but all reads are on their way at once
+//   unet-run -n 4 -- kernel_em3d --how get       the same, but all reads are in flight at once
 //   unet-run -n 4 -- kernel_em3d --how store     owners store values where they are needed: one way, half of the messages
 //   unet-run -n 4 -- kernel_em3d --how bulk      one message from each rank to each other
 //
-// In a step the electric nodes change by a weighted sum of the magnetic ones that they depend on, then the magnetic ones likewise (Culler,
-// Dusseau, Goldstein, Krishnamurthy, Lumetta, von Eicken and Yelick 1993).
+// In a step each electric node changes by a weighted sum of the magnetic nodes on which it depends. Then the magnetic nodes change likewise
+// (Culler, Dusseau, Goldstein, Krishnamurthy, Lumetta, von Eicken and Yelick 1993).
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -26,14 +26,14 @@ namespace sc = unet::splitc;
 
 enum class How : uint8_t { read, ghost, get, store, bulk };
 
-// Values that this rank has and another needs: which, and where they go there.
+// Values of this rank that another rank needs, and their place there.
 struct Needed {
-  std::vector<uint32_t> nodes;          // own ones, from 0
+  std::vector<uint32_t> nodes;          // indices of this rank's nodes, from 0
   sc::Global<double> ghosts;
-  std::vector<double> values;           // together, to be sent
+  std::vector<double> values;           // gathered, to send them together
 };
 
-// The nodes of one kind at this rank, and what is needed to compute them.
+// This rank's nodes of one kind, with the data to compute them.
 class Side {
  public:
   Side(const Em3dGraph& graph, Kind kind, sc::Spread<double> values, sc::Spread<double> sources)
@@ -53,7 +53,7 @@ class Side {
     for (uint32_t i = 0; i < nodes(); ++i) own()[i] = graph_.start_value(kind_, first + i);
   }
 
-  // The sources as they are now: nobody changes them before all have taken part in the next call.
+  // Brings the current values of the sources. They do not change before all ranks have taken part in the next call.
   void bring_sources(How how) {
     if (how == How::store || how == How::bulk) {
       if (how == How::store) store_values();
@@ -77,7 +77,7 @@ class Side {
     }
   }
 
-  // The same with a read for each edge, wherever it leads.
+  // Computes with a read for each edge, whether its source is remote or not.
   void compute_by_reads() {
     const double* weight = weights_.data();
     const sc::Global<double>* source = globals_.data();
@@ -95,7 +95,7 @@ class Side {
   }
 
  private:
-  static constexpr uint32_t kNodesBetween = 256;   // between looking for messages
+  static constexpr uint32_t kNodesBetween = 256;   // nodes between two polls
 
   uint32_t nodes() const noexcept { return graph_.options().nodes; }
   double* own() const { return values_.mine(0).data(); }
@@ -105,7 +105,7 @@ class Side {
     return sources_.on(rank) + (source - graph_.first(rank));
   }
 
-  // Every rank has as much room.
+  // Collective: the greatest number of ghosts, because every rank allocates the same.
   uint64_t most_ghosts() const { return sc::all_reduce_max(uint64_t{ghosts_.size()}) + 1; }
 
   void find_edges() {
@@ -121,7 +121,7 @@ class Side {
     }
   }
 
-  // Its ghosts lie in order, so those that are this rank's are neighbours.
+  // The ghosts of a rank are in order, so those owned by this rank are contiguous.
   void find_needed_by(sc::Rank rank) {
     const std::vector<NodeNumber> theirs = graph_.ghosts(kind_, rank);
     const NodeNumber first = graph_.first(me_);
@@ -160,13 +160,13 @@ class Side {
   const Em3dGraph& graph_;
   const Kind kind_;
   const sc::Rank me_;
-  const std::vector<NodeNumber> ghosts_;          // nodes of others that those here depend on
-  const sc::Spread<double> values_, sources_;     // of this kind, and of the other
+  const std::vector<NodeNumber> ghosts_;          // remote nodes on which the nodes here depend
+  const sc::Spread<double> values_, sources_;     // values of this kind, and of the other
   const sc::Spread<double> ghost_values_;
   std::vector<double> weights_;                   // edge by edge, node by node
-  std::vector<const double*> places_;             // likewise: where the source is here
-  std::vector<sc::Global<double>> globals_;       // likewise: where it is at its owner
-  std::vector<Needed> needed_;                    // by others, of this rank's sources
+  std::vector<const double*> places_;             // likewise: where this rank has the source's value
+  std::vector<sc::Global<double>> globals_;       // likewise: where the owner has it
+  std::vector<Needed> needed_;                    // this rank's sources that others need
 };
 
 class Em3d {
@@ -187,7 +187,7 @@ class Em3d {
     }
   }
 
-  // Bit by bit: each node adds up its edges in the same order, whoever does it.
+  // Compares bit by bit: each node adds up its edges in the same order in a serial run.
   uint64_t count_wrong() const {
     std::array<std::vector<double>, 2> values;
     for (const Kind kind : {Kind::electric, Kind::magnetic}) {
@@ -222,7 +222,7 @@ class Em3d {
 
   const Em3dGraph graph_;
   const How how_;
-  const std::array<sc::Spread<double>, 2> values_;   // by kind; they last as long as the job
+  const std::array<sc::Spread<double>, 2> values_;   // by kind; never freed before the job ends
   Side electric_, magnetic_;
 };
 

@@ -1,6 +1,6 @@
-// em3d_graph.h - the graph of em3d: electric and magnetic nodes, of which each depends on some of the other kind; used by em3d.
+// em3d_graph.h - the graph of em3d: electric and magnetic nodes, each of which depends on some of the other kind; used by em3d.
 //
-// It follows from its options, so every rank knows all of it: whose values it needs, and who needs its own.
+// The options determine the graph, so every rank knows all of it: which values it needs, and which ranks need its own.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +12,16 @@
 namespace unet::kernels {
 
 struct Em3dOptions {
-  uint32_t nodes = 500;     // of each kind, of each rank
-  uint32_t degree = 20;     // nodes that a node depends on
-  uint32_t remote = 40;     // percent of them that are another rank's
+  uint32_t nodes = 500;     // of each kind at each rank
+  uint32_t degree = 20;     // nodes on which a node depends
+  uint32_t remote = 40;     // percent of them at other ranks
   uint32_t steps = 100;
 };
 
 enum class Kind : uint32_t { electric, magnetic };
 constexpr Kind other(Kind kind) noexcept { return kind == Kind::electric ? Kind::magnetic : Kind::electric; }
 
-// A node's number among its kind: those of rank 0, then those of rank 1.
+// A node's number among its kind: first those of rank 0, then those of rank 1, and so on.
 using NodeNumber = uint32_t;
 
 class Em3dGraph {
@@ -35,19 +35,19 @@ class Em3dGraph {
   NodeNumber nodes() const noexcept { return ranks_ * options_.nodes; }
 
   double start_value(Kind kind, NodeNumber node) const noexcept { return random_unit(seed_ + 2 + static_cast<uint64_t>(kind), node); }
-  // The other kind's node that edge number `edge` of `node` comes from, and its weight.
+  // Returns the node of the other kind at which edge number `edge` of `node` starts.
   NodeNumber source(Kind kind, NodeNumber node, uint32_t edge) const noexcept {
     const uint64_t bits = random_bits(seed_ + static_cast<uint64_t>(kind), uint64_t{node} * options_.degree + edge);
     uint32_t rank = owner(node);
     if (ranks_ > 1 && bits % 100 < options_.remote) rank = (rank + 1 + static_cast<uint32_t>((bits >> 40) % (ranks_ - 1))) % ranks_;
     return first(rank) + static_cast<NodeNumber>((bits >> 8 & 0xFFFFFFFF) % options_.nodes);
   }
-  // Small enough that values stay bounded.
+  // Returns the edge's weight, which is small enough that values stay bounded.
   double weight(Kind kind, NodeNumber node, uint32_t edge) const noexcept {
     return (random_unit(seed_ + 4 + static_cast<uint64_t>(kind), uint64_t{node} * options_.degree + edge) - 0.5) / options_.degree;
   }
 
-  // The nodes of other ranks that the nodes of `kind` of `rank` depend on, each once, in order.
+  // Returns the nodes of other ranks on which the nodes of `kind` of `rank` depend, each once, in order.
   std::vector<NodeNumber> ghosts(Kind kind, uint32_t rank) const {
     std::vector<NodeNumber> all;
     for (NodeNumber node = first(rank); node < first(rank + 1); ++node) {

@@ -1,5 +1,5 @@
-// exact_matrix.h - matrices of small integers, whose product is exact in any order of adding: answers are compared bit by bit; used by the
-// matrix multiplications.
+// exact_matrix.h - matrices of small integers; used by the matrix multiplications. Their product is exact in any order of additions, so
+// answers are compared bit by bit.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr double matrix_element(uint64_t seed, Factor which, uint64_t row, uint6
   return static_cast<double>(static_cast<int64_t>(bits % 17) - 8);
 }
 
-// A square part of a matrix: the element in its upper left corner, and its side.
+// A square part of a matrix: the position of its upper left element, and its side.
 struct BlockPlace {
   uint64_t row, column, side;
 };
@@ -29,12 +29,12 @@ inline void fill_block(double* block, uint64_t seed, Factor which, const BlockPl
   }
 }
 
-// The product of the two matrices of n * n elements as one process computes it, a part at a time.
+// The product of the two matrices of n * n elements as one process computes it, part by part.
 class SerialProduct {
  public:
   SerialProduct(uint64_t n, uint64_t seed) : n_(n), seed_(seed), b_(n * n) { fill_block(b_.data(), seed, Factor::b, {0, 0, n}); }
 
-  // Elements of `block` that differ from it.
+  // Counts the elements of `block` that differ from the product.
   uint64_t count_wrong(const double* block, const BlockPlace& place) const {
     std::vector<double> row(place.side);
     uint64_t wrong = 0;

@@ -1,10 +1,10 @@
-// fft.cc - kernel_fft: the Fourier transform of a long vector, with one exchange of all with all.
+// fft.cc - kernel_fft: the Fourier transform of a long vector, with one exchange of all ranks with all.
 //
 //   unet-run -n 4 -- kernel_fft                1 M points
 //
-// A vector of R * C points is a matrix of R rows: point number r * C + c is in row r and column c. Transform each column; multiply element
-// (k, c) by the root of unity number k * c; transform each row: element (k, m) is then number k + R * m of the answer (Bailey 1990).
-// Columns are dealt to ranks for the first part and rows for the second, so between them each rank stores pieces of rows at all others.
+// A vector of R * C points is a matrix of R rows: point r * C + c is in row r and column c. First transform each column. Then multiply
+// element (k, c) by the root of unity number k * c. Then transform each row: element (k, m) is number k + R * m of the answer (Bailey
+// 1990). Columns are dealt to ranks for the first part and rows for the last, so in between each rank stores pieces of rows at all others.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -44,7 +44,7 @@ class Transform {
   Transform(const Transform&) = delete;
   Transform& operator=(const Transform&) = delete;
 
-  // Column by column.
+  // The input lies column by column.
   void begin() {
     for (uint64_t c = 0; c < own_columns_; ++c) {
       for (uint64_t r = 0; r < rows_; ++r) by_columns_[c * rows_ + r] = start_value(seed_, r * columns_ + first_column_ + c);
@@ -63,7 +63,7 @@ class Transform {
     }
   }
 
-  // Sums in another order differ in their last bits.
+  // Sums in another order differ in their last bits, so the comparison has a tolerance.
   uint64_t count_wrong() const {
     std::vector<Complex> all(rows_ * columns_);
     for (uint64_t i = 0; i < all.size(); ++i) all[i] = start_value(seed_, i);
@@ -83,7 +83,7 @@ class Transform {
     for (uint64_t c = 0; c < own_columns_; ++c) {
       const std::span<Complex> column = std::span(by_columns_).subspan(c * rows_, rows_);
       down_.transform(column);
-      // The root number k * column, for each k: powers, begun anew before errors add up.
+      // The root number k * column for each k, by repeated multiplication, restarted before errors add up.
       constexpr uint64_t kExact = 16;
       const Complex step = root_of_unity(first_column_ + c, rows_ * columns_);
       Complex root;
@@ -95,7 +95,7 @@ class Transform {
     }
   }
 
-  // What this rank has of each of `to`'s rows is a piece of it.
+  // Stores this rank's piece of each row of `to`.
   void store_rows(sc::Rank to) {
     const uint64_t first = row_parts_.begin(to);
     for (uint64_t row = first; row < row_parts_.end(to); ++row) {
@@ -108,10 +108,10 @@ class Transform {
   const uint64_t rows_, columns_;
   const Partition row_parts_, column_parts_;
   const uint64_t own_columns_, first_column_;
-  const sc::Spread<Complex> by_rows_;      // before what a rank has for itself: too little of it is said at once
-  const Fourier down_, along_;             // a column, a row
+  const sc::Spread<Complex> by_rows_;      // spread memory before own memory, so that all ranks fail at once if there is too little
+  const Fourier down_, along_;             // transforms of a column and of a row
   std::vector<Complex> by_columns_;
-  std::vector<Complex> piece_;             // of one row
+  std::vector<Complex> piece_;             // a piece of one row
 };
 
 int program(int argc, char** argv) {

@@ -1,4 +1,4 @@
-// fourier.h - the fast Fourier transform on one core; used by fft, and for its serial answer.
+// fourier.h - the fast Fourier transform on one core; used by fft and for its serial answer.
 #pragma once
 
 #include <cmath>
@@ -17,13 +17,13 @@ inline Complex operator+(Complex a, Complex b) noexcept { return {a.re + b.re, a
 inline Complex operator-(Complex a, Complex b) noexcept { return {a.re - b.re, a.im - b.im}; }
 inline Complex operator*(Complex a, Complex b) noexcept { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
 
-// e^(-2 pi i k / n)
+// Returns e^(-2 pi i k / n).
 inline Complex root_of_unity(uint64_t k, uint64_t n) noexcept {
   const double angle = -2 * std::numbers::pi * static_cast<double>(k % n) / static_cast<double>(n);
   return {std::cos(angle), std::sin(angle)};
 }
 
-// Transforms of one length, a power of two, in place (Cooley and Tukey 1965).
+// In-place transforms of one length, a power of two (Cooley and Tukey 1965).
 class Fourier {
  public:
   explicit Fourier(uint64_t length) : length_(length), roots_(length / 2) {

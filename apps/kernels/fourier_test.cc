@@ -1,4 +1,4 @@
-// fourier_test.cc - the fast transform against the sum that defines it.
+// fourier_test.cc - compares the fast transform with the sum that defines it.
 #include "apps/kernels/fourier.h"
 
 #include <catch2/catch.hpp>

@@ -14,7 +14,7 @@ namespace sc = unet::splitc;
 
 constexpr int kWrong = 1;
 
-// Of one rank, in two pieces that an exchange takes.
+// The times of one rank. An exchange of single values takes only 32 bytes, so they travel in two pieces.
 struct Times {
   double seconds, computation, communication;
   uint64_t wrong;
@@ -24,15 +24,15 @@ struct Traffic {
 };
 static_assert(sizeof(Times) <= sc::kCellBytes && sizeof(Traffic) <= sc::kCellBytes);
 
-// By which way this rank reaches the others.
+// Returns the way in which this rank reaches the others.
 const char* path_name() {
   uint32_t direct = 0;
   for (sc::Rank rank = 0; rank < sc::procs(); ++rank) direct += sc::current_node->is_direct(rank) ? 1 : 0;
   if (direct == sc::procs()) return "direct";
-  return direct == 1 ? "messages" : "mixed";  // itself is one
+  return direct == 1 ? "messages" : "mixed";  // direct counts this rank itself
 }
 
-// Collective: all of them, at every rank.
+// Collective: gathers the reports of all ranks at every rank.
 std::vector<RankReport> gather(const Measurement& result) {
   const Run& run = result.run;
   std::vector<Times> times(sc::procs());
@@ -50,10 +50,10 @@ std::vector<RankReport> gather(const Measurement& result) {
   return ranks;
 }
 
-// A kernel needs all that it asks for.
+// A kernel cannot continue without memory that it asks for.
 void end_without_memory() { sc::current_node->end_job("new: no memory is left for what this rank has for itself"); }
 
-// Between barriers, which begin as computation and end as communication.
+// Measures between two barriers. The run starts as computation and ends as communication.
 Run measure(const std::function<void(TimeSplit& time)>& body) {
   Run run;
   sc::barrier();

@@ -1,4 +1,4 @@
-// key_exchange.cc - keys from all ranks to all.
+// key_exchange.cc - an exchange of keys from all ranks to all.
 #include "apps/kernels/key_exchange.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ void KeyExchange::forget() {
   std::fill(keys.begin(), keys.end(), ~0u);
 }
 
-// The counts of others are looked at here alone: once all have called collect(), the fastest rank may announce the next ones.
+// Only this function reads the counts of others: once all have called collect(), the fastest rank may announce the next ones.
 void KeyExchange::announce(std::span<const uint64_t> counts, uint64_t unit) {
   const uint32_t procs = sc::procs();
   const sc::Rank me = sc::my_proc();
@@ -47,7 +47,7 @@ void KeyExchange::announce(std::span<const uint64_t> counts, uint64_t unit) {
   make_room(largest);
 }
 
-// All have counted the same, so all come here or none.
+// All ranks have the same counts, so either all call this or none.
 void KeyExchange::make_room(uint64_t keys) {
   if (keys <= room_) return;
   sc::all_spread_free(keys_);
@@ -70,7 +70,7 @@ std::span<uint32_t* const> KeyExchange::group_at(std::span<uint32_t> others) {
 
 void KeyExchange::store() {
   const uint32_t procs = sc::procs();
-  // Each rank begins with its neighbour, so that not all store to the same one.
+  // Each rank begins with its neighbour, so that not all store to the same rank.
   for (uint32_t distance = 1; distance < procs; ++distance) {
     const sc::Rank to = (sc::my_proc() + distance) % procs;
     sc::bulk_store(place(to), grouped_[to], sent_[to]);

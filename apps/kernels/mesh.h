@@ -1,5 +1,4 @@
-// mesh.h - a square mesh of vertices of which each edge is there with some probability, and its components as one process finds them; used
-// by components.
+// mesh.h - a square mesh in which each edge exists with some probability, and its components as one process finds them; used by components.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +11,18 @@ namespace unet::kernels {
 
 struct MeshOptions {
   uint32_t side = 2048;   // vertices
-  double edges = 0.4;     // probability of one
+  double edges = 0.4;     // probability of an edge
 };
-constexpr uint32_t kMeshSideMax = 32768;   // a vertex is 32 bits
+constexpr uint32_t kMeshSideMax = 32768;   // a vertex number has 32 bits
 
 class Mesh {
  public:
   Mesh(const MeshOptions& options, uint64_t seed) noexcept : side_(options.side), edges_(options.edges), seed_(seed) {}
 
   uint32_t side() const noexcept { return side_; }
-  // Row by row.
+  // Vertices are numbered row by row.
   uint32_t vertices() const noexcept { return side_ * side_; }
-  // Is there an edge to the vertex on the right, or below?
+  // Return whether there is an edge to the vertex on the right, or below.
   bool has_right(uint32_t vertex) const noexcept { return vertex % side_ + 1 < side_ && random_unit(seed_, uint64_t{2} * vertex) < edges_; }
   bool has_below(uint32_t vertex) const noexcept {
     return vertex < vertices() - side_ && random_unit(seed_, uint64_t{2} * vertex + 1) < edges_;
@@ -35,8 +34,8 @@ class Mesh {
   uint64_t seed_;
 };
 
-// Trees whose roots are the least vertices of their components; a parent is never greater than its child. `parents` are those of vertices
-// `first` and on, and all paths stay there.
+// Trees. The root is the least vertex of its component: a parent is never greater than its child. `parents` belong to the vertices
+// from `first` on; all paths stay among those.
 class Trees {
  public:
   Trees(uint32_t* parents, uint32_t first) noexcept : parents_(parents), first_(first) {}
@@ -58,7 +57,7 @@ class Trees {
   uint32_t first_;
 };
 
-// Rows [first, last): every vertex gets its component's least vertex among them. Calls `now_and_then()` after each row.
+// Labels rows [first, last): every vertex gets the least vertex of its component among these rows. Calls `now_and_then()` after each row.
 template <typename NowAndThen>
 void label_rows(const Mesh& mesh, uint32_t* labels, uint32_t first, uint32_t last, const NowAndThen& now_and_then) {
   const uint32_t side = mesh.side(), begin = first * side;
@@ -71,7 +70,7 @@ void label_rows(const Mesh& mesh, uint32_t* labels, uint32_t first, uint32_t las
     }
     now_and_then();
   }
-  // Parents come before their children.
+  // A parent comes before its children.
   for (uint64_t i = 0; i < uint64_t{last - first} * side; ++i) labels[i] = labels[labels[i] - begin];
 }
 

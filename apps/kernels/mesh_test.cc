@@ -1,4 +1,4 @@
-// mesh_test.cc - components of small meshes, against spreading labels until nothing changes.
+// mesh_test.cc - compares components of small meshes with labels that spread until nothing changes.
 #include "apps/kernels/mesh.h"
 
 #include <catch2/catch.hpp>

@@ -1,11 +1,11 @@
-// mm.cc - kernel_mm: blocked matrix multiply, as in the U-Net paper: C = A * B, by blocks that are dealt to the ranks.
+// mm.cc - kernel_mm: blocked matrix multiply, C = A * B, as in the U-Net paper, with blocks dealt to the ranks.
 //
 //   unet-run -n 4 -- kernel_mm                             4 x 4 blocks of 128 x 128 doubles
 //   unet-run -n 4 -- kernel_mm --blocks 16 --block 16      16 x 16 blocks of 16 x 16
 //
-// The owner of a block of C computes it. While it multiplies two blocks it fetches the next two (bulk_get), so communication hides behind
-// computation as far as the wire allows. Its own blocks it uses where they are, and a row of A's blocks it fetches once for all blocks of
-// C in that row.
+// The owner of a block of C computes it. While it multiplies two blocks it fetches the next two (bulk_get), so computation hides
+// communication as far as the wire allows. It uses its own blocks in place. It fetches a row of A's blocks once for all blocks of C in that
+// row.
 #include <array>
 #include <cstring>
 #include <string>
@@ -24,8 +24,8 @@ namespace sc = unet::splitc;
 constexpr uint32_t kBlocksMax = 1024, kBlockMax = 4096;
 
 struct Options {
-  uint32_t blocks = 4;   // on a side of a matrix
-  uint32_t block = 128;  // elements on a side of a block
+  uint32_t blocks = 4;   // per side of a matrix
+  uint32_t block = 128;  // elements per side of a block
 };
 
 class Multiply {
@@ -56,7 +56,7 @@ class Multiply {
     for (const uint64_t index : sc::my_1d(uint64_t{blocks_} * blocks_)) compute_block(index, time);
   }
 
-  // Elements of this rank's blocks that differ from those that one process computes.
+  // Counts the elements of this rank's blocks that differ from the serial product.
   uint64_t count_wrong() const {
     const SerialProduct serial(uint64_t{blocks_} * side_, seed_);
     uint64_t wrong = 0;
@@ -67,7 +67,7 @@ class Multiply {
  private:
   using Matrix = sc::Spread<double>;
   static constexpr uint64_t kNone = ~uint64_t{0};
-  // A block of A that is here, or on its way.
+  // A block of A that is here, or being fetched.
   struct FactorBlock {
     uint64_t row = kNone;
     const double* at = nullptr;
@@ -78,14 +78,14 @@ class Multiply {
 
   BlockPlace place(uint64_t index) const noexcept { return {index / blocks_ * side_, index % blocks_ * side_, side_}; }
 
-  // Where block `index` is: its place, if it is this rank's, else `buffer`, from the next sync() on.
+  // Returns where block `index` will be after the next sync(): in place if this rank owns it, else in `buffer`.
   const double* fetch(const Matrix& matrix, uint64_t index, double* buffer) const {
     if (index % sc::procs() == sc::my_proc()) return mine(matrix, index);
     sc::bulk_get(buffer, matrix[index], elements_);
     return buffer;
   }
 
-  // A(row, k), unless it is there, and B(k, column), of which there are two: for an even and an odd k.
+  // Fetches A(row, k), unless it is here, and B(k, column), into one of two buffers: for an even and an odd k.
   void fetch_factors(uint64_t index, uint32_t k) {
     const uint64_t row = index / blocks_, column = index % blocks_;
     if (a_row_[k].row != row) a_row_[k] = {row, fetch(a_, row * blocks_ + k, a_buffer_.data() + k * elements_)};

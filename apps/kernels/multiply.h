@@ -1,8 +1,8 @@
-// multiply.h - the product of two square blocks on one core; used by mm, and by what it is compared with, so that only communication
+// multiply.h - the product of two square blocks on one core; used by mm and the programs compared with it, so that only communication
 // differs.
 //
-// Tiles of c stay in registers while a strip of b, which lies together and fits the first cache, runs past them (Goto and van de Geijn,
-// "Anatomy of High-Performance Matrix Multiplication", 2008, in its simplest form). So its speed does not depend on where blocks lie.
+// Tiles of c stay in registers. A strip of b, which is contiguous and fits the first cache, runs past them (Goto and van de Geijn, "Anatomy
+// of High-Performance Matrix Multiplication", 2008, in its simplest form). So the speed does not depend on the addresses of blocks.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace unet::kernels {
 namespace detail {
 
 constexpr size_t kTileRows = 4, kTileColumns = 4, kStripRows = 256;
-// What every processor that we build for has in a register. Wider ones, split by the compiler, would live in memory.
+// Every processor that we build for has a register of this size. The compiler would keep a wider vector in memory.
 typedef double Pair __attribute__((vector_size(2 * sizeof(double))));
 using TileRow = std::array<Pair, kTileColumns / 2>;
 using Strip = std::array<TileRow, kStripRows>;
@@ -39,7 +39,7 @@ inline void multiply_tile(double* c, const double* a, const Strip& strip, size_t
   }
 }
 
-// Of all rows, the columns [column, side) that are too few for a tile.
+// Multiplies the columns [column, side), which are too few for a tile, in all rows.
 inline void multiply_rest(double* c, const double* a, const double* b, size_t side, size_t column) noexcept {
   for (size_t i = 0; i < side; ++i) {
     for (size_t k = 0; k < side; ++k) {
@@ -50,7 +50,8 @@ inline void multiply_rest(double* c, const double* a, const double* b, size_t si
 
 }  // namespace detail
 
-// Adds a * b to c, each of side * side elements in rows. Calls `now_and_then()` after every few strips: peers may wait for this rank.
+// Adds a * b to c, each of side * side elements in rows. Calls `now_and_then()` after every few strips, because peers may wait for this
+// rank.
 template <typename NowAndThen>
 void multiply_add(double* __restrict c, const double* __restrict a, const double* __restrict b, uint32_t side,
                   const NowAndThen& now_and_then) {

@@ -1,4 +1,4 @@
-// multiply_test.cc - the product of two blocks is that of the definition, whatever their side.
+// multiply_test.cc - compares the product of two blocks of any side with the definition.
 #include "apps/kernels/multiply.h"
 
 #include <vector>
@@ -24,7 +24,7 @@ TEST_CASE("blocks of any side are multiplied", "[kernels]") {
     uint32_t pauses = 0;
     unet::kernels::multiply_add(c.data(), a.data(), b.data(), side, [&] { ++pauses; });
     CAPTURE(side);
-    CHECK(c == expected);  // all are integers: the order of sums makes no difference
+    CHECK(c == expected);  // with integers the order of additions does not matter
     CHECK((pauses > 0) == (side >= 128));
   }
 }

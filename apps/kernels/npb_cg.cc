@@ -3,7 +3,7 @@
 //   unet-run -n 2 -- kernel_npb_cg             class A: 14,000 rows
 //   unet-run -n 2 -- kernel_npb_cg --class S
 //
-// The rows are dealt to the ranks. A row has elements anywhere, so before each product every rank stores its part of the vector at all
+// The rows are dealt to the ranks. A row has elements in any column, so before each product every rank stores its part of the vector at all
 // others. The answer is compared with the published one.
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@ namespace {
 namespace sc = unet::splitc;
 
 constexpr uint32_t kInnerIterations = 25;
-constexpr double kTolerance = 1e-10;   // of the answer, as the benchmark demands
+constexpr double kTolerance = 1e-10;   // of the answer; the benchmark demands it
 
 const std::map<std::string, NpbCgClass>& classes() {
   static const std::map<std::string, NpbCgClass> all{
@@ -71,7 +71,7 @@ class InverseIteration {
     return total;
   }
 
-  // z with A z = x, nearly, and how far that is from it.
+  // Solves A z = x approximately, and computes the residual.
   void solve(TimeSplit& time) {
     std::fill(z_.begin(), z_.end(), 0.0);
     r_ = x_;
@@ -84,7 +84,8 @@ class InverseIteration {
     residual_ = std::sqrt(sum_of_all(distance, time));
   }
 
-  // q = A `vector`, of which each rank has its part. All take part in a sum before the next product, so nobody still uses the vector then.
+  // Computes q = A `vector`; each rank has a part of the vector. All take part in a sum before the next product, so no rank still uses the
+  // vector then.
   void multiply(const std::vector<double>& vector, TimeSplit& time) {
     time.enter(Part::communication);
     for (uint32_t distance = 1; distance <= sc::procs(); ++distance) {
@@ -104,13 +105,13 @@ class InverseIteration {
   const NpbCgClass problem_;
   const Partition parts_;              // of the rows
   const uint64_t first_, rows_;        // of this rank
-  const sc::Spread<double> whole_;     // the vector to multiply, at every rank
+  const sc::Spread<double> whole_;     // the whole vector, at every rank
   const SparseRows matrix_;
   std::vector<double> x_, z_, p_, q_, r_;
   double zeta_ = 0, residual_ = 0;
 };
 
-// As the benchmark counts them.
+// Counts operations by the benchmark's formula.
 double operations(const NpbCgClass& problem) {
   const double products = 3 + static_cast<double>(problem.nonzeros) * (problem.nonzeros + 1);
   return 2.0 * problem.iterations * problem.rows * (products + kInnerIterations * (products + 2) + 3);

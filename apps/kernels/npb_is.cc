@@ -3,9 +3,9 @@
 //   unet-run -n 2 -- kernel_npb_is             class A: 8 M keys below 2^19
 //   unet-run -n 2 -- kernel_npb_is --class S
 //
-// Keys are put into buckets by their highest bits, and ranks take buckets in turn so that each has about as many keys. Whoever has a range
-// of keys counts them, and the sums of the counts are their ranks. Five keys are compared with published ranks in each iteration; at the
-// end, all with those that one process finds.
+// The highest bits of a key choose its bucket. Consecutive buckets are dealt to ranks, so that each rank has about as many keys. A rank
+// counts the keys of its range; sums of these counts are the keys' ranks. In each iteration five keys are compared with published ranks. At
+// the end all are compared with a serial answer.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -26,7 +26,7 @@ namespace sc = unet::splitc;
 
 constexpr uint32_t kIterations = 10, kTests = 5;
 
-// A test key's rank moves with the iteration, as two keys are changed in each: by `sign` times (iteration + `shift`).
+// The rank of a test key moves by `sign` times (iteration + `shift`), because each iteration changes two keys.
 struct Test {
   uint64_t index;
   uint64_t rank;
@@ -51,7 +51,7 @@ const std::map<std::string, ProblemClass>& classes() {
   return all;
 }
 
-// Keys number `first` and on: the sum of four random numbers of (0, 1), times a quarter of the number of values.
+// Sets keys from number `first` on: each is the sum of four random numbers of (0, 1), times a quarter of the number of values.
 void fill_keys(std::span<uint32_t> keys, uint64_t first, uint32_t key_log2) {
   NpbRandom random;
   random.skip(4 * first);
@@ -62,7 +62,7 @@ void fill_keys(std::span<uint32_t> keys, uint64_t first, uint32_t key_log2) {
   }
 }
 
-// Each iteration changes two of the keys; `keys` are those from `first` on.
+// Changes the two keys of an iteration, if they are in `keys`, which begins at number `first`.
 void change_keys(std::span<uint32_t> keys, uint64_t first, uint32_t iteration, uint32_t key_log2) {
   const auto set = [&](uint64_t index, uint32_t key) {
     if (index >= first && index - first < keys.size()) keys[index - first] = key;
@@ -99,7 +99,7 @@ class IntegerSort {
     }
   }
 
-  // Ranks that are not the published ones, or of a key that one process ranks otherwise.
+  // Counts ranks that differ from the published ones, and keys with another rank than in the serial answer.
   uint64_t count_wrong() {
     const uint64_t compared = sc::all_reduce_add(right_ + wrong_);
     const uint64_t expected = uint64_t{kTests} * kIterations;
@@ -110,7 +110,7 @@ class IntegerSort {
  private:
   static constexpr auto poll_ = [] { sc::poll(); };
 
-  // Those whose ranks are published, told to all by who has them.
+  // Returns the keys with published ranks; their owners tell all ranks.
   std::array<uint32_t, kTests> test_keys(TimeSplit& time) {
     std::array<uint32_t, kTests> own{};
     for (uint32_t i = 0; i < kTests; ++i) {
@@ -137,7 +137,7 @@ class IntegerSort {
     deal_buckets();
   }
 
-  // A bucket is that rank's whose share of all keys it begins in: each has neighbouring buckets, and their keys are about as many.
+  // Divides all keys into equal shares, and gives a bucket to the rank of the share in which it begins. So a rank has neighbouring buckets.
   void deal_buckets() {
     first_bucket_.assign(sc::procs() + 1, buckets_);
     const uint32_t* const counts = counts_.mine(0).data();
@@ -172,7 +172,7 @@ class IntegerSort {
     time.enter(Part::computation);
   }
 
-  // By buckets, and so by ranks.
+  // Groups keys by bucket, and so by rank.
   void group(std::span<uint32_t* const> places) {
     std::vector<uint32_t*> next(buckets_);
     for (sc::Rank rank = 0; rank < sc::procs(); ++rank) {
@@ -187,7 +187,7 @@ class IntegerSort {
     });
   }
 
-  // up_to_[i]: keys of this rank up to its least possible key + i.
+  // Sets up_to_[i] to the number of this rank's keys up to its least possible key + i.
   void rank_received() {
     least_ = first_bucket_[sc::my_proc()] << shift_;
     const uint32_t end = first_bucket_[sc::my_proc() + 1] << shift_;
@@ -200,7 +200,7 @@ class IntegerSort {
   }
 
   bool is_mine(uint32_t key) const noexcept { return key >= least_ && key - least_ < up_to_.size(); }
-  // Keys that are less than `key`, which is mine.
+  // Counts the keys less than `key`, which must be in this rank's range.
   uint64_t rank_of(uint32_t key) const noexcept { return lesser_ + (key == least_ ? 0 : up_to_[key - least_ - 1]); }
 
   void compare(const std::array<uint32_t, kTests>& tested, uint32_t iteration) {
@@ -214,7 +214,7 @@ class IntegerSort {
     }
   }
 
-  // As they are after the last iteration, once they are asked for.
+  // Returns the keys as they are after the last iteration, sorted when first needed.
   const std::vector<uint32_t>& sorted_keys() {
     if (!sorted_.empty()) return sorted_;
     sorted_.resize(parts_.count());
@@ -239,16 +239,16 @@ class IntegerSort {
   const uint32_t shift_, buckets_;
   const Partition parts_;                // of the keys
   const uint64_t first_;                 // of this rank's keys
-  const sc::Spread<uint32_t> counts_;    // of the buckets, of all ranks, at every rank
-  KeyExchange exchange_;                 // both before what a rank has for itself: too little of them is said at once
+  const sc::Spread<uint32_t> counts_;    // counts of the buckets of all ranks, at every rank
+  KeyExchange exchange_;                 // spread memory before own memory, so that all ranks fail at once if there is too little
   std::vector<uint32_t> own_counts_;
   std::vector<uint32_t> keys_, grouped_;
-  std::vector<uint32_t> first_bucket_;   // by rank
-  uint32_t least_ = 0;                   // key that this rank may get
+  std::vector<uint32_t> first_bucket_;   // by rank: its first bucket
+  uint32_t least_ = 0;                   // least key of this rank's range
   uint64_t lesser_ = 0;                  // keys of ranks before this one
   std::vector<uint32_t> up_to_;
-  uint64_t right_ = 0, wrong_ = 0;       // published ranks
-  std::vector<uint32_t> sorted_;         // all keys, to compare with
+  uint64_t right_ = 0, wrong_ = 0;       // published ranks that agree, or not
+  std::vector<uint32_t> sorted_;         // all keys, for comparison
 };
 
 int program(int argc, char** argv) {

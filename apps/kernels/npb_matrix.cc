@@ -17,7 +17,7 @@ struct Element {
   double value;
 };
 
-// Places are the highest bits of a random number; one that is too large, or was there already, is drawn again, with its value.
+// A place is the highest bits of a random number. If it is too large or already used, place and value are drawn again.
 std::vector<Element> random_vector(NpbRandom& random, const NpbCgClass& problem) {
   const auto place_bits = static_cast<uint32_t>(std::bit_width(problem.rows - 1));
   std::vector<Element> vector;
@@ -30,7 +30,7 @@ std::vector<Element> random_vector(NpbRandom& random, const NpbCgClass& problem)
   return vector;
 }
 
-// Vector number i has one half at place i.
+// Sets element i of vector number i to one half.
 void set_half(std::vector<Element>& vector, uint32_t i) {
   constexpr double kHalf = 0.5;
   const auto at = std::find_if(vector.begin(), vector.end(), [&](const Element& each) { return each.place == i; });
@@ -41,7 +41,7 @@ void set_half(std::vector<Element>& vector, uint32_t i) {
   }
 }
 
-// Products of one place are added up in the order of the vectors.
+// Adds up products for the same place in the order of the vectors.
 void append_row(SparseRows& matrix, std::vector<Element>& row) {
   std::stable_sort(row.begin(), row.end(), [](const Element& a, const Element& b) { return a.place < b.place; });
   for (size_t i = 0; i < row.size(); ++i) {

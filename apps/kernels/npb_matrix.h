@@ -8,13 +8,13 @@ namespace unet::kernels {
 
 struct NpbCgClass {
   uint32_t rows;
-  uint32_t nonzeros;     // of a random vector
+  uint32_t nonzeros;     // per random vector
   uint32_t iterations;
   double shift;
-  double zeta;           // published
+  double zeta;           // the published answer
 };
 
-// Rows [first, first + rows()) in compressed form: those elements of row i that are not 0 are number starts[i] and on.
+// Rows [first, first + rows()) in compressed form: the nonzero elements of row i begin at number starts[i].
 struct SparseRows {
   std::vector<uint64_t> starts{0};
   std::vector<uint32_t> columns;
@@ -23,7 +23,7 @@ struct SparseRows {
   uint64_t rows() const noexcept { return starts.size() - 1; }
 };
 
-// The random vectors are a sequence, so every rank makes all of them, and keeps what its rows need.
+// The random vectors form a sequence, so every rank makes all of them, and keeps the parts that its rows need.
 SparseRows make_npb_matrix(const NpbCgClass& problem, uint64_t first, uint64_t rows);
 
 }  // namespace unet::kernels

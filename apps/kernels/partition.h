@@ -1,4 +1,4 @@
-// partition.h - things in runs, one per rank, whose lengths differ by one at most; used by the kernels.
+// partition.h - splits a number of things into one run per rank, with lengths that differ by at most one; used by the kernels.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@ class Partition {
 
   constexpr uint64_t count() const noexcept { return count_; }
   constexpr uint32_t parts() const noexcept { return parts_; }
-  // Where the run of `part` begins; that of part parts() is the end of all.
+  // Returns where the run of `part` begins. begin(parts()) is the total count.
   constexpr uint64_t begin(uint32_t part) const noexcept { return each_ * part + std::min<uint64_t>(part, longer_); }
   constexpr uint64_t end(uint32_t part) const noexcept { return begin(part + 1); }
   constexpr uint64_t size(uint32_t part) const noexcept { return end(part) - begin(part); }
   constexpr uint64_t size_max() const noexcept { return each_ + (longer_ != 0 ? 1 : 0); }
-  // Whose run `index`, which is below count(), lies in.
+  // Returns the part that has `index` in its run. `index` must be below count().
   constexpr uint32_t owner(uint64_t index) const noexcept {
     const uint64_t in_longer = longer_ * (each_ + 1);
     if (index < in_longer) return static_cast<uint32_t>(index / (each_ + 1));

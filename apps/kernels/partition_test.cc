@@ -1,4 +1,4 @@
-// partition_test.cc - every small number of things among every small number of ranks.
+// partition_test.cc - every partition of a small number of things among a small number of ranks.
 #include "apps/kernels/partition.h"
 
 #include <catch2/catch.hpp>

@@ -1,7 +1,7 @@
-// poisson.h - the system that cg solves: Poisson's equation on a square grid, whose rows are dealt to ranks as strips; used by cg in
-// Split-C, by MPI and of one process, which is also what answers are compared with.
+// poisson.h - the system that cg solves: Poisson's equation on a square grid dealt to ranks in strips of rows; used by cg in Split-C, by
+// MPI and serially, and for the reference answer.
 //
-// The unknowns of a strip lie row by row, between a row of the rank above and one of the rank below, which are 0 at the edges of the grid.
+// The unknowns of a strip lie row by row, between a row of the rank above and one of the rank below. Those are 0 at the edges of the grid.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,15 @@
 namespace unet::kernels {
 
 struct PoissonOptions {
-  uint32_t side = 512;         // unknowns on a side of the grid
+  uint32_t side = 512;         // unknowns per side of the grid
   uint32_t iterations = 100;
 };
 constexpr uint32_t kPoissonSideMax = 16384;
 
 inline double poisson_right_side(uint64_t seed, uint64_t unknown) noexcept { return random_unit(seed, unknown) - 0.5; }
 
-// Rows [first, last) of q = A p: four times the unknown minus its neighbours. q has as many rows as the strip, p one more above and below.
+// Computes rows [first, last) of q = A p: four times the unknown minus its neighbours. q has the rows of the strip; p has one more on each
+// side.
 inline void apply_poisson(std::span<double> q, std::span<const double> p, size_t side, size_t first, size_t last) noexcept {
   for (size_t row = first; row < last; ++row) {
     double* __restrict const to = q.data() + row * side;
@@ -41,7 +42,7 @@ inline void apply_poisson(std::span<double> q, std::span<const double> p, size_t
   }
 }
 
-// One process's solution of the whole grid, by the same steps.
+// Solves the whole grid in one process by the same steps.
 class SerialPoisson {
  public:
   SerialPoisson(const PoissonOptions& options, uint64_t seed)
@@ -58,7 +59,7 @@ class SerialPoisson {
   }
 
   std::span<const double> x() const noexcept { return x_; }
-  std::span<const double> r() const noexcept { return r_; }   // b - A x, as the steps have carried it on
+  std::span<const double> r() const noexcept { return r_; }   // b - A x, as updated by the steps
   double residual() const { return std::sqrt(rho_); }
 
  private:
@@ -71,10 +72,10 @@ class SerialPoisson {
   double rho_ = 0;
 };
 
-// Elements of `own`, which are unknowns number `first` and on, that are not those of one process. Sums in another order differ in their
-// last bits, and the difference grows from step to step, so it is not looked at bit by bit.
+// Counts the elements of `own`, the unknowns from `first` on, that differ from the serial solution. Sums in another order differ in their
+// last bits, and the difference grows with each step, so the comparison has a tolerance.
 inline uint64_t count_wrong_unknowns(std::span<const double> own, uint64_t first, const PoissonOptions& options, uint64_t seed) {
-  constexpr double kTolerance = 1e-7;  // of the greatest unknown
+  constexpr double kTolerance = 1e-7;  // relative to the greatest unknown
   SerialPoisson serial(options, seed);
   serial.begin();
   serial.run();
@@ -86,7 +87,7 @@ inline uint64_t count_wrong_unknowns(std::span<const double> own, uint64_t first
   return wrong;
 }
 
-// Of one solution: the product, two dot products, three updates of vectors.
+// Counts the operations of one solution: the product, two dot products, three updates of vectors.
 inline double poisson_operations(const PoissonOptions& options) noexcept {
   return 16.0 * options.side * options.side * options.iterations;
 }

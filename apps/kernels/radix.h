@@ -1,4 +1,4 @@
-// radix.h - a fast sort of 32-bit keys on one core; used by the sorts here, and by what they are compared with, so that only communication
+// radix.h - a fast sort of 32-bit keys on one core; used by the sorts and the programs compared with them, so that only communication
 // differs.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace unet::kernels {
 
-// Calls body(begin, end) for pieces of [0, count), and `now_and_then()` after each: peers may wait for this rank.
+// Calls body(begin, end) for pieces of [0, count), and `now_and_then()` after each, because peers may wait for this rank.
 template <typename NowAndThen, typename Body>
 void in_pieces(size_t count, const NowAndThen& now_and_then, const Body& body) {
   constexpr size_t kPiece = 1 << 15;  // some 50 us of scattering
@@ -20,7 +20,7 @@ void in_pieces(size_t count, const NowAndThen& now_and_then, const Body& body) {
   }
 }
 
-// Sorts `keys`, from the lowest digit to the highest, with `other` of the same length to write to. Returns which of the two has the result.
+// Sorts `keys` from the lowest digit to the highest, using `other` of the same length. Returns the span that holds the result.
 template <typename NowAndThen>
 std::span<uint32_t> radix_sort(std::span<uint32_t> keys, std::span<uint32_t> other, const NowAndThen& now_and_then) {
   constexpr uint32_t kBits = 11, kDigits = 3, kValues = 1u << kBits;

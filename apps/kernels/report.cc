@@ -1,4 +1,4 @@
-// report.cc - what a kernel has measured, as text and as records.
+// report.cc - the measurements of a kernel as text and as records.
 #include "apps/kernels/report.h"
 
 #include <cstdio>

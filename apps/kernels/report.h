@@ -1,4 +1,4 @@
-// report.h - what a kernel has measured, as text and as records; used by the Split-C, the MPI and the serial kernels.
+// report.h - the measurements of a kernel as text and as records; used by the Split-C, the MPI and the serial kernels.
 #pragma once
 
 #include <cstdint>
@@ -15,32 +15,32 @@ namespace unet::kernels {
 
 // One run of a kernel, at this rank.
 struct Run {
-  double seconds = 0;                       // between two barriers: the same at all ranks, nearly
+  double seconds = 0;                       // between two barriers, so nearly the same at all ranks
   TimeSplit time;
-  uint64_t messages = 0, message_bytes = 0;   // that this rank has sent, and what it has read and written by them
-  uint64_t direct = 0, direct_bytes = 0;      // accesses to the memory of others without a message
+  uint64_t messages = 0, message_bytes = 0;   // sent by this rank, and the bytes that they read and wrote
+  uint64_t direct = 0, direct_bytes = 0;      // accesses of this rank to the memory of others without a message
 };
 
 struct Measurement {
   std::string kernel;            // "mm"
   std::string size;              // "4x4 blocks of 128x128"
-  double operations = 0;         // of all ranks, for a rate; 0: none
-  std::string operation;         // what they are: "flop", "keys"
+  double operations = 0;         // over all ranks, for a rate; 0: none
+  std::string operation;         // unit of the operations: "flop", "keys"
   Run run;
-  std::optional<uint64_t> wrong;              // elements that differ from `reference`, at this rank, in all runs; none: not verified
+  std::optional<uint64_t> wrong;              // elements of this rank that differ from `reference`, in all runs; empty: not verified
   std::string reference = "the serial answer";
-  std::vector<std::pair<std::string, double>> facts;   // of the answer, the same at all ranks: {"components", 17}
+  std::vector<std::pair<std::string, double>> facts;   // facts about the answer, the same at all ranks: {"components", 17}
 };
 
-// What is measured, as often as --repeat says.
+// One measured piece of work; --repeat says how often it runs.
 struct Work {
-  std::function<void()> begin;                   // makes it ready
-  std::function<void(TimeSplit& time)> run;      // what takes the time that is measured
-  std::function<uint64_t()> count_wrong;         // elements of the answer that are wrong, at this rank
+  std::function<void()> begin;                   // prepares a run
+  std::function<void(TimeSplit& time)> run;      // the measured part
+  std::function<uint64_t()> count_wrong;         // counts this rank's wrong elements of the answer
 };
 
-// The best of `options.repeat` runs becomes `result.run`. Every answer is verified, unless the options say otherwise: `result.wrong` is of
-// all. `measure` times one run; `agree` makes of its seconds those by which all ranks compare it with others.
+// Stores the best of `options.repeat` runs in `result.run`. Verifies the answer of every run unless the options forbid it; `result.wrong`
+// is their sum. `measure` times one run. `agree` turns its seconds into a time that is the same at all ranks, for comparison.
 void measure_best(const CommonOptions& options, const Work& work, const std::function<Run()>& measure,
                   const std::function<double(double seconds)>& agree, Measurement& result);
 
@@ -57,8 +57,8 @@ struct RankReport {
   uint64_t wrong = 0, messages = 0, message_bytes = 0, direct = 0, direct_bytes = 0;
 };
 
-// Called by one rank: prints a line for each rank, and writes the records where the options say; both are out at return. False: the
-// records could not be written.
+// Call it at one rank: prints a line for each rank, and writes the records if the options name a file. Both are flushed at return. Returns
+// false if the records could not be written.
 bool publish(const CommonOptions& options, const Measurement& result, const JobKind& job, const std::vector<RankReport>& ranks);
 
 }  // namespace unet::kernels

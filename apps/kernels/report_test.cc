@@ -1,4 +1,4 @@
-// report_test.cc - of several runs the best counts, and the answer of every one of them is verified.
+// report_test.cc - the best of several runs counts, and every answer is verified.
 #include "apps/kernels/report.h"
 
 #include <catch2/catch.hpp>
@@ -7,7 +7,7 @@
 namespace unet::kernels::report_test {
 namespace {
 
-// Runs that took these seconds, each with so many wrong elements.
+// Simulates runs with given times and numbers of wrong elements.
 struct Runs {
   std::vector<double> seconds;
   std::vector<uint64_t> wrong;

@@ -3,8 +3,8 @@
 //   unet-run -n 4 -- kernel_rsort                      4 M keys, one per message
 //   unet-run -n 4 -- kernel_rsort --bulk --bits 8      keys that go to the same place together
 //
-// From the lowest digit to the highest: each rank counts its keys of each value, all learn the counts of all, so each knows the position of
-// each of its keys in the order by that digit, and stores it there.
+// One pass per digit, from the lowest to the highest. Each rank counts its keys of each value, and all ranks exchange their counts. So each
+// rank knows the position of each of its keys in the order by that digit, and stores it there.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -25,7 +25,7 @@ constexpr uint32_t kKeyBits = 32;
 
 struct Options {
   uint64_t keys = kSortKeys;
-  uint32_t bits = 11;   // of a digit
+  uint32_t bits = 11;   // bits of a digit
   bool bulk = false;
 };
 
@@ -69,7 +69,7 @@ class RadixSort {
  private:
   static constexpr auto poll_ = [] { sc::poll(); };
 
-  // Where the next key of one value goes, and how many more belong to the same rank.
+  // The place for the next key of one value, and how many more keys go to the same rank.
   struct Place {
     sc::Global<uint32_t> next;
     uint64_t left = 0;
@@ -88,7 +88,8 @@ class RadixSort {
     });
   }
 
-  // The position of this rank's first key of each value: after all keys of lesser values, and those of this one at the ranks before.
+  // Computes the position of this rank's first key of each value: after all keys of lesser values, and after those of this value at lower
+  // ranks.
   void find_starts() {
     std::vector<uint64_t> everywhere(values_);
     std::fill(starts_.begin(), starts_.end(), 0);
@@ -124,7 +125,7 @@ class RadixSort {
     }
   }
 
-  // Keys of one value that are neighbours here are neighbours there.
+  // Keys of one value that are neighbours here are neighbours there, so a run of them is one store.
   void store_runs(uint32_t shift, TimeSplit& time) {
     group(shift);
     time.enter(Part::communication);
@@ -152,14 +153,14 @@ class RadixSort {
 
   const Options options_;
   const uint64_t seed_;
-  const uint32_t values_;   // of a digit
+  const uint32_t values_;   // values of a digit
   const Partition parts_;
   sc::Spread<uint32_t> from_, to_;
-  const sc::Spread<uint32_t> counts_;   // of all ranks, one after the other, at every rank
+  const sc::Spread<uint32_t> counts_;   // counts of all ranks, one after the other, at every rank
   std::vector<uint32_t> own_counts_;
-  std::vector<uint64_t> starts_;        // by value: the position of this rank's next key
+  std::vector<uint64_t> starts_;        // by value: position of this rank's next key
   std::vector<uint32_t> grouped_;
-  SortedKeys sorted_;                   // to compare with
+  SortedKeys sorted_;                   // for comparison
 };
 
 int program(int argc, char** argv) {

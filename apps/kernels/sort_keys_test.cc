@@ -1,4 +1,4 @@
-// sort_keys_test.cc - the parts of the sorts: sorting on one core, splitters, and whether a fault is seen.
+// sort_keys_test.cc - the parts of the sorts: sorting on one core, splitters, and whether the check finds a fault.
 #include "apps/kernels/sort_keys.h"
 
 #include <catch2/catch.hpp>

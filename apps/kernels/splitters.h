@@ -1,4 +1,4 @@
-// splitters.h - which rank a key goes to in a sample sort: between which two splitters it lies; used by the sample sorts.
+// splitters.h - the destination rank of a key in a sample sort, by the splitters around it; used by the sample sorts.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace unet::kernels {
 
 class Splitters {
  public:
-  // Takes `parts` - 1 of the samples of all ranks, evenly, which it sorts.
+  // Sorts the samples of all ranks and takes `parts` - 1 of them, evenly.
   void choose(std::span<uint32_t> samples, uint32_t parts) {
     std::sort(samples.begin(), samples.end());
     splitters_.clear();
@@ -22,20 +22,20 @@ class Splitters {
     }
   }
 
-  // The highest bits of nearly every key tell, so this is no branch that a processor guesses wrong.
+  // The highest bits decide for nearly every key, so the processor predicts this branch well.
   uint32_t part_of(uint32_t key) const noexcept {
     const Parts parts = tops_[key >> kTopShift];
     return __builtin_expect(parts.first == parts.last, 1) ? parts.first : search(key);
   }
 
-  // Adds the keys of each part to `counts`.
+  // Adds the number of keys of each part to `counts`.
   void count(std::span<const uint32_t> keys, std::span<uint64_t> counts) const noexcept {
     for (const uint32_t key : keys) ++counts[part_of(key)];
   }
 
  private:
   static constexpr uint32_t kTopShift = 21, kTops = 1u << (32 - kTopShift);
-  // Of the least and the greatest key with the same highest bits.
+  // The parts of the least and the greatest key with the same highest bits.
   struct Parts {
     uint16_t first, last;
   };
@@ -44,7 +44,7 @@ class Splitters {
     return static_cast<uint16_t>(std::upper_bound(splitters_.begin(), splitters_.end(), key) - splitters_.begin());
   }
 
-  std::vector<uint32_t> splitters_;   // the least key of each part but the first; ranks fit 16 bits
+  std::vector<uint32_t> splitters_;   // the least key of each part but the first; a rank fits 16 bits
   std::array<Parts, kTops> tops_{};
 };
 

@@ -3,8 +3,8 @@
 //   unet-run -n 4 -- kernel_ssort            4 M keys, two per message
 //   unet-run -n 4 -- kernel_ssort --bulk     one message from each rank to each other
 //
-// Each rank gives a sample of its keys; every rank sorts all samples and takes P - 1 splitters. A key goes to the rank between whose
-// splitters it lies, and is sorted there, so rank 0 has the least keys, and the last the greatest.
+// Each rank gives a sample of its keys; every rank sorts all samples and takes P - 1 splitters. Each rank gets the keys between two
+// splitters and sorts them. So rank 0 gets the least keys, and the last rank the greatest.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@ namespace sc = unet::splitc;
 
 struct Options {
   uint64_t keys = kSortKeys;
-  uint32_t samples = 1024;   // of each rank
+  uint32_t samples = 1024;   // keys that each rank samples
   bool bulk = false;
 };
 
@@ -71,7 +71,7 @@ class SampleSort {
  private:
   static constexpr auto poll_ = [] { sc::poll(); };
 
-  // Every so many keys one of the input: that is in no order.
+  // Samples keys at even distances; the input is in random order.
   void choose_splitters(TimeSplit& time) {
     std::vector<uint32_t> own(options_.samples);
     for (uint64_t i = 0; i < own.size(); ++i) own[i] = input_.empty() ? 0 : input_[i * input_.size() / own.size()];
@@ -93,7 +93,7 @@ class SampleSort {
     mine_ = exchange_.received();
   }
 
-  // The keys of each rank together.
+  // Puts the keys for each rank together.
   void group(std::span<uint32_t* const> places) {
     std::vector<uint32_t*> next(places.begin(), places.end());
     in_pieces(input_.size(), poll_, [&](size_t begin, size_t end) {
@@ -101,12 +101,12 @@ class SampleSort {
     });
   }
 
-  // Two keys are a word, which is one message.
+  // Two keys make one word, which is one message.
   void send_pairs(const std::vector<uint64_t>& counts, TimeSplit& time) {
     struct Outgoing {
       sc::Global<uint64_t> next;
       uint64_t first = 0;
-      bool half = false;   // the first key of a pair waits for another
+      bool half = false;   // the first key of a pair is waiting for the second
     };
     time.enter(Part::communication);
     exchange_.announce(counts, 2);
@@ -119,14 +119,14 @@ class SampleSort {
       out.half = !out.half;
     }
     for (const Outgoing& out : outgoing) {
-      if (out.half) sc::store(out.next, out.first);  // and a key that is no key: its receiver knows how many there are
+      if (out.half) sc::store(out.next, out.first);  // with a dummy as second key: the receiver knows the count
     }
     exchange_.collect();
     time.enter(Part::computation);
     gather_received();
   }
 
-  // Those of an odd number of keys leave a hole behind them.
+  // An odd number of keys of a sender leaves a hole behind them.
   void gather_received() {
     together_.clear();
     for (sc::Rank from = 0; from < sc::procs(); ++from) {
@@ -137,14 +137,14 @@ class SampleSort {
   }
 
   const Options options_;
-  // Spread memory first: if there is too little, nobody fills memory of its own before that is said.
+  // Spread memory comes first: if there is too little, no rank should have filled its own memory before that is noticed.
   const sc::Spread<uint32_t> samples_;
   KeyExchange exchange_;
   std::vector<uint32_t> input_;
   Splitters splitters_;
   std::vector<uint32_t> grouped_, together_, other_;
-  std::span<uint32_t> mine_;   // what is sorted here
-  SortedKeys sorted_;          // to compare with
+  std::span<uint32_t> mine_;   // the keys sorted here
+  SortedKeys sorted_;          // for comparison
 };
 
 int program(int argc, char** argv) {

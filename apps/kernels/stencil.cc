@@ -2,8 +2,8 @@
 //
 //   unet-run -n 4 -- kernel_stencil
 //
-// Each rank has a strip of rows. It computes its first and last row first, stores them into its neighbours' memory, and computes the others
-// while they are on their way. Two copies of the strip take turns, so that nobody writes what another still reads.
+// Each rank has a strip of rows. It computes its first and last row first and stores them into its neighbours' memory. It computes the
+// others while those are in flight. Two copies of the strip take turns, so that no rank writes what another still reads.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -25,11 +25,11 @@ namespace sc = unet::splitc;
 constexpr uint32_t kSideMax = 16384;
 
 struct Options {
-  uint32_t side = 1024;   // points
+  uint32_t side = 1024;   // points per side
   uint32_t steps = 100;
 };
 
-// Rows [first, last) of a strip that has another row above and below. The points at the left and right edge stay.
+// Computes rows [first, last) of a strip with another row above and below. The points at the left and right edge stay.
 void step_rows(double* to, const double* from, size_t side, size_t first, size_t last) noexcept {
   for (size_t row = first; row < last; ++row) {
     const double* const at = from + row * side;
@@ -56,18 +56,18 @@ class Stencil {
   Stencil(const Stencil&) = delete;
   Stencil& operator=(const Stencil&) = delete;
 
-  // The rows around the grid are 0, and both copies have them.
+  // Clears the rows around the grid in both copies.
   void begin() {
     const uint64_t first = strips_.begin(sc::my_proc()) * side_;
     for (const auto& copy : copies_) std::fill_n(copy.mine(0).data(), (rows_ + 2) * side_, 0.0);
     for (uint64_t i = 0; i < rows_ * side_; ++i) own(0)[side_ + i] = start_value(seed_, first + i);
-    sc::barrier();   // nobody stores into what is still being cleared
+    sc::barrier();   // no rank stores into rows that are still being cleared
     store_edges(copies_[0], strips_, side_);
     sc::all_store_sync();
   }
 
   void run(TimeSplit& time) {
-    constexpr uint64_t kRowsBetween = 64;   // between looking for messages
+    constexpr uint64_t kRowsBetween = 64;   // rows between two polls
     for (uint32_t step = 0; step < options_.steps; ++step) {
       const uint32_t from = step % 2, to = 1 - from;
       step_rows(own(to), own(from), side_, 1, 2);
@@ -85,7 +85,7 @@ class Stencil {
     }
   }
 
-  // Bit by bit: each point is computed in the same way, whoever does it.
+  // Compares bit by bit: a serial run computes each point in the same way.
   uint64_t count_wrong() const {
     std::vector<double> from((side_ + 2) * side_), to((side_ + 2) * side_);
     for (uint64_t i = 0; i < side_ * side_; ++i) from[side_ + i] = start_value(seed_, i);

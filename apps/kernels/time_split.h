@@ -1,4 +1,4 @@
-// time_split.h - where a rank's time goes: computation or communication; used by every kernel.
+// time_split.h - splits a rank's time into computation and communication; used by every kernel.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@ namespace unet::kernels {
 
 enum class Part : uint8_t { computation, communication };
 
-// Whatever passes between two calls belongs to the part that was entered before it.
+// Time between two calls counts for the part that the first one entered.
 class TimeSplit {
  public:
   void start(Part part) {

@@ -1,4 +1,4 @@
-// vectors.h - conjugate gradient, and what it does with vectors on one core; used by cg and npb_cg, and by what they are compared with.
+// vectors.h - conjugate gradient and its vector operations on one core; used by cg and npb_cg and the programs compared with them.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace unet::kernels {
 
-// Several sums side by side: one alone would wait for each addition before the next.
+// Adds up several sums side by side: with one, each addition would wait for the one before.
 inline double dot(std::span<const double> a, std::span<const double> b) noexcept {
   constexpr size_t kSums = 8;
   std::array<double, kSums> sums{};
@@ -22,12 +22,12 @@ inline double dot(std::span<const double> a, std::span<const double> b) noexcept
   return total;
 }
 
-// y += factor * x
+// Computes y += factor * x.
 inline void add_multiple(std::span<double> y, double factor, std::span<const double> x) noexcept {
   for (size_t i = 0; i < y.size(); ++i) y[i] += factor * x[i];
 }
 
-// p = r + factor * p
+// Computes p = r + factor * p.
 inline void turn(std::span<double> p, double factor, std::span<const double> r) noexcept {
   for (size_t i = 0; i < p.size(); ++i) p[i] = r[i] + factor * p[i];
 }
@@ -35,13 +35,13 @@ inline void turn(std::span<double> p, double factor, std::span<const double> r) 
 // One rank's parts of the vectors of A x = b.
 struct GradientVectors {
   std::span<double> x;   // the answer
-  std::span<double> r;   // b - A x: how far it is from it
-  std::span<double> p;   // where the next step goes
+  std::span<double> r;   // the residual b - A x
+  std::span<double> p;   // direction of the next step
   std::span<double> q;   // A p
 };
 
-// Conjugate gradient (Hestenes and Stiefel 1952): `iterations` steps, or as many as there is anything left to do. At the start p is r.
-// `multiply()` makes q of p; `sum(own)` adds up a number over all ranks. Returns the square of what r is at the end, of all ranks.
+// Conjugate gradient (Hestenes and Stiefel 1952): up to `iterations` steps, fewer if the residual becomes 0. p must equal r at the start.
+// `multiply()` computes q from p; `sum(own)` adds a number over all ranks. Returns the final square of r, over all ranks.
 template <typename Multiply, typename Sum>
 double conjugate_gradient(const GradientVectors& vectors, uint32_t iterations, const Multiply& multiply, const Sum& sum) {
   const auto [x, r, p, q] = vectors;

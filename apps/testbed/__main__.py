@@ -1,7 +1,7 @@
 # __main__.py - testbed: hosts to try U-Net between. testbeds.py makes and removes them; the other commands use them.
 import signal
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # until main() handles it: an end without a traceback
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # until main() handles it: ends without a traceback
 
 # pylint: disable=wrong-import-position
 import json
@@ -102,7 +102,7 @@ def main():
         print(f"testbed: {failure}", file=sys.stderr)
         return failure.status
     except BrokenPipeError:
-        return Failure.status  # nobody reads on: nobody to tell
+        return Failure.status  # the reader is gone, so there is no place for an error message
     except OSError as error:
         print(f"testbed: {error}", file=sys.stderr)
         return Failure.status

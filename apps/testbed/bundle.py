@@ -10,7 +10,7 @@ with open(output, "wb") as program:
     program.write(b"#!/usr/bin/env python3\n")
     with zipfile.ZipFile(program, "w", zipfile.ZIP_DEFLATED) as bundle:
         for module in sorted(modules):
-            # No time in it: the same modules make the same program.
+            # Without timestamps: the same modules make the same program.
             with open(module, "rb") as source:
                 bundle.writestr(zipfile.ZipInfo(os.path.basename(module)), source.read(), zipfile.ZIP_DEFLATED)
         bundle.writestr(zipfile.ZipInfo("version.py"), f'VERSION = "{version}"\n', zipfile.ZIP_DEFLATED)

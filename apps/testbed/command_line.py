@@ -1,4 +1,4 @@
-# command_line.py - the words of the command line, with a help for each command that shows it at work.
+# command_line.py - the command line, with a help text and examples for each command.
 import argparse
 import re
 

@@ -26,12 +26,12 @@ def passing_on(running):
 
 
 def status_of(code):
-    """As a shell says it."""
+    """The exit status as a shell reports it."""
     return code if code >= 0 else 128 - code
 
 
 def on_one(host, program):
-    # Found first: `ip` would complain in its own words.
+    # Find the program first: the error message of `ip` would be unclear.
     program = [program[0] if "/" in program[0] else host.find(program[0]), *program[1:]]
     if hasattr(host, "become"):
         sys.stdout.flush()
@@ -51,7 +51,7 @@ def copy_lines(name, stream, to, lock):
 
 
 def on_all(hosts, program):
-    """Each line of output after its host's name; the first exit status that is not 0."""
+    """Prints each line of output after its host's name; returns the first exit status that is not 0."""
     running, readers, lock = [], [], threading.Lock()
     with passing_on(running):
         for host in hosts:

@@ -1,11 +1,11 @@
-# interruption.py - signals that would end this process: when they do, and what they wait for.
+# interruption.py - signals that end this process, and steps that they must not interrupt.
 import contextlib
 import signal
 
 ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
-steps = 0  # that are under way, one within the other
-waiting = None  # the signal that came meanwhile
+steps = 0  # nested steps that are running
+waiting = None  # a signal that came meanwhile
 
 
 def handle(number, _):
@@ -18,7 +18,7 @@ def handle(number, _):
 
 
 def install():
-    """From now on they raise KeyboardInterrupt, with their number."""
+    """From now on ending signals raise KeyboardInterrupt, with their number."""
     for number in ENDING:
         signal.signal(number, handle)
 
@@ -30,8 +30,8 @@ def ignore():
 
 @contextlib.contextmanager
 def whole():
-    """A short step that is not left half done: a signal counts at its end. Otherwise a process could be started and not yet
-    known, or still be making what is just being removed."""
+    """A short step that signals do not interrupt; they take effect at its end. Otherwise a process could be started and not yet
+    recorded, or still make a part that is just being removed."""
     global steps, waiting  # pylint: disable=global-statement
     steps += 1
     try:
@@ -45,7 +45,7 @@ def whole():
 
 @contextlib.contextmanager
 def undisturbed():
-    """They are ignored until the work is done."""
+    """Ignores ending signals until the work is done."""
     before = [signal.signal(number, signal.SIG_IGN) for number in ENDING]
     try:
         yield

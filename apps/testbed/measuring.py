@@ -11,7 +11,7 @@ NAME = "testbed-bench"
 
 
 def measure_from(host, others, options):
-    """The records of one client to all others. Errors are told; what could be measured is returned."""
+    """Measures from one client to all others; prints errors, and returns the records of the rest."""
     targets = [f"{NAME}@{other.name}" for other in others]
     client = host.start([host.find("unet-bench"), "across", "--size", options.size, "--seconds", str(options.seconds), "--wait", "30",
                          "--json", "-", *targets], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

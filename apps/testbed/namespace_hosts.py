@@ -43,7 +43,7 @@ class NamespaceHost:
         return Running(self.command(program), self.environment(), **how)
 
     def become(self, program):
-        """This process becomes the program: signals and its exit status are its own."""
+        """Replaces this process by the program, which so gets the signals and gives the exit status."""
         command = self.command(program)
         os.execve(command[0], command, self.environment())
 
@@ -63,10 +63,10 @@ class NamespaceHost:
         except OSError as error:
             return f"({error})\n"
 
-    # ---- while the testbed is made
+    # ---- making a testbed
 
     def start_unetd(self):
-        """Begins to start it; wait_ready() ends that."""
+        """Begins to start unetd; wait_ready() completes that."""
         os.mkdir(os.path.dirname(self.record["socket"]), 0o700)
         self.ready, write = os.pipe()
         ports = [word for port in self.record["ports"] for word in ("--port", port)]
@@ -80,7 +80,7 @@ class NamespaceHost:
         os.close(write)
 
     def settle(self):
-        """Nothing is started by halves here."""
+        """Does nothing: no start is left half done here."""
 
     def wait_ready(self):
         poll = select.poll()
@@ -98,7 +98,7 @@ class NamespaceHost:
 
 
 def describe(options, name, files):
-    """The state of a testbed that is not made yet; names everything that will be."""
+    """Returns the state of a testbed before it is made; it names every part."""
     hosts = []
     for index in range(options.hosts_wanted):
         host = f"h{index}"
@@ -111,7 +111,7 @@ def describe(options, name, files):
 
 
 def make(state):
-    """Everything but the unetds."""
+    """Makes everything except the unetds."""
     names = [host["namespace"] for host in state["hosts"]]
     for name in names:
         namespaces.add(name)
@@ -124,7 +124,7 @@ def make(state):
 
 
 def recorded(state):
-    """The unetds that still run, as processes.end() takes them."""
+    """Returns the unetds that still run, in the form of processes.end()."""
     found = []
     if state.get("boot") != processes.boot():
         return found
@@ -136,7 +136,7 @@ def recorded(state):
 
 
 def remove(state):
-    """What there is of it: programs first, which are told that their unetd is gone otherwise; then unetds, then the namespaces."""
+    """Removes every part that exists: first programs, which would else report that their unetd is gone; then unetds and namespaces."""
     names = namespaces.of_testbed(state["name"])
 
     def programs_of_users():

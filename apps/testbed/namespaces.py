@@ -18,7 +18,7 @@ def name_of(testbed, host):
 
 
 def of_testbed(testbed):
-    """Those that exist."""
+    """Returns the namespaces that exist."""
     try:
         return sorted(name for name in os.listdir(PLACE) if name.startswith(f"{PREFIX}.{testbed}."))
     except OSError:
@@ -26,7 +26,7 @@ def of_testbed(testbed):
 
 
 def ip(*arguments):
-    # It holds our locks, too: if we are killed, nobody takes the testbed for removed while it still makes a part of it.
+    # The child inherits our locks: if we are killed, the testbed stays locked while it still makes a part of it.
     with interruption.whole():
         done = subprocess.run([programs.find("ip"), *arguments], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
                               pass_fds=states.held)
@@ -45,13 +45,13 @@ def delete(name):
     try:
         ip("netns", "delete", name)
     except Failure:
-        # A namespace whose mount is half made: only its file is left.
+        # A namespace that was only half mounted: only its file is left.
         if os.path.exists(f"{PLACE}/{name}"):
             os.unlink(f"{PLACE}/{name}")
 
 
 def offloads_off(namespace, interface):
-    """Frames then pass as they are sent. Without ethtool they stay as they are: of U-Net's frames none is offloaded."""
+    """Turns offloads off, so that frames pass as they are sent. Needs ethtool; without it, U-Net's frames are not offloaded anyway."""
     ethtool = shutil.which("ethtool", path=programs.search_path())
     if ethtool is not None:
         with interruption.whole():
@@ -60,7 +60,7 @@ def offloads_off(namespace, interface):
 
 
 def mac(index):
-    """Locally administered, and seen by nobody but the testbed's own hosts."""
+    """A locally administered address. Only the testbed's own hosts see it."""
     return f"02:75:6e:74:00:{index + 1:02x}"
 
 
@@ -93,7 +93,7 @@ def join_by_bridge(switch, hosts, mtu):
 
 
 def members(names):
-    """The processes in these namespaces, as processes.end() takes them, without this one."""
+    """Returns the processes in these namespaces except this one, in the form of processes.end()."""
     inodes = set()
     for name in names:
         try:

@@ -1,4 +1,4 @@
-# processes.py - processes by pid and start time, so that a pid that another process has got since is never signalled.
+# processes.py - processes by pid and start time, so that no signal reaches a process that has the pid later.
 import contextlib
 import os
 import select
@@ -14,7 +14,7 @@ def boot():
 
 
 def start_time(pid):
-    """In clock ticks since boot; None if there is no such process or only its zombie."""
+    """Returns clock ticks since boot; None if the process does not exist or is a zombie."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -28,21 +28,21 @@ def is_alive(pid, start):
 
 
 def age(start):
-    """Seconds since a process with this start time began."""
+    """Returns the seconds since a process with this start time began."""
     with open("/proc/uptime", encoding="ascii") as file:
         return float(file.read().split()[0]) - start / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
 def handle(pid, is_meant):
-    """A descriptor of the process, which stays that of this process; None if it is gone or not the one that is meant."""
+    """Yields a descriptor that always means this process; None if the process is gone or not the one that is meant."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
         yield None
         return
     try:
-        # Asked after the descriptor is open: from now on the pid cannot come to mean another process.
+        # Check after opening the descriptor: from now on the pid cannot come to mean another process.
         yield descriptor if is_meant(pid) else None
     finally:
         os.close(descriptor)
@@ -65,7 +65,7 @@ def wait_gone(pid, is_meant, seconds):
 
 
 def end(find):
-    """Ends what find() names, a list of (pid, is_meant), until it names nothing: SIGTERM, and after a while SIGKILL."""
+    """Ends the processes that find() returns, a list of (pid, is_meant), until it is empty: SIGTERM, later SIGKILL."""
     begin = time.monotonic()
     asked = set()
     while meant := find():

@@ -1,4 +1,4 @@
-# programs.py - where the other programs of the project are: beside this one when installed, in its build directory otherwise.
+# programs.py - the places of the other programs of the project: beside this one when installed, in its build directory otherwise.
 import os
 import shutil
 import sys
@@ -7,7 +7,7 @@ from failure import Failure
 
 
 def directories():
-    """Of the project's programs."""
+    """Returns the directories of the project's programs."""
     own = os.path.dirname(os.path.realpath(sys.argv[0]))
     apps = os.path.dirname(own)
     if os.path.basename(own) == "testbed" and os.path.basename(apps) == "apps":
@@ -16,7 +16,7 @@ def directories():
 
 
 def search_path():
-    """A PATH that finds them first."""
+    """Returns a PATH that begins with these directories."""
     return os.pathsep.join([*directories(), os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 
 

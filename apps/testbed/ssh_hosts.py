@@ -1,4 +1,4 @@
-# ssh_hosts.py - real hosts, reached by ssh: the same commands as for namespaces. There, everything of a testbed is in one new
+# ssh_hosts.py - real hosts, reached by ssh: the same commands as for namespaces. On each host everything of a testbed is in one new
 # directory under /tmp: the socket, the log, and for each process a file with its pid and start time.
 import os
 import shlex
@@ -7,9 +7,9 @@ import subprocess
 from failure import Failure, Usage
 import interruption
 
-SSH_FAILED = 255  # its exit status when it reached nobody
+SSH_FAILED = 255  # exit status of ssh if it reached no host
 
-# Nothing for a process that is gone, or of which only a zombie is left.
+# Prints nothing for a process that is gone, or a zombie.
 LIVE = 'start_of() { sed -n "s/.*) \\([^ZX]\\)/\\1/p" "/proc/$1/stat" 2>/dev/null | cut -d" " -f20; }\n'
 
 START = LIVE + """set -e
@@ -67,7 +67,7 @@ SIGNAL = LIVE + """read -r pid start <"$1" && [ "$(start_of "$pid")" = "$start" 
 
 
 class Running:
-    """A program on a host; its ssh here has the same output and exit status."""
+    """A program on a host. The ssh process here has the same output and exit status."""
 
     def __init__(self, host, program, **how):
         self.host = host
@@ -76,7 +76,7 @@ class Running:
                                                  terminal=how.pop("terminal", False)), **how)
 
     def signal(self, number):
-        """ssh itself passes no signal on."""
+        """Sends a signal by a second ssh, because ssh passes no signal on."""
         subprocess.run(self.host.ssh(SIGNAL, self.file, str(int(number))), check=False, stdin=subprocess.DEVNULL,
                        capture_output=True)
 
@@ -86,7 +86,7 @@ class SshHost:
         self.state, self.record, self.name = state, record, record["name"]
 
     def ssh(self, script, *arguments, terminal=False):
-        # One text: ssh would join several by blanks and have them taken apart again by the shell there.
+        # Pass one text: ssh would join several words by blanks, and the remote shell would split them again.
         text = shlex.join(["sh", "-c", script, "testbed", *arguments])
         return [*self.state["ssh"], *(["-t"] if terminal else []), self.record["target"], text]
 
@@ -111,7 +111,7 @@ class SshHost:
         return Running(self, program, **how)
 
     def find(self, program):
-        return program  # by the PATH there
+        return program  # the remote PATH finds it
 
     def is_up(self):
         return self.uptime() is not None
@@ -131,7 +131,7 @@ class SshHost:
         status, out, err = self.ask('cat "$1"', self.record["directory"] + "/unetd.log")
         return (out if status == 0 else f"({err})") + "\n"
 
-    # ---- while the testbed is made and removed
+    # ---- making and removing a testbed
 
     def start_unetd(self):
         ports = [word for port in self.record["ports"] for word in ("--port", port)]
@@ -150,18 +150,18 @@ class SshHost:
         raise Failure(f"unetd of {self.name} ({self.record['target']}) did not start: {why}")
 
     def settle(self):
-        """Waits until nothing is being started there any more: what is stopped afterwards stays so."""
+        """Waits until no start is running on the host: a later stop is then final."""
         if hasattr(self, "starting") and self.starting.returncode is None:
             self.starting.communicate()
 
     def stop(self):
-        """None, or why it could not be done."""
+        """Returns None, or why the stop failed."""
         status, out, err = self.ask(STOP, self.record["directory"])
         return None if status == 0 else (err or out or f"ssh ended with {status}").splitlines()[-1]
 
 
 def read_list(path):
-    """(name, target, port) of each line; # begins a comment line."""
+    """Returns (name, target, port) of each line; # begins a comment line."""
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
@@ -193,7 +193,7 @@ def describe(options, name):
 
 
 def remove(state, forget):
-    """What there is of it on all hosts. One that does not answer is told about, after the others; with `forget`, it is left alone."""
+    """Removes it on all hosts, then reports hosts that did not answer; with `forget`, it leaves those alone."""
     hosts = [SshHost(state, record) for record in state["hosts"] if record.get("reached", True)]
     failed = [(host, why) for host in hosts if (why := host.stop()) is not None]
     if failed and not forget:

@@ -1,10 +1,10 @@
-# state.py - what a testbed consists of, in one directory for all testbeds of a user, so that any shell finds it.
+# state.py - the parts of a testbed, in one directory for all testbeds of a user, so that any shell finds them.
 #
 #   /run/unet-testbed/NAME/state.json   (root; others: $XDG_RUNTIME_DIR/unet-testbed or /tmp/unet-testbed-UID)
-#   /run/unet-testbed/NAME.lock         held by whoever makes or removes NAME; its file goes when the testbed does
+#   /run/unet-testbed/NAME.lock         locked while a process makes or removes NAME; the file goes with the testbed
 #
-# The name of everything a testbed makes follows from its own name, and state.json is written before the first of it is made:
-# whatever happens, `down` knows where to look.
+# The names of all parts follow from the testbed's name, and state.json is written before the first part is made. So `down` always knows
+# where to look.
 import contextlib
 import fcntl
 import json
@@ -52,14 +52,14 @@ held = []  # descriptors of locks of this process
 
 @contextlib.contextmanager
 def locked(name, wait):
-    """Makes or removes `name`, alone; with `wait`, after whoever does so now."""
+    """Locks `name` to make or remove it. With `wait`, waits for a process that does so now; otherwise fails."""
     path = directory(name) + ".lock"
     while True:
         make_base()
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         except FileNotFoundError:
-            continue  # somebody removed the last testbed, and the directory with it
+            continue  # another process removed the last testbed, and the directory with it
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
@@ -70,7 +70,7 @@ def locked(name, wait):
             raise
         if os.path.exists(path) and os.path.samestat(os.stat(path), os.fstat(descriptor)):
             break
-        os.close(descriptor)  # the file went with the testbed it was for
+        os.close(descriptor)  # the file belonged to a removed testbed
     held.append(descriptor)
     try:
         yield
@@ -96,12 +96,12 @@ def create(state):
 
 
 def load(name):
-    """None if there is no such testbed."""
+    """Returns None if there is no such testbed."""
     try:
         with open(os.path.join(directory(name), "state.json"), encoding="utf-8") as file:
             return json.load(file)
     except FileNotFoundError:
-        # Killed between the two lines of create(): nothing else was made.
+        # create() was killed between its two lines: no part was made.
         return {"name": name, "hosts": [], "complete": False} if os.path.isdir(directory(name)) else None
     except (OSError, ValueError) as error:
         raise Failure(f"{directory(name)}/state.json cannot be read: {error}") from None
@@ -119,7 +119,7 @@ def load_complete(name):
 
 
 def option(name):
-    """How a command names it."""
+    """Returns the option by which a command names the testbed."""
     return "" if name == "unet" else f" --name {name}"
 
 

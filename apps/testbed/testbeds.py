@@ -24,7 +24,7 @@ def hosts_of(state):
 
 
 def host_called(state, word):
-    """By name, or by number from 0."""
+    """Returns the host with this name, or number from 0."""
     hosts = hosts_of(state)
     for host in hosts:
         if host.name == word:
@@ -41,7 +41,7 @@ def need_root():
 
 
 def remove(state, forget=False):
-    """Everything of it, whatever of it there is."""
+    """Removes every part that exists."""
     if state.get("kind") == "ssh":
         ssh_hosts.remove(state, forget)
     else:
@@ -75,7 +75,7 @@ def up(options):
         try:
             states.create(state)
             make(state, options.check)
-            # It is up: from here on a signal comes too late. Whoever is told that `up` was interrupted finds nothing of it.
+            # The testbed is up: a signal from now on comes too late. If `up` reports that it was interrupted, nothing is left.
             interruption.ignore()
         except BaseException:
             with interruption.undisturbed():
@@ -104,7 +104,7 @@ def make(state, check):
 
 
 def start_unetds(state, hosts):
-    """All at once. But two ends of a memif that begin at the same moment may never meet: then one after the other, as listed."""
+    """Starts all at once. The two ends of a memif may never meet if they begin together, so those start in order."""
     memif = any("net_memif" in port for host in state["hosts"] for port in host["ports"])
     for together in [[host] for host in hosts] if memif else [hosts]:
         for host in together:
@@ -116,7 +116,7 @@ def start_unetds(state, hosts):
 
 @contextlib.contextmanager
 def serving(hosts, name):
-    """An answering program on each host, until the block ends."""
+    """Runs an answering program on each host until the block ends."""
     servers = []
     try:
         for host in hosts:
@@ -134,7 +134,7 @@ def serving(hosts, name):
 
 
 def check_wires(hosts):
-    """An echo of each pair: it goes both ways."""
+    """Sends an echo between each pair, which tests both directions."""
     with serving(hosts, CHECK_NAME):
         for index, host in enumerate(hosts[:-1]):
             targets = [f"{CHECK_NAME}@{other.name}" for other in hosts[index + 1:]]
@@ -156,7 +156,7 @@ def check_wires(hosts):
 
 
 def down(name, forget):
-    """Whether there was anything."""
+    """Removes the testbed; returns whether there was any part of it."""
     with states.locked(name, wait=True), interruption.undisturbed():
         state = states.load(name)
         left = namespaces.of_testbed(name) if os.geteuid() == 0 else []

@@ -27,7 +27,7 @@ def rate(text):
     return text
 
 
-# Option of `up` and of faulty: what checks it, what it does.
+# Options of `up` and of the faulty driver: check, and help text.
 FAULTS = {
     "loss": (probability, "P", "each frame is lost with this probability: 0.01 or 1%%"),
     "duplicate": (probability, "P", "... is sent twice"),
@@ -46,7 +46,7 @@ def check_fault(name, text):
 
 
 def wrapper(faults, seed):
-    """`faults` by name; each host has a seed of its own, or all would lose the same frames."""
+    """Returns the prefix for `faults` by name. Each host needs its own seed, or all would lose the same frames."""
     if not faults:
         return ""
     options = ",".join(f"{name}={value}" for name, value in faults.items())
@@ -60,19 +60,19 @@ def interface_wire(wire, mtu):
 
 
 def memif_wire(host, files, mtu):
-    """One end each; the first host is the server. The socket is a file, of the user who made the testbed."""
+    """Returns one end; the first host is the server. The socket file belongs to the user who made the testbed."""
     role = "server" if host == 0 else "client"
     return f"dpdk:net_memif0,role={role},socket={files}/memif.sock,mtu={mtu}"
 
 
 def port(options, host, files):
-    """The port specification of host number `host`."""
+    """Returns the port specification of host number `host`."""
     wire = memif_wire(host, files, options.mtu) if options.wire == "memif" else interface_wire(options.wire, options.mtu)
     return wrapper(options.faults, options.seed + host) + wire
 
 
 def check(options):
-    """What cannot be built, before anything is."""
+    """Refuses wires that cannot be built, before anything is made."""
     if options.wire != "memif":
         return
     more = "; more hosts or a bridge: --wire af_packet, af_xdp or pcap"

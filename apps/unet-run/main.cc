@@ -1,4 +1,4 @@
-// main.cc - unet-run: a private network interface and N processes that use it; ends with them and leaves nothing behind.
+// main.cc - unet-run: a private network interface and N processes that use it. It ends with them and leaves nothing behind.
 #include <cstdio>
 #include <thread>
 
@@ -24,12 +24,12 @@ int refuse(const Error& error) {
   return kFailure;
 }
 
-// The processes are forked first: nobody forks once the network interface has threads. They begin when it listens.
+// Forks the processes first: no fork may follow once the network interface has threads. The programs begin when it listens.
 int run(Options& options) {
   Result<TempDirectory> directory = TempDirectory::create();
   if (!directory) return refuse(directory.error());
   options.config.ni.socket = directory->socket();
-  LabelledOutput output;  // the last to end: what it reads from is closed by the end of the processes
+  LabelledOutput output;  // destroyed last: the end of the processes closes the pipes that it reads
   Result<Processes> processes = Processes::start(options, directory->socket(), options.label ? &output : nullptr, directory->janitor());
   if (!processes) return refuse(processes.error());
 

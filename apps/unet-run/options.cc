@@ -1,4 +1,4 @@
-// options.cc - everything before the first -- or the first word that is no option is ours, the rest the program's.
+// options.cc - parses our options, up to the first -- or the first word that is no option; the rest belongs to the program.
 #include "apps/unet-run/options.h"
 
 #include <sched.h>
@@ -40,10 +40,10 @@ std::optional<uint32_t> parse_size(std::string_view text) {
   return value;
 }
 
-// Processes can run on each of them.
+// Checks that processes can run on each core.
 Status check_cores(const std::vector<uint32_t>& cores) {
   cpu_set_t ours;
-  if (sched_getaffinity(0, sizeof ours, &ours) != 0) return {};  // more cores than the set has room for
+  if (sched_getaffinity(0, sizeof ours, &ours) != 0) return {};  // the machine has more cores than the set has room for
   for (const uint32_t core : cores) {
     if (CPU_ISSET(core, &ours)) continue;
     std::string all;
@@ -56,7 +56,7 @@ Status check_cores(const std::vector<uint32_t>& cores) {
   return {};
 }
 
-// "0,2-4" is 0 2 3 4.
+// Parses a list: "0,2-4" is 0 2 3 4.
 Result<std::vector<uint32_t>> parse_cores(std::string_view text) {
   std::vector<uint32_t> cores;
   const std::string whole(text);

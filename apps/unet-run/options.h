@@ -13,17 +13,17 @@ namespace unet::run {
 struct Options {
   uint32_t size = 1;                  // processes
   service::Config config;
-  bool label = false;                 // what they print has the rank in front
+  bool label = false;                 // put the rank in front of each line that a process prints
   std::vector<uint32_t> cores;        // rank r runs on cores[r % cores.size()]; empty: anywhere
-  std::vector<std::string> program;   // and its arguments
+  std::vector<std::string> program;   // with its arguments
 };
 
 struct ParsedOptions {
-  std::optional<Options> options;  // none: exit at once with `status`
+  std::optional<Options> options;  // empty: exit at once with `status`
   int status = 0;
 };
 
-// Says what is wrong on stderr, in one line.
+// Prints what is wrong on stderr, in one line.
 ParsedOptions parse_options(int argc, char** argv);
 
 }  // namespace unet::run

@@ -1,4 +1,4 @@
-// output.cc - one thread reads the pipes of all ranks, and writes whole lines.
+// output.cc - one thread reads the pipes of all ranks and writes whole lines.
 #include "apps/unet-run/output.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 namespace unet::run {
 namespace {
 
-constexpr int kReadsMax = 8;  // at a time: more than a pipe holds, so that whoever never ends a line does not keep the others waiting
+constexpr int kReadsMax = 8;  // at a time: more than a pipe holds, so that a process that never ends a line does not block the others
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void LabelledOutput::finish() noexcept {
   thread_.join();
 }
 
-// Signals are for the thread that waits for the processes. Who has closed our own output is told by EPIPE.
+// The thread that waits for the processes handles signals. If our own output is closed, EPIPE tells us.
 void LabelledOutput::relay() noexcept {
   sigset_t all;
   sigfillset(&all);
@@ -55,7 +55,7 @@ void LabelledOutput::relay() noexcept {
     polled.assign(1, {.fd = end_[0].get(), .events = POLLIN, .revents = 0});
     for (const Stream& stream : streams_) polled.push_back({.fd = stream.from.get(), .events = POLLIN, .revents = 0});
     if (poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) break;
-    last = polled[0].revents != 0;  // what is there by now is printed
+    last = polled[0].revents != 0;  // still prints the pending output
     for (size_t i = 0; i < streams_.size(); ++i) {
       Stream& stream = streams_[i];
       if (!stream.from.valid() || (polled[i + 1].revents == 0 && !last)) continue;
@@ -68,7 +68,7 @@ void LabelledOutput::relay() noexcept {
   }
 }
 
-// Prints what is there. False: its writers are gone, or our reader is.
+// Prints the pending output of a stream. Returns false if its writers or our reader are gone.
 bool LabelledOutput::take(Stream& stream) {
   char text[16 * 1024];
   for (int i = 0; i < kReadsMax; ++i) {
@@ -85,7 +85,7 @@ bool LabelledOutput::take(Stream& stream) {
   return true;
 }
 
-// The lines that end with this; the rest waits for its end.
+// Prints the lines that end in `text`; the rest waits for its newline.
 void LabelledOutput::print(Stream& stream, const char* text, size_t size) {
   std::string out;
   const auto end_line = [&] {
@@ -109,7 +109,7 @@ bool LabelledOutput::write_all(int to, const std::string& text) noexcept {
   for (size_t at = 0; at < text.size();) {
     const ssize_t written = write(to, text.data() + at, text.size() - at);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EAGAIN) {  // somebody has made our output one that does not wait
+    if (written < 0 && errno == EAGAIN) {  // another process has made our output non-blocking
       pollfd room{.fd = to, .events = POLLOUT, .revents = 0};
       poll(&room, 1, -1);
       continue;

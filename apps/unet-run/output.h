@@ -1,4 +1,4 @@
-// output.h - what the processes print, line by line behind the number of the rank (--label): "[2] text".
+// output.h - prints the output of processes line by line, each with the number of the rank in front (--label): "[2] text".
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace unet::run {
 
 class LabelledOutput {
  public:
-  // Where a rank writes; its process has copies of them as standard output and standard error.
+  // The ends to which a rank writes; its process duplicates them as standard output and standard error.
   struct Ends {
     Descriptor out, errors;
   };
@@ -23,30 +23,30 @@ class LabelledOutput {
   LabelledOutput& operator=(const LabelledOutput&) = delete;
   ~LabelledOutput() { finish(); }
 
-  // Pipes for the next rank. Before start(). Errors: those of pipe2(), as too many descriptors.
+  // Makes pipes for the next rank. Call it before start(). Errors: those of pipe2(), such as too many descriptors.
   Result<Ends> add();
 
-  // A thread prints from now on: call it when nobody forks any longer.
+  // Starts the thread that prints. No fork may follow.
   Status start();
 
-  // What was written so far has been printed. Whoever is still there and writes gets SIGPIPE.
+  // Returns when all output so far is printed. A process that still writes gets SIGPIPE.
   void finish() noexcept;
 
  private:
-  static constexpr size_t kLineMax = 64 * 1024;  // bytes; longer ones are broken
+  static constexpr size_t kLineMax = 64 * 1024;  // bytes; a longer line is broken
 
   struct Stream {
     Descriptor from;
     int to;              // 1 or 2
     std::string label;
-    std::string line;    // that has not ended
+    std::string line;    // the unfinished line
   };
   void relay() noexcept;
   bool take(Stream& stream);
   static void print(Stream& stream, const char* text, size_t size);
   static bool write_all(int to, const std::string& text) noexcept;
 
-  std::vector<Stream> streams_;   // the output and the errors of each rank
+  std::vector<Stream> streams_;   // output and errors of each rank
   std::array<Descriptor, 2> end_; // a pipe that finish() closes
   std::thread thread_;
 };

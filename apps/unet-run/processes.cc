@@ -1,4 +1,4 @@
-// processes.cc - fork, exec, wait, and who gets which signal.
+// processes.cc - fork, exec, wait, and forwarding of signals.
 #include "apps/unet-run/processes.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ struct Child {
   uint32_t rank;
   pid_t parent;
   int gate, errors;
-  const LabelledOutput::Ends& output;  // invalid descriptors: as this process's
+  const LabelledOutput::Ends& output;  // invalid descriptors: inherits ours
 };
 
 [[noreturn]] void give_up(int errors) {
@@ -46,10 +46,10 @@ struct Child {
   _exit(127);
 }
 
-// In the child, between fork and exec.
+// Runs in the child, between fork and exec.
 [[noreturn]] void become_program(const Child& child, const std::string& socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != child.parent) _exit(127);  // it died before we asked to die with it
+  if (getppid() != child.parent) _exit(127);  // the parent died before prctl() took effect
   const std::vector<uint32_t>& cores = child.options.cores;
   if (!cores.empty()) {
     cpu_set_t set;
@@ -57,7 +57,7 @@ struct Child {
     CPU_SET(cores[child.rank % cores.size()], &set);
     if (sched_setaffinity(0, sizeof set, &set) != 0) give_up(child.errors);
   }
-  if (child.rank != 0) {  // several readers of one input would each have a part of it
+  if (child.rank != 0) {  // several readers of one input would each get a part of it
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0) give_up(child.errors);
   }
@@ -67,7 +67,7 @@ struct Child {
   setenv("UNET_NI", ("unix:" + socket).c_str(), 1);
   setenv("UNET_RANK", std::to_string(child.rank).c_str(), 1);
   setenv("UNET_SIZE", std::to_string(child.options.size).c_str(), 1);
-  unsetenv("UNET_JOB_HOSTS");  // of a job that was started by hand: all of this one are here
+  unsetenv("UNET_JOB_HOSTS");  // left from a job started by hand: all ranks of this one are here
   std::vector<char*> arguments;
   for (const std::string& argument : child.options.program) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
@@ -85,8 +85,8 @@ struct Child {
 }  // namespace
 
 Result<Processes> Processes::start(const Options& options, const std::string& socket, LabelledOutput* output, pid_t janitor) {
-  signal(SIGXFSZ, SIG_IGN);  // a rank asks for more memory than ulimit -f allows: it is told so
-  // Processes that a program leaves behind become our children, so that they can be ended, too.
+  signal(SIGXFSZ, SIG_IGN);  // a rank that asks for more memory than ulimit -f allows gets an error instead
+  // Processes that a program leaves behind become our children, so that we can end them, too.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const sigset_t set = waited_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
@@ -180,7 +180,7 @@ int Processes::wait() {
   return first_failure_;
 }
 
-// What the programs started and did not wait for, in whatever session. The children of those that end become ours.
+// Ends processes that the programs started and did not wait for, in any session. The children of those that end become ours.
 void Processes::end_orphans() const noexcept {
   const std::string self = std::to_string(getpid());
   for (bool found = true; found;) {
@@ -188,7 +188,7 @@ void Processes::end_orphans() const noexcept {
     std::ifstream list("/proc/" + self + "/task/" + self + "/children");
     for (pid_t pid = 0; list >> pid;) {
       if (pid == janitor_) continue;
-      if (kill(pid, SIGKILL) != 0) continue;  // it is another user's by now
+      if (kill(pid, SIGKILL) != 0) continue;  // it belongs to another user by now
       if (waitpid(pid, nullptr, 0) == pid) found = true;
     }
   }

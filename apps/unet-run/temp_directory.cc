@@ -1,4 +1,4 @@
-// temp_directory.cc - mkdtemp and the janitor.
+// temp_directory.cc - mkdtemp, and the janitor that removes the directory.
 #include "apps/unet-run/temp_directory.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@ namespace unet::run {
 namespace {
 
 [[noreturn]] void be_janitor(Descriptor ready, int alive, const std::string& directory, const std::string& socket) {
-  // Signals meant for the run (Ctrl-C reaches the whole group) must not end the one who cleans up after it.
+  // A signal for the run must not end the janitor; Ctrl-C reaches the whole process group.
   setsid();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
   ready.reset();
@@ -53,7 +53,7 @@ Result<TempDirectory> TempDirectory::create() {
     alive.reset();
     be_janitor(std::move(ready), watch.get(), directory, directory + "/ni.sock");
   }
-  // Until it has a session of its own it would be taken for a process that a program has left behind, and ended.
+  // Wait until the janitor has its own session. Until then it would be ended as a process that a program has left behind.
   ready.reset();
   char byte = 0;
   while (read(is_ready.get(), &byte, 1) < 0 && errno == EINTR) {

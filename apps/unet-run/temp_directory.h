@@ -10,15 +10,15 @@
 
 namespace unet::run {
 
-// Made with mode 0700 under $TMPDIR or /tmp. A small child process (the janitor) waits for the end of this one and then removes
-// the directory with the socket in it, so that even kill -9 leaves nothing behind.
+// Made with mode 0700 under $TMPDIR or /tmp. A small child process (the janitor) waits for the end of this process. Then it removes the
+// directory with its socket, so that even kill -9 leaves nothing behind.
 class TempDirectory {
  public:
-  // Forks: call it before the first thread starts.
+  // Forks, so call it before the first thread starts.
   static Result<TempDirectory> create();
   TempDirectory(TempDirectory&&) = default;
   TempDirectory& operator=(TempDirectory&&) = delete;
-  ~TempDirectory();  // waits until the janitor has done its work
+  ~TempDirectory();  // waits until the janitor has removed the directory
 
   std::string socket() const { return path_ + "/ni.sock"; }
   pid_t janitor() const noexcept { return janitor_; }
@@ -28,7 +28,7 @@ class TempDirectory {
       : path_(std::move(path)), alive_(std::move(alive)), janitor_(janitor) {}
 
   std::string path_;
-  Descriptor alive_;  // the janitor reads the other end: end of file tells it that we are gone
+  Descriptor alive_;  // the janitor reads the other end; end of file means that we are gone
   pid_t janitor_;
 };
 

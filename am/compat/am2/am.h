@@ -2,16 +2,16 @@
 //
 //   cc program.c $(pkg-config --cflags --libs unet-am2)          #include <am.h>
 //
-// Argument orders and return codes are those of AMUDP. What is U-Net's own here:
-// - An endpoint name (en_t) is the text "name@host", so programs may also print it or read it from a file.
-// - AM_Map() asks for a channel and does not wait. The first request to it waits until the peer polls; what cannot be delivered comes back.
-// - AM_Wait() and AM_WaitSema() run the handlers of what has come; the AM_Poll() that follows perhaps finds nothing more.
-// - A request waits for one of 64 credits of its peer and polls its bundle meanwhile; a handler that requests gets AM_ERR_RESOURCE.
-// - Without an error handler a message that comes back ends the program.
-// - Handlers run also while an endpoint or a bundle is freed, or AM_Terminate() frees all; they free none (that ends the
-//   program) and move none, and throw nothing.
+// Argument orders and return codes are those of AMUDP. The rest is specific to U-Net:
+//   - An endpoint name (en_t) is the text "name@host", so a program may print it, or read it from a file.
+//   - AM_Map() does not wait. The first request to a translation waits until the peer polls. Undeliverable messages are returned.
+//   - AM_Wait() and AM_WaitSema() run the handlers of the messages that end them. The next AM_Poll() may find none.
+//   - A request waits for one of 64 credits of its peer and polls its bundle meanwhile. A handler that requests gets AM_ERR_RESOURCE.
+//   - Without an error handler a returned message ends the program.
+//   - Handlers also run while an endpoint or a bundle is freed, and in AM_Terminate(). A handler moves no endpoint and throws nothing.
+//     A handler that frees an endpoint or a bundle ends the program.
 //
-// docs/ACTIVE_MESSAGES.md says more. Which network interface: the environment's UNET_NI, else this host's unetd.
+// The network interface is the environment's UNET_NI, or else this host's unetd. docs/ACTIVE_MESSAGES.md says more.
 #pragma once
 
 #include <stddef.h>
@@ -34,29 +34,29 @@ typedef void (*unet_am2_function)();
 
 enum { AM_SEQ = 0, AM_PAR = 1 };               // one thread, several
 enum { AM_NOEVENTS = 0, AM_NOTEMPTY = 1 };     // event masks
-#define AM_NONE ((tag_t)0)                     // an endpoint with it takes no request: a new one's
-#define AM_ALL ((tag_t)1)                      // an endpoint with it takes all
+#define AM_NONE ((tag_t)0)                     // a new endpoint's tag: it accepts no request
+#define AM_ALL ((tag_t)1)                      // an endpoint with this tag accepts every request
 
 enum {
   AM_OK = 0,
   AM_ERR_NOT_INIT = 1,
   AM_ERR_BAD_ARG = 2,
-  AM_ERR_RESOURCE = 3,   // also what is against the rules: a second reply, a request from a handler
+  AM_ERR_RESOURCE = 3,   // also a call against the rules: a second reply, a request from a handler
   AM_ERR_NOT_SENT = 4,
   AM_ERR_IN_USE = 5
 };
 
-// The status of a message that has come back.
-#define EBADARGS 1        // arguments
+// The status of a returned message.
+#define EBADARGS 1        // another number of arguments than the handler takes
 #define EBADENTRY 2       // no such translation
 #define EBADTAG 3         // the receiver has another tag
 #define EBADHANDLER 4     // no handler has that index there
-#define EBADSEGOFF 5      // beyond the segment there
-#define EBADLENGTH 6      // passes the end of the segment there
+#define EBADSEGOFF 5      // beyond the receiver's segment
+#define EBADLENGTH 6      // passes the end of the receiver's segment
 #define EBADENDPOINT 7    // no such endpoint
 #define ECONGESTION 8
 #define EUNREACHABLE 9
-#define EREPLYREJECTED 10  // a reply to us that cannot be delivered here
+#define EREPLYREJECTED 10  // a reply to us that is undeliverable here
 
 enum {                    // opcodes
   AM_REQUEST_M = 1,
@@ -68,10 +68,10 @@ enum {                    // opcodes
   AM_GET_XFER_M = 7
 };
 
-// What the third argument of the error handler, void handler(int status, op_t opcode, void *argblock), points to.
+// The third argument of the error handler, void handler(int status, op_t opcode, void *argblock), points to this structure.
 typedef struct {
   ep_t endpoint;
-  int index;              // of the translation; -1: not known
+  int index;              // the translation; -1: not known
   handler_t handler;
   int count;
   int arguments[16];
@@ -90,7 +90,7 @@ int AM_Map(ep_t endpoint, int index, en_t name, tag_t tag);
 int AM_MapAny(ep_t endpoint, int *index, en_t name, tag_t tag);
 int AM_UnMap(ep_t endpoint, int index);
 int AM_Unmap(ep_t endpoint, int index);
-int AM_GetTranslationInuse(ep_t endpoint, int index);  // AM_OK: it is
+int AM_GetTranslationInuse(ep_t endpoint, int index);  // AM_OK: it is in use
 int AM_GetTranslationTag(ep_t endpoint, int index, tag_t *tag);
 int AM_GetTranslationName(ep_t endpoint, int index, en_t *name);
 int AM_MaxNumTranslations(int *number);
@@ -123,11 +123,11 @@ int AM_GetSourceEndpoint(void *token, en_t *name);
 int AM_GetDestEndpoint(void *token, ep_t *endpoint);
 int AM_GetMsgTag(void *token, tag_t *tag);
 
-int AM_MaxShort(void);   // arguments
+int AM_MaxShort(void);   // number of arguments
 int AM_MaxMedium(void);  // bytes
 int AM_MaxLong(void);    // bytes
 
-// What the functions below call.
+// The functions that the macros below call.
 int unet_am2_request(ep_t endpoint, int to, handler_t handler, const int *words, int count);
 int unet_am2_request_medium(ep_t endpoint, int to, handler_t handler, const void *source, size_t bytes, const int *words, int count);
 int unet_am2_request_long(ep_t endpoint, int to, uintptr_t offset, handler_t handler, const void *source, size_t bytes, int asynchronous,
@@ -138,7 +138,7 @@ int unet_am2_reply(void *token, handler_t handler, const int *words, int count);
 int unet_am2_reply_medium(void *token, handler_t handler, const void *source, size_t bytes, const int *words, int count);
 int unet_am2_reply_long(void *token, uintptr_t offset, handler_t handler, const void *source, size_t bytes, const int *words, int count);
 
-// AM_Request0() ... AM_Request16(), and so on: M is the number of arguments that follow.
+// Defines AM_Request0() ... AM_Request16(), and so on: M is the number of arguments that follow.
 //   AM_RequestM(endpoint, to, handler, ...)                                   handler(token, ...)
 //   AM_RequestIM(endpoint, to, handler, source, bytes, ...)                   handler(token, buffer, bytes, ...)
 //   AM_RequestXferM(endpoint, to, offset, handler, source, bytes, ...)        handler(token, buffer, bytes, ...)

@@ -1,4 +1,4 @@
-// am2.cc - AM-2 (am.h beside it) on the C ABI of Active Messages: all but how bundles and endpoints come and go (life.cc).
+// am2.cc - AM-2 (am.h beside it) on the C ABI of Active Messages: everything except the life of bundles and endpoints (life.cc).
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -17,9 +17,9 @@ using namespace unet::am::am2;  // NOLINT
 
 namespace {
 
-constexpr int64_t kHour = 3'600'000'000'000;  // peers accept channels when they poll
+constexpr int64_t kHour = 3'600'000'000'000;  // long, because a peer accepts a channel only when it polls
 
-// What calls of libunet_am return, as AM-2's return codes. What has come back is with the error handler.
+// Translates return codes of libunet_am to those of AM-2. The error handler has got a returned message.
 int to_am(int result) noexcept {
   switch (result) {
     case 0:
@@ -30,7 +30,7 @@ int to_am(int result) noexcept {
   }
 }
 
-// ---- calling the program's functions, which take as many arguments as the message has
+// ---- calls of the program's functions, with as many arguments as the message has
 
 template <typename... Before, size_t... kIndex>
 void call_with(unet_am2_function function, const uint32_t* words, std::index_sequence<kIndex...>, Before... before) {
@@ -56,7 +56,7 @@ void run_handler(unet_am_token* token, void* context) {
   if (kind == UNET_AM_SHORT_REQUEST || kind == UNET_AM_SHORT_REPLY) return call<void*>(function, words, count, token);
   size_t length = 0;
   void* payload = unet_am_payload(token, &length);
-  // Programs copy from there without a look at the length.
+  // Programs copy from the payload without checking the length, so never pass NULL.
   static char nothing;
   if (payload == nullptr) payload = &nothing;
   call<void*, void*, int>(function, words, count, token, payload, static_cast<int>(length));
@@ -70,14 +70,14 @@ bool has_index(ep_t endpoint, int index) noexcept {
   return index >= 0 && static_cast<size_t>(index) < endpoint->translations.size();
 }
 
-// The translation, if it is in use.
+// Returns the translation if it is in use.
 const unet_am2_endpoint::Translation* find(ep_t endpoint, int index) noexcept {
   if (!has_index(endpoint, index)) return nullptr;
   const auto& translation = endpoint->translations[static_cast<size_t>(index)];
   return translation.in_use ? &translation : nullptr;
 }
 
-// The translation is marked as in use already.
+// Opens a translation that is marked as in use already.
 int map(ep_t endpoint, int index, const en_t& name, tag_t tag) {
   unet_connect_options options{};
   options.size = sizeof options;
@@ -90,7 +90,7 @@ int map(ep_t endpoint, int index, const en_t& name, tag_t tag) {
   return to_am(started);
 }
 
-// What is wrong with a request, or AM_OK.
+// Returns the error of a request, or AM_OK.
 int check_request(ep_t endpoint, int to, handler_t handler, const void* source, size_t bytes, int most) noexcept {
   if (!initialised()) return AM_ERR_NOT_INIT;
   if (endpoint == nullptr || handler < 0 || handler >= UNET_AM_HANDLERS_MAX) return AM_ERR_BAD_ARG;
@@ -104,7 +104,7 @@ int check_reply(const void* token, handler_t handler, const void* source, size_t
   return bytes > static_cast<size_t>(most) || (source == nullptr && bytes != 0) ? AM_ERR_BAD_ARG : AM_OK;
 }
 
-// An int's words are those of its bits.
+// An int travels as the word with the same bits.
 const uint32_t* words_of(const int* words) noexcept { return reinterpret_cast<const uint32_t*>(words); }
 
 }  // namespace
@@ -332,7 +332,7 @@ int AM_SetEventMask(eb_t bundle, int mask) {
 int AM_Wait(eb_t bundle) {
   if (!initialised()) return AM_ERR_NOT_INIT;
   if (bundle == nullptr) return AM_ERR_BAD_ARG;
-  // Nothing would ever end it.
+  // Without an event mask nothing would ever end the wait.
   if (bundle->mask.load(std::memory_order_relaxed) == AM_NOEVENTS) return AM_ERR_RESOURCE;
   int result = 0;
   do {
@@ -350,7 +350,7 @@ int AM_Poll(eb_t bundle) {
   return AM_OK;
 }
 
-// ---- what a handler asks of its token
+// ---- questions of a handler about its message
 
 int AM_GetSourceEndpoint(void* token, en_t* name) {
   if (token == nullptr || name == nullptr) return AM_ERR_BAD_ARG;
@@ -377,7 +377,7 @@ int AM_GetMsgTag(void* token, tag_t* tag) {
     *tag = unet_am_message_tag(self);
     return AM_OK;
   }
-  // A reply has that of its request.
+  // A reply has the tag of its request.
   ep_t endpoint = nullptr;
   AM_GetDestEndpoint(token, &endpoint);
   return AM_GetTranslationTag(endpoint, static_cast<int>(unet_am_index(self)), tag);

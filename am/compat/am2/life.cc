@@ -1,4 +1,5 @@
-// life.cc - how bundles and endpoints of AM-2 come and go. Handlers run while they do, and may call what is here: so no mutex is held then.
+// life.cc - making and freeing bundles and endpoints of AM-2. Handlers run meanwhile and may call these functions, so no mutex is held
+// then.
 #include <unistd.h>
 
 #include <cstring>
@@ -21,9 +22,9 @@ thread_local unet::am::am2::Unmapping unet::am::am2::unmapping;
 
 namespace {
 
-constexpr int64_t kFlushTime = 5'000'000'000;  // that an endpoint which is freed waits for others
+constexpr int64_t kFlushTime = 5'000'000'000;  // how long freeing an endpoint waits for its peers
 
-// Whether bundles and endpoints can be made. state.mutex is held.
+// Returns whether bundles and endpoints may be made. Needs state.mutex.
 bool goes_on() noexcept { return initialised() && !state.ends; }
 
 op_t opcode_of(int kind) noexcept {
@@ -54,14 +55,14 @@ void run_error_handler(unet_am_endpoint* endpoint, const unet_am_returned* retur
   reinterpret_cast<void (*)(int, op_t, void*)>(function)(returned->status, opcode_of(returned->kind), &block);
 }
 
-// ---- freeing what nobody can find any more. Handlers run meanwhile.
+// ---- freeing objects that no call can find any longer. Handlers run meanwhile.
 
 void free_endpoint(ep_t endpoint) {
   unet_am_flush(endpoint->endpoint, kFlushTime);
   delete endpoint;
 }
 
-// The bundle's last endpoint, which leaves it; nullptr.
+// Takes the bundle's last endpoint out of it; nullptr if there is none.
 ep_t take_endpoint(eb_t bundle) {
   const std::lock_guard held(state.mutex);
   if (bundle->endpoints.empty()) return nullptr;
@@ -77,7 +78,7 @@ void free_bundle(eb_t bundle) {
 
 // ---- making
 
-// Not in its bundle's list yet.
+// Makes an endpoint that is not in its bundle's list yet.
 std::unique_ptr<unet_am2_endpoint> make_endpoint(eb_t bundle, en_t* name) {
   auto made = std::make_unique<unet_am2_endpoint>();
   if (unet_am_create_endpoint(state.context, bundle->bundle, nullptr, &made->endpoint) < 0) return nullptr;

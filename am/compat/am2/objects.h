@@ -1,4 +1,4 @@
-// objects.h - endpoints and bundles of AM-2, and what all of them share; used by its library only.
+// objects.h - endpoints and bundles of AM-2, and the state of the library; used only inside it.
 #pragma once
 
 #include <array>
@@ -19,13 +19,13 @@ struct unet_am2_endpoint {
     tag_t tag = AM_NONE;
   };
   ~unet_am2_endpoint() { unet_am_destroy_endpoint(endpoint); }
-  std::array<std::atomic<unet_am2_function>, UNET_AM_HANDLERS_MAX> functions{};  // 0: of the error handler
+  std::array<std::atomic<unet_am2_function>, UNET_AM_HANDLERS_MAX> functions{};  // 0: the error handler
   eb_t bundle = nullptr;
   unet_am_endpoint* endpoint = nullptr;
-  // Of what follows, as a shared bundle has several threads. Handlers look there, too: nobody takes a bundle while holding it.
+  // Guards the members below, because a shared bundle has several threads. Handlers lock it, too, so never take a bundle while holding it.
   std::mutex mutex;
   std::vector<Translation> translations{256};
-  std::atomic<int> limit{256};  // how many there are, for requests, which hold nothing
+  std::atomic<int> limit{256};  // number of translations, for requests, which do not lock
   int handlers = UNET_AM_HANDLERS_MAX;
   bool expects = false;  // AM_SetExpectedResources() was called
 };
@@ -34,7 +34,7 @@ struct unet_am2_bundle {
   ~unet_am2_bundle() { unet_am_destroy_bundle(bundle); }
   unet_am_bundle* bundle = nullptr;
   std::atomic<int> mask{AM_NOEVENTS};
-  std::vector<ep_t> endpoints;  // State::mutex
+  std::vector<ep_t> endpoints;  // guarded by State::mutex
 };
 
 namespace unet::am::am2 {
@@ -43,12 +43,12 @@ struct State {
   unet_context* context = nullptr;
   std::string host;
   std::vector<eb_t> bundles;
-  bool ends = false;  // AM_Terminate() runs
-  std::mutex mutex;   // handlers look there, too: nobody takes a bundle while holding it
+  bool ends = false;  // AM_Terminate() is running
+  std::mutex mutex;   // handlers lock it, too, so never take a bundle while holding it
 };
 extern State state;
 
-// The translation that AM_UnMap() of this thread takes away.
+// The translation that AM_UnMap() of this thread is removing.
 struct Unmapping {
   ep_t endpoint = nullptr;
   int index = 0;
@@ -57,7 +57,7 @@ extern thread_local Unmapping unmapping;
 
 inline bool initialised() noexcept { return state.context != nullptr; }
 
-// Runs a call that needs memory: programs in C take no exceptions.
+// Runs a call that allocates. C programs cannot handle exceptions.
 template <typename Call>
 int guarded(Call&& call) noexcept {
   try {

@@ -1,7 +1,7 @@
 // gam.cc - GAM 1.1 (am.h beside it) on the C ABI of Active Messages.
 //
-// Translation r leads to rank r, and the tag of a process's requests is its rank and 2, so each message says who sent it. The segment of
-// a process is all of its memory, so a store is a long request and a get is a get.
+// Translation r leads to rank r. A process tags its requests with its rank plus 2, so each message names its sender. The segment of a
+// process is all of its memory, so a store is a long request and a get is a get.
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -32,18 +32,19 @@ using unet::monotonic_now;
 using unet::am::ProgramImage;
 using namespace unet::am::gam;  // NOLINT
 
-constexpr uintptr_t kLowest = 4096;                       // nothing lies below
-constexpr uint64_t kMemory = (uint64_t{1} << 47) - kLowest;  // what addresses of a process reach
+constexpr uintptr_t kLowest = 4096;                       // no object lies below
+constexpr uint64_t kMemory = (uint64_t{1} << 47) - kLowest;  // bytes that addresses of a process reach
 constexpr int kSizeMax = 4096;                            // ranks
-// Programs reserve that much, and count up to it by doubling or times their number: more than this passes an int. Stores may be larger.
+// Programs reserve this size, and count up to it by doubling or times the number of processes: a larger one overflows their int. Stores may
+// be larger.
 constexpr int kUsualMax = 16 * 1024 * 1024;
-constexpr unet::Nanoseconds kStartTime = 60 * kSecond;    // that one process waits for another to start
-constexpr unet::Nanoseconds kLookEvery = 100 * kMillisecond;  // whether those that one waits for are there still
+constexpr unet::Nanoseconds kStartTime = 60 * kSecond;    // how long a process waits for another to start
+constexpr unet::Nanoseconds kLookEvery = 100 * kMillisecond;  // time between checks whether the awaited processes live
 constexpr int64_t kNap = 10'000'000;
 constexpr int64_t kHour = 3'600'000'000'000;
 constexpr int64_t kFlushTime = 5'000'000'000;
 constexpr uint64_t kUnknown = ~uint64_t{0};
-constexpr uint64_t kFirstTag = 2;                         // rank 0's: 0 and 1 mean something else
+constexpr uint64_t kFirstTag = 2;                         // rank 0's tag: 0 and 1 have another meaning
 
 enum : unsigned { kCall = 1, kCallDouble = 2, kStored = 3, kGot = 4, kHere = 5, kGo = 6, kPing = 7, kWhere = 8, kThere = 9 };  // handlers
 
@@ -55,13 +56,13 @@ using Call4 = void (*)(vnn_t, long, long, long, long);
 using CallDouble = void (*)(vnn_t, long, long, double);
 using CallMemory = void (*)(vnn_t, void*, int, void*);
 
-// The request whose handler runs.
+// The request of the handler that runs.
 struct Current {
   vnn_t source;
-  unet_am_token* token;   // nullptr: it is our own
+  unet_am_token* token;   // nullptr: a request to ourselves
   bool is_request;
   bool replied = false;
-  unsigned kind = 0;      // of the reply to ourselves
+  unsigned kind = 0;      // kind of the reply to ourselves
   Words reply{};
 };
 
@@ -70,14 +71,14 @@ struct Job {
   unet_context* context = nullptr;
   unet_am_bundle* bundle = nullptr;
   unet_am_endpoint* endpoint = nullptr;
-  const char* suffix = "";              // of the endpoints' names
+  const char* suffix = "";              // end of the endpoints' names
   int rank = 0, size = 1;
   Current* current = nullptr;
   bool in_endfunc = false;
   std::vector<bool> gone;               // by rank
-  std::vector<uint64_t> bases;          // where each has loaded the program; kUnknown
-  std::array<std::vector<bool>, 2> here;  // by rank: who has come to each meeting, the start and the end
-  int meetings = 0;                     // that are over
+  std::vector<uint64_t> bases;          // by rank: the program's load address there; kUnknown
+  std::array<std::vector<bool>, 2> here;  // by rank: the processes that have come to each meeting, start and end
+  int meetings = 0;                     // meetings so far
 };
 Job* job = nullptr;
 
@@ -86,7 +87,7 @@ int fail(int error) noexcept {
   return -1;
 }
 
-// While it lives, `current` is the request whose handler runs.
+// Sets `current` to the request of the running handler, for its own lifetime.
 class Running {
  public:
   explicit Running(Current& current) noexcept : before_(std::exchange(job->current, &current)) {}
@@ -98,7 +99,7 @@ class Running {
   Current* const before_;
 };
 
-// ---- running the program's functions. What they throw ends the program: between here and the program there may be frames of C.
+// ---- calls of the program's functions. An exception ends the program: the frames above may be C.
 
 void call_memory(uintptr_t function, vnn_t source, void* memory, int bytes, void* argument) noexcept {
   reinterpret_cast<CallMemory>(function)(source, memory, bytes, argument);
@@ -118,7 +119,7 @@ void call_longs(uintptr_t function, vnn_t source, const uint32_t* words, unsigne
 
 void call(unsigned kind, vnn_t source, const uint32_t* words, unsigned count) noexcept {
   const uintptr_t function = count % 2 == 1 && count <= 9 ? job->image.function_at(words[0]) : 0;
-  if (function == 0) return;  // our own kind sends none such
+  if (function == 0) return;  // a peer of our kind sends none such
   if (kind == kCall) return call_longs(function, source, words + 1, count / 2);
   if (count != 7) return;
   double value = 0;
@@ -127,7 +128,7 @@ void call(unsigned kind, vnn_t source, const uint32_t* words, unsigned count) no
   reinterpret_cast<CallDouble>(function)(source, static_cast<long>(wide(words + 1)), static_cast<long>(wide(words + 3)), value);
 }
 
-// Who sent a message; -1: nobody of the job.
+// Returns the rank that sent a message; -1: no process of the job.
 vnn_t source_of(const unet_am_token* token) noexcept {
   const uint64_t rank = unet_am_is_request(token) ? unet_am_message_tag(token) - kFirstTag : unet_am_index(token);
   return rank < static_cast<uint64_t>(job->size) ? static_cast<vnn_t>(rank) : -1;
@@ -144,13 +145,13 @@ void on_call(unet_am_token* token, void*) {
   call(kKind, source, words, count);
 }
 
-// A store has arrived, or what was to be got.
+// Runs the handler of a store that has arrived, or of a get that is complete.
 void on_memory(unet_am_token* token, void*) {
   const vnn_t source = source_of(token);
   unsigned count = 0;
   const uint32_t* words = unet_am_arguments(token, &count);
   const uintptr_t function = count == 3 ? job->image.function_at(words[0]) : 0;
-  if (source < 0 || function == 0) return;  // without a handler
+  if (source < 0 || function == 0) return;  // the call named no handler
   Current current{.source = source, .token = token, .is_request = unet_am_is_request(token) != 0};
   const Running running(current);
   size_t length = 0;
@@ -188,7 +189,7 @@ std::string name_of(int rank) noexcept {  // some thirty characters: without mem
   return text;
 }
 
-// Asks where it has loaded the program.
+// Asks a process for the load address of its program.
 int learn_base(vnn_t rank) {
   if (unet_am_request_short(job->endpoint, static_cast<uint32_t>(rank), kWhere, nullptr, 0) != 0) return fail(EHOSTUNREACH);
   while (job->bases[static_cast<size_t>(rank)] == kUnknown) {
@@ -198,7 +199,7 @@ int learn_base(vnn_t rank) {
   return 0;
 }
 
-// Whether there is a channel to it, of which there is one as soon as it polls. Waits for one that has not started yet.
+// Opens the channel to a process, which must poll for that. Waits for one that has not started yet.
 int reach(vnn_t rank) {
   const auto index = static_cast<uint32_t>(rank);
   if (__builtin_expect(job->bases[index] != kUnknown, 1)) return 0;
@@ -220,7 +221,7 @@ int sent(int result) noexcept {
   return fail(result == UNET_AM_ERETURNED ? EHOSTUNREACH : EPERM);
 }
 
-// What is wrong with a request to `dest`, or 0.
+// Returns the error of a request to `dest`, or 0.
 int check(vnn_t dest) noexcept {
   if (job == nullptr) return fail(ENOTCONN);
   if (job->current != nullptr || job->in_endfunc) return fail(EPERM);
@@ -238,7 +239,7 @@ void run_own_reply(const Current& request) {
   call(request.kind, job->rank, request.reply.words.data(), request.reply.count);
 }
 
-// To ourselves: the handler runs at once, then that of its reply.
+// A request to ourselves: its handler runs at once, then that of its reply.
 void run_own(unsigned kind, const Words& words) {
   Current current{.source = job->rank, .token = nullptr, .is_request = true};
   const Running running(current);
@@ -280,7 +281,7 @@ uintptr_t address(Function* function) noexcept {
 
 // ---- memory
 
-// The words of a store or get, if it is a sound one.
+// Checks a store or get, and returns its words.
 int check_memory(vnn_t peer, const void* local, const void* remote, int bytes, handler_mem_t handler, void* arg, Words& words) {
   if (check(peer) < 0) return -1;
   const auto from = reinterpret_cast<uintptr_t>(remote);
@@ -291,7 +292,7 @@ int check_memory(vnn_t peer, const void* local, const void* remote, int bytes, h
   return words.words[0] == 0 ? fail(EINVAL) : 0;
 }
 
-// The same between two places of ours.
+// A store or get within this process.
 int copy_own(void* to, const void* from, int bytes, handler_mem_t handler, void* arg, bool is_request) {
   std::memmove(to, from, static_cast<size_t>(bytes));
   if (handler != nullptr) {
@@ -303,7 +304,7 @@ int copy_own(void* to, const void* from, int bytes, handler_mem_t handler, void*
   return polled(0);
 }
 
-// A place in the segment of a peer that has been reached. A variable of the program's is meant as the peer's own, wherever that lies.
+// Returns a place in the segment of a peer that has been reached. The address of a program variable means the peer's own variable.
 uint64_t offset_of(vnn_t peer, const void* remote) noexcept {
   auto place = reinterpret_cast<uintptr_t>(remote);
   if (job->image.holds(place)) place += job->bases[static_cast<size_t>(peer)] - job->image.base();
@@ -330,11 +331,11 @@ void on_done(unet_am_endpoint*, void* end) {
   run_end(*owned);
 }
 
-// ---- meetings: nobody goes on before all have come, or are gone
+// ---- meetings: each process continues when all have come or are gone
 
 void wait_for_others() { unet_am_wait(job->bundle, kNap, UNET_SPIN_DEFAULT); }
 
-// Whoever is gone is noted when this comes back. A channel without a credit brings that news itself.
+// If the process is gone, this request is returned and notes that. A channel without a credit brings that news itself.
 void ping(int rank) {
   const auto index = static_cast<uint32_t>(rank);
   if (job->gone[index]) return;
@@ -342,7 +343,7 @@ void ping(int rank) {
   if (unet_am_has_credit(job->endpoint, index)) unet_am_request_short(job->endpoint, index, kPing, nullptr, 0);
 }
 
-// Whether each of the others has come, or is gone. Some do both.
+// Returns whether each other process has come or is gone. It may have done both.
 bool all_met(const std::vector<bool>& here) noexcept {
   for (size_t rank = 1; rank < here.size(); ++rank) {
     if (!here[rank] && !job->gone[rank]) return false;
@@ -387,7 +388,7 @@ int follow(int meeting) {
 
 int meet(int meeting) { return job->rank == 0 ? lead(meeting) : follow(meeting); }
 
-// Waits until all that we sent is handled: an answer to a later question says so. Then nobody leaves before that is done.
+// Waits until all that we sent is handled: the answer to a later question proves it. So no process leaves before that.
 void settle() {
   unet_am_flush(job->endpoint, kHour);
   for (int rank = 0; rank < job->size; ++rank) {
@@ -411,7 +412,7 @@ bool number_from(const char* variable, int most, int& number) noexcept {
 int make_endpoint(unet_am_bundle*& bundle, unet_am_endpoint*& endpoint) {
   unet_am_options options{};
   options.size = sizeof options;
-  options.same_user_only = 1;  // also of those whom we map: anybody may have bound their names
+  options.same_user_only = 1;  // also for mapped processes: any user may have bound their names
   if (unet_am_create_bundle(0, &bundle) < 0 || unet_am_create_endpoint(job->context, bundle, &options, &endpoint) < 0) {
     return fail(EHOSTUNREACH);
   }
@@ -424,14 +425,14 @@ int make_endpoint(unet_am_bundle*& bundle, unet_am_endpoint*& endpoint) {
   return unet_am_bind(endpoint, name_of(job->rank).c_str()) < 0 ? fail(EADDRINUSE) : 0;
 }
 
-// Nobody knows of the others before.
+// Resets our knowledge of the other processes.
 void forget_others() {
   job->gone.assign(static_cast<size_t>(job->size), false);
   job->bases.assign(static_cast<size_t>(job->size), kUnknown);
   job->bases[static_cast<size_t>(job->rank)] = job->image.base();
 }
 
-// By an endpoint of its own: the program's handlers run only after am_enable(), and others may have left the meeting before us.
+// Uses an endpoint of its own: the program's handlers may run only after am_enable(), and others may leave the meeting before us.
 int meet_to_start() {
   unet_am_bundle* bundle = nullptr;
   unet_am_endpoint* endpoint = nullptr;
@@ -455,7 +456,7 @@ void end_job() {
   job = nullptr;
 }
 
-// A launcher's variable that says that this process is one of several. Without UNET_SIZE each would be a job of its own.
+// Returns the variable by which a launcher says that this process is one of several. Without UNET_SIZE each would be a job of its own.
 const char* launched_by() noexcept {
   if (secure_getenv("UNET_SIZE") != nullptr) return nullptr;
   for (const char* name : {"SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
@@ -484,7 +485,7 @@ int begin_job() {
   return meet_to_start();
 }
 
-// Programs in C take no exceptions.
+// Runs begin_job(). C programs cannot handle exceptions.
 int begin_new_job() noexcept {
   try {
     job = new Job;
@@ -573,7 +574,7 @@ int am_store_async(vnn_t dest, void* lva, void* rva, int nbytes, handler_mem_t h
   std::unique_ptr<End> call(new (std::nothrow) End(end));
   if (call == nullptr) return fail(ENOMEM);
   int result = 0;
-  // There is no other answer than that it is on its way.
+  // GAM knows no answer like "not sent", so wait and try again.
   while ((result = unet_am_request_long_async(job->endpoint, static_cast<uint32_t>(dest), kStored, offset_of(dest, rva), lva,
                                               static_cast<size_t>(nbytes), words.words.data(), words.count, on_done, call.get())) ==
          UNET_AM_ENOTSENT) {

@@ -1,4 +1,4 @@
-// words.h - what requests and replies of GAM carry: a function's place and its arguments, as words of Active Messages.
+// words.h - requests and replies of GAM as words of Active Messages: the place of a function and its arguments.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 
 namespace unet::am::gam {
 
-// A request or reply as it travels: the function's place, then each argument in two words.
+// The words of a request or reply: the function's place, then two words per argument.
 struct Words {
   std::array<uint32_t, 9> words{};
   unsigned count = 1;

@@ -1,8 +1,8 @@
-// cg.cc - mpi_cg: conjugate gradient by MPI, to compare kernel_cg with.
+// cg.cc - mpi_cg: conjugate gradient by MPI, to compare with kernel_cg.
 //
 //   mpirun -n 2 mpi_cg
 //
-// The rows of neighbours are on their way while those that need none of them are computed.
+// It computes the rows that need no neighbour while the neighbours' rows are in flight.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -54,7 +54,7 @@ class ConjugateGradient {
     std::array<MPI_Request, 4> requests{};
     exchange_edges(requests);
     time.enter(Part::computation);
-    constexpr uint64_t kRowsBetween = 64;   // Open MPI moves messages on only while it is called
+    constexpr uint64_t kRowsBetween = 64;   // rows between two calls: Open MPI moves messages only inside calls
     for (uint64_t row = 1; row + 1 < rows_; row += kRowsBetween) {
       apply_poisson(q_, with_neighbours_, side_, row, std::min(row + kRowsBetween, rows_ - 1));
       int done = 0;
@@ -67,7 +67,7 @@ class ConjugateGradient {
     if (rows_ > 1) apply_poisson(q_, with_neighbours_, side_, rows_ - 1, rows_);
   }
 
-  // What goes to nobody is nothing.
+  // Without a neighbour, the message to MPI_PROC_NULL does nothing.
   void exchange_edges(std::array<MPI_Request, 4>& requests) {
     const int count = static_cast<int>(side_), me = static_cast<int>(job_.rank()), size = static_cast<int>(job_.size());
     const int above = me > 0 ? me - 1 : MPI_PROC_NULL, below = me + 1 < size ? me + 1 : MPI_PROC_NULL;

@@ -1,9 +1,9 @@
-// mm.cc - mpi_mm: blocked matrix multiply by MPI, to compare kernel_mm with.
+// mm.cc - mpi_mm: blocked matrix multiply by MPI, to compare with kernel_mm.
 //
 //   mpirun -n 2 mpi_mm
 //
 // The blocks are dealt to a grid of ranks. In step k column k of A's blocks goes along the rows of the grid, and row k of B's along its
-// columns, by broadcasts that are on their way while the step before is computed (SUMMA: van de Geijn and Watts 1997).
+// columns, by broadcasts that overlap the computation of the step before (SUMMA: van de Geijn and Watts 1997).
 #include <algorithm>
 #include <array>
 #include <string>
@@ -21,11 +21,11 @@ namespace {
 constexpr uint32_t kBlocksMax = 1024, kBlockMax = 4096;
 
 struct Options {
-  uint32_t blocks = 4;   // on a side of a matrix
-  uint32_t block = 128;  // elements on a side of a block
+  uint32_t blocks = 4;   // per side of a matrix
+  uint32_t block = 128;  // elements per side of a block
 };
 
-// One direction of the grid: this rank's place among those that it broadcasts with. Block index i is at place i mod size.
+// One direction of the grid: this rank's place among the ranks of its broadcasts. Block index i is at place i mod size.
 class Line {
  public:
   Line(int place, int size, int other) : place_(static_cast<uint32_t>(place)), size_(static_cast<uint32_t>(size)) {
@@ -37,11 +37,11 @@ class Line {
 
   uint32_t place() const noexcept { return place_; }
   uint32_t size() const noexcept { return size_; }
-  // How many of `blocks` block indices are at this place, and which is number `i` of them.
+  // own() counts the block indices below `blocks` at this place; index() returns number `i` of them.
   uint32_t own(uint32_t blocks) const noexcept { return place_ < blocks ? (blocks - place_ + size_ - 1) / size_ : 0; }
   uint32_t index(uint32_t i) const noexcept { return i * size_ + place_; }
   bool has(uint32_t index) const noexcept { return index % size_ == place_; }
-  // From whoever has block index `index`.
+  // Broadcasts from the rank that has block index `index`.
   void broadcast(double* data, uint64_t count, uint32_t index, MPI_Request& request) const {
     MPI_Ibcast(data, static_cast<int>(count), MPI_DOUBLE, static_cast<int>(index % size_), ranks_, &request);
   }
@@ -117,7 +117,7 @@ class Multiply {
     return {uint64_t{down_.index(i)} * side_, uint64_t{along_.index(j)} * side_, side_};
   }
 
-  // Who has the blocks sends them from where they are.
+  // The owner of the blocks sends them from their place, without a copy.
   void begin(uint32_t k, Step& step) {
     step.a = along_.has(k) ? a_.data() + k / along_.size() * rows_ * elements_ : a_panels_[k % 2].data();
     step.b = down_.has(k) ? b_.data() + k / down_.size() * columns_ * elements_ : b_panels_[k % 2].data();
@@ -127,7 +127,7 @@ class Multiply {
     if (down_.has(k)) job_.count(down_.size() - 1, (down_.size() - 1) * columns_ * elements_ * sizeof(double));
   }
 
-  // Open MPI moves broadcasts on only while it is called.
+  // Open MPI moves broadcasts only inside calls, so the computation tests them now and then.
   void compute(const Step& step, std::array<MPI_Request, 2>& under_way) {
     const auto progress = [&] {
       int done = 0;

@@ -1,4 +1,4 @@
-// mpi_kernel.cc - a job, measuring and report of the MPI kernels.
+// mpi_kernel.cc - the job, measuring and report of the MPI kernels.
 #include "apps/kernels/mpi/mpi_kernel.h"
 
 #include <sched.h>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kWrong = 1;
 
-// MPI ends the job by itself where a call fails. Counts are ints.
+// MPI ends the job by itself if a call fails. Its counts are ints.
 int count_of(uint64_t elements) noexcept { return static_cast<int>(elements); }
 
 }  // namespace
@@ -89,7 +89,7 @@ Run measure(MpiJob& job, const std::function<void(TimeSplit& time)>& body) {
   return run;
 }
 
-// Collective. Whether the ranks of this host outnumber the cores that any of them may use, by the rule of Split-C's ranks.
+// Collective: returns whether the ranks of this host outnumber the cores that any of them may use. Split-C's ranks use the same rule.
 bool is_oversubscribed() {
   MPI_Comm host;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
@@ -98,7 +98,7 @@ bool is_oversubscribed() {
   cpu_set_t own, all;
   CPU_ZERO(&own);
   CPU_ZERO(&all);
-  sched_getaffinity(0, sizeof own, &own);  // if it fails: none
+  sched_getaffinity(0, sizeof own, &own);  // empty if it fails
   MPI_Allreduce(&own, &all, sizeof own, MPI_BYTE, MPI_BOR, host);
   MPI_Comm_free(&host);
   return ranks > CPU_COUNT(&all);

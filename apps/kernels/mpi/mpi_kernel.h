@@ -1,4 +1,5 @@
-// mpi_kernel.h - what kernel.h is for Split-C, for MPI: a job, its traffic, measuring and a report; used by the programs here.
+// mpi_kernel.h - the frame of the MPI kernels, as kernel.h for Split-C: a job, its traffic, measuring and a report; used by the programs
+// here.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace unet::kernels {
 
-// What a program hands to MPI is counted: a collective as one message to every other rank.
+// Counts the messages that a program gives to MPI; a collective counts as one message to every other rank.
 class MpiJob {
  public:
   MpiJob(int* argc, char*** argv);
@@ -32,12 +33,12 @@ class MpiJob {
   void barrier();
   double sum(double own);
   uint64_t sum(uint64_t own);
-  // Of the ranks before this one.
+  // Returns the sum over the ranks before this one.
   uint64_t sum_before(uint64_t own);
-  // Every rank's `own`, one after the other.
+  // Gathers every rank's `own`, one after the other.
   void all_gather(std::span<const uint32_t> own, std::span<uint32_t> all);
-  // `keys` lie in the order of the ranks that they are for, `counts` of each; the result in the order of those that they come from.
-  // Returns how many come from each.
+  // `keys` are ordered by destination, with `counts` for each. `received` is ordered by sender. Returns the number of keys from each
+  // sender.
   std::vector<uint64_t> all_to_all(std::span<const uint32_t> keys, std::span<const uint64_t> counts, std::vector<uint32_t>& received);
 
  private:
@@ -45,10 +46,10 @@ class MpiJob {
   uint64_t messages_ = 0, message_bytes_ = 0;
 };
 
-// As measure_best() of the report, by rank 0's time. Collective.
+// Collective: measure_best() of the report, by rank 0's time.
 void measure_best(MpiJob& job, const CommonOptions& options, const Work& work, Measurement& result);
 
-// Collective. The program's exit status.
+// Collective. Returns the program's exit status.
 int report(MpiJob& job, const CommonOptions& options, const Measurement& result);
 
 }  // namespace unet::kernels

@@ -1,9 +1,9 @@
-// rsort.cc - mpi_rsort: radix sort by MPI, to compare kernel_rsort --bulk with.
+// rsort.cc - mpi_rsort: radix sort by MPI, to compare with kernel_rsort --bulk.
 //
 //   mpirun -n 2 mpi_rsort
 //
-// In each pass a rank sends all keys of another one as one piece. Whoever receives it knows from the counts of all ranks which of its keys
-// have which digit, and puts them in their places.
+// In each pass a rank sends all keys for another rank as one piece. The receiver knows from the counts of all ranks which keys have which
+// digit, and puts them in their places.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -21,7 +21,7 @@ constexpr uint32_t kKeyBits = 32;
 
 struct Options {
   uint64_t keys = kSortKeys;
-  uint32_t bits = 11;   // of a digit
+  uint32_t bits = 11;   // bits of a digit
 };
 
 class RadixSort {
@@ -56,7 +56,7 @@ class RadixSort {
   uint32_t value(uint32_t key, uint32_t shift) const noexcept { return key >> shift & (values_ - 1); }
   size_t at(uint32_t rank, uint32_t v) const noexcept { return uint64_t{rank} * values_ + v; }
 
-  // The position of each rank's first key of each value.
+  // Computes the position of each rank's first key of each value.
   void find_starts() {
     uint64_t position = 0;
     for (uint32_t v = 0; v < values_; ++v) {
@@ -73,7 +73,7 @@ class RadixSort {
     for (const uint32_t key : keys_) grouped_[next[value(key, shift)]++] = key;
   }
 
-  // How much of the run [start, start + count) lies in rank's positions.
+  // Returns how much of the run [start, start + count) lies in the positions of `rank`.
   uint64_t overlap(uint32_t rank, uint64_t start, uint64_t count) const noexcept {
     const uint64_t begin = std::max(start, parts_.begin(rank)), end = std::min(start + count, parts_.end(rank));
     return end > begin ? end - begin : 0;
@@ -110,12 +110,12 @@ class RadixSort {
   MpiJob& job_;
   const Options options_;
   const uint64_t seed_;
-  const uint32_t values_;   // of a digit
+  const uint32_t values_;   // values of a digit
   const Partition parts_;
   std::vector<uint32_t> keys_, grouped_, received_;
-  std::vector<uint32_t> own_counts_, counts_;   // by value; of all ranks, one after the other
+  std::vector<uint32_t> own_counts_, counts_;   // by value; counts_ has those of all ranks, one after the other
   std::vector<uint64_t> starts_;                // likewise
-  SortedKeys sorted_;                           // to compare with
+  SortedKeys sorted_;                           // for comparison
 };
 
 int program(MpiJob& job, int argc, char** argv) {

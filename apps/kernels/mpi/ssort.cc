@@ -1,4 +1,4 @@
-// ssort.cc - mpi_ssort: sample sort by MPI, to compare kernel_ssort --bulk with.
+// ssort.cc - mpi_ssort: sample sort by MPI, to compare with kernel_ssort --bulk.
 //
 //   mpirun -n 2 mpi_ssort
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 
 struct Options {
   uint64_t keys = kSortKeys;
-  uint32_t samples = 1024;   // of each rank
+  uint32_t samples = 1024;   // keys that each rank samples
 };
 
 class SampleSort {
@@ -62,8 +62,8 @@ class SampleSort {
   const Options options_;
   std::vector<uint32_t> input_, grouped_, received_, other_;
   Splitters splitters_;
-  std::span<uint32_t> mine_;   // what is sorted here
-  SortedKeys sorted_;          // to compare with
+  std::span<uint32_t> mine_;   // the keys sorted here
+  SortedKeys sorted_;          // for comparison
 };
 
 int program(MpiJob& job, int argc, char** argv) {

@@ -1,4 +1,4 @@
-// cg.cc - serial_cg: conjugate gradient by one process, which kernel_cg and mpi_cg are compared with.
+// cg.cc - serial_cg: conjugate gradient by one process, to compare with kernel_cg and mpi_cg.
 //
 //   serial_cg                  512 x 512 unknowns, 100 iterations
 #include <cmath>
@@ -10,9 +10,9 @@
 namespace unet::kernels {
 namespace {
 
-// The equation of each unknown, put down anew: what its right side lacks must be what the solver says that it lacks.
+// Evaluates the equation of each unknown independently: its residual must equal the solver's.
 uint64_t count_wrong(const SerialPoisson& solver, const PoissonOptions& options, uint64_t seed) {
-  constexpr double kTolerance = 1e-9;   // right sides are up to a half
+  constexpr double kTolerance = 1e-9;   // right sides are at most a half
   const uint64_t side = options.side;
   const std::span<const double> x = solver.x(), lacking = solver.r();
   uint64_t wrong = 0;

@@ -1,9 +1,9 @@
-// mm.cc - serial_mm: matrix multiply by one process, which kernel_mm and mpi_mm are compared with.
+// mm.cc - serial_mm: matrix multiply by one process, to compare with kernel_mm and mpi_mm.
 //
 //   serial_mm                             512 x 512 doubles, as 4 x 4 blocks of 128 x 128
 //   serial_mm --blocks 16 --block 16      256 x 256
 //
-// Nobody else needs a part of a matrix, so its blocks are as large as the product of two is fast.
+// No other process needs a part of a matrix, so it chooses the block size that is fastest.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -18,11 +18,11 @@ namespace {
 constexpr uint32_t kBlocksMax = 1024, kBlockMax = 4096;
 
 struct Options {
-  uint32_t blocks = 4;   // of the parallel program, on a side of a matrix
-  uint32_t block = 128;  // elements on a side of each
+  uint32_t blocks = 4;   // blocks per side of a matrix, in the parallel program
+  uint32_t block = 128;  // elements per side of such a block
 };
 
-// The product of two blocks is fastest where they have as many rows as its strips (multiply.h).
+// The product of two blocks is fastest if a block has as many rows as a strip (multiply.h).
 uint64_t best_block(uint64_t n) noexcept {
   constexpr uint64_t kBest = 256;
   uint64_t block = n;
@@ -68,7 +68,7 @@ class Multiply {
     return matrix;
   }
 
-  const uint64_t n_, side_, blocks_;   // elements on a side of a matrix, and of a block; blocks on a side of a matrix
+  const uint64_t n_, side_, blocks_;   // elements per side of a matrix, and of a block; blocks per side of a matrix
   const uint64_t seed_;
   const std::vector<double> a_, b_;    // block by block
   std::vector<double> c_;

@@ -1,4 +1,4 @@
-// serial_kernel.h - what kernel.h is for Split-C, for programs of one process: measuring and a report; used by the programs here.
+// serial_kernel.h - the frame of the serial programs, as kernel.h for Split-C: measuring and a report; used by the programs here.
 #pragma once
 
 #include "apps/kernels/command_line.h"
@@ -6,10 +6,10 @@
 
 namespace unet::kernels {
 
-// As measure_best() of the report. All time is computation.
+// measure_best() of the report. All time is computation.
 void measure_best(const CommonOptions& options, const Work& work, Measurement& result);
 
-// The program's exit status: 1 if anything is wrong.
+// Returns the program's exit status: 1 if an answer is wrong.
 int report(const CommonOptions& options, const Measurement& result);
 
 }  // namespace unet::kernels

@@ -1,8 +1,8 @@
-// sort.cc - serial_sort: a sort by one process, which the sample sorts and the radix sorts are compared with.
+// sort.cc - serial_sort: a sort by one process, to compare with the sample sorts and the radix sorts.
 //
 //   serial_sort                4 M keys
 //
-// By radix: that takes a third of std::sort's time.
+// It is a radix sort, which takes a third of the time of std::sort.
 #include <string>
 #include <vector>
 
@@ -25,7 +25,7 @@ class Sort {
   const uint64_t seed_;
   std::vector<uint32_t> keys_, other_;
   std::span<uint32_t> sorted_;
-  SortedKeys serial_;   // to compare with
+  SortedKeys serial_;   // for comparison
 };
 
 int program(int argc, char** argv) {
