@@ -1,5 +1,5 @@
-// capture_memory.h - the layout of memory that carries copies of frames from the engine to a process that writes them to a file; used by
-// unet/engine (writer) and unetctl (reader).
+// capture_memory.h - the shared memory of a capture, from the engine to a process that stores the frames; used by unet/engine (writer) and
+// unetctl (reader).
 //
 //   page 0: CaptureHeader      then a ring of bytes: records of a multiple of kCaptureUnit bytes, which wrap around its end
 //

@@ -28,7 +28,7 @@ enum class EndpointCounter : uint8_t {
   ip_too_big,            // too big for the path and may not be fragmented; an ICMP error reports it
   ip_no_buffer,          // too many packets wait for a neighbour that has not answered
   ip_many_neighbours,    // the user sends to too many unresolved neighbours
-  ip_not_over,           // a SYN between ports whose previous connection, of a dead process, has not ended
+  ip_not_over,           // a SYN between ports of a dead process's connection, which has not ended
   // Drops of messages to this endpoint.
   no_free_buffer,        // the free queue was empty
   receive_queue_full,    // the receive queue was full
@@ -69,7 +69,7 @@ enum class NiCounter : uint8_t {
   ip_left,              // TCP connections of ended processes that the NI closes for them
   ip_left_sent,         // segments sent to close those connections
   ip_left_owned,        // such connections that belong to a living process: nothing is done about them
-  ip_owners_evicted,    // connections of shared ports whose owner is forgotten, because more than kIpOwnedFlowsMax exist
+  ip_owners_evicted,    // connections of shared ports with a forgotten owner: more than kIpOwnedFlowsMax exist
   ip_openings_evicted,  // the same for connections with a half-done handshake, or that are closing
   // Drops.
   not_ours,             // another Ethernet type, or not addressed to this port

@@ -14,7 +14,7 @@ namespace unet {
 class DataRing {
  public:
   DataRing() = default;
-  // Manages `bytes` of memory for at most `depth` messages at a time. `depth` is that of the queue whose credits free them.
+  // Manages `bytes` of memory for at most `depth` messages at a time. `depth` is the depth of the queue; its credits free them.
   DataRing(uint64_t bytes, uint32_t depth) : bytes_(bytes), mask_(depth - 1), ends_(depth) {}
 
   static constexpr uint64_t kNone = ~uint64_t{0};

@@ -27,8 +27,7 @@ struct ReceivedFrame {
   const std::byte* data = nullptr;  // starts at the Ethernet header
   uint32_t length = 0;              // bytes, without FCS; 0: the driver has handled the frame, and the caller only releases it
   uint16_t segment_size = 0;        // payload bytes of each TCP or UDP packet that this frame combines; 0: it is one packet
-  bool checked = false;             // its TCP or UDP checksum is right, or not filled in because no wire was crossed; not for other
-                                    // protocols
+  bool checked = false;             // the TCP or UDP checksum is right, or not filled in because no wire was crossed; only these two
   void* handle = nullptr;           // for the driver only
 };
 

@@ -37,8 +37,8 @@ struct unet_embedded_table {
   // Runs one turn of the engine, and sometimes of the service. Returns the number of messages and frames handled (0: idle).
   uint32_t (*poll)(void* handle);
 
-  // The halves of poll(), so that neither waits for the other. pull() takes arrived frames; if there are none, or if it is time, it runs a
-  // whole turn. push() puts queued messages on the wire.
+  // The halves of poll(), so that neither waits for the other. The first, pull(), takes arrived frames; if there are none, or if it is
+  // time, it runs a whole turn. The second, push(), puts queued messages on the wire.
   uint32_t (*pull)(void* handle);
   void (*push)(void* handle);
 

@@ -295,7 +295,7 @@ SendOutcome Emulated::send(Channel channel, Bytes data, bool more) noexcept {
   return sent(*to, carrier_->real_->send(channel, data, more), data.size());
 }
 
-// The carrier has one reservation, and others may send before this one is posted. So this uses a buffer and a copy.
+// The carrier has one reservation, and others may send before this one is posted. This therefore uses a buffer and a copy.
 MutableBytes Emulated::reserve(Channel channel, uint32_t length) noexcept {
   reserved_ = 0;
   if (!is_open(channel) || length > kMessageMax) return {};
@@ -444,7 +444,7 @@ Result<Channel> Emulated::adopt(const control::ChannelInfo& info, std::vector<De
   const std::lock_guard lock(carrier_->mutex_);
   auto channel = carrier_->real_->adopt(info, std::move(descriptors));
   if (!channel) return channel;
-  // One that closed it keeps the number no longer, and one that did not is not told it anew.
+  // If the number had an owner before: one that closed the channel loses the number, and one that did not is not told again.
   if (Emulated* const before = carrier_->routes_[info.channel]; before != nullptr) {
     std::erase_if(before->mine_, [&](const Mine& each) { return each.channel == info.channel; });
   }

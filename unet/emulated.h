@@ -71,7 +71,7 @@ class Carrier {
 
   static constexpr uint32_t kNone = ~uint32_t{0};
   static constexpr uint32_t kPumped = 64;        // messages taken per call
-  static constexpr uint32_t kUnownedMax = 1024;  // messages of channels whose opening has not been processed
+  static constexpr uint32_t kUnownedMax = 1024;  // messages of channels with an unprocessed answer
   // All closing endpoints together wait for a stuck NI at most a tenth of the time, and at most Endpoint::kLinger at once.
   static constexpr uint64_t kLingerPrice = 10;
   struct List {
@@ -216,7 +216,7 @@ class Emulated {
   bool listening_ = false;   // wants a write to wake_
   bool armed_ = false;       // by arm()
   bool news_ = false;        // the service may have sent a packet
-  std::optional<Channel> room_;  // the channel for whose room it is armed
+  std::optional<Channel> room_;  // the channel that it is armed for
 };
 
 }  // namespace unet

@@ -131,7 +131,7 @@ class Endpoint {
   std::optional<ChannelEvent> next_event();
 
   // Closes a channel. Its messages that are not released become invalid. Sent messages leave first, unless the NI takes none for kLinger (a
-  // wire that is down). Messages that the NI had delivered or was delivering can still be received, under the channel's number. That number
+  // wire that is down). Messages that the NI had delivered or was delivering can still be received, under the channel's number. The number
   // is reused only after all others.
   Status close(Channel channel, Nanoseconds timeout = kAnswerWithin);
   // False after either side has closed it. Messages that had arrived can still be received.
@@ -296,9 +296,9 @@ class Endpoint {
   // first.
   WaitOutcome wait_room(Channel channel, Nanoseconds timeout = kForever, Nanoseconds spin = kDefaultSpin) noexcept;
 
-  // For poll(2) and epoll: readable when there may be something to take, after arm() returned true. arm() returns false if there is
-  // something already: receive until empty, then arm again. With `room`, a channel that refused a send as full, it also reacts to room on
-  // that channel. The endpoint owns the descriptor.
+  // For poll(2) and epoll: readable when there may be something to take, after arm() returned true. It returns false if there is something
+  // already: receive until empty, then arm again. With `room`, a channel that refused a send as full, it also reacts to room on that
+  // channel. The endpoint owns the descriptor.
   Result<int> descriptor();
   bool arm(std::optional<Channel> room = {}) noexcept;
 
@@ -421,7 +421,7 @@ class Endpoint {
   Mapping region_;
   std::deque<ConnectionRequest> requests_;
   std::deque<ChannelEvent> events_;
-  std::vector<EarlyClose> early_closes_;  // closes of channels whose answer is still in the connection
+  std::vector<EarlyClose> early_closes_;  // closes of channels with an unprocessed answer
   bool ni_lost_ = false;
   bool ip_changed_ = false;
   uint32_t quiet_looks_ = 0;     // checks without requests or events

@@ -12,7 +12,7 @@ namespace unet {
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
-// Returns a value whose bytes are all zero, padding included: for data that leaves the process.
+// Returns a value with all bytes zero, including the padding: for data that leaves the process.
 template <typename T>
 T zeroed() noexcept {
   T value{};
@@ -46,7 +46,7 @@ inline Bytes as_bytes(const void* data, size_t size) noexcept {
   return {static_cast<const std::byte*>(data), size};
 }
 
-// Copies `size` <= 48 bytes with at most three overlapping moves and no call. memcpy() of a variable size costs a function call and a jump
+// Copies `size` <= 48 bytes with at most three overlapping moves and no call. A memcpy() of variable size costs a function call and a jump
 // table, which is a tenth of a cache-line transfer.
 inline void copy_small(std::byte* to, const std::byte* from, size_t size) noexcept {
   struct Sixteen {

@@ -1,5 +1,5 @@
-// crc32c.cc - long inputs: three interleaved streams, because the instruction takes three cycles and starts one per cycle; or wide
-// registers (crc32c_wide.cc), which are several times as fast.
+// crc32c.cc - long inputs: three interleaved streams, because the instruction takes three cycles and starts one per cycle. Wide registers
+// (crc32c_wide.cc) are several times as fast.
 #include "unet/base/crc32c.h"
 
 #include "unet/base/crc32c_wide.h"

@@ -43,7 +43,7 @@ class EventfdWake {
   }
 
   static constexpr uint32_t kMeasured = 64;
-  uint32_t measured_ = 0;  // further writes whose processor time is measured
+  uint32_t measured_ = 0;  // number of further writes to measure
 };
 
 }  // namespace unet

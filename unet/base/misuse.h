@@ -1,4 +1,4 @@
-// misuse.h - ends a program whose mistake would leave freed memory in use; used by libraries above unet.
+// misuse.h - ends a program after a mistake that would leave freed memory in use; used by libraries above unet.
 #pragma once
 
 namespace unet {

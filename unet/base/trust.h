@@ -1,5 +1,5 @@
-// trust.h - one name for all checks of data that another party wrote, so that their cost can be measured; used wherever another party can
-// write the memory that is read.
+// trust.h - one name for all checks of another party's data, so that their cost can be measured; used wherever another party can write to
+// memory.
 //
 // `meson setup -Dtrust=unchecked` makes every checked() true without looking. Such a build protects nothing: scripts/cost-of-trust uses it
 // to measure the checks against the ordinary build.
