@@ -30,8 +30,8 @@ class LinkWatch final : public WireState {
 
   int descriptor() const noexcept override { return socket_; }
   void look() override;
-  // Binds a packet socket to the interface as it is now. Any thread may call it. An interface with another address also receives the port's
-  // frames.
+  // Binds a packet socket to the interface as it is now. Any thread may call it. An interface with another address then also accepts frames
+  // to the port's address.
   bool bind(int socket, uint16_t protocol, bool all_groups) const noexcept;
   // Parses one datagram of the kernel. For look() and tests.
   void read(std::span<const std::byte> datagram);

@@ -28,7 +28,7 @@ enum class EndpointCounter : uint8_t {
   ip_too_big,            // too big for the path and may not be fragmented; an ICMP error reports it
   ip_no_buffer,          // too many packets wait for a neighbour that has not answered
   ip_many_neighbours,    // the user sends to too many unresolved neighbours
-  ip_not_over,           // a SYN between ports of a dead process's connection, which has not ended
+  ip_not_over,           // a SYN between the ports of a dead process's unfinished connection
   // Drops of messages to this endpoint.
   no_free_buffer,        // the free queue was empty
   receive_queue_full,    // the receive queue was full

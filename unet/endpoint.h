@@ -296,9 +296,9 @@ class Endpoint {
   // first.
   WaitOutcome wait_room(Channel channel, Nanoseconds timeout = kForever, Nanoseconds spin = kDefaultSpin) noexcept;
 
-  // For poll(2) and epoll: readable when there may be something to take, after arm() returned true. It returns false if there is something
-  // already: receive until empty, then arm again. With `room`, a channel that refused a send as full, it also reacts to room on that
-  // channel. The endpoint owns the descriptor.
+  // A descriptor for poll(2) and epoll. Sleep on it only after arm() returned true; it becomes readable when there may be something to
+  // take. False means that there is something already: receive until empty, then arm again. With `room`, a channel that refused a send as
+  // full, it also becomes readable when that channel has room. The endpoint owns the descriptor.
   Result<int> descriptor();
   bool arm(std::optional<Channel> room = {}) noexcept;
 

@@ -343,7 +343,7 @@ Status Endpoint::close(Channel channel, Nanoseconds timeout) {
   auto request = request_for<control::CloseChannel>(control::Op::close_channel, id_);
   request.channel = index;
   auto answer = connection_->call(request, timeout);
-  if (!answer && answer.error().code == Errc::disconnected) return {};  // the NI has closed it before
+  if (!answer && answer.error().code == Errc::disconnected) return {};  // the channel has ended with the NI
   return without_value(answer);
 }
 

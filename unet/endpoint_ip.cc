@@ -104,7 +104,7 @@ Status Endpoint::own_ip_flow(uint32_t claim, const ip::IpAddress& local, uint16_
 
 Result<SocketTableView> Endpoint::open_sockets() {
   const auto table = static_cast<uint32_t>(socket_tables_.size());
-  // The service could not read the table, and could not end the connections, after this process has ended.
+  // An embedded NI ends with its process: no service is left to read the table or to end the connections.
   if (embedded_ != nullptr) return fail(Errc::unavailable, "an embedded NI ends with its process");
   if (table == kSocketTablesMax) return fail(Errc::already_exists, "this endpoint has as many tables of sockets as it may");
   auto answer = connection_->call(request_for<control::OpenSockets>(control::Op::open_sockets, id_));

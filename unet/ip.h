@@ -41,18 +41,19 @@ static_assert(kIpMessageMax == sizeof(IpMessageHeader) + 40 + 65535);  // the la
 // Whether a member of a share takes new flows. Members with `yes` take them; without any, those with `if_nobody_does`; else all.
 enum class TakesNew : uint8_t { no, if_nobody_does, yes };
 
-// The packets that an endpoint wants to receive, and may then also send. A packet goes to the most specific claim that it fits. A claim
-// with its remote address and port comes before one with any; then one with its local address before one with all.
+// A claim of the packets that an endpoint wants to receive. It also gives the right to send from the claimed ports. A packet goes to the
+// most specific claim that it fits. A claim with its remote address and port comes before one with any; then one with its local address
+// before one with all.
 //
 // For UDP, `local` may be a multicast group. The NI is a member while any claim names it. All claims of the group and port receive its
 // packets, of any user. Such a claim gives no right to send, and does not occupy the port.
 //
 // A port may be shared. Claims of one user with the same group that differ only in their owner form a share. A packet goes to one member
-// that takes new flows, chosen by a hash of both ends. A channel to the port's holder goes to the members in turn. A TCP connection stays
+// that takes new flows, chosen by a hash of both ends. Requests for a channel to the port go to the members in turn. A TCP connection stays
 // with the member that has sent on it. All members may send, but not on a TCP connection of another member.
 struct IpClaim {
   uint8_t protocol = 0;        // 6: TCP, 17: UDP. Includes ICMP errors about sent packets. Errors with the NI's own source address report a
-                               // packet that is too long, or a SYN for a connection that has not ended
+                               // packet that is too long, or a SYN between ends with an unfinished connection
   ip::IpAddress local{};       // unspecified: all addresses of the NI, of both families
   TakesNew takes_new = TakesNew::yes;  // only for a share (set_ip_claim())
   uint16_t port = 0;           // 0: the NI chooses `ports` consecutive free ones, from 49152 on or else from 32768 on

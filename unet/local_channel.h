@@ -151,7 +151,8 @@ class LocalChannel {
   // Then the caller executes heavy_fence() and checks once more. If this returns true, the peer already executes fences, and the caller
   // skips heavy_fence().
   bool announce_sleep(bool for_room, bool often = false) noexcept;
-  // The peer wakes this side seldom, because its wake-ups take long. A caller that sleeps longer than this may miss a message.
+  // The peer wakes this side seldom, because its wake-ups take long. A caller that sleeps longer than this may sleep although a message has
+  // arrived.
   static constexpr Nanoseconds kSleepMax = 100 * kMillisecond;
   bool woken_seldom() const noexcept {
     return in_->seldom.value.load(std::memory_order_relaxed) != 0 || out_->seldom.value.load(std::memory_order_relaxed) != 0;

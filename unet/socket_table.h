@@ -102,7 +102,7 @@ class alignas(64) ToldSlot {
     for (size_t i = 0; i < sizeof(T) / 8; ++i) words_[i].store(words[i], std::memory_order_relaxed);
     mark_.store((mark | 1) + 1, std::memory_order_release);  // the words are stored before it
   }
-  // Returns false if each attempt met the writer. `value` is then a torn copy, which no longer changes.
+  // Returns false if each attempt met the writer. `value` may then be a torn copy, which no longer changes.
   bool read(T& value) const noexcept {
     for (int i = 0; i < kTries; ++i) {
       const uint64_t mark = mark_.load(std::memory_order_acquire);

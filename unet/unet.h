@@ -316,9 +316,9 @@ int unet_wait(unet_endpoint *endpoint, int64_t timeout_ns, int64_t spin_ns);
 // Works like unet_wait(), and returns UNET_ROOM as soon as `channel`, which refused a send with UNET_EFULL, has room again.
 int unet_wait_room(unet_endpoint *endpoint, int channel, int64_t timeout_ns, int64_t spin_ns);
 
-// For poll(2) and epoll: a descriptor that becomes readable when there may be something to take, after unet_arm() returned 1. It returns 0
-// if there is something already: take all of it, then arm again. The endpoint owns the descriptor; never read from it. unet_descriptor()
-// returns it (>= 0) or UNET_EDISCONNECTED, UNET_ESYSTEM.
+// A descriptor for poll(2) and epoll. Sleep on it only after unet_arm() returned 1; it becomes readable when there may be something to
+// take. The result 0 means that there is something already: take all of it, then arm again. The endpoint owns the descriptor; never read
+// from it. unet_descriptor() returns it (>= 0) or UNET_EDISCONNECTED, UNET_ESYSTEM.
 int unet_descriptor(unet_endpoint *endpoint);
 int unet_arm(unet_endpoint *endpoint);
 

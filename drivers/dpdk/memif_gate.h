@@ -43,7 +43,7 @@ class MemifGate {
   // Waits for the port's task. Returns false if the interrupt thread is stuck in a system call that waits for a peer.
   static bool wait(DpdkPort& port, Nanoseconds timeout) noexcept;
 
-  // Call this in the interrupt thread when a server is closed. The last port that listens at a socket removes the socket.
+  // Call this in the interrupt thread when a server is closed. The last port that listens at a socket retires it.
   static void stop_listening(DpdkPort& port) noexcept;
 
   // Number of messages received on all control sockets.

@@ -1,5 +1,5 @@
-// trust.h - one name for all checks of another party's data, so that their cost can be measured; used wherever another party can write to
-// memory.
+// trust.h - one name for all checks of another party's data, so that their cost can be measured; used wherever code reads memory that
+// another party can write.
 //
 // `meson setup -Dtrust=unchecked` makes every checked() true without looking. Such a build protects nothing: scripts/cost-of-trust uses it
 // to measure the checks against the ordinary build.
