@@ -46,7 +46,7 @@ class TapPort final : public SegmentPort {
   bool is_full(int error) const noexcept override;
 
   const std::string name_;
-  const std::shared_ptr<LinkWatch> link_;  // null: nothing tells of the interface
+  const std::shared_ptr<LinkWatch> link_;  // null: the interface is not watched
 };
 
 }  // namespace unet::drivers
