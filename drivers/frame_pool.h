@@ -1,4 +1,4 @@
-// frame_pool.h - a fixed number of places for frames, handed out and given back without allocation; used by ports of the kernel.
+// frame_pool.h - a fixed number of frame buffers, used without allocation by ports over the kernel.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace unet::drivers {
 
-// One thread. A place belongs to whoever took it until it is given back.
+// One thread uses it. A buffer belongs to its taker until it is given back.
 class FramePool {
  public:
   FramePool(uint32_t frames, uint32_t room) : memory_(new std::byte[size_t{room} * frames]) {
@@ -27,7 +27,7 @@ class FramePool {
 
  private:
   std::unique_ptr<std::byte[]> memory_;  // pages are touched when they are first used
-  std::vector<std::byte*> free_;         // the last one given back is the next one taken: it is still in the cache
+  std::vector<std::byte*> free_;         // last in, first out: the buffer is still in the cache
 };
 
 }  // namespace unet::drivers

@@ -1,4 +1,4 @@
-// interface_claim.cc - a packet socket that takes no frame, and the group of which it is the only member.
+// interface_claim.cc - a packet socket that receives no frame, as the only member of its fanout group.
 #include "drivers/interface_claim.h"
 
 #include <arpa/inet.h>
@@ -15,10 +15,10 @@
 namespace unet::drivers {
 namespace {
 
-constexpr uint16_t kOtherType = 0x88B6;  // Ethernet type for local experiments, and not ours: its frames come here, and end
+constexpr uint16_t kOtherType = 0x88B6;  // a local experimental Ethernet type, not U-Net's: its frames arrive and end here
 constexpr uint32_t kGroups = 0x754E;     // keeps the numbers of our groups away from the small ones that people choose
 
-// Of linux/if_packet.h, which has its last member since 5.12.
+// The argument of PACKET_FANOUT in linux/if_packet.h. Its last member exists since 5.12.
 struct FanoutArguments {
   uint16_t id, type_flags;
   uint32_t max_num_members;
@@ -50,7 +50,8 @@ Result<InterfaceClaim> InterfaceClaim::take(const std::string& port, const std::
                                         "tell them apart: each would get a copy of all that arrives for the other");
 }
 
-// An invalid argument is what older kernels call the bound of a group, and all of them a group of that number of somebody else's.
+// EINVAL comes from kernels before 5.12, which know no limit of a group's members, and from any kernel if another program has a group of
+// that number.
 InterfaceClaim InterfaceClaim::none(int error) {
   InterfaceClaim claim;
   const char* const why = error == EINVAL ? "; before Linux 5.12, or another program has this packet group)" : ")";

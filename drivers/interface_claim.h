@@ -1,11 +1,11 @@
-// interface_claim.h - that an interface of the kernel is one port's at a time, of whatever program; used by ports on packet sockets.
+// interface_claim.h - reserves an interface of the kernel for one port among all programs; used by ports on packet sockets.
 //
-// Packet sockets are given a copy each, so that two network interfaces on one interface would both answer for its address, with
-// nobody knowing. The kernel refuses a second AF_XDP socket, and a second user of a tap, by itself.
+// Each packet socket gets a copy of every frame. Two network interfaces of U-Net on one interface would both answer for its address,
+// unnoticed. The kernel itself refuses a second AF_XDP socket and a second user of a tap.
 //
-// What is claimed is the only place of a fanout group of packet sockets (packet(7)), whose number says which interface it is and which
-// lives in its network namespace. So the kernel gives it back when its owner ends, however it ends, and nobody can hold it who
-// may not open the interface: with a file or a socket's name, any user could keep unetd from starting.
+// The claim is the only place in a fanout group of packet sockets (packet(7)). The group's number identifies the interface, within its
+// network namespace. The kernel therefore releases the claim when its owner ends, however it ends. Only users with the right to open the
+// interface can hold it: with a file or a socket's name instead, any user could keep unetd from starting.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ namespace unet::drivers {
 class InterfaceClaim {
  public:
   InterfaceClaim() = default;
-  // The interface, in the caller's network namespace, has to be up. `port` begins the sentence of an error: already_exists. What the
-  // caller may not do, or the kernel cannot (before 5.12), is no error and claims nothing; remark() says so.
+  // The interface, in the caller's network namespace, must be up. `port` begins the error's text. Error: already_exists. Without the right
+  // to claim, or on a kernel before 5.12, the call succeeds and claims nothing; remark() then says so.
   static Result<InterfaceClaim> take(const std::string& port, const std::string& interface);
 
   InterfaceClaim(InterfaceClaim&& other) noexcept : socket_(std::exchange(other.socket_, -1)), remark_(std::move(other.remark_)) {}
@@ -28,9 +28,9 @@ class InterfaceClaim {
     std::swap(remark_, other.remark_);
     return *this;
   }
-  ~InterfaceClaim();  // gives it back
+  ~InterfaceClaim();  // releases the claim
 
-  // For the port's description: empty, or that nothing keeps another network interface away, and why.
+  // A remark for the port's description: empty, or that the interface is not protected from another network interface, and why.
   const std::string& remark() const noexcept { return remark_; }
 
  private:

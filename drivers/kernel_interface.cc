@@ -1,4 +1,4 @@
-// kernel_interface.cc - an interface asked for its address, MTU and state.
+// kernel_interface.cc - reads an interface's address, MTU and state.
 #include "drivers/kernel_interface.h"
 
 #include <net/if.h>

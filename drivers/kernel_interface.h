@@ -1,4 +1,4 @@
-// kernel_interface.h - what ports over an interface of the kernel ask of it; used by pcap, packet and tap.
+// kernel_interface.h - queries about an interface of the kernel; used by pcap, packet and tap.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace unet::drivers {
 
-// What the kernel says of an interface in the caller's network namespace; refuses what can be no wire of ours, with what to do. `port`
-// begins the sentence of an error: not_found, unavailable, invalid_argument.
+// Reads the properties of an interface in the caller's network namespace. Refuses interfaces that cannot serve as a wire, and says what to
+// do. `port` begins the error's text. Errors: not_found, unavailable, invalid_argument.
 Result<DriverCapabilities> look_at_interface(const std::string& port, const std::string& name);
 
-// Without a carrier the kernel drops what a packet socket gives it, with the same error as when its queue is full.
+// Without a carrier the kernel drops the frames of a packet socket, with the same error as for a full queue.
 bool has_carrier(int socket, const std::string& name) noexcept;
 
-// "02:00:00:00:00:01"
+// Text form: "02:00:00:00:00:01".
 std::string to_text(const MacAddress& address);
 
 }  // namespace unet::drivers

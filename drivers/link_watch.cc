@@ -1,4 +1,4 @@
-// link_watch.cc - messages of rtnetlink read within their bounds.
+// link_watch.cc - reads rtnetlink messages within their bounds.
 #include "drivers/link_watch.h"
 
 #include <arpa/inet.h>
@@ -18,13 +18,13 @@
 namespace unet::drivers {
 namespace {
 
-constexpr uint32_t kLowerUp = 0x10000;  // IFF_LOWER_UP, which <net/if.h> has not
+constexpr uint32_t kLowerUp = 0x10000;  // IFF_LOWER_UP, which <net/if.h> lacks
 constexpr size_t kDatagramMax = 32 * 1024;
 constexpr int kDatagramsPerLook = 64;
 
 size_t aligned(size_t bytes) noexcept { return (bytes + 3) & ~size_t{3}; }
 
-// Copies a T from the front; false: there is none.
+// Copies a T from the front. Returns false if there are too few bytes.
 template <typename T>
 bool front(std::span<const std::byte> bytes, T& value) noexcept {
   if (bytes.size() < sizeof value) return false;
@@ -46,7 +46,7 @@ std::shared_ptr<LinkWatch> LinkWatch::open(const LinkWatchOptions& options) {
   address.nl_family = AF_NETLINK;
   address.nl_groups = RTMGRP_LINK;
   if (::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return nullptr;
-  watch->ask();  // changes from here on are heard
+  watch->ask();  // later changes arrive as messages
   watch->look();
   return watch;
 }
@@ -55,7 +55,7 @@ LinkWatch::~LinkWatch() {
   if (socket_ >= 0) ::close(socket_);
 }
 
-// By its index, and by its name if there is none.
+// Asks by index, or by name if there is none.
 void LinkWatch::ask() noexcept {
   struct Request {
     nlmsghdr header;
@@ -81,11 +81,11 @@ void LinkWatch::look() {
     socklen_t length = sizeof from;
     const ssize_t size = ::recvfrom(socket_, room.data(), room.size(), MSG_TRUNC, reinterpret_cast<sockaddr*>(&from), &length);
     if (size < 0 && errno == ENOBUFS) {
-      ask();  // some changes are lost
+      ask();  // some changes were lost
       continue;
     }
     if (size < 0) return;
-    if (from.nl_pid != 0) continue;  // of another process
+    if (from.nl_pid != 0) continue;  // from another process
     read(std::span(room).first(std::min(static_cast<size_t>(size), room.size())));
   }
 }
@@ -101,14 +101,14 @@ void LinkWatch::read(std::span<const std::byte> datagram) {
       const bool by_index = error.msg.nlmsg_seq != 0 && error.msg.nlmsg_seq == link_.index;
       if (!by_index) continue;
       gone();
-      ask();  // another one may have the name
+      ask();  // another interface may have the name by now
     }
   }
 }
 
 void LinkWatch::read_link(uint16_t type, std::span<const std::byte> body) {
   ifinfomsg info{};
-  // A bridge tells of its ports by the same messages, of another family.
+  // A bridge reports its ports with the same messages, of another family.
   if (!front(body, info) || info.ifi_family != AF_UNSPEC || info.ifi_index <= 0) return;
   Link now{.index = static_cast<uint32_t>(info.ifi_index), .name = {}, .up = (info.ifi_flags & IFF_UP) != 0,
            .carrier = (info.ifi_flags & kLowerUp) != 0};
@@ -154,7 +154,7 @@ void LinkWatch::has(Link now) {
     tell("interface " + link_.name + (link_.carrier ? " has a carrier again" : " has lost its carrier"));
   }
   const uint32_t before = was.index != 0 ? was.mtu : options_.mtu;
-  const bool more = link_.mtu > options_.mtu;  // as it may be from the start
+  const bool more = link_.mtu > options_.mtu;  // the interface may have had a larger MTU from the start
   if (link_.mtu != before && (known_ || !more)) {
     const std::string limit = more ? "; the port was made for " + std::to_string(options_.mtu) + ", until unetd is started again"
                               : link_.mtu < options_.mtu ? "; longer messages of U-Net's own are lost" : "";

@@ -1,6 +1,6 @@
-// link_watch.h - the kernel's interface under a wire, watched by netlink (RTNLGRP_LINK); used by packet, pcap and dpdk.
+// link_watch.h - watches the kernel's interface under a wire by netlink (RTNLGRP_LINK); used by packet, pcap and dpdk.
 //
-// It follows the interface by its index, and by its name while there is none. One socket a wire: an interface changes seldom.
+// It follows the interface by its index, and by its name while it does not exist. Each wire has one socket: interfaces change seldom.
 #pragma once
 
 #include <cstddef>
@@ -15,29 +15,30 @@ namespace unet::drivers {
 
 struct LinkWatchOptions {
   std::string port;       // begins each line for the log
-  std::string interface;  // its name, in the caller's network namespace
+  std::string interface;  // interface name, in the caller's network namespace
   MacAddress station{};   // the port's address
-  uint32_t mtu = 0;       // that the port was made for
+  uint32_t mtu = 0;       // the MTU that the port was made for
   bool returns = true;    // the port works again by itself when the interface is back
 };
 
 class LinkWatch final : public WireState {
  public:
-  // Without a right to netlink, or without its memory, the wire has no state: the interface is taken for as it was.
+  // Returns null without a right to netlink, or without memory for it: the wire then has no state, and the interface counts as unchanged.
   static std::shared_ptr<LinkWatch> open(const LinkWatchOptions& options);
   explicit LinkWatch(const LinkWatchOptions& options, int socket = -1) : options_(options), socket_(socket) {}
   ~LinkWatch() override;
 
   int descriptor() const noexcept override { return socket_; }
   void look() override;
-  // A packet socket goes on with the interface as it is now. Any thread; an interface with another address also hears the port's.
+  // Binds a packet socket to the interface as it is now. Any thread may call it. An interface with another address then also accepts frames
+  // to the port's address.
   bool bind(int socket, uint16_t protocol, bool all_groups) const noexcept;
-  // One datagram of the kernel's. For look() and tests.
+  // Parses one datagram of the kernel. For look() and tests.
   void read(std::span<const std::byte> datagram);
 
  private:
   struct Link {
-    uint32_t index = 0;  // 0: there is none
+    uint32_t index = 0;  // 0: the interface does not exist
     std::string name;
     uint32_t mtu = 0;
     bool up = false, carrier = false;

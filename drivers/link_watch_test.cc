@@ -1,4 +1,4 @@
-// link_watch_test.cc - messages of rtnetlink: what each says, lying lengths, and those of other interfaces.
+// link_watch_test.cc - rtnetlink messages: the meaning of each, false lengths, and messages about other interfaces.
 #include "drivers/link_watch.h"
 
 #include <linux/if.h>
@@ -78,7 +78,7 @@ TEST_CASE("an interface changes, goes and comes back") {
   CHECK((w.link.is_up() && w.link.has_carrier() && w.link.index() == 7 && w.link.mtu_of(1500) == 1500));
   CHECK_THAT(w.tell({.mtu = 1000}), Contains("MTU of 1000"));
   CHECK(w.link.mtu_of(1500) == 1000);
-  CHECK(w.link.mtu_of(1496) == 996);  // of a wrapper that takes four bytes
+  CHECK(w.link.mtu_of(1496) == 996);  // a wrapper uses four bytes
   CHECK_THAT(w.tell({.mtu = 9000}), Contains("made for 1500"));
   CHECK(w.link.mtu_of(1500) == 1500);
   CHECK_THAT(w.tell({.mtu = 1500, .flags = IFF_UP}), Contains("lost its carrier"));
@@ -110,7 +110,7 @@ TEST_CASE("lengths that lie are not believed") {
   const std::vector<std::byte> whole = message({.mtu = 1000});
   for (size_t length = 0; length < whole.size(); ++length) {
     Watch w;
-    // In memory of its own, so that a sanitizer sees what is read behind it.
+    // Each part has its own allocation, so that a sanitizer sees reads behind its end.
     const std::vector<std::byte> part(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(length));
     CHECK(w.read(part).empty());
     CHECK(w.link.mtu_of(1500) == 1500);

@@ -1,7 +1,7 @@
-// private_file.h - opens a file for frames, which are their users' secrets; used by capture, trace, pcap and unetctl.
+// private_file.h - opens a file for frames, which are private data of users; used by capture, trace, pcap and unetctl.
 //
-// Root writes such files, and another user may have put something at the path before: a link to a third user's file, or a file of
-// its own to read the frames from. So a link is refused, and so is what another user owns. A device is taken: /dev/null has no secrets.
+// Root writes such files, and another user may have prepared the path: a link to a third user's file, or a file to read the frames from.
+// Links and files of other users are therefore refused. Devices are allowed, because /dev/null stores nothing.
 #pragma once
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 namespace unet::drivers {
 
-// A regular file gets mode 0600, and with `replace` is emptied. `flags` are further ones of open(). The descriptor is the caller's.
+// A regular file gets mode 0600, and with `replace` is emptied. `flags` are further flags of open(). The caller owns the descriptor.
 inline Result<int> open_private_file(const std::string& path, int flags, bool replace) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | flags, 0600);
   const int error = errno;

@@ -1,11 +1,12 @@
-// refusals.h - a frame that the kernel has no room for, or never takes: tried for a time, and then dropped; used by packet, tap and pcap.
+// refusals.h - decides how long to retry a frame that the kernel refuses; used by packet, tap and pcap.
 //
-// ENOBUFS and ENOMEM say either: a queue is full, and has room soon; or a filter behind the socket drops that frame each time (tc,
-// netfilter's egress), or there is no memory for one of its size. The second must not stop the wire, or whoever sends such frames stops
-// everybody. So there is a store of patience, which what was waited in vain is taken from. It is filled by what was not waited in vain,
-// and by a sixteenth of all time: however many such frames there are, and whatever else is sent, the wire stands still for 10 ms, a
-// sixteenth of the time, and as long again as it would have anyway. Who is refused while nothing is left of it is dropped at once, as by a
-// full queue.
+// ENOBUFS and ENOMEM have two causes. Either a queue is full and will soon have room. Or this frame never passes: a filter behind the
+// socket drops it each time (tc, netfilter's egress), or there is no memory for a frame of its size. Frames of the second kind must not
+// stop the wire, or their sender stops all others.
+//
+// Retries therefore use up a budget, the patience. Waiting that ends in a drop spends it. Waiting that ends in success fills it, and so
+// does a sixteenth of all time. However many such frames there are, the wire stands still for at most 10 ms, plus a sixteenth of the time,
+// plus as long again as it would have waited anyway. With no budget left, a refused frame is dropped at once, as by a full queue.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +17,10 @@ namespace unet::drivers {
 
 class Refusals {
  public:
-  static constexpr Nanoseconds kPatience = 10 * kMillisecond;  // at most; a packet's time at 1.2 Mbit/s
-  static constexpr Nanoseconds kShare = 16;                    // of the time
+  static constexpr Nanoseconds kPatience = 10 * kMillisecond;  // the maximum; 10 ms is the time of a packet at 1.2 Mbit/s
+  static constexpr Nanoseconds kShare = 16;                    // one part in this many of all time
 
-  // The first frame was refused, perhaps again. True: it is to be dropped.
+  // Call this when the first frame was refused, perhaps again. True: the caller must drop it.
   bool give_up(Nanoseconds now) noexcept {
     const Nanoseconds more = (now - filled_at_) / kShare;
     filled_at_ += more * kShare;
@@ -34,9 +35,9 @@ class Refusals {
     refused_ = false;
     return true;
   }
-  // The first frame is no more, for another reason.
+  // Call this when the first frame left the queue for another reason.
   void gone() noexcept { refused_ = false; }
-  // A frame was taken.
+  // Call this when a frame was taken.
   void taken(Nanoseconds now) noexcept {
     if (!refused_) return;
     refused_ = false;
@@ -46,7 +47,7 @@ class Refusals {
  private:
   void fill(Nanoseconds more) noexcept { patience_ = std::min(kPatience, patience_ + std::min(more, kPatience)); }
 
-  bool refused_ = false;       // the first frame, since then
+  bool refused_ = false;       // the first frame is being refused, since `since_`
   Nanoseconds since_ = 0;
   Nanoseconds patience_ = kPatience;
   Nanoseconds filled_at_ = 0;

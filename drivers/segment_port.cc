@@ -1,4 +1,4 @@
-// segment_port.cc - bursts of frames between the kernel and the engine.
+// segment_port.cc - passes bursts of frames between the kernel and the engine.
 #include "drivers/segment_port.h"
 
 #include <sys/utsname.h>
@@ -11,12 +11,12 @@
 namespace unet::drivers {
 namespace {
 
-constexpr uint32_t kFrames = 256;             // to be sent: more than an engine holds
-constexpr uint32_t kArrivals = 96;            // a burst that the engine has, one to be filled, and some that a wrapper detains
+constexpr uint32_t kFrames = 256;             // transmit buffers: more than an engine holds
+constexpr uint32_t kArrivals = 96;            // receive buffers: a burst that the engine holds, one to fill, and some that a wrapper delays
 constexpr uint32_t kPacketMax = 65535;
-constexpr uint32_t kSegmentsMax = 65500;      // less than 64 KiB with Ethernet: longer ones the kernel cuts before the device sees them
-constexpr uint32_t kShortBurst = 4;           // frames of a burst
-constexpr uint32_t kLong = 32 * 1024;         // after one of frames of so many bytes, or of four such and any others
+constexpr uint32_t kSegmentsMax = 65500;      // less than 64 KiB with Ethernet: the kernel cuts longer ones before the device sees them
+constexpr uint32_t kShortBurst = 4;           // frames per burst, if frames are long
+constexpr uint32_t kLong = 32 * 1024;         // more bytes per frame than this (of up to four frames) make the next burst short
 
 uint32_t round_up(uint32_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
 
@@ -60,7 +60,7 @@ uint32_t SegmentPort::receive(std::span<ReceivedFrame> frames, Nanoseconds) noex
     transfers_[ready].pieces[1] = {.iov_base = empty_[ready], .iov_len = room_};
     transfers_[ready].count = 2;
   }
-  if (ready == 0) return 0;  // the kernel keeps them, and counts what it has no room for
+  if (ready == 0) return 0;  // frames wait in the kernel, which counts its drops
   const uint32_t came = read(std::span(transfers_).first(ready));
   uint32_t count = 0;
   uint64_t bytes = 0;
@@ -72,7 +72,7 @@ uint32_t SegmentPort::receive(std::span<ReceivedFrame> frames, Nanoseconds) noex
     empty_[i] = nullptr;
     frames[count++] = frame;
   }
-  // A look at an empty wire is one at one place.
+  // If the wire was empty, the next read asks for a single frame.
   burst_ = came == 0 ? 1 : bytes > uint64_t{kLong} * std::min(came, kShortBurst) ? kShortBurst : kBurst;
   return count;
 }
@@ -80,7 +80,7 @@ uint32_t SegmentPort::receive(std::span<ReceivedFrame> frames, Nanoseconds) noex
 bool SegmentPort::accept(const VnetHeader& header, bool cut, std::byte* data, ReceivedFrame& frame) noexcept {
   if (cut) return ++counters_.rx_oversize, false;
   if (frame.length < kEthernetBytes || !take_vnet_header(header, data, frame)) return ++counters_.rx_bad_header, false;
-  // Those that are longer than the MTU say of which packets they are made.
+  // A segment may be longer than the MTU, because its header says how it is made of packets.
   if (frame.segment_size == 0 && frame.length > capabilities_.mtu + kEthernetBytes) return ++counters_.rx_oversize, false;
   ++counters_.rx_frames;
   counters_.rx_bytes += frame.length;
@@ -129,7 +129,7 @@ uint32_t SegmentPort::transmit(std::span<TransmitFrame> frames, Nanoseconds now)
         break;
       }
       if (!full) refusals_.gone();
-      // Lost, as a wire may lose.
+      // The frame is lost, as on any wire.
       ++(full ? counters_.tx_refused : error == EMSGSIZE ? counters_.tx_oversize : counters_.tx_errors);
       taken = 1;
     } else {

@@ -1,8 +1,8 @@
-// segment_port.h - what ports have in common that take and give segments of up to 64 KiB by a descriptor of the kernel's: memory, the
-// header in front of each frame, counters; used by packet and tap.
+// segment_port.h - base of ports that pass segments of up to 64 KiB through a descriptor of the kernel: memory, the header before each
+// frame, counters; used by packet and tap.
 //
-// A frame sent is read by the kernel where it lies: what the engine wrote, and behind it payload in a client's segment. A frame that
-// arrives is copied once, by the kernel, to memory of the port's, when this one reads; or a port has it otherwise, and overrides that.
+// The kernel reads a sent frame in place: first the engine's bytes, then payload in a client's segment. It copies an arriving frame once,
+// into the port's memory, when the port reads. A subclass that receives in another way overrides this.
 #pragma once
 
 #include <sys/uio.h>
@@ -28,11 +28,11 @@ class SegmentPort : public Driver {
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept final;
   void discard(std::span<const TransmitFrame> frames) noexcept final;
   int wait_descriptor() const noexcept override { return descriptor_; }
-  // The kernel reads any memory of this process's, before transmit() returns.
+  // The kernel can read all memory of this process, and does so before transmit() returns.
   bool register_memory(std::span<std::byte>) noexcept final { return true; }
   std::vector<DriverCounter> counters() const override;
 
-  // This kernel cuts UDP for packet sockets and taps (Linux 6.2).
+  // Whether this kernel cuts UDP segments for packet sockets and taps (Linux 6.2).
   static bool kernel_cuts_udp() noexcept;
 
  protected:
@@ -40,31 +40,31 @@ class SegmentPort : public Driver {
 
   static constexpr uint32_t kExternalPieces = 5;
 
-  // A frame on its way between the kernel and memory: header, the frame's own bytes, and what is read elsewhere.
+  // A frame between the kernel and memory: header, the frame's own bytes, and external payload.
   struct Transfer {
     VnetHeader header{};
     std::array<iovec, 2 + kExternalPieces> pieces{};
-    uint32_t count = 0;   // of pieces
-    uint32_t length = 0;  // bytes that came, with the header
-    bool cut = false;     // there was more
+    uint32_t count = 0;   // number of pieces
+    uint32_t length = 0;  // bytes received, including the header
+    bool cut = false;     // the frame was longer
   };
 
-  // `descriptor` becomes the port's. Without `segments` frames are no longer than the MTU, and have their checksums.
+  // The port owns `descriptor`. Without `segments`, frames are no longer than the MTU and carry their checksums.
   SegmentPort(const DriverCapabilities& capabilities, int descriptor, bool segments);
 
   int descriptor() const noexcept { return descriptor_; }
   bool segments() const noexcept { return capabilities_.segments_max != 0; }
 
-  // Fills transfers from the first on; how many. An error, but that nothing is there, is counted by its owner: count_error().
+  // Fills transfers from the first on, and returns how many. The subclass counts errors, except an empty wire, with count_read_error().
   virtual uint32_t read(std::span<Transfer> transfers) noexcept = 0;
-  // Sends transfers from the first on; how many, of which -1 stands for an error of the first: errno.
+  // Sends transfers from the first on, and returns how many; -1 with errno if the first one failed.
   virtual int write(std::span<Transfer> transfers) noexcept = 0;
-  // The error says that the kernel takes no more now; and that it may be that frame alone which it does not take.
+  // is_full(): the kernel has no room now. may_be_the_frame(): the kernel may refuse this frame alone.
   virtual bool is_full(int error) const noexcept = 0;
   static bool may_be_the_frame(int error) noexcept;
   void count_read_error() noexcept { ++counters_.rx_errors; }
-  // Whether a frame that came with this header is one: then it is counted, and the rest of `frame` filled in. `data`: the frame's, to be
-  // written to. `cut`: there was more of it.
+  // Checks a frame that came with this header. If it is valid, counts it and fills in the rest of `frame`. `data` is the frame's writable
+  // memory. `cut`: the frame was longer than its buffer.
   bool accept(const VnetHeader& header, bool cut, std::byte* data, ReceivedFrame& frame) noexcept;
 
  private:
@@ -76,10 +76,10 @@ class SegmentPort : public Driver {
 
   DriverCapabilities capabilities_;
   const int descriptor_;
-  const uint32_t room_;            // bytes of a frame that arrives, and one more: what fills it was cut
+  const uint32_t room_;            // maximum bytes of an arriving frame, plus one: a full buffer means that the frame was cut
   FramePool receive_pool_, transmit_pool_;
-  std::array<std::byte*, kBurst> empty_{};  // places for what comes next; nullptr: to be taken from the pool
-  uint32_t burst_ = kBurst;        // frames to be read at a time: a few long ones, so that they stay in the cache; one if none came
+  std::array<std::byte*, kBurst> empty_{};  // buffers for the next read; nullptr: take one from the pool
+  uint32_t burst_ = kBurst;        // frames per read: few if they are long, so that they stay in the cache; one if none came
   std::array<Transfer, kBurst> transfers_;
   Refusals refusals_;
   Counters counters_;

@@ -1,4 +1,4 @@
-// segment_port_test.cc - bursts through a port whose kernel is a test: what it is given, what it gives, and what it refuses.
+// segment_port_test.cc - bursts through a port over a fake kernel: frames sent, received and refused.
 #include "drivers/segment_port.h"
 
 #include <sys/eventfd.h>
@@ -25,7 +25,7 @@ Content content(size_t size, int seed) {
   return bytes;
 }
 
-// A frame of IPv4 and TCP, as far as a port looks at it.
+// A frame of IPv4 and TCP, in the fields that a port reads.
 Content stream_frame(size_t size, int seed) {
   Content bytes = content(size, seed);
   const std::array<uint8_t, 12> head{0x08, 0x00, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6};
@@ -48,11 +48,11 @@ class TestSegmentPort final : public SegmentPort {
     Content bytes;
   };
   std::deque<Sent> sent;
-  std::deque<int> errors;  // of the next writes, 0: none
-  uint32_t takes = 1000;   // frames
-  std::optional<std::byte> never;  // what begins so is refused each time
-  bool busy = false;       // nothing is taken now, whatever it is
-  size_t asked = 0;        // for how many the last read was
+  std::deque<int> errors;  // results of the next writes; 0: success
+  uint32_t takes = 1000;   // frames that it still takes
+  std::optional<std::byte> never;  // frames that begin with this byte are always refused
+  bool busy = false;       // refuses every frame now
+  size_t asked = 0;        // frames requested by the last read
 
  private:
   uint32_t read(std::span<Transfer> transfers) noexcept override {
@@ -153,7 +153,7 @@ TEST_CASE("after long frames few are read at a time, and many again after short 
   CHECK(receive(100, 4) == 4);
   CHECK(receive(100, 32) == 32);
   CHECK(receive(100, 0) == 0);
-  CHECK(receive(100, 8) == 1);  // after nothing, one
+  CHECK(receive(100, 8) == 1);  // after an empty read it asks for one
   CHECK(receive(100, 0) == 7);
 }
 
@@ -162,7 +162,7 @@ TEST_CASE("what does not fit or contradicts itself is dropped and counted, and t
   std::array<ReceivedFrame, 32> frames{};
   VnetHeader bad = kSegments;
   bad.checksum_start = 65'535;
-  port.arriving.push_back({{}, stream_frame(1515, 1)});      // longer than the MTU, and one packet
+  port.arriving.push_back({{}, stream_frame(1515, 1)});      // one packet, longer than the MTU
   port.arriving.push_back({kSegments, stream_frame(65'550, 1)});
   port.arriving.push_back({bad, stream_frame(3000, 1)});
   port.arriving.push_back({{}, stream_frame(60, 1)});
@@ -266,7 +266,7 @@ TEST_CASE("a kernel that takes no more is asked again, and what it refuses is lo
   CHECK(port.transmit(std::span(frames).subspan(1), 0) == 3);
   CHECK((completion.pending == 0 && port.sent.size() == 2));
   CHECK((counter(port, "tx_oversize") == 1 && counter(port, "tx_errors") == 1 && counter(port, "tx_frames") == 2));
-  // All places are there again.
+  // All buffers are free again.
   for (int i = 0; i < 100; ++i) {
     REQUIRE(port.allocate(frames) == 4);
     i % 2 == 0 ? port.discard(frames) : void();
@@ -280,7 +280,7 @@ TEST_CASE("a kernel that takes no more is asked again, and what it refuses is lo
 
 namespace {
 
-// An engine that has frames to send: what the port does not take stays in front.
+// An engine with frames to send: refused frames stay at the front.
 struct Queue {
   explicit Queue(Driver& port) : port(port) {}
   void put(uint8_t content) {
@@ -290,7 +290,7 @@ struct Queue {
     frame.length = 60;
     frames.push_back(frame);
   }
-  // The time until nothing is left.
+  // Returns the time until the queue is empty.
   Nanoseconds drain() {
     const Nanoseconds begin = now;
     for (; !frames.empty() && now - begin < 100 * kSecond; now += 50 * kMicrosecond) {
@@ -314,7 +314,7 @@ TEST_CASE("a frame that the kernel refuses for ever stops nobody, and whoever se
   queue.put(1);
   CHECK(queue.drain() <= Refusals::kPatience + kMillisecond);
   CHECK((counter(port, "tx_refused") == 1 && port.sent.size() == 1));
-  // Alone, in bursts, and with others that the kernel takes at once: after the first one nearly no time.
+  // Send them alone, in bursts, and among frames that the kernel takes at once. After the first one, they cost almost no time.
   for (const int burst : {1, 32}) {
     CAPTURE(burst);
     Nanoseconds took = 0;
@@ -328,7 +328,7 @@ TEST_CASE("a frame that the kernel refuses for ever stops nobody, and whoever se
     }
     const auto refused = static_cast<Nanoseconds>(kBursts * burst);
     CHECK(counter(port, "tx_refused") == before + refused);
-    CHECK(took < (refused + kBursts) * 60 * kMicrosecond + 2 * Refusals::kPatience);  // a poll each 50 us
+    CHECK(took < (refused + kBursts) * 60 * kMicrosecond + 2 * Refusals::kPatience);  // a poll every 50 us
   }
   CHECK(port.sent.size() == 1 + 2 * 1000);
 }
@@ -344,7 +344,7 @@ TEST_CASE("however a full queue and frames that are never taken mix, what is wai
     for (int i = 0; i < 5000; ++i) {
       const Nanoseconds from = now;
       const bool never = random() % 3 != 0;
-      const Nanoseconds room_at = now + random() % longest;  // of the others
+      const Nanoseconds room_at = now + random() % longest;  // for the other frames
       while (true) {
         if (!never && now >= room_at) {
           refusals.taken(now);
@@ -360,7 +360,7 @@ TEST_CASE("however a full queue and frames that are never taken mix, what is wai
       now += random() % (20 * kMicrosecond);
     }
     CHECK(vain <= Refusals::kPatience + worth + (now - begin) / Refusals::kShare + 5000 * 10 * kMicrosecond);
-    CHECK(vain >= Refusals::kPatience);  // it waited at all
+    CHECK(vain >= Refusals::kPatience);  // the port did wait
   }
 }
 
@@ -378,7 +378,7 @@ TEST_CASE("a queue of the kernel's that is full loses nothing while it has room 
   queue.drain();
   CHECK(counter(port, "tx_refused") == 0);
   CHECK(port.sent.size() == 2000);
-  // One that has none for longer loses what waits behind it, and is waited for again when some time has passed.
+  // A kernel that stays full for longer loses the waiting frames; after some time the port waits again.
   for (int i = 0; i < 20; ++i) queue.put(7);
   const auto stand_still = [&](Nanoseconds time) {
     port.busy = true;

@@ -1,4 +1,4 @@
-// vnet_header.cc - the header of frames between Linux and us.
+// vnet_header.cc - makes and reads the virtio header of frames to and from Linux.
 #include "drivers/vnet_header.h"
 
 #include <cstring>
@@ -17,12 +17,12 @@ constexpr uint16_t kTcpChecksum = offsetof(ip::TcpHeader, checksum), kUdpChecksu
 uint8_t byte_at(const std::byte* data, uint32_t at) noexcept { return std::to_integer<uint8_t>(data[at]); }
 
 struct TransportPlace {
-  uint32_t at = 0;  // 0: there is none where every frame of TCP or UDP has it
+  uint32_t at = 0;  // 0: no transport header at its usual place
   uint8_t protocol = 0;
   bool ipv4 = false;
 };
 
-// Where the transport's header begins, of a packet without extension headers.
+// Finds the transport header of a packet without extension headers.
 TransportPlace transport_of(const std::byte* data, uint32_t length) noexcept {
   if (length < kEthernetBytes + ip::kIpv4Bytes) return {};
   be16 type;
@@ -67,9 +67,9 @@ bool take_vnet_header(const VnetHeader& header, std::byte* data, ReceivedFrame& 
     frame.checked = start == transport.at && ((tcp && header.checksum_offset == kTcpChecksum) ||
                                               (udp && header.checksum_offset == kUdpChecksum));
     if (!frame.checked && header.kind != VnetHeader::kNone) return false;
-    if (!frame.checked) {  // of a packet in a packet, or of another protocol
+    if (!frame.checked) {  // tunnelled packets and other protocols
       uint16_t sum = ip::checksum_fold(ip::checksum_add(0, data + start, frame.length - start));
-      if (sum == 0) sum = 0xFFFF;  // the same number; of UDP 0 would say that there is none
+      if (sum == 0) sum = 0xFFFF;  // an equal sum: for UDP 0 would mean that there is no checksum
       std::memcpy(data + field, &sum, sizeof sum);
     }
   }

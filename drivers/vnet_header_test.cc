@@ -1,4 +1,4 @@
-// vnet_header_test.cc - what is said about frames that go, and what is believed about those that come.
+// vnet_header_test.cc - headers of sent frames, and checks of received ones.
 #include "drivers/vnet_header.h"
 
 #include <catch2/catch.hpp>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint32_t kEthernet = 14;
 
-// A frame with headers of Ethernet, IP and `protocol`, whose checksum's field has the sum of the pseudo header.
+// A frame with headers of Ethernet, IP and `protocol`; the checksum field holds the sum of the pseudo header.
 struct Frame {
   Frame(bool ipv4, uint8_t protocol, uint32_t payload, uint8_t flags = ip::TcpFlags::kAck) {
     const bool tcp = protocol == Protocol::kTcp;
@@ -56,7 +56,7 @@ struct Frame {
     frame = {.data = bytes.data(), .length = static_cast<uint32_t>(bytes.size())};
     return take_vnet_header(header, bytes.data(), frame);
   }
-  // Whether the checksum is as a wire has it.
+  // Whether the checksum is complete, as on a wire.
   bool is_summed() const {
     return ip::checksum_fold(ip::checksum_add(pseudo, bytes.data() + transport, bytes.size() - transport)) == 0;
   }
@@ -127,7 +127,7 @@ TEST_CASE("segments say of which packets they are") {
 
 TEST_CASE("a checksum that nobody would look for is filled in") {
   Frame frame(true, Protocol::kUdp, 101);
-  frame.bytes[kEthernet + 9] = std::byte{47};  // a protocol around it
+  frame.bytes[kEthernet + 9] = std::byte{47};  // tunnelled in another protocol
   CHECK((frame.take(frame.partial()) && !frame.frame.checked && frame.is_summed()));
   Frame other(false, Protocol::kTcp, 100);
   other.bytes[kEthernet + 6] = std::byte{60};  // an extension header
@@ -145,25 +145,25 @@ TEST_CASE("a header that does not go with its frame is none") {
     change(header);
     return !frame.take(header);
   };
-  CHECK(refused([](VnetHeader& h) { h.checksum_start = 65535; }));                       // behind the end
+  CHECK(refused([](VnetHeader& h) { h.checksum_start = 65535; }));                       // beyond the end
   CHECK(refused([](VnetHeader& h) { h.checksum_offset = 65535; }));
   CHECK(refused([&](VnetHeader& h) { h.checksum_offset = static_cast<uint16_t>(frame.bytes.size() - h.checksum_start - 1); }));
   CHECK(refused([](VnetHeader& h) { h.checksum_start = 13; }));                          // in the Ethernet header
   CHECK(refused([](VnetHeader& h) { h.segment_size = 0; }));
-  CHECK(refused([](VnetHeader& h) { h.kind = VnetHeader::kTcp6; }));                     // other than the packet
+  CHECK(refused([](VnetHeader& h) { h.kind = VnetHeader::kTcp6; }));                     // does not match the packet
   CHECK(refused([](VnetHeader& h) { h.kind = VnetHeader::kUdp; }));
   CHECK(refused([](VnetHeader& h) { h.kind = 3; }));                                     // fragments of UDP
   CHECK(refused([](VnetHeader& h) { h.kind = 77; }));
-  CHECK(refused([](VnetHeader& h) { h.flags = 0; }));                                    // segments whose checksum nobody knows
+  CHECK(refused([](VnetHeader& h) { h.flags = 0; }));                                    // segments without a known checksum
   CHECK(refused([](VnetHeader& h) { h.checksum_offset = 6; }));
-  CHECK_FALSE(refused([](VnetHeader& h) { h.header_bytes = 65535; }));                   // not used
+  CHECK_FALSE(refused([](VnetHeader& h) { h.header_bytes = 65535; }));                   // the field is ignored
 }
 
 TEST_CASE("whatever a header says, nothing outside the frame is touched") {
   uint64_t random = 1;
   const auto next = [&] { return static_cast<uint16_t>((random = random * 6364136223846793005u + 1442695040888963407u) >> 48); };
   for (int i = 0; i < 20'000; ++i) {
-    // Of its own size on the heap, so that the sanitizer sees one byte too many.
+    // The frame has its own allocation, so that a sanitizer sees reads beyond its end.
     Frame frame(i % 2 == 0, i % 3 == 0 ? Protocol::kUdp : Protocol::kTcp, next() % 64u);
     frame.bytes.resize(14 + next() % (frame.bytes.size() - 13));
     frame.bytes.shrink_to_fit();

@@ -1,5 +1,7 @@
-// wrapper.h - a driver around another driver that passes every call on; wrappers say only what they do otherwise. One that can have
-// several queues under it says how, by take_queues(); apps/wrapper_spec.cc lists these, and lets no other have a wire with several.
+// wrapper.h - a driver around another driver that forwards every call; subclasses override what they change.
+//
+// A subclass that supports several queues overrides take_queues(). apps/wrapper_spec.cc lists those subclasses, and refuses all others over
+// a wire with several queues.
 #pragma once
 
 #include <memory>
@@ -29,11 +31,11 @@ class Wrapper : public Driver {
 
  protected:
   explicit Wrapper(std::unique_ptr<Driver> wire) : wire_(std::move(wire)), capabilities_(wire_->capabilities()) {
-    capabilities_.external_pieces = 1;  // which wrappers look at
+    capabilities_.external_pieces = 1;  // wrappers read external payload in one piece
   }
 
   std::unique_ptr<Driver> wire_;
-  DriverCapabilities capabilities_;  // the wire's, but for what a wrapper changes
+  DriverCapabilities capabilities_;  // the wire's, with the wrapper's changes
 };
 
 }  // namespace unet::drivers

@@ -1,4 +1,4 @@
-// c_abi.h - what every C interface of the project does alike: sentences for the user, no exception, structures that grow; not installed.
+// c_abi.h - conventions of all C interfaces of the project: error texts, no exceptions, structures that grow; not installed.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace unet::c_abi {
 
-// ---- the C ABI's types are the C++ API's: a pointer to one is a pointer to the other
+// ---- types of the C ABI are those of the C++ API: a pointer to one is a pointer to the other
 
 inline Context& of(unet_context* context) noexcept { return *reinterpret_cast<Context*>(context); }
 inline const Context& of(const unet_context* context) noexcept { return *reinterpret_cast<const Context*>(context); }
@@ -34,13 +34,13 @@ inline int to_c(WaitOutcome outcome) noexcept {
 
 // ---- errors
 
-// Leaves the sentence that unet_error_text() returns; returns the code as C programs see it.
+// Stores the text that unet_error_text() returns, and returns the code for C programs.
 int failed(Errc code, std::string_view text) noexcept;
 inline int failed(const Error& error) noexcept { return failed(error.code, error.text); }
 int null_argument(const char* name) noexcept;
 inline int done(const Status& status) noexcept { return status ? 0 : failed(status.error()); }
 
-// Runs a set-up call; the standard library's exceptions (memory, threads) become error codes.
+// Runs a set-up call. Exceptions of the standard library (memory, threads) become error codes.
 template <typename Call>
 int guarded(Call&& call) noexcept {
   try {
@@ -54,7 +54,8 @@ int guarded(Call&& call) noexcept {
 
 // ---- structures that may grow
 
-// Takes in a structure of the caller's version: members it does not know stay 0, members this library does not know must be 0.
+// Copies a structure of the caller's version. Members that the caller does not know become 0; members that this library does not know must
+// be 0.
 template <typename Options>
 int take_options(const Options* from, Options& to) noexcept {
   std::memset(&to, 0, sizeof to);
@@ -70,7 +71,7 @@ int take_options(const Options* from, Options& to) noexcept {
   return 0;
 }
 
-// What they say; `to` keeps what they leave to the default.
+// Copy the options; defaults stay in `to`.
 int take_endpoint_options(const unet_endpoint_options* from, EndpointOptions& to) noexcept;
 int take_connect_options(const unet_connect_options* from, ConnectOptions& to) noexcept;
 

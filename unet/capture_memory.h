@@ -1,10 +1,10 @@
-// capture_memory.h - copies of frames on their way from the engine to a process that writes them to a file: the layout of the memory
-// both have mapped; used by unet/engine (writer) and unetctl (reader).
+// capture_memory.h - the shared memory of a capture, from the engine to a process that stores the frames; used by unet/engine (writer) and
+// unetctl (reader).
 //
 //   page 0: CaptureHeader      then a ring of bytes: records of a multiple of kCaptureUnit bytes, which wrap around its end
 //
-// The engine believes nothing that stands in this memory but how far the reader has read, and of that only what is possible. Nobody
-// waits: a frame that has no room is dropped from the capture, and counted.
+// The engine trusts nothing in this memory except the reader's position, which it checks. Neither side waits: a frame without room is
+// dropped from the capture and counted.
 #pragma once
 
 #include <algorithm>
@@ -18,23 +18,23 @@
 namespace unet {
 
 constexpr uint32_t kCaptureUnit = 8;
-constexpr uint32_t kCapturePage = 4096;           // of the header
-constexpr uint32_t kCaptureBytesMin = 64 * 1024;  // of the ring, a power of two
+constexpr uint32_t kCapturePage = 4096;           // size of the header
+constexpr uint32_t kCaptureBytesMin = 64 * 1024;  // of the ring; its size is a power of two
 constexpr uint32_t kCaptureBytesMax = 64 << 20;
-constexpr uint32_t kCapturesMax = 16;             // of an NI at a time
+constexpr uint32_t kCapturesMax = 16;             // captures of an NI at a time
 
 struct CaptureHeader {
-  alignas(kCacheLine) std::atomic<uint64_t> written;  // bytes, ever; after the records
-  std::atomic<uint64_t> frames;                       // wanted, with those dropped
-  std::atomic<uint64_t> dropped;                      // had no room
-  std::atomic<uint32_t> ended;                        // 1: the engine writes no more
-  alignas(kCacheLine) std::atomic<uint64_t> read;     // bytes, ever; the reader's
+  alignas(kCacheLine) std::atomic<uint64_t> written;  // total bytes written; stored after the records
+  std::atomic<uint64_t> frames;                       // frames that the filter wanted, including dropped ones
+  std::atomic<uint64_t> dropped;                      // frames without room in the ring
+  std::atomic<uint32_t> ended;                        // 1: the engine has stopped writing
+  alignas(kCacheLine) std::atomic<uint64_t> read;     // total bytes read; the reader writes it
 };
 static_assert(sizeof(CaptureHeader) <= kCapturePage && std::atomic<uint64_t>::is_always_lock_free);
 
 struct CaptureRecord {
-  uint64_t time;      // of the engine's clock
-  uint32_t length;    // of the frame on the wire
+  uint64_t time;      // in the engine's clock
+  uint32_t length;    // length of the frame on the wire
   uint32_t captured;  // bytes that follow, padded to kCaptureUnit
   uint8_t port;
   uint8_t outbound;   // 1: sent, 0: received
@@ -42,7 +42,7 @@ struct CaptureRecord {
 };
 static_assert(sizeof(CaptureRecord) == 24);
 
-// A ring of bytes, copied into and out of where it may wrap. `bytes` is a power of two.
+// Copy into and out of a ring of bytes that may wrap. `bytes` is a power of two.
 inline void capture_copy_in(std::byte* ring, uint64_t bytes, uint64_t position, const void* from, uint64_t length) noexcept {
   if (length == 0) return;
   const uint64_t at = position & (bytes - 1), first = std::min(length, bytes - at);

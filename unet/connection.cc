@@ -1,4 +1,4 @@
-// connection.cc - packets over the control socket.
+// connection.cc - sends and receives packets on the control socket.
 #include "unet/connection.h"
 
 #include <dlfcn.h>
@@ -18,10 +18,10 @@
 namespace unet {
 namespace {
 
-constexpr size_t kDescriptorsMax = 4;  // with one packet
-constexpr int kSocketSleep = 10;       // ms at a time on the socket: another thread may take what we wait for
+constexpr size_t kDescriptorsMax = 4;  // descriptors per packet
+constexpr int kSocketSleep = 10;       // ms per wait on the socket: another thread may take the awaited packet
 
-// Reads the descriptors out of a received message; all are owned from here on.
+// Takes the descriptors out of a received message. The caller owns all of them.
 std::vector<Descriptor> take_descriptors(msghdr& message, int first) {
   std::vector<Descriptor> descriptors;
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
@@ -39,7 +39,7 @@ std::vector<Descriptor> take_descriptors(msghdr& message, int first) {
 
 const char* no_ni_hint = "; start one with 'unetd', or run the program with 'unet-run -n 1 -- PROGRAM'";
 
-// In a child a thread of the parent's may hold the lock for ever, so this is looked at before it is taken.
+// Call this before taking the lock: in a forked child, a thread of the parent may hold the lock for ever.
 tl::unexpected<Error> of_the_parent() {
   return fail(Errc::disconnected, "the connection is the parent process's: open one of your own after fork()");
 }
@@ -49,7 +49,7 @@ std::string other_version(const std::string& which) {
          ": use a libunet of the same release";
 }
 
-// The answer to our hello, from an NI whose replies have another size: what it says stands where ours does.
+// Reads the answer to our hello from an NI with another size of Reply. Fields up to `error` have the same place in all versions.
 void read_foreign_reply(const std::byte* packet, size_t size, control::Reply& reply) {
   constexpr size_t kAgreed = offsetof(control::Reply, error) + sizeof reply.error;
   reply = {};
@@ -75,8 +75,8 @@ Result<std::shared_ptr<Connection>> Connection::open(std::string_view ni, std::s
   const std::string path = ni.empty() ? default_socket_path() : std::string(ni);
   Result<std::shared_ptr<Connection>> connection = open_socket(path, program, first_descriptor);
   if (connection || connection.error().code != Errc::disconnected) return connection;
-  // An NI that dies in the instant in which it has accepted us takes the connection along, and nothing else: the next one has those that
-  // come then. Once more is enough for that, and costs a service that hangs up on purpose no more than another connection.
+  // An NI may die just after accepting us, because another NI replaces it. The new NI accepts connections from then on, so one retry is
+  // enough. A service that refuses on purpose gets only one more connection.
   return open_socket(path, program, first_descriptor);
 }
 
@@ -101,7 +101,7 @@ Result<std::shared_ptr<Connection>> Connection::attach(const unet_embedded_table
 
 Connection::~Connection() {
   socket_.reset();
-  // In a child the NI's wires and clients are still the parent's.
+  // In a forked child the NI's wires and clients still belong to the parent.
   if (embedded_handle_ != nullptr && is_own()) embedded_->close(embedded_handle_);
 }
 
@@ -114,7 +114,7 @@ Status Connection::connect_socket(const std::string& path) {
   socket_.renumber(first_descriptor_);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  static_assert(kSocketPathMax < sizeof address.sun_path);  // check_socket_path() refuses longer ones
+  static_assert(kSocketPathMax < sizeof address.sun_path);  // check_socket_path() refuses longer paths
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return {};
   const int error = errno;
@@ -169,7 +169,8 @@ Status Connection::hello(std::string_view program) {
   return {};
 }
 
-// `waits` false: a request that finds no room goes with a later look at the socket. So a caller that wants no answer now never waits.
+// With `waits` false, a request without room is sent when the socket is processed later. A caller that needs no answer now thus never
+// waits.
 Result<uint64_t> Connection::send_packet(control::Header* header, size_t size, bool waits) {
   if (!is_own()) return of_the_parent();
   const std::lock_guard lock(mutex_);
@@ -188,8 +189,8 @@ Result<uint64_t> Connection::send_packet(control::Header* header, size_t size, b
       keep_unsent_locked(header, size);
       return header->cookie;
     }
-    // Never block on the socket alone: the service does not read a client that does not read, and an embedded one takes
-    // packets only in its own turns.
+    // Never block on the socket alone. The service does not read from a client that does not read. An embedded service takes packets only
+    // when it is polled.
     if (embedded_ != nullptr) {
       embedded_->wait(embedded_handle_, 0);
     } else {
@@ -251,7 +252,7 @@ void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vect
   const uint64_t order = ++packets_;
   const auto queue = [&](auto event) {
     if (!take(event)) return;
-    // An NI that took over repeats what may not have left before.
+    // An NI that took over repeats events that may have been lost.
     if (event.header.cookie != 0 && event.header.cookie <= last_event_) return;
     last_event_ = std::max(last_event_, event.header.cookie);
     events_[event.header.endpoint].push_back({event, order});
@@ -275,11 +276,11 @@ void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vect
     if (header.op != control::Op::hello) return;
     read_foreign_reply(packet, size, answer.reply);
   }
-  if (asked_.erase(header.cookie) == 0) return;  // repeated, as above, or of nothing
+  if (asked_.erase(header.cookie) == 0) return;  // a repeated answer, or to an unknown request
   answer.descriptors = std::move(descriptors);
   answer.truncated = truncated;
   if (header.op == control::Op::destroy_endpoint && answer.reply.code == 0) {
-    // Whoever gets this number next must not get its events, nor lose a channel to it.
+    // The next owner of this number must not receive the old events, nor lose a channel to an old request.
     events_.erase(header.endpoint);
     std::erase_if(unsent_, [&](const std::vector<std::byte>& packet) {
       control::Header of{};
@@ -297,13 +298,13 @@ void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vect
   answers_.emplace(header.cookie, std::move(answer));
 }
 
-// What came too late for the one who asked for it would stay open for ever.
+// Gives back the resource of an answer that came too late, which would otherwise stay open for ever.
 void Connection::throw_away_locked(const control::Reply& reply) {
   if (reply.code != 0) return;
   control::CloseChannel request{};
   switch (reply.header.op) {
     case control::Op::connect:
-      if (reply.channel.known != 0) return;  // it was there before
+      if (reply.channel.known != 0) return;  // an existing channel
       [[fallthrough]];
     case control::Op::accept:
     case control::Op::open_ip:
@@ -333,7 +334,7 @@ void Connection::keep_unsent_locked(const void* packet, size_t size) {
   unsent_.emplace_back(bytes, bytes + size);
 }
 
-// Those that find no room are sent when the socket is looked at again.
+// Sends queued requests. Those without room stay queued until the socket is processed again.
 void Connection::send_unsent_locked() {
   while (!unsent_.empty() && alive()) {
     if (::send(socket_.get(), unsent_.front().data(), unsent_.front().size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
@@ -406,7 +407,7 @@ Result<Answer> Connection::wait_answer(uint64_t cookie, Nanoseconds timeout) {
 
 void Connection::wait_activity(Nanoseconds timeout) {
   if (embedded_ != nullptr) {
-    // The service runs in here, so its answer cannot make this return early by itself: look often.
+    // The service runs in this process, so its answer cannot end this wait early: use short waits.
     embedded_->wait(embedded_handle_, static_cast<int64_t>(std::min(timeout, Nanoseconds{100 * kMicrosecond})));
     return;
   }

@@ -1,7 +1,7 @@
 // connection.h - libunet's end of the control socket: requests, replies and events; over a unetd or an NI inside the process.
 //
-// Everything here is set-up, never the path of a message. All calls may be made from any thread, of the process that opened the
-// connection: a child that inherited it by fork() shares the socket and must keep away from it.
+// Everything here is set-up, never the path of a message. Any thread of the process that opened the connection may make all calls. A forked
+// child shares the socket and must not use it.
 #pragma once
 
 #include <unistd.h>
@@ -26,17 +26,17 @@
 
 namespace unet {
 
-// An answer of the service with the descriptors that came with it.
+// An answer of the service with its descriptors.
 struct Answer {
   control::Reply reply{};
   std::vector<Descriptor> descriptors;
-  std::string text;    // of a report's part
-  bool more = false;   // and whether another follows
-  bool truncated = false;  // this process had no room for all of them
-  uint64_t order = 0;  // the how-manieth packet it was: it may be taken after an event that the service sent later
+  std::string text;    // one part of a report
+  bool more = false;   // another part of the report follows
+  bool truncated = false;  // this process had no room for all descriptors
+  uint64_t order = 0;  // number of the packet in order of arrival: the caller may take an answer after a later event
 };
 
-// Of an endpoint, with nothing else set.
+// Makes a request about an endpoint, with all other fields zero.
 template <typename Request>
 Request request_for(control::Op op, uint32_t endpoint) {
   Request request{};
@@ -45,7 +45,7 @@ Request request_for(control::Op op, uint32_t endpoint) {
   return request;
 }
 
-constexpr Nanoseconds kLongestSleep = kSecond;  // of who waits for messages; then a look whether the NI is still alive
+constexpr Nanoseconds kLongestSleep = kSecond;  // a waiting endpoint checks this often whether the NI is alive
 
 struct ControlEvent {
   std::variant<control::ConnectRequest, control::ChannelOpened, control::ChannelClosed, control::IpChanged> event;
@@ -56,32 +56,33 @@ class Carrier;
 
 class Connection {
  public:
-  // `ni`: "" (the default socket), "unix:PATH", a path, or "embedded:SPEC" (embedded_abi.h).
+  // `ni`: "" (the default socket), "unix:PATH", a path, or "embedded:SPEC" (embedded_abi.h). Descriptors get numbers from
+  // `first_descriptor` on.
   static Result<std::shared_ptr<Connection>> open(std::string_view ni, std::string_view program, int first_descriptor = 0);
-  // Over an NI that this process has opened itself; `handle` is closed with the connection.
+  // Uses an NI that this process has opened itself. The connection closes `handle`.
   static Result<std::shared_ptr<Connection>> attach(const unet_embedded_table& table, void* handle, Descriptor control,
                                                     std::string_view program);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Sends a request (its header's cookie is filled in) and returns the cookie; the answer is taken with take_answer(). While the socket is
-  // full it waits for the service; with `waits` false the request goes with a later look at the socket.
+  // Sends a request and returns its cookie, which this call fills in; take_answer() gets the answer. While the socket is full it waits for
+  // the service. With `waits` false the request is instead queued, and sent when the socket is processed later.
   template <typename Request>
   Result<uint64_t> send(Request request, bool waits = true) {
     static_assert(sizeof(Request) <= control::kPacketMax);
     return send_packet(&request.header, sizeof request, waits);
   }
-  // The answer to `cookie` if it has arrived; an Error if it was one, or if the NI is gone. nullopt: not yet.
+  // Returns the answer to `cookie` if it has arrived: an Error if the service sent one or the NI is gone. nullopt: not yet.
   std::optional<Result<Answer>> take_answer(uint64_t cookie);
-  // Nobody waits for this answer any longer; when it comes, it is thrown away.
+  // Tells that no caller waits for this answer: it is thrown away when it comes.
   void abandon(uint64_t cookie);
-  // An endpoint is gone: no answer to these, which were abandoned, comes any longer.
+  // Tells that an endpoint is gone: no answers to these abandoned requests will come.
   void forget(const std::vector<uint64_t>& cookies);
-  // Gives back the channel or endpoint that came with an answer which nobody wants or can use.
+  // Gives back the channel or endpoint of an answer that no caller can use.
   void throw_away(const control::Reply& reply);
 
-  // Request and answer in one; waits at most `timeout` for the answer. 0: it waits for nothing, and throws the answer away.
+  // Sends a request and waits at most `timeout` for the answer. With 0 it does not wait, and throws the answer away.
   template <typename Request>
   Result<Answer> call(Request request, Nanoseconds timeout = 10 * kSecond) {
     auto cookie = send(request, timeout != 0);
@@ -90,38 +91,38 @@ class Connection {
   }
   Result<Answer> wait_answer(uint64_t cookie, Nanoseconds timeout);
 
-  // Receives what the socket holds, without blocking.
+  // Receives all packets in the socket, without blocking.
   void process();
-  // Events of one endpoint that have arrived, oldest first.
+  // Takes the events of one endpoint that have arrived, oldest first.
   std::deque<ControlEvent> take_events(uint32_t endpoint);
-  // Those of which take_events() has some, after a look at the socket.
+  // Receives packets, and returns the endpoints that have events for take_events().
   std::vector<uint32_t> endpoints_with_events();
-  // Sleeps until the socket may have something, at most `timeout`; an embedded NI works meanwhile.
+  // Sleeps at most `timeout`, until the socket may have a packet. An embedded NI runs meanwhile.
   void wait_activity(Nanoseconds timeout);
 
-  // Held while a report is asked for: the NI keeps the place of one report, and a second one would begin anew.
+  // The caller of a report must hold this: the NI has state for one report per connection, and a second one would reset it.
   std::mutex& report_mutex() noexcept { return report_mutex_; }
 
-  // Changes when the service has sent something: one load, so that polling for events costs nothing.
+  // Changes when the service has sent a packet. Polling for events thus costs one load.
   uint32_t event_count() const noexcept { return doorbells_.page()->control_events.value.load(std::memory_order_acquire); }
   bool alive() const noexcept { return alive_.load(std::memory_order_relaxed); }
-  // False in a child that inherited it.
+  // False in a child that inherited the connection by fork().
   bool is_own() const noexcept;
-  // It is that process's from now on: a child's that goes on with all that this one had of the NI. Both are to say so.
+  // Marks the connection as owned by `process`, a forked child that takes it over. Parent and child must both call this.
   void pass_to(pid_t process) noexcept { process_.store(process, std::memory_order_relaxed); }
   int descriptor() const noexcept { return socket_.get(); }
-  // Numbers below it are left to the program.
+  // Descriptor numbers below this are reserved for the program.
   int first_descriptor() const noexcept { return first_descriptor_; }
-  // An eventfd, written when somebody took packets off the socket: they may be for an endpoint that sleeps in another thread,
-  // which the socket itself no longer wakes. To be watched edge-triggered, never read.
+  // An eventfd, written when a thread has taken packets off the socket. The packets may be for an endpoint that sleeps in another thread,
+  // and the socket no longer wakes it. Watch it edge-triggered, and never read it.
   int news_descriptor() const noexcept { return news_.get(); }
   Doorbells& doorbells() noexcept { return doorbells_; }
 
-  // The NI inside this process, or nullptr. Its functions are called by one thread at a time: the endpoint's.
+  // The NI inside this process, or nullptr. Only one thread at a time, the endpoint's, may call its functions.
   const unet_embedded_table* embedded() const noexcept { return embedded_; }
   void* embedded_handle() const noexcept { return embedded_handle_; }
 
-  // The carrier of this connection's emulated endpoints, for Carrier::of() alone.
+  // The carrier of this connection's emulated endpoints, for Carrier::of() only.
   std::weak_ptr<Carrier>& carrier() noexcept { return carrier_; }
   std::mutex& carrier_mutex() noexcept { return carrier_mutex_; }
 
@@ -154,9 +155,9 @@ class Connection {
   uint64_t packets_ = 0;
   std::map<uint64_t, Answer> answers_;
   std::vector<uint64_t> abandoned_;
-  std::set<uint64_t> asked_;      // cookies of requests without an answer yet
+  std::set<uint64_t> asked_;      // cookies of requests without an answer so far
   uint64_t last_event_ = 0;       // the largest number of an event so far
-  std::deque<std::vector<std::byte>> unsent_;  // requests that found no room in the socket, in order
+  std::deque<std::vector<std::byte>> unsent_;  // requests without room in the socket, in order
   std::map<uint32_t, std::deque<ControlEvent>> events_;
 
   std::mutex carrier_mutex_;

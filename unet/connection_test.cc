@@ -1,4 +1,4 @@
-// connection_test.cc - libunet's end of the control socket against a service that says what the test wants.
+// connection_test.cc - libunet's end of the control socket against a service that sends what the test chooses.
 #include "unet/connection.h"
 
 #include <sys/resource.h>
@@ -51,7 +51,7 @@ TEST_CASE("a service that is not there, or speaks something else, is told apart"
   CHECK(open_error("unix:" + bare.path()) == Errc::protocol);
   TestService rude({.hang_up = true});
   CHECK(open_error("unix:" + rude.path()) == Errc::disconnected);
-  CHECK(rude.asked(control::Op::hello) == 2);  // once more, for one that was just replaced
+  CHECK(rude.asked(control::Op::hello) == 2);  // one retry, in case the NI was just replaced
 }
 
 TEST_CASE("a service of another release is told apart, and both versions are named") {
@@ -65,7 +65,7 @@ TEST_CASE("a service of another release is told apart, and both versions are nam
   const std::string ours = "of the control protocol, not " + std::to_string(control::kVersion);
   const std::string later = std::to_string(control::kVersion + 1);
   CHECK(refusal({.version = control::kVersion + 1}).find("version " + later + " " + ours) != std::string::npos);
-  // Its replies have another size: the sentence is its own, if it has one.
+  // Its replies have another size: the error text is the NI's, if it sent one.
   for (const size_t size : {offsetof(control::Reply, error) + sizeof(control::ErrorText), sizeof(control::Reply) + 40}) {
     CHECK(refusal({.reply_size = size, .code = Errc::protocol}) == "of another release");
   }
@@ -91,7 +91,7 @@ TEST_CASE("an answer is the one to its request, and an error keeps its code and 
   CHECK_FALSE(connection->take_answer(*first));
   service.send(service.reply_to(asked_first));
   CHECK(connection->wait_answer(*first, kHangSeconds * kSecond));
-  CHECK_FALSE(connection->take_answer(*first));  // once
+  CHECK_FALSE(connection->take_answer(*first));  // an answer can be taken once
 }
 
 TEST_CASE("descriptors that come with packets nobody wants are closed") {
@@ -102,7 +102,7 @@ TEST_CASE("descriptors that come with packets nobody wants are closed") {
   const auto cookie = connection->send(request(control::Op::bind));
   const auto asked = service.take();
   const Descriptor one(eventfd(0, EFD_CLOEXEC));
-  // Events and nonsense with descriptors; more than any packet has.
+  // Events and nonsense with more descriptors than any packet may have.
   control::ChannelClosed event{};
   event.header = {control::Op::channel_closed, 3, 0};
   service.send(event, {one.get(), one.get()});
@@ -134,7 +134,7 @@ TEST_CASE("a channel that comes after its connect was given up is closed again")
   const auto closing = service.take().as<control::CloseChannel>();
   CHECK((closing.header.op == control::Op::close_channel && closing.header.endpoint == 4 && closing.channel == 12));
   CHECK(open_descriptors() == with_other_side);
-  CHECK(open_descriptors() > before);  // the other side's own
+  CHECK(open_descriptors() > before);  // the descriptors of the other side
 }
 
 TEST_CASE("an answer that was there before it was given up is closed, too") {
@@ -195,7 +195,7 @@ TEST_CASE("descriptors that this process has no room for are told as that") {
   TestService service;
   const auto connection = open(service);
   service.keep(control::Op::connect);
-  service.keep(control::Op::close_channel);  // comes while the connection ends: nobody would take the answer
+  service.keep(control::Op::close_channel);  // comes while the connection ends: the answer has no receiver
   const auto cookie = connection->send(request<control::Connect>(control::Op::connect, 4));
   const auto asked = service.take();
   const Descriptor one(eventfd(0, EFD_CLOEXEC));
@@ -203,7 +203,7 @@ TEST_CASE("descriptors that this process has no room for are told as that") {
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
   rlimit none = before;
-  none.rlim_cur = static_cast<rlim_t>(duplicate(one).get());  // the lowest number that is free
+  none.rlim_cur = static_cast<rlim_t>(duplicate(one).get());  // the lowest free number
   REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
   const auto answer = connection->wait_answer(*cookie, kHangSeconds * kSecond);
   REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);

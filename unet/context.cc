@@ -1,4 +1,4 @@
-// context.cc - opening a connection and creating endpoints.
+// context.cc - opens a connection and creates endpoints.
 #include "unet/context.h"
 
 #include <cerrno>
@@ -29,7 +29,7 @@ Result<std::unique_ptr<Endpoint>> Context::create_endpoint(const EndpointOptions
   return Endpoint::create(connection_, options);
 }
 
-// A part after the other. An NI that has taken over in between has no part of it left: then all of it is asked for anew.
+// Asks for one part after the other. An NI that took over in between has no later part: then the whole report is requested again.
 Result<std::string> Context::report() {
   constexpr int kAttempts = 4;
   const std::lock_guard lock(connection_->report_mutex());

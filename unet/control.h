@@ -1,9 +1,9 @@
-// control.h - the messages on the control socket between libunet and the service; a SOCK_SEQPACKET packet is one of them.
+// control.h - messages on the control socket between libunet and the service; each is one SOCK_SEQPACKET packet.
 //
-// The client sends requests; the service answers each with one Reply of the same cookie (some answers take as long as a
-// peer on another host), and sends events in between. Descriptors travel with SCM_RIGHTS, in the order named here.
-// Integers are in host order: both ends are on one host. Texts are not terminated: their length is beside them.
-// Every packet is exactly sizeof(its type); anything else is a protocol error, and the service closes the connection.
+// The client sends requests. The service answers each with one Reply of the same cookie, and sends events in between. Some answers take as
+// long as a peer on another host. Descriptors travel with SCM_RIGHTS, in the order stated here. Integers are in host order, because both
+// ends are on one host. Texts are not terminated; they have a length field. Each packet has exactly the size of its type. Otherwise it is a
+// protocol error, and the service closes the connection.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@
 
 namespace unet::control {
 
-// Raised when a packet changes or a request is new. Three things do not, so that releases that do not understand each other can say
-// so: Header, Hello up to `version`, and Reply up to `error`.
+// Increase this when a packet changes or a request is new. Three parts never change, so that incompatible releases can report the mismatch:
+// Header, Hello up to `version`, and Reply up to `error`.
 constexpr uint32_t kVersion = 13;
-constexpr size_t kPacketMax = 1024;  // bytes of any packet, both ways
+constexpr size_t kPacketMax = 1024;  // maximum bytes of a packet, both ways
 
-// A short text in a packet. A length beyond the room is a lie; view() shortens it.
+// A short text in a packet. view() shortens a length beyond the array.
 template <size_t N>
 struct Text {
   uint16_t length = 0;
@@ -32,7 +32,7 @@ struct Text {
   std::string_view view() const noexcept { return {bytes, length <= N ? length : N}; }
   void set(std::string_view text) noexcept {
     length = static_cast<uint16_t>(text.size() < N ? text.size() : N);
-    if (length != 0) std::memcpy(bytes, text.data(), length);  // nothing may come from nowhere
+    if (length != 0) std::memcpy(bytes, text.data(), length);  // memcpy() from a null pointer is undefined
   }
 };
 using NameText = Text<kNameMax + 1>;
@@ -54,7 +54,7 @@ enum class Op : uint32_t {
   peer_region = 11,
   get_descriptor = 12,
   report = 13,
-  policy_reload = 14,  // of root and the NI's own user only
+  policy_reload = 14,  // for root and the NI's own user only
   drain = 15,          // likewise
   upgrade = 16,        // likewise
   create_emulated = 17,
@@ -68,7 +68,7 @@ enum class Op : uint32_t {
   own_ip_flow = 25,
   capture_start = 30,
   capture_stop = 31,
-  // events (cookie: 0, or a number that grows: one that is not larger than the last is an event that came before)
+  // events (the cookie is 0 or an increasing number; a number that is not larger than the last marks a repeated event)
   connect_request = 100,
   channel_opened = 101,
   channel_closed = 102,
@@ -76,8 +76,8 @@ enum class Op : uint32_t {
 };
 
 enum class Path : uint32_t {
-  automatic = 0,  // a local channel if the peer is on this NI and neither is emulated, else through the engine
-  local = 1,      // a local channel or an error
+  automatic = 0,  // a local channel if the peer is on this NI and neither endpoint is emulated, else through the engine
+  local = 1,      // a local channel, or an error
   ni = 2,         // through the engine, even if the peer is on this NI
 };
 
@@ -92,16 +92,16 @@ struct Header {
 struct Hello {
   Header header;
   uint32_t version;  // kVersion
-  NameText program;  // for lists
+  NameText program;  // shown in lists
 };
 struct CreateEndpoint {
   Header header;
   EndpointOptions options;
 };
-// An endpoint without queues (docs/ARCHITECTURE.md, "Emulated endpoints"): its channels are channels of a real one, which its owner
-// has created before, and carry that one's numbers. All other requests that name it are as for a real one.
+// An endpoint without queues (docs/ARCHITECTURE.md, "Emulated endpoints"). Its channels are channels of a real endpoint that its owner has
+// created before, and have that endpoint's numbers. All other requests treat it like a real one.
 struct CreateEmulated {
-  Header header;       // endpoint: the one that carries it
+  Header header;       // endpoint: the real endpoint that carries it
 };
 struct DestroyEndpoint { Header header; };
 struct Bind {
@@ -111,10 +111,10 @@ struct Bind {
 struct Unbind { Header header; };
 struct Connect {
   Header header;
-  TargetText target;  // "name", "name@host", or "tcp:PORT:ADDRESS" or "udp:PORT:ADDRESS": who has that claim
+  TargetText target;  // "name", "name@host", or the holder of a claim: "tcp:PORT:ADDRESS" or "udp:PORT:ADDRESS"
   Path path;
   uint32_t timeout_ms;
-  LocalOptions local;  // if it becomes a local channel
+  LocalOptions local;  // options of a local channel
 };
 struct Accept {
   Header header;
@@ -130,7 +130,7 @@ struct CloseChannel {
 };
 struct Expose {
   Header header;
-  uint64_t bytes;  // at most one region per endpoint
+  uint64_t bytes;  // each endpoint has at most one region
 };
 struct PeerRegion {
   Header header;
@@ -139,20 +139,20 @@ struct PeerRegion {
 struct GetDescriptor { Header header; };
 struct Report {
   Header header;
-  uint32_t part;   // 0: a new one; else the number of parts that were answered
+  uint32_t part;   // 0: start a new report; else the number of parts received so far
   uint32_t spare;
 };
 struct PolicyReload { Header header; };
 struct Drain {
   Header header;
-  uint32_t on;  // 1: no new endpoints, names and channels from now on; 0: again
+  uint32_t on;  // 1: refuse new endpoints, names and channels from now on; 0: allow them again
 };
 struct Upgrade {
   Header header;
-  Text<255> program;  // whose unetd takes over; empty: the one that was started
+  Text<255> program;  // path of the unetd that takes over; empty: the program that was started
 };
 
-// IP (unet/ip.h). The IP channel is closed with close_channel or with the endpoint, and its claims with it.
+// IP (unet/ip.h). The IP channel ends with close_channel or with the endpoint, and its claims end with it.
 struct OpenIp { Header header; };
 struct ClaimIp {
   Header header;
@@ -167,7 +167,7 @@ struct SetIpClaim {
   uint32_t claim;
   uint32_t takes_new;  // TakesNew
 };
-// A connection of TCP that another member of the claim's share has is this member's from now on.
+// Assigns a TCP connection of another member of the claim's share to this member.
 struct OwnIpFlow {
   Header header;
   uint32_t claim;
@@ -175,57 +175,57 @@ struct OwnIpFlow {
   ip::IpAddress local, remote;
 };
 struct GetIpConfiguration { Header header; };
-// The next table of the endpoint's sockets (unet/socket_table.h), to be written by its owner; it stays until the IP channel is closed.
+// The endpoint's next socket table (unet/socket_table.h), for its owner to write. It exists until the IP channel is closed.
 struct OpenSockets { Header header; };
-// A table of somebody's sockets, to be read: the first behind (endpoint, table) of those that this user may see. The owner is asked to
-// bring its first table up to date. Of root and the NI's own user: everybody's; others: their own.
+// Reads a socket table: the first one after (endpoint, table) that this user may see. The owner is asked to update its first table. Root
+// and the NI's own user may see all tables, other users their own.
 struct ListSockets {
-  Header header;        // endpoint: the one of the table before; ~0: none
-  uint32_t table;       // and its number
+  Header header;        // endpoint: that of the previous table; ~0: none
+  uint32_t table;       // number of the previous table
   uint32_t spare;
 };
 
-// What passes the wires is copied to memory of the reader and the NI (unet/capture_memory.h) until capture_stop, or until this
-// connection or the endpoint ends. Of root and the NI's own user: everything; others: their own endpoints.
+// Copies frames of the wires into memory of the reader and the NI (unet/capture_memory.h). It ends with capture_stop, this connection or
+// the endpoint. Root and the NI's own user may capture everything, other users their own endpoints.
 struct CaptureStart {
-  Header header;        // endpoint: ~0 for all frames, signals among them
-  uint32_t channel;     // ~0: all of the endpoint's
-  int32_t port;         // -1: all
-  uint32_t snap_length; // bytes kept of a frame, at least 14
-  uint32_t bytes;       // of the ring, a power of two
+  Header header;        // endpoint: ~0 for all frames, including signals
+  uint32_t channel;     // ~0: all channels of the endpoint
+  int32_t port;         // -1: all ports
+  uint32_t snap_length; // bytes stored of a frame, at least 14
+  uint32_t bytes;       // size of the ring, a power of two
 };
 struct CaptureStop {
   Header header;
-  uint32_t capture;     // one's own, or as root and the NI's own user any
+  uint32_t capture;     // the caller's own capture; for root and the NI's own user any capture
 };
 
 // ---- replies
 
 enum class ChannelKind : uint32_t { none = 0, local = 1, ni = 2 };
 
-// What a side learns of a channel that is open now.
+// A side's description of an open channel.
 struct ChannelInfo {
-  uint32_t channel;  // the endpoint's small number for it
+  uint32_t channel;  // the endpoint's number for the channel
   ChannelKind kind;
-  uint32_t side;        // local: 0 connected, 1 accepted
-  uint32_t wire_mtu;    // ni: bytes of message that fit into one frame (0: shared NI without a wire between)
-  uint32_t same_user;   // 1: the other process is of this NI and of the same user, as the NI sees them; else 0
-  uint32_t shared;      // 1: the target was a claim that several may share: the next who asks for it may be led to another
-  uint32_t known;       // 1: no new channel, but the local one that the endpoint has to who claims the target; no descriptors
+  uint32_t side;        // local: 0 for the connecting side, 1 for the accepting side
+  uint32_t wire_mtu;    // ni: bytes of a message that fit into one frame (0: no wire in between)
+  uint32_t same_user;   // 1: the peer process is on this NI and of the same user, as the NI sees it; else 0
+  uint32_t shared;      // 1: the target is a shared claim: a later connect may reach another member, so do not cache the channel
+  uint32_t known;       // 1: not a new channel, but the endpoint's existing local channel to the holder of the claim; no descriptors
   LocalOptions local;   // local: the geometry
-  NameText peer;        // the peer's endpoint name or "pid 123", for people
+  NameText peer;        // for people: the peer's endpoint name or "pid 123"
 };
 
 struct IpAddressInfo {
   ip::IpAddress address;
   uint32_t port;
   uint8_t prefix;
-  uint8_t tentative;  // 1: nobody has it yet
+  uint8_t tentative;  // 1: not usable yet, because duplicate address detection has not finished
   uint16_t spare;
 };
 struct IpInterfaceInfo {
   uint32_t port;
-  uint32_t mtu;  // 0: the interface is gone, or down
+  uint32_t mtu;  // 0: the interface is gone or down
   ip::IpAddress gateway4, gateway6;
 };
 struct IpRouteInfo {
@@ -239,7 +239,7 @@ static_assert(sizeof(IpAddressInfo) == 24 && sizeof(IpInterfaceInfo) == 40 && si
 struct Reply {
   Header header;
   int32_t code;     // Errc
-  ErrorText error;  // the sentence, if code != 0
+  ErrorText error;  // the error text, if code != 0
   union {
     struct {
       uint32_t version;
@@ -251,43 +251,43 @@ struct Reply {
     } create_endpoint;                           // descriptors: segment memory; create_emulated: none, no doorbell
     ChannelInfo channel;                         // connect, accept, open_ip: see below
     struct {
-      uint32_t capture;     // number, for capture_stop
-      uint32_t bytes;       // of the ring
-      uint64_t epoch;       // what to add to a record's time for nanoseconds since 1970
+      uint32_t capture;     // number for capture_stop
+      uint32_t bytes;       // size of the ring
+      uint64_t epoch;       // a record's time plus this is nanoseconds since 1970
     } capture;                                   // descriptor: capture memory
     struct {
       uint32_t claim;
-      uint32_t port;        // the first
+      uint32_t port;        // the first port
       uint32_t plenty;      // IpClaimed::plenty
     } claim_ip;
     struct {
-      uint32_t addresses;   // so many IpAddressInfo, and then
-      uint32_t interfaces;  // so many IpInterfaceInfo, and then
-      uint32_t routes;      // so many IpRouteInfo
+      uint32_t addresses;   // number of IpAddressInfo, followed by
+      uint32_t interfaces;  // number of IpInterfaceInfo, followed by
+      uint32_t routes;      // number of IpRouteInfo
     } ip_configuration;                          // descriptor: sealed memory that holds them
     struct {
-      uint32_t endpoint;    // ~0: there are no more, and there is no descriptor
+      uint32_t endpoint;    // ~0: there are no more tables, and no descriptor
       uint32_t table;
-      uint32_t sockets;     // that it has room for
-      int32_t pid, uid;     // of the owner
-      uint64_t asked;       // list_sockets: what the owner writes into `told` when it has done as asked
+      uint32_t sockets;     // capacity of the table
+      int32_t pid, uid;     // process and user of the owner
+      uint64_t asked;       // list_sockets: the owner writes this number into `told` when the table is up to date
       NameText program;
-    } sockets;                                   // open_sockets, list_sockets: descriptor: memory, for list_sockets to be read alone
+    } sockets;                                   // open_sockets, list_sockets: descriptor: memory; read-only for list_sockets
     struct {
       uint64_t bytes;
     } region;                                    // expose, peer_region (local channels): descriptor: region memory
   };
 };
-// A local channel comes with descriptors: channel memory, wake descriptor this side sleeps on, eventfd that wakes the peer.
-// get_descriptor: a wake descriptor that becomes readable when the endpoint asked to be woken (SegmentHeader).
-// upgrade: answered by the NI that took over, or with an error by the one that stays.
-// A wake descriptor is an epoll descriptor around an eventfd that only the waker holds: it is readable when it was woken
-// and is cleared by epoll_wait(fd, &event, 1, 0), not by read(). Were the eventfd itself shared, the sleeping side could
-// clear its O_NONBLOCK, fill its counter, and so block the waker for ever.
+// Descriptors of a local channel: channel memory, wake descriptor of this side, eventfd that wakes the peer.
+// get_descriptor: a wake descriptor that becomes readable when the endpoint has asked to be woken (SegmentHeader).
+// upgrade: the NI that took over answers, or the remaining one with an error.
+// A wake descriptor is an epoll descriptor around an eventfd that only the waker has. It is readable after a wake-up. Clear it with
+// epoll_wait(fd, &event, 1, 0), not with read(). If the eventfd itself were shared, the sleeping side could clear its O_NONBLOCK and fill
+// its counter, and so block the waker for ever.
 // report: a ReportPart, or a Reply with an error.
-// policy_reload: an error if the file is wrong; the old policy stays then.
+// policy_reload: an error if the file is wrong; the old policy then stays.
 
-// A part of a JSON document of what this user may see. It may end within a word, and may be empty.
+// A part of a JSON document about everything that this user may see. It may end within a word, and may be empty.
 struct ReportPart {
   Header header;
   uint32_t length;
@@ -299,11 +299,11 @@ struct ReportPart {
 
 struct ConnectRequest {
   Header header;
-  uint64_t request;  // names it in Accept or Reject
-  int32_t peer_uid;  // -1: on another host; as the NI sees it, in its user namespace
+  uint64_t request;  // identifies the request in Accept and Reject
+  int32_t peer_uid;  // as the NI sees it, in its user namespace; -1: on another host
   int32_t peer_pid;
   uint32_t same_user;  // as in ChannelInfo
-  NameText peer;     // "pid 123", or the host it comes from
+  NameText peer;     // "pid 123", or the host of the peer
 };
 struct ChannelOpened {  // a static channel of the configuration
   Header header;
@@ -312,10 +312,10 @@ struct ChannelOpened {  // a static channel of the configuration
 enum class CloseReason : uint32_t { closed_by_peer = 1, peer_died = 2, ni_stopped = 3, wire_lost = 4 };
 struct ChannelClosed {
   Header header;
-  uint32_t channel;  // stays the endpoint's, unused, until it sends close_channel
+  uint32_t channel;  // the endpoint's number stays reserved until it sends close_channel
   CloseReason reason;
 };
-// What the NI has for IP is no longer as ip_configuration said.
+// The NI's IP configuration has changed since ip_configuration.
 struct IpChanged {
   Header header;
 };
@@ -334,7 +334,7 @@ constexpr bool valid_name(std::string_view name) noexcept {
   return true;
 }
 
-// "tcp:PORT:ADDRESS" or "udp:PORT:ADDRESS": no valid name, so it cannot be one's.
+// "tcp:PORT:ADDRESS" or "udp:PORT:ADDRESS". Neither is a valid name, so no endpoint can have it as a name.
 constexpr bool names_claim(std::string_view target) noexcept { return target.starts_with("tcp:") || target.starts_with("udp:"); }
 
 }  // namespace unet::control

@@ -1,7 +1,7 @@
-// data_ring.h - the sender's allocator for messages longer than a slot: a ring of bytes freed in order by slot credits.
+// data_ring.h - the sender's allocator for messages longer than a slot: a ring of bytes, freed in order by slot credits.
 //
-// All of its state is private to the sender; the other side only ever sees offsets. A message is always in one piece: what
-// does not fit before the end starts again at the beginning.
+// All of its state is private to the sender; the other side sees only offsets. A message is always contiguous: one that does not fit before
+// the end starts again at the beginning.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace unet {
 class DataRing {
  public:
   DataRing() = default;
-  // `bytes` of memory; at most `depth` messages at a time (the depth of the queue whose credits free them).
+  // Manages `bytes` of memory for at most `depth` messages at a time. `depth` is the depth of the queue; its credits free them.
   DataRing(uint64_t bytes, uint32_t depth) : bytes_(bytes), mask_(depth - 1), ends_(depth) {}
 
   static constexpr uint64_t kNone = ~uint64_t{0};
 
-  // The offset at which a message of `length` bytes may be written now, or kNone. Nothing is taken until commit(), so a
-  // second reserve() replaces the first.
+  // Returns the offset for a message of `length` bytes, or kNone. Nothing is taken until commit(), so a second reserve() replaces the
+  // first.
   uint64_t reserve(uint32_t length) noexcept {
     const uint64_t size = round_up(length, kCacheLine);
     if (empty()) {
-      // Everything was read: begin where the lines are still warm.
+      // Everything was read: begin again where the cache lines are still warm.
       if (size > bytes_) return kNone;
       next_ = 0;
       return 0;
@@ -36,12 +36,12 @@ class DataRing {
     return skip == 0 ? next_ : 0;
   }
 
-  // Takes `length` bytes at `offset` from reserve(), at most those asked for, for the message in slot `position`. Positions here never wrap
-  // (SlotWriter::written()): credits may be looked at only after billions of small messages.
+  // Takes `length` bytes at the `offset` of the last reserve(), at most the length requested there, for the message in slot `position`.
+  // Positions never wrap here (SlotWriter::written()), because billions of small messages may pass before credits are read.
   void commit(uint64_t offset, uint32_t length, uint64_t position) noexcept {
     const uint64_t size = round_up(length, kCacheLine);
     if (offset != next_ && !empty()) {
-      // The gap before the end comes back with the message before it.
+      // The gap before the end is freed with the previous message.
       const uint64_t skip = bytes_ - next_;
       ends_[(tail_ - 1) & mask_].size += skip;
       used_ += skip;
@@ -51,7 +51,7 @@ class DataRing {
     ends_[tail_++ & mask_] = End{position, size};
   }
 
-  // Frees what belongs to slots before `consumed`.
+  // Frees the bytes of slots before `consumed`.
   void credit(uint64_t consumed) noexcept {
     while (head_ != tail_) {
       const End& oldest = ends_[head_ & mask_];

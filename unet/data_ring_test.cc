@@ -1,4 +1,4 @@
-// data_ring_test.cc - the sender's allocator against a list of what is live: nothing overlaps, nothing is lost, nothing stalls.
+// data_ring_test.cc - the sender's allocator against a list of live messages: none overlap, none are lost, none stall.
 #include "unet/data_ring.h"
 
 #include <algorithm>
@@ -15,28 +15,28 @@ struct Live {
   uint64_t position;
 };
 
-// The naive allocator: says where a message would go if all the live ones are looked at.
+// The naive check: compares the message with all live ones.
 bool overlaps(const std::deque<Live>& live, uint64_t offset, uint64_t length) {
   return std::any_of(live.begin(), live.end(), [&](const Live& each) {
     return offset < each.offset + each.length && each.offset < offset + length;
   });
 }
 
-// The largest message that fits in one piece behind the newest one, or at the beginning.
+// The largest message that fits contiguously behind the newest one, or at the beginning.
 uint64_t room(const std::deque<Live>& live, uint64_t bytes) {
   if (live.empty()) return bytes;
   const uint64_t oldest = live.front().offset;
   const uint64_t end = round_up(live.back().offset + live.back().length, kCacheLine);
   if (end <= oldest) return oldest - end;         // wrapped: only the gap
-  return std::max(bytes - end, oldest);           // behind, or at the beginning
+  return std::max(bytes - end, oldest);           // behind the newest, or at the beginning
 }
 
 struct Model {
   Model(uint64_t bytes, uint32_t depth, uint64_t start) : ring(bytes, depth), bytes(bytes), depth(depth), position(start) {}
 
-  // False if the ring was wrong in any way.
+  // Returns false if the ring made any error.
   bool send(uint32_t length) {
-    if (live.size() == depth) return true;  // no slot
+    if (live.size() == depth) return true;  // all slots are in use
     const uint64_t offset = ring.reserve(length);
     if (offset == DataRing::kNone) return round_up(length, kCacheLine) > room(live, bytes);
     if (offset + length > bytes || offset % kCacheLine != 0 || overlaps(live, offset, length)) return false;
@@ -46,7 +46,7 @@ struct Model {
     return true;
   }
   void skip_slots(uint32_t count) { position += count; }
-  // The reader gave back every slot before the newest `keep` messages.
+  // Frees every slot before the newest `keep` messages.
   bool credit(size_t keep) {
     while (live.size() > keep) live.pop_front();
     ring.credit(live.empty() ? position : live.front().position);
@@ -74,7 +74,7 @@ TEST_CASE("random traffic: live messages never overlap, and a message is refused
       if (choice < 5) {
         right = model.send(1 + static_cast<uint32_t>(random() % largest));
       } else if (choice == 5) {
-        model.skip_slots(static_cast<uint32_t>(random() % 3));  // small messages between
+        model.skip_slots(static_cast<uint32_t>(random() % 3));  // small messages in between
       } else {
         right = model.credit(model.live.empty() ? 0 : random() % (model.live.size() + 1));
       }
@@ -151,7 +151,7 @@ TEST_CASE("a reservation that is not committed takes nothing") {
   CHECK(ring.reserve(4 * 4096 + 1) == DataRing::kNone);
 }
 
-// A reservation may become a message after credits that emptied the ring.
+// A reservation may be committed after credits that emptied the ring.
 TEST_CASE("credits between reservation and commit do no harm") {
   DataRing ring(4 * 4096, 8);
   ring.commit(ring.reserve(3 * 4096), 3 * 4096, 0);
@@ -168,7 +168,7 @@ TEST_CASE("credits between reservation and commit do no harm") {
   CHECK(ring.reserve(4 * 4096) == 0);
 }
 
-// An endpoint that sends billions of small messages after a long one asks for credits only with the next long one.
+// After a long message and billions of small ones, an endpoint asks for credits only at the next long one.
 TEST_CASE("a message credited more than 2^31 slots ago is not taken for a live one") {
   DataRing ring(4 * 4096, 8);
   const uint64_t slots = GENERATE(uint64_t{1} << 31, (uint64_t{1} << 31) + 5, (uint64_t{3} << 30), (uint64_t{1} << 32) - 1,

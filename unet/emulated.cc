@@ -1,4 +1,4 @@
-// emulated.cc - emulated endpoints: one carrier per connection, the way of a message from its queues to the endpoint it is for.
+// emulated.cc - emulated endpoints: one carrier per connection, which moves messages from its queues to the endpoints.
 #include "unet/emulated.h"
 
 #include <algorithm>
@@ -10,13 +10,14 @@
 namespace unet {
 namespace {
 
-// Room for bursts to many endpoints at once, and small enough to stay in a core's own cache while few messages are under way.
+// Large enough for bursts to many endpoints, and small enough for a core's own cache while few messages are queued.
 constexpr EndpointOptions kCarrierOptions{
     .send_depth = 1024, .receive_depth = 1024, .buffers = 1024, .buffer_size = 2048, .send_bytes = 1024 * 1024, .emulated = 0};
 
-// The service gives a closed channel's number again after 63 others at the earliest, unless nearly all 4,096 are in use; and the engine
-// knows of the end by then, as it learns of the channels after it later. While fewer were asked for, what comes by the number is the
-// closed channel's. A new one with that number (then) loses what comes before its owner knows it: lost rather than mistaken.
+// The service reuses a closed channel's number after at least 63 other channels, unless nearly all 4,096 are in use. The engine knows of
+// the close by then, because it learns of later channels after it. Until this many channels were requested, messages under the number
+// belong to the closed channel. A new channel that gets the number sooner loses messages until its owner knows it: lost rather than
+// mistaken.
 constexpr uint64_t kNotReused = 32;
 
 }  // namespace
@@ -28,7 +29,7 @@ Result<std::shared_ptr<Carrier>> Carrier::of(const std::shared_ptr<Connection>& 
   if (auto carrier = connection->carrier().lock()) return carrier;
   auto real = Endpoint::create(connection, kCarrierOptions);
   if (!real) return fail(real.error().code, "the endpoint that carries the emulated ones: " + real.error().text);
-  (*real)->channels_.reserve(kChannelsPerEndpointMax);  // never moved: owners look at theirs without the lock
+  (*real)->channels_.reserve(kChannelsPerEndpointMax);  // never reallocated: owners read their entries without the lock
   std::shared_ptr<Carrier> carrier(new Carrier(std::move(*real)));
   connection->carrier() = carrier;
   return carrier;
@@ -37,7 +38,7 @@ Result<std::shared_ptr<Carrier>> Carrier::of(const std::shared_ptr<Connection>& 
 Carrier::~Carrier() {
   if (!dispatcher_.joinable()) return;
   if (!real_->connection().is_own()) {
-    dispatcher_.detach();  // of the parent process
+    dispatcher_.detach();  // the thread belongs to the parent process
     return;
   }
   {
@@ -49,22 +50,22 @@ Carrier::~Carrier() {
   dispatcher_.join();
 }
 
-// Takes what has arrived, until `wanted` has something.
+// Takes arrived messages, until `wanted` has one.
 void Carrier::pump(const Emulated* wanted) noexcept {
   Message message;
   for (uint32_t i = 0; i < kPumped && real_->receive(message); ++i) {
     deliver(message);
     if (wanted != nullptr && wanted->list_.first != kNone) break;
   }
-  if (!real_->events_.empty()) real_->events_.clear();  // of the NI's end, which each owner sees for itself
+  if (!real_->events_.empty()) real_->events_.clear();  // events about the NI's end, which each owner notices by itself
 }
 
 void Carrier::deliver(const Message& message) noexcept {
   const auto channel = static_cast<uint32_t>(message.channel);
   Emulated* const owner = channel < routes_.size() ? routes_[channel] : nullptr;
   if (owner == nullptr) {
-    // Without an owner, its channel was closed a moment ago, unless one is being opened. What a closed one still brings may not be
-    // kept: its number may be the next channel's, of another peer.
+    // A channel without an owner was just closed, unless one is being opened. Messages of a closed channel must be dropped: the next
+    // channel may get its number, with another peer.
     const bool closed = channel < closed_until_.size() && openings_ < closed_until_[channel];
     if (!message.from_local && !closed && !opening_.empty() && unowned_count_ != kUnownedMax) {
       ++unowned_count_;
@@ -74,7 +75,7 @@ void Carrier::deliver(const Message& message) noexcept {
     }
     return real_->release(message);
   }
-  // Nothing here exposes a region, and who sends heads has a channel of its own.
+  // Emulated endpoints expose no region, and senders of heads use local channels.
   if (message.kind != MessageKind::message || (!message.from_local && !owner->fits(message.length))) return real_->release(message);
   owner->take(take_parcel(message));
   if (!message.from_local) real_->release(message);
@@ -107,7 +108,7 @@ void Carrier::free_parcel(uint32_t index) noexcept {
   parcel.owner = nullptr;
   parcel.lent = false;
   parcel.large.reset();
-  parcel.next = free_.first;  // the one used last is warm
+  parcel.next = free_.first;  // the most recently used parcel is in the cache
   free_.first = index;
   if (free_.last == kNone) free_.last = index;
 }
@@ -126,7 +127,7 @@ uint32_t Carrier::pop(List& list) noexcept {
   return index;
 }
 
-// What came by a channel before its owner had the answer that opened it.
+// Delivers messages that came by a channel before its owner had the answer that opened it.
 void Carrier::adopt_unowned(uint32_t channel, Emulated& owner) noexcept {
   List rest;
   for (uint32_t index; (index = pop(unowned_)) != kNone;) {
@@ -151,7 +152,7 @@ void Carrier::drop_unowned() noexcept {
   unowned_count_ = 0;
 }
 
-// All that it has, or what came by one local channel.
+// Frees all of its messages, or those that came by one local channel.
 void Carrier::free_all_of(Emulated& owner, std::optional<Channel> only) noexcept {
   const auto goes = [&](const Parcel& parcel) { return !only || (parcel.local && parcel.channel == *only); };
   List rest;
@@ -171,7 +172,7 @@ void Carrier::free_all_of(Emulated& owner, std::optional<Channel> only) noexcept
   }
 }
 
-// ---- an endpoint of it
+// ---- an emulated endpoint
 
 Emulated::Emulated(Endpoint& endpoint, std::shared_ptr<Carrier> carrier, const EndpointOptions& options)
     : endpoint_(endpoint),
@@ -190,7 +191,7 @@ Emulated::~Emulated() {
   UNET_CHECK(mine_.empty());
 }
 
-// Whether one more message may wait here; the drop is counted if not.
+// Whether one more message may wait here. If not, counts the drop.
 bool Emulated::fits(uint32_t length) noexcept {
   const bool queue = held_ < held_max_, memory = held_bytes_ + length <= held_bytes_max_;
   if (queue && memory) return true;
@@ -217,7 +218,7 @@ void Emulated::lend(uint32_t index, Message& message) noexcept {
              .length = parcel.length,
              .channel = parcel.channel,
              .kind = MessageKind::message,
-             .from_local = true,  // so that Endpoint::release() finds no channel and asks us
+             .from_local = true,  // so that Endpoint::release() finds no channel and calls us
              .position = index,
              .region_offset = parcel.serial};
   if (parcel.local) {
@@ -234,7 +235,7 @@ bool Emulated::receive(Message& message) noexcept {
   if (waiting_.load(std::memory_order_relaxed) != 0) {
     lock.lock();
   } else {
-    if (!lock.try_lock()) return false;  // whoever has it takes our messages, too
+    if (!lock.try_lock()) return false;  // the holder of the lock takes our messages, too
     carrier_->pump(this);
   }
   const uint32_t index = carrier_->pop(list_);
@@ -294,7 +295,7 @@ SendOutcome Emulated::send(Channel channel, Bytes data, bool more) noexcept {
   return sent(*to, carrier_->real_->send(channel, data, more), data.size());
 }
 
-// The carrier has one reservation, and others may send before this one is posted: a buffer of our own, and a copy.
+// The carrier has one reservation, and others may send before this one is posted. This therefore uses a buffer and a copy.
 MutableBytes Emulated::reserve(Channel channel, uint32_t length) noexcept {
   reserved_ = 0;
   if (!is_open(channel) || length > kMessageMax) return {};
@@ -443,7 +444,7 @@ Result<Channel> Emulated::adopt(const control::ChannelInfo& info, std::vector<De
   const std::lock_guard lock(carrier_->mutex_);
   auto channel = carrier_->real_->adopt(info, std::move(descriptors));
   if (!channel) return channel;
-  // One that closed it keeps the number no longer, and one that did not is not told it anew.
+  // If the number had an owner before: one that closed the channel loses the number, and one that did not is not told again.
   if (Emulated* const before = carrier_->routes_[info.channel]; before != nullptr) {
     std::erase_if(before->mine_, [&](const Mine& each) { return each.channel == info.channel; });
   }
@@ -451,7 +452,7 @@ Result<Channel> Emulated::adopt(const control::ChannelInfo& info, std::vector<De
   carrier_->closed_until_[info.channel] = 0;
   mine_.push_back({info.channel, false});
   carrier_->adopt_unowned(info.channel, *this);
-  if (info.kind == control::ChannelKind::local) carrier_->wake_leader();  // its announcement does not cover this channel
+  if (info.kind == control::ChannelKind::local) carrier_->wake_leader();  // the leader's announcement does not cover this channel
   return channel;
 }
 
@@ -488,9 +489,9 @@ bool Emulated::forget(uint32_t channel) noexcept {
   return true;
 }
 
-// The endpoint ends.
+// Ends the endpoint.
 void Emulated::forget_all() noexcept {
-  // Another thread that adopts a number which was one of ours takes it off the list.
+  // Another thread that adopts one of our old numbers removes it from the list.
   const auto last = [this]() -> std::optional<uint32_t> {
     const std::lock_guard lock(carrier_->mutex_);
     return mine_.empty() ? std::nullopt : std::optional(mine_.back().channel);
@@ -500,7 +501,7 @@ void Emulated::forget_all() noexcept {
   carrier_->all_.erase(endpoint_.id());
 }
 
-// ---- looking
+// ---- inspection
 
 std::vector<std::pair<std::string_view, uint64_t>> Emulated::counters() const {
   const std::lock_guard lock(carrier_->mutex_);
@@ -515,7 +516,7 @@ std::vector<std::pair<std::string_view, uint64_t>> Emulated::counters() const {
   }
   Endpoint::add_local_counters(result, sum);
   result.emplace_back("gathered_messages", 0);
-  result.emplace_back("unclaimed_messages", carrier_->unclaimed_);  // of all that share the carrier
+  result.emplace_back("unclaimed_messages", carrier_->unclaimed_);  // of all endpoints of the carrier
   return result;
 }
 

@@ -1,18 +1,17 @@
-// emulated.h - many endpoints of one process over the queues of one real endpoint; used by Endpoint, which looks the same to a program.
+// emulated.h - many endpoints of one process over the queues of one real endpoint; used by Endpoint, which hides the difference.
 //
-//   Endpoint (emulated) --- Emulated: what waits for it, its bounds and counters
+//   Endpoint (emulated) --- Emulated: its waiting messages, bounds and counters
 //   Endpoint (emulated) --- Emulated ---.
-//   ...                                  Carrier: one per connection, with a real Endpoint that nobody else sees
+//   ...                                  Carrier: one per connection, with a real Endpoint that programs do not see
 //
-// A channel of an emulated endpoint is a channel of the carrier, under the carrier's number. Whoever looks for a message takes what
-// has arrived off the carrier's queues and copies each message to the list of the endpoint whose channel it came by. A list is
-// bounded by the endpoint's options; what does not fit is dropped and counted, so that an endpoint that does not receive, or does not
-// release, keeps no other one from its messages. What comes by a local channel is not copied: it stays in that channel's own memory
-// until it is released, and a full channel pushes back on its sender alone.
+// A channel of an emulated endpoint is a channel of the carrier, under the carrier's number. A thread that wants a message takes all
+// arrived messages off the carrier's queues. It copies each to the list of the endpoint that owns the channel. The endpoint's options bound
+// its list; further messages are dropped and counted. An endpoint that does not receive or release thus does not block the others. Messages
+// of a local channel are not copied. They stay in the channel's memory until release, and a full channel refuses only its own sender.
 //
-// Emulated endpoints of one connection may belong to several threads: one lock of the carrier orders them. One that sleeps is the
-// leader: it sleeps on the carrier's descriptors and wakes the others for what is theirs. Descriptors and upcalls have a thread of
-// the carrier's for a leader, which exists from the first arm() on.
+// Emulated endpoints of one connection may belong to several threads; the carrier's lock serialises them. One sleeping thread is the
+// leader: it sleeps on the carrier's descriptors and wakes the others for their messages. For descriptors and upcalls a thread of the
+// carrier leads. It exists from the first arm() on.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +32,7 @@ namespace unet {
 
 class Emulated;
 
-// Counts of one emulated endpoint, kept by libunet: the NI counts them for the carrier.
+// Counters of one emulated endpoint. libunet counts them, because the NI counts only for the carrier.
 struct EmulatedCounters {
   std::array<uint64_t, kEndpointCounters> values{};
   LocalCounters local{};
@@ -42,16 +41,16 @@ struct EmulatedCounters {
 
 // A message that was taken off the carrier's queues.
 struct Parcel {
-  static constexpr uint32_t kSmall = 96;  // bytes that need no memory of their own
+  static constexpr uint32_t kSmall = 96;  // bytes stored inside the parcel
 
-  Emulated* owner = nullptr;  // nullptr: of no endpoint yet, or free
-  uint64_t serial = 0;        // of the message that it was lent as last, for release()
-  uint32_t next = 0;          // in the list that it is in
+  Emulated* owner = nullptr;  // nullptr: without an endpoint so far, or free
+  uint64_t serial = 0;        // of the message that it was last lent as, for release()
+  uint32_t next = 0;          // next parcel in its list
   uint32_t length = 0;
-  uint32_t position = 0;      // local: of the message in its channel
+  uint32_t position = 0;      // local: position of the message in its channel
   Channel channel{};
   bool lent = false;          // received and not released
-  bool local = false;         // in its channel's memory, at `data`
+  bool local = false;         // the bytes are in the channel's memory, at `data`
   const std::byte* data = nullptr;
   std::unique_ptr<std::byte[]> large;
   std::array<std::byte, kSmall> small{};
@@ -59,7 +58,7 @@ struct Parcel {
 
 class Carrier {
  public:
-  // The one of this connection, made if it has none.
+  // Returns the carrier of this connection, and creates it if there is none.
   static Result<std::shared_ptr<Carrier>> of(const std::shared_ptr<Connection>& connection);
   ~Carrier();
   Carrier(const Carrier&) = delete;
@@ -71,9 +70,9 @@ class Carrier {
   friend class Emulated;
 
   static constexpr uint32_t kNone = ~uint32_t{0};
-  static constexpr uint32_t kPumped = 64;        // messages taken at a time on behalf of one call
-  static constexpr uint32_t kUnownedMax = 1024;  // messages that came by channels whose answer is still to be taken
-  // All that close something together wait for a stuck NI for a tenth of the time at most, and for Endpoint::kLinger at once.
+  static constexpr uint32_t kPumped = 64;        // messages taken per call
+  static constexpr uint32_t kUnownedMax = 1024;  // messages of channels with an unprocessed answer
+  // All closing endpoints together wait for a stuck NI at most a tenth of the time, and at most Endpoint::kLinger at once.
   static constexpr uint64_t kLingerPrice = 10;
   struct List {
     uint32_t first = kNone, last = kNone;
@@ -82,7 +81,7 @@ class Carrier {
   explicit Carrier(std::unique_ptr<Endpoint> real)
       : real_(std::move(real)), routes_(kChannelsPerEndpointMax, nullptr), closed_until_(kChannelsPerEndpointMax) {}
 
-  // All of these with the lock.
+  // All of these need the lock.
   void pump(const Emulated* wanted) noexcept;
   void deliver(const Message& message) noexcept;
   uint32_t take_parcel(const Message& message) noexcept;
@@ -93,13 +92,13 @@ class Carrier {
   void drop_unowned() noexcept;
   void free_all_of(Emulated& owner, std::optional<Channel> only) noexcept;
   bool may_linger(Nanoseconds now) const noexcept { return linger_paid_ < now + kLingerPrice * Endpoint::kLinger; }
-  // It was worth it: what was waited for has left.
+  // The wait succeeded: the awaited messages have left.
   void forgive_linger(Nanoseconds waited) noexcept { linger_paid_ -= std::min(linger_paid_, kLingerPrice * waited); }
   void pay_linger(Nanoseconds waited, Nanoseconds now) noexcept {
     linger_paid_ = std::max(linger_paid_, now) + kLingerPrice * waited;
   }
 
-  // emulated_wait.cc, with the lock, too
+  // In emulated_wait.cc; these need the lock, too.
   Status make_descriptor();
   WaitOutcome lead(std::unique_lock<std::mutex>& lock, Emulated* leader, Nanoseconds timeout, std::optional<Channel> room) noexcept;
   void hand_over() noexcept;
@@ -112,25 +111,25 @@ class Carrier {
   std::mutex mutex_;
   std::unique_ptr<Endpoint> real_;
   std::vector<Emulated*> routes_;  // by channel number
-  uint64_t openings_ = 0;          // so many channels were asked for
-  // By number: what comes by it is of a channel that was closed here, until so many were asked for. See kNotReused.
+  uint64_t openings_ = 0;          // number of channels requested
+  // By channel number: until openings_ reaches this, messages belong to the channel that was closed here. See kNotReused.
   std::vector<uint64_t> closed_until_;
   std::unordered_map<uint32_t, Emulated*> all_;  // by id
-  std::deque<Parcel> parcels_;     // never moved: messages point into them
+  std::deque<Parcel> parcels_;     // never moved: messages point into it
   List free_, unowned_;
   uint32_t unowned_count_ = 0;
-  uint64_t unclaimed_ = 0;         // messages that came by channels of nobody and were dropped
-  Nanoseconds linger_paid_ = 0;    // when all the time that was waited will have been paid for
-  // Whose connects and accepts are under way: their channels may carry messages before we know them.
+  uint64_t unclaimed_ = 0;         // messages of channels without an owner, which were dropped
+  Nanoseconds linger_paid_ = 0;    // end of the time that pays for all waits so far
+  // Endpoints with a connect or accept in progress: their channels may carry messages before they are known here.
   std::vector<Emulated*> opening_;
   uint64_t serial_ = 0;
 
-  Descriptor leader_wake_;         // in the set that a leader sleeps on
+  Descriptor leader_wake_;         // in the epoll set of the leader
   bool led_ = false;
-  Emulated* leader_ = nullptr;     // nullptr: nobody, or the dispatcher
+  Emulated* leader_ = nullptr;     // nullptr: no endpoint, or the dispatcher
   std::vector<Emulated*> followers_;  // asleep on their own descriptors
-  std::vector<Emulated*> wanting_;    // armed, and want room for a channel, too
-  uint32_t armed_ = 0;             // endpoints whose descriptors wait for something
+  std::vector<Emulated*> wanting_;    // armed endpoints that also want room for a channel
+  uint32_t armed_ = 0;             // endpoints with an armed descriptor
   std::condition_variable dispatcher_due_;
   std::thread dispatcher_;
   bool stop_ = false;
@@ -143,7 +142,7 @@ class Emulated {
   Emulated(const Emulated&) = delete;
   Emulated& operator=(const Emulated&) = delete;
 
-  // As the Endpoint's functions of the same names.
+  // These work like the Endpoint's functions of the same names.
   bool receive(Message& message) noexcept;
   void release(const Message& message) noexcept;
   bool has_message() noexcept;
@@ -158,22 +157,22 @@ class Emulated {
   bool over_wire(Channel channel) const noexcept;
   Result<MutableBytes> expose() const;
   Result<uint64_t> map_peer_region(Channel channel);
-  void linger() noexcept;  // without the lock while it waits, and for no message but its own
+  void linger() noexcept;  // does not hold the lock while it waits, and waits only for its own messages
   void flush_credits() noexcept;
   bool has_locals() noexcept;
   std::vector<std::pair<std::string_view, uint64_t>> counters() const;
 
-  // A channel's answer may be under way from opening() on, until opened(); so many were asked for.
+  // Between opening() and opened() a channel's answer may be in progress; `asked` channels are requested.
   void opening(uint64_t asked = 1) noexcept;
   void opened() noexcept;
   Result<Channel> adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors);
-  // The service, or the NI's end, closed a channel.
+  // The service, or the end of the NI, closed a channel.
   enum class Ended { not_ours, before, now };
   Ended end(uint32_t channel) noexcept;
   std::vector<uint32_t> channels_of(control::ChannelKind kind) const;
-  // The program closes a channel that it owns: what has arrived by it is still received.
-  bool forget(uint32_t channel) noexcept;  // false: it is none of ours
-  void forget_all() noexcept;  // its id may be another's at once when the service has destroyed it, so nobody finds it by that any longer
+  // The program closes a channel that it owns. Messages that have arrived by it can still be received.
+  bool forget(uint32_t channel) noexcept;  // false: the channel is not ours
+  void forget_all() noexcept;  // the service may reuse the id at once after destroying it, so lookups by id must fail from here on
 
   // emulated_wait.cc
   WaitOutcome sleep(Nanoseconds timeout, std::optional<Channel> room) noexcept;
@@ -185,7 +184,7 @@ class Emulated {
   friend class Carrier;
   using State = Endpoint::ChannelState;
 
-  State* state(Channel channel) const noexcept;  // with the lock; nullptr: not ours
+  State* state(Channel channel) const noexcept;  // needs the lock; nullptr: not ours
   SendOutcome sent(const State& state, SendOutcome outcome, size_t bytes) noexcept;
   bool fits(uint32_t length) noexcept;
   void take(uint32_t index) noexcept;
@@ -201,23 +200,23 @@ class Emulated {
 
   Endpoint& endpoint_;
   std::shared_ptr<Carrier> carrier_;
-  Carrier::List list_;                   // received by nobody yet
-  std::atomic<uint32_t> waiting_{0};     // how many those are
-  uint32_t held_ = 0;                    // copies: those that wait, and those lent
+  Carrier::List list_;                   // not yet received
+  std::atomic<uint32_t> waiting_{0};     // length of that list
+  uint32_t held_ = 0;                    // copies that wait or are lent
   uint32_t held_max_;
-  uint32_t lent_ = 0;                    // received and not released, of either kind
+  uint32_t lent_ = 0;                    // received and not released, copies and local ones
   uint64_t held_bytes_ = 0, held_bytes_max_;
   std::vector<Mine> mine_;
-  std::optional<uint64_t> sent_until_;   // what the NI may not have taken yet: NiQueues::sent() after its last message
+  std::optional<uint64_t> sent_until_;   // NiQueues::sent() after our last message, if the NI may not have taken that yet
   std::unique_ptr<std::byte[]> reservation_;
   uint32_t reserved_ = 0, reservation_size_ = 0;  // bytes
   EmulatedCounters counters_;
 
-  Descriptor wake_;          // made when first needed
+  Descriptor wake_;          // created on first use
   bool listening_ = false;   // wants a write to wake_
   bool armed_ = false;       // by arm()
-  bool news_ = false;        // the service may have sent something
-  std::optional<Channel> room_;  // armed for room on it
+  bool news_ = false;        // the service may have sent a packet
+  std::optional<Channel> room_;  // the channel that it is armed for
 };
 
 }  // namespace unet

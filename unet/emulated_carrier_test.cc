@@ -1,5 +1,5 @@
-// emulated_carrier_test.cc - emulated endpoints against a service and an NI that act exactly when a test says: what stands still, comes
-// too early, or for nobody.
+// emulated_carrier_test.cc - emulated endpoints against a service and an NI that act exactly when a test says: stuck queues, early
+// messages, and messages without an owner.
 #include <poll.h>
 
 #include <catch2/catch.hpp>
@@ -12,7 +12,7 @@ namespace {
 
 Bytes text(const char* s) { return as_bytes(s, std::strlen(s)); }
 
-// The carrier is the first endpoint that the service makes.
+// The carrier is the first endpoint that the service creates.
 constexpr uint32_t kCarrier = 0;
 
 std::unique_ptr<Endpoint> emulated(World& world, uint32_t receive_depth = 8) {
@@ -54,7 +54,7 @@ TEST_CASE("closing hundreds of emulated endpoints beside an NI that takes nothin
   const Nanoseconds begin = monotonic_now();
   REQUIRE(all.back()->close(Channel{kMany - 1}));
   all.clear();
-  CHECK(monotonic_now() - begin < kHang / 2);  // a linger for each, one after the other, would last longer
+  CHECK(monotonic_now() - begin < kHang / 2);  // waiting for each in sequence would take longer
 }
 
 TEST_CASE("an emulated endpoint that got the id of one that has just ended is woken for what is its own") {
@@ -90,9 +90,9 @@ TEST_CASE("messages by channels that no emulated endpoint has are dropped and co
   REQUIRE(engine.deliver_inline(7, text("nobody's")));
   CHECK_FALSE(endpoint->receive(none));
   CHECK(counter(*endpoint, "unclaimed_messages") == 1);
-  CHECK(counter(*other, "unclaimed_messages") == 1);  // they share it
+  CHECK(counter(*other, "unclaimed_messages") == 1);  // both share the carrier's counter
 
-  // Kept while somebody may be about to get that channel, and dropped when nobody is any longer.
+  // The message is stored while an endpoint may be about to get that channel, and dropped when none is.
   const auto pending = endpoint->start_connect("peer");
   REQUIRE(pending);
   REQUIRE(engine.deliver_inline(7, text("perhaps")));
@@ -102,7 +102,7 @@ TEST_CASE("messages by channels that no emulated endpoint has are dropped and co
   while (!endpoint->poll_connect(*pending)) REQUIRE(endpoint->wait(kHang) == WaitOutcome::ready);
   CHECK(counter(*endpoint, "unclaimed_messages") == 2);
 
-  // What a channel brings after its end is nobody's.
+  // A message of a channel after its end has no owner.
   const Channel channel = world.ni(*endpoint, 9);
   REQUIRE(engine.deliver_inline(9, text("ours")));
   CHECK(receives(*endpoint, channel, "ours"));
@@ -110,7 +110,7 @@ TEST_CASE("messages by channels that no emulated endpoint has are dropped and co
   REQUIRE(engine.deliver_inline(9, text("late")));
   CHECK_FALSE(endpoint->receive(none));
   CHECK(counter(*endpoint, "unclaimed_messages") == 3);
-  // One whose list is full is charged itself.
+  // A message for a full list counts for that endpoint.
   CHECK(counter(*endpoint, "receive_queue_full") == 0);
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("a static channel's first message waits until its emulated endpoint kn
   world.service.keep(control::Op::bind);
   std::thread service([&] {
     const auto bind = world.service.take();
-    // The wire is faster than the service, and another endpoint finds the message.
+    // The wire is faster than the service, and another endpoint takes the message off the queue.
     UNET_CHECK(world.service.end(kCarrier).engine.deliver_inline(5, text("first")));
     Message none;
     UNET_CHECK(!other->receive(none));

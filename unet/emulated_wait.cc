@@ -1,4 +1,4 @@
-// emulated_wait.cc - how emulated endpoints sleep: one leads, asleep on the carrier's descriptors, and wakes the others.
+// emulated_wait.cc - sleeping emulated endpoints: one leads, asleep on the carrier's descriptors, and wakes the others.
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -17,7 +17,7 @@
 namespace unet {
 namespace {
 
-// Between two looks for room of those who do not lead; and at everything, where a descriptor cannot be had.
+// How often followers check for room, and how often everything is checked where no descriptor is available.
 constexpr Nanoseconds kLookEvery = kMillisecond;
 
 timespec time_of(Nanoseconds duration) noexcept {
@@ -31,7 +31,7 @@ void write_event(const Descriptor& event) noexcept {
 
 }  // namespace
 
-// ---- the carrier: all with the lock
+// ---- the carrier: all functions need the lock
 
 Status Carrier::make_descriptor() {
   if (leader_wake_.valid()) return {};
@@ -48,11 +48,11 @@ void Carrier::wake_leader() noexcept {
   if (led_) write_event(leader_wake_);
 }
 
-// One sleep, without the lock. `leader` is nullptr for the dispatcher.
+// Sleeps once, without the lock. `leader` is nullptr for the dispatcher.
 WaitOutcome Carrier::lead(std::unique_lock<std::mutex>& lock, Emulated* leader, Nanoseconds timeout,
                           std::optional<Channel> room) noexcept {
   if (!make_descriptor()) {
-    // This process may open no more descriptors now: nobody can wake us, so look often.
+    // This process can open no more descriptors now: nothing can wake us, so check often.
     lock.unlock();
     const timespec limit = time_of(std::min(timeout, kLookEvery));
     const bool interrupted = ::nanosleep(&limit, nullptr) != 0;
@@ -88,14 +88,15 @@ WaitOutcome Carrier::lead(std::unique_lock<std::mutex>& lock, Emulated* leader, 
   return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
 }
 
-// Somebody who sleeps on his own descriptor alone needs a leader.
+// Finds a new leader if an endpoint sleeps on its own descriptor only.
 void Carrier::hand_over() noexcept {
   if (led_) return;
   if (armed_ != 0) return dispatcher_due_.notify_one();
   if (!followers_.empty()) notify(*followers_.back());
 }
 
-// The service sent something: whose it is learns it. An answer is whose cookie it has, so all who wait for one look.
+// The service sent packets: notifies endpoints with events. Answers are identified by cookie only, so all endpoints that wait for one
+// check.
 void Carrier::tell_control() noexcept {
   const auto tell = [this](Emulated& which) {
     which.news_ = true;
@@ -117,7 +118,7 @@ void Carrier::notify(Emulated& which) noexcept {
 
 Status Carrier::start_dispatcher() {
   if (dispatcher_.joinable()) return {};
-  // The program's signals are for the program's threads.
+  // Leave signals to the program's own threads.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -148,7 +149,7 @@ void Carrier::dispatch() noexcept {
   }
 }
 
-// ---- an endpoint of it
+// ---- an emulated endpoint
 
 Status Emulated::make_wake() {
   if (wake_.valid()) return {};
@@ -157,7 +158,7 @@ Status Emulated::make_wake() {
   return {};
 }
 
-// Nobody writes wake_ any longer. With the lock.
+// Stops further writes to wake_. Needs the lock.
 void Emulated::disarm() noexcept {
   listening_ = false;
   if (room_) std::erase(carrier_->wanting_, this);
@@ -196,7 +197,7 @@ WaitOutcome Emulated::sleep(Nanoseconds timeout, std::optional<Channel> wanted) 
   const bool news = std::exchange(news_, false);
   lock.unlock();
   if (news) endpoint_.process_events();
-  if (endpoint_.upcall_asleep_) endpoint_.wake_upcall();  // it is no longer armed
+  if (endpoint_.upcall_asleep_) endpoint_.wake_upcall();  // the upcall's thread is no longer armed
   if (endpoint_.something()) return WaitOutcome::ready;
   if (wanted && has_room(*wanted)) return WaitOutcome::room;
   return outcome;
@@ -233,7 +234,7 @@ bool Emulated::arm(std::optional<Channel> room) noexcept {
     return false;
   }
   if (!carrier_->led_) carrier_->dispatcher_due_.notify_one();
-  if (room_) carrier_->wake_leader();  // it may not look for room yet
+  if (room_) carrier_->wake_leader();  // the leader may not check for room yet
   return true;
 }
 

@@ -1,4 +1,4 @@
-// endpoint.cc - an endpoint's data path where it is not inline: several sources, the NI's queues, direct access.
+// endpoint.cc - the parts of an endpoint's data path that are not inline: several sources, the NI's queues, direct access.
 #include "unet/endpoint.h"
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 namespace unet {
 namespace {
 
-constexpr uint32_t kHotBudget = 32;        // messages in a row from one local channel before the others get a look
-constexpr uint32_t kPolledLocals = 8;      // local channels polled every time; the others in rotation
-constexpr uint32_t kRotatedLocals = 4;     // how many of the others per poll
-constexpr uint32_t kOthersFirst = 16;      // each time so many polls have passed, the others come first: nobody starves
-constexpr uint32_t kLookAtSocket = 65536;  // empty polls between two looks whether the NI is still there
-constexpr uint32_t kPastQueueMax = 1023;   // bytes of a reservation that are rather copied into a frame than read in place
-constexpr uint32_t kUnsentMax = 32;        // sends with `more` that an embedded NI lets gather
+constexpr uint32_t kHotBudget = 32;        // messages in a row from one local channel before the others are checked
+constexpr uint32_t kPolledLocals = 8;      // local channels checked in every poll; the others rotate
+constexpr uint32_t kRotatedLocals = 4;     // number of the others checked per poll
+constexpr uint32_t kOthersFirst = 16;      // every so many polls the others come first, so that none starves
+constexpr uint32_t kLookAtSocket = 65536;  // empty polls between checks whether the NI still exists
+constexpr uint32_t kPastQueueMax = 1023;   // bytes up to which a reservation is copied into a frame instead of read in place
+constexpr uint32_t kUnsentMax = 32;        // sends with `more` that an embedded NI collects
 
 }  // namespace
 
@@ -29,7 +29,7 @@ void Endpoint::push_embedded() noexcept {
   embedded_->push(embedded_handle_);
 }
 
-// The NI drops what stands in the send queue of a channel that is closed. It needs microseconds to take it.
+// The NI drops messages in the send queue of a closed channel. It needs microseconds to take them.
 void Endpoint::linger() noexcept {
   if (emulated_ != nullptr) return emulated_->linger();
   if (queues_ == nullptr) return;
@@ -121,7 +121,7 @@ SendOutcome Endpoint::put(Channel channel, uint64_t region_offset, Bytes data, b
   if (index >= channels_.size() || !channels_[index].open) return SendOutcome::no_channel;
   ChannelState& state = channels_[index];
   if (state.sends_locally) {
-    // The first put maps the peer's region (a round trip to the service), unless map_peer_region() has done so before.
+    // The first put maps the peer's region (a round trip to the service), unless map_peer_region() has done so.
     if (!state.mapped_region && !map_peer_region(channel)) return SendOutcome::out_of_bounds;
     return state.local->put(region_offset, data, notify);
   }
@@ -139,22 +139,22 @@ bool Endpoint::receive_any(Message& message) noexcept {
   hot_budget_ = kHotBudget;
   if (special_) {
     if (emulated_ != nullptr) return receive_emulated(message);
-    // What has arrived is taken before the engine fetches more: a burst per message received would overrun the receive
-    // queue, where frames left on the wire push back on their sender.
+    // Takes arrived messages before the engine fetches more. A burst per received message would overrun the receive queue; frames left on
+    // the wire slow down their sender instead.
     if (unsent_ == 0 && queues_->receive(message)) return true;
     if (unsent_ != 0) push_embedded();
     embedded_->pull(embedded_handle_);
     if (connection_->event_count() == last_events_ && queues_->receive(message)) return true;
   }
   if (connection_->event_count() != last_events_) process_events();
-  // The NI's queue and the local channels take turns to be looked at first.
+  // The NI's queue and the local channels alternate in being checked first.
   ni_first_ = !ni_first_;
   if (ni_first_ && queues_->receive(message)) return true;
   if (receive_local(message)) return true;
   if (!ni_first_ && queues_->receive(message)) return true;
   queues_->flush_credits();
-  // An empty poll pauses: a core that reads a line without a break delays the store it is waiting for (a round trip
-  // of 120 ns becomes one of 87 ns; docs/ARCHITECTURE.md, "Polling politely"). A turn of an embedded NI is break enough.
+  // An empty poll pauses. A core that reads a line without a break delays the store that it waits for: the pause shortens a round trip from
+  // 120 ns to 87 ns (docs/ARCHITECTURE.md, "Polling politely"). A turn of an embedded NI is break enough.
   if (embedded_ == nullptr) spin_pause();
   if (++empty_polls_ % kLookAtSocket == 0) process_events();
   return false;
@@ -189,7 +189,7 @@ bool Endpoint::receive_rotating(Message& message) noexcept {
   for (uint32_t i = 0; i < kRotatedLocals; ++i) {
     const uint32_t index = kPolledLocals + ++rotation_ % others;
     if (!receive_from(index, message)) continue;
-    // A channel that has come alive trades places with one of those polled each time.
+    // A channel that has become active trades places with one that is checked in every poll.
     std::swap(locals_[index], locals_[rotation_ % kPolledLocals]);
     return true;
   }
@@ -202,7 +202,7 @@ bool Endpoint::has_message() const noexcept {
   return std::any_of(locals_.begin(), locals_.end(), [](const LocalChannel* local) { return local->has_message(); });
 }
 
-// A channel that was closed has room, so that its sender looks and learns it.
+// A closed channel counts as having room, so that its sender tries again and learns of the close.
 bool Endpoint::has_room(Channel channel) noexcept {
   if (emulated_ != nullptr) return emulated_->has_room(channel);
   const auto index = static_cast<uint32_t>(channel);
@@ -210,7 +210,7 @@ bool Endpoint::has_room(Channel channel) noexcept {
   return channels_[index].sends_locally ? channels_[index].local->has_room() : queues_->has_room();
 }
 
-// ---- without queues of its own
+// ---- emulated endpoints
 
 SendOutcome Endpoint::send_emulated(Channel channel, Bytes data, bool more) noexcept {
   return emulated_ != nullptr ? emulated_->send(channel, data, more) : SendOutcome::no_channel;
@@ -227,7 +227,7 @@ void Endpoint::release_emulated(const Message& message) noexcept {
   if (emulated_ != nullptr) emulated_->release(message);
 }
 
-// ---- looking
+// ---- inspection
 
 std::vector<std::pair<std::string_view, uint64_t>> Endpoint::counters() const {
   if (emulated_ != nullptr) return emulated_->counters();

@@ -1,4 +1,4 @@
-// endpoint_channels.cc - an endpoint's set-up side: creation, names, connecting and accepting, channels that come and go.
+// endpoint_channels.cc - an endpoint's set-up: creation, names, connecting and accepting, channels that open and close.
 #include <algorithm>
 #include <ctime>
 #include <string>
@@ -19,7 +19,7 @@ Status bad_name(std::string_view name) {
                                           " characters of A-Z a-z 0-9 . _ - /, not beginning with - or /");
 }
 
-// How long the peer has. The protocol says it in milliseconds, where 0 would be the service's own default.
+// The time for the peer's answer. The protocol carries it in milliseconds, where 0 would mean the service's default.
 Nanoseconds answer_time(const ConnectOptions& options) {
   return std::clamp<Nanoseconds>(options.timeout, kMillisecond, 3600 * kSecond);
 }
@@ -35,7 +35,7 @@ Status without_value(const Result<Answer>& answer) {
 
 }  // namespace
 
-// While it lives, messages may come by a channel of which we have no answer yet.
+// While this object exists, messages may come by a channel before its answer has been processed.
 struct Endpoint::Opening {
   explicit Opening(Emulated* emulated) noexcept : of(emulated) {
     if (of != nullptr) of->opening();
@@ -99,12 +99,12 @@ Endpoint::Endpoint(std::shared_ptr<Connection> connection, uint32_t id)
       connection_(std::move(connection)),
       id_(id) {
   special_ = embedded_ != nullptr;
-  last_events_ = connection_->event_count() - 1;  // look once
+  last_events_ = connection_->event_count() - 1;  // forces one check
 }
 
 Endpoint::~Endpoint() {
   if (!connection_->is_own()) {
-    // Only the memory and the descriptors are this process's to give up; of the upcall's thread it has no more than the name.
+    // In a forked child only the memory and the descriptors may be released. The upcall's thread does not exist there.
     if (upcall_thread_.joinable()) upcall_thread_.detach();
     return;
   }
@@ -126,7 +126,7 @@ Status Endpoint::bind(std::string_view name) {
   auto request = request_for<control::Bind>(control::Op::bind, id_);
   request.name.set(name);
   if (emulated_ == nullptr) return without_value(connection_->call(request));
-  // The name may bring static channels with it, of which the service tells before it answers. Their messages may come sooner.
+  // The name may have static channels, which the service announces before it answers. Their messages may come even sooner.
   emulated_->opening(0);
   const Status status = without_value(connection_->call(request));
   process_events();
@@ -218,7 +218,7 @@ Result<Channel> Endpoint::connect_once(std::string_view target, const ConnectOpt
   if (!pending) return tl::unexpected(pending.error());
   const Opening opening(emulated_.get());
   end_pending(*pending);
-  // The service answers within the timeout; the margin is for a service that is busy.
+  // The service answers within the timeout; the margin is for a busy service.
   auto answer = connection_->wait_answer(*pending, answer_time(options) + kSecond);
   if (!answer) return tl::unexpected(answer.error());
   // The peer waits for our confirmation, and this program may not poll its NI again for a while.
@@ -262,7 +262,7 @@ Result<Channel> Endpoint::accept(Nanoseconds timeout, ConnectionRequest* from) {
   while (true) {
     while (auto request = next_request()) {
       auto channel = accept(request->id);
-      // Whoever asked may have given up meanwhile: wait for the next.
+      // The requester may have given up meanwhile: wait for the next request.
       if (!channel && channel.error().code == Errc::not_found) continue;
       if (from != nullptr) *from = std::move(*request);
       return channel;
@@ -271,7 +271,7 @@ Result<Channel> Endpoint::accept(Nanoseconds timeout, ConnectionRequest* from) {
     if (waited >= timeout) return fail(Errc::timed_out, "nobody asked for a channel in time");
     if (!connection_->alive()) return fail(Errc::disconnected, "the network interface is gone");
     connection_->wait_activity(timeout - waited);
-    process_events();  // the service counts a request only after it has sent it
+    process_events();  // the service counts a request only after sending it
   }
 }
 
@@ -281,7 +281,7 @@ Result<Channel> Endpoint::adopt(Answer answer) {
     connection_->throw_away(answer.reply);
     return channel;
   }
-  // The peer may have closed it before we looked at the answer. Ends of older channels of this number came before the answer.
+  // The peer may have closed the channel before we processed the answer. Closes of older channels with this number came before the answer.
   const auto of_this = [&](const EarlyClose& each) { return each.channel == answer.reply.channel.channel; };
   for (const EarlyClose& each : early_closes_) {
     if (of_this(each) && each.order > answer.order) channel_closed(each.channel, each.reason, each.order);
@@ -318,7 +318,7 @@ Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<De
   if (local != nullptr) {
     locals_.push_back(local);
     if (locals_.size() == 1) hot_ = local;
-    if (upcall_asleep_) wake_upcall();  // its announcement does not cover this channel
+    if (upcall_asleep_) wake_upcall();  // the thread's announcement does not cover this channel
     if (epoll_.valid()) {
       epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = local->descriptor()}};
       ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, local->descriptor(), &event);
@@ -343,7 +343,7 @@ Status Endpoint::close(Channel channel, Nanoseconds timeout) {
   auto request = request_for<control::CloseChannel>(control::Op::close_channel, id_);
   request.channel = index;
   auto answer = connection_->call(request, timeout);
-  if (!answer && answer.error().code == Errc::disconnected) return {};  // the NI closed it before us
+  if (!answer && answer.error().code == Errc::disconnected) return {};  // the channel has ended with the NI
   return without_value(answer);
 }
 
@@ -351,7 +351,7 @@ void Endpoint::forget_local(LocalChannel* local) noexcept {
   closed_ += local->counters();
   if (hot_ == local) hot_ = nullptr;
   locals_.erase(std::remove(locals_.begin(), locals_.end(), local), locals_.end());
-  // The peer holds the same eventfd, so closing ours would not take it out of the set.
+  // The peer has the same eventfd, so closing ours would not remove it from the epoll set.
   if (epoll_.valid()) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, local->descriptor(), nullptr);
 }
 
@@ -384,7 +384,7 @@ void Endpoint::channel_closed(uint32_t channel, control::CloseReason reason, uin
   const bool known = ended != Emulated::Ended::not_ours ||
                      (channel < channels_.size() && channels_[channel].kind != control::ChannelKind::none);
   if (!known) {
-    // Perhaps its answer has not been taken yet.
+    // The channel's answer may not have been processed yet.
     if (!pending_.empty() && channel < kChannelsPerEndpointMax) early_closes_.push_back({channel, reason, order});
     return;
   }
@@ -398,7 +398,7 @@ void Endpoint::channel_closed(uint32_t channel, control::CloseReason reason, uin
 
 void Endpoint::process_events() {
   last_events_ = connection_->event_count();
-  // Whoever takes the events sees the count change, and nobody after: remember that an answer may be among what came.
+  // Only the caller that takes the events sees the count change. Remember therefore that an answer may be among them.
   answer_due_ = !pending_.empty();
   for (const auto& [event, order] : connection_->take_events(id_)) {
     if (const auto* request = std::get_if<control::ConnectRequest>(&event)) {
@@ -419,7 +419,7 @@ void Endpoint::process_events() {
   if (!connection_->alive()) ni_lost();
 }
 
-// Channels through the NI end with it; local channels do not need it.
+// Channels through the NI end with it; local channels go on.
 void Endpoint::ni_lost() {
   ni_lost_ = true;
   if (emulated_ != nullptr) {
@@ -430,7 +430,7 @@ void Endpoint::ni_lost() {
   }
 }
 
-// The end of the NI is no event that anybody counts: look at the socket itself now and then.
+// The end of the NI changes no count, so check the socket itself from time to time.
 void Endpoint::look_for_events() {
   const bool news = connection_->event_count() != last_events_ || !connection_->alive();
   if (news || ++quiet_looks_ % kLooksPerSocketLook == 0) process_events();

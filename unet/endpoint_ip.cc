@@ -1,4 +1,4 @@
-// endpoint_ip.cc - an endpoint's IP: its channel, its claims, and what the NI has.
+// endpoint_ip.cc - IP of an endpoint: its channel, its claims, and the NI's configuration.
 #include <unistd.h>
 
 #include <utility>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kInfosMax = kPortsMax * kIpAddressesMax;
 
-// The next of the records in the memory that the service sent.
+// Reads the next record from the memory that the service sent.
 template <typename T>
 bool read_next(int descriptor, off_t& at, T& into) {
   if (::pread(descriptor, static_cast<void*>(&into), sizeof into, at) != static_cast<ssize_t>(sizeof into)) return false;
@@ -72,7 +72,7 @@ Result<IpClaimed> Endpoint::claim_ip(const IpClaim& claim, Nanoseconds timeout) 
 }
 
 Status Endpoint::release_ip(uint32_t claim, Nanoseconds timeout) {
-  linger();  // or the NI would find the port nobody's from which the last messages go
+  linger();  // without this, the NI would see the last messages come from an unclaimed port
   auto request = request_for<control::ReleaseIp>(control::Op::release_ip, id_);
   request.claim = claim;
   auto answer = connection_->call(request, timeout);
@@ -104,7 +104,7 @@ Status Endpoint::own_ip_flow(uint32_t claim, const ip::IpAddress& local, uint16_
 
 Result<SocketTableView> Endpoint::open_sockets() {
   const auto table = static_cast<uint32_t>(socket_tables_.size());
-  // Nobody would read it, and nobody go on where this process stops.
+  // An embedded NI ends with its process: no service is left to read the table or to end the connections.
   if (embedded_ != nullptr) return fail(Errc::unavailable, "an embedded NI ends with its process");
   if (table == kSocketTablesMax) return fail(Errc::already_exists, "this endpoint has as many tables of sockets as it may");
   auto answer = connection_->call(request_for<control::OpenSockets>(control::Op::open_sockets, id_));
@@ -119,7 +119,7 @@ Result<SocketTableView> Endpoint::open_sockets() {
   return SocketTableView(socket_tables_.back().data(), geometry);
 }
 
-// Somebody wants to see what its sockets do.
+// Whether a user wants to see the state of its sockets.
 bool Endpoint::sockets_asked() const noexcept {
   if (socket_tables_.empty()) return false;
   const auto& header = *reinterpret_cast<const SocketTableHeader*>(socket_tables_.front().data());

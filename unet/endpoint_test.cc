@@ -1,5 +1,5 @@
-// endpoint_test.cc - an endpoint against a service and an NI that act exactly when the test says: channels that come and go at bad
-// moments, the end of the NI, many channels at once.
+// endpoint_test.cc - an endpoint against a service and an NI that the test steps: channels that open and close at bad moments, the end of
+// the NI.
 #include "unet/endpoint.h"
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace {
 
 Bytes text(const char* s) { return as_bytes(s, std::strlen(s)); }
 
-// ---- channels that come and go
+// ---- channels that open and close
 
 TEST_CASE("messages through the NI and over local channels arrive at one endpoint and go back where they came from") {
   World world;
@@ -75,7 +75,7 @@ TEST_CASE("the time a peer has for its answer is at least a millisecond and at m
   CHECK(asked_for(1) == 1);
   CHECK(asked_for(7 * kMillisecond) == 7);
   CHECK(asked_for(Endpoint::kForever) == 3'600'000);
-  // A margin added to this would be no time at all.
+  // A margin added to this value would overflow.
   std::thread service([&] { world.service.grant_ni(world.service.take(), 3); });
   const auto channel = endpoint->connect("peer", {.timeout = Endpoint::kForever - kSecond + 1});
   service.join();
@@ -97,7 +97,7 @@ TEST_CASE("a channel that the peer closes before its connect was taken is closed
   }
   world.service.send_closed(endpoint->id(), 2, control::CloseReason::peer_died);
   world.service.count();
-  // The application looks for events first, as it may.
+  // The application may look for events first.
   CHECK_FALSE(endpoint->next_event());
   const Channel channel = World::wait_connect(*endpoint, *pending);
   CHECK_FALSE(endpoint->is_open(channel));
@@ -142,7 +142,7 @@ TEST_CASE("the end of an old channel does not close a new one of the same number
   World world;
   const auto endpoint = world.endpoint();
   const auto first = world.local(*endpoint, 2);
-  // Both sides close at once, while another connect is under way, which gets the number.
+  // Both sides close at once, while another connect is in progress, which gets the number.
   const auto pending = endpoint->start_connect("peer", kSmallChannel);
   world.service.send_closed(endpoint->id(), 2);
   world.service.count();
@@ -216,7 +216,7 @@ TEST_CASE("a request is accepted as soon as it is there, before the service has 
   world.service.keep(control::Op::accept);
   const auto endpoint = world.endpoint();
   std::thread service([&] {
-    world.service.send_request(endpoint->id(), 9);  // and is never counted
+    world.service.send_request(endpoint->id(), 9);  // and is not counted
     world.service.grant_ni(world.service.take(), 1);
   });
   ConnectionRequest from;
@@ -237,7 +237,7 @@ TEST_CASE("a connect is answered once, and nothing else is") {
   REQUIRE(pending);
   CHECK(not_under_way(*pending + 1));
   world.service.grant_ni(world.service.take(), 2);
-  // What was asked wrongly does not take the place of what is under way.
+  // A wrong request does not replace the one in progress.
   CHECK(endpoint->wait(kHang) == WaitOutcome::ready);
   CHECK(World::wait_connect(*endpoint, *pending) == Channel{2});
   CHECK(not_under_way(*pending));
@@ -280,7 +280,7 @@ TEST_CASE("an endpoint leaves nothing behind in its connection") {
   endpoint.reset();
   CHECK(world.service.take().as<control::CloseChannel>().channel == 3);
   CHECK(other->connection().take_events(id).empty());
-  // Nor does the service answer afterwards; if it did, nobody would be there to close the channel.
+  // The service must not answer afterwards either: no caller could close the channel.
   CHECK_FALSE(other->connection().take_answer(*answered));
   CHECK_FALSE(other->connection().take_answer(*unanswered));
 }
@@ -342,9 +342,9 @@ TEST_CASE("every endpoint learns that the NI is gone, whoever noticed first, pol
   const auto first = world.endpoint(), second = world.endpoint(), third = world.endpoint();
   const Channel one = world.ni(*first, 0), two = world.ni(*second, 0), three = world.ni(*third, 0);
   Message message;
-  for (Endpoint* each : {first.get(), second.get(), third.get()}) REQUIRE_FALSE(each->receive(message));  // nothing is unseen
+  for (Endpoint* each : {first.get(), second.get(), third.get()}) REQUIRE_FALSE(each->receive(message));  // all messages have been seen
   world.service.die();
-  REQUIRE(first->wait(kHang) == WaitOutcome::ready);  // the event
+  REQUIRE(first->wait(kHang) == WaitOutcome::ready);  // the event of the close
   CHECK_FALSE(first->is_open(one));
   for (int i = 0; i < 200'000 && second->is_open(two); ++i) REQUIRE_FALSE(second->receive(message));
   CHECK_FALSE(second->is_open(two));

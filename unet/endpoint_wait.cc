@@ -1,4 +1,4 @@
-// endpoint_wait.cc - how an endpoint sleeps: timed wait, a descriptor for epoll, upcalls.
+// endpoint_wait.cc - sleeping endpoints: timed wait, a descriptor for epoll, upcalls.
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <poll.h>
@@ -18,15 +18,15 @@
 namespace unet {
 namespace {
 
-constexpr int kPollsPerLook = 16;               // for messages alone, before everything else is looked at
-// A yield that nobody wants costs 0.3 us; one that took longer let somebody run, who may want the core again at once.
+constexpr int kPollsPerLook = 16;               // polls for messages only, before everything else is checked
+// A yield without another runnable thread costs 0.3 us. If it took longer, another thread ran, and may want the core again at once.
 constexpr Nanoseconds kYieldAfter = 2 * kMicrosecond;
 constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;
 constexpr Nanoseconds kYieldTaken = 3 * kMicrosecond;
 
 }  // namespace
 
-// A message, a request, an event, an answer to a connect, or a wish to see its sockets; takes in what the service has sent.
+// Whether there is a message, request, event, answer to a connect, or a request to show its sockets. Also processes packets of the service.
 bool Endpoint::something() noexcept {
   if (has_message() || answer_due_ || !requests_.empty() || !events_.empty() || sockets_asked()) return true;
   if (connection_->event_count() == last_events_ && (connection_->alive() || ni_lost_)) return false;
@@ -48,14 +48,14 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, Refused 
     if (embedded_ != nullptr) turn_embedded();
     if (something()) return WaitOutcome::ready;
     if (refused && has_room(*refused)) return WaitOutcome::room;
-    // What a sender waits for may be what has been released since: a few large messages are no quarter of the slots.
+    // The peer may wait for memory that was released here since. A few large messages do not fill a quarter of the slots.
     if (!std::exchange(flushed, true)) flush_credits();
     if (embedded_ == nullptr) {
       for (int i = 0; i < kPollsPerLook && !has_message(); ++i) spin_pause();
     }
     waited = monotonic_now() - start;
     if (waited >= next_yield) {
-      // The one we wait for may be waiting for this very core.
+      // The peer may need this very core.
       ::sched_yield();
       const Nanoseconds after = monotonic_now() - start;
       next_yield = after - waited > kYieldTaken ? after : after + kYieldEvery;
@@ -96,7 +96,7 @@ void Endpoint::announce(Refused refused) noexcept {
   if (!fenced) heavy_fence();
 }
 
-// The descriptor becomes readable then.
+// Arms a timer that makes the descriptor readable.
 void Endpoint::limit_sleep() noexcept {
   if (!seldom_timer_.valid()) {
     Descriptor timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -112,7 +112,7 @@ void Endpoint::limit_sleep() noexcept {
 void Endpoint::end_announcement() noexcept {
   queues_->end_sleep();
   for (LocalChannel* local : locals_) local->end_sleep();
-  // The upcall's thread sleeps on what it announced: have it announce again when it is unmasked.
+  // The upcall's thread sleeps after arm(): make it arm again when it is unmasked.
   if (upcall_asleep_) wake_upcall();
 }
 
@@ -121,14 +121,14 @@ void Endpoint::wake_upcall() noexcept {
   static_cast<void>(!::write(upcall_wake_.get(), &one, sizeof one));
 }
 
-// The service counts a packet only after it has sent it, so an edge of the socket says more than the count.
+// The service counts a packet only after sending it, so an edge of the socket is more reliable than the count.
 void Endpoint::take_control_edges(std::span<const epoll_event> edges) noexcept {
   for (const epoll_event& edge : edges) {
     if (edge.data.fd == connection_->descriptor() || edge.data.fd == connection_->news_descriptor()) return process_events();
   }
 }
 
-// One sleep; timed_out also when it was for nothing.
+// Sleeps once. Returns timed_out also if it woke without a reason.
 WaitOutcome Endpoint::sleep(Nanoseconds timeout, Refused refused) noexcept {
   if (emulated_ != nullptr) return emulated_->sleep(timeout, refused);
   if (!epoll_.valid() && !make_descriptor()) return sleep_without_descriptor(std::min(timeout, kMillisecond), refused);
@@ -146,7 +146,7 @@ WaitOutcome Endpoint::sleep(Nanoseconds timeout, Refused refused) noexcept {
   return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
 }
 
-// This process may open no more descriptors now: nobody can wake us, so look often.
+// This process can open no more descriptors now: nothing can wake us, so check often.
 WaitOutcome Endpoint::sleep_without_descriptor(Nanoseconds timeout, Refused refused) noexcept {
   const timespec limit{.tv_sec = static_cast<time_t>(timeout / kSecond), .tv_nsec = static_cast<long>(timeout % kSecond)};
   const bool interrupted = ::nanosleep(&limit, nullptr) != 0;
@@ -156,8 +156,8 @@ WaitOutcome Endpoint::sleep_without_descriptor(Nanoseconds timeout, Refused refu
 }
 
 WaitOutcome Endpoint::sleep_embedded(Nanoseconds timeout, Refused refused) noexcept {
-  // Nobody writes our descriptors while the NI of this very thread sleeps, but another thread may own the other end
-  // of a local channel: then sleep in short pieces.
+  // No write to our descriptors happens while this thread's NI sleeps, except by another thread at the other end of a local channel. With
+  // local channels, sleep in short pieces.
   const Nanoseconds piece = locals_.empty() && emulated_ == nullptr ? timeout : std::min(timeout, kMillisecond);
   const bool interrupted = embedded_->wait(embedded_handle_, static_cast<int64_t>(piece)) < 0;
   if (something()) return WaitOutcome::ready;
@@ -171,7 +171,7 @@ Status Endpoint::make_descriptor() {
   Descriptor set(::epoll_create1(EPOLL_CLOEXEC));
   if (!set.valid()) return fail_errno("epoll_create1", errno);
   set.renumber(connection_->first_descriptor());
-  // Edge-triggered: an eventfd need not be read to become quiet again.
+  // Edge-triggered, so that an eventfd need not be read to become quiet again.
   const auto add = [&](int fd) {
     epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = fd}};
     return ::epoll_ctl(set.get(), EPOLL_CTL_ADD, fd, &event) == 0;
@@ -184,7 +184,7 @@ Status Endpoint::make_descriptor() {
     control::GetDescriptor request{};
     request.header = {control::Op::get_descriptor, id_, 0};
     auto answer = connection_->call(request);
-    // Without an NI, local channels can still be slept on.
+    // Without an NI, an endpoint can still sleep on local channels.
     if (answer && answer->descriptors.size() == 1) {
       wake_ = std::move(answer->descriptors[0]);
       add(wake_.get());
@@ -212,7 +212,7 @@ Result<int> Endpoint::descriptor() {
 bool Endpoint::arm(Refused room) noexcept {
   if (emulated_ != nullptr) return emulated_->arm(room);
   if (!epoll_.valid() && !make_descriptor()) return false;
-  // Take the edges of the last time, or the descriptor would stay readable.
+  // Take the edges of the last sleep, or the descriptor would stay readable.
   epoll_event edges[8];
   int taken;
   do {

@@ -1,5 +1,4 @@
-// endpoint_wait_test.cc - what an endpoint owes its peers while it waits, what ends a wait, wake-ups that somebody else could take,
-// upcalls.
+// endpoint_wait_test.cc - credits during a wait, reasons that end a wait, wake-ups that another thread could take, upcalls.
 #include <poll.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -33,7 +32,7 @@ TEST_CASE("an armed descriptor becomes readable for each kind of news") {
     CHECK_FALSE(readable(*descriptor));
     REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
     CHECK(readable(*descriptor));
-    CHECK_FALSE(endpoint->arm());  // there is something
+    CHECK_FALSE(endpoint->arm());  // a message is there
     REQUIRE(endpoint->receive(message));
     endpoint->release(message);
 
@@ -108,7 +107,7 @@ TEST_CASE("an armed descriptor becomes readable when a full channel has room aga
   }
 }
 
-// The service counts a packet a moment after it sent it. Whoever arms in between has taken the edge and sees no count.
+// The service counts a packet a moment after sending it. A caller that arms in between has taken the edge and sees no count.
 TEST_CASE("arming between the service's packet and its count does not lose the packet") {
   World world;
   const auto endpoint = world.endpoint();
@@ -213,7 +212,7 @@ TEST_CASE("waiting for room in the send queue ends when the NI took something") 
   CHECK(endpoint->wait_room(channel, kHang) == WaitOutcome::room);
   other.join();
   CHECK(endpoint->send(channel, {}) == SendOutcome::sent);
-  // A channel that is closed has "room": its sender is to learn that.
+  // A closed channel has "room", so that its sender learns of the close.
   REQUIRE(endpoint->close(channel));
   CHECK(endpoint->wait_room(channel, kHang) == WaitOutcome::room);
 }
@@ -223,7 +222,7 @@ TEST_CASE("waiting for room in the send queue ends when the NI took something") 
 TEST_CASE("a receiver that only spins gives back what it released") {
   World world;
   const auto endpoint = world.endpoint();
-  // Four large messages fill the data ring long before a quarter of the slots is used.
+  // Four large messages fill the data ring long before a quarter of the slots is in use.
   const auto peer = world.local(*endpoint, 0, {.depth = 512, .data_bytes = 4 * kMessageMax});
   const std::vector<std::byte> large(kMessageMax);
   while (peer->send(large.data(), kMessageMax) == SendOutcome::sent) {}
@@ -237,13 +236,13 @@ TEST_CASE("a receiver that only spins gives back what it released") {
   CHECK(peer->send(large.data(), kMessageMax) == SendOutcome::sent);
 }
 
-// Takes every descriptor that this process may still open.
+// Uses up every descriptor that this process may still open.
 class NoDescriptors {
  public:
   NoDescriptors() {
     UNET_CHECK(getrlimit(RLIMIT_NOFILE, &before_) == 0);
     rlimit none = before_;
-    none.rlim_cur = static_cast<rlim_t>(Descriptor(dup(0)).get());  // the lowest number that is free
+    none.rlim_cur = static_cast<rlim_t>(Descriptor(dup(0)).get());  // the lowest free number
     UNET_CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
   }
   ~NoDescriptors() { UNET_CHECK(setrlimit(RLIMIT_NOFILE, &before_) == 0); }
@@ -309,7 +308,7 @@ TEST_CASE("an upcall comes for every kind of news, one per batch, and never whil
   const uint32_t calls = seen.calls;
   for (int i = 0; i < 3; ++i) REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
   Message message;
-  REQUIRE(endpoint->receive(message));  // the masked thread may do everything itself
+  REQUIRE(endpoint->receive(message));  // the masking thread may do everything itself
   endpoint->release(message);
   CHECK(endpoint->wait(kHang, 0) == WaitOutcome::ready);
   CHECK(seen.calls == calls);
@@ -332,7 +331,7 @@ TEST_CASE("an upcall whose thread cannot be started is an error, and can be star
   pthread_attr_t before, huge;
   REQUIRE(pthread_getattr_default_np(&before) == 0);
   REQUIRE(pthread_attr_init(&huge) == 0);
-  REQUIRE(pthread_attr_setstacksize(&huge, size_t{1} << 47) == 0);  // more than there are addresses
+  REQUIRE(pthread_attr_setstacksize(&huge, size_t{1} << 47) == 0);  // larger than the address space
   REQUIRE(pthread_setattr_default_np(&huge) == 0);
   const auto upcall = [](Endpoint&, void*) {};
   const Status started = endpoint->start_upcall(upcall, nullptr);
@@ -347,7 +346,7 @@ TEST_CASE("masking gets its turn while upcalls follow each other without a break
   const auto peer = world.local(*endpoint, 0);
   REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
   std::atomic<uint32_t> calls{0};
-  // An upcall that takes nothing comes again at once, for ever.
+  // An upcall that takes nothing is called again at once, without end.
   const auto upcall = [](Endpoint&, void* argument) {
     ++*static_cast<std::atomic<uint32_t>*>(argument);
     const Nanoseconds start = monotonic_now();
@@ -365,7 +364,7 @@ TEST_CASE("masking gets its turn while upcalls follow each other without a break
     endpoint->unmask();
   }
   endpoint->stop_upcall();
-  // Not one of them but for a thread that loses its core on the way into mask().
+  // A thread may lose its core on the way into mask(), but that is rare.
   CHECK(starved < kRounds / 10);
 }
 

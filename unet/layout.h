@@ -1,7 +1,8 @@
-// layout.h - every byte of memory that processes share, drawn: slots, communication segment, client page, local channel.
+// layout.h - the layout of all memory shared between processes: slots, communication segment, client page, local channel; used by both
+// sides.
 //
-// Who writes a field is said beside it; everybody else only reads it. A reader never trusts a writer on the other side of
-// a protection boundary: it loads a value once into private memory, checks it against what it knows itself, then uses it.
+// Each field names its only writer; all others read it. A reader never trusts a writer on the other side of a protection boundary. It loads
+// a value once into private memory, checks it against its own knowledge, then uses it.
 //
 // Communication segment (one per endpoint; mapped by its owner and by the NI):
 //
@@ -34,7 +35,7 @@ namespace unet {
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t round_up(uint64_t value, uint64_t to) noexcept { return (value + to - 1) / to * to; }
 
-// What a slot holds. Each queue allows some kinds only; any other is a bad descriptor, dropped and counted.
+// Contents of a slot. Each queue allows some kinds only; any other is a bad descriptor, which is dropped and counted.
 enum class SlotKind : uint8_t {
   none = 0,
   inline_data = 1,  // every queue: the message itself, length <= kInlineMax
@@ -46,8 +47,8 @@ enum class SlotKind : uint8_t {
   headed = 7,       // local channel: HeadedDescriptor
 };
 
-// The sequence mark: one 64-bit store publishes a whole slot. The sequence number is the slot's position + 1, so a slot
-// is full for a reader at `position` exactly when the numbers agree; nothing needs to be cleared and no index crosses.
+// The sequence mark: one 64-bit store publishes a whole slot. The sequence number is the slot's position + 1. A slot is full for a reader
+// at `position` exactly when the numbers agree, so nothing is cleared, and no index is shared.
 struct Mark {
   uint32_t sequence;
   uint32_t length;  // bytes of the message, 24 bits
@@ -67,9 +68,9 @@ struct Mark {
 // One descriptor of a send or receive queue or a local channel: one cache line.
 struct alignas(kCacheLine) Slot {
   std::byte payload[kInlineMax];   // inline message or one of the descriptors below
-  uint32_t channel;                // send queue: to; receive queue: from; unused on a local channel
+  uint32_t channel;                // send queue: destination; receive queue: source; unused on a local channel
   uint32_t spare;
-  std::atomic<uint64_t> mark;      // Mark, stored last with release
+  std::atomic<uint64_t> mark;      // a Mark, stored last with release
 };
 static_assert(sizeof(Slot) == kCacheLine && offsetof(Slot, channel) == 48 && offsetof(Slot, mark) == 56);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -84,8 +85,8 @@ struct GatherDescriptor {
 static_assert(sizeof(GatherDescriptor) <= kInlineMax);
 
 struct PutDescriptor {
-  uint64_t region_offset;  // where in the peer's exposed region the message goes
-  uint32_t notify;         // 1: the peer gets a put_done descriptor when all of it is there
+  uint64_t region_offset;  // destination in the peer's exposed region
+  uint32_t notify;         // 1: the peer gets a put_done descriptor when the whole message has arrived
   uint32_t spare;
   Fragment fragments[4];
 };
@@ -96,16 +97,16 @@ struct Run {
   uint16_t count;  // adjacent buffers, > 0
 };
 struct RunsDescriptor {
-  Run runs[kRunsMax];  // up to the first whose count is 0
+  Run runs[kRunsMax];  // ends at the first run with count 0
 };
 static_assert(sizeof(RunsDescriptor) <= kInlineMax);
 
 struct LocalDataDescriptor {
-  uint64_t offset;  // of the message in the sender's data ring
+  uint64_t offset;  // offset of the message in the sender's data ring
 };
-// Data whose head, of a protocol above, travels beside it: so data of one line costs two lines, and begins at one.
+// Data with the head of a higher protocol beside it. Data of one line thus costs two lines, and starts at a line.
 struct HeadedDescriptor {
-  uint32_t offset;       // of the data in the sender's data ring
+  uint32_t offset;       // offset of the data in the sender's data ring
   uint32_t head_length;  // at most kHeadedMax
   std::byte head[kHeadedMax];
 };
@@ -121,21 +122,21 @@ struct FreeSlot {
 };
 static_assert(sizeof(FreeSlot) == 8);
 
-// A word on a cache line of its own.
+// A word with its own cache line.
 struct alignas(kCacheLine) LineWord {
   std::atomic<uint32_t> value;
 };
 static_assert(sizeof(LineWord) == kCacheLine);
 
-// What a receiver says of its sleep, on a cache line of its own. The receiver sets `value` before it sleeps; the sender clears it and wakes
-// the receiver. A receiver that sleeps often sets `fenced`. Then the sender executes a full fence between a message and its look at
-// `value`, and the receiver needs no heavy_fence(). Either side takes `fenced` back.
+// The sleep state of a receiver, with its own cache line. The receiver sets `value` before it sleeps; the sender clears it and wakes the
+// receiver. A receiver that sleeps often sets `fenced`. Then the sender executes a full fence between a message and its load of `value`,
+// and the receiver needs no heavy_fence(). Either side may clear `fenced`.
 struct alignas(kCacheLine) SleepWord {
   std::atomic<uint32_t> value;
   std::atomic<uint32_t> fenced;
 };
 static_assert(sizeof(SleepWord) == kCacheLine);
-// The receiver announces its sleep. True: the sender fences.
+// Announces the receiver's sleep. Returns true if the sender executes fences.
 inline bool announce(SleepWord& word, bool often) noexcept {
   word.value.store(1, std::memory_order_relaxed);
   const bool fences = often && word.fenced.exchange(1, std::memory_order_acq_rel) != 0;
@@ -144,7 +145,7 @@ inline bool announce(SleepWord& word, bool often) noexcept {
   return fences;
 }
 
-// The doorbell of an endpoint, as its segment says it: a bit in the client's page, and the engine that looks at it.
+// The doorbell of an endpoint, as its segment stores it: a bit in the client's page, and the engine that reads it.
 struct Doorbell {
   static constexpr uint32_t kNone = ~uint32_t{0};
   uint32_t bit = 0, engine = 0;
@@ -155,29 +156,29 @@ struct Doorbell {
 
 // The first page of a communication segment.
 struct SegmentHeader {
-  LineWord send_consumed;     // NI: slots of the send queue whose data the NI no longer needs
+  LineWord send_consumed;     // NI: slots of the send queue that the NI has finished with, data included
   LineWord engine_watching;   // NI: 1 the engine polls this send queue; 0 ring the doorbell after a send
   LineWord receive_consumed;  // client: slots of the receive queue that the NI may reuse (published lazily)
   SleepWord receiver_asleep;  // client sets before it sleeps; NI clears and wakes it
   LineWord sender_waiting;    // client sets before it sleeps for room; NI clears and wakes it
-  LineWord doorbell;          // NI: what to ring, see Doorbell; all ones while no engine serves the endpoint
+  LineWord doorbell;          // NI: the bit to set, see Doorbell; all ones while no engine serves the endpoint
   LineWord spare[2];
   std::atomic<uint64_t> counters[kEndpointCounters];  // NI: EndpointCounter
 };
 static_assert(sizeof(SegmentHeader) <= kPage && offsetof(SegmentHeader, counters) == 512);
 
-// What an application asks for when it creates an endpoint. Depths are rounded up to powers of two.
+// Options for creating an endpoint. Depths are rounded up to powers of two.
 struct EndpointOptions {
   uint32_t send_depth = 256;               // slots
   uint32_t receive_depth = 256;            // slots
   uint32_t buffers = 256;                  // receive buffers
   uint32_t buffer_size = 2048;             // bytes of one receive buffer
   uint32_t send_bytes = 512 * 1024;        // bytes of the segment for outgoing messages
-  uint32_t emulated = 0;                   // 1: no queues of its own (emulated.h); the above bound what waits for it
-  uint32_t weight = 1;                     // part of its user's share, against the user's other endpoints; emulated: 1
+  uint32_t emulated = 0;                   // 1: no queues of its own (emulated.h); the options above bound its waiting messages
+  uint32_t weight = 1;                     // its part of the user's share, relative to the user's other endpoints; emulated endpoints: 1
 };
 
-// Where things are in a segment; computed alike by the NI and the client from the same options.
+// Positions in a segment. NI and client compute them from the same options.
 struct SegmentGeometry {
   uint32_t send_depth, receive_depth, free_depth, buffers, buffer_size;
   uint64_t send_queue, receive_queue, free_queue, send_data, send_bytes, receive_data, receive_bytes, total;
@@ -212,7 +213,7 @@ constexpr bool valid_options(const EndpointOptions& o) noexcept {
          uint64_t{o.buffers} * o.buffer_size <= kSegmentMax && SegmentGeometry::of(o).total <= kSegmentMax;
 }
 
-// One per control connection (client process); doorbells of endpoints that the engine does not poll at the moment.
+// One page per control connection (client process), with doorbells of endpoints that the engine does not poll now.
 struct ClientPage {
   static constexpr uint32_t kWords = kEndpointsPerClientMax / 64;
 
@@ -225,18 +226,18 @@ struct ClientPage {
 };
 static_assert(sizeof(ClientPage) <= kPage);
 
-// Flow control and sleeping for one direction of a local channel; every line has one steady writer.
+// Flow control and sleeping for one direction of a local channel. Each line normally has one writer.
 struct LocalControl {
   LineWord consumed;         // receiver: slots that the sender may reuse, with their data (published lazily)
   SleepWord receiver_asleep;  // receiver sets before it sleeps; sender clears and wakes it
   LineWord sender_waiting;   // sender sets before it sleeps for room; receiver clears and wakes it
-  LineWord seldom;           // the one that wakes another sets it: sleeps of that one have to be short
+  LineWord seldom;           // set by the side that wakes the other: the other's sleeps must be short
 };
 static_assert(sizeof(LocalControl) == 256);
 
 struct LocalOptions {
-  uint32_t depth = 256;                   // slots of each direction, rounded up to a power of two
-  uint32_t data_bytes = 4 * 1024 * 1024;  // data ring of each direction; larger than a core's own cache streams better
+  uint32_t depth = 256;                   // slots per direction, rounded up to a power of two
+  uint32_t data_bytes = 4 * 1024 * 1024;  // data ring per direction; one larger than a core's own cache streams better
 };
 
 struct LocalGeometry {
@@ -259,8 +260,8 @@ struct LocalGeometry {
   }
 };
 
-// At least four of the largest messages, so that some are written while others are read. The data comes back with the slots, a
-// quarter ring at a time, which these four may never reach: a receiver that finds nothing gives back what it has.
+// Room for at least four of the largest messages, so that some are written while others are read. Data is freed with the slots, a quarter
+// ring at a time. Four messages may never reach that: a receiver without messages therefore returns all credits.
 constexpr bool valid_options(const LocalOptions& o) noexcept {
   return o.depth >= kQueueDepthMin && o.depth <= kQueueDepthMax && o.data_bytes >= 4 * kMessageMax && o.data_bytes <= kLocalDataMax;
 }

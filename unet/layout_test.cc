@@ -1,4 +1,4 @@
-// layout_test.cc - the parts of shared memory do not overlap, and sizes out of range are refused.
+// layout_test.cc - parts of shared memory do not overlap, and sizes out of range are refused.
 #include "unet/layout.h"
 
 #include <catch2/catch.hpp>

@@ -53,9 +53,9 @@ MutableBytes LocalChannel::reserve(uint32_t length) noexcept {
   return {out_data_ + reserved_offset_, size};
 }
 
-// Where a message of so many bytes, at least one, may be written now, or DataRing::kNone.
+// Finds room for a message of `size` bytes, at least one. Returns DataRing::kNone if there is none now.
 inline uint64_t LocalChannel::find_room(uint32_t size) noexcept {
-  // Credits that came with the last look at the peer's word may be enough; only then is it read again.
+  // The credits that are known already may be enough. Read the peer's word only if they are not.
   ring_.credit(writer_.credited());
   uint64_t offset = ring_.reserve(size);
   if (__builtin_expect(offset != DataRing::kNone, 1)) return offset;
@@ -77,7 +77,7 @@ void describe_headed(std::byte* at, uint64_t offset, Bytes head) noexcept {
 
 }  // namespace
 
-// Sends what reserve() gave; describe(payload) writes the descriptor.
+// Sends the reservation; describe(payload) writes the descriptor.
 template <typename Describe>
 SendOutcome LocalChannel::post_as(SlotKind kind, uint32_t length, Describe describe) noexcept {
   if (length > reserved_length_ || reserved_length_ == 0) return SendOutcome::too_long;
@@ -128,7 +128,7 @@ SendOutcome LocalChannel::put(uint64_t region_offset, Bytes data, bool notify) n
   if (region_offset > peer_region_.size() || data.size() > peer_region_.size() - region_offset) {
     return SendOutcome::out_of_bounds;
   }
-  if (data.size() > 0xFF'FFFF) return SendOutcome::too_long;  // what a mark can say
+  if (data.size() > 0xFF'FFFF) return SendOutcome::too_long;  // the maximum of a mark
   Slot* slot = nullptr;
   if (notify) {
     slot = writer_.reserve();
@@ -176,7 +176,7 @@ bool LocalChannel::receive_other(const Slot& slot, Mark mark, Message& message) 
 bool LocalChannel::receive_data(uint64_t offset, uint32_t length, MessageKind kind, Message& message) noexcept {
   if (!checked(length <= kMessageMax && offset <= data_bytes_ && length <= data_bytes_ - offset)) return false;
   message.data = in_data_ + offset;
-  __builtin_prefetch(message.data);  // it comes while the message is looked at
+  __builtin_prefetch(message.data);  // the data arrives while the caller looks at the message
   message.kind = kind;
   ++received_.received_messages;
   received_.received_bytes += length;
@@ -185,7 +185,7 @@ bool LocalChannel::receive_data(uint64_t offset, uint32_t length, MessageKind ki
 
 void LocalChannel::release_out_of_order(uint32_t position) noexcept {
   const uint32_t mask = reader_.depth() - 1;
-  // Only positions that were received and not yet released count; releasing twice is a no-op.
+  // Only positions that were received and not yet released count. Releasing twice does nothing.
   if (position - released_ >= reader_.position() - released_ || released_early_[position & mask]) return;
   if (position != released_) {
     released_early_[position & mask] = true;
@@ -201,21 +201,21 @@ void LocalChannel::release_out_of_order(uint32_t position) noexcept {
   if (reader_.give_back(released_)) wake_waiting_sender();
 }
 
-// The peer may have filled the counter or closed its end: neither is our concern. Only one of several senders' messages needs
-// to pay: the first that finds the flag set clears it.
+// The peer may have filled the counter or closed its end; both harm only the peer. One of several senders' messages pays: the first that
+// finds the flag set clears it.
 bool LocalChannel::PeerWake::wake(std::atomic<uint32_t>& announced, std::atomic<uint32_t>& seldom, int eventfd) noexcept {
   if (not_before_ != 0 && monotonic_now() < not_before_) [[unlikely]] return false;
   if (announced.exchange(0, std::memory_order_relaxed) == 0) return false;
   const Nanoseconds took = wake_.wake(eventfd);
-  const bool told = long_ones_ >= kInARow;  // before it was woken now: its next sleep is short
+  const bool told = long_ones_ >= kInARow;  // state before this wake-up: its next sleep is short
   long_ones_ = took < kLong ? 0 : long_ones_ + 1;
   if (told != (long_ones_ >= kInARow)) [[unlikely]] seldom.store(told ? 0 : 1, std::memory_order_relaxed);
   if (told && long_ones_ != 0) [[unlikely]] not_before_ = monotonic_now() + kRest * took;
   return true;
 }
 
-// A receiver that is awake for so many messages does not sleep often: it is not asked for a fence any longer. It finds that out by its own
-// exchange, if it does not see the message.
+// A receiver that is awake for this many messages does not sleep often, so its request for fences is cancelled. The receiver learns of that
+// by its own exchange, unless it sees the message.
 void LocalChannel::fence_for_receiver() noexcept {
   constexpr uint32_t kMost = 256;
   if (++fenced_sends_ >= kMost) {

@@ -1,11 +1,11 @@
 // local_channel.h - a channel between two processes of one host: slots and data in memory that only these two map; used by Endpoint.
 //
-// Nobody else is on the path. A message of up to kInlineMax bytes is one cache line, written by the sender and read in
-// place by the receiver. Copies of a payload byte: one by send() (none with reserve()/post()), none on reception.
+// No third party is on the path. A message of up to kInlineMax bytes is one cache line, which the sender writes and the receiver reads in
+// place. Copies of a payload byte: one by send() (none with reserve()/post()), none on reception.
 //
-// Trust: the peer may write anything anywhere in this memory at any time. Lengths and offsets are read once and checked
-// against the geometry that the NI gave; what is out of range is dropped and counted. The sending half belongs to one
-// thread and the receiving half to one thread (they may differ).
+// Trust: the peer may write anything anywhere in this memory at any time. Lengths and offsets are read once and checked against the
+// geometry that the NI gave. Values out of range are dropped and counted. One thread at a time uses the sending half, and one the receiving
+// half (they may differ).
 #pragma once
 
 #include <cstring>
@@ -24,13 +24,13 @@
 
 namespace unet {
 
-// What the receiving and sending halves counted; drops by name.
+// Counters of the receiving and sending halves; each kind of drop has a name.
 struct LocalCounters {
   uint64_t sent_messages = 0;
   uint64_t sent_bytes = 0;
   uint64_t received_messages = 0;
   uint64_t received_bytes = 0;
-  uint64_t bad_descriptor = 0;  // the peer wrote a kind, length or offset that cannot be
+  uint64_t bad_descriptor = 0;  // the peer wrote an impossible kind, length or offset
   uint64_t wakeups = 0;         // system calls made to wake the peer
 
   LocalCounters& operator+=(const LocalCounters& other) noexcept {
@@ -46,7 +46,7 @@ struct LocalCounters {
 
 class LocalChannel {
  public:
-  // `memory` is the channel's sealed memory, `sleep` the eventfd this side sleeps on, `wake` the peer's. All are taken.
+  // `memory` is the channel's sealed memory, `sleep` the eventfd on which this side sleeps, `wake` the peer's. The channel owns all three.
   static Result<std::unique_ptr<LocalChannel>> open(Channel id, const control::ChannelInfo& info, Descriptor memory,
                                                     Descriptor sleep, Descriptor wake);
 
@@ -61,7 +61,7 @@ class LocalChannel {
     return SendOutcome::sent;
   }
 
-  // A message of `length` bytes, at most kInlineMax, that compose(std::byte*) writes straight into its slot.
+  // Sends a message of `length` bytes, at most kInlineMax, that compose(std::byte*) writes straight into its slot.
   template <typename Compose>
   SendOutcome send_composed(uint32_t length, Compose compose) noexcept {
     Slot* const slot = writer_.reserve();
@@ -71,28 +71,28 @@ class LocalChannel {
     return SendOutcome::sent;
   }
 
-  // Room for a message of `length` bytes that the caller composes in place; empty if there is none now. One at a time: a
-  // second reserve() or a send() replaces it.
+  // Returns room for a message of `length` bytes, which the caller composes in place; empty if there is none now. There is one reservation:
+  // a second reserve() or a send() replaces it.
   MutableBytes reserve(uint32_t length) noexcept;
-  // Sends the first `length` bytes of what reserve() gave.
+  // Sends the first `length` bytes of the reservation.
   SendOutcome post(uint32_t length) noexcept;
 
-  // A message of two parts: the head, at most kHeadedMax bytes, travels in the slot, and `data` in lines of its own. The receiver fetches
-  // these while it looks at the head.
+  // Sends a message of two parts. The head, at most kHeadedMax bytes, travels in the slot, and `data` in lines of its own. The receiver
+  // fetches these while it reads the head.
   SendOutcome send_headed(Bytes head, Bytes data) noexcept;
-  // As post(), with a head.
+  // Sends the reservation like post(), with a head.
   SendOutcome post_headed(uint32_t length, Bytes head) noexcept;
 
-  // Copies into the peer's exposed region; with `notify` the peer receives a put_done after the bytes are there.
+  // Copies `data` into the peer's exposed region. With `notify` the peer receives a put_done after the bytes have arrived.
   SendOutcome put(uint64_t region_offset, Bytes data, bool notify) noexcept;
   void set_peer_region(Mapping region) noexcept { peer_region_ = std::move(region); }
   const Mapping& peer_region() const noexcept { return peer_region_; }
-  // How much this side exposes: what a put_done of the peer is checked against.
+  // Sets the size of the region that this side exposes; a put_done of the peer is checked against it.
   void set_own_region(uint64_t bytes) noexcept { own_region_bytes_ = bytes; }
 
   // ---- receiving half
 
-  // The next message, in place, if one is there.
+  // Receives the next message, in place. False if there is none.
   bool receive(Message& message) noexcept {
     uint64_t word = 0;
     const Slot& slot = reader_.look(word);
@@ -112,7 +112,7 @@ class LocalChannel {
     return reader_.is_full(word) && receive_other(slot, Mark::unpack(word), message);
   }
 
-  // Of a message of kind `headed`, until it is released. The peer can still write it, as it can the data.
+  // The head of a message of kind `headed`, valid until its release. The peer can still write to it and to the data.
   Bytes head(const Message& message) const noexcept {
     HeadedDescriptor descriptor;
     const Slot& slot = reader_.slot_at(message.position);
@@ -121,7 +121,7 @@ class LocalChannel {
     return {slot.payload + offsetof(HeadedDescriptor, head), descriptor.head_length};
   }
 
-  // Gives a message's memory back; in any order, but memory returns to the sender in order of arrival.
+  // Gives a message's memory back, in any order. Memory returns to the sender in order of arrival.
   void release(const Message& message) noexcept {
     const bool received = released_ != reader_.position();
     if (__builtin_expect(message.position == released_ && out_of_order_ == 0 && received, 1)) {
@@ -132,7 +132,7 @@ class LocalChannel {
     release_out_of_order(message.position);
   }
 
-  // Called when nothing arrived: whatever has been released goes back to the sender now.
+  // Call this when no message has arrived: returns all released memory to the sender now.
   void flush_credits() noexcept {
     if (released_ != reader_.published()) {
       reader_.give_back_now(released_);
@@ -147,22 +147,24 @@ class LocalChannel {
 
   // ---- sleeping
 
-  // Before sleeping on descriptor(): asks the peer to write it. `often`: this side sleeps often, and asks the peer to fence. The caller
-  // then looks once more. It executes heavy_fence() before, unless this says true: the peer has been asked before, and fences.
+  // Call this before sleeping on descriptor(): asks the peer to write to it. `often`: this side sleeps often, and asks the peer for fences.
+  // Then the caller executes heavy_fence() and checks once more. If this returns true, the peer already executes fences, and the caller
+  // skips heavy_fence().
   bool announce_sleep(bool for_room, bool often = false) noexcept;
-  // The peer wakes this side seldom: it finds our wake-ups long. A caller that sleeps longer than this may sleep beside a message.
+  // The peer wakes this side seldom, because its wake-ups take long. A caller that sleeps longer than this may sleep although a message has
+  // arrived.
   static constexpr Nanoseconds kSleepMax = 100 * kMillisecond;
   bool woken_seldom() const noexcept {
     return in_->seldom.value.load(std::memory_order_relaxed) != 0 || out_->seldom.value.load(std::memory_order_relaxed) != 0;
   }
-  // After waking (or deciding not to sleep): stops asking. descriptor() is meant to be watched edge-triggered.
+  // Call this after waking, or after deciding not to sleep: withdraws the request. Watch descriptor() edge-triggered.
   void end_sleep() noexcept;
-  // Room for what the last send or reserve() was refused.
+  // Whether there is room for the last refused send or reserve().
   bool has_room() noexcept;
   int descriptor() const noexcept { return sleep_.get(); }
 
   Channel id() const noexcept { return id_; }
-  // Of both halves: while none of them is at work.
+  // Counters of both halves. Call this only while neither half is in use.
   LocalCounters counters() const noexcept { return LocalCounters(sent_) += received_; }
 
  private:
@@ -194,35 +196,35 @@ class LocalChannel {
     if (__builtin_expect(in_->sender_waiting.value.load(std::memory_order_relaxed) != 0, 0)) wake_sender();
   }
   void wake_sender() noexcept;
-  // What a half does about a peer that sleeps. A peer with long wake-ups, one after the other, has them seldom: it stays announced, and a
-  // later message or credit finds it again. It is told so first, and then no sleep of it is longer than kSleepMax.
+  // One half's policy for waking a sleeping peer. A peer with several long wake-ups in a row gets them seldom: its announcement stays, and
+  // a later message or credit finds it again. It is told first, so that none of its sleeps is longer than kSleepMax.
   class PeerWake {
    public:
-    // True: it was written now. `seldom`: tells the peer that it may not be woken.
+    // Returns true if it wrote to the eventfd. `seldom` tells the peer that wake-ups may be skipped.
     bool wake(std::atomic<uint32_t>& announced, std::atomic<uint32_t>& seldom, int eventfd) noexcept;
 
    private:
     static constexpr Nanoseconds kLong = kMillisecond;
-    static constexpr uint32_t kInARow = 3;  // a loaded machine makes one or two long
-    static constexpr uint64_t kRest = 100;  // the least time between long wake-ups, by their own
+    static constexpr uint32_t kInARow = 3;  // a loaded machine makes one or two wake-ups long
+    static constexpr uint64_t kRest = 100;  // minimum pause between long wake-ups, as a multiple of their duration
 
     EventfdWake wake_;
     uint32_t long_ones_ = 0;
     Nanoseconds not_before_ = 0;
   };
 
-  // Hot: sending.
+  // Used on every send.
   SlotWriter writer_;
-  LocalControl* out_ = nullptr;  // control words of the direction we send in
-  uint32_t fenced_sends_ = 0;    // in a row, to a receiver that was awake
-  LocalCounters sent_;  // by the sending half, its wake-ups among them
-  // Hot: receiving.
+  LocalControl* out_ = nullptr;  // control words of the direction in which we send
+  uint32_t fenced_sends_ = 0;    // sends in a row to a receiver that was awake
+  LocalCounters sent_;  // of the sending half, including its wake-ups
+  // Used on every receive.
   SlotReader reader_;
   LocalControl* in_ = nullptr;
   Channel id_{};
   uint32_t released_ = 0;      // all messages before this position are released
   uint32_t out_of_order_ = 0;  // messages released after released_
-  LocalCounters received_;     // by the receiving half
+  LocalCounters received_;     // of the receiving half
 
   std::byte* out_data_ = nullptr;
   const std::byte* in_data_ = nullptr;
@@ -231,13 +233,13 @@ class LocalChannel {
   DataRing ring_;
   uint64_t reserved_offset_ = DataRing::kNone;
   uint32_t reserved_length_ = 0;
-  uint32_t refused_length_ = 0;  // bytes for which the data ring had no room; 0: it was not the data ring
+  uint32_t refused_length_ = 0;  // bytes that the data ring had no room for; 0: the slots were full
   std::vector<bool> released_early_;  // by slot
   Mapping memory_;
   Mapping peer_region_;
   Descriptor sleep_;
   Descriptor wake_;
-  PeerWake wake_receiver_, wake_sender_;  // one for each half
+  PeerWake wake_receiver_, wake_sender_;  // one per half
 };
 
 }  // namespace unet

@@ -1,4 +1,4 @@
-// local_channel_hostile_test.cc - a peer that writes anything anywhere harms nothing but the channel it shares.
+// local_channel_hostile_test.cc - a peer that writes anything anywhere harms only the channel that it shares.
 #include <catch2/catch.hpp>
 #include <random>
 #include <thread>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr LocalOptions kOptions{.depth = 16, .data_bytes = 4 * kMessageMax};
 
-// A liar that knows the layout: mostly marks that the victim will believe, over descriptors and words of every kind.
+// A liar that knows the layout. It mostly writes marks that the victim believes, over descriptors and words of every kind.
 class Liar {
  public:
   Liar(const ChannelParts& parts, uint32_t victim, uint32_t seed)
@@ -46,7 +46,7 @@ class Liar {
     const uint32_t now = control->consumed.value.load(std::memory_order_relaxed);
     control->consumed.value.store(now + static_cast<uint32_t>(random_() % 8), std::memory_order_relaxed);
   }
-  // A slot for the victim's position `position`, with fields at the edges of what is allowed.
+  // Writes a slot for the victim's position `position`, with fields at the limits of their ranges.
   void forge(uint32_t position) {
     auto* slots = reinterpret_cast<Slot*>(memory_.data() + geometry_.slots[1 - victim_]);
     Slot& slot = slots[position & (geometry_.depth - 1)];
@@ -83,7 +83,7 @@ TEST_CASE("whatever stands in the memory, every call of the victim stays in rang
   }
 }
 
-// What the victim tells its tormentor, so that lies are believed.
+// The victim reports its progress to the liar, so that lies are believed.
 struct Progress {
   std::atomic<uint32_t> position;
   std::atomic<uint32_t> lies;
@@ -132,7 +132,7 @@ TEST_CASE("a channel whose peer lied for a while still ends in full or sent, nev
   }
   victim.release_all();
   Message message;
-  // A finite memory holds a finite number of lies.
+  // Finite memory holds a finite number of lies.
   uint32_t left = 0;
   while (victim.channel().has_message()) {
     if (victim.channel().receive(message)) victim.channel().release(message);
@@ -176,7 +176,7 @@ TEST_CASE("each field of a descriptor that cannot be is dropped and counted, and
       {SlotKind::headed, 1, 4 * kMessageMax},
       {SlotKind::headed, 2, 4 * kMessageMax - 1},
       {SlotKind::headed, 64, ~uint32_t{0} - 31},
-      {SlotKind::put_done, 1, 0},  // no region is exposed
+      {SlotKind::put_done, 1, 0},  // the victim exposes no region
       {SlotKind::put_done, 0, 1},
   };
   Honest world;
@@ -201,7 +201,7 @@ TEST_CASE("each field of a descriptor that cannot be is dropped and counted, and
     world.channel[1].release(message);
   }
   world.channel[1].flush_credits();
-  CHECK(world.control(0).consumed.value == position);  // what was dropped is given back, too
+  CHECK(world.control(0).consumed.value == position);  // dropped slots are given back, too
 }
 
 TEST_CASE("a head that cannot be is none") {

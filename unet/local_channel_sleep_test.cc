@@ -1,5 +1,5 @@
-// local_channel_sleep_test.cc - no wake-up is lost, between two processes and two threads, for messages and for room; none is
-// paid for that nobody asked for.
+// local_channel_sleep_test.cc - no wake-up is lost, between processes and between threads, for messages and for room; no wake-up is sent
+// without a request.
 #include <poll.h>
 
 #include <catch2/catch.hpp>
@@ -14,7 +14,7 @@
 namespace unet::local_channel_sleep_test {
 namespace {
 
-// As an endpoint does it: announce, fence, look once more, sleep. False if nothing woke us for far too long.
+// Sleeps like an endpoint: announces, fences, checks once more, sleeps. Returns false if nothing woke it for far too long.
 template <typename Ready>
 bool sleep_until(LocalChannel& channel, bool for_room, Ready ready, bool often = false) {
   while (true) {
@@ -32,7 +32,7 @@ bool sleep_until(LocalChannel& channel, bool for_room, Ready ready, bool often =
   return true;
 }
 
-// Some time, so that the two sides meet in every phase.
+// Waits a random time, so that the two sides meet in all phases.
 void dawdle(std::mt19937& random) {
   for (auto i = random() % 512; i > 0; --i) std::atomic_signal_fence(std::memory_order_relaxed);
 }
@@ -46,8 +46,8 @@ bool receive_one(LocalChannel& channel, uint32_t expected) {
   return value == expected;
 }
 
-// Each side answers the other, and sleeps for every message. `often`: of so many sleeps all but one are said to be often; 0: none is.
-// Returns 0 when all went well.
+// Each side answers the other, and sleeps for each message. All but one of every `often` sleeps are announced as frequent; 0: none. Returns
+// 0 on success.
 int ping_pong(LocalChannel& channel, bool begins, uint32_t rounds, uint32_t often = 0) {
   std::mt19937 random(begins ? 1 : 2);
   const auto has_message = [&] { return channel.has_message(); };
@@ -63,7 +63,7 @@ int ping_pong(LocalChannel& channel, bool begins, uint32_t rounds, uint32_t ofte
   return 0;
 }
 
-// One side streams messages of all kinds of sizes and sleeps when there is no room, the other sleeps when there is none.
+// One side streams messages of many sizes and sleeps when there is no room. The other side sleeps when there are no messages.
 int stream_out(LocalChannel& channel, uint32_t messages) {
   std::mt19937 random(3);
   std::vector<std::byte> data(kMessageMax);
@@ -113,11 +113,11 @@ TEST_CASE("two processes that sleep often, and have each other fence, lose no wa
 TEST_CASE("a sender fences for a receiver that sleeps often, until that one is awake for long") {
   TestChannel channel(LocalOptions{.depth = 512, .data_bytes = 4 * kMessageMax});
   const std::byte data[8]{};
-  CHECK_FALSE(channel[1].announce_sleep(false, true));  // it has not been asked before
+  CHECK_FALSE(channel[1].announce_sleep(false, true));  // the peer has not been asked before
   channel[1].end_sleep();
   CHECK(channel[1].announce_sleep(false, true));
   channel[1].end_sleep();
-  CHECK_FALSE(channel[1].announce_sleep(true, true));  // for room it does not
+  CHECK_FALSE(channel[1].announce_sleep(true, true));  // sleeps for room get no fences
   channel[1].end_sleep();
   Message message;
   for (int i = 0; i < 300; ++i) {
@@ -128,7 +128,7 @@ TEST_CASE("a sender fences for a receiver that sleeps often, until that one is a
   CHECK_FALSE(channel[1].announce_sleep(false, true));
   channel[1].end_sleep();
   CHECK(channel[1].announce_sleep(false, true));
-  CHECK_FALSE(channel[1].announce_sleep(false, false));  // it sleeps seldom by now
+  CHECK_FALSE(channel[1].announce_sleep(false, false));  // it sleeps seldom now
   CHECK_FALSE(channel[1].announce_sleep(false, true));
 }
 
@@ -200,7 +200,7 @@ TEST_CASE("a receiver that polls causes no system call at the sender, one that s
   CHECK(channel[0].counters().wakeups == 1);
   CHECK(channel.parts.wakeups(1) == 1);
 
-  // Who changed his mind is not woken.
+  // A receiver that has withdrawn its announcement is not woken.
   channel[1].announce_sleep(false);
   channel[1].end_sleep();
   REQUIRE(channel[0].send(nullptr, 0) == SendOutcome::sent);
@@ -237,7 +237,7 @@ TEST_CASE("one who sleeps for messages only is not woken by room") {
   CHECK(channel[1].counters().wakeups == 1);
 }
 
-// Whoever goes to sleep first gives back what it holds, or both could sleep: one for room, one for messages.
+// A side returns its credits before it sleeps. Otherwise both could sleep: one for room, one for messages.
 TEST_CASE("a receiver gives its credits back before it sleeps") {
   TestChannel channel({.depth = 64, .data_bytes = 4 * kMessageMax});
   std::vector<std::byte> large(kMessageMax);
@@ -271,7 +271,7 @@ TEST_CASE("the halves of a side count for themselves, in threads of their own") 
   const Mapping memory = channel.parts.map();
   auto* const control = reinterpret_cast<LocalControl*>(memory.data());
   constexpr uint64_t kRounds = 100'000;
-  // Each direction has a thread; every round wakes, which side 0 counts in both.
+  // Each direction has a thread. Every round wakes; side 0 counts wake-ups in both directions.
   std::thread sending([&] {
     for (uint64_t i = 0; i < kRounds; ++i) {
       control[0].receiver_asleep.value.store(1, std::memory_order_relaxed);
@@ -300,7 +300,7 @@ TEST_CASE("a peer with long wake-ups has them seldom, and is woken all the same"
   TestChannel channel;
   const LongSleep sleep(::dup(channel[1].descriptor()));
   Message message;
-  // It always says that it sleeps.
+  // The receiver always announces a sleep.
   const auto send = [&] {
     channel[1].announce_sleep(false);
     sleep.wait_until_asleep();
@@ -311,7 +311,7 @@ TEST_CASE("a peer with long wake-ups has them seldom, and is woken all the same"
   };
   uint32_t woken = 0, sent = 0;
   for (; woken == sent && sent < 1'000; ++sent) woken += send() ? 1 : 0;
-  CHECK(woken < sent);  // it was found out
+  CHECK(woken < sent);  // the long wake-ups were detected
   const uint32_t looks = kHangSeconds * 100;
   uint32_t later = 0;
   while (!send() && later < looks) ++later;

@@ -1,4 +1,4 @@
-// local_channel_test.cc - what one side sends is what the other receives: all sizes, all ways, full and full no longer.
+// local_channel_test.cc - messages between the two sides: all sizes, all ways of sending, full channels and recovery.
 #include "unet/local_channel.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ bool equal(Bytes a, Bytes b) { return std::equal(a.begin(), a.end(), b.begin(), 
 
 SendOutcome send(LocalChannel& channel, Bytes data) { return channel.send(data.data(), static_cast<uint32_t>(data.size())); }
 
-// Every size near a boundary, and every one of the small.
+// All small sizes, and sizes near each boundary.
 std::vector<uint32_t> sizes() {
   std::vector<uint32_t> all(200);
   std::iota(all.begin(), all.end(), 0);
@@ -153,7 +153,7 @@ TEST_CASE("posting more than was reserved, or without a reservation, sends nothi
   CHECK(message.length == 100);
   CHECK_FALSE(channel[1].receive(message));
   CHECK(channel[1].counters().bad_descriptor == 0);
-  // The next ones are where they belong.
+  // Later messages arrive correctly.
   const std::vector<std::byte> data = pattern(5000, 3);
   REQUIRE(send(channel[0], data) == SendOutcome::sent);
   REQUIRE(channel[1].receive(message));
@@ -219,7 +219,7 @@ TEST_CASE("a put outside the peer's region, or without one, changes nothing") {
   TestChannel channel;
   const std::vector<std::byte> data = pattern(100, 1);
   CHECK(channel[0].put(0, data, true) == SendOutcome::out_of_bounds);
-  CHECK(channel[0].put(0, {}, true) == SendOutcome::sent);  // nothing at the very beginning of nothing
+  CHECK(channel[0].put(0, {}, true) == SendOutcome::sent);  // an empty put at offset 0 of an empty region
   const Regions regions(channel);
   for (const uint64_t offset : {3 * kPage - 99, 3 * kPage, 3 * kPage + 1, ~uint64_t{0}, ~uint64_t{0} - 99}) {
     CHECK(channel[0].put(offset, data, true) == SendOutcome::out_of_bounds);
@@ -253,7 +253,7 @@ TEST_CASE("messages released in any order return to the sender in order of arriv
     const auto* control = reinterpret_cast<const LocalControl*>(shared.data() + channel.parts.geometry().control[0]);
     for (const int i : order) {
       channel[1].release(messages[static_cast<size_t>(i)]);
-      channel[1].release(messages[static_cast<size_t>(i)]);  // twice does no harm
+      channel[1].release(messages[static_cast<size_t>(i)]);  // releasing twice does nothing
       released[static_cast<size_t>(i)] = true;
       const auto first_held = static_cast<uint32_t>(std::find(released.begin(), released.end(), false) - released.begin());
       channel[1].flush_credits();
@@ -262,7 +262,7 @@ TEST_CASE("messages released in any order return to the sender in order of arriv
         if (!released[k]) REQUIRE(equal(messages[k].bytes(), pattern(k % 2 == 0 ? 10 : 30'000, k)));
       }
     }
-    // All of the ring is there again.
+    // The whole ring is free again.
     for (int i = 0; i < 8; ++i) REQUIRE(channel[0].send(nullptr, 0) == SendOutcome::sent);
     REQUIRE(channel[0].send(nullptr, 0) == SendOutcome::full);
   } while (std::next_permutation(order.begin(), order.end()));
@@ -339,7 +339,7 @@ TEST_CASE("after a refusal for lack of data, has_room() waits for data; after on
     REQUIRE(channel[1].receive(message));
     channel[1].release(message);
   }
-  // Slots are free, data is not.
+  // Slots are free, but data memory is not.
   CHECK(channel[0].has_room());
   CHECK(send(channel[0], small) == SendOutcome::sent);
   CHECK(send(channel[0], large) == SendOutcome::full);

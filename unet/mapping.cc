@@ -35,7 +35,7 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 }
 
 Result<Mapping> Mapping::map(int fd, uint64_t size) {
-  // The seal before the size, which is the memory's for good only then.
+  // Check the seal before the size: only a sealed size is final.
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0 && errno == EBADF) return fail_errno("fcntl(shared memory)", errno);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {

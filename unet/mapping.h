@@ -1,4 +1,4 @@
-// mapping.h - owned descriptors and owned mappings of shared memory; used by libunet and the service.
+// mapping.h - owners of descriptors and of mapped shared memory; used by libunet and the service.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace unet {
 
-// A file descriptor that is closed with its owner.
+// A file descriptor that closes with its owner.
 class Descriptor {
  public:
   Descriptor() noexcept = default;
@@ -29,14 +29,14 @@ class Descriptor {
   bool valid() const noexcept { return fd_ >= 0; }
   int release() noexcept { return std::exchange(fd_, -1); }
   void reset() noexcept;
-  // Gives it a number from `first` on, close-on-exec, if it has none and the process may have such.
+  // Moves it to a number from `first` on, with close-on-exec, unless it has one or the process's limit forbids it.
   void renumber(int first) noexcept;
 
  private:
   int fd_ = -1;
 };
 
-// Shared memory mapped read-write, unmapped with its owner.
+// Shared memory, mapped read-write, that is unmapped with its owner.
 class Mapping {
  public:
   Mapping() noexcept = default;
@@ -45,8 +45,8 @@ class Mapping {
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping() { reset(); }
 
-  // Maps `size` bytes of `fd`, which must hold at least that many and be sealed against shrinking, so that touching the
-  // mapping can never fault.
+  // Maps `size` bytes of `fd`. The file must be at least that large and sealed against shrinking, so that touching the mapping can never
+  // fault.
   static Result<Mapping> map(int fd, uint64_t size);
 
   std::byte* data() const noexcept { return base_; }

@@ -117,7 +117,7 @@ TEST_CASE("descriptors and mappings are given back exactly once") {
     auto two = Mapping::map(fd.get(), 4 * kPage);
     REQUIRE(one);
     REQUIRE(two);
-    CHECK(open_descriptors() == descriptors + 1);  // a mapping needs none
+    CHECK(open_descriptors() == descriptors + 1);  // a mapping needs no descriptor
     CHECK(mapped_ranges() >= ranges + 2);
     Mapping moved = std::move(*one);
     CHECK_FALSE(*one);

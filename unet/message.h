@@ -1,4 +1,4 @@
-// message.h - what applications send and receive, and what becomes of a send; part of libunet's public C++ API.
+// message.h - messages that applications send and receive, and the outcome of a send; part of the public C++ API of libunet.
 #pragma once
 
 #include <cstdint>
@@ -8,30 +8,30 @@
 
 namespace unet {
 
-// An endpoint's number for one channel; small, meaningful only together with its endpoint.
+// An endpoint's number for one channel: small, and meaningful only together with its endpoint.
 enum class Channel : uint32_t {};
 
 enum class MessageKind : uint8_t {
   message,   // data sent to this endpoint
-  put_done,  // a put with notification has arrived in the exposed region: region_offset and length say where
-  headed,    // data as of a message, with a head beside it: Endpoint::head(); by local channels alone
+  put_done,  // a put with notification has arrived in the exposed region, at region_offset, with `length` bytes
+  headed,    // like a message, with a head beside the data: Endpoint::head(); on local channels only
 };
 
-// A received message, in place: valid until it is released or its channel is closed. On a local channel the peer
-// can still write the bytes: a program that does not trust its peer copies them before it checks them.
+// A received message, in place. It is valid until it is released or its channel is closed. On a local channel the peer can still write the
+// bytes: a program that does not trust its peer must copy them before it checks them.
 struct Message {
   const std::byte* data = nullptr;  // nullptr for put_done
   uint32_t length = 0;              // bytes
-  Channel channel{};                // that it came by
+  Channel channel{};                // the channel that it came by
   MessageKind kind = MessageKind::message;
-  bool from_local = false;          // the endpoint's own, for release(), and so is `position`
+  bool from_local = false;          // used by release(), like `position`
   uint32_t position = 0;
   uint64_t region_offset = 0;       // put_done only
 
   Bytes bytes() const noexcept { return {data, data == nullptr ? 0 : length}; }
 };
 
-// What became of a send. Only `sent` takes the message.
+// The outcome of a send. Only `sent` takes the message.
 enum class SendOutcome : uint8_t {
   sent,
   full,           // no room now: receive, or wait_room(), and try again

@@ -14,7 +14,7 @@ namespace unet {
 void Doorbells::ring(Doorbell bell) noexcept {
   ClientPage* const client = page();
   const uint32_t bit = bell.bit, word = bit / 64;
-  // Release: the slot is published before the bit that makes the engine look.
+  // release: the slot is published before the bit that makes the engine read it.
   client->doorbells[word].fetch_or(uint64_t{1} << (bit % 64), std::memory_order_release);
   client->summary.words[word / 64].fetch_or(uint64_t{1} << (word % 64), std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // an engine that watches no queue sleeps without a heavy_fence()
@@ -43,7 +43,7 @@ NiQueues::NiQueues(Mapping segment, const SegmentGeometry& g, Doorbells& doorbel
 void NiQueues::ring_doorbell() noexcept {
   if (doorbell_ != Doorbell::kNone) return doorbells_->ring({.bit = doorbell_});
   const uint32_t word = header_->doorbell.value.load(std::memory_order_acquire);
-  if (word != Doorbell::kNone) doorbells_->ring(Doorbell::unpack(word));  // else the engine looks when it gets the endpoint
+  if (word != Doorbell::kNone) doorbells_->ring(Doorbell::unpack(word));  // else the engine checks when it gets the endpoint
 }
 
 SendOutcome NiQueues::send_long(Channel channel, const std::byte* data, uint32_t length) noexcept {
@@ -109,14 +109,14 @@ SendOutcome NiQueues::post(Channel channel, uint32_t length, std::span<const Byt
   if (total > kMessageMax) return SendOutcome::too_long;
   descriptor.fragments[0] = {static_cast<uint32_t>(geometry_.send_data + reserved_offset_), length};
   std::memcpy(slot->payload, &descriptor, sizeof descriptor);
-  // As much as if it were there: what waits is bounded by bytes, wherever they lie.
+  // Takes as many bytes as if all pieces were in the ring: this bounds the queued bytes, wherever they lie.
   ring_.commit(reserved_offset_, std::min(reserved_length_, total), writer_.written());
   reserved_length_ = 0;
   publish(slot, channel, total, SlotKind::gather);
   return SendOutcome::sent;
 }
 
-// Sends the first `length` bytes of the reservation with a descriptor that names them.
+// Sends the first `length` bytes of the reservation, by a descriptor.
 template <typename Fields>
 void NiQueues::publish_reserved(Slot* slot, Channel channel, uint32_t length, SlotKind kind, Fields descriptor) noexcept {
   descriptor.fragments[0] = {static_cast<uint32_t>(geometry_.send_data + reserved_offset_), length};
@@ -149,7 +149,7 @@ SendOutcome NiQueues::put(Channel channel, uint64_t region_offset, Bytes data, b
 
 namespace {
 
-// One of a RunsDescriptor; read by itself, it need not wait for what else its writer has just stored there.
+// Reads one run of a RunsDescriptor. A single load need not wait for the NI's stores to the other runs.
 Run run_at(const Slot& slot, uint32_t index) noexcept {
   Run run;
   std::memcpy(&run, slot.payload + index * sizeof run, sizeof run);
@@ -207,7 +207,7 @@ void NiQueues::release_long(uint32_t position) noexcept {
   static_cast<void>(reader_.give_back(released_));
 }
 
-// Gives the buffers of the message in that slot back to the NI.
+// Gives the buffers of the message in this slot back to the NI.
 void NiQueues::free_buffers_of(uint32_t position) noexcept {
   for (uint32_t i = 0; i < kRunsMax; ++i) {
     const Run run = run_at(reader_.slot_at(position), i);

@@ -1,8 +1,8 @@
-// ni_queues.h - an endpoint's queues to the NI, from the client's side: send, receive and free queue of its segment; used by Endpoint.
+// ni_queues.h - the client's side of an endpoint's queues to the NI: send, receive and free queue of its segment; used by Endpoint.
 //
-// Copies of a payload byte on this side: one by send() into the segment (none with reserve()/post()), none on reception.
-// The client trusts the NI as it trusts the kernel; the NI trusts nothing written here. The sending half belongs to one
-// thread and the receiving half to one thread.
+// Copies of a payload byte on this side: one by send() into the segment (none with reserve()/post()), none on reception. The client trusts
+// the NI as it trusts the kernel; the NI trusts nothing written here. One thread at a time uses the sending half, and one the receiving
+// half.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace unet {
 
-// Rings the doorbells of one control connection (ClientPage) and wakes a sleeping engine.
+// Rings the doorbells of one control connection (ClientPage), and wakes a sleeping engine.
 class Doorbells {
  public:
   Doorbells() = default;
@@ -32,7 +32,7 @@ class Doorbells {
 
 class NiQueues {
  public:
-  // `doorbell`: the bit, of engine 0; or Doorbell::kNone: the segment says it, from when an engine serves the endpoint.
+  // `doorbell` is the bit at engine 0. With Doorbell::kNone the segment stores the doorbell once an engine serves the endpoint.
   NiQueues(Mapping segment, const SegmentGeometry& geometry, Doorbells& doorbells, uint32_t doorbell);
 
   // ---- sending half; `channel` is checked by the engine
@@ -46,21 +46,21 @@ class NiQueues {
     return SendOutcome::sent;
   }
   MutableBytes reserve(uint32_t length) noexcept;
-  // As reserve() of more than there will ever be room for.
+  // Behaves like a reserve() of more than can ever fit.
   void refuse() noexcept {
     reserved_length_ = refused_length_ = 0;
     refused_until_ = 0;
   }
   SendOutcome post(Channel channel, uint32_t length) noexcept;
-  // What reserve() has given, until it is posted or forgotten.
+  // The current reservation, until it is posted or forgotten.
   Bytes reserved() const noexcept {
     return reserved_length_ == 0 ? Bytes() : Bytes(segment_.data() + geometry_.send_data + reserved_offset_, reserved_length_);
   }
   void forget_reserved() noexcept { reserved_length_ = 0; }
-  // Takes the last `bytes`, rounded up to pages, of the memory for outgoing messages for the caller's own use. Nothing: something was sent
-  // before, or too little would be left.
+  // Takes the last `bytes`, rounded up to pages, of the memory for outgoing messages for the caller. Empty: there were sends before, or too
+  // little would remain.
   MutableBytes keep(uint64_t bytes) noexcept;
-  // The first `length` bytes of the reservation, and behind them what lies in `kept`, memory from keep(), at most kKeptMax pieces of it.
+  // Sends the first `length` bytes of the reservation, followed by `kept`: at most kKeptMax pieces of memory from keep().
   SendOutcome post(Channel channel, uint32_t length, std::span<const Bytes> kept) noexcept;
   SendOutcome put(Channel channel, uint64_t region_offset, Bytes data, bool notify) noexcept;
 
@@ -104,12 +104,12 @@ class NiQueues {
   // ---- sleeping: see LocalChannel
   bool announce_sleep(bool for_room, bool often = false) noexcept;
   void end_sleep() noexcept;
-  // Room for what the last send or reserve() was refused, or as await_taken() says if that was called since.
+  // Whether there is room for the last refused send or reserve(), or await_taken() is fulfilled if that was called since.
   bool has_room() noexcept;
 
-  // The NI has taken everything that was sent.
+  // Whether the NI has taken everything that was sent.
   bool all_taken() noexcept { return taken(writer_.written()); }
-  // What was sent until sent() was this.
+  // Whether the NI has taken everything that was sent before sent() had this value.
   bool taken(uint64_t sent) noexcept { return taken() >= sent; }
   uint64_t taken() noexcept {
     static_cast<void>(writer_.refresh());
@@ -119,7 +119,7 @@ class NiQueues {
     refused_length_ = 0;
     refused_until_ = sent;
   }
-  uint64_t sent() const noexcept { return writer_.written(); }  // slots, from the beginning on
+  uint64_t sent() const noexcept { return writer_.written(); }  // number of slots written so far
 
   uint64_t counter(EndpointCounter which) const noexcept {
     return header_->counters[static_cast<size_t>(which)].load(std::memory_order_relaxed);
@@ -159,8 +159,8 @@ class NiQueues {
   DataRing ring_;
   uint64_t reserved_offset_ = DataRing::kNone;
   uint32_t reserved_length_ = 0;
-  uint64_t refused_until_ = 0;   // await_taken(); 0: there is room when there is room
-  uint32_t refused_length_ = 0;  // bytes for which the data ring had no room; 0: it was not the data ring
+  uint64_t refused_until_ = 0;   // set by await_taken(); 0: wait for room only
+  uint32_t refused_length_ = 0;  // bytes that the data ring had no room for; 0: the slots were full
 
   SlotReader reader_;
   FreeWriter free_;
@@ -168,8 +168,8 @@ class NiQueues {
   uint32_t released_ = 0;          // all messages before this position are released
   uint32_t out_of_order_ = 0;
   std::vector<bool> released_early_;  // by slot
-  std::vector<std::unique_ptr<std::byte[]>> scratch_;  // by slot: copies of messages not in one piece (rare)
-  uint64_t gathered_ = 0;          // how many such copies were made
+  std::vector<std::unique_ptr<std::byte[]>> scratch_;  // by slot: copies of messages that are not contiguous (rare)
+  uint64_t gathered_ = 0;          // number of such copies
   SegmentGeometry geometry_;
   Mapping segment_;
 };

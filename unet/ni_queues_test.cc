@@ -1,4 +1,5 @@
-// ni_queues_test.cc - an endpoint's queues against a hand-driven NI: sending, messages in pieces, buffers back and forth, doorbells.
+// ni_queues_test.cc - an endpoint's queues against an NI that the test steps: sending, messages in pieces, buffers back and forth,
+// doorbells.
 #include "unet/ni_queues.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ TEST_CASE("messages of every size reach the NI, with their channel") {
 
 TEST_CASE("what an application keeps in the segment goes behind what it composes, and may be sent again") {
   TestQueues world(kSmall);
-  CHECK(world.queues.keep(uint64_t{4} * kMessageMax).empty());  // nothing would be left for other messages
+  CHECK(world.queues.keep(uint64_t{4} * kMessageMax).empty());  // no room would remain for other messages
   const MutableBytes kept = world.queues.keep(100'000);
   REQUIRE(kept.size() >= 100'000);
   const std::vector<std::byte> data = pattern(kept.size(), 3);
@@ -72,11 +73,11 @@ TEST_CASE("what an application keeps in the segment goes behind what it composes
     CHECK((taken->channel == 3 && equal(taken->bytes, expected)));
     world.engine.consume();
     CHECK(world.queues.taken() == before + 1);
-    REQUIRE(send(world.queues, 0, pattern(40'000, 4)) == SendOutcome::sent);  // which has other memory
+    REQUIRE(send(world.queues, 0, pattern(40'000, 4)) == SendOutcome::sent);  // uses other memory
     REQUIRE(world.engine.take());
     world.engine.consume();
   }
-  // Who waits for what was sent to be taken is not content with room.
+  // A caller of await_taken() does not wake for room only.
   REQUIRE(send(world.queues, 0, pattern(100, 1)) == SendOutcome::sent);
   world.queues.await_taken(world.queues.sent());
   CHECK(!world.queues.has_room());
@@ -203,7 +204,7 @@ TEST_CASE("inline messages and announced puts arrive with their channel") {
   CHECK((message.kind == MessageKind::message && message.length == 0));
 }
 
-// Delivers a message into `buffers` and says where the client found it.
+// Delivers a message into `buffers`, and returns where the client found it.
 struct Found {
   bool right = false;
   const std::byte* data = nullptr;
@@ -302,13 +303,13 @@ TEST_CASE("released buffers go back at once, in the order in which their message
   REQUIRE((world.queues.receive(a) && world.queues.receive(b) && world.queues.receive(c)));
   world.queues.release(c);
   world.queues.release(b);
-  CHECK(world.engine.pop_buffers().empty());  // the oldest message is still held
+  CHECK(world.engine.pop_buffers().empty());  // the oldest message is not released
   world.queues.release(a);
   CHECK(world.engine.pop_buffers() == Buffers{4, 5, 6, 7, 0, 1, 2, 3, 12});
 }
 
-// The NI delivers random messages into the buffers it has, keeping some back as one that reassembles does; the client holds
-// some and releases them in random order. No buffer is ever in two places, and none gets lost.
+// The NI delivers random messages into its buffers, and delays some, as reassembly does. The client releases them in random order. No
+// buffer is ever in two places or lost.
 TEST_CASE("random traffic: no buffer is lost or given twice, and every message is whole while it is held") {
   EndpointOptions options = kSmall;
   options.buffers = GENERATE(4u, 15u, 16u, 40u);
@@ -365,7 +366,7 @@ TEST_CASE("random traffic: no buffer is lost or given twice, and every message i
         held.erase(held.begin() + static_cast<std::ptrdiff_t>(which));
       }
     }
-    // Take in and release the rest: all buffers are then with the NI again.
+    // Receive and release the other messages: then the NI has all buffers again.
     for (const Held& each : held) world.queues.release(each.message);
     for (Message message; world.queues.receive(message);) world.queues.release(message);
     pop();

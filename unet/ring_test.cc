@@ -1,4 +1,4 @@
-// ring_test.cc - the ring between one writer and one reader: every interleaving of small rings, two threads, lies of either end.
+// ring_test.cc - the ring between one writer and one reader: every interleaving of small rings, two threads, false data from either end.
 #include "unet/ring.h"
 
 #include <catch2/catch.hpp>
@@ -12,7 +12,7 @@
 namespace unet::ring_test {
 namespace {
 
-// Slots and the credit word, as if another pair of ends had used them up to `start`.
+// Slots and the credit word, in the state after another pair of ends has used them up to `start`.
 struct Memory {
   explicit Memory(uint32_t depth, uint32_t start = 0) : slots(depth), consumed(start) {
     for (uint32_t back = 1; back <= depth; ++back) {
@@ -26,9 +26,9 @@ struct Memory {
 
 // ---- every interleaving
 //
-// Each step below touches shared memory at most once, so the schedules of these steps are all that two cores can do (a mark is
-// stored with release and loaded with acquire, so nothing moves across it). The reader may hold messages before it gives
-// them back. States that were seen are not visited again.
+// Each step below touches shared memory at most once, so the schedules of these steps cover everything that two cores can do. (A mark is
+// stored with release and loaded with acquire, so no access moves across it.) The reader may hold messages before it gives them back. The
+// search skips states that it has seen.
 struct World {
   enum class WriterStep : uint8_t { reserve, first_half, second_half, publish };
   enum class ReaderStep : uint8_t { peek, first_half, second_half, advance };
@@ -46,7 +46,7 @@ struct World {
   uint32_t received() const { return reader.position() - start; }
   uint32_t depth() const { return writer.depth(); }
 
-  // One step of the writer; false if it changed nothing.
+  // Runs one step of the writer. Returns false if it changed nothing.
   bool write() {
     if (sent() == messages) return false;
     const auto value = static_cast<uint8_t>(sent() + 1);
@@ -55,7 +55,7 @@ struct World {
         const uint32_t known = writer.consumed();
         slot = writer.reserve();
         if (slot == nullptr) return writer.consumed() != known;
-        // What the reader has not given back is not ours to write.
+        // The writer must not write slots that the reader has not given back.
         if (writer.position() - released >= depth()) return fail("the writer got a slot that the reader still holds");
         writer_step = WriterStep::first_half;
         return true;
@@ -99,7 +99,7 @@ struct World {
 
   bool release() {
     if (released == reader.position()) return false;
-    // The oldest message that is held has not been touched since.
+    // The oldest unreleased message must be unchanged.
     const Slot& oldest = memory.slots[released & (depth() - 1)];
     if (oldest.payload[0] != static_cast<std::byte>(released - start + 1)) return fail("a held message was overwritten");
     ++released;
@@ -107,7 +107,7 @@ struct World {
     return true;
   }
 
-  // What a reader does that found nothing.
+  // Runs the step of a reader without messages.
   bool flush() {
     if (reader.published() == released) return false;
     reader.give_back_now(released);
@@ -157,7 +157,7 @@ struct World {
   const char* problem = nullptr;
 };
 
-// The parts of a World that change, to go back to.
+// The changing parts of a World, to restore them.
 struct Saved {
   explicit Saved(const World& world)
       : consumed(world.memory.consumed.load(std::memory_order_relaxed)),
@@ -198,7 +198,7 @@ struct Saved {
 
 struct Exploration {
   size_t states = 0;
-  size_t ends = 0;  // states in which nothing can happen any more
+  size_t ends = 0;  // states without a possible step
   std::string problem;
 };
 
@@ -239,7 +239,7 @@ TEST_CASE("every interleaving of writer and reader delivers every message once, 
   CHECK(result.states > 100);
 }
 
-// The exploration finds what it is there for.
+// The exploration detects a planted error.
 TEST_CASE("a reader that gives back slots it still holds is caught by the exploration") {
   World world(4, 0, 6, 4);
   for (int i = 0; i < 16; ++i) REQUIRE(world.write());
@@ -427,7 +427,7 @@ TEST_CASE("the free queue hands buffers over in order, over its end and over 2^3
 TEST_CASE("two threads: messages of all small sizes arrive whole and in order") {
   const uint32_t depth = GENERATE(uint32_t{4}, uint32_t{64});
   constexpr uint32_t kMessages = 100'000;
-  Memory memory(depth, ~uint32_t{0} - 1000);  // the position wraps on the way
+  Memory memory(depth, ~uint32_t{0} - 1000);  // the position wraps during the test
   SlotWriter writer(memory.slots.data(), depth, &memory.consumed, memory.consumed);
   SlotReader reader(memory.slots.data(), depth, &memory.consumed, memory.consumed);
 
@@ -455,7 +455,7 @@ TEST_CASE("two threads: messages of all small sizes arrive whole and in order") 
     for (uint32_t i = 0; i < mark.length; ++i) whole = whole && slot->payload[i] == static_cast<std::byte>(received & 0xFF);
     reader.advance();
     ++received;
-    // Hold up to two messages.
+    // Hold at most two messages.
     if (reader.position() - released > 2) reader.give_back(++released);
   }
   sender.join();

@@ -1,4 +1,4 @@
-// socket_path.cc - the default path, and whose directory it is in.
+// socket_path.cc - the default path of the control socket, and checks of its directory.
 #include "unet/socket_path.h"
 
 #include <sys/auxv.h>
@@ -18,13 +18,13 @@ std::string environment(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-// Of what the environment names; an embedded network interface is not one.
+// The socket that the environment names; an embedded network interface has none.
 std::string socket_in_environment() {
   const std::optional<std::string> path = socket_path_of(environment("UNET_NI"));
   return path && !path->empty() ? *path : environment("UNET_SOCKET");
 }
 
-// $XDG_RUNTIME_DIR, or where that usually is.
+// Returns $XDG_RUNTIME_DIR, or its usual value.
 std::string runtime_directory() {
   if (getauxval(AT_SECURE) == 0) return environment("XDG_RUNTIME_DIR");
   const std::string usual = "/run/user/" + std::to_string(geteuid());
@@ -51,7 +51,7 @@ Status check_length(std::string_view path) {
   return {};
 }
 
-// The directory must be a real one (not a link), `owner`'s or root's, and nobody else may write into it.
+// The directory must not be a link, must belong to `owner` or root, and no other user may write to it.
 Status check_owner(const std::string& directory, uid_t owner) {
   struct stat st {};
   if (lstat(directory.c_str(), &st) != 0) return fail_errno("lstat(" + directory + ")", errno);

@@ -1,5 +1,4 @@
-// socket_path.h - where the control socket of a host's network interface is, unless somebody says otherwise; used by
-// libunet and the programs.
+// socket_path.h - the default path of the control socket of a host's network interface; used by libunet and the programs.
 #pragma once
 
 #include <sys/types.h>
@@ -12,20 +11,19 @@
 
 namespace unet {
 
-// The path in the name of a network interface: "unix:PATH" or "PATH". None: an embedded one ("embedded:SPEC") has no socket.
+// The path in the name of a network interface: "unix:PATH" or "PATH". An embedded one ("embedded:SPEC") has no socket: nullopt.
 std::optional<std::string> socket_path_of(std::string_view ni);
 
-// That of $UNET_NI, or $UNET_SOCKET, its old name; else, as root, /run/unet/unet.sock; else $XDG_RUNTIME_DIR/unet/unet.sock; else
-// /tmp/unet-UID/unet.sock. A program that has more rights than its caller does not look at the environment.
+// The default path: $UNET_NI, or its old name $UNET_SOCKET; else /run/unet/unet.sock for root; else $XDG_RUNTIME_DIR/unet/unet.sock; else
+// /tmp/unet-UID/unet.sock. A program with more rights than its caller ignores the environment.
 std::string default_socket_path();
 
-// For the side that listens: makes the directory of a default path (mode 0700, as root 0755) if it is missing, and gives it to
-// `owner`, whom root may be about to become. An error if somebody else owns it or could write into it: a socket there could be
-// anybody's.
+// For the listening side. Creates the directory of a default path if it is missing (mode 0700, for root 0755), and gives it to `owner`, the
+// user that root may switch to. Fails if another user owns the directory or could write to it: a socket there could be any user's.
 Status make_socket_directory(std::string_view socket_path, uid_t owner);
 
-// For the side that connects: an error if `socket_path` cannot be one (empty, too long), or if it is the default in /tmp
-// and its directory belongs to somebody else.
+// For the connecting side. Fails if `socket_path` is empty or too long, or if it is the default in /tmp and its directory belongs to
+// another user.
 Status check_socket_path(std::string_view socket_path);
 
 }  // namespace unet

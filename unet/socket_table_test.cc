@@ -1,4 +1,4 @@
-// socket_table_test.cc - slots that are read while they are written, and tables that lie about what is in them.
+// socket_table_test.cc - slots that are read during writes, and tables with false contents.
 #include "unet/socket_table.h"
 
 #include <catch2/catch.hpp>
@@ -84,7 +84,7 @@ TEST_CASE("a table that lies is read in bounded time and place") {
   CHECK(memory.view().used() == kSocketTableFirst);
   std::memset(static_cast<void*>(memory.lines.get()), 0xFF, memory.geometry.total);
   SocketRecord read;
-  for (uint32_t i = 0; i < memory.view().used(); ++i) CHECK_FALSE(memory.view().slot(i).read(read));  // for ever being written
+  for (uint32_t i = 0; i < memory.view().used(); ++i) CHECK_FALSE(memory.view().slot(i).read(read));  // always being written
   memory.view().slot(0).copy(read);
   CHECK(read.local_port == 0xFFFF);
 }

@@ -1,4 +1,4 @@
-// test_channel.h - the memory and descriptors of a local channel, as the service makes them; for unit tests and fuzz targets.
+// test_channel.h - memory and descriptors of a local channel, made like the service's; for unit tests and fuzz targets.
 #pragma once
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ inline Mapping map_all(const Descriptor& fd, uint64_t bytes) {
   return std::move(*mapping);
 }
 
-// What a sleeping side gets of the eventfd that wakes it (control.h).
+// The descriptor that a sleeping side gets for the eventfd that wakes it (control.h).
 inline Descriptor wake_descriptor(const Descriptor& event) {
   Descriptor set(epoll_create1(EPOLL_CLOEXEC));
   epoll_event wanted{.events = EPOLLIN | EPOLLET, .data = {}};
@@ -41,7 +41,7 @@ inline Descriptor wake_descriptor(const Descriptor& event) {
   return set;
 }
 
-// Everything two sides need; each opens its own, in whatever process it is.
+// Everything that two sides need. Each opens its own, in its process.
 class ChannelParts {
  public:
   explicit ChannelParts(const LocalOptions& options)
@@ -57,7 +57,7 @@ class ChannelParts {
     UNET_CHECK(channel);
     return std::move(*channel);
   }
-  // What the service sends to `side`: the memory, the descriptor it sleeps on, the one that wakes its peer.
+  // Sends the same as the service sends to `side`: the memory, the descriptor on which it sleeps, the one that wakes its peer.
   template <typename Send>
   void hand_over(uint32_t side, Send send) const {
     const Descriptor sleep = wake_descriptor(event_[side]);
@@ -70,7 +70,7 @@ class ChannelParts {
     info.local = options_;
     return info;
   }
-  // The bytes that both sides share, for who wants to look or to lie.
+  // Maps the bytes that both sides share, to inspect or forge them.
   Mapping map() const { return map_all(memory_, geometry_.total); }
   const LocalGeometry& geometry() const { return geometry_; }
   const Descriptor& memory() const { return memory_; }
@@ -87,7 +87,7 @@ class ChannelParts {
   Descriptor event_[2];
 };
 
-// Both sides in one process.
+// Both sides of a channel in one process.
 struct TestChannel {
   explicit TestChannel(const LocalOptions& options = {.depth = 16, .data_bytes = 4 * kMessageMax})
       : parts(options), sides{parts.open(0, Channel{7}), parts.open(1, Channel{9})} {}

@@ -1,7 +1,7 @@
-// test_daemon.h - a network interface of a test's own, and two endpoints of it through the C ABI; for tests of unet.h.
+// test_daemon.h - a test's own network interface, and two endpoints of it through the C ABI; for tests of unet.h.
 //
-// The environment says what the tests run on: UNETD is the unetd to start; or UNET_TEST_NI is the `ni` for unet_open(), such as
-// "embedded:". Only exported functions are used, so that these tests see what an application sees.
+// The environment selects the network interface. UNETD is the unetd to start. Or UNET_TEST_NI is the `ni` for unet_open(), such as
+// "embedded:". The code uses only exported functions, so that these tests see what an application sees.
 #pragma once
 
 #include <poll.h>
@@ -20,19 +20,19 @@
 namespace unet {
 
 constexpr int64_t kTestSecond = 1'000'000'000;
-constexpr int64_t kHang = 60 * kTestSecond;  // what must happen and has not by then is lost
+constexpr int64_t kHang = 60 * kTestSecond;  // an event that has not happened by then counts as lost
 
-// Without which a test cannot go on.
+// Ends the test if `condition` is false.
 inline void must(bool condition, const char* what) {
   if (condition) return;
   std::fprintf(stderr, "test: %s failed; the library says: %s\n", what, unet_error_text());
   std::abort();
 }
 
-// A unetd on a private socket, gone with its owner.
+// A unetd on a private socket, which ends with its owner.
 class TestDaemon {
  public:
-  // With a policy of its own, other users may connect to it.
+  // With its own policy, other users may connect to it.
   explicit TestDaemon(const char* policy = nullptr) {
     if (const char* other = std::getenv("UNET_TEST_NI")) {
       ni_ = other;
@@ -64,7 +64,7 @@ class TestDaemon {
     const bool is_ready = ::poll(&wanted, 1, static_cast<int>(kHang / 1'000'000)) == 1 && ::read(ready[0], &byte, 1) == 1;
     ::close(ready[0]);
     must(is_ready, "starting unetd");
-    must(policy == nullptr || ::chmod(socket.c_str(), 0666) == 0, "chmod");  // the policy decides alone
+    must(policy == nullptr || ::chmod(socket.c_str(), 0666) == 0, "chmod");  // only the policy decides
   }
   ~TestDaemon() {
     end(SIGTERM);
@@ -78,7 +78,7 @@ class TestDaemon {
 
   const char* ni() const { return ni_.c_str(); }
 
-  // Sends `signal` and waits for the end.
+  // Sends `signal` and waits for the process to end.
   void end(int signal) {
     if (pid_ <= 0) return;
     ::kill(pid_, signal);
@@ -98,7 +98,7 @@ class TestDaemon {
   pid_t pid_ = -1;
 };
 
-// Two endpoints of one context. Destroyed in the order in which a program does it.
+// Two endpoints of one context, destroyed in a program's usual order.
 class TestPair {
  public:
   explicit TestPair(const TestDaemon& daemon, const unet_endpoint_options* options = nullptr) {
@@ -114,7 +114,7 @@ class TestPair {
   TestPair(const TestPair&) = delete;
   TestPair& operator=(const TestPair&) = delete;
 
-  // A channel from a to b over `path`.
+  // Opens a channel from a to b over `path`.
   void connect(int path, const unet_connect_options* given = nullptr) {
     unet_connect_options options{};
     if (given != nullptr) options = *given;
@@ -129,7 +129,7 @@ class TestPair {
     must(a_to_b >= 0, "unet_connect_poll");
   }
 
-  // What arrives next at `endpoint`.
+  // Returns the next message at `endpoint`.
   static unet_message next(unet_endpoint* endpoint) {
     unet_message message{};
     while (unet_receive(endpoint, &message) == 0) must(unet_wait(endpoint, kHang, -1) == UNET_READY, "unet_wait");

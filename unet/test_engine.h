@@ -1,4 +1,4 @@
-// test_engine.h - plays the NI's side of one endpoint's queues, honestly and one step at a time; for unit tests.
+// test_engine.h - plays the NI's side of one endpoint's queues, correctly and one step at a time; for unit tests.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -13,7 +13,7 @@
 
 namespace unet {
 
-// What a client sent, as the NI takes it off the send queue.
+// A client's message, as the NI takes it off the send queue.
 struct TakenMessage {
   uint32_t channel = 0;
   SlotKind kind = SlotKind::none;
@@ -31,7 +31,7 @@ class TestEngine {
     free_ = FreeReader(reinterpret_cast<FreeSlot*>(at(geometry.free_queue)), geometry.free_depth);
   }
 
-  // The client's view, as Endpoint maps it.
+  // The client's mapping, as Endpoint makes it.
   Mapping map_for_client() const {
     auto mapping = Mapping::map(fd_.get(), geometry.total);
     UNET_CHECK(mapping);
@@ -67,7 +67,7 @@ class TestEngine {
     send_.advance();
     return message;
   }
-  // All that was taken need not be kept any longer.
+  // Gives back all taken slots and their data.
   void consume() { send_.give_back_now(send_.position()); }
 
   // ---- what the client receives
@@ -96,7 +96,7 @@ class TestEngine {
     const PutDoneDescriptor descriptor{.region_offset = offset, .length = length};
     return publish(channel, &descriptor, sizeof descriptor, length, SlotKind::put_done);
   }
-  // Into these buffers, in this order; adjacent ones become one run unless `split`.
+  // Delivers into these buffers, in this order. Adjacent buffers become one run unless `split`.
   bool deliver(uint32_t channel, Bytes data, const std::vector<uint32_t>& buffers, bool split = false) {
     UNET_CHECK(buffers.size() == buffers_for(data.size()));
     RunsDescriptor descriptor{};
@@ -115,7 +115,7 @@ class TestEngine {
     }
     return publish(channel, &descriptor, sizeof descriptor, data.size(), SlotKind::runs);
   }
-  // The oldest slots may be written again, says the client.
+  // Number of receive slots that the client has given back.
   uint32_t receive_room() {
     receive_.refresh();
     return receive_.room();
@@ -144,14 +144,14 @@ class TestEngine {
   FreeReader free_;
 };
 
-// The page and the descriptor behind a client's doorbells.
+// The page and the descriptor of a client's doorbells.
 class TestDoorbells {
  public:
   TestDoorbells() : fd_(sealed_memory(kPage)), memory_(map_all(fd_, kPage)), event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     bells = Doorbells(map_all(fd_, kPage), duplicate(event_));
   }
   ClientPage& page() { return *reinterpret_cast<ClientPage*>(memory_.data()); }
-  // True if this bit was rung; clears it.
+  // Whether this bit was rung; clears it.
   bool rung(uint32_t bit) {
     const uint64_t old = page().doorbells[bit / 64].fetch_and(~(uint64_t{1} << (bit % 64)));
     return ((old >> (bit % 64)) & 1) != 0;
@@ -173,7 +173,7 @@ class TestDoorbells {
   Descriptor event_;
 };
 
-// An endpoint's queues with a hand-driven NI behind them.
+// An endpoint's queues with an NI that the test steps.
 struct TestQueues {
   explicit TestQueues(const EndpointOptions& options, uint32_t doorbell = 70)
       : engine(options),
@@ -186,7 +186,7 @@ struct TestQueues {
 
   TestEngine engine;
   TestDoorbells doorbells;
-  Mapping segment;  // moved on
+  Mapping segment;  // moved from
   std::byte* base;
   NiQueues queues;
 };

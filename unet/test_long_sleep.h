@@ -1,4 +1,4 @@
-// test_long_sleep.h - a sleeper that makes its wake-ups as long as the kernel allows; for tests of what wakes it.
+// test_long_sleep.h - a sleeper with the longest wake-ups that the kernel allows; for tests of wake-ups.
 #pragma once
 
 #include <poll.h>
@@ -16,12 +16,12 @@
 
 namespace unet {
 
-// It lists the descriptor that it sleeps on as often in each poll() as the kernel allows, in several threads.
+// Several threads list the descriptor on which they sleep as often in each poll() as the kernel allows.
 class LongSleep {
  public:
   static constexpr int kThreads = 4;
 
-  // An epoll set as the service makes it around an eventfd.
+  // Makes an epoll set around an eventfd, like the service.
   static int set_of(int eventfd) {
     const int set = epoll_create1(EPOLL_CLOEXEC);
     epoll_event event{.events = EPOLLIN | EPOLLET, .data = {}};
@@ -29,13 +29,13 @@ class LongSleep {
     return set;
   }
 
-  // Takes the set.
+  // Takes ownership of the set.
   explicit LongSleep(int set) : epoll_(set) {
     rlimit limit{};
     UNET_CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 20'000);
     UNET_CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-    const size_t entries = limit.rlim_cur > 2'000 ? limit.rlim_cur - 1'000 : 1'000;  // fewer than 15,000 make no long wake-ups
+    const size_t entries = limit.rlim_cur > 2'000 ? limit.rlim_cur - 1'000 : 1'000;  // fewer than 15,000 do not make wake-ups long
     for (int i = 0; i < kThreads; ++i) {
       threads_.emplace_back([this, entries] {
         std::vector<pollfd> list(entries, {.fd = epoll_, .events = POLLIN, .revents = 0});
@@ -56,7 +56,7 @@ class LongSleep {
   }
   void wait_until_asleep() const {
     while (asleep_ < kThreads) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(3));  // the list is long
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));  // time to build the long list
   }
 
  private:

@@ -1,4 +1,4 @@
-// test_process.h - a child process of a test, which never outlives it; for unit and system tests.
+// test_process.h - a child process that cannot outlive its test; for unit and system tests.
 #pragma once
 
 #include <signal.h>
@@ -12,25 +12,25 @@
 
 namespace unet {
 
-// How long a test waits for what must happen before it calls it lost: a machine may be that busy.
+// How long a test waits for an expected event before it fails: a machine may be that busy.
 constexpr int kHangSeconds = 60;
 
 class ChildProcess {
  public:
-  // Runs `body` in a copy of this process; what it returns is the exit status. No test assertion works in there.
+  // Runs `body` in a forked copy of this process; its result is the exit status. Test assertions do not work there.
   template <typename Body>
   explicit ChildProcess(Body body) : pid_(fork()) {
     UNET_CHECK(pid_ >= 0);
     if (pid_ != 0) return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(10 * kHangSeconds);  // some answer all along a test
+    alarm(10 * kHangSeconds);  // some children answer during a whole test
     _exit(body());
   }
   ~ChildProcess() { kill(); }
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // The exit status; -1 if a signal ended it.
+  // Returns the exit status; -1 if a signal ended the process.
   int wait() {
     int status = 0;
     while (waitpid(pid_, &status, 0) < 0) UNET_CHECK(errno == EINTR);

@@ -1,7 +1,7 @@
-// test_service.h - plays the service behind a control socket: answers by itself what a test does not care about, and leaves the
-// moments that matter to the test; for unit tests of Connection and Endpoint.
+// test_service.h - plays the service behind a control socket; for unit tests of Connection and Endpoint.
 //
-// One client. A thread answers; everything else is called by the test's own threads.
+// It answers by itself what a test does not care about, and leaves the important moments to the test. It serves one client. One of its
+// threads answers; the test's threads call everything else.
 #pragma once
 
 #include <poll.h>
@@ -26,11 +26,11 @@ namespace unet {
 class TestService {
  public:
   struct Options {
-    uint32_t version = control::kVersion;  // what hello answers
-    bool page = true;                      // hello brings its descriptors
-    size_t reply_size = 0;                 // of the answer to hello, if it is of another release; 0: ours
-    Errc code = Errc::ok;                  // of that answer
-    bool hang_up = false;                  // closes instead of answering hello
+    uint32_t version = control::kVersion;  // version in the answer to hello
+    bool page = true;                      // the answer to hello has its descriptors
+    size_t reply_size = 0;                 // size of the answer to hello, if it is of another release; 0: ours
+    Errc code = Errc::ok;                  // code in that answer
+    bool hang_up = false;                  // closes the connection instead of answering hello
   };
   struct Request {
     std::vector<std::byte> bytes;
@@ -42,12 +42,12 @@ class TestService {
     }
     control::Header header() const { return as<control::Header>(); }
   };
-  // One of the endpoints that the client created.
+  // One of the endpoints that the client has created.
   struct End {
     explicit End(const EndpointOptions& options) : engine(options), wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
     TestEngine engine;
     Descriptor wake;
-    // As the NI does after it delivered something.
+    // Does what the NI does after a delivery.
     void wake_if_asleep() {
       if (engine.header->receiver_asleep.value.exchange(0) == 0 && engine.header->sender_waiting.value.exchange(0) == 0) return;
       const uint64_t one = 1;
@@ -79,7 +79,7 @@ class TestService {
 
   std::string path() const { return directory_ + "/socket"; }
 
-  // The NI stops: the connection ends, and nobody answers any more.
+  // The NI stops: the connection ends, and no more answers come.
   void die() {
     if (!thread_.joinable()) return;
     const uint64_t one = 1;
@@ -89,24 +89,24 @@ class TestService {
     listener_.reset();
   }
 
-  // Requests of this kind are not answered, but kept for take().
+  // Requests of this kind are stored for take() instead of being answered.
   void keep(control::Op op) {
     const std::lock_guard lock(mutex_);
     kept_ops_.insert(op);
   }
-  // They are answered again, from now on.
+  // Answers requests of this kind again.
   void keep_no_longer(control::Op op) {
     const std::lock_guard lock(mutex_);
     kept_ops_.erase(op);
   }
-  // The next emulated endpoint gets this id, and those after it the following ones.
+  // The next emulated endpoint gets this id, and later ones the following numbers.
   void next_emulated(uint32_t id) {
     const std::lock_guard lock(mutex_);
     next_emulated_ = id;
   }
-  // While it lives, the service takes nothing more than the packet it may be at.
+  // While the lock lives, the service takes at most the packet that it is handling.
   std::unique_lock<std::mutex> hold() { return std::unique_lock(mutex_); }
-  // Waits for a request that was kept.
+  // Waits for a stored request.
   Request take() {
     std::unique_lock lock(mutex_);
     UNET_CHECK(arrived_.wait_for(lock, std::chrono::seconds(kHangSeconds), [&] { return !kept_.empty(); }));
@@ -115,13 +115,13 @@ class TestService {
     return request;
   }
 
-  // How many requests of this kind have come.
+  // Number of requests of this kind so far.
   int asked(control::Op op) {
     const std::lock_guard lock(mutex_);
     return asked_[op];
   }
 
-  // Sends a packet. The service counts what it sent a moment later: count() is that moment.
+  // Sends a packet. The real service counts a packet a moment after sending it; call count() for that moment.
   template <typename Packet>
   void send(const Packet& packet, const std::vector<int>& descriptors = {}) {
     iovec part{.iov_base = const_cast<Packet*>(&packet), .iov_len = sizeof packet};
@@ -154,7 +154,7 @@ class TestService {
     send(reply);
     count();
   }
-  // A local channel, whose other side stays with the test.
+  // Grants a local channel. The test gets the other side.
   std::unique_ptr<LocalChannel> grant_local(const Request& connect, uint32_t channel) {
     const ChannelParts parts(connect.as<control::Connect>().local);
     control::Reply reply = reply_to(connect);

@@ -1,5 +1,5 @@
-// test_victim.h - one honest side of a local channel whose peer lies: random calls, and checks that what comes out is in
-// range; for unit tests and fuzz targets.
+// test_victim.h - the honest side of a local channel with a lying peer: makes random calls, and checks that all results are in range; for
+// unit tests and fuzz targets.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,11 @@ class Victim {
       : geometry_(parts.geometry()), side_(side), region_(sealed_memory(kRegion)), channel_(parts.open(side, Channel{5})) {
     channel_->set_peer_region(map_all(region_, kRegion));
     channel_->set_own_region(kRegion);
-    // An empty data ring begins at its beginning: that tells where the memory lies in this process.
+    // An empty data ring starts at its beginning: this reveals the address of the memory in this process.
     base_ = channel_->reserve(1).data() - geometry_.data[side];
   }
 
-  // One call, chosen and shaped by `choice`. False: something came out that must not.
+  // Makes one call, chosen and shaped by `choice`. Returns false if a result is out of range.
   bool turn(uint32_t choice) {
     const uint32_t argument = choice >> 4;
     switch (choice & 15) {
@@ -46,7 +46,7 @@ class Victim {
     }
   }
 
-  // Everything back to where an honest peer could go on, as far as it is ours.
+  // Restores a state in which an honest peer could continue, as far as this side can.
   void release_all() {
     for (const Message& each : held_) channel_->release(each);
     held_.clear();
@@ -54,7 +54,7 @@ class Victim {
   }
 
   LocalChannel& channel() { return *channel_; }
-  // The slot it looks at next.
+  // The position of the next slot to receive.
   uint32_t next_position() const {
     return static_cast<uint32_t>(channel_->counters().received_messages + channel_->counters().bad_descriptor);
   }

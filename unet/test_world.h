@@ -20,7 +20,7 @@ struct World {
     UNET_CHECK(made);
     return std::move(*made);
   }
-  // Connects and lets the test play the peer.
+  // Connects, and lets the test play the peer.
   std::unique_ptr<LocalChannel> local(Endpoint& endpoint, uint32_t number, const LocalOptions& options = kSmallChannel.local) {
     const auto pending = endpoint.start_connect("peer", {.timeout = kHang, .local = options});
     UNET_CHECK(pending);

@@ -1,4 +1,4 @@
-// unet_c.cc - the C ABI (unet.h) over the C++ API: no exception crosses, set-up calls leave a sentence, the data path is one call.
+// unet_c.cc - the C ABI (unet.h) over the C++ API: no exception crosses it, set-up calls store an error text, the data path is one call.
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
@@ -40,7 +40,7 @@ int take_endpoint_options(const unet_endpoint_options* from, EndpointOptions& to
   if (taken.send_bytes != 0) to.send_bytes = taken.send_bytes;
   if (taken.emulated > 1) return failed(Errc::invalid_argument, "the member emulated is neither 0 nor 1");
   to.emulated = static_cast<uint32_t>(taken.emulated);
-  // What does not fit in the narrower member must not become something that is allowed.
+  // A value that does not fit the narrower member must not become a valid one.
   if (taken.weight != 0) to.weight = static_cast<uint32_t>(std::min<uint64_t>(taken.weight, ~uint32_t{0}));
   return 0;
 }
@@ -67,12 +67,12 @@ namespace {
 
 using namespace c_abi;  // NOLINT
 
-// ---- the C ABI's types are the C++ API's: a pointer to one is a pointer to the other
+// ---- types of the C ABI are those of the C++ API: a pointer to one is a pointer to the other
 
 Endpoint& of(unet_endpoint* endpoint) noexcept { return *reinterpret_cast<Endpoint*>(endpoint); }
 const Endpoint& of(const unet_endpoint* endpoint) noexcept { return *reinterpret_cast<const Endpoint*>(endpoint); }
 
-// A unet_message is written and read here only as a Message, so the same memory is never both to one compiler.
+// Code here accesses a unet_message only as a Message, so no compiler sees the same memory as both types.
 static_assert(sizeof(Message) == sizeof(unet_message) && alignof(Message) == alignof(unet_message));
 static_assert(offsetof(Message, data) == offsetof(unet_message, data) && offsetof(Message, length) == offsetof(unet_message, length));
 static_assert(offsetof(Message, channel) == offsetof(unet_message, channel) && offsetof(Message, kind) == offsetof(unet_message, kind));
@@ -112,7 +112,7 @@ int done(const Result<Channel>& channel) noexcept { return channel ? to_c(*chann
 
 // ---- structures that may grow
 
-// Gives out a structure, as much of it as the caller's version has.
+// Copies out a structure, as far as the caller's version has its members.
 template <typename Out>
 void give(const Out& from, Out* to) noexcept {
   const size_t size = to->size;
@@ -144,7 +144,7 @@ void give_request(const ConnectionRequest& request, unet_request* to) noexcept {
   give(out, to);
 }
 
-// The upcall of a C program, beside its endpoint.
+// The upcall of a C program, stored with its endpoint.
 struct Upcall {
   unet_upcall function;
   void* argument;
@@ -157,7 +157,7 @@ struct Upcall {
 }  // namespace
 }  // namespace unet
 
-// The C++ names are needed on every line from here on.
+// From here on every line needs the C++ names.
 using namespace unet;         // NOLINT
 using namespace unet::c_abi;  // NOLINT
 
@@ -422,7 +422,7 @@ int unet_start_upcall(unet_endpoint* endpoint, unet_upcall upcall, void* argumen
     if (endpoint == nullptr || upcall == nullptr) return null_argument(endpoint == nullptr ? "endpoint" : "upcall");
     auto state = std::make_shared<Upcall>(Upcall{upcall, argument});
     const auto started = of(endpoint).start_upcall(&Upcall::run, state.get());
-    // Only now: if one runs already, its state must stay.
+    // Only after success: if an upcall runs already, its state must stay.
     if (started) of(endpoint).attachment() = std::move(state);
     return done(started);
   });
@@ -432,7 +432,7 @@ void unet_stop_upcall(unet_endpoint* endpoint) { of(endpoint).stop_upcall(); }
 void unet_mask(unet_endpoint* endpoint) { of(endpoint).mask(); }
 void unet_unmask(unet_endpoint* endpoint) { of(endpoint).unmask(); }
 
-// ---- looking
+// ---- inspection
 
 int unet_counter(const unet_endpoint* endpoint, const char* name, uint64_t* value) {
   return guarded([&] {

@@ -1,4 +1,4 @@
-// unet_c_path_test.cc - the data path half of the C ABI: messages of all sizes over both paths, puts, and every way to wait.
+// unet_c_path_test.cc - the data path of the C ABI: messages of all sizes over both paths, puts, and all ways to wait.
 #include <poll.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -61,7 +61,7 @@ TEST_CASE("what cannot be sent") {
   REQUIRE(unet_send(pair.a, pair.a_to_b, bytes.data(), 1, 4) == UNET_EINVALID);
   REQUIRE(unet_send(pair.a, pair.a_to_b, bytes.data(), 1, UNET_NOTIFY) == UNET_EINVALID);
   REQUIRE(unet_reserve(pair.a, pair.a_to_b, bytes.size(), &room) == UNET_ETOOLONG);
-  REQUIRE(unet_post(pair.a, pair.a_to_b, 0, 0) == UNET_ETOOLONG);  // nothing is reserved
+  REQUIRE(unet_post(pair.a, pair.a_to_b, 0, 0) == UNET_ETOOLONG);  // there is no reservation
   REQUIRE(unet_reserve(pair.a, pair.a_to_b, 100, &room) == 0);
   REQUIRE(unet_post(pair.a, pair.a_to_b, 101, 0) == UNET_ETOOLONG);
   REQUIRE(unet_post(pair.a, pair.a_to_b, 100, 4) == UNET_EINVALID);
@@ -97,7 +97,7 @@ TEST_CASE("a full channel refuses, and has room again") {
   REQUIRE(unet_receive_batch(pair.b, messages.data(), 3) == 3);
   REQUIRE(unet_receive_batch(pair.b, messages.data() + 3, 97) == sent - 3);
   for (unsigned i = 0; i < sent; ++i) REQUIRE(equal(messages[i], pattern(size, i)));
-  // In the order last to first, and each twice: memory comes back once.
+  // Release from last to first, and each twice: memory returns once.
   for (unsigned i = sent; i-- > 0;) {
     unet_release(pair.b, &messages[i]);
     unet_release(pair.b, &messages[i]);
@@ -198,7 +198,7 @@ TEST_CASE("waiting") {
     REQUIRE(descriptor >= 0);
     REQUIRE(unet_descriptor(pair.b) == descriptor);
     for (int i = 0; i < 20; ++i) {
-      // It may be readable for nothing now and then, but soon it is not.
+      // It may be readable without a reason for a short time.
       pollfd wanted{.fd = descriptor, .events = POLLIN, .revents = 0};
       int tries = 0;
       for (; unet_arm(pair.b) == 0 || ::poll(&wanted, 1, 0) != 0; ::usleep(1000)) REQUIRE(++tries < 60'000);
@@ -261,7 +261,7 @@ void take(unet_endpoint* endpoint, void* argument) {
 
 TEST_CASE("upcalls", "[threads]") {
   const int path = GENERATE(as<int>(), UNET_PATH_LOCAL, UNET_PATH_NI);
-  Taken taken;  // before the endpoints: an upcall may run until its endpoint is destroyed
+  Taken taken;  // declared first: an upcall may run until its endpoint is destroyed
   const TestDaemon daemon;
   TestPair pair(daemon);
   pair.connect(path);
@@ -269,7 +269,7 @@ TEST_CASE("upcalls", "[threads]") {
     for (int i = 0; i < 60'000 && taken.messages.load(std::memory_order_acquire) < messages; ++i) ::usleep(1000);
     return taken.messages.load(std::memory_order_acquire);
   };
-  unet_stop_upcall(pair.b);  // none yet: nothing happens
+  unet_stop_upcall(pair.b);  // no upcall was started: does nothing
   REQUIRE(unet_start_upcall(pair.b, nullptr, nullptr) == UNET_EINVALID);
   REQUIRE(unet_start_upcall(pair.b, take, &taken) == 0);
   REQUIRE(unet_start_upcall(pair.b, take, nullptr) == UNET_EEXISTS);
@@ -295,7 +295,7 @@ TEST_CASE("upcalls", "[threads]") {
   REQUIRE(unet_start_upcall(pair.b, take, &taken) == 0);
   REQUIRE(unet_send(pair.a, pair.a_to_b, "x", 1, 0) == 0);
   REQUIRE(wait_for(12) == 12);
-  // Destroying the endpoint ends it as well.
+  // Destroying the endpoint also ends the upcall.
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// unet_c_test.cc - the set-up half of the C ABI: every function with good and with bad arguments, over a network interface.
+// unet_c_test.cc - the set-up calls of the C ABI: all functions with good and with bad arguments, over a network interface.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
@@ -59,7 +59,7 @@ TEST_CASE("options of other versions") {
   REQUIRE(unet_open(daemon.ni(), &options, &context) == UNET_EINVALID);  // size 0
   REQUIRE(says("size"));
 
-  // A later version's structure is fine as long as what it added is not used.
+  // A later version's structure is accepted if its new members are unused.
   struct {
     unet_open_options known;
     uint64_t later;
@@ -72,7 +72,7 @@ TEST_CASE("options of other versions") {
   grown.known.program = "named";
   REQUIRE(unet_open(daemon.ni(), &grown.known, &context) == 0);
 
-  // An earlier version's may lack members.
+  // An earlier version's structure may lack members.
   unet_endpoint_options endpoint_options{};
   endpoint_options.size = offsetof(unet_endpoint_options, buffer_size);
   endpoint_options.buffer_size = 1;  // would be refused
@@ -114,11 +114,11 @@ TEST_CASE("endpoints") {
   options = {.size = sizeof options, .emulated = 1, .weight = 1};
   REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == 0);
   unet_destroy_endpoint(endpoint);
-  // A program that was compiled before there were weights; what stands behind its structure is none of ours.
+  // A program compiled before weights existed: bytes after its structure are not ours to read.
   options = {.size = offsetof(unet_endpoint_options, weight), .weight = ~uint64_t{0}};
   REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == 0);
   unet_destroy_endpoint(endpoint);
-  // A program that was compiled before there were emulated endpoints.
+  // A program compiled before emulated endpoints existed.
   options = {.size = offsetof(unet_endpoint_options, reserved), .emulated = 1};
   REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == 0);
   REQUIRE(unet_endpoint_id(endpoint) < 16 * 1024);
@@ -239,7 +239,7 @@ TEST_CASE("connecting fails with a reason") {
     REQUIRE(unet_connect_cancel(nullptr, pending) == UNET_EINVALID);
     const int channel = unet_accept_next(pair.b, kHang, nullptr);
     REQUIRE(channel >= 0);
-    // An earlier version's structure gets what it has room for.
+    // An earlier version's structure gets the members that it has.
     unet_event event{};
     event.size = offsetof(unet_event, peer);
     event.peer[0] = '?';
@@ -283,7 +283,7 @@ TEST_CASE("channels that close") {
   event.size = sizeof event;
   REQUIRE(unet_next_event(pair.b, &event) == 0);
 
-  // What was sent before is received after.
+  // A message sent before the close is received after it.
   REQUIRE(unet_send(pair.a, pair.a_to_b, "last", 4, 0) == 0);
   REQUIRE(unet_close_channel(pair.a, pair.a_to_b) == 0);
   REQUIRE(unet_close_channel(pair.a, pair.a_to_b) == UNET_ENOTFOUND);
@@ -347,7 +347,7 @@ TEST_CASE("a network interface that dies", "[daemon]") {
   char* json = nullptr;
   REQUIRE(unet_report(pair.context, &json) == UNET_EDISCONNECTED);
   REQUIRE(json == nullptr);
-  // The local channel needs nobody else.
+  // The local channel works without the network interface.
   REQUIRE(unet_send(pair.a, pair.a_to_b, "still here", 10, 0) == 0);
   const unet_message message = TestPair::next(pair.b);
   REQUIRE(message.length == 10);

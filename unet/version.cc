@@ -1,4 +1,4 @@
-// version.cc - the version of the library, as meson.build states it.
+// version.cc - the version of the library, from meson.build.
 #include "unet/version.h"
 
 #include "unet/version_number.h"

@@ -1,4 +1,4 @@
-// version_test.cc - the loaded library says the version that this tree was built as.
+// version_test.cc - the loaded library reports the version of this build.
 #include "unet/version.h"
 
 #include <catch2/catch.hpp>

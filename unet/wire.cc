@@ -1,4 +1,4 @@
-// wire.cc - parse of a frame.
+// wire.cc - parses frames.
 #include "unet/wire.h"
 
 #include "unet/base/crc32c.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kCovered = offsetof(FrameHeader, crc);  // header bytes under the crc
 
-// The crc runs over the header without its crc field, then over what follows it.
+// The crc of the header without its crc field, and of the bytes after the header.
 inline uint32_t frame_crc(const std::byte* header, const std::byte* rest, size_t rest_length) noexcept {
   uint64_t words[2];
   uint32_t last;
@@ -34,7 +34,7 @@ FrameError parse_frame(Bytes frame, FrameView& view) noexcept {
   if (header.version != kWireVersion) return FrameError::bad_version;
   if ((header.flags & ~FrameFlags::kKnown) != 0 || header.flags == FrameFlags::kNotify) return FrameError::bad_flags;
 
-  // Ethernet pads short frames, so the frame may be longer than what the header says, never shorter.
+  // Ethernet pads short frames, so a frame may be longer than its header says, but never shorter.
   const uint32_t length = header.length;
   const uint32_t headers = header_size(header.flags);
   if (frame.size() < headers + length) return FrameError::truncated;

@@ -1,17 +1,16 @@
-// wire.h - the frames two NIs exchange: header, checked parse, emit; used by the engine and channel signalling.
+// wire.h - the frames that two NIs exchange: header, checked parse, emit; used by the engine and channel signalling.
 //
-// A frame is an Ethernet header with an Ethernet type of its own, then a FrameHeader, then `length` bytes of payload:
+// A frame is an Ethernet header with U-Net's Ethernet type, then a FrameHeader, then `length` bytes of payload:
 //
 //    0       6      12     14    15      16       18     22         26       30      34        38
 //   +-------+------+------+-----+-------+--------+------+----------+--------+-------+---------+-----------
 //   | to    | from | type | ver | flags | length | tag  | message  | offset | total | crc32c  | payload
 //   +-------+------+------+-----+-------+--------+------+----------+--------+-------+---------+-----------
 //
-// The tag names the receiving channel, as the VCI did on ATM; the receiving NI accepts a frame only if the tag is
-// known and the frame comes from the address the channel was set up with. A message longer than one frame is cut
-// into fragments whose offsets are multiples of kFragmentUnit; `total` is the message's length in every fragment.
-// crc32c covers everything from `ver` to the end of the payload except the crc itself, so a frame that a
-// wire damaged is dropped and counted, whatever the wire (the role the AAL5 trailer had).
+// The tag names the receiving channel, as the VCI did on ATM. The receiving NI accepts a frame only if the tag is known and the frame comes
+// from the address of the channel's set-up. A message longer than one frame is cut into fragments with offsets that are multiples of
+// kFragmentUnit; `total` is the message's length in every fragment. crc32c covers everything from `ver` to the end of the payload, except
+// the crc itself. A frame that any wire has damaged is thus dropped and counted (the role of the AAL5 trailer).
 #pragma once
 
 #include <bit>
@@ -26,14 +25,14 @@
 
 namespace unet {
 
-// IEEE 802 "local experimental" Ethernet type 1 (RFC 9542 B.2); the version byte keeps others' use of it apart.
+// IEEE 802 "local experimental" Ethernet type 1 (RFC 9542 B.2). The version byte distinguishes these frames from other uses.
 constexpr uint16_t kEtherType = 0x88B5;
 constexpr uint8_t kWireVersion = 0xA1;
 constexpr uint32_t kFragmentUnit = 64;  // bytes; fragment offsets are multiples of it
 
 constexpr MacAddress kBroadcast{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
-// Names the channel at the receiving NI: table index in the low 16 bits, a random generation above it. Tag 0 is signalling.
+// The channel at the receiving NI: table index in the low 16 bits, a random generation above. Tag 0 is signalling.
 enum class Tag : uint32_t {};
 constexpr Tag kSignallingTag{0};
 
@@ -56,15 +55,15 @@ struct FrameHeader {
   uint8_t flags;     // FrameFlags
   be16 length;       // payload bytes in this frame (after the PutHeader, if there is one)
   be32 tag;          // Tag of the receiving channel
-  be32 message;      // numbers the sender's messages on this channel
-  be32 offset;       // of this payload in the message, a multiple of kFragmentUnit
+  be32 message;      // number of the sender's message on this channel
+  be32 offset;       // offset of this payload in the message, a multiple of kFragmentUnit
   be32 total;        // bytes of the whole message
-  be32 crc;          // crc32c, see above
+  be32 crc;          // crc32c of header and payload
 };
 static_assert(sizeof(FrameHeader) == 24);
 static_assert(offsetof(FrameHeader, crc) == 20);
 
-// Follows the FrameHeader of a put: where in the receiver's exposed region the whole message goes.
+// Follows the FrameHeader of a put: the offset of the whole message in the receiver's exposed region.
 struct PutHeader {
   be64 region_offset;
 };
@@ -72,8 +71,8 @@ static_assert(sizeof(PutHeader) == 8);
 
 constexpr uint32_t kFrameOverhead = sizeof(EthernetHeader) + sizeof(FrameHeader);  // 38 bytes
 
-// Largest message payload of one frame on a wire of this MTU: a multiple of kFragmentUnit, so that every fragment
-// but the last keeps offsets aligned; never more than FrameHeader::length can say.
+// Maximum message payload of one frame on a wire of this MTU. It is a multiple of kFragmentUnit, so that all offsets are aligned, and fits
+// FrameHeader::length.
 constexpr uint32_t fragment_payload(uint32_t mtu, bool put) noexcept {
   constexpr uint32_t kMost = 0xFFFF / kFragmentUnit * kFragmentUnit;
   const uint32_t headers = static_cast<uint32_t>(sizeof(FrameHeader) + (put ? sizeof(PutHeader) : 0));
@@ -81,10 +80,10 @@ constexpr uint32_t fragment_payload(uint32_t mtu, bool put) noexcept {
   return room < kMost ? room : kMost;
 }
 
-// Why a frame is no frame of ours.
+// Why a frame is refused.
 enum class FrameError : uint8_t { none, not_ours, truncated, bad_version, bad_flags, bad_length, bad_crc };
 
-// A frame after all checks that need no table; the fields are copies, the payload still lies in the frame.
+// A frame after all checks that need no table. The fields are copies; the payload still lies in the frame.
 struct FrameView {
   MacAddress from{};
   Tag tag{};
@@ -96,11 +95,11 @@ struct FrameView {
   Bytes payload{};
 };
 
-// Checks a received frame and fills `view`. Everything in `view` is in range after FrameError::none: offset and
-// payload lie inside total, total <= kMessageMax, unknown flags are refused, the crc has been verified.
+// Checks a received frame and fills in `view`. After FrameError::none everything in `view` is in range. Offset and payload lie inside
+// total, total <= kMessageMax, unknown flags are refused, and the crc is verified.
 FrameError parse_frame(Bytes frame, FrameView& view) noexcept;
 
-// What emit_frame() needs to know of a frame; the addresses are constant per channel.
+// The input of emit_frame(); the addresses are constant per channel.
 struct FrameFields {
   MacAddress to{};
   MacAddress from{};
@@ -118,7 +117,7 @@ constexpr uint32_t header_size(uint8_t flags) noexcept {
 
 namespace detail {
 
-// Eight bytes of a header as one register: put together there, they are stored at once and need not be read again.
+// Eight bytes of a header as one register: they are stored at once, and the crc need not read them again.
 inline uint64_t header_word(uint32_t first, uint32_t second) noexcept {
   return std::endian::native == std::endian::little ? uint64_t{second} << 32 | first : uint64_t{first} << 32 | second;
 }
@@ -126,8 +125,8 @@ inline uint32_t header_half(be32 value) noexcept { return std::bit_cast<uint32_t
 
 }  // namespace detail
 
-// Writes the headers at `frame`; the payload of `length` bytes must already stand behind them (header_size(flags)
-// bytes after `frame`), or be given as `external`. Returns the bytes at `frame` that are to be sent (without external).
+// Writes the headers at `frame`, and returns the number of bytes at `frame` to send (without external). The payload of `length` bytes must
+// already lie behind the headers (header_size(flags) bytes after `frame`), or be given as `external`.
 inline uint32_t emit_frame(std::byte* frame, const FrameFields& fields, uint32_t length, const std::byte* external = nullptr) noexcept {
   constexpr be16 kType = kEtherType;
   std::memcpy(frame, fields.to.data(), sizeof fields.to);

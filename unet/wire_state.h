@@ -1,7 +1,8 @@
-// wire_state.h - what a wire says beside its frames: lines for the log, and the state of the kernel's interface under it.
+// wire_state.h - the state of a wire beside its frames: lines for the log, and the kernel's interface under it; used by drivers, engine and
+// service.
 //
-// The driver makes it, in drivers/. The service's thread calls look() and take_lines(). Any thread reads the rest.
-// A wire without an interface has the lines alone.
+// The driver makes it, in drivers/. The service's thread calls look() and take_lines(). Any thread may read the rest. A wire without an
+// interface has only lines.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +22,12 @@ class WireState {
   WireState(const WireState&) = delete;
   WireState& operator=(const WireState&) = delete;
 
-  // Readable when look() has something to read; -1: never.
+  // A descriptor that is readable when look() has something to read; -1: none.
   virtual int descriptor() const noexcept { return -1; }
-  // Reads what the kernel has told.
+  // Reads messages of the kernel.
   virtual void look() {}
 
-  // For the log. Drivers say few lines: a bound keeps memory small.
+  // Adds a line for the log. Drivers write few lines; the bound limits memory.
   void say(std::string line) {
     const std::lock_guard lock(mutex_);
     if (lines_.size() < kLinesMax) lines_.push_back(std::move(line));
@@ -39,19 +40,19 @@ class WireState {
     return std::exchange(lines_, {});
   }
 
-  // Packets whose checksum of TCP or UDP their sender has left undone, and nothing on the way has filled in.
+  // Number of packets with a TCP or UDP checksum that neither the sender nor any station on the way has filled in.
   uint64_t unfinished() const noexcept { return unfinished_.load(std::memory_order_relaxed); }
-  // Of one engine's thread. The first: true.
+  // Counts such a packet; only the engine's thread may call it. Returns true for the first one.
   bool count_unfinished() noexcept { return unfinished_.fetch_add(1, std::memory_order_relaxed) == 0; }
 
   // Grows after each change of the values below.
   uint32_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
-  // The interface is there, and it is up.
+  // Whether the interface exists and is up.
   bool is_up() const noexcept { return up_.load(std::memory_order_relaxed); }
   bool has_carrier() const noexcept { return carrier_.load(std::memory_order_relaxed); }
-  // Of the interface, in the kernel; 0: there is none now.
+  // The kernel's index of the interface; 0: it does not exist now.
   uint32_t index() const noexcept { return index_.load(std::memory_order_relaxed); }
-  // Of the `mtu` that the wire was made for, as much as the interface still takes.
+  // The part of `mtu`, the MTU that the wire was made for, that the interface still takes.
   uint32_t mtu_of(uint32_t mtu) const noexcept { return mtu - std::min(mtu, lowered_.load(std::memory_order_relaxed)); }
 
  protected:

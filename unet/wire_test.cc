@@ -1,4 +1,4 @@
-// wire_test.cc - frames: what is emitted is parsed again, everything else is refused with the right name.
+// wire_test.cc - frames: an emitted frame is parsed again, all others are refused with the right error.
 #include "unet/wire.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ FrameFields fields_of(uint8_t flags, uint32_t total, uint32_t offset = 0) {
           .region_offset = (flags & FrameFlags::kPut) != 0 ? 0x1122334455667788ull : 0};
 }
 
-// The vector has exactly the frame's bytes, so that a sanitizer sees reading beyond it.
+// The vector has exactly the frame's size, so that a sanitizer sees reads beyond it.
 std::vector<std::byte> emit(const FrameFields& fields, Bytes payload) {
   const uint32_t headers = header_size(fields.flags);
   std::vector<std::byte> frame(headers + payload.size());
@@ -90,7 +90,7 @@ TEST_CASE("a payload given as external makes the same frame as one that stands b
       const FrameFields fields = fields_of(flags, length);
       const std::vector<std::byte> whole = emit(fields, payload);
       std::vector<std::byte> split(header_size(flags));
-      // Somewhere to point even when there is no byte.
+      // A valid pointer is needed even without bytes.
       const std::byte none{};
       const uint32_t inside = emit_frame(split.data(), fields, length, length == 0 ? &none : payload.data());
       CHECK(inside == split.size());
@@ -152,7 +152,7 @@ TEST_CASE("every flipped bit is noticed, but for the addresses, which the engine
   }
 }
 
-// Two flipped bits anywhere, up to three neighbouring bytes: what a CRC of 32 bits promises to find.
+// Two flipped bits anywhere, and up to three neighbouring bytes: errors that a 32-bit CRC is guaranteed to find.
 TEST_CASE("bursts and pairs of flipped bits are noticed") {
   std::mt19937 random(11);
   const std::vector<std::byte> payload = random_bytes(1400);
@@ -240,7 +240,7 @@ TEST_CASE("random bytes behind our Ethernet type are refused, or say nothing imp
       frame[16] = std::byte{0};
     }
     FrameView view;
-    REQUIRE(parse_frame(frame, view) != FrameError::none);  // a crc of 32 bits: never in a test of this length
+    REQUIRE(parse_frame(frame, view) != FrameError::none);  // a wrong frame passes a 32-bit crc too seldom for this test
   }
 }
 

@@ -1,4 +1,4 @@
-// capture.cc - frames on their way past a capture.
+// capture.cc - copies frames on their way through a capture wrapper.
 #include "drivers/capture/capture.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ uint32_t Capture::receive(std::span<ReceivedFrame> frames, Nanoseconds now) noex
   return count;
 }
 
-// A frame that the wire has taken is no longer there to be copied: it is copied before, and what the wire refuses is forgotten.
+// The wire may own a frame after it has taken it. Each frame is therefore copied first, and the copies of refused frames are taken back.
 uint32_t Capture::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept {
   if (!capture_->running()) return wire_->transmit(frames, now);
   uint32_t done = 0;

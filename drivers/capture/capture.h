@@ -1,8 +1,8 @@
-// capture.h - a wrapper that writes what passes a wire to a pcapng file, for tcpdump and Wireshark; made by apps/drivers.
+// capture.h - a wrapper that writes the frames of a wire to a pcapng file, for tcpdump and Wireshark; made by apps/drivers.
 //
-// What it sees is what the engine receives and what the wire has taken. Compose it on the side of another wrapper that you
-// want to see: "capture:file=a.pcapng / faulty:loss=1% / ..." has the frames that the engine sent, lost ones too.
-// capture_file.h says what happens when the disk is slow or full. A frame costs a copy; without a wrapper, nothing.
+// It records what the engine receives and what the wire has taken. Its place among the wrappers decides what it sees:
+// "capture:file=a.pcapng / faulty:loss=1% / ..." records the frames that the engine sent, lost ones too. The header capture_file.h says
+// what happens when the disk is slow or full. A frame costs one copy; without this wrapper it costs nothing.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@ namespace unet::drivers {
 
 class Capture final : public Wrapper {
  public:
-  // Errors: as CaptureFile::start(). The wire is destroyed then.
+  // Takes over `wire`, and destroys it on an error. Errors: those of CaptureFile::start().
   static Result<std::unique_ptr<Driver>> wrap(std::unique_ptr<Driver> wire, const CaptureOptions& options);
 
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
-  // The wire's, and capture_frames, capture_dropped, capture_bytes, capture_running.
+  // The wire's counters, and capture_frames, capture_dropped, capture_bytes, capture_running.
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
 

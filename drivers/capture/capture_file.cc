@@ -40,7 +40,7 @@ CaptureFile::~CaptureFile() {
 }
 
 Status CaptureFile::open_file() {
-  // O_NONBLOCK matters to a FIFO only: neither opening nor writing it may wait for its reader.
+  // O_NONBLOCK matters only for a FIFO: opening or writing it must not wait for its reader.
   const Result<int> file = open_private_file(options_.file, O_NONBLOCK, true);
   if (!file) return fail(file.error().code, "capture: file=" + file.error().text);
   file_ = *file;
@@ -50,10 +50,10 @@ Status CaptureFile::open_file() {
 Status CaptureFile::start_thread() {
   wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (wake_ < 0) return fail_errno("eventfd", errno);
-  // Signals are for the program's own threads; a FIFO whose reader has gone is told by EPIPE.
+  // Leave signals to the program's own threads. A FIFO without a reader shows as EPIPE.
   sigset_t all, before;
   sigfillset(&all);
-  for (const int fault : {SIGSYS, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);  // they are this thread's own
+  for (const int fault : {SIGSYS, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);  // faults of this thread
   pthread_sigmask(SIG_SETMASK, &all, &before);
   const int error = pthread_create(&thread_, nullptr, run, this);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -67,7 +67,7 @@ void CaptureFile::offer(pcapng::Direction direction, std::span<const std::byte> 
   const auto length = static_cast<uint32_t>(data.size() + more.size());
   if (more.empty() && !filter_.wants(data, length)) return;
   const uint32_t kept = std::min(length, options_.snap_length);
-  // The filter sees all of a frame in two pieces only when it has been put together, although less may be kept of it.
+  // The filter needs the whole frame in one piece, even if less of it is stored.
   std::byte* const room = ring_.room(more.empty() ? kept : length);
   if (room != nullptr) {
     const size_t first = std::min<size_t>(data.size(), more.empty() ? kept : length);
@@ -90,7 +90,7 @@ void CaptureFile::take_back(const Mark& mark) noexcept {
   dropped_.store(mark.dropped, std::memory_order_relaxed);
 }
 
-// The writer looks by itself every few milliseconds: it is woken only if it might come too late, so a frame costs no system call.
+// The writer checks the ring every few milliseconds. It is woken only when the ring is half full, so a frame costs no system call.
 void CaptureFile::publish() noexcept {
   ring_.publish();
   if (ring_.filling() && asleep_.load(std::memory_order_relaxed)) {

@@ -1,10 +1,10 @@
-// capture_ring.h - copies of frames on their way from the engine to the thread that writes them; used by CaptureFile.
+// capture_ring.h - a ring of frame copies between the engine and the thread that writes them; used by CaptureFile.
 //
 //   read_position          published            staged
 //   |  for the writer ...  |  not yet visible   |
 //
-// One thread stages and publishes, another reads. What is staged can be taken back: a port says only afterwards how many
-// frames it took. Nobody waits: a frame that has no room is dropped.
+// One thread stages and publishes, another reads. Staged records can be taken back, because a port says only afterwards how many frames it
+// took. Neither thread waits: a frame without room is dropped.
 #pragma once
 
 #include <atomic>
@@ -20,10 +20,10 @@ class CaptureRing {
  public:
   struct Record {
     Nanoseconds time;
-    uint32_t length;    // of the frame on the wire
-    uint32_t captured;  // bytes that follow
+    uint32_t length;    // length of the frame on the wire
+    uint32_t captured;  // bytes that follow the record
     pcapng::Direction direction;
-    uint32_t size;      // of the record with its bytes, a multiple of kUnit
+    uint32_t size;      // bytes of the record and its frame, a multiple of kUnit
   };
   static constexpr size_t kUnit = 8;
 
@@ -32,17 +32,17 @@ class CaptureRing {
 
   // ---- the engine's thread
 
-  // Where the next record will stand: what publish() and take_back() are told.
+  // Position of the next record, for publish() and take_back().
   uint64_t staged() const noexcept { return staged_; }
 
-  // Room for a record of `captured` bytes, or nullptr. The caller fills it, and commits it with stage().
+  // Returns room for a record of `captured` bytes, or nullptr. The caller fills it and commits it with stage().
   std::byte* room(uint32_t captured) noexcept {
     const size_t size = size_of(captured);
     uint64_t start = staged_;
     const size_t left = bytes_ - (start & (bytes_ - 1));
-    if (left < size) start += left;  // in one piece, at the beginning of the memory
+    if (left < size) start += left;  // a record is contiguous: start again at the beginning of the memory
     if (start + size - read_known_ > bytes_) {
-      read_known_ = read_.load(std::memory_order_acquire);  // pairs with consumed(): what was read may be overwritten
+      read_known_ = read_.load(std::memory_order_acquire);  // pairs with consumed(): bytes that were read may be overwritten
       if (start + size - read_known_ > bytes_) return nullptr;
     }
     if (left < size && left >= sizeof(Record)) {
@@ -59,7 +59,7 @@ class CaptureRing {
   }
   void take_back(uint64_t position) noexcept { staged_ = position; }
   void publish() noexcept { published_.store(staged_, std::memory_order_release); }  // after the records
-  // At least half of it waits for the writer.
+  // Whether at least half of the ring waits for the writer.
   bool filling() noexcept {
     if (staged_ - read_known_ <= bytes_ / 2) return false;
     read_known_ = read_.load(std::memory_order_acquire);  // as in room()
@@ -68,7 +68,7 @@ class CaptureRing {
 
   // ---- the writer's thread
 
-  // The oldest record, or false. It stays there until consumed().
+  // Gives the oldest record, or returns false. The record stays valid until consumed().
   bool next(Record& record, std::span<const std::byte>& bytes) noexcept {
     const uint64_t end = published_.load(std::memory_order_acquire);
     while (position_ != end) {
@@ -95,10 +95,10 @@ class CaptureRing {
 
   const size_t bytes_;
   std::unique_ptr<std::byte[]> memory_;
-  uint64_t staged_ = 0, start_ = 0, read_known_ = 0;  // the engine's
+  uint64_t staged_ = 0, start_ = 0, read_known_ = 0;  // used by the engine only
   alignas(64) std::atomic<uint64_t> published_{0};
   alignas(64) std::atomic<uint64_t> read_{0};
-  uint64_t position_ = 0;                             // the writer's
+  uint64_t position_ = 0;                             // used by the writer only
 };
 static_assert(sizeof(CaptureRing::Record) == 24);
 

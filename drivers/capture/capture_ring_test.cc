@@ -22,7 +22,7 @@ bool put(CaptureRing& ring, uint64_t number) {
   return true;
 }
 
-// 0: nothing there; 1: record `number`; -1: anything else.
+// Returns 0 if the ring is empty, 1 for record `number`, -1 for anything else.
 int take(CaptureRing& ring, uint64_t number) {
   CaptureRing::Record record;
   std::span<const std::byte> bytes;

@@ -1,4 +1,4 @@
-// capture_test.cc - what is in the file is what passed, byte by byte; what a full disk, a limit and a slow reader do.
+// capture_test.cc - the file holds every byte that passed; a full disk, a limit and a slow reader.
 #include "drivers/capture/capture.h"
 
 #include <fcntl.h>
@@ -22,10 +22,10 @@ namespace {
 
 std::byte body(uint32_t number, size_t position) { return static_cast<std::byte>(number * 31 + position * 7 + (position >> 8)); }
 
-// A wire whose other end is the test.
+// A wire with the test at its other end.
 class TestWire final : public Driver {
  public:
-  uint32_t room = ~0u;  // frames that it takes until the test says otherwise
+  uint32_t room = ~0u;  // frames that it takes; the test may lower it
   std::vector<std::vector<std::byte>> sent, arriving;
 
   const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }
@@ -68,7 +68,7 @@ std::vector<std::byte> frame_of(uint32_t number, uint32_t length) {
   return bytes;
 }
 
-// A frame that is sent or received, as the file has it.
+// A frame that was sent or received, as the file stores it.
 struct Seen {
   std::vector<std::byte> bytes;
   uint32_t length = 0;
@@ -97,7 +97,7 @@ std::vector<Seen> read_file(const std::string& file) {
   return all;
 }
 
-// Directions, in order, from the options of the packet blocks: libpcap does not show them.
+// Reads the directions, in order, from the options of the packet blocks: libpcap does not show them.
 std::vector<uint32_t> read_directions(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   const std::string all{std::istreambuf_iterator<char>(in), {}};
@@ -141,7 +141,7 @@ struct World {
     wire = nullptr;
     driver.reset();
   }
-  // Returns how many were taken; `external` bytes of each stand apart.
+  // Returns how many frames were taken; `external` bytes of each lie in external memory.
   uint32_t send(uint32_t first, uint32_t count, uint32_t length, Nanoseconds now, uint32_t external = 0) {
     std::vector<TransmitFrame> frames(count);
     std::vector<std::vector<std::byte>> contents;
@@ -165,7 +165,7 @@ struct World {
     FAIL("no counter " << name);
     return 0;
   }
-  // Frames go on passing until the capture has stopped by itself.
+  // Sends frames until the capture has stopped by itself.
   void send_until_stopped() {
     const Nanoseconds end = monotonic_now() + 60 * kSecond;
     while (counter("capture_running") == 1) {
@@ -223,7 +223,7 @@ TEST_CASE("frames of both directions are in the file, in order, with their bytes
   CHECK(read_directions(w.file) == directions);
   struct stat status{};
   REQUIRE(stat(w.file.c_str(), &status) == 0);
-  CHECK((status.st_mode & 077) == 0);  // what users say to each other
+  CHECK((status.st_mode & 077) == 0);  // frames are private data of users
 }
 
 TEST_CASE("what the wire does not take is not in the file, and is when it is sent again") {
@@ -243,7 +243,7 @@ TEST_CASE("what the wire does not take is not in the file, and is when it is sen
 
 TEST_CASE("a filter and a snap length") {
   World w;
-  // The last byte lies in external memory, and is not kept.
+  // The filter tests the last byte, which lies in external memory and beyond snap_length.
   const uint32_t wanted = static_cast<uint32_t>(body(5, 99));
   w.start({.filter = "ether[99] == " + std::to_string(wanted), .snap_length = 20});
   REQUIRE(w.send(0, 20, 100, 0) == 20);
@@ -314,14 +314,14 @@ TEST_CASE("a capture goes to no link and to no file that another user has put th
     CHECK(std::filesystem::file_size(each) == 4);
   }
   std::filesystem::remove(name);
-  CHECK(CaptureFile::start({.file = own}, "wire", {}));  // one's own is replaced
+  CHECK(CaptureFile::start({.file = own}, "wire", {}));  // the owner's file is replaced
 }
 
 TEST_CASE("a reader that does not read costs frames of the capture, which are counted, and no time of the wire") {
   World w;
   const std::string fifo = w.directory + "/fifo";
   REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
-  CHECK_FALSE(CaptureFile::start({.file = fifo}, "wire", {}));  // nobody reads at all
+  CHECK_FALSE(CaptureFile::start({.file = fifo}, "wire", {}));  // the FIFO has no reader
   const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
   REQUIRE(reader >= 0);
   w.start({.file = fifo, .ring_bytes = 256 << 10});
@@ -330,5 +330,5 @@ TEST_CASE("a reader that does not read costs frames of the capture, which are co
   CHECK(w.counter("capture_frames") + w.counter("capture_dropped") == 8000);
   CHECK(w.counter("capture_running") == 1);
   close(reader);
-  w.send_until_stopped();  // nobody reads any more
+  w.send_until_stopped();  // the reader has closed the FIFO
 }

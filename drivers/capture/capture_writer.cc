@@ -16,9 +16,9 @@ namespace unet::drivers {
 
 namespace {
 
-constexpr size_t kWriteAt = 256 << 10;     // bytes per system call, when there is so much
+constexpr size_t kWriteAt = 256 << 10;     // bytes per system call, if as many are waiting
 constexpr int kLookEveryMs = 20;
-constexpr int kLastWaitMs = 1000;          // for a FIFO's reader at the end
+constexpr int kLastWaitMs = 1000;          // how long the end of a capture waits for a FIFO's reader
 
 // Bytes of the whole blocks among the first `size` bytes.
 size_t whole_blocks(const std::vector<std::byte>& blocks, size_t size) noexcept {
@@ -45,7 +45,7 @@ void* CaptureFile::run(void* self) noexcept {
 }
 
 void CaptureFile::write_all() noexcept {
-  flush();  // the head: whoever reads a FIFO sees at once what it is
+  flush();  // the head: a FIFO's reader learns the format at once
   while (!stop_.load(std::memory_order_acquire) && running()) {
     drain();
     sleep();
@@ -88,7 +88,7 @@ void CaptureFile::flush() noexcept {
       continue;
     } else if (errno != EINTR) {
       const int error = errno;
-      // The file ends with a whole block: every reader takes it.
+      // End the file with a whole block, so that every reader accepts it.
       const uint64_t whole = written() + whole_blocks(out_, done);
       struct stat status{};
       const bool regular = fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
@@ -103,7 +103,7 @@ void CaptureFile::flush() noexcept {
   out_.clear();
 }
 
-// A FIFO is full. False: the capture is over, and the reader does not go on.
+// The FIFO is full: waits for its reader. Returns false when the capture is ending and the reader does not go on.
 bool CaptureFile::wait_for_reader() noexcept {
   const bool last = stop_.load(std::memory_order_acquire);
   pollfd wait[2] = {{file_, POLLOUT, 0}, {last ? -1 : wake_, POLLIN, 0}};

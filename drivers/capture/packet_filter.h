@@ -17,7 +17,7 @@ class PacketFilter {
   // An empty expression wants every frame. Errors: invalid_argument.
   static Result<PacketFilter> compile(const std::string& expression, uint32_t snap_length);
 
-  // `bytes` are kept of a frame of `length`.
+  // Whether the filter accepts a frame of `length` bytes, of which `bytes` are stored.
   bool wants(std::span<const std::byte> bytes, uint32_t length) const noexcept;
 
  private:

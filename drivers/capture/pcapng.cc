@@ -1,4 +1,4 @@
-// pcapng.cc - blocks: type, length, body, options, length again; everything padded to four bytes.
+// pcapng.cc - blocks: type, length, body, options, length again; everything is padded to four bytes.
 #include "drivers/capture/pcapng.h"
 
 #include <array>
@@ -15,7 +15,7 @@ constexpr uint16_t kEnd = 0;
 
 constexpr size_t padded(size_t size) noexcept { return (size + 3) / 4 * 4; }
 
-// One block: its length is filled in when it is complete.
+// One block. The destructor fills in its length.
 class Block {
  public:
   Block(std::vector<std::byte>& file, uint32_t type) : file_(file), start_(file.size()) {
@@ -81,7 +81,7 @@ void append_head(std::vector<std::byte>& file, const Interface& interface) {
   block.option(2, interface.name.substr(0, 1000));  // if_name
   block.option(6, std::as_bytes(std::span(interface.address)));  // if_MACaddr
   block.option_value(9, uint8_t{9});  // if_tsresol: 10^-9 s
-  if (!interface.filter.empty()) block.option(11, std::string(1, '\0') + interface.filter.substr(0, 1000));  // if_filter: libpcap's
+  if (!interface.filter.empty()) block.option(11, std::string(1, '\0') + interface.filter.substr(0, 1000));  // if_filter, libpcap's
   block.end_options();
 }
 
@@ -89,7 +89,7 @@ size_t packet_size(size_t captured) noexcept { return 28 + padded(captured) + 12
 
 void append_packet(std::vector<std::byte>& file, Direction direction, uint64_t time, std::span<const std::byte> bytes, uint32_t length) {
   Block block(file, kPacket);
-  block.put(uint32_t{0});  // the interface
+  block.put(uint32_t{0});  // interface number
   block.put_time(time);
   block.put(static_cast<uint32_t>(bytes.size()));
   block.put(length);

@@ -1,4 +1,4 @@
-// device_spec.cc - checks of DPDK device strings.
+// device_spec.cc - parses and checks DPDK device strings.
 #include "drivers/dpdk/device_spec.h"
 
 #include <linux/capability.h>
@@ -26,7 +26,7 @@ constexpr std::string_view kDevices =
     "net_ring0; virtio_user0,path=PATH; net_vhost0,iface=PATH; any other DPDK virtual device; or a PCI address such as 0000:03:00.0";
 
 bool is_pci_address(std::string_view text) {
-  // [dddd:]bb:dd.f, hexadecimal
+  // Format: [dddd:]bb:dd.f in hexadecimal digits.
   if (text.size() == 7) text = text.substr(0, 7);
   else if (text.size() == 12 && text[4] == ':') text = text.substr(5);
   else return false;
@@ -40,7 +40,7 @@ bool is_pci_address(std::string_view text) {
 bool has_capability(int number) {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2]{};
-  if (syscall(SYS_capget, &header, data) != 0) return true;  // then the kernel decides
+  if (syscall(SYS_capget, &header, data) != 0) return true;  // unknown: let the kernel decide
   return (data[number / 32].effective >> (number % 32) & 1) != 0;
 }
 
@@ -77,7 +77,7 @@ Status find_interface(const DeviceSpec& device, const std::string& name, Interfa
   return {};
 }
 
-// A port over an existing interface of the kernel.
+// Checks a port over an existing interface of the kernel.
 Status check_interface(const DeviceSpec& device, InterfaceState& interface) {
   const std::string* name = device.find("iface");
   if (name == nullptr) {
@@ -90,7 +90,7 @@ Status check_interface(const DeviceSpec& device, InterfaceState& interface) {
   return {};
 }
 
-// DPDK ignores all options of some devices when it does not know one of them.
+// Some DPDK drivers ignore all options when they do not know one of them.
 Status check_keys(const DeviceSpec& device) {
   struct Known {
     std::string_view driver;
@@ -236,8 +236,8 @@ Result<DeviceSpec> parse_device(std::string_view text) {
 
 namespace {
 
-// The kernel gives a tap of DPDK's to a second program as well, and each of them a part of the frames. One that exists already, but
-// that nobody has, is not running.
+// The kernel lets a second program open a DPDK tap, and splits the frames between the two. A tap that exists but that no program has opened
+// is not "running".
 Status check_tap(const DeviceSpec& device) {
   InterfaceState tap;
   const std::string* name = device.find("iface");
@@ -247,7 +247,7 @@ Status check_tap(const DeviceSpec& device) {
   return fail(Errc::already_exists, "dpdk:" + device.name + ": another program has the interface " + *name + ": choose another iface=");
 }
 
-// DPDK takes both names.
+// DPDK accepts both names.
 bool is_virtio_user(const DeviceSpec& device) { return device.driver == "virtio_user" || device.driver == "net_virtio_user"; }
 
 }  // namespace
@@ -297,7 +297,8 @@ std::string_view queues_key(const DeviceSpec& device) {
 Status complete(DeviceSpec& device, const InterfaceState& interface, uint32_t mtu, uint32_t queues) {
   const uint32_t frame = mtu + 14 + 4;
   const std::string_view key = queues_key(device);
-  // The kernel shares out what arrives among all sockets of net_af_packet; DPDK opens them all, and nobody would read the others.
+  // The kernel distributes arriving frames over all sockets of net_af_packet. DPDK opens them all, and frames on extra sockets would never
+  // be read.
   const std::string* const sockets = device.driver == "net_af_packet" ? device.find(key) : nullptr;
   if (sockets != nullptr && *sockets != std::to_string(queues)) {
     return fail(Errc::invalid_argument, "dpdk:" + device.name + ": qpairs=" + *sockets + " for " + std::to_string(queues) +
@@ -313,7 +314,7 @@ Status complete(DeviceSpec& device, const InterfaceState& interface, uint32_t mt
     device.set_default("rsize", "10");
     device.set_default("socket", kMemifSocket);
     device.set_default("socket-abstract", "no");
-    // DPDK 22.11 leaves the mark "continued in the next slot" on a slot for good: no frame may need two.
+    // DPDK 22.11 never clears a slot's mark "continued in the next slot", so no frame may need two.
     if (std::stoul(*device.find("bsize")) < frame) {
       return fail(Errc::invalid_argument, "dpdk:" + device.name + ": bsize=" + *device.find("bsize") + " is too small for an MTU of " +
                                               std::to_string(mtu) + ": at least " + std::to_string(frame));
@@ -322,7 +323,7 @@ Status complete(DeviceSpec& device, const InterfaceState& interface, uint32_t mt
     if (interface.veth) device.set_default("busy_budget", "0");
   } else if (device.driver == "net_af_packet") {
     device.set_default("qdisc_bypass", "1");
-    // TPACKET_V2 puts up to 66 bytes of header and alignment in front of a frame.
+    // TPACKET_V2 puts up to 66 bytes of header and alignment before a frame.
     const uint32_t slot = std::bit_ceil(std::max(frame + 128, 2048u));
     if (device.find("framesz") == nullptr && device.find("blocksz") == nullptr) {
       device.set_default("framesz", std::to_string(slot));

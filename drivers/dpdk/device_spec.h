@@ -1,4 +1,4 @@
-// device_spec.h - a DPDK device string taken apart, completed with our defaults, and checked before EAL sees it.
+// device_spec.h - a parsed DPDK device string, completed with our defaults and checked before EAL sees it.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace unet::drivers {
 
-// "net_memif0,role=server,id=1": name net_memif0, driver net_memif, two keys. "0000:03:00.0": a PCI address.
+// "net_memif0,role=server,id=1" has the name net_memif0, the driver net_memif and two keys. "0000:03:00.0" is a PCI address.
 struct DeviceSpec {
   std::string name;
   std::string driver;  // "pci" for a PCI address
@@ -22,25 +22,25 @@ struct DeviceSpec {
   std::string arguments() const;  // "role=server,id=1"
 };
 
-// The network interface that a device uses: its number, MTU and state in the caller's network namespace.
+// The kernel interface that a device uses, as seen in the caller's network namespace.
 struct InterfaceState {
   uint32_t index = 0;
   uint32_t mtu = 0;
   bool up = false;
-  bool running = false;  // of a tap: some program has it
+  bool running = false;  // a tap: some program has opened it
   bool veth = false;
 };
 
 Result<DeviceSpec> parse_device(std::string_view text);
 
-// What EAL would say in a worse way or not at all: unknown drivers, missing keys, interfaces that are not there or
-// down, rights that this process lacks. Fills `interface` if the device has one that exists already.
+// Reports errors that EAL would report badly or not at all: unknown drivers, missing keys, interfaces that are absent or down, missing
+// rights. Fills `interface` if the device uses an existing one.
 Status check_device(const DeviceSpec& device, InterfaceState& interface);
 
-// Adds the defaults of dpdk_port.h, for frames of `mtu` payload bytes and so many queues.
+// Adds the defaults that dpdk_port.h lists, for frames of `mtu` payload bytes and `queues` queues.
 Status complete(DeviceSpec& device, const InterfaceState& interface, uint32_t mtu, uint32_t queues = 1);
 
-// The device's own option that says how many queues it has; empty: it has none.
+// The device option that sets its number of queues; empty: there is none.
 std::string_view queues_key(const DeviceSpec& device);
 
 }  // namespace unet::drivers

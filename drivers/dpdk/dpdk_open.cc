@@ -1,4 +1,4 @@
-// dpdk_open.cc - opening and closing a DPDK port: everything of DpdkPort that is not on the data path.
+// dpdk_open.cc - opens and closes a DPDK port: all of DpdkPort that is not on the data path.
 #include <linux/if_tun.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
@@ -32,13 +32,13 @@ namespace {
 constexpr uint32_t kQueue = 1024;          // descriptors of the receive and of the transmit queue
 constexpr uint32_t kEngineFrames = 2048;   // buffers that the engine may hold
 constexpr uint32_t kCache = RTE_MEMPOOL_CACHE_MAX_SIZE;
-constexpr uint32_t kXdpHeadroom = 256;     // that the kernel leaves before a frame it puts into our buffer
+constexpr uint32_t kXdpHeadroom = 256;     // the kernel reserves this before a frame in our buffer
 constexpr uint32_t kVlanAndFcs = 8;
 constexpr uint32_t kMtuMax = 9600;
-constexpr Nanoseconds kRetry = 20 * kMillisecond;   // between looks at a memif's connection
-constexpr Nanoseconds kPatience = 2 * kSecond;      // with a server that does not answer a memif client whose socket was not found
+constexpr Nanoseconds kRetry = 20 * kMillisecond;   // between checks of a memif's connection
+constexpr Nanoseconds kPatience = 2 * kSecond;      // for a silent memif server when the client found no socket to watch
 
-// Files that this process makes meanwhile are its user's alone.
+// While this object lives, files that the process creates are readable by its user only.
 class PrivateFiles {
  public:
   explicit PrivateFiles(bool wanted) noexcept : before_(wanted ? umask(S_IRWXG | S_IRWXO | S_IXUSR) : kUnchanged) {}
@@ -60,7 +60,7 @@ std::string because(const char* what, const std::string& device, int error) {
   return text;
 }
 
-// Descriptors of this process that are sockets of `domain`, or character devices that answer as a tap.
+// Find this process's descriptors: sockets of `domain`, or character devices that answer as a tap.
 bool is_socket_of(int fd, int domain) {
   int value = 0;
   socklen_t size = sizeof(value);
@@ -72,7 +72,7 @@ bool is_tap_of(int fd, const std::string& interface) {
   return ioctl(fd, TUNGETIFF, &request) == 0 && interface == request.ifr_name;
 }
 
-// Descriptors are small numbers; asking each is cheaper than reading /proc.
+// Descriptors are small numbers: asking each one is cheaper than reading /proc.
 constexpr int kDescriptors = 4096;
 
 }  // namespace
@@ -83,10 +83,10 @@ struct DpdkPort::Setup {
   InterfaceState interface;
   uint32_t mtu = 1500;
   int socket_domain = 0;
-  std::vector<bool> sockets;  // of that domain, as new_sockets() has seen them
+  std::vector<bool> sockets;  // sockets of that domain at the last new_sockets()
   std::vector<int> wait;      // descriptors of the queues, in order
 
-  // Those that were opened since the last call.
+  // Sockets that were opened since the last call.
   std::vector<int> new_sockets() {
     std::vector<int> fresh;
     sockets.resize(kDescriptors);
@@ -99,11 +99,11 @@ struct DpdkPort::Setup {
   }
 };
 
-// What the queues of a port have together. It is closed with the last of them.
+// State shared by a port's queues. The last queue closes the port.
 struct DpdkPort::Opened {
   uint16_t port_id = 0xffff;
   bool pci = false;
-  bool closed = false;  // as DPDK's port
+  bool closed = false;  // DPDK's port is closed
   std::string device;
   std::vector<rte_mempool*> pools;  // by queue
   rte_mempool* external_pool = nullptr;
@@ -125,7 +125,7 @@ struct DpdkPort::Opened {
 };
 
 Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkOptions& options) {
-  // The first reason again, before any that would seem worth another try.
+  // EAL failed before: repeat that error first, because no other attempt can succeed.
   if (eal::has_failed()) return tl::unexpected(eal::start(options.eal).error());
   auto device = parse_device(options.device);
   if (!device) return tl::unexpected(device.error());
@@ -187,7 +187,7 @@ void DpdkPort::prepare(const std::vector<DpdkOptions>& ports) {
 
 bool DpdkPort::environment_failed() { return eal::has_failed(); }
 
-// The device becomes an Ethernet port of EAL.
+// Makes the device an Ethernet port of EAL.
 Status DpdkPort::probe(Setup& setup) {
   const DeviceSpec& device = setup.device;
   uint16_t existing = 0;
@@ -240,7 +240,7 @@ Status DpdkPort::probe(Setup& setup) {
     rte_eal_hotplug_remove(device.pci() ? "pci" : "vdev", device.name.c_str());
     return fail(Errc::invalid_argument, "dpdk:" + device.name + " is a DPDK device, but no Ethernet port");
   }
-  setup.wait = setup.new_sockets();  // of net_af_packet, which opens them one after the other
+  setup.wait = setup.new_sockets();  // net_af_packet opens its queues' sockets in order, here
   device_ = device.name;
   options_ = device.arguments();
   opened_->port_id = port_id_;
@@ -264,17 +264,17 @@ Status DpdkPort::check_queues(Setup& setup) {
                                           (key.empty() ? "" : "; its option " + std::string(key) + "= says how many"));
 }
 
-// For each queue one pool for frames in both directions.
+// Makes one pool per queue, for frames in both directions.
 Status DpdkPort::make_pools(Setup& setup) {
   const bool xdp = setup.device.driver == "net_af_xdp";
   uint32_t room = RTE_PKTMBUF_HEADROOM + (xdp ? kXdpHeadroom : 0) + setup.mtu + RTE_ETHER_HDR_LEN + kVlanAndFcs;
   if (const std::string* slot = setup.device.find("framesz"); slot != nullptr) {
-    // net_af_packet copies whatever the kernel put into a slot, without looking at the size of the buffer.
+    // net_af_packet copies what the kernel put into a slot without checking the buffer's size.
     room = std::max(room, static_cast<uint32_t>(std::strtoul(slot->c_str(), nullptr, 10)) + RTE_PKTMBUF_HEADROOM);
   }
   room = std::max(room, RTE_MBUF_DEFAULT_BUF_SIZE + 0u);
   if (xdp) {
-    // The kernel wants a whole buffer, with DPDK's headers and padding, to fit into a page.
+    // The kernel requires a whole buffer, with DPDK's headers and padding, to fit into a page.
     while (rte_mempool_calc_obj_size(static_cast<uint32_t>(sizeof(rte_mbuf)) + room, 0, nullptr) >
            static_cast<uint32_t>(getpagesize()))
       room -= 64;
@@ -285,7 +285,7 @@ Status DpdkPort::make_pools(Setup& setup) {
     }
     setup.mtu = std::min(setup.mtu, mtu_max);
   }
-  // net_af_xdp fills two rings of 2,048 and a fill ring of 4,096; a zero-copy memif both of its rings.
+  // net_af_xdp fills two rings of 2,048 and a fill ring of 4,096; a zero-copy memif fills both of its rings.
   uint32_t queues = xdp ? 6144 + 1024 : 2 * kQueue;
   if (memif_zero_copy_) queues = 2u << std::strtoul(setup.device.find("rsize")->c_str(), nullptr, 10);
   const uint32_t buffers = setup.options.buffers != 0 ? setup.options.buffers : queues + kEngineFrames + 2 * kCache;
@@ -318,7 +318,7 @@ Status DpdkPort::configure(Setup& setup) {
   if (const int result = rte_eth_dev_info_get(port_id_, &info); result != 0) {
     return fail(Errc::unavailable, because("the port tells nothing about itself", device_, result));
   }
-  // memif and af_packet claim 1518 bytes whatever they can do; their slots and our buffers decide.
+  // memif and af_packet report 1518 bytes regardless of what they can do. The sizes of their slots and of our buffers decide.
   const bool own_limit = memif_ || setup.device.driver == "net_af_packet";
   if (!own_limit && info.max_mtu != 0 && setup.mtu > info.max_mtu) {
     if (setup.options.mtu != 0) {
@@ -338,8 +338,8 @@ Status DpdkPort::configure(Setup& setup) {
   constexpr uint64_t kOurs = RTE_ETH_RX_OFFLOAD_UDP_CKSUM | RTE_ETH_RX_OFFLOAD_TCP_CKSUM;
   capabilities_.checksums = checksums && (info.tx_offload_capa & kTransports) == kTransports;
   checks_ = checksums && (info.rx_offload_capa & kOurs) == kOurs;
-  // Both ends of a virtio bring frames whose sender, on this host, has left the checksum to whoever needs it. By the name of DPDK's driver,
-  // as devices have several.
+  // Both ends of a virtio deliver frames from this host with an incomplete checksum. Check DPDK's driver name, because these devices have
+  // several names.
   const std::string_view driver = info.driver_name;
   unfinished_ = driver.starts_with("net_virtio") || driver == "net_vhost";
   conf.rxmode.offloads = checks_ ? kOurs : 0;
@@ -360,7 +360,7 @@ Status DpdkPort::configure(Setup& setup) {
   rte_ether_addr address{};
   rte_eth_macaddr_get(port_id_, &address);
   std::copy(std::begin(address.addr_bytes), std::end(address.addr_bytes), capabilities_.address.begin());
-  // A tap's address is the kernel's interface's; we are at the other end of its cable, and need one of our own there.
+  // The address of a tap is that of the kernel's interface. We are the other end of the cable and need a different address.
   if (setup.device.driver == "net_tap") capabilities_.address.back() ^= 0x80;
   capabilities_.mtu = setup.mtu;
   return make_external_pool(setup.device.driver, (conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0);
@@ -377,10 +377,10 @@ Status DpdkPort::make_queues(Setup& setup) {
                                    ? "the interface takes no AF_XDP socket: its driver may have no XDP (then net_af_packet works), another "
                                      "program may hold its queue, or a limit is in the way (`ulimit -l unlimited`)"
                                    : "the receive queue cannot be set up";
-      // Of AF_XDP nothing tells which of these it is: the kernel's word, which may be another in a moment.
+      // net_af_xdp does not tell which of these errors it is. The kernel's state decides, and may change at any moment.
       return fail(setup.device.driver == "net_af_xdp" ? Errc::system : Errc::unavailable, because(hint, device_, result));
     }
-    // net_af_xdp opens a queue's socket now.
+    // net_af_xdp opens a queue's socket at this point.
     if (const std::vector<int> fresh = setup.new_sockets(); !fresh.empty()) setup.wait.push_back(fresh.front());
     result = rte_eth_tx_queue_setup(port_id_, queue, transmit_slots, socket, nullptr);
     if (result != 0) return fail(Errc::unavailable, because("the transmit queue cannot be set up", device_, result));
@@ -388,8 +388,8 @@ Status DpdkPort::make_queues(Setup& setup) {
   return {};
 }
 
-// For the descriptors of external payloads. Only ports that read a frame piece by piece can take a payload from elsewhere, and only where
-// any address will do: those that copy, those in the same process, and hardware (through the IOMMU).
+// Makes the pool of descriptors for external payloads. Only ports that read a frame piece by piece, at any address, can send one: ports
+// that copy, ports within this process, and hardware behind an IOMMU.
 Status DpdkPort::make_external_pool(const std::string& driver, bool multi_segment) {
   const bool any_address = (driver == "net_memif" && !memif_zero_copy_) || driver == "net_af_packet" || driver == "net_tap" ||
                            driver == "net_ring" || driver == "net_null" || driver == "net_pcap";
@@ -410,7 +410,7 @@ Status DpdkPort::make_external_pool(const std::string& driver, bool multi_segmen
 
 Status DpdkPort::start(Setup& setup) {
   if (memif_client_) {
-    // It may have no server yet, and connecting may take time: poll() sees to it.
+    // The server may not exist yet, and connecting may take time: poll() continues.
     connection_ = Connection::starting;
     MemifGate::post(*this, &DpdkPort::start_task);
     MemifGate::wait(*this, 100 * kMillisecond);
@@ -421,10 +421,10 @@ Status DpdkPort::start(Setup& setup) {
   }
   if (memif_) {
     keep_connected(monotonic_now());
-    next_check_ = 0;  // whoever polls has a clock of its own
+    next_check_ = 0;  // the caller of poll() has its own clock
   }
-  // Not promiscuous: frames for our address and for all arrive anyway, and an interface of the kernel would stay
-  // promiscuous when this process is killed.
+  // The port is not promiscuous: frames to our address and to all arrive anyway, and the kernel's interface would stay promiscuous after
+  // this process is killed.
   link_was_up_ = link_up();
   refresh_cache();
   find_wait_descriptor(setup);
@@ -441,7 +441,7 @@ void DpdkPort::find_wait_descriptor(const Setup& setup) noexcept {
     if (rte_eth_dev_info_get(port_id_, &info) != 0 || if_indextoname(info.if_index, name) == nullptr) return;
     for (int fd = 0; fd < kDescriptors; ++fd) {
       if (!is_tap_of(fd, name)) continue;
-      wait_descriptor_ = fd;  // the last opened is the queue's, the first only keeps the interface
+      wait_descriptor_ = fd;  // the descriptor opened last belongs to the queue; the first one only holds the interface
       tap_ = true;
     }
   }
@@ -456,7 +456,7 @@ std::vector<std::unique_ptr<Driver>> DpdkPort::take_queues() {
     queue->queues_ = queues_;
     queue->opened_ = opened_;
     queue->pool_ = opened_->pools[number];
-    queue->lcore_ = RTE_MAX_LCORE;  // nobody's: without a cache until its thread polls
+    queue->lcore_ = RTE_MAX_LCORE;  // no thread: no cache until this queue's thread polls
     queue->room_ = room_;
     queue->capabilities_ = capabilities_;
     queue->checks_ = checks_;
@@ -486,7 +486,7 @@ DpdkPort::~DpdkPort() {
 bool DpdkPort::link_up() const noexcept {
   if ((closed_.load(std::memory_order_relaxed) & MemifGate::kStopped) != 0) return false;
   rte_eth_link link{};
-  if (rte_eth_link_get_nowait(port_id_, &link) != 0) return true;  // a port that does not know works as far as we know
+  if (rte_eth_link_get_nowait(port_id_, &link) != 0) return true;  // a port that cannot tell counts as up
   return link.link_status == RTE_ETH_LINK_UP;
 }
 
@@ -500,18 +500,18 @@ Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
     const timespec time{0, 1'000'000};
     nanosleep(&time, nullptr);  // tidy: allow sleep because this is set-up: it waits for a memif's peer
   }
-  if (memif_) next_check_ = 0;  // the engine has a clock of its own
+  if (memif_) next_check_ = 0;  // the engine has its own clock
   if (up) return {};
   if (!memif_) return fail(Errc::timed_out, "dpdk:" + device_ + ": the link is down: is the cable in, and the other side up?");
   return fail(Errc::timed_out, "dpdk:" + device_ + "," + options_ + ": no peer: start the " + (memif_client_ ? "server" : "client") +
                                    " with the same socket= and id=, as the same user");
 }
 
-// A memif client has to connect by itself, at first and after its server has gone. It does not hang up on a server that takes its time,
-// or was stopped for a while: to come again would be no sooner, a DPDK server that is not ours aborts when a client hangs up before it was
-// greeted (memif_greeting.h), and one keeps the descriptor of a client's memory when it hangs up half-way (memif_regions.h).
+// A memif client must reconnect by itself, at first and after its server has gone. It does not hang up on a slow or stopped server. Hanging
+// up would not connect sooner. A foreign DPDK server aborts when a client hangs up before the greeting (memif_greeting.h). A server also
+// leaks the descriptor of the client's memory after a hang-up half-way (memif_regions.h).
 void DpdkPort::keep_connected(Nanoseconds now) noexcept {
-  if (now < last_check_) heard_at_ = now;  // another clock than the last time: the caller's begins anywhere
+  if (now < last_check_) heard_at_ = now;  // another clock than before: callers' clocks have arbitrary origins
   last_check_ = now;
   const bool task_done = task_done_.load(std::memory_order_acquire);
   next_check_ = now + (task_done ? kRetry : kMillisecond);
@@ -531,7 +531,8 @@ void DpdkPort::keep_connected(Nanoseconds now) noexcept {
       const uint64_t messages = MemifGate::messages();
       const bool talking = std::exchange(messages_seen_, messages) != messages;
       if (talking) heard_at_ = now;
-      // Any memif's messages count: at worst it stays with a silent server for longer. How a connection ends counts for its own port alone.
+      // Messages of any memif count as talking: at worst the port waits longer for a silent server. A lost connection counts for its own
+      // port only.
       if (!was_up && !control_.is_gone() && (control_.is_found() || talking || now - heard_at_ < kPatience)) return;
       closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed);
       connection_ = Connection::stopping;
@@ -540,20 +541,20 @@ void DpdkPort::keep_connected(Nanoseconds now) noexcept {
     }
     case Connection::stopping:
       if (memif_zero_copy_) {
-        if (!MemoryDescriptors::restore()) return;  // see there; the link stays down
+        if (!MemoryDescriptors::restore()) return;  // restore() explains; the link stays down
         reclaim_buffers();
       }
       connection_ = Connection::starting;
       [[fallthrough]];
-    case Connection::starting:  // not yet, or without success
+    case Connection::starting:  // not started yet, or failed
       MemifGate::post(*this, &DpdkPort::start_task);
       break;
   }
   next_check_ = now + (connection_ == Connection::starting ? kRetry : kMillisecond);
 }
 
-// In the interrupt thread. The result is the engine's when it sees the task done; the connection is complete when
-// this thread has handled the messages that follow.
+// Runs in EAL's interrupt thread. The engine reads the result after task_done_. The connection is complete when this thread has handled the
+// messages that follow.
 void DpdkPort::start_task(DpdkPort& port) noexcept {
   if (port.memif_zero_copy_) MemoryDescriptors::save();
   port.messages_at_start_ = MemifGate::messages();
@@ -562,8 +563,8 @@ void DpdkPort::start_task(DpdkPort& port) noexcept {
 
 void DpdkPort::stop_task(DpdkPort& port) noexcept { rte_eth_dev_stop(port.port_id_); }
 
-// All in one task: a client of the socket's other ports could still connect to this one while it is stopped and not closed, and DPDK
-// would go on with that connection after the port is gone.
+// One task does all three. Otherwise a client of the socket's other ports could connect to this port between stop and close. DPDK would use
+// that connection after the port is gone.
 void DpdkPort::close_task(DpdkPort& port) noexcept {
   rte_eth_dev_stop(port.port_id_);
   MemifGate::stop_listening(port);
@@ -572,8 +573,8 @@ void DpdkPort::close_task(DpdkPort& port) noexcept {
 
 std::vector<DriverCounter> DpdkPort::counters() const {
   rte_eth_stats stats{};
-  if (queue_ == 0) rte_eth_stats_get(port_id_, &stats);  // of all queues
-  // In the hands of the port, the wire or the engine; what lies in our own cache is free.
+  if (queue_ == 0) rte_eth_stats_get(port_id_, &stats);  // for all queues
+  // Buffers held by the port, the wire or the engine; those in our own cache are free.
   const unsigned out = pool_ == nullptr ? 0 : rte_mempool_in_use_count(pool_), cached = cache_ == nullptr ? 0 : cache_->len;
   return {{"rx_frames", stats.ipackets},       {"rx_bytes", stats.ibytes},         {"tx_frames", stats.opackets},
           {"tx_bytes", stats.obytes},          {"rx_missed", stats.imissed},       {"rx_errors", stats.ierrors},

@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kBurstMax = 64;
 
-// Marks a buffer that the engine holds, in a field that neither we nor the ports use; see reclaim_buffers().
+// Marks a buffer that the engine holds, in a field that neither U-Net nor DPDK's ports use otherwise; see reclaim_buffers().
 constexpr uint32_t kHeld = 0x0e11;
 constexpr uint32_t kNotHeld = 0;
 
@@ -31,9 +31,9 @@ rte_mbuf* buffer_of(void* handle) noexcept { return static_cast<rte_mbuf*>(handl
 
 std::byte* frame_of(rte_mbuf* buffer) noexcept { return rte_pktmbuf_mtod(buffer, std::byte*); }
 
-// Tells the port where the checksum is that it fills in. The field has the pseudo header's sum already, as DPDK wants it.
+// Tells the port which checksum to fill in. The field already has the sum of the pseudo header, as DPDK requires.
 void ask_for_checksum(const TransmitFrame& frame, rte_mbuf& buffer) noexcept {
-  constexpr uint32_t kTcpWords = 12, kUdpBytes = 8;  // TCP's header says its length in the upper half of this byte
+  constexpr uint32_t kTcpWords = 12, kUdpBytes = 8;  // the upper half of this byte of the TCP header is its length
   const uint32_t at = frame.offload.transport_at;
   const bool tcp = frame.offload.transport == TransmitOffload::Transport::tcp;
   const bool ipv4 = std::to_integer<uint32_t>(frame.data[kEthernetBytes]) >> 4 == 4;
@@ -52,7 +52,7 @@ inline bool DpdkPort::enter() noexcept {
   return __builtin_expect(closed_.load(std::memory_order_acquire) == 0, 1);
 }
 
-// Release: what we did to the port comes before a gate that sees us outside.
+// release: a gate that sees us outside also sees what we did to the port.
 inline void DpdkPort::leave() noexcept { busy_.store(0, std::memory_order_release); }
 
 inline bool DpdkPort::is_checked(const rte_mbuf& buffer) const noexcept {
@@ -83,7 +83,7 @@ uint32_t DpdkPort::receive(std::span<ReceivedFrame> frames, Nanoseconds) noexcep
   return count;
 }
 
-// Frames of several pieces become one; those that do not fit are dropped. Returns how many are left.
+// Joins frames of several pieces, and drops those that do not fit. Returns how many frames remain.
 uint32_t DpdkPort::linearise(std::span<rte_mbuf*> buffers) noexcept {
   uint32_t kept = 0;
   for (rte_mbuf* buffer : buffers) {
@@ -168,7 +168,7 @@ uint32_t DpdkPort::transmit(std::span<TransmitFrame> frames, Nanoseconds) noexce
     uint32_t sent = 0;
     if (enter()) sent = rte_eth_tx_burst(port_id_, queue_, buffers, static_cast<uint16_t>(ready));
     leave();
-    if (__builtin_expect(sent > ready, 0)) sent = 0;  // net_memif's -1: it wanted to send an interrupt and could not
+    if (__builtin_expect(sent > ready, 0)) sent = 0;  // net_memif's -1: it could not send an interrupt
     done += sent;
     if (__builtin_expect(sent != burst, 0)) {
       take_back(part.subspan(sent));
@@ -178,7 +178,7 @@ uint32_t DpdkPort::transmit(std::span<TransmitFrame> frames, Nanoseconds) noexce
   return done;
 }
 
-// Frames that the port did not take are the engine's again, as they were before transmit().
+// Gives frames that the port did not take back to the engine, unchanged.
 void DpdkPort::take_back(std::span<TransmitFrame> frames) noexcept {
   for (TransmitFrame& frame : frames) {
     rte_mbuf* buffer = buffer_of(frame.handle);
@@ -205,7 +205,7 @@ void DpdkPort::discard(std::span<const TransmitFrame> frames) noexcept {
   }
 }
 
-// Hangs the payload behind the frame's buffer. False if there is no buffer for it: the engine tries again later.
+// Chains the payload behind the frame's buffer. Returns false if there is no buffer for it: the engine tries again later.
 bool DpdkPort::attach_external(TransmitFrame& frame) noexcept {
   rte_mbuf* payload = rte_pktmbuf_alloc(external_pool_);
   if (payload == nullptr) return false;
@@ -215,7 +215,7 @@ bool DpdkPort::attach_external(TransmitFrame& frame) noexcept {
   rte_mbuf_ext_refcnt_set(&external->shared, 1);
   external->port = this;
   external->completion = frame.completion;
-  // The port only reads it; DPDK's interface has no word for that.
+  // The port only reads this memory, but DPDK's interface takes no const pointer.
   void* const address = const_cast<std::byte*>(frame.external);
   rte_pktmbuf_attach_extbuf(payload, address, reinterpret_cast<uintptr_t>(address),
                             static_cast<uint16_t>(frame.external_length), &external->shared);
@@ -229,7 +229,7 @@ bool DpdkPort::attach_external(TransmitFrame& frame) noexcept {
   return true;
 }
 
-// DPDK calls it when the port no longer reads the payload.
+// DPDK calls this when the port has finished reading the payload.
 void DpdkPort::external_done(void*, void* frame) noexcept {
   auto* const external = static_cast<ExternalFrame*>(frame);
   if (external->completion != nullptr) --external->completion->pending;
@@ -244,23 +244,23 @@ void DpdkPort::poll(Nanoseconds now) noexcept {
 }
 
 Nanoseconds DpdkPort::next_event() const noexcept {
-  // net_tap looks at its descriptor only when a signal has told it to, which a thread may handle after the descriptor has woken the engine:
-  // what came would wait for the next frame.
+  // net_tap reads its descriptor only after a signal, and a thread may handle the signal after the descriptor has woken the engine. Without
+  // this check the frame would wait for the next one.
   pollfd waiting{.fd = wait_descriptor_, .events = POLLIN, .revents = 0};
   if (tap_ && ::poll(&waiting, 1, 0) > 0 && (waiting.revents & POLLIN) != 0) return 0;
   return link_was_up_ ? ~Nanoseconds{0} : next_check_;
 }
 
-// The pool's cache of the thread that uses the port. A cache belongs to one thread, and so does a port at any time, so
-// that using the cache of the thread before is safe; only the port's own calls would not find it.
+// Finds the pool's cache of the thread that uses the port. One thread at a time uses both, so using the cache of the previous thread would
+// be safe. DPDK's own calls in the port would not find it, though.
 void DpdkPort::refresh_cache() noexcept {
   eal::register_thread();
   lcore_ = rte_lcore_id();
   cache_ = rte_mempool_default_cache(pool_, lcore_);
 }
 
-// A zero-copy memif forgets the buffers it had in its rings when the peer goes. After it has been stopped, those are
-// the ones that are neither in the pool nor held by the engine.
+// A zero-copy memif forgets the buffers in its rings when the peer goes. After a stop, those are the buffers that are neither in the pool
+// nor held by the engine.
 void DpdkPort::reclaim_buffers() noexcept {
   for (unsigned lcore = 0; lcore < RTE_MAX_LCORE; ++lcore) {
     if (rte_mempool_cache* cache = rte_mempool_default_cache(pool_, lcore)) rte_mempool_cache_flush(cache, pool_);
@@ -303,7 +303,7 @@ bool DpdkPort::register_memory(std::span<std::byte> memory) noexcept {
 }
 
 void DpdkPort::forget_memory(std::span<std::byte> memory) noexcept {
-  // Frames in flight leave within the time a wire needs for its queue; a port that does not let go is restarted.
+  // Frames in flight leave within the time that a wire needs for its queue. A port that still holds some is restarted.
   const Nanoseconds end = monotonic_now() + 100 * kMillisecond;
   while (external_in_flight_ != 0 && monotonic_now() < end) poll(0);
   if (external_in_flight_ != 0) {

@@ -1,24 +1,23 @@
-// dpdk_port.h - a wire that DPDK drives: any port that EAL can open, hardware or virtual; made by apps/drivers.
+// dpdk_port.h - a wire driven by DPDK: any port that EAL can open, hardware or virtual; made by apps/drivers.
 //
-// A frame is a packet buffer (mbuf) of the port's own pool. receive(), transmit(), allocate() and release() cost what
-// rte_eth_rx_burst, rte_eth_tx_burst, rte_pktmbuf_alloc_bulk and rte_pktmbuf_free_bulk cost, plus one virtual call each
-// and 24 - 56 bytes of descriptor per frame. Nothing is copied here; what the kind of port copies:
+// A frame is a packet buffer (mbuf) of the port's own pool. The costs of receive(), transmit(), allocate() and release() are those of
+// rte_eth_rx_burst, rte_eth_tx_burst, rte_pktmbuf_alloc_bulk and rte_pktmbuf_free_bulk. Each adds one virtual call and 24 - 56 bytes of
+// descriptor per frame. This driver copies nothing. The kinds of port copy:
 //   net_memif             sender into the shared ring, receiver out of it; with zero-copy=yes only the server's side copies
 //   net_af_xdp on veth    the kernel, once, into the receiver's buffer
 //   net_af_packet         the kernel's ring to the buffer and back, plus the kernel's own
 //   a NIC                 nothing
 //
-// Defaults that this file adds to a device's own, where the device string does not say otherwise:
+// Defaults of this driver, where the device string does not say otherwise:
 //   net_memif             bsize= one frame; rsize=10 as in DPDK (256 slots pass frames of 1.5 KB 10 % more slowly, 2,048
 //                         and 4,096 have the longer round trips)
 //   net_af_xdp on veth    busy_budget=0 (no system call to receive nothing: round trips 5.0 instead of 5.4 us, 0.74 instead
 //                         of 0.62 M frames/s; a NIC keeps DPDK's busy polling)
 //   net_af_packet         qdisc_bypass=1 (no queueing discipline on the way out); framesz and blocksz that hold the MTU
-// With queues=N a port has as many receive and transmit queues, each a Driver of its own with a pool of its own, so that threads share
-// nothing here. Which of them a frame arrives at is for the port to say, by a hash over IP addresses and UDP ports where it has RSS.
-// Payloads are copied then: the count of frames that a port still reads is one thread's.
-// A zero-copy memif client maps all packet memory of its process into the server's, and neither side of a memif checks
-// the other's descriptors: use memif between parties that trust each other.
+// With queues=N a port has N receive and N transmit queues. Each is a Driver with its own pool, so that threads share nothing here. The
+// port chooses the queue of an arriving frame: by a hash over IP addresses and UDP ports if it has RSS. Payloads are copied then, because
+// the count of frames that the port still reads belongs to one thread. A zero-copy memif client maps all packet memory of its process into
+// the server's. Neither side of a memif checks the other's descriptors. Use memif only between parties that trust each other.
 #pragma once
 
 #include <atomic>
@@ -41,20 +40,20 @@ struct DpdkOptions {
   std::string device;         // "net_memif0,role=server,socket=/run/x", "net_af_xdp0,iface=veth0", "0000:03:00.0", ...
   uint32_t mtu = 0;           // 0: the interface's own, or 1500
   uint32_t buffers = 0;       // packet buffers of the port; 0: enough for its queues and 2,048 frames in the engine
-  bool checksums = true;      // whether the port may fill in and check those of TCP and UDP; false: packets are on it as on any wire
-  uint32_t queues = 1;        // to receive from and as many to send by; with several, each by another thread
+  bool checksums = true;      // whether the port may fill in and check checksums of TCP and UDP; false: frames are as on any wire
+  uint32_t queues = 1;        // receive queues, and as many transmit queues; each is used by a thread of its own
   Nanoseconds wait_link = 0;  // how long open() waits for the link (a memif's peer); 0: not at all, it may come later
   EalOptions eal;
 };
 
 class alignas(kCacheLine) DpdkPort final : public Driver {
  public:
-  // Opens and starts the port. The calling thread's network namespace is the one whose interfaces are meant. Once DPDK's environment has
-  // failed to start, every error is that one.
+  // Opens and starts the port. Interface names are resolved in the calling thread's network namespace. Once EAL has failed to start, every
+  // call returns that error.
   static Result<std::unique_ptr<DpdkPort>> open(const DpdkOptions& options);
-  // What opening these one after the other takes long for and can be had before: DPDK's environment. See eal::start_early().
+  // Starts EAL early, if these ports need it: opening them takes less time afterwards. See eal::start_early().
   static void prepare(const std::vector<DpdkOptions>& ports);
-  // Whether DPDK's environment has failed to start: then no port can be opened in this process any more.
+  // Whether EAL has failed to start: then this process can open no port any more.
   static bool environment_failed();
   ~DpdkPort() override;
 
@@ -78,10 +77,10 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   // Whether frames can pass. A memif's link is up while its peer is connected; transmit() takes nothing before.
   bool link_up() const noexcept;
 
-  // Waits, and keeps trying to connect; the error says what is missing.
+  // Waits for the link, and keeps trying to connect. The error says what is missing.
   Status wait_link(Nanoseconds timeout) noexcept;
 
-  // For raw_bench, which measures the bare port: DPDK's number of it, and its pool.
+  // For raw_bench, which measures the bare port: DPDK's port number and its pool.
   uint16_t port_id() const noexcept { return port_id_; }
   rte_mempool* pool() const noexcept { return pool_; }
 
@@ -124,9 +123,9 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   rte_mempool_cache* cache_ = nullptr;  // of pool_, for the thread that polled last
   unsigned lcore_ = 0;                  // EAL's number of that thread
   uint32_t room_ = 0;                   // bytes of a frame that fit into a buffer
-  bool checks_ = false;                 // the port looks at the checksums of what arrives
-  bool unfinished_ = false;             // and brings frames, of this host, whose checksum nobody has filled in: virtio's do
-  Nanoseconds next_check_ = ~Nanoseconds{0};  // when to look after the link
+  bool checks_ = false;                 // the port checks the checksums of arriving frames
+  bool unfinished_ = false;             // it also delivers frames of this host with an incomplete checksum, as virtio does
+  Nanoseconds next_check_ = ~Nanoseconds{0};  // when to check the link next
 
   // Used rarely
   uint64_t linearised_ = 0;
@@ -137,13 +136,13 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   uint64_t external_in_flight_ = 0;
   rte_mempool* external_pool_ = nullptr;
   DriverCapabilities capabilities_;
-  // With the port's other queues.
+  // Shared with the port's other queues.
   std::shared_ptr<Opened> opened_;  // tidy: allow shared_ptr because set-up and end alone touch it
   uint32_t queues_ = 1;             // of the port
   std::string device_;   // "net_memif0"
-  std::string options_;  // what follows it
+  std::string options_;  // the rest of the device string
   int wait_descriptor_ = -1;
-  bool tap_ = false;      // with a descriptor to wait for
+  bool tap_ = false;      // a tap with a descriptor to wait for
   bool memif_ = false;
   bool memif_client_ = false;
   bool memif_zero_copy_ = false;
@@ -154,12 +153,12 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   // A memif client's connection; see keep_connected().
   enum class Connection : uint8_t { stopping, starting, started };
   Connection connection_ = Connection::stopping;
-  std::atomic<bool> task_done_{true};  // set by the interrupt thread when it has run what was posted
+  std::atomic<bool> task_done_{true};  // set by the interrupt thread after it has run the posted task
   int start_result_ = 0;               // of the last start_task
-  uint64_t messages_at_start_ = 0;     // MemifGate::messages() before it
-  MemifControlSocket control_;         // of the connection that start_task began
-  uint64_t messages_seen_ = 0;         // at the last look
-  Nanoseconds heard_at_ = 0;           // when they became more, or it started
+  uint64_t messages_at_start_ = 0;     // MemifGate::messages() before that task
+  MemifControlSocket control_;         // socket of the connection that start_task began
+  uint64_t messages_seen_ = 0;         // MemifGate::messages() at the last check
+  Nanoseconds heard_at_ = 0;           // when messages_seen_ last grew, or the connection started
   Nanoseconds last_check_ = 0;
   MemifListener listener_;
 };

@@ -31,7 +31,7 @@ using namespace unet::drivers;
 
 namespace {
 
-// One process, one EAL: every port of this test takes part in it.
+// EAL exists once per process, so all ports of this test share it.
 std::unique_ptr<DpdkPort> open_port(const std::string& device, uint32_t mtu = 0, uint32_t buffers = 0) {
   auto port = DpdkPort::open({.device = device, .mtu = mtu, .buffers = buffers, .eal = {.hugepages = Hugepages::never, .memory_mib = 192}});
   if (!port) FAIL(port.error().text);
@@ -73,7 +73,7 @@ uint64_t counter(const Driver& driver, const std::string& name) {
   return 0;
 }
 
-// What `body` returns in a copy of this process; -1 if a signal ends that. For a process that has no EAL yet.
+// Runs `body` in a forked copy of this process and returns its result; -1 if a signal ends it. For tests that need a process without EAL.
 template <typename Body>
 int exit_status_of(Body body) {
   const pid_t child = fork();
@@ -86,12 +86,12 @@ int exit_status_of(Body body) {
 
 }  // namespace
 
-// First, as it needs a process that has no EAL yet.
+// This test comes first: it needs a process without EAL.
 TEST_CASE("an EAL that has no memory to start with is not worth another try") {
   const int result = exit_status_of([]() -> int {
     uint64_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
-    const rlim_t room = pages * static_cast<uint64_t>(getpagesize()) + (1 << 30);  // enough for all that EAL does before
+    const rlim_t room = pages * static_cast<uint64_t>(getpagesize()) + (1 << 30);  // enough for what EAL does before
     const rlimit limit{room, room};
     if (setrlimit(RLIMIT_AS, &limit) != 0) return 100;
     int result = 0;
@@ -106,7 +106,7 @@ TEST_CASE("an EAL that has no memory to start with is not worth another try") {
 
 TEST_CASE("an EAL that cannot start a thread does not say that it lacks memory") {
   const int result = exit_status_of([]() -> int {
-    // Too large a stack: EAGAIN, as when EAL cannot look for VFIO.
+    // The stack is too large: EAGAIN, as when EAL cannot look for VFIO.
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) != 0 || pthread_attr_setstacksize(&attributes, size_t{1} << 47) != 0) return 100;
     if (pthread_setattr_default_np(&attributes) != 0) return 101;
@@ -119,7 +119,7 @@ TEST_CASE("an EAL that cannot start a thread does not say that it lacks memory")
 
 TEST_CASE("an EAL that does not start for another reason than memory says so, each time") {
   const int result = exit_status_of([]() -> int {
-    // It runs already: the program's own.
+    // EAL runs already: the program started it.
     std::string words[] = {"test", "--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "--iova-mode=va", "-m", "64"};
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
@@ -127,7 +127,7 @@ TEST_CASE("an EAL that does not start for another reason than memory says so, ea
     if (rte_eal_init(static_cast<int>(std::size(words)), arguments.data()) < 0) return 100;
     std::string first;
     int result = 0;
-    // The last two would be refused for another reason.
+    // The last two devices would otherwise be refused for another reason.
     for (const char* const device : {"net_null0", "net_null0", "net_af_packet0,iface=unet-none", "net_memif0"}) {
       const auto port = DpdkPort::open({.device = device, .eal = {.hugepages = Hugepages::never, .memory_mib = 192}});
       if (port || port.error().code != Errc::unavailable || !port.error().text.starts_with(first)) result |= 1;
@@ -228,14 +228,14 @@ TEST_CASE("each queue of a port is a driver of its own, which outlives the first
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
-  CHECK(counter(*queues[0], "tx_frames") == 3 * kRounds * kFrames);  // of the port
+  CHECK(counter(*queues[0], "tx_frames") == 3 * kRounds * kFrames);  // of the whole port
   CHECK(counter(*queues[1], "tx_frames") == 0);
   CHECK(counter(*queues[1], "link_up") == 0);
   queues.erase(queues.begin());
   TransmitFrame frame = compose(*queues[0], 100, 1);
   CHECK(queues[0]->transmit({&frame, 1}, 0) == 1);
   queues.clear();
-  open_port("net_null0");  // it was closed
+  open_port("net_null0");  // the name is free: the port was closed
 }
 
 TEST_CASE("a port without enough queues, or whose queues are not safe, says so") {
@@ -257,7 +257,7 @@ TEST_CASE("an external payload follows the composed bytes and completes when it 
     frame.external_length = length;
     frame.completion = &completion;
     REQUIRE(port->transmit({&frame, 1}, 0) == 1);
-    CHECK(completion.pending == 1);  // a ring passes buffers on: the payload is read when it is received
+    CHECK(completion.pending == 1);  // a ring passes buffers on: the receiver reads the payload
     CHECK(counter(*port, "external_in_flight") == 1);
     ReceivedFrame received;
     REQUIRE(port->receive({&received, 1}, 0) == 1);
@@ -278,7 +278,7 @@ TEST_CASE("what the port does not take stays the caller's, external payloads inc
   REQUIRE(port->register_memory(memory));
   TransmitCompletion completion;
   std::vector<TransmitFrame> all;
-  // More than the ring holds.
+  // Fill the ring beyond its capacity.
   for (uint32_t i = 0; i < 1100; ++i) {
     all.push_back(compose(*port, 60, i));
     if (i % 3 == 0) {
@@ -293,7 +293,7 @@ TEST_CASE("what the port does not take stays the caller's, external payloads inc
   REQUIRE(taken < 1100);
   CHECK(completion.pending == pending);
   CHECK(port->transmit({&all[taken], 1}, 0) == 0);
-  // Room again: the rest goes as it is.
+  // The ring has room again: the other frames go unchanged.
   uint32_t received = 0;
   std::vector<ReceivedFrame> in(64);
   const auto drain = [&] {
@@ -365,7 +365,7 @@ TEST_CASE("several ports at once, and a name again after it was closed") {
 
 TEST_CASE("the bare port's loops work on an open port") {
   auto port = open_port("net_ring0");
-  // A ring returns a ping by itself.
+  // A ring returns each ping to its sender.
   std::vector<uint64_t> samples;
   CHECK(raw_ping(*port, port->capabilities().address, 64, 1000, 10, samples) == 1000);
   CHECK(samples.size() == 100);
@@ -378,7 +378,7 @@ TEST_CASE("the bare port's loops work on an open port") {
     CHECK(std::memcmp(in.data(), out.data(), 32 * size) == 0);
   }
   CHECK_FALSE(link.try_receive(in.data(), 1));
-  // Bounded whatever happens.
+  // Both calls end even if nothing answers.
   std::atomic<bool> stop{true};
   CHECK(raw_echo(*port, {}, 64, 10, {.timeout = 50 * kMillisecond}) == 0);
   CHECK(raw_echo(*port, {}, 64, 10, {.stop = &stop}) == 0);
@@ -416,7 +416,7 @@ TEST_CASE("each port that cannot be opened says why and what to do") {
   CHECK_THAT(refusal("virtio_user0"), Contains("path="));
   CHECK_THAT(refusal("0000:ff:1f.7"), Contains("no PCI device") && Contains("lspci"));
   CHECK_THAT(refusal("0000:ff:1f"), Contains("no DPDK port"));
-  // And the name is free afterwards.
+  // The name is free after a refusal.
   open_port("net_ring0");
 }
 
@@ -432,7 +432,7 @@ TEST_CASE("two servers cannot have one memif socket; a closed one gives it back,
     CHECK(std::filesystem::exists(path));
     TransmitFrame frame = compose(*file, 60, 1);
     CHECK_FALSE(file->link_up());
-    CHECK(file->transmit({&frame, 1}, 0) == 0);  // no peer yet
+    CHECK(file->transmit({&frame, 1}, 0) == 0);  // the peer has not connected yet
     file->discard({&frame, 1});
     file.reset();
     CHECK_FALSE(std::filesystem::exists(path));

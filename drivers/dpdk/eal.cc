@@ -1,4 +1,4 @@
-// eal.cc - starting DPDK's environment and keeping it quiet.
+// eal.cc - starts EAL, DPDK's environment, and collects its log.
 #include "drivers/dpdk/eal.h"
 
 #include <dlfcn.h>
@@ -31,11 +31,11 @@ namespace unet::drivers::eal {
 
 namespace {
 
-// EAL is a global of the process; so is what we know of it.
+// EAL exists once per process, and so does this state.
 struct Process {
   std::mutex mutex;
   bool running = false;
-  Error failure;        // no second try: with a text when EAL has failed to start
+  Error failure;        // set when EAL has failed to start; EAL cannot be started again
   EalOptions options;
   bool hugepages = false;
   std::atomic<bool> print{false};
@@ -47,19 +47,19 @@ Process& process() {
   return *instance;
 }
 
-// Ports complain in the thread that opens them, so each thread collects for itself.
+// A port logs in the thread that opens it, so each thread collects its own complaints.
 thread_local std::string thread_complaints;
 
 void collect(const char* text, size_t length) {
   while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == ' ')) --length;
-  // "eth_dev_configure(): text" and "EAL: text" both read better without the first word.
+  // "eth_dev_configure(): text" and "EAL: text" read better without the first word.
   std::string line(text, length);
   if (line.starts_with("EAL: ")) line.erase(0, 5);
   if (const size_t colon = line.find("(): "); colon != std::string::npos && line.find(' ') > colon) line.erase(0, colon + 4);
   for (char& c : line) {
     if (c == '\n') c = ' ';
   }
-  // Said of every port that fails, or of every memif.
+  // These lines follow every port that fails, or every memif.
   for (const char* noise : {"mp action callback", "cannot attach the device", "Failed to attach device"}) {
     if (line.find(noise) != std::string::npos) return;
   }
@@ -90,20 +90,20 @@ void redirect_log() {
   if (stream != nullptr) return;
   stream = fopencookie(nullptr, "w", {.read = nullptr, .write = log_write, .seek = nullptr, .close = nullptr});
   if (stream == nullptr) return;
-  // Without buffer and lock: a line is formatted on its thread's stack and handed to log_write() whole, and a thread
-  // that waits in there (memif_gate.h) cannot keep another from logging.
+  // The stream has no buffer and no lock. A thread formats a line on its stack and hands it to log_write() whole. So a thread that waits
+  // there (memif_gate.h) does not keep others from logging.
   setvbuf(stream, nullptr, _IONBF, 0);
   __fsetlocking(stream, FSETLOCKING_BYCALLER);
   rte_openlog_stream(stream);
 }
 
-// libxdp and libbpf write to stderr by themselves; what they say goes where EAL's log goes.
+// libxdp and libbpf write to stderr by default. This sends their lines where EAL's log goes.
 int library_print(int level, const char* format, va_list arguments) {
   char text[512];
   const int length = std::vsnprintf(text, sizeof(text), format, arguments);
   if (length <= 0) return 0;
   const size_t used = std::min(sizeof(text) - 1, static_cast<size_t>(length));
-  if (level == 0) collect(text, used);  // 0: warnings and errors, 2: much
+  if (level == 0) collect(text, used);  // 0: warnings and errors; 2: verbose
   if (level < 2 && process().print.load(std::memory_order_relaxed)) {
     [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text, used);
   }
@@ -115,12 +115,12 @@ void quiet_libraries() {
   const char* const names[][2] = {{"libxdp.so.1", "libxdp_set_print"}, {"libbpf.so.1", "libbpf_set_print"}};
   for (const auto& name : names) {
     void* library = dlopen(name[0], RTLD_LAZY | RTLD_NOLOAD);
-    if (library == nullptr) continue;  // then the port that needs it is not installed either
+    if (library == nullptr) continue;  // not loaded: the port that needs it is not installed either
     if (void* symbol = dlsym(library, name[1])) reinterpret_cast<SetPrint>(symbol)(library_print);
   }
 }
 
-// MiB of hugepages of any size that are free, or all of them.
+// MiB of hugepages of all sizes, free or total by `which`.
 uint64_t hugepage_mib(const char* which) {
   uint64_t mib = 0;
   for (const uint64_t size_kib : {uint64_t{2048}, uint64_t{1048576}}) {
@@ -133,7 +133,7 @@ uint64_t hugepage_mib(const char* which) {
 
 uint64_t free_hugepage_mib() { return hugepage_mib("free_hugepages"); }
 
-// EAL makes a run-time directory even when it will put nothing into it.
+// EAL makes a run-time directory even when it stores nothing there.
 void remove_runtime_directory() {
   const char* directory = rte_eal_get_runtime_dir();
   if (directory == nullptr || directory[0] == 0) return;
@@ -155,8 +155,8 @@ int any_allowed_core() {
   return 0;
 }
 
-// What an errno of rte_eal_init() means for who asks; rte_eal.h lists them. EAGAIN is of a bus or of what else the system does not
-// give: it cannot look for VFIO, or starts no thread, for whatever reason.
+// The error code for an errno of rte_eal_init(), as rte_eal.h lists them. EAGAIN comes from a bus or from a missing resource: EAL cannot
+// look for VFIO, or cannot start a thread.
 Errc code_of(int error) {
   switch (error) {
     case ENOMEM:
@@ -184,21 +184,21 @@ Status run_eal(Process& p, const EalOptions& options) {
     return fail(Errc::unavailable,
                 "DPDK: no free hugepages: reserve some (`sysctl vm.nr_hugepages=256`) or use hugepages=auto");
   }
-  // net_virtio_user writes to its peer's socket without MSG_NOSIGNAL: a peer that dies must not end this process. A program
-  // that has an action of its own for the signal keeps it.
+  // net_virtio_user writes to its peer's socket without MSG_NOSIGNAL: a peer that dies must not end this process. A handler of the
+  // program's own stays.
   struct sigaction action {};
   if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
   std::vector<std::string> words = {"unet", "--no-telemetry", "--single-file-segments",
                                     "--file-prefix=unet-" + std::to_string(getpid()),
                                     "--lcores=0@" + std::to_string(any_allowed_core())};
-  // Without hugepages EAL refuses --in-memory; these two leave no files either.
+  // EAL refuses --in-memory without hugepages. These two options leave no files either.
   if (p.hugepages) {
     words.push_back("--in-memory");
   } else {
     words.insert(words.end(), {"--no-shconf", "--no-huge", "-m", std::to_string(options.memory_mib)});
   }
   if (!options.pci) words.insert(words.end(), {"--no-pci", "--iova-mode=va"});
-  // Ports are plugged later, one by one: a device that cannot exist keeps EAL from taking every one it finds.
+  // Ports are added later, one by one. Allowing only a device that cannot exist keeps EAL from taking all devices that it finds.
   if (options.pci) words.insert(words.end(), {"-a", "ffff:ff:1f.7"});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -216,19 +216,18 @@ Status run_eal(Process& p, const EalOptions& options) {
     p.failure = eal_failure(error, p.hugepages);
     return fail(p.failure.code, p.failure.text);
   }
-  // DPDK seeds its generator when it is loaded: without this, processes forked after that would give their ports the
-  // same addresses.
+  // DPDK seeds its generator when it is loaded. Without this, processes that fork later would give their ports the same addresses.
   uint64_t seed = 0;
   if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) seed = monotonic_now() ^ static_cast<uint64_t>(getpid()) << 40;
   rte_srand(seed);
   remove_runtime_directory();
   quiet_libraries();
-  rte_log_set_global_level(RTE_LOG_DEBUG);  // each part has a level of its own below
+  rte_log_set_global_level(RTE_LOG_DEBUG);  // each component's own level decides
   rte_log_set_level_pattern("pmd.net.memif", RTE_LOG_DEBUG);  // memif_gate.h listens to it
   return {};
 }
 
-// Gives the thread's number back when the thread ends.
+// Returns the thread's EAL number when the thread ends.
 struct ThreadRegistration {
   bool mine = false;
   ~ThreadRegistration() {
@@ -272,12 +271,12 @@ bool has_failed() {
 void start_early(const EalOptions& options) {
   const bool takes_none = options.hugepages == Hugepages::never ||
                           (options.hugepages == Hugepages::automatic && hugepage_mib("nr_hugepages") == 0);
-  if (takes_none) static_cast<void>(start(options));  // whoever opens a port is told
+  if (takes_none) static_cast<void>(start(options));  // an error is reported to the opener of a port
 }
 
 void register_thread() noexcept {
   if (rte_lcore_id() != LCORE_ID_ANY) return;
-  if (thread_registration.mine) return;  // it was refused before
+  if (thread_registration.mine) return;  // EAL refused this thread before
   thread_registration.mine = true;
   if (rte_thread_register() < 0) return;
 }

@@ -1,8 +1,8 @@
 // eal.h - DPDK's environment (EAL), started once per process by the first port that needs it; used by dpdk_port.
 //
-// EAL is global to a process whatever we do: it can be started once, holds all packet memory, runs one thread for
-// interrupts and prints where it likes. This file keeps that in one place: no hugepages needed, nothing left on disk,
-// the caller's affinity as it was, and what EAL says kept as text for our errors.
+// EAL is global to a process: it can be started once, holds all packet memory, runs one thread for interrupts and prints to its own log.
+// This file hides that. EAL needs no hugepages, leaves nothing on disk, does not change the caller's affinity, and its log becomes the text
+// of our errors.
 #pragma once
 
 #include <cstdint>
@@ -15,34 +15,34 @@ namespace unet::drivers {
 enum class Hugepages { automatic, always, never };
 
 struct EalOptions {
-  Hugepages hugepages = Hugepages::automatic;  // automatic: if at least `memory_mib` of them are free
-  uint32_t memory_mib = 256;  // without hugepages: all memory that EAL will ever have (touched only when used)
-  bool pci = false;           // scan the PCI bus; cannot be added later
-  bool print_log = false;     // EAL's and the ports' log also to stderr
+  Hugepages hugepages = Hugepages::automatic;  // automatic: use them if at least `memory_mib` are free
+  uint32_t memory_mib = 256;  // without hugepages: the maximum memory of EAL (touched only when used)
+  bool pci = false;           // scan the PCI bus; it cannot be added later
+  bool print_log = false;     // also write the log of EAL and the ports to stderr
 };
 
 namespace eal {
 
-// Starts EAL if it does not run yet. Options matter to the first caller; a later one is refused only if it needs the
-// PCI bus or hugepages and the first did not ask for them. Errors: out_of_memory, not_permitted, invalid_argument or unavailable, by
-// what EAL says. It can be started once per process: after a failure every later call gives the same error.
+// Starts EAL if it does not run yet. The first caller's options count. A later caller is refused only if it needs the PCI bus or hugepages
+// and the first did not ask for them. Errors: out_of_memory, not_permitted, invalid_argument or unavailable, by EAL's errno. EAL can be
+// started once per process: after a failure every later call gives the same error.
 Status start(const EalOptions& options);
 
-// Whether it has failed to, and so always will.
+// Whether EAL has failed to start. It cannot be started again then.
 bool has_failed();
 
-// As start(), but only if that takes nothing which another process may need meanwhile: not on a machine with hugepages, unless they
-// are not wanted. For a process that will open a port later, and quickly then.
+// Calls start() if that takes nothing which another process may need meanwhile: not on a machine with hugepages, unless `options` exclude
+// them. For a process that will open a port later, and must do so quickly.
 void start_early(const EalOptions& options);
 
-// Makes the calling thread known to EAL, so that packet pools serve it from a cache. Cheap when it is known already;
-// undone when the thread ends. Without it (more than 127 threads) everything works, more slowly.
+// Registers the calling thread with EAL, so that packet pools serve it from a cache. Cheap if it is registered already; undone when the
+// thread ends. EAL has room for 127 threads. Others work too, more slowly.
 void register_thread() noexcept;
 
-// True if packet memory lies on hugepages.
+// Whether packet memory lies on hugepages.
 bool uses_hugepages() noexcept;
 
-// What EAL and the ports have complained about in the calling thread since clear_complaints(): one line, or empty.
+// Complaints of EAL and the ports in the calling thread since clear_complaints(): one line, or empty.
 void clear_complaints();
 std::string complaints();
 

@@ -1,4 +1,4 @@
-// external_frame.h - what accompanies a payload that a port reads in place: lies in the private area of its mbuf.
+// external_frame.h - bookkeeping of a payload that a port reads in place, in the private area of its mbuf; used by dpdk_port.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -10,7 +10,7 @@ namespace unet::drivers {
 struct DpdkPort::ExternalFrame {
   rte_mbuf_ext_shared_info shared;  // DPDK counts references here and calls back at zero
   DpdkPort* port;
-  TransmitCompletion* completion;  // null: nobody waits (the frame was taken back)
+  TransmitCompletion* completion;  // null: no completion is due (the frame was taken back)
 };
 
 }  // namespace unet::drivers

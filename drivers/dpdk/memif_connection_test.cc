@@ -31,7 +31,7 @@
 namespace unet::drivers {
 namespace {
 
-constexpr Nanoseconds kHang = 60 * kSecond;  // what has not happened by then never will
+constexpr Nanoseconds kHang = 60 * kSecond;  // an event that has not happened by then counts as missing
 
 class Descriptor {
  public:
@@ -46,7 +46,7 @@ class Descriptor {
   int fd_;
 };
 
-// memif's messages, as VPP's and DPDK's memif.h have them; version 2.0.
+// Message types of memif 2.0, from memif.h of VPP and DPDK.
 enum class Kind : uint16_t { ack = 1, hello, init, add_region, add_ring, connect, connected, disconnect };
 constexpr size_t kMessage = 128, kRingBytes = 192 + (16 << 10), kRings = 2;
 constexpr uint32_t kRingCookie = 0x3E31F20;
@@ -101,7 +101,7 @@ class ControlSocket {
     }
     return sendmsg(fd_.get(), &header, MSG_NOSIGNAL) == static_cast<ssize_t>(kMessage);
   }
-  // Nothing: the peer has hung up, or nothing came within `timeout`.
+  // Empty if the peer has hung up or nothing came within `timeout`.
   std::optional<Kind> receive(Nanoseconds timeout = kHang) {
     if (!readable(timeout)) return {};
     std::array<std::byte, kMessage> bytes;
@@ -129,7 +129,7 @@ std::unique_ptr<DpdkPort> open_port(const std::string& device) {
   return std::move(*port);
 }
 
-// Listens there until it is killed.
+// A process that listens there until it is killed.
 class OtherProcess {
  public:
   explicit OtherProcess(const std::string& name) {
@@ -161,7 +161,8 @@ class OtherProcess {
   bool listens_ = false;
 };
 
-// Without those of who looks at them, and without the set that DPDK's thread of interrupts makes anew whenever one comes or goes.
+// Omits the descriptors of this listing itself, and the epoll set that DPDK's interrupt thread makes anew whenever a descriptor comes or
+// goes.
 std::vector<std::string> descriptors() {
   std::vector<std::string> all;
   for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -185,7 +186,7 @@ Message hello() {
       .put<uint8_t>(14);
 }
 
-// The steps of a client that connects; each is answered by the server.
+// Number of steps of a connecting client; the server answers each.
 constexpr uint32_t kSteps = 5;
 
 Descriptor region(const char* name) {
@@ -214,7 +215,7 @@ bool step(ControlSocket& socket, uint32_t number, const char* name, uint32_t id 
   }
 }
 
-// Greeted by the server, with nothing said yet.
+// Returns a client that the server has greeted and that has sent nothing yet.
 ControlSocket greeted_client(const char* socket) {
   ControlSocket client(socket_name(socket));
   REQUIRE(client.connect());
@@ -222,7 +223,7 @@ ControlSocket greeted_client(const char* socket) {
   return client;
 }
 
-// Steps [from, to) of a client, each with the answer that belongs to it.
+// Takes steps [from, to) of a client, each with the matching answer.
 void take_steps(ControlSocket& client, uint32_t from, uint32_t to, const char* name, uint32_t id = 0) {
   for (uint32_t i = from; i < to; ++i) {
     CAPTURE(i);
@@ -242,7 +243,7 @@ void die_half_way(const char* socket, const char* name = "seg_0") {
   take_steps(client, 0, 2, name);
 }
 
-// Of those that die half-way.
+// Whether no memory of clients that died half-way is open.
 bool nothing_is_left() {
   const auto all = descriptors();
   return std::none_of(all.begin(), all.end(), [](const std::string& name) { return name.starts_with("/memfd:seg_0"); });
@@ -251,7 +252,7 @@ bool nothing_is_left() {
 }  // namespace
 
 TEST_CASE("a memif server keeps nothing of clients that die half-way through connecting") {
-  // DPDK's names of a client's memory, with and without copies, and VPP's.
+  // Names of a client's memory: DPDK's with and without copies, and VPP's.
   const char* const name = GENERATE("memif_region_0", "nohuge", "seg_0", "memif0/0 region 0");
   const auto port = open_port("net_memif0,role=server,socket=" + socket_name("a"));
   const auto before = descriptors();
@@ -268,7 +269,7 @@ TEST_CASE("a memif server keeps nothing of clients that die half-way through con
   }
 }
 
-// DPDK would free such a connection, leave it registered, and abort the process or be stuck in it for ever.
+// Without the greeting's detour DPDK frees such a connection but leaves it registered, and then aborts or hangs for ever.
 TEST_CASE("a memif server lives on when clients hang up before it has greeted them") {
   const auto one = open_port("net_memif0,role=server,id=0,socket=" + socket_name("a"));
   const auto other = open_port("net_memif1,role=server,id=0,socket=" + socket_name("b"));
@@ -282,7 +283,7 @@ TEST_CASE("a memif server lives on when clients hang up before it has greeted th
   const ControlSocket client = connected_client("a", 0);
   REQUIRE(eventually([&] { return one->link_up(); }));
   CHECK(other->link_up());
-  // Of each of the two living: its socket at both ends, its memory and its two interrupts.
+  // Each of the two live connections has five descriptors: its socket at both ends, its memory and its two interrupts.
   eventually([&] { return descriptors().size() == before.size() + 10; });
   CHECK(descriptors().size() == before.size() + 10);
 }
@@ -310,7 +311,7 @@ TEST_CASE("what a dead client has left is closed without harm to one that is jus
     die_half_way("a", "memif_region_0");
     take_steps(living, 3, kSteps, "memif_region_0");
     REQUIRE(eventually([&] { return other->link_up(); }));
-    // Of the living: its socket at both ends, its memory and its two interrupts. Of the dead: nothing.
+    // The live connection has five descriptors: its socket at both ends, its memory and its two interrupts. The dead ones have none.
     eventually([&] { return descriptors().size() == before.size() + 5; });
     CHECK(descriptors().size() == before.size() + 5);
     CHECK_FALSE(one->link_up());
@@ -323,7 +324,7 @@ TEST_CASE("what a dead client has left is closed without harm to one that is jus
 TEST_CASE("who connects to a memif server and says nothing does not keep it from closing what dead clients have left") {
   const auto port = open_port("net_memif0,role=server,socket=" + socket_name("a"));
   ControlSocket silent = greeted_client("a");
-  // What it looks at is looked at when something happens; and some die before it is silent for too long.
+  // The server checks for silence only when something else happens, and some clients die before it has been silent for too long.
   CHECK(eventually([&] {
     die_half_way("a");
     return silent.readable(100 * kMillisecond);
@@ -364,7 +365,7 @@ TEST_CASE("memif servers at one socket are reached until the last of them is clo
   CHECK_FALSE(first_client.receive());
   ControlSocket again = greeted_client("a");
   REQUIRE(step(again, 0, "memif_region_0", 0));
-  CHECK(again.receive() == Kind::disconnect);  // nobody there has that id now
+  CHECK(again.receive() == Kind::disconnect);  // no port there has that id now
   const ControlSocket second_client = connected_client("a", 1);
   CHECK(eventually([&] { return other->link_up(); }));
   one = open_port("net_memif0,role=server,id=0,socket=" + name);
@@ -390,11 +391,11 @@ TEST_CASE("a memif server whose socket is taken can be opened when it is free") 
       CHECK(port.error().text.find("choose another socket=") != std::string::npos);
     }
   }
-  open_port(device);  // the file that the other has left is removed
+  open_port(device);  // the file that the killed process left is removed
   CHECK_FALSE(std::filesystem::exists(name));
 }
 
-// DPDK believes what its client writes, so this is what keeps other users from ending the process.
+// DPDK trusts what its client writes, so this is the protection from other users.
 TEST_CASE("a memif server's socket is its user's alone, or its directory's owner's") {
   const std::string directory = socket_name("e"), name = directory + "/memif";
   REQUIRE(std::filesystem::create_directory(directory));
@@ -411,10 +412,10 @@ TEST_CASE("a memif server's socket is its user's alone, or its directory's owner
     CHECK((file.st_mode & 07777) == 0600);
     CHECK(file.st_uid == owner);
   }
-  CHECK(std::filesystem::remove(directory));  // nothing is left in it
+  CHECK(std::filesystem::remove(directory));  // the directory is empty
 }
 
-// A server of the test's own, and a memif client of it whose clock the test turns.
+// A memif server of the test, and a memif client. The test advances the client's clock.
 struct ClientAndServer {
   ClientAndServer() : listener(socket_name("c")) {
     REQUIRE(listener.listen());
@@ -423,13 +424,13 @@ struct ClientAndServer {
   ~ClientAndServer() { std::filesystem::remove(socket_name("c")); }
   ClientAndServer(const ClientAndServer&) = delete;
   ClientAndServer& operator=(const ClientAndServer&) = delete;
-  // Turns the clock by at most `time`, and gives DPDK's thread more than that at each turn.
+  // Advances the clock by at most `time`, and gives DPDK's thread more real time than that at each step.
   ControlSocket accept(Nanoseconds time) {
     for (const Nanoseconds end = now + time; !listener.readable(100 * kMillisecond) && now < end;) port->poll(now += 20 * kMillisecond);
     REQUIRE(listener.readable(0));
     return listener.accept();
   }
-  // A second by the port's clock; what it would do about that, it would do at once.
+  // Lets a second pass on the port's clock. The port reacts within each poll.
   void let_a_second_pass() {
     for (int i = 0; i < 10; ++i) port->poll(now += 100 * kMillisecond);
   }
@@ -472,7 +473,7 @@ TEST_CASE("a memif client does not lose patience with its server when another me
   REQUIRE(slow.send(hello()));
   REQUIRE(slow.receive() == Kind::init);
   both.let_a_second_pass();
-  open_port("net_memif1,role=client,socket=" + socket_name("nobody"));  // with the same id
+  open_port("net_memif1,role=client,socket=" + socket_name("nobody"));  // has the same id
   {
     const auto server = open_port("net_memif1,role=server,socket=" + socket_name("b"));
     ControlSocket client = greeted_client("b");
@@ -480,7 +481,7 @@ TEST_CASE("a memif client does not lose patience with its server when another me
     REQUIRE(client.send(Message(Kind::disconnect)));
     CHECK_FALSE(client.receive());
   }
-  both.port->poll(both.now += 100 * kMillisecond);  // what the others said counts as a sign of life, at the first look
+  both.port->poll(both.now += 100 * kMillisecond);  // the next check counts the others' messages as a sign of life
   both.port->poll(both.now += 100 * kMillisecond);
   CHECK_FALSE(slow.readable(20 * kMillisecond));
   REQUIRE(slow.send(Message(Kind::ack)));
@@ -494,7 +495,7 @@ TEST_CASE("a memif client's control socket is told from another socket that has 
   REQUIRE(other.listen());
   std::optional<ControlSocket> connected;
   MemifControlSocket control;
-  // A file may have another path here than at the server.
+  // The path of the file may differ between client and server.
   const std::string here = "/elsewhere" + socket_name("own");
   const int result = control.find(here, [&] {
     connected.emplace(socket_name(own ? "own" : "other"));

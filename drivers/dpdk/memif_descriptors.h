@@ -1,4 +1,4 @@
-// memif_descriptors.h - what the descriptors of this process are; used by memif_greeting and memif_regions, in EAL's interrupt thread.
+// memif_descriptors.h - lists the descriptors of this process; used by memif_greeting and memif_regions, in EAL's interrupt thread.
 #pragma once
 
 #include <dirent.h>
@@ -25,10 +25,10 @@ struct SocketName {
   }
 };
 
-// What a server has accepted has the server's name.
+// A socket that a server has accepted carries the server's name.
 inline bool is_accepted_by(int fd, int listener) { return fd != listener && SocketName(fd) == SocketName(listener); }
 
-// Calls `each` with every descriptor and what it is. False: there is no telling.
+// Calls `each` with every descriptor and its link text in /proc/self/fd. Returns false if /proc cannot be read.
 template <typename Each>
 bool for_descriptors(Each each) {
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir("/proc/self/fd"), &closedir);

@@ -37,7 +37,7 @@ struct Gate {
   std::vector<DpdkPort*> ports;
   std::vector<std::pair<DpdkPort*, MemifGate::Task>> tasks;  // at most one per port
   bool closed = false;  // interrupt thread only: between a log line and the next turn
-  bool orphans_due = false;  // interrupt thread only: a connection has ended since nothing of the dead was left
+  bool orphans_due = false;  // interrupt thread only: a connection has ended since the last complete clean-up
   OrphanedRegions orphans;  // interrupt thread only, once ready
   MemifGreeting greeting;  // interrupt thread only
   int event = -1;       // wakes the interrupt thread for its next turn
@@ -51,8 +51,8 @@ Gate& gate() {
 }
 
 struct SavedDescriptor {
-  int number;  // EAL's
-  int copy;    // ours
+  int number;  // EAL's descriptor
+  int copy;    // our copy
 };
 
 struct SavedDescriptors {
@@ -77,14 +77,14 @@ void ask_for_turn() noexcept {
   [[maybe_unused]] const ssize_t ignored = ::write(gate().event, &one, sizeof(one));
 }
 
-// After this, every thread of the process has seen our stores, and we see the stores it made before ours.
+// Afterwards every thread of the process has seen our stores, and we see the stores that it made before ours.
 void fence_all_threads() noexcept {
   if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) return;
   if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0) return;
-  nap(20'000'000);  // no such call in this kernel or sandbox: far longer than a store stays in a core
+  nap(20'000'000);  // the kernel or a sandbox lacks the call: this is far longer than a store stays in a core
 }
 
-// Empty if the address is of another kind.
+// Empty if the address is of another family.
 std::string_view path_in(const sockaddr_un& address) noexcept {
   if (address.sun_family != AF_UNIX) return {};
   return {address.sun_path, strnlen(address.sun_path, sizeof(address.sun_path))};
@@ -158,7 +158,7 @@ void MemifGate::stop_listening(DpdkPort& port) noexcept {
 
 uint64_t MemifGate::messages() noexcept { return gate().messages.load(std::memory_order_acquire); }
 
-// In the interrupt thread, before it acts on a message of a control socket.
+// Runs in the interrupt thread, before DPDK acts on a message of a control socket.
 void MemifGate::on_log(const char* line, size_t length) {
   Gate& g = gate();
   MemoryDescriptors::restore();
@@ -173,12 +173,12 @@ void MemifGate::on_log(const char* line, size_t length) {
   for (DpdkPort* port : g.ports) port->closed_.fetch_or(kGate, std::memory_order_relaxed);
   fence_all_threads();
   for (DpdkPort* port : g.ports) {
-    while (port->busy_.load(std::memory_order_acquire) != 0) nap(20'000);  // it may be preempted on our core
+    while (port->busy_.load(std::memory_order_acquire) != 0) nap(20'000);  // the engine's thread may be preempted on our core
   }
   ask_for_turn();
 }
 
-// In the interrupt thread, when it has finished with the message that closed the gate, or has a task.
+// Runs in the interrupt thread, after the message that closed the gate, or for a task.
 void MemifGate::on_turn(void*) {
   Gate& g = gate();
   uint64_t count = 0;
@@ -187,7 +187,7 @@ void MemifGate::on_turn(void*) {
     MemoryDescriptors::restore();
     g.closed = false;
     const std::lock_guard lock(g.mutex);
-    // Release: what this thread has done to the port is seen by an engine that sees the gate open.
+    // release: an engine that sees the gate open also sees what this thread has done to the port.
     for (DpdkPort* port : g.ports) port->closed_.fetch_and(~kGate, std::memory_order_release);
   }
   if (g.orphans_due) g.orphans_due = !close_orphans();
@@ -200,14 +200,14 @@ void MemifGate::on_turn(void*) {
       g.tasks.erase(g.tasks.begin());
     }
     next.second(*next.first);
-    // A task for which nobody waited any longer is not the one that was posted after it.
+    // A later task of this port may wait already. Then this task's waiter has given up, and only the later task sets task_done_.
     const std::lock_guard lock(g.mutex);
     if (std::any_of(g.tasks.begin(), g.tasks.end(), [&](const auto& task) { return task.first == next.first; })) continue;
     next.first->task_done_.store(true, std::memory_order_release);
   }
 }
 
-// In the interrupt thread, between messages. False: again after the next one.
+// Runs in the interrupt thread, between messages. Returns false to be called again after the next message.
 bool MemifGate::close_orphans() {
   Gate& g = gate();
   std::vector<MemifServers> servers;
@@ -223,14 +223,14 @@ bool MemifGate::close_orphans() {
   return g.orphans.close(servers, monotonic_now());
 }
 
-// The kernel gives the next descriptor that number, unless another thread is faster.
+// The kernel gives the next descriptor this number, unless another thread takes it first.
 int MemifControlSocket::lowest_free() noexcept {
   const int fd = eventfd(0, EFD_CLOEXEC);
   if (fd >= 0) close(fd);
   return fd;
 }
 
-// Another thread's socket may have got the number.
+// Adopts `descriptor` only if it is a socket connected to `socket`: another thread may have taken the number.
 void MemifControlSocket::adopt(int descriptor, const std::string& socket) noexcept {
   descriptor_ = -1;
   int type = 0;
@@ -240,7 +240,7 @@ void MemifControlSocket::adopt(int descriptor, const std::string& socket) noexce
   size = sizeof(server);
   if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&server), &size) != 0) return;
   const std::string_view there = path_in(server);
-  // A server in another container has bound the file by another path.
+  // A server in another container may have bound the file by another path, so compare file names only.
   if (there.empty() || file_name(there) != file_name(socket)) return;
   struct stat file{};
   if (fstat(descriptor, &file) != 0) return;
@@ -277,7 +277,7 @@ bool MemoryDescriptors::restore() noexcept {
     if (fstat(descriptor.copy, &memory) != 0) {
       good = false;
     } else if (fstat(descriptor.number, &now) != 0) {
-      // At that number or above: what another thread has opened there since is not replaced.
+      // Duplicate at that number or above, so as not to replace a file that another thread has opened there since.
       const int put = fcntl(descriptor.copy, F_DUPFD_CLOEXEC, descriptor.number);
       if (put >= 0 && put != descriptor.number) close(put);
       good = put == descriptor.number && good;
@@ -290,9 +290,9 @@ bool MemoryDescriptors::restore() noexcept {
 
 namespace {
 
-// A listener of this process with that name, or -1.
+// Finds a listener of this process with that name, or returns -1.
 int find_listener(const std::string& socket) noexcept {
-  // Descriptors are small numbers; a listener of ours is the one that carries the name.
+  // Descriptors are small numbers, so try each one.
   for (int fd = 0; fd < 4096; ++fd) {
     int listening = 0;
     socklen_t size = sizeof(listening);
@@ -311,7 +311,7 @@ void MemifListener::adopt(const std::string& socket) {
   descriptor_ = find_listener(socket);
   struct stat directory{}, file{};
   if (geteuid() != 0 || stat(socket.substr(0, socket.rfind('/') + 1).c_str(), &directory) != 0 || directory.st_uid == 0) return;
-  // Looked at and given by one descriptor: the directory's owner may put something else there at any time.
+  // Check and chown by one descriptor: the directory's owner may replace the file at any time.
   const int path = open(socket.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC);
   if (path < 0) return;
   if (fstat(path, &file) == 0 && S_ISSOCK(file.st_mode)) {
@@ -342,7 +342,7 @@ void MemifListener::remove_stale_file(const std::string& path) noexcept {
   if (path.size() >= sizeof(name.sun_path) || stat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
   name.sun_family = AF_UNIX;
   std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
-  // A socket of another kind: a living server refuses it (EPROTOTYPE) without noticing.
+  // Connect a socket of another type: a living server refuses it (EPROTOTYPE) without noticing.
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
   const bool refused = connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0 && errno == ECONNREFUSED;

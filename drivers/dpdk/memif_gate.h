@@ -1,9 +1,8 @@
 // memif_gate.h - keeps the engine's thread out of a memif port while DPDK changes its connection; used by dpdk_port.
 //
-// DPDK's memif handles its control socket in EAL's interrupt thread: when a peer connects or dies, that thread maps or
-// unmaps the shared rings, with no regard for a burst that another thread is in the middle of. Nothing in DPDK's
-// interface announces it in time, except its log: every message on the control socket is logged before it is acted
-// upon. So the log is where we stop it:
+// DPDK's memif handles its control socket in EAL's interrupt thread. When a peer connects or dies, that thread maps or unmaps the shared
+// rings, even during a burst of another thread. DPDK's interface announces this nowhere except in the log: every message on the control
+// socket is logged before DPDK acts on it. Our log function therefore stops the thread:
 //
 //   interrupt thread                                     engine's thread, each burst
 //   logs a line: closed_ |= kGate for every memif port   busy_ = 1
@@ -12,11 +11,10 @@
 //   acts on the message                                   busy_ = 0
 //   next turn of its loop: closed_ &= ~kGate
 //
-// The engine pays two plain stores and a load per burst; the fence is on the other side. While closed, a port
-// receives nothing and takes nothing.
+// The engine pays two plain stores and a load per burst; the fence is on the other side. A closed port receives nothing and takes nothing.
 //
-// What the engine's side has to change about a connection (stop, start, close) is handed to the interrupt thread as a task:
-// the two cannot meet then, and the engine never waits for a peer.
+// The engine hands changes of a connection (stop, start, close) to the interrupt thread as tasks. The two threads cannot collide then, and
+// the engine never waits for a peer.
 #pragma once
 
 #include <cstdint>
@@ -34,21 +32,21 @@ class MemifGate {
   static constexpr uint32_t kStopped = 1;  // bits of DpdkPort::closed_
   static constexpr uint32_t kGate = 2;
 
-  // Before DPDK opens a memif: a server may be connected to as soon as it listens.
+  // Call this before DPDK opens a memif: clients may connect as soon as a server listens.
   static Status prepare();
   static void add(DpdkPort& port);
   static void remove(DpdkPort& port) noexcept;
 
-  // Runs a task in the interrupt thread, soon; then the port's task_done_ is set (release). One task per port at a time.
+  // Runs a task in the interrupt thread, soon, and then sets the port's task_done_ (release). One task per port at a time.
   using Task = void (*)(DpdkPort&);
   static void post(DpdkPort& port, Task task) noexcept;
-  // Waits for it. False if the interrupt thread is stuck (in a system call that waits for a peer).
+  // Waits for the port's task. Returns false if the interrupt thread is stuck in a system call that waits for a peer.
   static bool wait(DpdkPort& port, Nanoseconds timeout) noexcept;
 
-  // In the interrupt thread, when a server is closed: the last that listens at its socket takes that away.
+  // Call this in the interrupt thread when a server is closed. The last port that listens at a socket retires it.
   static void stop_listening(DpdkPort& port) noexcept;
 
-  // How many messages have come over control sockets.
+  // Number of messages received on all control sockets.
   static uint64_t messages() noexcept;
 
  private:
@@ -57,11 +55,11 @@ class MemifGate {
   static bool close_orphans();
 };
 
-// The control socket of a memif client, which DPDK opens and closes in its interrupt thread and tells nobody. Its log says only that a
-// memif with some id and role has ended, and two clients of one process may have the same.
+// The control socket of a memif client. DPDK opens and closes it in its interrupt thread and offers no access to it. Its log names only the
+// id and role of a memif that has ended, and two clients of one process may have the same.
 class MemifControlSocket {
  public:
-  // Runs `connect`, in the interrupt thread, and finds the socket if that opened one to `socket`, which is as in the device string.
+  // Runs `connect` in the interrupt thread, and finds the socket if that connected one to `socket`, a name of the device string.
   template <typename Connect>
   int find(const std::string& socket, Connect connect) noexcept {
     const int expected = lowest_free();
@@ -69,7 +67,7 @@ class MemifControlSocket {
     adopt(result == 0 ? expected : -1, socket);
     return result;
   }
-  // From any thread, after find(). Not found: nothing is known of it, not even that it is gone.
+  // Both may be called in any thread after find(). If it is not found, is_gone() is false, too.
   bool is_found() const noexcept { return descriptor_ >= 0; }
   bool is_gone() const noexcept;
 
@@ -81,33 +79,34 @@ class MemifControlSocket {
   uint64_t inode_ = 0;
 };
 
-// The descriptors of EAL's packet memory, which a zero-copy memif client passes to its server. DPDK closes EAL's own
-// descriptor each time it has done so, and would pass on whatever file has got its number since. These put the
-// memory back under its number, from copies of ours.
+// The descriptors of EAL's packet memory, which a zero-copy memif client passes to its server. DPDK closes EAL's own descriptor after
+// passing it, and would next pass whatever file has its number by then. These functions put the memory back under its number, from copies.
 class MemoryDescriptors {
  public:
-  // Before the first connection.
+  // Call this before the first connection.
   static void save();
-  // Whenever DPDK may have closed them. False if another file has a number already: then no more zero-copy connections.
+  // Call this whenever DPDK may have closed them. False if another file has a number already: then no more zero-copy connections are
+  // possible.
   static bool restore() noexcept;
 };
 
-// DPDK never closes the listening socket of a memif server, and its interrupt thread must not see the descriptor go
-// away. These find it, and take its name and its connections away while the number stays taken.
+// DPDK never closes the listening socket of a memif server, and its interrupt thread must not see the descriptor disappear. This class
+// finds the socket, and removes its name and its connections while the descriptor's number stays taken.
 class MemifListener {
  public:
   MemifListener() = default;
-  // After the port was probed: `socket` as in the device string. Where root listens in a directory of another user, the file becomes
-  // that user's, who could replace it anyway.
+  // Call this after the port was probed; `socket` is the name in the device string. Where root listens in another user's directory, that
+  // user becomes the file's owner: this user could replace the file anyway.
   void adopt(const std::string& socket);
-  // What it listens at, maybe with other ports; -1 before and after.
+  // The listening descriptor, perhaps shared with other ports; -1 if there is none.
   int descriptor() const noexcept { return descriptor_; }
-  // In the interrupt thread, when the port does not listen any more.
+  // Call this in the interrupt thread when the port stops listening.
   void leave() noexcept { descriptor_ = -1; }
-  // As leave(), of the last port: nobody can connect any more, the name is free again.
+  // Call this for the last port: no client can connect any more, and the name is free again.
   void retire() noexcept;
 
-  // Whether another process has the name. To be asked before DPDK is: it keeps half a port, with the port's name, when it cannot listen.
+  // Whether another process has the name. Ask before DPDK opens the port: if DPDK cannot listen, it leaves half a port under the port's
+  // name.
   static bool is_taken(const std::string& socket) noexcept;
   // Removes a socket file that a killed server has left behind.
   static void remove_stale_file(const std::string& socket) noexcept;

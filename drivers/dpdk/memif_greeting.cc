@@ -1,4 +1,4 @@
-// memif_greeting.cc - another socket under a connection's number for as long as DPDK greets.
+// memif_greeting.cc - replaces a connection's descriptor by another socket while DPDK greets the client.
 #include "drivers/dpdk/memif_greeting.h"
 
 #include <fcntl.h>
@@ -18,9 +18,9 @@ namespace unet::drivers {
 
 namespace {
 
-constexpr size_t kLongest = 256;  // bytes of a greeting; 128 in version 2.0
+constexpr size_t kLongest = 256;  // maximum bytes of a greeting; version 2.0 has 128
 
-// The server's name, of which an address has what fits, in a line that tells of a connection; empty in others.
+// The server's name in a log line about an accepted connection (cut to what an address holds); empty for other lines.
 std::string_view server_in(std::string_view line) noexcept {
   constexpr std::string_view kBefore = "memif_listener_handler(): ", kAfter = ": Connection request accepted.";
   const size_t end = line.rfind(kAfter);
@@ -48,7 +48,7 @@ void MemifGreeting::on_log(std::string_view line) {
   if (const std::string_view server = server_in(line); !server.empty()) divert(server);
 }
 
-// Of all that this server has accepted and that were not there before: as a rule one. What else carries the name is given back as it was.
+// Diverts the sockets that this server has accepted since the last call: usually one. Others that carry the name are restored unchanged.
 void MemifGreeting::divert(std::string_view server) {
   std::vector<uint64_t> accepted;
   std::vector<int> fresh;

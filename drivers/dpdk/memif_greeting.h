@@ -1,11 +1,11 @@
-// memif_greeting.h - lets DPDK's memif server greet a client that has gone already; used by memif_gate, in EAL's interrupt thread.
+// memif_greeting.h - lets DPDK's memif server greet a client that has already gone; used by memif_gate, in EAL's interrupt thread.
 //
-// DPDK's server accepts a connection, logs it, registers its descriptor with EAL, and sends the greeting. If that fails, because the
-// client has died or hung up, it closes the descriptor and frees the connection, but leaves them registered: EAL then aborts the process,
-// or, if the next connection gets the same number, handles each of its messages twice and sleeps until one more comes.
+// DPDK's server accepts a connection, logs it, registers its descriptor with EAL, and sends the greeting. If sending fails, because the
+// client has died or hung up, it closes the descriptor and frees the connection, but both stay registered. EAL then aborts the process. Or
+// the next connection gets the same number: then EAL handles each message twice and sleeps until another comes.
 //
-// So the greeting goes to a socket of ours, which takes the descriptor's number between those two lines of the log, and from there to the
-// client. That it has gone is found as if it had gone later, by the end of what can be read from it.
+// Therefore a socket of ours takes the descriptor's number between those two log lines. It receives the greeting, which is then passed to
+// the client. DPDK then notices a dead client by end of file, as for a client that dies later.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@ namespace unet::drivers {
 
 class MemifGreeting {
  public:
-  // A line of DPDK's log, before it does what follows: a server has accepted a connection, or has greeted it.
+  // Handles a line of DPDK's log before DPDK goes on: a server has accepted a connection, or has greeted it.
   void on_log(std::string_view line);
 
  private:
   struct Diverted {
-    int number;    // DPDK's
-    int client;    // the connection
-    int greeting;  // where the greeting arrives
+    int number;    // DPDK's descriptor
+    int client;    // our copy of the connection
+    int greeting;  // our end, where the greeting arrives
   };
   void divert(std::string_view server);
   void divert_one(int descriptor);
   void deliver() noexcept;
 
-  std::vector<uint64_t> accepted_;   // inodes of servers' connections, as they were last looked at
-  std::vector<Diverted> diverted_;   // between the two lines
+  std::vector<uint64_t> accepted_;   // inodes of servers' connections at the last scan
+  std::vector<Diverted> diverted_;   // accepted but not yet greeted
 };
 
 }  // namespace unet::drivers

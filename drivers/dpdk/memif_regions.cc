@@ -1,4 +1,4 @@
-// memif_regions.cc - which descriptors of this process are a dead memif client's memory.
+// memif_regions.cc - finds the descriptors that hold a dead memif client's memory.
 #include "drivers/dpdk/memif_regions.h"
 
 #include <sys/socket.h>
@@ -20,7 +20,7 @@ namespace unet::drivers {
 
 namespace {
 
-// DPDK's names for a client's memory: with copies, and without them from ordinary pages and from hugepages. VPP's begin as the first.
+// Names of a client's memory: DPDK's with copies, and without copies on ordinary pages and on hugepages. VPP's names begin like the first.
 bool is_of_a_client(std::string_view name) {
   constexpr std::string_view kMemory = "/memfd:";
   if (!name.starts_with(kMemory)) return false;
@@ -34,13 +34,13 @@ struct Orphan {
   bool mapped = false;
 };
 
-// Another thread may have closed it meanwhile, and the number be another file's.
+// Another thread may have closed the descriptor meanwhile, and another file may have its number.
 bool is_still(const Orphan& orphan) noexcept {
   struct stat now{};
   return fstat(orphan.descriptor, &now) == 0 && now.st_ino == orphan.file.st_ino && now.st_dev == orphan.file.st_dev;
 }
 
-// False: there is no telling.
+// Marks the files that this process has mapped. Returns false if /proc cannot be read.
 bool find_mapped(std::span<Orphan> all) noexcept {
   const std::unique_ptr<FILE, int (*)(FILE*)> maps(fopen("/proc/self/maps", "re"), &fclose);
   if (maps == nullptr) return false;
@@ -68,7 +68,7 @@ void OrphanedRegions::spare_present() {
   });
 }
 
-// Whoever is still there hears of it as of a peer's end, and DPDK closes the connection as then.
+// A live client sees the end of the connection as if its peer had gone, and DPDK closes the connection.
 void OrphanedRegions::hang_up_on_silent(std::vector<Connection> unconnected, Nanoseconds now) noexcept {
   for (Connection& each : unconnected) {
     const auto before = std::find_if(unconnected_.begin(), unconnected_.end(), [&](const Connection& c) { return c.inode == each.inode; });
@@ -95,10 +95,10 @@ bool OrphanedRegions::close(std::span<const MemifServers> servers, Nanoseconds n
       if (!spared) found.push_back({.descriptor = descriptor, .file = file});
     }
   });
-  if (!seen) return true;  // and never will be
+  if (!seen) return true;  // /proc cannot be read, now or later
   hang_up_on_silent(std::move(unconnected), now);
   for (size_t i = 0; i < servers.size(); ++i) {
-    // A port that is connected takes nothing from another client.
+    // A connected port serves no other client.
     if (accepted[i] > servers[i].connected && servers[i].connected < servers[i].ports) return false;
   }
   if (found.empty() || !find_mapped(found)) return true;

@@ -1,17 +1,17 @@
-// memif_regions.h - closes what DPDK's memif leaves open of a peer's memory; used by memif_gate, in EAL's interrupt thread.
+// memif_regions.h - closes memory of memif peers that DPDK leaves open; used by memif_gate, in EAL's interrupt thread.
 //
-// A memif client sends its server the descriptor of each region of its memory, then those of its rings, and then asks to be connected.
-// DPDK's server maps the regions only then, and in the end closes the descriptors of those that it had mapped alone. Of a client that
-// dies in between, or hangs up, a descriptor would stay for ever, and with it all of the client's memory.
+// A memif client sends its server the descriptors of its memory regions, then those of its rings, and then asks to be connected. DPDK's
+// server maps the regions only then, and at the end closes only the descriptors of mapped regions. If a client dies or hangs up in between,
+// its descriptors, and with them all of its memory, would stay open for ever.
 //
-// Such a descriptor is told by three things together: its name is one that a memif client gives its memory, nothing of it is mapped in
-// this process, and no client is just connecting to any memif of this process. What cannot be told from memory of our own stays open:
-// hugepages of a client without copies, in a process that has hugepages itself. And so does what was there before the first memif of ours.
-// A program that is a memif server by another library as well must not begin with that later: a region which that one has taken from a
-// client, and has not mapped yet, looks like one of ours.
+// Three properties together identify such a descriptor. Its name is one that memif clients give their memory. Nothing of it is mapped in
+// this process. No client is just connecting to any memif of this process. Memory that looks like ours stays open: hugepages of a client
+// without copies, in a process that has hugepages itself. Files that were open before our first memif also stay open. A program that serves
+// memif by another library as well must start that before. Otherwise a region that the library has received but not mapped yet looks like
+// an orphan.
 //
-// Who connects and then says nothing would keep all that from being closed. So it is hung up on, where it cannot be a port's client: at a
-// socket none of whose ports is connected.
+// A client that connects and stays silent would block all this. It is disconnected where it cannot be a port's client: at a socket without
+// a connected port.
 #pragma once
 
 #include <cstddef>
@@ -23,27 +23,27 @@
 
 namespace unet::drivers {
 
-// A socket at which memif servers of the process listen.
+// A listening socket of this process's memif servers.
 struct MemifServers {
-  int listener = -1;     // -1: nobody can connect to it
-  size_t ports = 0;      // that listen there, each for one client
-  size_t connected = 0;  // of them
+  int listener = -1;     // -1: no client can connect to it
+  size_t ports = 0;      // ports that listen there, each for one client
+  size_t connected = 0;  // ports that are connected
 };
 
 class OrphanedRegions {
  public:
-  static constexpr Nanoseconds kSilence = 5 * kSecond;  // of who has connected to a socket and to none of its ports
+  static constexpr Nanoseconds kSilence = 5 * kSecond;  // limit for a client that has connected to a socket but to none of its ports
 
-  // Before the first port: what is open now is somebody else's, and stays open.
+  // Call this before the first port: files that are open now belong to others and stay open.
   void spare_present();
-  // Closes every descriptor that a dead client has left. False: a client may be just connecting to one of `servers`, so ask again later.
+  // Closes every descriptor that a dead client has left. False: a client may be connecting to one of `servers`, so call again later.
   bool close(std::span<const MemifServers> servers, Nanoseconds now);
 
  private:
   struct Connection {
     int descriptor;
     uint64_t inode;
-    Nanoseconds since;  // when it was seen first
+    Nanoseconds since;  // when it was first seen
   };
   struct File {
     uint64_t device, inode;
@@ -51,7 +51,7 @@ class OrphanedRegions {
   };
   void hang_up_on_silent(std::vector<Connection> unconnected, Nanoseconds now) noexcept;
 
-  std::vector<Connection> unconnected_;  // at the last look
+  std::vector<Connection> unconnected_;  // at the last call
   std::vector<File> spared_;
 };
 

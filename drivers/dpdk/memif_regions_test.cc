@@ -1,5 +1,5 @@
-// memif_regions_test.cc - what is closed of a dead memif client's memory. In a process that opens no port: a port's own thread closes such
-// memory too, and would take the test's for a client's.
+// memif_regions_test.cc - which memory of a dead memif client is closed. This process opens no port, because a port's thread also closes
+// such memory, and would take the test's memory for a client's.
 #include "drivers/dpdk/memif_regions.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// raw_bench.cc - bare DPDK on an open port.
+// raw_bench.cc - runs bare DPDK on an open port.
 #include "drivers/dpdk/raw_bench.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace unet::drivers {
 
 namespace {
 
-// IEEE 802 "local experimental" Ethernet type 2, so that the engine's frames (type 1) and ours never mix.
+// The Ethernet type "local experimental 2" of IEEE 802, so that the engine's frames (type 1) and these never mix.
 constexpr uint16_t kRawType = 0x88B6;
 constexpr uint32_t kHeader = 14;
 
@@ -29,7 +29,7 @@ bool is_ours(const rte_mbuf* buffer, size_t size) noexcept {
          buffer->nb_segs == 1;
 }
 
-// When a loop has to end; the clock is looked at rarely.
+// The end of a loop. The clock is read once in 1,024 calls.
 class Deadline {
  public:
   explicit Deadline(const RawLimits& limits) : stop_(limits.stop), end_(monotonic_now() + limits.timeout) {}
@@ -100,7 +100,7 @@ uint64_t raw_ping(DpdkPort& port, const MacAddress& peer, uint32_t size, uint64_
     while (!link.try_send(out.data(), size)) {
       if (deadline.reached()) return done;
     }
-    Nanoseconds sent_at = 0;  // looked at only when the answer is late
+    Nanoseconds sent_at = 0;  // read only when the answer is late
     for (uint32_t looks = 1;; ++looks) {
       uint64_t answer = 0;
       if (link.try_receive(in.data(), size)) {
@@ -140,7 +140,7 @@ uint64_t raw_echo(DpdkPort& port, const MacAddress& peer, uint32_t size, uint64_
     while (!link.try_send(data.data(), size)) {
       if (deadline.reached()) return done;
     }
-    std::memcpy(&done, data.data(), sizeof(done));  // the ping's number: one that was sent again counts once
+    std::memcpy(&done, data.data(), sizeof(done));  // the ping's number: repeats count once
   }
   return done;
 }

@@ -1,4 +1,4 @@
-// faulty.cc - the faults, and the memory for frames they detain.
+// faulty.cc - the faults, and memory for delayed frames.
 #include "drivers/faulty/faulty.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kBurst = 32;
 
-// splitmix64 (Steele, Lea, Flood 2014): small, and good enough to throw dice with.
+// splitmix64 (Steele, Lea, Flood 2014): small, and good enough to decide faults.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : state_(seed) {}
@@ -23,7 +23,7 @@ class Dice {
     return z ^ (z >> 31);
   }
   bool hit(double probability) noexcept {
-    // No draw for a fault that is off: switching one on leaves the others' dice alone only in their own order.
+    // A fault that is off draws nothing, so switching one on changes the sequence of all later draws.
     return probability > 0 && static_cast<double>(next() >> 11) * 0x1.0p-53 < probability;
   }
   uint64_t below(uint64_t limit) noexcept { return limit == 0 ? 0 : next() % limit; }
@@ -34,16 +34,16 @@ class Dice {
 
 }  // namespace
 
-// A copy of a frame that waits, or that the engine has received and not released.
+// A copy of a frame that waits, or that the engine has received and not yet released.
 struct Faulty::Held {
   Nanoseconds due;
   uint64_t order;
   std::byte* data;
   uint32_t length;
-  bool waits_for_later;  // reordered: goes when a later frame has gone, or when due
+  bool waits_for_later;  // reordered: leaves after a later frame, or at `due`
 };
 
-// One direction: the dice, and the frames it detains.
+// One direction: its random generator and its delayed frames.
 class Faulty::Line {
  public:
   struct Counters {
@@ -60,7 +60,7 @@ class Faulty::Line {
     }
   }
 
-  // A frame comes along. True: it may go on as it is. False: it was lost, or what is left of it waits in here.
+  // Applies the faults to a frame. True: forward it unchanged. False: it was lost, or a copy of it waits here.
   bool meet(const std::byte* data, uint32_t length, const std::byte* external, uint32_t external_length, Nanoseconds now) noexcept {
     if (dice_.hit(options_.loss)) {
       ++counters_.lost;
@@ -71,7 +71,7 @@ class Faulty::Line {
     const uint32_t total = length + external_length;
     const Nanoseconds due = due_time(total, now);
     const bool reorder = dice_.hit(options_.reorder);
-    // What waits goes first, unless it waits to be overtaken.
+    // Waiting frames go first, except those that wait to be overtaken.
     if (!corrupt && !duplicate && !reorder && due <= now && !blocked()) {
       overtake(now);
       ++counters_.passed;
@@ -96,7 +96,7 @@ class Faulty::Line {
     return false;
   }
 
-  // The frame that is due next, or null. take() removes it from the waiting ones, give_back() makes it free.
+  // The waiting frame that is due next, or null. take() removes it from the queue, give_back() frees it.
   Held* due(Nanoseconds now) noexcept { return !waiting_.empty() && waiting_.front()->due <= now ? waiting_.front() : nullptr; }
   void take() noexcept {
     std::pop_heap(waiting_.begin(), waiting_.end(), later);
@@ -142,13 +142,13 @@ class Faulty::Line {
     return held;
   }
 
-  // A frame goes on: those that waited to be overtaken may follow it.
+  // A frame was forwarded: frames that waited to be overtaken may follow.
   void overtake(Nanoseconds now) noexcept {
     if (waiting_.size() == in_order_) return;
     for (Held* held : waiting_) {
       if (!held->waits_for_later) continue;
       held->due = std::min(held->due, now);
-      held->order = order_++;  // behind everything that came before this moment
+      held->order = order_++;  // behind every frame that came before now
     }
     std::make_heap(waiting_.begin(), waiting_.end(), later);
   }
@@ -159,8 +159,8 @@ class Faulty::Line {
   std::unique_ptr<std::byte[]> memory_;
   std::vector<Held> pool_;
   std::vector<Held*> free_;
-  std::vector<Held*> waiting_;  // a heap, the earliest on top
-  size_t in_order_ = 0;         // waiting frames that a later one must not pass by being forwarded directly
+  std::vector<Held*> waiting_;  // a heap, the earliest frame on top
+  size_t in_order_ = 0;         // waiting frames that a later frame must not overtake
   uint64_t order_ = 0;
   Nanoseconds line_free_ = 0;
   Counters counters_;
@@ -228,11 +228,11 @@ uint32_t Faulty::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noex
   pass_on(now);
   uint32_t done = 0;
   for (TransmitFrame& frame : frames) {
-    if (transmit_line_->due(now) != nullptr) break;  // the wire pushes back
+    if (transmit_line_->due(now) != nullptr) break;  // the wire is full
     const Line::Counters before = transmit_line_->counters();
     if (transmit_line_->meet(frame.data, frame.length, frame.external, frame.external_length, now)) {
       if (wire_->transmit({&frame, 1}, now) == 0) {
-        // The wire pushes back: the engine keeps the frame and it will throw the dice again.
+        // The wire is full: the engine holds the frame, and the next attempt draws again.
         transmit_line_->counters() = before;
         break;
       }
@@ -246,7 +246,7 @@ uint32_t Faulty::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noex
   return done;
 }
 
-// Sends what is due.
+// Sends the frames that are due.
 void Faulty::pass_on(Nanoseconds now) noexcept {
   if (transmit_line_ == nullptr) return;
   while (Held* held = transmit_line_->due(now)) {

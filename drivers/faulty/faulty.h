@@ -1,14 +1,13 @@
-// faulty.h - a wrapper that makes any wire worse: loses, repeats, reorders, corrupts, delays and throttles frames, by a
-// seed; for tests and for finding out how a program behaves on a bad network.
+// faulty.h - a wrapper that loses, duplicates, reorders, corrupts, delays and throttles frames, by a seed; to test a program on a bad
+// network.
 //
-// Each frame of an afflicted direction meets the faults in this order, each drawn from one generator, so that a seed and
-// a sequence of frames give the same result every time:
+// All faults draw from one generator, so that a seed and a sequence of frames give the same result every time. They apply to each frame of
+// the chosen direction in this order:
 //   loss -> corrupt (one to `corrupt_bits` bits) -> duplicate -> rate (serialisation) -> delay (uniform) -> reorder
-// A frame that no fault detains passes through untouched and uncopied. A detained one (delayed, throttled, duplicated,
-// corrupted or reordered) is copied into memory that the constructor allocated; when that is full, the frame is lost and
-// counted as `faulty_overflow`.
+// A frame without a fault passes unchanged and uncopied. A delayed, throttled, duplicated, corrupted or reordered frame is copied into
+// memory that the constructor allocated. When that is full, the frame is lost and counted as `faulty_overflow`.
 //
-// Reordering: a frame is held back until a later one has passed it, at most `reorder_hold`. Delays that differ reorder too.
+// A reordered frame waits until a later one has passed it, at most `reorder_hold`. Different delays reorder frames, too.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +25,14 @@ struct FaultyOptions {
   double duplicate = 0;
   double reorder = 0;
   double corrupt = 0;
-  uint32_t corrupt_bits = 4;         // more than one bit may have the Internet's checksum as it was
+  uint32_t corrupt_bits = 4;         // several flipped bits may leave the Internet checksum correct
   Nanoseconds delay_min = 0;
-  Nanoseconds delay_max = 0;         // a frame takes between delay_min and delay_max longer
+  Nanoseconds delay_max = 0;         // each frame is delayed by delay_min to delay_max
   Nanoseconds reorder_hold = kMillisecond;
-  uint64_t bits_per_second = 0;      // 0: as fast as the wire
+  uint64_t bits_per_second = 0;      // 0: no limit
   uint64_t seed = 1;
   FaultyDirection direction = FaultyDirection::transmit;
-  uint32_t frames = 1024;            // that can be held per direction
+  uint32_t frames = 1024;            // maximum of frames that wait, per direction
 };
 
 class Faulty final : public Wrapper {
@@ -60,7 +59,7 @@ class Faulty final : public Wrapper {
   void pass_on(Nanoseconds now) noexcept;
 
   FaultyOptions options_;
-  std::unique_ptr<Line> receive_line_;   // null: the direction is left alone
+  std::unique_ptr<Line> receive_line_;   // null: this direction has no faults
   std::unique_ptr<Line> transmit_line_;
 };
 

@@ -1,4 +1,4 @@
-// faulty_test.cc - each fault does what it says, at the rate it was given, the same way for the same seed.
+// faulty_test.cc - each fault works, at the given rate, and repeats with its seed.
 #include "drivers/faulty/faulty.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct Arrived {
   bool operator==(const Arrived&) const = default;
 };
 
-// Sends `count` numbered frames, one each `gap`, from port 0 to port 1; the faults are where `options` wants them.
+// Sends `count` numbered frames, one per `gap`, from port 0 to port 1, with the faults of `options`.
 struct Run {
   std::vector<Arrived> arrived;
   std::map<std::string, uint64_t> counters;
@@ -55,7 +55,7 @@ Run run(FaultyOptions options, uint32_t count, Nanoseconds gap = 10 * kMicroseco
         std::byte expected[kLength];
         std::memcpy(expected, SimNetwork::address_of(1).data(), 6);
         std::memcpy(expected + 6, SimNetwork::address_of(0).data(), 6);
-        // A damaged number cannot tell what was sent; the check of bits starts behind it.
+        // A damaged frame number does not tell what was sent, so compare bits after it.
         for (uint32_t i = 18; i < kLength; ++i) {
           one.wrong_bits += static_cast<uint32_t>(std::popcount(static_cast<uint8_t>(frame.data[i] ^ body(one.number, i))));
         }
@@ -76,7 +76,7 @@ Run run(FaultyOptions options, uint32_t count, Nanoseconds gap = 10 * kMicroseco
     REQUIRE(a->transmit({&frame, 1}, now) == 1);
     collect(now);
   }
-  // Then only events move the clock.
+  // From here on only events advance the clock.
   for (uint32_t steps = 0; steps < 10 * count + 100; ++steps) {
     const Nanoseconds next = std::min(a->next_event(), b->next_event());
     if (next == ~Nanoseconds{0}) break;
@@ -129,7 +129,7 @@ TEST_CASE("corruption changes one to four bits, or as many as allowed, of the fr
   CHECK(r.counters.at("corrupted") < 500);
   const Run gentle = run({.corrupt = 0.2, .corrupt_bits = 1, .seed = 5, .direction = direction}, 2000);
   CHECK(gentle.counters.at("corrupted") > 250);
-  for (const Arrived& a : gentle.arrived) CHECK((a.wrong_bits <= 1 || a.wrong_bits > 4));  // that many: its number is damaged
+  for (const Arrived& a : gentle.arrived) CHECK((a.wrong_bits <= 1 || a.wrong_bits > 4));  // more wrong bits: the frame's number is damaged
 }
 
 TEST_CASE("reordering lets later frames pass and loses nothing") {
@@ -164,12 +164,12 @@ TEST_CASE("delay lies between its bounds; a constant one keeps the order") {
   for (const Arrived& a : r.arrived) {
     const Nanoseconds taken = a.at - a.number * 10 * kMicrosecond;
     CHECK(taken >= 20 * kMicrosecond);
-    CHECK(taken <= 111 * kMicrosecond);  // looked at every 10 us at best
+    CHECK(taken <= 111 * kMicrosecond);  // the port is polled every 10 us
   }
 }
 
 TEST_CASE("a rate spreads frames out, keeps their order, and overflows when they come faster for long") {
-  const Run r = run({.bits_per_second = 8'000'000, .frames = 64}, 300);  // 100 us each; one comes every 10 us
+  const Run r = run({.bits_per_second = 8'000'000, .frames = 64}, 300);  // 100 us each; a frame comes every 10 us
   CHECK(in_order(r.arrived));
   CHECK(r.counters.at("overflow") > 0);
   CHECK(r.arrived.size() + r.counters.at("overflow") == 300);

@@ -1,4 +1,4 @@
-// nowhere.cc - frames that are handed out, and forgotten.
+// nowhere.cc - hands out buffers, and drops what is sent.
 #include "drivers/nowhere/nowhere.h"
 
 #include <sys/eventfd.h>

@@ -1,5 +1,5 @@
-// nowhere.h - a wire with nobody at its other end: what is sent is gone, and nothing comes. For a network interface whose applications talk
-// to each other alone, by IP addresses that need a wire to belong to.
+// nowhere.h - a wire without a peer: sent frames vanish, and none arrive. It serves a network interface with applications that talk only to
+// each other, by IP addresses that need a wire to belong to.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ class Nowhere final : public Driver {
   std::unique_ptr<std::byte[]> memory_;
   std::vector<std::byte*> free_;
   uint64_t sent_ = 0;
-  int never_;  // nothing makes it readable
+  int never_;  // a descriptor that never becomes readable
 };
 
 }  // namespace unet::drivers

@@ -1,4 +1,4 @@
-// nowhere_test.cc - a wire that takes everything and brings nothing.
+// nowhere_test.cc - the wire takes every frame and delivers none.
 #include "drivers/nowhere/nowhere.h"
 
 #include <poll.h>

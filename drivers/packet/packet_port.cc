@@ -1,4 +1,4 @@
-// packet_port.cc - a packet socket set up, and bursts through it.
+// packet_port.cc - sets up a packet socket, and passes bursts through it.
 #include "drivers/packet/packet_port.h"
 
 #include <arpa/inet.h>
@@ -20,16 +20,16 @@
 namespace unet::drivers {
 namespace {
 
-constexpr int kBufferBytes = 8 << 20;  // what the kernel keeps each way: a hundred segments of 64 KiB
-constexpr int kIgnoreOutgoing = 23;    // PACKET_IGNORE_OUTGOING, of Linux 4.20
+constexpr int kBufferBytes = 8 << 20;  // the kernel's buffer each way: a hundred segments of 64 KiB
+constexpr int kIgnoreOutgoing = 23;    // PACKET_IGNORE_OUTGOING, since Linux 4.20
 
-// Frames are in one ring or the other. The short ones, of the MTU, hold as many bytes as the socket's queue would; 15 of the long ones are
-// 255 pages.
+// Each frame arrives in one of two rings. The ring of short frames (up to the MTU) holds as many bytes as the socket's queue would. A block
+// of 15 long slots is 255 pages.
 constexpr uint32_t kShortsBytes = 8 << 20, kShortsBlock = 128 * 1024;
-constexpr uint32_t kSlotHead = 248;          // of a slot's bytes: more than the kernel's own, in front of a frame
+constexpr uint32_t kSlotHead = 248;          // bytes of a slot before the frame: more than the kernel's own header
 constexpr PacketRing::Geometry kLongs{.slot_bytes = 17 * 4096, .slots = 135, .per_block = 15};
-constexpr uint32_t kBurstBytes = 256 * 1024;  // so that a burst stays in the cache
-constexpr uint32_t kLooksMax = 1024;          // at frames of which all are refused
+constexpr uint32_t kBurstBytes = 256 * 1024;  // a burst of this size stays in the cache
+constexpr uint32_t kLooksMax = 1024;          // frames examined per receive() while all are invalid
 constexpr Nanoseconds kLookAfterEvery = 20 * kMillisecond;
 constexpr uint32_t kRenewalsMax = 3;
 constexpr Nanoseconds kLookForLinkEvery = 100 * kMillisecond;
@@ -46,14 +46,14 @@ bool set(int socket, int level, int option, const T& value) noexcept {
   return ::setsockopt(socket, level, option, &value, sizeof value) == 0;
 }
 
-// Frames for `station` or groups, of our Ethernet type unless `all_types`. Not what this host sends, and not a VLAN's, whose tag the kernel
-// has taken out: that would look like no VLAN's. Of at least, and at most, so many bytes.
+// Accepts frames for `station` or groups, of `least` to `most` bytes, and of our Ethernet type unless `all_types`. Drops what this host
+// sends, and frames of a VLAN: the kernel has removed their tag, so they would look untagged.
 Status set_filter(int socket, const std::string& port, const MacAddress& station, bool all_types, uint32_t least, uint32_t most) {
   const uint32_t high = uint32_t{station[0]} << 24 | uint32_t{station[1]} << 16 | uint32_t{station[2]} << 8 | station[3];
   const uint32_t low = uint32_t{station[4]} << 8 | station[5];
   const auto ancillary = [](int what) { return static_cast<uint32_t>(SKF_AD_OFF + what); };
   const uint32_t type = all_types ? 0 : kEtherType;
-  // Jumps count instructions: behind the first three, 13 takes the frame and 14 drops it.
+  // Jumps count instructions: after the first three, 13 accepts the frame and 14 drops it.
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
       BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, least, 0, 15),
@@ -79,26 +79,26 @@ Status set_filter(int socket, const std::string& port, const MacAddress& station
   return {};
 }
 
-// Since the last time.
+// Frames dropped since the last call.
 uint64_t take_drops(int socket) noexcept {
   tpacket_stats kernel{};
   socklen_t length = sizeof kernel;
   return ::getsockopt(socket, SOL_PACKET, PACKET_STATISTICS, &kernel, &length) == 0 ? kernel.tp_drops : 0;
 }
 
-// All but its ring, and that it is bound.
+// Sets up the socket except its ring and its binding.
 Status set_up(int socket, const std::string& port, const PacketOptions& options, const DriverCapabilities& capabilities) {
   const auto index = static_cast<int>(if_nametoindex(options.interface.c_str()));
   if (Status status = set_filter(socket, port, capabilities.address, options.all_types, 0, kAny); !status) return status;
   constexpr int kYes = 1;
   if (!set(socket, SOL_PACKET, PACKET_VNET_HDR, kYes)) return fail_errno((port + ": PACKET_VNET_HDR").c_str(), errno);
-  // What this host sends would be filtered out one by one. PACKET_QDISC_BYPASS is not for this port: past the queueing discipline Linux
-  // drops segments that the interface does not cut itself.
+  // Otherwise the filter would drop what this host sends frame by frame. PACKET_QDISC_BYPASS does not suit this port: without the queueing
+  // discipline Linux drops segments that the interface does not cut itself.
   static_cast<void>(set(socket, SOL_PACKET, kIgnoreOutgoing, kYes));
   for (const auto& [force, option] : {std::pair(SO_RCVBUFFORCE, SO_RCVBUF), std::pair(SO_SNDBUFFORCE, SO_SNDBUF)}) {
     if (!set(socket, SOL_SOCKET, force, kBufferBytes)) static_cast<void>(set(socket, SOL_SOCKET, option, kBufferBytes));
   }
-  if (options.all_types) {  // groups of neighbours' questions, and those that applications join
+  if (options.all_types) {  // groups of neighbour discovery, and groups that applications join
     packet_mreq groups{};
     groups.mr_ifindex = index;
     groups.mr_type = PACKET_MR_ALLMULTI;
@@ -208,14 +208,14 @@ Nanoseconds PacketPort::next_event() const noexcept {
   return link_ != nullptr && link_->index() == 0 ? polled_at_ + kLookForLinkEvery : ~Nanoseconds{0};
 }
 
-// The kernel unbinds packet sockets from an interface that it deletes. Their rings and filters stay.
+// The kernel unbinds packet sockets from an interface that it deletes. Their rings and filters remain.
 void PacketPort::follow_link() noexcept {
   const uint32_t changes = link_->changes(), index = link_->index();
   const uint16_t protocol = all_types_ ? ETH_P_ALL : kEtherType;
   if (index != 0) {
     bool bound = link_->bind(descriptor(), protocol, all_types_);
     if (has_rings()) bound = link_->bind(rings_->longs.socket, protocol, all_types_) && bound;
-    if (!bound) return;  // at the next poll again
+    if (!bound) return;  // the next poll tries again
   }
   link_changes_ = changes;
 }
@@ -227,7 +227,7 @@ uint32_t PacketPort::receive(std::span<ReceivedFrame> frames, Nanoseconds now) n
   for (uint32_t looks = 0; count < frames.size() && bytes < kBurstBytes && looks < (count == 0 ? kLooksMax : kBurst); ++looks) {
     bool is_long = rings.longs.ring->has_frame();
     const bool is_short = rings.shorts.ring->has_frame();
-    if (is_short && !is_long) is_long = rings.longs.ring->has_frame();  // one that came before it, behind our look
+    if (is_short && !is_long) is_long = rings.longs.ring->has_frame();  // may be older than the short frame
     if (!is_short && !is_long) break;
     const bool first = is_short && (!is_long || rings.shorts.ring->came() <= rings.longs.ring->came());
     Rings::Ring& from = first ? rings.shorts : rings.longs;
@@ -251,9 +251,9 @@ uint32_t PacketPort::receive(std::span<ReceivedFrame> frames, Nanoseconds now) n
   return count;
 }
 
-// Linux (6.18) forgets to let go of a slot when a frame comes that no struct virtio_net_hdr can describe, as segments of SCTP: it drops
-// that frame and, from then on, all others. So a ring that drops while it is empty is made anew; on a wire that has such frames again and
-// again the port does without.
+// Linux (6.18) leaks a slot when a frame comes that no struct virtio_net_hdr can describe, for example segments of SCTP. It drops that
+// frame and from then on all others. The remedy is to make a ring anew that drops frames while it is empty. On a wire where this repeats,
+// the port does without rings.
 void PacketPort::look_after(Rings::Ring& each) noexcept {
   int error = 0;
   socklen_t length = sizeof error;
@@ -264,12 +264,12 @@ void PacketPort::look_after(Rings::Ring& each) noexcept {
   if (!is_stuck && each.ring->is_mapped()) return;
   each.dropped = false;
   ++rings_->renewals;
-  static_cast<void>(each.ring->renew());  // or the next time
+  static_cast<void>(each.ring->renew());  // on failure the next call tries again
 }
 
 void PacketPort::give_up_rings() noexcept {
   if (rings_->taken != 0) return;
-  // The error has nobody to be told to: what is not done now is tried again.
+  // Errors have no receiver here: the next call repeats what failed.
   if (!set_filter(descriptor(), interface_, capabilities().address, all_types_, 0, kAny)) return;
   rings_->shorts.ring->unmap();
   if (!set(descriptor(), SOL_PACKET, PACKET_RX_RING, tpacket_req{})) return;
@@ -298,7 +298,7 @@ uint32_t PacketPort::read(std::span<Transfer> transfers) noexcept {
   }
   const int count = ::recvmmsg(descriptor(), messages.data(), static_cast<unsigned>(transfers.size()), MSG_DONTWAIT, nullptr);
   if (count < 0) {
-    if (errno != EAGAIN && errno != EINTR) count_read_error();  // the interface went down, or a frame has no header that the kernel knows
+    if (errno != EAGAIN && errno != EINTR) count_read_error();  // the interface went down, or the kernel cannot describe a frame's header
     return 0;
   }
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {

@@ -1,13 +1,13 @@
 // packet_port.h - a wire over an interface of the kernel, by a packet socket that carries segments; made by apps/drivers.
 //
-// On a veth interface, a bridge's or a card's the kernel takes TCP and UDP in segments of up to 64 KiB, with checksums left undone, and
-// cuts and fills in only what the interface or the card behind it does not. It gives what arrives in the same way, as it came or was
-// gathered. So IP is here as fast as it can be over an interface that the kernel keeps; pcap:iface= knows no segments, but takes wrappers
-// that look into frames, and gives other frames as they were on the wire.
+// On a veth interface, a bridge or a network card the kernel takes TCP and UDP in segments of up to 64 KiB, without checksums. It cuts them
+// and adds checksums only as far as the interface or the card does not. Arriving frames come in the same form, as received or coalesced.
+// This is the fastest way for IP over an interface that the kernel also uses. The wire pcap:iface= knows no segments, but supports wrappers
+// that read frames, and delivers other frames as they were on the wire.
 //
-// What arrives the kernel puts into two rings of memory, for short frames and long ones (packet_ring.h); where it has no memory for them it
-// keeps it in the socket's queue. What is sent is a system call a burst. If the interface goes down frames are lost and counted; when it
-// comes up again they pass. An interface that is deleted and made anew under its name is bound again (link_watch.h).
+// The kernel puts arriving frames into two rings, for short frames and long ones (packet_ring.h). Without memory for the rings it uses the
+// socket's queue. Sending is one system call per burst. While the interface is down, frames are lost and counted; when it comes up again
+// they pass. An interface that is deleted and made anew under its name is bound again (link_watch.h).
 #pragma once
 
 #include <memory>
@@ -22,29 +22,31 @@
 namespace unet::drivers {
 
 struct PacketOptions {
-  std::string interface;   // in the caller's network namespace
-  uint32_t mtu = 0;        // 0: the interface's
-  bool all_types = false;  // frames of other Ethernet types than ours, and of groups, too: for IP
+  std::string interface;   // interface name, in the caller's network namespace
+  uint32_t mtu = 0;        // 0: the MTU of the interface
+  bool all_types = false;  // for IP: also frames of other Ethernet types and of groups
 };
 
 class PacketPort final : public SegmentPort {
  public:
-  // Errors: not_found (no such interface), already_exists (another port has it), unavailable (it is down), not_permitted, invalid_argument.
+  // Errors: not_found (no such interface), already_exists (another port uses it), unavailable (it is down), not_permitted,
+  // invalid_argument.
   static Result<std::unique_ptr<PacketPort>> open(const PacketOptions& options);
 
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
   void release(std::span<const ReceivedFrame> frames) noexcept override;
   void poll(Nanoseconds now) noexcept override;
-  // Soon while the interface is away: another thread sees its return.
+  // A short time while the interface is away, because another thread notices its return.
   Nanoseconds next_event() const noexcept override;
   std::shared_ptr<WireState> state() const override { return link_; }
   int wait_descriptor() const noexcept override { return rings_ ? rings_->wait : descriptor(); }
-  // SegmentPort's, and rx_missed: what the socket, or a ring, had no room for.
+  // The counters of SegmentPort, and rx_missed: frames without room in the socket or a ring.
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
 
  private:
-  // The port's own socket gets short frames then, and sends; one more gets long ones. `wait` is readable when either has any.
+  // With rings, the port's own socket receives short frames and sends; a second one receives long frames. `wait` is readable when either
+  // has frames.
   struct Rings {
     Rings() noexcept = default;
     ~Rings();
@@ -54,17 +56,17 @@ class PacketPort final : public SegmentPort {
     struct Ring {
       int socket = -1;
       std::unique_ptr<PacketRing> ring;
-      uint64_t drops = 0;     // since look_after()
-      bool dropped = false;   // before that, and nothing has come since
+      uint64_t drops = 0;     // drops since the last look_after()
+      bool dropped = false;   // drops before that, and no frame since
     };
     Ring shorts, longs;
     int wait = -1;
-    uint32_t taken = 0;       // slots that the engine has
+    uint32_t taken = 0;       // slots that the engine holds
     uint32_t renewals = 0;
-    bool given_up = false;    // frames are in the queue of the port's own socket
+    bool given_up = false;    // frames are in the queue of the port's own socket instead
     Nanoseconds looked_at = 0;
   };
-  // Null if there can be none; errors: what the socket cannot be without them either.
+  // Null if the kernel has no memory for rings. Errors: the socket cannot work even without them.
   static Result<std::unique_ptr<Rings>> make_rings(int socket, const std::string& port, const PacketOptions& options,
                                                    const DriverCapabilities& capabilities);
   bool has_rings() const noexcept { return rings_ != nullptr && !rings_->given_up; }
@@ -82,10 +84,10 @@ class PacketPort final : public SegmentPort {
   const bool all_types_;
   const InterfaceClaim claim_;
   const std::unique_ptr<Rings> rings_;
-  const std::shared_ptr<LinkWatch> link_;  // null: nothing tells of the interface
+  const std::shared_ptr<LinkWatch> link_;  // null: the interface is not watched
   uint32_t link_changes_ = 0;
   Nanoseconds polled_at_ = 0;
-  mutable uint64_t missed_ = 0;  // the kernel's count begins anew each time it is read
+  mutable uint64_t missed_ = 0;  // reading the kernel's count resets it
 };
 
 }  // namespace unet::drivers

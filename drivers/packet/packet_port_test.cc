@@ -1,5 +1,5 @@
-// packet_port_test.cc - a port on a tap in a network namespace: frames of all lengths in their order, those that the kernel cannot
-// describe, and an interface that goes down. Needs root, and /dev/net/tun; without them nothing is tried.
+// packet_port_test.cc - a port on a tap in a network namespace: frames of all lengths in order, frames that the kernel cannot describe, an
+// interface that goes down. Needs root and /dev/net/tun; without them it tests nothing.
 #include "drivers/packet/packet_port.h"
 
 #include <fcntl.h>
@@ -51,7 +51,7 @@ class Tap {
     request_.ifr_mtu = mtu;
     REQUIRE(::ioctl(socket_, SIOCSIFMTU, &request_) == 0);
   }
-  // To all, of IPv4 and UDP as far as the kernel looks; `segment` 0: one packet.
+  // Sends a broadcast frame that the kernel takes for IPv4 and UDP; `segment` 0: one packet.
   void send(size_t bytes, uint8_t mark, uint16_t segment = 0, uint8_t kind = VnetHeader::kNone) {
     VnetHeader header{};
     header.kind = kind;
@@ -73,7 +73,7 @@ class Tap {
   ifreq request_{};
 };
 
-// Marks of those that are there; by the port's clock a millisecond passes.
+// Returns the marks of the frames that are there. The port's clock advances by a millisecond.
 std::vector<uint8_t> look(PacketPort& port, Nanoseconds& now, std::vector<uint32_t>* lengths = nullptr) {
   std::array<ReceivedFrame, 16> frames;
   const auto came = std::span(frames).first(port.receive(frames, now += kMillisecond));
@@ -86,7 +86,7 @@ std::vector<uint8_t> look(PacketPort& port, Nanoseconds& now, std::vector<uint32
   return marks;
 }
 
-// Of those that come within a second, at most about so many.
+// Returns the marks of the frames that come within a second, and stops at about `most`.
 std::vector<uint8_t> receive(PacketPort& port, size_t most, Nanoseconds& now, std::vector<uint32_t>* lengths = nullptr) {
   std::vector<uint8_t> marks;
   for (int tries = 0; tries < 1000 && marks.size() < most; ++tries) {
@@ -133,7 +133,7 @@ TEST_CASE("frames of a large MTU are short ones") {
   auto port = PacketPort::open({.interface = "t0", .all_types = true});
   REQUIRE(port);
   Nanoseconds now = kSecond;
-  for (uint8_t i = 0; i < 200; ++i) tap.send(9014, i);  // more than there are places for long ones
+  for (uint8_t i = 0; i < 200; ++i) tap.send(9014, i);  // more than the ring of long frames holds
   CHECK(receive(**port, 200, now).size() == 200);
 }
 
@@ -148,7 +148,7 @@ TEST_CASE("a frame that the kernel cannot describe stops its ring for some milli
   tap.send(8042, 2, 1000, kUdpFragments);
   tap.send(1400, 3);
   CHECK(receive(**port, 1, now) == std::vector<uint8_t>{3});
-  // The ring for long ones may be stuck now: what comes is lost until the port has seen that nothing does come.
+  // The ring of long frames may be stuck now: frames are lost until the port has noticed.
   std::vector<uint8_t> came;
   for (uint8_t i = 10; i < 200 && came.empty(); ++i) {
     tap.send(8042, i, 1000, VnetHeader::kUdp);
@@ -193,7 +193,7 @@ TEST_CASE("an interface that was down carries frames again, and its error is cou
   Nanoseconds now = kSecond;
   tap.set_up(false);
   CHECK(receive(**port, 1, now).empty());
-  CHECK(counter(**port, "rx_errors") == 2);  // of each of the two sockets
+  CHECK(counter(**port, "rx_errors") == 2);  // one error from each of the two sockets
   tap.set_up(true);
   tap.send(1400, 5);
   CHECK(receive(**port, 1, now) == std::vector<uint8_t>{5});

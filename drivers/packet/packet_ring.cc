@@ -1,4 +1,4 @@
-// packet_ring.cc - TPACKET_V2 as Documentation/networking/packet_mmap.rst of Linux describes it.
+// packet_ring.cc - TPACKET_V2, as Documentation/networking/packet_mmap.rst of Linux describes it.
 #include "drivers/packet/packet_ring.h"
 
 #include <linux/if_packet.h>
@@ -12,7 +12,7 @@
 namespace unet::drivers {
 namespace {
 
-// Of a slot that was taken and not given back: neither the kernel's nor one with a frame, when the ring has come round to it.
+// The status of a slot that was taken and not given back. The kernel does not own it, and it counts as empty when the ring comes round.
 constexpr uint32_t kTaken = TP_STATUS_COPY;
 static_assert(kTaken != TP_STATUS_KERNEL && (kTaken & TP_STATUS_USER) == 0);
 
@@ -37,7 +37,7 @@ bool PacketRing::map() noexcept {
   if (::setsockopt(socket_, SOL_PACKET, PACKET_RX_RING, &request, sizeof request) != 0) return false;
   void* const memory = ::mmap(nullptr, bytes_of(geometry_), PROT_READ | PROT_WRITE, MAP_SHARED, socket_, 0);
   if (memory == MAP_FAILED) return false;
-  static_cast<void>(::madvise(memory, bytes_of(geometry_), MADV_DONTFORK));  // a child has no use for it
+  static_cast<void>(::madvise(memory, bytes_of(geometry_), MADV_DONTFORK));  // a child process does not use it
   memory_ = static_cast<std::byte*>(memory);
   return true;
 }

@@ -1,10 +1,10 @@
-// packet_ring.h - memory that the kernel puts a packet socket's frames into (TPACKET_V2); used by packet_port.
+// packet_ring.h - a ring of memory in which the kernel stores a packet socket's frames (TPACKET_V2); used by packet_port.
 //
-// Who sends to this interface copies the frame, in the kernel, on his core and out of his caches: no system call of ours, and less than the
-// copy out of the socket's queue took here, whose pages came cold and went back cold. Slots are of one size and are filled in order; one
-// that is not given back stops the kernel there, which then drops and counts.
+// The sender to this interface copies the frame, in the kernel, on the sender's core and from its caches. Receiving needs no system call.
+// The socket's queue costs more, because its pages are cold on each use. Slots have one size and are filled in order. The kernel stops at a
+// slot that is not given back, and then drops and counts frames.
 //
-// The kernel writes it; yet no offset or length is used before it is checked against its slot.
+// The kernel writes this memory, but every offset and length is checked against its slot before use.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +19,21 @@ class PacketRing {
  public:
   struct Geometry {
     uint32_t slot_bytes = 0;  // a multiple of 16
-    uint32_t slots = 0;       // a multiple of those of a block
-    uint32_t per_block = 0;   // whose bytes are whole pages
+    uint32_t slots = 0;       // a multiple of per_block
+    uint32_t per_block = 0;   // a block is a multiple of the page size
   };
   struct Arrival {
     VnetHeader header{};
-    std::byte* data = nullptr;  // the frame, until the slot is given back; nullptr: what the slot says cannot be
+    std::byte* data = nullptr;  // the frame, until the slot is given back; nullptr: the slot's header is invalid
     uint32_t length = 0;
-    bool cut = false;           // there was more
+    bool cut = false;           // the frame was longer
     void* slot = nullptr;
   };
 
-  // The socket has its header (PACKET_VNET_HDR), and is not bound yet. Null: this kernel, or its memory, does not do it; errno says why.
+  // The socket must have PACKET_VNET_HDR set and must not be bound yet. Null: the kernel cannot do it or has no memory; errno says why.
   static std::unique_ptr<PacketRing> map(int socket, const Geometry& geometry);
-  // Makes it anew: no slot is taken, and frames that it had are lost. False: it has no memory, and so no frames, until that works.
+  // Makes the ring anew: no slot is taken, and its frames are lost. False: there is no memory, and no frames arrive until a later call
+  // succeeds.
   bool renew() noexcept;
   void unmap() noexcept;
   bool is_mapped() const noexcept { return memory_ != nullptr; }
@@ -41,13 +42,13 @@ class PacketRing {
   ~PacketRing();
 
   bool has_frame() const noexcept;
-  // Of the next frame, if there is one: when it came, in nanoseconds of the host's clock, by which those of two rings are put in order.
+  // Arrival time of the next frame, if there is one, in nanoseconds of the host's clock. It orders the frames of two rings.
   uint64_t came() const noexcept;
-  // The next frame; there is one.
+  // Takes the next frame; there must be one.
   Arrival take() noexcept;
-  // What a slot of so many bytes says.
+  // Parses a slot of `bytes` bytes.
   static Arrival read(void* slot, uint32_t bytes) noexcept;
-  // In any order.
+  // Gives a slot back to the kernel; any order is allowed.
   static void give_back(void* slot) noexcept;
 
  private:
@@ -55,7 +56,7 @@ class PacketRing {
   bool map() noexcept;
   std::byte* next() const noexcept { return memory_ + size_t{geometry_.slot_bytes} * at_; }
 
-  const int socket_;  // its owner's
+  const int socket_;  // belongs to the caller of map()
   const Geometry geometry_;
   std::byte* memory_ = nullptr;
   uint32_t at_ = 0;

@@ -1,5 +1,5 @@
-// packet_ring_test.cc - a ring on the loopback interface of a network namespace: what is sent is there, in order, and what has no slot is
-// dropped. Needs root; without it nothing is tried.
+// packet_ring_test.cc - a ring on the loopback interface of a network namespace: sent frames arrive in order, frames without a slot are
+// dropped. Needs root; without it, it tests nothing.
 #include "drivers/packet/packet_ring.h"
 
 #include <arpa/inet.h>
@@ -25,7 +25,7 @@ namespace {
 constexpr uint32_t kHeaders = 14 + 20 + 8;  // Ethernet, IPv4, UDP
 constexpr int kIgnoreOutgoing = 23;
 
-// Each case in one of its own.
+// Each test case uses its own network namespace.
 bool may_make_networks() { return ::geteuid() == 0 && ::unshare(CLONE_NEWNET) == 0; }
 
 class Loopback {
@@ -54,7 +54,7 @@ class Loopback {
     address.sll_ifindex = static_cast<int>(if_nametoindex("lo"));
     REQUIRE(::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   }
-  // To a port that nobody has: what ICMP says of it is IP, too, so the ring has that as well.
+  // Sends to a port without a receiver. The ICMP answer is IP, too, so the ring receives it as well.
   void send(size_t bytes, uint8_t mark) const {
     const std::vector<uint8_t> payload(bytes, mark);
     sockaddr_in to{};
@@ -73,7 +73,7 @@ class Loopback {
   int sender = -1, socket = -1;
 };
 
-// What was sent may come a moment later.
+// Waits a while: frames may arrive a moment after they were sent.
 bool comes(const PacketRing& ring) {
   for (int tries = 0; tries < 1000 && !ring.has_frame(); ++tries) ::usleep(1000);
   return ring.has_frame();
@@ -83,7 +83,7 @@ bool is_datagram(const PacketRing::Arrival& arrival) {
   return arrival.data != nullptr && arrival.length >= kHeaders && arrival.data[14 + 9] == std::byte{17};
 }
 
-// The next datagram; what else is there is given back.
+// Returns the next datagram, and gives other frames back.
 PacketRing::Arrival next_datagram(PacketRing& ring) {
   while (ring.has_frame()) {
     const PacketRing::Arrival arrival = ring.take();
@@ -127,7 +127,7 @@ TEST_CASE("what has no slot is dropped and counted, and slots come back in any o
   CHECK(all.size() == 8);
   CHECK(loopback.drops() >= 12);
   loopback.send(10, 99);
-  CHECK(!ring->has_frame());  // none has been given back
+  CHECK(!ring->has_frame());  // no slot has been given back
   for (size_t i = all.size(); i-- > 0;) PacketRing::give_back(all[i].slot);
   CHECK(!ring->has_frame());
   loopback.send(10, 100);
@@ -160,7 +160,7 @@ TEST_CASE("a slot that says what cannot be has no frame") {
                                    std::pair(1u, 10u), std::pair(100u, ~0u)}) {
     loopback.send(10, 1);
     REQUIRE(comes(*ring));
-    // As the ring lies there, its memory can be written by whoever has it: the kernel, and we.
+    // The ring's memory is shared, so the test can write what the kernel writes.
     PacketRing::Arrival arrival = ring->take();
     auto* const head = static_cast<tpacket2_hdr*>(arrival.slot);
     head->tp_mac = static_cast<uint16_t>(at);

@@ -1,4 +1,4 @@
-// frame_port.h - what the pcap ports have in common: frames in two pools, one copy each way; used by PcapLive and PcapFiles.
+// frame_port.h - base of the pcap ports: frames in two pools, one copy each way; used by PcapLive and PcapFiles.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class FramePort : public Driver {
   }
 
  protected:
-  static constexpr uint32_t kFrames = 2048;  // of each pool: more than an engine holds, even with wrappers that detain frames
+  static constexpr uint32_t kFrames = 2048;  // of each pool: more than an engine holds, even with wrappers that delay frames
 
   explicit FramePort(const DriverCapabilities& capabilities)
       : capabilities_(capabilities),
@@ -39,7 +39,7 @@ class FramePort : public Driver {
         receive_pool_(kFrames, room_),
         transmit_pool_(kFrames, room_) {}
 
-  // A copy of an arrived frame, which is no larger than the MTU allows; receive() has made sure that there is a place.
+  // Copies an arrived frame that fits the MTU. receive() must have reserved a buffer.
   ReceivedFrame keep(const void* bytes, uint32_t length) noexcept {
     std::byte* const place = receive_pool_.take();
     std::memcpy(place, bytes, length);

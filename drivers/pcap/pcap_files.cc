@@ -1,4 +1,4 @@
-// pcap_files.cc - frames from a file, and to a file.
+// pcap_files.cc - reads frames from a file, and writes them to a file.
 #include "drivers/pcap/pcap_files.h"
 
 #include <fcntl.h>
@@ -66,7 +66,7 @@ Status PcapFiles::open_write() {
   if (options_.write.empty()) return {};
   writer_ = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, kSnapLength, PCAP_TSTAMP_PRECISION_NANO);
   if (writer_ == nullptr) return fail(Errc::out_of_memory, "pcap: write=" + options_.write + ": no memory");
-  // Not truncated before it is known what it is.
+  // Do not truncate the file before its type is known.
   const Result<int> opened = open_private_file(options_.write, O_NONBLOCK, false);
   if (!opened) return fail(opened.error().code, "pcap: write=" + opened.error().text);
   const int file = *opened;
@@ -90,7 +90,7 @@ Status PcapFiles::open_write() {
   return {};
 }
 
-// Frames that no port of this MTU could have received are skipped. A damaged file ends at the damage.
+// Skips frames that no port of this MTU could have received. A damaged file ends at the damage.
 void PcapFiles::look_ahead() noexcept {
   next_length_ = 0;
   pcap_pkthdr* header = nullptr;
@@ -166,7 +166,7 @@ uint32_t PcapFiles::transmit(std::span<TransmitFrame> frames, Nanoseconds now) n
   return static_cast<uint32_t>(frames.size());
 }
 
-// Whoever looks at the file sees what was sent a moment ago.
+// Flushes, so that readers of the file see frames shortly after they were sent.
 void PcapFiles::poll(Nanoseconds now) noexcept {
   if (now < next_flush_) return;
   next_flush_ = ~Nanoseconds{0};

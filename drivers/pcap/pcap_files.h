@@ -1,9 +1,8 @@
-// pcap_files.h - a wire that is two capture files: what arrives is read from one, what is sent is written to the other; made by
-// apps/drivers, for tests, for replaying what was captured, and for seeing what an NI sends.
+// pcap_files.h - a wire of two capture files: frames arrive from one, and sent frames go to the other; made by apps/drivers, for tests, to
+// replay captures, and to see what an NI sends.
 //
-// Files are read and written in the caller's thread, so the disk is part of the wire's speed. Timestamps are
-// the time of day at the first frame sent, and from then on the engine's time. A file read may be pcap or pcapng, with
-// Ethernet frames of any type.
+// Files are read and written in the caller's thread, so the disk limits the wire's speed. Timestamps are the time of day at the first frame
+// sent, and advance with the engine's time. The file read may be pcap or pcapng, with Ethernet frames of any type.
 #pragma once
 
 #include <sys/stat.h>
@@ -20,9 +19,9 @@ struct pcap_dumper;
 namespace unet::drivers {
 
 struct PcapFilesOptions {
-  std::string read;      // empty: nothing arrives
-  std::string write;     // empty: what is sent is forgotten; a file that is there is replaced
-  bool timed = false;    // frames arrive at the distances in time at which they were captured; else as fast as they are taken
+  std::string read;      // empty: no frames arrive
+  std::string write;     // empty: sent frames vanish; an existing file is replaced
+  bool timed = false;    // frames arrive at the intervals at which they were captured; else as fast as they are taken
   MacAddress address{0x02, 0, 0, 0, 0, 0x01};  // of this port
   uint32_t mtu = 1500;
 };
@@ -35,7 +34,7 @@ class PcapFiles final : public FramePort {
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
   void poll(Nanoseconds now) noexcept override;
-  // Now, while there is something to read; ~0 at the end of the file.
+  // Zero while there is something to read; ~0 at the end of the file.
   Nanoseconds next_event() const noexcept override;
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
@@ -50,22 +49,22 @@ class PcapFiles final : public FramePort {
 
   PcapFilesOptions options_;
   pcap* reader_ = nullptr;
-  pcap* writer_ = nullptr;  // only describes the file
+  pcap* writer_ = nullptr;  // only describes the file's format
   pcap_dumper* dumper_ = nullptr;
-  struct stat read_status_{};  // of the file to read
+  struct stat read_status_{};  // of the file that is read
 
   const std::shared_ptr<WireState> state_ = std::make_shared<WireState>();
-  uint64_t packets_ = 0;  // that were read, of any length
+  uint64_t packets_ = 0;  // packets read, of any length
 
-  // The frame that is next, in libpcap's memory until the next look; length 0: none.
+  // The next frame, in libpcap's memory until the next look_ahead(); length 0: none.
   const void* next_ = nullptr;
   uint32_t next_length_ = 0;
   Nanoseconds next_captured_ = 0;
-  Nanoseconds first_captured_ = 0, started_ = 0;  // timed: the first frame's time in the file, and when it arrived here
+  Nanoseconds first_captured_ = 0, started_ = 0;  // timed: the first frame's time in the file, and its time of arrival
   bool begun_ = false;
 
-  Nanoseconds epoch_ = 0;  // what to add to `now` for the time of day, from the first frame sent on
-  Nanoseconds next_flush_ = ~Nanoseconds{0};  // what was sent a moment ago is to be in the file by then
+  Nanoseconds epoch_ = 0;  // time of day minus `now`, set at the first frame sent
+  Nanoseconds next_flush_ = ~Nanoseconds{0};  // when sent frames must be in the file
   struct Counters {
     uint64_t rx_frames = 0, rx_bytes = 0, rx_oversize = 0, rx_errors = 0, rx_ended = 0;
     uint64_t tx_frames = 0, tx_bytes = 0, tx_errors = 0;

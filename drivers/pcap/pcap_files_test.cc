@@ -1,4 +1,4 @@
-// pcap_files_test.cc - capture files as a wire: every frame as it was, in order and in time; what a bad file is told.
+// pcap_files_test.cc - capture files as a wire: every frame unchanged, in order and in time; errors for bad files.
 #include "drivers/pcap/pcap_files.h"
 
 #include <pcap/pcap.h>
@@ -97,7 +97,7 @@ TEST_CASE("a damaged file ends in order, and the log has the reason") {
   };
   CHECK_THAT(damaged("short", [](const std::string& file) { std::filesystem::resize_file(file, kThird + kRecordHeader + 10); }),
              Catch::Matchers::Contains("truncated"));
-  // A record that says that it is longer than any can be.
+  // A record that claims an impossible length.
   CHECK_THAT(damaged("lying", [](const std::string& file) {
                std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
                bytes.seekp(kThird + 8);
@@ -109,7 +109,7 @@ TEST_CASE("a damaged file ends in order, and the log has the reason") {
 TEST_CASE("what one port writes another reads, byte by byte, in order") {
   Directory directory;
   const std::string file = directory / "a.pcap";
-  constexpr uint32_t kCount = 3000;  // more than there are places for frames
+  constexpr uint32_t kCount = 3000;  // more than the port has buffers
   const auto length = [](uint32_t number) { return 14 + number % 1501; };
   {
     auto writer = open({.write = file});
@@ -147,7 +147,7 @@ TEST_CASE("a port reads and writes at once; without a file, sent frames are forg
   CHECK(is(frame, 1, 60));
   send(*port, 2, 9014, 0);
   port->release({&frame, 1});
-  // Who looks at the file a moment later sees what was sent, while the port is open.
+  // A reader of the file sees sent frames a moment later, while the port is open.
   REQUIRE(port->next_event() != ~Nanoseconds{0});
   port->poll(port->next_event());
   CHECK(port->next_event() == ~Nanoseconds{0});

@@ -1,4 +1,4 @@
-// pcap_live.cc - frames in and out of an interface.
+// pcap_live.cc - passes frames to and from an interface.
 #include "drivers/pcap/pcap_live.h"
 
 #include <linux/if_ether.h>
@@ -46,7 +46,7 @@ void PcapLive::poll(Nanoseconds now) noexcept {
   polled_at_ = now;
   if (link_ == nullptr || link_->changes() == link_changes_) [[likely]] return;
   const uint32_t changes = link_->changes();
-  // libpcap's handle is a packet socket, bound to all types. It keeps its ring and its filter.
+  // libpcap's handle is a packet socket, bound to all types. Its ring and filter remain.
   if (link_->index() == 0 || link_->bind(pcap_fileno(handle_), ETH_P_ALL, all_types_)) link_changes_ = changes;
 }
 
@@ -56,7 +56,7 @@ Nanoseconds PcapLive::next_event() const noexcept {
 
 PcapLive::~PcapLive() { pcap_close(handle_); }
 
-// What libpcap's loop fills, frame by frame.
+// The target of libpcap's loop, which adds frame by frame.
 struct PcapLive::Arrivals {
   PcapLive& port;
   std::span<ReceivedFrame> frames;
@@ -77,7 +77,7 @@ struct PcapLive::Arrivals {
 
 uint32_t PcapLive::receive(std::span<ReceivedFrame> frames, Nanoseconds) noexcept {
   const uint32_t wanted = places(frames.size());
-  if (wanted == 0) return 0;  // the kernel's ring keeps them, and counts what does not fit
+  if (wanted == 0) return 0;  // frames wait in the kernel's ring, which counts its drops
   Arrivals arrivals{.port = *this, .frames = frames};
   const int result = pcap_dispatch(handle_, static_cast<int>(wanted), Arrivals::take, reinterpret_cast<u_char*>(&arrivals));
   if (result < 0) ++counters_.rx_errors;  // the interface went down; it may come back
@@ -95,14 +95,14 @@ uint32_t PcapLive::transmit(std::span<TransmitFrame> frames, Nanoseconds now) no
       continue;
     }
     const int error = errno;
-    // The interface takes no more now, or never takes this one.
+    // The interface is full, or never takes this frame.
     const bool refused = error == ENOMEM || (error == ENOBUFS && has_carrier(pcap_fileno(handle_), interface_));
     if (error == EAGAIN || (refused && !refusals_.give_up(now))) {
       ++counters_.tx_full;
       break;
     }
     if (!refused) refusals_.gone();
-    ++(refused ? counters_.tx_refused : error == EMSGSIZE ? counters_.tx_oversize : counters_.tx_errors);  // lost, as a wire may lose
+    ++(refused ? counters_.tx_refused : error == EMSGSIZE ? counters_.tx_oversize : counters_.tx_errors);  // lost, as wires may lose
   }
   discard(frames.first(done));
   return done;
@@ -115,7 +115,7 @@ std::vector<DriverCounter> PcapLive::counters() const {
                                  {"tx_oversize", c.tx_oversize}, {"tx_errors", c.tx_errors},
                                  {"tx_refused", c.tx_refused}, {"tx_full", c.tx_full}};
   pcap_stat kernel{};
-  if (pcap_stats(handle_, &kernel) == 0) all.push_back({"rx_missed", kernel.ps_drop});  // that did not fit into the kernel's ring
+  if (pcap_stats(handle_, &kernel) == 0) all.push_back({"rx_missed", kernel.ps_drop});  // frames without room in the kernel's ring
   return all;
 }
 

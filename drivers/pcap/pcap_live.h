@@ -1,13 +1,12 @@
-// pcap_live.h - a wire over an interface of the kernel, by libpcap; made by apps/drivers. It works wherever tcpdump does, and
-// is the wire to take where neither AF_XDP nor DPDK's packet sockets do.
+// pcap_live.h - a wire over an interface of the kernel, by libpcap; made by apps/drivers. It works wherever tcpdump works, also where
+// neither AF_XDP nor DPDK's packet sockets do.
 //
-// The kernel passes on only frames of our Ethernet type that are for this station or for all (a filter; under a wrapper that makes
-// ours of others, those of all types), and none that this port sent itself. A frame is copied once between the ring that libpcap
-// shares with the kernel and our own memory, and the kernel copies it once more each way; a frame sent is one system call, and so is
-// a look at an empty wire.
+// A filter passes only frames of our Ethernet type that are for this station or for all, and none that this port sent. Under a wrapper that
+// converts frames, it passes all Ethernet types. The kernel copies each frame once, each way. The port copies it once more, between its own
+// memory and the ring that libpcap shares with the kernel. Sending a frame is one system call, and so is polling an empty wire.
 //
-// If the interface goes down frames are lost and counted; when it comes up again they pass. An interface that is deleted
-// and made anew under its name is bound again (link_watch.h).
+// While the interface is down, frames are lost and counted; when it comes up again they pass. An interface that is deleted and made anew
+// under its name is bound again (link_watch.h).
 #pragma once
 
 #include <memory>
@@ -24,21 +23,21 @@ struct pcap;
 namespace unet::drivers {
 
 struct PcapOptions {
-  std::string interface;  // in the caller's network namespace
-  uint32_t mtu = 0;       // 0: the interface's
-  bool all_types = false; // frames of other Ethernet types, too: for a wrapper that makes ours of them
+  std::string interface;  // interface name, in the caller's network namespace
+  uint32_t mtu = 0;       // 0: the MTU of the interface
+  bool all_types = false; // also frames of other Ethernet types: for a wrapper that converts them
 };
 
 class PcapLive final : public FramePort {
  public:
-  // Errors: not_found (no such interface), already_exists (another port has it), unavailable (it is down, or no right), invalid_argument.
+  // Errors: not_found (no such interface), already_exists (another port uses it), unavailable (it is down, or no right), invalid_argument.
   static Result<std::unique_ptr<PcapLive>> open(const PcapOptions& options);
   ~PcapLive() override;
 
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
   void poll(Nanoseconds now) noexcept override;
-  // Soon while the interface is away: another thread sees its return.
+  // A short time while the interface is away, because another thread notices its return.
   Nanoseconds next_event() const noexcept override;
   std::shared_ptr<WireState> state() const override { return link_; }
   int wait_descriptor() const noexcept override { return wait_descriptor_; }
@@ -61,7 +60,7 @@ class PcapLive final : public FramePort {
   Counters counters_;
   Refusals refusals_;
   const bool all_types_;
-  const std::shared_ptr<LinkWatch> link_;  // null: nothing tells of the interface
+  const std::shared_ptr<LinkWatch> link_;  // null: the interface is not watched
   uint32_t link_changes_ = 0;
   Nanoseconds polled_at_ = 0;
 };

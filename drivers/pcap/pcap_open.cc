@@ -1,4 +1,4 @@
-// pcap_open.cc - libpcap's settings, and what its errors mean.
+// pcap_open.cc - libpcap's settings, and the meaning of its errors.
 #include "drivers/pcap/pcap_open.h"
 
 #include <linux/if_packet.h>
@@ -13,7 +13,7 @@ namespace unet::drivers {
 
 namespace {
 
-constexpr int kRingBytes = 4 << 20;  // what the kernel keeps for us while nobody looks: 2,048 frames of 1.5 KB
+constexpr int kRingBytes = 4 << 20;  // the kernel's buffer between polls: 2,048 frames of 1.5 KB
 
 tl::unexpected<Error> refuse(Errc code, const std::string& name, const std::string& what) {
   return fail(code, "pcap:iface=" + name + ": " + what);
@@ -43,7 +43,7 @@ Status set_filter(pcap_t* handle, const std::string& name, const std::string& ex
 
 Status set_up(pcap_t* handle, const std::string& name, const DriverCapabilities& capabilities, uint16_t ether_type) {
   char error[PCAP_ERRBUF_SIZE] = "";
-  pcap_set_snaplen(handle, static_cast<int>(capabilities.mtu + 64));  // with room for a VLAN tag that the kernel took out
+  pcap_set_snaplen(handle, static_cast<int>(capabilities.mtu + 64));  // includes room for a VLAN tag that the kernel removed
   pcap_set_promisc(handle, 0);
   pcap_set_immediate_mode(handle, 1);
   pcap_set_buffer_size(handle, kRingBytes);
@@ -57,7 +57,7 @@ Status set_up(pcap_t* handle, const std::string& name, const DriverCapabilities&
   const std::string filter = ether_type == 0 ? station + " or ether multicast"
                                              : std::string("ether proto ") + type + " and (" + station + " or ether broadcast)";
   if (Status status = set_filter(handle, name, filter); !status) return status;
-  // Frames go to the interface without a queueing discipline on the way, which would only delay them. Old kernels cannot.
+  // Bypass the queueing discipline, which would only delay frames. Old kernels lack this option.
   const int yes = 1;
   static_cast<void>(setsockopt(pcap_fileno(handle), SOL_PACKET, PACKET_QDISC_BYPASS, &yes, sizeof yes));
   return {};

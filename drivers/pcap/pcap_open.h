@@ -1,4 +1,4 @@
-// pcap_open.h - an interface of the kernel, opened with libpcap; used by PcapLive and by RawPcap.
+// pcap_open.h - opens an interface of the kernel with libpcap; used by PcapLive and by RawPcap.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ struct pcap;
 
 namespace unet::drivers {
 
-// Opens it without waiting: frames arrive at once, none of our own come back, and only those of `ether_type` (0: of all) that are for
-// `capabilities.address` or for all. Close with pcap_close().
+// Opens it without waiting. Frames arrive at once, and none of our own come back. Only frames of `ether_type` (0: all types) to
+// `capabilities.address` or to all pass. The caller closes the handle with pcap_close().
 Result<pcap*> open_interface(const std::string& name, const DriverCapabilities& capabilities, uint16_t ether_type);
 
 }  // namespace unet::drivers

@@ -13,7 +13,7 @@ namespace unet::drivers {
 
 namespace {
 
-// IEEE 802 "local experimental" Ethernet type 2: the engine's frames have type 1.
+// The Ethernet type "local experimental 2" of IEEE 802; the engine's frames have type 1.
 constexpr uint16_t kRawType = 0x88B6;
 constexpr size_t kHeader = 14;
 

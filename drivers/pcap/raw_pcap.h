@@ -1,9 +1,8 @@
-// raw_pcap.h - bare libpcap on an interface: what frames cost with nothing of U-Net around them; the baseline of unet-bench for
-// the pcap wire, as raw_bench is for DPDK's.
+// raw_pcap.h - bare libpcap on an interface: the cost of frames without U-Net; the baseline of unet-bench for the pcap wire, as raw_bench
+// is for DPDK.
 //
-// Written as a program for libpcap would be: pcap_inject() and pcap_dispatch() with the settings that PcapLive has, on a handle
-// of its own. Payloads are copied into and out of the frames, which have an Ethernet type of their own, so that neither sees
-// the other's.
+// It is written like a program for libpcap: pcap_inject() and pcap_dispatch() on its own handle, with PcapLive's settings. Payloads are
+// copied into and out of the frames. The frames have their own Ethernet type, so that neither port sees the other's.
 #pragma once
 
 #include <array>
@@ -20,7 +19,7 @@ namespace unet::drivers {
 
 class RawPcap {
  public:
-  // Errors as PcapLive's.
+  // Errors: those of PcapLive::open().
   static Result<std::unique_ptr<RawPcap>> open(const std::string& interface);
   ~RawPcap();
   RawPcap(const RawPcap&) = delete;
@@ -28,13 +27,13 @@ class RawPcap {
 
   void set_peer(const MacAddress& peer) noexcept;
 
-  // One frame with `size` bytes of `data`. False if the interface did not take it.
+  // Sends one frame with `size` bytes of `data`. False if the interface did not take it.
   bool try_send(const std::byte* data, size_t size) noexcept;
 
-  // One frame's payload, if one has arrived: copies `size` bytes out.
+  // Receives one frame, if one has arrived, and copies `size` bytes of its payload out.
   bool try_receive(std::byte* into, size_t size) noexcept { return receive_burst(into, size, 1) == 1; }
 
-  // Payloads stand back to back; both return how many there were, at most kBurst.
+  // Payloads lie back to back. Both return the number of frames, at most kBurst.
   size_t send_burst(const std::byte* data, size_t size, size_t count) noexcept;
   size_t receive_burst(std::byte* into, size_t size, size_t count) noexcept;
 
@@ -46,7 +45,7 @@ class RawPcap {
 
   pcap* handle_;
   uint32_t mtu_;
-  std::array<std::byte, kFrameMax> frame_{};  // its Ethernet header stays
+  std::array<std::byte, kFrameMax> frame_{};  // its Ethernet header stays the same
 };
 
 }  // namespace unet::drivers

@@ -1,4 +1,4 @@
-// short_wire.h - a wire that takes only so many frames, for tests of what wrappers do with the others; used by drivers' tests.
+// short_wire.h - a wire that takes a limited number of frames, to test how wrappers treat the others; used by drivers' tests.
 #pragma once
 
 #include <algorithm>

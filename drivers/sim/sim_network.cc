@@ -1,4 +1,4 @@
-// sim_network.cc - the switch: an event heap of frames that reach it, and one queue per downlink.
+// sim_network.cc - the switch: a heap of frames on their way to it, and one queue per downlink.
 #include "drivers/sim/sim_network.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace unet::drivers {
 
 namespace {
 
-// A fixed-capacity queue; the capacity is decided once.
+// A queue of fixed capacity, which is set once.
 template <typename T>
 class Fifo {
  public:
@@ -38,7 +38,7 @@ class Fifo {
 }  // namespace
 
 struct SimNetwork::State {
-  // A stored frame, and the port whose pool it came from.
+  // A stored frame, and the port that owns its buffer.
   struct Frame {
     std::byte* data = nullptr;
     uint32_t owner = 0;
@@ -59,7 +59,7 @@ struct SimNetwork::State {
     }
   };
 
-  // A frame on a downlink: it leaves the switch at `departure` and can be received from `delivery` on.
+  // A frame on a downlink. It leaves the switch at `departure`; the port can receive it from `delivery` on.
   struct InFlight {
     Nanoseconds departure;
     Nanoseconds delivery;
@@ -78,8 +78,8 @@ struct SimNetwork::State {
     std::unique_ptr<std::byte[]> memory;
     std::vector<Frame> frames;
     std::vector<Frame*> free;
-    Nanoseconds uplink_free;    // when the uplink has sent what it was given
-    Nanoseconds downlink_free;  // when the downlink has
+    Nanoseconds uplink_free;    // when the uplink is idle again
+    Nanoseconds downlink_free;  // when the downlink is idle again
     uint64_t departed;          // position in `downlink` of the first frame that has not left the switch
     Fifo<InFlight> downlink;
     Fifo<Frame*> ring;
@@ -156,7 +156,7 @@ void SimNetwork::State::reset() noexcept {
   }
 }
 
-// Everything that happens up to `now`, in order.
+// Runs all events up to `now`, in order.
 void SimNetwork::State::advance(Nanoseconds now) noexcept {
   time = std::max(time, now);
   while (!arrivals.empty() && arrivals.front().time <= time) {
@@ -167,7 +167,7 @@ void SimNetwork::State::advance(Nanoseconds now) noexcept {
   }
 }
 
-// At the switch: the frame goes to the downlink of its receiver, or of everybody else.
+// A frame arrives at the switch: forward it to its receiver's downlink, or to all other ports.
 void SimNetwork::State::arrive(const Arrival& arrival) noexcept {
   Frame& frame = *arrival.frame;
   read_external(frame);
@@ -180,7 +180,7 @@ void SimNetwork::State::arrive(const Arrival& arrival) noexcept {
   bool received = false;
   for (uint32_t i = 0; i < ports.size(); ++i) {
     if (i == frame.owner || (found != ports.size() && found != i)) continue;
-    forward(frame, i, arrival.time, received);  // what a receiver has may be written by it: the first gets the frame, others a copy
+    forward(frame, i, arrival.time, received);  // the first receiver gets the frame, others a copy, because receivers may write to it
     received = true;
   }
   if (!received) ++ports[frame.owner].counters.no_receiver;
@@ -214,7 +214,7 @@ void SimNetwork::State::forward(Frame& frame, uint32_t index, Nanoseconds at, bo
   port.downlink.push({departure, departure + port.options.delay, own});
 }
 
-// From the sender's memory; nullptr if there is none left.
+// Copies a frame into the sender's memory; nullptr if there is none left.
 SimNetwork::State::Frame* SimNetwork::State::copy_of(const Frame& frame) noexcept {
   std::vector<Frame*>& free = ports[frame.owner].free;
   if (free.empty()) return nullptr;
@@ -226,7 +226,7 @@ SimNetwork::State::Frame* SimNetwork::State::copy_of(const Frame& frame) noexcep
   return &copy;
 }
 
-// Moves what has arrived at a port into its receive ring.
+// Moves frames that have arrived at a port into its receive ring.
 void SimNetwork::State::deliver(PortState& port, Nanoseconds now) noexcept {
   while (!port.downlink.empty() && port.downlink.front().delivery <= now) {
     Frame& frame = *port.downlink.front().frame;
@@ -302,7 +302,7 @@ uint32_t SimNetwork::State::transmit(uint32_t index, std::span<TransmitFrame> fr
   return static_cast<uint32_t>(frames.size());
 }
 
-// The driver of one port; it keeps the network's state alive.
+// The driver of one port. It shares ownership of the network's state.
 class SimNetwork::Port final : public Driver {
  public:
   Port(std::shared_ptr<State> state, uint32_t index) : state_(std::move(state)), index_(index), port_(state_->ports[index]) {}
@@ -355,7 +355,7 @@ class SimNetwork::Port final : public Driver {
 
   bool register_memory(std::span<std::byte>) noexcept override { return port_.options.external_payload; }
 
-  // What still waits for the uplink is read now.
+  // Read payloads that still wait for the uplink before the memory goes.
   void forget_memory(std::span<std::byte> memory) noexcept override {
     for (State::Arrival& arrival : state_->arrivals) {
       const std::byte* external = arrival.frame->external;

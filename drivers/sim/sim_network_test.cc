@@ -1,4 +1,4 @@
-// sim_network_test.cc - the simulated wire: where frames go, when they arrive, what is lost and counted.
+// sim_network_test.cc - the simulated wire: routes, arrival times, losses and their counters.
 #include "drivers/sim/sim_network.h"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ TEST_CASE("next_event leads a simulation through every delivery") {
     for (auto& port : ports) {
       for (int mark = receive(*port, now); mark >= 0; mark = receive(*port, now)) {
         CHECK(port == ports[2]);
-        CHECK(mark > last[static_cast<size_t>(mark % 2)]);  // each sender's frames in order
+        CHECK(mark > last[static_cast<size_t>(mark % 2)]);  // frames of each sender arrive in order
         last[static_cast<size_t>(mark % 2)] = mark;
         ++received;
       }
@@ -104,7 +104,7 @@ TEST_CASE("a full downlink queue, a full receive ring, bad sizes and cut links a
   SECTION("queue") {
     SimNetwork net(2, {.bits_per_second = 1'000'000, .queue_frames = 4});
     auto a = net.port(0), b = net.port(1);
-    // Both links are equally fast, so that one sender cannot overrun the downlink; two can.
+    // Both links are equally fast: two senders can overrun the downlink, one cannot.
     SimNetwork three(3, {.bits_per_second = 1'000'000, .queue_frames = 4});
     auto x = three.port(0), y = three.port(1), z = three.port(2);
     for (int i = 0; i < 20; ++i) {
@@ -191,7 +191,7 @@ TEST_CASE("an external payload is read late, once, and completes") {
     frame.completion = &completion;
     REQUIRE(a->transmit({&frame, 1}, static_cast<Nanoseconds>(i) * 5000) == 1);
   }
-  CHECK(completion.pending == 1);  // the first left the port at 1000
+  CHECK(completion.pending == 1);  // the first frame left the port at 1000
   memory[99] = std::byte{9};
   a->forget_memory(memory);
   CHECK(completion.pending == 0);

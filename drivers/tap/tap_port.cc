@@ -1,4 +1,4 @@
-// tap_port.cc - a tap interface made or taken, its addresses, and frames through it.
+// tap_port.cc - creates or opens a tap interface, sets its addresses, and passes frames.
 #include "drivers/tap/tap_port.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ namespace unet::drivers {
 namespace {
 
 constexpr const char* kDevice = "/dev/net/tun";
-constexpr unsigned kUso4 = 0x20, kUso6 = 0x40;  // TUN_F_USO4, TUN_F_USO6 of Linux 6.2
+constexpr unsigned kUso4 = 0x20, kUso6 = 0x40;  // TUN_F_USO4 and TUN_F_USO6, since Linux 6.2
 
 struct Descriptor {
   int fd = -1;
@@ -83,7 +83,7 @@ Status give_ipv4(int socket, const std::string& name, const TapOptions::Address&
   return {};
 }
 
-// Nobody else is on the link whom the kernel would have to ask for a second whether the address is his.
+// Turns off duplicate address detection, which would take a second: the link has no other station.
 void trust_link(const std::string& name) {
   const Descriptor file(::open(("/proc/sys/net/ipv6/conf/" + name + "/accept_dad").c_str(), O_WRONLY | O_CLOEXEC));
   if (file.fd >= 0) static_cast<void>(!::write(file.fd, "0", 1));
@@ -100,7 +100,7 @@ Status give_ipv6(const std::string& name, const TapOptions::Address& address) {
   return {};
 }
 
-// The kernel's end: MTU, addresses, up. What is so already needs no rights.
+// Sets up the kernel's end: MTU, addresses, state up. Values that are already set need no rights.
 Status set_up(const TapOptions& options) {
   const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (socket.fd < 0) return fail_errno("socket", errno);
@@ -120,7 +120,7 @@ Status set_up(const TapOptions& options) {
     request.ifr_flags |= IFF_UP;
     if (::ioctl(socket.fd, SIOCSIFFLAGS, &request) != 0) return refuse_errno(options.name, "SIOCSIFFLAGS");
   }
-  for (const TapOptions::Address& each : options.addresses) {  // which an interface that is down loses
+  for (const TapOptions::Address& each : options.addresses) {  // an interface loses IPv6 addresses when it goes down
     if (each.address.is_ipv4()) continue;
     if (Status status = give_ipv6(options.name, each); !status) return status;
   }
@@ -144,7 +144,7 @@ Result<std::unique_ptr<TapPort>> TapPort::open(const TapOptions& options) {
   if (!capabilities) return tl::unexpected(capabilities.error());
   auto link = LinkWatch::open({.port = "tap:name=" + name, .interface = name, .station = capabilities->address, .mtu = capabilities->mtu,
                                .returns = false});
-  // The station at this end is another than the kernel's.
+  // The port's address must differ from the kernel's.
   capabilities->address[0] = static_cast<uint8_t>((capabilities->address[0] | 2) & ~1);
   capabilities->address[5] ^= 1;
   return std::unique_ptr<TapPort>(new TapPort(*capabilities, std::exchange(tap.fd, -1), name, options.segments, std::move(link)));
@@ -163,7 +163,7 @@ uint32_t TapPort::read(std::span<Transfer> transfers) noexcept {
       break;
     }
     transfer.length = static_cast<uint32_t>(bytes);
-    // What does not fit the kernel cuts off without a word: then nothing is left of the room.
+    // The kernel cuts long frames silently: then the buffer is exactly full.
     transfer.cut = transfer.length == transfer.pieces[0].iov_len + transfer.pieces[1].iov_len;
   }
   return count;

@@ -1,12 +1,12 @@
-// tap_port.h - a wire to the kernel of this host: a tap interface of the kernel's, on whose other end this port is; made by apps/drivers.
+// tap_port.h - a wire to the kernel of this host: this port is the other end of a tap interface; made by apps/drivers.
 //
 //   programs -- sockets of the kernel -- tap interface, 10.0.0.1/24 == this port, 10.0.0.2/24 -- engine -- applications of U-Net
 //
-// Nobody else is on that link, unless the interface is put into a bridge. Segments go whole, both ways, and checksums are left undone. A
-// frame is one system call each way: a tap has none for bursts.
+// The link has no other stations, unless the interface is put into a bridge. Segments pass whole in both directions, without checksums.
+// Each frame is one system call each way: a tap has no calls for bursts.
 //
-// The interface goes when the port does, and with it the kernel's connections over it; one that was there before (`ip tuntap add dev
-// unet0 mode tap user NAME`) stays, and needs no rights but that user's.
+// The interface disappears with the port, and with it the kernel's connections over it. An interface that existed before (`ip tuntap add
+// dev unet0 mode tap user NAME`) stays, and needs only the rights of that user.
 #pragma once
 
 #include <memory>
@@ -25,15 +25,15 @@ struct TapOptions {
     ip::IpAddress address{};
     uint8_t prefix = 0;
   };
-  std::string name;                // of the interface, 1 to 15 characters
-  std::vector<Address> addresses;  // that the kernel gets on its end
-  uint32_t mtu = 0;                // 0: the interface's, 1,500 of a new one
+  std::string name;                // name of the interface, 1 to 15 characters
+  std::vector<Address> addresses;  // addresses of the kernel's end
+  uint32_t mtu = 0;                // 0: the MTU of the interface; 1,500 if it is new
   bool segments = true;
 };
 
 class TapPort final : public SegmentPort {
  public:
-  // Errors: already_exists (another process has it), not_permitted, unavailable (no taps here), invalid_argument.
+  // Errors: already_exists (another process uses it), not_permitted, unavailable (the host has no taps), invalid_argument.
   static Result<std::unique_ptr<TapPort>> open(const TapOptions& options);
 
   std::string description() const override;
@@ -46,7 +46,7 @@ class TapPort final : public SegmentPort {
   bool is_full(int error) const noexcept override;
 
   const std::string name_;
-  const std::shared_ptr<LinkWatch> link_;  // null: nothing tells of the interface
+  const std::shared_ptr<LinkWatch> link_;  // null: the interface is not watched
 };
 
 }  // namespace unet::drivers

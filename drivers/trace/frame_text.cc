@@ -1,4 +1,4 @@
-// frame_text.cc - a frame in words.
+// frame_text.cc - describes a frame in words.
 #include "drivers/trace/frame_text.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace unet::drivers {
 
 namespace {
 
-// Appends to a line of fixed room; what does not fit is left out.
+// Appends to a line of fixed size, and omits what does not fit.
 class Line {
  public:
   explicit Line(std::span<char> room) : room_(room) {}
@@ -35,7 +35,7 @@ class Line {
   size_t used_ = 0;
 };
 
-// As NiCounter names them.
+// Names of NiCounter.
 const char* why(FrameError error) noexcept {
   switch (error) {
     case FrameError::none: return "";
@@ -49,7 +49,7 @@ const char* why(FrameError error) noexcept {
   return "";
 }
 
-// SignalType of unet/service/signal_wire.h: the second byte of a signal.
+// Names of SignalType (unet/service/signal_wire.h), the second byte of a signal.
 constexpr std::array<const char*, 13> kSignals{"",          "resolve", "resolved", "connect", "received",  "accepted", "rejected",
                                                "confirm", "close",   "closed",   "keepalive", "alive", "goodbye"};
 

@@ -1,4 +1,4 @@
-// trace.cc - lines of text about frames on their way.
+// trace.cc - writes lines of text about frames.
 #include "drivers/trace/trace.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ namespace {
 constexpr Nanoseconds kFlushAfter = 100 * kMillisecond;
 constexpr size_t kFrameMax = 16384;
 
-// How long the lines are that fit into `most` bytes, which one at least does.
+// Length of the whole lines within the first `most` bytes; at least one line fits.
 size_t whole_lines(std::string_view text, size_t most) noexcept {
   return text.size() <= most ? text.size() : text.substr(0, most).rfind('\n') + 1;
 }
@@ -33,7 +33,7 @@ Result<std::unique_ptr<Driver>> Trace::wrap(std::unique_ptr<Driver> wire, const 
   constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   int descriptor = -1;
   if (file.empty()) {
-    // Opened anew, as others who write to stderr may wait. What cannot be opened (a socket) is used as it is.
+    // Open stderr anew: O_NONBLOCK must not affect other writers. A socket cannot be opened, and is used as it is.
     descriptor = open("/proc/self/fd/2", kFlags);
     if (descriptor < 0) descriptor = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
     if (descriptor < 0) return fail_errno("trace to stderr", errno);
@@ -75,25 +75,25 @@ void Trace::note(const char* direction, std::span<const std::byte> data, std::sp
   next_flush_ = std::min(next_flush_, now + kFlushAfter);
 }
 
-// Whether a write would neither wait nor raise SIGPIPE.
+// Whether write() would neither wait nor raise SIGPIPE.
 bool Trace::writable() const noexcept {
   pollfd ready{descriptor_, POLLOUT, 0};
   return ::poll(&ready, 1, 0) == 1 && ready.revents == POLLOUT;
 }
 
-// Writes what can be written at once; as write(2).
+// Writes what it can without waiting; returns like write(2).
 ssize_t Trace::put(std::string_view text) const noexcept {
   const ssize_t sent = send(descriptor_, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   return sent < 0 && errno == ENOTSOCK ? write(descriptor_, text.data(), text.size()) : sent;
 }
 
-// May not wait: stderr may be a pipe that nobody reads.
+// Must not wait: stderr may be a pipe without a reader.
 void Trace::flush() noexcept {
   next_flush_ = ~Nanoseconds{0};
   if (used_ == 0) return;
   size_t done = 0;
   while (done < used_ && writable()) {
-    // A pipe that is ready has room for PIPE_BUF bytes at least: more at a time could wait.
+    // A ready pipe has room for at least PIPE_BUF bytes; a longer write could wait.
     const std::string_view rest(out_.data() + done, used_ - done);
     const ssize_t n = put(rest.substr(0, whole_lines(rest, 4096)));
     if (n <= 0) break;
@@ -112,7 +112,7 @@ uint32_t Trace::receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexce
   return count;
 }
 
-// One by one: a frame that the wire has taken can no longer be read, and of one that it refused nothing is to be said.
+// Sends frames one by one: a frame that the wire has taken can no longer be read, and a refused frame gets no line.
 uint32_t Trace::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept {
   uint32_t done = 0;
   for (TransmitFrame& frame : frames) {

@@ -1,11 +1,10 @@
-// trace.h - a wrapper that writes a line of text per frame, to a file or to stderr; made by apps/drivers, for people who look
-// for what goes wrong.
+// trace.h - a wrapper that writes a line of text per frame, to a file or to stderr; made by apps/drivers, for debugging.
 //
 //      12.004513 rx 02:00:00:00:00:01 > 02:00:00:00:00:02  message 7 tag 0x72bd0001  64+64 of 300
 //
-// Seconds since the first frame; rx: the engine received it, tx: the wire took it. Lines are written in the engine's thread, at
-// the latest 100 ms after the frame: it slows the NI down by microseconds per frame. A descriptor that takes no more (a full
-// pipe or disk) loses lines and not frames; they are counted. The capture wrapper is the one for machines to read, and is fast.
+// The number is seconds since the first frame. rx: the engine received it; tx: the wire took it. The engine's thread writes the lines, at
+// most 100 ms after the frame, which costs microseconds per frame. A descriptor that takes no more (a full pipe or disk) loses lines, not
+// frames; lost lines are counted. For machine-readable output use the capture wrapper, which is faster.
 #pragma once
 
 #include <array>
@@ -19,7 +18,7 @@ namespace unet::drivers {
 
 class Trace final : public Wrapper {
  public:
-  // An empty `file` is stderr. Lines are appended to a file that is there; a new one is readable by its owner only.
+  // An empty `file` means stderr. Lines are appended to an existing file; only its owner can read a new one.
   static Result<std::unique_ptr<Driver>> wrap(std::unique_ptr<Driver> wire, const std::string& file);
   ~Trace() override;
 
@@ -27,7 +26,7 @@ class Trace final : public Wrapper {
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
   void poll(Nanoseconds now) noexcept override;
   Nanoseconds next_event() const noexcept override;
-  // The wire's, and trace_lines, trace_lost.
+  // The wire's counters, and trace_lines, trace_lost.
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
 
@@ -42,12 +41,12 @@ class Trace final : public Wrapper {
   std::string file_;
   int descriptor_;
   bool begun_ = false;
-  Nanoseconds start_ = 0;                      // of the first frame
+  Nanoseconds start_ = 0;                      // time of the first frame
   Nanoseconds next_flush_ = ~Nanoseconds{0};
   std::array<char, 16384> out_{};
   size_t used_ = 0;
   uint64_t lines_in_out_ = 0, lines_ = 0, lost_ = 0;
-  std::unique_ptr<std::byte[]> whole_;         // a frame with external payload, put together
+  std::unique_ptr<std::byte[]> whole_;         // a frame with external payload, made contiguous
 };
 
 }  // namespace unet::drivers

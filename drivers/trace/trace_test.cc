@@ -1,4 +1,4 @@
-// trace_test.cc - a line per frame, with what it says; what a full disk and a pipe nobody reads do.
+// trace_test.cc - a line per frame, and its text; a full disk and a pipe without a reader.
 #include "drivers/trace/trace.h"
 
 #include <fcntl.h>
@@ -158,7 +158,7 @@ TEST_CASE("a full disk or a pipe that nobody reads loses lines, and no frames") 
   World w;
   const std::string fifo = w.directory + "/fifo";
   REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
-  CHECK_FALSE(Trace::wrap(w.net.port(0), fifo));  // no reader at all
+  CHECK_FALSE(Trace::wrap(w.net.port(0), fifo));  // the FIFO has no reader
   const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
   for (const std::string& to : {std::string("/dev/full"), fifo}) {
     w.net.reset();

@@ -1,4 +1,4 @@
-// datagram.cc - parse and emit of datagrams.
+// datagram.cc - parses and writes datagrams.
 #include "drivers/udp/datagram.h"
 
 #include <cstring>
@@ -17,7 +17,7 @@ void write16(std::byte* at, uint32_t value) noexcept {
   at[1] = static_cast<std::byte>(value);
 }
 
-// The UDP header and what follows, of which IP says that it has `length` bytes.
+// Parses the UDP header and payload, which have `length` bytes according to IP.
 DatagramError parse_udp(const std::byte* udp, uint32_t length, uint64_t pseudo_header, bool ipv4, const DatagramAddress& own,
                         Bytes& payload) noexcept {
   if (length < kUdpBytes) return DatagramError::bad_length;
@@ -79,10 +79,10 @@ DatagramTemplate::DatagramTemplate(const DatagramAddress& from, const IpAddress&
   write16(at + 12, ipv4_ ? kEtherTypeIpv4 : kEtherTypeIpv6);
   std::byte* const ip = at + kEthernetBytes;
   std::byte* const udp = ip + (ipv4_ ? kIpv4Bytes : kIpv6Bytes);
-  write16(udp + 2, from.port);  // the other one is each datagram's own
+  write16(udp + 2, from.port);  // each datagram has its own source port
   if (ipv4_) {
     ip[0] = std::byte{0x45};
-    write16(ip + 6, kDontFragment);  // so its number may be 0 (RFC 6864)
+    write16(ip + 6, kDontFragment);  // the identification may therefore be 0 (RFC 6864)
     ip[8] = std::byte{hop_limit};
     ip[9] = std::byte{kProtocolUdp};
     std::memcpy(ip + 12, from.ip.wire(), 4);
@@ -93,7 +93,7 @@ DatagramTemplate::DatagramTemplate(const DatagramAddress& from, const IpAddress&
     ip[6] = std::byte{kProtocolUdp};
     ip[7] = std::byte{hop_limit};
     std::memcpy(ip + 8, from.ip.wire(), 16);
-    std::memcpy(ip + 24, to.bytes.data(), 16);  // whatever it maps
+    std::memcpy(ip + 24, to.bytes.data(), 16);  // all 16 bytes, also of an address that maps an IPv4 one
     sum_ = checksum_add16(checksum_add(checksum_add(0, ip + 8, 32), udp, 4), kProtocolUdp);
   }
   size_ = kEthernetBytes + (ipv4_ ? kIpv4Bytes : kIpv6Bytes) + kUdpBytes;
@@ -110,7 +110,7 @@ void DatagramTemplate::write(std::byte* to, const MacAddress& next_hop, uint32_t
     write16(ip + 2, total);
     write16(ip + kIpv4Bytes, port_ + from);
     write16(ip + kIpv4Bytes + 4, udp_length);
-    // The frame's crc32c covers the payload: the checksum of UDP stays 0, none.
+    // The frame's crc32c covers the payload, so the UDP checksum stays 0, which means none.
     const uint16_t checksum = checksum_fold(checksum_add16(sum_, total));
     std::memcpy(ip + 10, &checksum, sizeof checksum);
     return;
@@ -120,11 +120,11 @@ void DatagramTemplate::write(std::byte* to, const MacAddress& next_hop, uint32_t
   write16(ip + 4, udp_length);
   write16(ip + kIpv6Bytes, port_ + from);
   write16(ip + kIpv6Bytes + 4, udp_length);
-  uint64_t sum = checksum_add16(checksum_add16(sum_, udp_length), udp_length);  // of the pseudo header, and of the header
+  uint64_t sum = checksum_add16(checksum_add16(sum_, udp_length), udp_length);  // the length counts twice: pseudo header and UDP header
   sum = checksum_add16(sum, static_cast<uint16_t>(port_ + from));
   const std::byte* const payload = to + size_;
   sum = checksum_add(sum, payload, length - external);
-  if (external != 0) sum = checksum_add(sum, more, external);  // after headers of an even length
+  if (external != 0) sum = checksum_add(sum, more, external);  // the headers have an even length
   uint16_t checksum = checksum_fold(sum);
   if (checksum == 0) checksum = 0xFFFF;
   std::memcpy(ip + kIpv6Bytes + 6, &checksum, sizeof checksum);

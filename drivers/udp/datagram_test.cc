@@ -1,4 +1,4 @@
-// datagram_test.cc - headers against bytes computed by hand, and every way in which a datagram can be wrong.
+// datagram_test.cc - headers against bytes computed by hand, and all errors of a datagram.
 #include "drivers/udp/datagram.h"
 
 #include <catch2/catch.hpp>
@@ -21,7 +21,7 @@ Path path(bool ipv4) {
   return {{kA, *parse_ip(ipv4 ? "10.0.1.2" : "fd00:1::2"), kPort}, {kB, *parse_ip(ipv4 ? "10.0.2.2" : "fd00:2::2"), kPort}};
 }
 
-// A datagram as the template writes it, with `external` of its bytes elsewhere while the checksum was made.
+// Makes a datagram with the template, with `external` of its bytes in another place while the checksum is computed.
 std::vector<std::byte> datagram(const Path& path, uint32_t length, uint32_t external = 0, uint16_t port = 0) {
   const DatagramTemplate headers(path.from, path.to.ip, 64);
   std::vector<std::byte> frame(headers.size() + length);
@@ -38,7 +38,7 @@ DatagramError parse(const std::vector<std::byte>& frame, const DatagramAddress& 
   return parse_datagram(frame, own, view);
 }
 
-// The IPv4 header's checksum, put right after a change.
+// Corrects the IPv4 header's checksum after a change.
 void sum_ipv4(std::vector<std::byte>& frame) {
   frame[24] = frame[25] = std::byte{0};
   const uint16_t sum = checksum_fold(checksum_add(0, frame.data() + 14, 20));
@@ -57,7 +57,7 @@ TEST_CASE("a datagram may come from each of so many ports, and from no other") {
     const size_t at = ipv4 ? 34 : 54;
     CHECK(std::to_integer<unsigned>(frame[at]) * 256 + std::to_integer<unsigned>(frame[at + 1]) == static_cast<uint16_t>(kPort + port));
     CHECK(std::to_integer<unsigned>(frame[at + 2]) * 256 + std::to_integer<unsigned>(frame[at + 3]) == kPort);
-    CHECK(parse(frame, p.to) == (port < 16 ? DatagramError::none : DatagramError::wrong_port));  // its checksum is right
+    CHECK(parse(frame, p.to) == (port < 16 ? DatagramError::none : DatagramError::wrong_port));  // its checksum is correct
   }
   p.to.ports = 1;
   CHECK(parse(datagram(p, 10, 0, 1), p.to) == DatagramError::wrong_port);
@@ -77,7 +77,7 @@ TEST_CASE("what the template writes is parsed, whatever the length") {
     for (const uint32_t length : {0u, 1u, 2u, 3u, 24u, 25u, 63u, 64u, 1399u, 1400u}) {
       auto frame = datagram(p, length);
       for (const size_t padding : {0, 5}) {
-        frame.resize(frame.size() + padding);  // Ethernet's
+        frame.resize(frame.size() + padding);  // of Ethernet
         DatagramView view;
         REQUIRE(parse_datagram(frame, p.to, view) == DatagramError::none);
         CHECK(view.from == p.from.ip);
@@ -186,7 +186,7 @@ TEST_CASE("who sends a datagram can be one host of that version of IP") {
 }
 
 TEST_CASE("nothing beside an address goes out with it") {
-  // An IPv6 datagram to an address that maps an IPv4 one: 16 bytes of it, and not 16 bytes from its 12th on.
+  // An IPv6 datagram to an address that maps an IPv4 one must contain its 16 bytes, not 16 bytes from its 12th on.
   struct {
     IpAddress to{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 1, 2}};
     std::array<uint8_t, 16> beside{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};

@@ -1,4 +1,4 @@
-// hearsay.cc - a ring of what was said.
+// hearsay.cc - a ring of announcements between the queues of a wire.
 #include "drivers/udp/hearsay.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-// hearsay.h - what the udp wrappers around the queues of one wire tell each other: who has become a peer, and what neighbours have said.
-// Such a frame arrives at one of them, and all have to know. Used by the udp wrapper; with one queue there is none.
+// hearsay.h - lets the udp wrappers around the queues of one wire share what they learn: new peers, and messages of neighbours. Such a
+// frame arrives at one queue, and all must know of it. Used by the udp wrapper; a wire with one queue has none.
 //
-// A ring that all write and read, each by a thread of its own, under a lock that nothing on the way of a message takes. Who does not listen
-// for long misses the oldest. All of it is said again: peers go on signalling, and questions that remain without an answer are repeated.
+// A ring that all queues write and read, each in its own thread, under a lock that is never taken on the path of a message. A slow reader
+// misses the oldest entries. Missing them is harmless: peers go on signalling, and unanswered questions are asked again.
 #pragma once
 
 #include <array>
@@ -19,12 +19,12 @@ namespace unet::drivers {
 class Hearsay {
  public:
   static constexpr uint32_t kDepth = 1024;
-  static constexpr size_t kFrameMax = 128;  // what is longer is not passed on: questions and answers of NIs are shorter
+  static constexpr size_t kFrameMax = 128;  // longer frames are not shared: questions and answers of NIs are shorter
 
   struct Item {
     uint32_t teller = 0;
-    std::optional<IpAddress> peer;  // a signal came from it; or
-    uint32_t length = 0;            // a frame between neighbours, of so many bytes
+    std::optional<IpAddress> peer;  // a signal came from this peer; or
+    uint32_t length = 0;            // a frame between neighbours, of this many bytes
     std::array<std::byte, kFrameMax> frame{};
   };
 
@@ -33,9 +33,9 @@ class Hearsay {
   void tell_peer(uint32_t teller, const IpAddress& peer) noexcept;
   void tell_frame(uint32_t teller, Bytes frame) noexcept;
 
-  // Whether anything was told since `heard`, which begins as 0.
+  // Whether there are entries after `heard`, which starts at 0.
   bool news(uint64_t heard) const noexcept { return told_.load(std::memory_order_acquire) != heard; }
-  // The next that was told by others than the listener, and `heard` after it; false: there is none.
+  // Reads the next entry of another queue, and advances `heard` past it. Returns false if there is none.
   bool hear(uint32_t listener, uint64_t& heard, Item& item) noexcept;
 
  private:

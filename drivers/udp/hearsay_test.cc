@@ -1,4 +1,4 @@
-// hearsay_test.cc - what is told is heard once by each of the others, in order, or missed when they do not listen for long.
+// hearsay_test.cc - each entry is read once by each other queue, in order, or missed by slow readers.
 #include "drivers/udp/hearsay.h"
 
 #include <catch2/catch.hpp>

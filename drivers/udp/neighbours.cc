@@ -67,7 +67,7 @@ void Neighbours::want(uint32_t index, Nanoseconds now) noexcept {
   if (place.fixed || place.next != ~Nanoseconds{0}) return;
   place.next = now;  // it was never asked, or was given up
   next_ = std::min(next_, place.next);
-  if (cursor_ != 0) next_pass_ = std::min(next_pass_, place.next);  // the pass under way may be beyond it
+  if (cursor_ != 0) next_pass_ = std::min(next_pass_, place.next);  // the current pass may be past this place
 }
 
 bool Neighbours::handle(Bytes frame, Nanoseconds now, Message& reply, std::optional<uint32_t>& changed) noexcept {
@@ -80,14 +80,14 @@ bool Neighbours::handle(Bytes frame, Nanoseconds now, Message& reply, std::optio
   return header.type == kEtherTypeIpv6 && handle_discovery(packet, header.from, now, reply, changed);
 }
 
-// A neighbour that is not asked for is not learned: everybody could fill the table.
+// Learns only from neighbours that are asked for: otherwise any station could fill the table.
 std::optional<uint32_t> Neighbours::learn(const IpAddress& ip, const MacAddress& mac, Nanoseconds now, bool answer) noexcept {
   std::optional<uint32_t> changed;
   for (size_t i = hash(ip);; ++i) {
     const uint32_t found = table_[i & (table_.size() - 1)];
     if (found == kFree) return changed;
     Place& place = places_[found];
-    if (!(place.ip == ip) || place.fixed) continue;  // the gateway may be a peer, too: two places
+    if (!(place.ip == ip) || place.fixed) continue;  // the gateway may also be a peer: then it has two places
     if (answer) {
       place.asked = 0;
       place.next = now + kRenew;
@@ -128,7 +128,7 @@ bool Neighbours::handle_discovery(Bytes bytes, const MacAddress& station, Nanose
     return true;
   }
   if (discovery.kind != ip::DiscoveryKind::neighbour_solicitation) return false;
-  const bool unspecified = packet.from.is_unspecified();  // somebody asks whether the address is free
+  const bool unspecified = packet.from.is_unspecified();  // another host tests whether the address is free
   if (discovery.source_mac && !unspecified) changed = learn(packet.from, *discovery.source_mac, now, false);
   if (!(discovery.target == own_.ip)) return true;
   const MacAddress asker = discovery.source_mac.value_or(station);
@@ -149,13 +149,13 @@ bool Neighbours::ask(Message& question, Nanoseconds now) noexcept {
     if (place.known && place.asked >= kUnanswered) place.known = false;
     const bool wanted = place.always || now - place.wanted < kRenew;
     if (!wanted) {
-      // Known stays known until somebody sends there again, which asks at once.
+      // The neighbour stays known until the next send to it, which asks again at once.
       place.next = ~Nanoseconds{0};
       place.asked = 0;
       continue;
     }
     emit_question(question, place);
-    // One that is known has time: a machine that is busy for less than a second stays known.
+    // A known neighbour has time: a machine that is busy for less than a second stays known.
     place.next = now + (place.known ? kAskEvery : std::min(kAskEvery, kAskFirst << std::min(place.asked, 8u)));
     next_pass_ = std::min(next_pass_, place.next);
     ++place.asked;

@@ -1,8 +1,8 @@
-// neighbours.h - which station of the wire has an IP address: ARP (RFC 826) and neighbour discovery (RFC 4861) as a machine without
-// I/O and clock; used by the udp wrapper.
+// neighbours.h - finds the station of an IP address: ARP (RFC 826) and neighbour discovery (RFC 4861) without I/O and clock; used by the
+// udp wrapper.
 //
-// It answers questions for our own address, and asks for the addresses that are wanted: again after kRenew, and when an answer is
-// missing every kAskEvery at most. Only who was asked for is believed; the number of neighbours is fixed at the beginning.
+// It answers questions for our own address, and asks for the addresses that are wanted. It asks again after kRenew, and at most every
+// kAskEvery while no answer comes. It believes only stations that it has asked for. The number of neighbours is fixed at construction.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ namespace unet::drivers {
 
 class Neighbours {
  public:
-  static constexpr Nanoseconds kAskFirst = 50 * kMillisecond;  // until the second question about an unknown one, then twice as long
-  static constexpr Nanoseconds kAskEvery = kSecond;        // and until the next question about a known one
+  static constexpr Nanoseconds kAskFirst = 50 * kMillisecond;  // before the second question to an unknown one; then doubled
+  static constexpr Nanoseconds kAskEvery = kSecond;        // maximum of that interval, and the interval for a known neighbour
   static constexpr Nanoseconds kRenew = 30 * kSecond;
-  static constexpr Nanoseconds kPassEvery = 10 * kMillisecond;  // all places are looked at no more often, but for a first question
-  static constexpr uint32_t kUnanswered = 4;      // renewals without an answer until a neighbour is taken for gone
+  static constexpr Nanoseconds kPassEvery = 10 * kMillisecond;  // minimum time between scans of all places; a first question comes sooner
+  static constexpr uint32_t kUnanswered = 4;      // unanswered renewals after which a neighbour counts as gone
   static constexpr size_t kMessageMax = 14 + kIpv6Bytes + 32;
   struct Message {
     std::array<std::byte, kMessageMax> bytes{};
@@ -31,24 +31,24 @@ class Neighbours {
 
   Neighbours(const DatagramAddress& own, uint32_t places);
 
-  // The place is for this address from now on; `mac`: nobody is asked.
+  // Assigns the address to the place. With `mac` the address is known and never asked for.
   void set(uint32_t place, const IpAddress& ip, const std::optional<MacAddress>& mac) noexcept;
   void clear(uint32_t place) noexcept;
   bool known(uint32_t place) const noexcept { return places_[place].known; }
   const MacAddress& mac(uint32_t place) const noexcept { return places_[place].mac; }
-  // Somebody wants to send there: it is asked for, and kept.
+  // The caller wants to send to this place: its address is asked for, and renewed for a while.
   void want(uint32_t place, Nanoseconds now) noexcept;
-  // Likewise without end, whoever sends.
+  // Keeps the address renewed without end, even if nothing is sent to it.
   void want_always(uint32_t place, Nanoseconds now) noexcept {
     places_[place].always = true;
     want(place, now);
   }
 
-  // A frame that is no datagram for us. True: it was a neighbour's; `reply` has what to send, if anything. `changed` is the place
-  // whose address became known or another, or none.
+  // Handles a frame that is not a datagram for us. Returns true if a neighbour sent it; then `reply` is the frame to send, if not empty.
+  // `changed` is the place with a new or changed address, or none.
   bool handle(Bytes frame, Nanoseconds now, Message& reply, std::optional<uint32_t>& changed) noexcept;
 
-  // Writes the next question that is due; false: none is before next_event().
+  // Writes the next question that is due. Returns false if none is due before next_event().
   bool ask(Message& question, Nanoseconds now) noexcept;
   Nanoseconds next_event() const noexcept { return next_; }
 
@@ -60,9 +60,9 @@ class Neighbours {
     IpAddress ip{};
     MacAddress mac{};
     bool used = false, known = false, fixed = false, always = false;
-    uint32_t asked = 0;                   // without an answer
-    Nanoseconds next = ~Nanoseconds{0};   // question
-    Nanoseconds wanted = 0;               // last
+    uint32_t asked = 0;                   // questions without an answer
+    Nanoseconds next = ~Nanoseconds{0};   // time of the next question
+    Nanoseconds wanted = 0;               // time of the last want()
   };
 
   bool handle_arp(Bytes packet, Nanoseconds now, Message& reply, std::optional<uint32_t>& changed) noexcept;
@@ -83,8 +83,8 @@ class Neighbours {
   std::vector<uint32_t> table_;  // used places by address, with linear probing; at most half full
   const uint64_t multiplier_;
   Nanoseconds next_ = ~Nanoseconds{0};
-  uint32_t cursor_ = 0;                         // of the pass under way
-  Nanoseconds next_pass_ = ~Nanoseconds{0};     // what it has found so far
+  uint32_t cursor_ = 0;                         // position of the current pass
+  Nanoseconds next_pass_ = ~Nanoseconds{0};     // the earliest event that this pass has found
   uint64_t asked_ = 0, answered_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// neighbours_test.cc - two stations that ask each other, what they do without answers, and what they do not believe.
+// neighbours_test.cc - two stations that ask each other, missing answers, and messages that must not be believed.
 #include "drivers/udp/neighbours.h"
 
 #include <catch2/catch.hpp>
@@ -67,7 +67,7 @@ TEST_CASE("without an answer questions become rarer, and end when nobody wants t
     if (now < 11 * kSecond) two.a.want(0, now);
     asked += two.a.ask(question, now);
   }
-  CHECK(asked >= 35);  // 5 in the first second, one each second until 41
+  CHECK(asked >= 35);  // 5 in the first second, then one per second until 41
   CHECK(asked <= 50);
   CHECK(two.a.next_event() == ~Nanoseconds{0});
   two.a.want(0, 200 * kSecond);
@@ -89,9 +89,9 @@ TEST_CASE("a neighbour that falls silent stays known for some questions, and its
   uint32_t questions = 0;
   for (; two.a.known(0) && questions < 100; now += 10 * kMillisecond) questions += two.a.ask(message, now);
   CHECK(questions == Neighbours::kUnanswered + 1);
-  // It may be busy for some seconds.
+  // The neighbour may be busy for some seconds.
   CHECK(now >= kSecond + Neighbours::kRenew + Neighbours::kUnanswered * Neighbours::kAskEvery);
-  // The station came back with another card.
+  // The station returns with another network card.
   Neighbours moved({kC, two.b_own.ip, 849}, 1);
   REQUIRE(handle(moved, message, now, answer, changed));
   REQUIRE(handle(two.a, answer, now, message, changed));
@@ -119,9 +119,9 @@ TEST_CASE("many neighbours are asked in turn, and an address in two places is kn
     Message none;
     REQUIRE(handle(many, answer, kSecond, none, changed));
   }
-  CHECK(asked >= kMany / 2);  // an answer serves both places of its address
+  CHECK(asked >= kMany / 2);  // one answer serves both places of its address
   for (uint32_t i = 0; i < kMany; ++i) CHECK(many.known(i));
-  // A place that gets another address forgets the first.
+  // A place with a new address forgets the old one.
   many.set(0, *parse_ip(ipv4 ? "10.0.3.1" : "fd00:1::3:1"), std::nullopt);
   CHECK_FALSE(many.known(0));
   CHECK(many.known(1));
@@ -160,7 +160,7 @@ TEST_CASE("who was not asked for is not learned, and a cut or changed message is
   for (uint32_t length = 0; length < answer.length; ++length) {
     CHECK_FALSE(stranger.handle({answer.bytes.data(), length}, kSecond, none, changed));
   }
-  // Whatever changes, nobody but the one asked for becomes known, and nothing is read outside (AddressSanitizer looks).
+  // After any change, only the station that was asked for becomes known. AddressSanitizer checks that nothing outside is read.
   std::mt19937 random(7);
   for (int i = 0; i < 20000; ++i) {
     Message wrong = i % 2 == 0 ? question : answer;
@@ -172,7 +172,7 @@ TEST_CASE("who was not asked for is not learned, and a cut or changed message is
 
 TEST_CASE("a station that asks whether our address is free is told that it is not") {
   Two two(false);
-  Neighbours copy({kC, {}, 849}, 1);  // the unspecified address asks
+  Neighbours copy({kC, {}, 849}, 1);  // the question comes from the unspecified address
   copy.set(0, two.a_own.ip, std::nullopt);
   copy.want(0, kSecond);
   Message question, answer;
@@ -180,7 +180,7 @@ TEST_CASE("a station that asks whether our address is free is told that it is no
   std::optional<uint32_t> changed;
   REQUIRE(handle(two.a, question, kSecond, answer, changed));
   REQUIRE(answer.length != 0);
-  CHECK(answer.bytes[0] == std::byte{0x33});  // to all nodes
+  CHECK(answer.bytes[0] == std::byte{0x33});  // multicast to all nodes
   CHECK(answer.bytes[14 + 24] == std::byte{0xff});
   CHECK(answer.bytes[14 + 40] == std::byte{136});
 }

@@ -1,4 +1,4 @@
-// peers.cc - addresses that stand for IP addresses, and the table of who is known.
+// peers.cc - Ethernet addresses that stand for IP addresses, and the table of known peers.
 #include "drivers/udp/peers.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace unet::drivers {
 MacAddress address_for(const IpAddress& ip) noexcept {
   const uint8_t* const bytes = ip.wire();
   if (ip.is_ipv4()) return {0x02, 0x04, bytes[0], bytes[1], bytes[2], bytes[3]};
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, and a last mix
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a with a final mix
   for (const uint8_t byte : ip.bytes) hash = (hash ^ byte) * 0x100000001b3;
   hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccd;
   MacAddress address{0x06};
@@ -40,7 +40,7 @@ Peer* Peers::add(const IpAddress& ip, Nanoseconds now) noexcept {
   if (used_ < peers_.size()) {
     place = &peers_[used_++];
   } else {
-    if (now < next_scan_) return nullptr;  // who sends from ever new addresses does not keep us searching
+    if (now < next_scan_) return nullptr;  // a sender with ever new addresses does not cause endless searches
     next_scan_ = now + kScanEvery;
     for (Peer& peer : peers_) {
       if (!peer.configured && (place == nullptr || peer.used < place->used)) place = &peer;

@@ -1,9 +1,8 @@
-// peers.h - the NIs that are reached over UDP: the Ethernet address that stands for each inside this NI, and its headers; used by
-// the udp wrapper.
+// peers.h - the NIs reached over UDP: for each its Ethernet address inside this NI, and its headers; used by the udp wrapper.
 //
-// The engine knows NIs by Ethernet addresses. 02:04:a:b:c:d stands for a.b.c.d, 06 and 40 bits of a hash for an IPv6 address. Such an
-// address is the same in every NI and each of its lives. Two IPv6 addresses of one hash: the one that is known first stays, the
-// other one is refused; configured peers are the first of all.
+// The engine knows NIs by Ethernet addresses. 02:04:a:b:c:d stands for a.b.c.d; 06 and 40 bits of a hash stand for an IPv6 address. These
+// addresses are the same in all NIs and after restarts. If two IPv6 addresses have the same hash, the one that was known first stays and
+// the other is refused. Configured peers are known before all others.
 #pragma once
 
 #include <optional>
@@ -15,10 +14,10 @@
 namespace unet::drivers {
 
 MacAddress address_for(const IpAddress& ip) noexcept;
-// The other way round, where it is possible.
+// The reverse mapping, which exists for IPv4 only.
 std::optional<IpAddress> ip_of(const MacAddress& address) noexcept;
 
-// An odd number made of an address, which the kernel chooses at random for each process.
+// Makes an odd number from an address, which the kernel randomises for each process.
 inline uint64_t index_multiplier(uint64_t address) noexcept {
   uint64_t z = address * 0x9e3779b97f4a7c15;
   z = (z ^ (z >> 31)) * 0xbf58476d1ce4e5b9;
@@ -29,19 +28,19 @@ struct Peer {
   uint64_t key = 0;            // address_for(ip) as a number; 0: the place is free
   IpAddress ip{};
   MacAddress address{};
-  uint32_t neighbour = 0;      // place of the next hop
+  uint32_t neighbour = 0;      // place of the next hop in Neighbours
   bool configured = false;
-  Nanoseconds used = 0;        // last, in either direction
-  Nanoseconds next_tell = 0;   // with several queues: when the others may be told again that it signals
+  Nanoseconds used = 0;        // time of the last frame in either direction
+  Nanoseconds next_tell = 0;   // with several queues: when to announce to the others again that it signals
   DatagramTemplate headers;
 };
 
 class Peers {
  public:
-  static constexpr Nanoseconds kIdle = 30 * kSecond;  // after which a learned peer makes room for another
-  static constexpr Nanoseconds kScanEvery = 100 * kMillisecond;  // a full table is searched for such a one no more often
+  static constexpr Nanoseconds kIdle = 30 * kSecond;  // a learned peer that is idle for longer makes room for another
+  static constexpr Nanoseconds kScanEvery = 100 * kMillisecond;  // minimum time between searches of a full table for such a peer
 
-  // Peers that are learned fill what configured ones leave of `places`.
+  // Learned peers use the places that configured ones leave.
   explicit Peers(uint32_t places)
       : peers_(places), table_(table_size(places), kFree), multiplier_(index_multiplier(reinterpret_cast<uintptr_t>(table_.data()))) {}
 
@@ -58,7 +57,7 @@ class Peers {
       if (peers_[place].key == key) return last_ = &peers_[place];
     }
   }
-  // A place for a peer that find() does not know; nullptr: all are taken by peers that are in use. `now` may be 0.
+  // Takes a place for a peer that find() does not know; nullptr if peers in use occupy all of them. `now` may be 0.
   Peer* add(const IpAddress& ip, Nanoseconds now) noexcept;
 
   std::vector<Peer>& all() noexcept { return peers_; }
@@ -68,7 +67,7 @@ class Peers {
  private:
   static constexpr uint32_t kFree = ~uint32_t{0};
   static size_t table_size(uint32_t places) noexcept;
-  // Multiplied by a number that nobody outside knows: addresses cannot be chosen so that they meet in one place of the table.
+  // The multiplier is secret, so no attacker can choose addresses that collide in the table.
   size_t hash(uint64_t key) const noexcept { return static_cast<size_t>((key * multiplier_) >> 40); }
   void insert(uint32_t place) noexcept;
 

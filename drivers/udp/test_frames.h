@@ -1,4 +1,4 @@
-// test_frames.h - frames as the engine sends and takes them, over the udp wrapper; for its tests.
+// test_frames.h - sends and receives frames like the engine, over the udp wrapper; for its tests.
 #pragma once
 
 #include <catch2/catch.hpp>  // tidy: allow include because only tests include this file
@@ -25,7 +25,7 @@ inline std::unique_ptr<Driver> wrap(std::unique_ptr<Driver> wire, const UdpOptio
   return std::move(*made);
 }
 
-// A whole frame as the engine composes it.
+// Sends a whole frame as the engine writes it.
 inline bool send(Driver& port, const MacAddress& to, Tag tag, uint32_t length, Nanoseconds now) {
   TransmitFrame frame;
   if (port.allocate({&frame, 1}) != 1) return false;
@@ -42,7 +42,7 @@ struct Arrived {
   uint32_t length = 0;
 };
 
-// What the engine accepts of what has arrived.
+// Returns the arrived frames that the engine would accept.
 inline std::vector<Arrived> received(Driver& port, Nanoseconds now) {
   std::vector<Arrived> all;
   ReceivedFrame frames[8];

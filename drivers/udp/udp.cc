@@ -1,4 +1,4 @@
-// udp.cc - frames on their way into datagrams and out of them.
+// udp.cc - wraps frames into datagrams and unwraps them.
 #include "drivers/udp/udp.h"
 
 #include <algorithm>
@@ -12,9 +12,9 @@ namespace unet::drivers {
 namespace {
 
 constexpr uint32_t kBurstMax = 64;
-constexpr uint32_t kHeardAtOnce = 64;  // of what other queues' wrappers tell
-constexpr Nanoseconds kTellEvery = 100 * kMillisecond;  // other queues' wrappers of a peer that signals
-constexpr uint32_t kIpv4MtuMin = 576, kIpv6MtuMin = 1280;  // what every path takes
+constexpr uint32_t kHeardAtOnce = 64;  // entries of other queues that are handled per call
+constexpr Nanoseconds kTellEvery = 100 * kMillisecond;  // how often a queue announces a peer that signals
+constexpr uint32_t kIpv4MtuMin = 576, kIpv6MtuMin = 1280;  // every path supports these
 
 uint32_t headers_of(const IpAddress& ip) noexcept { return (ip.is_ipv4() ? kIpv4Bytes : kIpv6Bytes) + kUdpBytes; }
 
@@ -105,7 +105,7 @@ Udp::Udp(std::unique_ptr<Driver> wire, const UdpOptions& options)
   }
   for (const IpAddress& ip : options.peers) {
     Peer* const known = peers_.find(Peers::key_of(address_for(ip)));
-    if (known != nullptr) continue;  // named twice; of two with one hash, the first
+    if (known != nullptr) continue;  // named twice; of two peers with one hash the first counts
     Peer& peer = *add_peer(ip, 0);
     peer.configured = true;
     to_all_.push_back(peer.key);
@@ -116,10 +116,10 @@ Udp::Udp(std::unique_ptr<Driver> wire, const UdpOptions& options)
 
 uint32_t Udp::receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept {
   const uint32_t count = wire_->receive(frames, now);
-  if (hearsay_ != nullptr) [[unlikely]] listen(now);  // after the frames came: they may be of whom it is about
+  if (hearsay_ != nullptr) [[unlikely]] listen(now);  // after receive(): other queues may have announced the senders of these frames
   for (uint32_t i = 0; i < count; ++i) {
     if (i + 1 < count) __builtin_prefetch(frames[i + 1].data);
-    // What is not for the engine stays in the burst, empty: the engine counts it and gives it back with the others.
+    // Frames that are not for the engine stay in the burst with length 0: the engine counts them and releases them with the others.
     if (!accept(frames[i], now)) frames[i].length = 0;
   }
   if (hearsay_ != nullptr) [[unlikely]] tell_of_peers(frames.first(count), now);
@@ -137,29 +137,29 @@ bool Udp::accept(ReceivedFrame& frame, Nanoseconds now) noexcept {
     return false;
   }
   ++counters_.errors[static_cast<size_t>(DatagramError::none)];
-  if (view.from == own_.ip) {  // our own, sent back
+  if (view.from == own_.ip) {  // our own datagram, reflected
     ++counters_.reflected;
     return false;
   }
   const EthernetHeader header{.to = capabilities_.address, .from = address_for(view.from), .type = kEtherType};
   const std::byte* const start = view.payload.data() - kEthernetBytes;
-  // The driver's memory is writable and ours until release() (driver.h).
+  // The driver's memory is writable, and ours until release() (driver.h).
   std::memcpy(const_cast<std::byte*>(start), &header, sizeof header);
   frame.data = start;
   frame.length = static_cast<uint32_t>(kEthernetBytes + view.payload.size());
   return know_sender(view.from, header.from, {start, frame.length}, now);
 }
 
-// False: not a peer, and it cannot become one.
+// Returns false if the sender is not a peer and cannot become one.
 bool Udp::know_sender(const IpAddress& ip, const MacAddress& address, Bytes frame, Nanoseconds now) noexcept {
   Peer* const known = peers_.find(Peers::key_of(address));
   if (known != nullptr) {
     known->used = now;
     if (known->ip == ip) return true;
-    ++counters_.unknown_peer;  // another address with the same hash
+    ++counters_.unknown_peer;  // an address with the same hash
     return false;
   }
-  // Only who has something to say to the NI is learned: a whole frame of signalling.
+  // Only a sender of a whole signalling frame becomes a peer: others have nothing to say to the NI.
   FrameView view;
   if (parse_frame(frame, view) != FrameError::none || view.tag != kSignallingTag) {
     ++counters_.unknown_peer;
@@ -170,20 +170,20 @@ bool Udp::know_sender(const IpAddress& ip, const MacAddress& address, Bytes fram
   return false;
 }
 
-// False: it is nothing between neighbours.
+// Returns false if the frame is not a message between neighbours.
 bool Udp::meet_neighbour(Bytes frame, Nanoseconds now) noexcept {
   Neighbours::Message reply;
   std::optional<uint32_t> changed;
   if (!neighbours_.handle(frame, now, reply, changed)) return false;
-  if (hearsay_ != nullptr && reply.length == 0) hearsay_->tell_frame(queue_, frame);  // a question to us is answered here
+  if (hearsay_ != nullptr && reply.length == 0) hearsay_->tell_frame(queue_, frame);  // questions to us are answered here
   if (reply.length != 0 && !send_message(reply, now)) ++counters_.no_frame;
   return true;
 }
 
-// What arrived at other queues of the wire, of those with whom we may have to do.
+// Handles what arrived at other queues of the wire.
 void Udp::listen(Nanoseconds now) noexcept {
   Hearsay::Item item;
-  // A few at a time: others may tell faster than one can hear.
+  // Limit the number: others may announce faster than one queue can handle.
   for (uint32_t count = 0; count < kHeardAtOnce && hearsay_->hear(queue_, heard_, item); ++count) {
     if (!item.peer) {
       Neighbours::Message answered_elsewhere;
@@ -195,11 +195,11 @@ void Udp::listen(Nanoseconds now) noexcept {
     if (peer == nullptr) peer = add_peer(*item.peer, now);
     if (peer == nullptr || !(peer->ip == *item.peer)) continue;
     peer->used = now;
-    neighbours_.want(peer->neighbour, now);  // to be known when this queue is sent by
+    neighbours_.want(peer->neighbour, now);  // so that it is known when this queue sends
   }
 }
 
-// Who signals is a peer at all queues. Of frames that were accepted.
+// Announces to all queues the peers that signal. `frames` were accepted.
 void Udp::tell_of_peers(std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept {
   for (const ReceivedFrame& frame : frames) {
     if (frame.length < kFrameOverhead) continue;
@@ -217,7 +217,7 @@ void Udp::tell_of_peers(std::span<const ReceivedFrame> frames, Nanoseconds now) 
 
 Peer* Udp::add_peer(const IpAddress& ip, Nanoseconds now) noexcept {
   const auto gateway = static_cast<uint32_t>(peers_.all().size());
-  // A datagram from the gateway's own address has the gateway's place, or two places would wait for one station's answers.
+  // The gateway's own address uses the gateway's place. With a second place, two places would wait for one station's answers.
   const bool direct = same_network(ip, own_.ip, options_.prefix) && ip != options_.gateway;
   if (!direct && !options_.gateway) return nullptr;
   Peer* const peer = peers_.add(ip, now);
@@ -253,7 +253,7 @@ Peer* Udp::peer_for(const std::byte* to, Nanoseconds now) noexcept {
     listen(now);
     if (Peer* const peer = peers_.find(Peers::key_of(address))) return peer;
   }
-  // An NI that was restarted knows its channels' peers by these addresses only.
+  // A restarted NI knows its channels' peers only by these addresses.
   const std::optional<IpAddress> ip = own_.ip.is_ipv4() ? ip_of(address) : std::nullopt;
   return ip ? add_peer(*ip, now) : nullptr;
 }
@@ -264,7 +264,7 @@ bool Udp::ready(Peer& peer, Nanoseconds now) noexcept {
   return neighbours_.known(peer.neighbour);
 }
 
-// Of a channel always the same.
+// All frames of a channel get the same port.
 uint16_t Udp::port_for(const std::byte* frame) const noexcept {
   if (own_.ports == 1) return 0;
   be32 tag;
@@ -277,9 +277,9 @@ uint32_t Udp::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcep
   while (done < frames.size()) {
     TransmitFrame burst[kBurstMax];
     MacAddress to[kBurstMax];
-    uint64_t* reason = nullptr;  // why the one after the burst goes nowhere
+    uint64_t* reason = nullptr;  // why the frame after the burst is not sent
     uint32_t count = 0;
-    // As many as can go in one burst: up to one that goes to everybody, or to nobody.
+    // Collect a burst. It ends at a frame to all peers, or at one that cannot be sent.
     for (; count < kBurstMax && done + count < frames.size(); ++count) {
       const TransmitFrame& frame = frames[done + count];
       std::memcpy(to[count].data(), frame.data, to[count].size());
@@ -298,7 +298,7 @@ uint32_t Udp::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcep
     const uint32_t taken = count == 0 ? 0 : wire_->transmit({burst, count}, now);
     done += taken;
     if (taken < count) {
-      // The engine keeps them, and is shown what it wrote.
+      // The engine gets the refused frames back, with the headers that it wrote.
       for (uint32_t i = taken; i < count; ++i) {
         const EthernetHeader header{.to = to[i], .from = capabilities_.address, .type = kEtherType};
         std::memcpy(frames[done + i - taken].data, &header, sizeof header);
@@ -314,7 +314,7 @@ uint32_t Udp::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcep
   return done;
 }
 
-// A copy for each peer; signals only, which are repeated.
+// Sends a copy to each peer. Only signals go to all, and signals are repeated.
 void Udp::send_to_all(const TransmitFrame& frame, Nanoseconds now) noexcept {
   for (const uint64_t key : to_all_) {
     Peer& peer = *peers_.find(key);
@@ -353,10 +353,10 @@ bool Udp::send_message(const Neighbours::Message& message, Nanoseconds now) noex
   return false;
 }
 
-// Neighbours are found before they are needed, and find us.
+// Asks for neighbours before they are needed, so that they also learn our address.
 void Udp::begin(Nanoseconds now) noexcept {
   begun_ = true;
-  // The router hears of us by our questions: who only waits for others is forgotten by it otherwise.
+  // The router learns our address from our questions, and would forget an NI that only receives.
   if (options_.gateway) neighbours_.want_always(static_cast<uint32_t>(peers_.all().size()), now);
   for (const uint64_t key : to_all_) neighbours_.want(peers_.find(key)->neighbour, now);
 }
@@ -394,7 +394,7 @@ std::vector<DriverCounter> Udp::counters() const {
   all.push_back({"udp_reflected", counters_.reflected});
   all.push_back({"udp_no_neighbour", counters_.no_neighbour});
   all.push_back({"udp_no_frame", counters_.no_frame});
-  all.push_back({"udp_peers", queue_ == 0 ? peers_.used() : 0});  // all queues know the same
+  all.push_back({"udp_peers", queue_ == 0 ? peers_.used() : 0});  // all queues know the same peers
   all.push_back({"udp_neighbours_asked", neighbours_.asked()});
   all.push_back({"udp_neighbours_answered", neighbours_.answered()});
   return all;

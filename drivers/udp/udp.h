@@ -1,20 +1,20 @@
 // udp.h - a wrapper that carries U-Net frames in UDP over IPv4 or IPv6, for networks that route only IP; made by apps/drivers.
 //
-// The wire below it is an Ethernet port that belongs to this NI with an IP address of its own, for which the NI answers ARP or
-// neighbour discovery. Towards the engine the wrapper is a port like any other, whose address stands for the IP address (peers.h);
-// what the engine sends to everybody (who is host B?) goes to each configured peer.
+// The wire below is an Ethernet port of this NI alone, with its own IP address, for which the NI answers ARP or neighbour discovery. To the
+// engine the wrapper is a port like any other; its address stands for the IP address (peers.h). Broadcasts of the engine (the search for a
+// host) go to each configured peer.
 //
 //   engine:   to 6 | from 6 | type 2 | FrameHeader | payload          one template of headers is written over the first 14 bytes and
 //   wire:     Ethernet | IP | UDP    | FrameHeader | payload          the room before them; arriving frames are changed likewise
 //
-// Copies of a payload byte: none. IPv6 reads it for the checksum that it demands; over IPv4 the frame's crc32c is enough.
+// The payload is not copied. IPv6 reads it for its mandatory checksum; over IPv4 the frame's crc32c is enough.
 //
-// Source and destination port are one number. It is below 1024 by default, so that on a host whose kernel uses the network, too,
-// only root can send datagrams that look like an NI's. With ports=N the source is one of N from that number on, by the frame's tag, and
-// so are the others': what hashes ports (queues of a NIC, paths of a network) spreads channels, and a channel's frames keep their order.
-// ICMP is ignored: mtu= says what the path takes.
+// Source and destination port are the same number. By default it is below 1024. Where the kernel uses the network as well, only root can
+// then send datagrams that look like an NI's. With ports=N the source port is one of N consecutive numbers, chosen by the frame's tag, and
+// likewise for peers. Hashes over ports (queues of a NIC, paths of a network) then spread channels, and each channel's frames stay in
+// order. ICMP is ignored: mtu= states the MTU of the path.
 //
-// Around each queue of a wire with several there is one wrapper, which knows peers and neighbours by itself and from hearsay.
+// Each queue of a wire with several has its own wrapper, with its own tables of peers and neighbours, which are filled from Hearsay, too.
 #pragma once
 
 #include <memory>
@@ -27,8 +27,8 @@
 
 namespace unet::drivers {
 
-constexpr uint16_t kUdpPort = 849;  // assigned to nobody
-constexpr uint32_t kUdpPeersMax = 256;  // configured ones
+constexpr uint16_t kUdpPort = 849;  // an unassigned port
+constexpr uint32_t kUdpPeersMax = 256;  // configured peers
 constexpr uint32_t kUdpLearnedMax = 4096;
 constexpr uint32_t kUdpPortsMax = 64;
 
@@ -39,20 +39,20 @@ struct StaticNeighbour {
 
 struct UdpOptions {
   IpAddress address;
-  uint32_t prefix = 0;                  // bits of the network that is reached without a gateway
+  uint32_t prefix = 0;                  // prefix length of the network that is reached without a gateway
   std::optional<IpAddress> gateway;
-  std::vector<IpAddress> peers;         // who is asked for a host
-  std::vector<StaticNeighbour> neighbours;  // of this network, never asked for
+  std::vector<IpAddress> peers;         // peers that broadcasts go to
+  std::vector<StaticNeighbour> neighbours;  // neighbours of this network that are never asked for
   uint16_t port = kUdpPort;
-  uint16_t ports = 1;                   // from this one on, to send from; 1 to kUdpPortsMax, the same on all hosts
-  uint32_t mtu = 0;                     // of IP on the path; 0: of the wire
+  uint16_t ports = 1;                   // source ports from `port` on; 1 to kUdpPortsMax, the same on all hosts
+  uint32_t mtu = 0;                     // of IP on the path; 0: the MTU of the wire
   uint8_t hop_limit = 64;
-  uint32_t learned = kUdpLearnedMax;    // peers beside the configured ones
+  uint32_t learned = kUdpLearnedMax;    // maximum of learned peers
 };
 
 class Udp final : public Wrapper {
  public:
-  // Errors: invalid_argument (addresses that do not fit together, an MTU that is too small).
+  // Errors: invalid_argument (inconsistent addresses, or an MTU that is too small).
   static Result<std::unique_ptr<Driver>> wrap(std::unique_ptr<Driver> wire, const UdpOptions& options);
 
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
@@ -61,7 +61,7 @@ class Udp final : public Wrapper {
   void poll(Nanoseconds now) noexcept override;
   Nanoseconds next_event() const noexcept override;
   std::vector<std::unique_ptr<Driver>> take_queues() override;
-  // The wire's, and udp_*.
+  // The wire's counters, and udp_*.
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
 
@@ -88,11 +88,11 @@ class Udp final : public Wrapper {
 
   const UdpOptions options_;
   const DatagramAddress own_;
-  const uint32_t shift_;      // bytes of our headers beyond an Ethernet header
+  const uint32_t shift_;      // bytes of our headers beyond the Ethernet header
   Peers peers_;
-  Neighbours neighbours_;     // place i: of peer i; the last one: the gateway
+  Neighbours neighbours_;     // place i belongs to peer i, the last one to the gateway
   bool begun_ = false;
-  std::shared_ptr<Hearsay> hearsay_;  // with several queues
+  std::shared_ptr<Hearsay> hearsay_;  // null if there is one queue
   uint32_t queue_ = 0;
   uint64_t heard_ = 0;
   std::vector<uint64_t> to_all_;  // keys of the configured peers

@@ -1,4 +1,4 @@
-// udp_queues_test.cc - the udp wrapper around the queues of one wire: what arrives at one queue is known at the other before it is needed.
+// udp_queues_test.cc - the udp wrapper around the queues of one wire: each queue learns in time from the others.
 #include <deque>
 #include <memory>
 
@@ -10,7 +10,7 @@ using namespace unet::drivers;
 
 namespace {
 
-// A wire with two queues: `to` says at which frames arrive.
+// A wire with two queues; frames arrive at queue `to`.
 struct Split {
   std::unique_ptr<Driver> wire;
   std::deque<ReceivedFrame> waiting[2];
@@ -50,7 +50,8 @@ class SplitQueue final : public Driver {
   const uint32_t number_;
 };
 
-// An NI whose wire has two queues, and two with one; all in one network. They know the first one's address, it does not know theirs.
+// An NI with a two-queue wire, and two NIs with one queue each, in one network. The two know the first one's address; it does not know
+// theirs.
 struct World {
   explicit World(bool ipv4) : split(std::make_shared<Split>()) {
     UdpOptions own = options(ipv4, 1, 2);
@@ -68,7 +69,7 @@ struct World {
     }
     run(5 * kMillisecond);
   }
-  // Queues whose engines stand still are left out.
+  // Runs the engines of queues `first` to `last`; the others stand still.
   void run(Nanoseconds time, uint32_t first = 0, uint32_t last = 1) {
     for (const Nanoseconds end = now + time; now < end; now += 10 * kMicrosecond) {
       for (uint32_t q = first; q <= last; ++q) turn(q);
@@ -101,7 +102,7 @@ TEST_CASE("whose signal arrived at one queue is a peer at the other: both ways, 
   REQUIRE(send(*w.others[0], w.address(), kSignallingTag, 40, w.now));
   w.run(kMillisecond);
   REQUIRE(w.at_queue[at].size() == 1);
-  w.split->to = other;  // answers to questions, too
+  w.split->to = other;  // also answers to questions
   w.run(60 * kMillisecond);
   REQUIRE(send(*w.others[0], w.address(), Tag{5}, 100, w.now));
   w.run(kMillisecond);
@@ -123,9 +124,9 @@ TEST_CASE("what one queue has learned is known at the other within the turn") {
   World w(GENERATE(true, false));
   w.split->to = 1;
   REQUIRE(send(*w.others[1], w.address(), kSignallingTag, 40, w.now));
-  w.run(kMillisecond, 1, 1);  // the other queue's engine is elsewhere
+  w.run(kMillisecond, 1, 1);  // queue 0's engine does not run
   REQUIRE(w.at_queue[1].size() == 1);
-  REQUIRE(send(*w.queues[0], w.address(1), kSignallingTag, 40, w.now));  // before it has looked at its wire
+  REQUIRE(send(*w.queues[0], w.address(1), kSignallingTag, 40, w.now));  // queue 0 has not polled its wire yet
   CHECK(counter(*w.queues[0], "udp_unknown_peer") == 0);
   w.split->to = 0;
   REQUIRE(send(*w.others[1], w.address(), Tag{5}, 100, w.now));
@@ -138,7 +139,7 @@ TEST_CASE("an answer that arrives at another queue than it was asked from is hea
   w.split->to = 0;
   REQUIRE(send(*w.others[0], w.address(), kSignallingTag, 40, w.now));
   w.run(60 * kMillisecond);
-  // Queue 1 goes on asking; all answers arrive at queue 0.
+  // Queue 1 continues asking; all answers arrive at queue 0.
   for (int i = 0; i < 200; ++i) {
     w.now += kSecond - kMillisecond;
     w.run(100 * kMicrosecond);
@@ -154,9 +155,9 @@ TEST_CASE("a queue that missed what was said hears it when it is said again") {
   World w(ipv4);
   w.split->to = 0;
   REQUIRE(send(*w.others[0], w.address(), kSignallingTag, 40, w.now));
-  w.run(kMillisecond, 0, 0);  // queue 1's engine stands still
+  w.run(kMillisecond, 0, 0);  // queue 1's engine does not run
   REQUIRE(w.at_queue[0].size() == 1);
-  // Meanwhile neighbours ask for each other, more often than is kept.
+  // Meanwhile neighbours ask for each other more often than the ring has entries.
   Neighbours asker({.mac = {2, 0, 0, 0, 7, 7}, .ip = options(ipv4, 1, 9).address, .port = 849}, 1);
   asker.set(0, options(ipv4, 1, 8).address, std::nullopt);
   Neighbours::Message question;
@@ -177,7 +178,7 @@ TEST_CASE("a queue that missed what was said hears it when it is said again") {
   CHECK(counter(*w.queues[1], "udp_unknown_peer") == 1);
   w.split->to = 0;
   w.run(100 * kMillisecond);
-  REQUIRE(send(*w.others[0], w.address(), kSignallingTag, 40, w.now));  // an NI asks who shares channels with it several times a second
+  REQUIRE(send(*w.others[0], w.address(), kSignallingTag, 40, w.now));  // an NI signals its channels' peers several times a second
   w.run(kMillisecond);
   w.split->to = 1;
   REQUIRE(send(*w.others[0], w.address(), Tag{5}, 100, w.now));

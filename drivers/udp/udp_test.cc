@@ -1,5 +1,4 @@
-// udp_test.cc - two NIs' ports with a router between them, on a simulated wire: who is found how, what arrives as what, what is
-// refused under which name.
+// udp_test.cc - ports of two NIs with a router between them, on a simulated wire: finding peers, datagrams both ways, and named errors.
 #include "drivers/udp/udp.h"
 
 #include <catch2/catch.hpp>
@@ -17,7 +16,7 @@ namespace {
 
 using Frame = std::vector<std::byte>;
 
-// The router: a station of both networks.
+// The router, a station of both networks.
 class Router {
  public:
   Router(SimNetwork& net, uint32_t port, bool ipv4) : ipv4_(ipv4), wire_(net.port(port)) {
@@ -47,7 +46,7 @@ class Router {
     REQUIRE(wire_->transmit({&frame, 1}, now) == 1);
   }
   uint64_t forwarded = 0;
-  Frame last;  // as it was forwarded
+  Frame last;  // the last forwarded frame
 
  private:
   void handle(Bytes bytes, Nanoseconds now) {
@@ -75,7 +74,7 @@ class Router {
   std::vector<IpAddress> hosts_;
 };
 
-// Ports a and b in networks 1 and 2, the router at port 2.
+// Ports a and b are in networks 1 and 2; the router is at port 2.
 struct World {
   explicit World(bool ipv4, UdpOptions a_options, UdpOptions b_options)
       : net(4, {.delay = kMicrosecond, .frames = 256}),
@@ -111,14 +110,14 @@ TEST_CASE("a question to all reaches the configured peer by the router, and the 
   World w(ipv4);
   CHECK(w.a->capabilities().mtu == (ipv4 ? 1472 : 1452));
   CHECK(w.a->capabilities().address == address_for(options(ipv4, 1).address));
-  w.run(5 * kMillisecond);  // the router is found, and has found us
+  w.run(5 * kMillisecond);  // the router is found, and knows our address
   REQUIRE(send(*w.a, kBroadcast, kSignallingTag, 40, w.now));
   w.run(5 * kMillisecond);
   REQUIRE(w.at_b.size() == 1);
   CHECK(w.at_b[0].to == w.b->capabilities().address);
   CHECK(w.at_b[0].view.from == w.a->capabilities().address);
   CHECK(w.router.forwarded == 1);
-  // b has learned a; data of any size goes both ways.
+  // b has learned a. Data of any size passes both ways.
   for (const uint32_t length : {0u, 1u, 47u, 48u, 64u, 1407u, 1408u}) {
     w.at_a.clear();
     w.at_b.clear();
@@ -165,13 +164,13 @@ TEST_CASE("with several ports to send from, channels use different ones, and eac
 TEST_CASE("an NI that is silent goes on asking for its gateway") {
   World w(GENERATE(true, false));
   w.run(5 * kMillisecond);
-  const uint64_t asked = counter(*w.b, "udp_neighbours_asked");  // b has no peers
+  const uint64_t asked = counter(*w.b, "udp_neighbours_asked");  // b has no configured peers
   CHECK(asked == 1);
   for (int i = 0; i < 100; ++i) {
     w.now += kSecond - kMillisecond;
     w.run(kMillisecond);
   }
-  CHECK(counter(*w.b, "udp_neighbours_asked") >= asked + 3);  // 100 s, each 30 s
+  CHECK(counter(*w.b, "udp_neighbours_asked") >= asked + 3);  // 100 s, a question every 30 s
   CHECK(w.b->next_event() <= w.now + Neighbours::kRenew);
 }
 
@@ -224,7 +223,7 @@ TEST_CASE("a stranger's data is refused, his signalling makes him a peer, and th
   w.run(kMillisecond);
   CHECK(w.at_b.size() == 2);
 
-  // Another stranger: no room as long as the first is alive.
+  // Another stranger finds no room while the first one is active.
   const UdpOptions other = options(ipv4, 1, 77);
   const DatagramTemplate headers({SimNetwork::address_of(2), other.address, 849}, b.address, 64);
   Frame frame(headers.size() + 24 + 8);
@@ -238,7 +237,7 @@ TEST_CASE("a stranger's data is refused, his signalling makes him a peer, and th
   put();
   CHECK(counter(*w.b, "udp_peers_full") == 1);
   CHECK(counter(*w.b, "udp_peers") == 1);
-  put();  // a full table is not searched each time
+  put();  // a full table is not searched again at once
   CHECK(counter(*w.b, "udp_peers_full") == 2);
   w.now += Peers::kIdle;
   put();
@@ -253,7 +252,7 @@ TEST_CASE("who sends from the gateway's address does not take the gateway's answ
   const bool ipv4 = GENERATE(true, false);
   World w(ipv4);
   w.run(5 * kMillisecond);
-  // A datagram in the name of the gateway: a peer of b like any other stranger.
+  // A datagram from the gateway's address makes the gateway a peer of b, like any other stranger.
   const UdpOptions b = options(ipv4, 2);
   const DatagramTemplate headers({SimNetwork::address_of(2), *b.gateway, 849}, b.address, 64);
   Frame frame(headers.size() + 24 + 8);
@@ -266,7 +265,7 @@ TEST_CASE("who sends from the gateway's address does not take the gateway's answ
   REQUIRE(send(*w.a, w.b->capabilities().address, kSignallingTag, 10, w.now));
   w.run(5 * kMillisecond);
   REQUIRE(counter(*w.b, "udp_peers") == 2);
-  // Both are sent to until the gateway is asked again, and for some time after.
+  // Send to both until the gateway is asked for again, and for some time afterwards.
   for (int i = 0; i < 400; ++i) {
     send(*w.b, address_for(*b.gateway), Tag{5}, 10, w.now);
     send(*w.b, w.a->capabilities().address, Tag{5}, 10, w.now);
@@ -317,7 +316,7 @@ TEST_CASE("nothing that is wrong reaches the engine, and everything has its name
     CHECK(put([&](Frame& f) { f[ip + 39] ^= std::byte{1}; }) == 0);
     CHECK(counter(*w.b, "udp_wrong_address") == 1);
   }
-  // A frame of the bare Ethernet type is not let through to the engine either.
+  // The engine does not get frames of the bare Ethernet type either.
   Frame bare(14 + 24 + 8);
   emit_frame(bare.data(), {.to = w.b->capabilities().address, .from = w.a->capabilities().address, .tag = kSignallingTag, .total = 8}, 8);
   const uint64_t before = counter(*w.b, "udp_not_ip");
@@ -349,7 +348,7 @@ TEST_CASE("what the wire does not take is the engine's again, as it was") {
     frame.length = static_cast<uint32_t>(expected.size());
   }
   const MacAddress nobody{2, 4, 99, 99, 99, 99};
-  if (!ipv4) std::memcpy(frames[3].data, nobody.data(), 6);  // goes nowhere, in the middle of a burst
+  if (!ipv4) std::memcpy(frames[3].data, nobody.data(), 6);  // unknown receiver, in the middle of a burst
   wire.takes = 2;
   REQUIRE(a->transmit(frames, 0) == 2);
   for (size_t i = 2; i < 5; ++i) {
@@ -430,6 +429,6 @@ TEST_CASE("addresses that stand for IP addresses") {
   CHECK(six[0] == 6);
   CHECK(six != address_for(*parse_ip("fd00:1::3")));
   CHECK_FALSE(ip_of(six));
-  // It is part of what NIs of different versions agree on: it may not change.
+  // NIs of different versions must agree on this value, so it may not change.
   CHECK(six == address_for(ipv6_address(parse_ip("fd00:1::2")->bytes.data())));
 }

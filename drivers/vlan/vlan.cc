@@ -1,4 +1,4 @@
-// vlan.cc - tags put on frames and taken off.
+// vlan.cc - adds tags to frames and removes them.
 #include "drivers/vlan/vlan.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr uint16_t kTagType = 0x8100;
 
 struct Tag8021q {
   be16 type;
-  be16 control;  // priority 3, drop eligible 1, VLAN 12
+  be16 control;  // 3 bits of priority, 1 bit drop eligible, 12 bits VLAN
 };
 static_assert(sizeof(Tag8021q) == kTag);
 
@@ -32,7 +32,7 @@ Vlan::Vlan(std::unique_ptr<Driver> wire, const VlanOptions& options)
 uint32_t Vlan::receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept {
   const uint32_t count = wire_->receive(frames, now);
   for (ReceivedFrame& frame : frames.first(count)) {
-    if (!take_tag_off(frame)) frame.length = 0;  // stays in the burst, empty: it is counted above and given back with the others
+    if (!take_tag_off(frame)) frame.length = 0;  // stays in the burst with length 0: the engine counts and releases it
   }
   return count;
 }
@@ -53,7 +53,7 @@ bool Vlan::take_tag_off(ReceivedFrame& frame) noexcept {
     return false;
   }
   ++received_;
-  // The driver's memory is writable and ours until release() (driver.h).
+  // The driver's memory is writable, and ours until release() (driver.h).
   std::memmove(const_cast<std::byte*>(frame.data) + kTag, frame.data, kAddresses);
   frame.data += kTag;
   frame.length -= kTag;
@@ -80,7 +80,7 @@ uint32_t Vlan::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexce
       std::memcpy(out.data + kAddresses, &tag, sizeof tag);
     }
     const uint32_t taken = wire_->transmit({burst, count}, now);
-    // The engine keeps the others, and is shown what it wrote.
+    // The engine gets the refused frames back as it wrote them.
     for (uint32_t i = taken; i < count; ++i) std::memmove(burst[i].data + kTag, burst[i].data, kAddresses);
     done += taken;
     if (taken < count) break;

@@ -1,4 +1,4 @@
-// vlan.h - a wrapper that carries frames in a VLAN (IEEE 802.1Q): one tag on every frame; made by apps/drivers.
+// vlan.h - a wrapper that puts frames into a VLAN (IEEE 802.1Q), with one tag on each frame; made by apps/drivers.
 //
 //   engine:           to 6 | from 6 | type 2 | ...
 //   wire:    to 6 | from 6 | 0x8100 | priority and VLAN | type 2 | ...
@@ -28,7 +28,7 @@ class Vlan final : public Wrapper {
   uint32_t allocate(std::span<TransmitFrame> frames) noexcept override;
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
   std::vector<std::unique_ptr<Driver>> take_queues() override;
-  // The wire's, and vlan_received, vlan_untagged, vlan_other.
+  // The wire's counters, and vlan_received, vlan_untagged, vlan_other.
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
 

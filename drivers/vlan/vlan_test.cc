@@ -1,4 +1,4 @@
-// vlan_test.cc - a tag on every frame, and only frames with it; on a simulated wire.
+// vlan_test.cc - every sent frame has the tag, and only frames with the tag are received; on a simulated wire.
 #include "drivers/vlan/vlan.h"
 
 #include <catch2/catch.hpp>
@@ -32,7 +32,7 @@ bool send(Driver& port, const std::vector<std::byte>& bytes) {
   return port.transmit({&frame, 1}, 0) == 1;
 }
 
-// All that has arrived; frames that are not for the engine are empty.
+// Returns all arrived frames; frames that are not for the engine are empty.
 std::vector<std::vector<std::byte>> received(Driver& port) {
   std::vector<std::vector<std::byte>> all;
   ReceivedFrame frames[8];

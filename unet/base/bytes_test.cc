@@ -30,7 +30,7 @@ TEST_CASE("copy_small copies every size up to 48, from any alignment, and not a 
   size_t wrong = 0;
   for (size_t size = 0; size <= 48; ++size) {
     for (size_t alignment = 0; alignment < 16; ++alignment) {
-      std::vector<std::byte> source(from + alignment, from + alignment + size);  // exact, so that a sanitizer sees over-reading
+      std::vector<std::byte> source(from + alignment, from + alignment + size);  // exact size, so that a sanitizer sees over-reading
       std::byte to[80] = {};
       copy_small(to + 16, source.data(), size);
       for (size_t i = 0; i < sizeof to; ++i) {

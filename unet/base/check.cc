@@ -1,4 +1,4 @@
-// check.cc - what a failed assertion, and a program's mistake, print before they abort.
+// check.cc - prints a failed assertion, or a program's mistake, and aborts.
 #include "unet/base/check.h"
 
 #include "unet/base/misuse.h"

@@ -1,9 +1,9 @@
-// check.h - assertions that stay in release builds: a failed one is a bug of ours, never a client's doing.
+// check.h - assertions that stay in release builds: a failed one is a bug of U-Net, never a client's doing; used everywhere.
 #pragma once
 
 namespace unet {
 
-// Prints the condition and its place to stderr and aborts.
+// Prints the condition and its position to stderr, and aborts.
 [[noreturn]] void check_failed(const char* condition, const char* file, int line) noexcept;
 
 }  // namespace unet

@@ -1,5 +1,5 @@
-// crc32c.cc - long inputs: three interleaved streams, because the instruction takes three cycles and starts one per cycle;
-// or wide registers (crc32c_wide.cc), several times as fast.
+// crc32c.cc - long inputs: three interleaved streams, because the instruction takes three cycles and starts one per cycle. Wide registers
+// (crc32c_wide.cc) are several times as fast.
 #include "unet/base/crc32c.h"
 
 #include "unet/base/crc32c_wide.h"
@@ -32,9 +32,9 @@ constexpr std::array<uint32_t, 256> make_table() {
 #if defined(__SSE4_2__)
 
 constexpr size_t kStream = 256;       // bytes of each of the three streams of a block
-constexpr size_t kShortStream = 64;   // the same for what is left: frames are seldom a multiple of the first
+constexpr size_t kShortStream = 64;   // the same for the remainder: frames are seldom a multiple of the first
 
-// Appending kStream zero bytes to a crc is linear, so it is a table of four lookups.
+// Appending kStream zero bytes to a crc is linear, so four table lookups do it.
 struct Shift {
   std::array<std::array<uint32_t, 256>, 4> table{};
 };
@@ -78,7 +78,7 @@ uint64_t load(const std::byte* data) noexcept {
   return word;
 }
 
-// Three streams at a time while there are enough bytes for them.
+// Computes three streams at a time while there are enough bytes for them.
 template <size_t kBytes>
 uint32_t crc32c_streams(uint32_t crc, const std::byte*& data, size_t& size) noexcept {
   static const Shift& shift = shift_by<kBytes>();
@@ -118,7 +118,7 @@ uint32_t crc32c_narrow(uint32_t crc, const std::byte* data, size_t size) noexcep
 }
 
 uint32_t crc32c_long(uint32_t crc, const std::byte* data, size_t size) noexcept {
-  static_assert(kCrc32cShort >= 64);  // what crc32c_wide() needs
+  static_assert(kCrc32cShort >= 64);  // crc32c_wide() needs 64 bytes
   if (!wide || size <= kCrc32cShort) return crc32c_narrow(crc, data, size);
   crc = crc32c_wide(crc, data, size);
   return crc32c(crc, data, size);

@@ -1,4 +1,4 @@
-// crc32c.h - the Castagnoli CRC (RFC 3720 B.4), by the processor's instruction where there is one; used by the wire format.
+// crc32c.h - the Castagnoli CRC (RFC 3720 B.4), by the processor's instruction where it exists; used by the wire format.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 namespace unet {
 
 constexpr uint32_t kCrc32cStart = 0xFFFFFFFFu;
-constexpr size_t kCrc32cShort = 128;  // bytes up to which one chain of instructions is as fast as anything
+constexpr size_t kCrc32cShort = 128;  // up to this many bytes one chain of instructions is as fast as any other way
 
-// Continues `crc` over bytes of any length; start with kCrc32cStart and invert the result. Long inputs.
+// Continues `crc` over `size` bytes of a long input. Start with kCrc32cStart and invert the final result.
 uint32_t crc32c_long(uint32_t crc, const std::byte* data, size_t size) noexcept;
 
-// The same, inlined for the short inputs of headers and small messages.
+// Continues `crc` like crc32c_long(), inlined for the short inputs of headers and small messages.
 inline uint32_t crc32c(uint32_t crc, const std::byte* data, size_t size) noexcept {
 #if defined(__SSE4_2__)
   if (size > kCrc32cShort) return crc32c_long(crc, data, size);
@@ -44,7 +44,7 @@ inline uint32_t crc32c(uint32_t crc, const std::byte* data, size_t size) noexcep
 #endif
 }
 
-// The same for eight and for four bytes that are in a register, as memcpy() from memory would put them there.
+// Continues `crc` over eight, or four, bytes in a register, in the order in which memcpy() loads them from memory.
 inline uint32_t crc32c_word(uint32_t crc, uint64_t word) noexcept {
 #if defined(__SSE4_2__)
   return static_cast<uint32_t>(_mm_crc32_u64(crc, word));

@@ -1,10 +1,10 @@
 // crc32c_wide.cc - crc32c of long inputs by carry-less multiplication of 512-bit registers, where the processor has it.
 //
-// Bytes in a register are a polynomial over GF(2), first bit highest. A register R that lies D bits before another, S,
-// can be replaced by a contribution to S: R x^D mod P. A carry-less multiplication does that for 64 bits of R at a time:
-// in this (reflected) order of bits, multiplying by the 32-bit constant x^n mod P in the low half of a 64-bit operand
-// gives the product times x^33. So the first 64 bits of each 128, which lie D + 64 bits before, take x^(D + 31), and the
-// others x^(D - 33). What is left at the end, 128 bits, goes through the crc32 instruction.
+// The bytes of a register are a polynomial over GF(2), with the first bit as the highest. A register R that lies D bits before another
+// register S can be replaced by a contribution to S: R x^D mod P. A carry-less multiplication computes that for 64 bits of R at a time.
+// Bits are in reflected order here. Multiplying by the 32-bit constant x^n mod P, in the low half of a 64-bit operand, gives the product
+// times x^33. The first 64 bits of each 128 lie D + 64 bits before, so they take x^(D + 31). The others take x^(D - 33). The crc32
+// instruction reduces the last 128 bits.
 #include "unet/base/crc32c_wide.h"
 
 #if defined(__x86_64__)
@@ -25,7 +25,7 @@ constexpr uint64_t power_of_x(uint32_t n) {
   return value;
 }
 
-// What moves a register D bits on.
+// The constants that move a register by D bits.
 template <uint32_t D>
 struct Fold {
   static constexpr uint64_t kFirst = power_of_x(D + 31);
@@ -56,7 +56,7 @@ UNET_WIDE inline __m512i load_wide(const std::byte* data) noexcept { return _mm5
 UNET_WIDE uint32_t crc32c_wide(uint32_t crc, const std::byte*& data, size_t& size) noexcept {
   const std::byte* at = data;
   size_t left = size;
-  // A crc so far is as good as its exclusive or with the first 32 bits.
+  // Starting from a crc is the same as combining it with the first 32 bits by exclusive or.
   __m512i a = _mm512_xor_si512(load_wide(at), _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(crc))));
   at += 64;
   left -= 64;
@@ -70,13 +70,13 @@ UNET_WIDE uint32_t crc32c_wide(uint32_t crc, const std::byte*& data, size_t& siz
       c = fold_wide<2048>(c, load_wide(at + 128));
       d = fold_wide<2048>(d, load_wide(at + 192));
     }
-    // Two independent steps, then one.
+    // Combine the four registers: two independent steps, then one.
     b = fold_wide<512>(a, b);
     d = fold_wide<512>(c, d);
     a = fold_wide<1024>(b, d);
   }
   for (; left >= 64; at += 64, left -= 64) a = fold_wide<512>(a, load_wide(at));
-  // (The variants with a mask, because a header of g++ 12 warns about the others.)
+  // (The variants with a mask are used because a header of g++ 12 warns about the others.)
   __m128i last = _mm512_maskz_extracti32x4_epi32(0xF, a, 3);
   last = fold_wide<128>(_mm512_maskz_extracti32x4_epi32(0xF, a, 2), last);
   last = fold_wide<256>(_mm512_maskz_extracti32x4_epi32(0xF, a, 1), last);

@@ -6,10 +6,10 @@
 
 namespace unet {
 
-// True if this processor can execute crc32c_wide().
+// Whether this processor can execute crc32c_wide().
 bool has_crc32c_wide() noexcept;
 
-// Continues `crc` over all of at least 64 bytes but the last few (fewer than 16), which are left in `data` and `size`.
+// Continues `crc` over at least 64 bytes, except a remainder of fewer than 16, which `data` and `size` then describe.
 uint32_t crc32c_wide(uint32_t crc, const std::byte*& data, size_t& size) noexcept;
 
 // Continues `crc` without wide registers.

@@ -1,4 +1,4 @@
-// epoll.cc - epoll_pwait2(2), or what an older kernel has.
+// epoll.cc - calls epoll_pwait2(2), or epoll_wait(2) on older kernels.
 #include "unet/base/epoll.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ int wait_epoll(int epoll, std::span<epoll_event> events, Nanoseconds timeout) no
   const timespec limit{.tv_sec = static_cast<time_t>(timeout / kSecond), .tv_nsec = static_cast<long>(timeout % kSecond)};
   const int ready = ::epoll_pwait2(epoll, events.data(), count, forever ? nullptr : &limit, nullptr);
   if (ready >= 0 || errno != ENOSYS) return ready;
-  // Linux before 5.11: whole milliseconds, at least as long as was asked for, at most a quarter of an hour at a time.
+  // Linux before 5.11 takes whole milliseconds: round up, and wait at most a quarter of an hour at a time.
   const Nanoseconds ms = std::min<Nanoseconds>(timeout / kMillisecond + (timeout % kMillisecond != 0 ? 1 : 0), 1'000'000);
   return ::epoll_wait(epoll, events.data(), count, forever ? -1 : static_cast<int>(ms));
 }

@@ -1,4 +1,4 @@
-// epoll_test.cc - waiting with and without epoll_pwait2(2).
+// epoll_test.cc - waits with and without epoll_pwait2(2).
 #include "unet/base/epoll.h"
 
 #include <linux/audit.h>
@@ -18,7 +18,7 @@
 namespace unet::epoll_test {
 namespace {
 
-// From here on this process has a kernel without epoll_pwait2. False: that cannot be had here.
+// Makes this process's kernel refuse epoll_pwait2() from here on. Returns false if that is impossible.
 bool forget_epoll_pwait2() {
   std::array<sock_filter, 4> filter{{
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -30,7 +30,7 @@ bool forget_epoll_pwait2() {
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// 0, or the number of what was wrong.
+// Returns 0, or the number of the check that failed.
 int wait_in_every_way() {
   const int set = epoll_create1(EPOLL_CLOEXEC), event = eventfd(0, EFD_CLOEXEC);
   epoll_event wanted{.events = EPOLLIN, .data = {.u64 = 7}};

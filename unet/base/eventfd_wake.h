@@ -1,7 +1,7 @@
-// eventfd_wake.h - wakes a sleeper by its eventfd, and knows what that costs the waker; used by the engine and by local channels.
+// eventfd_wake.h - wakes a sleeper by its eventfd, and measures the cost for the waker; used by the engine and by local channels.
 //
-// The kernel walks all that waits for the eventfd, in the waker's thread. The sleeper can make that list long: it lists its
-// descriptor in one poll() thousands of times.
+// The kernel walks the list of all waiters of the eventfd, in the waker's thread. The sleeper can make that list long: it can name its
+// descriptor thousands of times in one poll().
 #pragma once
 
 #include <unistd.h>
@@ -15,12 +15,12 @@ namespace unet {
 
 class EventfdWake {
  public:
-  // What a usual wake-up takes is a few microseconds.
+  // A usual wake-up takes a few microseconds.
   static constexpr Nanoseconds kLong = 50 * kMicrosecond;
 
-  // Writes the eventfd, which must not block. Returns the processor time that it took if that was long, else 0. The woken
-  // process may preempt us in the midst of it. So one long write only has the processor time of the next ones measured: two more system
-  // calls for each.
+  // Writes the eventfd, which must not block. Returns the processor time of the write if that was long, else 0. The woken process may
+  // preempt us during the write, so elapsed time alone proves nothing. A long write therefore only starts the measurement of processor time
+  // for the next writes, which costs two more system calls each.
   Nanoseconds wake(int eventfd) noexcept {
     const Nanoseconds begin = measured_ != 0 ? thread_time() : monotonic_now();
     const uint64_t one = 1;
@@ -43,7 +43,7 @@ class EventfdWake {
   }
 
   static constexpr uint32_t kMeasured = 64;
-  uint32_t measured_ = 0;  // further writes whose processor time is measured
+  uint32_t measured_ = 0;  // number of further writes to measure
 };
 
 }  // namespace unet

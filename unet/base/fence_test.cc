@@ -1,4 +1,4 @@
-// fence_test.cc - one thread with the light fence and one with the heavy: never do both miss the other's store.
+// fence_test.cc - one thread with the light fence and one with the heavy fence never both miss the other's store.
 #include "unet/base/fence.h"
 
 #include <catch2/catch.hpp>
@@ -19,8 +19,8 @@ void wait_for(const Line& line, uint32_t round) {
   }
 }
 
-// The store-buffering test. Both threads store at a moment agreed in cycles, give or take some, and then load: without
-// the fences x86 lets both loads miss in one round of ten when there are two free cores.
+// The store-buffering test. Both threads store at an agreed moment, in cycles with some jitter, and then load. Without the fences, and with
+// two free cores, x86 lets both loads miss in one round of ten.
 TEST_CASE("a store before the light fence or one before the heavy fence is always seen by the other side") {
   constexpr uint32_t kRounds = 3'000;
   Line message, asleep, started, finished;

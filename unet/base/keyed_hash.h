@@ -1,6 +1,6 @@
-// keyed_hash.h - a hash that cannot be guessed without its key; used where strangers see its values.
+// keyed_hash.h - a hash that cannot be predicted without its key; used for values that strangers see.
 //
-// SipHash-2-4 (Aumasson, Bernstein, 2012), on whole words: all that is hashed here has a fixed length.
+// SipHash-2-4 (Aumasson, Bernstein, 2012) on whole words: all inputs here have a fixed length.
 #pragma once
 
 #include <array>

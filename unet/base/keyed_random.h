@@ -1,4 +1,4 @@
-// keyed_random.h - random numbers of which any that were seen tell nothing of the others: a keyed hash of a counter.
+// keyed_random.h - random numbers that reveal nothing about each other: a keyed hash of a counter; used for values that strangers see.
 #pragma once
 
 #include <sys/random.h>
@@ -10,12 +10,12 @@ namespace unet {
 
 class KeyedRandom {
  public:
-  // `seed`: tests get the same numbers each time; 0: the key comes from the kernel.
+  // A `seed` gives tests the same numbers each time. With 0 the key comes from the kernel.
   explicit KeyedRandom(uint64_t seed) : key_{.first = seed} {
     if (seed == 0) UNET_CHECK(::getrandom(&key_, sizeof key_, 0) == sizeof key_);
   }
   uint64_t next() noexcept { return keyed_hash(key_, std::array{count_++}); }
-  // A number below `bound`, each about as likely.
+  // A number below `bound`; all are about equally likely.
   uint32_t below(uint32_t bound) noexcept { return static_cast<uint32_t>((next() >> 32) * bound >> 32); }
 
  private:

@@ -1,9 +1,10 @@
-// misuse.h - the end of a program that has done what would leave it with memory in use which is no more; used by libraries above unet.
+// misuse.h - ends a program after a mistake that would leave freed memory in use; used by libraries above unet.
 #pragma once
 
 namespace unet {
 
-// Prints `rule`, which says what the program has done and what to do instead, to stderr and aborts. For what no error code could save.
+// Prints `rule` to stderr and aborts. `rule` says what the program did wrong and what to do instead. Only for mistakes that an error code
+// cannot repair.
 [[noreturn]] void misused(const char* rule) noexcept;
 
 }  // namespace unet

@@ -1,4 +1,4 @@
-// rate_limit.h - so many a second, and as many at once: for what others can make us do.
+// rate_limit.h - a token bucket, with a rate per second that is also its depth; used for work that others can cause.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ class RateLimit {
  public:
   explicit RateLimit(uint32_t per_second, Nanoseconds now = 0) noexcept : per_second_(per_second), left_(per_second), at_(now) {}
 
-  // True: one more may be done, and counts.
+  // Takes a token. Returns false if there is none.
   bool take(Nanoseconds now) noexcept {
     if (per_second_ == 0) return false;
     const Nanoseconds each = kSecond / per_second_;

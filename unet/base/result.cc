@@ -1,4 +1,4 @@
-// result.cc - the sentence of a failed system call.
+// result.cc - the error text of a failed system call.
 #include "unet/base/result.h"
 
 #include <system_error>

@@ -1,9 +1,9 @@
-// result.h - how set-up calls fail: a value or an Error with a sentence for the user; used everywhere outside the data path.
+// result.h - the result of set-up calls: a value, or an Error with a text for the user; used everywhere outside the data path.
 #pragma once
 
 #if __cplusplus < 202002L
 #error "U-Net's C++ headers need C++20: compile with -std=c++20. Programs in C include unet/unet.h."
-// A missing file ends the compilation here; hundreds of errors would follow.
+// A missing file ends the compilation here, instead of hundreds of errors.
 #include "-std=c++20"  // tidy: allow include because no file may have this name
 #endif
 
@@ -19,15 +19,15 @@ namespace unet {
 enum class Errc : int {
   ok = 0,
   invalid_argument = 1,    // a malformed option, name or address; the text says what is allowed
-  not_permitted = 2,       // the policy, or the kernel, gives this user no right to it
+  not_permitted = 2,       // the policy or the kernel does not allow it to this user
   quota_exceeded = 3,      // a policy limit or a limit of limits.h is reached
   not_found = 4,           // no such name, host, endpoint or channel
-  already_exists = 5,      // the name is bound already
+  already_exists = 5,      // the name is in use
   refused = 6,             // the peer did not accept the channel
   timed_out = 7,           // no answer within the time allowed
   disconnected = 8,        // the NI or the peer is gone
-  unavailable = 9,         // something this machine lacks: an interface, a driver, a library
-  out_of_memory = 10,      // memory or descriptors could not be had from the kernel
+  unavailable = 9,         // this machine lacks something: an interface, a driver, a library
+  out_of_memory = 10,      // the kernel gave no memory or descriptors
   protocol = 11,           // the other side broke the control protocol
   system = 12,             // a system call failed; the text names it and its errno
 };
@@ -54,7 +54,7 @@ constexpr std::string_view to_string(Errc code) noexcept {
 
 struct Error {
   Errc code = Errc::system;
-  std::string text;  // a sentence for the user: what was wrong, and what is allowed or what to do
+  std::string text;  // a sentence for the user: the fault, and what is allowed or what to do
 };
 
 template <typename T>
@@ -65,7 +65,7 @@ inline tl::unexpected<Error> fail(Errc code, std::string text) {
   return tl::unexpected<Error>(Error{code, std::move(text)});
 }
 
-// An Errc::system error that names the call and what errno said of it ("bind(/run/x): Permission denied").
+// Makes an Errc::system error with the call and the text of its errno ("bind(/run/x): Permission denied").
 tl::unexpected<Error> fail_errno(std::string_view call, int errno_value);
 
 }  // namespace unet

@@ -1,4 +1,5 @@
-// sleep_pace.h - whether a thread sleeps often, so that a heavy_fence() before each sleep costs more than its peers' own fences.
+// sleep_pace.h - detects a thread that sleeps often: a heavy_fence() before each sleep then costs more than fences of its peers; used by
+// endpoints and the engine.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +11,12 @@ namespace unet {
 
 class SleepPace {
  public:
-  // The thread is about to sleep.
+  // Call this before each sleep.
   void begin_sleep(Nanoseconds now) noexcept {
     short_sleeps_ = now - slept_at_ < kShort ? std::min(short_sleeps_ + 1, kInARow) : 0;
     slept_at_ = now;
   }
-  // True: the last kInARow sleeps began within kShort of each other, and the last one began within kShort of `now`.
+  // Whether the last kInARow sleeps began within kShort of each other, and the last one began within kShort of `now`.
   bool is_often(Nanoseconds now) const noexcept { return short_sleeps_ == kInARow && now - slept_at_ < kShort; }
 
  private:

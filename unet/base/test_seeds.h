@@ -1,4 +1,4 @@
-// test_seeds.h - how many seeds a test tries: fewer under a sanitizer, more in a soak; for tests.
+// test_seeds.h - how many seeds a test tries: fewer under a sanitizer, more in a long run; for tests.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@ constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(th
 constexpr bool kSanitized = false;
 #endif
 
-// `all`, or a tenth of them under a sanitizer: there a seed takes ten times as long, and fewer are enough to meet a wrong access or a
-// race. What the others are for, an order of events that breaks a rule, the ordinary build finds with all of them. With UNET_LONG in the
-// environment, as `./check --long` has it, ten times as many of either.
+// Returns `all`, or a tenth of it under a sanitizer. A seed takes ten times as long there, and a tenth is enough to find a wrong access or
+// a race. The ordinary build runs all seeds and finds wrong orders of events. With UNET_LONG in the environment (`./check --long`) both
+// numbers are ten times as large.
 inline uint32_t seeds(uint32_t all) {
   const bool soak = std::getenv("UNET_LONG") != nullptr;
   if (kSanitized == soak) return all;

@@ -1,4 +1,4 @@
-// time.cc - calibration of the cycle counter.
+// time.cc - calibrates the cycle counter.
 #include "unet/base/time.h"
 
 #include <ctime>
@@ -21,13 +21,13 @@ uint32_t wall_sixteenths() noexcept { return static_cast<uint32_t>(wall_now() / 
 
 namespace {
 
-// Both clocks at one instant.
+// A reading of both clocks at one instant.
 struct Instant {
   Nanoseconds time = 0;
-  uint64_t cycle = 0;  // half-way between that before and that after the time was read
+  uint64_t cycle = 0;  // the middle of the counter's values before and after the time was read
 };
 
-// The closest of some readings: an interrupt in the midst of one is seen by how long it took.
+// Takes the most precise of several readings: an interrupted one takes longer.
 Instant instant() noexcept {
   Instant best;
   uint64_t closest = ~uint64_t{0};

@@ -1,11 +1,11 @@
-// time.h - time as the data path sees it: nanoseconds of a monotonic clock, read from the cycle counter.
+// time.h - time for the data path: nanoseconds of a monotonic clock, read from the cycle counter.
 #pragma once
 
 #include <cstdint>
 
 namespace unet {
 
-// Nanoseconds since an arbitrary start. Virtual in simulations: protocols take it as an argument and never read a clock.
+// Nanoseconds since an arbitrary start. The time is virtual in simulations: protocols take it as an argument and never read a clock.
 using Nanoseconds = uint64_t;
 
 constexpr Nanoseconds kMicrosecond = 1'000;
@@ -13,13 +13,13 @@ constexpr Nanoseconds kMillisecond = 1'000'000;
 constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kNever = ~Nanoseconds{0};
 
-// CLOCK_MONOTONIC in nanoseconds (about 20 ns to read).
+// Reads CLOCK_MONOTONIC in nanoseconds (takes about 20 ns).
 Nanoseconds monotonic_now() noexcept;
 
-// The cycle counter (about 8 ns to read); on machines without one, monotonic_now().
+// Reads the cycle counter (takes about 8 ns); monotonic_now() on machines without one.
 inline uint64_t cycles() noexcept {
 #if defined(__x86_64__)
-  return __builtin_ia32_rdtsc();  // as all builtins here: <x86intrin.h> has 2 MB, for every file of the tree
+  return __builtin_ia32_rdtsc();  // a builtin, as elsewhere in the tree, because <x86intrin.h> has 2 MB
 #else
   return monotonic_now();
 #endif
@@ -28,11 +28,11 @@ inline uint64_t cycles() noexcept {
 // Cycles per second of cycles(), measured against CLOCK_MONOTONIC once per process (takes 2 ms the first time).
 double cycles_per_second() noexcept;
 
-// Nanoseconds since 1970: for what is told to people and to programs, and measures nothing.
+// Nanoseconds since 1970, for people and programs to read. Do not measure with it.
 Nanoseconds wall_now() noexcept;
 
-// Sixteenths of a second since 1970, of which 32 bits: later lives of a program on a host have larger ones, also after a restart of the
-// host, as serial numbers go (RFC 1982).
+// Sixteenths of a second since 1970, modulo 2^32. A later instance of a program on a host gets a larger number, also after a reboot, in the
+// sense of serial numbers (RFC 1982).
 uint32_t wall_sixteenths() noexcept;
 
 // Tells the core that this is a spin loop.

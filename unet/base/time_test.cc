@@ -1,4 +1,4 @@
-// time_test.cc - clocks that never run backwards, and agree.
+// time_test.cc - clocks never run backwards, and agree with each other.
 #include "unet/base/time.h"
 
 #include <catch2/catch.hpp>

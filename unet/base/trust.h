@@ -1,8 +1,8 @@
-// trust.h - the checks of what another party wrote, by one name, so that what they cost can be measured; used wherever memory
-// is read that somebody else can write.
+// trust.h - one name for all checks of another party's data, so that their cost can be measured; used wherever code reads memory that
+// another party can write.
 //
-// `meson setup -Dtrust=unchecked` makes every checked() true without looking. Such a build protects nobody from anybody: it is
-// there for scripts/cost-of-trust, which measures it beside the ordinary one.
+// `meson setup -Dtrust=unchecked` makes every checked() true without looking. Such a build protects nothing: scripts/cost-of-trust uses it
+// to measure the checks against the ordinary build.
 #pragma once
 
 namespace unet {
@@ -13,7 +13,7 @@ constexpr bool kChecked = false;
 constexpr bool kChecked = true;
 #endif
 
-// `holds` is what every honest party's writing fulfils; whoever calls acts on its answer, and on nothing else.
+// `holds` is a condition that every honest party fulfils. The caller must act on the returned value only.
 constexpr bool checked(bool holds) noexcept { return !kChecked || holds; }
 
 }  // namespace unet
