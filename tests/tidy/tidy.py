@@ -345,7 +345,7 @@ def check_files(root, sources):
         for number, rule, target in links(source):
             if not (root / source.path).parent.joinpath(target).exists():
                 found.append((number, rule, f"the link leads nowhere: {target}"))
-        found += threats(source, sources)
+        found += threats(root, source, sources)
         found += rfc_tests(root, source, sources)
         found += rfcs(source, sources)
         found += socket_options(source, sources)

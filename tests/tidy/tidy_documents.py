@@ -14,54 +14,75 @@ def links(source):
                 yield number, "link", target
 
 
-def named_tests(source):
-    """The rows of docs/THREATS.md whose last column is `test`: (line, what the column before says, [(file, case or None)])."""
-    if not source.path.endswith("THREATS.md"):
-        return
-    counts = False
-    for number, line in enumerate(source.lines, 1):
-        cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("|") else []
-        if not cells or cells[-1] == "test":
-            counts = bool(cells)
-        elif counts and not set(line) <= set("|-"):
-            named, file = [], None
-            for name, case in re.findall(r'`([^`]+)`|"([^"]+)"', cells[-1]):
-                file = name or file
-                named.append((file, case or None))
-            yield number, cells, named
+THREATS_TEST = re.compile(r"`(\w+_test|\w+\.py|fuzz_\w+)(?:: ([^`]*))?`")
+CASE_MIN = 12  # characters of a case's name before `*`
+SCRIPTS = re.compile(r"scripts `[^`]+`(?:, `[^`]+`)*")
+
+
+def threat_blocks(source):
+    """The paragraphs and list items of docs/THREATS.md, each on one line: (line, heading, text)."""
+    heading, start, block = "", 0, []
+    for number, line in enumerate([*source.lines, ""], 1):
+        begins = line.startswith(("- ", "#")) or not line.strip()
+        if begins and block:
+            yield start, heading, " ".join(block)
+            block = []
+        if line.startswith("#"):
+            heading = line
+        elif line.strip():
+            start = start if block else number
+            block.append(line.strip())
 
 
 def missing_test(name, case, sources):
-    """What there is not of a test that a document names; None: all of it is there."""
+    """What a document names of a test and the tree lacks; None: it has all of it. A case may be a beginning and `*`."""
     if name.startswith("fuzz_"):
         endings = (f"_{name.removeprefix('fuzz_')}_fuzz.cc",)
     else:  # as the file or as meson calls it, which may begin with the directory's name
-        endings = (f"_{name}",) if name.endswith(".py") else (f"_{name}.cc", f"_{name}_test.cc")
+        endings = (f"_{name}",) if name.endswith(".py") else (f"_{name}.cc",)
     files = [source for source in sources if ("_" + source.path.replace("/", "_")).endswith(endings)]
     if not files:
         return f"there is no test `{name}`"
-    wanted = f"def {case}(" if name.endswith(".py") else f'TEST_CASE("{case}"'
-    if case is None or any(wanted in line for file in files for line in file.lines):
+    if case is None:
         return None
-    return f'`{name}` has no "{case}"'
+    before, after = ("def ", "(") if name.endswith(".py") else ('TEST_CASE("', '"')
+    wanted = before + (case[:-1] if case.endswith("*") else case + after)
+    found = sum(wanted in line for file in files for line in file.lines)
+    if case.endswith("*") and (len(case) <= CASE_MIN or found > 1):
+        return f'`{name}`: "{case}" may be several'
+    return None if found else f'`{name}` has no "{case}"'
 
 
-def threats(source, sources):
-    """Each lie has a test that shows what stops it, unless nothing does."""
-    before = False
-    for number, cells, named in named_tests(source):
-        before = before or bool(named)
-        same = before and cells[-1].startswith("the same")
-        if not named and not same and not any(cell.startswith("nothing") for cell in cells[:-1]):
-            yield number, "threats", "no test is named: `file`: \"case\""
-        for name, case in named:
-            if missing := missing_test(name, case, sources):
-                yield number, "threats", missing
+def missing_scripts(root, text):
+    """Scripts of TCP, or directories of them, that the text names and the tree lacks."""
+    for script in re.findall(r"`([^`]+)`", " ".join(SCRIPTS.findall(text))):
+        if not any(any((root / "ipstack/tcp/scripts").glob(script + ending)) for ending in ("", ".tcp")):
+            yield f"there are no scripts `{script}`"
+
+
+def threats(root, source, sources):
+    """Each item of docs/THREATS.md names a test, or says "The same." below one that does, or that nothing stops the lie. Tests exist."""
+    if not source.path.endswith("THREATS.md"):
+        return
+    above = None  # the heading whose last item has a test
+    for number, heading, text in threat_blocks(source):
+        named = THREATS_TEST.findall(text)
+        if text.startswith("- "):
+            if not named and not (above == heading and text.endswith(" The same.")) and "nothing stops" not in text:
+                yield number, "threats", "no test is named: `file: case; case`"
+            above = heading if named or (above == heading and text.endswith(" The same.")) else None
+        elif text.startswith("|"):
+            yield number, "threats", "a threat is an item of a list, so that its tests are looked for"
+        for name, cases in named:
+            for case in cases.split("; ") if cases else [None]:
+                if missing := missing_test(name, case, sources):
+                    yield number, "threats", missing
+        for missing in missing_scripts(root, text):
+            yield number, "threats", missing
 
 
 TEST_PREFIX = re.compile(r"'prefix': '(\w*)'|\btest\('(\w*)' \+ name\b|\btest\((name)\b")
 TEST_NAME = re.compile(r"\btest\('([\w-]+)',")
-SCRIPTS = re.compile(r"scripts `[^`]+`(?:, `[^`]+`)*")
 
 
 def meson_tests(sources):
@@ -84,9 +105,8 @@ def rfc_tests(root, source, sources):
     tests, files = meson_tests(sources), {each.path for each in sources}
     counts = False
     for number, line in enumerate(source.lines, 1):
-        for script in re.findall(r"`([^`]+)`", " ".join(SCRIPTS.findall(line))):
-            if not any(any((root / "ipstack/tcp/scripts").glob(script + ending)) for ending in ("", ".tcp")):
-                yield number, "rfc-test", f"there are no scripts `{script}`"
+        for missing in missing_scripts(root, line):
+            yield number, "rfc-test", missing
         cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("|") else []
         counts = bool(cells) and (counts or cells[-1] == "test")
         for name in re.findall(r"`([^`]+)`", SCRIPTS.sub("", cells[-1])) if counts else []:
