@@ -21,6 +21,7 @@ import sys
 from pathlib import Path
 
 from tidy_documents import links, rfc_tests, rfcs, socket_options, threats
+from tidy_prose import prose
 
 # ---- The tables. To extend the tree, extend these. ----------------------------------------------------------------
 
@@ -137,6 +138,7 @@ class Source:
         text = "\n".join(self.lines)
         self.code = blank(text, strings=True).split("\n") if self.is_code else []
         self.includes = list(find_includes(blank(text, strings=False))) if self.is_code else []
+        self.comments = [match.group(0) for match in TOKEN.finditer(text) if match.group(0)[0] == "/"] if self.is_code else []
 
 
 TOKEN = re.compile(
@@ -491,10 +493,10 @@ def check_build(root, build, sources, each_alone):
     yield from libraries(build)
 
 
-def check(root, build=None, each_alone=False):
-    """All complaints about the tree, as (path, line, rule, message)."""
+def check(root, build=None, each_alone=False, sources=None):
+    """All complaints about the tree, as (path, line, rule, message). `sources`: the tree, if it was read."""
     root = Path(root).resolve()
-    sources = read_tree(root)
+    sources = sources or read_tree(root)
     complaints = list(check_files(root, sources))
     if build is not None:
         complaints += check_build(root, Path(build).resolve(), sources, each_alone)
@@ -511,7 +513,10 @@ def main():
         parser.error("--alone needs --build")
     if options.build and not (options.build / "compile_commands.json").exists():
         sys.exit(f"tidy: {options.build} is not a configured build directory (no compile_commands.json)")
-    complaints = check(options.root, options.build, options.alone)
+    sources = read_tree(options.root.resolve())
+    complaints = check(options.root, options.build, options.alone, sources)
+    for warning in prose(sources):
+        print(f"tidy: warning: {warning}", file=sys.stderr)
     for path, line, rule, message in complaints:
         print(f"{path}:{line}: [{rule}] {message}")
     if complaints:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # tidy_selftest.py - the rules of tidy.py against small trees that break them one at a time.
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 import tidy  # noqa: E402
+import tidy_prose  # noqa: E402
 
 GOOD_HEADER = """// ring.h - a ring of slots, used by the tests of tidy.
 #pragma once
@@ -236,6 +238,36 @@ class BannedWords(Tree):
         self.assertEqual(self.code("std::atomic<int> x;\nvoid f() { p->fetch_add(1); }"), [(3, "atomic-order")])
         self.assertEqual(self.code("std::atomic<int> x;\nint y = x.load(std::memory_order_acquire);"), [])
         self.assertEqual(self.code("int y = config.load();"), [])
+
+
+class Prose(Tree):
+    def setUp(self):
+        super().setUp()
+        budget, tidy_prose.BUDGET = tidy_prose.BUDGET, {"unet": (1, 0), "unet/engine": (0, 1)}
+        self.addCleanup(setattr, tidy_prose, "BUDGET", budget)
+        self.write("docs/GLOSSARY.md", "| word | means | not |\n|---|---|---|\n| yield | gives the core away | `give way`, `keeper`, rest |\n")
+
+    def warnings(self, path, text):
+        self.write(path, text)
+        found = [re.match(r"(.*?): (\d+) (\w+)", each).groups() for each in tidy_prose.prose(tidy.read_tree(self.root))]
+        (self.root / path).unlink()
+        return found
+
+    def test_persons_and_replaced_words_are_counted(self):
+        self.assertEqual(self.warnings("unet/a.cc", "// a.cc - who\nint who;  /* Whose,\n nobody */\n"), [("unet", "3", "persons")])
+        self.assertEqual(self.warnings("unet/a.cc", 'const char* a = "// who"; int him;  // Keepers give way: the rest.\n'), [("unet", "1", "words")])
+        self.assertEqual(self.warnings("am/a.py", "# who\nwho = 1  # not a line of its own\n"), [("am", "1", "persons")])
+        self.assertEqual(self.warnings("README.md", "Ask somebody.\n\n    who    # a command\n"), [(".", "1", "persons")])
+
+    def test_a_budget_is_the_nearest_directorys(self):
+        self.assertEqual(self.warnings("unet/a.cc", "// a.cc - who\n"), [])
+        self.assertEqual(self.warnings("unet/engine/a.cc", "// a.cc - who is a keeper\n"), [("unet/engine", "1", "persons")])
+        self.assertEqual(self.warnings("tests/tidy/a.py", "# who\n"), [])
+
+    def test_a_warning_is_no_complaint(self):
+        self.write("am/a.cc", "// a.cc - who\n")
+        done = subprocess.run([sys.executable, "-B", tidy.__file__, "--root", str(self.root)], text=True, capture_output=True)
+        self.assertEqual(done.returncode, 0)
 
 
 class Includes(Tree):

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# tidy_prose.py - the English of comments and documents: persons where a noun belongs, and words that docs/GLOSSARY.md replaces; for tidy.py,
+# which warns and does not fail. By itself it prints what each directory has now, for BUDGET:
+#
+#   tidy_prose.py [ROOT]
+import re
+import sys
+from pathlib import Path
+
+PERSON = re.compile(r"\b(who|whose|whom|whoever|whosever|whosesoever|somebody|someone|nobody|anybody|everybody|he|him|his|himself)\b", re.I)
+GLOSSARY = "docs/GLOSSARY.md"
+
+# What each directory may have: (persons, words that the glossary replaces). A file counts for the longest name above it. Rewrite comments,
+# then lower the row; a directory that is not here may have none.
+BUDGET = {
+    "am": (96, 0),
+    "am/splitc": (68, 0),
+    "apps": (87, 20),
+    "apps/bench": (60, 2),
+    "docs": (314, 40),
+    "drivers": (80, 0),
+    "drivers/dpdk": (26, 0),
+    "ipstack/ip": (89, 1),
+    "ipstack/preload": (163, 24),
+    "ipstack/sockets": (189, 0),
+    "ipstack/tcp": (47, 0),
+    "ipstack/wire": (27, 0),
+    "tests": (158, 13),
+    "unet": (127, 2),
+    "unet/base": (7, 0),
+    "unet/engine": (167, 0),
+    "unet/service": (173, 29),
+}
+
+
+def texts(source):
+    """The comments of code, lines of comment in Python, and what a document says outside of code."""
+    if source.path == GLOSSARY or source.path.startswith("tests/tidy/"):
+        return []  # they name what is counted
+    if source.is_code:
+        return source.comments
+    if source.path.endswith(".py"):
+        return [line for line in source.lines if re.match(r"\s*#\s", line)]
+    return [line for line in source.lines if not line.startswith("    ")] if source.path.endswith(".md") else []
+
+
+def replaced_words(sources):
+    """The words in backticks in the last column of the glossary, as a pattern; None: there are none."""
+    glossary = next((source for source in sources if source.path == GLOSSARY), None)
+    rows = [line for line in glossary.lines if line.startswith("| ")] if glossary else []
+    words = {word for row in rows for word in re.findall(r"`([a-z ]+)`", row.strip("|").split(" | ")[-1])}
+    return re.compile(r"\b(" + "|".join(sorted(map(re.escape, words), key=len, reverse=True)) + r")s?\b") if words else None
+
+
+def directory_of(path):
+    return max((each for each in BUDGET if path.startswith(each + "/")), key=len, default=path.split("/")[0] if "/" in path else ".")
+
+
+def count_words(sources):
+    """directory -> [persons, replaced words], without those that have neither."""
+    replaced, found = replaced_words(sources), {}
+    for source in sources:
+        counts = found.setdefault(directory_of(source.path), [0, 0])
+        for text in texts(source):
+            counts[0] += len(PERSON.findall(text))
+            counts[1] += len(replaced.findall(text)) if replaced else 0
+    return {directory: counts for directory, counts in found.items() if any(counts)}
+
+
+def prose(sources):
+    """A warning for each directory that has more than its budget."""
+    for directory, counts in sorted(count_words(sources).items()):
+        for count, budget, what in zip(counts, BUDGET.get(directory, (0, 0)), ("persons", f"words that {GLOSSARY} replaces")):
+            if count > budget:
+                yield f"{directory}: {count} {what}, and its budget is {budget} (BUDGET in tests/tidy/tidy_prose.py)"
+
+
+if __name__ == "__main__":
+    from tidy import read_tree
+    root = Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).resolve().parents[2]
+    for name, (persons, words) in sorted(count_words(read_tree(root)).items()):
+        print(f'    "{name}": ({persons}, {words}),')
