@@ -154,7 +154,7 @@ bool Endpoint::receive_any(Message& message) noexcept {
   if (!ni_first_ && queues_->receive(message)) return true;
   queues_->flush_credits();
   // An empty poll pauses: a core that reads a line without a break delays the store it is waiting for (a round trip
-  // of 120 ns becomes one of 87 ns; docs/ARCHITECTURE.md, "Polling politely"). A turn of an embedded NI is break enough.
+  // of 120 ns becomes one of 87 ns; docs/ARCHITECTURE.md, "Pause in an empty poll"). A turn of an embedded NI is break enough.
   if (embedded_ == nullptr) spin_pause();
   if (++empty_polls_ % kLookAtSocket == 0) process_events();
   return false;
