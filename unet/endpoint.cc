@@ -154,7 +154,7 @@ bool Endpoint::receive_any(Message& message) noexcept {
   if (!ni_first_ && queues_->receive(message)) return true;
   queues_->flush_credits();
   // An empty poll pauses. A core that reads a line without a break delays the store that it waits for: the pause shortens a round trip from
-  // 120 ns to 87 ns (docs/ARCHITECTURE.md, "Polling politely"). A turn of an embedded NI is break enough.
+  // 120 ns to 87 ns (docs/ARCHITECTURE.md, "Pause in an empty poll"). A turn of an embedded NI is break enough.
   if (embedded_ == nullptr) spin_pause();
   if (++empty_polls_ % kLookAtSocket == 0) process_events();
   return false;
