@@ -113,7 +113,7 @@ class Connection {
   void expect_more(bool more) noexcept { more_ = more; }
   // Autocorking, for the next poll_segment(): the tail of the send queue waits, as earlier segments are still queued in the host.
   void hold(bool holds) noexcept { holds_ = holds; }
-  // Whether hold() alone keeps the send queue waiting.
+  // True if only hold() keeps the send queue waiting.
   bool is_held() const noexcept;
   // Sends the whole queue without waiting for a full segment: overrides hold(), cork and Nagle's rule.
   void push() noexcept { push_ = snd_nxt_ != queued_.end(); }
@@ -188,7 +188,7 @@ class Connection {
   State state() const noexcept { return state_; }
   Error error() const noexcept { return error_; }
   PathError path_error() const noexcept { return path_error_; }
-  // Whether `sequence`, quoted by an ICMP error, is sent and unacknowledged (RFC 5927, 4.1).
+  // True if `sequence`, quoted by an ICMP error, is sent and unacknowledged (RFC 5927, 4.1).
   bool under_way(Sequence sequence) const noexcept;
   Readiness readiness() const noexcept;
   // Fast open: the SYN had a valid cookie, so the application may read and write in SYN-RECEIVED.
@@ -202,7 +202,7 @@ class Connection {
   Nanoseconds expires_at() const noexcept { return expires_at_; }
   uint32_t readable() const noexcept { return received_.readable(); }
   uint32_t writable() const noexcept;
-  // Whether the pool has memory for what is writable(), or for some of it.
+  // True if the pool has memory for some of the writable() bytes.
   bool has_memory() const noexcept { return shared_.chunks.may_send() || !queued_.room(shared_.chunks).empty(); }
   uint16_t local_port() const noexcept { return local_port_; }
   uint16_t remote_port() const noexcept { return remote_port_; }
@@ -425,7 +425,7 @@ class Connection {
   bool held_back_ : 1 = false;        // only the congestion window kept data from leaving
   bool more_ : 1 = false;             // expect_more()
   bool holds_ : 1 = false;            // hold()
-  bool push_ : 1 = false;             // push(): no hold(), cork or Nagle's rule for what is queued
+  bool push_ : 1 = false;             // push(): hold(), cork and Nagle's rule do not apply
   bool may_undo_ : 1 = false;         // the last recovery is undone if undo_due_ becomes 0
   bool urgent_ : 1 = false;           // urgent_end_ is not acknowledged yet
   bool urgent_came_ : 1 = false;      // urgent_at_ is ready for take_urgent()
@@ -435,7 +435,7 @@ class Connection {
   uint16_t repeats_ = 0;              // duplicate ACKs in a row (without SACK)
   uint16_t rack_multiple_ = 1;        // quarters of the minimum RTT: RACK.reo_wnd_mult
   uint8_t rack_persist_ = 0;
-  uint8_t gap_acks_ = 0;              // ACKs in a row whose SACK block only grew; saturates
+  uint8_t gap_acks_ = 0;              // ACKs in a row with a SACK block that only grew; saturates
 
   // Names of RFC 9293, 3.3.1.
   Sequence iss_{}, snd_una_{}, snd_nxt_{}, snd_wl1_{}, snd_wl2_{};

@@ -10,7 +10,7 @@ namespace {
 constexpr uint16_t kBase = 1024;            // payload and options that nearly every path carries (RFC 4821, 7.2, less 40 for headers)
 constexpr uint16_t kNear = 8;               // bytes: the search stops at this precision
 constexpr uint32_t kSearchInterval = 600;   // seconds (RFC 8899, 5.1.1, PMTU_RAISE_TIMER)
-constexpr uint32_t kBehind = 4;             // segments after a probe, whose SACKs soon report its loss
+constexpr uint32_t kBehind = 4;             // segments after a probe: their SACKs soon report its loss
 constexpr uint32_t kTimeouts = 3;           // RTOs in a row of a long segment that indicate a black hole
 
 uint32_t seconds(Nanoseconds now) noexcept { return static_cast<uint32_t>(now / kSecond); }
@@ -88,7 +88,7 @@ void Connection::set_path(uint16_t size) noexcept {
   path_.news = true;
   mss_ = static_cast<uint16_t>(size - option_bytes());
   congestion_.set_mss(mss_);
-  may_undo_ = false;  // the window counts in segments, whose size has changed
+  may_undo_ = false;  // the window counts in segments, and their size has changed
 }
 
 // Size of the next probe; 0: none now. The maximum first, which most paths carry, then binary search.
@@ -139,8 +139,8 @@ void Connection::handle_path_probe_arrival(Nanoseconds now) noexcept {
   }
 }
 
-// Something is lost. True: only the probe. That is no sign of congestion (RFC 4821, 7.6.2); its data is retransmitted in segments that
-// pass.
+// Handles a loss while a probe is in flight. True: only the probe is lost. That is no sign of congestion (RFC 4821, 7.6.2); its data is
+// retransmitted in segments that pass.
 bool Connection::handle_path_probe_loss(Nanoseconds now) noexcept {
   const RecordIndex first = scoreboard_.first_lost(shared_.records);
   const uint32_t payload = path_.probe - option_bytes();

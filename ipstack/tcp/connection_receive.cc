@@ -258,13 +258,13 @@ void Connection::plan_ack(const ReceiveBuffer::Inserted& inserted, uint32_t piec
   }
 }
 
-// How long ACKs are gathered: a fraction of the RTT, too small to matter to the sender.
+// The time for which ACKs are gathered: a fraction of the RTT, too small to matter to the sender.
 Nanoseconds Connection::gathering_time() const noexcept {
   const Nanoseconds trip = trip_ != 0 ? Nanoseconds{trip_} << kTickShift : rtt_.smooth();
   return std::clamp(trip / kGatherPart, options_->ack_gather, std::max(options_->ack_gather, kMillisecond));
 }
 
-// Whether data comes so fast that the next segment probably arrives before a gathered ACK is due.
+// True if data comes so fast that the next segment probably arrives before a gathered ACK is due.
 bool Connection::comes_fast(Nanoseconds now) noexcept {
   const auto at = static_cast<uint16_t>(now / kMicrosecond);
   const auto since = static_cast<uint16_t>(at - std::exchange(data_at_, at));  // wraps at 65 ms: a rare false result is harmless

@@ -223,7 +223,7 @@ void Connection::tell_window() noexcept {
 
 // ---- payload
 
-// How much of `wanted` the congestion window permits: all, or whole segments.
+// Returns how much of `wanted` the congestion window permits: all, or whole segments.
 uint32_t Connection::may_send_now(uint32_t wanted) noexcept {
   const uint32_t flying = pipe();
   const uint32_t window = congestion_.window();
@@ -252,7 +252,7 @@ uint64_t Connection::pacing_rate() const noexcept {
   return std::max<uint64_t>(std::min(rate, most), mss_);
 }
 
-// How much of `wanted` the pacer permits now. Waiting counts as limited by the congestion window.
+// Returns how much of `wanted` the pacer permits now. Waiting counts as limited by the congestion window.
 uint32_t Connection::pace(uint32_t wanted, Nanoseconds now) noexcept {
   const uint64_t rate = pacing_rate();
   if (rate == 0 || wanted == 0) return wanted;
@@ -354,7 +354,7 @@ void Connection::emit_fresh(Segment& segment, uint32_t bytes, bool fin, Nanoseco
   arm_tail_probe(now);
 }
 
-// How much of the queue is worth a segment now: by the peer's window, Nagle's rule and sender SWS avoidance (RFC 9293, 3.7.4 and
+// Returns how much of the queue is worth a segment now, by the peer's window, Nagle's rule and sender SWS avoidance (RFC 9293, 3.7.4 and
 // 3.8.6.2.1). `fin`: the FIN goes with it.
 uint32_t Connection::worth_sending(uint32_t length_max, bool& fin) const noexcept {
   fin = false;

@@ -84,7 +84,7 @@ void Connection::handle_timer(Nanoseconds now) noexcept {
     if (was_open && recovery_ == Recovery::fast && !congestion_.is_bbr()) reduce_in_proportion(0);
   }
   if (now >= tail_probe_at_) {
-    // The probe replaces the RTO, whose timer restarts (RFC 8985, 7.3).
+    // The probe replaces the RTO, and the RTO timer restarts (RFC 8985, 7.3).
     tail_probe_at_ = kNever;
     tail_probe_due_ = true;
     if (rto_at_ <= now) arm_rto(now);
