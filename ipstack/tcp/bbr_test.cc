@@ -1,4 +1,4 @@
-// bbr_test.cc - BBR: its filters and its model alone, and what it does on a simulated link, beside what CUBIC does there.
+// bbr_test.cc - BBR: its filters and its model alone, and its behaviour on a simulated link, compared with CUBIC.
 #include "ipstack/tcp/bbr.h"
 
 #include <catch2/catch.hpp>
@@ -20,7 +20,7 @@ TEST_CASE("the bandwidth filter has the highest of two cycles") {
   CHECK(filter.max() == 10);
   filter.advance();
   CHECK(filter.max() == 5);
-  filter.advance();  // nothing was measured in this cycle
+  filter.advance();  // a cycle without a sample
   CHECK(filter.max() == 5);
   filter.update(20);
   CHECK(filter.max() == 20);
@@ -47,7 +47,7 @@ namespace {
 
 constexpr uint32_t kMss = 1000;
 
-// BBR alone, fed with rounds of ten ACKs of a path that delivers so much.
+// BBR alone, fed with rounds of ten ACKs from a path with a given rate.
 struct Fed {
   Bbr bbr{{.now = kSecond, .rtt = 10 * kMillisecond, .delivered = 0xFFFF'0000, .seed = 1}, kMss, 10 * kMss};
   uint32_t window = 10 * kMss, delivered = 0xFFFF'0000;
@@ -63,7 +63,7 @@ struct Fed {
       RateSample sample{.now = now, .rtt = trip, .delivery_rate = rate, .newly_acked = bytes / 10, .in_flight = in_flight,
                         .total_delivered = delivered, .sacks = true, .has_record = true, .app_limited = app_limited,
                         .prior_delivered = before, .delivered = delivered - before, .lost = lost, .tx_in_flight = in_flight};
-      if (i != 0) sample.prior_delivered -= bytes / 2;  // only the first ends a round
+      if (i != 0) sample.prior_delivered -= bytes / 2;  // only the first ACK ends a round
       window = bbr.handle_ack(sample, window);
     }
   }
@@ -153,11 +153,11 @@ TEST_CASE("too many losses of a probe are the long-term bound: what fitted befor
   CHECK(fed.bbr.pacing_rate() == Approx(1.25 * 8e6 * 0.99));
   const bool spurious = GENERATE(false, true);
   fed.bbr.handle_recovery(fed.window);
-  // 100,000 were on their way, of which 3000 are lost, 1000 just now. 2 % of 99,000 are 1980: they had been lost before this one.
+  // 100,000 bytes were in flight, 3000 are lost, 1000 of them just now. 2 % of 99,000 are 1980: these were lost before this record.
   fed.bbr.handle_losses({.has_too_much = true, .ranges = 1, .tx_in_flight = 100'000, .lost = 3000, .length = 1000}, fed.window);
   CHECK(fed.bbr.inflight_longterm() == 99'000);
   CHECK(fed.bbr.state() == Bbr::State::probe_bw_down);
-  // One answer for one probe.
+  // One reaction per probe.
   fed.bbr.handle_losses({.has_too_much = true, .ranges = 1, .tx_in_flight = 50'000, .lost = 5000, .length = 1000}, fed.window);
   CHECK(fed.bbr.inflight_longterm() == 99'000);
   if (spurious) {
@@ -169,7 +169,7 @@ TEST_CASE("too many losses of a probe are the long-term bound: what fitted befor
   fed.window = fed.bbr.handle_recovered(fed.window);
   for (int i = 0; i < 3; ++i) fed.round(8e6, 60'000);
   CHECK(fed.bbr.state() == Bbr::State::probe_bw_cruise);
-  CHECK(fed.window <= 99'000 * 85 / 100);  // room for others
+  CHECK(fed.window <= 99'000 * 85 / 100);  // headroom for others
 }
 
 TEST_CASE("ProbeRTT: after ten seconds without a shorter round trip, for 200 ms and a round trip, half of what the path holds") {
@@ -185,7 +185,7 @@ TEST_CASE("ProbeRTT: after ten seconds without a shorter round trip, for 200 ms 
   CHECK(entered > 11 * kSecond);
   CHECK(entered < 11200 * kMillisecond);
   CHECK(fed.bbr.min_rtt() == 11 * kMillisecond);
-  CHECK(fed.window <= 8e6 * 0.01 / 2 + 1);  // by the round trip that was known before
+  CHECK(fed.window <= 8e6 * 0.01 / 2 + 1);  // by the minimum RTT known before
   fed.trip = 10 * kMillisecond;
   for (int i = 0; i < 19; ++i) fed.round(8e6, 40'000, true);
   CHECK(fed.bbr.state() == Bbr::State::probe_rtt);
@@ -226,7 +226,7 @@ Options options_of(Algorithm algorithm) {
   return options;
 }
 
-// Of what the link carries, payload of 1448 bytes in 1540 or so: a part between two times.
+// Share of the link's rate used from one time to another: payload of 1448 bytes in about 1540.
 double share(const Bottleneck& link, uint64_t bytes, Nanoseconds time) {
   return static_cast<double>(bytes) * 8e9 / static_cast<double>(time) / link.bits_per_second;
 }
@@ -266,7 +266,7 @@ Alone alone(const Bottleneck& link, const Options& options, Nanoseconds time, ui
 }  // namespace
 
 TEST_CASE("a link of 100 Mbit/s and 10 ms is full, and its queue short, where CUBIC fills it") {
-  const Bottleneck deep{.queue = 1'000'000};  // eight times what the path holds
+  const Bottleneck deep{.queue = 1'000'000};  // eight times the BDP
   const Alone bbr = alone(deep, options_of(Algorithm::bbr), 6 * kSecond);
   Options reckless = options_of(Algorithm::cubic);
   reckless.hystart = false;
@@ -379,7 +379,7 @@ TEST_CASE("who writes little is not slowed down by it, and begins at the old rat
   net.pause(flow, false);
   const uint64_t before = net.received(flow);
   double most = 0;
-  net.run(9010 * kMillisecond, [&] { most = std::max(most, net.waiting()); });  // then it looks for more, as it is time for that
+  net.run(9010 * kMillisecond, [&] { most = std::max(most, net.waiting()); });  // then the next bandwidth probe is due
   CHECK(most < 40'000);
   net.run(9100 * kMillisecond);
   CHECK(share(link, net.received(flow) - before, 100 * kMillisecond) > 0.75);

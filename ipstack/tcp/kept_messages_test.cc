@@ -1,4 +1,4 @@
-// kept_messages_test.cc - messages that streams keep where they came, against a plain model of the streams.
+// kept_messages_test.cc - zero-copy receive: in-place messages of several streams, against a plain model of the streams.
 #include <array>
 #include <catch2/catch.hpp>
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 
 std::byte at(uint64_t place) { return static_cast<std::byte>(place * 31 + place / 512); }
 
-// Messages that are kept until they are released, and their memory no longer.
+// Owns messages until release(), and frees their memory then.
 struct Keeper : KeptMessages {
   using KeptMessages::KeptMessages;
   void release(uint32_t number) noexcept override { UNET_CHECK(there.erase(number) == 1); }
@@ -100,7 +100,7 @@ TEST_CASE("who reads what is kept gets no more than there is room for, and what 
   CHECK(keeper.intake(now) == kMost);
   for (uint32_t i = 0; i < kMost; ++i) CHECK(come());
   CHECK_FALSE(come());
-  CHECK(keeper.intake(now) == kMost);  // nobody has read for long
+  CHECK(keeper.intake(now) == kMost);  // the reader has been idle
   buffer.consume(pool, kBytes + kBytes / 2);
   CHECK(keeper.there.size() == kMost - 1);
   CHECK(keeper.intake(now) == 1);

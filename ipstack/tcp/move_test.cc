@@ -1,5 +1,5 @@
-// move_test.cc - connections that move to another object, as to a child that a server forks, at every step of every kind of transfer, in
-// networks that lose, repeat, delay and reorder. Both streams arrive, and no reset is sent. restore() refuses records that make no sense.
+// move_test.cc - connections move to another object, as to a child that a server forks, at every step of every kind of transfer, in
+// networks that lose, duplicate, delay and reorder. Both streams arrive, and no reset is sent. restore() refuses invalid records.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -61,13 +61,13 @@ void check_all_arrived(Pair& pair) {
     REQUIRE(side.urgent == pair.side(1 - which).urged);
     REQUIRE(side.connection->state() == State::closed);
     REQUIRE(side.connection->error() == Error::none);
-    REQUIRE(side.counters.resets_sent <= side.counters.closed);  // what the network repeats may come after the end
+    REQUIRE(side.counters.resets_sent <= side.counters.closed);  // duplicates may arrive after the end
     REQUIRE(side.chunks->available() == pair.pool(which).first);
     REQUIRE(side.records->available() == pair.pool(which).second);
   }
 }
 
-// The seed decides everything of the two ends. Returns how many times they moved.
+// Simulates one connection; the seed decides everything. Returns how many times the two ends moved.
 uint64_t live(uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto percent = [&](uint64_t most) { return static_cast<double>(random() % (most + 1)) / 100; };
@@ -80,7 +80,7 @@ uint64_t live(uint64_t seed) {
   if (random() % 4 == 0) wire.mss_max = static_cast<uint16_t>(88 + random() % 1000);
   Pair pair(wire, seed);
   constexpr double kMoves[] = {1, 0.5, 0.1, 0.01};
-  const uint64_t moving = random() % 3;  // one, the other, or both
+  const uint64_t moving = random() % 3;  // one side, the other, or both
   for (const size_t which : {0u, 1u}) {
     Side& side = pair.side(which);
     side.options = options_of(random);
@@ -106,7 +106,7 @@ uint64_t live(uint64_t seed) {
 struct Way {
   const char* name;
   Plan client, server;
-  bool bare;  // no SACK, timestamps, scaling
+  bool bare;  // no SACK, timestamps or window scaling
   uint32_t receive_buffer = 256 * 1024;
 };
 
@@ -146,7 +146,7 @@ TEST_CASE("a connection moves once, at each step of a transfer") {
   if (lossy) wire = {.delay = 5 * kMillisecond, .jitter = 5 * kMillisecond, .loss = 0.03, .repeat = 0.03};
   for (const Way& way : kWays) {
     for (const size_t which : {0u, 1u}) {
-      uint64_t steps = 1, moved = 0, sent_again = 0;  // the last without a move
+      uint64_t steps = 1, moved = 0, sent_again = 0;  // `steps`: of the last transfer without a move
       for (uint64_t at = 0; at <= steps; at += test::kSanitized && at != 0 ? 10 : 1) {
         Pair pair(wire, 7);
         prepare(pair, way);
@@ -159,18 +159,18 @@ TEST_CASE("a connection moves once, at each step of a transfer") {
         moved += pair.side(which).moved;
         const uint64_t retransmitted = pair.side(0).counters.retransmitted + pair.side(1).counters.retransmitted;
         if (at == 0) sent_again = retransmitted;
-        // Where nothing is lost, a move is no reason to send anything again.
+        // Without loss, a move must not cause a retransmission.
         if (!lossy) CHECK(retransmitted == sent_again);
       }
       CAPTURE(way.name, which, steps);
-      if (way.client.bytes != 100 || which == 1) CHECK(moved > (test::kSanitized ? 0 : 20));  // a FIN that is on its way stays
+      if (way.client.bytes != 100 || which == 1) CHECK(moved > (test::kSanitized ? 0 : 20));  // not while its FIN is in flight
     }
   }
 }
 
 namespace {
 
-// One stack, as connections are moved to it.
+// One stack that connections move to.
 struct Stack {
   explicit Stack(uint32_t chunk_count = 512, uint32_t record_count = 64) : chunks(2048, chunk_count), records(record_count) {}
 
@@ -183,7 +183,7 @@ struct Stack {
 
 constexpr Nanoseconds kNow = 1000 * kSecond;
 
-// 5000 bytes in flight, 3000 behind them, and 700 to be read.
+// A record with 5000 bytes in flight, 3000 unsent and 700 unread.
 MovedConnection record() {
   return {.first_sent_at = kNow - kMillisecond, .sent_at = kNow - kMillisecond, .heard_at = kNow, .since = kNow,
           .rto_at = kNow + 200 * kMillisecond, .srtt = kMillisecond, .rttvar = kMillisecond, .least_rtt = kMillisecond,
@@ -209,7 +209,7 @@ bool restores(Stack& stack, const MovedConnection& from) {
   return restored;
 }
 
-// The peer, the clock and the application do what they want with it.
+// A random peer, clock and application use the connection.
 void use(Connection& it, std::mt19937_64& random) {
   Nanoseconds now = kNow;
   const auto near = [&](Sequence of) { return of + static_cast<uint32_t>(random() % 4 == 0 ? random() : random() % 6000) - 3000u; };

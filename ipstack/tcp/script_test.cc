@@ -1,4 +1,4 @@
-// script_test.cc - runs every script under scripts/: the behaviour of Connection, subject by subject.
+// script_test.cc - runs every script under scripts/, which specify Connection's behaviour by topic.
 #include "ipstack/tcp/script.h"
 
 #include <catch2/catch.hpp>
