@@ -1,4 +1,4 @@
-// address_claim_test.cc - addresses that nobody else has, that somebody has, that two want at once, and that are taken from us.
+// address_claim_test.cc - addresses that are free, taken, probed for by two hosts at once, or lost to another host.
 #include "ipstack/ip/address_claim.h"
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ struct Sent {
   Message message;
 };
 
-// Until nothing is due any more, or `until`.
+// Runs until nothing is due, or until `until`.
 std::vector<Sent> run(AddressClaim& claim, Nanoseconds& now, Nanoseconds until = ~Nanoseconds{0}) {
   std::vector<Sent> sent;
   while (claim.next_event() != ~Nanoseconds{0} && claim.next_event() <= until) {
@@ -41,7 +41,7 @@ TEST_CASE("an IPv4 address that nobody has: three probes, then it is ours, and a
     REQUIRE(sent.size() == 5);
     CHECK(sent[0].at >= 10 * kSecond);
     CHECK(sent[0].at <= 11 * kSecond);
-    CHECK(sent[0].at != first);  // not all hosts at once
+    CHECK(sent[0].at != first);  // spread over hosts
     first = sent[0].at;
     for (size_t i = 0; i < 5; ++i) CHECK(sent[i].message == (i < 3 ? Message::probe : Message::announce));
     for (size_t i = 1; i < 3; ++i) {
@@ -74,7 +74,7 @@ TEST_CASE("an address that somebody has, or wants at the same time, is not ours"
         AddressClaim claim(address, kOwn, true, 1, now);
         run(claim, now, now + after);
         REQUIRE(claim.state() == State::tentative);
-        // Other addresses, and what comes back of our own frames, are nothing.
+        // Claims for other addresses, and our own frames, are ignored.
         claim.handle_claim(kElse, kOther, now);
         claim.handle_claim(address, kOwn, now);
         claim.handle_probe(kElse, kOther, now);
@@ -95,7 +95,7 @@ TEST_CASE("an IPv4 address of ours is defended, but for two conflicts within ten
   Nanoseconds now = 10 * kSecond;
   AddressClaim claim(kFour, kOwn, true, 1, now);
   run(claim, now);
-  claim.handle_probe(kFour, kOther, now);  // who probes is answered as by ARP, and gives way
+  claim.handle_probe(kFour, kOther, now);  // ARP answers a probe, and the prober yields
   CHECK(claim.state() == State::assigned);
   for (int i = 0; i < 3; ++i) {
     now += 20 * kSecond;

@@ -1,6 +1,6 @@
-// host.h - an IP host on one link: the requirements of RFC 1122 and RFC 8504 for IP, below the transport protocols; a state machine without
-// I/O and clock. handle_frame() takes incoming frames and returns packets for TCP, UDP and other registered protocols. send() takes packets
-// to send, poll_frame() returns outgoing frames.
+// host.h - an IP host on one link, below the transport protocols: the requirements of RFC 1122 and RFC 8504 for IP, as a state machine
+// without I/O and clock. handle_frame() takes incoming frames and returns packets for TCP, UDP and other registered protocols. send() takes
+// packets to send, poll_frame() returns outgoing frames.
 //
 //                      handle_frame()                                          poll_frame()
 //   frame --> station? --> ARP, discovery --> neighbours, claims, addresses --> probes, questions --+

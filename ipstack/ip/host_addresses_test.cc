@@ -1,4 +1,4 @@
-// host_addresses_test.cc - addresses, gateway and times that a router advertises, and what no router may do.
+// host_addresses_test.cc - addresses, gateway and timers by router advertisement, and the limits of a router's influence.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
@@ -74,7 +74,7 @@ struct World : TestLink {
     inject(advertisement(what));
     run_for(3 * kSecond);
   }
-  // The address that the host makes of a prefix.
+  // The address that the host generates from a prefix.
   static IpAddress made_of(const char* prefix) {
     IpAddress address = link_local(mac(0));
     const IpAddress of = *parse_address(prefix);
@@ -122,7 +122,7 @@ TEST_CASE("an address of a prefix is claimed, used, deprecated, and gone") {
   CHECK(world.it().source_for(kFar) == address);
   CHECK(world.it().source_for(*parse_ip("fe80::9")) == link_local(TestLink::mac(0)));
   CHECK(world.send(kFar) == SendResult::sent);
-  // Another prefix, of which the preferred time is longer: it is taken when the first is deprecated.
+  // A second prefix with a longer preferred lifetime is used once the first is deprecated.
   world.advertise({.prefix = "fd00:8::", .valid_s = 1000, .preferred_s = 1000});
   CHECK(world.it().source_for(*parse_ip("fd00:7::9")) == address);
   world.run(start + 110 * kSecond);
@@ -140,7 +140,7 @@ TEST_CASE("no address is made of what is not for that") {
   world.advertise({.prefix = "fd00:7::", .valid_s = 0, .preferred_s = 0});
   world.advertise({.prefix = "64:ff9b:1::"});
   CHECK(world.it().addresses().size() == 1);
-  // More than there are places for.
+  // More than there are places.
   for (int i = 0; i < 40; ++i) {
     const std::string prefix = "fd00:" + std::to_string(i) + "::";
     world.advertise({.prefix = prefix.c_str()});
@@ -158,13 +158,13 @@ TEST_CASE("nobody ends an address by a short lifetime") {
   world.advertise({.prefix = "fd00:7::", .valid_s = 100'000, .preferred_s = 100'000});
   world.advertise({.prefix = "fd00:7::", .valid_s = 1, .preferred_s = 0});
   const Nanoseconds shortened = world.now;
-  world.run(shortened + 7000 * kSecond);  // two hours are left
+  world.run(shortened + 7000 * kSecond);  // two hours remain
   CHECK(world.it().state_of(address) == Host::AddressState::assigned);
   world.advertise({.prefix = "fd00:7::", .valid_s = 1, .preferred_s = 0});
   CHECK(world.it().state_of(address) == Host::AddressState::assigned);
   world.run(shortened + 7300 * kSecond);
   CHECK(world.it().state_of(address) == Host::AddressState::none);
-  // A longer one is believed.
+  // A longer lifetime is believed.
   world.advertise({.prefix = "fd00:7::", .valid_s = 100, .preferred_s = 100});
   world.advertise({.prefix = "fd00:7::", .valid_s = 1000, .preferred_s = 1000});
   world.run_for(500 * kSecond);
@@ -178,8 +178,8 @@ TEST_CASE("a default router, until it is none") {
   REQUIRE(world.send(kFar) == SendResult::sent);
   world.run_for(kMillisecond);
   REQUIRE(world.frames.size() == 1);
-  CHECK(std::memcmp(world.frames[0].data(), kRouterMac.data(), 6) == 0);  // it has said its station
-  // Another one waits until the first is gone.
+  CHECK(std::memcmp(world.frames[0].data(), kRouterMac.data(), 6) == 0);  // the advertisement included its station
+  // A second router is not used until the first is gone.
   const IpAddress second = *parse_ip("fe80::2");
   world.advertise({.from = second});
   world.advertise({.lifetime_s = 0});
@@ -210,7 +210,7 @@ TEST_CASE("a host goes on with addresses, networks, router and times of the one 
   CHECK(kept.prefixes[0].valid_s >= 490);
   CHECK(kept.prefixes[0].valid_s < 500);
 
-  constexpr Nanoseconds kBegin = 7 * kSecond;  // another host's time
+  constexpr Nanoseconds kBegin = 7 * kSecond;  // on another host's clock
   options.addresses.push_back({fresh, 24});
   Host next(options, kBegin);
   const uint64_t changes = next.address_changes();
@@ -218,15 +218,15 @@ TEST_CASE("a host goes on with addresses, networks, router and times of the one 
   CHECK(next.address_changes() == changes + 3);
   CHECK(next.kept(kBegin) == kept);
   for (const IpAddress& each : {own4, made, link_local(TestLink::mac(0))}) CHECK(next.state_of(each) == Host::AddressState::assigned);
-  // Whose address it was not, or may not be, is asked.
+  // Addresses that were not its own, or might not be, are probed.
   for (const IpAddress& each : {taken4, fresh}) CHECK(next.state_of(each) == Host::AddressState::tentative);
   CHECK(next.status().gateway6 == kRouter);
   CHECK(next.path_mtu(kFar, kBegin) == 1400);
   CHECK(next.source_for(kFar) == made);
   CHECK(next.send({.to = *parse_ip("fd00:7::99"), .protocol = 17}, {}, Frame(8), kBegin) == SendResult::sent);
-  next.resume(kept, kBegin);  // once
+  next.resume(kept, kBegin);  // has no further effect
   CHECK(next.status().count == 5);
-  // All of it ends when it would have ended.
+  // Everything expires when it would have.
   Frame frame(next.frame_max());
   const auto at = [&](Nanoseconds now) {
     while (next.poll_frame(now, frame) != 0) continue;
@@ -239,7 +239,7 @@ TEST_CASE("a host goes on with addresses, networks, router and times of the one 
   CHECK(next.status().gateway6 == kRouter);
   at(kBegin + 600 * kSecond);
   CHECK(next.status().gateway6.is_unspecified());
-  // What is no longer configured, and what routers said to a host that does not believe them, is not taken.
+  // Addresses that are no longer configured, and state from routers without autoconfiguration, are ignored.
   Host other({.mac = TestLink::mac(0)}, kBegin);
   other.resume(kept, kBegin);
   CHECK(other.addresses() == std::vector<IpAddress>{link_local(TestLink::mac(0))});
@@ -305,7 +305,7 @@ TEST_CASE("what was configured stays, whatever routers say") {
   link.run_for(10 * kSecond);
   CHECK(link[host].send({.to = *parse_ip("fd00:1::77"), .protocol = 17}, {}, Frame(8), link.now) == SendResult::sent);
   CHECK(link[host].path_mtu(*parse_ip("fd00:1::77"), link.now) == 1280);
-  // Hops and MTU are IPv6's.
+  // Hop limit and MTU apply only to IPv6.
   CHECK(link[host].path_mtu(*parse_ip("10.0.1.9"), link.now) == 1500);
   link.frames.clear();
   REQUIRE(link[host].send({.to = *parse_ip("10.0.1.9"), .protocol = 17}, {}, Frame(8), link.now) == SendResult::sent);
@@ -347,7 +347,7 @@ TEST_CASE("where another host has the address that a host makes, it makes the ne
   constexpr HashKey kKey{1, 2};
   TestLink link;
   const uint32_t host = link.add({.address_key = kKey});
-  // Who it would be: each of its addresses in turn is another's already.
+  // The addresses that it would generate: another host already has each of them.
   std::vector<IpAddress> taken;
   for (int i = 0; i < 5; ++i) {
     TestLink same;
@@ -396,7 +396,7 @@ TEST_CASE("what is on the link, its MTU, and the hops of packets") {
   CHECK(world.it().path_mtu(kFar, world.now) == 1400);
   CHECK(world.send(*parse_ip("fd00:7::99")) == SendResult::sent);
   CHECK(world.send(kFar) == SendResult::no_route);
-  world.advertise({.lifetime_s = 0, .mtu = 9000});  // more than the port takes
+  world.advertise({.lifetime_s = 0, .mtu = 9000});  // above the port's MTU
   CHECK(world.it().path_mtu(kFar, world.now) == 1400);
   const uint32_t other = world.add({.autoconfigure = false});
   world.run_for(3 * kSecond);
@@ -410,7 +410,7 @@ TEST_CASE("what is on the link, its MTU, and the hops of packets") {
     if (parse_ip_packet(Bytes(each).subspan(14), view, problem) == IpError::none && view.protocol == 17) hops = view.hop_limit;
   }
   CHECK(hops == 33);
-  // The prefix is no longer on the link when its time is over.
+  // The prefix is off-link once its lifetime is over.
   world.run_for(3700 * kSecond);
   CHECK(world.send(*parse_ip("fd00:7::99")) == SendResult::no_route);
 }

@@ -1,4 +1,4 @@
-// neighbours_test.cc - the states of RFC 4861's appendix C, packets that wait, a table that is full, and time.
+// neighbours_test.cc - the state machine of RFC 4861's appendix C, waiting packets, a full table, and timers.
 #include "ipstack/ip/neighbours.h"
 
 #include <catch2/catch.hpp>
@@ -20,13 +20,13 @@ struct World {
   Neighbours cache;
   Nanoseconds now = kSecond;
 
-  // Questions that are due.
+  // The questions that are due.
   std::vector<Neighbours::Question> ask() {
     std::vector<Neighbours::Question> questions;
     for (Neighbours::Question each; cache.poll_question(now, each);) questions.push_back(each);
     return questions;
   }
-  // Waits until something is asked, or nothing is due any more.
+  // Waits until there is a question, or nothing is due.
   std::vector<Neighbours::Question> next() {
     REQUIRE(cache.next_event() != ~Nanoseconds{0});
     std::vector<Neighbours::Question> questions;
@@ -68,9 +68,9 @@ TEST_CASE("a neighbour is asked for, known, stale, asked itself, and given up") 
     auto questions = world.ask();
     REQUIRE(questions.size() == 1);
     CHECK(questions[0].target == address);
-    CHECK_FALSE(questions[0].station);  // everybody
+    CHECK_FALSE(questions[0].station);  // multicast or broadcast
     CHECK(world.ask().empty());
-    CHECK_FALSE(world.cache.resolve(address, world.now));  // asked for already
+    CHECK_FALSE(world.cache.resolve(address, world.now));  // resolution is in progress
     CHECK(world.ask().empty());
     world.cache.handle_answer(address, kMac, true, true, false, world.now);
     CHECK(world.cache.state(address) == State::reachable);
@@ -80,7 +80,7 @@ TEST_CASE("a neighbour is asked for, known, stale, asked itself, and given up") 
     CHECK(world.cache.state(address) == State::stale);
     CHECK(world.now - answered >= 15 * kSecond);
     CHECK(world.now - answered <= 45 * kSecond);
-    CHECK(world.ask().empty());  // nobody uses it
+    CHECK(world.ask().empty());  // not in use
     CHECK(world.cache.resolve(address, world.now) == kMac);
     CHECK(world.cache.state(address) == State::delay);
     const Nanoseconds used = world.now;
@@ -108,8 +108,8 @@ TEST_CASE("who does not answer is asked three times, and what waits comes back")
   CHECK_FALSE(world.cache.wait(kA, 1));
   CHECK_FALSE(world.cache.wait(kA, 2));
   CHECK_FALSE(world.cache.wait(kA, 3));
-  CHECK(world.cache.wait(kA, 4) == 1u);  // the oldest gives way
-  CHECK(world.cache.wait(kB, 5) == 5u);  // nobody asks for that
+  CHECK(world.cache.wait(kA, 4) == 1u);  // the oldest is dropped
+  CHECK(world.cache.wait(kB, 5) == 5u);  // no resolution in progress
   for (uint32_t i = 0; i < 3; ++i) {
     CHECK(world.next().size() == 1);
     CHECK(world.now == start + i * kSecond);
@@ -148,7 +148,7 @@ TEST_CASE("what waits goes when the neighbour is known, by whatever it is known"
     }
     CHECK(world.cache.state(kA) == (how == 0 || how == 3 ? State::reachable : State::stale));
     CHECK(world.cache.resolve(kA, world.now) == kMac);
-    CHECK(world.cache.wait(kA, 9) == 9u);  // it need not
+    CHECK(world.cache.wait(kA, 9) == 9u);  // already resolved
   }
 }
 
@@ -184,7 +184,7 @@ TEST_CASE("every answer in every state, as appendix C of RFC 4861 has it") {
   }
   World world;
   world.cache.handle_answer(kB, kMac, true, true, true, world.now);
-  CHECK_FALSE(world.cache.state(kB));  // nobody asked
+  CHECK_FALSE(world.cache.state(kB));  // unsolicited
 }
 
 TEST_CASE("questions of others, confirmations, routers") {
@@ -214,7 +214,7 @@ TEST_CASE("questions of others, confirmations, routers") {
   CHECK(world.cache.is_router(kB));
   world.cache.handle_answer(kB, kMac, true, true, false, world.now);
   CHECK_FALSE(world.cache.is_router(kB));
-  // What a router says of times (RFC 4861, 6.3.4).
+  // A router sets the timers (RFC 4861, 6.3.4).
   world.cache.set_times(2 * kSecond, 100 * kMillisecond);
   world.cache.confirm(kB, world.now);
   CHECK(world.next().empty());
@@ -247,7 +247,7 @@ TEST_CASE("a full table: strangers take nothing away, what is not used gives way
   for (uint32_t i = 100; i < 200; ++i) world.cache.handle_question(address(i), kOther, world.now);
   CHECK(world.cache.used() == 8);
   for (uint32_t i = 0; i < 4; ++i) CHECK(world.cache.state(address(i)) == State::reachable);
-  // We want others: the strangers go, then the oldest of ours.
+  // Entries for our own packets: learned entries go first, then our oldest.
   for (uint32_t i = 4; i < 8; ++i) {
     ++world.now;
     CHECK_FALSE(world.cache.resolve(address(i), world.now));
@@ -257,12 +257,12 @@ TEST_CASE("a full table: strangers take nothing away, what is not used gives way
   CHECK(world.cache.counters().evicted == 4);
   ++world.now;
   CHECK_FALSE(world.cache.resolve(address(8), world.now));
-  CHECK_FALSE(world.cache.state(address(4)));  // of those that do not answer the oldest
+  CHECK_FALSE(world.cache.state(address(4)));  // the oldest of the unresolved entries
   const auto released = world.released();
   REQUIRE(released.size() == 1);
   CHECK(released[0].packet == 4);
   CHECK(released[0].failed);
-  // Strangers that have also answered are strangers still.
+  // Learned entries that have also answered still count as learned.
   World gateway{.cache = Neighbours({.places = 4})};
   gateway.become(address(0), State::stale);
   for (uint32_t i = 1; i < 4; ++i) {
@@ -271,7 +271,7 @@ TEST_CASE("a full table: strangers take nothing away, what is not used gives way
   }
   for (uint32_t i = 10; i < 13; ++i) CHECK_FALSE(gateway.cache.resolve(address(i), gateway.now));
   CHECK(gateway.cache.state(address(0)) == State::stale);
-  CHECK_FALSE(gateway.cache.resolve(address(13), gateway.now));  // nor does what is only asked for take its place
+  CHECK_FALSE(gateway.cache.resolve(address(13), gateway.now));  // nor does an unresolved entry replace it
   CHECK(gateway.cache.state(address(0)) == State::stale);
   World fixed{.cache = Neighbours({.places = 2})};
   REQUIRE(fixed.cache.set_static(address(1), kMac));

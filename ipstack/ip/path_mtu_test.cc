@@ -1,4 +1,4 @@
-// path_mtu_test.cc - what is believed of routers, for how long, and a table that many fill.
+// path_mtu_test.cc - which ICMP errors are believed, for how long, and a full cache.
 #include "ipstack/ip/path_mtu.h"
 
 #include <catch2/catch.hpp>
@@ -17,8 +17,8 @@ TEST_CASE("an MTU is lowered for ten minutes, for that address alone") {
     CHECK(path.handle_too_big(to, 1400, 1500, 0));
     CHECK(path.mtu(to, 1) == 1400);
     CHECK(path.mtu(to == kA ? kB : kA, 1) == 1500);
-    CHECK_FALSE(path.handle_too_big(to, 1400, 1500, 2));  // known
-    CHECK_FALSE(path.handle_too_big(to, 1450, 1500, 2));  // never more than before
+    CHECK_FALSE(path.handle_too_big(to, 1400, 1500, 2));  // no change
+    CHECK_FALSE(path.handle_too_big(to, 1450, 1500, 2));  // never increases
     CHECK(path.handle_too_big(to, 1300, 1400, kSecond));
     CHECK(path.mtu(to, kSecond + 600 * kSecond - 1) == 1300);
     CHECK(path.mtu(to, kSecond + 600 * kSecond) == 1500);
@@ -32,7 +32,7 @@ TEST_CASE("what is absurd is not believed, or not all of it") {
   PathMtu path;
   CHECK_FALSE(path.handle_too_big(kA, 1500, 1500, 0));
   CHECK_FALSE(path.handle_too_big(kA, 9000, 1500, 0));
-  CHECK_FALSE(path.handle_too_big(kA, 1400, 1300, 0));  // of a packet that would have fitted
+  CHECK_FALSE(path.handle_too_big(kA, 1400, 1300, 0));  // about a packet that would have fitted
   CHECK(path.handle_too_big(kA, 68, 1500, 0));
   CHECK(path.mtu(kA, 0) == 552);
   CHECK_FALSE(path.handle_too_big(kA, 68, 552, 0));
@@ -41,7 +41,7 @@ TEST_CASE("what is absurd is not believed, or not all of it") {
   CHECK(path.mtu(kB, 0) == 1500);
   CHECK(path.handle_too_big(kB, 1280, 1500, 0));
   CHECK(path.mtu(kB, 0) == 1280);
-  // A link whose own MTU is smaller than that.
+  // A link with a smaller MTU than that minimum.
   PathMtu narrow({.link_mtu = 300});
   CHECK(narrow.mtu(kA, 0) == 300);
   CHECK_FALSE(narrow.handle_too_big(kA, 100, 300, 0));

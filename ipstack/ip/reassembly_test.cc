@@ -1,4 +1,4 @@
-// reassembly_test.cc - packets cut in every way and order, what is wrong with fragments, limits, and time.
+// reassembly_test.cc - packets fragmented in every way and order, invalid fragments, limits, and timeouts.
 #include "ipstack/ip/reassembly.h"
 
 #include <catch2/catch.hpp>
@@ -15,7 +15,7 @@ using Outcome = Reassembly::Outcome;
 
 std::byte byte_at(uint32_t id, size_t at) { return static_cast<std::byte>(id * 131 + at * 7 + (at >> 8)); }
 
-// Fragments as they come off a wire. They own their bytes.
+// A fragment as received, with its bytes.
 struct Fragment {
   std::vector<std::byte> bytes;
   IpView view;
@@ -158,19 +158,19 @@ TEST_CASE("fragments that overlap or contradict end their packet, and nothing of
   for (const Wrong& each : all) {
     CAPTURE(each.what);
     World world;
-    if (each.wrong.offset == 0 && !each.wrong.more) continue;  // no fragment at all: below
+    if (each.wrong.offset == 0 && !each.wrong.more) continue;  // not a fragment: tested below
     for (const Cut& cut : each.good) REQUIRE(world.add(ipv4, 5, cut) == Outcome::kept);
     CHECK(world.add(ipv4, 5, each.wrong) == Outcome::refused);
     CHECK(world.reassembly.counters().refused == 1);
     for (const Cut& cut : cut_up(300, 64)) CHECK(world.add(ipv4, 5, cut) == Outcome::late);
     CHECK(world.reassembly.counters().late == 5);
-    // Others are not concerned, and when its time is over the number may come again.
+    // Other packets are unaffected, and after the timeout the identification can be reused.
     CHECK(world.add(ipv4, 6, {0, 64, true}) == Outcome::kept);
     CHECK(world.add(ipv4, 6, {64, 9, false}) == Outcome::complete);
     world.now += 60 * kSecond;
     IpView begun;
     REQUIRE(world.reassembly.expire(world.now, begun));
-    CHECK(begun.payload.empty());  // nobody is told
+    CHECK(begun.payload.empty());  // no error is sent
     CHECK(world.add(ipv4, 5, {0, 64, true}) == Outcome::kept);
   }
 }
@@ -180,7 +180,7 @@ TEST_CASE("the same bytes again are a duplicate, other bytes end the packet") {
   REQUIRE(world.add(true, 5, {0, 64, true}) == Outcome::kept);
   REQUIRE(world.add(true, 5, {64, 64, true}) == Outcome::kept);
   CHECK(world.add(true, 5, {0, 64, true}) == Outcome::duplicate);
-  CHECK(world.add(true, 5, {0, 128, true}) == Outcome::duplicate);  // both, in one
+  CHECK(world.add(true, 5, {0, 128, true}) == Outcome::duplicate);  // both at once
   CHECK(world.add(true, 5, {8, 16, true}) == Outcome::duplicate);
   Fragment other = fragment(true, 5, {0, 64, true});
   const_cast<std::byte&>(other.view.payload[63]) ^= std::byte{1};
@@ -212,7 +212,7 @@ TEST_CASE("who is a packet: addresses, number and, of IPv4, the protocol") {
   CHECK(world.add(true, 5, {8, 8, false}, 0, "10.0.1.3") == Outcome::kept);
   CHECK(world.add(false, 5, {8, 8, false}) == Outcome::kept);
   CHECK(world.add(true, 5, {8, 8, false}) == Outcome::complete);
-  // Of IPv6 a later fragment may say another protocol: the first one's counts (RFC 8200, 4.5).
+  // In IPv6, a later fragment may name another protocol: the first fragment's counts (RFC 8200, 4.5).
   Fragment six = fragment(false, 9, {8, 8, false});
   six.view.protocol = 201;
   REQUIRE(world.reassembly.add(six.view, world.now, world.whole, world.problem) == Outcome::kept);
@@ -239,7 +239,7 @@ TEST_CASE("a first fragment of IPv6 has all headers") {
     CHECK(world.problem.report == !row.good);
     if (!row.good) CHECK(world.problem.code == 3);
   }
-  // A header that goes on in the next fragment.
+  // A header that continues in the next fragment.
   Fragment cut = first(Protocol::kIpv6Options, 8);
   const_cast<std::byte&>(cut.view.payload[0]) = std::byte{Protocol::kUdp};
   const_cast<std::byte&>(cut.view.payload[1]) = std::byte{4};
@@ -260,13 +260,13 @@ TEST_CASE("what does not become whole is given up in its time, and its sender to
   CHECK_FALSE(world.reassembly.expire(61 * kSecond - 1, begun));
   REQUIRE(world.reassembly.expire(61 * kSecond, begun));
   CHECK(begun.id == 1);
-  CHECK(is_whole(begun, 1, 128));  // until the first gap
+  CHECK(is_whole(begun, 1, 128));  // up to the first gap
   CHECK_FALSE(world.reassembly.expire(61 * kSecond, begun));
   REQUIRE(world.reassembly.expire(62 * kSecond, begun));
   CHECK(begun.payload.empty());
   CHECK(world.reassembly.counters().timed_out == 2);
   CHECK(world.reassembly.used() == 0);
-  // Fragments that come again do not lengthen the time.
+  // Further fragments do not extend the timeout.
   world.now = 100 * kSecond;
   REQUIRE(world.add(true, 3, {0, 64, true}) == Outcome::kept);
   world.now = 159 * kSecond;
@@ -290,7 +290,7 @@ TEST_CASE("a sender has its share of the places, and the oldest packet gives way
   }
   CHECK(world.reassembly.used() == 8);
   CHECK(world.add(true, 7, {64, 8, false}, 0, "10.0.3.20") == Outcome::complete);
-  CHECK(world.add(true, 7, {64, 8, false}, 0, "10.0.3.12") == Outcome::kept);  // its beginning is gone
+  CHECK(world.add(true, 7, {64, 8, false}, 0, "10.0.3.12") == Outcome::kept);  // its first fragment is gone
   Reassembly none({.places = 0});
   const Fragment made = fragment(true, 1, {0, 64, true});
   CHECK(none.add(made.view, 0, world.whole, world.problem) == Outcome::late);

@@ -1,4 +1,4 @@
-// address_test.cc - kinds of addresses, addresses as text, and the groups and stations that belong to them.
+// address_test.cc - classification and text form of addresses, and their groups and stations.
 #include "ipstack/wire/address.h"
 
 #include <catch2/catch.hpp>

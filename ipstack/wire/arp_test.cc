@@ -1,4 +1,4 @@
-// arp_test.cc - a question byte by byte, and every way in which it can be wrong.
+// arp_test.cc - a request byte by byte, and every way in which it can be invalid.
 #include "ipstack/wire/arp.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// icmp_test.cc - messages of both versions by hand, what is emitted is parsed, and what is wrong is refused.
+// icmp_test.cc - messages of both versions by hand, emitted messages parse, and invalid ones are refused.
 #include "ipstack/wire/icmp.h"
 
 #include <catch2/catch.hpp>
@@ -28,7 +28,7 @@ IpView packet_of(bool ipv4, Bytes message) {
   return packet;
 }
 
-// A message as it stands on the wire, with its checksum.
+// A message in wire format, with its checksum.
 std::vector<std::byte> message(bool ipv4, std::vector<int> values) {
   std::vector<std::byte> bytes;
   for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
@@ -175,7 +175,7 @@ TEST_CASE("a message that is cut or changed is refused") {
       changed[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
       CHECK(parse_icmp(packet_of(ipv4, changed), view) == IcmpError::bad_checksum);
     }
-    // The pseudo header counts in IPv6 alone.
+    // The pseudo header counts only in IPv6.
     IpView other = packet_of(ipv4, good);
     other.from = *parse_ip(ipv4 ? "10.0.9.9" : "fd00:9::9");
     CHECK(parse_icmp(other, view) == (ipv4 ? IcmpError::none : IcmpError::bad_checksum));

@@ -1,4 +1,4 @@
-// mld_test.cc - queries of both versions, reports byte by byte, and what is not to be believed.
+// mld_test.cc - queries of both versions, reports byte by byte, and messages that are not credible.
 #include "ipstack/wire/mld.h"
 
 #include <catch2/catch.hpp>
@@ -81,7 +81,7 @@ TEST_CASE("what is not to be believed of MLD") {
   const std::vector<std::byte> good = summed(Octets{130, 0, 0, 0, 0, 10, 0, 0} + octets(kGroup) + Octets{2, 125, 0, 1} + kSource, kAll);
   REQUIRE(parse_mld(packet(good), message));
   for (size_t length = 0; length < good.size(); ++length) {
-    CHECK(parse_mld(packet(Bytes(good).first(length)), message) == (length == kMldOldBytes));  // then it is one of version 1
+    CHECK(parse_mld(packet(Bytes(good).first(length)), message) == (length == kMldOldBytes));  // then it is a version 1 query
   }
   IpView far = packet(good), quiet = packet(good), global = packet(good);
   far.hop_limit = 255;
@@ -90,8 +90,8 @@ TEST_CASE("what is not to be believed of MLD") {
   CHECK_FALSE(parse_mld(quiet, message));
   global.from = *parse_ip("fd00::1");
   CHECK_FALSE(parse_mld(global, message));
-  CHECK_FALSE(parses(Octets{130, 0, 0, 0, 0, 10, 0, 0} + kSource, message));                                        // no group
-  CHECK_FALSE(parses(Octets{130, 0, 0, 0, 0, 10, 0, 0} + kAllGroups + Octets{2, 125, 0, 1} + kSource, message));    // sources of none
+  CHECK_FALSE(parses(Octets{130, 0, 0, 0, 0, 10, 0, 0} + kSource, message));                                        // not a group
+  CHECK_FALSE(parses(Octets{130, 0, 0, 0, 0, 10, 0, 0} + kAllGroups + Octets{2, 125, 0, 1} + kSource, message));    // sources of no group
   CHECK_FALSE(parses(Octets{130, 0, 0, 0, 0, 10, 0, 0} + octets(kGroup) + Octets{2, 125, 255, 255} + kSource, message));
   Octets mapped = kAllGroups;
   mapped[10] = mapped[11] = 0xFF;

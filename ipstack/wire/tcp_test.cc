@@ -1,4 +1,4 @@
-// tcp_test.cc - TCP's header: what a segment says, what it says back, and every kind of lie.
+// tcp_test.cc - TCP's header: segments by hand, emitted segments parse, and every kind of invalid header.
 #include "ipstack/wire/tcp.h"
 
 #include <catch2/catch.hpp>
@@ -9,7 +9,7 @@
 namespace unet::ip::tcp_test {
 namespace {
 
-// A header with these options behind it, padded as they are, and a payload.
+// A header with these options, unpadded, and a payload.
 std::vector<std::byte> segment(std::vector<uint8_t> options, size_t payload = 0) {
   std::vector<std::byte> bytes(sizeof(TcpHeader) + options.size() + payload);
   for (size_t i = 0; i < options.size(); ++i) bytes[sizeof(TcpHeader) + i] = std::byte{options[i]};
@@ -130,7 +130,7 @@ TEST_CASE("options that lie about their length") {
     REQUIRE(parse_tcp(segment(std::move(bytes)), view) == TcpError::none);
     return view.options;
   };
-  // Behind these, nothing can be told apart.
+  // After these, the options cannot be parsed further.
   for (const auto& rest : std::vector<std::vector<uint8_t>>{{1, 1, 1, 3}, {2, 0, 3, 3}, {77, 1, 3, 3}, {77, 7, 3, 3}, {3, 5, 7, 1}}) {
     std::vector<uint8_t> bytes{2, 4, 1, 0};
     bytes.insert(bytes.end(), rest.begin(), rest.end());
@@ -139,7 +139,7 @@ TEST_CASE("options that lie about their length") {
     CHECK(options.mss == 256);
     CHECK(options.window_scale == TcpOptions::kNoScale);
   }
-  // These are skipped by the length that they say.
+  // These are skipped by their stated length.
   for (std::vector<uint8_t> bytes : std::vector<std::vector<uint8_t>>{{2, 3, 0}, {2, 5, 9, 9, 9}, {3, 4, 5, 5}, {3, 2}, {4, 3, 0}, {5, 2},
            {5, 6, 0, 0, 0, 0}, {8, 8, 0, 0, 0, 0, 0, 0}, {34, 4, 0, 0}, {34, 7, 0, 0, 0, 0, 0}}) {
     bytes.insert(bytes.end(), {8, 10, 0, 0, 0, 1, 0, 0, 0, 2});
@@ -156,7 +156,7 @@ TEST_CASE("options that lie about their length") {
 
 TEST_CASE("options that are unknown are skipped, and what follows the end does not count") {
   TcpView view;
-  // RFC 5482's user time-out is one of them.
+  // One of them is RFC 5482's user timeout.
   REQUIRE(parse_tcp(segment({28, 4, 0, 1, 253, 2, 1, 1, 2, 4, 1, 0}), view) == TcpError::none);
   CHECK(view.options.mss == 256);
   REQUIRE(parse_tcp(segment({0, 4, 9, 9, 2, 4, 1, 0}), view) == TcpError::none);
