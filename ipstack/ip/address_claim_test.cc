@@ -31,7 +31,7 @@ std::vector<Sent> run(AddressClaim& claim, Nanoseconds& now, Nanoseconds until =
 
 }  // namespace
 
-TEST_CASE("an IPv4 address that nobody has: three probes, then it is ours, and announced twice") {
+TEST_CASE("conflict detection (IPv4): a free address: three probes, then two announcements") {
   Nanoseconds first = 0;
   for (const uint64_t seed : {1, 2, 3, 4, 5}) {
     Nanoseconds now = 10 * kSecond;
@@ -54,7 +54,7 @@ TEST_CASE("an IPv4 address that nobody has: three probes, then it is ours, and a
   }
 }
 
-TEST_CASE("an IPv6 address that nobody has: one probe, and a second of silence") {
+TEST_CASE("duplicate address detection (IPv6): a free address: one probe, and a second of silence") {
   Nanoseconds now = 10 * kSecond;
   AddressClaim claim(kSix, kOwn, true, 1, now);
   const std::vector<Sent> sent = run(claim, now);
@@ -66,7 +66,7 @@ TEST_CASE("an IPv6 address that nobody has: one probe, and a second of silence")
   CHECK(claim.state() == State::assigned);
 }
 
-TEST_CASE("an address that somebody has, or wants at the same time, is not ours") {
+TEST_CASE("duplicate address detection: an address that another host has, or probes for, is a conflict") {
   for (const IpAddress& address : {kFour, kSix}) {
     for (const bool wants : {true, false}) {
       for (const Nanoseconds after : {Nanoseconds{0}, kSecond + kSecond / 2}) {
@@ -111,7 +111,7 @@ TEST_CASE("an IPv4 address of ours is defended, but for two conflicts within ten
   CHECK(run(claim, now).empty());
 }
 
-TEST_CASE("an address that needs no probes is ours at once, and announced") {
+TEST_CASE("an address without probes is assigned at once, and announced") {
   for (const IpAddress& address : {kFour, kSix}) {
     Nanoseconds now = 10 * kSecond;
     AddressClaim claim(address, kOwn, false, 1, now);

@@ -59,7 +59,7 @@ struct Run {
 
 }  // namespace
 
-TEST_CASE("discover, offer, request, ack: a lease") {
+TEST_CASE("DHCP: discover, offer, request, ack: a lease") {
   Run run;
   const Sent discover = run.next();
   CHECK(discover.at < 11 * kSecond);
@@ -98,7 +98,7 @@ TEST_CASE("discover, offer, request, ack: a lease") {
   CHECK(run.client.next_event() <= request.at + 500 * kSecond);
 }
 
-TEST_CASE("nobody answers: again after 4, 8, 16, 32 and 64 seconds, more or less, for ever, and not all clients together") {
+TEST_CASE("DHCP: discover backs off from 4 to 64 seconds, randomized, and never ends") {
   Nanoseconds first = 0;
   for (const uint64_t seed : {1, 2, 3, 4}) {
     Run run(seed);
@@ -117,7 +117,7 @@ TEST_CASE("nobody answers: again after 4, 8, 16, 32 and 64 seconds, more or less
   }
 }
 
-TEST_CASE("a server that offers and then is silent: four requests, then all begins anew") {
+TEST_CASE("DHCP: a server that offers and is then silent: four requests, then a restart") {
   Run run;
   run.next();
   run.give(run.reply(DhcpKind::offer));
@@ -127,7 +127,7 @@ TEST_CASE("a server that offers and then is silent: four requests, then all begi
   CHECK(run.last.transaction != before);
 }
 
-TEST_CASE("a lease is renewed with its server, then with anybody, and ends") {
+TEST_CASE("DHCP: renewing with the server, rebinding with any server, expiry") {
   Run run;
   run.bind();
   const Nanoseconds bound = run.now;
@@ -156,7 +156,7 @@ TEST_CASE("a lease is renewed with its server, then with anybody, and ends") {
   CHECK(run.client.counters().lost == 1);
 }
 
-TEST_CASE("an ack while it renews or rebinds: bound anew from when it was asked for") {
+TEST_CASE("DHCP: an ack in RENEWING or REBINDING extends the lease from the time of the request") {
   for (const bool rebinds : {false, true}) {
     Run run;
     run.bind();
@@ -215,7 +215,7 @@ TEST_CASE("a nak ends a request and a lease, and who always refuses is asked les
   CHECK(discovers >= 15);
 }
 
-TEST_CASE("an address that somebody has is declined, and ten seconds later another asked for") {
+TEST_CASE("DHCP: a conflicting address is declined, and the client restarts ten seconds later") {
   Run run;
   run.bind();
   run.now += kSecond;
@@ -236,7 +236,7 @@ TEST_CASE("an address that somebody has is declined, and ten seconds later anoth
   CHECK(run.client.state() == State::selecting);
 }
 
-TEST_CASE("a server whose addresses others have is asked for one a minute in the end, and soon again when one was free") {
+TEST_CASE("DHCP: repeated conflicts limit the rate to one per minute, until an address is free") {
   Run run;
   const auto declined = [&](Nanoseconds later) {
     run.bind();

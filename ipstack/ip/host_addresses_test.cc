@@ -99,7 +99,7 @@ struct World : TestLink {
 
 }  // namespace
 
-TEST_CASE("a host asks for routers three times, or until one answers") {
+TEST_CASE("router solicitations: three, or until an advertisement") {
   World silent;
   silent.run_for(100 * kSecond);
   CHECK(silent.questions_to_routers() == 3);
@@ -112,7 +112,7 @@ TEST_CASE("a host asks for routers three times, or until one answers") {
   CHECK(still.questions_to_routers() == 0);
 }
 
-TEST_CASE("an address of a prefix is claimed, used, deprecated, and gone") {
+TEST_CASE("SLAAC: an address is tentative, preferred, deprecated, and invalid") {
   World world;
   CHECK(world.it().addresses() == std::vector<IpAddress>{link_local(TestLink::mac(0))});
   const Nanoseconds start = world.now;
@@ -171,7 +171,7 @@ TEST_CASE("nobody ends an address by a short lifetime") {
   CHECK(world.it().state_of(address) == Host::AddressState::assigned);
 }
 
-TEST_CASE("a default router, until it is none") {
+TEST_CASE("default router: lifetime and replacement") {
   World world;
   world.advertise({.prefix = "fd00:7::", .valid_s = 100'000, .preferred_s = 100'000});
   world.frames.clear();
@@ -190,7 +190,7 @@ TEST_CASE("a default router, until it is none") {
   CHECK(world.send(kFar) == SendResult::no_route);
 }
 
-TEST_CASE("a host goes on with addresses, networks, router and times of the one before it, and asks for all that was not its own") {
+TEST_CASE("restart: a host resumes addresses, prefixes, router and timers, and probes for all other addresses") {
   TestLink link;
   const IpAddress own4 = *parse_ip("10.0.0.1"), taken4 = *parse_ip("10.0.0.2"), fresh = *parse_ip("10.0.0.3");
   const IpAddress made = World::made_of("fd00:7::");
@@ -247,7 +247,7 @@ TEST_CASE("a host goes on with addresses, networks, router and times of the one 
   CHECK(other.path_mtu(kFar, kBegin) == 1500);
 }
 
-TEST_CASE("what routers say is told once a second at most, and always in the end") {
+TEST_CASE("router_changes() counts at most once a second, and always in the end") {
   World world;
   const uint64_t before = world.it().router_changes();
   for (int i = 0; i < 100; ++i) {
@@ -260,7 +260,7 @@ TEST_CASE("what routers say is told once a second at most, and always in the end
   CHECK(world.it().kept(world.now).prefixes[0].valid_s >= 1090);
 }
 
-TEST_CASE("an address of a prefix that somebody has is not used, and not asked for again, while the prefix lives") {
+TEST_CASE("SLAAC: a duplicate address is not used, and not probed for again while the prefix is valid") {
   World world;
   const IpAddress made = World::made_of("fd00:7::");
   const auto questions = [&] {
@@ -293,7 +293,7 @@ TEST_CASE("an address of a prefix that somebody has is not used, and not asked f
   CHECK(world.it().kept(world.now).address_count == 1);
 }
 
-TEST_CASE("what was configured stays, whatever routers say") {
+TEST_CASE("router advertisements do not change static configuration") {
   TestLink link;
   HostOptions options{.addresses = {{*parse_ip("fd00:1::2"), 64}, {*parse_ip("10.0.1.2"), 24}}, .autoconfigure = true};
   const uint32_t host = link.add(options), other = link.add({.addresses = {{*parse_ip("10.0.1.9"), 24}}});
@@ -322,7 +322,7 @@ TEST_CASE("what was configured stays, whatever routers say") {
   CHECK(seen);
 }
 
-TEST_CASE("the addresses that a host makes do not tell its station, and are the same each time") {
+TEST_CASE("stable, opaque interface identifiers (RFC 7217)") {
   constexpr HashKey kKey{1, 2}, kOther{1, 3};
   const auto made = [](HashKey key, const char* prefix) {
     TestLink link;
@@ -343,7 +343,7 @@ TEST_CASE("the addresses that a host makes do not tell its station, and are the 
   CHECK(made(kOther, nullptr)[0] != once[0]);
 }
 
-TEST_CASE("where another host has the address that a host makes, it makes the next, three times") {
+TEST_CASE("RFC 7217: after a duplicate the next address is generated, three times") {
   constexpr HashKey kKey{1, 2};
   TestLink link;
   const uint32_t host = link.add({.address_key = kKey});
@@ -365,7 +365,7 @@ TEST_CASE("where another host has the address that a host makes, it makes the ne
   CHECK(link[host].addresses() == std::vector{taken[0]});
 }
 
-TEST_CASE("who says that it is no router is no default router") {
+TEST_CASE("default router: removed by an advertisement without the router flag") {
   World world;
   world.advertise({.prefix = "fd00:7::", .valid_s = 100'000, .preferred_s = 100'000});
   REQUIRE(world.send(kFar) == SendResult::sent);
@@ -383,7 +383,7 @@ TEST_CASE("who says that it is no router is no default router") {
   CHECK(world.send(kFar) == SendResult::no_route);
 }
 
-TEST_CASE("a router that is no default router does not end the questions for one") {
+TEST_CASE("router solicitations continue after an advertisement with lifetime 0") {
   World world;
   world.advertise({.lifetime_s = 0});
   world.run_for(100 * kSecond);

@@ -50,7 +50,7 @@ struct Served : TestLink {
 
 }  // namespace
 
-TEST_CASE("a host takes an address, a network, a gateway and an MTU from a server, and uses the address when nobody else has it") {
+TEST_CASE("DHCP: a host takes address, network, gateway and MTU, and uses the address after conflict detection") {
   Served link;
   link.server.mtu = 1400;
   const uint32_t a = link.add_client();
@@ -73,7 +73,7 @@ TEST_CASE("a host takes an address, a network, a gateway and an MTU from a serve
   CHECK(link[a].counter(HostCounter::bad_dhcp) == 0);
 }
 
-TEST_CASE("a lease is renewed for as long as the server does so, without a gap") {
+TEST_CASE("DHCP: a host renews its lease without a gap") {
   Served link;
   link.server.lease_s = 120;
   const uint32_t a = link.add_client();
@@ -99,7 +99,7 @@ TEST_CASE("a lease is renewed for as long as the server does so, without a gap")
   CHECK(link[a].path_mtu(link.server.address, link.now) == 1500);
 }
 
-TEST_CASE("when a lease ends, the address goes, and all that came with it") {
+TEST_CASE("DHCP: the end of a lease removes the address, and everything that came with it") {
   Served link;
   link.server.lease_s = 120;
   link.server.mtu = 1400;
@@ -144,7 +144,7 @@ TEST_CASE("an address that somebody has is declined, and the next one taken") {
   CHECK(link[a].counter(HostCounter::conflicts) == 1);
 }
 
-TEST_CASE("many hosts that start together have many addresses") {
+TEST_CASE("DHCP: many hosts that start together get different addresses") {
   Served link;
   std::vector<uint32_t> hosts;
   for (int i = 0; i < 20; ++i) hosts.push_back(link.add_client());
@@ -157,7 +157,7 @@ TEST_CASE("many hosts that start together have many addresses") {
   CHECK(addresses.size() == hosts.size());
 }
 
-TEST_CASE("what was configured stays beside a lease: addresses, and the gateway") {
+TEST_CASE("DHCP: static addresses and gateway stay beside a lease") {
   Served link;
   HostOptions options = with_dhcp();
   options.addresses.push_back({*parse_ip("10.0.1.50"), 24});
@@ -178,7 +178,7 @@ TEST_CASE("what was configured stays beside a lease: addresses, and the gateway"
   CHECK(link[a].addresses() == std::vector<IpAddress>{kFirst});
 }
 
-TEST_CASE("that a server has gone is not told to who uses the host") {
+TEST_CASE("DHCP: port unreachable from the server is not passed to the application") {
   Served link;
   link.server.lease_s = 120;
   const uint32_t a = link.add_client();
@@ -190,7 +190,7 @@ TEST_CASE("that a server has gone is not told to who uses the host") {
   CHECK(link.nodes[a].came.empty());
 }
 
-TEST_CASE("datagrams for a client's port that are no server's message stay with the host and change nothing") {
+TEST_CASE("DHCP: invalid datagrams to port 68 are consumed and change nothing") {
   Served link;
   const uint32_t a = link.add_client();
   link.serve_for(20 * kSecond);
@@ -225,7 +225,7 @@ TEST_CASE("datagrams for a client's port that are no server's message stay with 
   CHECK(link.nodes[a].came.empty());
 }
 
-TEST_CASE("a host goes on with the lease of the one before it, until it would have ended there") {
+TEST_CASE("DHCP: restart: a host resumes a lease until it ends") {
   Served link;
   link.server.lease_s = 1200;
   const uint32_t a = link.add_client();

@@ -95,7 +95,7 @@ Frame general_query(bool ipv4) {
 
 }  // namespace
 
-TEST_CASE("what goes to a group comes up where it was joined, and nowhere else") {
+TEST_CASE("multicast: only members receive") {
   const bool ipv4 = GENERATE(true, false);
   TestLink link;
   const uint32_t a = link.add(options(1)), b = link.add(options(2)), c = link.add(options(3));
@@ -133,7 +133,7 @@ TEST_CASE("what goes to a group comes up where it was joined, and nowhere else")
   CHECK_FALSE(link[b].join(*parse_ip("10.0.1.9"), link.now));
 }
 
-TEST_CASE("the group of an IPv6 address's solicitations is told before the address is asked for, and when it goes") {
+TEST_CASE("MLD: the solicited-node group is reported before duplicate address detection, and when the address goes") {
   TestLink link;
   HostOptions one;
   one.addresses.push_back({*parse_ip("fd00:1::12:3456"), 64});
@@ -168,7 +168,7 @@ TEST_CASE("the group of an IPv6 address's solicitations is told before the addre
   CHECK(records(reports(link, before, false), GroupRecord::to_include, asked) == 2);
 }
 
-TEST_CASE("a switch that passes groups only to who has told of them does not cut hosts off") {
+TEST_CASE("MLD snooping does not break neighbour discovery") {
   // A multicast frame reaches only stations that have reported their membership; also if two addresses share a group.
   static std::vector<std::pair<MacAddress, size_t>> known;
   known.clear();
@@ -190,7 +190,7 @@ TEST_CASE("a switch that passes groups only to who has told of them does not cut
   CHECK(link.nodes[b].came.size() == 1);
 }
 
-TEST_CASE("queries are answered as their version has it, and what is none changes nothing") {
+TEST_CASE("IGMP and MLD on a host: queries of each version, and invalid ones") {
   const bool ipv4 = GENERATE(true, false);
   TestLink link;
   const uint32_t a = link.add(options(1));

@@ -48,7 +48,7 @@ struct Two : TestLink {
 
 }  // namespace
 
-TEST_CASE("hosts that have claimed their addresses find each other and echo, whatever the length") {
+TEST_CASE("hosts resolve each other and echo packets of any length") {
   const bool ipv4 = GENERATE(true, false);
   Two link(ipv4);
   for (const size_t length : {0u, 1u, 56u, 1452u, 1472u, 1473u, 4000u, 65000u}) {
@@ -72,7 +72,7 @@ TEST_CASE("hosts that have claimed their addresses find each other and echo, wha
   CHECK(link[link.b].reassembly().used() == 0);
 }
 
-TEST_CASE("an address is not used before it is claimed, and not at all if somebody has it") {
+TEST_CASE("a tentative address is not used, nor one in conflict") {
   const bool ipv4 = GENERATE(true, false);
   TestLink link;
   const uint32_t a = link.add(options(ipv4, 1));
@@ -170,7 +170,7 @@ TEST_CASE("answers to hosts that are not there keep no more than half of the buf
   CHECK(link.nodes[link.b].came.size() == 1);
 }
 
-TEST_CASE("a packet of a host's own in a frame to everybody is none, or nothing is said of it") {
+TEST_CASE("a unicast packet in a broadcast frame is dropped (IPv4), or causes no error (IPv6)") {
   const bool ipv4 = GENERATE(true, false);
   Two link(ipv4);
   const Frame to_all = frame_of(kEveryStation, {.from = address(ipv4, 2), .to = address(ipv4, 1), .protocol = 200}, pattern(20));
@@ -183,7 +183,7 @@ TEST_CASE("a packet of a host's own in a frame to everybody is none, or nothing 
   CHECK(link[link.a].counter(HostCounter::errors_sent) == 1);
 }
 
-TEST_CASE("an error behind headers that are not understood is an error still") {
+TEST_CASE("ICMPv6: no error about an error behind unknown extension headers") {
   Two link(false);
   std::vector<std::byte> error(8 + 8 + 48);
   const uint8_t headers[] = {Protocol::kIcmp6, 0, 0x9e, 4, 0, 0, 0, 0, 1, 4};
@@ -197,7 +197,7 @@ TEST_CASE("an error behind headers that are not understood is an error still") {
   CHECK(link[link.a].counter(HostCounter::errors_sent) == 1);
 }
 
-TEST_CASE("packets are cut wherever their header ends, up to the largest, and go to a neighbour that is known") {
+TEST_CASE("fragmentation: any split of header and data, up to the largest packet") {
   const bool ipv4 = GENERATE(true, false);
   Two link(ipv4);
   const auto send = [&](size_t header, size_t data) {
@@ -242,7 +242,7 @@ TEST_CASE("errors are not about errors, and not to groups") {
   CHECK(link[link.b].counter(HostCounter::bad_icmp) == 2);
 }
 
-TEST_CASE("the longest prefix says where a packet goes: a route's, the link's, or a shorter route's, and else it is the gateway") {
+TEST_CASE("routing: longest prefix match over static routes and on-link prefixes, then the gateway") {
   const bool ipv4 = GENERATE(true, false);
   const auto network = [&](const char* four, const char* six) { return *parse_ip(ipv4 ? four : six); };
   TestLink link;
@@ -278,7 +278,7 @@ TEST_CASE("the longest prefix says where a packet goes: a route's, the link's, o
   CHECK(goes_to(address(ipv4, 99)) == 4);
 }
 
-TEST_CASE("a neighbour that is not there is told, and a gateway is used beyond the link") {
+TEST_CASE("an absent neighbour is reported unreachable, and the gateway is used beyond the link") {
   const bool ipv4 = GENERATE(true, false);
   TestLink link;
   HostOptions with = options(ipv4, 1);
@@ -312,7 +312,7 @@ TEST_CASE("a neighbour that is not there is told, and a gateway is used beyond t
         (ipv4 ? SendResult::no_route : SendResult::sent));
 }
 
-TEST_CASE("a path with a smaller MTU: packets are refused or cut, for ten minutes") {
+TEST_CASE("path MTU: packets are refused or fragmented, for ten minutes") {
   const bool ipv4 = GENERATE(true, false);
   Two link(ipv4);
   const IpAddress to = address(ipv4, 2);
@@ -340,7 +340,7 @@ TEST_CASE("a path with a smaller MTU: packets are refused or cut, for ten minute
   CHECK(link[link.a].path_mtu(to, link.now) == 1500);
 }
 
-TEST_CASE("who sends a packet that does not become whole is told") {
+TEST_CASE("ICMP: time exceeded for an incomplete packet") {
   const bool ipv4 = GENERATE(true, false);
   Two link(ipv4);
   link.loses = [](const Frame& frame, size_t to) {
@@ -358,7 +358,7 @@ TEST_CASE("who sends a packet that does not become whole is told") {
   CHECK(link.nodes[link.a].came[0].quoted_to == address(ipv4, 2));
 }
 
-TEST_CASE("headers that a host has to report are reported") {
+TEST_CASE("ICMPv6: parameter problem for an unknown option") {
   Two link(false);
   // A destination option that must be understood (11).
   std::vector<std::byte> options_and_data = pattern(24);
@@ -373,7 +373,7 @@ TEST_CASE("headers that a host has to report are reported") {
   CHECK(link.nodes[link.a].came[0].icmp.pointer == 42);
 }
 
-TEST_CASE("a neighbour that has got another station is found again") {
+TEST_CASE("an address that moves to another station is resolved again") {
   const bool ipv4 = GENERATE(true, false);
   Two link(ipv4);
   REQUIRE(link.ping(link.a, address(ipv4, 2), 10) == SendResult::sent);
@@ -395,7 +395,7 @@ TEST_CASE("a neighbour that has got another station is found again") {
   CHECK(link[link.a].neighbours().state(address(ipv4, 2)).has_value());
 }
 
-TEST_CASE("buffers run out, and come back") {
+TEST_CASE("buffers: exhaustion and recovery") {
   const bool ipv4 = GENERATE(true, false);
   TestLink link;
   HostOptions few = options(ipv4, 1);

@@ -99,7 +99,7 @@ using Lines = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("to join and to leave is told at once, and once more within a second") {
+TEST_CASE("IGMP and MLD: join and leave are reported at once, and again within a second") {
   for (const bool ipv4 : {true, false}) {
     Run run(ipv4);
     const std::string group = text_of(run.group(1));
@@ -125,7 +125,7 @@ TEST_CASE("to join and to leave is told at once, and once more within a second")
   }
 }
 
-TEST_CASE("filters: what comes and goes is told, and what is heard follows them") {
+TEST_CASE("IGMP and MLD: source filters: changes are reported, and reception follows") {
   Run run;
   REQUIRE(run.listen(1, FilterMode::include, {1, 2}));
   CHECK(run.groups.accepts(run.group(1), run.source(1)));
@@ -154,7 +154,7 @@ TEST_CASE("filters: what comes and goes is told, and what is heard follows them"
   CHECK(run.groups.next_event() == ~Nanoseconds{0});
 }
 
-TEST_CASE("what the host holds is heard from everybody, whatever the application filters") {
+TEST_CASE("IGMP and MLD: the host's own membership receives from all sources, whatever the application filters") {
   Run run(false);
   REQUIRE(run.groups.hold(run.group(1), run.now));
   REQUIRE(run.groups.hold(run.group(1), run.now));
@@ -170,7 +170,7 @@ TEST_CASE("what the host holds is heard from everybody, whatever the application
   CHECK(run.groups.accepts(run.group(1), run.source(1)));
 }
 
-TEST_CASE("a general query is answered once for all groups, within its time") {
+TEST_CASE("IGMP and MLD: a general query is answered once for all groups, within its response time") {
   Nanoseconds first = 0;
   for (const uint64_t seed : {1, 2, 3}) {
     Run run(true, seed);
@@ -266,7 +266,7 @@ TEST_CASE("while an old querier is there, its version is spoken") {
   }
 }
 
-TEST_CASE("of old versions another's report does for us, and who was not the last to report does not say that he leaves") {
+TEST_CASE("IGMP and MLD, old versions: report suppression, and a leave only by the last reporter") {
   Run run(false);
   REQUIRE(run.join(1));
   run.run_for(10 * kSecond);
@@ -280,7 +280,7 @@ TEST_CASE("of old versions another's report does for us, and who was not the las
   CHECK(run.groups.next_event() == ~Nanoseconds{0});
 }
 
-TEST_CASE("what is no group to listen to, and groups of which nothing is told") {
+TEST_CASE("IGMP and MLD: invalid groups, and groups that are never reported") {
   Run four, six(false);
   CHECK_FALSE(four.groups.listen(*parse_ip("10.0.0.1"), FilterMode::exclude, {}, four.now));
   CHECK_FALSE(four.groups.listen(*parse_address("ff0e::1"), FilterMode::exclude, {}, four.now));
@@ -314,7 +314,7 @@ TEST_CASE("who asks without end is answered a bounded number of times") {
   CHECK(run.groups.counters().reports - before >= 100);
 }
 
-TEST_CASE("any filters and queries at any time: all is told in the end, and all places come back") {
+TEST_CASE("fuzz: any filters and queries: everything is reported in the end, and all places become free") {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     std::mt19937_64 random(seed);
     Run run(seed % 2 == 0, seed);

@@ -61,7 +61,7 @@ struct World {
 
 }  // namespace
 
-TEST_CASE("a neighbour is asked for, known, stale, asked itself, and given up") {
+TEST_CASE("neighbour cache: INCOMPLETE, REACHABLE, STALE, DELAY, PROBE, removed") {
   World world;
   for (const IpAddress& address : {kA, kB}) {
     CHECK_FALSE(world.cache.resolve(address, world.now));
@@ -101,7 +101,7 @@ TEST_CASE("a neighbour is asked for, known, stale, asked itself, and given up") 
   CHECK(world.cache.used() == 0);
 }
 
-TEST_CASE("who does not answer is asked three times, and what waits comes back") {
+TEST_CASE("neighbour cache: resolution fails after three solicitations, and waiting packets are returned") {
   World world;
   const Nanoseconds start = world.now;
   CHECK_FALSE(world.cache.resolve(kA, world.now));
@@ -128,7 +128,7 @@ TEST_CASE("who does not answer is asked three times, and what waits comes back")
   CHECK(world.cache.next_event() == ~Nanoseconds{0});
 }
 
-TEST_CASE("what waits goes when the neighbour is known, by whatever it is known") {
+TEST_CASE("neighbour cache: waiting packets are released by any message that resolves the neighbour") {
   for (const int how : {0, 1, 2, 3}) {
     World world;
     CHECK_FALSE(world.cache.resolve(kA, world.now));
@@ -187,7 +187,7 @@ TEST_CASE("every answer in every state, as appendix C of RFC 4861 has it") {
   CHECK_FALSE(world.cache.state(kB));  // unsolicited
 }
 
-TEST_CASE("questions of others, confirmations, routers") {
+TEST_CASE("neighbour cache: solicitations of others, reachability confirmations, routers") {
   for (const State before : {State::reachable, State::stale, State::delay, State::probe}) {
     World world;
     world.become(kB, before);
@@ -225,7 +225,7 @@ TEST_CASE("questions of others, confirmations, routers") {
   CHECK(world.now == start + 200 * kMillisecond);
 }
 
-TEST_CASE("a static neighbour stays as it is") {
+TEST_CASE("neighbour cache: a static entry does not change") {
   World world;
   REQUIRE(world.cache.set_static(kA, kMac));
   world.cache.handle_answer(kA, kOther, true, true, false, world.now);
@@ -282,7 +282,7 @@ TEST_CASE("a full table: strangers take nothing away, what is not used gives way
   CHECK(fixed.cache.wait(address(3), 1) == 1u);
 }
 
-TEST_CASE("whatever happens, the table finds what it has, packets come back once, and nothing is asked too often") {
+TEST_CASE("neighbour cache: random events: lookups are right, packets return once, solicitations are limited") {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     std::mt19937 random(static_cast<uint32_t>(seed));
     World world{.cache = Neighbours({.places = 12, .seed = seed})};

@@ -10,7 +10,7 @@ const IpAddress kA = *parse_ip("10.0.2.2"), kB = *parse_ip("fd00:2::2");
 
 }  // namespace
 
-TEST_CASE("an MTU is lowered for ten minutes, for that address alone") {
+TEST_CASE("path MTU: lowered for ten minutes, for one address") {
   for (const IpAddress& to : {kA, kB}) {
     PathMtu path;
     CHECK(path.mtu(to, 0) == 1500);
@@ -47,7 +47,7 @@ TEST_CASE("what is absurd is not believed, or not all of it") {
   CHECK_FALSE(narrow.handle_too_big(kA, 100, 300, 0));
 }
 
-TEST_CASE("a router that does not say: the next smaller of what links have") {
+TEST_CASE("path MTU: a router that states no MTU: the next plateau (RFC 1191)") {
   PathMtu path({.link_mtu = 9000});
   uint32_t size = 9000;
   for (const uint32_t expected : {8166, 4352, 2002, 1492, 1006, 552}) {

@@ -68,7 +68,7 @@ struct World {
 
 }  // namespace
 
-TEST_CASE("a packet cut into pieces is whole again, in every order of up to five") {
+TEST_CASE("reassembly: up to five fragments, in every order") {
   const bool ipv4 = GENERATE(true, false);
   for (uint32_t count = 2; count <= 5; ++count) {
     const uint32_t length = count * 64 - 13;
@@ -90,7 +90,7 @@ TEST_CASE("a packet cut into pieces is whole again, in every order of up to five
   }
 }
 
-TEST_CASE("what is whole is a packet that parses, up to the largest") {
+TEST_CASE("reassembly: the result parses, up to the largest packet") {
   const bool ipv4 = GENERATE(true, false);
   const uint32_t largest = ipv4 ? 65515 : 65535;
   for (const uint32_t length : {9u, 1480u * 3, largest}) {
@@ -106,7 +106,7 @@ TEST_CASE("what is whole is a packet that parses, up to the largest") {
   }
 }
 
-TEST_CASE("many packets at once, pieces in any order and twice") {
+TEST_CASE("reassembly: many packets at once, fragments in any order and duplicated") {
   std::mt19937 random(1);
   World world;
   struct Piece {
@@ -175,7 +175,7 @@ TEST_CASE("fragments that overlap or contradict end their packet, and nothing of
   }
 }
 
-TEST_CASE("the same bytes again are a duplicate, other bytes end the packet") {
+TEST_CASE("reassembly: identical bytes are a duplicate, different ones end the packet") {
   World world;
   REQUIRE(world.add(true, 5, {0, 64, true}) == Outcome::kept);
   REQUIRE(world.add(true, 5, {64, 64, true}) == Outcome::kept);
@@ -187,7 +187,7 @@ TEST_CASE("the same bytes again are a duplicate, other bytes end the packet") {
   CHECK(world.reassembly.add(other.view, world.now, world.whole, world.problem) == Outcome::refused);
 }
 
-TEST_CASE("a mark of congestion on one fragment is on the packet; one that cannot be is refused") {
+TEST_CASE("reassembly: CE on one fragment marks the packet; an invalid ECN combination is refused") {
   constexpr uint8_t kEct0 = 2, kEct1 = 1, kCe = 3, kDscp = 0xB8;
   World world;
   REQUIRE(world.add(true, 1, {0, 8, true}, kDscp | kEct0) == Outcome::kept);
@@ -201,7 +201,7 @@ TEST_CASE("a mark of congestion on one fragment is on the packet; one that canno
   CHECK(world.add(true, 3, {8, 8, false}, kDscp | kCe) == Outcome::refused);
 }
 
-TEST_CASE("who is a packet: addresses, number and, of IPv4, the protocol") {
+TEST_CASE("reassembly: the key: addresses, identification and, in IPv4, the protocol") {
   World world;
   Fragment first = fragment(true, 5, {0, 8, true});
   REQUIRE(world.reassembly.add(first.view, world.now, world.whole, world.problem) == Outcome::kept);
@@ -220,7 +220,7 @@ TEST_CASE("who is a packet: addresses, number and, of IPv4, the protocol") {
   CHECK(world.whole.protocol == 200);
 }
 
-TEST_CASE("a first fragment of IPv6 has all headers") {
+TEST_CASE("reassembly: the first IPv6 fragment must have all headers") {
   const auto first = [](uint8_t protocol, uint32_t length) {
     Fragment made = fragment(false, 3, {0, length, true});
     made.view.protocol = protocol;
@@ -247,7 +247,7 @@ TEST_CASE("a first fragment of IPv6 has all headers") {
   CHECK(world.reassembly.add(cut.view, world.now, world.whole, world.problem) == Outcome::refused);
 }
 
-TEST_CASE("what does not become whole is given up in its time, and its sender told if it had begun") {
+TEST_CASE("reassembly: timeout, and time exceeded to the sender if the first fragment is there") {
   World world;
   CHECK(world.reassembly.next_event() == ~Nanoseconds{0});
   REQUIRE(world.add(true, 1, {0, 64, true}) == Outcome::kept);

@@ -103,7 +103,7 @@ TEST_CASE("a next hop is found for ten minutes, unless it is forgotten or many o
   CHECK(found == Redirects::kPlaces);
 }
 
-TEST_CASE("a host goes where its gateway sends it, for that destination, while anybody is there") {
+TEST_CASE("redirect: a host follows its gateway for one destination, while the next hop answers") {
   const bool ipv4 = GENERATE(true, false);
   Routed link(ipv4);
   REQUIRE(link.goes_to(link.far) == 1);
@@ -154,7 +154,7 @@ TEST_CASE("who is not the gateway sends nobody anywhere, and a gateway not anywh
   CHECK_FALSE(stubborn.redirect(stubborn.gateway, stubborn.far, stubborn.other, stubborn.own));
 }
 
-TEST_CASE("an IPv4 address that somebody had is tried again each minute, and ours when he has gone") {
+TEST_CASE("conflict detection (IPv4): an address in conflict is claimed again each minute") {
   TestLink link;
   HostOptions options;
   options.addresses.push_back({*parse_ip("10.0.1.2"), 24});

@@ -9,7 +9,7 @@ using namespace unet;
 using namespace unet::tcp;
 using namespace unet::tcp::sim;
 
-TEST_CASE("the bandwidth filter has the highest of two cycles") {
+TEST_CASE("BBR's bandwidth filter: the maximum of two cycles") {
   MaxBwFilter filter;
   CHECK(filter.max() == 0);
   filter.update(10);
@@ -26,7 +26,7 @@ TEST_CASE("the bandwidth filter has the highest of two cycles") {
   CHECK(filter.max() == 20);
 }
 
-TEST_CASE("the filter of rounds forgets what is older than that, and not what is half as old") {
+TEST_CASE("BBR's round filter forgets values older than its rounds, and keeps those half as old") {
   MaxRoundFilter filter;
   filter.update(9, 0, 10);
   for (uint32_t round = 1; round < 5; ++round) filter.update(1, round, 10);
@@ -75,7 +75,7 @@ struct Fed {
 
 }  // namespace
 
-TEST_CASE("Startup ends when three rounds bring no more, Drain when the queue is gone") {
+TEST_CASE("BBR: Startup ends after three rounds without more bandwidth, Drain when the queue is gone") {
   Fed fed;
   CHECK(fed.bbr.pacing_rate() == Approx(2.77 * 10'000 / 0.01));
   for (double rate = 1e6; rate <= 8e6; rate *= 2) fed.round(rate, 30'000);
@@ -93,7 +93,7 @@ TEST_CASE("Startup ends when three rounds bring no more, Drain when the queue is
   CHECK(fed.bbr.state() == Bbr::State::probe_bw_cruise);
 }
 
-TEST_CASE("a round trip that could not be shorter makes no rate that cannot be counted with") {
+TEST_CASE("BBR: the shortest possible RTT does not overflow the pacing rate") {
   Bbr bbr({.now = kSecond, .rtt = 1, .delivered = 0, .seed = 1}, 65'000, 650'000);
   CHECK(bbr.pacing_rate() == 1e12);
   const RateSample sample{.now = kSecond + 1, .rtt = 1, .delivery_rate = 1e18, .newly_acked = 65'000, .in_flight = 0,
@@ -103,7 +103,7 @@ TEST_CASE("a round trip that could not be shorter makes no rate that cannot be c
   CHECK(bbr.pacing_rate() == 1e12);
 }
 
-TEST_CASE("Drain gives up after three rounds") {
+TEST_CASE("BBR: Drain ends after three rounds") {
   Fed fed;
   fed.fill();
   REQUIRE(fed.bbr.state() == Bbr::State::drain);
@@ -113,7 +113,7 @@ TEST_CASE("Drain gives up after three rounds") {
   CHECK(fed.bbr.state() == Bbr::State::probe_bw_down);
 }
 
-TEST_CASE("samples that the application has limited end no Startup and lower no bandwidth, but may raise it") {
+TEST_CASE("BBR: application-limited samples do not end Startup or lower the bandwidth, but may raise it") {
   Fed fed;
   for (int i = 0; i < 20; ++i) fed.round(1e6, 5000, true);
   CHECK(fed.bbr.state() == Bbr::State::startup);
@@ -126,7 +126,7 @@ TEST_CASE("samples that the application has limited end no Startup and lower no 
   CHECK(fed.bbr.max_bw() == 9e6);
 }
 
-TEST_CASE("losses while it cruises lower the short-term bounds, at most by 30 % each round, and a refill forgets them") {
+TEST_CASE("BBR: losses in Cruise lower the short-term bounds, at most by 30 % each round, and Refill resets them") {
   Fed fed;
   fed.fill();
   for (int i = 0; i < 3; ++i) fed.round(8e6, 50'000);
@@ -145,7 +145,7 @@ TEST_CASE("losses while it cruises lower the short-term bounds, at most by 30 % 
   CHECK(fed.bbr.inflight_shortterm() == Bbr::kUnlimited);
 }
 
-TEST_CASE("too many losses of a probe are the long-term bound: what fitted before them; a spurious one is taken back") {
+TEST_CASE("BBR: too many losses of a probe set the long-term bound to what fitted before; a spurious one is undone") {
   Fed fed;
   fed.fill();
   for (int i = 0; i < 100 && fed.bbr.state() != Bbr::State::probe_bw_up; ++i) fed.round(8e6, 60'000);
@@ -172,7 +172,7 @@ TEST_CASE("too many losses of a probe are the long-term bound: what fitted befor
   CHECK(fed.window <= 99'000 * 85 / 100);  // headroom for others
 }
 
-TEST_CASE("ProbeRTT: after ten seconds without a shorter round trip, for 200 ms and a round trip, half of what the path holds") {
+TEST_CASE("BBR: ProbeRTT after ten seconds without a new minimum RTT: half the BDP for 200 ms and a round trip") {
   Fed fed;
   fed.fill();
   Nanoseconds entered = 0;
@@ -195,7 +195,7 @@ TEST_CASE("ProbeRTT: after ten seconds without a shorter round trip, for 200 ms 
   CHECK(fed.window > 80'000);
 }
 
-TEST_CASE("a mark ends Startup, and a time-out is taken back when it was for nothing") {
+TEST_CASE("BBR: an ECN mark ends Startup, and a spurious RTO is undone") {
   Fed fed;
   for (double rate = 1e6; rate <= 4e6; rate *= 2) fed.round(rate, 30'000);
   REQUIRE(fed.bbr.state() == Bbr::State::startup);
@@ -265,7 +265,7 @@ Alone alone(const Bottleneck& link, const Options& options, Nanoseconds time, ui
 
 }  // namespace
 
-TEST_CASE("a link of 100 Mbit/s and 10 ms is full, and its queue short, where CUBIC fills it") {
+TEST_CASE("BBR fills a link of 100 Mbit/s and 10 ms with a short queue, where CUBIC fills the queue") {
   const Bottleneck deep{.queue = 1'000'000};  // eight times the BDP
   const Alone bbr = alone(deep, options_of(Algorithm::bbr), 6 * kSecond);
   Options reckless = options_of(Algorithm::cubic);
@@ -280,13 +280,13 @@ TEST_CASE("a link of 100 Mbit/s and 10 ms is full, and its queue short, where CU
   CHECK(bbr.most_queue < cubic.most_queue / 2);
 }
 
-TEST_CASE("a queue of a fifth of what the path holds is enough") {
+TEST_CASE("BBR: a queue of a fifth of the BDP suffices") {
   const Alone bbr = alone({.queue = 25'000}, options_of(Algorithm::bbr), 8 * kSecond);
   CAPTURE(bbr.of_link, bbr.retransmitted, bbr.timeouts);
   CHECK(bbr.of_link > 0.85);
 }
 
-TEST_CASE("losses that are not the sender's fault: of each hundredth BBR takes no notice, CUBIC collapses") {
+TEST_CASE("random loss of 1 %: BBR ignores it, CUBIC collapses") {
   const Bottleneck lossy{.queue = 1'000'000, .loss = 0.01};
   const Alone bbr = alone(lossy, options_of(Algorithm::bbr), 10 * kSecond);
   const Alone cubic = alone(lossy, options_of(Algorithm::cubic), 10 * kSecond);
@@ -295,7 +295,7 @@ TEST_CASE("losses that are not the sender's fault: of each hundredth BBR takes n
   CHECK(cubic.of_link < 0.3);
 }
 
-TEST_CASE("all states, one behind the other, and the window of ten seconds") {
+TEST_CASE("BBR: all states in sequence, and the ten seconds of the minimum RTT filter") {
   const Bottleneck link{.bits_per_second = 10e6, .queue = 200'000, .delay = 20 * kMillisecond};
   const Alone bbr = alone(link, options_of(Algorithm::bbr), 24 * kSecond);
   using S = Bbr::State;
@@ -322,7 +322,7 @@ TEST_CASE("all states, one behind the other, and the window of ten seconds") {
   CHECK(bbr.of_link > 0.85);
 }
 
-TEST_CASE("a path that becomes slower, and faster again, is followed") {
+TEST_CASE("BBR follows a path that becomes slower, and faster again") {
   Bottleneck link{.queue = 500'000};
   SharedLink net(link, 1);
   const size_t flow = net.add({.options = options_of(Algorithm::bbr)});
@@ -343,7 +343,7 @@ TEST_CASE("a path that becomes slower, and faster again, is followed") {
   CHECK(net.fault() == "");
 }
 
-TEST_CASE("two of BBR share within a factor of three, and leave CUBIC something, as CUBIC leaves them") {
+TEST_CASE("fairness: two BBR flows share within a factor of three, and BBR and CUBIC leave each other a share") {
   const auto seed = GENERATE(uint64_t{1}, uint64_t{2}, uint64_t{3});
   const auto of = [&](Algorithm first, Algorithm second, uint32_t queue) {
     SharedLink net({.bits_per_second = 50e6, .queue = queue}, seed);
@@ -367,7 +367,7 @@ TEST_CASE("two of BBR share within a factor of three, and leave CUBIC something,
   CHECK(std::min({mixed[0], mixed[1], other[0], other[1]}) > 0.05);
 }
 
-TEST_CASE("who writes little is not slowed down by it, and begins at the old rate behind a pause") {
+TEST_CASE("BBR: an application-limited sender is not slowed down, and restarts from idle at the old rate") {
   const Bottleneck link{.queue = 500'000};
   SharedLink net(link, 1);
   const size_t flow = net.add({.options = options_of(Algorithm::bbr)});
@@ -385,7 +385,7 @@ TEST_CASE("who writes little is not slowed down by it, and begins at the old rat
   CHECK(share(link, net.received(flow) - before, 100 * kMillisecond) > 0.75);
 }
 
-TEST_CASE("marks keep the queue short") {
+TEST_CASE("BBR: ECN marks keep the queue short") {
   Options options = options_of(Algorithm::bbr);
   options.ecn = Ecn::on;
   const Alone bbr = alone({.queue = 1'000'000, .mark = 60'000}, options, 6 * kSecond);

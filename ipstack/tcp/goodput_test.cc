@@ -55,7 +55,7 @@ double friendly(double loss, double round_trip) { return std::sqrt(1.5 / loss) *
 
 }  // namespace
 
-TEST_CASE("segments that come late cost nothing: recoveries for them are undone") {
+TEST_CASE("reordering costs nothing: needless recoveries are undone") {
   for (const Nanoseconds turn : {Nanoseconds{0}, 300 * kMicrosecond}) {
     for (const Algorithm algorithm : {Algorithm::cubic, Algorithm::newreno}) {
       const Outcome it = stream({.bits_per_second = kRate, .delay = kMillisecond, .late = 0.01, .late_by = kMillisecond, .turn = turn},
@@ -68,7 +68,7 @@ TEST_CASE("segments that come late cost nothing: recoveries for them are undone"
   }
 }
 
-TEST_CASE("segments that come behind what made good for them cost little: their timestamps are old, but they are told of") {
+TEST_CASE("segments overtaken by their retransmission cost little: PAWS drops them, and a DSACK reports them") {
   const Outcome it = stream({.bits_per_second = 5 * kRate, .delay = kMillisecond, .late = 0.002, .late_by = 3 * kMillisecond,
                              .turn = 100 * kMicrosecond},
                             Algorithm::cubic, 2);
@@ -78,7 +78,7 @@ TEST_CASE("segments that come behind what made good for them cost little: their 
 }
 
 // RFC 8985, 6.2, step 4: the reordering window grows by a quarter of the minimum RTT, here of an earlier path that was 50 times as short.
-TEST_CASE("patience with segments that come late grows up to a round trip, however short one was once") {
+TEST_CASE("RACK's reordering window grows up to an RTT, however short the minimum RTT was") {
   for (const double gigabits : {1.0, 2.0}) {
     const Outcome it = stream({.bits_per_second = gigabits * 1e9, .delay = kMillisecond, .acks_late = 0.01, .late = 0.01,
                                .late_by = kMillisecond, .turn = 100 * kMicrosecond},
@@ -90,7 +90,7 @@ TEST_CASE("patience with segments that come late grows up to a round trip, howev
   }
 }
 
-TEST_CASE("an ACK for much of a window takes no more from it than one for each segment") {
+TEST_CASE("stretch ACKs reduce the window no more than an ACK for each segment") {
   for (const double loss : {0.001, 0.003, 0.01}) {
     for (const Nanoseconds turn : {Nanoseconds{0}, 500 * kMicrosecond, kMillisecond}) {
       const Outcome it = stream({.bits_per_second = 10 * kRate, .delay = kMillisecond, .loss = loss, .turn = turn}, Algorithm::cubic, 4);
@@ -103,7 +103,7 @@ TEST_CASE("an ACK for much of a window takes no more from it than one for each s
   }
 }
 
-TEST_CASE("a long path that loses now and then has what the formula says, also where it loses ACKs") {
+TEST_CASE("CUBIC's goodput on a long lossy path matches the formula, also with ACK loss") {
   for (const double loss : {0.001, 0.01}) {
     for (const Nanoseconds delay : {10 * kMillisecond, 50 * kMillisecond}) {
       const Outcome it =
@@ -116,7 +116,7 @@ TEST_CASE("a long path that loses now and then has what the formula says, also w
   }
 }
 
-TEST_CASE("what is lost is never taken for late") {
+TEST_CASE("undo never takes a lost segment for a late one") {
   const Outcome it = stream({.bits_per_second = 10 * kRate, .delay = kMillisecond, .loss = 0.02}, Algorithm::cubic, 2);
   CHECK(it.recoveries > 100);
   CHECK(it.undone * 100 <= it.recoveries);

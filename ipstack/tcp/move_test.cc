@@ -250,7 +250,7 @@ void use(Connection& it, std::mt19937_64& random) {
 
 }  // namespace
 
-TEST_CASE("whatever a record says, restore() takes it or refuses it, and the connection works with it") {
+TEST_CASE("fuzz: restore() accepts or refuses any record, and an accepted connection works") {
   std::mt19937_64 random(1);
   uint32_t taken = 0;
   for (uint32_t i = 0; i < test::seeds(200'000); ++i) {
@@ -286,7 +286,7 @@ TEST_CASE("whatever a record says, restore() takes it or refuses it, and the con
   CHECK(taken < test::seeds(200'000));
 }
 
-TEST_CASE("a record that makes no sense is refused") {
+TEST_CASE("restore() refuses an invalid record") {
   Stack stack;
   REQUIRE(restores(stack, record()));
   const auto refused = [&](auto change) {
@@ -318,7 +318,7 @@ TEST_CASE("a record that makes no sense is refused") {
   }
 }
 
-TEST_CASE("a stack without room refuses a connection, and gives back what it had taken") {
+TEST_CASE("restore() with exhausted pools fails, and leaks nothing") {
   const MovedConnection from = record();
   const std::vector<std::byte> to_send(from.to_send), to_read(from.to_read);
   const auto [chunks, records] = GENERATE(table<uint32_t, uint32_t>({{0, 8}, {4, 8}, {5, 0}, {7, 0}, {7, 1}}));
@@ -332,7 +332,7 @@ TEST_CASE("a stack without room refuses a connection, and gives back what it had
   CHECK(stack.records.available() == records);
 }
 
-TEST_CASE("a connection that moves again says the same of itself") {
+TEST_CASE("save() after restore() gives the same record") {
   Stack stack;
   MovedConnection from = record();
   if (GENERATE(false, true)) {
@@ -365,7 +365,7 @@ TEST_CASE("a connection that moves again says the same of itself") {
   CHECK(stack.records.available() == 64);
 }
 
-TEST_CASE("data that was kept in its message is copied out, and the message is released") {
+TEST_CASE("moving a connection copies its in-place messages (zero-copy receive) and releases them") {
   struct Keeper : KeptMessages {
     using KeptMessages::KeptMessages;
     void release(uint32_t) noexcept override { ++released; }
@@ -399,7 +399,7 @@ TEST_CASE("data that was kept in its message is copied out, and the message is r
   CHECK(stack.chunks.available() == 512);
 }
 
-TEST_CASE("what was due when a connection moved is done where it goes on") {
+TEST_CASE("pending ACKs, retransmissions and probes continue after a move") {
   Stack stack;
   MovedConnection from = record();
   const std::vector<std::byte> to_send(from.to_send), to_read(from.to_read);

@@ -27,7 +27,7 @@ std::vector<std::byte> stretch(uint64_t from, uint64_t length) {
 
 }  // namespace
 
-TEST_CASE("a send buffer gives back what went in, from wherever") {
+TEST_CASE("send buffer: gather() returns the appended bytes, from any offset") {
   std::mt19937_64 random(1);
   ChunkPool pool(512, 40);
   SendBuffer buffer;
@@ -64,7 +64,7 @@ TEST_CASE("a send buffer gives back what went in, from wherever") {
   CHECK(pool.available() == 40);
 }
 
-TEST_CASE("a chunk that is read in place is free when that is over, and not before") {
+TEST_CASE("chunk pool: a lent chunk becomes free when its reader is done, not before") {
   std::vector<std::byte> memory(6 * 512);
   ChunkPool pool(512, 16, memory);
   CHECK(pool.available() == 16);
@@ -90,7 +90,7 @@ TEST_CASE("a chunk that is read in place is free when that is over, and not befo
   CHECK((places.size() == 16 && pool.take() == kNoChunk));
 }
 
-TEST_CASE("a receive buffer keeps each byte in its place, and tells which it has") {
+TEST_CASE("receive buffer: bytes in their places, and SACK blocks of those behind gaps") {
   const uint32_t chunks = GENERATE(4u, 12u, 400u);
   std::mt19937_64 random(chunks);
   ChunkPool pool(512, chunks);
@@ -181,7 +181,7 @@ TEST_CASE("a connection that has records leaves some to those that have none") {
   CHECK(pool.available() == 64);
 }
 
-TEST_CASE("a scoreboard counts what is on its way, arrived or lost") {
+TEST_CASE("scoreboard: bytes in flight, SACKed and lost, against a model") {
   std::mt19937_64 random(3);
   RecordPool pool(300);
   for (int life = 0; life < 300; ++life) {
@@ -233,7 +233,7 @@ TEST_CASE("a scoreboard counts what is on its way, arrived or lost") {
   }
 }
 
-TEST_CASE("the round trip and its time-out, by the numbers of RFC 6298") {
+TEST_CASE("RTT estimator and RTO, by the numbers of RFC 6298") {
   Options options;
   options.rto_min = 1;
   RttEstimator rtt;
@@ -259,7 +259,7 @@ TEST_CASE("the round trip and its time-out, by the numbers of RFC 6298") {
   CHECK(rtt.rto(options) == rtt.smooth() + 200 * kMillisecond);
 }
 
-TEST_CASE("CUBIC's window is back where it was after K seconds, and grows on") {
+TEST_CASE("CUBIC: the window reaches W_max after K seconds, and grows on") {
   Options options;
   Congestion congestion;
   const uint32_t mss = 1000;
@@ -289,7 +289,7 @@ TEST_CASE("CUBIC's window is back where it was after K seconds, and grows on") {
   CHECK(congestion.window() == Approx(1'000'000 + 0.4 * std::pow(k, 3) * 1000).epsilon(0.05));
 }
 
-TEST_CASE("CUBIC gives way to newer ones") {
+TEST_CASE("CUBIC: fast convergence") {
   Options options;
   Congestion congestion;
   congestion.start(options, 1000, 1'000'000);
@@ -306,7 +306,7 @@ TEST_CASE("CUBIC gives way to newer ones") {
   CHECK(congestion.window() == Approx(595'000).epsilon(0.01));
 }
 
-TEST_CASE("a loss that was none leaves NewReno and CUBIC where they were, on the same curve") {
+TEST_CASE("undo of a spurious loss restores NewReno and CUBIC, on the same curve") {
   for (const Algorithm algorithm : {Algorithm::newreno, Algorithm::cubic}) {
     Options options;
     options.congestion = algorithm;
@@ -346,7 +346,7 @@ TEST_CASE("a loss that was none leaves NewReno and CUBIC where they were, on the
   CHECK(first.in_slow_start());
 }
 
-TEST_CASE("CUBIC is no slower than NewReno in small networks") {
+TEST_CASE("CUBIC is no slower than NewReno on short paths (Reno-friendly region)") {
   Options options;
   Congestion congestion;
   congestion.start(options, 1000, 100'000);
@@ -364,7 +364,7 @@ TEST_CASE("CUBIC is no slower than NewReno in small networks") {
   CHECK(congestion.window() < 62'000);
 }
 
-TEST_CASE("states step as in figure 5") {
+TEST_CASE("state transitions of RFC 9293, figure 5") {
   uint32_t steps = 0;
   for (uint32_t from = 0; from < kStates; ++from) {
     for (uint32_t to = 0; to < kStates; ++to) steps += may_step(static_cast<State>(from), static_cast<State>(to)) ? 1 : 0;
@@ -375,7 +375,7 @@ TEST_CASE("states step as in figure 5") {
   CHECK_FALSE(may_step(State::listen, State::established));
 }
 
-TEST_CASE("what belongs to no connection is reset, but for resets") {
+TEST_CASE("a segment of no connection is answered by a reset, except a reset") {
   using Flags = ip::TcpFlags;
   const std::vector<std::byte> payload(10);
   ip::TcpView view;
@@ -402,7 +402,7 @@ TEST_CASE("what belongs to no connection is reset, but for resets") {
   CHECK_FALSE(reset_for(view));
 }
 
-TEST_CASE("a segment that is predicted does what it does otherwise") {
+TEST_CASE("header prediction has the same effect as the slow path") {
   // The urgent flag has no effect here, except that it prevents header prediction.
   uint64_t in = 0, acked = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {

@@ -27,7 +27,7 @@ TEST_CASE("every script") {
   }
 }
 
-TEST_CASE("scripts that are wrong say where and why") {
+TEST_CASE("a failing script reports the line and the reason") {
   CHECK(run_script("x", "established\n> . 1:1") == "x:2: > . 1:1\n    expected a segment, got none");
   CHECK(run_script("x", "established\nsend 10\n").find("expected nothing, got > P. 1:11 ack 1") != std::string::npos);
   CHECK(run_script("x", "established\nsend 10\n> P. 1:12 ack 1\n").find("x:3:") == 0);

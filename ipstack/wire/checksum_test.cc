@@ -39,7 +39,7 @@ TEST_CASE("the Internet checksum of RFC 1071's example") {
   CHECK(checksum_fold(checksum_add(0, odd, 3)) == checksum_fold(checksum_add(0, even, 4)));
 }
 
-TEST_CASE("every way to sum gives the same, at each length and alignment") {
+TEST_CASE("checksum: all implementations agree, at each length and alignment") {
   std::mt19937 random(1);
   for (size_t length = 0; length <= 300; ++length) {
     for (size_t from = 0; from < 4; ++from) {
@@ -58,7 +58,7 @@ TEST_CASE("every way to sum gives the same, at each length and alignment") {
   }
 }
 
-TEST_CASE("no carry is lost in 64 KiB of ones") {
+TEST_CASE("checksum: no carry is lost in 64 KiB of ones") {
   const std::vector<std::byte> ones(65535, std::byte{0xFF});
   const uint16_t expected = plain(ones, 0);
   CHECK(number(checksum_fold(checksum_add(0, ones))) == expected);
@@ -69,7 +69,7 @@ TEST_CASE("no carry is lost in 64 KiB of ones") {
   CHECK(number(checksum_fold(sum)) == 0);
 }
 
-TEST_CASE("a field is put right after a change of 16 bits, as if all were summed anew") {
+TEST_CASE("checksum: incremental update equals a new sum") {
   std::mt19937 random(2);
   for (int round = 0; round < 20'000; ++round) {
     uint16_t words[10];

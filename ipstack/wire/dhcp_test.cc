@@ -42,7 +42,7 @@ bool parses(const Octets& options) {
 
 }  // namespace
 
-TEST_CASE("a discover and a request, byte by byte") {
+TEST_CASE("DHCP: a discover and a request, byte by byte") {
   std::vector<std::byte> bytes(kDhcpClientBytes, std::byte{0xAA});
   emit_dhcp(bytes.data(), {.kind = DhcpKind::discover, .transaction = 0x11223344, .seconds = 7, .broadcast = true, .station = kOwn,
                            .size_max = 1500});
@@ -63,7 +63,7 @@ TEST_CASE("a discover and a request, byte by byte") {
   for (size_t i = 0; i < decline.size(); ++i) CHECK(std::to_integer<uint8_t>(bytes[240 + i]) == decline[i]);
 }
 
-TEST_CASE("what a server says, and what follows if it says less") {
+TEST_CASE("DHCP: a server's options, and the defaults for missing ones") {
   DhcpReply reply;
   const Octets more{0, 0, 3, 8, 10, 0, 1, 254, 10, 0, 1, 253, 6, 4, 9, 9, 9, 9, 26, 2, 0x05, 0x78, 58, 4, 0, 0, 0, 9, 59, 4, 0, 0, 1, 0,
                     200, 1, 1, 6, 8, 8, 8, 8, 8, 8, 8, 4, 4, 255, 53};
@@ -105,7 +105,7 @@ TEST_CASE("what a server says, and what follows if it says less") {
   CHECK(std::memcmp(reply.client_id.data(), id.data(), id.size()) == 0);
 }
 
-TEST_CASE("options go on in the fields for a file and a name, if the message says so") {
+TEST_CASE("DHCP: option overload: options in `file` and `name`") {
   std::vector<std::byte> bytes = message(kind(kOffer) + kServer + Octets{52, 1, 3} + kEnd);
   const Octets in_file = kLease + kEnd, in_name = kMask + Octets{52, 1, 3} + kEnd;
   for (size_t i = 0; i < in_file.size(); ++i) bytes[108 + i] = std::byte{in_file[i]};

@@ -45,7 +45,7 @@ std::vector<std::byte> bytes_of(size_t size) {
 
 }  // namespace
 
-TEST_CASE("echo, byte by byte, there and back") {
+TEST_CASE("ICMP: echo, byte by byte, there and back") {
   const std::vector<std::byte> data = bytes_of(2);
   const Ends four(true);
   std::vector<std::byte> echo(kIcmpBytes);
@@ -73,7 +73,7 @@ TEST_CASE("echo, byte by byte, there and back") {
   }
 }
 
-TEST_CASE("types and codes of either version mean what the RFCs say") {
+TEST_CASE("ICMP: types and codes of both versions") {
   struct Row {
     bool ipv4;
     std::vector<int> bytes;
@@ -126,7 +126,7 @@ TEST_CASE("types and codes of either version mean what the RFCs say") {
   }
 }
 
-TEST_CASE("errors quote as much as belongs there, and are understood") {
+TEST_CASE("ICMP: errors quote the right length, and parse") {
   const IcmpErrorFields errors[] = {
       {.kind = IcmpKind::unreachable, .why = Unreachable::network},
       {.kind = IcmpKind::unreachable, .why = Unreachable::host},

@@ -32,7 +32,7 @@ bool parses(const Octets& octets, GroupMessage& message, const IpAddress& to = k
 
 }  // namespace
 
-TEST_CASE("queries of all versions") {
+TEST_CASE("IGMP: queries of all versions") {
   GroupMessage query;
   REQUIRE(parses({0x11, 0, 0, 0, 0, 0, 0, 0}, query));
   CHECK(query.kind == Kind::query);
@@ -58,7 +58,7 @@ TEST_CASE("queries of all versions") {
   CHECK(query.source_count() == 0);
 }
 
-TEST_CASE("times of queries: small as they are, large with an exponent") {
+TEST_CASE("IGMP and MLD: time codes, literal and with an exponent") {
   CHECK(group_time(0, 4) == 0);
   CHECK(group_time(127, 4) == 127);
   CHECK(group_time(128, 4) == 128);
@@ -68,7 +68,7 @@ TEST_CASE("times of queries: small as they are, large with an exponent") {
   CHECK(group_time(65535, 12) == 8387584);
 }
 
-TEST_CASE("reports of others, of old versions alone, and what is nothing for a host") {
+TEST_CASE("IGMP: reports of other hosts, of old versions only, and messages not for hosts") {
   GroupMessage message;
   REQUIRE(parses({0x12, 0, 0, 0, 239, 1, 2, 3}, message, kGroup));
   CHECK(message.kind == Kind::report);
@@ -112,7 +112,7 @@ TEST_CASE("what is not to be believed of IGMP") {
   CHECK(parses({0x11, 10, 0, 0, 239, 1, 2, 3, 2, 125, 0, 1, 10, 0, 0, 1, 9, 9}, message));  // trailing data is ignored
 }
 
-TEST_CASE("a host's reports, byte by byte") {
+TEST_CASE("IGMP: a host's reports, byte by byte") {
   std::vector<std::byte> bytes(kIgmpOldBytes);
   emit_igmp_report(bytes.data(), 1, kGroup);
   CHECK(bytes == summed({0x12, 0, 0, 0, 239, 1, 2, 3}));

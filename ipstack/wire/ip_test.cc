@@ -74,7 +74,7 @@ Packet with_options(const Packet& options) {
 
 }  // namespace
 
-TEST_CASE("headers, byte by byte") {
+TEST_CASE("IP: headers, byte by byte") {
   IpFields of = fields(true);
   of.traffic_class = 0xB9;
   of.id = 0x1234;
@@ -138,7 +138,7 @@ TEST_CASE("what is emitted is parsed, whatever it says") {
   }
 }
 
-TEST_CASE("what is taken for alike is what parsing it would have found") {
+TEST_CASE("IP: parse_alike() agrees with parse_ip_packet()") {
   for (const bool ipv4 : {true, false}) {
     const Packet first = emit(fields(ipv4), 20);
     const Parsed before = parse(first);
@@ -260,7 +260,7 @@ TEST_CASE("options of IPv4 are skipped, but for routes") {
   }
 }
 
-TEST_CASE("extension headers are walked to what is carried") {
+TEST_CASE("IPv6: extension headers are walked to the transport protocol") {
   const Packet options = bytes({60, 0, 1, 4, 0, 0, 0, 0}), route = bytes({60, 0, 0, 0, 0, 0, 0, 0});
   Packet headers = options;  // hop by hop, destination options, a route that is over, destination options
   append(headers, bytes({43, 0, 0, 0, 0, 0, 0, 0}));
@@ -412,7 +412,7 @@ TEST_CASE("what ICMP quotes may be cut behind the header") {
   }
 }
 
-TEST_CASE("any bytes at all: what is accepted lies inside") {
+TEST_CASE("fuzz: IP: any bytes: accepted packets lie inside the input") {
   std::mt19937 random(3);
   uint32_t accepted = 0;
   for (int round = 0; round < 200'000; ++round) {

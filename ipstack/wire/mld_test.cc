@@ -38,7 +38,7 @@ const Octets kAllGroups(16), kSource = octets(*parse_ip("fd00::9"));
 
 }  // namespace
 
-TEST_CASE("queries of both versions, in terms of IGMP's") {
+TEST_CASE("MLD: queries of both versions, in IGMP's terms") {
   GroupMessage query;
   REQUIRE(parses(Octets{130, 0, 0, 0, 0x27, 0x10, 0, 0} + kAllGroups, query));
   CHECK(query.kind == Kind::query);
@@ -59,7 +59,7 @@ TEST_CASE("queries of both versions, in terms of IGMP's") {
   CHECK(query.source(1) == kRouter);
 }
 
-TEST_CASE("reports of others, of the old version alone") {
+TEST_CASE("MLD: reports of other hosts, of the old version only") {
   GroupMessage message;
   REQUIRE(parses(Octets{131, 0, 0, 0, 0, 0, 0, 0} + octets(kGroup), message, kGroup));
   CHECK(message.kind == Kind::report);
@@ -99,7 +99,7 @@ TEST_CASE("what is not to be believed of MLD") {
   CHECK_FALSE(parses(Octets{130, 0, 0, 0, 0, 10, 0, 0} + mapped, message));
 }
 
-TEST_CASE("a host's reports of MLD, byte by byte") {
+TEST_CASE("MLD: a host's reports, byte by byte") {
   std::vector<std::byte> bytes(kMldOldBytes);
   emit_mld_report(bytes.data(), kRouter, kGroup);
   CHECK(bytes == summed(Octets{131, 0, 0, 0, 0, 0, 0, 0} + octets(kGroup), kGroup));

@@ -89,7 +89,7 @@ Message redirect(const IpAddress& target, const IpAddress& destination) {
 
 }  // namespace
 
-TEST_CASE("a question, byte by byte") {
+TEST_CASE("neighbour discovery: a solicitation, byte by byte") {
   const Message m = solicitation(kHost, kOther);
   const uint8_t expected[] = {135, 0, m.bytes.size() == 32 ? std::to_integer<uint8_t>(m.bytes[2]) : uint8_t{0},
                               std::to_integer<uint8_t>(m.bytes[3]), 0, 0, 0, 0, 0xfd, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9,
@@ -98,7 +98,7 @@ TEST_CASE("a question, byte by byte") {
   CHECK(std::memcmp(m.bytes.data(), expected, sizeof expected) == 0);  // parsing verifies the checksum
 }
 
-TEST_CASE("what a host emits is believed") {
+TEST_CASE("neighbour discovery: emitted messages parse") {
   Discovery d;
   REQUIRE(solicitation(kHost, kOther).parse(d));
   CHECK(d.kind == DiscoveryKind::neighbour_solicitation);
@@ -125,7 +125,7 @@ TEST_CASE("what a host emits is believed") {
   }
 }
 
-TEST_CASE("a router's advertisement") {
+TEST_CASE("neighbour discovery: a router advertisement") {
   Discovery d;
   REQUIRE(router_advertisement().parse(d));
   CHECK(d.kind == DiscoveryKind::router_advertisement);
@@ -162,7 +162,7 @@ TEST_CASE("a router's advertisement") {
   CHECK(d.mtu == 0);
 }
 
-TEST_CASE("a redirect") {
+TEST_CASE("neighbour discovery: a redirect") {
   Discovery d;
   REQUIRE(redirect(*parse_ip("fe80::8"), kOther).parse(d));
   CHECK(d.kind == DiscoveryKind::redirect);

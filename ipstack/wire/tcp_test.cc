@@ -31,7 +31,7 @@ bool same(const TcpOptions& a, const TcpOptions& b) {
 
 }  // namespace
 
-TEST_CASE("sequence numbers compare on a circle") {
+TEST_CASE("TCP sequence numbers compare modulo 2^32") {
   const TcpSequence low{0xFFFFFFF0}, high{0x10};
   CHECK(low < high);
   CHECK(high > low);
@@ -41,7 +41,7 @@ TEST_CASE("sequence numbers compare on a circle") {
   CHECK(high - 0x20u == low);
 }
 
-TEST_CASE("a segment of known bytes") {
+TEST_CASE("TCP: a segment, byte by byte") {
   const std::vector<uint8_t> wire{0x12, 0x34, 0x00, 0x50, 1, 2, 3, 4, 5, 6,    7,    8,  0x60,
                                   0x12, 0xAB, 0xCD, 0,    0, 0, 9, 2, 4, 0x05, 0xB4, 'x'};
   const auto bytes = as_bytes(wire.data(), wire.size());
@@ -63,7 +63,7 @@ TEST_CASE("a segment of known bytes") {
   CHECK(std::equal(head.begin(), head.begin() + 24, bytes.begin()));
 }
 
-TEST_CASE("what is emitted is parsed again") {
+TEST_CASE("TCP: emitted segments parse") {
   std::mt19937_64 random(1);
   const std::array<std::byte, 16> cookie{std::byte{7}, std::byte{8}};
   int tried = 0;
@@ -154,7 +154,7 @@ TEST_CASE("options that lie about their length") {
   CHECK_FALSE(options_of({2, 4, 1, 0, 0, 1, 1, 1}).malformed);
 }
 
-TEST_CASE("options that are unknown are skipped, and what follows the end does not count") {
+TEST_CASE("TCP: unknown options are skipped, and nothing after the end option counts") {
   TcpView view;
   // One of them is RFC 5482's user timeout.
   REQUIRE(parse_tcp(segment({28, 4, 0, 1, 253, 2, 1, 1, 2, 4, 1, 0}), view) == TcpError::none);

@@ -36,7 +36,7 @@ Datagram datagram(bool ipv4, size_t length, uint16_t from = 849, uint16_t to = 5
 
 }  // namespace
 
-TEST_CASE("a datagram, byte by byte") {
+TEST_CASE("UDP: a datagram, byte by byte") {
   const Datagram d = datagram(true, 4, 849, 849);
   // The sum by hand: 0a00 + 0102 + 0a00 + 0202 + 0011 + 000c + 0351 + 0351 + 000c + 030a + 1118 = 31f1, and its complement.
   const uint8_t expected[] = {0x03, 0x51, 0x03, 0x51, 0, 12, 0xce, 0x0e, 3, 10, 17, 24};
@@ -88,7 +88,7 @@ TEST_CASE("every way in which a datagram can be wrong") {
   }
 }
 
-TEST_CASE("a checksum that comes to 0 is written as ones") {
+TEST_CASE("UDP: a checksum of 0 is sent as ones") {
   // The source port varies, so that the sum takes all values.
   for (uint32_t port = 0; port <= 0xFFFF; ++port) {
     Datagram d = datagram(true, 0, static_cast<uint16_t>(port), 53);
