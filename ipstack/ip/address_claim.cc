@@ -7,11 +7,11 @@ namespace unet::ip {
 
 namespace {
 
-// RFC 5227, 1.1.
+// RFC 5227, 1.1: timers and counts of IPv4.
 constexpr Nanoseconds kProbeWait = kSecond, kProbeMin = kSecond, kProbeMax = 2 * kSecond, kAnnounceWait = 2 * kSecond,
                       kAnnounceEvery = 2 * kSecond, kDefendEvery = 10 * kSecond;
 constexpr uint32_t kProbes4 = 3, kAnnouncements = 2;
-// RFC 4862, 5.1: DupAddrDetectTransmits, and RetransTimer after the last.
+// RFC 4862, 5.1: DupAddrDetectTransmits, and RetransTimer after the last probe.
 constexpr uint32_t kProbes6 = 1;
 constexpr Nanoseconds kListen6 = kSecond;
 

@@ -7,7 +7,7 @@
 //                 |                                                                                 |
 //                 +--> IP --> ours? --> reassembly --> ICMP: echo, errors -------> answers --> packets that go --> frame
 //                                           |                                                       |
-//                                           +--> Arrival: for the caller           send() --> route, cut, wait for the neighbour
+//                                           +--> Arrival: for the caller           send() --> route, fragment, resolve
 //
 // A payload byte is copied twice: by send() into a buffer of the host, and by poll_frame(). Buffers are allocated at the start; at most
 // half of them wait for address resolution.

@@ -210,7 +210,7 @@ void Host::handle_discovery(const MacAddress& station, const IpView& packet, Nan
   take_released();
 }
 
-// RFC 4861, 7.2.3 and 7.2.4.
+// RFC 4861, 7.2.3 and 7.2.4: a neighbour solicitation.
 void Host::handle_solicitation(const MacAddress& station, const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept {
   Own* const asked = own(discovery.target);
   if (asked == nullptr) return;
@@ -228,7 +228,7 @@ void Host::handle_solicitation(const MacAddress& station, const IpView& packet, 
   queue_message(frame.data(), emit_discovery_frame(frame.data(), discovery.target, to, to_station, length));
 }
 
-// RFC 4861, 7.2.5.
+// RFC 4861, 7.2.5: a neighbour advertisement.
 void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanoseconds now) noexcept {
   if (Own* const claimed = own(discovery.target); claimed != nullptr) {
     const AddressClaim::State before = claimed->claim.state();
@@ -245,7 +245,7 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
   neighbours_.handle_answer(discovery.target, discovery.target_mac, discovery.solicited, discovery.override_entry, discovery.router, now);
 }
 
-// RFC 4861, 6.3.4.
+// RFC 4861, 6.3.4: a router advertisement.
 void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept {
   if (!options_.autoconfigure) return;
   note_routers();
@@ -267,7 +267,7 @@ void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanos
   for (uint32_t i = 0; i < discovery.prefix_count; ++i) take_prefix(discovery.prefixes[i], now);
 }
 
-// RFC 4861, 6.3.4 and RFC 4862, 5.5.3.
+// RFC 4861, 6.3.4 and RFC 4862, 5.5.3: a prefix information option.
 void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
   const auto until = [&](uint32_t seconds) { return seconds == kInfinite ? kForever : now + seconds * kSecond; };
   if (prefix.on_link) {

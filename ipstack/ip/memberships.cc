@@ -8,7 +8,7 @@
 namespace unet::ip {
 namespace {
 
-// RFC 9776, 8; RFC 9777, 9.
+// Defaults of RFC 9776, 8 and RFC 9777, 9.
 constexpr uint8_t kRobustness = 2;
 constexpr uint32_t kInterval = 125;                        // seconds
 constexpr Nanoseconds kUnsolicitedEvery = kSecond;
@@ -177,11 +177,11 @@ void Memberships::handle_message(const GroupMessage& message, Nanoseconds now) n
     ++counters_.queries;
     const Nanoseconds response = message.response_ms * kMillisecond;
     if (message.version == 3) {
-      // RFC 9776, 4.1.6, 4.1.7.
+      // RFC 9776, 4.1.6, 4.1.7: QRV and QQIC; 0 means the default.
       robustness_ = message.robustness != 0 ? message.robustness : kRobustness;
       interval_s_ = message.interval_s != 0 ? message.interval_s : kInterval;
     } else {
-      // RFC 9776, 8.12; RFC 9777, 9.12.
+      // RFC 9776, 8.12; RFC 9777, 9.12: the Older Version Querier Present timer.
       Nanoseconds& until = message.version == 1 ? version1_until_ : version2_until_;
       until = now + robustness_ * interval_s_ * kSecond + response;
       expire_old_queriers(now);
@@ -199,7 +199,7 @@ void Memberships::handle_message(const GroupMessage& message, Nanoseconds now) n
   }
 }
 
-// RFC 9776, 5.2.
+// RFC 9776, 5.2: schedules the response to a query.
 void Memberships::take_query(const GroupMessage& query, Nanoseconds now) noexcept {
   const Nanoseconds at = now + within(std::max(query.response_ms * kMillisecond, kAnswerWithinLeast));
   if (general_at_ <= at) return;

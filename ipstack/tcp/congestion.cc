@@ -11,7 +11,7 @@ namespace {
 constexpr float kC = 0.4f;          // RFC 9438, 5.1
 constexpr float kCubicBeta = 0.7f;  // RFC 9438, 4.6
 constexpr float kAlpha = 3 * (1 - kCubicBeta) / (1 + kCubicBeta);  // RFC 9438, 4.3
-// RFC 9406, 4.3.
+// HyStart++ constants (RFC 9406, 4.3).
 constexpr uint64_t kMinRttThreshold = 4 * kMillisecond, kMaxRttThreshold = 16 * kMillisecond;
 constexpr uint32_t kMinRttDivisor = 8, kRttSamples = 8, kCssGrowthDivisor = 4, kCssRounds = 5;
 constexpr uint32_t kWindowMax = 1u << 30;
@@ -80,7 +80,7 @@ void Congestion::end_first_start() noexcept {
   cubic_ = {};
 }
 
-// RFC 9406, 4.2.
+// HyStart++ (RFC 9406, 4.2).
 void Congestion::handle_round_trip(Sequence ack, Sequence sent, Nanoseconds rtt) noexcept {
   if (!first_start_ || !hystart_enabled_ || !in_slow_start()) return;
   HyStart& it = hystart_;

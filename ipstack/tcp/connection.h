@@ -155,7 +155,7 @@ class Connection {
   // or the pools are exhausted; the connection has then ended as by leave(). `from` is a copy that no other process can write to.
   bool restore(const MovedConnection& from, Bytes to_send, Bytes to_read, Nanoseconds now) noexcept;
 
-  // ---- what happens
+  // ---- events
 
   // `ecn`: the ECN field of the IP header (RFC 3168, 5).
   void handle_segment(const ip::TcpView& segment, Nanoseconds now, uint8_t ecn = 0) noexcept;
@@ -176,7 +176,7 @@ class Connection {
   // PMTU found since the last call, as bytes of payload and options; 0: nothing new.
   uint16_t take_path_news() noexcept;
 
-  // ---- what to send
+  // ---- output
 
   // False: nothing to send. `length_max`: the most payload that the wire takes at once, which may be many segments of Segment::mss.
   bool poll_segment(Nanoseconds now, uint32_t length_max, Segment& segment) noexcept;

@@ -146,7 +146,7 @@ void Connection::emit_reset(Segment& segment, Nanoseconds now) noexcept {
   segment = {};
   segment.fields = {.source_port = local_port_, .destination_port = remote_port_, .sequence = reset_sequence_,
                     .acknowledgement = reset_acknowledgement_, .flags = reset_flags_};
-  if (stamps_) {  // RFC 7323, 3.2
+  if (stamps_) {  // RFC 7323, 3.2: a reset has timestamps, too
     segment.fields.options.has_timestamps = true;
     segment.fields.options.timestamp = clock(now);
     segment.fields.options.timestamp_echo = (reset_flags_ & Flags::kAck) != 0 ? ts_recent_ : 0;

@@ -68,8 +68,7 @@ struct Options {
   bool operator==(const Options&) const = default;
 };
 
-// The window scale to announce (RFC 7323, 2.3): large enough for the largest buffer, but a window of receive_buffer bytes must not become
-// 0.
+// The window scale to announce (RFC 7323, 2.3): enough for the largest buffer, but receive_buffer bytes must not be rounded to 0.
 inline uint8_t window_scale(const Options& options) noexcept {
   const uint32_t most = std::max(options.receive_buffer, options.receive_buffer_max);
   uint8_t shift = 0;

@@ -1,4 +1,4 @@
-// script.cc - runs the test language of script.h against one Connection in virtual time.
+// script.cc - runs the script language of script.h against one Connection in virtual time.
 #include "ipstack/tcp/script.h"
 
 #include <algorithm>

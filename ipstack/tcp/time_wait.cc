@@ -41,7 +41,7 @@ TimeWait::Verdict TimeWait::handle_segment(const ip::TcpView& segment, Nanosecon
     ++(ahead < rcv_wnd ? counters.blind_reset : counters.out_of_window);
     return ahead < rcv_wnd ? challenge(now, options, counters) : Verdict::nothing;
   }
-  if (stamps && !segment.options.has_timestamps) {  // RFC 7323, 3.2
+  if (stamps && !segment.options.has_timestamps) {  // RFC 7323, 3.2: dropped silently
     ++counters.no_timestamp;
     return Verdict::nothing;
   }

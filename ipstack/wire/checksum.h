@@ -4,7 +4,7 @@
 //
 //   uint64_t sum = checksum_add(0, header, sizeof header);
 //   sum = checksum_add(sum, payload.data(), payload.size());      // each piece but the last has an even length
-//   const uint16_t field = checksum_fold(sum);                    // stored with memcpy: it is in the order of the wire
+//   const uint16_t field = checksum_fold(sum);                    // stored with memcpy: it is in network order
 //
 // The sum of a header that includes its checksum folds to 0.
 #pragma once

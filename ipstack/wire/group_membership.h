@@ -34,7 +34,7 @@ struct GroupMessage {
   }
 };
 
-// RFC 9776, 4.2.13.
+// Record types (RFC 9776, 4.2.13).
 enum class GroupRecord : uint8_t { is_include = 1, is_exclude = 2, to_include = 3, to_exclude = 4, allow = 5, block = 6 };
 
 constexpr uint32_t kGroupReportBytes = 8;  // without records

@@ -1,6 +1,6 @@
 // icmp.h - ICMP for IPv4 (RFC 792, 1191) and IPv6 (RFC 4443): parse into one checked view, and emit; used by ipstack/.
 //
-//   type 1 | code 1 | checksum 2 | by type 4 | echo: data; errors: the beginning of the packet that they are about
+//   type 1 | code 1 | checksum 2 | by type 4 | echo: data; errors: the beginning of the quoted packet
 //
 // The versions have different types and codes with the same meaning: IcmpKind and Unreachable name the meaning. Neighbour discovery and
 // group membership are `other`: see neighbour_discovery.h.

@@ -169,7 +169,7 @@ IpError walk_extensions(IpView& view, bool first_is_here, size_t next_at, Proble
       view.payload = view.payload.subspan(kIpv6FragmentBytes);
       next_at = at;
       if (!view.is_fragment()) continue;  // RFC 6946: an atomic fragment
-      // RFC 8200, 4.5.
+      // RFC 8200, 4.5: the length must be a multiple of 8 if more follow, and the end within the largest packet.
       if (view.more_fragments && view.payload.size() % kFragmentUnit != 0) return report(problem, IpError::bad_fragment, 0, 4);
       if (view.offset + view.payload.size() > kPacketMax) return report(problem, IpError::bad_fragment, 0, at + 2);
       return IpError::none;

@@ -110,7 +110,7 @@ bool parse_options(Bytes options, Discovery& discovery) noexcept {
   return true;
 }
 
-// RFC 4861, 7.1.
+// RFC 4861, 7.1: validates a neighbour solicitation or advertisement.
 bool take_neighbour(const IpView& packet, Discovery& discovery) noexcept {
   if (packet.payload.size() < sizeof(NeighbourMessage)) return false;
   const auto message = read<NeighbourMessage>(packet.payload);
@@ -127,7 +127,7 @@ bool take_neighbour(const IpView& packet, Discovery& discovery) noexcept {
   return !(packet.to.is_multicast() && discovery.solicited);
 }
 
-// RFC 4861, 6.1.2.
+// RFC 4861, 6.1.2: validates a router advertisement.
 bool take_advertisement(const IpView& packet, Discovery& discovery) noexcept {
   if (packet.payload.size() < sizeof(RouterAdvertisement) || !packet.from.is_link_local()) return false;
   const auto message = read<RouterAdvertisement>(packet.payload);
@@ -138,7 +138,7 @@ bool take_advertisement(const IpView& packet, Discovery& discovery) noexcept {
   return parse_options(packet.payload.subspan(sizeof message), discovery);
 }
 
-// RFC 4861, 8.1.
+// RFC 4861, 8.1: validates a redirect.
 bool take_redirect(const IpView& packet, Discovery& discovery) noexcept {
   if (packet.payload.size() < sizeof(Redirect) || !packet.from.is_link_local()) return false;
   const auto message = read<Redirect>(packet.payload);
