@@ -1,4 +1,4 @@
-// arp.cc - parse and emit of ARP.
+// arp.cc - parses and emits ARP.
 #include "ipstack/wire/arp.h"
 
 #include <cstring>
