@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "ni/driver.h"
 #include "unet/base/result.h"
-#include "unet/driver.h"
 
 namespace unet::drivers {
 

@@ -1,5 +1,5 @@
 // capture_memory.h - copies of frames on their way from the engine to a process that writes them to a file: the layout of the memory
-// both have mapped; used by unet/engine (writer) and unetctl (reader).
+// both have mapped; used by ni/engine (writer) and unetctl (reader).
 //
 //   page 0: CaptureHeader      then a ring of bytes: records of a multiple of kCaptureUnit bytes, which wrap around its end
 //

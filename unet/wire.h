@@ -19,9 +19,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "ni/driver.h"  // tidy: allow include because the address type still stands there
 #include "unet/base/bytes.h"
 #include "unet/base/crc32c.h"
-#include "unet/driver.h"
 #include "unet/limits.h"
 
 namespace unet {

@@ -1,15 +1,15 @@
 // engine_pair.cc - set-up of the pair, and the way in which side B leaves its core to the engine.
 #include "apps/bench/engine_pair.h"
 
+#include "ni/service/ni.h"
 #include "unet/base/time.h"
-#include "unet/service/ni.h"
 
 namespace unet::bench {
 
 namespace {
 
 // The engine polls for `spin_us` after its last work. Were side B let go before that, it would take the core by spinning there
-// for the limit, and an engine that lost its core so sleeps between messages for 20 ms (unet/service/idle.h): into the next slice.
+// for the limit, and an engine that lost its core so sleeps between messages for 20 ms (ni/service/idle.h): into the next slice.
 void let_engine_sleep() {
   constexpr Nanoseconds kLonger = 10;  // than that time
   const Nanoseconds end = monotonic_now() + kLonger * service::NiOptions{}.spin_time;

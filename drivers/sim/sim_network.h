@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "unet/driver.h"
+#include "ni/driver.h"
 
 namespace unet::drivers {
 

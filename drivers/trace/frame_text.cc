@@ -49,7 +49,7 @@ const char* why(FrameError error) noexcept {
   return "";
 }
 
-// SignalType of unet/service/signal_wire.h: the second byte of a signal.
+// SignalType of ni/service/signal_wire.h: the second byte of a signal.
 constexpr std::array<const char*, 13> kSignals{"",          "resolve", "resolved", "connect", "received",  "accepted", "rejected",
                                                "confirm", "close",   "closed",   "keepalive", "alive", "goodbye"};
 

@@ -13,8 +13,8 @@
 #include "ipstack/wire/checksum.h"
 #include "ipstack/wire/ethernet.h"
 #include "ipstack/wire/udp.h"
+#include "ni/driver.h"
 #include "unet/base/bytes.h"
-#include "unet/driver.h"
 #include "unet/wire.h"
 
 namespace unet::drivers {

@@ -2,9 +2,9 @@
 // endpoint beside it gets only whole packets for its port, and none in the name of a port that is not the sender's.
 //
 // Input: steps of one byte and arguments: a packet of one of a few kinds, with bytes changed, to be sent or to arrive; or turns.
+#include "ni/engine/test_ip.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
-#include "unet/engine/test_ip.h"
 
 using namespace unet;
 using namespace unet::engine;

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "ipstack/wire/ip.h"
+#include "ni/service/left_sockets.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
-#include "unet/service/left_sockets.h"
 
 using namespace unet;
 

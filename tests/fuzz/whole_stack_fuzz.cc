@@ -12,9 +12,9 @@
 #include <string>
 
 #include "drivers/segment_port.h"
+#include "ni/engine/test_ni.h"
 #include "tests/fuzz/fuzz_calls.h"
 #include "tests/fuzz/fuzz_peer.h"
-#include "unet/engine/test_ni.h"
 
 using namespace unet;
 using namespace unet::sockets;

@@ -25,25 +25,26 @@ from tidy_documents import links, rfc_tests, rfcs, socket_options, threats
 # ---- The tables. To extend the tree, extend these. ----------------------------------------------------------------
 
 # What of unet/ an application, and the layers for applications, may include.
-UNET_PUBLIC = ["unet/*.h", "!unet/driver.h", "!unet/wire.h", "!unet/control.h"]
+UNET_PUBLIC = ["unet/*.h", "!unet/wire.h", "!unet/control.h"]
 
 # Who may include whom: the first row whose directory holds the file counts; a row always allows its own directory.
 # A pattern is a file or a directory (everything below it), `*` does not cross `/`, and `!` takes away again.
 INCLUDE_TABLE = [
     # directory        may include
     ("unet/base",      []),
-    ("unet/engine",    ["unet/*.h", "unet/base", "ipstack/wire", "ipstack/ip", "ipstack/tcp/reset.h"]),
-    ("unet/service",   ["unet/*.h", "unet/base", "unet/engine", "ipstack/wire", "ipstack/ip", "ipstack/tcp/reset.h"]),
-    ("unet",           ["unet/base", "!unet/engine", "!unet/service", "ipstack/wire"]),
-    ("drivers/*",      ["drivers/*.h", "unet/driver.h", "unet/wire.h", "unet/limits.h", "unet/base", "ipstack/wire"]),
+    ("unet",           ["unet/base", "ipstack/wire"]),
+    ("ni/engine",      ["ni/*.h", "unet", "ipstack/wire", "ipstack/ip", "ipstack/tcp"]),
+    ("ni/service",     ["ni/*.h", "ni/engine", "unet", "ipstack/wire", "ipstack/ip", "ipstack/tcp"]),
+    ("ni",             ["unet"]),
+    ("drivers/*",      ["drivers/*.h", "ni/*.h", "unet/wire.h", "unet/limits.h", "unet/base", "ipstack/wire"]),
     ("am/splitc",      ["am", "!am/rpc"] + UNET_PUBLIC + ["unet/base"]),
     ("am/rpc",         ["am", "!am/splitc"] + UNET_PUBLIC + ["unet/base"]),
     ("am",             ["!am/splitc", "!am/rpc"] + UNET_PUBLIC + ["unet/base"]),
     ("ipstack/wire",   ["unet/base"]),
     ("ipstack",        UNET_PUBLIC + ["unet/base"]),
     ("apps/examples",  ["am", "ipstack"] + UNET_PUBLIC),
-    ("apps",           ["unet", "drivers", "am", "ipstack"]),
-    ("tests",          ["unet", "drivers", "am", "ipstack", "apps"]),
+    ("apps",           ["unet", "ipstack", "ni", "drivers", "am"]),
+    ("tests",          ["unet", "ipstack", "ni", "drivers", "am", "apps"]),
 ]
 
 # Headers of other projects that not every directory may use. (header, where it may be included)
@@ -55,9 +56,9 @@ EXTERNAL_TABLE = [
     ("catch2/*",       ["*_test.cc", "tests"]),
     ("CLI/*",          ["apps"]),
     ("mpi.h",          ["apps/kernels/mpi"]),
-    ("nlohmann/*",     ["apps", "unet/service", "tests", "*_test.cc"]),
-    ("toml++/*",       ["apps", "unet/service"]),
-    ("spdlog/*",       ["apps", "unet/service", "drivers"]),
+    ("nlohmann/*",     ["apps", "ni/service", "tests", "*_test.cc"]),
+    ("toml++/*",       ["apps", "ni/service"]),
+    ("spdlog/*",       ["apps", "ni/service", "drivers"]),
 ]
 
 # Made by the build, so not in the tree.
@@ -65,12 +66,13 @@ GENERATED_HEADERS = {"unet/version_number.h", "apps/bench/commit.h"}
 
 # The namespace of a directory's headers (C headers have none). The first row counts.
 NAMESPACES = [
-    ("unet/engine", "unet::engine"), ("unet/service", "unet::service"), ("unet", "unet"), ("am/splitc", "unet::splitc"), ("am", "unet::am"),
-    ("ipstack/tcp", "unet::tcp"), ("ipstack/sockets", "unet::sockets"), ("ipstack/preload", "unet::preload"), ("ipstack", "unet::ip"), ("drivers", "unet::drivers"), ("apps/bench", "unet::bench"),
+    ("ni/engine", "unet::engine"), ("ni/service", "unet::service"), ("ni", "unet"), ("unet", "unet"), ("drivers", "unet::drivers"),
+    ("ipstack/tcp", "unet::tcp"), ("ipstack/sockets", "unet::sockets"), ("ipstack/preload", "unet::preload"), ("ipstack", "unet::ip"),
+    ("am/splitc", "unet::splitc"), ("am", "unet::am"), ("apps/bench", "unet::bench"),
 ]
 
-DATA_PATH = ["unet/engine", "drivers"]
-LIBRARIES = ["unet", "drivers", "am", "ipstack"]
+DATA_PATH = ["ni/engine", "drivers"]
+LIBRARIES = ["unet", "ipstack", "ni", "drivers", "am"]
 
 # Words in code (not in comments or strings) that need a reason. (rule, regular expression, where, why)
 BANNED = [
@@ -85,12 +87,12 @@ BANNED = [
     ("throw", r"\bthrow\b", LIBRARIES, "return unet::Result for set-up, count it on the data path"),
     ("iostream", r"#\s*include\s*<iostream>|\bstd::c(out|err)\b", LIBRARIES, "a library does not print; return an error"),
     ("std::function", r"\bstd::function\b", DATA_PATH, "it allocates; use a template, a pointer or a virtual call"),
-    ("shared_ptr", r"\b(std::shared_ptr|make_shared)\b", ["unet/engine", "drivers/dpdk"], "ownership on the data path is single"),
+    ("shared_ptr", r"\b(std::shared_ptr|make_shared)\b", ["ni/engine", "drivers/dpdk"], "ownership on the data path is single"),
     ("lock", r"\bstd::(mutex|recursive_mutex|shared_mutex|lock_guard|unique_lock|scoped_lock|condition_variable)\b",
-     ["unet/engine"], "no lock on the data path"),
+     ["ni/engine"], "no lock on the data path"),
     ("sleep", r"\b(usleep|nanosleep|sleep_for|sleep_until)\b", DATA_PATH, "who drives the engine decides how it idles"),
     ("clock", r"\b(clock_gettime|gettimeofday|(steady|system|high_resolution)_clock)\b",
-     ["unet/engine", "drivers/sim", "drivers/faulty", "am", "ipstack"], "take `now` as an argument"),
+     ["ni/engine", "drivers/sim", "drivers/faulty", "am", "ipstack"], "take `now` as an argument"),
     ("getenv", r"(?<!\w)getenv\s*\(", LIBRARIES, "use secure_getenv(): a program may have more rights than its caller"),
     ("random", r"\b(s?rand\s*\(|random_device)", LIBRARIES, "use a generator with a seed that the caller gives"),
 ]
@@ -285,7 +287,7 @@ def count_arguments(text, at):
 def includes(source):
     row = next((row for row in INCLUDE_TABLE if inside(source.path, row[0])), None)
     for number, name, quoted in source.includes:
-        project_header = quoted or re.match(r"(unet|drivers|am|ipstack|apps|tests)/", name)
+        project_header = quoted or re.match(r"(unet|ipstack|ni|drivers|am|apps|tests)/", name)
         if not project_header:
             for pattern, where in EXTERNAL_TABLE:
                 if inside_external(name, pattern) and not any(inside(source.path, each) for each in where):
