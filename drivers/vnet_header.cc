@@ -3,11 +3,11 @@
 
 #include <cstring>
 
-#include "ipstack/wire/checksum.h"
-#include "ipstack/wire/ethernet.h"
-#include "ipstack/wire/ip.h"
-#include "ipstack/wire/tcp.h"
-#include "ipstack/wire/udp.h"
+#include "unet/wire/checksum.h"
+#include "unet/wire/ethernet.h"
+#include "unet/wire/ip.h"
+#include "unet/wire/tcp.h"
+#include "unet/wire/udp.h"
 
 namespace unet::drivers {
 namespace {

@@ -5,7 +5,6 @@
 // Driver for each, for as many threads.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,11 +14,9 @@
 
 #include "ni/wire_state.h"
 #include "unet/base/time.h"
+#include "unet/wire/ethernet.h"
 
 namespace unet {
-
-using MacAddress = std::array<uint8_t, 6>;
-constexpr uint32_t kEthernetBytes = 14;  // two of these and a type: the header of a frame
 
 // A frame that arrived. `data` stays valid and unchanged until release(). It is writable memory that nobody else reads: a wrapper
 // that takes headers off writes the engine's over them.

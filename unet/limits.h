@@ -4,12 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "unet/wire/limits.h"
+
 namespace unet {
 
-// Messages
+// Messages: kMessageMax, and
 constexpr uint32_t kInlineMax = 48;              // bytes that travel inside a descriptor
 constexpr uint32_t kHeadedMax = 40;              // of these, beside data that travels in lines of its own
-constexpr uint32_t kMessageMax = 64 * 1024;      // bytes of one message
 constexpr uint32_t kFragmentsMax = 6;            // pieces of the segment one send descriptor gathers
 constexpr uint32_t kKeptMax = kFragmentsMax - 1; // of which the first is what was reserved
 constexpr uint32_t kRunsMax = 12;                // runs of buffers one received message may be scattered over

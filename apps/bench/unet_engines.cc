@@ -17,7 +17,7 @@
 #include "ni/engine/link.h"
 #include "unet/layout.h"
 #include "unet/ring.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::bench {
 

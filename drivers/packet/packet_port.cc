@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "drivers/kernel_interface.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::drivers {
 namespace {

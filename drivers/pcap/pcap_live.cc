@@ -8,7 +8,7 @@
 
 #include "drivers/kernel_interface.h"
 #include "drivers/pcap/pcap_open.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::drivers {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdarg>
 #include <cstdio>
 
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::drivers {
 

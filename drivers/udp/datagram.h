@@ -9,13 +9,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ipstack/wire/address.h"
-#include "ipstack/wire/checksum.h"
-#include "ipstack/wire/ethernet.h"
-#include "ipstack/wire/udp.h"
 #include "ni/driver.h"
 #include "unet/base/bytes.h"
-#include "unet/wire.h"
+#include "unet/wire/address.h"
+#include "unet/wire/checksum.h"
+#include "unet/wire/ethernet.h"
+#include "unet/wire/frame.h"
+#include "unet/wire/udp.h"
 
 namespace unet::drivers {
 

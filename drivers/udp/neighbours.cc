@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "drivers/udp/peers.h"
-#include "ipstack/wire/neighbour_discovery.h"
+#include "unet/wire/neighbour_discovery.h"
 
 namespace unet::drivers {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "ipstack/wire/dhcp.h"
-#include "ipstack/wire/udp.h"
+#include "unet/wire/dhcp.h"
+#include "unet/wire/udp.h"
 
 namespace unet::ip {
 

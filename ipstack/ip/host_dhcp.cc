@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "ipstack/ip/host.h"
-#include "ipstack/wire/udp.h"
+#include "unet/wire/udp.h"
 
 namespace unet::ip {
 

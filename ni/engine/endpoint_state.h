@@ -25,7 +25,7 @@
 #include "unet/counters.h"
 #include "unet/layout.h"
 #include "unet/ring.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::engine {
 

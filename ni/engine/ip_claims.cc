@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "ipstack/wire/tcp.h"
 #include "ni/engine/endpoint_state.h"
 #include "unet/base/check.h"
 #include "unet/limits.h"
+#include "unet/wire/tcp.h"
 
 namespace unet::engine {
 

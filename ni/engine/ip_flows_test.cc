@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "ipstack/wire/arp.h"
 #include "ni/engine/ip_part.h"
 #include "ni/engine/test_ip.h"
+#include "unet/wire/arp.h"
 
 namespace unet::engine::ip_flows_test {
 namespace {

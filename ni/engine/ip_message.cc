@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ipstack/wire/checksum.h"
-#include "ipstack/wire/tcp.h"
-#include "ipstack/wire/udp.h"
 #include "unet/base/bytes.h"
 #include "unet/base/trust.h"
 #include "unet/ip.h"
+#include "unet/wire/checksum.h"
+#include "unet/wire/tcp.h"
+#include "unet/wire/udp.h"
 
 namespace unet::engine {
 namespace {

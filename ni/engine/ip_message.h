@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "ipstack/wire/ip.h"
 #include "ni/engine/endpoint_state.h"
 #include "unet/counters.h"
+#include "unet/wire/ip.h"
 
 namespace unet::engine {
 

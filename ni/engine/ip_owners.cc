@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "ipstack/wire/tcp.h"
 #include "unet/base/check.h"
+#include "unet/wire/tcp.h"
 
 namespace unet::engine {
 

@@ -12,9 +12,9 @@
 #include <memory>
 #include <vector>
 
-#include "ipstack/wire/address.h"
 #include "ni/engine/ni_counters.h"
 #include "unet/limits.h"
+#include "unet/wire/address.h"
 
 namespace unet::engine {
 

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "ipstack/wire/tcp.h"
+#include "unet/wire/tcp.h"
 
 namespace unet::engine::ip_owners_test {
 namespace {

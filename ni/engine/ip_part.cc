@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "ipstack/tcp/reset.h"
-#include "ipstack/wire/checksum.h"
-#include "ipstack/wire/dhcp.h"
-#include "ipstack/wire/ethernet.h"
-#include "ipstack/wire/tcp.h"
-#include "ipstack/wire/udp.h"
 #include "ni/engine/endpoint_state.h"
 #include "unet/base/check.h"
+#include "unet/wire/checksum.h"
+#include "unet/wire/dhcp.h"
+#include "unet/wire/ethernet.h"
+#include "unet/wire/tcp.h"
+#include "unet/wire/udp.h"
 
 namespace unet::engine {
 namespace {

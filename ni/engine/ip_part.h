@@ -25,7 +25,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ipstack/wire/tcp.h"
 #include "ni/engine/delivery.h"
 #include "ni/engine/ip_claims.h"
 #include "ni/engine/ip_message.h"
@@ -35,7 +34,8 @@
 #include "ni/engine/ni_counters.h"
 #include "ni/engine/port.h"
 #include "unet/base/rate_limit.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
+#include "unet/wire/tcp.h"
 
 namespace unet::engine {
 

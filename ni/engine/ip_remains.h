@@ -20,10 +20,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ipstack/wire/address.h"
-#include "ipstack/wire/tcp.h"
 #include "unet/base/time.h"
 #include "unet/limits.h"
+#include "unet/wire/address.h"
+#include "unet/wire/tcp.h"
 
 namespace unet::engine {
 

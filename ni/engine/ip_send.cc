@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "ipstack/tcp/reset.h"
-#include "ipstack/wire/ethernet.h"
-#include "ipstack/wire/icmp.h"
-#include "ipstack/wire/tcp.h"
-#include "ipstack/wire/udp.h"
 #include "ni/engine/endpoint_state.h"
 #include "ni/engine/ip_part.h"
 #include "unet/base/check.h"
+#include "unet/wire/ethernet.h"
+#include "unet/wire/icmp.h"
+#include "unet/wire/tcp.h"
+#include "unet/wire/udp.h"
 
 namespace unet::engine {
 namespace {

@@ -10,7 +10,7 @@
 #include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/base/fence.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::engine {
 namespace {

@@ -20,7 +20,7 @@
 #include "unet/ip.h"
 #include "unet/layout.h"
 #include "unet/limits.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::engine {
 

@@ -12,7 +12,7 @@
 #include "ni/engine/endpoint_state.h"
 #include "ni/engine/ni_counters.h"
 #include "unet/limits.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::engine {
 

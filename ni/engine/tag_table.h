@@ -12,7 +12,7 @@
 
 #include "ni/engine/endpoint_state.h"
 #include "unet/base/check.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::engine {
 

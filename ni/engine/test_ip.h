@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "ipstack/ip/host.h"
-#include "ipstack/wire/checksum.h"
-#include "ipstack/wire/ethernet.h"
-#include "ipstack/wire/icmp.h"
-#include "ipstack/wire/ip.h"
-#include "ipstack/wire/tcp.h"
-#include "ipstack/wire/udp.h"
 #include "ni/engine/test_ni.h"
 #include "unet/ip.h"
+#include "unet/wire/checksum.h"
+#include "unet/wire/ethernet.h"
+#include "unet/wire/icmp.h"
+#include "unet/wire/ip.h"
+#include "unet/wire/tcp.h"
+#include "unet/wire/udp.h"
 
 namespace unet::engine {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ni/driver.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::engine {
 

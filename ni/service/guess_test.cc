@@ -4,9 +4,9 @@
 #include <bitset>
 #include <set>
 
-#include "ipstack/wire/ip.h"
 #include "ni/service/ip_ports.h"
 #include "ni/service/tags.h"
+#include "unet/wire/ip.h"
 
 namespace unet::service::guess_test {
 namespace {

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <string>
 
-#include "ipstack/wire/address.h"
 #include "ni/service/ip_config.h"
 #include "ni/service/names.h"
+#include "unet/wire/address.h"
 
 namespace unet::service {
 namespace {

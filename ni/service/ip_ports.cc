@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <string>
 
-#include "ipstack/wire/ip.h"
 #include "unet/base/check.h"
+#include "unet/wire/ip.h"
 
 namespace unet::service {
 namespace {

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <type_traits>
 
-#include "ipstack/wire/dhcp.h"
 #include "unet/control.h"
 #include "unet/layout.h"
-#include "unet/wire.h"
+#include "unet/wire/dhcp.h"
+#include "unet/wire/frame.h"
 
 namespace unet::service {
 

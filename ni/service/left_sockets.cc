@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ipstack/wire/ip.h"
+#include "unet/wire/ip.h"
 
 namespace unet::service {
 namespace {

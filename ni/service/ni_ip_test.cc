@@ -7,13 +7,13 @@
 #include <thread>
 #include <vector>
 
-#include "ipstack/wire/ip.h"
-#include "ipstack/wire/udp.h"
 #include "ni/engine/test_wire.h"
 #include "ni/service/ip_config.h"
 #include "ni/service/ni.h"
 #include "unet/base/bytes.h"
 #include "unet/context.h"
+#include "unet/wire/ip.h"
+#include "unet/wire/udp.h"
 
 namespace unet::service::ni_ip_test {
 namespace {

@@ -17,7 +17,7 @@
 #include "unet/base/time.h"
 #include "unet/control.h"
 #include "unet/layout.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::service {
 

@@ -15,12 +15,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "ipstack/wire/address.h"
 #include "ni/service/report.h"
 #include "ni/service/service.h"
 #include "unet/base/bytes.h"
 #include "unet/capture_memory.h"
 #include "unet/version.h"
+#include "unet/wire/address.h"
 
 namespace unet::service {
 

@@ -7,7 +7,7 @@
 #include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/base/probe.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::service {
 

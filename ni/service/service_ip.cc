@@ -5,10 +5,10 @@
 #include <string>
 #include <utility>
 
-#include "ipstack/wire/address.h"
 #include "ni/service/journal_records.h"
 #include "ni/service/service.h"
 #include "unet/base/check.h"
+#include "unet/wire/address.h"
 
 namespace unet::service {
 

@@ -4,9 +4,9 @@
 #include <iterator>
 #include <utility>
 
-#include "ipstack/wire/address.h"
 #include "ni/service/journal_records.h"
 #include "ni/service/service.h"
+#include "unet/wire/address.h"
 
 namespace unet::service {
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <utility>
 
-#include "ipstack/wire/ip.h"
 #include "ni/service/journal_records.h"
 #include "ni/service/service.h"
 #include "unet/base/bytes.h"
 #include "unet/base/check.h"
+#include "unet/wire/ip.h"
 
 namespace unet::service {
 namespace {

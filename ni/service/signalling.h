@@ -40,7 +40,7 @@
 #include "unet/base/result.h"
 #include "unet/base/time.h"
 #include "unet/control.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::service {
 

@@ -9,7 +9,7 @@
 
 #include "unet/base/keyed_random.h"
 #include "unet/limits.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::service {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "ipstack/wire/ip.h"
 #include "ni/service/test_client.h"
+#include "unet/wire/ip.h"
 
 namespace unet::service::test {
 

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "ipstack/wire/address.h"
 #include "ni/engine/test_wire.h"
 #include "ni/service/journal_store.h"
 #include "ni/service/test_client.h"
+#include "unet/wire/address.h"
 
 namespace unet::service::test {
 

@@ -14,10 +14,10 @@
 #include <cstdio>
 #include <cstring>
 
-#include "ipstack/wire/ethernet.h"
 #include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/base/time.h"
+#include "unet/wire/ethernet.h"
 
 namespace unet {
 

@@ -1,0 +1,42 @@
+// ethernet.h - what of Ethernet IP needs: addresses, types, and the stations that a group of IP has; used by ipstack/.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "unet/base/bytes.h"
+#include "unet/wire/address.h"
+
+namespace unet {
+
+using MacAddress = std::array<uint8_t, 6>;
+constexpr uint32_t kEthernetBytes = 14;  // two of these and a type: the header of a frame
+
+}  // namespace unet
+
+namespace unet::ip {
+
+constexpr MacAddress kEveryStation{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+
+constexpr uint16_t kEtherTypeIpv4 = 0x0800;
+constexpr uint16_t kEtherTypeArp = 0x0806;
+constexpr uint16_t kEtherTypeIpv6 = 0x86DD;
+
+// One that a station can have: neither a group's, nor everybody's, nor none.
+constexpr bool is_station(const MacAddress& address) noexcept { return (address[0] & 1) == 0 && address != MacAddress{}; }
+
+// Where frames to an IP group go: 01:00:5e and 23 bits (RFC 1112, 6.4), or 33:33 and 32 bits (RFC 2464, 7).
+inline MacAddress group_station(const IpAddress& group) noexcept {
+  const std::array<uint8_t, 16>& b = group.bytes;
+  if (group.is_ipv4()) return {0x01, 0x00, 0x5e, static_cast<uint8_t>(b[13] & 0x7f), b[14], b[15]};
+  return {0x33, 0x33, b[12], b[13], b[14], b[15]};
+}
+
+// The link-local address that a station makes of its own address: fe80:: and the modified EUI-64 (RFC 2464, 5).
+inline IpAddress link_local(const MacAddress& mac) noexcept {
+  IpAddress address;
+  address.bytes = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, static_cast<uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
+  return address;
+}
+
+}  // namespace unet::ip
