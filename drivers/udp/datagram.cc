@@ -6,8 +6,6 @@
 namespace unet::drivers {
 namespace {
 
-constexpr uint16_t kDontFragment = 0x4000;
-
 uint16_t read16(const std::byte* at) noexcept {
   return static_cast<uint16_t>(std::to_integer<uint32_t>(at[0]) << 8 | std::to_integer<uint32_t>(at[1]));
 }
@@ -82,7 +80,7 @@ DatagramTemplate::DatagramTemplate(const DatagramAddress& from, const IpAddress&
   write16(udp + 2, from.port);  // the other one is each datagram's own
   if (ipv4_) {
     ip[0] = std::byte{0x45};
-    write16(ip + 6, kDontFragment);  // so its number may be 0 (RFC 6864)
+    write16(ip + 6, ip::Ipv4Header::kDontFragment);  // so its number may be 0 (RFC 6864)
     ip[8] = std::byte{hop_limit};
     ip[9] = std::byte{kProtocolUdp};
     std::memcpy(ip + 12, from.ip.wire(), 4);

@@ -14,6 +14,7 @@
 
 #include "ni/engine/ip_owners.h"
 #include "unet/ip.h"
+#include "unet/wire/ip.h"
 
 namespace unet::engine {
 
@@ -21,7 +22,7 @@ struct EndpointState;
 
 class IpClaims {
  public:
-  static constexpr uint8_t kTcp = 6, kUdp = 17;
+  static constexpr uint8_t kTcp = ip::Protocol::kTcp, kUdp = ip::Protocol::kUdp;
 
   IpClaims(uint64_t seed, NiCounters& counters);
 

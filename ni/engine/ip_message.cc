@@ -8,6 +8,7 @@
 #include "unet/base/trust.h"
 #include "unet/ip.h"
 #include "unet/wire/checksum.h"
+#include "unet/wire/ip.h"
 #include "unet/wire/tcp.h"
 #include "unet/wire/udp.h"
 
@@ -17,23 +18,8 @@ namespace {
 using Reason = std::optional<EndpointCounter>;
 constexpr uint32_t kHeadMax = sizeof(IpMessageHeader) + ip::kIpv6Bytes + kIpTransportMax;
 
-struct Ipv4Header {
-  uint8_t version_ihl, traffic_class;
-  be16 total_length, id, fragment;
-  uint8_t hop_limit, protocol;
-  uint16_t checksum;
-  uint8_t from[4], to[4];
-};
-static_assert(sizeof(Ipv4Header) == ip::kIpv4Bytes);
-struct Ipv6Header {
-  be32 version_class_flow;
-  be16 payload_length;
-  uint8_t next, hop_limit;
-  uint8_t from[16], to[16];
-};
-static_assert(sizeof(Ipv6Header) == ip::kIpv6Bytes);
-
-constexpr uint16_t kDontFragment = 0x4000, kMoreOrOffset = 0x3FFF;
+using ip::Ipv4Header, ip::Ipv6Header;
+constexpr uint16_t kMoreOrOffset = Ipv4Header::kMoreFragments | Ipv4Header::kOffsetMask;
 
 template <typename T>
 T read(const std::byte* from) noexcept {
@@ -67,7 +53,7 @@ bool read_ipv4(const std::byte* head, uint32_t length, ip::IpFields& fields) noe
   fields.protocol = header.protocol;
   fields.hop_limit = header.hop_limit;
   fields.traffic_class = header.traffic_class;
-  fields.dont_fragment = (fragment & kDontFragment) != 0;
+  fields.dont_fragment = (fragment & Ipv4Header::kDontFragment) != 0;
   return true;
 }
 

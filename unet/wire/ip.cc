@@ -12,30 +12,6 @@ namespace {
 
 constexpr uint32_t kPacketMax = 65535;
 
-struct Ipv4Header {
-  uint8_t version_ihl;
-  uint8_t traffic_class;
-  be16 total_length;
-  be16 id;
-  be16 fragment;
-  uint8_t hop_limit;
-  uint8_t protocol;
-  uint16_t checksum;  // as checksum_fold() makes it
-  uint8_t from[4], to[4];
-};
-static_assert(sizeof(Ipv4Header) == kIpv4Bytes);
-
-constexpr uint16_t kDontFragment = 0x4000, kMoreFragments = 0x2000, kOffsetMask = 0x1FFF;
-
-struct Ipv6Header {
-  be32 version_class_flow;
-  be16 payload_length;
-  uint8_t next;
-  uint8_t hop_limit;
-  uint8_t from[16], to[16];
-};
-static_assert(sizeof(Ipv6Header) == kIpv6Bytes);
-
 struct FragmentHeader {
   uint8_t next;
   uint8_t reserved;
@@ -101,9 +77,9 @@ IpError parse_ipv4(Bytes bytes, IpView& view) noexcept {
   view.hop_limit = header.hop_limit;
   view.traffic_class = header.traffic_class;
   const uint16_t fragment = header.fragment;
-  view.dont_fragment = (fragment & kDontFragment) != 0;
-  view.more_fragments = (fragment & kMoreFragments) != 0;
-  view.offset = (fragment & kOffsetMask) * kFragmentUnit;
+  view.dont_fragment = (fragment & Ipv4Header::kDontFragment) != 0;
+  view.more_fragments = (fragment & Ipv4Header::kMoreFragments) != 0;
+  view.offset = (fragment & Ipv4Header::kOffsetMask) * kFragmentUnit;
   view.id = header.id;
   view.packet = bytes.first(total);
   view.payload = view.packet.subspan(header_bytes);
@@ -285,8 +261,9 @@ uint32_t emit_ipv4(std::byte* to, const IpFields& fields, uint32_t length) noexc
   header.traffic_class = fields.traffic_class;
   header.total_length = static_cast<uint16_t>(size + length);
   header.id = static_cast<uint16_t>(fields.id);
-  header.fragment = static_cast<uint16_t>((fields.dont_fragment ? kDontFragment : 0) | (fields.more_fragments ? kMoreFragments : 0) |
-                                          (fields.offset / kFragmentUnit & kOffsetMask));
+  header.fragment = static_cast<uint16_t>((fields.dont_fragment ? Ipv4Header::kDontFragment : 0) |
+                                          (fields.more_fragments ? Ipv4Header::kMoreFragments : 0) |
+                                          (fields.offset / kFragmentUnit & Ipv4Header::kOffsetMask));
   header.hop_limit = fields.hop_limit;
   header.protocol = fields.protocol;
   std::memcpy(header.from, fields.from.bytes.data() + 12, 4);
@@ -359,7 +336,7 @@ bool parse_quoted(Bytes bytes, bool ipv4, QuotedPacket& quoted) noexcept {
     quoted.from = ipv4_address(header.from);
     quoted.to = ipv4_address(header.to);
     quoted.protocol = header.protocol;
-    if ((header.fragment & kOffsetMask) == 0) quoted.payload = bytes.subspan(header_bytes);
+    if ((header.fragment & Ipv4Header::kOffsetMask) == 0) quoted.payload = bytes.subspan(header_bytes);
     return true;
   }
   if (bytes.size() < kIpv6Bytes || octet(bytes, 0) >> 4 != 6) return false;

@@ -20,6 +20,31 @@ namespace unet::ip {
 constexpr uint32_t kIpv4Bytes = 20;          // without options
 constexpr uint32_t kIpv6Bytes = 40;
 constexpr uint32_t kIpv6FragmentBytes = 8;
+
+struct Ipv4Header {
+  uint8_t version_ihl;
+  uint8_t traffic_class;
+  be16 total_length;
+  be16 id;
+  be16 fragment;
+  uint8_t hop_limit;
+  uint8_t protocol;
+  uint16_t checksum;  // as checksum_fold() makes it
+  uint8_t from[4], to[4];
+
+  static constexpr uint16_t kDontFragment = 0x4000, kMoreFragments = 0x2000, kOffsetMask = 0x1FFF;  // of `fragment`
+};
+static_assert(sizeof(Ipv4Header) == kIpv4Bytes);
+
+struct Ipv6Header {
+  be32 version_class_flow;
+  be16 payload_length;
+  uint8_t next;
+  uint8_t hop_limit;
+  uint8_t from[16], to[16];
+};
+static_assert(sizeof(Ipv6Header) == kIpv6Bytes);
+
 constexpr uint32_t kIpv4MtuMin = 68;         // RFC 791: what every link takes
 constexpr uint32_t kIpv4PathMtuMin = 552;    // no path's is believed to be less: 576 is what every host takes whole, with room for options
 constexpr uint32_t kIpv4WholeMin = 576;       // what every host takes (RFC 1122, 3.3.3): no link with less is one for us
