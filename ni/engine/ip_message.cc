@@ -21,13 +21,6 @@ constexpr uint32_t kHeadMax = sizeof(IpMessageHeader) + ip::kIpv6Bytes + kIpTran
 using ip::Ipv4Header, ip::Ipv6Header;
 constexpr uint16_t kMoreOrOffset = Ipv4Header::kMoreFragments | Ipv4Header::kOffsetMask;
 
-template <typename T>
-T read(const std::byte* from) noexcept {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-
 // The first bytes of what lies in pieces.
 uint32_t copy_head(const Pieces& from, std::byte* to, uint32_t most) noexcept {
   if (most == kHeadMax && from.pieces[0].size() >= kHeadMax) {  // nearly always, and no call
@@ -45,7 +38,7 @@ uint32_t copy_head(const Pieces& from, std::byte* to, uint32_t most) noexcept {
 
 // `length`: of the packet.
 bool read_ipv4(const std::byte* head, uint32_t length, ip::IpFields& fields) noexcept {
-  const auto header = read<Ipv4Header>(head);
+  const auto header = read_as<Ipv4Header>(head);
   const uint16_t fragment = header.fragment;
   if (!checked(header.version_ihl == 0x45 && header.total_length == length && (fragment & kMoreOrOffset) == 0)) return false;
   fields.from = ip::ipv4_address(header.from);
@@ -58,7 +51,7 @@ bool read_ipv4(const std::byte* head, uint32_t length, ip::IpFields& fields) noe
 }
 
 bool read_ipv6(const std::byte* head, uint32_t length, ip::IpFields& fields) noexcept {
-  const auto header = read<Ipv6Header>(head);
+  const auto header = read_as<Ipv6Header>(head);
   const uint32_t first = header.version_class_flow;
   if (!checked(first >> 28 == 6 && uint32_t{header.payload_length} + ip::kIpv6Bytes == length)) return false;
   fields.from = ip::ipv6_address(header.from);
@@ -83,11 +76,11 @@ Reason read_transport(const std::byte* head, uint32_t here, uint32_t length, IpM
     if (size < sizeof(ip::TcpHeader)) return EndpointCounter::bad_ip_transport;
   }
   if (!checked(size <= length && size <= here && size <= kIpTransportMax)) return EndpointCounter::bad_ip_transport;
-  message.from_port = read<be16>(head);
-  message.to_port = read<be16>(head + 2);
+  message.from_port = read_as<be16>(head);
+  message.to_port = read_as<be16>(head + 2);
   if (message.to_port == 0) return EndpointCounter::bad_ip_transport;
   // Of a message that is cut, the pieces get their own.
-  if (!message.tcp && message.segment_size == 0 && read<be16>(head + 4) != length) return EndpointCounter::bad_ip_transport;
+  if (!message.tcp && message.segment_size == 0 && read_as<be16>(head + 4) != length) return EndpointCounter::bad_ip_transport;
   std::memcpy(message.transport.data(), head, size);
   message.transport_bytes = size;
   message.payload = length - size;
@@ -101,7 +94,7 @@ Reason read_ip_message(const Pieces& from, IpMessage& message) noexcept {
   std::array<std::byte, kHeadMax> head;
   const uint32_t here = copy_head(from, head.data(), std::min(from.length, kHeadMax));
   if (here < sizeof(IpMessageHeader) + ip::kIpv4Bytes) return EndpointCounter::bad_ip_message;
-  const auto own = read<IpMessageHeader>(head.data());
+  const auto own = read_as<IpMessageHeader>(head.data());
   constexpr uint16_t kKnown = IpMessageFlags::kFillChecksum | IpMessageFlags::kNoLoop;
   if (!checked((own.flags & ~kKnown) == 0 && own.reserved == 0)) return EndpointCounter::bad_ip_message;
   message.segment_size = own.segment_size;
@@ -131,7 +124,7 @@ uint32_t segment_header(const IpMessage& message, uint32_t offset, uint32_t leng
     std::memcpy(to + offsetof(ip::UdpHeader, length), &said, sizeof said);
     return message.transport_bytes;
   }
-  auto header = read<ip::TcpHeader>(to);
+  auto header = read_as<ip::TcpHeader>(to);
   header.sequence = header.sequence + offset;
   if (offset + length != message.payload) header.flags &= static_cast<uint8_t>(~(ip::TcpFlags::kFin | ip::TcpFlags::kPsh));
   if (offset != 0) header.flags &= static_cast<uint8_t>(~ip::TcpFlags::kCwr);  // RFC 3168, 6.1.2: said once

@@ -27,13 +27,6 @@ struct Ipv6Option {
   static constexpr uint8_t kPad1 = 0, kPadN = 1, kRouterAlert = 5;
 };
 
-template <typename Header>
-Header read(Bytes bytes) noexcept {
-  Header header;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  return header;
-}
-
 uint8_t octet(Bytes bytes, size_t at) noexcept { return std::to_integer<uint8_t>(bytes[at]); }
 
 IpError parse_ipv4_options(Bytes options, IpView& view) noexcept {
@@ -62,7 +55,7 @@ bool fragment_fits(const IpView& view, size_t whole_header) noexcept {
 
 IpError parse_ipv4(Bytes bytes, IpView& view) noexcept {
   if (bytes.size() < kIpv4Bytes) return IpError::truncated;
-  const auto header = read<Ipv4Header>(bytes);
+  const auto header = read_as<Ipv4Header>(bytes.data());
   const uint32_t header_bytes = (header.version_ihl & 0x0Fu) * 4;
   if (header_bytes < kIpv4Bytes) return IpError::bad_header;
   if (header_bytes > bytes.size()) return IpError::truncated;
@@ -136,7 +129,7 @@ IpError walk_extensions(IpView& view, bool first_is_here, size_t next_at, Proble
     if (count == kExtensionsMax) return IpError::too_many_headers;
     if (view.payload.size() < 8) return IpError::truncated;
     if (type == Protocol::kIpv6Fragment) {
-      const auto fragment = read<FragmentHeader>(view.payload);
+      const auto fragment = read_as<FragmentHeader>(view.payload.data());
       view.protocol = fragment.next;
       view.fragment_header = true;
       view.more_fragments = (fragment.offset & 1) != 0;
@@ -166,7 +159,7 @@ IpError walk_extensions(IpView& view, bool first_is_here, size_t next_at, Proble
 
 IpError parse_ipv6(Bytes bytes, IpView& view, Problem& problem) noexcept {
   if (bytes.size() < kIpv6Bytes) return IpError::truncated;
-  const auto header = read<Ipv6Header>(bytes);
+  const auto header = read_as<Ipv6Header>(bytes.data());
   const uint32_t length = header.payload_length;
   if (length > bytes.size() - kIpv6Bytes) return IpError::truncated;
   const uint32_t first = header.version_class_flow;
@@ -214,7 +207,7 @@ bool parse_alike(Bytes packet, const IpView& before, IpView& view) noexcept {
   size_t length = 0;
   uint32_t id = before.id;
   if (before.ipv4) {
-    const auto header = read<Ipv4Header>(packet);
+    const auto header = read_as<Ipv4Header>(packet.data());
     length = header.total_length;
     id = header.id;
     if (!same(0, offsetof(Ipv4Header, total_length)) || !same(offsetof(Ipv4Header, fragment), offsetof(Ipv4Header, checksum)) ||
@@ -222,7 +215,7 @@ bool parse_alike(Bytes packet, const IpView& before, IpView& view) noexcept {
       return false;
     }
   } else {
-    length = kIpv6Bytes + read<Ipv6Header>(packet).payload_length;
+    length = kIpv6Bytes + read_as<Ipv6Header>(packet.data()).payload_length;
     if (!same(0, offsetof(Ipv6Header, payload_length)) || !same(offsetof(Ipv6Header, next), kIpv6Bytes)) return false;
   }
   if (length < head || length > packet.size()) return false;
@@ -330,7 +323,7 @@ bool parse_quoted(Bytes bytes, bool ipv4, QuotedPacket& quoted) noexcept {
   quoted = {};
   if (ipv4) {
     if (bytes.size() < kIpv4Bytes) return false;
-    const auto header = read<Ipv4Header>(bytes);
+    const auto header = read_as<Ipv4Header>(bytes.data());
     const uint32_t header_bytes = (header.version_ihl & 0x0Fu) * 4;
     if (header.version_ihl >> 4 != 4 || header_bytes < kIpv4Bytes || header_bytes > bytes.size()) return false;
     quoted.from = ipv4_address(header.from);
@@ -340,7 +333,7 @@ bool parse_quoted(Bytes bytes, bool ipv4, QuotedPacket& quoted) noexcept {
     return true;
   }
   if (bytes.size() < kIpv6Bytes || octet(bytes, 0) >> 4 != 6) return false;
-  const auto header = read<Ipv6Header>(bytes);
+  const auto header = read_as<Ipv6Header>(bytes.data());
   quoted.from = ipv6_address(header.from);
   quoted.to = ipv6_address(header.to);
   if (quoted.from.is_ipv4() || quoted.to.is_ipv4()) return false;
@@ -352,7 +345,7 @@ bool parse_quoted(Bytes bytes, bool ipv4, QuotedPacket& quoted) noexcept {
     const size_t size = fragment || rest.size() < 2 ? kIpv6FragmentBytes : 8 * (size_t{octet(rest, 1)} + 1);
     if (size > rest.size()) return true;
     quoted.protocol = octet(rest, 0);
-    if (fragment && (read<FragmentHeader>(rest).offset & 0xFFF8u) != 0) return true;
+    if (fragment && (read_as<FragmentHeader>(rest.data()).offset & 0xFFF8u) != 0) return true;
     rest = rest.subspan(size);
   }
   quoted.payload = rest;

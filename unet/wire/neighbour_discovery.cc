@@ -56,20 +56,13 @@ struct LinkOption {
 };
 static_assert(sizeof(LinkOption) == 8);
 
-template <typename Message>
-Message read(Bytes bytes) noexcept {
-  Message message;
-  std::memcpy(&message, bytes.data(), sizeof message);
-  return message;
-}
-
 std::optional<MacAddress> station_in(Bytes option) noexcept {
-  const MacAddress mac = read<LinkOption>(option).mac;
+  const MacAddress mac = read_as<LinkOption>(option.data()).mac;
   return is_station(mac) ? std::optional(mac) : std::nullopt;
 }
 
 void take_prefix(Bytes option, Discovery& discovery) noexcept {
-  const auto from = read<PrefixOption>(option);
+  const auto from = read_as<PrefixOption>(option.data());
   const IpAddress address = ipv6_address(from.prefix);
   // RFC 4862, 5.5.3: that of link-local addresses is not assigned by routers; and see parse_discovery() on mapped ones.
   if (discovery.prefix_count == kPrefixesMax || from.bits > 128 || address.is_link_local() || address.is_multicast() || address.is_ipv4() ||
@@ -113,7 +106,7 @@ bool parse_options(Bytes options, Discovery& discovery) noexcept {
 // RFC 4861, 7.1.
 bool take_neighbour(const IpView& packet, Discovery& discovery) noexcept {
   if (packet.payload.size() < sizeof(NeighbourMessage)) return false;
-  const auto message = read<NeighbourMessage>(packet.payload);
+  const auto message = read_as<NeighbourMessage>(packet.payload.data());
   discovery.target = ipv6_address(message.target);
   if (discovery.target.is_multicast() || discovery.target.is_unspecified()) return false;
   if (!parse_options(packet.payload.subspan(sizeof message), discovery)) return false;
@@ -130,7 +123,7 @@ bool take_neighbour(const IpView& packet, Discovery& discovery) noexcept {
 // RFC 4861, 6.1.2.
 bool take_advertisement(const IpView& packet, Discovery& discovery) noexcept {
   if (packet.payload.size() < sizeof(RouterAdvertisement) || !packet.from.is_link_local()) return false;
-  const auto message = read<RouterAdvertisement>(packet.payload);
+  const auto message = read_as<RouterAdvertisement>(packet.payload.data());
   discovery.hop_limit = message.hop_limit;
   discovery.lifetime_s = message.lifetime;
   discovery.reachable_ms = message.reachable;
@@ -141,7 +134,7 @@ bool take_advertisement(const IpView& packet, Discovery& discovery) noexcept {
 // RFC 4861, 8.1.
 bool take_redirect(const IpView& packet, Discovery& discovery) noexcept {
   if (packet.payload.size() < sizeof(Redirect) || !packet.from.is_link_local()) return false;
-  const auto message = read<Redirect>(packet.payload);
+  const auto message = read_as<Redirect>(packet.payload.data());
   discovery.target = ipv6_address(message.target);
   discovery.destination = ipv6_address(message.destination);
   if (discovery.destination.is_multicast() || discovery.destination.is_ipv4()) return false;
