@@ -15,7 +15,4 @@ Result<DriverCapabilities> look_at_interface(const std::string& port, const std:
 // Without a carrier the kernel drops what a packet socket gives it, with the same error as when its queue is full.
 bool has_carrier(int socket, const std::string& name) noexcept;
 
-// "02:00:00:00:00:01"
-std::string to_text(const MacAddress& address);
-
 }  // namespace unet::drivers

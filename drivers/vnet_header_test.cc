@@ -29,7 +29,7 @@ struct Frame {
     transport = kEthernet + ip::ip_header_size(fields);
     headers = transport + (tcp ? 20u : ip::kUdpBytes);
     bytes.resize(headers + payload, std::byte{0x5a});
-    const be16 type(ipv4 ? ip::kEtherTypeIpv4 : ip::kEtherTypeIpv6);
+    const be16 type(ipv4 ? kEtherTypeIpv4 : kEtherTypeIpv6);
     std::memcpy(bytes.data() + 12, &type, sizeof type);
     const uint32_t length = headers - transport + payload;
     ip::emit_ip_header(bytes.data() + kEthernet, fields, length);

@@ -19,8 +19,6 @@
 
 namespace unet::drivers {
 
-using ip::kEtherTypeIpv4;
-using ip::kEtherTypeIpv6;
 using ip::kIpv4Bytes;
 using ip::kIpv6Bytes;
 using ip::kUdpBytes;

@@ -115,7 +115,7 @@ struct DhcpTestServer {
     // To everybody, as clients ask that have no address yet.
     const IpAddress everybody = ipv4_address(~0u);
     std::vector<std::byte> frame(14 + kIpv4Bytes + kUdpBytes);
-    std::memcpy(frame.data(), kEveryStation.data(), 6);
+    std::memcpy(frame.data(), kBroadcast.data(), 6);
     std::memcpy(frame.data() + 6, station.data(), 6);
     frame[12] = std::byte{8};
     emit_ip_header(&frame[14], {.from = address, .to = everybody, .protocol = Protocol::kUdp, .hop_limit = 64},

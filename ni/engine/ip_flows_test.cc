@@ -30,7 +30,7 @@ Packet from_us(const Flow& f, size_t size) {
 // ARP that says that `address` is at `station`.
 void arrive_arp(TestIp& t, const ip::IpAddress& address, const MacAddress& station) {
   FrameBytes frame(sizeof(EthernetHeader) + ip::kArpBytes);
-  const EthernetHeader header{.to = kBroadcast, .from = station, .type = ip::kEtherTypeArp};
+  const EthernetHeader header{.to = kBroadcast, .from = station, .type = kEtherTypeArp};
   std::memcpy(frame.data(), &header, sizeof header);
   ip::emit_arp(frame.data() + sizeof header,
                {.operation = ip::ArpOperation::request, .sender_mac = station, .sender = address, .target = address});

@@ -42,10 +42,10 @@ bool IpPart::frame(uint32_t port, const ReceivedFrame& frame, Nanoseconds now) n
   be16 type;
   if (frame.length < sizeof(EthernetHeader)) return false;
   std::memcpy(&type, frame.data + offsetof(EthernetHeader, type), sizeof type);
-  if (type != ip::kEtherTypeIpv4 && type != ip::kEtherTypeIpv6 && type != ip::kEtherTypeArp) return false;
+  if (type != kEtherTypeIpv4 && type != kEtherTypeIpv6 && type != kEtherTypeArp) return false;
   IpPort& at = *by_port_[port];
   frame_ = frame;
-  if (goes_on(at, type == ip::kEtherTypeIpv4, now)) return true;
+  if (goes_on(at, type == kEtherTypeIpv4, now)) return true;
   ip::Arrival arrival;
   if (!at.host().handle_frame({frame.data, frame.length}, now, arrival, frame.checked)) return at.touch(), true;
   at.passed_on();

@@ -561,7 +561,7 @@ TEST_CASE("a port without IP takes frames of its types for nobody's") {
   TestWire wire;
   TestNi ni({&wire});
   FrameBytes frame(64);
-  const EthernetHeader header{.to = wire.capabilities.address, .from = {2, 0, 0, 0, 0, 9}, .type = ip::kEtherTypeIpv4};
+  const EthernetHeader header{.to = wire.capabilities.address, .from = {2, 0, 0, 0, 0, 9}, .type = kEtherTypeIpv4};
   std::memcpy(frame.data(), &header, sizeof header);
   wire.arriving.push_back(frame);
   ni.run();

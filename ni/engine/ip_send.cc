@@ -354,7 +354,7 @@ IpPart::Step IpPart::compose(EndpointState& endpoint, Outgoing& out, const ip::I
   if (frame == nullptr) return Step::blocked;
   const IpMessage& message = send.message;
   const EthernetHeader ethernet{.to = station, .from = port.address(),
-                                .type = fields.from.is_ipv4() ? ip::kEtherTypeIpv4 : ip::kEtherTypeIpv6};
+                                .type = fields.from.is_ipv4() ? kEtherTypeIpv4 : kEtherTypeIpv6};
   std::memcpy(frame->data, &ethernet, sizeof ethernet);
   uint32_t size = kEthernetBytes;
   size += ip::emit_ip_header(frame->data + size, fields, message.transport_bytes + length);

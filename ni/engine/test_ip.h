@@ -58,7 +58,7 @@ inline Packet make_packet(const PacketFields& f, Bytes payload) {
 inline FrameBytes frame_of(Bytes packet, const MacAddress& to, const MacAddress& from) {
   const bool ipv4 = !packet.empty() && std::to_integer<uint8_t>(packet[0]) >> 4 == 4;
   FrameBytes frame(sizeof(EthernetHeader) + packet.size());
-  const EthernetHeader header{.to = to, .from = from, .type = ipv4 ? ip::kEtherTypeIpv4 : ip::kEtherTypeIpv6};
+  const EthernetHeader header{.to = to, .from = from, .type = ipv4 ? kEtherTypeIpv4 : kEtherTypeIpv6};
   std::memcpy(frame.data(), &header, sizeof header);
   if (!packet.empty()) std::memcpy(frame.data() + sizeof header, packet.data(), packet.size());
   return frame;

@@ -21,18 +21,13 @@
 #include "unet/capture_memory.h"
 #include "unet/version.h"
 #include "unet/wire/address.h"
+#include "unet/wire/ethernet.h"
 
 namespace unet::service {
 
 using nlohmann::json;
 
 namespace {
-
-std::string text_of(const MacAddress& mac) {
-  std::array<char, 18> text{};
-  std::snprintf(text.data(), text.size(), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
-  return text.data();
-}
 
 std::string hex(Tag tag) {
   std::array<char, 11> text{};
@@ -323,7 +318,7 @@ class ReportBuilder {
       return Found::nothing;
     }
     r_.behind_ = next->host;
-    out = {{"host", next->host}, {"address", text_of(next->address.mac)}, {"port", next->address.port}};
+    out = {{"host", next->host}, {"address", mac_text(next->address.mac).data()}, {"port", next->address.port}};
     return Found::entry;
   }
 
@@ -331,7 +326,7 @@ class ReportBuilder {
     const auto i = static_cast<size_t>(r_.at_++);
     if (i >= s_.ports_.size()) return Found::end;
     const PortInfo& port = s_.ports_[i];
-    out = {{"port", i}, {"address", text_of(port.address)}, {"mtu", s_.mtu_now(static_cast<uint32_t>(i))},
+    out = {{"port", i}, {"address", mac_text(port.address).data()}, {"mtu", s_.mtu_now(static_cast<uint32_t>(i))},
            {"link", s_.link_text(static_cast<uint32_t>(i))}, {"description", port.description},
            {"engine", port.engine}, {"queues", port.queues}};
     const auto counters = all_ ? s_.engine_.port_counters() : std::vector<std::vector<DriverCounter>>();

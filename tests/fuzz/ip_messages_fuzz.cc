@@ -49,7 +49,7 @@ void send(TestEndpoint& liar, FuzzInput& input) {
 void send_bytes(TestEndpoint& liar, FuzzInput& input) { liar.send(kChannel, input.take_bytes(input.take<uint8_t>())); }
 
 void arrive(TestWire& wire, Bytes packet, FuzzInput& input) {
-  static constexpr uint16_t kTypes[] = {ip::kEtherTypeIpv4, ip::kEtherTypeIpv6, ip::kEtherTypeArp, kEtherType};
+  static constexpr uint16_t kTypes[] = {kEtherTypeIpv4, kEtherTypeIpv6, kEtherTypeArp, kEtherType};
   FrameBytes frame(sizeof(EthernetHeader) + packet.size());
   const auto how = input.take<uint8_t>();
   const MacAddress to = (how & 4) != 0 ? kBroadcast : wire.capabilities.address;

@@ -64,6 +64,11 @@ inline IpAddress ipv6_address(const void* sixteen) noexcept {
   return address;
 }
 
+// The groups of all hosts and of all routers on a link (RFC 1112, 4; RFC 4291, 2.7.1).
+constexpr IpAddress kAllHosts4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 224, 0, 0, 1}};
+constexpr IpAddress kAllNodes6{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+constexpr IpAddress kAllRouters6{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
+
 // "10.0.0.1" or "fd00::1": any address. Errors: invalid_argument.
 Result<IpAddress> parse_address(std::string_view text);
 // One that a host has. Errors: invalid_argument.

@@ -130,7 +130,7 @@ TEST_CASE("groups: who is asked for an address, and where frames to a group go")
   CHECK(group_station(at("ff02::1:ff56:789a")) == (MacAddress{0x33, 0x33, 0xff, 0x56, 0x78, 0x9a}));
   CHECK(link_local({0x02, 0x11, 0x22, 0x33, 0x44, 0x55}) == at("fe80::11:22ff:fe33:4455"));
   CHECK_FALSE(is_station(group_station(at("224.0.0.1"))));
-  CHECK_FALSE(is_station(kEveryStation));
+  CHECK_FALSE(is_station(kBroadcast));
   CHECK_FALSE(is_station({}));
   CHECK(is_station({0x02, 0, 0, 0, 0, 1}));
 }

@@ -22,7 +22,7 @@ static_assert(sizeof(DhcpHeader) == 240);
 static_assert(offsetof(DhcpHeader, station) == 28 && offsetof(DhcpHeader, cookie) == 236);
 
 constexpr uint8_t kRequest = 1, kReply = 2, kEthernetHardware = 1;  // op, hardware
-constexpr uint16_t kBroadcast = 0x8000;
+constexpr uint16_t kBroadcastFlag = 0x8000;
 constexpr uint32_t kCookie = 0x63825363;
 
 struct Option {
@@ -158,7 +158,7 @@ void emit_dhcp(std::byte* to, const DhcpFields& fields) noexcept {
   header.hardware_size = 6;
   header.transaction = fields.transaction;
   header.seconds = fields.seconds;
-  header.flags = fields.broadcast ? kBroadcast : 0;
+  header.flags = fields.broadcast ? kBroadcastFlag : 0;
   std::memcpy(header.client, fields.client.wire(), 4);
   header.station = fields.station;
   header.cookie = kCookie;

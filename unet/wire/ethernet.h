@@ -1,8 +1,12 @@
-// ethernet.h - what of Ethernet IP needs: addresses, types, and the stations that a group of IP has; used by ipstack/.
+// ethernet.h - Ethernet: addresses and their text, a frame's header, and the stations of IP addresses; used by every layer.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string_view>
 
 #include "unet/base/bytes.h"
 #include "unet/wire/address.h"
@@ -10,20 +14,40 @@
 namespace unet {
 
 using MacAddress = std::array<uint8_t, 6>;
-constexpr uint32_t kEthernetBytes = 14;  // two of these and a type: the header of a frame
 
-}  // namespace unet
+constexpr MacAddress kBroadcast{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
-namespace unet::ip {
+// An address that a station can have: not a group's, and not zero.
+constexpr bool is_station(const MacAddress& address) noexcept { return (address[0] & 1) == 0 && address != MacAddress{}; }
 
-constexpr MacAddress kEveryStation{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+// "02:00:00:00:00:01", with a terminator.
+std::array<char, 18> mac_text(const MacAddress& address) noexcept;
+// Reads that form; nothing if the text has another.
+std::optional<MacAddress> parse_mac(std::string_view text) noexcept;
+
+struct EthernetHeader {
+  MacAddress to;
+  MacAddress from;
+  be16 type;
+};
+constexpr uint32_t kEthernetBytes = 14;
+static_assert(sizeof(EthernetHeader) == kEthernetBytes);
 
 constexpr uint16_t kEtherTypeIpv4 = 0x0800;
 constexpr uint16_t kEtherTypeArp = 0x0806;
 constexpr uint16_t kEtherTypeIpv6 = 0x86DD;
 
-// One that a station can have: neither a group's, nor everybody's, nor none.
-constexpr bool is_station(const MacAddress& address) noexcept { return (address[0] & 1) == 0 && address != MacAddress{}; }
+// Writes the header of a frame and returns its size.
+inline uint32_t emit_ethernet(std::byte* frame, const MacAddress& to, const MacAddress& from, be16 type) noexcept {
+  std::memcpy(frame, to.data(), sizeof to);
+  std::memcpy(frame + offsetof(EthernetHeader, from), from.data(), sizeof from);
+  std::memcpy(frame + offsetof(EthernetHeader, type), &type, sizeof type);
+  return kEthernetBytes;
+}
+
+}  // namespace unet
+
+namespace unet::ip {
 
 // Where frames to an IP group go: 01:00:5e and 23 bits (RFC 1112, 6.4), or 33:33 and 32 bits (RFC 2464, 7).
 inline MacAddress group_station(const IpAddress& group) noexcept {

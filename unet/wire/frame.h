@@ -31,8 +31,6 @@ constexpr uint16_t kEtherType = 0x88B5;
 constexpr uint8_t kWireVersion = 0xA1;
 constexpr uint32_t kFragmentUnit = 64;  // bytes; fragment offsets are multiples of it
 
-constexpr MacAddress kBroadcast{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
-
 // Names the channel at the receiving NI: table index in the low 16 bits, a random generation above it. Tag 0 is signalling.
 enum class Tag : uint32_t {};
 constexpr Tag kSignallingTag{0};
@@ -43,13 +41,6 @@ struct FrameFlags {
   static constexpr uint8_t kNotify = 0x02;    // with kPut: tell the receiver when the whole put has arrived
   static constexpr uint8_t kKnown = 0x03;
 };
-
-struct EthernetHeader {
-  MacAddress to;
-  MacAddress from;
-  be16 type;
-};
-static_assert(sizeof(EthernetHeader) == kEthernetBytes);
 
 struct FrameHeader {
   uint8_t version;   // kWireVersion
@@ -129,10 +120,7 @@ inline uint32_t header_half(be32 value) noexcept { return std::bit_cast<uint32_t
 // Writes the headers at `frame`; the payload of `length` bytes must already stand behind them (header_size(flags)
 // bytes after `frame`), or be given as `external`. Returns the bytes at `frame` that are to be sent (without external).
 inline uint32_t emit_frame(std::byte* frame, const FrameFields& fields, uint32_t length, const std::byte* external = nullptr) noexcept {
-  constexpr be16 kType = kEtherType;
-  std::memcpy(frame, fields.to.data(), sizeof fields.to);
-  std::memcpy(frame + sizeof fields.to, fields.from.data(), sizeof fields.from);
-  std::memcpy(frame + offsetof(EthernetHeader, type), &kType, sizeof kType);
+  emit_ethernet(frame, fields.to, fields.from, kEtherType);
 
   // FrameHeader, field by field: version, flags, length | tag | message | offset | total.
   const uint32_t start = uint32_t{kWireVersion} << 24 | uint32_t{fields.flags} << 16 | (length & 0xFFFF);
