@@ -1,4 +1,4 @@
-// address_claim.cc - the times and counts of RFC 5227, 1.1 and RFC 4862, 5.1.
+// address_claim.cc - the timers and counts of RFC 5227, 1.1 and RFC 4862, 5.1.
 #include "ipstack/ip/address_claim.h"
 
 #include "ipstack/ip/random.h"
@@ -7,11 +7,11 @@ namespace unet::ip {
 
 namespace {
 
-// RFC 5227, 1.1.
+// RFC 5227, 1.1: timers and counts of IPv4.
 constexpr Nanoseconds kProbeWait = kSecond, kProbeMin = kSecond, kProbeMax = 2 * kSecond, kAnnounceWait = 2 * kSecond,
                       kAnnounceEvery = 2 * kSecond, kDefendEvery = 10 * kSecond;
 constexpr uint32_t kProbes4 = 3, kAnnouncements = 2;
-// RFC 4862, 5.1: DupAddrDetectTransmits, and RetransTimer after the last.
+// RFC 4862, 5.1: DupAddrDetectTransmits, and RetransTimer after the last probe.
 constexpr uint32_t kProbes6 = 1;
 constexpr Nanoseconds kListen6 = kSecond;
 
@@ -39,7 +39,7 @@ void AddressClaim::handle_claim(const IpAddress& sender, const MacAddress& stati
     return;
   }
   if (!address_.is_ipv4()) return;
-  // RFC 5227, 2.4 (b): the address is defended, unless that was of no use a moment ago.
+  // RFC 5227, 2.4 (b): defend the address, unless it was defended within kDefendEvery.
   if (defended_ != 0 && now - defended_ < kDefendEvery) {
     state_ = State::conflict;
     next_ = kNever;

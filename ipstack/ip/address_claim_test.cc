@@ -1,4 +1,4 @@
-// address_claim_test.cc - addresses that nobody else has, that somebody has, that two want at once, and that are taken from us.
+// address_claim_test.cc - addresses that are free, taken, probed for by two hosts at once, or lost to another host.
 #include "ipstack/ip/address_claim.h"
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ struct Sent {
   Message message;
 };
 
-// Until nothing is due any more, or `until`.
+// Runs until nothing is due, or until `until`.
 std::vector<Sent> run(AddressClaim& claim, Nanoseconds& now, Nanoseconds until = ~Nanoseconds{0}) {
   std::vector<Sent> sent;
   while (claim.next_event() != ~Nanoseconds{0} && claim.next_event() <= until) {
@@ -31,7 +31,7 @@ std::vector<Sent> run(AddressClaim& claim, Nanoseconds& now, Nanoseconds until =
 
 }  // namespace
 
-TEST_CASE("an IPv4 address that nobody has: three probes, then it is ours, and announced twice") {
+TEST_CASE("conflict detection (IPv4): a free address: three probes, then two announcements") {
   Nanoseconds first = 0;
   for (const uint64_t seed : {1, 2, 3, 4, 5}) {
     Nanoseconds now = 10 * kSecond;
@@ -41,7 +41,7 @@ TEST_CASE("an IPv4 address that nobody has: three probes, then it is ours, and a
     REQUIRE(sent.size() == 5);
     CHECK(sent[0].at >= 10 * kSecond);
     CHECK(sent[0].at <= 11 * kSecond);
-    CHECK(sent[0].at != first);  // not all hosts at once
+    CHECK(sent[0].at != first);  // spread over hosts
     first = sent[0].at;
     for (size_t i = 0; i < 5; ++i) CHECK(sent[i].message == (i < 3 ? Message::probe : Message::announce));
     for (size_t i = 1; i < 3; ++i) {
@@ -54,7 +54,7 @@ TEST_CASE("an IPv4 address that nobody has: three probes, then it is ours, and a
   }
 }
 
-TEST_CASE("an IPv6 address that nobody has: one probe, and a second of silence") {
+TEST_CASE("duplicate address detection (IPv6): a free address: one probe, and a second of silence") {
   Nanoseconds now = 10 * kSecond;
   AddressClaim claim(kSix, kOwn, true, 1, now);
   const std::vector<Sent> sent = run(claim, now);
@@ -66,7 +66,7 @@ TEST_CASE("an IPv6 address that nobody has: one probe, and a second of silence")
   CHECK(claim.state() == State::assigned);
 }
 
-TEST_CASE("an address that somebody has, or wants at the same time, is not ours") {
+TEST_CASE("duplicate address detection: an address that another host has, or probes for, is a conflict") {
   for (const IpAddress& address : {kFour, kSix}) {
     for (const bool wants : {true, false}) {
       for (const Nanoseconds after : {Nanoseconds{0}, kSecond + kSecond / 2}) {
@@ -74,7 +74,7 @@ TEST_CASE("an address that somebody has, or wants at the same time, is not ours"
         AddressClaim claim(address, kOwn, true, 1, now);
         run(claim, now, now + after);
         REQUIRE(claim.state() == State::tentative);
-        // Other addresses, and what comes back of our own frames, are nothing.
+        // Claims for other addresses, and our own frames, are ignored.
         claim.handle_claim(kElse, kOther, now);
         claim.handle_claim(address, kOwn, now);
         claim.handle_probe(kElse, kOther, now);
@@ -95,7 +95,7 @@ TEST_CASE("an IPv4 address of ours is defended, but for two conflicts within ten
   Nanoseconds now = 10 * kSecond;
   AddressClaim claim(kFour, kOwn, true, 1, now);
   run(claim, now);
-  claim.handle_probe(kFour, kOther, now);  // who probes is answered as by ARP, and gives way
+  claim.handle_probe(kFour, kOther, now);  // ARP answers a probe, and the prober yields
   CHECK(claim.state() == State::assigned);
   for (int i = 0; i < 3; ++i) {
     now += 20 * kSecond;
@@ -111,7 +111,7 @@ TEST_CASE("an IPv4 address of ours is defended, but for two conflicts within ten
   CHECK(run(claim, now).empty());
 }
 
-TEST_CASE("an address that needs no probes is ours at once, and announced") {
+TEST_CASE("an address without probes is assigned at once, and announced") {
   for (const IpAddress& address : {kFour, kSix}) {
     Nanoseconds now = 10 * kSecond;
     AddressClaim claim(address, kOwn, false, 1, now);

@@ -1,4 +1,4 @@
-// dhcp_client.cc - the states, times and messages of RFC 2131, 4.4.
+// dhcp_client.cc - the states, timers and messages of RFC 2131, 4.4.
 #include "ipstack/ip/dhcp_client.h"
 
 #include <algorithm>
@@ -10,9 +10,9 @@ namespace {
 
 constexpr Nanoseconds kFirstWait = 4 * kSecond, kLongestWait = 64 * kSecond;  // RFC 2131, 4.1
 constexpr uint32_t kRequestsMax = 4;                                          // 3.1.5: about a minute
-constexpr Nanoseconds kAgainAtLeast = 60 * kSecond;                           // 4.4.5: between the messages of renewing
+constexpr Nanoseconds kAgainAtLeast = 60 * kSecond;                           // 4.4.5: minimum between renewal requests
 constexpr Nanoseconds kAfterDecline = 10 * kSecond;                           // 3.1.5
-constexpr uint32_t kConflictsMax = 10;                                        // RFC 5227, 1.1: MAX_CONFLICTS in a row; from then on
+constexpr uint32_t kConflictsMax = 10;                                        // RFC 5227, 1.1: MAX_CONFLICTS in a row; afterwards
 constexpr Nanoseconds kAfterConflicts = 60 * kSecond;                         // RATE_LIMIT_INTERVAL
 
 }  // namespace
@@ -22,7 +22,7 @@ DhcpClient::DhcpClient(const MacAddress& own, uint16_t size_max, uint64_t seed, 
   next_ = now + next_random(random_) % kSecond;
 }
 
-// 4.1: four seconds, and twice as long each time, a second more or less.
+// 4.1: exponential backoff from four seconds, randomized by a second.
 Nanoseconds DhcpClient::back_off() noexcept {
   const Nanoseconds wait = std::min(kFirstWait << std::min(tries_ - 1, 4u), kLongestWait);
   return wait - kSecond + next_random(random_) % (2 * kSecond);
@@ -36,7 +36,7 @@ uint16_t DhcpClient::seconds_since_start(Nanoseconds now) const noexcept {
   return static_cast<uint16_t>(std::min<Nanoseconds>((now - started_) / kSecond, 0xFFFF));
 }
 
-// Without a lease.
+// Restarts without a lease.
 void DhcpClient::restart(Nanoseconds wait, Nanoseconds now) noexcept {
   if (lease_) ++counters_.lost;
   lease_.reset();
@@ -48,7 +48,7 @@ void DhcpClient::begin(State state, Nanoseconds now) noexcept {
   if (state_ != state && (state == State::selecting || lease_)) started_ = now;
   state_ = state;
   tries_ = 0;
-  // 4.4.1: a request has the number of its discover.
+  // 4.4.1: a request has the transaction number of its discover.
   if (state != State::requesting) transaction_ = static_cast<uint32_t>(next_random(random_));
   asked_ = now;
   next_ = now;
@@ -57,7 +57,7 @@ void DhcpClient::begin(State state, Nanoseconds now) noexcept {
 bool DhcpClient::is_awaited(const DhcpReply& reply) const noexcept {
   if (reply.transaction != transaction_ || reply.station != own_) return false;
   const auto id = dhcp_client_id(own_);
-  // RFC 6842, 3.
+  // RFC 6842, 3: a client identifier must be ours.
   const bool same = std::equal(reply.client_id.begin(), reply.client_id.end(), id.begin(), id.end(),
                                [](std::byte a, uint8_t b) { return std::to_integer<uint8_t>(a) == b; });
   if (!reply.client_id.empty() && !same) return false;
@@ -65,7 +65,7 @@ bool DhcpClient::is_awaited(const DhcpReply& reply) const noexcept {
   switch (state_) {
     case State::init: case State::bound: return false;
     case State::selecting: return offer;
-    // Nobody but the server that was asked takes away, or gives.
+    // Only the server that was asked may grant or refuse.
     case State::requesting: case State::renewing: return !offer && reply.server == server_ && tries_ != 0;
     case State::rebinding: return !offer && tries_ != 0;
   }
@@ -86,7 +86,7 @@ void DhcpClient::handle_reply(const DhcpReply& reply, Nanoseconds now) noexcept 
     case DhcpKind::ack: return take_ack(reply, now);
     case DhcpKind::nak: {
       ++counters_.refused;
-      // Whoever offers and refuses is not asked without a pause.
+      // A server that offers and then refuses is asked again only after a pause.
       const Nanoseconds wait = failures_ == 0 ? 0 : std::min(kSecond << std::min(failures_, 6u), kLongestWait);
       ++failures_;
       return restart(wait, now);
@@ -95,7 +95,7 @@ void DhcpClient::handle_reply(const DhcpReply& reply, Nanoseconds now) noexcept 
   }
 }
 
-// 4.4.1, 4.4.5.
+// RFC 2131, 4.4.1 and 4.4.5.
 void DhcpClient::take_ack(const DhcpReply& reply, Nanoseconds) noexcept {
   if (lease_) ++counters_.renewed;
   else ++counters_.leases;
@@ -107,14 +107,14 @@ void DhcpClient::take_ack(const DhcpReply& reply, Nanoseconds) noexcept {
   if (reply.lease_s == kDhcpForever) {
     renew = rebind = kDhcpForever;
   } else {
-    // Times that are in order, or the usual ones.
+    // Use the server's times if they are in order, else the defaults.
     if (rebind == 0 || rebind >= reply.lease_s) rebind = reply.lease_s - reply.lease_s / 8;
     if (renew == 0 || renew >= rebind) renew = std::min(reply.lease_s / 2, rebind);
   }
   end_ = after(asked_, reply.lease_s);
   rebind_ = after(asked_, rebind);
   renew_ = after(asked_, renew);
-  if (renew != kDhcpForever && renew != 0) renew_ -= next_random(random_) % (renew * (kSecond / 16));  // not all clients at once
+  if (renew != kDhcpForever && renew != 0) renew_ -= next_random(random_) % (renew * (kSecond / 16));  // spreads the clients
   state_ = State::bound;
   next_ = renew_;
 }
@@ -142,14 +142,14 @@ void DhcpClient::resume(const DhcpKept& kept, Nanoseconds now) noexcept {
 void DhcpClient::handle_conflict(Nanoseconds now) noexcept {
   if (!lease_) return;
   ++counters_.declined;
-  // One that comes later is of an address that was in use.
+  // A conflict much later is one of an address in use: it starts a new series.
   conflicts_ = now - std::min(now, asked_) < kAfterConflicts ? conflicts_ + 1 : 1;
   decline_ = true;
   restart(kAfterDecline, now);
-  next_ = now;  // for the message that says so
+  next_ = now;  // to send the decline
 }
 
-// What the time makes of the state.
+// Advances the state by the time.
 void DhcpClient::advance(Nanoseconds now) noexcept {
   if (lease_ && now >= end_) {
     restart(0, now);
@@ -178,7 +178,7 @@ bool DhcpClient::poll_message(Nanoseconds now, Message& message) noexcept {
     return true;
   }
   advance(now);
-  // What is asked for again after a minute or more is another lease, and has another number.
+  // A renewal request after a minute or more has a new transaction number.
   if (lease_ && tries_ != 0) begin(state_, now);
   ++tries_;
   ++counters_.sent;
@@ -192,7 +192,7 @@ bool DhcpClient::poll_message(Nanoseconds now, Message& message) noexcept {
     fields.server = server_;
   }
   if (lease_) {
-    // 4.4.5: half of what is left of the time of this state, but not more than once a minute.
+    // 4.4.5: half of the remaining time of this state, but at least a minute.
     const bool renewing = state_ == State::renewing;
     const Nanoseconds until = renewing ? rebind_ : end_;
     next_ = std::min(until, now + std::max((until - now) / 2, kAgainAtLeast));

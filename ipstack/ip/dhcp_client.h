@@ -1,14 +1,13 @@
-// dhcp_client.h - how a host gets an IPv4 address from a server, and keeps it (RFC 2131, 4.4), as a machine without I/O and clock; used by
-// the stack of a host.
+// dhcp_client.h - the DHCP client: obtains and keeps a lease of an IPv4 address (RFC 2131, 4.4), without I/O and clock; used by Host.
 //
 //   init --discover--> selecting --offer--> requesting --ack--> bound --T1--> renewing --T2--> rebinding
 //     ^                                        | nak, silence     ^               | ack           | ack
 //     |                                        |                  +---------------+---------------+
-//     +----------------------------------------+---- nak, the lease's end, somebody else has the address
+//     +----------------------------------------+---- nak, the lease's end, another host has the address
 //
-// The first good offer is taken. Whether anybody else has the address its owner looks (RFC 5227), before it uses it, and says so by
-// handle_conflict(). A lease counts from the moment at which it was asked for. What a server says about time is believed as far as it makes
-// sense; who answers an address that was not asked for, another station, or another transaction is not heard.
+// The first valid offer is taken. The owner checks the address for conflicts (RFC 5227) before it uses it, and reports one by
+// handle_conflict(). A lease counts from the time of the request. Implausible times from a server are corrected. Replies for another
+// address, station or transaction are ignored.
 #pragma once
 
 #include <cstdint>
@@ -23,20 +22,20 @@ struct DhcpLease {
   IpAddress address{}, server{};
   uint8_t prefix = 0;
   std::optional<IpAddress> router{};
-  uint16_t mtu = 0;  // 0: the server does not say
+  uint16_t mtu = 0;  // 0: not stated
   uint32_t name_server_count = 0;
   std::array<IpAddress, kNameServersMax> name_servers{};
   bool operator==(const DhcpLease&) const = default;
 };
 
-// A lease for a host that goes on with it: times from then on, ~0 for ever.
+// A lease for the next instance of the host: remaining times, ~0 for infinite.
 struct DhcpKept {
   DhcpLease lease{};
   Nanoseconds renew_in = 0, rebind_in = 0, end_in = 0;
 };
 
 struct DhcpCounters {
-  uint64_t sent = 0, ignored = 0;                      // messages; ignored: not for us, or not now
+  uint64_t sent = 0, ignored = 0;                      // messages; ignored: for another client, or unexpected in this state
   uint64_t leases = 0, renewed = 0, refused = 0, lost = 0, declined = 0;
 };
 
@@ -44,22 +43,23 @@ class DhcpClient {
  public:
   enum class State : uint8_t { init, selecting, requesting, bound, renewing, rebinding };
 
-  // Begins within a second of `now`, as `seed` has it: less than RFC 2131, 4.4.1 asks hosts to wait that start together.
+  // Starts within a second of `now`, randomized by `seed`: sooner than RFC 2131, 4.4.1 asks of hosts that start together.
   DhcpClient(const MacAddress& own, uint16_t size_max, uint64_t seed, Nanoseconds now) noexcept;
 
   void handle_reply(const DhcpReply& reply, Nanoseconds now) noexcept;
-  // The lease as it is now; and one that the client before this one had, whose time is not over: it is renewed when that one would have.
+  // kept(): the current lease with its remaining times. resume(): continues the lease of the previous instance, if it has not ended; it is
+  // renewed when that instance would have.
   std::optional<DhcpKept> kept(Nanoseconds now) const noexcept;
   void resume(const DhcpKept& kept, Nanoseconds now) noexcept;
-  // Somebody else has the lease's address: it is declined, and after ten seconds another is asked for (RFC 2131,
-  // 3.1.5), after a minute if there were more than ten in a row (RFC 5227, 2.1.1).
+  // Another host has the leased address: declines it, and starts again after ten seconds (RFC 2131, 3.1.5), or after a minute if more than
+  // ten conflicted in a row (RFC 5227, 2.1.1).
   void handle_conflict(Nanoseconds now) noexcept;
 
   struct Message {
     DhcpFields fields{};
-    std::optional<IpAddress> to{};  // the server; nothing: everybody
+    std::optional<IpAddress> to{};  // the server; nullopt: broadcast
   };
-  // What to send now; false: nothing before next_event(). Ends a lease whose time is over.
+  // The message to send now; false: none before next_event(). Ends a lease that has expired.
   bool poll_message(Nanoseconds now, Message& message) noexcept;
   Nanoseconds next_event() const noexcept { return next_; }
 
@@ -82,16 +82,16 @@ class DhcpClient {
   uint64_t random_;
   State state_ = State::init;
   Nanoseconds next_;
-  uint32_t tries_ = 0;             // of the state's message
-  uint32_t failures_ = 0;          // beginnings since the last lease
+  uint32_t tries_ = 0;             // of the present state's message
+  uint32_t failures_ = 0;          // restarts since the last lease
   uint32_t transaction_ = 0;
-  Nanoseconds started_ = 0;        // the first discover
-  Nanoseconds asked_ = 0;          // the first request of the transaction: from then on a lease counts
-  IpAddress wanted_{}, server_{};  // of the offer that was taken, or of the lease
+  Nanoseconds started_ = 0;        // when the first discover was sent
+  Nanoseconds asked_ = 0;          // when the first request was sent: the lease counts from then
+  IpAddress wanted_{}, server_{};  // of the accepted offer, or of the lease
   std::optional<DhcpLease> lease_;
   Nanoseconds renew_ = 0, rebind_ = 0, end_ = 0;
-  bool decline_ = false;           // `wanted_` is to be declined first
-  uint32_t conflicts_ = 0;         // addresses in a row that somebody else had
+  bool decline_ = false;           // decline `wanted_` first
+  uint32_t conflicts_ = 0;         // addresses in conflict in a row
   DhcpCounters counters_;
 };
 

@@ -1,4 +1,4 @@
-// dhcp_client_test.cc - a client and servers that answer, refuse, keep silent, and lie, in virtual time.
+// dhcp_client_test.cc - a DHCP client and servers that answer, refuse, keep silent, and lie, in virtual time.
 #include "ipstack/ip/dhcp_client.h"
 
 #include <catch2/catch.hpp>
@@ -20,7 +20,7 @@ struct Sent {
 struct Run {
   explicit Run(uint64_t seed = 1) : client(kOwn, 1500, seed, now) {}
 
-  // Until `until`, or the first message.
+  // Runs until `until`, or until the first message.
   std::vector<Sent> step(Nanoseconds until, bool first = false) {
     std::vector<Sent> sent;
     while (client.next_event() <= until && !(first && !sent.empty())) {
@@ -59,7 +59,7 @@ struct Run {
 
 }  // namespace
 
-TEST_CASE("discover, offer, request, ack: a lease") {
+TEST_CASE("DHCP: discover, offer, request, ack: a lease") {
   Run run;
   const Sent discover = run.next();
   CHECK(discover.at < 11 * kSecond);
@@ -71,7 +71,7 @@ TEST_CASE("discover, offer, request, ack: a lease") {
   run.give(run.reply(DhcpKind::offer));
   CHECK(run.client.state() == State::requesting);
   CHECK_FALSE(run.client.lease());
-  // Another's offer comes too late.
+  // Another server's offer comes too late.
   DhcpReply late = run.reply(DhcpKind::offer);
   late.server = kOther;
   run.give(late);
@@ -93,12 +93,12 @@ TEST_CASE("discover, offer, request, ack: a lease") {
   CHECK(run.client.lease()->router == kServer);
   CHECK(run.client.counters().leases == 1);
   CHECK(run.client.counters().ignored == 1);
-  // Nothing more before half of it is over, or a bit less.
+  // The next message is due at half of the lease, or slightly earlier.
   CHECK(run.client.next_event() > request.at + 468 * kSecond);
   CHECK(run.client.next_event() <= request.at + 500 * kSecond);
 }
 
-TEST_CASE("nobody answers: again after 4, 8, 16, 32 and 64 seconds, more or less, for ever, and not all clients together") {
+TEST_CASE("DHCP: discover backs off from 4 to 64 seconds, randomized, and never ends") {
   Nanoseconds first = 0;
   for (const uint64_t seed : {1, 2, 3, 4}) {
     Run run(seed);
@@ -117,7 +117,7 @@ TEST_CASE("nobody answers: again after 4, 8, 16, 32 and 64 seconds, more or less
   }
 }
 
-TEST_CASE("a server that offers and then is silent: four requests, then all begins anew") {
+TEST_CASE("DHCP: a server that offers and is then silent: four requests, then a restart") {
   Run run;
   run.next();
   run.give(run.reply(DhcpKind::offer));
@@ -127,7 +127,7 @@ TEST_CASE("a server that offers and then is silent: four requests, then all begi
   CHECK(run.last.transaction != before);
 }
 
-TEST_CASE("a lease is renewed with its server, then with anybody, and ends") {
+TEST_CASE("DHCP: renewing with the server, rebinding with any server, expiry") {
   Run run;
   run.bind();
   const Nanoseconds bound = run.now;
@@ -156,7 +156,7 @@ TEST_CASE("a lease is renewed with its server, then with anybody, and ends") {
   CHECK(run.client.counters().lost == 1);
 }
 
-TEST_CASE("an ack while it renews or rebinds: bound anew from when it was asked for") {
+TEST_CASE("DHCP: an ack in RENEWING or REBINDING extends the lease from the time of the request") {
   for (const bool rebinds : {false, true}) {
     Run run;
     run.bind();
@@ -167,7 +167,7 @@ TEST_CASE("an ack while it renews or rebinds: bound anew from when it was asked 
     run.now += 5 * kSecond;
     DhcpReply ack = run.reply(DhcpKind::ack);
     ack.mtu = 1400;
-    ack.server = kOther;  // while it rebinds another may answer
+    ack.server = kOther;  // in REBINDING any server may answer
     run.give(ack);
     if (!rebinds) {
       CHECK(run.client.state() == State::renewing);
@@ -179,7 +179,7 @@ TEST_CASE("an ack while it renews or rebinds: bound anew from when it was asked 
     CHECK(run.client.counters().renewed == 1);
     CHECK(run.client.next_event() > bound + 400 * kSecond);
     CHECK(run.client.next_event() <= asked + 500 * kSecond);
-    // And so on: it never ends while it is renewed.
+    // A lease that is renewed never ends.
     for (int i = 0; i < 100; ++i) {
       run.next();
       ack.transaction = run.last.transaction;
@@ -215,7 +215,7 @@ TEST_CASE("a nak ends a request and a lease, and who always refuses is asked les
   CHECK(discovers >= 15);
 }
 
-TEST_CASE("an address that somebody has is declined, and ten seconds later another asked for") {
+TEST_CASE("DHCP: a conflicting address is declined, and the client restarts ten seconds later") {
   Run run;
   run.bind();
   run.now += kSecond;
@@ -232,11 +232,11 @@ TEST_CASE("an address that somebody has is declined, and ten seconds later anoth
   CHECK(anew.at == decline.at + 10 * kSecond);
   CHECK(anew.message.fields.kind == DhcpKind::discover);
   CHECK(run.client.counters().declined == 1);
-  run.client.handle_conflict(run.now);  // of what is no more
+  run.client.handle_conflict(run.now);  // there is no lease any more
   CHECK(run.client.state() == State::selecting);
 }
 
-TEST_CASE("a server whose addresses others have is asked for one a minute in the end, and soon again when one was free") {
+TEST_CASE("DHCP: repeated conflicts limit the rate to one per minute, until an address is free") {
   Run run;
   const auto declined = [&](Nanoseconds later) {
     run.bind();
@@ -261,7 +261,7 @@ TEST_CASE("who does not answer what was asked is not heard") {
     CHECK(run.client.counters().ignored == ignored + 1);
     CHECK(run.client.state() == before);
   };
-  ignores(run.reply(DhcpKind::offer));  // before anything was asked
+  ignores(run.reply(DhcpKind::offer));  // before any discover
   run.next();
   ignores(run.reply(DhcpKind::ack));
   ignores(run.reply(DhcpKind::nak));
@@ -276,7 +276,7 @@ TEST_CASE("who does not answer what was asked is not heard") {
   other.client_id = id;
   ignores(other);
   run.give(run.reply(DhcpKind::offer));
-  ignores(run.reply(DhcpKind::ack));  // before the request has gone
+  ignores(run.reply(DhcpKind::ack));  // before the request is sent
   run.next();
   other = run.reply(DhcpKind::ack);
   other.server = kOther;
@@ -314,7 +314,7 @@ TEST_CASE("times that make no sense: the usual ones, and never without end") {
     INFO(each.lease_s << ' ' << each.renew_s << ' ' << each.rebind_s);
     CHECK(run.client.next_event() >= run.now + each.least_s * kSecond);
     CHECK(run.client.next_event() <= run.now + each.most_s * kSecond);
-    // Whatever they are, a few messages while it lasts.
+    // Any times cause only a few messages during the lease.
     CHECK(run.step(run.now + each.lease_s * kSecond).size() <= 20);
   }
   Run run;

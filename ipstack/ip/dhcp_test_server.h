@@ -1,4 +1,4 @@
-// dhcp_test_server.h - a server of DHCP that knows no more than tests ask of it, and how its messages are written; for tests of ipstack.
+// dhcp_test_server.h - a minimal DHCP server, and a builder for its messages; for tests of ipstack.
 #pragma once
 
 #include <cstring>
@@ -10,7 +10,7 @@
 
 namespace unet::ip {
 
-// A server's message, byte by byte.
+// Builds a server's message.
 struct DhcpText {
   std::vector<std::byte> bytes = std::vector<std::byte>(240);
 
@@ -44,7 +44,7 @@ struct DhcpText {
   }
 };
 
-// What a client says, as a server reads it.
+// A client's message, parsed by the server.
 struct DhcpQuestion {
   DhcpKind kind{};
   uint32_t transaction = 0;
@@ -70,7 +70,7 @@ inline DhcpQuestion read_question(Bytes text) {
   return question;
 }
 
-// Sees all frames of a link, and answers with frames of its own.
+// Sees all frames of a link, and answers with its own frames.
 struct DhcpTestServer {
   MacAddress station{2, 0, 0, 0, 9, 9};
   IpAddress address = *parse_ip("10.0.1.1");
@@ -80,7 +80,7 @@ struct DhcpTestServer {
   uint16_t mtu = 0;
   bool silent = false, refuses = false;
   std::vector<DhcpQuestion> questions{};
-  std::vector<MacAddress> stations{};    // by what they have behind `first`
+  std::vector<MacAddress> stations{};    // by their offset from `first`
 
   std::optional<std::vector<std::byte>> answer_to(Bytes frame) {
     if (frame.size() < 14 + 28 + 240 || frame[12] != std::byte{8} || frame[13] != std::byte{0} || frame[23] != std::byte{17}) return {};
@@ -89,7 +89,7 @@ struct DhcpTestServer {
     questions.push_back(question);
     if (question.kind == DhcpKind::decline) {
       for (MacAddress& each : stations) {
-        if (each == question.station) each = MacAddress{};  // nobody's any more
+        if (each == question.station) each = MacAddress{};  // free again
       }
       return {};
     }
@@ -112,7 +112,7 @@ struct DhcpTestServer {
       if (mtu != 0) text.add(26, {static_cast<uint8_t>(mtu >> 8), static_cast<uint8_t>(mtu)});
     }
     const std::vector<std::byte> bytes = text.end();
-    // To everybody, as clients ask that have no address yet.
+    // Broadcast, as clients without an address request.
     const IpAddress everybody = ipv4_address(~0u);
     std::vector<std::byte> frame(14 + kIpv4Bytes + kUdpBytes);
     std::memcpy(frame.data(), kBroadcast.data(), 6);

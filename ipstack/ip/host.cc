@@ -1,4 +1,4 @@
-// host.cc - what comes in: stations, packets, fragments, ICMP; and the errors that a host sends.
+// host.cc - input: stations, packets, fragments, ICMP; and the ICMP errors that a host sends.
 #include "ipstack/ip/host.h"
 
 #include <algorithm>
@@ -90,13 +90,13 @@ bool Host::handle_frame(Bytes frame, Nanoseconds now, Arrival& arrival, bool che
   }
 }
 
-// `group`: a group's, or everybody's.
+// `group`: set for a multicast or broadcast address.
 bool Host::is_own_destination(const IpAddress& to, bool& group) const noexcept {
   group = to.is_multicast() || to.is_limited_broadcast();
   if (to == kAllHosts4 || to == kAllNodes6 || to.is_limited_broadcast()) return true;
   for (const Own& each : own_) {
     const IpAddress& address = each.claim.address();
-    // What goes to a tentative address is not for us (RFC 4862, 5.4); but its group is asked by whoever wants it, too.
+    // A tentative address receives no packets (RFC 4862, 5.4). Its solicited-node group does: others claim the address there.
     if (to == address) return each.claim.state() == AddressClaim::State::assigned;
     if (!address.is_ipv4() && to == solicited_node(address)) return true;
     if (is_directed_broadcast(to, address, each.prefix)) return group = true;
@@ -104,8 +104,8 @@ bool Host::is_own_destination(const IpAddress& to, bool& group) const noexcept {
   return group && (to.is_ipv4() ? groups4_ : groups6_).is_member(to);
 }
 
-// RFC 1122, 3.2.1.3: from one host, which is not us; what parse_ip_packet() refuses has been refused. The unspecified address is that of
-// hosts that have none yet.
+// RFC 1122, 3.2.1.3: the source must be a single other host; parse_ip_packet() has checked the rest. Hosts without an address use the
+// unspecified one.
 bool Host::is_good_source(const IpView& packet) const noexcept {
   if (packet.from.is_loopback()) return false;
   if (packet.from.is_ipv4() && !packet.from.is_unspecified() && !packet.from.is_one_host(true)) return false;
@@ -178,22 +178,22 @@ bool Host::handle_icmp(const MacAddress& station, Nanoseconds now, Arrival& arri
     arrival.kind = Arrival::Kind::echo_reply;
     return count(HostCounter::arrived), true;
   }
-  // An error is about a packet of ours, or a forgery.
+  // Accept only errors about packets of ours.
   if (!icmp.error || arrival.to_group || !parse_quoted(icmp.rest, arrival.packet.ipv4, arrival.quoted)) {
     return count(HostCounter::bad_icmp), false;
   }
   if (own(arrival.quoted.from) == nullptr) return count(HostCounter::bad_icmp), false;
   if (icmp.kind == IcmpKind::redirect) {
-    // RFC 1122, 3.2.2.2: whatever its code, it is about that host. The gateway stands where others have what depends on the type.
+    // RFC 1122, 3.2.2.2: every code counts as a host redirect. The gateway's address is in bytes 4 to 7 of the message.
     const IpAddress next_hop = ipv4_address(arrival.packet.payload.data() + 4);
     return handle_redirect(arrival.packet.from, arrival.quoted.to, next_hop, now), false;
   }
-  if (dhcp_ && is_dhcp_question(arrival.quoted)) return false;  // a server that is not there: the client asks others in time
+  if (dhcp_ && is_dhcp_question(arrival.quoted)) return false;  // no DHCP server there: the client asks others later
   arrival.kind = Arrival::Kind::icmp_error;
   return count(HostCounter::arrived), true;
 }
 
-// RFC 1122, 3.2.2.6: an echo to everybody may be ignored, and is, as it makes hosts send to whom the sender's address is forged.
+// RFC 1122, 3.2.2.6: an echo request to a group may be ignored. It is: all hosts would answer a forged source (amplification).
 void Host::answer_echo(const Arrival& arrival, Nanoseconds now) noexcept {
   if (arrival.to_group) return;
   const IpView& packet = arrival.packet;
@@ -204,12 +204,12 @@ void Host::answer_echo(const Arrival& arrival, Nanoseconds now) noexcept {
   if (send(fields, header, arrival.icmp.rest, now) == SendResult::sent) count(HostCounter::echoes);
 }
 
-// RFC 1122, 3.2.2; RFC 4443, 2.4: about which packets no error is sent.
+// RFC 1122, 3.2.2; RFC 4443, 2.4: packets that cause no ICMP error.
 void Host::send_error(const Arrival& arrival, const IcmpErrorFields& fields, Nanoseconds now, bool even_of_groups) noexcept {
   const IpView& packet = arrival.packet;
   if (arrival.to_group && !even_of_groups) return;
   if (packet.from.is_unspecified() || packet.from.is_multicast() || (packet.ipv4 && packet.offset != 0)) return;
-  // As the receiver of the error will see it: behind headers that were not walked, whole or not.
+  // Parse the packet as the receiver of the error will: extension headers may not have been walked, or may be truncated.
   QuotedPacket about;
   if (!parse_quoted(packet.packet, packet.ipv4, about)) return;
   const bool of_icmp = about.protocol == (packet.ipv4 ? Protocol::kIcmp : Protocol::kIcmp6);
@@ -226,13 +226,13 @@ void Host::send_error(const Arrival& arrival, const IcmpErrorFields& fields, Nan
 
 void Host::refuse_protocol(const Arrival& arrival, Nanoseconds now) noexcept {
   if (arrival.packet.ipv4) return send_error(arrival, {.why = Unreachable::protocol}, now);
-  // RFC 4443, 3.4: at which byte of the packet it stands.
+  // RFC 4443, 3.4: the pointer is the offset of the next-header field.
   send_error(arrival, {.kind = IcmpKind::parameter_problem, .code = 1, .value = arrival.packet.protocol_at}, now);
 }
 
 bool Host::believe_too_big(const Arrival& arrival, Nanoseconds now) noexcept {
   if (arrival.kind != Arrival::Kind::icmp_error || arrival.icmp.kind != IcmpKind::packet_too_big) return false;
-  // How long the packet was: what it says itself, as much of it may be cut.
+  // The packet's length by its own header, as the quote may be truncated.
   be16 said;
   std::memcpy(&said, arrival.icmp.rest.data() + (arrival.packet.ipv4 ? 2 : 4), sizeof said);
   const uint32_t size = uint32_t{said} + (arrival.packet.ipv4 ? 0 : kIpv6Bytes);

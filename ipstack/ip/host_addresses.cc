@@ -1,4 +1,4 @@
-// host_addresses.cc - a host's addresses, its neighbours' questions and answers, and what routers advertise.
+// host_addresses.cc - a host's addresses, ARP and neighbour discovery, and router advertisements.
 #include <algorithm>
 #include <cstring>
 
@@ -12,10 +12,10 @@ constexpr uint32_t kRouterQuestions = 3;                       // RFC 4861, 10
 constexpr Nanoseconds kRouterQuestionEvery = 4 * kSecond;
 constexpr Nanoseconds kRetryClaim = 60 * kSecond;              // RFC 5227, 1.1: RATE_LIMIT_INTERVAL
 constexpr uint32_t kTwoHours = 7200;                           // seconds; RFC 4862, 5.5.3 (e)
-constexpr uint32_t kInfinite = ~uint32_t{0};                   // seconds: for ever
-constexpr Nanoseconds kReachableMax = 3600 * kSecond;          // RFC 4861, 6.2.1: AdvReachableTime is no more
+constexpr uint32_t kInfinite = ~uint32_t{0};                   // seconds: infinite
+constexpr Nanoseconds kReachableMax = 3600 * kSecond;          // RFC 4861, 6.2.1: limit of AdvReachableTime
 constexpr Nanoseconds kRetransmitMax = 10 * kSecond;
-constexpr uint8_t kMakesMost = 3;                              // RFC 7217, IDGEN_RETRIES: further addresses behind conflicts
+constexpr uint8_t kMakesMost = 3;                              // RFC 7217, IDGEN_RETRIES: further addresses after conflicts
 constexpr Nanoseconds kMakeEvery = kSecond;                    // RFC 7217, IDGEN_DELAY
 
 }  // namespace
@@ -28,8 +28,8 @@ void Host::add_address(const IpAddress& address, uint8_t prefix, bool probe, Nan
   if (!probe) ++address_changes_;
 }
 
-// The host's address in a network of kMadeBits (RFC 7217, 5): nobody can tell the station by it, and it is the same each time. `conflicts`:
-// of those made there before.
+// Generates an address in a network of kMadeBits (RFC 7217, 5): stable, but it does not reveal the station. `conflicts`: number of earlier
+// addresses generated there.
 IpAddress Host::made_address(const IpAddress& network, uint8_t conflicts) const noexcept {
   IpAddress address = link_local(options_.mac);
   std::memcpy(address.bytes.data(), network.bytes.data(), kMadeBits / 8);
@@ -42,7 +42,7 @@ IpAddress Host::made_address(const IpAddress& network, uint8_t conflicts) const 
   return address;
 }
 
-// Behind a conflict: the same address, or the next of those that the host makes.
+// After a conflict: claims the same address again, or the next generated one.
 void Host::claim_anew(Own& own, Nanoseconds now) noexcept {
   IpAddress address = own.claim.address();
   if (own.made) {
@@ -67,7 +67,7 @@ bool Host::remove_address(const IpAddress& address, Nanoseconds now) noexcept {
   return true;
 }
 
-// Of an address whose claim was in state `before`.
+// Handles a change of a claim's state, which was `before`.
 void Host::note_claim(Own& own, AddressClaim::State before, Nanoseconds now) noexcept {
   const AddressClaim::State state = own.claim.state();
   if (state == before) return;
@@ -163,12 +163,12 @@ void Host::handle_arp(Bytes packet, Nanoseconds now) noexcept {
   decline_conflict(now);
   const Own* const asked = own(arp.target);
   const bool for_us = asked != nullptr && asked->claim.state() == AddressClaim::State::assigned;
-  if (own(arp.sender) != nullptr) return;  // nobody is a neighbour by an address of ours
+  if (own(arp.sender) != nullptr) return;  // a sender with an address of ours is no neighbour
   if (arp.operation == ArpOperation::reply) {
     if (for_us) neighbours_.handle_answer(arp.sender, arp.sender_mac, true, true, false, now);
     return take_released();
   }
-  // RFC 826: who is known is known better now; who asks for us will hear from us soon. Announcements count for those that are known.
+  // RFC 826: update a known sender; learn a sender that asks for us, as an answer follows. Gratuitous ARP only updates.
   const bool known = neighbours_.state(arp.sender).has_value();
   if (!arp.sender.is_unspecified() && (known || (for_us && is_on_link(arp.sender)))) {
     neighbours_.handle_question(arp.sender, arp.sender_mac, now);
@@ -205,7 +205,7 @@ void Host::handle_discovery(const MacAddress& station, const IpView& packet, Nan
   take_released();
 }
 
-// 7.2.3, 7.2.4.
+// RFC 4861, 7.2.3 and 7.2.4: a neighbour solicitation.
 void Host::handle_solicitation(const MacAddress& station, const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept {
   Own* const asked = own(discovery.target);
   if (asked == nullptr) return;
@@ -223,7 +223,7 @@ void Host::handle_solicitation(const MacAddress& station, const IpView& packet, 
   queue_message(frame.data(), emit_discovery_frame(frame.data(), discovery.target, to, to_station, length));
 }
 
-// 7.2.5.
+// RFC 4861, 7.2.5: a neighbour advertisement.
 void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanoseconds now) noexcept {
   if (Own* const claimed = own(discovery.target); claimed != nullptr) {
     const AddressClaim::State before = claimed->claim.state();
@@ -231,7 +231,7 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
     note_claim(*claimed, before, now);
     return;
   }
-  // 7.2.5: who is no router any more is no default router.
+  // 7.2.5: a neighbour that is no router any more stops being the default router.
   if (!discovery.router && gateway6_ == discovery.target && gateway6_until_ != kForever && neighbours_.state(discovery.target)) {
     gateway6_ = options_.gateway6;
     gateway6_until_ = kForever;
@@ -240,7 +240,7 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
   neighbours_.handle_answer(discovery.target, discovery.target_mac, discovery.solicited, discovery.override_entry, discovery.router, now);
 }
 
-// 6.3.4.
+// RFC 4861, 6.3.4: a router advertisement.
 void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept {
   if (!options_.autoconfigure) return;
   note_routers();
@@ -248,10 +248,10 @@ void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanos
   if (discovery.source_mac) neighbours_.handle_question(packet.from, *discovery.source_mac, now);
   if (discovery.hop_limit != 0) hop_limit6_ = discovery.hop_limit;
   if (discovery.mtu != 0 && discovery.mtu <= options_.mtu) mtu6_ = discovery.mtu;
-  // Not so long that what waits for a neighbour waits for ever.
+  // Limit the times: packets must not wait for a neighbour indefinitely.
   neighbours_.set_times(std::min(discovery.reachable_ms * kMillisecond, kReachableMax),
                         std::min(discovery.retransmit_ms * kMillisecond, kRetransmitMax));
-  // One default router: the first that is one, until it is none.
+  // One default router: the first that advertises itself, until its lifetime ends.
   if (discovery.lifetime_s != 0 && (!gateway6_ || *gateway6_ == packet.from)) {
     gateway6_ = packet.from;
     gateway6_until_ = now + discovery.lifetime_s * kSecond;
@@ -262,11 +262,11 @@ void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanos
   for (uint32_t i = 0; i < discovery.prefix_count; ++i) take_prefix(discovery.prefixes[i], now);
 }
 
-// RFC 4861, 6.3.4 and RFC 4862, 5.5.3.
+// RFC 4861, 6.3.4 and RFC 4862, 5.5.3: a prefix information option.
 void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
   const auto until = [&](uint32_t seconds) { return seconds == kInfinite ? kForever : now + seconds * kSecond; };
   if (prefix.on_link) {
-    // 4.6.2: the bits behind the prefix do not count.
+    // 4.6.2: bits after the prefix do not count.
     const auto is_it = [&](const OnLink& each) {
       return each.bits == prefix.bits && same_network(each.prefix, prefix.address, prefix.bits);
     };
@@ -274,13 +274,13 @@ void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
     if (at == on_link_.end()) {
       const OnLink fresh{.prefix = prefix.address, .bits = prefix.bits, .until = until(prefix.valid_s), .of_router = true};
       if (prefix.valid_s != 0 && on_link_.size() < most_prefixes()) on_link_.push_back(fresh);
-    } else if (at->of_router) {  // what was configured stays
+    } else if (at->of_router) {  // configured prefixes stay
       at->until = until(prefix.valid_s);
     }
   }
   if (!prefix.autonomous || prefix.bits != kMadeBits) return;
   const IpAddress address = made_address(prefix.address, 0);
-  if (!address.is_one_host(false)) return;  // of 0::/8, which nobody has
+  if (!address.is_one_host(false)) return;  // 0::/8 is reserved
   const auto made = std::find_if(own_.begin(), own_.end(), [&](const Own& each) {
     return each.of_router && same_network(each.claim.address(), prefix.address, kMadeBits);
   });
@@ -295,7 +295,7 @@ void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
   if (!known->of_router) return;
   known->preferred_until = until(prefix.preferred_s);
   known->deprecated = known->preferred_until <= now;
-  // A lifetime that is shortened to less than two hours is not believed: anybody could end an address by it.
+  // A lifetime is not shortened below two hours: a forged advertisement could otherwise end an address.
   const Nanoseconds left = known->valid_until == kForever ? kForever : known->valid_until - now;
   if (prefix.valid_s > kTwoHours || until(prefix.valid_s) > known->valid_until) known->valid_until = until(prefix.valid_s);
   else if (left > kTwoHours * kSecond) known->valid_until = now + kTwoHours * kSecond;
@@ -311,7 +311,7 @@ uint32_t Host::emit_ip_frame(std::byte* frame, const MacAddress& station, const 
   return kEthernetBytes + emit_ip_header(frame + kEthernetBytes, fields, length) + length;
 }
 
-// ---- what a host asks
+// ---- probes and solicitations
 
 uint32_t Host::poll_claims(Nanoseconds now, std::byte* frame) noexcept {
   for (Own& each : own_) {
@@ -337,7 +337,7 @@ uint32_t Host::poll_claims(Nanoseconds now, std::byte* frame) noexcept {
 uint32_t Host::poll_question(Nanoseconds now, std::byte* frame) noexcept {
   for (Neighbours::Question question; neighbours_.poll_question(now, question);) {
     const std::optional<IpAddress> from = source_for(question.target);
-    if (!from) continue;  // it has gone meanwhile; the question counts as asked
+    if (!from) continue;  // no source address any more; counts as asked
     if (from->is_ipv4()) {
       return emit_arp_frame(frame, question.station.value_or(kBroadcast),
                             {.operation = ArpOperation::request, .sender_mac = options_.mac, .sender = *from, .target = question.target});
@@ -350,7 +350,7 @@ uint32_t Host::poll_question(Nanoseconds now, std::byte* frame) noexcept {
   return 0;
 }
 
-// RFC 4861, 6.3.7: three times, from the link-local address once there is one.
+// RFC 4861, 6.3.7: three router solicitations, from the link-local address once it is assigned.
 uint32_t Host::poll_router_question(Nanoseconds now, std::byte* frame) noexcept {
   if (next_router_question_ > now) return 0;
   const IpAddress from = source_for(kAllRouters6).value_or(kNone6);

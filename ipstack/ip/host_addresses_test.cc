@@ -1,4 +1,4 @@
-// host_addresses_test.cc - addresses, gateway and times that a router advertises, and what no router may do.
+// host_addresses_test.cc - addresses, gateway and timers by router advertisement, and the limits of a router's influence.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
@@ -74,7 +74,7 @@ struct World : TestLink {
     inject(advertisement(what));
     run_for(3 * kSecond);
   }
-  // The address that the host makes of a prefix.
+  // The address that the host generates from a prefix.
   static IpAddress made_of(const char* prefix) {
     IpAddress address = link_local(mac(0));
     const IpAddress of = *parse_address(prefix);
@@ -99,7 +99,7 @@ struct World : TestLink {
 
 }  // namespace
 
-TEST_CASE("a host asks for routers three times, or until one answers") {
+TEST_CASE("router solicitations: three, or until an advertisement") {
   World silent;
   silent.run_for(100 * kSecond);
   CHECK(silent.questions_to_routers() == 3);
@@ -112,7 +112,7 @@ TEST_CASE("a host asks for routers three times, or until one answers") {
   CHECK(still.questions_to_routers() == 0);
 }
 
-TEST_CASE("an address of a prefix is claimed, used, deprecated, and gone") {
+TEST_CASE("SLAAC: an address is tentative, preferred, deprecated, and invalid") {
   World world;
   CHECK(world.it().addresses() == std::vector<IpAddress>{link_local(TestLink::mac(0))});
   const Nanoseconds start = world.now;
@@ -122,7 +122,7 @@ TEST_CASE("an address of a prefix is claimed, used, deprecated, and gone") {
   CHECK(world.it().source_for(kFar) == address);
   CHECK(world.it().source_for(*parse_ip("fe80::9")) == link_local(TestLink::mac(0)));
   CHECK(world.send(kFar) == SendResult::sent);
-  // Another prefix, of which the preferred time is longer: it is taken when the first is deprecated.
+  // A second prefix with a longer preferred lifetime is used once the first is deprecated.
   world.advertise({.prefix = "fd00:8::", .valid_s = 1000, .preferred_s = 1000});
   CHECK(world.it().source_for(*parse_ip("fd00:7::9")) == address);
   world.run(start + 110 * kSecond);
@@ -140,7 +140,7 @@ TEST_CASE("no address is made of what is not for that") {
   world.advertise({.prefix = "fd00:7::", .valid_s = 0, .preferred_s = 0});
   world.advertise({.prefix = "64:ff9b:1::"});
   CHECK(world.it().addresses().size() == 1);
-  // More than there are places for.
+  // More than there are places.
   for (int i = 0; i < 40; ++i) {
     const std::string prefix = "fd00:" + std::to_string(i) + "::";
     world.advertise({.prefix = prefix.c_str()});
@@ -158,28 +158,28 @@ TEST_CASE("nobody ends an address by a short lifetime") {
   world.advertise({.prefix = "fd00:7::", .valid_s = 100'000, .preferred_s = 100'000});
   world.advertise({.prefix = "fd00:7::", .valid_s = 1, .preferred_s = 0});
   const Nanoseconds shortened = world.now;
-  world.run(shortened + 7000 * kSecond);  // two hours are left
+  world.run(shortened + 7000 * kSecond);  // two hours remain
   CHECK(world.it().state_of(address) == Host::AddressState::assigned);
   world.advertise({.prefix = "fd00:7::", .valid_s = 1, .preferred_s = 0});
   CHECK(world.it().state_of(address) == Host::AddressState::assigned);
   world.run(shortened + 7300 * kSecond);
   CHECK(world.it().state_of(address) == Host::AddressState::none);
-  // A longer one is believed.
+  // A longer lifetime is believed.
   world.advertise({.prefix = "fd00:7::", .valid_s = 100, .preferred_s = 100});
   world.advertise({.prefix = "fd00:7::", .valid_s = 1000, .preferred_s = 1000});
   world.run_for(500 * kSecond);
   CHECK(world.it().state_of(address) == Host::AddressState::assigned);
 }
 
-TEST_CASE("a default router, until it is none") {
+TEST_CASE("default router: lifetime and replacement") {
   World world;
   world.advertise({.prefix = "fd00:7::", .valid_s = 100'000, .preferred_s = 100'000});
   world.frames.clear();
   REQUIRE(world.send(kFar) == SendResult::sent);
   world.run_for(kMillisecond);
   REQUIRE(world.frames.size() == 1);
-  CHECK(std::memcmp(world.frames[0].data(), kRouterMac.data(), 6) == 0);  // it has said its station
-  // Another one waits until the first is gone.
+  CHECK(std::memcmp(world.frames[0].data(), kRouterMac.data(), 6) == 0);  // the advertisement included its station
+  // A second router is not used until the first is gone.
   const IpAddress second = *parse_ip("fe80::2");
   world.advertise({.from = second});
   world.advertise({.lifetime_s = 0});
@@ -190,7 +190,7 @@ TEST_CASE("a default router, until it is none") {
   CHECK(world.send(kFar) == SendResult::no_route);
 }
 
-TEST_CASE("a host goes on with addresses, networks, router and times of the one before it, and asks for all that was not its own") {
+TEST_CASE("restart: a host resumes addresses, prefixes, router and timers, and probes for all other addresses") {
   TestLink link;
   const IpAddress own4 = *parse_ip("10.0.0.1"), taken4 = *parse_ip("10.0.0.2"), fresh = *parse_ip("10.0.0.3");
   const IpAddress made = World::made_of("fd00:7::");
@@ -210,7 +210,7 @@ TEST_CASE("a host goes on with addresses, networks, router and times of the one 
   CHECK(kept.prefixes[0].valid_s >= 490);
   CHECK(kept.prefixes[0].valid_s < 500);
 
-  constexpr Nanoseconds kBegin = 7 * kSecond;  // another host's time
+  constexpr Nanoseconds kBegin = 7 * kSecond;  // on another host's clock
   options.addresses.push_back({fresh, 24});
   Host next(options, kBegin);
   const uint64_t changes = next.address_changes();
@@ -218,15 +218,15 @@ TEST_CASE("a host goes on with addresses, networks, router and times of the one 
   CHECK(next.address_changes() == changes + 3);
   CHECK(next.kept(kBegin) == kept);
   for (const IpAddress& each : {own4, made, link_local(TestLink::mac(0))}) CHECK(next.state_of(each) == Host::AddressState::assigned);
-  // Whose address it was not, or may not be, is asked.
+  // Addresses that were not its own, or might not be, are probed.
   for (const IpAddress& each : {taken4, fresh}) CHECK(next.state_of(each) == Host::AddressState::tentative);
   CHECK(next.status().gateway6 == kRouter);
   CHECK(next.path_mtu(kFar, kBegin) == 1400);
   CHECK(next.source_for(kFar) == made);
   CHECK(next.send({.to = *parse_ip("fd00:7::99"), .protocol = 17}, {}, Frame(8), kBegin) == SendResult::sent);
-  next.resume(kept, kBegin);  // once
+  next.resume(kept, kBegin);  // has no further effect
   CHECK(next.status().count == 5);
-  // All of it ends when it would have ended.
+  // Everything expires when it would have.
   Frame frame(next.frame_max());
   const auto at = [&](Nanoseconds now) {
     while (next.poll_frame(now, frame) != 0) continue;
@@ -239,7 +239,7 @@ TEST_CASE("a host goes on with addresses, networks, router and times of the one 
   CHECK(next.status().gateway6 == kRouter);
   at(kBegin + 600 * kSecond);
   CHECK(next.status().gateway6.is_unspecified());
-  // What is no longer configured, and what routers said to a host that does not believe them, is not taken.
+  // Addresses that are no longer configured, and state from routers without autoconfiguration, are ignored.
   Host other({.mac = TestLink::mac(0)}, kBegin);
   other.resume(kept, kBegin);
   CHECK(other.addresses() == std::vector<IpAddress>{link_local(TestLink::mac(0))});
@@ -247,7 +247,7 @@ TEST_CASE("a host goes on with addresses, networks, router and times of the one 
   CHECK(other.path_mtu(kFar, kBegin) == 1500);
 }
 
-TEST_CASE("what routers say is told once a second at most, and always in the end") {
+TEST_CASE("router_changes() counts at most once a second, and always in the end") {
   World world;
   const uint64_t before = world.it().router_changes();
   for (int i = 0; i < 100; ++i) {
@@ -260,7 +260,7 @@ TEST_CASE("what routers say is told once a second at most, and always in the end
   CHECK(world.it().kept(world.now).prefixes[0].valid_s >= 1090);
 }
 
-TEST_CASE("an address of a prefix that somebody has is not used, and not asked for again, while the prefix lives") {
+TEST_CASE("SLAAC: a duplicate address is not used, and not probed for again while the prefix is valid") {
   World world;
   const IpAddress made = World::made_of("fd00:7::");
   const auto questions = [&] {
@@ -293,7 +293,7 @@ TEST_CASE("an address of a prefix that somebody has is not used, and not asked f
   CHECK(world.it().kept(world.now).address_count == 1);
 }
 
-TEST_CASE("what was configured stays, whatever routers say") {
+TEST_CASE("router advertisements do not change static configuration") {
   TestLink link;
   HostOptions options{.addresses = {{*parse_ip("fd00:1::2"), 64}, {*parse_ip("10.0.1.2"), 24}}, .autoconfigure = true};
   const uint32_t host = link.add(options), other = link.add({.addresses = {{*parse_ip("10.0.1.9"), 24}}});
@@ -305,7 +305,7 @@ TEST_CASE("what was configured stays, whatever routers say") {
   link.run_for(10 * kSecond);
   CHECK(link[host].send({.to = *parse_ip("fd00:1::77"), .protocol = 17}, {}, Frame(8), link.now) == SendResult::sent);
   CHECK(link[host].path_mtu(*parse_ip("fd00:1::77"), link.now) == 1280);
-  // Hops and MTU are IPv6's.
+  // Hop limit and MTU apply only to IPv6.
   CHECK(link[host].path_mtu(*parse_ip("10.0.1.9"), link.now) == 1500);
   link.frames.clear();
   REQUIRE(link[host].send({.to = *parse_ip("10.0.1.9"), .protocol = 17}, {}, Frame(8), link.now) == SendResult::sent);
@@ -322,7 +322,7 @@ TEST_CASE("what was configured stays, whatever routers say") {
   CHECK(seen);
 }
 
-TEST_CASE("the addresses that a host makes do not tell its station, and are the same each time") {
+TEST_CASE("stable, opaque interface identifiers (RFC 7217)") {
   constexpr HashKey kKey{1, 2}, kOther{1, 3};
   const auto made = [](HashKey key, const char* prefix) {
     TestLink link;
@@ -343,11 +343,11 @@ TEST_CASE("the addresses that a host makes do not tell its station, and are the 
   CHECK(made(kOther, nullptr)[0] != once[0]);
 }
 
-TEST_CASE("where another host has the address that a host makes, it makes the next, three times") {
+TEST_CASE("RFC 7217: after a duplicate the next address is generated, three times") {
   constexpr HashKey kKey{1, 2};
   TestLink link;
   const uint32_t host = link.add({.address_key = kKey});
-  // Who it would be: each of its addresses in turn is another's already.
+  // The addresses that it would generate: another host already has each of them.
   std::vector<IpAddress> taken;
   for (int i = 0; i < 5; ++i) {
     TestLink same;
@@ -365,7 +365,7 @@ TEST_CASE("where another host has the address that a host makes, it makes the ne
   CHECK(link[host].addresses() == std::vector{taken[0]});
 }
 
-TEST_CASE("who says that it is no router is no default router") {
+TEST_CASE("default router: removed by an advertisement without the router flag") {
   World world;
   world.advertise({.prefix = "fd00:7::", .valid_s = 100'000, .preferred_s = 100'000});
   REQUIRE(world.send(kFar) == SendResult::sent);
@@ -383,7 +383,7 @@ TEST_CASE("who says that it is no router is no default router") {
   CHECK(world.send(kFar) == SendResult::no_route);
 }
 
-TEST_CASE("a router that is no default router does not end the questions for one") {
+TEST_CASE("router solicitations continue after an advertisement with lifetime 0") {
   World world;
   world.advertise({.lifetime_s = 0});
   world.run_for(100 * kSecond);
@@ -396,7 +396,7 @@ TEST_CASE("what is on the link, its MTU, and the hops of packets") {
   CHECK(world.it().path_mtu(kFar, world.now) == 1400);
   CHECK(world.send(*parse_ip("fd00:7::99")) == SendResult::sent);
   CHECK(world.send(kFar) == SendResult::no_route);
-  world.advertise({.lifetime_s = 0, .mtu = 9000});  // more than the port takes
+  world.advertise({.lifetime_s = 0, .mtu = 9000});  // above the port's MTU
   CHECK(world.it().path_mtu(kFar, world.now) == 1400);
   const uint32_t other = world.add({.autoconfigure = false});
   world.run_for(3 * kSecond);
@@ -410,7 +410,7 @@ TEST_CASE("what is on the link, its MTU, and the hops of packets") {
     if (parse_ip_packet(Bytes(each).subspan(14), view, problem) == IpError::none && view.protocol == 17) hops = view.hop_limit;
   }
   CHECK(hops == 33);
-  // The prefix is no longer on the link when its time is over.
+  // The prefix is off-link once its lifetime is over.
   world.run_for(3700 * kSecond);
   CHECK(world.send(*parse_ip("fd00:7::99")) == SendResult::no_route);
 }

@@ -1,4 +1,4 @@
-// host_dhcp.cc - a host's part of DHCP: datagrams to and from the client's port, and what a lease makes of the host.
+// host_dhcp.cc - the host's side of DHCP: datagrams of the client's port, and the configuration that follows from a lease.
 #include <algorithm>
 #include <cstring>
 
@@ -55,13 +55,13 @@ void Host::apply_lease(Nanoseconds now, bool probe) noexcept {
     own_.back().of_dhcp = true;
     if (on_link_.size() < kPrefixesOnLinkMax) on_link_.push_back({.prefix = lease->address, .bits = lease->prefix});
   }
-  // What was configured goes first.
+  // Static configuration has priority.
   gateway4_ = lease && !options_.gateway4 ? lease->router : options_.gateway4;
   mtu4_ = lease && lease->mtu >= kIpv4WholeMin ? std::min<uint32_t>(lease->mtu, options_.mtu) : options_.mtu;
   lease_ = lease;
 }
 
-// RFC 2131, 4.4.1: of an address that somebody else has.
+// RFC 2131, 4.4.1: declines a leased address that another host has.
 void Host::decline_conflict(Nanoseconds now) noexcept {
   if (!lease_) return;
   const Own* const leased = own(lease_->address);
@@ -74,7 +74,7 @@ uint32_t Host::poll_dhcp(Nanoseconds now, std::byte* frame) noexcept {
   if (!dhcp_) return 0;
   DhcpClient::Message message;
   const bool some = dhcp_->poll_message(now, message);
-  apply_lease(now);  // its time may be over
+  apply_lease(now);  // the lease may have ended
   if (!some) return 0;
   const IpAddress none = ipv4_address(0u), all = ipv4_address(~0u), own = message.fields.client;
   std::array<std::byte, kDhcpClientBytes> text;
@@ -84,7 +84,7 @@ uint32_t Host::poll_dhcp(Nanoseconds now, std::byte* frame) noexcept {
   std::array<std::byte, kUdpBytes> header;
   emit_udp_header(header.data(), fields.from, fields.to, kDhcpClientPort, kDhcpServerPort, text);
   if (message.to) {
-    // By whatever way packets go there. One that is lost is said again, in the end to everybody.
+    // Unicast by the normal route. A lost message is retransmitted, in the end as a broadcast.
     if (!fields.from.is_unspecified()) send(fields, header, text, now);
     return 0;
   }

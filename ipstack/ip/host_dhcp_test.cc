@@ -1,4 +1,4 @@
-// host_dhcp_test.cc - hosts that take their addresses from a server on the link: leases, conflicts, ends, and what servers may not do.
+// host_dhcp_test.cc - hosts that get their address by DHCP: leases, conflicts, expiry, and the limits of a server's influence.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ HostOptions with_dhcp() {
   return options;
 }
 
-// A link with a server, behind whose address there is a host for ARP.
+// A link with a DHCP server; a host with the server's address answers ARP.
 struct Served : TestLink {
   Served() {
     HostOptions options;
@@ -50,7 +50,7 @@ struct Served : TestLink {
 
 }  // namespace
 
-TEST_CASE("a host takes an address, a network, a gateway and an MTU from a server, and uses the address when nobody else has it") {
+TEST_CASE("DHCP: a host takes address, network, gateway and MTU, and uses the address after conflict detection") {
   Served link;
   link.server.mtu = 1400;
   const uint32_t a = link.add_client();
@@ -66,14 +66,14 @@ TEST_CASE("a host takes an address, a network, a gateway and an MTU from a serve
   CHECK(link[a].addresses() == std::vector<IpAddress>{kFirst});
   CHECK(link[a].source_for(kFar) == kFirst);
   CHECK(link[a].path_mtu(kFar, link.now) == 1400);
-  // Through the gateway, which is the server's host here.
+  // Through the gateway, which is the host with the server's address.
   REQUIRE(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now) == SendResult::sent);
   link.serve_for(kSecond);
   CHECK(link[link.at_server].counter(HostCounter::other_host) >= 1);
   CHECK(link[a].counter(HostCounter::bad_dhcp) == 0);
 }
 
-TEST_CASE("a lease is renewed for as long as the server does so, without a gap") {
+TEST_CASE("DHCP: a host renews its lease without a gap") {
   Served link;
   link.server.lease_s = 120;
   const uint32_t a = link.add_client();
@@ -87,19 +87,19 @@ TEST_CASE("a lease is renewed for as long as the server does so, without a gap")
   for (const DhcpQuestion& each : link.server.questions) renewals += each.client == kFirst ? 1 : 0;
   CHECK(renewals >= 15);
   CHECK(renewals <= 22);
-  // A new MTU and no gateway any more: as the server says now.
+  // A renewal brings a new MTU and removes the gateway.
   link.server.mtu = 1000;
   link.server.router.reset();
   link.serve_for(120 * kSecond);
   CHECK(link[a].path_mtu(link.server.address, link.now) == 1000);
   CHECK(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now) == SendResult::no_route);
-  // One that no link has is not believed.
+  // An MTU below the minimum is not believed.
   link.server.mtu = 300;
   link.serve_for(120 * kSecond);
   CHECK(link[a].path_mtu(link.server.address, link.now) == 1500);
 }
 
-TEST_CASE("when a lease ends, the address goes, and all that came with it") {
+TEST_CASE("DHCP: the end of a lease removes the address, and everything that came with it") {
   Served link;
   link.server.lease_s = 120;
   link.server.mtu = 1400;
@@ -117,11 +117,11 @@ TEST_CASE("when a lease ends, the address goes, and all that came with it") {
   CHECK(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now) == SendResult::no_route);
   CHECK(link[a].send({.to = link.server.address, .protocol = Protocol::kUdp}, {}, Frame(100), link.now) == SendResult::no_route);
   CHECK(link[a].path_mtu(kFar, link.now) == 1500);
-  // The server is back.
+  // The server answers again.
   link.server.silent = false;
   link.serve_for(90 * kSecond);
   CHECK(link.is_assigned(a, kFirst));
-  // It refuses: gone at once.
+  // The server refuses: the address is gone at once.
   link.server.refuses = true;
   link.serve_for(62 * kSecond);
   CHECK(link[a].addresses().empty());
@@ -144,7 +144,7 @@ TEST_CASE("an address that somebody has is declined, and the next one taken") {
   CHECK(link[a].counter(HostCounter::conflicts) == 1);
 }
 
-TEST_CASE("many hosts that start together have many addresses") {
+TEST_CASE("DHCP: many hosts that start together get different addresses") {
   Served link;
   std::vector<uint32_t> hosts;
   for (int i = 0; i < 20; ++i) hosts.push_back(link.add_client());
@@ -157,7 +157,7 @@ TEST_CASE("many hosts that start together have many addresses") {
   CHECK(addresses.size() == hosts.size());
 }
 
-TEST_CASE("what was configured stays beside a lease: addresses, and the gateway") {
+TEST_CASE("DHCP: static addresses and gateway stay beside a lease") {
   Served link;
   HostOptions options = with_dhcp();
   options.addresses.push_back({*parse_ip("10.0.1.50"), 24});
@@ -170,7 +170,7 @@ TEST_CASE("what was configured stays beside a lease: addresses, and the gateway"
   IpAddress neighbour;
   REQUIRE(link[a].poll_unreachable(neighbour));
   CHECK(neighbour == *options.gateway4);
-  // Static addresses can be given up, too.
+  // Static addresses can be removed, too.
   const uint64_t changes = link[a].address_changes();
   CHECK(link[a].remove_address(options.addresses[0].address, link.now));
   CHECK_FALSE(link[a].remove_address(options.addresses[0].address, link.now));
@@ -178,19 +178,19 @@ TEST_CASE("what was configured stays beside a lease: addresses, and the gateway"
   CHECK(link[a].addresses() == std::vector<IpAddress>{kFirst});
 }
 
-TEST_CASE("that a server has gone is not told to who uses the host") {
+TEST_CASE("DHCP: port unreachable from the server is not passed to the application") {
   Served link;
   link.server.lease_s = 120;
   const uint32_t a = link.add_client();
   link.serve_for(15 * kSecond);
   REQUIRE(link.is_assigned(a, kFirst));
-  link.nodes[link.at_server].refuses = true;  // its host says now that nobody has that port
+  link.nodes[link.at_server].refuses = true;  // its host now sends port unreachable
   link.run(link.now + 100 * kSecond);
   CHECK(link[link.at_server].counter(HostCounter::errors_sent) >= 1);
   CHECK(link.nodes[a].came.empty());
 }
 
-TEST_CASE("datagrams for a client's port that are no server's message stay with the host and change nothing") {
+TEST_CASE("DHCP: invalid datagrams to port 68 are consumed and change nothing") {
   Served link;
   const uint32_t a = link.add_client();
   link.serve_for(20 * kSecond);
@@ -214,7 +214,7 @@ TEST_CASE("datagrams for a client's port that are no server's message stay with 
   CHECK(link[a].counter(HostCounter::bad_dhcp) == 3);
   CHECK(link.nodes[a].came.empty());
   CHECK(link.is_assigned(a, kFirst));
-  // A host without the client has the port for others.
+  // On a host without DHCP, the port is free for others.
   HostOptions other;
   other.ipv6 = false;
   other.claim = false;
@@ -225,7 +225,7 @@ TEST_CASE("datagrams for a client's port that are no server's message stay with 
   CHECK(link.nodes[a].came.empty());
 }
 
-TEST_CASE("a host goes on with the lease of the one before it, until it would have ended there") {
+TEST_CASE("DHCP: restart: a host resumes a lease until it ends") {
   Served link;
   link.server.lease_s = 1200;
   const uint32_t a = link.add_client();
@@ -240,7 +240,7 @@ TEST_CASE("a host goes on with the lease of the one before it, until it would ha
 
   HostOptions options = with_dhcp();
   options.mac = TestLink::mac(a);
-  constexpr Nanoseconds kBegin = 7 * kSecond;  // another host's time
+  constexpr Nanoseconds kBegin = 7 * kSecond;  // on another host's clock
   Host next(options, kBegin);
   const uint64_t changes = next.lease_changes();
   next.resume_lease(*kept, kBegin);
@@ -248,16 +248,16 @@ TEST_CASE("a host goes on with the lease of the one before it, until it would ha
   CHECK(next.state_of(kFirst) == Host::AddressState::assigned);
   CHECK(next.source_for(kFar) == kFirst);
   CHECK(next.status().gateway4 == link[a].status().gateway4);
-  next.resume_lease(*kept, kBegin);  // once
+  next.resume_lease(*kept, kBegin);  // has no further effect
   CHECK(next.status().count == 1);
-  // It asks nobody before it has to renew; and with no answer its address goes when it ends.
+  // It sends nothing before the renewal is due; without an answer, its address goes when the lease ends.
   Frame frame(next.frame_max());
   Nanoseconds first = 0;
   Nanoseconds now = kBegin;
   for (; now < kBegin + kept->end_in; now += kSecond) {
     REQUIRE(next.state_of(kFirst) == Host::AddressState::assigned);
     while (next.poll_frame(now, frame) != 0) {
-      // But for announcements: that it has the address, others may know.
+      // Except for ARP announcements of the address.
       const bool announced = frame[12] == std::byte{8} && frame[13] == std::byte{6} && std::memcmp(&frame[38], kFirst.wire(), 4) == 0;
       if (!announced && first == 0) first = now;
     }
@@ -269,12 +269,12 @@ TEST_CASE("a host goes on with the lease of the one before it, until it would ha
   CHECK_FALSE(next.kept_lease(now));
 
   Host late(options, kBegin);
-  late.resume_lease({.lease = kept->lease}, kBegin);  // its time is over
+  late.resume_lease({.lease = kept->lease}, kBegin);  // expired
   CHECK(late.status().count == 0);
   Host without({.mac = TestLink::mac(a), .ipv6 = false}, kBegin);
   without.resume_lease(*kept, kBegin);
   CHECK(without.status().count == 0);
-  // For ever is for ever.
+  // An infinite lease stays infinite.
   Host always(options, kBegin);
   DhcpKept all = *kept;
   all.renew_in = all.rebind_in = all.end_in = ~Nanoseconds{0};

@@ -1,4 +1,4 @@
-// host_groups.cc - the groups of a host: what it listens to, and IGMP and MLD on its link.
+// host_groups.cc - the multicast groups of a host, and IGMP and MLD on its link.
 #include <algorithm>
 
 #include "ipstack/ip/host.h"
@@ -29,7 +29,7 @@ void Host::handle_membership(const IpView& packet, Nanoseconds now) noexcept {
   (packet.ipv4 ? groups4_ : groups6_).handle_message(message, now);
 }
 
-// RFC 4862, 5.4.2: whoever claims an IPv6 address listens to its group, and switches know of that, before he asks.
+// RFC 4862, 5.4.2: join the solicited-node group before the first probe for an address, so that switches (MLD snooping) forward it.
 void Host::hold_solicited_groups(Nanoseconds now) noexcept {
   for (Own& each : own_) {
     const bool ours = each.claim.state() != AddressClaim::State::conflict;
@@ -52,7 +52,7 @@ uint32_t Host::poll_groups(Nanoseconds now, std::byte* frame) noexcept {
     GroupReportWriter writer(MutableBytes(at, std::min(ipv4 ? mtu4_ : mtu6_, link_mtu_) - header), ipv4);
     Memberships::Message message;
     if (!groups.poll_message(now, writer, message)) continue;
-    // RFC 9776, 4.2.13, RFC 9777, 5.2.13: who has no address yet says so.
+    // RFC 9776, 4.2.13, RFC 9777, 5.2.13: a host without an address sends from the unspecified one.
     const IpAddress from = source_for(ipv4 ? all_igmp_routers() : kAllMldRouters).value_or(ipv4 ? ipv4_address(0u) : kNone6);
     IpAddress to = message.group;
     uint32_t length = ipv4 ? kIgmpOldBytes : kMldOldBytes;

@@ -1,4 +1,4 @@
-// host_groups_test.cc - hosts that listen to groups: what comes up, what routers and switches hear, the groups of neighbours' questions.
+// host_groups_test.cc - multicast on hosts: reception, IGMP and MLD reports to routers and switches, and solicited-node groups.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -21,10 +21,10 @@ IpAddress group(bool ipv4) { return *parse_address(ipv4 ? "239.1.1.1" : "ff0e::1
 
 struct Report {
   IpView packet;
-  std::vector<std::byte> bytes;  // of the message
+  std::vector<std::byte> bytes;  // of the IGMP or MLD message
 };
 
-// What hosts have said by IGMP and MLD on the link, from frame `first` on.
+// IGMP and MLD reports on the link, from frame `first` on.
 std::vector<Report> reports(const TestLink& link, size_t first, bool ipv4) {
   std::vector<Report> found;
   for (size_t i = first; i < link.frames.size(); ++i) {
@@ -46,7 +46,7 @@ std::vector<Report> reports(const TestLink& link, size_t first, bool ipv4) {
   return found;
 }
 
-// How often a report has a record of that kind for that group.
+// Counts the records of that kind for that group in the reports.
 size_t records(const std::vector<Report>& reports, GroupRecord kind, const IpAddress& group) {
   size_t count = 0;
   for (const Report& each : reports) {
@@ -67,12 +67,12 @@ SendResult udp(TestLink& link, uint32_t from, const IpAddress& to) {
   return link[from].send({.to = to, .protocol = Protocol::kUdp, .dont_fragment = false}, header, data, link.now);
 }
 
-// A router's query, with an alert, of a station of nobody's.
+// A router's query with a router alert, from a station outside the simulation.
 Frame query(bool ipv4, const std::vector<uint8_t>& octets, const IpAddress& to) {
   std::vector<std::byte> message;
   for (const uint8_t each : octets) message.push_back(std::byte{each});
   const IpAddress from = *parse_ip(ipv4 ? "10.0.1.254" : "fe80::fe");
-  sum_icmp(message.data(), message.size(), from, to);  // that of IGMP is ICMP's
+  sum_icmp(message.data(), message.size(), from, to);  // IGMP has the checksum of ICMP
   const IpFields fields{.from = from, .to = to, .protocol = ipv4 ? Protocol::kIgmp : Protocol::kIcmp6, .hop_limit = 1,
                         .router_alert = true};
   Frame frame(14 + ip_header_size(fields));
@@ -95,7 +95,7 @@ Frame general_query(bool ipv4) {
 
 }  // namespace
 
-TEST_CASE("what goes to a group comes up where it was joined, and nowhere else") {
+TEST_CASE("multicast: only members receive") {
   const bool ipv4 = GENERATE(true, false);
   TestLink link;
   const uint32_t a = link.add(options(1)), b = link.add(options(2)), c = link.add(options(3));
@@ -116,7 +116,7 @@ TEST_CASE("what goes to a group comes up where it was joined, and nowhere else")
   CHECK(link.nodes[b].came[0].to == group(ipv4));
   CHECK(link.nodes[c].came.empty());
   CHECK(link.nodes[a].came.empty());  // no error about it
-  // From some alone.
+  // From some sources only.
   const IpAddress sources[] = {*link[c].source_for(group(ipv4))};
   REQUIRE(link[b].listen(group(ipv4), FilterMode::include, sources, link.now));
   REQUIRE(udp(link, a, group(ipv4)) == SendResult::sent);
@@ -133,7 +133,7 @@ TEST_CASE("what goes to a group comes up where it was joined, and nowhere else")
   CHECK_FALSE(link[b].join(*parse_ip("10.0.1.9"), link.now));
 }
 
-TEST_CASE("the group of an IPv6 address's solicitations is told before the address is asked for, and when it goes") {
+TEST_CASE("MLD: the solicited-node group is reported before duplicate address detection, and when the address goes") {
   TestLink link;
   HostOptions one;
   one.addresses.push_back({*parse_ip("fd00:1::12:3456"), 64});
@@ -156,7 +156,7 @@ TEST_CASE("the group of an IPv6 address's solicitations is told before the addre
   }
   CHECK(told < probed);
   REQUIRE(probed < link.frames.size());
-  // A switch asks.
+  // A switch sends a query.
   size_t before = link.frames.size();
   link.inject(general_query(false));
   link.run_for(2 * kSecond);
@@ -168,8 +168,8 @@ TEST_CASE("the group of an IPv6 address's solicitations is told before the addre
   CHECK(records(reports(link, before, false), GroupRecord::to_include, asked) == 2);
 }
 
-TEST_CASE("a switch that passes groups only to who has told of them does not cut hosts off") {
-  // What goes to a group reaches only those of whose membership the link has heard; two addresses of one group, as well.
+TEST_CASE("MLD snooping does not break neighbour discovery") {
+  // A multicast frame reaches only stations that have reported their membership; also if two addresses share a group.
   static std::vector<std::pair<MacAddress, size_t>> known;
   known.clear();
   TestLink link;
@@ -190,7 +190,7 @@ TEST_CASE("a switch that passes groups only to who has told of them does not cut
   CHECK(link.nodes[b].came.size() == 1);
 }
 
-TEST_CASE("queries are answered as their version has it, and what is none changes nothing") {
+TEST_CASE("IGMP and MLD on a host: queries of each version, and invalid ones") {
   const bool ipv4 = GENERATE(true, false);
   TestLink link;
   const uint32_t a = link.add(options(1));
@@ -209,7 +209,7 @@ TEST_CASE("queries are answered as their version has it, and what is none change
   link.run_for(5 * kSecond);
   CHECK(reports(link, before, ipv4).empty());
   CHECK(link[a].counter(HostCounter::bad_group) + link[a].counter(HostCounter::bad_icmp) == bad_before + 1);
-  // To a group of which the host hears only some sources the router may still speak.
+  // A router may still query a group that the host receives from some sources only.
   const IpAddress sources[] = {*parse_ip(ipv4 ? "10.0.1.77" : "fd00:1::77")};
   REQUIRE(link[a].listen(group(ipv4), FilterMode::include, sources, link.now));
   link.run_for(5 * kSecond);

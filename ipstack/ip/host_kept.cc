@@ -1,4 +1,4 @@
-// host_kept.cc - a host's addresses, routers and networks go over to the next one, with what is left of their times.
+// host_kept.cc - a host's addresses, prefixes and router pass to the next instance, with their remaining times.
 #include <algorithm>
 
 #include "ipstack/ip/host.h"
@@ -28,7 +28,7 @@ HostKept Host::kept(Nanoseconds now) const noexcept {
   return kept;
 }
 
-// Of what was configured, and is so no longer, nothing is taken; nor of routers, if they are not believed.
+// Ignores addresses that are no longer configured, and everything from routers if autoconfiguration is off.
 void Host::resume(const HostKept& kept, Nanoseconds now) noexcept {
   const auto until = [&](uint32_t seconds) { return seconds == HostKept::kForever ? kForever : now + seconds * kSecond; };
   for (uint32_t i = 0; i < std::min(kept.address_count, HostKept::kAddressesMax); ++i) {
@@ -62,7 +62,7 @@ void Host::resume(const HostKept& kept, Nanoseconds now) noexcept {
   if (kept.hop_limit6 != 0) hop_limit6_ = kept.hop_limit6;
 }
 
-// What routers say comes at any rate: what is told of it does not.
+// Router advertisements may come at any rate; router_changes() is limited.
 void Host::note_routers() noexcept { routers_said_ = true; }
 
 void Host::tell_routers(Nanoseconds now) noexcept {

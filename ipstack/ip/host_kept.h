@@ -1,4 +1,4 @@
-// host_kept.h - what a host has of its addresses, for the one that goes on with it on the same link; made and taken by Host.
+// host_kept.h - a host's addresses, prefixes and router, for its next instance on the same link; written and read by Host.
 #pragma once
 
 #include <array>
@@ -8,20 +8,20 @@
 
 namespace unet::ip {
 
-// Times are seconds from then on.
+// Times are seconds that remain.
 struct HostKept {
   static constexpr uint32_t kAddressesMax = 16, kPrefixesMax = 16;
   static constexpr uint32_t kForever = ~uint32_t{0};
 
-  // That nobody else has: not the tentative ones and those in conflict, which are asked for anew, and not what a server leases (DhcpKept).
+  // Assigned addresses only. Tentative and conflicting ones are claimed anew, and the DHCP lease is separate (DhcpKept).
   struct Address {
     IpAddress address{};
     uint8_t prefix = 0;
-    bool of_router = false;  // made of a prefix; else it was configured
+    bool of_router = false;  // generated from a prefix; else configured
     uint32_t valid_s = kForever, preferred_s = kForever;
     bool operator==(const Address&) const noexcept = default;
   };
-  // On the link, as routers say.
+  // An on-link prefix by router advertisement.
   struct Prefix {
     IpAddress prefix{};
     uint8_t bits = 0;
@@ -31,7 +31,7 @@ struct HostKept {
   uint32_t address_count = 0, prefix_count = 0;
   std::array<Address, kAddressesMax> addresses{};
   std::array<Prefix, kPrefixesMax> prefixes{};
-  IpAddress router{};          // the default one, if routers say who that is; unspecified: none
+  IpAddress router{};          // default router by router advertisement; unspecified: none
   uint32_t router_s = 0;
   uint32_t mtu6 = 0;
   uint8_t hop_limit6 = 0;

@@ -1,4 +1,4 @@
-// host_send.cc - what goes out: routes, sources, packets that are cut, and those that wait for their neighbour.
+// host_send.cc - output: routes, source addresses, fragmentation, and packets that wait for address resolution.
 #include <algorithm>
 #include <cstring>
 
@@ -21,7 +21,7 @@ bool Host::is_on_link(const IpAddress& to) const noexcept {
   return std::any_of(on_link_.begin(), on_link_.end(), [&](const OnLink& each) { return same_network(to, each.prefix, each.bits); });
 }
 
-// Of the longest prefix; nullptr: none, or what is on the link has one that is as long.
+// Longest prefix match; nullptr if there is none, or if an on-link prefix is at least as long.
 const HostRoute* Host::static_route(const IpAddress& to) const noexcept {
   const HostRoute* best = nullptr;
   for (const HostRoute& each : options_.routes) {
@@ -34,7 +34,7 @@ const HostRoute* Host::static_route(const IpAddress& to) const noexcept {
 }
 
 std::optional<Host::Route> Host::route_to(const IpAddress& to, Nanoseconds now) const noexcept {
-  // Nothing goes to this host by its link.
+  // Packets to the host itself do not go to the link.
   if (to.is_unspecified() || to.is_loopback() || own(to) != nullptr) return std::nullopt;
   if (to.is_multicast() || to.is_limited_broadcast()) return Route{.next_hop = to, .direct_group = true};
   for (const Own& each : own_) {
@@ -48,7 +48,8 @@ std::optional<Host::Route> Host::route_to(const IpAddress& to, Nanoseconds now) 
   return gateway ? std::optional(Route{.next_hop = *gateway}) : std::nullopt;
 }
 
-// RFC 6724, 5: rule 2, the scope of the destination; rule 3, no deprecated one; rule 8, the longest prefix in common.
+// Source address selection (RFC 6724, 5): rule 2, the scope of the destination; rule 3, avoid deprecated addresses; rule 8, the longest
+// common prefix.
 std::optional<IpAddress> Host::source_for(const IpAddress& to) const noexcept {
   const Own* best = nullptr;
   const bool local = to.is_link_local() || (to.is_multicast() && !to.is_ipv4() && (to.bytes[1] & 0x0F) <= 2);
@@ -75,12 +76,12 @@ bool Host::is_news(const IpAddress& to, Nanoseconds now) const noexcept {
   return route && !route->direct_group && !neighbours_.state(route->next_hop);
 }
 
-// RFC 1122, 3.2.2.2; RFC 4861, 8.1: from the router that is used for the destination, to a neighbour.
+// RFC 1122, 3.2.2.2; RFC 4861, 8.1: accept a redirect only from the present first hop, and only to a neighbour.
 bool Host::handle_redirect(const IpAddress& router, const IpAddress& to, const IpAddress& next_hop, Nanoseconds now) noexcept {
   const std::optional<Route> route = options_.redirects ? route_to(to, now) : std::nullopt;
   const bool right = route && !route->direct_group && route->next_hop == router && router != to && next_hop != router &&
                      next_hop.is_wire_host(to.is_ipv4()) && own(next_hop) == nullptr;
-  // A next hop is a neighbour; of IPv6 one that was not known for one, the destination itself, is one now.
+  // The new next hop must be on-link. An IPv6 destination that is redirected to itself is on-link from now on.
   const bool near = is_on_link(next_hop) || (!to.is_ipv4() && next_hop == to);
   const bool everybody = std::any_of(own_.begin(), own_.end(), [&](const Own& each) {
     return is_directed_broadcast(next_hop, each.claim.address(), each.prefix);
@@ -105,17 +106,17 @@ SendResult Host::send(IpFields fields, Bytes header, Bytes data, Nanoseconds now
   const uint32_t mtu = route->direct_group ? link_mtu(fields.to) : path_mtu(fields.to, now);
   const size_t length = header.size() + data.size();
   const bool fits = ip_header_size(fields) + length <= mtu;
-  // The length that a header says counts the header of IPv4, and of IPv6 only what follows it.
+  // The length field includes the header in IPv4, but not in IPv6.
   const size_t said = ip_header_size(fields) + length - (fields.from.is_ipv4() ? 0 : kIpv6Bytes);
   if (!fits && (fields.dont_fragment || said > 65535)) return count(HostCounter::too_big), SendResult::too_big;
   if (fields.hop_limit == 0) fields.hop_limit = fields.from.is_ipv4() ? options_.hop_limit : hop_limit6_;
   if (!fits) return send_cut(fields, *route, header, data, mtu, now);
-  // RFC 6864: a packet that cannot be cut needs no number.
+  // RFC 6864: a packet that cannot be fragmented needs no identification.
   fields.id = fields.dont_fragment || !fields.from.is_ipv4() ? 0 : take_id(fields.to);
   return send_piece(fields, *route, header, data, now);
 }
 
-// All pieces or none.
+// Sends all fragments or none.
 SendResult Host::send_cut(IpFields fields, const Route& route, Bytes header, Bytes data, uint32_t mtu, Nanoseconds now) noexcept {
   fields.more_fragments = true;
   const uint32_t room = (mtu - ip_header_size(fields)) / kFragmentUnit * kFragmentUnit;
@@ -153,15 +154,15 @@ SendResult Host::send_piece(const IpFields& fields, const Route& route, Bytes he
   return SendResult::sent;
 }
 
-// To the station of its next hop, or to the end of those that wait for it. False: too many wait, and it is gone.
+// Sends a frame to its next hop, or queues it for address resolution. False: too many packets wait, and this one is dropped.
 bool Host::go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept {
   std::optional<MacAddress> station;
   if (route.direct_group) station = route.next_hop.is_multicast() ? group_station(route.next_hop) : kBroadcast;
   else station = neighbours_.resolve(route.next_hop, now);
   if (!station) {
-    take_released();  // of an entry that gave way for this one
+    take_released();  // packets of an entry evicted for this one
     if (waiting_ >= buffers_.size() / 2) {
-      // Those that nobody answers do not keep what others wait for.
+      // Unresolved neighbours hold at most half of the buffers.
       free_.push_back(buffer);
       return false;
     }
@@ -214,7 +215,7 @@ bool Host::poll_unreachable(IpAddress& neighbour) noexcept {
   return true;
 }
 
-// A frame of the host's own, whose station is in it.
+// Queues a frame of the host itself, with its destination station in place.
 void Host::queue_message(const std::byte* frame, uint32_t length) noexcept {
   const std::optional<uint32_t> buffer = take_buffer();
   if (!buffer) return count(HostCounter::no_buffer);

@@ -1,4 +1,4 @@
-// host_test.cc - hosts on a link: they find each other, echo, cut and put together, refuse, and tell what cannot be reached.
+// host_test.cc - hosts on a link: address resolution, echo, fragmentation and reassembly, ICMP errors, unreachable neighbours.
 #include "ipstack/ip/host.h"
 
 #include <catch2/catch.hpp>
@@ -48,7 +48,7 @@ struct Two : TestLink {
 
 }  // namespace
 
-TEST_CASE("hosts that have claimed their addresses find each other and echo, whatever the length") {
+TEST_CASE("hosts resolve each other and echo packets of any length") {
   const bool ipv4 = GENERATE(true, false);
   Two link(ipv4);
   for (const size_t length : {0u, 1u, 56u, 1452u, 1472u, 1473u, 4000u, 65000u}) {
@@ -72,7 +72,7 @@ TEST_CASE("hosts that have claimed their addresses find each other and echo, wha
   CHECK(link[link.b].reassembly().used() == 0);
 }
 
-TEST_CASE("an address is not used before it is claimed, and not at all if somebody has it") {
+TEST_CASE("a tentative address is not used, nor one in conflict") {
   const bool ipv4 = GENERATE(true, false);
   TestLink link;
   const uint32_t a = link.add(options(ipv4, 1));
@@ -88,7 +88,7 @@ TEST_CASE("an address is not used before it is claimed, and not at all if somebo
   CHECK(link[a].state_of(address(ipv4, 1)) == Host::AddressState::assigned);
   CHECK(link[late].send({.from = address(ipv4, 1), .to = address(ipv4, 2), .protocol = 17}, {}, pattern(8), link.now) ==
         SendResult::no_source);
-  // Two that start together: not both.
+  // Two hosts that start together with one address: not both may have it.
   TestLink race;
   const uint32_t first = race.add(options(ipv4, 1)), second = race.add(options(ipv4, 1));
   race.run_for(20 * kSecond);
@@ -112,13 +112,13 @@ TEST_CASE("what nobody wants is refused as a host does, and errors are bounded")
   CHECK(came[1].icmp.kind == (ipv4 ? IcmpKind::unreachable : IcmpKind::parameter_problem));
   if (ipv4) CHECK(came[1].icmp.why == Unreachable::protocol);
   else CHECK(came[1].icmp.pointer == 6);
-  // To everybody: no error.
+  // To a broadcast address: no error.
   const IpAddress all = *parse_address(ipv4 ? "10.0.1.255" : "ff02::1");
   REQUIRE(link.udp(link.a, all, 20) == SendResult::sent);
   link.run_for(kSecond);
   CHECK(link.nodes[link.b].came.size() == 3);
   CHECK(came.size() == 2);
-  // So many in a second, and then again.
+  // Rate limit: so many errors per second.
   came.clear();
   for (int i = 0; i < 1000; ++i) {
     REQUIRE(link.udp(link.a, address(ipv4, 2), 20) == SendResult::sent);
@@ -131,7 +131,7 @@ TEST_CASE("what nobody wants is refused as a host does, and errors are bounded")
 
 namespace {
 
-// A frame from `from`, of another station, to `to`.
+// A frame from `fields.from`, of another station, to `station`.
 Frame frame_of(const MacAddress& station, const IpFields& fields, const std::vector<std::byte>& payload) {
   Frame frame(14 + ip_header_size(fields));
   std::memcpy(frame.data(), station.data(), 6);
@@ -157,7 +157,7 @@ TEST_CASE("answers to hosts that are not there keep no more than half of the buf
     }
   }
   CHECK(link[link.a].counter(HostCounter::no_buffer) > 0);
-  // Others are asked for all the same, if nothing waits for them, and those that are known are answered.
+  // Other neighbours are still resolved if nothing waits for them, and known ones are answered.
   for (int i = 0; i < 2; ++i) {
     REQUIRE(link.ping(link.b, address(true, 1), 100) == SendResult::sent);
     link.run_for(kMillisecond);
@@ -165,12 +165,12 @@ TEST_CASE("answers to hosts that are not there keep no more than half of the buf
   CHECK(link.nodes[link.b].came.size() == 1);
   link.run_for(100 * kSecond);
   link.nodes[link.b].came.clear();
-  REQUIRE(link.ping(link.b, address(true, 1), 60'000) == SendResult::sent);  // all of them are there again
+  REQUIRE(link.ping(link.b, address(true, 1), 60'000) == SendResult::sent);  // all buffers are free again
   link.run_for(kSecond);
   CHECK(link.nodes[link.b].came.size() == 1);
 }
 
-TEST_CASE("a packet of a host's own in a frame to everybody is none, or nothing is said of it") {
+TEST_CASE("a unicast packet in a broadcast frame is dropped (IPv4), or causes no error (IPv6)") {
   const bool ipv4 = GENERATE(true, false);
   Two link(ipv4);
   const Frame to_all = frame_of(kBroadcast, {.from = address(ipv4, 2), .to = address(ipv4, 1), .protocol = 200}, pattern(20));
@@ -183,7 +183,7 @@ TEST_CASE("a packet of a host's own in a frame to everybody is none, or nothing 
   CHECK(link[link.a].counter(HostCounter::errors_sent) == 1);
 }
 
-TEST_CASE("an error behind headers that are not understood is an error still") {
+TEST_CASE("ICMPv6: no error about an error behind unknown extension headers") {
   Two link(false);
   std::vector<std::byte> error(8 + 8 + 48);
   const uint8_t headers[] = {Protocol::kIcmp6, 0, 0x9e, 4, 0, 0, 0, 0, 1, 4};
@@ -197,7 +197,7 @@ TEST_CASE("an error behind headers that are not understood is an error still") {
   CHECK(link[link.a].counter(HostCounter::errors_sent) == 1);
 }
 
-TEST_CASE("packets are cut wherever their header ends, up to the largest, and go to a neighbour that is known") {
+TEST_CASE("fragmentation: any split of header and data, up to the largest packet") {
   const bool ipv4 = GENERATE(true, false);
   Two link(ipv4);
   const auto send = [&](size_t header, size_t data) {
@@ -205,7 +205,7 @@ TEST_CASE("packets are cut wherever their header ends, up to the largest, and go
     return link[link.a].send({.to = address(ipv4, 2), .protocol = 200, .dont_fragment = false}, Bytes(all).first(header),
                              Bytes(all).subspan(header), link.now);
   };
-  CHECK(send(8, 8000) == SendResult::no_buffer);  // more than wait; but it is asked for
+  CHECK(send(8, 8000) == SendResult::no_buffer);  // more than may wait; but resolution starts
   link.run_for(kSecond);
   const size_t largest = ipv4 ? 65515 : 65535;
   const std::pair<size_t, size_t> parts[] = {{8, 8000}, {3000, 0}, {3000, 3000}, {0, 3000}, {1480, 10}, {1448, 10}, {8, largest - 8}};
@@ -231,7 +231,7 @@ TEST_CASE("errors are not about errors, and not to groups") {
   CHECK(link.nodes[link.a].came.empty());
   CHECK(link.nodes[link.b].came.empty());  // it quotes nothing
   CHECK(link[link.b].counter(HostCounter::bad_icmp) == 1);
-  // One that quotes a packet that this host has not sent.
+  // An error that quotes a packet of another host.
   std::array<std::byte, 28> quoted{};
   emit_ip_header(quoted.data(), {.from = address(true, 9), .to = address(true, 1), .protocol = 17}, 8);
   const uint32_t forged = emit_icmp_error(message.data(), address(true, 1), address(true, 2), {.why = Unreachable::port}, quoted);
@@ -242,7 +242,7 @@ TEST_CASE("errors are not about errors, and not to groups") {
   CHECK(link[link.b].counter(HostCounter::bad_icmp) == 2);
 }
 
-TEST_CASE("the longest prefix says where a packet goes: a route's, the link's, or a shorter route's, and else it is the gateway") {
+TEST_CASE("routing: longest prefix match over static routes and on-link prefixes, then the gateway") {
   const bool ipv4 = GENERATE(true, false);
   const auto network = [&](const char* four, const char* six) { return *parse_ip(ipv4 ? four : six); };
   TestLink link;
@@ -251,8 +251,8 @@ TEST_CASE("the longest prefix says where a packet goes: a route's, the link's, o
   const auto bits = [&](int four, int six) { return static_cast<uint8_t>(ipv4 ? four : six); };
   with.routes.push_back({network("192.0.0.0", "2001::"), bits(8, 16), address(ipv4, 3)});
   with.routes.push_back({network("192.0.2.0", "2001:db8::"), bits(24, 32), address(ipv4, 4)});
-  with.routes.push_back({address(ipv4, 99), bits(32, 128), address(ipv4, 4)});  // of the link, but longer
-  const auto shorter = static_cast<uint8_t>(with.addresses[0].prefix - 8);  // than the link's
+  with.routes.push_back({address(ipv4, 99), bits(32, 128), address(ipv4, 4)});  // on-link, but with a longer prefix
+  const auto shorter = static_cast<uint8_t>(with.addresses[0].prefix - 8);  // than the link's prefix
   with.routes.push_back({network("10.0.0.0", "fd00:1::"), shorter, address(ipv4, 3)});
   const uint32_t a = link.add(with);
   for (int i = 2; i <= 5; ++i) link.add(options(ipv4, i));
@@ -278,7 +278,7 @@ TEST_CASE("the longest prefix says where a packet goes: a route's, the link's, o
   CHECK(goes_to(address(ipv4, 99)) == 4);
 }
 
-TEST_CASE("a neighbour that is not there is told, and a gateway is used beyond the link") {
+TEST_CASE("an absent neighbour is reported unreachable, and the gateway is used beyond the link") {
   const bool ipv4 = GENERATE(true, false);
   TestLink link;
   HostOptions with = options(ipv4, 1);
@@ -292,8 +292,8 @@ TEST_CASE("a neighbour that is not there is told, and a gateway is used beyond t
   IpAddress neighbour;
   REQUIRE(link[a].poll_unreachable(neighbour));
   CHECK(neighbour == address(ipv4, 99));
-  CHECK_FALSE(link[a].poll_unreachable(neighbour));  // it is told once
-  CHECK(link[a].counter(HostCounter::unreachable) == 3);  // two gave way while they waited
+  CHECK_FALSE(link[a].poll_unreachable(neighbour));  // reported once
+  CHECK(link[a].counter(HostCounter::unreachable) == 3);  // two were dropped from the full queue
   // Beyond the link: to the gateway's station.
   link.frames.clear();
   const IpAddress far = *parse_ip(ipv4 ? "192.0.2.1" : "2001:db8::1");
@@ -306,19 +306,19 @@ TEST_CASE("a neighbour that is not there is told, and a gateway is used beyond t
   });
   REQUIRE(to_far != link.frames.end());
   CHECK(std::memcmp(to_far->data(), TestLink::mac(b).data(), 6) == 0);
-  CHECK(link[b].counter(HostCounter::other_host) == 1);  // it is no router
+  CHECK(link[b].counter(HostCounter::other_host) == 1);  // it does not forward
   CHECK(link[b].send({.to = far, .protocol = 17}, {}, pattern(20), link.now) == SendResult::no_route);
   CHECK(link[b].send({.to = *parse_ip(ipv4 ? "127.0.0.1" : "fe80::1"), .protocol = 17}, {}, pattern(20), link.now) ==
         (ipv4 ? SendResult::no_route : SendResult::sent));
 }
 
-TEST_CASE("a path with a smaller MTU: packets are refused or cut, for ten minutes") {
+TEST_CASE("path MTU: packets are refused or fragmented, for ten minutes") {
   const bool ipv4 = GENERATE(true, false);
   Two link(ipv4);
   const IpAddress to = address(ipv4, 2);
   CHECK(link[link.a].path_mtu(to, link.now) == 1500);
   CHECK(link.udp(link.a, to, 1501) == SendResult::too_big);
-  // What a router says of a packet of a's.
+  // The ICMP error of a router, about a packet of a.
   std::vector<std::byte> packet(1500);
   const uint32_t header = emit_ip_header(packet.data(), {.from = address(ipv4, 1), .to = to, .protocol = 17}, ipv4 ? 1480 : 1460);
   REQUIRE(header == (ipv4 ? 20 : 40));
@@ -340,7 +340,7 @@ TEST_CASE("a path with a smaller MTU: packets are refused or cut, for ten minute
   CHECK(link[link.a].path_mtu(to, link.now) == 1500);
 }
 
-TEST_CASE("who sends a packet that does not become whole is told") {
+TEST_CASE("ICMP: time exceeded for an incomplete packet") {
   const bool ipv4 = GENERATE(true, false);
   Two link(ipv4);
   link.loses = [](const Frame& frame, size_t to) {
@@ -358,9 +358,9 @@ TEST_CASE("who sends a packet that does not become whole is told") {
   CHECK(link.nodes[link.a].came[0].quoted_to == address(ipv4, 2));
 }
 
-TEST_CASE("headers that a host has to report are reported") {
+TEST_CASE("ICMPv6: parameter problem for an unknown option") {
   Two link(false);
-  // A destination option of a kind that must be known.
+  // A destination option that must be understood (11).
   std::vector<std::byte> options_and_data = pattern(24);
   const uint8_t unknown[] = {17, 0, 0xde, 4, 0, 0, 0, 0};
   std::memcpy(options_and_data.data(), unknown, sizeof unknown);
@@ -373,16 +373,16 @@ TEST_CASE("headers that a host has to report are reported") {
   CHECK(link.nodes[link.a].came[0].icmp.pointer == 42);
 }
 
-TEST_CASE("a neighbour that has got another station is found again") {
+TEST_CASE("an address that moves to another station is resolved again") {
   const bool ipv4 = GENERATE(true, false);
   Two link(ipv4);
   REQUIRE(link.ping(link.a, address(ipv4, 2), 10) == SendResult::sent);
   link.run_for(kSecond);
   REQUIRE(link.nodes[link.a].came.size() == 1);
-  // b is gone; another host gets its address.
+  // b is gone; another host takes its address.
   link.nodes.erase(link.nodes.begin() + 1);
   HostOptions again = options(ipv4, 2);
-  static_cast<void>(link.add(HostOptions{.ipv6 = false}));  // it gets b's station
+  static_cast<void>(link.add(HostOptions{.ipv6 = false}));  // it has b's station
   const uint32_t c = link.add(again);
   link.run_for(20 * kSecond);
   REQUIRE(link[c].state_of(address(ipv4, 2)) == Host::AddressState::assigned);
@@ -395,7 +395,7 @@ TEST_CASE("a neighbour that has got another station is found again") {
   CHECK(link[link.a].neighbours().state(address(ipv4, 2)).has_value());
 }
 
-TEST_CASE("buffers run out, and come back") {
+TEST_CASE("buffers: exhaustion and recovery") {
   const bool ipv4 = GENERATE(true, false);
   TestLink link;
   HostOptions few = options(ipv4, 1);
@@ -406,7 +406,7 @@ TEST_CASE("buffers run out, and come back") {
     uint32_t sent = 0;
     while (link[a].send({.to = address(ipv4, 2), .protocol = 17}, {}, pattern(20), link.now) == SendResult::sent) {
       REQUIRE(++sent <= 1000);
-      if (round == 0 && sent == 100) break;  // the first ones wait for the neighbour, three at most
+      if (round == 0 && sent == 100) break;  // three packets at most wait for resolution
     }
     if (round != 0) CHECK(sent == 8);
     CHECK(link[a].send({.to = address(ipv4, 2), .protocol = 17, .dont_fragment = false}, {}, pattern(20'000), link.now) ==
@@ -420,13 +420,13 @@ TEST_CASE("any frames at all: hosts go on") {
   std::mt19937 random(1);
   for (const bool ipv4 : {true, false}) {
     Two link(ipv4);
-    // Frames of true traffic, changed, cut and repeated.
+    // Frames of real traffic, modified, truncated and repeated.
     for (const size_t length : {0u, 100u, 3000u}) {
       link.ping(link.a, address(ipv4, 2), length);
       link.udp(link.b, address(ipv4, 1), length, true);
       link.run_for(kSecond);
     }
-    // But ARP: anybody may take an IPv4 address away by it, and nothing would be left to look at.
+    // Except ARP: a forged ARP frame could take an IPv4 address away, and end the test's traffic.
     std::vector<Frame> seen = link.frames;
     seen.erase(std::remove_if(seen.begin(), seen.end(), [](const Frame& f) { return f[12] == std::byte{8} && f[13] == std::byte{6}; }),
                seen.end());

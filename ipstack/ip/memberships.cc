@@ -1,4 +1,4 @@
-// memberships.cc - filters of groups, and the reports that follow from their changes and from queries.
+// memberships.cc - group filters, and the reports that follow from their changes and from queries.
 #include "ipstack/ip/memberships.h"
 
 #include <algorithm>
@@ -8,19 +8,19 @@
 namespace unet::ip {
 namespace {
 
-// RFC 9776, 8; RFC 9777, 9.
+// Defaults of RFC 9776, 8 and RFC 9777, 9.
 constexpr uint8_t kRobustness = 2;
 constexpr uint32_t kInterval = 125;                        // seconds
 constexpr Nanoseconds kUnsolicitedEvery = kSecond;
 constexpr Nanoseconds kUnsolicitedOldEvery = 10 * kSecond; // of old versions (RFC 2236, 8.10; RFC 2710, 7.10)
 constexpr Nanoseconds kAnswerWithinLeast = 100 * kMillisecond;
 
-// To these every host listens.
+// The all-hosts group: every host is a member.
 bool is_everybodys(const IpAddress& group) noexcept {
   return group == kAllHosts4 || group == kAllNodes6;
 }
 
-// Of groups that do not leave the host nothing is told (RFC 9777, 6).
+// Groups of interface-local scope are never reported (RFC 9777, 6).
 bool is_told(const IpAddress& group) noexcept { return group.is_ipv4() || (group.bytes[1] & 0x0F) > 1; }
 
 }  // namespace
@@ -42,7 +42,7 @@ Memberships::Group* Memberships::find(const IpAddress& group) noexcept {
 Memberships::Group* Memberships::open(const IpAddress& group) noexcept {
   if (Group* const known = find(group)) return known;
   if (groups_.size() == kGroupsMax) {
-    // One that was left, and is still being told, gives way.
+    // Replace a group that was left and is only still reported.
     const auto left = std::find_if(groups_.begin(), groups_.end(), [](const Group& each) { return each.filter.is_none(); });
     if (left == groups_.end()) return nullptr;
     groups_.erase(left);
@@ -103,7 +103,7 @@ void Memberships::update(Group& group, Nanoseconds now) noexcept {
   }
 }
 
-// RFC 9776, 5.1: what a change is told by.
+// RFC 9776, 5.1: reports a change of filter as a change of mode or of sources.
 void Memberships::note_changes(Group& group, const Filter& before) noexcept {
   const Filter& filter = group.filter;
   const auto whole = [&] {
@@ -122,7 +122,7 @@ void Memberships::note_changes(Group& group, const Filter& before) noexcept {
   bool room = true;
   for (uint32_t i = 0; i < before.count; ++i) room = room && (filter.has(before.sources[i]) || note(before.sources[i]));
   for (uint32_t i = 0; i < filter.count; ++i) room = room && (before.has(filter.sources[i]) || note(filter.sources[i]));
-  if (!room) whole();  // which says all of it
+  if (!room) whole();  // the whole filter covers all changes
 }
 
 bool Memberships::is_member(const IpAddress& group) const noexcept {
@@ -140,7 +140,7 @@ bool Memberships::has_station(const MacAddress& station) const noexcept {
                      [&](const Group& each) { return !each.filter.is_none() && group_station(each.address) == station; });
 }
 
-// Whose last word has been said, or is never said.
+// Removes groups that were left, once this is reported or if it never is.
 void Memberships::forget_left_groups() noexcept {
   const auto left = [](const Group& each) {
     if (!each.filter.is_none() || each.holds != 0) return false;
@@ -151,7 +151,7 @@ void Memberships::forget_left_groups() noexcept {
 
 // ---- queries
 
-// RFC 9776, 7.2.1: what was to be said in another version is not said.
+// RFC 9776, 7.2.1: a change of version cancels pending reports.
 void Memberships::set_version(uint8_t version) noexcept {
   if (version == version_) return;
   version_ = version;
@@ -176,11 +176,11 @@ void Memberships::handle_message(const GroupMessage& message, Nanoseconds now) n
     ++counters_.queries;
     const Nanoseconds response = message.response_ms * kMillisecond;
     if (message.version == 3) {
-      // RFC 9776, 4.1.6, 4.1.7.
+      // RFC 9776, 4.1.6, 4.1.7: QRV and QQIC; 0 means the default.
       robustness_ = message.robustness != 0 ? message.robustness : kRobustness;
       interval_s_ = message.interval_s != 0 ? message.interval_s : kInterval;
     } else {
-      // RFC 9776, 8.12; RFC 9777, 9.12.
+      // RFC 9776, 8.12; RFC 9777, 9.12: the Older Version Querier Present timer.
       Nanoseconds& until = message.version == 1 ? version1_until_ : version2_until_;
       until = now + robustness_ * interval_s_ * kSecond + response;
       expire_old_queriers(now);
@@ -188,7 +188,7 @@ void Memberships::handle_message(const GroupMessage& message, Nanoseconds now) n
     if (version_ == 3) take_query(message, now);
     else take_old_query(message, now);
   } else if (message.kind == GroupMessage::Kind::report && version_ != 3) {
-    // RFC 2236, 3: one host's report does for all.
+    // RFC 2236, 3: report suppression: one host's report suffices.
     Group* const known = find(message.group);
     if (known == nullptr || known->filter.is_none() || known->old_at == kNever) return;
     known->old_left = 0;
@@ -198,7 +198,7 @@ void Memberships::handle_message(const GroupMessage& message, Nanoseconds now) n
   }
 }
 
-// RFC 9776, 5.2.
+// RFC 9776, 5.2: schedules the response to a query.
 void Memberships::take_query(const GroupMessage& query, Nanoseconds now) noexcept {
   const Nanoseconds at = now + within(std::max(query.response_ms * kMillisecond, kAnswerWithinLeast));
   if (general_at_ <= at) return;
@@ -222,7 +222,7 @@ void Memberships::ask_group(Group& group, const GroupMessage& query, Nanoseconds
       const auto end = group.asked.begin() + group.asked_count;
       if (std::find(group.asked.begin(), end, source) != end) continue;
       if (group.asked_count == kSourcesMax) {
-        group.asked_count = 0;  // then all are told
+        group.asked_count = 0;  // then all sources are reported
         break;
       }
       group.asked[group.asked_count++] = source;
@@ -260,7 +260,7 @@ void Memberships::mark_due(Nanoseconds now) noexcept {
   telling_ = telling_ || std::any_of(groups_.begin(), groups_.end(), [](const Group& each) { return each.tell_change || each.tell_state; });
 }
 
-// RFC 9776, 5.1: the whole filter, or what has come and gone. False: no room.
+// RFC 9776, 5.1: writes a filter-mode change, or source-list changes. False: no room.
 bool Memberships::write_change(Group& group, GroupReportWriter& writer) noexcept {
   const Filter& filter = group.filter;
   const bool include = filter.mode == FilterMode::include;
@@ -273,7 +273,7 @@ bool Memberships::write_change(Group& group, GroupReportWriter& writer) noexcept
   } else {
     const auto* const end = group.changes.data() + group.change_count;
     const auto allowed = static_cast<uint32_t>(std::count_if(static_cast<const Change*>(group.changes.data()), end, is_allowed));
-    // Two records at most: the second begins with no more than five addresses have.
+    // At most two records; the header of the second takes no more room than five addresses.
     if (!writer.has_room_for(group.change_count + 5)) return false;
     for (const bool allow : {true, false}) {
       const uint32_t count = allow ? allowed : group.change_count - allowed;
@@ -284,7 +284,7 @@ bool Memberships::write_change(Group& group, GroupReportWriter& writer) noexcept
       }
     }
   }
-  // What the whole filter has said of its sources need not be said again.
+  // Sources that the whole filter has covered need no further report.
   uint32_t left = 0;
   for (uint32_t i = 0; i < group.change_count; ++i) {
     if (--group.changes[i].left != 0) group.changes[left++] = group.changes[i];
@@ -294,7 +294,7 @@ bool Memberships::write_change(Group& group, GroupReportWriter& writer) noexcept
   return true;
 }
 
-// RFC 9776, 5.2: what there is, or of what is asked for what is listened to. False: no room.
+// RFC 9776, 5.2: writes the current state; if sources were asked about, those of them that are received. False: no room.
 bool Memberships::write_state(Group& group, GroupReportWriter& writer) noexcept {
   const Filter& filter = group.filter;
   const bool include = filter.mode == FilterMode::include;
@@ -333,7 +333,7 @@ bool Memberships::poll_report(Nanoseconds now, GroupReportWriter& writer) noexce
   return true;
 }
 
-// RFC 2236, 3; RFC 2710, 4.
+// Old versions: RFC 2236, 3; RFC 2710, 4.
 bool Memberships::poll_old(Nanoseconds now, Message& message) noexcept {
   for (Group& each : groups_) {
     if (each.old_at > now) continue;

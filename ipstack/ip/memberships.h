@@ -1,13 +1,13 @@
-// memberships.h - the groups to which a host listens, and what it tells routers and switches of them: a host's part of IGMP (RFC 9776) and
-// MLD (RFC 9777), and of their old versions while an old router asks, as a machine without I/O and clock; used by the stack of a host.
+// memberships.h - the host's side of IGMP (RFC 9776) and MLD (RFC 9777): multicast groups, and reports about them to routers and switches.
+// It speaks the older versions while an old querier is present. No I/O and clock; used by Host.
 //
-//   listen(), hold() ----> the filter of a group changes: told at once, and once more within a second
-//   a query -------------> what there is, told within the time that the query gives
+//    listen(), hold() ----> the filter of a group changes: reported at once, and again within a second
+//    a query -------------> the current state, reported within the time that the query gives
 //
-// A filter says from which sources a group is listened to: from those that are included, or from all but those that are excluded. To
-// include none is to leave. Filters of several who listen here to one group their owner merges. One object is of one version of IP.
+// A filter lists the sources that a group is received from (include), or all but which it is received from (exclude). To include none is to
+// leave. The owner merges the filters of several listeners of a group. One object serves one version of IP.
 //
-// Whoever asks without end is answered some twenty times a second at most, with reports of a bounded number.
+// A querier that floods gets about twenty responses a second, each with a bounded number of reports.
 #pragma once
 
 #include <array>
@@ -25,38 +25,38 @@ enum class FilterMode : uint8_t { include, exclude };
 
 struct MembershipCounters {
   uint64_t queries = 0, reports = 0, leaves = 0;
-  uint64_t suppressed = 0;  // reports of old versions that another host has sent
+  uint64_t suppressed = 0;  // reports of old versions that another host's report made unnecessary
 };
 
 class Memberships {
  public:
-  static constexpr uint32_t kGroupsMax = 64, kSourcesMax = 16;  // of a group
+  static constexpr uint32_t kGroupsMax = 64, kSourcesMax = 16;  // sources per group
 
   Memberships(bool ipv4, uint64_t seed);
 
-  // The application's filter of a group. False: no group of this version, too many of them, or too many sources.
+  // Sets the application's filter of a group. False: not a group of this IP version, too many groups, or too many sources.
   bool listen(const IpAddress& group, FilterMode mode, std::span<const IpAddress> sources, Nanoseconds now) noexcept;
-  // The host's own: from all sources, until it is released as often.
+  // The host's own membership, from all sources, until release() was called as often.
   bool hold(const IpAddress& group, Nanoseconds now) noexcept;
   void release(const IpAddress& group, Nanoseconds now) noexcept;
 
   bool is_member(const IpAddress& group) const noexcept;
   bool accepts(const IpAddress& group, const IpAddress& source) const noexcept;
-  bool has_station(const MacAddress& station) const noexcept;  // of a group
+  bool has_station(const MacAddress& station) const noexcept;  // of a group that is joined
 
   void handle_message(const GroupMessage& message, Nanoseconds now) noexcept;
 
   struct Message {
     enum class Kind : uint8_t { report, old_report, leave } kind = Kind::report;
     uint8_t version = 3;        // of an old report
-    IpAddress group{};          // of old reports and leaves
-    uint32_t records = 0;       // of a report: they are in the writer
+    IpAddress group{};          // of an old report or a leave
+    uint32_t records = 0;       // of a report: number of records in the writer
   };
-  // What to send now; false: nothing before next_event(). `writer` is empty, with room for a record with all its sources.
+  // The message to send now; false: none before next_event(). `writer` is empty, with room for a record with all its sources.
   bool poll_message(Nanoseconds now, GroupReportWriter& writer, Message& message) noexcept;
   Nanoseconds next_event() const noexcept;
 
-  uint32_t version() const noexcept { return version_; }  // that is spoken
+  uint32_t version() const noexcept { return version_; }  // protocol version in use
   const MembershipCounters& counters() const noexcept { return counters_; }
 
  private:
@@ -70,18 +70,18 @@ class Memberships {
   };
   struct Change {
     IpAddress source{};
-    uint8_t left = 0;  // as often it is to be told
+    uint8_t left = 0;  // transmissions that remain
   };
   struct Group {
     IpAddress address{};
     uint32_t holds = 0;
-    Filter wanted{}, filter{};          // the application's; with the host's
+    Filter wanted{}, filter{};          // the application's filter; merged with the host's own
     // Version 3.
-    uint8_t mode_left = 0;              // as often the whole filter is to be told as a change
+    uint8_t mode_left = 0;              // transmissions that remain of the whole filter as a change
     uint32_t change_count = 0;
     std::array<Change, 2 * kSourcesMax> changes{};
-    Nanoseconds answer_at = kNever;     // of a query for this group
-    uint32_t asked_count = 0;           // 0: for all its sources
+    Nanoseconds answer_at = kNever;     // when to answer a query for this group
+    uint32_t asked_count = 0;           // 0: about all its sources
     std::array<IpAddress, kSourcesMax> asked{};
     bool tell_change = false, tell_state = false, tell_asked = false;  // in the next report
     // Old versions.
@@ -114,9 +114,9 @@ class Memberships {
   uint8_t version_ = 3;
   uint8_t robustness_ = 2;
   uint32_t interval_s_ = 125;
-  Nanoseconds version1_until_ = 0, version2_until_ = 0;  // an old querier is there
+  Nanoseconds version1_until_ = 0, version2_until_ = 0;  // Older Version Querier Present timers
   Nanoseconds general_at_ = kNever, change_at_ = kNever;
-  bool telling_ = false;  // marks are left of a report that was full
+  bool telling_ = false;  // a full report left groups for the next one
   MembershipCounters counters_;
 };
 

@@ -1,4 +1,4 @@
-// memberships_test.cc - filters that change and queries of every kind, in virtual time: what is told, when, and how often.
+// memberships_test.cc - filter changes and queries of every kind, in virtual time: which reports, when, and how often.
 #include "ipstack/ip/memberships.h"
 
 #include <catch2/catch.hpp>
@@ -99,7 +99,7 @@ using Lines = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("to join and to leave is told at once, and once more within a second") {
+TEST_CASE("IGMP and MLD: join and leave are reported at once, and again within a second") {
   for (const bool ipv4 : {true, false}) {
     Run run(ipv4);
     const std::string group = text_of(run.group(1));
@@ -113,7 +113,7 @@ TEST_CASE("to join and to leave is told at once, and once more within a second")
     CHECK(said[0].at == 1000 * kSecond);
     CHECK(said[1].at <= 1001 * kSecond);
     CHECK(run.groups.next_event() == ~Nanoseconds{0});
-    REQUIRE(run.join(1));  // again: nothing new
+    REQUIRE(run.join(1));  // again: no change
     CHECK(run.texts(10 * kSecond).empty());
     REQUIRE(run.leave(1));
     CHECK_FALSE(run.groups.is_member(run.group(1)));
@@ -125,7 +125,7 @@ TEST_CASE("to join and to leave is told at once, and once more within a second")
   }
 }
 
-TEST_CASE("filters: what comes and goes is told, and what is heard follows them") {
+TEST_CASE("IGMP and MLD: source filters: changes are reported, and reception follows") {
   Run run;
   REQUIRE(run.listen(1, FilterMode::include, {1, 2}));
   CHECK(run.groups.accepts(run.group(1), run.source(1)));
@@ -140,11 +140,11 @@ TEST_CASE("filters: what comes and goes is told, and what is heard follows them"
   CHECK(run.texts(5 * kSecond) == Lines{"to_exclude 239.0.0.1 10.0.0.4", "to_exclude 239.0.0.1 10.0.0.4"});
   REQUIRE(run.listen(1, FilterMode::exclude, {5}));
   CHECK(run.texts(5 * kSecond).front() == "allow 239.0.0.1 10.0.0.4");
-  // A source that comes and goes before it was told: as it is when it is told.
+  // A source that comes and goes before the report: the report has the final state.
   REQUIRE(run.listen(1, FilterMode::exclude, {5, 6}));
   REQUIRE(run.listen(1, FilterMode::exclude, {5}));
   CHECK(run.texts(5 * kSecond) == Lines{"allow 239.0.0.1 10.0.0.6", "allow 239.0.0.1 10.0.0.6"});
-  // A change while another is being told.
+  // A change while another is still being reported.
   REQUIRE(run.listen(1, FilterMode::include, {1}));
   CHECK(run.texts(0) == Lines{"to_include 239.0.0.1 10.0.0.1"});
   REQUIRE(run.listen(1, FilterMode::include, {1, 2}));
@@ -154,7 +154,7 @@ TEST_CASE("filters: what comes and goes is told, and what is heard follows them"
   CHECK(run.groups.next_event() == ~Nanoseconds{0});
 }
 
-TEST_CASE("what the host holds is heard from everybody, whatever the application filters") {
+TEST_CASE("IGMP and MLD: the host's own membership receives from all sources, whatever the application filters") {
   Run run(false);
   REQUIRE(run.groups.hold(run.group(1), run.now));
   REQUIRE(run.groups.hold(run.group(1), run.now));
@@ -166,11 +166,11 @@ TEST_CASE("what the host holds is heard from everybody, whatever the application
   run.groups.release(run.group(1), run.now);
   CHECK(run.texts(5 * kSecond) == Lines{"to_include ff0e::1 fd00::1", "to_include ff0e::1 fd00::1"});
   CHECK_FALSE(run.groups.accepts(run.group(1), run.source(2)));
-  run.groups.release(run.group(1), run.now);  // of what is not held
+  run.groups.release(run.group(1), run.now);  // without a hold
   CHECK(run.groups.accepts(run.group(1), run.source(1)));
 }
 
-TEST_CASE("a general query is answered once for all groups, within its time") {
+TEST_CASE("IGMP and MLD: a general query is answered once for all groups, within its response time") {
   Nanoseconds first = 0;
   for (const uint64_t seed : {1, 2, 3}) {
     Run run(true, seed);
@@ -190,7 +190,7 @@ TEST_CASE("a general query is answered once for all groups, within its time") {
     CHECK(said[0].at - asked != first);
     first = said[0].at - asked;
   }
-  // More groups than a report has room for: several reports, one after the other.
+  // More groups than a report has room for: several reports in sequence.
   Run many(false);
   for (int i = 1; i <= 64; ++i) REQUIRE(many.listen(i, FilterMode::include, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}));
   CHECK_FALSE(many.join(65));
@@ -212,11 +212,11 @@ TEST_CASE("queries for a group, and for sources of it") {
   CHECK(run.texts(2 * kSecond) == Lines{"is_include 239.0.0.1 10.0.0.2 10.0.0.3"});
   run.query(3, 2, 1000, {2, 9, 3});
   CHECK(run.texts(2 * kSecond) == Lines{"is_include 239.0.0.2 10.0.0.9 10.0.0.3"});
-  run.query(3, 1, 1000, {9});  // not listened to: nothing to say
+  run.query(3, 1, 1000, {9});  // not received: no report
   CHECK(run.texts(2 * kSecond).empty());
-  run.query(3, 3, 1000);       // nor to that group
+  run.query(3, 3, 1000);       // nor is that group joined
   CHECK(run.texts(2 * kSecond).empty());
-  // Several before the first is answered: the sources of all, or all of the group.
+  // Several queries before the first answer: their sources are merged, or the whole group is reported.
   run.query(3, 1, 1000, {1});
   run.query(3, 1, 1000, {3});
   CHECK(run.texts(2 * kSecond) == Lines{"is_include 239.0.0.1 10.0.0.1 10.0.0.3"});
@@ -228,7 +228,7 @@ TEST_CASE("queries for a group, and for sources of it") {
   for (int i = 1; i <= 40; ++i) many.push_back(i);
   run.query(3, 1, 1000, many);
   CHECK(run.texts(2 * kSecond) == Lines{"is_include 239.0.0.1 10.0.0.1 10.0.0.2 10.0.0.3"});
-  // A general answer that is due sooner does for all.
+  // A general response that is due earlier covers everything.
   run.query(3, 0, 0);
   run.query(3, 1, 100'000'000);
   CHECK(run.texts(2 * kSecond) == Lines{"is_include 239.0.0.1 10.0.0.1 10.0.0.2 10.0.0.3", "is_exclude 239.0.0.2 10.0.0.1 10.0.0.2"});
@@ -246,19 +246,19 @@ TEST_CASE("while an old querier is there, its version is spoken") {
     CHECK(run.texts(11 * kSecond) == Lines{report + "1"});
     REQUIRE(run.join(2));
     CHECK(run.texts(30 * kSecond) == Lines{report + "2", report + "2"});
-    REQUIRE(run.listen(2, FilterMode::include, {1}));  // of which it knows nothing
+    REQUIRE(run.listen(2, FilterMode::include, {1}));  // which the old version cannot express
     CHECK(run.texts(30 * kSecond).empty());
     if (version == 2) {
       run.query(2, 2, 1000);
       CHECK(run.texts(2 * kSecond) == Lines{report + "2"});
     }
-    // A query of version 3 beside it does not change that.
+    // A version 3 query does not change that.
     run.query(3, 0, 1000);
     CHECK(run.texts(2 * kSecond).size() == 2);
     CHECK(run.groups.version() == version);
     REQUIRE(run.leave(2));
     CHECK(run.texts(30 * kSecond) == (version == 1 ? Lines{} : Lines{"leave 239.0.0.2"}));
-    // After twice its interval it is gone.
+    // The old querier expires after twice its interval.
     run.texts(300 * kSecond);
     run.query(3, 0, 1000);
     CHECK(run.groups.version() == 3);
@@ -266,7 +266,7 @@ TEST_CASE("while an old querier is there, its version is spoken") {
   }
 }
 
-TEST_CASE("of old versions another's report does for us, and who was not the last to report does not say that he leaves") {
+TEST_CASE("IGMP and MLD, old versions: report suppression, and a leave only by the last reporter") {
   Run run(false);
   REQUIRE(run.join(1));
   run.run_for(10 * kSecond);
@@ -280,7 +280,7 @@ TEST_CASE("of old versions another's report does for us, and who was not the las
   CHECK(run.groups.next_event() == ~Nanoseconds{0});
 }
 
-TEST_CASE("what is no group to listen to, and groups of which nothing is told") {
+TEST_CASE("IGMP and MLD: invalid groups, and groups that are never reported") {
   Run four, six(false);
   CHECK_FALSE(four.groups.listen(*parse_ip("10.0.0.1"), FilterMode::exclude, {}, four.now));
   CHECK_FALSE(four.groups.listen(*parse_address("ff0e::1"), FilterMode::exclude, {}, four.now));
@@ -314,7 +314,7 @@ TEST_CASE("who asks without end is answered a bounded number of times") {
   CHECK(run.groups.counters().reports - before >= 100);
 }
 
-TEST_CASE("any filters and queries at any time: all is told in the end, and all places come back") {
+TEST_CASE("fuzz: any filters and queries: everything is reported in the end, and all places become free") {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     std::mt19937_64 random(seed);
     Run run(seed % 2 == 0, seed);

@@ -1,4 +1,4 @@
-// neighbours.cc - the states of neighbours, their questions, and the table.
+// neighbours.cc - the states of neighbours, their solicitations, and the table.
 #include "ipstack/ip/neighbours.h"
 
 #include <algorithm>
@@ -44,12 +44,12 @@ Neighbours::Entry* Neighbours::open(const IpAddress& address, Nanoseconds now) n
   return &entry;
 }
 
-// Those behind it close the gap, so that no search ends before it should.
+// Backward shift deletion: later entries move into the gap, so that no search ends early.
 void Neighbours::erase(Entry& entry) noexcept {
   const size_t mask = table_.size() - 1;
   auto gap = static_cast<size_t>(&entry - table_.data());
   for (size_t i = (gap + 1) & mask; table_[i].used; i = (i + 1) & mask) {
-    if (((i - home_of(table_[i].address)) & mask) < ((i - gap) & mask)) continue;  // its home is behind the gap
+    if (((i - home_of(table_[i].address)) & mask) < ((i - gap) & mask)) continue;  // its home is after the gap
     table_[gap] = table_[i];
     gap = i;
   }
@@ -57,7 +57,7 @@ void Neighbours::erase(Entry& entry) noexcept {
   --used_;
 }
 
-// Room for one more that somebody here wants: what nobody here has used first, then what does not answer, then what is stale.
+// Evicts one entry for one that this host needs: entries never used here first, then unresolved, then stale ones.
 bool Neighbours::evict() noexcept {
   const auto rank = [](const Entry& e) {
     if (!e.wanted) return 0;
@@ -141,7 +141,7 @@ bool Neighbours::poll_released(Released& released) noexcept {
   return true;
 }
 
-// ---- what is heard
+// ---- input
 
 void Neighbours::set_due(Entry& entry, Nanoseconds due) noexcept {
   entry.due = due;
@@ -149,7 +149,7 @@ void Neighbours::set_due(Entry& entry, Nanoseconds due) noexcept {
   if (cursor_ != 0) next_pass_ = std::min(next_pass_, due);
 }
 
-// RFC 4861, 6.3.2: spread, so that not all are asked for at once.
+// RFC 4861, 6.3.2: a random time, so that entries do not expire together.
 void Neighbours::become_reachable(Entry& entry, Nanoseconds now) noexcept {
   entry.state = State::reachable;
   entry.asked = 0;
@@ -165,7 +165,7 @@ void Neighbours::become_stale(Entry& entry) noexcept {
 void Neighbours::handle_answer(const IpAddress& address, const std::optional<MacAddress>& station, bool solicited, bool override_entry,
                                bool router, Nanoseconds now) noexcept {
   Entry* const entry = find(address);
-  if (entry == nullptr || entry->fixed) return;  // nobody asked
+  if (entry == nullptr || entry->fixed) return;  // no resolution was started
   if (entry->state == State::incomplete) {
     if (!station) return;
     entry->station = *station;
@@ -176,7 +176,7 @@ void Neighbours::handle_answer(const IpAddress& address, const std::optional<Mac
   }
   const bool changed = station && *station != entry->station;
   if (changed && !override_entry) {
-    // Two say that they have the address: whom we know is asked again.
+    // Two stations claim the address: verify the known one.
     if (entry->state == State::reachable) become_stale(*entry);
     return;
   }
@@ -189,7 +189,7 @@ void Neighbours::handle_answer(const IpAddress& address, const std::optional<Mac
 void Neighbours::handle_question(const IpAddress& address, const MacAddress& station, Nanoseconds now) noexcept {
   Entry* entry = find(address);
   if (entry == nullptr) {
-    // What others make takes no place of what we use.
+    // Entries learned from others evict none that this host uses.
     if (used_ >= options_.places) return;
     entry = open(address, now);
     entry->station = station;
@@ -231,7 +231,7 @@ void Neighbours::remove(const IpAddress& address) noexcept {
 
 void Neighbours::forget() noexcept {
   for (Entry& each : table_) {
-    while (each.used && !each.fixed) {  // erase() may move another one here
+    while (each.used && !each.fixed) {  // erase() may move another entry here
       release(each, true);
       erase(each);
     }
@@ -243,9 +243,10 @@ void Neighbours::set_times(Nanoseconds reachable, Nanoseconds retransmit) noexce
   if (retransmit != 0) options_.retransmit = retransmit;
 }
 
-// ---- time
+// ---- timers
 
-// What is due with an entry; true: a question. The entry is erased, and another may be in its place, if it was given up.
+// Handles an entry that is due; true: `question` is to be sent. If the neighbour is given up, its entry is erased, and another may take its
+// slot.
 bool Neighbours::look_at(Entry& entry, Nanoseconds now, Question& question) noexcept {
   if (entry.state == State::reachable) {
     become_stale(entry);

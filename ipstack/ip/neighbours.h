@@ -1,13 +1,13 @@
-// neighbours.h - which station of the link has an IP address: the neighbour cache of RFC 4861, 7.3, for IPv6 and, by ARP, for IPv4, as a
-// machine without I/O and clock; used by the stack of a host.
+// neighbours.h - the neighbour cache (RFC 4861, 7.3), for IPv6 and, by ARP, for IPv4, without I/O and clock; used by Host.
 //
 //   nothing --resolve()--> incomplete --answer--> reachable --time--> stale --resolve()--> delay --5 s--> probe --3 questions--> nothing
 //
-// Who does not answer three questions is nothing again. An answer, or confirm(), makes each of the others reachable; another station, or a
-// question of theirs from one, makes it stale (RFC 4861, appendix C).
+// A neighbour that does not answer three questions is removed. An answer, or confirm(), makes an entry reachable. Another station, or an
+// unsolicited message from one, makes it stale (RFC 4861, appendix C).
 //
-// Whoever has a packet for a neighbour that is not resolved gives it to the entry, as a number; it comes back when the neighbour is known
-// or given up, or when there is no room for it. The table does not grow: entries that others made and that nobody has used go first.
+// The caller gives packets for an unresolved neighbour to wait(), as numbers. poll_released() returns them when the neighbour is resolved
+// or given up, or when its entry is evicted. The table does not grow: entries that were learned from others and never used are evicted
+// first.
 #pragma once
 
 #include <array>
@@ -22,63 +22,64 @@ namespace unet::ip {
 
 struct NeighbourOptions {
   uint32_t places = 512;
-  Nanoseconds retransmit = kSecond;        // between questions; a router may say another (RFC 4861, 4.2)
-  Nanoseconds reachable = 30 * kSecond;    // that an answer is believed; each entry's own is between half and one and a half of it
+  Nanoseconds retransmit = kSecond;        // RetransTimer, between questions; a router may change it (RFC 4861, 4.2)
+  // BaseReachableTime; each entry's own time is between half and one and a half of it.
+  Nanoseconds reachable = 30 * kSecond;
   Nanoseconds delay_first_probe = 5 * kSecond;
   uint32_t multicast_questions = 3, unicast_questions = 3;
-  uint64_t seed = 1;                       // of the spread of `reachable`
+  uint64_t seed = 1;                       // randomizes `reachable`
 };
 
 struct NeighbourCounters {
   uint64_t questions = 0, resolved = 0, failed = 0;
-  uint64_t packets_dropped = 0;  // of those that waited: no room, or the neighbour was given up
-  uint64_t evicted = 0;          // entries, for others
-  uint64_t no_place = 0;         // lookups that found none
+  uint64_t packets_dropped = 0;  // waiting packets: no room, or the neighbour was given up
+  uint64_t evicted = 0;          // entries that were replaced
+  uint64_t no_place = 0;         // lookups without a free or evictable entry
 };
 
 class Neighbours {
  public:
-  static constexpr uint32_t kWaitingMax = 3;  // packets of an entry (RFC 4861, 7.2.2 asks for one)
+  static constexpr uint32_t kWaitingMax = 3;  // packets per entry (RFC 4861, 7.2.2 requires one)
   enum class State : uint8_t { incomplete, reachable, stale, delay, probe };
 
   explicit Neighbours(const NeighbourOptions& options = {});
 
-  // Where packets to `address`, a neighbour's, go. Nothing: it is being asked for, or there is no place (then nothing waits either).
+  // The station of neighbour `address`. nullopt: resolution is in progress, or the table is full (then wait() refuses packets, too).
   std::optional<MacAddress> resolve(const IpAddress& address, Nanoseconds now) noexcept;
-  // A packet waits until resolve() has an answer. Returns the one that has to be dropped for it: the oldest of those that wait, or it
-  // itself if the address is not being asked for.
+  // Queues a packet until `address` is resolved. Returns a packet that must be dropped: the oldest one in a full queue, or `packet` itself
+  // if resolution is not in progress.
   std::optional<uint32_t> wait(const IpAddress& address, uint32_t packet) noexcept;
 
-  // An answer that was asked for: of ARP, or an advertisement with its flags (RFC 4861, 7.2.5). Without a station only flags count.
+  // An ARP reply, or a neighbour advertisement with its flags (RFC 4861, 7.2.5). Without a station only the flags count.
   void handle_answer(const IpAddress& address, const std::optional<MacAddress>& station, bool solicited, bool override_entry, bool router,
                      Nanoseconds now) noexcept;
-  // They ask us, or a router advertises: so it is there, whether or not we reach it (RFC 4861, 7.2.3).
+  // An ARP request, a solicitation or an advertisement from a neighbour: creates or updates a stale entry (RFC 4861, 7.2.3).
   void handle_question(const IpAddress& address, const MacAddress& station, Nanoseconds now) noexcept;
-  // A higher layer has heard what only an answer can be (RFC 4861, 7.3.1).
+  // Reachability confirmation by a higher layer (RFC 4861, 7.3.1).
   void confirm(const IpAddress& address, Nanoseconds now) noexcept;
 
-  // An entry that is kept whatever happens; false: there is no place.
+  // Adds a permanent entry; false: the table is full.
   bool set_static(const IpAddress& address, const MacAddress& station) noexcept;
   void remove(const IpAddress& address) noexcept;
-  // All but the static ones: the link is another one.
+  // Removes all but the static entries: the link has changed.
   void forget() noexcept;
 
   struct Question {
     IpAddress target{};
-    std::optional<MacAddress> station{};  // whom to ask; nothing: everybody (ARP), or the group of the address
+    std::optional<MacAddress> station{};  // unicast destination; nullopt: broadcast (ARP), or the solicited-node group
   };
-  // Each in turn until there is none; then nothing is due before next_event(), and perhaps nothing even then.
+  // Returns the questions that are due, one per call. After false, none is due before next_event(), and perhaps none then.
   bool poll_question(Nanoseconds now, Question& question) noexcept;
   struct Released {
     uint32_t packet = 0;
-    bool failed = false;        // to be dropped, and its sender told that the host is unreachable
+    bool failed = false;        // drop the packet, and report the host unreachable to its sender
     IpAddress address{};
     MacAddress station{};
   };
   bool poll_released(Released& released) noexcept;
   Nanoseconds next_event() const noexcept { return next_; }
 
-  void set_times(Nanoseconds reachable, Nanoseconds retransmit) noexcept;  // 0: as it is
+  void set_times(Nanoseconds reachable, Nanoseconds retransmit) noexcept;  // 0: unchanged
 
   std::optional<State> state(const IpAddress& address) const noexcept;
   bool is_router(const IpAddress& address) const noexcept;
@@ -91,10 +92,10 @@ class Neighbours {
     MacAddress station{};
     State state = State::incomplete;
     bool used = false, fixed = false, router = false, wanted = false;  // wanted: resolve() was called
-    uint8_t asked = 0;                  // questions without an answer
+    uint8_t asked = 0;                  // unanswered questions
     uint8_t waiting = 0;
     std::array<uint32_t, kWaitingMax> packets{};
-    Nanoseconds due = ~Nanoseconds{0};  // when the state changes by itself, or the next question is due
+    Nanoseconds due = ~Nanoseconds{0};  // next state change or question
     Nanoseconds last_used = 0;
   };
 
@@ -111,7 +112,7 @@ class Neighbours {
   bool look_at(Entry& entry, Nanoseconds now, Question& question) noexcept;
 
   NeighbourOptions options_;
-  std::vector<Entry> table_;       // by home_of(), with linear probing; a power of two, at most half of it used
+  std::vector<Entry> table_;       // open addressing from home_of() with linear probing; a power of two, at most half full
   std::vector<Released> released_;
   uint32_t used_ = 0, cursor_ = 0;
   uint64_t random_;

@@ -1,4 +1,4 @@
-// neighbours_test.cc - the states of RFC 4861's appendix C, packets that wait, a table that is full, and time.
+// neighbours_test.cc - the state machine of RFC 4861's appendix C, waiting packets, a full table, and timers.
 #include "ipstack/ip/neighbours.h"
 
 #include <catch2/catch.hpp>
@@ -20,13 +20,13 @@ struct World {
   Neighbours cache;
   Nanoseconds now = kSecond;
 
-  // Questions that are due.
+  // The questions that are due.
   std::vector<Neighbours::Question> ask() {
     std::vector<Neighbours::Question> questions;
     for (Neighbours::Question each; cache.poll_question(now, each);) questions.push_back(each);
     return questions;
   }
-  // Waits until something is asked, or nothing is due any more.
+  // Waits until there is a question, or nothing is due.
   std::vector<Neighbours::Question> next() {
     REQUIRE(cache.next_event() != ~Nanoseconds{0});
     std::vector<Neighbours::Question> questions;
@@ -61,16 +61,16 @@ struct World {
 
 }  // namespace
 
-TEST_CASE("a neighbour is asked for, known, stale, asked itself, and given up") {
+TEST_CASE("neighbour cache: INCOMPLETE, REACHABLE, STALE, DELAY, PROBE, removed") {
   World world;
   for (const IpAddress& address : {kA, kB}) {
     CHECK_FALSE(world.cache.resolve(address, world.now));
     auto questions = world.ask();
     REQUIRE(questions.size() == 1);
     CHECK(questions[0].target == address);
-    CHECK_FALSE(questions[0].station);  // everybody
+    CHECK_FALSE(questions[0].station);  // multicast or broadcast
     CHECK(world.ask().empty());
-    CHECK_FALSE(world.cache.resolve(address, world.now));  // asked for already
+    CHECK_FALSE(world.cache.resolve(address, world.now));  // resolution is in progress
     CHECK(world.ask().empty());
     world.cache.handle_answer(address, kMac, true, true, false, world.now);
     CHECK(world.cache.state(address) == State::reachable);
@@ -80,7 +80,7 @@ TEST_CASE("a neighbour is asked for, known, stale, asked itself, and given up") 
     CHECK(world.cache.state(address) == State::stale);
     CHECK(world.now - answered >= 15 * kSecond);
     CHECK(world.now - answered <= 45 * kSecond);
-    CHECK(world.ask().empty());  // nobody uses it
+    CHECK(world.ask().empty());  // not in use
     CHECK(world.cache.resolve(address, world.now) == kMac);
     CHECK(world.cache.state(address) == State::delay);
     const Nanoseconds used = world.now;
@@ -101,15 +101,15 @@ TEST_CASE("a neighbour is asked for, known, stale, asked itself, and given up") 
   CHECK(world.cache.used() == 0);
 }
 
-TEST_CASE("who does not answer is asked three times, and what waits comes back") {
+TEST_CASE("neighbour cache: resolution fails after three solicitations, and waiting packets are returned") {
   World world;
   const Nanoseconds start = world.now;
   CHECK_FALSE(world.cache.resolve(kA, world.now));
   CHECK_FALSE(world.cache.wait(kA, 1));
   CHECK_FALSE(world.cache.wait(kA, 2));
   CHECK_FALSE(world.cache.wait(kA, 3));
-  CHECK(world.cache.wait(kA, 4) == 1u);  // the oldest gives way
-  CHECK(world.cache.wait(kB, 5) == 5u);  // nobody asks for that
+  CHECK(world.cache.wait(kA, 4) == 1u);  // the oldest is dropped
+  CHECK(world.cache.wait(kB, 5) == 5u);  // no resolution in progress
   for (uint32_t i = 0; i < 3; ++i) {
     CHECK(world.next().size() == 1);
     CHECK(world.now == start + i * kSecond);
@@ -128,7 +128,7 @@ TEST_CASE("who does not answer is asked three times, and what waits comes back")
   CHECK(world.cache.next_event() == ~Nanoseconds{0});
 }
 
-TEST_CASE("what waits goes when the neighbour is known, by whatever it is known") {
+TEST_CASE("neighbour cache: waiting packets are released by any message that resolves the neighbour") {
   for (const int how : {0, 1, 2, 3}) {
     World world;
     CHECK_FALSE(world.cache.resolve(kA, world.now));
@@ -148,7 +148,7 @@ TEST_CASE("what waits goes when the neighbour is known, by whatever it is known"
     }
     CHECK(world.cache.state(kA) == (how == 0 || how == 3 ? State::reachable : State::stale));
     CHECK(world.cache.resolve(kA, world.now) == kMac);
-    CHECK(world.cache.wait(kA, 9) == 9u);  // it need not
+    CHECK(world.cache.wait(kA, 9) == 9u);  // already resolved
   }
 }
 
@@ -184,10 +184,10 @@ TEST_CASE("every answer in every state, as appendix C of RFC 4861 has it") {
   }
   World world;
   world.cache.handle_answer(kB, kMac, true, true, true, world.now);
-  CHECK_FALSE(world.cache.state(kB));  // nobody asked
+  CHECK_FALSE(world.cache.state(kB));  // unsolicited
 }
 
-TEST_CASE("questions of others, confirmations, routers") {
+TEST_CASE("neighbour cache: solicitations of others, reachability confirmations, routers") {
   for (const State before : {State::reachable, State::stale, State::delay, State::probe}) {
     World world;
     world.become(kB, before);
@@ -214,7 +214,7 @@ TEST_CASE("questions of others, confirmations, routers") {
   CHECK(world.cache.is_router(kB));
   world.cache.handle_answer(kB, kMac, true, true, false, world.now);
   CHECK_FALSE(world.cache.is_router(kB));
-  // What a router says of times (RFC 4861, 6.3.4).
+  // A router sets the timers (RFC 4861, 6.3.4).
   world.cache.set_times(2 * kSecond, 100 * kMillisecond);
   world.cache.confirm(kB, world.now);
   CHECK(world.next().empty());
@@ -225,7 +225,7 @@ TEST_CASE("questions of others, confirmations, routers") {
   CHECK(world.now == start + 200 * kMillisecond);
 }
 
-TEST_CASE("a static neighbour stays as it is") {
+TEST_CASE("neighbour cache: a static entry does not change") {
   World world;
   REQUIRE(world.cache.set_static(kA, kMac));
   world.cache.handle_answer(kA, kOther, true, true, false, world.now);
@@ -247,7 +247,7 @@ TEST_CASE("a full table: strangers take nothing away, what is not used gives way
   for (uint32_t i = 100; i < 200; ++i) world.cache.handle_question(address(i), kOther, world.now);
   CHECK(world.cache.used() == 8);
   for (uint32_t i = 0; i < 4; ++i) CHECK(world.cache.state(address(i)) == State::reachable);
-  // We want others: the strangers go, then the oldest of ours.
+  // Entries for our own packets: learned entries go first, then our oldest.
   for (uint32_t i = 4; i < 8; ++i) {
     ++world.now;
     CHECK_FALSE(world.cache.resolve(address(i), world.now));
@@ -257,12 +257,12 @@ TEST_CASE("a full table: strangers take nothing away, what is not used gives way
   CHECK(world.cache.counters().evicted == 4);
   ++world.now;
   CHECK_FALSE(world.cache.resolve(address(8), world.now));
-  CHECK_FALSE(world.cache.state(address(4)));  // of those that do not answer the oldest
+  CHECK_FALSE(world.cache.state(address(4)));  // the oldest of the unresolved entries
   const auto released = world.released();
   REQUIRE(released.size() == 1);
   CHECK(released[0].packet == 4);
   CHECK(released[0].failed);
-  // Strangers that have also answered are strangers still.
+  // Learned entries that have also answered still count as learned.
   World gateway{.cache = Neighbours({.places = 4})};
   gateway.become(address(0), State::stale);
   for (uint32_t i = 1; i < 4; ++i) {
@@ -271,7 +271,7 @@ TEST_CASE("a full table: strangers take nothing away, what is not used gives way
   }
   for (uint32_t i = 10; i < 13; ++i) CHECK_FALSE(gateway.cache.resolve(address(i), gateway.now));
   CHECK(gateway.cache.state(address(0)) == State::stale);
-  CHECK_FALSE(gateway.cache.resolve(address(13), gateway.now));  // nor does what is only asked for take its place
+  CHECK_FALSE(gateway.cache.resolve(address(13), gateway.now));  // nor does an unresolved entry replace it
   CHECK(gateway.cache.state(address(0)) == State::stale);
   World fixed{.cache = Neighbours({.places = 2})};
   REQUIRE(fixed.cache.set_static(address(1), kMac));
@@ -282,7 +282,7 @@ TEST_CASE("a full table: strangers take nothing away, what is not used gives way
   CHECK(fixed.cache.wait(address(3), 1) == 1u);
 }
 
-TEST_CASE("whatever happens, the table finds what it has, packets come back once, and nothing is asked too often") {
+TEST_CASE("neighbour cache: random events: lookups are right, packets return once, solicitations are limited") {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     std::mt19937 random(static_cast<uint32_t>(seed));
     World world{.cache = Neighbours({.places = 12, .seed = seed})};

@@ -1,4 +1,4 @@
-// path_mtu.cc - which errors are believed, and the table.
+// path_mtu.cc - validation of ICMP errors, and the path MTU cache.
 #include "ipstack/ip/path_mtu.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ PathMtu::Entry* PathMtu::find(const IpAddress& to, Nanoseconds now) noexcept {
   Entry* const at = std::find_if(set, set + kWays, [&](const Entry& each) { return each.mtu != 0 && each.to == to; });
   if (at == set + kWays) return nullptr;
   if (at->until > now) return at;
-  // RFC 1191, 6.3: what the link takes is tried again.
+  // RFC 1191, 6.3: an expired entry lets the link MTU be tried again.
   at->mtu = 0;
   ++counters_.expired;
   return nullptr;
@@ -46,7 +46,7 @@ bool PathMtu::handle_too_big(const IpAddress& to, uint32_t said, uint32_t size, 
   const uint32_t least = std::min(options_.link_mtu, to.is_ipv4() ? options_.ipv4_min : kIpv6MtuMin);
   const uint32_t known = mtu(to, now);
   if (said == 0 && to.is_ipv4()) said = plateau_below(std::min(size, known));
-  // RFC 8201, 4: below what every link of IPv6 takes nothing is believed. A router that says more than came is mistaken, or no router.
+  // RFC 8201, 4: a value below IPv6's minimum is not believed. An MTU above the packet's size is a mistake or a forgery.
   const bool absurd = !to.is_ipv4() && said < kIpv6MtuMin;
   const uint32_t believed = std::max(said, least);
   if (absurd || said >= size || believed >= known) {

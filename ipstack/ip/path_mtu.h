@@ -1,9 +1,8 @@
-// path_mtu.h - the largest packet that goes to an address in one piece (RFC 1191, RFC 8201), as a machine without clock; used by the stack
-// of a host.
+// path_mtu.h - the path MTU cache (RFC 1191, RFC 8201), without I/O and clock; used by Host.
 //
-// What a router says is believed for ten minutes, if it makes the MTU smaller and not absurdly small: whoever can forge the error, for
-// which it has to quote a packet of ours, can slow a connection down, and no more. The caller checks what is quoted (a TCP sequence number
-// that is under way, RFC 5927; a socket that has sent it).
+// A router's claim counts for ten minutes, if it lowers the MTU and is not below the minimum. An attacker must quote one of our packets to
+// forge the ICMP error, and can then only slow a connection down. The caller verifies the quote: a TCP sequence number in flight (RFC
+// 5927), or a socket that sent the packet.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ namespace unet::ip {
 struct PathMtuOptions {
   uint32_t places = 256;
   uint32_t link_mtu = 1500;
-  uint32_t ipv4_min = kIpv4PathMtuMin;       // smaller ones are taken for this
+  uint32_t ipv4_min = kIpv4PathMtuMin;       // smaller claims are raised to this
   Nanoseconds believed_for = 600 * kSecond;  // RFC 1191, 6.3; RFC 8201, 4
   uint64_t seed = 1;
 };
@@ -32,17 +31,17 @@ class PathMtu {
   explicit PathMtu(const PathMtuOptions& options = {});
 
   uint32_t mtu(const IpAddress& to, Nanoseconds now) noexcept;
-  // A router could not pass on a packet of ours of `size` bytes, and says `mtu` (0: it does not say; then the next smaller one of those
-  // that links have, RFC 1191, 7). True: it is smaller now.
+  // ICMP "packet too big" about a packet of `size` bytes. `mtu` 0: not stated; the next smaller plateau applies (RFC 1191, 7). True: the
+  // path MTU has decreased.
   bool handle_too_big(const IpAddress& to, uint32_t mtu, uint32_t size, Nanoseconds now) noexcept;
 
-  // A packet of so many bytes has arrived, and a longer one has not, or is not to be sent: that is believed as long, whatever was before.
+  // PLPMTUD found the path MTU: packets of `mtu` bytes arrive, larger ones do not or are not sent. Replaces the entry for the same time.
   void learn(const IpAddress& to, uint32_t mtu, Nanoseconds now) noexcept;
 
   const PathMtuCounters& counters() const noexcept { return counters_; }
 
  private:
-  // Found by hash in a set of four; when all four are in use, the oldest gives way. An address has no more than its set.
+  // Sets of four entries, found by hash; in a full set, the oldest entry is replaced. An address uses only its own set.
   static constexpr uint32_t kWays = 4;
   struct Entry {
     IpAddress to{};

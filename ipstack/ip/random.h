@@ -1,11 +1,11 @@
-// random.h - numbers that spread hosts and entries in time, from a seed that the caller gives; used by ipstack/ip.
+// random.h - pseudo-random numbers that spread hosts and entries in time, from the caller's seed; used by ipstack/ip.
 #pragma once
 
 #include <cstdint>
 
 namespace unet::ip {
 
-// SplitMix64 (Steele, Lea, Flood, 2014): any seed will do, and neighbouring ones have nothing in common.
+// SplitMix64 (Steele, Lea, Flood, 2014): any seed is good, and neighbouring seeds give independent sequences.
 inline uint64_t next_random(uint64_t& state) noexcept {
   state += 0x9E3779B97F4A7C15u;
   uint64_t mixed = (state ^ state >> 30) * 0xBF58476D1CE4E5B9u;

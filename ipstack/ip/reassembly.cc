@@ -1,4 +1,4 @@
-// reassembly.cc - places, their bits, and what a packet is when all of it is there.
+// reassembly.cc - places, their bitmaps, and reassembled packets.
 #include "ipstack/ip/reassembly.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ constexpr uint32_t kTcpHeader = 20, kOtherHeader = 8;            // bytes
 
 uint32_t units_of(size_t bytes) noexcept { return static_cast<uint32_t>((bytes + kFragmentUnit - 1) / kFragmentUnit); }
 
-// RFC 7112: all headers of an IPv6 packet are in its first fragment, up to the protocol's own.
+// RFC 7112: the first fragment of an IPv6 packet has all headers, including the transport header.
 bool has_all_headers(const IpView& first) noexcept {
   if (first.ipv4) return true;
   IpView view = first;
@@ -27,20 +27,20 @@ bool has_all_headers(const IpView& first) noexcept {
   }
 }
 
-// RFC 3168, 5.3: what was marked stays marked; a mark on a packet that is not capable of ECN is a forgery.
+// RFC 3168, 5.3: CE on any fragment marks the packet. CE beside Not-ECT is a forgery.
 bool contradicts(uint8_t seen) noexcept { return (seen & kCe) != 0 && (seen & kNotEct) != 0; }
 
 }  // namespace
 
 Reassembly::Reassembly(const ReassemblyOptions& options) : options_(options), places_(options.places) {
-  // Not cleared: a page that no packet has needed is no memory.
+  // Uninitialized: a page uses no memory until a packet needs it.
   for (Place& place : places_) place.bytes.reset(new std::byte[kHeaderRoom + kPayloadMax]);
 }
 
 Reassembly::Place* Reassembly::find(const IpView& f) noexcept {
   const auto is_it = [&](const Place& p) {
     return p.used && p.first.id == f.id && p.first.ipv4 == f.ipv4 && p.first.from == f.from && p.first.to == f.to &&
-           (!f.ipv4 || p.first.protocol == f.protocol);  // RFC 791 counts it in, RFC 8200 does not
+           (!f.ipv4 || p.first.protocol == f.protocol);  // RFC 791 includes the protocol, RFC 8200 does not
   };
   const auto at = std::find_if(places_.begin(), places_.end(), is_it);
   return at == places_.end() ? nullptr : &*at;
@@ -97,7 +97,7 @@ bool Reassembly::is_there(const Place& place, uint32_t first, uint32_t count) co
   return true;
 }
 
-// False: some of it was there.
+// Sets the bits. False: some were set already (overlap).
 bool Reassembly::mark(Place& place, uint32_t first, uint32_t count) noexcept {
   for (uint32_t i = first; i < first + count;) {
     const uint32_t in_word = std::min(64 - i % 64, first + count - i);
@@ -117,7 +117,7 @@ IpView Reassembly::view_of(Place& place, uint32_t length) const noexcept {
                         .flow_label = whole.flow_label};
   std::byte* const payload = place.bytes.get() + kHeaderRoom;
   std::byte* const header = payload - ip_header_size(fields);
-  // A header can say less than what fragments can hold: then it says what it can.
+  // Fragments can exceed what a length field holds: the header then states the maximum.
   const auto room = static_cast<uint32_t>(kPayloadMax - (whole.ipv4 ? kIpv4Bytes : 0));
   const uint32_t size = emit_ip_header(header, fields, std::min(length, room));
   whole.packet = {header, size + length};
@@ -144,20 +144,20 @@ Reassembly::Outcome Reassembly::add(const IpView& fragment, Nanoseconds now, IpV
     problem = {.code = 3, .pointer = 0, .report = true, .even_of_groups = false};  // RFC 7112, 6
     return refuse(*place);
   }
-  // The last fragment says where the packet ends: once, and behind all others.
+  // The last fragment fixes the packet's length: only once, and nothing may lie beyond.
   const bool last = !fragment.more_fragments;
   const uint32_t first_unit = fragment.offset / kFragmentUnit, units = units_of(length);
   if (place->length != 0 && (end > place->length || (last && end != place->length))) return refuse(*place);
   std::byte* const at = place->bytes.get() + kHeaderRoom + fragment.offset;
   if (is_there(*place, first_unit, units)) {
-    // RFC 8200, 4.5: the same once more changes nothing. That two fragments came as one now is no difference.
+    // RFC 8200, 4.5: an exact duplicate is ignored, even if it covers two earlier fragments.
     if (std::memcmp(at, fragment.payload.data(), length) != 0) return refuse(*place);
-    if (last && place->length == 0) return refuse(*place);  // there were bytes of it, said not to be the last
+    if (last && place->length == 0) return refuse(*place);  // earlier fragments said that these bytes were not the last
     ++counters_.duplicates;
     return Outcome::duplicate;
   }
   if (last) {
-    // What has come beyond its end?
+    // Did an earlier fragment lie beyond the end?
     for (uint32_t i = first_unit + units; place->length == 0 && i < kWords * 64; ++i) {
       if ((place->there[i / 64] >> i % 64 & 1) != 0) return refuse(*place);
     }

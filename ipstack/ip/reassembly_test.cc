@@ -1,4 +1,4 @@
-// reassembly_test.cc - packets cut in every way and order, what is wrong with fragments, limits, and time.
+// reassembly_test.cc - packets fragmented in every way and order, invalid fragments, limits, and timeouts.
 #include "ipstack/ip/reassembly.h"
 
 #include <catch2/catch.hpp>
@@ -15,7 +15,7 @@ using Outcome = Reassembly::Outcome;
 
 std::byte byte_at(uint32_t id, size_t at) { return static_cast<std::byte>(id * 131 + at * 7 + (at >> 8)); }
 
-// Fragments as they come off a wire. They own their bytes.
+// A fragment as received, with its bytes.
 struct Fragment {
   std::vector<std::byte> bytes;
   IpView view;
@@ -68,7 +68,7 @@ struct World {
 
 }  // namespace
 
-TEST_CASE("a packet cut into pieces is whole again, in every order of up to five") {
+TEST_CASE("reassembly: up to five fragments, in every order") {
   const bool ipv4 = GENERATE(true, false);
   for (uint32_t count = 2; count <= 5; ++count) {
     const uint32_t length = count * 64 - 13;
@@ -90,7 +90,7 @@ TEST_CASE("a packet cut into pieces is whole again, in every order of up to five
   }
 }
 
-TEST_CASE("what is whole is a packet that parses, up to the largest") {
+TEST_CASE("reassembly: the result parses, up to the largest packet") {
   const bool ipv4 = GENERATE(true, false);
   const uint32_t largest = ipv4 ? 65515 : 65535;
   for (const uint32_t length : {9u, 1480u * 3, largest}) {
@@ -106,7 +106,7 @@ TEST_CASE("what is whole is a packet that parses, up to the largest") {
   }
 }
 
-TEST_CASE("many packets at once, pieces in any order and twice") {
+TEST_CASE("reassembly: many packets at once, fragments in any order and duplicated") {
   std::mt19937 random(1);
   World world;
   struct Piece {
@@ -158,36 +158,36 @@ TEST_CASE("fragments that overlap or contradict end their packet, and nothing of
   for (const Wrong& each : all) {
     CAPTURE(each.what);
     World world;
-    if (each.wrong.offset == 0 && !each.wrong.more) continue;  // no fragment at all: below
+    if (each.wrong.offset == 0 && !each.wrong.more) continue;  // not a fragment: tested below
     for (const Cut& cut : each.good) REQUIRE(world.add(ipv4, 5, cut) == Outcome::kept);
     CHECK(world.add(ipv4, 5, each.wrong) == Outcome::refused);
     CHECK(world.reassembly.counters().refused == 1);
     for (const Cut& cut : cut_up(300, 64)) CHECK(world.add(ipv4, 5, cut) == Outcome::late);
     CHECK(world.reassembly.counters().late == 5);
-    // Others are not concerned, and when its time is over the number may come again.
+    // Other packets are unaffected, and after the timeout the identification can be reused.
     CHECK(world.add(ipv4, 6, {0, 64, true}) == Outcome::kept);
     CHECK(world.add(ipv4, 6, {64, 9, false}) == Outcome::complete);
     world.now += 60 * kSecond;
     IpView begun;
     REQUIRE(world.reassembly.expire(world.now, begun));
-    CHECK(begun.payload.empty());  // nobody is told
+    CHECK(begun.payload.empty());  // no error is sent
     CHECK(world.add(ipv4, 5, {0, 64, true}) == Outcome::kept);
   }
 }
 
-TEST_CASE("the same bytes again are a duplicate, other bytes end the packet") {
+TEST_CASE("reassembly: identical bytes are a duplicate, different ones end the packet") {
   World world;
   REQUIRE(world.add(true, 5, {0, 64, true}) == Outcome::kept);
   REQUIRE(world.add(true, 5, {64, 64, true}) == Outcome::kept);
   CHECK(world.add(true, 5, {0, 64, true}) == Outcome::duplicate);
-  CHECK(world.add(true, 5, {0, 128, true}) == Outcome::duplicate);  // both, in one
+  CHECK(world.add(true, 5, {0, 128, true}) == Outcome::duplicate);  // both at once
   CHECK(world.add(true, 5, {8, 16, true}) == Outcome::duplicate);
   Fragment other = fragment(true, 5, {0, 64, true});
   const_cast<std::byte&>(other.view.payload[63]) ^= std::byte{1};
   CHECK(world.reassembly.add(other.view, world.now, world.whole, world.problem) == Outcome::refused);
 }
 
-TEST_CASE("a mark of congestion on one fragment is on the packet; one that cannot be is refused") {
+TEST_CASE("reassembly: CE on one fragment marks the packet; an invalid ECN combination is refused") {
   constexpr uint8_t kEct0 = 2, kEct1 = 1, kCe = 3, kDscp = 0xB8;
   World world;
   REQUIRE(world.add(true, 1, {0, 8, true}, kDscp | kEct0) == Outcome::kept);
@@ -201,7 +201,7 @@ TEST_CASE("a mark of congestion on one fragment is on the packet; one that canno
   CHECK(world.add(true, 3, {8, 8, false}, kDscp | kCe) == Outcome::refused);
 }
 
-TEST_CASE("who is a packet: addresses, number and, of IPv4, the protocol") {
+TEST_CASE("reassembly: the key: addresses, identification and, in IPv4, the protocol") {
   World world;
   Fragment first = fragment(true, 5, {0, 8, true});
   REQUIRE(world.reassembly.add(first.view, world.now, world.whole, world.problem) == Outcome::kept);
@@ -212,7 +212,7 @@ TEST_CASE("who is a packet: addresses, number and, of IPv4, the protocol") {
   CHECK(world.add(true, 5, {8, 8, false}, 0, "10.0.1.3") == Outcome::kept);
   CHECK(world.add(false, 5, {8, 8, false}) == Outcome::kept);
   CHECK(world.add(true, 5, {8, 8, false}) == Outcome::complete);
-  // Of IPv6 a later fragment may say another protocol: the first one's counts (RFC 8200, 4.5).
+  // In IPv6, a later fragment may name another protocol: the first fragment's counts (RFC 8200, 4.5).
   Fragment six = fragment(false, 9, {8, 8, false});
   six.view.protocol = 201;
   REQUIRE(world.reassembly.add(six.view, world.now, world.whole, world.problem) == Outcome::kept);
@@ -220,7 +220,7 @@ TEST_CASE("who is a packet: addresses, number and, of IPv4, the protocol") {
   CHECK(world.whole.protocol == 200);
 }
 
-TEST_CASE("a first fragment of IPv6 has all headers") {
+TEST_CASE("reassembly: the first IPv6 fragment must have all headers") {
   const auto first = [](uint8_t protocol, uint32_t length) {
     Fragment made = fragment(false, 3, {0, length, true});
     made.view.protocol = protocol;
@@ -239,7 +239,7 @@ TEST_CASE("a first fragment of IPv6 has all headers") {
     CHECK(world.problem.report == !row.good);
     if (!row.good) CHECK(world.problem.code == 3);
   }
-  // A header that goes on in the next fragment.
+  // A header that continues in the next fragment.
   Fragment cut = first(Protocol::kIpv6Options, 8);
   const_cast<std::byte&>(cut.view.payload[0]) = std::byte{Protocol::kUdp};
   const_cast<std::byte&>(cut.view.payload[1]) = std::byte{4};
@@ -247,7 +247,7 @@ TEST_CASE("a first fragment of IPv6 has all headers") {
   CHECK(world.reassembly.add(cut.view, world.now, world.whole, world.problem) == Outcome::refused);
 }
 
-TEST_CASE("what does not become whole is given up in its time, and its sender told if it had begun") {
+TEST_CASE("reassembly: timeout, and time exceeded to the sender if the first fragment is there") {
   World world;
   CHECK(world.reassembly.next_event() == ~Nanoseconds{0});
   REQUIRE(world.add(true, 1, {0, 64, true}) == Outcome::kept);
@@ -260,13 +260,13 @@ TEST_CASE("what does not become whole is given up in its time, and its sender to
   CHECK_FALSE(world.reassembly.expire(61 * kSecond - 1, begun));
   REQUIRE(world.reassembly.expire(61 * kSecond, begun));
   CHECK(begun.id == 1);
-  CHECK(is_whole(begun, 1, 128));  // until the first gap
+  CHECK(is_whole(begun, 1, 128));  // up to the first gap
   CHECK_FALSE(world.reassembly.expire(61 * kSecond, begun));
   REQUIRE(world.reassembly.expire(62 * kSecond, begun));
   CHECK(begun.payload.empty());
   CHECK(world.reassembly.counters().timed_out == 2);
   CHECK(world.reassembly.used() == 0);
-  // Fragments that come again do not lengthen the time.
+  // Further fragments do not extend the timeout.
   world.now = 100 * kSecond;
   REQUIRE(world.add(true, 3, {0, 64, true}) == Outcome::kept);
   world.now = 159 * kSecond;
@@ -290,7 +290,7 @@ TEST_CASE("a sender has its share of the places, and the oldest packet gives way
   }
   CHECK(world.reassembly.used() == 8);
   CHECK(world.add(true, 7, {64, 8, false}, 0, "10.0.3.20") == Outcome::complete);
-  CHECK(world.add(true, 7, {64, 8, false}, 0, "10.0.3.12") == Outcome::kept);  // its beginning is gone
+  CHECK(world.add(true, 7, {64, 8, false}, 0, "10.0.3.12") == Outcome::kept);  // its first fragment is gone
   Reassembly none({.places = 0});
   const Fragment made = fragment(true, 1, {0, 64, true});
   CHECK(none.add(made.view, 0, world.whole, world.problem) == Outcome::late);

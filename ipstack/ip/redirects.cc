@@ -1,4 +1,4 @@
-// redirects.cc - a small table of next hops.
+// redirects.cc - the redirect cache.
 #include "ipstack/ip/redirects.h"
 
 #include <algorithm>

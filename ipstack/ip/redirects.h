@@ -1,8 +1,8 @@
-// redirects.h - to whom routers have sent a host on (RFC 1122, 3.2.2.2; RFC 4861, 8), as a machine without I/O; used by the stack of a
-// host, which looks that it is told by the router that it uses for the destination, and sent to a neighbour.
+// redirects.h - next hops by ICMP redirect (RFC 1122, 3.2.2.2; RFC 4861, 8), without I/O. Used by Host, which checks that the redirect
+// comes from the present first hop and leads to a neighbour.
 //
-// Found by hash in a set of four; when all four are in use, the oldest gives way. What is said is believed for ten minutes, or until the
-// neighbour does not answer.
+// A cache of sets of four entries, found by hash; in a full set, the oldest entry is replaced. An entry lives for ten minutes, or until the
+// next hop does not answer.
 #pragma once
 
 #include <array>
@@ -21,10 +21,10 @@ class Redirects {
 
   explicit Redirects(uint64_t seed) noexcept : seed_(seed) {}
 
-  // The next hop to `to`, if there is another than the gateway.
+  // The next hop to `to`, if a redirect named one.
   std::optional<IpAddress> next_hop(const IpAddress& to, Nanoseconds now) const noexcept;
   void handle_redirect(const IpAddress& to, const IpAddress& next_hop, Nanoseconds now) noexcept;
-  // It does not answer.
+  // The next hop does not answer: removes its entries.
   void forget(const IpAddress& next_hop) noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// redirects_test.cc - next hops by destination, and hosts whose gateway sends them on, or somebody who says that he is it.
+// redirects_test.cc - the redirect cache, and hosts that receive redirects from their gateway or from an impostor.
 #include "ipstack/ip/redirects.h"
 
 #include <catch2/catch.hpp>
@@ -28,7 +28,7 @@ struct Routed : TestLink {
     }
     run_for(20 * kSecond);
   }
-  // Which node a packet to `to` goes to; ~0: none.
+  // The node that receives a packet to `to`; ~0: none.
   size_t goes_to(const IpAddress& to) {
     const size_t before = frames.size();
     static_cast<void>((*this)[a].send({.to = to, .protocol = Protocol::kUdp}, {}, Frame(20), now));
@@ -41,7 +41,7 @@ struct Routed : TestLink {
     }
     return ~size_t{0};
   }
-  // `from` says that packets from `source` to `to` go to `next_hop`.
+  // Sends a redirect from `from`: packets from `source` to `to` should go to `next_hop`.
   bool redirect(const IpAddress& from, const IpAddress& to, const IpAddress& next_hop, const IpAddress& source) {
     std::vector<std::byte> message(ipv4 ? 8 : 40);
     message[0] = std::byte{static_cast<uint8_t>(ipv4 ? 5 : 137)};
@@ -103,7 +103,7 @@ TEST_CASE("a next hop is found for ten minutes, unless it is forgotten or many o
   CHECK(found == Redirects::kPlaces);
 }
 
-TEST_CASE("a host goes where its gateway sends it, for that destination, while anybody is there") {
+TEST_CASE("redirect: a host follows its gateway for one destination, while the next hop answers") {
   const bool ipv4 = GENERATE(true, false);
   Routed link(ipv4);
   REQUIRE(link.goes_to(link.far) == 1);
@@ -113,16 +113,16 @@ TEST_CASE("a host goes where its gateway sends it, for that destination, while a
   CHECK(link.nodes[link.a].came.empty());
   link.run_for(Redirects::kBelievedFor);
   CHECK(link.goes_to(link.far) == 1);
-  // On by him who was said to be the one.
+  // A further redirect, from the new next hop.
   REQUIRE(link.redirect(link.gateway, link.far, link.other, link.own));
   REQUIRE(link.redirect(link.other, link.far, link.gateway, link.own));
   CHECK(link.goes_to(link.far) == 1);
-  // Where nobody is: what is sent meanwhile is lost, then it is the gateway again.
+  // To an absent next hop: packets are lost until the gateway is used again.
   REQUIRE(link.redirect(link.gateway, link.far, link.nobody, link.own));
   CHECK(link.goes_to(link.far) == ~size_t{0});
   CHECK(link.goes_to(link.far) == 1);
   if (!ipv4) {
-    // A neighbour that was not known for one.
+    // A neighbour that was not known to be on-link.
     REQUIRE(link.redirect(link.gateway, link.far, link.far, link.own));
     CHECK(link.goes_to(link.far) == ~size_t{0});
     CHECK(link.goes_to(link.far) == 1);
@@ -135,16 +135,16 @@ TEST_CASE("who is not the gateway sends nobody anywhere, and a gateway not anywh
   const IpAddress beyond = *parse_ip(ipv4 ? "10.0.2.1" : "fd00:2::1"), near = *parse_ip(ipv4 ? "10.0.1.9" : "fd00:1::9");
   CHECK_FALSE(link.redirect(link.other, link.far, link.other, link.own));
   CHECK_FALSE(link.redirect(link.nobody, link.far, link.nobody, link.own));
-  CHECK_FALSE(link.redirect(link.gateway, link.far, beyond, link.own));        // to who is no neighbour
-  CHECK_FALSE(link.redirect(link.gateway, link.far, link.gateway, link.own));  // to himself
-  CHECK_FALSE(link.redirect(link.gateway, near, link.other, link.own));        // of a neighbour
+  CHECK_FALSE(link.redirect(link.gateway, link.far, beyond, link.own));        // not a neighbour
+  CHECK_FALSE(link.redirect(link.gateway, link.far, link.gateway, link.own));  // to itself
+  CHECK_FALSE(link.redirect(link.gateway, near, link.other, link.own));        // about a neighbour
   CHECK_FALSE(link.redirect(link.gateway, link.own, link.other, link.own));
   if (ipv4) {
     CHECK_FALSE(link.redirect(link.gateway, link.far, link.own, link.own));
     for (const char* each : {"10.0.1.255", "255.255.255.255", "224.0.0.1", "0.0.0.0", "127.0.0.1"}) {
       CHECK_FALSE(link.redirect(link.gateway, link.far, *parse_address(each), link.own));
     }
-    CHECK_FALSE(link.redirect(link.gateway, link.far, link.other, near));      // about a packet of another's
+    CHECK_FALSE(link.redirect(link.gateway, link.far, link.other, near));      // about another host's packet
     CHECK_FALSE(link.redirect(link.gateway, *parse_address("224.1.1.1"), link.other, link.own));
   } else {
     CHECK_FALSE(link.redirect(link.gateway, link.far, link_local(TestLink::mac(link.a)), link.own));
@@ -154,7 +154,7 @@ TEST_CASE("who is not the gateway sends nobody anywhere, and a gateway not anywh
   CHECK_FALSE(stubborn.redirect(stubborn.gateway, stubborn.far, stubborn.other, stubborn.own));
 }
 
-TEST_CASE("an IPv4 address that somebody had is tried again each minute, and ours when he has gone") {
+TEST_CASE("conflict detection (IPv4): an address in conflict is claimed again each minute") {
   TestLink link;
   HostOptions options;
   options.addresses.push_back({*parse_ip("10.0.1.2"), 24});

@@ -15,14 +15,14 @@ namespace unet::ip {
 
 using Frame = std::vector<std::byte>;
 
-// What came up, with its own bytes.
+// An arrival, with a copy of its payload.
 struct Came {
   Arrival::Kind kind;
   IpAddress from, to;
   uint8_t protocol;
   IcmpView icmp;
   IpAddress quoted_to;
-  std::vector<std::byte> payload;  // of an echo its data
+  std::vector<std::byte> payload;  // of an echo reply: its data
 };
 
 class TestLink {
@@ -30,8 +30,8 @@ class TestLink {
   struct Node {
     std::unique_ptr<Host> host;
     std::vector<Came> came;
-    bool refuses = true;      // what comes for TCP, UDP and others
-    uint32_t too_big = 0;     // errors that were believed
+    bool refuses = true;      // answers TCP, UDP and others with ICMP errors
+    uint32_t too_big = 0;     // packet_too_big errors that were believed
   };
 
   uint32_t add(HostOptions options) {
@@ -45,7 +45,7 @@ class TestLink {
   static MacAddress mac(size_t index) { return {2, 0, 0, 0, 0, static_cast<uint8_t>(index + 1)}; }
   Host& operator[](uint32_t index) { return *nodes[index].host; }
 
-  // Everything that happens until `until`.
+  // Runs all events until `until`.
   void run(Nanoseconds until) {
     while (true) {
       exchange();
@@ -59,7 +59,7 @@ class TestLink {
   }
   void run_for(Nanoseconds time) { run(now + time); }
 
-  // A frame of nobody's, to all.
+  // A frame of no host, to all hosts.
   void inject(const Frame& frame, size_t from = ~size_t{0}) {
     frames.push_back(frame);
     for (size_t i = 0; i < nodes.size(); ++i) {
@@ -68,7 +68,7 @@ class TestLink {
   }
 
   std::vector<Node> nodes;
-  std::vector<Frame> frames;  // all that were on the link
+  std::vector<Frame> frames;  // all frames sent on the link
   Nanoseconds now = 10 * kSecond;
   bool (*loses)(const Frame& frame, size_t to) = nullptr;
 
@@ -90,7 +90,7 @@ class TestLink {
   }
 
   void take(Node& node, const Frame& frame) {
-    // In memory of its own, so that a sanitizer sees what is read beyond it.
+    // A separate allocation, so that a sanitizer detects reads beyond it.
     const Frame bytes = frame;
     Arrival arrival;
     if (!node.host->handle_frame(bytes, now, arrival)) return;

@@ -1,4 +1,4 @@
-// bbr.cc - the model of BBR, and what follows from it: a rate and a window.
+// bbr.cc - BBR's path model, and the control parameters: pacing rate and window.
 #include "ipstack/tcp/bbr.h"
 
 #include <algorithm>
@@ -6,12 +6,12 @@
 namespace unet::tcp {
 namespace {
 
-constexpr double kPacing = 0.99;            // all but BBR.PacingMarginPercent
-constexpr double kBwGrowth = 1.25;          // less is a plateau
+constexpr double kPacing = 0.99;            // 1 - BBR.PacingMarginPercent
+constexpr double kBwGrowth = 1.25;          // lower growth is a plateau
 constexpr uint8_t kPlateauRounds = 3;
 constexpr uint8_t kStartupLostRanges = 6;   // BBRStartupFullLossCnt
-constexpr double kBwMost = 1e12;            // more than any link has
-constexpr uint32_t kVolumeMost = 1u << 30;  // likewise
+constexpr double kBwMost = 1e12;            // faster than any link
+constexpr uint32_t kVolumeMost = 1u << 30;  // more than any path holds
 constexpr uint32_t kExtraAckedRounds = 10;
 constexpr uint32_t kQuantumMost = 64 * 1024;
 constexpr Nanoseconds kMinRttFilter = 10 * kSecond;
@@ -67,7 +67,7 @@ uint32_t Bbr::handle_ack(const RateSample& sample, uint32_t window) noexcept {
   return set_window(sample, window);
 }
 
-// ---- the model
+// ---- the path model
 
 void Bbr::update_latest_signals(const RateSample& sample) noexcept {
   bw_latest_ = std::max(bw_latest_, sample.delivery_rate);
@@ -94,7 +94,7 @@ void Bbr::update_congestion_signals(const RateSample& sample, uint32_t window) n
   }
 }
 
-// What the path delivers while it loses: once each round trip.
+// Lowers the short-term bounds to what the path delivers under loss, once per round trip.
 void Bbr::adapt_lower_bounds(uint32_t window) noexcept {
   if (is_probing_bw() || !is_loss_in_round_) return;
   if (bw_shortterm_ == kInfinite) bw_shortterm_ = max_bw_.max();
@@ -103,7 +103,7 @@ void Bbr::adapt_lower_bounds(uint32_t window) noexcept {
   inflight_shortterm_ = std::max(inflight_latest_, volume(kBeta * inflight_shortterm_));
 }
 
-// How much more is acknowledged at once than the path delivers in that time.
+// Measures ACK aggregation: how much more is acknowledged at once than the bandwidth explains.
 void Bbr::update_ack_aggregation(const RateSample& sample, uint32_t window) noexcept {
   double expected = bw_ * static_cast<double>(now_ - extra_acked_since_) / 1e9;
   if (static_cast<double>(extra_acked_delivered_) <= expected) {
@@ -124,7 +124,7 @@ void Bbr::check_full_bw(const RateSample& sample) noexcept {
   if (full_bw_now_) full_bw_reached_ = true;
 }
 
-// The pipe is full when the rate grows no more, or when a round of recovery loses too much, in more than a few places.
+// Ends STARTUP when the rate stops growing, or when a recovery round loses too much in several ranges.
 void Bbr::check_startup(const RateSample& sample) noexcept {
   if (state_ != State::startup) return;
   if (loss_round_start_) {
@@ -143,7 +143,7 @@ void Bbr::check_startup(const RateSample& sample) noexcept {
 
 void Bbr::update_min_rtt(const RateSample& sample) noexcept {
   min_rtt_expired_ = now_ > min_rtt_stamp_ + kMinRttFilter;
-  // From the estimate that is known, before one that a queue has made longer takes its place.
+  // Uses the present estimate, before a sample that a queue inflated replaces it.
   if (min_rtt_expired_ && state_ != State::probe_rtt) probe_rtt_window_ = std::max(bdp(0.5), least_window());
   if (sample.rtt == 0 || (min_rtt_ != 0 && sample.rtt >= min_rtt_ && !min_rtt_expired_)) return;
   min_rtt_ = sample.rtt;
@@ -156,7 +156,7 @@ void Bbr::update_min_rtt(const RateSample& sample) noexcept {
 void Bbr::note_loss(uint32_t window) noexcept {
   if (!is_loss_in_round_) {
     loss_round_delivered_ = delivered_;
-    // In recovery it is what was before it that would be gone back to, whatever has ended the round.
+    // In recovery, an undo returns to the state before the recovery, even if the round was new.
     if (!in_recovery_) save_upon_loss(window);
   }
   is_loss_in_round_ = true;
@@ -167,7 +167,7 @@ void Bbr::handle_losses(const Losses& losses, uint32_t window) noexcept {
   note_loss(window);
   lost_ranges_ = static_cast<uint8_t>(std::min<uint32_t>(lost_ranges_ + losses.ranges, 255));
   if (!is_bw_probe_sample_ || !losses.has_too_much) return;
-  // InflightAtLoss(): how much of what was sent at once fitted before losses were too much.
+  // InflightAtLoss(): how much of the flight fitted before the losses exceeded the threshold.
   const double before = static_cast<double>(losses.tx_in_flight) - losses.length;
   const double lost_before = static_cast<double>(losses.lost) - losses.length;
   const double prefix = std::max((Losses::kThreshold * before - lost_before) / (1 - Losses::kThreshold), 0.0);
@@ -257,7 +257,7 @@ uint32_t Bbr::handle_restart(uint32_t window, Nanoseconds now) noexcept {
   return window;
 }
 
-// ---- what follows from it
+// ---- the control parameters
 
 double Bbr::pacing_gain() const noexcept {
   switch (state_) {
@@ -276,12 +276,12 @@ double Bbr::cwnd_gain() const noexcept {
   return state_ == State::probe_rtt ? 0.5 : state_ == State::probe_bw_up ? 2.25 : 2;
 }
 
-// A window in a round trip, before anything is known of the path.
+// The first rate: the initial window per RTT, times the gain, until the path is measured.
 void Bbr::init_pacing_rate(Nanoseconds trip) noexcept {
   pacing_rate_ = std::min(pacing_gain() * initial_window_ * 1e9 / static_cast<double>(trip), kBwMost);
 }
 
-// Until the pipe is known to be full, samples that are too low do not slow down.
+// Until the pipe is full, a lower rate sample does not reduce the pacing rate.
 void Bbr::set_pacing_rate(double gain) noexcept {
   const double rate = gain * bw_ * kPacing;
   if (full_bw_reached_ || rate > pacing_rate_) pacing_rate_ = std::min(rate, kBwMost);
@@ -292,7 +292,7 @@ uint32_t Bbr::bdp(double gain) const noexcept {
   return volume(gain * bw_ * static_cast<double>(min_rtt_) / 1e9);
 }
 
-// Room for three quanta at least: one that is being sent, one that is on its way, and one that is being acknowledged.
+// At least three quanta: one being sent, one in flight, one being acknowledged.
 uint32_t Bbr::quantize(uint32_t bytes) const noexcept {
   const uint32_t quantum = std::max(std::min(volume(pacing_rate_ / 1000), kQuantumMost), 2 * mss_);
   const uint32_t least = std::max(3 * quantum, least_window());

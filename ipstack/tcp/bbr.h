@@ -1,7 +1,7 @@
-// bbr.h - BBR (draft-ietf-ccwg-bbr, version 3): how fast a path delivers and how long it takes, and from that a rate to send at and how
-// much may be on its way; used by Congestion, which has one while BBR is what its connection was told to use.
+// bbr.h - BBR (draft-ietf-ccwg-bbr, version 3): a model of the path's bandwidth and minimum RTT, and from it a pacing rate and a congestion
+// window. Used by Congestion, which owns one while its connection uses BBR.
 //
-// Names are the draft's. Rates are bytes per second; volumes are bytes, where the draft counts in segments too.
+// Names are the draft's. Rates are bytes per second. Volumes are bytes, where the draft sometimes counts segments.
 #pragma once
 
 #include <array>
@@ -13,28 +13,28 @@
 
 namespace unet::tcp {
 
-// What one ACK says (RS of the draft), and where the connection stands with it.
+// The rate sample of one ACK (RS of the draft), with the connection's state after it.
 struct RateSample {
   Nanoseconds now = 0;
-  Nanoseconds rtt = 0;             // of what was sent last of what has arrived; 0: of nothing that was sent once only
-  double delivery_rate = 0;        // 0: it cannot be told
+  Nanoseconds rtt = 0;             // of the delivered data sent last; 0: none was sent only once
+  double delivery_rate = 0;        // 0: unknown
   uint32_t newly_acked = 0;
-  uint32_t in_flight = 0;          // C.inflight, by now
+  uint32_t in_flight = 0;          // C.inflight after this ACK
   uint32_t total_delivered = 0;    // C.delivered, modulo 2^32
   bool sacks = false;              // C.has_selective_acks
-  // Of the newest record that has arrived; without one, nothing is known of these.
+  // These describe the newest delivered record; valid if has_record.
   bool has_record = false, app_limited = false;
   uint32_t prior_delivered = 0;
-  uint32_t delivered = 0;          // since that was sent
+  uint32_t delivered = 0;          // bytes since that record was sent
   uint32_t lost = 0;               // likewise
   uint32_t tx_in_flight = 0;       // C.inflight when it was sent, with it
 };
 
-// The highest value of the present cycle and the one before.
+// Maximum of the present cycle and the previous one.
 class MaxBwFilter {
  public:
   void update(double rate) noexcept { slots_[1] = slots_[1] < rate ? rate : slots_[1]; }
-  // A cycle without a sample leaves the one before it in force.
+  // A cycle without a sample keeps the previous cycle's maximum.
   void advance() noexcept {
     if (slots_[1] == 0) return;
     slots_ = {slots_[1], 0};
@@ -45,7 +45,7 @@ class MaxBwFilter {
   std::array<double, 2> slots_{};
 };
 
-// The highest value of the last so many rounds, by two halves: between half of that and all of it.
+// Maximum of the last `rounds` rounds, in two halves: it covers between half of them and all.
 class MaxRoundFilter {
  public:
   void update(uint32_t value, uint32_t round, uint32_t rounds) noexcept {
@@ -69,29 +69,29 @@ class Bbr {
 
   struct Start {
     Nanoseconds now = 0;
-    Nanoseconds rtt = 0;           // least so far; 0: not known
+    Nanoseconds rtt = 0;           // minimum RTT so far; 0: unknown
     uint32_t delivered = 0;        // C.delivered
-    uint64_t seed = 0;             // of how long it waits between probes
+    uint64_t seed = 0;             // randomizes the wait between probes
   };
   Bbr(const Start& start, uint32_t mss, uint32_t window) noexcept;
 
-  // Something has arrived: UpdateOnACK(). Returns the window.
+  // Data was delivered: UpdateOnACK(). Returns the window.
   uint32_t handle_ack(const RateSample& sample, uint32_t window) noexcept;
-  // Something is held to be lost.
+  // Losses were detected.
   void handle_losses(const Losses& losses, uint32_t window) noexcept;
-  // A tail loss probe has made good for a loss.
+  // A tail loss probe repaired a loss.
   void handle_tail_loss(uint32_t window) noexcept { note_loss(window); }
-  // A classic mark of ECN, which counts as a loss would that is more than the path can be expected to lose (RFC 3168, 5).
+  // A classic ECN echo counts as a loss above BBR.LossThresh (RFC 3168, 5).
   void handle_mark(uint32_t tx_in_flight, uint32_t window) noexcept;
   void handle_recovery(uint32_t window) noexcept;
   void handle_timeout(uint32_t window, bool again) noexcept;
-  // What was lost has been made good. Returns the window.
+  // Recovery has ended. Returns the window.
   uint32_t handle_recovered(uint32_t window) noexcept;
-  // The last recovery was for nothing: HandleSpuriousLossDetection(). Returns the window.
+  // The last recovery was spurious: HandleSpuriousLossDetection(). Returns the window.
   uint32_t handle_spurious(uint32_t window) noexcept;
-  // Something leaves while nothing is on its way, as the application had no more: HandleRestartFromIdle(). Returns the window.
+  // The application sends again after idle, with nothing in flight: HandleRestartFromIdle(). Returns the window.
   uint32_t handle_restart(uint32_t window, Nanoseconds now) noexcept;
-  // The window was all that kept more from being sent, until `until` bytes have been delivered.
+  // Only the window kept more from being sent; this lasts until `until` bytes are delivered.
   void note_limited(uint32_t until) noexcept {
     cwnd_limited_ = true;
     cwnd_limited_until_ = until;
@@ -107,7 +107,7 @@ class Bbr {
   double bw_shortterm() const noexcept { return bw_shortterm_; }          // infinity: none
   uint32_t inflight_shortterm() const noexcept { return inflight_shortterm_; }  // kUnlimited: none
   uint32_t inflight_longterm() const noexcept { return inflight_longterm_; }    // likewise
-  Nanoseconds min_rtt() const noexcept { return min_rtt_; }               // 0: not known
+  Nanoseconds min_rtt() const noexcept { return min_rtt_; }               // 0: unknown
   bool full_bw_reached() const noexcept { return full_bw_reached_; }
   uint32_t extra_acked() const noexcept { return extra_acked_.max(); }
 
@@ -117,7 +117,7 @@ class Bbr {
   enum class AckPhase : uint8_t { init, refilling, probe_starting, probe_feedback, probe_stopping };
   enum class Undo : uint8_t { none, startup, probe_bw_up };
 
-  // The model.
+  // The path model.
   void update_latest_signals(const RateSample& sample) noexcept;
   void update_congestion_signals(const RateSample& sample, uint32_t window) noexcept;
   void update_ack_aggregation(const RateSample& sample, uint32_t window) noexcept;
@@ -132,7 +132,7 @@ class Bbr {
   void reset_congestion_signals() noexcept;
   void start_round() noexcept { next_round_delivered_ = delivered_; }
 
-  // The states.
+  // The state machine.
   bool is_probing_bw() const noexcept;
   bool in_probe_bw() const noexcept { return state_ >= State::probe_bw_down && state_ <= State::probe_bw_up; }
   void start_drain() noexcept;
@@ -174,7 +174,7 @@ class Bbr {
   bool idle_restart_ : 1 = false;
   bool cwnd_limited_ : 1 = false;
   bool in_recovery_ : 1 = false;
-  bool had_initial_window_ : 1 = false;  // that much has been delivered: the model means something
+  bool had_initial_window_ : 1 = false;  // an initial window was delivered: the model is meaningful
   bool rtt_seen_ : 1 = false;
   uint8_t full_bw_count_ = 0;
   uint8_t bw_probe_up_rounds_ = 0;
@@ -183,7 +183,7 @@ class Bbr {
   uint32_t mss_;
   uint32_t initial_window_;
   uint32_t initial_delivered_;
-  uint32_t delivered_;                   // C.delivered, by the last ACK
+  uint32_t delivered_;                   // C.delivered at the last ACK
   uint32_t round_count_ = 0, drain_start_round_ = 0;
   uint32_t next_round_delivered_, loss_round_delivered_;
   uint32_t cwnd_limited_until_ = 0;
@@ -207,7 +207,7 @@ class Bbr {
   uint64_t random_;
 };
 
-// Beside a connection that uses it, so that both have a kilobyte at most.
+// A connection and its BBR together take a kilobyte at most.
 static_assert(sizeof(Bbr) <= 384);
 
 constexpr const char* to_string(Bbr::State state) noexcept {

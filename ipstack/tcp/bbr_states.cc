@@ -1,4 +1,4 @@
-// bbr_states.cc - BBR's states: how it looks for more bandwidth, leaves room for others, and looks for a shorter round trip.
+// bbr_states.cc - BBR's state machine: ProbeBW (probes for bandwidth, leaves headroom for others) and ProbeRTT.
 #include <algorithm>
 
 #include "ipstack/tcp/bbr.h"
@@ -6,13 +6,13 @@
 namespace unet::tcp {
 namespace {
 
-constexpr uint32_t kRenoRounds = 63;           // more are not waited for, for Reno's and CUBIC's sake
+constexpr uint32_t kRenoRounds = 63;           // longest wait in rounds, for coexistence with Reno and CUBIC
 constexpr uint8_t kSlopeMost = 30;
 constexpr Nanoseconds kProbeRttDuration = 200 * kMillisecond;
 
 }  // namespace
 
-// What losses say is of a rate that was tried on purpose.
+// BBR probes for bandwidth now: a loss concerns a rate that was tried on purpose.
 bool Bbr::is_probing_bw() const noexcept {
   return state_ == State::startup || state_ == State::probe_bw_refill || state_ == State::probe_bw_up;
 }
@@ -75,26 +75,26 @@ void Bbr::update_cycle(const RateSample& sample, uint32_t window) noexcept {
   }
 }
 
-// By the clock, or after as many rounds as Reno would take to win back what it gave up, as far as anybody could wait for that.
+// Probe after a time, or after the rounds that Reno needs to regain its window, at most kRenoRounds.
 bool Bbr::is_time_to_probe(uint32_t window) const noexcept {
   if (now_ > cycle_stamp_ + bw_probe_wait_) return true;
   return rounds_since_probe_up_ >= std::min(std::min(bdp(1), window) / mss_, kRenoRounds);
 }
 
 bool Bbr::is_time_to_go_down(const RateSample& sample, uint32_t window) noexcept {
-  // The probe before this one lost too much: no more than a glance.
+  // The previous probe lost too much: stop when this one reaches inflight_longterm.
   if (prev_probe_too_high_ && sample.in_flight >= inflight_longterm_) {
     prev_probe_precautionary_ = true;
     return true;
   }
   if (cwnd_limited_ && window >= inflight_longterm_) {
-    reset_full_bw(sample.delivery_rate);  // it is this limit that holds the rate, not the path
+    reset_full_bw(sample.delivery_rate);  // inflight_longterm limits the rate, not the path
     return false;
   }
   return full_bw_now_;
 }
 
-// True: it has decided what comes next.
+// Adapts inflight_longterm to the feedback of a probe. True: it has chosen the next state.
 bool Bbr::adapt_long_term(const RateSample& sample, uint32_t window) noexcept {
   if (ack_phase_ == AckPhase::probe_starting && round_start_) ack_phase_ = AckPhase::probe_feedback;
   if (ack_phase_ == AckPhase::probe_stopping && round_start_) {
@@ -113,7 +113,7 @@ bool Bbr::adapt_long_term(const RateSample& sample, uint32_t window) noexcept {
   return false;
 }
 
-// By a segment in the first round trip, and by twice as many in each that follows.
+// Slope of the probe: one segment in the first round trip, twice as many in each that follows.
 void Bbr::raise_slope(uint32_t window) noexcept {
   probe_up_acked_per_inc_ = std::max(window >> bw_probe_up_rounds_, mss_);
   bw_probe_up_rounds_ = std::min<uint8_t>(static_cast<uint8_t>(bw_probe_up_rounds_ + 1), kSlopeMost);
@@ -132,7 +132,7 @@ void Bbr::probe_upward(const RateSample& sample, uint32_t window) noexcept {
 
 void Bbr::handle_too_high(uint32_t tx_in_flight, bool app_limited, uint32_t window) noexcept {
   prev_probe_too_high_ = true;
-  is_bw_probe_sample_ = false;  // one probe, one answer
+  is_bw_probe_sample_ = false;  // one reaction per probe
   const double least = kBeta * std::min(bdp(1), window);
   if (!app_limited) inflight_longterm_ = std::max(tx_in_flight, static_cast<uint32_t>(least));
   if (state_ != State::probe_bw_up) return;
@@ -172,7 +172,7 @@ uint32_t Bbr::check_probe_rtt_done(uint32_t window) noexcept {
   reset_short_term();
   if (full_bw_reached_) {
     start_down();
-    state_ = State::probe_bw_cruise;  // there is room already
+    state_ = State::probe_bw_cruise;  // ProbeRTT has drained the queue
   } else {
     state_ = State::startup;
   }

@@ -1,4 +1,4 @@
-// bbr_test.cc - BBR: its filters and its model alone, and what it does on a simulated link, beside what CUBIC does there.
+// bbr_test.cc - BBR: its filters and its model alone, and its behaviour on a simulated link, compared with CUBIC.
 #include "ipstack/tcp/bbr.h"
 
 #include <catch2/catch.hpp>
@@ -9,7 +9,7 @@ using namespace unet;
 using namespace unet::tcp;
 using namespace unet::tcp::sim;
 
-TEST_CASE("the bandwidth filter has the highest of two cycles") {
+TEST_CASE("BBR's bandwidth filter: the maximum of two cycles") {
   MaxBwFilter filter;
   CHECK(filter.max() == 0);
   filter.update(10);
@@ -20,13 +20,13 @@ TEST_CASE("the bandwidth filter has the highest of two cycles") {
   CHECK(filter.max() == 10);
   filter.advance();
   CHECK(filter.max() == 5);
-  filter.advance();  // nothing was measured in this cycle
+  filter.advance();  // a cycle without a sample
   CHECK(filter.max() == 5);
   filter.update(20);
   CHECK(filter.max() == 20);
 }
 
-TEST_CASE("the filter of rounds forgets what is older than that, and not what is half as old") {
+TEST_CASE("BBR's round filter forgets values older than its rounds, and keeps those half as old") {
   MaxRoundFilter filter;
   filter.update(9, 0, 10);
   for (uint32_t round = 1; round < 5; ++round) filter.update(1, round, 10);
@@ -47,7 +47,7 @@ namespace {
 
 constexpr uint32_t kMss = 1000;
 
-// BBR alone, fed with rounds of ten ACKs of a path that delivers so much.
+// BBR alone, fed with rounds of ten ACKs from a path with a given rate.
 struct Fed {
   Bbr bbr{{.now = kSecond, .rtt = 10 * kMillisecond, .delivered = 0xFFFF'0000, .seed = 1}, kMss, 10 * kMss};
   uint32_t window = 10 * kMss, delivered = 0xFFFF'0000;
@@ -63,7 +63,7 @@ struct Fed {
       RateSample sample{.now = now, .rtt = trip, .delivery_rate = rate, .newly_acked = bytes / 10, .in_flight = in_flight,
                         .total_delivered = delivered, .sacks = true, .has_record = true, .app_limited = app_limited,
                         .prior_delivered = before, .delivered = delivered - before, .lost = lost, .tx_in_flight = in_flight};
-      if (i != 0) sample.prior_delivered -= bytes / 2;  // only the first ends a round
+      if (i != 0) sample.prior_delivered -= bytes / 2;  // only the first ACK ends a round
       window = bbr.handle_ack(sample, window);
     }
   }
@@ -75,7 +75,7 @@ struct Fed {
 
 }  // namespace
 
-TEST_CASE("Startup ends when three rounds bring no more, Drain when the queue is gone") {
+TEST_CASE("BBR: Startup ends after three rounds without more bandwidth, Drain when the queue is gone") {
   Fed fed;
   CHECK(fed.bbr.pacing_rate() == Approx(2.77 * 10'000 / 0.01));
   for (double rate = 1e6; rate <= 8e6; rate *= 2) fed.round(rate, 30'000);
@@ -93,7 +93,7 @@ TEST_CASE("Startup ends when three rounds bring no more, Drain when the queue is
   CHECK(fed.bbr.state() == Bbr::State::probe_bw_cruise);
 }
 
-TEST_CASE("a round trip that could not be shorter makes no rate that cannot be counted with") {
+TEST_CASE("BBR: the shortest possible RTT does not overflow the pacing rate") {
   Bbr bbr({.now = kSecond, .rtt = 1, .delivered = 0, .seed = 1}, 65'000, 650'000);
   CHECK(bbr.pacing_rate() == 1e12);
   const RateSample sample{.now = kSecond + 1, .rtt = 1, .delivery_rate = 1e18, .newly_acked = 65'000, .in_flight = 0,
@@ -103,7 +103,7 @@ TEST_CASE("a round trip that could not be shorter makes no rate that cannot be c
   CHECK(bbr.pacing_rate() == 1e12);
 }
 
-TEST_CASE("Drain gives up after three rounds") {
+TEST_CASE("BBR: Drain ends after three rounds") {
   Fed fed;
   fed.fill();
   REQUIRE(fed.bbr.state() == Bbr::State::drain);
@@ -113,7 +113,7 @@ TEST_CASE("Drain gives up after three rounds") {
   CHECK(fed.bbr.state() == Bbr::State::probe_bw_down);
 }
 
-TEST_CASE("samples that the application has limited end no Startup and lower no bandwidth, but may raise it") {
+TEST_CASE("BBR: application-limited samples do not end Startup or lower the bandwidth, but may raise it") {
   Fed fed;
   for (int i = 0; i < 20; ++i) fed.round(1e6, 5000, true);
   CHECK(fed.bbr.state() == Bbr::State::startup);
@@ -126,7 +126,7 @@ TEST_CASE("samples that the application has limited end no Startup and lower no 
   CHECK(fed.bbr.max_bw() == 9e6);
 }
 
-TEST_CASE("losses while it cruises lower the short-term bounds, at most by 30 % each round, and a refill forgets them") {
+TEST_CASE("BBR: losses in Cruise lower the short-term bounds, at most by 30 % each round, and Refill resets them") {
   Fed fed;
   fed.fill();
   for (int i = 0; i < 3; ++i) fed.round(8e6, 50'000);
@@ -145,7 +145,7 @@ TEST_CASE("losses while it cruises lower the short-term bounds, at most by 30 % 
   CHECK(fed.bbr.inflight_shortterm() == Bbr::kUnlimited);
 }
 
-TEST_CASE("too many losses of a probe are the long-term bound: what fitted before them; a spurious one is taken back") {
+TEST_CASE("BBR: too many losses of a probe set the long-term bound to what fitted before; a spurious one is undone") {
   Fed fed;
   fed.fill();
   for (int i = 0; i < 100 && fed.bbr.state() != Bbr::State::probe_bw_up; ++i) fed.round(8e6, 60'000);
@@ -153,11 +153,11 @@ TEST_CASE("too many losses of a probe are the long-term bound: what fitted befor
   CHECK(fed.bbr.pacing_rate() == Approx(1.25 * 8e6 * 0.99));
   const bool spurious = GENERATE(false, true);
   fed.bbr.handle_recovery(fed.window);
-  // 100,000 were on their way, of which 3000 are lost, 1000 just now. 2 % of 99,000 are 1980: they had been lost before this one.
+  // 100,000 bytes were in flight, 3000 are lost, 1000 of them just now. 2 % of 99,000 are 1980: these were lost before this record.
   fed.bbr.handle_losses({.has_too_much = true, .ranges = 1, .tx_in_flight = 100'000, .lost = 3000, .length = 1000}, fed.window);
   CHECK(fed.bbr.inflight_longterm() == 99'000);
   CHECK(fed.bbr.state() == Bbr::State::probe_bw_down);
-  // One answer for one probe.
+  // One reaction per probe.
   fed.bbr.handle_losses({.has_too_much = true, .ranges = 1, .tx_in_flight = 50'000, .lost = 5000, .length = 1000}, fed.window);
   CHECK(fed.bbr.inflight_longterm() == 99'000);
   if (spurious) {
@@ -169,10 +169,10 @@ TEST_CASE("too many losses of a probe are the long-term bound: what fitted befor
   fed.window = fed.bbr.handle_recovered(fed.window);
   for (int i = 0; i < 3; ++i) fed.round(8e6, 60'000);
   CHECK(fed.bbr.state() == Bbr::State::probe_bw_cruise);
-  CHECK(fed.window <= 99'000 * 85 / 100);  // room for others
+  CHECK(fed.window <= 99'000 * 85 / 100);  // headroom for others
 }
 
-TEST_CASE("ProbeRTT: after ten seconds without a shorter round trip, for 200 ms and a round trip, half of what the path holds") {
+TEST_CASE("BBR: ProbeRTT after ten seconds without a new minimum RTT: half the BDP for 200 ms and a round trip") {
   Fed fed;
   fed.fill();
   Nanoseconds entered = 0;
@@ -185,7 +185,7 @@ TEST_CASE("ProbeRTT: after ten seconds without a shorter round trip, for 200 ms 
   CHECK(entered > 11 * kSecond);
   CHECK(entered < 11200 * kMillisecond);
   CHECK(fed.bbr.min_rtt() == 11 * kMillisecond);
-  CHECK(fed.window <= 8e6 * 0.01 / 2 + 1);  // by the round trip that was known before
+  CHECK(fed.window <= 8e6 * 0.01 / 2 + 1);  // by the minimum RTT known before
   fed.trip = 10 * kMillisecond;
   for (int i = 0; i < 19; ++i) fed.round(8e6, 40'000, true);
   CHECK(fed.bbr.state() == Bbr::State::probe_rtt);
@@ -195,7 +195,7 @@ TEST_CASE("ProbeRTT: after ten seconds without a shorter round trip, for 200 ms 
   CHECK(fed.window > 80'000);
 }
 
-TEST_CASE("a mark ends Startup, and a time-out is taken back when it was for nothing") {
+TEST_CASE("BBR: an ECN mark ends Startup, and a spurious RTO is undone") {
   Fed fed;
   for (double rate = 1e6; rate <= 4e6; rate *= 2) fed.round(rate, 30'000);
   REQUIRE(fed.bbr.state() == Bbr::State::startup);
@@ -226,7 +226,7 @@ Options options_of(Algorithm algorithm) {
   return options;
 }
 
-// Of what the link carries, payload of 1448 bytes in 1540 or so: a part between two times.
+// Share of the link's rate used from one time to another: payload of 1448 bytes in about 1540.
 double share(const Bottleneck& link, uint64_t bytes, Nanoseconds time) {
   return static_cast<double>(bytes) * 8e9 / static_cast<double>(time) / link.bits_per_second;
 }
@@ -265,8 +265,8 @@ Alone alone(const Bottleneck& link, const Options& options, Nanoseconds time, ui
 
 }  // namespace
 
-TEST_CASE("a link of 100 Mbit/s and 10 ms is full, and its queue short, where CUBIC fills it") {
-  const Bottleneck deep{.queue = 1'000'000};  // eight times what the path holds
+TEST_CASE("BBR fills a link of 100 Mbit/s and 10 ms with a short queue, where CUBIC fills the queue") {
+  const Bottleneck deep{.queue = 1'000'000};  // eight times the BDP
   const Alone bbr = alone(deep, options_of(Algorithm::bbr), 6 * kSecond);
   Options reckless = options_of(Algorithm::cubic);
   reckless.hystart = false;
@@ -280,13 +280,13 @@ TEST_CASE("a link of 100 Mbit/s and 10 ms is full, and its queue short, where CU
   CHECK(bbr.most_queue < cubic.most_queue / 2);
 }
 
-TEST_CASE("a queue of a fifth of what the path holds is enough") {
+TEST_CASE("BBR: a queue of a fifth of the BDP suffices") {
   const Alone bbr = alone({.queue = 25'000}, options_of(Algorithm::bbr), 8 * kSecond);
   CAPTURE(bbr.of_link, bbr.retransmitted, bbr.timeouts);
   CHECK(bbr.of_link > 0.85);
 }
 
-TEST_CASE("losses that are not the sender's fault: of each hundredth BBR takes no notice, CUBIC collapses") {
+TEST_CASE("random loss of 1 %: BBR ignores it, CUBIC collapses") {
   const Bottleneck lossy{.queue = 1'000'000, .loss = 0.01};
   const Alone bbr = alone(lossy, options_of(Algorithm::bbr), 10 * kSecond);
   const Alone cubic = alone(lossy, options_of(Algorithm::cubic), 10 * kSecond);
@@ -295,7 +295,7 @@ TEST_CASE("losses that are not the sender's fault: of each hundredth BBR takes n
   CHECK(cubic.of_link < 0.3);
 }
 
-TEST_CASE("all states, one behind the other, and the window of ten seconds") {
+TEST_CASE("BBR: all states in sequence, and the ten seconds of the minimum RTT filter") {
   const Bottleneck link{.bits_per_second = 10e6, .queue = 200'000, .delay = 20 * kMillisecond};
   const Alone bbr = alone(link, options_of(Algorithm::bbr), 24 * kSecond);
   using S = Bbr::State;
@@ -322,7 +322,7 @@ TEST_CASE("all states, one behind the other, and the window of ten seconds") {
   CHECK(bbr.of_link > 0.85);
 }
 
-TEST_CASE("a path that becomes slower, and faster again, is followed") {
+TEST_CASE("BBR follows a path that becomes slower, and faster again") {
   Bottleneck link{.queue = 500'000};
   SharedLink net(link, 1);
   const size_t flow = net.add({.options = options_of(Algorithm::bbr)});
@@ -343,7 +343,7 @@ TEST_CASE("a path that becomes slower, and faster again, is followed") {
   CHECK(net.fault() == "");
 }
 
-TEST_CASE("two of BBR share within a factor of three, and leave CUBIC something, as CUBIC leaves them") {
+TEST_CASE("fairness: two BBR flows share within a factor of three, and BBR and CUBIC leave each other a share") {
   const auto seed = GENERATE(uint64_t{1}, uint64_t{2}, uint64_t{3});
   const auto of = [&](Algorithm first, Algorithm second, uint32_t queue) {
     SharedLink net({.bits_per_second = 50e6, .queue = queue}, seed);
@@ -367,7 +367,7 @@ TEST_CASE("two of BBR share within a factor of three, and leave CUBIC something,
   CHECK(std::min({mixed[0], mixed[1], other[0], other[1]}) > 0.05);
 }
 
-TEST_CASE("who writes little is not slowed down by it, and begins at the old rate behind a pause") {
+TEST_CASE("BBR: an application-limited sender is not slowed down, and restarts from idle at the old rate") {
   const Bottleneck link{.queue = 500'000};
   SharedLink net(link, 1);
   const size_t flow = net.add({.options = options_of(Algorithm::bbr)});
@@ -379,13 +379,13 @@ TEST_CASE("who writes little is not slowed down by it, and begins at the old rat
   net.pause(flow, false);
   const uint64_t before = net.received(flow);
   double most = 0;
-  net.run(9010 * kMillisecond, [&] { most = std::max(most, net.waiting()); });  // then it looks for more, as it is time for that
+  net.run(9010 * kMillisecond, [&] { most = std::max(most, net.waiting()); });  // then the next bandwidth probe is due
   CHECK(most < 40'000);
   net.run(9100 * kMillisecond);
   CHECK(share(link, net.received(flow) - before, 100 * kMillisecond) > 0.75);
 }
 
-TEST_CASE("marks keep the queue short") {
+TEST_CASE("BBR: ECN marks keep the queue short") {
   Options options = options_of(Algorithm::bbr);
   options.ecn = Ecn::on;
   const Alone bbr = alone({.queue = 1'000'000, .mark = 60'000}, options, 6 * kSecond);

@@ -1,5 +1,5 @@
-// chunk_pool.h - the memory of all buffers: chunks of one size, taken when data comes and given back when it is gone. Made by the owner
-// of connections before any of them, for one thread.
+// chunk_pool.h - the memory of all send and receive buffers: chunks of one size, taken when data comes and returned when it is gone. Made
+// by the owner of connections before any of them, for one thread.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@ class KeptMessages;
 using ChunkIndex = uint32_t;
 constexpr ChunkIndex kNoChunk = ~ChunkIndex{0};
 
-// Some of the chunks may lie in memory that is not the pool's, from which what is sent is read in place (lend()), and perhaps later than
-// its peer has acknowledged it: a chunk that is given back meanwhile is free when that has been read (take_back()).
+// Some chunks may lie in memory of the caller, where sent data is read in place (lend()), perhaps even after the peer has acknowledged it.
+// A chunk that is given back meanwhile becomes free when its reader is done (take_back()).
 class ChunkPool {
  public:
   static constexpr uint32_t kChunkMin = 512;
 
-  // `chunk_size` is a power of two: chunks of a stream stand at multiples of it, and a stream's places wrap at 2^32. `lendable` is of the
-  // caller's, and outlives the pool.
+  // `chunk_size` is a power of two: chunks stand at multiples of it in a stream, and stream positions wrap at 2^32. The caller owns
+  // `lendable`, which outlives the pool.
   ChunkPool(uint32_t chunk_size, uint32_t count, MutableBytes lendable = {})
       : size_(chunk_size), free_(count), reserve_(count < 8 ? 1 : count / 4), lendable_(lendable.data()),
         lendable_count_(static_cast<uint32_t>(std::min<size_t>(count, lendable.size() / chunk_size))),
@@ -38,14 +38,14 @@ class ChunkPool {
   uint32_t chunk_size() const noexcept { return size_; }
   uint32_t available() const noexcept { return free_; }
 
-  // What is to be sent leaves a quarter to what comes: two sides that had filled all they have with what neither can take would wait
-  // for ever.
+  // Sending leaves a quarter of the chunks to reception. Otherwise two sides could fill all memory with data that neither can receive, and
+  // deadlock.
   ChunkIndex take_to_send() noexcept { return may_send() ? take_of(first_lendable_, first_) : kNoChunk; }
   bool may_send() const noexcept { return free_ > reserve_; }
-  // What waits behind gaps leaves half of that to what comes in order, of this connection and of others.
+  // Data behind gaps leaves half of that quarter to data in order, of all connections.
   ChunkIndex take_behind_gap() noexcept { return free_ > reserve_ / 2 ? take() : kNoChunk; }
   ChunkIndex take() noexcept { return free_ != 0 ? take_of(first_, first_lendable_) : kNoChunk; }
-  // Nobody else gets so many, until they are put back; false: there are not as many.
+  // Reserves free chunks until put_back(). False: too few are free.
   bool set_aside(uint32_t chunks) noexcept {
     if (free_ < chunks) return false;
     free_ -= chunks;
@@ -63,18 +63,18 @@ class ChunkPool {
     last_waiting_ = chunk;
   }
 
-  // Where what comes may stay; nullptr: nowhere. It outlives the buffers.
+  // Lets received messages stay in place (zero-copy receive); nullptr: none may. `kept` outlives the buffers.
   void set_kept(KeptMessages* kept) noexcept { kept_ = kept; }
   KeptMessages* kept() const noexcept { return kept_; }
 
-  // ---- what is read in place
+  // ---- chunks that are read in place (lent)
 
   bool is_lendable(Bytes bytes) const noexcept {
     return bytes.data() >= lendable_ && bytes.data() + bytes.size() <= lendable_ + size_t{lendable_count_} * size_;
   }
-  // `bytes`, of one chunk that is lendable, is read by whoever takes back all until `until`: a number that rises from one call to the next.
+  // `bytes`, in one lendable chunk, are read in place until take_back() gets a number of at least `until`, which rises from call to call.
   void lend(Bytes bytes, uint64_t until) noexcept { lent_[static_cast<size_t>(bytes.data() - lendable_) / size_] = until; }
-  // Some that were given back are free when take_back() has come to what they were lent until.
+  // Chunks were given back while lent: take_back() frees them when their `until` is reached.
   bool has_waiting() const noexcept { return first_waiting_ != kNoChunk; }
   void take_back(uint64_t until) noexcept {
     taken_back_ = until;
@@ -91,7 +91,7 @@ class ChunkPool {
     return chunk < lendable_count_ ? lendable_ + size_t{chunk} * size_ : memory_.get() + size_t{chunk - lendable_count_} * size_;
   }
 
-  // Two words per chunk for who has it: the chunk behind it in a list, and where it stands in a stream.
+  // Two words per chunk for its user: the next chunk of a list, and its position in the stream.
   struct Link {
     ChunkIndex next = kNoChunk;
     uint32_t position = 0;
@@ -116,13 +116,13 @@ class ChunkPool {
   }
 
   uint32_t size_;
-  uint32_t free_;                      // that may be taken
+  uint32_t free_;                      // chunks that can be taken
   uint32_t reserve_;
   std::byte* lendable_;
-  uint32_t lendable_count_;            // chunks below this lie there
+  uint32_t lendable_count_;            // chunks below this number lie in lendable_
   std::unique_ptr<std::byte[]> memory_;
   std::vector<Link> links_;
-  std::vector<uint64_t> lent_;         // by chunk
+  std::vector<uint64_t> lent_;         // last `until` of each lendable chunk
   uint64_t taken_back_ = 0;
   KeptMessages* kept_ = nullptr;
   ChunkIndex first_ = kNoChunk, first_lendable_ = kNoChunk;

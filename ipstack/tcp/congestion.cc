@@ -1,4 +1,4 @@
-// congestion.cc - NewReno's and CUBIC's windows, and which of these and BBR it is.
+// congestion.cc - the windows of NewReno and CUBIC, and the choice between these and BBR.
 #include "ipstack/tcp/congestion.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 constexpr float kC = 0.4f;          // RFC 9438, 5.1
 constexpr float kCubicBeta = 0.7f;  // RFC 9438, 4.6
 constexpr float kAlpha = 3 * (1 - kCubicBeta) / (1 + kCubicBeta);  // RFC 9438, 4.3
-// RFC 9406, 4.3.
+// HyStart++ constants (RFC 9406, 4.3).
 constexpr uint64_t kMinRttThreshold = 4 * kMillisecond, kMaxRttThreshold = 16 * kMillisecond;
 constexpr uint32_t kMinRttDivisor = 8, kRttSamples = 8, kCssGrowthDivisor = 4, kCssRounds = 5;
 constexpr uint32_t kWindowMax = 1u << 30;
@@ -51,7 +51,7 @@ void Congestion::set_algorithm(Algorithm algorithm, const Bbr::Start& bbr) noexc
     return;
   }
   if (is_bbr()) {
-    // What BBR has found is where slow start would end.
+    // BBR's window becomes ssthresh, where slow start ends.
     if (bbr_->state() != Bbr::State::startup) threshold_ = std::max<uint32_t>(window_, 2u * mss_);
     threshold_before_ = threshold_;
     drop_bbr();
@@ -80,7 +80,7 @@ void Congestion::end_first_start() noexcept {
   cubic_ = {};
 }
 
-// RFC 9406, 4.2.
+// HyStart++ (RFC 9406, 4.2).
 void Congestion::handle_round_trip(Sequence ack, Sequence sent, Nanoseconds rtt) noexcept {
   if (!first_start_ || !hystart_enabled_ || !in_slow_start()) return;
   HyStart& it = hystart_;
@@ -99,7 +99,7 @@ void Congestion::handle_round_trip(Sequence ack, Sequence sent, Nanoseconds rtt)
   it.current_round_min_rtt = std::min(it.current_round_min_rtt, static_cast<uint32_t>(std::min<Nanoseconds>(rtt, ~uint32_t{0} - 1)));
   if (it.rtt_sample_count < kRttSamples && ++it.rtt_sample_count < kRttSamples) return;
   if (it.rounds != 0) {
-    if (it.current_round_min_rtt < it.css_baseline_min_rtt) it.rounds = 0;  // it was jitter
+    if (it.current_round_min_rtt < it.css_baseline_min_rtt) it.rounds = 0;  // the rise was jitter
     return;
   }
   if (it.last_round_min_rtt == ~uint32_t{0}) return;
@@ -126,7 +126,7 @@ void Congestion::handle_ack(uint32_t bytes, uint32_t most, Nanoseconds rtt, Nano
   window_ = std::min(window_, kWindowMax);
 }
 
-// RFC 3465, 2.1: one segment for each window that has been acknowledged.
+// RFC 3465, 2.1: one segment per window of acknowledged bytes.
 void Congestion::grow_newreno(uint32_t bytes) noexcept {
   counted_ += bytes;
   if (counted_ < window_) return;
@@ -137,7 +137,7 @@ void Congestion::grow_newreno(uint32_t bytes) noexcept {
 void Congestion::grow_cubic(uint32_t bytes, Nanoseconds rtt, Nanoseconds now) noexcept {
   const float window = segments(window_);
   if (cubic_.epoch_start == 0) {
-    // RFC 9438, 4.8: after a time-out, or slow start that ended without a loss, the plateau is where we are.
+    // RFC 9438, 4.8: after an RTO, or a slow start that ended without a loss, the plateau is the present window.
     cubic_.epoch_start = std::max<Nanoseconds>(now, 1);
     cubic_.w_est = window;
     if (cubic_.w_max < window) cubic_.w_max = window;
@@ -149,12 +149,12 @@ void Congestion::grow_cubic(uint32_t bytes, Nanoseconds rtt, Nanoseconds now) no
     const float past = static_cast<float>(at) / 1e9f - cubic_.k;
     return kC * past * past * past + cubic_.w_max;
   };
-  // RFC 9438, 5.8: the time in which the window was not what held the sender back does not count.
+  // RFC 9438, 5.8: time in which the window did not limit the sender does not count.
   if (now - cubic_.grown_at > std::max(rtt, kMillisecond)) cubic_.epoch_start += now - cubic_.grown_at;
   cubic_.grown_at = now;
   const Nanoseconds t = now - cubic_.epoch_start;
   const float acked = segments(bytes);
-  // RFC 9438, 4.3: what NewReno would have with this reduction; like NewReno once it has what there was before.
+  // RFC 9438, 4.3: W_est, the window of Reno with this reduction; it grows as Reno's once it reaches cwnd_prior.
   cubic_.w_est += (cubic_.w_est >= cubic_.cwnd_prior ? 1.0f : kAlpha) * acked / window;
   float grown;
   if (cubic(t) < cubic_.w_est) {
@@ -181,7 +181,7 @@ void Congestion::handle_loss(uint32_t flight) noexcept {
     threshold_ = std::max(flight / 2, 2u * mss_);  // RFC 5681, 3.1, equation 4
     return;
   }
-  // RFC 9438, 4.6 and 4.7: who has less than last time makes room for others.
+  // RFC 9438, 4.6 and 4.7: fast convergence: a flow that has less than last time leaves room for others.
   cubic_.w_max = window < cubic_.w_max ? window * (1 + kCubicBeta) / 2 : window;
   cubic_.epoch_start = 0;
   threshold_ = std::max(static_cast<uint32_t>(static_cast<float>(flight) * kCubicBeta), 2u * mss_);
@@ -213,7 +213,7 @@ void Congestion::handle_timeout(uint32_t flight, bool again) noexcept {
     window_ = mss_;
     return;
   }
-  // RFC 5681, 3.1: for the first time-out of a segment only.
+  // RFC 5681, 3.1: only the first RTO of a segment sets ssthresh.
   if (!again) {
     const uint32_t before = std::max(flight, threshold_);
     handle_loss(flight);
@@ -223,7 +223,7 @@ void Congestion::handle_timeout(uint32_t flight, bool again) noexcept {
   if (algorithm_ == Algorithm::cubic) cubic_.epoch_start = 0;
 }
 
-// CUBIC's epoch begins anew: below the plateau that is where it was on the same curve.
+// CUBIC starts a new epoch: below the plateau, this continues the same curve.
 void Congestion::undo_loss() noexcept {
   if (is_bbr()) {
     window_ = bbr_->handle_spurious(window_);
@@ -232,7 +232,7 @@ void Congestion::undo_loss() noexcept {
   window_ = std::max(window_, static_cast<uint32_t>(cubic_.cwnd_prior * static_cast<float>(mss_)));
   threshold_ = std::max(threshold_, threshold_before_);
   if (threshold_ == ~uint32_t{0}) {
-    first_start_ = true;  // goes on
+    first_start_ = true;  // the first slow start continues
     hystart_ = {};
     return;
   }

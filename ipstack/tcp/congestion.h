@@ -1,5 +1,5 @@
-// congestion.h - how much one connection may have on its way: slow start, the first one with HyStart++ (RFC 9406), then NewReno (RFC 5681,
-// with the byte counting of RFC 3465) or CUBIC (RFC 9438); or BBR (bbr.h). Used by Connection, which says what arrives and what is lost.
+// congestion.h - the congestion window of one connection: slow start, the first one with HyStart++ (RFC 9406), then NewReno (RFC 5681, with
+// the byte counting of RFC 3465) or CUBIC (RFC 9438); or BBR (bbr.h). Used by Connection, which reports deliveries and losses.
 #pragma once
 
 #include <cstdint>
@@ -19,42 +19,41 @@ class Congestion {
   ~Congestion() { drop_bbr(); }
   Congestion(const Congestion&) = delete;
   Congestion& operator=(const Congestion&) = delete;
-  // Bytes of a segment, and the window to begin with. `bbr`: what BBR has to know besides.
+  // `mss`: bytes of a segment; `window`: the initial window. `bbr`: what BBR needs besides.
   void start(const Options& options, uint32_t mss, uint32_t window, const Bbr::Start& bbr = {}) noexcept;
-  // After start(), of a connection that was moved: takes the window and where slow start ends. BBR measures anew.
+  // After start(), for a connection that was moved: restores the window and ssthresh. BBR measures anew.
   void resume(uint32_t window, uint32_t threshold) noexcept;
-  // Another one goes on from where this one is. BBR needs memory for its model; where there is none, it is CUBIC.
+  // Replaces the algorithm; the window stays. Without memory for BBR's model, CUBIC is used.
   void set_algorithm(Algorithm algorithm, const Bbr::Start& bbr) noexcept;
 
-  // So many bytes were acknowledged while the window was all that held the sender back, and nothing is being made good for.
-  // `most`: by how much slow start may open the window (RFC 3465, 2.2 and 2.3).
+  // `bytes` were acknowledged while the window limited the sender, outside recovery. `most`: limit of the increase in slow start (RFC 3465,
+  // 2.2 and 2.3).
   void handle_ack(uint32_t bytes, uint32_t most, Nanoseconds rtt, Nanoseconds now) noexcept;
-  // Everything before `ack` was acknowledged, and all before `sent` has been sent; `rtt`: what that took, 0 if it cannot be told.
+  // HyStart++ input: all before `ack` is acknowledged, all before `sent` is sent. `rtt`: the sample of this ACK, 0 if none.
   void handle_round_trip(Sequence ack, Sequence sent, Nanoseconds rtt) noexcept;
-  // These are for NewReno and CUBIC, and BBR takes no notice. Instead it hears of each ACK that says that something has arrived, and of
-  // what is lost, which the others need not.
+  // BBR ignores the two methods above. It needs a rate sample of each ACK that delivers data, and losses; the others do not.
   void handle_sample(const RateSample& sample) noexcept { window_ = bbr_->handle_ack(sample, window_); }
   void handle_losses(const Losses& losses) noexcept { bbr_->handle_losses(losses, window_); }
   void handle_restart(Nanoseconds now) noexcept { window_ = bbr_->handle_restart(window_, now); }
   void note_limited(uint32_t until) noexcept { bbr_->note_limited(until); }
 
-  // Something was lost of `flight` bytes: sets the threshold; the window follows when the loss has been made good.
+  // Loss detected with `flight` bytes in flight: sets ssthresh. The window follows when recovery ends.
   void handle_loss(uint32_t flight) noexcept;
-  // It has. `fast`: nothing had to time out for that.
+  // Recovery has ended. `fast`: fast recovery, without an RTO.
   void handle_recovered(bool fast) noexcept;
-  // The same at once: the network has marked something (RFC 3168, 6.1.2), which left as one of `tx_in_flight` bytes.
+  // ECN echo (RFC 3168, 6.1.2): reduces the window at once. `tx_in_flight`: bytes in flight when the marked segment left.
   void handle_mark(uint32_t flight, uint32_t tx_in_flight) noexcept;
-  // Likewise: a tail loss probe has made good for something.
+  // A tail loss probe repaired a loss: reduces the window at once.
   void handle_tail_loss() noexcept;
-  // Nothing has come back for a time-out; `again`: not for the first time since something did.
+  // Retransmission timeout with `flight` bytes in flight. `again`: no ACK since the previous one.
   void handle_timeout(uint32_t flight, bool again) noexcept;
-  // The last handle_loss() was for nothing: all is as it was before (RFC 9438, 4.9.2; RFC 4015, 3.2).
+  // The last handle_loss() was spurious: restores the state before it (RFC 9438, 4.9.2; RFC 4015, 3.2).
   void undo_loss() noexcept;
-  // The last handle_timeout() was for nothing: it grows back to what it was (RFC 4015, 3.2). `window`: to begin with.
+  // The last handle_timeout() was spurious: restores ssthresh, so that the window grows back from `window` (RFC 4015, 3.2).
   void undo_timeout(uint32_t window) noexcept;
-  // Nothing was on its way for a time-out (RFC 5681, 4.1).
+  // The connection was idle for an RTO (RFC 5681, 4.1): restarts with `window` at most.
   void handle_idle(uint32_t window) noexcept;
-  // Recovery decides itself how much may be on its way (RFC 6937).
+  // PRR sets the window during recovery (RFC 6937).
   void set_window(uint32_t window) noexcept { window_ = window; }
   void set_mss(uint16_t mss) noexcept;
 
@@ -64,7 +63,7 @@ class Congestion {
   bool is_bbr() const noexcept { return algorithm_ == Algorithm::bbr; }
   const Bbr& bbr() const noexcept { return *bbr_; }
   bool in_slow_start() const noexcept { return window_ < threshold_; }
-  // HyStart++ has seen round trips grow, and looks whether that stays so: Conservative Slow Start.
+  // HyStart++ is in Conservative Slow Start: the RTT rose, and it checks whether the rise lasts.
   bool in_conservative_start() const noexcept { return first_start_ && hystart_.rounds != 0; }
 
  private:
@@ -79,31 +78,31 @@ class Congestion {
   uint16_t mss_ = 536;
   uint32_t window_ = 0;
   uint32_t threshold_ = ~uint32_t{0};
-  // NewReno: bytes acknowledged towards the next segment of window; CUBIC: of a byte of window, in units of 2^-16.
+  // NewReno: bytes acknowledged towards the next segment of window. CUBIC: fraction of a byte of window, in units of 2^-16.
   uint32_t counted_ = 0;
-  uint32_t threshold_before_ = 0;  // the last loss; of a time-out the window or the threshold, whichever was more
-  bool first_start_ = true;    // nothing has ended it yet
+  uint32_t threshold_before_ = 0;  // before the last loss; before an RTO, the larger of flight and ssthresh
+  bool first_start_ = true;    // in the first slow start
   bool hystart_enabled_ = true;
 
-  // In segments and seconds, named as in RFC 9438, 4.1.2.
+  // In segments and seconds, with the names of RFC 9438, 4.1.2.
   struct Cubic {
-    Nanoseconds epoch_start = 0;  // of this stage of congestion avoidance; 0: it has not begun
-    Nanoseconds grown_at = 0;     // when the window was last asked to grow
+    Nanoseconds epoch_start = 0;  // begin of this stage of congestion avoidance; 0: not begun
+    Nanoseconds grown_at = 0;     // when the window last grew
     float k = 0;
     float w_max = 0;
     float w_est = 0;
-    float cwnd_prior = 0;         // NewReno's, too
-    float w_max_before = 0, cwnd_prior_before = 0;  // the last loss
+    float cwnd_prior = 0;         // for NewReno, too
+    float w_max_before = 0, cwnd_prior_before = 0;  // before the last loss
   };
-  // Named as in RFC 9406, 4.2, in nanoseconds of which 32 bits are 4 s: longer round trips count as that.
+  // Names of RFC 9406, 4.2. Times in nanoseconds: 32 bits hold 4 s, longer RTTs are clamped.
   struct HyStart {
     Sequence window_end{};
     uint32_t last_round_min_rtt = ~uint32_t{0}, current_round_min_rtt = ~uint32_t{0}, css_baseline_min_rtt = ~uint32_t{0};
     uint8_t rtt_sample_count = 0;
-    uint8_t rounds = 0;           // of Conservative Slow Start, with the present one
+    uint8_t rounds = 0;           // rounds in Conservative Slow Start, including the present one
     bool begun = false;
   };
-  union {  // the first slow start is over before CUBIC begins, and BBR has its own
+  union {  // the first slow start ends before CUBIC begins; BBR has its own
     HyStart hystart_;
     Cubic cubic_;
     Bbr* bbr_;  // owned

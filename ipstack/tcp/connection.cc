@@ -1,4 +1,4 @@
-// connection.cc - a connection's beginning and end, and the commands of the application (RFC 9293, 3.10.1 to 3.10.6).
+// connection.cc - a connection's begin and end, and the commands of the application (RFC 9293, 3.10.1 to 3.10.6).
 #include "ipstack/tcp/connection.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void Connection::forget_timers() noexcept {
   persisting_ = probe_due_ = tail_probe_due_ = keep_alive_due_ = syn_due_ = ack_now_ = false;
 }
 
-// Nothing moves from here on. What had come in order can still be read.
+// Enters CLOSED and releases the send side. Data received in order can still be read.
 void Connection::end(Error error) noexcept {
   step(State::closed);
   if (error_ == Error::none) error_ = error;
@@ -44,7 +44,7 @@ void Connection::end(Error error) noexcept {
   drop_cookie();
 }
 
-// RFC 9293, 3.10.5: <SEQ=SND.NXT><CTL=RST>; with an ACK, as other systems send it: a timestamp's echo counts only beside one.
+// RFC 9293, 3.10.5: <SEQ=SND.NXT><CTL=RST>. An ACK is added, as other systems do: a timestamp echo counts only beside an ACK.
 void Connection::reset_peer() noexcept {
   reset_due_ = true;
   reset_sequence_ = is_synchronized(state_) ? ack_sequence() : snd_nxt_;
@@ -52,7 +52,7 @@ void Connection::reset_peer() noexcept {
   reset_flags_ = ip::TcpFlags::kRst | ip::TcpFlags::kAck;
 }
 
-// Nobody answers. A peer that lives after all is to know that this end is gone.
+// The peer does not answer. The reset tells it that the connection is gone, should it still be alive.
 void Connection::give_up() noexcept {
   if (is_synchronized(state_)) reset_peer();
   end(Error::timed_out);
@@ -86,7 +86,7 @@ uint32_t Connection::writable() const noexcept {
   return limit - queued_.size();
 }
 
-// RFC 9293, 3.10.2.
+// RFC 9293, 3.10.2 (SEND).
 MutableBytes Connection::reserve(uint32_t most, ChunkIndex& spare) noexcept {
   spare = kNoChunk;
   const bool sends = state_ == State::established || state_ == State::close_wait;
@@ -135,7 +135,7 @@ Transferred Connection::send(Bytes data) noexcept {
   return {};
 }
 
-// RFC 9293, 3.10.3.
+// RFC 9293, 3.10.3 (RECEIVE).
 Transferred Connection::receive(MutableBytes data) noexcept {
   if (received_.readable() == 0) {
     if (fin_received_) return {0, Error::none, true};
@@ -170,7 +170,7 @@ void Connection::begin_shutdown() noexcept {
   if (state_ == State::close_wait) step(State::last_ack);
 }
 
-// RFC 9293, 3.10.4: CLOSE there closes one direction only.
+// RFC 9293, 3.10.4: CLOSE closes the sending direction only.
 Error Connection::shutdown() noexcept {
   switch (state_) {
     case State::closed:
@@ -198,7 +198,7 @@ Error Connection::shutdown() noexcept {
 Error Connection::close(Nanoseconds now) noexcept {
   if (reader_gone_) return Error::closing;
   if (state_ != State::closed && (received_.readable() != 0 || received_.has_gaps())) {
-    // RFC 9293, 3.6.1: the peer is to know that what it sent was for nothing.
+    // RFC 9293, 3.6.1: the reset tells the peer that its data was not read.
     ++shared_.counters.undelivered;
     return abort();
   }
@@ -209,7 +209,7 @@ Error Connection::close(Nanoseconds now) noexcept {
   return error;
 }
 
-// RFC 9293, 3.10.5.
+// RFC 9293, 3.10.5 (ABORT).
 Error Connection::abort() noexcept {
   switch (state_) {
     case State::closed:
@@ -234,10 +234,10 @@ Error Connection::abort() noexcept {
 }
 
 void Connection::set_congestion(Algorithm algorithm, Nanoseconds now) noexcept {
-  if (mss_ == 0) return;  // it begins with what Options say
+  if (mss_ == 0) return;  // Options::congestion will choose it
   const bool model = congestion_.is_bbr();
   congestion_.set_algorithm(algorithm, bbr_start(now));
-  // Of a loss that is being made good for the other kind has not heard.
+  // During fast recovery, report the loss to the new algorithm: it has not seen it.
   if (congestion_.is_bbr() != model && recovery_ == Recovery::fast) congestion_.handle_loss(unacknowledged());
 }
 

@@ -1,15 +1,16 @@
-// connection.h - one TCP connection (RFC 9293) as a machine: no I/O, no clock, no addresses. Used by the stack, which finds the connection
-// of a segment, checks its checksum and IP's, and sends what this says.
+// connection.h - one TCP connection (RFC 9293) as a state machine: no I/O, no clock, no addresses. Used by the stack, which finds the
+// connection of a segment, verifies the checksums and the IP header, and sends the segments that it returns.
 //
-// Methods are getters; commands of the application; handle_*() for what happens; and poll_segment(). After any handle_*() and any command:
-// poll_segment() until it says no more, next_timer(), and readiness().
+// Methods are getters, commands of the application, handle_*() for events, and poll_segment(). After any handle_*() and any command, call
+// poll_segment() until it returns false, then next_timer() and readiness().
 //
-// Memory: this object, and for data and what is on its way chunks and records of the owner's pools, which go back when they are empty. An
-// empty pool stops nobody for ever: send() takes less, of what comes data in order goes before data out of order, an eighth of a pool is
-// kept for connections that have nothing of it, and the rest is dropped and comes again. All connections of a pool belong to one thread.
+// Memory: this object; chunks and records of the owner's pools for data and for segments in flight. They return to the pools when empty. An
+// exhausted pool delays a connection but never stops it for good. send() then takes less. Data in order has priority over data out of
+// order. A quarter of the chunks is reserved for reception, an eighth of the records for connections that hold none. Data without memory is
+// dropped, and the peer retransmits it. All connections of a pool belong to one thread.
 //
-// A payload byte is copied once when it is sent, into a chunk, and once when it is received, unless it stays in its message (KeptMessages);
-// receive() copies once more, gather() does not.
+// send() copies a payload byte once, into a chunk. Reception copies it once, unless it stays in its message (KeptMessages). receive()
+// copies once more, gather() does not.
 #pragma once
 
 #include <optional>
@@ -30,7 +31,7 @@
 
 namespace unet::tcp {
 
-// What connections share, made by their owner before them.
+// Pools and counters that connections share. Their owner makes them before the first connection.
 struct Resources {
   ChunkPool& chunks;
   RecordPool& records;
@@ -40,23 +41,23 @@ struct Resources {
 enum class Error : uint8_t {
   none,
   not_connected,  // no connection yet, or it is gone
-  exists,         // connect() or listen() of one that is open
+  exists,         // connect() or listen() on an open connection
   closing,        // shutdown() or close() was called before
   refused,        // the peer answered the SYN with a reset
   reset,          // by the peer
   timed_out,      // SYN, data or keep-alive without an answer
-  aborted,        // by abort(), or by close() with data that nobody had read
-  unreachable,    // ICMP said so of the SYN: path_error() has what
+  aborted,        // by abort(), or by close() with unread data
+  unreachable,    // an ICMP error ended the handshake: see path_error()
 };
 
-// What ICMP says of what was sent.
+// An ICMP error about a segment that was sent.
 enum class PathError : uint8_t {
   none,
   network_unreachable, host_unreachable, time_exceeded, parameter_problem, protocol_unreachable, port_unreachable, prohibited
 };
 
 struct Transferred {
-  uint32_t bytes = 0;   // 0 without an error: nothing now; receive() then says whether `at_end`
+  uint32_t bytes = 0;   // 0 without an error: would block; receive() then sets `at_end` at the end of the stream
   Error error = Error::none;
   bool at_end = false;
 };
@@ -66,118 +67,120 @@ struct Readiness {
   bool writable = false;   // send() takes data, or gives an error
   bool connected = false;
   bool ended = false;      // the peer sends no more
-  bool closed = false;     // nothing moves any more; TIME-WAIT does not count
+  bool closed = false;     // the state machine is done; TIME-WAIT counts as closed
 };
 
-// What to send next. The payload stays in place until it is acknowledged: gather it before the next handle_*() or command.
+// The next segment to send. The payload stays in place until it is acknowledged: gather it before the next handle_*() or command.
 struct Segment {
   ip::TcpFields fields;
   uint32_t length = 0;     // payload bytes, from fields.sequence on
-  uint16_t mss = 0;        // payload bytes of one segment on the wire: more are to be cut, FIN and PSH with the last, CWR with the first
-  bool ecn_capable = false;  // to leave with ECT(0) in IP's header (RFC 3168, 5)
+  // Payload bytes of one segment on the wire: longer segments are cut (TSO). FIN and PSH go with the last, CWR with the first.
+  uint16_t mss = 0;
+  bool ecn_capable = false;  // send with ECT(0) in the IP header (RFC 3168, 5)
 };
 
 class Connection {
  public:
-  // Both of these outlive it.
+  // `options` and `resources` outlive the connection.
   Connection(const Options& options, const Resources& resources, uint16_t local_port) noexcept;
   Connection(const Options& options, Resources&& resources, uint16_t local_port) = delete;
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
-  // From now on these; what the handshake was about stays as it is. They outlive it.
+  // Replaces the options; what the handshake agreed on stays. `options` outlives the connection.
   void set_options(const Options& options) noexcept { options_ = &options; }
 
   // ---- commands
 
-  // `iss` as RFC 6528 has it: a clock, and a keyed hash of both ends' addresses and ports. `timestamp_offset` is such a hash alone (RFC
-  // 7323, 5.4), so that timestamps rise from one connection between the same ends to the next (RFC 6191).
+  // `iss`: by RFC 6528, a clock plus a keyed hash of both addresses and ports. `timestamp_offset`: such a hash alone (RFC 7323, 5.4).
+  // Timestamps then rise from one connection to the next between the same ends (RFC 6191).
   Error connect(uint16_t remote_port, Sequence iss, Nanoseconds now, uint32_t timestamp_offset = 0) noexcept;
-  // Waits for a SYN. As `iss` depends on who sends it, owners call this when one has come, just before handle_segment().
-  // What ends it before it is established, a reset or another SYN, ends it for good: RFC 9293's return to LISTEN is the owner's next one.
+  // Waits for a SYN. `iss` depends on the SYN's sender, so owners call this when a SYN has come, just before handle_segment(). A reset or
+  // another SYN before ESTABLISHED ends the connection for good. RFC 9293's return to LISTEN is the owner's task: it creates a new one.
   Error listen(Sequence iss, uint32_t timestamp_offset = 0) noexcept;
-  // The clock of a connection's timestamps.
+  // The timestamp clock of a connection (TSval).
   static uint32_t clock(uint32_t timestamp_offset, Nanoseconds now) noexcept { return timestamp_offset + milliseconds(now); }
-  // Fast open (RFC 7413), between connect() and the first poll_segment(): the SYN asks for a cookie, or has this one of 4 to 16 bytes, and
-  // as much data as has been given to send() by then, by the MSS that the peer announced last time (0: default_mss). A SYN that is sent
-  // again has neither. The peer's cookie is in the SYN,ACK that moves state() to ESTABLISHED; cookies are the owner's to keep.
+  // Fast open (RFC 7413), between connect() and the first poll_segment(). An empty `cookie` asks for one. Otherwise the SYN carries the
+  // cookie of 4 to 16 bytes and the data that send() has taken by then. `mss`, the MSS that the peer announced last time, limits that data
+  // (0: default_mss). A retransmitted SYN has neither. The peer's cookie is in the SYN,ACK that moves state() to ESTABLISHED; the owner
+  // stores cookies.
   void fast_open(Bytes cookie, uint16_t mss = 0) noexcept;
-  // The same between listen() and the SYN. `valid`: that has a cookie which the owner made for its sender: its data is taken, and may be
-  // answered before the handshake is over. `cookie`: what the sender should have next time; empty: nothing is said.
+  // Server side of fast open, between listen() and the SYN. `valid`: the SYN carries a cookie that the owner made for its sender. Its data
+  // is accepted and may be answered before the handshake is over. `cookie`: sent in the SYN,ACK for the next connection; empty: none.
   void answer_fast_open(bool valid, Bytes cookie) noexcept;
   Transferred send(Bytes data) noexcept;
-  // Of what has been given to send(): more is to follow at once, so it waits as with Options::cork. commit() ends that.
+  // MSG_MORE: what send() has taken waits for more, as with Options::cork. commit() ends it.
   void expect_more(bool more) noexcept { more_ = more; }
-  // Of the next poll_segment(): whether the last of what is queued, as much as goes into one segment, waits for more: what its owner has
-  // sent before still waits in the host.
+  // Autocorking, for the next poll_segment(): the tail of the send queue waits, as earlier segments are still queued in the host.
   void hold(bool holds) noexcept { holds_ = holds; }
-  // Whether nothing else keeps it back.
+  // True if only hold() keeps the send queue waiting.
   bool is_held() const noexcept;
-  // What is queued leaves, however little it is.
+  // Sends the whole queue without waiting for a full segment: overrides hold(), cork and Nagle's rule.
   void push() noexcept { push_ = snd_nxt_ != queued_.end(); }
-  // The last byte that send() has taken is urgent (RFC 9293, 3.8.5; RFC 6093): the peer is told at once, and again by all that leaves until
-  // it has been acknowledged. A later one takes its place. Before the handshake is over it is like any other.
+  // Makes the last byte that send() has taken the urgent byte (RFC 9293, 3.8.5; RFC 6093). A segment tells the peer at once; all later ones
+  // repeat it until the byte is acknowledged. A later urgent byte replaces it. No effect before the handshake is over.
   void mark_urgent() noexcept;
-  // The same without a copy: room for the next bytes, at most `most`, where they leave from; perhaps less, empty if there is none now.
-  // commit() says how many of them are there, before any other call. `spare` belongs to both: not kNoChunk, it is to be committed or
-  // given back to the pool.
+  // send() without a copy: returns space for the next bytes in the send queue. At most `most`, perhaps less, empty if none is free now.
+  // Call commit() with the number of bytes written before any other call. Pass `spare` on to commit(); unless it is kNoChunk, commit it or
+  // return it to the pool.
   MutableBytes reserve(uint32_t most, ChunkIndex& spare) noexcept;
   void commit(uint32_t bytes, ChunkIndex spare) noexcept;
   Transferred receive(MutableBytes data) noexcept;
-  // The same without a copy: pieces of what is there, until a connection of the same chunks is given a segment, and then how much of it
-  // was used.
+  // receive() without a copy: pieces of the readable data. They are valid until a connection of the same chunk pool handles a segment. Call
+  // consume() with the number of bytes used.
   uint32_t gather(std::span<Bytes> pieces) const noexcept { return received_.gather(shared_.chunks, pieces); }
   void consume(uint32_t bytes) noexcept;
-  // No more will be sent; what is queued still is, and a FIN behind it. The peer may go on.
+  // Half-close: sends what is queued and then a FIN. The peer may go on sending.
   Error shutdown() noexcept;
-  // The application is gone: no more will be sent nor read. Data that nobody reads resets the connection (RFC 9293, 3.6.1).
+  // The application neither sends nor reads any more. Unread data, now or later, resets the connection (RFC 9293, 3.6.1).
   Error close(Nanoseconds now) noexcept;
   Error abort() noexcept;
-  // In SYN-SENT: from another port, with a first SYN that leaves again. The one before has not left.
+  // In SYN-SENT: changes the local port and sends a first SYN again. The previous SYN has not left the host.
   void move(uint16_t local_port) noexcept;
-  // Another congestion control than Options::congestion from here on, whatever is on its way.
+  // Replaces the congestion control that Options::congestion chose, even with data in flight.
   void set_congestion(Algorithm algorithm, Nanoseconds now) noexcept;
 
   // ---- to another stack of this host (connection_move.cc)
 
-  // Established, or the peer has sent its FIN; no FIN, reset or urgent data waits. The owner moves what take_urgent() has told it.
+  // True if established, or the peer has sent its FIN, and no FIN, reset or urgent data is pending. The owner moves what take_urgent()
+  // returned.
   bool may_move() const noexcept;
-  MovedConnection save() const noexcept;  // if may_move()
-  // These copy the two streams that travel beside the record, of MovedConnection::to_send and to_read bytes.
+  MovedConnection save() const noexcept;  // requires may_move()
+  // These copy the two streams beside the record: MovedConnection::to_send and to_read bytes.
   void copy_to_send(MutableBytes to) const noexcept;
   void copy_to_read(MutableBytes to) const noexcept;
-  // Ends the connection here without a segment, as another stack goes on with it. Its memory goes back to the pools.
+  // Ends the connection here without a segment: another stack continues it. Its memory returns to the pools.
   void leave() noexcept;
-  // Opens a fresh connection where `from` was saved. poll_segment() follows, as after a command. False: the record makes no sense, or the
-  // pools have no room; the connection has then ended as by leave(). `from` is a copy that no other process can write to.
+  // Continues the saved connection `from` in a fresh one. Call poll_segment() afterwards, as after a command. False: the record is invalid
+  // or the pools are exhausted; the connection has then ended as by leave(). `from` is a copy that no other process can write to.
   bool restore(const MovedConnection& from, Bytes to_send, Bytes to_read, Nanoseconds now) noexcept;
 
-  // ---- what happens
+  // ---- events
 
-  // `ecn`: the two bits of IP's header (RFC 3168, 5).
+  // `ecn`: the ECN field of the IP header (RFC 3168, 5).
   void handle_segment(const ip::TcpView& segment, Nanoseconds now, uint8_t ecn = 0) noexcept;
   void handle_timer(Nanoseconds now) noexcept;
   Nanoseconds next_timer() const noexcept;  // kNever: none
-  // Of an ICMP error that quotes a segment of this connection, if that is under_way(): it ends the handshake; later it is remembered until
-  // something is acknowledged.
+  // ICMP error that quotes a segment of this connection; the caller has checked under_way(). It ends a handshake. Later, path_error()
+  // reports it until something is acknowledged.
   void handle_error(PathError error, Nanoseconds now) noexcept;
-  // Likewise: a segment may have `mss` bytes of payload and options on this path (as Options::mss), if that is less than it had. What
-  // was longer leaves again at once, and the congestion window stays.
+  // ICMP "packet too big"; the caller has checked under_way(). Segments on this path may have `mss` bytes of payload and options (as
+  // Options::mss), if that is less than before. Longer ones are retransmitted at once, and the congestion window stays.
   void handle_too_big(uint16_t mss, Nanoseconds now) noexcept;
-  // Before the handshake is over: what is known of the path from elsewhere. Segments have `mss` bytes of payload and options at most, as
-  // Options::mss, until longer ones are found to pass.
+  // Before the handshake is over: the cached PMTU. Segments have at most `mss` bytes of payload and options, as Options::mss, until a probe
+  // finds that longer ones pass.
   void limit_path(uint16_t mss) noexcept;
-  // Behind handle_segment(): if that has told of urgent data that had not come, how many bytes are to be read before the last one of it.
-  // Of such that its owner knows of already it may say so again.
+  // After handle_segment(): how many bytes precede the urgent byte, if the segment announced one that has not arrived. The same urgent byte
+  // may be reported again.
   std::optional<uint32_t> take_urgent() noexcept;
-  // What has been found out of it since this was asked last: so many bytes pass; 0: nothing new.
+  // PMTU found since the last call, as bytes of payload and options; 0: nothing new.
   uint16_t take_path_news() noexcept;
 
-  // ---- what to send
+  // ---- output
 
-  // False: nothing. `length_max`: the most payload that the wire can take at once, which may be many segments of Segment::mss.
+  // False: nothing to send. `length_max`: the most payload that the wire takes at once, which may be many segments of Segment::mss.
   bool poll_segment(Nanoseconds now, uint32_t length_max, Segment& segment) noexcept;
-  // Where a segment's payload lies; returns the number of pieces.
+  // Locates the payload of a segment; returns the number of pieces.
   uint32_t gather(const Segment& segment, std::span<Bytes> pieces) const noexcept;
 
   // ---- getters
@@ -185,22 +188,21 @@ class Connection {
   State state() const noexcept { return state_; }
   Error error() const noexcept { return error_; }
   PathError path_error() const noexcept { return path_error_; }
-  // Whether this sequence number, quoted by an ICMP error, is of something that has been sent and not been acknowledged (RFC 5927, 4.1).
+  // True if `sequence`, quoted by an ICMP error, is sent and unacknowledged (RFC 5927, 4.1).
   bool under_way(Sequence sequence) const noexcept;
   Readiness readiness() const noexcept;
-  // A new connection between the same ends may take the place of this one, which only waits for what is left of it in the network
-  // (RFC 9293, 3.10.7.4 TIME-WAIT, MAY-2; RFC 6191).
-  // A listener's connection whose SYN had a cookie of ours: it may be read from and written to before the handshake is over.
+  // Fast open: the SYN had a valid cookie, so the application may read and write in SYN-RECEIVED.
   bool is_early() const noexcept { return sends_early(); }
-  // The SYN had to be sent again.
+  // The SYN or SYN,ACK was retransmitted.
   bool syn_resent() const noexcept { return syn_resent_; }
+  // In TIME-WAIT: whether `syn` may start a new connection between the same ends (RFC 9293, 3.10.7.4 TIME-WAIT, MAY-2; RFC 6191).
   bool yields_to(const ip::TcpView& syn) const noexcept;
-  // In TIME-WAIT, when poll_segment() has nothing more: all of it that its owner has to keep until expires_at(), and may drop the rest.
+  // In TIME-WAIT, once poll_segment() returns false: all that the owner must keep until expires_at(). It may destroy the connection.
   TimeWait time_wait() const noexcept;
   Nanoseconds expires_at() const noexcept { return expires_at_; }
   uint32_t readable() const noexcept { return received_.readable(); }
   uint32_t writable() const noexcept;
-  // There is memory for what is writable(), or for some of it.
+  // True if the pool has memory for some of the writable() bytes.
   bool has_memory() const noexcept { return shared_.chunks.may_send() || !queued_.room(shared_.chunks).empty(); }
   uint16_t local_port() const noexcept { return local_port_; }
   uint16_t remote_port() const noexcept { return remote_port_; }
@@ -208,12 +210,12 @@ class Connection {
   const Congestion& congestion() const noexcept { return congestion_; }
   uint32_t in_flight() const noexcept { return scoreboard_.in_flight(); }
   uint32_t unacknowledged() const noexcept { return snd_nxt_ - snd_una_; }
-  // Bytes that send() has taken and that have not left yet.
+  // Bytes in the send queue that have not been sent yet.
   uint32_t unsent() const noexcept { return queued_.size() > unacknowledged() ? queued_.size() - unacknowledged() : 0; }
   Sequence send_next() const noexcept { return snd_nxt_; }
   uint32_t send_window() const noexcept { return snd_wnd_; }
   uint32_t mss() const noexcept { return mss_; }
-  // Where both directions are, once it is synchronized: all that somebody else needs to end it.
+  // Sequence numbers and timestamps of both directions, once synchronized: enough for another process to end the connection.
   struct Ends {
     Sequence send_unacknowledged{}, send_next{}, receive_next{};
     uint32_t timestamp = 0, timestamp_echo = 0;  // of the next segment
@@ -225,9 +227,9 @@ class Connection {
   Info info(Nanoseconds now) const noexcept;
 
  private:
-  static constexpr uint16_t kMssMin = 88;  // a peer, or a path, that asks for less wants us to send headers
+  static constexpr uint16_t kMssMin = 88;  // a peer, or a path, that asks for less would make us send mostly headers
 
-  enum class Recovery : uint8_t { none, fast, timeout };  // MovedConnection has it as a number
+  enum class Recovery : uint8_t { none, fast, timeout };  // MovedConnection stores the number
 
   // connection.cc
   void step(State to) noexcept;
@@ -238,8 +240,8 @@ class Connection {
   void begin_shutdown() noexcept;
   Sequence rcv_nxt() const noexcept { return received_.next() + (fin_received_ ? 1 : 0); }
   uint32_t rcv_wnd() const noexcept { return rcv_edge_ > rcv_nxt() ? rcv_edge_ - rcv_nxt() : 0; }
-  // One byte for a window of which the peer hears that it is closed, as it is smaller than what it counts in. It is not taken: two sides
-  // that probe each other could both take a byte that the other does not know of, and believe no ACK any more.
+  // A zero-window probe: one byte for a window that is smaller than the scale's unit, so the peer sees 0. It is not accepted. Two sides
+  // that probe each other could both accept a byte that the other has not sent, and then reject every ACK.
   bool probes(const ip::TcpView& segment) const noexcept {
     return segment.payload.size() == 1 && rcv_wnd() >> (scales_ ? our_scale_ : 0) == 0;
   }
@@ -309,10 +311,11 @@ class Connection {
   void update_model(const Delivery& delivery, Nanoseconds now) noexcept;
   void note_losses(const Losses& losses) noexcept;
   void lose_first() noexcept;
-  // BBR is told of losses, others need not be.
+  // Only BBR needs the losses.
   Losses* heard(Losses& losses) const noexcept { return congestion_.is_bbr() ? &losses : nullptr; }
   struct Arrived {
-    uint32_t acked = 0, delivered = 0;  // bytes, by the ACK that is being looked at: some of the first had been told of by SACK
+    // Bytes newly acknowledged and newly delivered by this ACK. SACK blocks may have reported some of `acked` before.
+    uint32_t acked = 0, delivered = 0;
   };
   void find_losses(bool repeats, const Arrived& arrived, Nanoseconds now) noexcept;
   void enter_recovery(const Arrived& arrived) noexcept;
@@ -391,123 +394,125 @@ class Connection {
   Error error_ = Error::none;
   PathError path_error_ = PathError::none;
   Recovery recovery_ = Recovery::none;
-  uint8_t peer_scale_ = 0, our_scale_ = 0;  // shifts of the windows that come and go
+  uint8_t peer_scale_ = 0, our_scale_ = 0;  // window scale of the peer and ours
 
-  bool opened_ : 1 = false;           // by connect() or listen(): once only
+  bool opened_ : 1 = false;           // by connect() or listen(), once only
   bool passive_ : 1 = false;          // by listen()
-  bool scales_ : 1 = false, stamps_ : 1 = false, sacks_ : 1 = false;  // agreed upon
+  bool scales_ : 1 = false, stamps_ : 1 = false, sacks_ : 1 = false;  // agreed in the handshake
   bool fin_queued_ : 1 = false;       // shutdown() was called
-  bool fin_sent_ : 1 = false;         // it has a sequence number: the one before snd_nxt_
-  bool fin_received_ : 1 = false;     // and all before it
-  bool fin_known_ : 1 = false;        // the peer's FIN is at fin_at_
+  bool fin_sent_ : 1 = false;         // the FIN occupies the number before snd_nxt_
+  bool fin_received_ : 1 = false;     // the FIN and all before it
+  bool fin_known_ : 1 = false;        // the peer's FIN is at fin_at_, perhaps behind a gap
   bool reader_gone_ : 1 = false;      // close() was called
   bool ack_now_ : 1 = false;
   bool syn_due_ : 1 = false;
-  bool fast_open_ : 1 = false;        // of a SYN that leaves: with its option; of one that came: with a cookie of ours
+  bool fast_open_ : 1 = false;        // client: the SYN has the option; server: the SYN had a valid cookie
   bool syn_data_acked_ : 1 = false;
   FastOpenFailure fast_open_failure_ : 2 = FastOpenFailure::none;
   bool syn_sent_ : 1 = false, syn_resent_ : 1 = false;
-  bool persisting_ : 1 = false;       // rto_at_ is that of a probe of a closed window
+  bool persisting_ : 1 = false;       // rto_at_ is the persist timer (closed window)
   bool probe_due_ : 1 = false, tail_probe_due_ : 1 = false, keep_alive_due_ : 1 = false;
   bool reset_due_ : 1 = false;
-  bool first_due_ : 1 = false;        // the first lost piece leaves whatever the window says
+  bool first_due_ : 1 = false;        // the first lost piece is sent regardless of the window
   bool tail_probed_ : 1 = false, tail_probe_resent_ : 1 = false;
-  bool rack_round_ : 1 = false;       // RACK.dsack_round counts
-  bool ecn_ : 1 = false;              // agreed upon
-  bool ecn_seen_ : 1 = false;         // something has come with ECT
-  bool echo_ : 1 = false;             // each ACK says that a mark has come, until the peer says that it has slowed down
-  bool reduced_due_ : 1 = false;      // CWR goes with the next new data
-  bool duplicate_due_ : 1 = false;    // duplicate_ is to be told (RFC 2883)
-  bool paced_ : 1 = false;            // pace_at_ is all that keeps more from being sent
-  bool held_back_ : 1 = false;        // the congestion window was all that kept more from being sent
-  bool more_ : 1 = false;             // the application has said so
+  bool rack_round_ : 1 = false;       // RACK.dsack_round applies
+  bool ecn_ : 1 = false;              // agreed in the handshake
+  bool ecn_seen_ : 1 = false;         // a segment with ECT has arrived
+  bool echo_ : 1 = false;             // set ECE on each segment until CWR arrives
+  bool reduced_due_ : 1 = false;      // set CWR on the next new data
+  bool duplicate_due_ : 1 = false;    // duplicate_ is to be reported (RFC 2883, DSACK)
+  bool paced_ : 1 = false;            // only the pacer, until pace_at_, keeps data from leaving
+  bool held_back_ : 1 = false;        // only the congestion window kept data from leaving
+  bool more_ : 1 = false;             // expect_more()
   bool holds_ : 1 = false;            // hold()
-  bool push_ : 1 = false;             // neither that nor Nagle's rule holds back what is queued
-  bool may_undo_ : 1 = false;         // the last recovery, if undo_due_ comes to be 0
-  bool urgent_ : 1 = false;           // urgent_end_ has not been acknowledged
-  bool urgent_came_ : 1 = false;      // urgent_at_ is for take_urgent()
-  enum class Forward : uint8_t { none, first_ack, second_ack } forward_ = Forward::none;  // F-RTO waits for that
-  uint8_t challenges_ = 0;            // in the present second
-  uint8_t keep_alives_ = 0;           // without an answer; no more than count
+  bool push_ : 1 = false;             // push(): hold(), cork and Nagle's rule do not apply
+  bool may_undo_ : 1 = false;         // the last recovery is undone if undo_due_ becomes 0
+  bool urgent_ : 1 = false;           // urgent_end_ is not acknowledged yet
+  bool urgent_came_ : 1 = false;      // urgent_at_ is ready for take_urgent()
+  enum class Forward : uint8_t { none, first_ack, second_ack } forward_ = Forward::none;  // the ACK that F-RTO waits for
+  uint8_t challenges_ = 0;            // sent in the present second
+  uint8_t keep_alives_ = 0;           // unanswered; saturates
   uint16_t repeats_ = 0;              // duplicate ACKs in a row (without SACK)
-  uint16_t rack_multiple_ = 1;        // of a quarter of the least round trip: RACK.reo_wnd_mult
+  uint16_t rack_multiple_ = 1;        // quarters of the minimum RTT: RACK.reo_wnd_mult
   uint8_t rack_persist_ = 0;
-  uint8_t gap_acks_ = 0;              // in a row, of blocks that only grew; no more than count
+  uint8_t gap_acks_ = 0;              // ACKs in a row with a SACK block that only grew; saturates
 
-  // As RFC 9293, 3.3.1 names them.
+  // Names of RFC 9293, 3.3.1.
   Sequence iss_{}, snd_una_{}, snd_nxt_{}, snd_wl1_{}, snd_wl2_{};
   uint32_t snd_wnd_ = 0, snd_wnd_max_ = 0;
   Sequence irs_{};
-  Sequence rcv_edge_{};               // RCV.NXT + RCV.WND, as the peer knows it: never moves back
+  Sequence rcv_edge_{};               // RCV.NXT + RCV.WND as announced to the peer: never moves back
   Sequence last_ack_sent_{};
   Sequence fin_at_{};
-  Sequence small_end_{};              // where the last segment ended that was not full
+  Sequence small_end_{};              // end of the last partial segment (Nagle)
   Sequence reset_sequence_{}, reset_acknowledgement_{};
   uint8_t reset_flags_ = 0;
   uint16_t peer_mss_ = 0;
-  uint16_t mss_ = 0;                  // payload of a full segment
-  uint16_t syn_data_ = 0;             // bytes that went with the SYN; before that, the most that may
-  ChunkIndex cookie_ = kNoChunk;      // until the handshake is over: how many bytes, and these
+  uint16_t mss_ = 0;                  // payload of a full segment (SMSS)
+  uint16_t syn_data_ = 0;             // bytes sent with the SYN; before that, the limit
+  ChunkIndex cookie_ = kNoChunk;      // until the handshake is over: the length, then the cookie
   uint16_t challenge_second_ = 0;
-  uint16_t data_at_ = 0;              // microseconds: when data came last
+  uint16_t data_at_ = 0;              // microseconds: when data arrived last
   uint32_t timestamp_offset_ = 0;
   uint32_t ts_recent_ = 0;
-  uint32_t ts_recent_second_ = 0;     // when that came
-  uint32_t unacknowledged_ = 0;       // bytes that came since the last ACK
+  uint32_t ts_recent_second_ = 0;     // when ts_recent_ was stored
+  uint32_t unacknowledged_ = 0;       // bytes received since the last ACK
   ip::SackBlock duplicate_{};
 
   SendBuffer queued_;
   ReceiveBuffer received_;
   Scoreboard scoreboard_;
   RttEstimator rtt_;
-  Sequence undo_from_{};              // what the peer tells of below it says nothing of the last recovery, or has been counted
+  Sequence undo_from_{};              // duplicates reported below it predate the last recovery, or have been counted
   Congestion congestion_;
 
   Sequence recovery_end_{};           // RecoveryPoint
   uint32_t recovery_flight_ = 0, prr_delivered_ = 0, prr_out_ = 0;  // RFC 6937
   Sequence tail_probe_end_{};         // TLP.end_seq
   Sequence rack_round_end_{};
-  Sequence reduced_end_{};            // what was sent before it says nothing new of congestion (RFC 3168, 6.1.2)
+  Sequence reduced_end_{};            // data sent before it gives no new congestion signal (RFC 3168, 6.1.2)
 
-  // How the receive buffer grows, in ticks (scoreboard.h): since when a round trip is measured, until which byte, and how long it was;
-  // and what the application had read at the beginning of the present one.
+  // Receive buffer tuning, in ticks (scoreboard.h): when the present measurement began, the byte that ends it, the RTT measured, and how
+  // much the application had read when the present round trip began.
   uint32_t receive_limit_ = 0;
   uint32_t trip_from_ = 0, trip_ = 0, read_from_ = 0;
   Sequence trip_end_{}, read_begin_{};
 
-  // The search for how long a segment may be on this path (connection_path.cc): payload and options, as Options::mss.
+  // Path MTU search (connection_path.cc). Sizes are payload and options, as Options::mss.
   struct PathSearch {
-    uint16_t passes = 0;              // so many are known to, or believed to
-    uint16_t most = 0;                // more do not, or will not be tried
-    uint16_t probe = 0;               // of the one that is on its way; 0: none is
+    uint16_t passes = 0;              // size that is known, or believed, to pass
+    uint16_t most = 0;                // upper bound of the search
+    uint16_t probe = 0;               // size of the probe in flight; 0: none
     bool known : 1 = false;           // limit_path() was called
-    bool active : 1 = false;          // longer ones are looked for
-    bool halves : 1 = false;          // `most` has been tried
-    bool news : 1 = false;            // take_path_news() has something
-    bool suspected : 1 = false;       // `passes` is of a black hole, for which there is no other evidence yet
+    bool active : 1 = false;          // searches for larger segments
+    bool halves : 1 = false;          // `most` was tried: binary search
+    bool news : 1 = false;            // take_path_news() has a new size
+    // A suspected black hole set `passes`; no other evidence has confirmed it yet.
+    bool suspected : 1 = false;
     Sequence probe_end{};
-    uint32_t search_at = 0;           // seconds: the next time for it
+    uint32_t search_at = 0;           // seconds: when the next search begins
   };
   PathSearch path_{};
-  uint32_t undo_due_ = 0;             // bytes that the last recovery has sent again, and that are not known to have been only late
+  uint32_t undo_due_ = 0;             // bytes the last recovery retransmitted that have not proved needless
 
-  Nanoseconds pace_at_ = 0;           // before it no data leaves
+  Nanoseconds pace_at_ = 0;           // no data leaves before it (pacing)
   Nanoseconds rto_at_ = kNever;       // also for SYNs and window probes
   Nanoseconds tail_probe_at_ = kNever;
   Nanoseconds reorder_at_ = kNever;
   Nanoseconds ack_at_ = kNever;
-  Nanoseconds expires_at_ = kNever;   // TIME-WAIT, FIN-WAIT-2 after close()
-  Nanoseconds since_ = 0;             // for what is waited for: the last progress, or when the waiting began; of a keep-alive: its time
-  Nanoseconds heard_at_ = 0;          // last segment of the peer
-  Nanoseconds sent_at_ = 0;           // last data; during the handshake the first SYN
+  Nanoseconds expires_at_ = kNever;   // of TIME-WAIT, and of FIN-WAIT-2 after close()
+  // Start of the user timeout: the last progress, or when waiting began. For keep-alive: when the last probe was sent.
+  Nanoseconds since_ = 0;
+  Nanoseconds heard_at_ = 0;          // when the peer's last segment arrived
+  Nanoseconds sent_at_ = 0;           // last data sent; during the handshake, the first SYN
 
-  Sequence urgent_end_{};             // SND.UP, as RFC 6093 has it: behind the urgent byte
-  Sequence urgent_at_{};              // the peer's urgent byte
+  Sequence urgent_end_{};             // SND.UP by RFC 6093: the number behind the urgent byte
+  Sequence urgent_at_{};              // sequence number of the peer's urgent byte
 
   InfoCounters told_;
 };
 
-// Here, as its answer is five flags, and to put them together costs more than what is asked of them.
+// Inline: readiness() returns five flags, and a call to assemble them costs more than the flags that callers test.
 inline Readiness Connection::readiness() const noexcept {
   const bool open = is_synchronized(state_);
   const bool closed = state_ == State::closed;
@@ -520,7 +525,7 @@ inline Readiness Connection::readiness() const noexcept {
   };
 }
 
-// All that an idle connection costs, but for what finds it.
+// The memory of an idle connection, without the stack's lookup tables.
 static_assert(sizeof(Connection) - sizeof(InfoCounters) <= 520 && sizeof(Connection) <= 656);
 
 }  // namespace unet::tcp

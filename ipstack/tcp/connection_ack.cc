@@ -1,4 +1,4 @@
-// connection_ack.cc - what an ACK says: what has arrived, how much more may be sent, what is lost and how to make it good.
+// connection_ack.cc - ACK processing: RTT samples, the send window, the SACK scoreboard, loss detection and recovery.
 #include <algorithm>
 #include <array>
 
@@ -10,17 +10,17 @@ constexpr uint32_t kDuplicateThreshold = 3;  // RFC 5681, 3.2
 constexpr uint8_t kReorderPersist = 16;      // recoveries (RFC 8985, 6.2, step 4)
 }  // namespace
 
-// RFC 9293, 3.10.7.4, fifth. False: the segment is dropped.
+// RFC 9293, 3.10.7.4, fifth: the ACK field. False: the segment is dropped.
 bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcept {
   const Sequence ack = segment.acknowledgement;
-  // RFC 5961, 5.2: neither what was not sent, nor what was acknowledged more than a window ago.
+  // RFC 5961, 5.2: reject an ACK of unsent data, or one below SND.UNA by more than a window.
   if (ack > snd_nxt_ || (ack < snd_una_ && snd_una_ - ack > snd_wnd_max_)) {
     ++shared_.counters.bad_ack;
     challenge(now);
     return false;
   }
   if (ack < snd_una_) return take_overtaken(segment), true;
-  // RFC 5681, 2: a duplicate acknowledgement. Those of a closed window answer its probes.
+  // A duplicate ACK (RFC 5681, 2). ACKs of a closed window do not count: they answer window probes.
   const bool repeats = ack == snd_una_ && segment.length() == 0 && unacknowledged() != 0 && snd_wnd_ != 0 &&
                        uint32_t{segment.window} << peer_scale_ == snd_wnd_;
   const uint32_t acked = ack - snd_una_;
@@ -33,9 +33,9 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   scoreboard_.acknowledge(shared_.records, ack, delivery);
   if (delivery.needless != 0) {
     const Sequence start = delivery.needless_end - delivery.needless;
-    note_needless(start, start + std::min(delivery.needless, unit()));  // an echo is of one segment
+    note_needless(start, start + std::min(delivery.needless, unit()));  // the echo names one segment only
   }
-  told_.bytes_acked += std::min(acked, queued_.size());  // without a FIN
+  told_.bytes_acked += std::min(acked, queued_.size());  // does not count a FIN
   queued_.release(shared_.chunks, ack);
   snd_una_ = ack;
   if (path_.probe != 0 && ack >= path_.probe_end) handle_path_probe_arrival(now);
@@ -48,8 +48,8 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   take_sample(segment, delivery, acked != 0, now);
   const bool shut = snd_wnd_ == 0;
   take_window(segment);
-  if (shut && snd_wnd_ != 0 && !reader_gone_) since_ = now;  // what is waited for from here on is an acknowledgement
-  if (recovery_ == Recovery::none && snd_una_ > recovery_end_) recovery_end_ = snd_una_ - 1;  // moves along
+  if (shut && snd_wnd_ != 0 && !reader_gone_) since_ = now;  // the window opened: the user timeout now waits for an acknowledgement
+  if (recovery_ == Recovery::none && snd_una_ > recovery_end_) recovery_end_ = snd_una_ - 1;  // keeps it just below SND.UNA
   if (snd_una_ > reduced_end_ + 1u) reduced_end_ = snd_una_ - 1u;  // likewise
   if (ecn_ && segment.has(ip::TcpFlags::kEce)) handle_echo(delivery, acked);
   handle_delivery(segment, delivery, acked, repeats, duplicate_told, now);
@@ -60,7 +60,7 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   return true;
 }
 
-// A round trip and a rate, if what has arrived tells of them.
+// Takes an RTT sample and a delivery rate from the ACK, if it has them.
 void Connection::take_sample(const ip::TcpView& segment, const Delivery& delivery, bool fresh, Nanoseconds now) noexcept {
   if (delivery.rtt != 0) {
     rtt_.handle_sample(delivery.rtt, *options_);
@@ -73,7 +73,7 @@ void Connection::take_sample(const ip::TcpView& segment, const Delivery& deliver
   note_rate(delivery);
 }
 
-// Something new was acknowledged: RFC 6298, 5.2 and 5.3.
+// New data was acknowledged: RFC 6298, 5.2 and 5.3.
 void Connection::restart_timers(Nanoseconds now) noexcept {
   if (!persisting_) rto_at_ = kNever;
   if (snd_una_ != snd_nxt_) arm_rto(now);
@@ -81,7 +81,7 @@ void Connection::restart_timers(Nanoseconds now) noexcept {
   arm_tail_probe(now);
 }
 
-// RFC 7323, 4: the round trip by the timestamps, of something that was sent twice as well, to the millisecond; kNever: they do not say.
+// RTT from the timestamp echo (RFC 7323, 4), in milliseconds; valid for retransmitted data, too. kNever: no usable echo.
 Nanoseconds Connection::echoed(const ip::TcpView& segment, Nanoseconds now) const noexcept {
   if (!stamps_ || !segment.options.has_timestamps) return kNever;
   const Nanoseconds trip = Nanoseconds{clock(now) - segment.options.timestamp_echo} * kMillisecond;
@@ -103,7 +103,7 @@ void Connection::handle_fin_acknowledged(Nanoseconds now) noexcept {
   }
 }
 
-// RFC 3168, 6.1.2: as if something had been lost, once for a window of data; what is really lost has slowed us down already.
+// RFC 3168, 6.1.2: an ECN echo reduces the window as a loss does, once per window of data. A loss recovery has reduced it already.
 void Connection::handle_echo(const Delivery& delivery, uint32_t acked) noexcept {
   told_.delivered_ce += delivery.segments;
   if (snd_una_ <= reduced_end_ || snd_una_ <= recovery_end_ || recovery_ != Recovery::none) return;
@@ -115,8 +115,8 @@ void Connection::handle_echo(const Delivery& delivery, uint32_t acked) noexcept 
   congestion_.handle_mark(flight, delivery.has_rate ? delivery.tx_in_flight : flight);
 }
 
-// SND.WND is of the newest segment that says it (RFC 9293, 3.10.7.4, fifth). A retransmission that acknowledges more is new, too: without
-// its window the edge would move by what it acknowledges, beyond the peer's, which then drops our ACKs.
+// The newest segment sets SND.WND (RFC 9293, 3.10.7.4, fifth). A retransmission that acknowledges more counts as new, too. Without its
+// window, SND.UNA would carry the right edge beyond the peer's, and the peer would drop our ACKs.
 void Connection::take_window(const ip::TcpView& segment) noexcept {
   const bool newer = snd_wl1_ < segment.sequence || snd_wl2_ < segment.acknowledgement ||
                      (snd_wl1_ == segment.sequence && snd_wl2_ == segment.acknowledgement);
@@ -132,14 +132,14 @@ void Connection::take_window(const ip::TcpView& segment) noexcept {
     rto_at_ = kNever;
     rtt_.forget_backoff();
   } else if (before == 0 && unacknowledged() != 0) {
-    // What probed the closed window was not taken: it is sent again at once, and says nothing of the network.
+    // The window probe was not accepted: retransmit it at once. It is no sign of congestion.
     scoreboard_.lose_first(shared_.records, unit());
     first_due_ = scoreboard_.lost() != 0;
     rtt_.forget_backoff();
   }
 }
 
-// RFC 2018, 5 and RFC 2883, 5. Whether the first block tells of something that came twice.
+// SACK (RFC 2018, 5) and DSACK (RFC 2883, 5). Returns whether the first block is a DSACK.
 bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexcept {
   bool duplicate_told = false;
   if (!sacks_) return false;
@@ -157,13 +157,13 @@ bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexc
     const bool inside_next = options.sack_count > 1 && block.left >= options.sack[1].left && block.right <= options.sack[1].right;
     if (i == 0 && (block.right <= segment.acknowledgement || inside_next)) {
       const uint32_t segments = note_told_twice(block);
-      if (told_.dsack_dups <= told_.total_retrans) told_.delivered += segments;  // what was sent again in vain has arrived, too
-      duplicate_told = recent;  // else it is of something that has been on its way for very long
+      if (told_.dsack_dups <= told_.total_retrans) told_.delivered += segments;  // needless retransmissions arrived, too
+      duplicate_told = recent;  // else the segment was delayed for very long
       if (recent) note_needless(block.left, block.right);
       continue;
     }
     if (below) continue;
-    // In the order of the stream: what one ACK tells of has not come in another.
+    // Sort the blocks by sequence number: the scoreboard expects stream order.
     uint32_t place = count++;
     for (; place != 0 && block.left < fresh[place - 1].left; --place) fresh[place] = fresh[place - 1];
     fresh[place] = {std::max(block.left, snd_una_), block.right};
@@ -172,7 +172,7 @@ bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexc
   return duplicate_told;
 }
 
-// A block of what came twice counts as the segments that it is of. Returns their number.
+// Counts a DSACK block as the segments it covers. Returns their number.
 uint32_t Connection::note_told_twice(const ip::SackBlock& block) noexcept {
   const uint32_t bytes = block.right - block.left;
   const uint32_t segments = bytes > snd_wnd_max_ ? 0 : segments_of(bytes);
@@ -180,8 +180,8 @@ uint32_t Connection::note_told_twice(const ip::SackBlock& block) noexcept {
   return segments;
 }
 
-// RFC 3708, 3: of what the last recovery has sent again this has come twice, or RFC 3522, 3.2: as it had been sent first. Both may be told
-// of the same, and twice: each byte counts once, and what is told in another order than it was sent in does not.
+// A retransmission of the last recovery was needless: by DSACK (RFC 3708, 3), or by a timestamp echo of the original (Eifel, RFC 3522,
+// 3.2). Both may report the same bytes, and twice: each byte counts once. Reports out of stream order do not count.
 void Connection::note_needless(Sequence left, Sequence right) noexcept {
   left = std::max(left, undo_from_);
   if (!may_undo_ || left >= right) return;
@@ -189,7 +189,7 @@ void Connection::note_needless(Sequence left, Sequence right) noexcept {
   undo_from_ = right;
 }
 
-// An ACK that a newer one has overtaken: only that something came twice is news.
+// An old ACK, below SND.UNA: only its DSACK is news.
 void Connection::take_overtaken(const ip::TcpView& segment) noexcept {
   const ip::SackBlock first = segment.options.sack[0];
   const bool tells = sacks_ && segment.options.sack_count != 0 && first.left < first.right && first.right <= segment.acknowledgement;
@@ -200,17 +200,17 @@ void Connection::take_overtaken(const ip::TcpView& segment) noexcept {
   undo_if_needless();
 }
 
-// RFC 8985, 6.2, step 4: needless retransmissions say that more patience is called for, once in a round trip.
+// RFC 8985, 6.2, step 4: a needless retransmission widens the reordering window, once per round trip.
 void Connection::learn_patience() noexcept {
   if (rack_round_) return;
   rack_round_ = true;
   rack_round_end_ = snd_nxt_;
-  // Up to a round trip, however short the least one was: that may have been of a path that is no more.
+  // Up to one RTT, however short the minimum RTT: that one may belong to a previous path.
   if (rack_multiple_ * rtt_.least() / 4 < rtt_.smooth() && rack_multiple_ != 0xFFFF) ++rack_multiple_;
   rack_persist_ = kReorderPersist;
 }
 
-// All that was sent again had only been late. What nothing but the network repeats is more than we have sent twice.
+// Undoes the window reduction if all retransmissions were needless. More DSACKs than retransmissions prove nothing: the network duplicates.
 void Connection::undo_if_needless() noexcept {
   if (!may_undo_ || undo_due_ != 0 || scoreboard_.lost() != 0 || told_.dsack_dups > told_.total_retrans) return;
   ++shared_.counters.undone;
@@ -223,7 +223,7 @@ void Connection::undo_if_needless() noexcept {
   congestion_.undo_loss();
 }
 
-// What may still be on its way: RFC 6675's pipe; without SACK each duplicate ACK says that a segment has left the network.
+// RFC 6675's pipe: bytes in flight. Without SACK, each duplicate ACK means that a segment has left the network.
 uint32_t Connection::pipe() const noexcept {
   const uint32_t bytes = scoreboard_.in_flight();
   if (sacks_) return bytes;
@@ -240,7 +240,7 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
     } else if (acked != 0) {
       const uint32_t counted = std::min<uint32_t>(repeats_, acked / mss_);
       delivered = std::max(acked - counted * mss_, uint32_t{mss_});
-      // RFC 6582, 3.2, step 5: the segment that was sent again was none of those that repeated.
+      // RFC 6582, 3.2, step 5: no duplicate ACK stands for the retransmission itself.
       repeats_ = recovery_ == Recovery::fast ? static_cast<uint16_t>(repeats_ - (counted == 0 ? 0 : counted - 1)) : uint16_t{0};
     }
   }
@@ -263,15 +263,15 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
   } else if (recovery_ == Recovery::fast) {
     if (delivered != 0 || was_open) reduce_in_proportion(delivered);
   } else if (acked != 0 && held_back_ && !was_fast && snd_una_ > reduced_end_) {
-    // RFC 3465, 2.3: what an ACK behind a time-out acknowledges may have arrived long before.
+    // RFC 3465, 2.3: data that an ACK after an RTO covers may have arrived long before.
     const uint32_t most = was_timeout ? mss_ : uint32_t{options_->slow_start_limit} * mss_;
     congestion_.handle_ack(acked, most, rtt_.smooth(), now);
   }
 }
 
-// RFC 5682, 2.1 and 3.1, steps 2 and 3. False: nothing else is to be concluded from this ACK.
+// F-RTO (RFC 5682, 2.1 and 3.1, steps 2 and 3). False: draw no other conclusion from this ACK.
 bool Connection::recover_forward(const Delivery& delivery, uint32_t acked, bool duplicate) noexcept {
-  if (recovery_ != Recovery::timeout) {  // all of it has arrived, which says nothing
+  if (recovery_ != Recovery::timeout) {  // all of it was acknowledged: F-RTO cannot tell
     forward_ = Forward::none;
     return true;
   }
@@ -300,7 +300,7 @@ bool Connection::recover_forward(const Delivery& delivery, uint32_t acked, bool 
     congestion_.set_window(std::min(congestion_.window(), 3 * uint32_t{mss_}));
   }
   forward_ = Forward::none;
-  held_back_ = true;  // by the window of one segment, if it was not seen
+  held_back_ = true;  // the window of one segment held data back, even if nothing tried to send
   Losses losses{.any_is_too_much = !sacks_};
   scoreboard_.time_out_rest(shared_.records, delivery.now, reorder_window(), !sacks_, recovery_end_, heard(losses));
   note_losses(losses);
@@ -315,7 +315,7 @@ Nanoseconds Connection::reorder_window() const noexcept {
   return std::min(rack_multiple_ * rtt_.least() / 4, rtt_.smooth());
 }
 
-// What an ACK says to BBR.
+// Passes a rate sample to BBR.
 void Connection::update_model(const Delivery& delivery, Nanoseconds now) noexcept {
   RateSample sample{.now = now, .rtt = delivery.rtt, .newly_acked = delivery.bytes, .in_flight = pipe(),
                     .total_delivered = scoreboard_.delivered(), .sacks = sacks_};
@@ -330,7 +330,7 @@ void Connection::update_model(const Delivery& delivery, Nanoseconds now) noexcep
     sample.tx_in_flight = delivery.tx_in_flight;
   }
   congestion_.handle_sample(sample);
-  // What is measured while little is on its way on purpose says nothing of the path's rate.
+  // PROBE_RTT reduces the flight on purpose: its rate samples are application-limited.
   if (congestion_.bbr().state() == Bbr::State::probe_rtt) scoreboard_.limit_by_application();
 }
 
@@ -357,15 +357,15 @@ void Connection::find_losses(bool repeats, const Arrived& arrived, Nanoseconds n
     note_losses(losses);
     return;
   }
-  // RFC 6582, 3.2, step 2: not for what an earlier recovery has sent twice.
+  // RFC 6582, 3.2, step 2: not for duplicates that an earlier recovery's retransmissions caused.
   if (repeats && repeats_ == kDuplicateThreshold && recovery_ == Recovery::none && snd_una_ > recovery_end_) {
     lose_first();
     enter_recovery(arrived);
   }
 }
 
-// RFC 5681, 3.1: FlightSize, when the ACK came that is looked at: one that acknowledges most of a window says nothing against the
-// window. Without what limited transmit has sent (3.2, step 2).
+// FlightSize (RFC 5681, 3.1) before this ACK: an ACK of most of a window must not shrink the threshold. Limited transmit (3.2, step 2) does
+// not count.
 uint32_t Connection::flight_before(uint32_t acked) const noexcept {
   return std::min(unacknowledged() + acked, congestion_.window());
 }
@@ -394,7 +394,7 @@ void Connection::leave_recovery(Nanoseconds now) noexcept {
   if (rack_persist_ != 0 && --rack_persist_ == 0) rack_multiple_ = 1;
 }
 
-// RFC 6937, 3.1: what leaves is in proportion to what arrives, so that at the end the window is the threshold.
+// PRR (RFC 6937, 3.1): sends in proportion to delivered data, so that the window ends at ssthresh.
 void Connection::reduce_in_proportion(uint32_t delivered) noexcept {
   prr_delivered_ += delivered;
   const uint32_t flying = pipe();
@@ -410,7 +410,7 @@ void Connection::reduce_in_proportion(uint32_t delivered) noexcept {
   congestion_.set_window(flying + send);
 }
 
-// RFC 8985, 7.4: whether the probe made good for a loss that nothing else has told of.
+// RFC 8985, 7.4: detects a loss that the tail loss probe repaired and nothing else reported.
 void Connection::handle_tail_probe_ack(const ip::TcpView& segment, bool repeats, bool duplicate_told) noexcept {
   if (!tail_probed_ || segment.acknowledgement < tail_probe_end_) return;
   if (!tail_probe_resent_ || duplicate_told) {

@@ -1,4 +1,4 @@
-// connection_handshake.cc - SYNs: LISTEN, SYN-SENT and SYN-RECEIVED (RFC 9293, 3.10.7.1 to 3.10.7.4).
+// connection_handshake.cc - the handshake: LISTEN, SYN-SENT and SYN-RECEIVED (RFC 9293, 3.10.7.1 to 3.10.7.4).
 #include <algorithm>
 
 #include "ipstack/tcp/connection.h"
@@ -63,7 +63,7 @@ void Connection::answer_fast_open(bool valid, Bytes cookie) noexcept {
   if (!cookie.empty()) keep_cookie(cookie);
 }
 
-// The peer has our SYN, and what it took of the data with it: the rest is sent as if it had not been (RFC 7413, 4.2.1).
+// The peer has acknowledged the SYN, and perhaps its data. The rest of the data is sent anew (RFC 7413, 4.2.1).
 void Connection::take_syn_acknowledgement(Sequence ack) noexcept {
   const uint32_t taken = ack - (iss_ + 1u);
   queued_.release(shared_.chunks, ack);
@@ -74,7 +74,7 @@ void Connection::take_syn_acknowledgement(Sequence ack) noexcept {
   snd_una_ = snd_nxt_ = ack;
 }
 
-// The answer to a segment that does not belong here: at most one waits, as one for any of them says the same.
+// Queues a reset for a segment of no connection. At most one waits: a reset for any of them says the same.
 void Connection::answer_reset(const ip::TcpView& segment) noexcept {
   const auto fields = reset_for(segment);
   if (!fields) return;
@@ -117,7 +117,7 @@ void Connection::handle_segment(const ip::TcpView& segment, Nanoseconds now, uin
   }
 }
 
-// Whatever a SYN says.
+// Takes the sequence number, window and options of a SYN.
 void Connection::take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept {
   const ip::TcpOptions& options = segment.options;
   remote_port_ = segment.source_port;
@@ -140,7 +140,8 @@ void Connection::take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept 
     ts_recent_ = options.timestamp;
     ts_recent_second_ = static_cast<uint32_t>(now / kSecond);
   }
-  // RFC 3168, 6.1.1: a SYN that asks has both bits, one that agrees has ECE alone; and who has sent one that does not ask, does not use it.
+  // RFC 3168, 6.1.1: an ECN-setup SYN has ECE and CWR, an ECN-setup SYN,ACK has ECE alone. A host that sent a non-ECN-setup SYN does not
+  // use ECN.
   const bool ece = segment.has(Flags::kEce), cwr = segment.has(Flags::kCwr);
   if (segment.has(Flags::kAck)) {
     ecn_ = options_->ecn == Ecn::on && !syn_resent_ && ece && !cwr;
@@ -150,7 +151,7 @@ void Connection::take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept 
   heard_at_ = now;
 }
 
-// RFC 9293, 3.10.7.2.
+// RFC 9293, 3.10.7.2 (LISTEN).
 void Connection::handle_listen(const ip::TcpView& segment, Nanoseconds now) noexcept {
   if (segment.has(Flags::kRst)) {  // first
     ++shared_.counters.not_syn;
@@ -165,18 +166,18 @@ void Connection::handle_listen(const ip::TcpView& segment, Nanoseconds now) noex
     ++shared_.counters.not_syn;
     return;
   }
-  // Third. Data with it is not kept, without fast open: nothing acknowledges it, so it comes again.
+  // Third. Without fast open, data in the SYN is dropped: it is not acknowledged, so the peer retransmits it.
   take_syn(segment, now);
   begin_handshake(now);
   step(State::syn_received);
   if (!fast_open_) return;
   start_window(options_->initial_window, now);
-  // RFC 7413, 4.2.2: the data of a SYN with a cookie of ours, but for a FIN, which comes again.
+  // RFC 7413, 4.2.2: accept the data of a SYN with a valid cookie. A FIN is not accepted; it comes again.
   take_data(irs_ + 1, segment.payload.first(std::min<size_t>(segment.payload.size(), rcv_wnd())), false, now);
   syn_data_acked_ = received_.readable() != 0;
 }
 
-// RFC 9293, 3.10.7.3.
+// RFC 9293, 3.10.7.3 (SYN-SENT).
 void Connection::handle_syn_sent(const ip::TcpView& segment, Nanoseconds now) noexcept {
   const bool acknowledges = segment.has(Flags::kAck);
   if (acknowledges && (segment.acknowledgement <= iss_ || segment.acknowledgement > snd_nxt_ + syn_data())) {  // first
@@ -199,7 +200,7 @@ void Connection::handle_syn_sent(const ip::TcpView& segment, Nanoseconds now) no
   }
   take_syn(segment, now);  // fourth
   if (!acknowledges) {
-    // Both sides open at once (figure 8). The cookie of the SYN is the peer's own, and an answer would give it as one of ours.
+    // Simultaneous open (figure 8). The cookie in the SYN is the peer's; our SYN,ACK would return it as one of ours.
     drop_cookie();
     step(State::syn_received);
     syn_due_ = true;
@@ -219,7 +220,7 @@ bool Connection::handle_syn_received_ack(const ip::TcpView& segment, Nanoseconds
     return false;
   }
   if (passive_) {
-    snd_una_ = iss_ + 1;  // of data that was sent early handle_ack() hears
+    snd_una_ = iss_ + 1;  // handle_ack() handles the ACK of early data
   } else {
     take_syn_acknowledgement(segment.acknowledgement);
   }
@@ -250,18 +251,18 @@ void Connection::establish(const ip::TcpView& segment, Nanoseconds now) noexcept
   rto_at_ = kNever;
   since_ = now;
   note_timeouts_over(now);
-  ++told_.delivered;  // the SYN, or what answers it, with what data it had: as Linux counts
+  ++told_.delivered;  // the SYN or SYN,ACK with its data, counted as Linux does
   const bool lost = rtt_.backoff() != 0 || (passive_ && syn_resent_);
   if (!syn_resent_) {
     rtt_.handle_sample(now - sent_at_, *options_);
   } else if (const Nanoseconds trip = echoed(segment, now); trip != kNever) {
     rtt_.handle_sample(std::max(trip, kMillisecond), *options_);
   } else {
-    // Which of the SYNs has been answered is not known (Karn); RFC 6298, 5.7.
+    // Which SYN was answered is unknown (Karn's algorithm); RFC 6298, 5.7.
     if (rtt_.backoff() != 0) rtt_.raise(kRtoAfterLostSyn);
     rtt_.forget_backoff();
   }
-  start_window(lost ? 1 : options_->initial_window, now);  // RFC 5681, 3.1: a SYN was lost, or what answers it
+  start_window(lost ? 1 : options_->initial_window, now);  // RFC 5681, 3.1: the SYN or SYN,ACK was lost
   sent_at_ = now;
   if (snd_una_ != snd_nxt_) arm_rto(now);
   if (fin_queued_) step(State::fin_wait_1);

@@ -1,4 +1,4 @@
-// connection_info.cc - what a connection tells of itself, and what it counts for that.
+// connection_info.cc - TCP_INFO: what a connection reports about itself, and the counters for it.
 #include <algorithm>
 
 #include "ipstack/tcp/connection.h"
@@ -6,11 +6,11 @@
 namespace unet::tcp {
 namespace {
 
-constexpr uint32_t kReordering = 3;  // segments: where nothing has been seen, what Linux begins with
+constexpr uint32_t kReordering = 3;  // segments: Linux's default before any reordering is seen
 
 }  // namespace
 
-// A piece counts as the segments that hardware makes of it.
+// Counts a large segment as the MSS-sized segments that TSO makes of it.
 uint32_t Connection::segments_of(uint32_t bytes) const noexcept { return mss_ == 0 ? 0 : (bytes + mss_ - 1) / mss_; }
 
 void Connection::count_out(const Segment& segment, Nanoseconds now) noexcept {
@@ -22,7 +22,7 @@ void Connection::count_out(const Segment& segment, Nanoseconds now) noexcept {
   told_.data_sent_at = milliseconds(now);
 }
 
-// Nothing more leaves now: why not?
+// Accounts why nothing more is sent now: idle, send buffer, receive window or network.
 void Connection::note_limit(Nanoseconds now) noexcept {
   Limit limit = Limit::network;
   const uint32_t unsent = is_synchronized(state_) ? queued_.end() - snd_nxt_ - (fin_sent_ ? -1u : 0u) : 0;
@@ -43,7 +43,7 @@ void Connection::note_limit(Nanoseconds now) noexcept {
   told_.limited_since = now;
 }
 
-// A rate that the application has limited says only that the path carries as much.
+// An application-limited rate is only a lower bound: it counts if it is higher.
 void Connection::note_rate(const Delivery& delivery) noexcept {
   const auto [bytes, ticks] = scoreboard_.rate(delivery, rtt_.least());
   if (ticks == 0) return;
@@ -54,11 +54,11 @@ void Connection::note_rate(const Delivery& delivery) noexcept {
   told_.rate_app_limited = delivery.app_limited;
 }
 
-// As Linux counts them: not those of a closed window.
+// Counts RTOs as Linux does: zero-window probes do not count.
 void Connection::note_timeout(bool again, Nanoseconds now) noexcept {
   ++told_.total_rto;
   if (!again) ++told_.total_rto_recoveries;
-  if (told_.rto_since == 0) told_.rto_since = milliseconds(now) == 0 ? ~0u : milliseconds(now);  // 0 says that there is none
+  if (told_.rto_since == 0) told_.rto_since = milliseconds(now) == 0 ? ~0u : milliseconds(now);  // 0 means none
 }
 
 void Connection::note_timeouts_over(Nanoseconds now) noexcept {

@@ -1,8 +1,8 @@
-// connection_move.cc - a connection leaves one stack and goes on in another of the same host.
+// connection_move.cc - a connection moves from one stack to another of the same host.
 //
-// Data in flight becomes one piece of the scoreboard. The piece counts as retransmitted, so that it gives no round trip (Karn). The
-// retransmission timer keeps its deadline, or a connection that moves often would never time out. What a time-out has found lost becomes
-// a second piece (go-back-N). Tail probes, keep-alive and the search for longer segments begin anew.
+// Data in flight becomes one record of the scoreboard. It counts as retransmitted, so that it gives no RTT sample (Karn's algorithm). The
+// retransmission timer keeps its deadline; otherwise a connection that moves often would never time out. Data that an RTO marked lost
+// becomes a second record (go-back-N). Tail loss probe, keep-alive and path MTU search start anew.
 #include <algorithm>
 #include <array>
 #include <initializer_list>
@@ -13,7 +13,7 @@
 namespace unet::tcp {
 namespace {
 
-constexpr uint32_t kVolumeLimit = (1u << 30) - 1;  // of any buffer and any window
+constexpr uint32_t kVolumeLimit = (1u << 30) - 1;  // limit of any buffer and any window
 constexpr uint8_t kShiftMost = 14;                  // RFC 7323, 2.3
 
 bool are_flags(std::initializer_list<uint8_t> flags) noexcept {
@@ -40,7 +40,7 @@ bool Connection::may_move() const noexcept {
   return open && !fin_queued_ && !reader_gone_ && !reset_due_ && !urgent_ && !urgent_came_;
 }
 
-// Bytes from the first lost piece on. F-RTO (RFC 5682) is not carried on: behind the piece that it has sent again all counts as lost.
+// Bytes from the first lost record on. F-RTO (RFC 5682) does not continue: all data after its retransmission counts as lost.
 uint32_t Connection::lost_by_timeout() const noexcept {
   if (recovery_ != Recovery::timeout) return 0;
   const RecordPool& records = shared_.records;
@@ -153,7 +153,7 @@ bool Connection::restore(const MovedConnection& from, Bytes to_send, Bytes to_re
   limit_path(from.path_mss);
   start_window(options_->initial_window, now);
   congestion_.resume(std::clamp<uint32_t>(from.congestion_window, mss_, kVolumeLimit), std::max<uint32_t>(from.threshold, 2u * mss_));
-  // BBR has no threshold, at which a recovery of others ends.
+  // BBR has no ssthresh, which other algorithms need to end a recovery.
   const bool recovers = recovery_ == Recovery::fast && !congestion_.is_bbr();
   if (recovers && congestion_.threshold() == ~uint32_t{0}) congestion_.handle_loss(unacknowledged());
   ack_now_ = from.ack_due != 0;
@@ -161,7 +161,7 @@ bool Connection::restore(const MovedConnection& from, Bytes to_send, Bytes to_re
   return true;
 }
 
-// Takes both streams, and notes the pieces that were sent. False: the pools have no room.
+// Takes both streams and creates the scoreboard records. False: the pools are exhausted.
 bool Connection::restore_data(const MovedConnection& from, Bytes to_send, Bytes to_read, Nanoseconds now) noexcept {
   snd_una_ = {from.snd_una};
   snd_nxt_ = snd_una_ + from.unacknowledged;

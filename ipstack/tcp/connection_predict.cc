@@ -1,5 +1,5 @@
-// connection_predict.cc - header prediction: what nearly all segments of an established connection are, the next data in order, an ACK of
-// something new, or both, without the questions that only others need. Whatever else a segment is, handle_synchronized() takes it.
+// connection_predict.cc - header prediction, the fast path of an established connection: the next data in order, a new ACK, or both. It
+// skips the checks that only other segments need; handle_synchronized() handles those.
 #include <algorithm>
 
 #include "ipstack/tcp/connection.h"
@@ -10,7 +10,7 @@ using Flags = ip::TcpFlags;
 constexpr uint8_t kMarked = 3;  // CE
 }  // namespace
 
-// The segment goes on where the last one ended, and nothing is amiss on either side.
+// The segment continues where the last one ended, and neither direction has a gap, a loss or a probe pending.
 bool Connection::predicted(const ip::TcpView& segment, uint8_t ecn) const noexcept {
   const ip::TcpOptions& options = segment.options;
   if ((segment.flags & ~Flags::kPsh) != Flags::kAck || segment.sequence != received_.next()) return false;
@@ -44,7 +44,7 @@ bool Connection::handle_predicted(const ip::TcpView& segment, Nanoseconds now, u
   return true;
 }
 
-// As handle_ack(), of which this is what is left when nothing is lost, nothing was probed for, and the ACK is new.
+// The part of handle_ack() that remains if nothing is lost or probed for and the ACK is new.
 void Connection::take_acknowledgement(const ip::TcpView& segment, uint32_t acked, Nanoseconds now) noexcept {
   Delivery delivery{.now = now, .least = rtt_.least(), .mss = mss_, .before = recovery_end_};
   if (stamps_) {

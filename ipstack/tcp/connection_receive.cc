@@ -1,4 +1,4 @@
-// connection_receive.cc - a segment for a connection that is past its first SYN: RFC 9293, 3.10.7.4, in the order given there.
+// connection_receive.cc - a segment for a connection past its first SYN: RFC 9293, 3.10.7.4, in the order given there.
 #include <algorithm>
 #include <utility>
 
@@ -9,29 +9,29 @@ namespace {
 using Flags = ip::TcpFlags;
 constexpr auto kKept = ReceiveBuffer::Outcome::out_of_order;
 constexpr int kGapAcks = 3;             // DupThresh of RFC 6675
-constexpr uint32_t kGatherPart = 64;    // of a round trip
-constexpr uint32_t kTimestampAge = 24 * 24 * 3600;  // seconds for which one can be compared (RFC 7323, 5.5)
+constexpr uint32_t kGatherPart = 64;    // fraction of an RTT
+constexpr uint32_t kTimestampAge = 24 * 24 * 3600;  // seconds for which ts_recent is comparable (RFC 7323, 5.5)
 }  // namespace
 
 void Connection::handle_synchronized(ip::TcpView segment, Nanoseconds now, uint8_t ecn) noexcept {
   if (state_ == State::syn_received && segment.has(Flags::kSyn) && segment.sequence == irs_ && !segment.has(Flags::kRst)) {
-    // The peer's SYN once more. Without an ACK it has not got our answer; with one, both have opened at once, and the SYN is old.
+    // The peer's SYN again. Without ACK: the peer has not received our SYN,ACK. With ACK: a simultaneous open, and the SYN is old.
     if (!segment.has(Flags::kAck)) {
       syn_due_ = true;
       return;
     }
     segment.flags = static_cast<uint8_t>(segment.flags & ~Flags::kSyn);
     segment.sequence += 1;
-    segment.window = static_cast<uint16_t>(segment.window >> peer_scale_);  // RFC 7323, 2.2: that of a SYN is not scaled
+    segment.window = static_cast<uint16_t>(segment.window >> peer_scale_);  // RFC 7323, 2.2: the window of a SYN is not scaled
     ack_now_ = true;
   }
   if (!check_timestamp(segment, now)) return;
-  // First: the sequence number. Of what comes when the window is closed, ACK, URG and RST still count (3.8.6.1, MUST-66).
+  // First: the sequence number. With a closed window, ACK, URG and RST still count (3.8.6.1, MUST-66).
   const bool closed_window = (rcv_wnd() == 0 || probes(segment)) && segment.sequence == rcv_nxt();
   if (segment.has(Flags::kRst)) return handle_reset(segment, now);  // second
   if (!acceptable(segment) && !closed_window) return handle_unacceptable(segment, now);
   if (segment.has(Flags::kSyn)) {  // fourth
-    if (state_ == State::syn_received && passive_) return end(Error::reset);  // the next SYN finds the listener
+    if (state_ == State::syn_received && passive_) return end(Error::reset);  // the peer's next SYN reaches the listener
     ++shared_.counters.blind_syn;
     return challenge(now);
   }
@@ -43,7 +43,7 @@ void Connection::handle_synchronized(ip::TcpView segment, Nanoseconds now, uint8
   if (!handle_ack(segment, now)) return;
   heard_at_ = now;
   keep_alives_ = 0;
-  // RFC 7323, 4.3 (3).
+  // RFC 7323, 4.3 (3): update TS.Recent.
   if (stamps_ && segment.options.has_timestamps && segment.sequence <= last_ack_sent_) {
     ts_recent_ = segment.options.timestamp;
     ts_recent_second_ = static_cast<uint32_t>(now / kSecond);
@@ -59,8 +59,8 @@ void Connection::handle_synchronized(ip::TcpView segment, Nanoseconds now, uint8
   handle_data(segment, now);  // seventh and eighth
 }
 
-// As all systems have it, and RFC 6093, 3.2 has it since: the pointer leads behind the last urgent byte, which stays in the stream. Of what
-// has come it says nothing new.
+// RFC 6093, 3.2, as implementations do: the urgent pointer points behind the urgent byte, which stays in the stream. It is ignored for data
+// that has arrived.
 void Connection::note_urgent(const ip::TcpView& segment) noexcept {
   ++shared_.counters.urgent;
   const Sequence at = segment.sequence + (segment.urgent != 0 ? segment.urgent - 1u : 0u);
@@ -75,7 +75,7 @@ std::optional<uint32_t> Connection::take_urgent() noexcept {
   return urgent_at_ - (received_.next() - received_.readable());
 }
 
-// RFC 7323, 3.2 and 5.3. False: the segment is dropped.
+// PAWS (RFC 7323, 3.2 and 5.3). False: the segment is dropped.
 bool Connection::check_timestamp(const ip::TcpView& segment, Nanoseconds now) noexcept {
   if (!stamps_ || segment.has(Flags::kRst)) return true;
   if (!segment.options.has_timestamps) {
@@ -94,20 +94,20 @@ bool Connection::check_timestamp(const ip::TcpView& segment, Nanoseconds now) no
   return false;
 }
 
-// RFC 2883, 4: a segment tells of the first part that has come twice. What lies before the gap is that, if it has any.
+// DSACK (RFC 2883, 4): a segment reports its first duplicate part. The part below RCV.NXT comes first, if there is one.
 void Connection::note_repeated_behind_gap(Sequence left, Sequence right) noexcept {
   const ip::SackBlock twice = received_.repeated(shared_.chunks, left, right);
   if (twice.left != twice.right && !(duplicate_due_ && duplicate_.right == left)) note_duplicate(twice.left, twice.right);
 }
 
-// Of what is not looked at, but had come before: it may be what the sender has taken for lost, and sent again, which was newer.
+// DSACK for a segment that is dropped unread: the sender may have taken newer data for lost and retransmitted it.
 void Connection::note_repeated(const ip::TcpView& segment) noexcept {
   const Sequence right = segment.sequence + static_cast<uint32_t>(segment.payload.size());
   if (!segment.payload.empty() && segment.sequence < rcv_nxt()) note_duplicate(segment.sequence, std::min(right, rcv_nxt()));
 }
 
-// The table of RFC 9293, 3.10.7.4, but for one place: an ACK right behind the window. Two sides that have both filled the other's window
-// send nothing else, and if both have lost ACKs they would, by the table, not believe each other any more.
+// The acceptability table of RFC 9293, 3.10.7.4, with one exception: an ACK at the right edge of the window. Two sides that have both
+// filled the other's window send from there. If both lost ACKs, the table would make them reject each other for good.
 bool Connection::acceptable(const ip::TcpView& segment) const noexcept {
   const Sequence left = rcv_nxt();
   const uint32_t window = rcv_wnd();
@@ -120,13 +120,12 @@ bool Connection::acceptable(const ip::TcpView& segment) const noexcept {
 
 void Connection::handle_unacceptable(const ip::TcpView& segment, Nanoseconds now) noexcept {
   ++shared_.counters.out_of_window;
-  if (segment.length() == 0 || segment.has(Flags::kSyn)) return challenge(now);  // or two that disagree would answer each other for ever
+  if (segment.length() == 0 || segment.has(Flags::kSyn)) return challenge(now);  // the limit ends ACK loops
   note_repeated(segment);
   ack_now_ = true;
 }
 
-// An ACK that asks whether that was meant (RFC 5961): only so many in a second, and counted for each connection alone, so that nobody
-// can learn from one about another.
+// Challenge ACK (RFC 5961), rate-limited. Each connection has its own limit: a shared one would leak information about other connections.
 void Connection::challenge(Nanoseconds now) noexcept {
   const auto second = static_cast<uint16_t>(now / kSecond);
   if (second != challenge_second_) challenges_ = 0;
@@ -141,14 +140,14 @@ void Connection::challenge(Nanoseconds now) noexcept {
 }
 
 void Connection::handle_reset(const ip::TcpView& segment, Nanoseconds now) noexcept {
-  // Of macOS: the reset behind a FIN has the FIN's own number. Linux takes it, too, as neither a challenge nor its answer need arrive.
+  // macOS sends a reset after its FIN with the FIN's own number. Accept it, as Linux does: a challenge ACK or its answer may be lost.
   const bool at_fin = fin_received_ && segment.sequence + 1u == rcv_nxt();
   const uint32_t ahead = at_fin ? 0 : segment.sequence - rcv_nxt();
-  if (ahead > rcv_wnd()) {  // the edge is Linux's number when the window is full
+  if (ahead > rcv_wnd()) {  // Linux uses the right edge when the window is full
     ++shared_.counters.out_of_window;
     return;
   }
-  if (ahead != 0) {  // RFC 5961, 3.2
+  if (ahead != 0) {  // RFC 5961, 3.2: challenge ACK
     ++shared_.counters.blind_reset;
     return challenge(now);
   }
@@ -158,7 +157,7 @@ void Connection::handle_reset(const ip::TcpView& segment, Nanoseconds now) noexc
   end(over ? Error::none : Error::reset);
 }
 
-// RFC 3168, 6.1.3: a mark is echoed until the peer has slowed down.
+// RFC 3168, 6.1.3: set ECE from a CE mark until CWR arrives.
 void Connection::note_mark(const ip::TcpView& segment, uint8_t ecn) noexcept {
   constexpr uint8_t kMarked = 3;
   if (ecn == 0 && !segment.has(Flags::kCwr)) return;
@@ -171,20 +170,20 @@ void Connection::note_mark(const ip::TcpView& segment, uint8_t ecn) noexcept {
   ack_now_ = true;
 }
 
-// Seventh, the text, and eighth, the FIN.
+// Seventh: the text. Eighth: the FIN.
 void Connection::handle_data(const ip::TcpView& segment, Nanoseconds now) noexcept {
   Sequence sequence = segment.sequence + (segment.has(Flags::kSyn) ? 1 : 0);
   Bytes data = segment.payload;
   bool fin = segment.has(Flags::kFin);
   if (data.empty() && !fin) return;
   if (!may_receive(state_)) {
-    // After the peer's FIN: what comes again has been acknowledged, and there is nothing new.
+    // After the peer's FIN: only retransmissions are valid, and they have been acknowledged.
     if (sequence + static_cast<uint32_t>(data.size()) >= rcv_nxt()) ++shared_.counters.beyond_end;
     ack_now_ = true;
     return;
   }
   if (reader_gone_ && sequence + static_cast<uint32_t>(data.size()) > rcv_nxt()) {
-    // RFC 9293, 3.6.1: new data after CLOSE.
+    // RFC 9293, 3.6.1: new data after CLOSE resets the connection.
     if (!data.empty()) {
       ++shared_.counters.undelivered;
       reset_peer();
@@ -208,7 +207,7 @@ void Connection::handle_data(const ip::TcpView& segment, Nanoseconds now) noexce
     data = data.first(limit > sequence ? limit - sequence : 0);
     fin = false;
   }
-  if (fin && end == rcv_edge_) fin = false;  // outside the window by one
+  if (fin && end == rcv_edge_) fin = false;  // the FIN's own number is beyond the window
   if (fin && !fin_known_) {
     fin_known_ = true;
     fin_at_ = end;
@@ -219,7 +218,7 @@ void Connection::handle_data(const ip::TcpView& segment, Nanoseconds now) noexce
   if (fin_known_ && received_.next() == fin_at_) handle_fin(now);
 }
 
-// `goes_on`: its sender has more to say (RFC 9293, 3.9.1.2).
+// `goes_on`: no PSH and no FIN, so that the sender has more to send (RFC 9293, 3.9.1.2).
 void Connection::take_data(Sequence sequence, Bytes data, bool goes_on, Nanoseconds now) noexcept {
   if (data.empty()) return;
   const uint32_t pieces = received_.pieces_behind_gaps();
@@ -232,15 +231,16 @@ void Connection::take_data(Sequence sequence, Bytes data, bool goes_on, Nanoseco
   shared_.counters.reneged += inserted.reneged;
   if (inserted.missing != 0 || inserted.outcome == ReceiveBuffer::Outcome::no_memory) ++shared_.counters.no_memory;
   if (inserted.outcome == ReceiveBuffer::Outcome::too_many_gaps) ++shared_.counters.too_many_gaps;
-  if (received_.next() > fin_at_ && fin_known_) fin_known_ = false;  // what was behind the FIN had come before it: no honest peer's
+  if (received_.next() > fin_at_ && fin_known_) fin_known_ = false;  // data beyond the FIN arrived before it: not an honest peer
   told_.bytes_received += received_.next() - before;
   plan_ack(inserted, pieces, inserted.outcome == kKept ? static_cast<uint32_t>(data.size()) : received_.next() - before, goes_on, now);
 }
 
-// `pieces`: behind gaps, before it came; `bytes`: how much of it is here now.
+// Decides between an ACK now and a delayed ACK. `pieces`: blocks behind gaps before this segment. `bytes`: how much of it was accepted.
 void Connection::plan_ack(const ReceiveBuffer::Inserted& inserted, uint32_t pieces, uint32_t bytes, bool goes_on,
                           Nanoseconds now) noexcept {
-  // RFC 5681, 4.2: what opens a gap, and what fills one, is told at once; that a block grows, as often as a sender without RACK counts.
+  // RFC 5681, 4.2: opening or filling a gap sends an ACK at once. A SACK block that only grows does so kGapAcks times, as a sender without
+  // RACK needs.
   const bool grows = inserted.outcome == kKept && received_.pieces_behind_gaps() == pieces && pieces != 0 && sacks_ && !duplicate_due_;
   gap_acks_ = grows ? static_cast<uint8_t>(std::min(gap_acks_ + 1, kGapAcks + 1)) : uint8_t{0};
   const bool in_order = pieces == 0 && inserted.outcome == ReceiveBuffer::Outcome::in_order && inserted.missing == 0;
@@ -258,21 +258,21 @@ void Connection::plan_ack(const ReceiveBuffer::Inserted& inserted, uint32_t piec
   }
 }
 
-// A small part of the round trip, which nobody notices.
+// The time for which ACKs are gathered: a fraction of the RTT, too small to matter to the sender.
 Nanoseconds Connection::gathering_time() const noexcept {
   const Nanoseconds trip = trip_ != 0 ? Nanoseconds{trip_} << kTickShift : rtt_.smooth();
   return std::clamp(trip / kGatherPart, options_->ack_gather, std::max(options_->ack_gather, kMillisecond));
 }
 
-// The next is likely to come before an ACK has waited for as long as it may.
+// True if data comes so fast that the next segment probably arrives before a gathered ACK is due.
 bool Connection::comes_fast(Nanoseconds now) noexcept {
   const auto at = static_cast<uint16_t>(now / kMicrosecond);
-  const auto since = static_cast<uint16_t>(at - std::exchange(data_at_, at));  // of 65 ms; once in a while it is wrong, which costs nothing
+  const auto since = static_cast<uint16_t>(at - std::exchange(data_at_, at));  // wraps at 65 ms: a rare false result is harmless
   return since <= gathering_time() / kMicrosecond;
 }
 
-// Dynamic right-sizing (Fisk and Feng, 2001): room for twice what the application reads in a round trip. A sender that the window holds
-// back takes just that long for a window of data; any other takes longer, and timestamps say by how much.
+// Dynamic right-sizing (Fisk and Feng, 2001): space for twice what the application reads per RTT. A sender that the window limits takes one
+// RTT for a window of data. Any other sender takes longer, and its timestamps bound the RTT.
 void Connection::tune_receive_buffer(const ip::TcpView& segment, Nanoseconds now) noexcept {
   const uint32_t at = ticks(now);
   if (received_.next() >= trip_end_) {
@@ -290,7 +290,7 @@ void Connection::tune_receive_buffer(const ip::TcpView& segment, Nanoseconds now
   const Sequence read = received_.next() - received_.readable();
   const uint32_t bytes = read - read_begin_;
   if (2 * uint64_t{bytes} > receive_limit_) {
-    const uint64_t wanted = 2 * uint64_t{bytes} + 16u * options_->mss;  // what slow start adds meanwhile
+    const uint64_t wanted = 2 * uint64_t{bytes} + 16u * options_->mss;  // plus the growth in slow start
     receive_limit_ = static_cast<uint32_t>(std::min<uint64_t>(wanted, options_->receive_buffer_max));
   }
   read_begin_ = read;
@@ -309,7 +309,7 @@ void Connection::handle_fin(Nanoseconds now) noexcept {
   expires_at_ = now + options_->time_wait;
 }
 
-// As whoever keeps only what TIME-WAIT needs answers, too.
+// Shares the rules with an owner that keeps only the TimeWait record.
 void Connection::handle_time_wait(const ip::TcpView& segment, Nanoseconds now) noexcept {
   TimeWait waiting = time_wait();
   const TimeWait::Verdict verdict = waiting.handle_segment(segment, now, *options_, shared_.counters);
@@ -324,7 +324,7 @@ void Connection::handle_time_wait(const ip::TcpView& segment, Nanoseconds now) n
   ack_now_ = true;
 }
 
-// RFC 2883, 4: the sender is told of what came twice.
+// DSACK (RFC 2883, 4): reports a duplicate to the sender.
 void Connection::note_duplicate(Sequence left, Sequence right) noexcept {
   ++shared_.counters.duplicate;
   duplicate_ = {left, right};

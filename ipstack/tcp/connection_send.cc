@@ -1,4 +1,4 @@
-// connection_send.cc - what leaves next, and what stands in its header.
+// connection_send.cc - which segment is sent next, and its header.
 #include <algorithm>
 
 #include "ipstack/tcp/connection.h"
@@ -8,7 +8,8 @@ namespace {
 using Flags = ip::TcpFlags;
 }  // namespace
 
-// The order: answers to what was wrong, the handshake, what is lost, what is new, probes, and an ACK if nothing has carried it.
+// Order: resets, the handshake, the tail loss probe, retransmissions, new data, window and keep-alive probes, then a pure ACK if no segment
+// carried it.
 bool Connection::poll_segment(Nanoseconds now, uint32_t length_max, Segment& segment) noexcept {
   if (next_segment(now, length_max, segment)) {
     count_out(segment, now);
@@ -24,7 +25,7 @@ bool Connection::next_segment(Nanoseconds now, uint32_t length_max, Segment& seg
     return true;
   }
   if (state_ == State::closed || state_ == State::listen) return false;
-  if (urgent_) length_max = std::min(length_max, unit());  // who cuts a longer one leaves the pointer as it is
+  if (urgent_) length_max = std::min(length_max, unit());  // TSO would copy one urgent pointer to all parts
   if (syn_due_) {
     emit_syn(segment, now);
     return true;
@@ -37,7 +38,7 @@ bool Connection::next_segment(Nanoseconds now, uint32_t length_max, Segment& seg
     if (probe == PathProbe::left || (probe == PathProbe::none && emit_new(segment, length_max, now))) return true;
     if (probe_due_ && emit_window_probe(segment, now)) return true;
     if (keep_alive_due_) {
-      // RFC 9293, 3.8.4: what has been acknowledged makes the peer say so again.
+      // Keep-alive (RFC 9293, 3.8.4): an acknowledged number makes the peer send an ACK.
       keep_alive_due_ = false;
       ++shared_.counters.keep_alives;
       begin_segment(segment, snd_nxt_ - 1u, Flags::kAck, now);
@@ -50,8 +51,8 @@ bool Connection::next_segment(Nanoseconds now, uint32_t length_max, Segment& seg
   return true;
 }
 
-// SND.NXT, but not beyond the peer's window, where a probe or a window that was taken back may have left it: the peer would not look at
-// such an ACK. By less than a unit of the window it may seem so only.
+// SND.NXT, but within the peer's window. A probe or a window that shrank may have left SND.NXT beyond it, where the peer rejects an ACK. A
+// difference below one unit of the window scale may be rounding, and is ignored.
 Sequence Connection::ack_sequence() const noexcept {
   const Sequence edge = snd_una_ + snd_wnd_;
   return snd_nxt_ > edge && (snd_wnd_ == 0 || snd_nxt_ - edge >= 1u << peer_scale_) ? edge : snd_nxt_;
@@ -65,10 +66,10 @@ uint32_t Connection::gather(const Segment& segment, std::span<Bytes> pieces) con
 
 // ---- headers
 
-// Of every segment of an established connection.
+// Option bytes of every segment after the handshake.
 uint32_t Connection::option_bytes() const noexcept { return stamps_ ? 12 : 0; }
 
-// SACK blocks of the next segment, and how much payload it has room for beside them.
+// Number of SACK blocks in the next segment. unit(): payload that fits beside them.
 uint32_t Connection::sack_blocks() const noexcept {
   if (!sacks_) return 0;
   return std::min(received_.pieces_behind_gaps() + (duplicate_due_ ? 1 : 0), stamps_ ? 3u : 4u);
@@ -78,7 +79,7 @@ uint32_t Connection::unit() const noexcept {
   return blocks == 0 ? mss_ : mss_ - (4 + 8 * blocks);
 }
 
-// How many bytes more may come, behind those that have come.
+// Bytes that may arrive beyond RCV.NXT: the buffer, the pool and the largest window that the scale can announce.
 uint32_t Connection::room() const noexcept {
   const uint32_t unread = received_.readable();
   const uint32_t buffer = receive_limit_ > unread ? receive_limit_ - unread : 0;
@@ -95,7 +96,7 @@ void Connection::begin_segment(Segment& segment, Sequence sequence, uint8_t flag
   fields.sequence = sequence;
   fields.acknowledgement = rcv_nxt();
   fields.flags = echo_ ? static_cast<uint8_t>(flags | Flags::kEce) : flags;
-  // RFC 9293, 3.8.6.2.2: the right edge stands still until it can move by a segment, or half the buffer. And it never moves back.
+  // RFC 9293, 3.8.6.2.2: the right edge moves only by a full segment or half the buffer (receiver SWS avoidance). It never moves back.
   const Sequence edge = received_.next() + room();
   const uint32_t least = std::max(std::min<uint32_t>(options_->mss, receive_limit_ / 2), 1u << (scales_ ? our_scale_ : 0));
   if (edge > rcv_edge_ && edge - rcv_edge_ >= least) rcv_edge_ = edge;
@@ -120,7 +121,8 @@ void Connection::begin_segment(Segment& segment, Sequence sequence, uint8_t flag
   ++shared_.counters.segments_out;
 }
 
-// What lies further ahead than the pointer can say is told of when it is near; before that, that there is some, behind all that was sent.
+// If the urgent byte is beyond the 16-bit pointer, the largest pointer announces it, provided that this points beyond all sent data.
+// Otherwise URG waits until the pointer reaches the byte.
 void Connection::tell_urgent(ip::TcpFields& fields) noexcept {
   constexpr uint32_t kMost = 0xFFFF;
   if (snd_una_ >= urgent_end_) urgent_ = false;
@@ -131,7 +133,7 @@ void Connection::tell_urgent(ip::TcpFields& fields) noexcept {
   fields.urgent = static_cast<uint16_t>(std::min(ahead, kMost));
 }
 
-// It is told of also when the window has no room for it, or it is behind much else (RFC 9293, 3.8.5).
+// An ACK announces the urgent byte even if the window or the queue keeps it back (RFC 9293, 3.8.5).
 void Connection::mark_urgent() noexcept {
   if (queued_.size() == 0 || fin_queued_ || !is_synchronized(state_)) return;
   urgent_ = true;
@@ -144,7 +146,7 @@ void Connection::emit_reset(Segment& segment, Nanoseconds now) noexcept {
   segment = {};
   segment.fields = {.source_port = local_port_, .destination_port = remote_port_, .sequence = reset_sequence_,
                     .acknowledgement = reset_acknowledgement_, .flags = reset_flags_};
-  if (stamps_) {  // RFC 7323, 3.2
+  if (stamps_) {  // RFC 7323, 3.2: a reset has timestamps, too
     segment.fields.options.has_timestamps = true;
     segment.fields.options.timestamp = clock(now);
     segment.fields.options.timestamp_echo = (reset_flags_ & Flags::kAck) != 0 ? ts_recent_ : 0;
@@ -156,14 +158,14 @@ void Connection::emit_reset(Segment& segment, Nanoseconds now) noexcept {
 
 void Connection::emit_syn(Segment& segment, Nanoseconds now) noexcept {
   const bool answers = state_ == State::syn_received;
-  if (!answers && !syn_sent_) sent_at_ = since_ = heard_at_ = now;  // it may have waited for data that goes with it
+  if (!answers && !syn_sent_) sent_at_ = since_ = heard_at_ = now;  // the first SYN may have waited for fast open data
   segment = {};
   ip::TcpFields& fields = segment.fields;
   fields.source_port = local_port_;
   fields.destination_port = remote_port_;
   fields.sequence = iss_;
   fields.flags = Flags::kSyn;
-  // RFC 3168, 6.1.1.1: some networks lose what they do not know, so that the second one does not ask.
+  // RFC 3168, 6.1.1.1: some networks drop an ECN-setup SYN, so a retransmitted SYN does not ask.
   if (!answers && options_->ecn == Ecn::on && !syn_sent_) fields.flags |= Flags::kEce | Flags::kCwr;
   if (answers && ecn_) fields.flags |= Flags::kEce;
   fields.window = static_cast<uint16_t>(std::min<uint32_t>(room(), 0xFFFF));
@@ -195,7 +197,7 @@ void Connection::emit_syn(Segment& segment, Nanoseconds now) noexcept {
     segment.length = segment.mss = syn_data_;
     if (syn_data_ != 0 && syn_data_ == queued_.size()) fields.flags |= Flags::kPsh;
   }
-  if (!answers) rcv_edge_ = {fields.window};  // until the peer's number is known: what it has been promised
+  if (!answers) rcv_edge_ = {fields.window};  // IRS is unknown: holds the announced window alone
   syn_due_ = ack_now_ = false;
   ack_at_ = kNever;
   unacknowledged_ = 0;
@@ -212,8 +214,8 @@ void Connection::tell_window() noexcept {
   if (edge <= rcv_edge_) return;
   const uint32_t gain = edge - rcv_edge_;
   const uint32_t half = receive_limit_ / 2;
-  // By half a buffer it is worth a segment of its own; by one segment only where the peer may be stopped.
-  const uint32_t unit = 1u << (scales_ ? our_scale_ : 0);  // what the peer hears of is a multiple of this
+  // Half a buffer is worth a pure ACK. One segment is, only if the peer may be blocked by the window.
+  const uint32_t unit = 1u << (scales_ ? our_scale_ : 0);  // the peer sees multiples of the scale's unit
   const uint32_t told = rcv_wnd() / unit * unit;
   const uint32_t least = std::max(std::min<uint32_t>(options_->mss, half), unit);
   if (gain >= half || (told < 2 * uint32_t{options_->mss} && gain >= least)) ack_now_ = true;
@@ -221,7 +223,7 @@ void Connection::tell_window() noexcept {
 
 // ---- payload
 
-// How much of `wanted` the congestion window lets go: all, or whole segments.
+// Returns how much of `wanted` the congestion window permits: all, or whole segments.
 uint32_t Connection::may_send_now(uint32_t wanted) noexcept {
   const uint32_t flying = pipe();
   const uint32_t window = congestion_.window();
@@ -232,10 +234,10 @@ uint32_t Connection::may_send_now(uint32_t wanted) noexcept {
   return left / unit() * unit();
 }
 
-// RFC 9002, 7.7: a window in less than a round trip, so that what is left of it does not wait for the pacer; in slow start twice.
+// RFC 9002, 7.7: a window in less than an RTT (factor 5/4, in slow start 2), so that the pacer does not limit the window.
 uint64_t Connection::pacing_rate() const noexcept {
   if (!congestion_.is_bbr() && !options_->pacing && options_->max_pacing_rate == 0) [[likely]] return 0;
-  constexpr uint64_t kMost = 1'000'000'000'000;  // more than any wire has: a millisecond of it can be counted
+  constexpr uint64_t kMost = 1'000'000'000'000;  // faster than any wire; a millisecond of it fits the arithmetic
   const uint64_t most = options_->max_pacing_rate != 0 ? std::min(options_->max_pacing_rate, kMost) : kMost;
   const Nanoseconds trip = rtt_.smooth();
   uint64_t rate = most;
@@ -250,7 +252,7 @@ uint64_t Connection::pacing_rate() const noexcept {
   return std::max<uint64_t>(std::min(rate, most), mss_);
 }
 
-// How much of `wanted` may leave now; what must wait is held back by the window, in the end.
+// Returns how much of `wanted` the pacer permits now. Waiting counts as limited by the congestion window.
 uint32_t Connection::pace(uint32_t wanted, Nanoseconds now) noexcept {
   const uint64_t rate = pacing_rate();
   if (rate == 0 || wanted == 0) return wanted;
@@ -266,12 +268,12 @@ void Connection::note_paced(uint32_t bytes, Nanoseconds now) noexcept {
   const uint64_t rate = pacing_rate();
   if (rate == 0) return;
   const Nanoseconds burst = std::max<uint64_t>(2 * unit(), rate * kMillisecond / kSecond) * kSecond / rate;
-  // Behind a pause a burst may leave at once.
+  // After a pause, one burst may leave at once.
   if (pace_at_ + burst < now) pace_at_ = now - burst;
   pace_at_ += bytes * kSecond / rate;
 }
 
-// Bytes of one piece, with its FIN when all of it goes.
+// Retransmits up to `most` bytes of a scoreboard record, with its FIN if all of it leaves.
 void Connection::emit_record(Segment& segment, RecordIndex record, uint32_t most, Nanoseconds now) noexcept {
   RecordPool& records = shared_.records;
   if (records[record].length - (records[record].fin ? 1 : 0) > most) scoreboard_.cut(records, record, most);
@@ -306,7 +308,7 @@ bool Connection::emit_lost(Segment& segment, uint32_t length_max, Nanoseconds no
   uint32_t most = std::min(length, std::max(length_max, 1u));
   if (most > unit()) most = most / unit() * unit();
   if (first_due_) {
-    most = snd_wnd_ == 0 ? 1 : std::min(most, unit());  // of a closed window it is a probe
+    most = snd_wnd_ == 0 ? 1 : std::min(most, unit());  // a closed window: one byte as a probe
   } else if (snd_wnd_ == 0) {
     return false;
   } else {
@@ -321,16 +323,16 @@ bool Connection::emit_lost(Segment& segment, uint32_t length_max, Nanoseconds no
   return true;
 }
 
-// What is new, and new at the end: `bytes` of it, and the FIN if `fin`.
+// Sends `bytes` of new data at SND.NXT, and the FIN if `fin`.
 void Connection::emit_fresh(Segment& segment, uint32_t bytes, bool fin, Nanoseconds now) noexcept {
   const bool idle = unacknowledged() == 0;
   begin_segment(segment, snd_nxt_, Flags::kAck, now);
   segment.length = bytes;
-  // RFC 9293, 3.9.1.2, MUST-60: with the last of what is queued.
+  // RFC 9293, 3.9.1.2, MUST-60: PSH on the last queued data.
   if (bytes != 0 && snd_nxt_ + bytes == queued_.end()) segment.fields.flags |= Flags::kPsh;
   if (fin) segment.fields.flags |= Flags::kFin;
   if (ecn_ && bytes != 0 && !persisting_) {
-    // RFC 3168, 6.1.4 to 6.1.6: not what was sent before, nor what carries no data, nor a probe of a closed window.
+    // RFC 3168, 6.1.4 to 6.1.6: retransmissions, pure ACKs and window probes are not ECN-capable.
     segment.ecn_capable = true;
     if (reduced_due_) segment.fields.flags |= Flags::kCwr;
     reduced_due_ = false;
@@ -352,8 +354,8 @@ void Connection::emit_fresh(Segment& segment, uint32_t bytes, bool fin, Nanoseco
   arm_tail_probe(now);
 }
 
-// How much of what is queued is worth a segment now, by the peer's window, Nagle's rule and the sender's side of avoiding silly windows
-// (RFC 9293, 3.7.4 and 3.8.6.2.1). `fin`: the FIN goes with it.
+// Returns how much of the queue is worth a segment now, by the peer's window, Nagle's rule and sender SWS avoidance (RFC 9293, 3.7.4 and
+// 3.8.6.2.1). `fin`: the FIN goes with it.
 uint32_t Connection::worth_sending(uint32_t length_max, bool& fin) const noexcept {
   fin = false;
   if (fin_sent_) return 0;
@@ -370,14 +372,14 @@ uint32_t Connection::worth_sending(uint32_t length_max, bool& fin) const noexcep
   }
   if (bytes >= unit()) return bytes / unit() * unit();
   if (bytes == length_max) return bytes;
-  // The SYN of an answer that leaves before the handshake is over is nothing to wait for.
+  // Fast open: in SYN-RECEIVED, the unacknowledged SYN alone is no reason to wait.
   const bool idle = snd_una_ == snd_nxt_ || (state_ == State::syn_received && snd_nxt_ == iss_ + 1u);
   const bool large = 2 * uint64_t{bytes} >= snd_wnd_max_;
   return large && (idle || !options_->nagle) ? bytes : 0;
 }
 
-// What is less than a segment waits for more, or by Nagle's rule for the last such segment to be acknowledged. Full segments are nothing
-// to wait for: a peer that delays its ACK would hold the end of a message for the beginning of the same (RFC 9293, A.3).
+// A partial segment waits for more data, or by Nagle's rule until the last partial segment is acknowledged (RFC 9293, A.3). Full segments
+// in flight do not count. A peer with delayed ACKs would otherwise delay the end of a message for its own beginning.
 bool Connection::small_waits() const noexcept {
   return options_->cork || more_ || (options_->nagle && small_under_way());
 }
@@ -394,7 +396,7 @@ bool Connection::emit_new(Segment& segment, uint32_t length_max, Nanoseconds now
   if (congestion_.is_bbr()) {
     if (scoreboard_.in_flight() == 0 && scoreboard_.app_limited() && queued_.end() != snd_nxt_) congestion_.handle_restart(now);
   } else if (unacknowledged() == 0 && now - sent_at_ > rtt_.rto(*options_)) {
-    // RFC 5681, 4.1: what the window was made for has been forgotten.
+    // RFC 5681, 4.1: after an idle RTO, restart with the initial window.
     congestion_.handle_idle(std::min(options_->initial_window * uint32_t{mss_}, congestion_.window()));
   }
   bool fin = false;
@@ -415,7 +417,7 @@ bool Connection::emit_new(Segment& segment, uint32_t length_max, Nanoseconds now
   if (now_bytes == 0 && !fin) return false;
   if (!scoreboard_.may_append(shared_.records)) {
     ++shared_.counters.no_record;
-    if (unacknowledged() == 0) arm_persist(now);  // until others give some back
+    if (unacknowledged() == 0) arm_persist(now);  // until other connections return some
     return false;
   }
   emit_fresh(segment, now_bytes, fin, now);
@@ -423,7 +425,7 @@ bool Connection::emit_new(Segment& segment, uint32_t length_max, Nanoseconds now
   return true;
 }
 
-// RFC 8985, 7.3: something new if there is any, else the last segment again.
+// Tail loss probe (RFC 8985, 7.3): new data if there is any, else the last segment.
 bool Connection::emit_tail_probe(Segment& segment, Nanoseconds now) noexcept {
   tail_probe_due_ = false;
   if (unacknowledged() == 0 || recovery_ != Recovery::none || scoreboard_.lost() != 0) return false;
@@ -453,7 +455,7 @@ bool Connection::emit_tail_probe(Segment& segment, Nanoseconds now) noexcept {
   return true;
 }
 
-// RFC 9293, 3.8.6.1: an octet of new data beyond the window, or what the window has room for when that has waited for long enough.
+// Zero-window probe (RFC 9293, 3.8.6.1): one byte beyond the window. If the window has room, but SWS avoidance waited too long: what fits.
 bool Connection::emit_window_probe(Segment& segment, Nanoseconds now) noexcept {
   probe_due_ = false;
   if (unacknowledged() != 0 || fin_sent_ || shared_.records.available() == 0) return false;

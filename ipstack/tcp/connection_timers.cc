@@ -1,11 +1,11 @@
-// connection_timers.cc - what happens when nothing does: retransmission (RFC 6298), probes, delayed ACKs, keep-alive, and giving up.
+// connection_timers.cc - timers: retransmission (RFC 6298), tail loss probe, persist, delayed ACK, keep-alive, user timeout.
 #include <algorithm>
 
 #include "ipstack/tcp/connection.h"
 
 namespace unet::tcp {
 namespace {
-constexpr Nanoseconds kTailProbeMin = kMillisecond;            // owners keep to next_timer() no better
+constexpr Nanoseconds kTailProbeMin = kMillisecond;            // resolution of the owner's timers
 constexpr Nanoseconds kPeerAckDelayMax = 200 * kMillisecond;   // TLP.max_ack_delay
 }  // namespace
 
@@ -14,7 +14,7 @@ void Connection::arm_rto(Nanoseconds now) noexcept {
   persisting_ = false;
 }
 
-// RFC 8985, 7.2.
+// RFC 8985, 7.2: the probe timeout.
 void Connection::arm_tail_probe(Nanoseconds now) noexcept {
   const bool calm = recovery_ == Recovery::none && scoreboard_.lost() == 0 && scoreboard_.sacked() == 0 && !tail_probed_;
   const bool apt = is_synchronized(state_) && sacks_ && unacknowledged() != 0 && snd_wnd_ != 0 && calm;
@@ -35,15 +35,15 @@ void Connection::arm_persist(Nanoseconds now) noexcept {
   rto_at_ = now + rtt_.rto(*options_);
 }
 
-// When what is waited for has taken too long.
+// When the user timeout, or the handshake timeout, expires.
 Nanoseconds Connection::silence_deadline() const noexcept {
   const Nanoseconds user = options_->user_timeout;
   if (state_ == State::syn_sent && user != 0) return sent_at_ + std::min(user, options_->syn_timeout);
   if (state_ == State::syn_sent || state_ == State::syn_received) return sent_at_ + options_->syn_timeout;
   if (!is_synchronized(state_) || state_ == State::time_wait) return kNever;
   if (unacknowledged() == 0 && !persisting_) return kNever;
-  // RFC 9293, 3.8.6.1, MUST-37: who answers the probes of a closed window may keep it closed.
-  // After CLOSE nobody is left who would wait for it. An application that names a time wants to be told.
+  // RFC 9293, 3.8.6.1, MUST-37: a peer that answers zero-window probes may keep its window closed. After CLOSE, no application waits for
+  // that. With TCP_USER_TIMEOUT set, the application wants an error.
   const bool waits = snd_wnd_ == 0 && !reader_gone_ && user == 0;
   const Nanoseconds from = waits ? std::max(since_, heard_at_) : since_;
   const Nanoseconds limit = user != 0 ? user : options_->data_timeout;
@@ -84,7 +84,7 @@ void Connection::handle_timer(Nanoseconds now) noexcept {
     if (was_open && recovery_ == Recovery::fast && !congestion_.is_bbr()) reduce_in_proportion(0);
   }
   if (now >= tail_probe_at_) {
-    // It takes the place of the time-out, which begins anew (RFC 8985, 7.3).
+    // The probe replaces the RTO, and the RTO timer restarts (RFC 8985, 7.3).
     tail_probe_at_ = kNever;
     tail_probe_due_ = true;
     if (rto_at_ <= now) arm_rto(now);
@@ -97,7 +97,7 @@ void Connection::handle_retransmission_timer(Nanoseconds now) noexcept {
   if (state_ == State::syn_sent || state_ == State::syn_received) {
     note_timeout(rtt_.backoff() != 0, now);
     rtt_.back_off();
-    syn_due_ = true;  // emit_syn() starts the timer anew
+    syn_due_ = true;  // emit_syn() restarts the timer
     return;
   }
   if (persisting_) {
@@ -109,19 +109,19 @@ void Connection::handle_retransmission_timer(Nanoseconds now) noexcept {
   if (unacknowledged() != 0) handle_silence(now);
 }
 
-// RFC 6298, 5.4 to 5.6.
+// A retransmission timeout: RFC 6298, 5.4 to 5.6.
 void Connection::handle_silence(Nanoseconds now) noexcept {
   ++shared_.counters.timeouts;
   if (snd_wnd_ == 0) {
-    if (path_.probe != 0) give_up_path_probe(now);  // if it is among what leaves again, that is in shorter segments
-    scoreboard_.lose_first(shared_.records, unit());  // the probe of a closed window: nothing was lost
+    if (path_.probe != 0) give_up_path_probe(now);  // the probe is retransmitted in shorter segments
+    scoreboard_.lose_first(shared_.records, unit());  // a zero-window probe: nothing was lost
   } else {
     handle_black_hole(now);
     const bool again = recovery_ == Recovery::timeout && rtt_.backoff() != 0;
     note_timeout(again, now);
     congestion_.handle_timeout(unacknowledged(), again);
     may_undo_ = false;
-    // RFC 5682, 2.1, step 1: not while what was lost earlier is being made good.
+    // F-RTO (RFC 5682, 2.1, step 1): not during loss recovery.
     const RecordIndex first = scoreboard_.first();
     if (options_->forward_recovery && recovery_ == Recovery::none && scoreboard_.lost() == 0 && !shared_.records[first].sacked) {
       forward_ = Forward::first_ack;

@@ -1,4 +1,4 @@
-// goodput_test.cc - what loss, delay and reordering leave of a stream, in virtual time: no less than the formulas of the RFCs say.
+// goodput_test.cc - goodput under loss, delay and reordering, in virtual time: no less than the formulas of the RFCs predict.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -13,19 +13,19 @@ namespace {
 
 constexpr double kRate = 200e6;        // bits per second
 constexpr double kPayload = 1448;      // bytes of a segment
-constexpr double kUsed = kRate / 8 * kPayload / (kPayload + 72) / 1e6;  // MB/s, the link being full
+constexpr double kUsed = kRate / 8 * kPayload / (kPayload + 72) / 1e6;  // MB/s of a full link
 
 struct Outcome {
   double goodput = 0;  // MB/s
   uint64_t recoveries = 0, undone = 0, timeouts = 0;
 };
 
-// Means of several seeds, each for `seconds` behind half a second.
+// Means over several seeds, each for `seconds` after the first half second.
 Outcome stream(Bottleneck link, Algorithm algorithm, uint64_t seconds, Nanoseconds sound_delay = 50 * kMicrosecond) {
   constexpr uint64_t kSeeds = 6;
   Outcome sum;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    // The handshake finds the path sound; what is measured then is of no use to what comes.
+    // The handshake sees a healthy path: its measurements are useless for the impaired path that follows.
     Bottleneck sound = link;
     sound.loss = sound.late = sound.acks_lost = sound.acks_late = 0;
     sound.turn = 0;
@@ -50,12 +50,12 @@ Outcome stream(Bottleneck link, Algorithm algorithm, uint64_t seconds, Nanosecon
   return sum;
 }
 
-// RFC 9438, 5.2: what AIMD comes to, in MB/s, with 3/2 for the window that it halves and delivery of each byte told at once.
+// RFC 9438, 5.2: AIMD throughput in MB/s: 3/2 for halving the window, with an ACK for each segment.
 double friendly(double loss, double round_trip) { return std::sqrt(1.5 / loss) * kPayload / round_trip / 1e6; }
 
 }  // namespace
 
-TEST_CASE("segments that come late cost nothing: recoveries for them are undone") {
+TEST_CASE("reordering costs nothing: needless recoveries are undone") {
   for (const Nanoseconds turn : {Nanoseconds{0}, 300 * kMicrosecond}) {
     for (const Algorithm algorithm : {Algorithm::cubic, Algorithm::newreno}) {
       const Outcome it = stream({.bits_per_second = kRate, .delay = kMillisecond, .late = 0.01, .late_by = kMillisecond, .turn = turn},
@@ -68,7 +68,7 @@ TEST_CASE("segments that come late cost nothing: recoveries for them are undone"
   }
 }
 
-TEST_CASE("segments that come behind what made good for them cost little: their timestamps are old, but they are told of") {
+TEST_CASE("segments overtaken by their retransmission cost little: PAWS drops them, and a DSACK reports them") {
   const Outcome it = stream({.bits_per_second = 5 * kRate, .delay = kMillisecond, .late = 0.002, .late_by = 3 * kMillisecond,
                              .turn = 100 * kMicrosecond},
                             Algorithm::cubic, 2);
@@ -77,8 +77,8 @@ TEST_CASE("segments that come behind what made good for them cost little: their 
   CHECK(it.undone * 10 >= it.recoveries * 9);
 }
 
-// RFC 8985, 6.2, step 4: patience grows by a quarter of the least round trip, which is of a path that was 50 times as short.
-TEST_CASE("patience with segments that come late grows up to a round trip, however short one was once") {
+// RFC 8985, 6.2, step 4: the reordering window grows by a quarter of the minimum RTT, here of an earlier path that was 50 times as short.
+TEST_CASE("RACK's reordering window grows up to an RTT, however short the minimum RTT was") {
   for (const double gigabits : {1.0, 2.0}) {
     const Outcome it = stream({.bits_per_second = gigabits * 1e9, .delay = kMillisecond, .acks_late = 0.01, .late = 0.01,
                                .late_by = kMillisecond, .turn = 100 * kMicrosecond},
@@ -90,11 +90,11 @@ TEST_CASE("patience with segments that come late grows up to a round trip, howev
   }
 }
 
-TEST_CASE("an ACK for much of a window takes no more from it than one for each segment") {
+TEST_CASE("stretch ACKs reduce the window no more than an ACK for each segment") {
   for (const double loss : {0.001, 0.003, 0.01}) {
     for (const Nanoseconds turn : {Nanoseconds{0}, 500 * kMicrosecond, kMillisecond}) {
       const Outcome it = stream({.bits_per_second = 10 * kRate, .delay = kMillisecond, .loss = loss, .turn = turn}, Algorithm::cubic, 4);
-      // Each way takes a turn more, or half of one.
+      // Each direction adds a polling interval, or half of one.
       const double expected = friendly(loss, 0.002 + 1.5e-9 * static_cast<double>(turn));
       INFO("loss " << loss << ", turn " << turn << ", goodput " << it.goodput << " of " << expected << ", time-outs " << it.timeouts);
       CHECK(it.goodput > expected);
@@ -103,7 +103,7 @@ TEST_CASE("an ACK for much of a window takes no more from it than one for each s
   }
 }
 
-TEST_CASE("a long path that loses now and then has what the formula says, also where it loses ACKs") {
+TEST_CASE("CUBIC's goodput on a long lossy path matches the formula, also with ACK loss") {
   for (const double loss : {0.001, 0.01}) {
     for (const Nanoseconds delay : {10 * kMillisecond, 50 * kMillisecond}) {
       const Outcome it =
@@ -116,7 +116,7 @@ TEST_CASE("a long path that loses now and then has what the formula says, also w
   }
 }
 
-TEST_CASE("what is lost is never taken for late") {
+TEST_CASE("undo never takes a lost segment for a late one") {
   const Outcome it = stream({.bits_per_second = 10 * kRate, .delay = kMillisecond, .loss = 0.02}, Algorithm::cubic, 2);
   CHECK(it.recoveries > 100);
   CHECK(it.undone * 100 <= it.recoveries);

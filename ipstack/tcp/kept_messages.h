@@ -1,6 +1,6 @@
-// kept_messages.h - messages of the network whose data streams leave where it came until it is read, which saves a copy: a few at a time.
-// They are copied after all when so much has come since that the network may want the memory, or when nothing comes and nobody reads;
-// used by ReceiveBuffer, and by whoever brings the messages (offer()).
+// kept_messages.h - zero-copy receive: the data of a few messages stays in the network's buffers until the application reads it. It is
+// copied after all if so much arrives that the network may need the buffers, or if nothing arrives and nothing is read. Used by
+// ReceiveBuffer, and by the stack, which offers the messages (offer()).
 #pragma once
 
 #include <algorithm>
@@ -19,21 +19,21 @@ class ReceiveBuffer;
 class KeptMessages {
  public:
   static constexpr uint32_t kMost = 8;            // messages
-  static constexpr uint32_t kLeast = 4096;        // bytes of data: less is rather copied
-  static constexpr uint64_t kSpan = 768 * 1024;   // bytes of messages that come while one is kept, of which each counts
-  static constexpr uint64_t kOfEach = 8192;       // so many more
-  static constexpr uint32_t kAhead = 512 * 1024;  // bytes that a stream has to read: more than that is not taken in for it
-  static constexpr Nanoseconds kPatience = 500 * kMicrosecond;  // with whoever reads them
+  static constexpr uint32_t kLeast = 4096;        // bytes of data: less is copied
+  static constexpr uint64_t kSpan = 768 * 1024;   // a message is copied once so many bytes have arrived after it
+  static constexpr uint64_t kOfEach = 8192;       // each message counts so many bytes more
+  static constexpr uint32_t kAhead = 512 * 1024;  // unread bytes of a stream beyond which intake stops for it
+  static constexpr Nanoseconds kPatience = 500 * kMicrosecond;  // how long intake waits for the reader
   static constexpr Nanoseconds kStale = 2 * kMillisecond;
 
-  static constexpr uint32_t kPiecesMore = 2 * kMost;  // of a stream: each may stand between two parts of a chunk
+  static constexpr uint32_t kPiecesMore = 2 * kMost;  // of one stream: each may lie between two parts of a chunk
 
   explicit KeptMessages(uint32_t least = kLeast, uint64_t span = kSpan) noexcept : least_(least), span_(span) {}
   KeptMessages(const KeptMessages&) = delete;
   KeptMessages& operator=(const KeptMessages&) = delete;
   virtual ~KeptMessages() = default;
 
-  // A message that comes now: until withdraw() its data may be kept. Returns the number under which it would be, below kMost + 1.
+  // Offers an incoming message: until withdraw(), its data may be kept. Returns the number that it would have, below kMost + 1.
   uint32_t offer(Bytes message) noexcept {
     UNET_CHECK(offered_ == kNone);
     count(message.size());
@@ -41,24 +41,24 @@ class KeptMessages {
     message_ = message;
     return offered_;
   }
-  // True: it was kept, and is released by release(), or was already.
+  // True: the message is kept; release() releases it, or already has.
   bool withdraw() noexcept {
     const bool kept = offered_ == kNone;
     offered_ = kNone;
     return kept;
   }
-  // A message that is not offered comes.
+  // Counts an incoming message that is not offered.
   void count(size_t bytes) noexcept { came_ += bytes + kOfEach; }
-  // How many more are to be taken in now. Whoever reads them is not given more than he comes to soon, so that none has to be copied; who
-  // has read none for a while may look for something else, which may be behind what comes.
+  // Returns how many more messages to take in now. A reader gets no more than it soon reads, so that none must be copied. If it has not
+  // read for kPatience, it may wait for something further back in the queue, and intake continues.
   uint32_t intake(Nanoseconds now) noexcept;
-  // The oldest is to be copied: ReceiveBuffer::copy_oldest().
+  // The oldest message must be copied now: call ReceiveBuffer::copy_oldest().
   bool is_late() const noexcept { return used_ != 0 && came_ - kept_[oldest()].came > span_; }
-  // Likewise, if nothing has come: perhaps because the network has no memory left.
+  // The oldest message must be copied while nothing arrives: the network may be out of buffers.
   bool is_stale() const noexcept { return used_ != 0 && now_ - std::max(read_at_, kept_[oldest()].at) > kStale; }
 
  protected:
-  // Nobody has data of this one any longer.
+  // The last data of this message was read or copied.
   virtual void release(uint32_t message) noexcept = 0;
 
  private:
@@ -68,12 +68,12 @@ class KeptMessages {
 
   struct Kept {
     ReceiveBuffer* of = nullptr;  // nullptr: unused
-    ip::TcpSequence begin{};      // in the stream, of
-    Bytes data{};                 // what is not read yet
-    uint32_t chunks = 0;          // that are set aside for its copy
-    uint64_t came = 0;            // before it
-    Nanoseconds at = 0;           // when
-    uint8_t next = kNone;         // of the same stream
+    ip::TcpSequence begin{};      // sequence number of `data` in the stream
+    Bytes data{};                 // unread data
+    uint32_t chunks = 0;          // chunks set aside for a copy of it
+    uint64_t came = 0;            // came_ when it arrived
+    Nanoseconds at = 0;           // when it arrived
+    uint8_t next = kNone;         // next message of the same stream
   };
 
   bool is_offered(Bytes data) const noexcept {
@@ -81,7 +81,7 @@ class KeptMessages {
            data.data() + data.size() <= message_.data() + message_.size();
   }
   bool is_full() const noexcept { return used_ == kMost; }
-  // The one that is offered.
+  // Takes the offered message.
   uint8_t take(ReceiveBuffer& of, ip::TcpSequence begin, Bytes data, uint32_t chunks) noexcept {
     const uint8_t taken = offered_;
     kept_[taken] = {.of = &of, .begin = begin, .data = data, .chunks = chunks, .came = came_, .at = now_};
@@ -104,10 +104,11 @@ class KeptMessages {
 
   const uint32_t least_;
   const uint64_t span_;
-  std::array<Kept, kMost + 1> kept_{};  // with room for the one that is offered
+  std::array<Kept, kMost + 1> kept_{};  // one more than kMost: the offered one
   uint64_t came_ = 0;
-  Nanoseconds now_ = 0, read_at_ = 0;  // of the last intake(), and when one, or what is in front of one, was read
-  const ReceiveBuffer* last_ = nullptr;  // that something was offered for
+  // Time of the last intake(), and when the application last read kept data, or data before it.
+  Nanoseconds now_ = 0, read_at_ = 0;
+  const ReceiveBuffer* last_ = nullptr;  // stream that data was last offered for
   Bytes message_{};
   uint8_t offered_ = kNone;
   uint8_t used_ = 0;

@@ -1,4 +1,4 @@
-// kept_messages_test.cc - messages that streams keep where they came, against a plain model of the streams.
+// kept_messages_test.cc - zero-copy receive: in-place messages of several streams, against a plain model of the streams.
 #include <array>
 #include <catch2/catch.hpp>
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 
 std::byte at(uint64_t place) { return static_cast<std::byte>(place * 31 + place / 512); }
 
-// Messages that are kept until they are released, and their memory no longer.
+// Owns messages until release(), and frees their memory then.
 struct Keeper : KeptMessages {
   using KeptMessages::KeptMessages;
   void release(uint32_t number) noexcept override { UNET_CHECK(there.erase(number) == 1); }
@@ -23,7 +23,7 @@ struct Keeper : KeptMessages {
 
 }  // namespace
 
-TEST_CASE("what streams keep where it came is read as if it had been copied, and is when it is old") {
+TEST_CASE("zero-copy receive: in-place messages read like copies, and are copied when they are old") {
   const uint32_t chunks = GENERATE(20u, 60u, 2000u);
   std::mt19937_64 random(chunks);
   Keeper keeper(600, 30'000);
@@ -79,7 +79,7 @@ TEST_CASE("what streams keep where it came is read as if it had been copied, and
   CHECK(pool.available() == chunks);
 }
 
-TEST_CASE("who reads what is kept gets no more than there is room for, and what nobody reads is copied") {
+TEST_CASE("zero-copy receive: intake is limited to what the reader soon reads, and unread messages are copied") {
   constexpr uint32_t kMost = KeptMessages::kMost, kBytes = 1000;
   Keeper keeper(100);
   ChunkPool pool(512, 400);
@@ -100,7 +100,7 @@ TEST_CASE("who reads what is kept gets no more than there is room for, and what 
   CHECK(keeper.intake(now) == kMost);
   for (uint32_t i = 0; i < kMost; ++i) CHECK(come());
   CHECK_FALSE(come());
-  CHECK(keeper.intake(now) == kMost);  // nobody has read for long
+  CHECK(keeper.intake(now) == kMost);  // the reader has been idle
   buffer.consume(pool, kBytes + kBytes / 2);
   CHECK(keeper.there.size() == kMost - 1);
   CHECK(keeper.intake(now) == 1);
@@ -123,7 +123,7 @@ TEST_CASE("who reads what is kept gets no more than there is room for, and what 
   CHECK(pool.available() == 400);
 }
 
-TEST_CASE("so much may come while one is kept, however small it is") {
+TEST_CASE("zero-copy receive: a message is copied after a span of arrivals, however small they are") {
   Keeper keeper(100, 10 * KeptMessages::kOfEach);
   ChunkPool pool(512, 400);
   pool.set_kept(&keeper);

@@ -1,5 +1,5 @@
-// move_test.cc - connections that move to another object, as to a child that a server forks, at every step of every kind of transfer, in
-// networks that lose, repeat, delay and reorder. Both streams arrive, and no reset is sent. restore() refuses records that make no sense.
+// move_test.cc - connections move to another object, as to a child that a server forks, at every step of every kind of transfer, in
+// networks that lose, duplicate, delay and reorder. Both streams arrive, and no reset is sent. restore() refuses invalid records.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -61,13 +61,13 @@ void check_all_arrived(Pair& pair) {
     REQUIRE(side.urgent == pair.side(1 - which).urged);
     REQUIRE(side.connection->state() == State::closed);
     REQUIRE(side.connection->error() == Error::none);
-    REQUIRE(side.counters.resets_sent <= side.counters.closed);  // what the network repeats may come after the end
+    REQUIRE(side.counters.resets_sent <= side.counters.closed);  // duplicates may arrive after the end
     REQUIRE(side.chunks->available() == pair.pool(which).first);
     REQUIRE(side.records->available() == pair.pool(which).second);
   }
 }
 
-// The seed decides everything of the two ends. Returns how many times they moved.
+// Simulates one connection; the seed decides everything. Returns how many times the two ends moved.
 uint64_t live(uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto percent = [&](uint64_t most) { return static_cast<double>(random() % (most + 1)) / 100; };
@@ -80,7 +80,7 @@ uint64_t live(uint64_t seed) {
   if (random() % 4 == 0) wire.mss_max = static_cast<uint16_t>(88 + random() % 1000);
   Pair pair(wire, seed);
   constexpr double kMoves[] = {1, 0.5, 0.1, 0.01};
-  const uint64_t moving = random() % 3;  // one, the other, or both
+  const uint64_t moving = random() % 3;  // one side, the other, or both
   for (const size_t which : {0u, 1u}) {
     Side& side = pair.side(which);
     side.options = options_of(random);
@@ -106,7 +106,7 @@ uint64_t live(uint64_t seed) {
 struct Way {
   const char* name;
   Plan client, server;
-  bool bare;  // no SACK, timestamps, scaling
+  bool bare;  // no SACK, timestamps or window scaling
   uint32_t receive_buffer = 256 * 1024;
 };
 
@@ -146,7 +146,7 @@ TEST_CASE("a connection moves once, at each step of a transfer") {
   if (lossy) wire = {.delay = 5 * kMillisecond, .jitter = 5 * kMillisecond, .loss = 0.03, .repeat = 0.03};
   for (const Way& way : kWays) {
     for (const size_t which : {0u, 1u}) {
-      uint64_t steps = 1, moved = 0, sent_again = 0;  // the last without a move
+      uint64_t steps = 1, moved = 0, sent_again = 0;  // `steps`: of the last transfer without a move
       for (uint64_t at = 0; at <= steps; at += test::kSanitized && at != 0 ? 10 : 1) {
         Pair pair(wire, 7);
         prepare(pair, way);
@@ -159,18 +159,18 @@ TEST_CASE("a connection moves once, at each step of a transfer") {
         moved += pair.side(which).moved;
         const uint64_t retransmitted = pair.side(0).counters.retransmitted + pair.side(1).counters.retransmitted;
         if (at == 0) sent_again = retransmitted;
-        // Where nothing is lost, a move is no reason to send anything again.
+        // Without loss, a move must not cause a retransmission.
         if (!lossy) CHECK(retransmitted == sent_again);
       }
       CAPTURE(way.name, which, steps);
-      if (way.client.bytes != 100 || which == 1) CHECK(moved > (test::kSanitized ? 0 : 20));  // a FIN that is on its way stays
+      if (way.client.bytes != 100 || which == 1) CHECK(moved > (test::kSanitized ? 0 : 20));  // not while its FIN is in flight
     }
   }
 }
 
 namespace {
 
-// One stack, as connections are moved to it.
+// One stack that connections move to.
 struct Stack {
   explicit Stack(uint32_t chunk_count = 512, uint32_t record_count = 64) : chunks(2048, chunk_count), records(record_count) {}
 
@@ -183,7 +183,7 @@ struct Stack {
 
 constexpr Nanoseconds kNow = 1000 * kSecond;
 
-// 5000 bytes in flight, 3000 behind them, and 700 to be read.
+// A record with 5000 bytes in flight, 3000 unsent and 700 unread.
 MovedConnection record() {
   return {.first_sent_at = kNow - kMillisecond, .sent_at = kNow - kMillisecond, .heard_at = kNow, .since = kNow,
           .rto_at = kNow + 200 * kMillisecond, .srtt = kMillisecond, .rttvar = kMillisecond, .least_rtt = kMillisecond,
@@ -209,7 +209,7 @@ bool restores(Stack& stack, const MovedConnection& from) {
   return restored;
 }
 
-// The peer, the clock and the application do what they want with it.
+// A random peer, clock and application use the connection.
 void use(Connection& it, std::mt19937_64& random) {
   Nanoseconds now = kNow;
   const auto near = [&](Sequence of) { return of + static_cast<uint32_t>(random() % 4 == 0 ? random() : random() % 6000) - 3000u; };
@@ -250,7 +250,7 @@ void use(Connection& it, std::mt19937_64& random) {
 
 }  // namespace
 
-TEST_CASE("whatever a record says, restore() takes it or refuses it, and the connection works with it") {
+TEST_CASE("fuzz: restore() accepts or refuses any record, and an accepted connection works") {
   std::mt19937_64 random(1);
   uint32_t taken = 0;
   for (uint32_t i = 0; i < test::seeds(200'000); ++i) {
@@ -286,7 +286,7 @@ TEST_CASE("whatever a record says, restore() takes it or refuses it, and the con
   CHECK(taken < test::seeds(200'000));
 }
 
-TEST_CASE("a record that makes no sense is refused") {
+TEST_CASE("restore() refuses an invalid record") {
   Stack stack;
   REQUIRE(restores(stack, record()));
   const auto refused = [&](auto change) {
@@ -318,7 +318,7 @@ TEST_CASE("a record that makes no sense is refused") {
   }
 }
 
-TEST_CASE("a stack without room refuses a connection, and gives back what it had taken") {
+TEST_CASE("restore() with exhausted pools fails, and leaks nothing") {
   const MovedConnection from = record();
   const std::vector<std::byte> to_send(from.to_send), to_read(from.to_read);
   const auto [chunks, records] = GENERATE(table<uint32_t, uint32_t>({{0, 8}, {4, 8}, {5, 0}, {7, 0}, {7, 1}}));
@@ -332,7 +332,7 @@ TEST_CASE("a stack without room refuses a connection, and gives back what it had
   CHECK(stack.records.available() == records);
 }
 
-TEST_CASE("a connection that moves again says the same of itself") {
+TEST_CASE("save() after restore() gives the same record") {
   Stack stack;
   MovedConnection from = record();
   if (GENERATE(false, true)) {
@@ -365,7 +365,7 @@ TEST_CASE("a connection that moves again says the same of itself") {
   CHECK(stack.records.available() == 64);
 }
 
-TEST_CASE("data that was kept in its message is copied out, and the message is released") {
+TEST_CASE("moving a connection copies its in-place messages (zero-copy receive) and releases them") {
   struct Keeper : KeptMessages {
     using KeptMessages::KeptMessages;
     void release(uint32_t) noexcept override { ++released; }
@@ -399,7 +399,7 @@ TEST_CASE("data that was kept in its message is copied out, and the message is r
   CHECK(stack.chunks.available() == 512);
 }
 
-TEST_CASE("what was due when a connection moved is done where it goes on") {
+TEST_CASE("pending ACKs, retransmissions and probes continue after a move") {
   Stack stack;
   MovedConnection from = record();
   const std::vector<std::byte> to_send(from.to_send), to_read(from.to_read);

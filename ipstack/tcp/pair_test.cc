@@ -1,6 +1,7 @@
-// pair_test.cc - two connections in a simulated network: hundreds of seeds of loss, repetition, reordering, delay, small windows and pools.
+// pair_test.cc - two connections in a simulated network: hundreds of seeds of loss, duplication, reordering, delay, small windows and
+// pools.
 //
-// Whatever the network does: both streams arrive byte by byte, both ends close, and nothing is left.
+// Invariant: both streams arrive byte for byte, both ends close, and no memory leaks.
 #include <catch2/catch.hpp>
 
 #include "ipstack/tcp/sim_pair.h"
@@ -52,12 +53,12 @@ std::string describe(Pair& pair) {
   return text.str();
 }
 
-// What all lives have met.
+// Events that all simulated connections together must meet.
 struct Seen {
   uint64_t too_big = 0, marks = 0, reductions = 0, spurious = 0, syn_data = 0, black_holes = 0, urgent = 0;
 } seen;
 
-// One life of two ends, of which the seed decides everything.
+// Simulates one connection; the seed decides everything.
 void live(uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto percent = [&](uint64_t most) { return static_cast<double>(random() % (most + 1)) / 100; };
@@ -126,7 +127,7 @@ void live(uint64_t seed) {
 TEST_CASE("whatever the network does, both streams arrive and both ends close") {
   seen = {};
   for (uint64_t seed = 1; seed <= test::seeds(400); ++seed) live(seed);
-  // All of it was met.
+  // All of these events happened.
   CHECK(seen.too_big != 0);
   CHECK(seen.black_holes != 0);
   CHECK(seen.urgent != 0);
@@ -136,14 +137,14 @@ TEST_CASE("whatever the network does, both streams arrive and both ends close") 
   CHECK(seen.reductions != 0);
 }
 
-TEST_CASE("readers that pause for longer than the user time-out lose nothing, and nobody waits for long when they go on") {
+TEST_CASE("readers that pause for longer than the user timeout lose nothing, and the window reopens soon") {
   for (uint64_t seed = 1; seed <= test::seeds(100); ++seed) {
     std::mt19937_64 random(seed);
     Pair pair({.delay = kMillisecond + random() % (20 * kMillisecond)}, seed);
     for (const size_t which : {0u, 1u}) {
       Side& side = pair.side(which);
       side.options.data_timeout = 2 * kSecond;
-      side.options.receive_buffer = 20'000u << random() % 5;  // with window scaling and without
+      side.options.receive_buffer = 20'000u << random() % 5;  // with and without window scaling
       side.options.send_buffer = 100'000;
       side.plan.bytes = 200'000;
       if (random() % 3 != 0) side.plan.pause = 2500 * kMillisecond + random() % (2 * kSecond);
@@ -164,11 +165,11 @@ TEST_CASE("readers that pause for longer than the user time-out lose nothing, an
 namespace {
 
 struct Goodput {
-  double of_link = 0;  // of what the link could carry, until all had arrived
+  double of_link = 0;  // share of the link's capacity until all data arrived
   uint64_t timeouts = 0, retransmitted = 0;
 };
 
-// One side sends to the other.
+// A bulk transfer in one direction.
 Goodput stream(const Wire& wire, const Options& options, uint64_t bytes, uint64_t seed) {
   Pair pair(wire, seed);
   for (const size_t which : {0u, 1u}) {
@@ -191,17 +192,17 @@ Goodput stream(const Wire& wire, const Options& options, uint64_t bytes, uint64_
 
 }  // namespace
 
-TEST_CASE("a link is used") {
+TEST_CASE("goodput of NewReno, CUBIC and BBR on a link, with loss and with reordering") {
   Options options;
   options.send_buffer = options.receive_buffer = 2'000'000;
   options.congestion = GENERATE(Algorithm::newreno, Algorithm::cubic, Algorithm::bbr);
   options.pacing = GENERATE(false, true);
   const bool grow = GENERATE(false, true);
-  if (grow) {  // buffers grow from little
+  if (grow) {  // buffer tuning from a small size
     options.send_buffer = options.receive_buffer = 20'000;
     options.send_buffer_max = options.receive_buffer_max = 2'000'000;
   }
-  if (test::kSanitized && !(options.pacing && grow)) return;  // how fast it is shows as well without a sanitizer
+  if (test::kSanitized && !(options.pacing && grow)) return;  // speed needs no sanitizer
   const Wire clean{.delay = 5 * kMillisecond, .bits_per_second = 100e6, .queue = 150'000};
   const Goodput full = stream(clean, options, 12'000'000, 1);
   Wire lossy = clean;
@@ -224,7 +225,7 @@ TEST_CASE("a path that loses long segments and does not say so") {
   for (uint64_t seed = 1; seed <= test::seeds(1); ++seed) {
     Pair pair({.delay = 5 * kMillisecond, .bits_per_second = 10e6, .mss_max = passes, .silent = true}, seed);
     for (const size_t which : {0u, 1u}) pair.set_pool(which, 4096, 8192);
-    // So much never fills the path: a probe that congestion loses would be taken for one that is too long, for ten minutes.
+    // Too little to fill the path: a probe lost to congestion would count as too long, for ten minutes.
     pair.side(1).options.receive_buffer = pair.side(1).options.receive_buffer_max = 60'000;
     Side& side = pair.side(0);
     side.options.mtu_probing = mode;
@@ -240,7 +241,7 @@ TEST_CASE("a path that loses long segments and does not say so") {
     CHECK(side.connection->mss() + 12u + 8u > passes);
     const bool hole = mode == MtuProbing::black_hole ? passes < 1460 : passes < 1024;
     CHECK(side.counters.black_holes == (hole ? passes < 1024 && mode == MtuProbing::black_hole ? 2 : 1 : 0));
-    // 2.5 s at the link's rate, and the time-outs.
+    // 2.5 s at the link's rate, plus the RTOs.
     CHECK(pair.side(1).finished_at - start < (hole ? 12 : 6) * kSecond);
     CHECK(side.counters.path_probes_lost <= 10);
   }

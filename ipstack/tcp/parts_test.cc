@@ -1,4 +1,4 @@
-// parts_test.cc - what a connection is made of, each against a plain model of it: buffers, scoreboard, windows, states, resets.
+// parts_test.cc - the parts of a connection, each against a plain model: buffers, scoreboard, windows, states, resets.
 #include <catch2/catch.hpp>
 
 #include <array>
@@ -27,7 +27,7 @@ std::vector<std::byte> stretch(uint64_t from, uint64_t length) {
 
 }  // namespace
 
-TEST_CASE("a send buffer gives back what went in, from wherever") {
+TEST_CASE("send buffer: gather() returns the appended bytes, from any offset") {
   std::mt19937_64 random(1);
   ChunkPool pool(512, 40);
   SendBuffer buffer;
@@ -38,7 +38,7 @@ TEST_CASE("a send buffer gives back what went in, from wherever") {
     const auto data = stretch(appended, random() % 3000);
     const uint32_t before = pool.available();
     const uint32_t taken = buffer.append(pool, data);
-    if (taken < data.size()) REQUIRE(pool.available() == 10);  // a quarter is for what comes
+    if (taken < data.size()) REQUIRE(pool.available() == 10);  // a quarter is reserved for reception
     if (taken == 0 && !data.empty()) REQUIRE(before == 10);
     appended += taken;
     REQUIRE(buffer.size() == appended - released);
@@ -64,24 +64,24 @@ TEST_CASE("a send buffer gives back what went in, from wherever") {
   CHECK(pool.available() == 40);
 }
 
-TEST_CASE("a chunk that is read in place is free when that is over, and not before") {
+TEST_CASE("chunk pool: a lent chunk becomes free when its reader is done, not before") {
   std::vector<std::byte> memory(6 * 512);
   ChunkPool pool(512, 16, memory);
   CHECK(pool.available() == 16);
   const auto is_lendable = [&](ChunkIndex chunk) { return pool.is_lendable({pool.data(chunk), 512}); };
   const ChunkIndex received = pool.take();
-  CHECK_FALSE(is_lendable(received));  // what comes is read by nobody else
+  CHECK_FALSE(is_lendable(received));  // received data is never lent
   std::vector<ChunkIndex> chunks;
   for (ChunkIndex chunk; (chunk = pool.take_to_send()) != kNoChunk;) chunks.push_back(chunk);
   CHECK((chunks.size() == 11 && std::count_if(chunks.begin(), chunks.end(), is_lendable) == 6));
   for (size_t i = 0; i < 6; ++i) REQUIRE(is_lendable(chunks[i]));
   CHECK_FALSE(pool.is_lendable({pool.data(chunks[6]), 1}));
   for (uint64_t i = 0; i < 5; ++i) pool.lend({pool.data(chunks[i]) + 100, 50}, i + 1);
-  pool.lend({pool.data(chunks[0]) + 150, 1}, 6);  // once more
+  pool.lend({pool.data(chunks[0]) + 150, 1}, 6);  // lent again
   for (const ChunkIndex chunk : chunks) pool.give_back(chunk);
   CHECK((pool.available() == 10 && pool.has_waiting()));
   pool.take_back(5);
-  CHECK((pool.available() == 10 && pool.has_waiting()));  // in the order in which they were given back
+  CHECK((pool.available() == 10 && pool.has_waiting()));  // in the order in which they were returned
   pool.take_back(6);
   CHECK((pool.available() == 15 && !pool.has_waiting()));
   pool.give_back(received);
@@ -90,7 +90,7 @@ TEST_CASE("a chunk that is read in place is free when that is over, and not befo
   CHECK((places.size() == 16 && pool.take() == kNoChunk));
 }
 
-TEST_CASE("a receive buffer keeps each byte in its place, and tells which it has") {
+TEST_CASE("receive buffer: bytes in their places, and SACK blocks of those behind gaps") {
   const uint32_t chunks = GENERATE(4u, 12u, 400u);
   std::mt19937_64 random(chunks);
   ChunkPool pool(512, chunks);
@@ -121,7 +121,7 @@ TEST_CASE("a receive buffer keeps each byte in its place, and tells which it has
     }
     if (now_next > next) std::fill(have.begin() + static_cast<ptrdiff_t>(next), have.begin() + static_cast<ptrdiff_t>(now_next), true);
     next = now_next;
-    // Each block that is told is there, whole.
+    // Each reported SACK block is complete.
     std::array<ip::SackBlock, 4> blocks;
     const uint32_t count = buffer.sack(pool, blocks);
     REQUIRE((count != 0) == buffer.has_gaps());
@@ -155,7 +155,7 @@ TEST_CASE("what waits behind gaps of one stream leaves chunks to what comes in o
   const std::vector<std::byte> data(1000);
   for (ReceiveBuffer& each : hostile) {
     each.start({0});
-    for (uint32_t at = 1; at < 60; ++at) each.insert(pool, {at * 2048}, data);  // a gap before each, which nobody fills
+    for (uint32_t at = 1; at < 60; ++at) each.insert(pool, {at * 2048}, data);  // a gap before each segment is never filled
   }
   ReceiveBuffer good;
   good.start({0});
@@ -181,7 +181,7 @@ TEST_CASE("a connection that has records leaves some to those that have none") {
   CHECK(pool.available() == 64);
 }
 
-TEST_CASE("a scoreboard counts what is on its way, arrived or lost") {
+TEST_CASE("scoreboard: bytes in flight, SACKed and lost, against a model") {
   std::mt19937_64 random(3);
   RecordPool pool(300);
   for (int life = 0; life < 300; ++life) {
@@ -219,7 +219,7 @@ TEST_CASE("a scoreboard counts what is on its way, arrived or lost") {
       }
       if (random() % 30 == 0) board.time_out(pool, now, 0, random() % 2 == 0);
       REQUIRE(board.in_flight() + board.lost() + board.sacked() == nxt - una);
-      // The pieces follow each other.
+      // The records are contiguous.
       Sequence place = first + una;
       for (RecordIndex each = board.first(); each != kNoRecord; each = pool[each].next) {
         REQUIRE(pool[each].start == place);
@@ -233,7 +233,7 @@ TEST_CASE("a scoreboard counts what is on its way, arrived or lost") {
   }
 }
 
-TEST_CASE("the round trip and its time-out, by the numbers of RFC 6298") {
+TEST_CASE("RTT estimator and RTO, by the numbers of RFC 6298") {
   Options options;
   options.rto_min = 1;
   RttEstimator rtt;
@@ -259,7 +259,7 @@ TEST_CASE("the round trip and its time-out, by the numbers of RFC 6298") {
   CHECK(rtt.rto(options) == rtt.smooth() + 200 * kMillisecond);
 }
 
-TEST_CASE("CUBIC's window is back where it was after K seconds, and grows on") {
+TEST_CASE("CUBIC: the window reaches W_max after K seconds, and grows on") {
   Options options;
   Congestion congestion;
   const uint32_t mss = 1000;
@@ -277,7 +277,7 @@ TEST_CASE("CUBIC's window is back where it was after K seconds, and grows on") {
     const double passed = static_cast<double>(now - start) / 1e9;
     if (at_half == 0 && passed >= k / 2) at_half = congestion.window();
     if (at_k == 0 && passed >= k) at_k = congestion.window();
-    // A window in each round trip, an ACK for each second segment.
+    // One window per RTT, with an ACK for each second segment.
     const uint32_t window = congestion.window();
     for (uint32_t acked = 0; acked < window; acked += 2 * mss) {
       congestion.handle_ack(2 * mss, 2 * mss, rtt, now + rtt * acked / window);
@@ -289,7 +289,7 @@ TEST_CASE("CUBIC's window is back where it was after K seconds, and grows on") {
   CHECK(congestion.window() == Approx(1'000'000 + 0.4 * std::pow(k, 3) * 1000).epsilon(0.05));
 }
 
-TEST_CASE("CUBIC gives way to newer ones") {
+TEST_CASE("CUBIC: fast convergence") {
   Options options;
   Congestion congestion;
   congestion.start(options, 1000, 1'000'000);
@@ -298,7 +298,7 @@ TEST_CASE("CUBIC gives way to newer ones") {
     congestion.set_window(congestion.threshold());
   }
   CHECK(congestion.window() == Approx(490'000).margin(2));
-  // RFC 9438, 4.7: it aims at 595 segments instead of 700, and has reached them after the cube root of 105 / 0.4 seconds.
+  // RFC 9438, 4.7 (fast convergence): the plateau is 595 segments instead of 700, reached after the cube root of 105 / 0.4 seconds.
   const double k = std::cbrt(105 / 0.4);
   for (Nanoseconds now = kSecond; now < kSecond + static_cast<Nanoseconds>(k * 1e9); now += 100 * kMillisecond) {
     for (uint32_t acked = 0; acked < 500'000; acked += 2000) congestion.handle_ack(2000, 2000, 100 * kMillisecond, now);
@@ -306,7 +306,7 @@ TEST_CASE("CUBIC gives way to newer ones") {
   CHECK(congestion.window() == Approx(595'000).epsilon(0.01));
 }
 
-TEST_CASE("a loss that was none leaves NewReno and CUBIC where they were, on the same curve") {
+TEST_CASE("undo of a spurious loss restores NewReno and CUBIC, on the same curve") {
   for (const Algorithm algorithm : {Algorithm::newreno, Algorithm::cubic}) {
     Options options;
     options.congestion = algorithm;
@@ -336,7 +336,7 @@ TEST_CASE("a loss that was none leaves NewReno and CUBIC where they were, on the
     }
     CHECK(both[1].window() == Approx(both[0].window()).epsilon(0.02));
   }
-  // Slow start that had not ended goes on.
+  // A first slow start continues after the undo.
   Congestion first;
   first.start({}, 1000, 10'000);
   first.handle_loss(10'000);
@@ -346,16 +346,16 @@ TEST_CASE("a loss that was none leaves NewReno and CUBIC where they were, on the
   CHECK(first.in_slow_start());
 }
 
-TEST_CASE("CUBIC is no slower than NewReno in small networks") {
+TEST_CASE("CUBIC is no slower than NewReno on short paths (Reno-friendly region)") {
   Options options;
   Congestion congestion;
   congestion.start(options, 1000, 100'000);
   congestion.handle_loss(100'000);
   congestion.set_window(congestion.threshold());
-  congestion.handle_loss(70'000);  // before it was back: RFC 9438, 4.7
+  congestion.handle_loss(70'000);  // before the window had recovered: RFC 9438, 4.7
   congestion.set_window(congestion.threshold());
   CHECK(congestion.window() == Approx(49'000).margin(2));
-  // With a round trip of 1 ms the cubic hardly moves in a second; RFC 9438, 4.3: 0.53 segments for each window.
+  // With an RTT of 1 ms, the cubic function hardly grows in a second. RFC 9438, 4.3: 0.53 segments per window.
   Nanoseconds now = kSecond;
   for (int round = 0; round < 20; ++round, now += kMillisecond) {
     for (uint32_t acked = 0; acked < 49'000; acked += 1000) congestion.handle_ack(1000, 2000, kMillisecond, now);
@@ -364,7 +364,7 @@ TEST_CASE("CUBIC is no slower than NewReno in small networks") {
   CHECK(congestion.window() < 62'000);
 }
 
-TEST_CASE("states step as in figure 5") {
+TEST_CASE("state transitions of RFC 9293, figure 5") {
   uint32_t steps = 0;
   for (uint32_t from = 0; from < kStates; ++from) {
     for (uint32_t to = 0; to < kStates; ++to) steps += may_step(static_cast<State>(from), static_cast<State>(to)) ? 1 : 0;
@@ -375,7 +375,7 @@ TEST_CASE("states step as in figure 5") {
   CHECK_FALSE(may_step(State::listen, State::established));
 }
 
-TEST_CASE("what belongs to no connection is reset, but for resets") {
+TEST_CASE("a segment of no connection is answered by a reset, except a reset") {
   using Flags = ip::TcpFlags;
   const std::vector<std::byte> payload(10);
   ip::TcpView view;
@@ -402,8 +402,8 @@ TEST_CASE("what belongs to no connection is reset, but for resets") {
   CHECK_FALSE(reset_for(view));
 }
 
-TEST_CASE("a segment that is predicted does what it does otherwise") {
-  // The urgent flag says nothing, and keeps a segment from being predicted.
+TEST_CASE("header prediction has the same effect as the slow path") {
+  // The urgent flag has no effect here, except that it prevents header prediction.
   uint64_t in = 0, acked = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     std::mt19937_64 random(seed);
@@ -509,7 +509,7 @@ TEST_CASE("any segments at all: nothing breaks, and all that was taken is given 
       }
       const std::vector<std::byte> payload(3000);
       for (int i = 0; i < 400; ++i) {
-        // Near what is right, so that it is taken at times.
+        // Close to valid numbers, so that some segments are accepted.
         ip::TcpView view;
         view.source_port = 9;
         view.destination_port = 80;
@@ -558,7 +558,7 @@ TEST_CASE("any segments at all: nothing breaks, and all that was taken is given 
     REQUIRE(chunks.available() == chunk_count);
     REQUIRE(records.available() == record_count);
   }
-  // It went far enough to meet all of these.
+  // The segments reached all of these paths.
   CHECK(established > 50'000);
   CHECK(all.retransmitted != 0);
   CHECK(all.timeouts != 0);

@@ -1,4 +1,4 @@
-// receive_buffer.cc - the chunks of data that has come, and what of it waits behind gaps.
+// receive_buffer.cc - chunks of received data, ranges behind gaps, and in-place messages.
 #include "ipstack/tcp/receive_buffer.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace unet::tcp {
 
-// The chunk for the places from `position` on, which it gets if there is none yet.
+// The chunk that begins at `position`; takes one from the pool if there is none.
 ChunkIndex ReceiveBuffer::chunk_at(ChunkPool& pool, uint32_t position, bool in_order) noexcept {
   const uint32_t first = (read_ - base_) & ~(pool.chunk_size() - 1);
   const auto ahead = [&](ChunkIndex chunk) { return pool.link(chunk).position - first; };
@@ -34,7 +34,7 @@ ChunkIndex ReceiveBuffer::chunk_at(ChunkPool& pool, uint32_t position, bool in_o
   return at;
 }
 
-// Returns how many bytes of the beginning were written.
+// Copies `data` into chunks; returns how many of its first bytes were written.
 uint32_t ReceiveBuffer::write(ChunkPool& pool, Sequence sequence, Bytes data, bool in_order) noexcept {
   uint32_t written = 0;
   while (written < data.size()) {
@@ -49,7 +49,7 @@ uint32_t ReceiveBuffer::write(ChunkPool& pool, Sequence sequence, Bytes data, bo
   return written;
 }
 
-// Adds [left, right) to the ranges.
+// Adds [left, right) to the ranges behind gaps.
 ReceiveBuffer::Outcome ReceiveBuffer::note(ChunkPool& pool, Sequence left, Sequence right) noexcept {
   if (notes_ == kNoChunk) {
     notes_ = pool.take_behind_gap();
@@ -58,7 +58,7 @@ ReceiveBuffer::Outcome ReceiveBuffer::note(ChunkPool& pool, Sequence left, Seque
   Range* const all = ranges(pool);
   uint32_t first = 0;
   while (first < ranges_ && all[first].right < left) ++first;
-  uint32_t last = first;  // behind those that it joins
+  uint32_t last = first;  // behind the ranges that it joins
   while (last < ranges_ && all[last].left <= right) ++last;
   if (first == last) {
     if (ranges_ == kRangesMax) return Outcome::too_many_gaps;
@@ -75,7 +75,7 @@ ReceiveBuffer::Outcome ReceiveBuffer::note(ChunkPool& pool, Sequence left, Seque
   return Outcome::out_of_order;
 }
 
-// Moves next_ over what had come before.
+// Moves next_ over the ranges that it reached.
 void ReceiveBuffer::absorb(ChunkPool& pool) noexcept {
   if (ranges_ == 0) return;
   Range* const all = ranges(pool);
@@ -92,7 +92,7 @@ void ReceiveBuffer::absorb(ChunkPool& pool) noexcept {
   }
 }
 
-// Gives up all that waits behind gaps (RFC 2018, 8: the sender still has it). Returns how many bytes that was.
+// Drops all data behind gaps (RFC 2018, 8: the sender still has it). Returns the bytes dropped.
 uint32_t ReceiveBuffer::renege(ChunkPool& pool) noexcept {
   uint32_t bytes = 0;
   for (uint32_t i = 0; i < ranges_; ++i) bytes += ranges(pool)[i].right - ranges(pool)[i].left;
@@ -103,7 +103,7 @@ uint32_t ReceiveBuffer::renege(ChunkPool& pool) noexcept {
   return bytes;
 }
 
-// Gives back the chunks behind next_, when nothing waits behind a gap.
+// Frees the chunks behind next_ when no data waits behind a gap.
 void ReceiveBuffer::drop_unused(ChunkPool& pool) noexcept {
   if (ranges_ != 0) return;
   const uint32_t first = (read_ - base_) & ~(pool.chunk_size() - 1);
@@ -131,7 +131,7 @@ ReceiveBuffer::Inserted ReceiveBuffer::insert(ChunkPool& pool, Sequence sequence
     uint32_t written = write(pool, sequence, data, true);
     next_ += written;
     if (written < size && ranges_ != 0) {
-      // What is in order comes first: it can be read, and makes room.
+      // Data in order has priority: it can be read, which frees memory.
       result.reneged = renege(pool);
       const uint32_t more = write(pool, next_, data.subspan(written), true);
       next_ += more;
@@ -145,7 +145,7 @@ ReceiveBuffer::Inserted ReceiveBuffer::insert(ChunkPool& pool, Sequence sequence
   result.outcome = note(pool, sequence, right);
   if (result.outcome != Outcome::out_of_order) return result;
   if (write(pool, sequence, data, false) == size) return result;
-  // Not even those that were there before are whole now, perhaps: there is no memory, and all of it can come again.
+  // The data could not be written. Ranges that it joined may be incomplete now, so all are dropped; the peer retransmits them.
   result.outcome = Outcome::no_memory;
   const uint32_t reneged = renege(pool);
   result.reneged = reneged > size ? reneged - size : 0;
@@ -162,7 +162,7 @@ uint32_t ReceiveBuffer::gather(const ChunkPool& pool, std::span<Bytes> pieces) c
   return count;
 }
 
-// ---- what stays in its message
+// ---- in-place messages
 
 uint32_t KeptMessages::intake(Nanoseconds now) noexcept {
   now_ = now;
@@ -170,7 +170,7 @@ uint32_t KeptMessages::intake(Nanoseconds now) noexcept {
   return !enough ? kMost - used_ : now - read_at_ < kPatience ? 0 : kMost;
 }
 
-// Data in order, behind which nothing waits.
+// Keeps the offered message if it is in order and nothing waits behind gaps.
 bool ReceiveBuffer::keep(ChunkPool& pool, Bytes data) noexcept {
   KeptMessages* const kept = pool.kept();
   if (kept == nullptr || ranges_ != 0 || !kept->is_offered(data)) return false;
@@ -196,7 +196,7 @@ void ReceiveBuffer::drop_first_kept(ChunkPool& pool) noexcept {
 
 void ReceiveBuffer::copy_oldest(ChunkPool& pool) noexcept {
   KeptMessages::Kept& oldest = pool.kept()->kept_[pool.kept()->oldest()];
-  ReceiveBuffer& of = *oldest.of;  // of which it is the first
+  ReceiveBuffer& of = *oldest.of;  // the message is the first of this stream
   pool.put_back(std::exchange(oldest.chunks, 0));
   UNET_CHECK(of.write(pool, oldest.begin, oldest.data, true) == oldest.data.size());
   of.drop_first_kept(pool);
@@ -221,7 +221,7 @@ void ReceiveBuffer::consume(ChunkPool& pool, uint32_t bytes) noexcept {
   if (pool.kept() != nullptr && pool.kept()->last_ == this) pool.kept()->read_at_ = pool.kept()->now_;
   if (read_ == next_ && ranges_ == 0) return drop_unused(pool);
   const uint32_t chunk = pool.chunk_size();
-  // Chunks that end at read_ or before it.
+  // Chunks that end at read_ or before.
   while (head_ != kNoChunk) {
     const uint32_t first = before & ~(chunk - 1);
     if (pool.link(head_).position - first + chunk > read_ - base_ - first) break;
@@ -251,7 +251,7 @@ ip::SackBlock ReceiveBuffer::repeated(const ChunkPool& pool, Sequence left, Sequ
 uint32_t ReceiveBuffer::sack(const ChunkPool& pool, std::span<ip::SackBlock> blocks) const noexcept {
   uint32_t count = 0;
   for (uint32_t age = 0; count < blocks.size() && count < ranges_; ++count) {
-    // The newest of those that are at least as old as `age`.
+    // The most recent of the ranges that are at least as old as `age`.
     const Range* best = nullptr;
     for (uint32_t i = 0; i < ranges_; ++i) {
       const Range& range = ranges(pool)[i];

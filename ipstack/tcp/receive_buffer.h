@@ -1,8 +1,8 @@
-// receive_buffer.h - bytes that have come: those in order for the application, those behind gaps, and which these are; used by Connection.
+// receive_buffer.h - received bytes: those in order for the application, and those behind gaps with their ranges; used by Connection.
 //
-// A payload byte is copied once, from the segment into a chunk, or stays in its message (KeptMessages); the application reads it there or
-// has it copied. Chunks stand at fixed places of the stream, and only those that have a byte are there: memory is bounded by the window
-// that the owner of this checks.
+// A payload byte is copied once, from the segment into a chunk, or stays in its message (KeptMessages). The application reads it there or
+// has it copied. Chunks have fixed places in the stream, and only chunks that contain a byte exist. The window, which the owner checks,
+// bounds the memory.
 #pragma once
 
 #include <span>
@@ -15,29 +15,29 @@ namespace unet::tcp {
 
 using Sequence = ip::TcpSequence;
 
-constexpr uint32_t kRangesMax = 32;  // pieces that are kept behind gaps
+constexpr uint32_t kRangesMax = 32;  // ranges kept behind gaps
 
 class ReceiveBuffer {
  public:
   void start(Sequence first) noexcept { base_ = read_ = next_ = first; }
 
   enum class Outcome : uint8_t {
-    in_order,       // next() has moved, perhaps not by all of it, and over what had waited behind it
-    out_of_order,   // kept
-    no_memory,      // nothing was kept, for want of a chunk
-    too_many_gaps,  // likewise, for want of a place to note it
+    in_order,       // next() has moved, perhaps over a part only, and over ranges that it reached
+    out_of_order,   // kept behind a gap
+    no_memory,      // nothing was kept: no chunk
+    too_many_gaps,  // nothing was kept: no range
   };
   struct Inserted {
     Outcome outcome = Outcome::in_order;
-    uint32_t missing = 0;  // bytes in order that there was no chunk for
-    uint32_t reneged = 0;  // bytes out of order that were given up to make room
+    uint32_t missing = 0;  // bytes in order without a chunk
+    uint32_t reneged = 0;  // bytes behind gaps that were dropped to make room
   };
-  // `data` begins at next() or later, and ends in the window.
+  // `data` begins at next() or later and ends within the window.
   Inserted insert(ChunkPool& pool, Sequence sequence, Bytes data) noexcept;
 
-  // The pieces that the application may read, as many as `pieces` has room for; returns their number.
+  // Pieces of readable data, as many as `pieces` has room for; returns their number.
   uint32_t gather(const ChunkPool& pool, std::span<Bytes> pieces) const noexcept;
-  // Calls `take(piece)` for each piece that the application may read, until it returns false.
+  // Calls `take(piece)` for each piece of readable data, until it returns false.
   template <typename Take>
   void for_each_piece(const ChunkPool& pool, Take&& take) const noexcept {
     ChunkIndex chunk = head_;
@@ -58,19 +58,19 @@ class ReceiveBuffer {
       at += static_cast<uint32_t>(piece.size());
     }
   }
-  // The application has read so many: at most readable().
+  // Frees `bytes` that the application has read: at most readable().
   void consume(ChunkPool& pool, uint32_t bytes) noexcept;
   void clear(ChunkPool& pool) noexcept;
-  // Of what is kept, whosesoever it is, that which came first goes into chunks.
+  // Copies the oldest in-place message, of any connection, into chunks.
   static void copy_oldest(ChunkPool& pool) noexcept;
 
-  Sequence next() const noexcept { return next_; }  // the first byte that is missing
+  Sequence next() const noexcept { return next_; }  // RCV.NXT, without the FIN
   uint32_t readable() const noexcept { return next_ - read_; }
   bool has_gaps() const noexcept { return ranges_ != 0; }
   uint32_t pieces_behind_gaps() const noexcept { return ranges_; }
-  // The first part of it that has come before, and lies behind a gap; else an empty one.
+  // The first part of [left, right) that had arrived before, behind a gap; an empty block if none.
   ip::SackBlock repeated(const ChunkPool& pool, Sequence left, Sequence right) const noexcept;
-  // The blocks of a SACK option (RFC 2018, 4): that which came last first. Returns their number.
+  // The blocks of a SACK option (RFC 2018, 4), most recent first. Returns their number.
   uint32_t sack(const ChunkPool& pool, std::span<ip::SackBlock> blocks) const noexcept;
 
  private:
@@ -91,15 +91,16 @@ class ReceiveBuffer {
   uint32_t renege(ChunkPool& pool) noexcept;
   void drop_unused(ChunkPool& pool) noexcept;
 
-  Sequence base_{};  // of the first byte ever: chunks stand at multiples of their size from it, on the same circle
+  // Number of the stream's first byte: chunks stand at multiples of their size from it, modulo 2^32.
+  Sequence base_{};
   Sequence read_{};
   Sequence next_{};
-  ChunkIndex head_ = kNoChunk;     // in the order of the stream
-  ChunkIndex cursor_ = kNoChunk;   // the last one written to
-  ChunkIndex notes_ = kNoChunk;    // holds the ranges, sorted, which neither touch nor overlap
+  ChunkIndex head_ = kNoChunk;     // in stream order
+  ChunkIndex cursor_ = kNoChunk;   // chunk written to last
+  ChunkIndex notes_ = kNoChunk;    // the ranges: sorted, neither touching nor overlapping
   uint32_t orders_ = 0;
   uint8_t ranges_ = 0;
-  uint8_t kept_ = KeptMessages::kNone;  // the first that was kept, which leads to the others
+  uint8_t kept_ = KeptMessages::kNone;  // first in-place message of this stream
 };
 
 }  // namespace unet::tcp

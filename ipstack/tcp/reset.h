@@ -1,4 +1,4 @@
-// reset.h - the answer to a segment that belongs to no connection (RFC 9293, 3.10.7.1 and 3.5.2); used by the stack and Connection.
+// reset.h - the reset for a segment of no connection (RFC 9293, 3.10.7.1 and 3.5.2); used by the stack and Connection.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace unet::tcp {
 
-// Nothing answers a reset.
+// nullopt if the segment is a reset: a reset is never answered.
 std::optional<ip::TcpFields> reset_for(const ip::TcpView& segment) noexcept;
 
 }  // namespace unet::tcp

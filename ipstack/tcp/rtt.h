@@ -1,4 +1,4 @@
-// rtt.h - how long a round trip takes, and the retransmission time-out that follows from it (RFC 6298); used by Connection.
+// rtt.h - the RTT estimator and the retransmission timeout (RFC 6298); used by Connection.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ class RttEstimator {
  public:
   void start(Nanoseconds rto_first) noexcept { rto_ = units(rto_first); }
 
-  // A round trip of what was sent once only (Karn), or that a timestamp has measured.
+  // RTT sample: of data that was sent only once (Karn's algorithm), or from a timestamp echo.
   void handle_sample(Nanoseconds trip, const Options& options) noexcept {
     const uint32_t rtt = std::max(units(trip), 1u);
     least_ = least_ == 0 ? rtt : std::min(least_, rtt);
@@ -27,7 +27,7 @@ class RttEstimator {
     set_rto(options);
     backoff_ = 0;
   }
-  // After start(): takes what the estimator of another stack had found.
+  // After start(): restores the estimator of a connection that was moved.
   void resume(Nanoseconds smooth, Nanoseconds variation, Nanoseconds least, uint8_t backoff, const Options& options) noexcept {
     smooth_ = units(smooth);
     variation_ = units(variation);
@@ -37,24 +37,25 @@ class RttEstimator {
   }
   void back_off() noexcept { backoff_ = std::min(static_cast<uint8_t>(backoff_ + 1), kBackoffMax); }  // 5.5
   void forget_backoff() noexcept { backoff_ = 0; }
-  // RFC 6298, 5.7: a SYN was lost.
+  // RFC 6298, 5.7: the SYN was lost.
   void raise(Nanoseconds rto) noexcept { rto_ = std::max(rto_, units(rto)); }
 
   Nanoseconds rto(const Options& options) const noexcept { return std::min((Nanoseconds{rto_} << kShift) << backoff_, options.rto_max); }
-  Nanoseconds smooth() const noexcept { return Nanoseconds{smooth_} << kShift; }        // SRTT; 0: not known yet
+  Nanoseconds smooth() const noexcept { return Nanoseconds{smooth_} << kShift; }        // SRTT; 0: unknown
   Nanoseconds variation() const noexcept { return Nanoseconds{variation_} << kShift; }
-  Nanoseconds least() const noexcept { return Nanoseconds{least_} << kShift; }          // 0: not known yet
+  Nanoseconds least() const noexcept { return Nanoseconds{least_} << kShift; }          // 0: unknown
   uint32_t backoff() const noexcept { return backoff_; }
 
  private:
-  static constexpr Nanoseconds kGranularity = kMillisecond;  // G: how exactly owners keep to next_timer()
-  static constexpr int kShift = 4;  // 16 ns, of which 32 bits are 68 s: longer round trips count as that
+  static constexpr Nanoseconds kGranularity = kMillisecond;  // G: how precisely owners keep to next_timer()
+  static constexpr int kShift = 4;  // units of 16 ns: 32 bits hold 68 s, longer RTTs are clamped
   static constexpr uint8_t kBackoffMax = 16;
   static constexpr uint32_t units(Nanoseconds time) noexcept {
     return static_cast<uint32_t>(std::min<Nanoseconds>(time >> kShift, ~uint32_t{0}));
   }
 
-  // As Linux and FreeBSD: the least is of the variance. In all it would leave a long round trip no time for a delayed ACK.
+  // Like Linux and FreeBSD: the minimum applies to the variance term. Applied to the whole RTO, it would leave a long path no time for a
+  // delayed ACK.
   void set_rto(const Options& options) noexcept {
     rto_ = units(std::min(smooth() + std::max({4 * variation(), kGranularity, options.rto_min}), options.rto_max));
   }

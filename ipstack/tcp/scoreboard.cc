@@ -1,4 +1,4 @@
-// scoreboard.cc - pieces on their way: delivered, split, lost and sent again.
+// scoreboard.cc - records of data in flight: delivered, split, lost and retransmitted.
 #include "ipstack/tcp/scoreboard.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace unet::tcp {
 
-// The state of deliveries goes with what leaves, which adds `more` to what is on its way.
+// Stores the delivery state in a record that is sent now, and that adds `more` bytes to the flight.
 void Scoreboard::stamp(SentRecord& record, uint32_t more, Nanoseconds now) noexcept {
   if (in_flight_ == 0) first_sent_ticks_ = delivered_ticks_ = ticks(now);
   record.delivered = delivered_;
@@ -46,7 +46,7 @@ void Scoreboard::clear(RecordPool& pool) noexcept {
   in_flight_ = lost_ = sacked_ = 0;
 }
 
-// The record keeps its first `length` bytes, and a new one behind it has the others.
+// `record` keeps its first `length` bytes; a new record behind it gets the rest.
 bool Scoreboard::split(RecordPool& pool, RecordIndex record, uint32_t length) noexcept {
   const RecordIndex fresh = pool.take_more();
   if (fresh == kNoRecord) return false;
@@ -62,15 +62,15 @@ bool Scoreboard::split(RecordPool& pool, RecordIndex record, uint32_t length) no
   return true;
 }
 
-// One piece is now known to have arrived: RFC 8985, 6.2, steps 1 to 3.
+// A record is delivered: RFC 8985, 6.2, steps 1 to 3.
 void Scoreboard::deliver(SentRecord& record, Delivery& delivery) noexcept {
   delivery.bytes += record.length;
-  const uint32_t payload = record.length - (record.fin && record.length > 1 ? 1 : 0);  // a FIN takes no segment of its own, but alone
+  const uint32_t payload = record.length - (record.fin && record.length > 1 ? 1 : 0);  // a FIN shares the last segment, unless it is alone
   delivery.segments += (payload + delivery.mss - 1) / delivery.mss;
   delivered_ += record.length;
   if (!record.retransmitted && record.end() <= delivery.before) delivery.original = true;
   delivered_ticks_ = ticks(delivery.now);
-  // The newest of all that this ACK tells of; what was sent too long ago cannot be told in ticks.
+  // The rate sample is of the newest record that this ACK delivers. A record too old for the tick counter is skipped.
   if (delivery.now - record.sent_at < (Nanoseconds{1} << (31 + kTickShift)) &&
       (!delivery.has_rate || static_cast<int32_t>(record.delivered - delivery.prior_delivered) >= 0)) {
     delivery.has_rate = true;
@@ -85,18 +85,18 @@ void Scoreboard::deliver(SentRecord& record, Delivery& delivery) noexcept {
   if (app_limited_until_ != 0 && static_cast<int32_t>(delivered_ - app_limited_until_) > 0) app_limited_until_ = 0;
   (record.lost ? lost_ : in_flight_) -= record.length;
   record.lost = false;
-  // Step 3: something later than it has arrived before it.
+  // Step 3: detect reordering: later data was delivered before.
   if (!any_arrived_ || record.end() > furthest_) {
     furthest_ = record.end();
   } else if (record.end() < furthest_ && !record.retransmitted) {
-    if (!std::exchange(delivery.reordered, true)) ++reorderings_;  // one ACK tells of one, of however many segments
+    if (!std::exchange(delivery.reordered, true)) ++reorderings_;  // one event per ACK, for any number of segments
     reordering_ = std::max(reordering_, furthest_ - record.start);
   }
   const Nanoseconds trip = delivery.now - record.sent_at;
   if (!record.retransmitted) {
     delivery.rtt = std::max<Nanoseconds>(trip, 1);
   } else {
-    // Step 2: which of the times that it was sent has been answered? Not the last one, if that was after what the ACK echoes.
+    // Step 2: was the last transmission acknowledged? Not if it left after the time that the ACK echoes, or less than the minimum RTT ago.
     if (delivery.echoes_earlier(record.sent_at) || trip < delivery.least) return;
   }
   if (!any_arrived_ || !sent_before_newest(record)) {
@@ -111,14 +111,14 @@ void Scoreboard::acknowledge(RecordPool& pool, Sequence una, Delivery& delivery)
   bool first = true;
   while (head_ != kNoRecord && pool[head_].start < una) {
     SentRecord& record = pool[head_];
-    // The first part of a piece arrives as if it were a piece of its own.
+    // The acknowledged first part of a record is delivered as a record of its own.
     SentRecord arrived = record;
     arrived.length = std::min(record.length, una - record.start);
     arrived.fin = record.fin && arrived.length == record.length;
     if (record.sacked) {
       sacked_ -= arrived.length;
     } else {
-      // RFC 3522, 3.2: of the segment that an ACK goes on with it is the echo.
+      // Eifel detection (RFC 3522, 3.2): the echo belongs to the first segment that the ACK newly acknowledges.
       if (first && record.retransmitted && delivery.echoes_earlier(record.sent_at)) {
         delivery.needless = arrived.length;
         delivery.needless_end = arrived.end();
@@ -130,7 +130,7 @@ void Scoreboard::acknowledge(RecordPool& pool, Sequence una, Delivery& delivery)
     if (arrived.length != record.length) {
       record.start = una;
       record.length -= arrived.length;
-      if (record.part && record.in_flight()) lose(record);  // what was sent of it has arrived: now the others
+      if (record.part && record.in_flight()) lose(record);  // the retransmitted part has arrived: the rest is lost
       return;
     }
     const RecordIndex next = record.next;
@@ -141,8 +141,8 @@ void Scoreboard::acknowledge(RecordPool& pool, Sequence una, Delivery& delivery)
   }
 }
 
-// Whether a piece may have been cut into segments there: full ones, or shorter ones that had SACK blocks beside their data. No part is less
-// than a segment, or blocks of a byte each would have each byte noted.
+// True if TSO may have cut a record at `place`: into full segments, or into shorter ones with SACK blocks in the options. No part is less
+// than a segment: otherwise a peer's blocks of one byte would demand a record per byte.
 bool Scoreboard::is_between_segments(const SentRecord& record, uint32_t place, uint32_t mss) noexcept {
   constexpr uint32_t kBlocks = 4 + 8 * ip::kSackBlocksMax;
   return place % mss == 0 || (place + kBlocks >= mss && record.length - place + kBlocks >= mss);
@@ -152,16 +152,16 @@ void Scoreboard::sack(RecordPool& pool, Sequence left, Sequence right, uint32_t 
   for (RecordIndex each = head_; each != kNoRecord && pool[each].start < right; each = pool[each].next) {
     if (pool[each].sacked || pool[each].end() <= left) continue;
     if (pool[each].start < left) {
-      // Whole segments stay together: nothing cuts these on the way.
+      // Round up to a segment boundary: the network does not cut segments.
       const uint32_t before = left - pool[each].start;
       const uint32_t place = is_between_segments(pool[each], before, mss) ? before : (before + mss - 1) / mss * mss;
       if (place >= pool[each].length || !split(pool, each, place)) continue;
-      continue;  // the next one begins in the block
+      continue;  // the next record begins in the block
     }
     if (pool[each].end() > right) {
       uint32_t inside = right - pool[each].start;
       if (!is_between_segments(pool[each], inside, mss)) inside = inside / mss * mss;
-      if (pool[each].fin && right + 1u == pool[each].end()) inside = right - pool[each].start;  // of all but the FIN, which few tell of
+      if (pool[each].fin && right + 1u == pool[each].end()) inside = right - pool[each].start;  // all but the FIN: few receivers SACK a FIN
       if (inside == 0 || !split(pool, each, inside)) continue;
     }
     SentRecord& record = pool[each];
@@ -197,7 +197,7 @@ uint32_t Scoreboard::detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds 
   if (!any_arrived_) return 0;
   for (RecordIndex each = head_; each != kNoRecord; each = pool[each].next) {
     SentRecord& record = pool[each];
-    // What was sent once only was sent in the order of the stream, and what was sent twice even later: none behind this one is older.
+    // All later records were sent later: first transmissions are in stream order, retransmissions later still. Stop.
     if (!record.retransmitted && !sent_before_newest(record)) break;
     if (!record.in_flight() || !sent_before_newest(record)) continue;
     const Nanoseconds until = record.sent_at + rtt_ + reorder_window;
@@ -205,7 +205,7 @@ uint32_t Scoreboard::detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds 
       lose(record, losses);
       bytes += record.length;
     } else {
-      // The latest: at that time all of these are known (RFC 8985, 6.2, step 5).
+      // The latest deadline: all of these records are decided then (RFC 8985, 6.2, step 5).
       *again_at = *again_at == ~Nanoseconds{0} ? until : std::max(*again_at, until);
     }
   }
@@ -216,7 +216,7 @@ bool Scoreboard::time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder
   if (head_ == kNoRecord) return false;
   const bool reneged = pool[head_].sacked;
   if (reneged) {
-    // RFC 2018, 8: the receiver has given up what it had.
+    // RFC 2018, 8: the receiver has reneged on SACKed data.
     for (RecordIndex each = head_; each != kNoRecord; each = pool[each].next) {
       SentRecord& record = pool[each];
       if (!record.sacked) continue;
@@ -294,7 +294,7 @@ void Scoreboard::resent(RecordPool& pool, RecordIndex record, bool whole, Nanose
 Scoreboard::Rate Scoreboard::rate(const Delivery& delivery, Nanoseconds least) const noexcept {
   if (!delivery.has_rate) return {};
   const uint32_t interval = std::max(delivery.send_ticks, delivered_ticks_ - delivery.prior_ticks);
-  if (interval == 0 || (Nanoseconds{interval} + 1) << kTickShift < least) return {};  // sent twice, and the ACK was of the first
+  if (interval == 0 || (Nanoseconds{interval} + 1) << kTickShift < least) return {};  // an ACK of the original after a retransmission
   return {delivered_ - delivery.prior_delivered, interval};
 }
 

@@ -1,4 +1,4 @@
-// script.cc - runs the test language of script.h against one Connection in virtual time.
+// script.cc - runs the script language of script.h against one Connection in virtual time.
 #include "ipstack/tcp/script.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace unet::tcp::test {
 namespace {
 
 constexpr uint16_t kOurPort = 80, kPeerPort = 4000;
-constexpr uint32_t kPeerClock = 5000;  // what the peer's timestamps are ahead of the script's milliseconds
+constexpr uint32_t kPeerClock = 5000;  // offset of the peer's timestamps from the script's milliseconds
 constexpr Nanoseconds kTolerance = kMillisecond / 2;
 
 std::byte pattern(uint32_t place, bool ours) { return static_cast<std::byte>(place * 7 + place / 256 + (ours ? 1 : 101)); }
@@ -71,7 +71,7 @@ class Runner {
  private:
   struct Out {
     Segment segment;
-    std::string payload;  // "" or what is wrong with it
+    std::string payload;  // "", or how it differs from the pattern
     std::vector<std::byte> cookie;
     Nanoseconds at = 0;
   };
@@ -196,14 +196,14 @@ class Runner {
     wrong("segments without end");
   }
 
-  // The longest payload that the owner takes at once.
+  // The longest payload that the owner takes at once (TSO).
   uint32_t message_max() const {
     const uint32_t mss = std::max(connection_->mss(), 1u);
     if (length_max_ != 0) return length_max_;
     return messages_ == Messages::long_ones ? 0xFFFF / mss * mss : mss;
   }
 
-  // A script that does not say `length_max` sees segments, as a wire does: hardware has cut what was longer.
+  // Cuts a long segment as TSO does, so that the script sees the wire; not if the script sets `length_max`.
   void leave(const Out& whole) {
     const uint32_t unit = whole.segment.mss, all = whole.segment.length;
     if (length_max_ != 0 || all <= unit) return out_.push_back(whole);
@@ -219,7 +219,7 @@ class Runner {
     }
   }
 
-  // Lets time pass; stops when something leaves, if that is waited for.
+  // Lets time pass. With `until_output`, stops when a segment leaves.
   void advance(Nanoseconds wait, bool until_output) {
     poll();
     const Nanoseconds end = now_ + wait;
@@ -330,7 +330,7 @@ class Runner {
     std::vector<std::byte> wire(ip::kTcpHeaderMax + line.to - line.from);
     uint32_t head = ip::emit_tcp(wire.data(), fields);
     if (line.bad) {
-      // A window scale of two bytes, before all others.
+      // A window scale option of length 4, before all other options.
       static constexpr std::array kBad{std::byte{3}, std::byte{4}, std::byte{7}, std::byte{7}};
       wire.insert(wire.begin() + sizeof(ip::TcpHeader), kBad.begin(), kBad.end());
       head += 4;
@@ -343,7 +343,7 @@ class Runner {
     connection_->handle_segment(view, now_, line.ce ? uint8_t{3} : line.ect ? uint8_t{2} : uint8_t{0});
   }
 
-  // ---- a peer behind a link
+  // ---- the peer behind a link (`flow`)
 
   void enter_link() {
     poll();
@@ -556,7 +556,7 @@ class Runner {
   std::deque<Out> out_;
   Nanoseconds now_ = 0;
   int stalled_ = 0;
-  // Near the end of the circle, so that all scripts pass it.
+  // Near the wrap of the sequence space, so that all scripts cross it.
   Sequence iss_{0xFFFFFC00}, irs_{0xFFFFF800};
   uint16_t window_ = 65535;
   uint32_t offset_ = 0, clock_ = 0, last_stamp_ = 0;

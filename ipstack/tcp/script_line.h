@@ -1,4 +1,4 @@
-// script_line.h - segments as scripts write them, and lines cut into words; used by script.cc.
+// script_line.h - parses the segments of scripts, and splits lines into words; used by script.cc.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace unet::tcp::test {
 
-// What is wrong with a line, or with what happened there. Only scripts throw it.
+// An error in a script line, or in the connection's behaviour there. Only scripts throw it.
 struct Wrong : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -45,10 +45,10 @@ inline Nanoseconds duration(const std::string& word) {
   return static_cast<Nanoseconds>(value * scale + 0.5);
 }
 
-// All cookies begin like this.
+// All cookies are a prefix of this one.
 inline constexpr std::array<std::byte, 16> kCookie{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}, std::byte{5}, std::byte{6}};
 
-// One segment as a script has it, with relative sequence numbers.
+// A segment of a script, with relative sequence numbers.
 struct Line {
   std::string flags;
   uint32_t from = 0, to = 0;
@@ -121,7 +121,7 @@ inline void parse_line_options(const std::string& text, Line& line) {
   }
 }
 
-// What follows `<` or `>`.
+// Parses the text after `<` or `>`.
 inline Line parse_line(const std::string& text) {
   Line line;
   std::string rest = text;

@@ -1,4 +1,4 @@
-// script_link.h - a peer behind a link of some rate, for the step `flow` of scripts; used by script.cc.
+// script_link.h - a peer behind a link with a rate, for the step `flow` of scripts; used by script.cc.
 #pragma once
 
 #include <deque>
@@ -10,7 +10,7 @@ namespace unet::tcp::test {
 
 class Link {
  public:
-  // RATE RTT [drop N] [mark N]; others are ignored.
+  // Parses RATE RTT [drop N] [mark N]; ignores other words.
   void configure(const std::vector<std::string>& w) {
     rate_ = number(w.at(1));
     trip_ = number(w.at(2)) * kMillisecond;
@@ -21,7 +21,7 @@ class Link {
     }
   }
 
-  // A segment of the sequence space, from 1 on, enters the link.
+  // A segment [from, to) enters the link; sequence numbers count from 1.
   void enter(uint32_t from, uint32_t to, Nanoseconds now) {
     free_at_ = std::max(free_at_, now) + (to - from + 40) * kSecond / rate_;
     ++passed_;
@@ -32,7 +32,7 @@ class Link {
 
   Nanoseconds next() const { return arrivals_.empty() ? ~Nanoseconds{0} : arrivals_.front().at; }
 
-  // The acknowledgement that comes next.
+  // The next ACK.
   Line take(uint32_t sequence) {
     const Arrival arrival = arrivals_.front();
     arrivals_.pop_front();
@@ -62,7 +62,7 @@ class Link {
   Nanoseconds trip_ = 0, free_at_ = 0;
   uint32_t next_ = 1;
   std::deque<Arrival> arrivals_;
-  std::map<uint32_t, uint32_t> pieces_;  // behind next_
+  std::map<uint32_t, uint32_t> pieces_;  // received out of order, behind next_
 };
 
 }  // namespace unet::tcp::test

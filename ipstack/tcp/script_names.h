@@ -1,4 +1,4 @@
-// script_names.h - what scripts call counters, errors, and what Info tells; used by script.cc.
+// script_names.h - the names of counters, errors and Info fields in scripts; used by script.cc.
 #pragma once
 
 #include <array>
@@ -48,7 +48,6 @@ inline const std::map<std::string, PathError> kPathErrors{
     {"prohibited", PathError::prohibited},
 };
 
-// Times in milliseconds.
 inline const char* to_string(Algorithm algorithm) {
   static constexpr std::array kNames{"newreno", "cubic", "bbr"};
   return kNames[static_cast<size_t>(algorithm)];
@@ -57,6 +56,7 @@ inline const char* to_string(Algorithm algorithm) {
 inline const std::map<std::string, Algorithm> kAlgorithms{
     {"newreno", Algorithm::newreno}, {"cubic", Algorithm::cubic}, {"bbr", Algorithm::bbr}};
 
+// Values of Info as text; times in milliseconds.
 #define UNET_INFO(NAME) {#NAME, [](const Info& info) { return std::to_string(info.NAME); }}
 #define UNET_INFO_TIME(NAME) {#NAME, [](const Info& info) { return text_of(info.NAME); }}
 inline const std::map<std::string, std::string (*)(const Info&)> kInfo{

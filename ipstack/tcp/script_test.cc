@@ -1,4 +1,4 @@
-// script_test.cc - runs every script under scripts/: the behaviour of Connection, subject by subject.
+// script_test.cc - runs every script under scripts/, which specify Connection's behaviour by topic.
 #include "ipstack/tcp/script.h"
 
 #include <catch2/catch.hpp>
@@ -27,7 +27,7 @@ TEST_CASE("every script") {
   }
 }
 
-TEST_CASE("scripts that are wrong say where and why") {
+TEST_CASE("a failing script reports the line and the reason") {
   CHECK(run_script("x", "established\n> . 1:1") == "x:2: > . 1:1\n    expected a segment, got none");
   CHECK(run_script("x", "established\nsend 10\n").find("expected nothing, got > P. 1:11 ack 1") != std::string::npos);
   CHECK(run_script("x", "established\nsend 10\n> P. 1:12 ack 1\n").find("x:3:") == 0);

@@ -1,4 +1,4 @@
-// send_buffer.cc - the chunks of data on its way.
+// send_buffer.cc - chunks of data that is queued or in flight.
 #include "ipstack/tcp/send_buffer.h"
 
 #include <algorithm>

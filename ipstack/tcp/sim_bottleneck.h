@@ -1,4 +1,4 @@
-// sim_bottleneck.h - senders that share one link with a rate and a queue, in virtual time from a seed; for tests of how they share it.
+// sim_bottleneck.h - flows that share one link with a rate and a queue, in virtual time from a seed; for tests of fairness.
 #pragma once
 
 #include <array>
@@ -15,21 +15,24 @@ namespace unet::tcp::sim {
 
 struct Bottleneck {
   double bits_per_second = 100e6;
-  uint32_t queue = 1 << 20;              // bytes that may wait for it
-  Nanoseconds delay = 5 * kMillisecond;  // one way, behind it and back
-  double loss = 0;                       // of what leaves it
+  uint32_t queue = 1 << 20;              // bytes that may wait before the link
+  Nanoseconds delay = 5 * kMillisecond;  // one way, after the link and back
+  double loss = 0;                       // of segments that leave it
   double acks_lost = 0, acks_late = 0;
-  double late = 0;                       // of what leaves it, and comes so much later than what is behind it:
+  // Probability that a segment leaves the link and arrives `late_by` later.
+  double late = 0;
   Nanoseconds late_by = 0;
-  Nanoseconds turn = 0;                  // what comes within such a time is looked at, and answered, at once; 0: each at once
-  uint32_t mark = 0;                     // what is ECN capable and finds more waiting than this is marked; 0: nothing is
+  // Everything that arrives within such a time is handled, and answered, at once; 0: each segment by itself.
+  Nanoseconds turn = 0;
+  // Bytes in the queue above which ECN-capable segments are marked; 0: never.
+  uint32_t mark = 0;
 };
 
-// One sender, and who reads all that it sends.
+// One sender, with a reader that consumes everything.
 struct Stream {
   Options options;
   Nanoseconds starts_at = 0;
-  // What the application writes each ms; 0: all it can.
+  // Bytes that the application writes per millisecond; 0: all it can.
   uint32_t write_each_ms = 0;
 };
 
@@ -37,7 +40,7 @@ class SharedLink {
  public:
   SharedLink(const Bottleneck& link, uint64_t seed) : link_(link), random_(seed) {}
 
-  // Before run(): the number of the stream.
+  // Before run(). Returns the number of the stream.
   size_t add(const Stream& stream) {
     flows_.push_back(std::make_unique<Flow>());
     Flow& flow = *flows_.back();
@@ -49,7 +52,7 @@ class SharedLink {
     }
     return flows_.size() - 1;
   }
-  // `step`: called each ms.
+  // `step` is called every millisecond.
   template <typename Step>
   void run(Nanoseconds until, const Step& step) {
     while (now_ < until && fault_.empty()) {
@@ -95,7 +98,7 @@ class SharedLink {
   uint64_t received(size_t which) const { return flows_[which]->received; }
   void pause(size_t which, bool on) { flows_[which]->paused = on; }
   void set_link(const Bottleneck& link) { link_ = link; }
-  // How long what enters the link now would wait, in bytes.
+  // Bytes in the queue before what enters the link now.
   double waiting() const {
     return free_at_ > now_ ? static_cast<double>(free_at_ - now_) * link_.bits_per_second / 8e9 : 0;
   }
@@ -165,7 +168,7 @@ class SharedLink {
     }
   }
 
-  // Acknowledgements have a way of their own.
+  // ACKs take a path of their own, without the queue.
   void enter(size_t which, size_t from, const ip::TcpFields& fields, Bytes payload, bool ecn_capable) {
     Flying flying{which, 1 - from, std::vector<std::byte>(ip::kTcpHeaderMax), ecn_capable ? uint8_t{2} : uint8_t{0}};
     flying.bytes.resize(ip::emit_tcp(flying.bytes.data(), fields));

@@ -1,4 +1,4 @@
-// sim_pair.h - two connections on a wire that loses, repeats, delays and reorders, in virtual time from a seed; for tests.
+// sim_pair.h - two connections on a wire that loses, duplicates, delays and reorders, in virtual time from a seed; for tests.
 #pragma once
 
 #include <array>
@@ -16,28 +16,32 @@ namespace unet::tcp::sim {
 
 struct Wire {
   Nanoseconds delay = kMillisecond;      // one way
-  Nanoseconds jitter = 0;                // up to so much more
+  Nanoseconds jitter = 0;                // random addition, up to this
   double loss = 0, repeat = 0;
-  double stall = 0;                      // of segments that find the link at a standstill, which takes 0.3 to 1.3 s; all behind them wait
-  double mark = 0;                       // of what is ECN capable; the bottleneck marks what waits behind half its queue, too
-  double bits_per_second = 0;            // 0: as many as there are
-  uint32_t queue = 0;                    // bytes before the bottleneck; 0: any
-  uint16_t mss_max = 0;                  // payload and options of a segment; longer ones are lost, and ICMP says so; 0: any
-  bool silent = false;                   // ICMP does not say so
+  // Probability that a segment finds the link stalled, for 0.3 to 1.3 s; all segments behind it wait.
+  double stall = 0;
+  // Probability of a CE mark on an ECN-capable segment. The bottleneck also marks if its queue is half full.
+  double mark = 0;
+  double bits_per_second = 0;            // 0: unlimited
+  uint32_t queue = 0;                    // bytes before the bottleneck; 0: unlimited
+  // Largest segment, payload and options; longer ones are lost and reported by ICMP; 0: any.
+  uint16_t mss_max = 0;
+  bool silent = false;                   // no ICMP for them (black hole)
 };
 
-// What one side wants to do.
+// The behaviour of the application on one side.
 struct Plan {
   uint64_t bytes = 0;
-  uint32_t write = 4096, read = 65536;   // bytes of a call
+  uint32_t write = 4096, read = 65536;   // bytes per call
   Nanoseconds pause = 0;                 // between two reads
-  bool fast_open = false;                // data goes with the SYN, if the other side is so, too
-  bool urges = false;                    // some of what it writes ends with an urgent byte
-  bool switches = false;                 // its congestion control is another one from time to time
-  uint64_t ahead = ~uint64_t{0};         // bytes that it may write beyond what it has read; 0 at one end makes requests and answers
-  double moves = 0;                      // share of the steps at which the connection moves to another object
-  uint64_t move_at = 0;                  // one step at which it moves, too; 0: none
-  bool close_early = false;              // shutdown() as soon as all is written, not when the peer has ended
+  bool fast_open = false;                // sends data with the SYN, if the other side does, too
+  bool urges = false;                    // some writes end with an urgent byte
+  bool switches = false;                 // changes its congestion control from time to time
+  // Bytes that it may write beyond those it has read; 0 at one end makes requests and answers.
+  uint64_t ahead = ~uint64_t{0};
+  double moves = 0;                      // probability per step that the connection moves to another object
+  uint64_t move_at = 0;                  // one further step at which it moves; 0: none
+  bool close_early = false;              // shutdown() as soon as all is written, not after the peer's FIN
 };
 
 struct Side {
@@ -50,10 +54,10 @@ struct Side {
   std::unique_ptr<Connection> connection;
   uint64_t written = 0, read = 0;
   uint64_t moved = 0;
-  uint64_t urged = 0, urgent = 0;        // behind its last urgent byte, and the peer's, as far as it has been told
+  uint64_t urged = 0, urgent = 0;        // end of its last urgent data; end of the peer's, as far as announced
   bool ended = false, shut = false;
   Nanoseconds reads_at = 0;
-  Nanoseconds finished_at = 0;           // when it had read the end
+  Nanoseconds finished_at = 0;           // when it read the end of the stream
 };
 
 inline constexpr std::array<std::byte, 8> kCookie{};
@@ -65,13 +69,13 @@ class Pair {
   Side& side(size_t which) { return sides_[which]; }
   void set_pool(size_t which, uint32_t chunks, uint32_t records) { pools_[which] = {chunks, records}; }
   std::pair<uint32_t, uint32_t> pool(size_t which) const { return pools_[which]; }
-  // Both sides exist; `simultaneous`: both call.
+  // Opens both sides; `simultaneous`: both call connect().
   void open(bool simultaneous);
-  // Until nothing more happens, or that time has come.
+  // Runs until nothing more happens, or until that time.
   void run(Nanoseconds until);
 
   Nanoseconds now() const { return now_; }
-  // What is wrong with what was received; "": nothing.
+  // The first error found in what was received; "": none.
   const std::string& fault() const { return fault_; }
   uint64_t delivered_segments() const { return delivered_; }
   uint64_t steps() const { return steps_; }
@@ -80,7 +84,7 @@ class Pair {
   struct Flying {
     size_t to;
     std::vector<std::byte> bytes;
-    bool too_big = false;                // comes back to who sent it
+    bool too_big = false;                // returns to its sender, as an ICMP error
     uint8_t ecn = 0;
   };
 
@@ -126,7 +130,7 @@ inline void Pair::open(bool simultaneous) {
   transmit(1);
 }
 
-// What the application does when it can.
+// Lets the application write, read and shut down as far as it can.
 inline void Pair::act(size_t which) {
   Side& side = sides_[which];
   Connection& it = *side.connection;
@@ -205,7 +209,7 @@ inline void Pair::send_one(size_t from, const ip::TcpFields& fields, Bytes paylo
   }
 }
 
-// Cuts what is longer than a segment, as hardware does.
+// Cuts a long segment as TSO does.
 inline void Pair::put_on_wire(size_t from, const Segment& segment, const Connection* source) {
   std::vector<std::byte> payload;
   std::array<Bytes, 64> pieces;
@@ -272,7 +276,7 @@ inline void Pair::run(Nanoseconds until) {
       const Flying flying = std::move(flying_.begin()->second);
       flying_.erase(flying_.begin());
       deliver(flying);
-      if (random_() % 4 != 0) transmit(flying.to);  // several may come at once
+      if (random_() % 4 != 0) transmit(flying.to);  // several segments may arrive before a poll
     }
     for (size_t which = 0; which < 2; ++which) {
       sides_[which].connection->handle_timer(now_);

@@ -1,4 +1,4 @@
-// state.h - the states of a connection (RFC 9293, figure 5) and the steps between them; used by Connection and whoever shows it.
+// state.h - the states of a connection (RFC 9293, figure 5) and the transitions between them; used by Connection and by tools that show it.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ constexpr std::string_view to_string(State state) noexcept {
 
 namespace detail {
 constexpr uint16_t steps(std::initializer_list<State> to) noexcept {
-  uint16_t bits = 1;  // resets and time-outs lead from everywhere to CLOSED
+  uint16_t bits = 1;  // any state may step to CLOSED: resets and timeouts
   for (const State each : to) bits = static_cast<uint16_t>(bits | 1 << static_cast<int>(each));
   return bits;
 }
@@ -39,7 +39,7 @@ constexpr std::array<uint16_t, kStates> kSteps{
     steps({State::listen, State::syn_sent}),                                 // CLOSED
     steps({State::syn_received}),                                            // LISTEN
     steps({State::established, State::syn_received}),                        // SYN-SENT
-    steps({State::established}),                                             // SYN-RECEIVED: a listener is its owner's
+    steps({State::established}),                                             // SYN-RECEIVED: never back to LISTEN
     steps({State::fin_wait_1, State::close_wait}),                           // ESTABLISHED
     steps({State::fin_wait_2, State::closing, State::time_wait}),            // FIN-WAIT-1
     steps({State::time_wait}),                                               // FIN-WAIT-2
@@ -56,13 +56,13 @@ constexpr bool may_step(State from, State to) noexcept {
 
 // The handshake is over: SND.UNA, RCV.NXT and the rest are known.
 constexpr bool is_synchronized(State state) noexcept { return state >= State::established; }
-// Our FIN has not been asked for, so that data may be queued.
+// The application has not closed its direction: data may be queued.
 constexpr bool may_send(State state) noexcept { return state == State::established || state == State::close_wait; }
-// Our FIN has been asked for, and not been acknowledged.
+// The application has closed its direction, and our FIN is not acknowledged.
 constexpr bool is_ending(State state) noexcept {
   return state == State::fin_wait_1 || state == State::closing || state == State::last_ack;
 }
-// The peer's FIN has not come.
+// The peer's FIN has not arrived.
 constexpr bool may_receive(State state) noexcept {
   return state == State::established || state == State::fin_wait_1 || state == State::fin_wait_2;
 }

@@ -8,7 +8,7 @@ namespace {
 using Flags = ip::TcpFlags;
 }  // namespace
 
-// An ACK that asks whether that was meant: only so many in a second.
+// Challenge ACK (RFC 5961), limited per second.
 TimeWait::Verdict TimeWait::challenge(Nanoseconds now, const Options& options, Counters& counters) noexcept {
   const auto second = static_cast<uint16_t>(now / kSecond);
   if (second != challenge_second) challenges = 0;
@@ -33,7 +33,7 @@ TimeWait::Verdict TimeWait::handle_unacceptable(const ip::TcpView& segment, Nano
 TimeWait::Verdict TimeWait::handle_segment(const ip::TcpView& segment, Nanoseconds now, const Options& options,
                                            Counters& counters) noexcept {
   const uint32_t ahead = segment.sequence - rcv_nxt, length = segment.length();
-  if (segment.has(Flags::kRst)) {  // second: exactly there, or it is asked about
+  if (segment.has(Flags::kRst)) {  // second: only at RCV.NXT, else a challenge ACK
     if (ahead == 0) {
       ++counters.resets_received;
       return Verdict::over;
@@ -41,7 +41,7 @@ TimeWait::Verdict TimeWait::handle_segment(const ip::TcpView& segment, Nanosecon
     ++(ahead < rcv_wnd ? counters.blind_reset : counters.out_of_window);
     return ahead < rcv_wnd ? challenge(now, options, counters) : Verdict::nothing;
   }
-  if (stamps && !segment.options.has_timestamps) {  // RFC 7323, 3.2
+  if (stamps && !segment.options.has_timestamps) {  // RFC 7323, 3.2: dropped silently
     ++counters.no_timestamp;
     return Verdict::nothing;
   }
@@ -68,7 +68,7 @@ TimeWait::Verdict TimeWait::handle_segment(const ip::TcpView& segment, Nanosecon
   if (stamps && segment.sequence <= rcv_nxt) ts_recent = segment.options.timestamp;
   if (segment.has(Flags::kUrg)) ++counters.urgent;
   if (length == 0) return Verdict::nothing;
-  // Seventh and eighth: nothing is new behind the FIN.
+  // Seventh and eighth: nothing behind the FIN is new.
   if (segment.sequence + static_cast<uint32_t>(segment.payload.size()) >= rcv_nxt) ++counters.beyond_end;
   return Verdict::answer;
 }

@@ -1,5 +1,5 @@
-// time_wait.h - what is left of a connection in TIME-WAIT: the numbers that tell its old segments from others, and what they are answered
-// with. Made of a Connection, which uses it too while it is in that state; kept by the stack when nobody has the socket any longer.
+// time_wait.h - the TIME-WAIT state in 32 bytes: the numbers that identify old segments of the connection, and what the ACK to them needs.
+// Connection uses it in that state; the stack keeps it alone once the socket is closed.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ using Sequence = ip::TcpSequence;
 struct TimeWait {
   enum class Verdict : uint8_t {
     nothing,
-    answer,      // by answer()
-    begin_anew,  // the same, and the waiting begins anew: the peer's FIN has come again
-    over,        // a reset with the right number
+    answer,      // send answer()
+    begin_anew,  // send answer() and restart the TIME-WAIT timer: the peer's FIN came again
+    over,        // a reset with the right number ends TIME-WAIT
   };
   Verdict handle_segment(const ip::TcpView& segment, Nanoseconds now, const Options& options, Counters& counters) noexcept;
-  // RFC 9293, 3.10.7.4 TIME-WAIT, MAY-2, and RFC 6191: whether a new connection between the same ends may take the place of this one.
+  // True if a new connection between the same ends may replace this one (RFC 9293, 3.10.7.4 TIME-WAIT, MAY-2; RFC 6191).
   bool yields_to(const ip::TcpView& syn) const noexcept;
-  // The header of an ACK, but for its ports. `came_twice`, if it is not empty, is told (RFC 2883).
+  // The ACK to send, without ports. It reports `came_twice` as a DSACK (RFC 2883), unless empty.
   ip::TcpFields answer(Nanoseconds now, ip::SackBlock came_twice) const noexcept;
-  // What of a segment has come before.
+  // The part of a segment's payload that is a duplicate.
   ip::SackBlock came_twice(const ip::TcpView& segment) const noexcept;
 
   Sequence snd_nxt{}, rcv_nxt{};  // behind both FINs
@@ -33,9 +33,9 @@ struct TimeWait {
   uint32_t ts_recent = 0;
   uint32_t timestamp_offset = 0;
   uint16_t challenge_second = 0;
-  uint8_t challenges = 0;         // in that second (RFC 5961, 7)
-  uint8_t scale = 0;              // of the window that is told
-  bool stamps : 1 = false, sacks : 1 = false;  // agreed upon
+  uint8_t challenges = 0;         // challenge ACKs in that second (RFC 5961, 7)
+  uint8_t scale = 0;              // scale of the announced window
+  bool stamps : 1 = false, sacks : 1 = false;  // agreed in the handshake
 
  private:
   Verdict challenge(Nanoseconds now, const Options& options, Counters& counters) noexcept;

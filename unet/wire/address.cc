@@ -1,4 +1,4 @@
-// address.cc - kinds of addresses, and addresses as text.
+// address.cc - classification of IP addresses, and their text form.
 #include "unet/wire/address.h"
 
 #include <arpa/inet.h>
@@ -33,7 +33,7 @@ bool IpAddress::is_link_local() const noexcept {
 
 bool IpAddress::is_one_host(bool ipv4) const noexcept {
   if (ipv4) return is_ipv4() && bytes[12] != 0 && bytes[12] < 224;
-  return (bytes[0] != 0 && bytes[0] != 0xff) || (is_loopback() && !is_ipv4());  // a mapped address begins with 0
+  return (bytes[0] != 0 && bytes[0] != 0xff) || (is_loopback() && !is_ipv4());  // an IPv4-mapped address begins with 0
 }
 
 IpAddress ipv4_address(uint32_t host_order) noexcept {
@@ -51,7 +51,7 @@ Result<IpAddress> parse_address(std::string_view text) {
 
 Result<IpAddress> parse_ip(std::string_view text) {
   Result<IpAddress> address = parse_address(text);
-  // What is written as IPv6 and maps an IPv4 address is no host's.
+  // An IPv4-mapped address in IPv6 text is not a host's address.
   if (address && !address->is_one_host(text.find(':') == std::string_view::npos)) {
     return fail(Errc::invalid_argument, "'" + std::string(text) + "' is not the address of one host");
   }
@@ -81,7 +81,7 @@ bool is_directed_broadcast(const IpAddress& address, const IpAddress& own, uint3
 }
 
 uint64_t hash_of(const IpAddress& address, uint64_t seed) noexcept {
-  // As MurmurHash3 ends (Appleby, 2011), after each half.
+  // The finalizer of MurmurHash3 (Appleby, 2011), after each half.
   const auto mix = [](uint64_t value) {
     value = (value ^ value >> 33) * 0xFF51AFD7ED558CCDu;
     value = (value ^ value >> 33) * 0xC4CEB9FE1A85EC53u;

@@ -1,4 +1,4 @@
-// address_test.cc - kinds of addresses, addresses as text, and the groups and stations that belong to them.
+// address_test.cc - classification and text form of addresses, and their groups and stations.
 #include "unet/wire/address.h"
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,7 @@ IpAddress at(const char* text) {
 
 }  // namespace
 
-TEST_CASE("addresses as text, there and back") {
+TEST_CASE("addresses: text, there and back") {
   for (const char* text : {"0.0.0.0", "10.0.1.2", "255.255.255.255", "::", "::1", "fd00:1::2", "fe80::1", "ff02::1:ff00:2"}) {
     CHECK(text_of(at(text)) == text);
   }
@@ -36,7 +36,7 @@ TEST_CASE("addresses as text, there and back") {
   }
 }
 
-TEST_CASE("what one host can have") {
+TEST_CASE("addresses: those that one host can have") {
   for (const char* text : {"10.0.0.1", "223.255.255.255", "127.0.0.1", "fd00::1", "fe80::1", "::1"}) CHECK(parse_ip(text));
   for (const char* text : {"0.0.0.0", "0.1.2.3", "224.0.0.1", "255.255.255.255", "::", "ff02::1", "::ffff:10.0.0.1"}) {
     CAPTURE(text);
@@ -48,7 +48,7 @@ TEST_CASE("what one host can have") {
   CHECK_FALSE(at("10.0.0.1").is_wire_host(false));
 }
 
-TEST_CASE("kinds of addresses") {
+TEST_CASE("addresses: classification") {
   struct Kind {
     const char* text;
     bool unspecified, loopback, multicast, link_local, limited_broadcast;
@@ -123,7 +123,7 @@ TEST_CASE("hashes spread neighbouring addresses over a table") {
   }
 }
 
-TEST_CASE("groups: who is asked for an address, and where frames to a group go") {
+TEST_CASE("addresses: solicited-node groups, and the stations of groups") {
   CHECK(solicited_node(at("fd00::12:3456:789a")) == at("ff02::1:ff56:789a"));
   CHECK(group_station(at("224.0.0.1")) == (MacAddress{0x01, 0x00, 0x5e, 0, 0, 1}));
   CHECK(group_station(at("239.129.2.3")) == (MacAddress{0x01, 0x00, 0x5e, 1, 2, 3}));  // 23 bits only

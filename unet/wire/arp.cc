@@ -1,4 +1,4 @@
-// arp.cc - parse and emit of ARP.
+// arp.cc - parses and emits ARP.
 #include "unet/wire/arp.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// arp.h - an ARP packet for IPv4 on Ethernet (RFC 826) as a checked view, and how one is written; used by ipstack/.
+// arp.h - ARP for IPv4 on Ethernet (RFC 826): parse into a checked view, and emit; used by ipstack/.
 //
 //   hardware 2 = 1 | protocol 2 = 0x0800 | 6 | 4 | operation 2 | sender: station 6, address 4 | target: station 6, address 4
 #pragma once
@@ -19,12 +19,12 @@ enum class ArpOperation : uint16_t { request = 1, reply = 2 };
 struct Arp {
   ArpOperation operation{};
   MacAddress sender_mac{};
-  IpAddress sender{};      // unspecified: a probe for a conflict (RFC 5227, 1.1)
+  IpAddress sender{};      // unspecified: a probe (RFC 5227, 1.1)
   MacAddress target_mac{};
   IpAddress target{};
 };
 
-// False if it is not ARP for IPv4 on Ethernet, is cut, has another operation, or if the sender has no station's or host's address.
+// False if it is not ARP for IPv4 on Ethernet, is truncated, has another operation, or if the sender is not a unicast station and address.
 bool parse_arp(Bytes packet, Arp& arp) noexcept;
 // Writes kArpBytes.
 void emit_arp(std::byte* to, const Arp& arp) noexcept;

@@ -1,4 +1,4 @@
-// arp_test.cc - a question byte by byte, and every way in which it can be wrong.
+// arp_test.cc - a request byte by byte, and every way in which it can be invalid.
 #include "unet/wire/arp.h"
 
 #include <catch2/catch.hpp>
@@ -22,7 +22,7 @@ std::vector<std::byte> emit(const Arp& arp) {
 
 }  // namespace
 
-TEST_CASE("a question, byte by byte, there and back") {
+TEST_CASE("ARP: a request, byte by byte, there and back") {
   std::vector<std::byte> packet = emit(kQuestion);
   CHECK(std::memcmp(packet.data(), kBytes.data(), kBytes.size()) == 0);
   packet.resize(46);  // Ethernet's padding

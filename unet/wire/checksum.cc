@@ -1,6 +1,7 @@
-// checksum.cc - words of 32 bits whose carries gather above: four at a time, or eight, by what the processor has.
+// checksum.cc - sums 32-bit words into 64-bit lanes; the upper halves collect the carries. Takes four or eight words at a time, as the
+// processor permits.
 //
-// The order of bytes in a word is the machine's: a one's complement sum does not mind (RFC 1071, 2B).
+// Words are in host byte order: a one's complement sum does not depend on it (RFC 1071, 2B).
 #include "unet/wire/checksum.h"
 
 #include <cstring>
@@ -26,7 +27,7 @@ bool has_checksum_wide() noexcept { return __builtin_cpu_supports("avx2"); }
 
 UNET_WIDE uint64_t checksum_wide(uint64_t sum, const std::byte* at, size_t length) noexcept {
   const __m256i zero = _mm256_setzero_si256();
-  __m256i a = zero, b = zero, c = zero, d = zero;  // four: an addition waits for the one before it
+  __m256i a = zero, b = zero, c = zero, d = zero;  // four accumulators: an addition waits for the previous one
   for (; length >= 64; length -= 64, at += 64) {
     const __m256i first = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
     const __m256i second = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + 32));

@@ -1,12 +1,12 @@
-// checksum.h - the Internet checksum (RFC 1071) of headers and payloads, in wide registers; used by all of ipstack/ and the udp wrapper.
+// checksum.h - the Internet checksum (RFC 1071) of headers and payloads, vectorized; used by all of ipstack/ and the udp wrapper.
 //
-// A sum is gathered over pieces and folded at the end:
+// Add the pieces to a sum, and fold it at the end:
 //
 //   uint64_t sum = checksum_add(0, header, sizeof header);
 //   sum = checksum_add(sum, payload.data(), payload.size());      // each piece but the last has an even length
-//   const uint16_t field = checksum_fold(sum);                    // stored with memcpy: it is in the order of the wire
+//   const uint16_t field = checksum_fold(sum);                    // stored with memcpy: it is in network order
 //
-// A header that carries its checksum sums up to 0.
+// The sum of a header that includes its checksum folds to 0.
 #pragma once
 
 #include <bit>
@@ -18,11 +18,10 @@
 
 namespace unet::ip {
 
-// Bytes up to which setting wide registers up costs more than they save.
+// Up to this length, setting up vector registers costs more than they save.
 constexpr size_t kChecksumShort = 64;
 
-// As checksum_add(), in words of 64 bits, each of whose carries is a one at the other end (RFC 1071, 2B); here, as headers are short and
-// their lengths known.
+// checksum_add() in words of 64 bits, with end-around carry (RFC 1071, 2B). Inline, as headers are short and their lengths known.
 inline uint64_t checksum_add_words(uint64_t sum, const std::byte* at, size_t length) noexcept {
   uint64_t words = 0;
   for (; length >= 8; length -= 8, at += 8) {
@@ -45,27 +44,27 @@ inline uint64_t checksum_add_words(uint64_t sum, const std::byte* at, size_t len
 }
 uint64_t checksum_add_long(uint64_t sum, const std::byte* at, size_t length) noexcept;
 
-// Adds bytes in the order of the wire to a sum. The carries gather in the upper half: 2^30 calls before one is lost.
+// Adds bytes in network order to a sum. The upper half collects the carries: 2^30 calls before one is lost.
 inline uint64_t checksum_add(uint64_t sum, const void* bytes, size_t length) noexcept {
   const auto* const at = static_cast<const std::byte*>(bytes);
   return length <= kChecksumShort ? checksum_add_words(sum, at, length) : checksum_add_long(sum, at, length);
 }
 inline uint64_t checksum_add(uint64_t sum, Bytes bytes) noexcept { return checksum_add(sum, bytes.data(), bytes.size()); }
 
-// A 16-bit number as it stands on the wire.
+// Adds a 16-bit number in network order.
 inline uint64_t checksum_add16(uint64_t sum, uint16_t value) noexcept { return sum + std::bit_cast<uint16_t>(be16(value)); }
 
-// What goes into the header's field, in the order of the wire.
+// The checksum field's value, in network order.
 inline uint16_t checksum_fold(uint64_t sum) noexcept {
   auto half = static_cast<uint32_t>(sum);
   const auto upper = static_cast<uint32_t>(sum >> 32);
   half += upper;
   half += half < upper ? 1 : 0;
-  // Both quarters are added to both: the carry of the lower one is in the upper.
+  // Adds the halves to each other: the carry of the lower half ends up in the upper.
   return static_cast<uint16_t>(~(half + std::rotl(half, 16)) >> 16);
 }
 
-// A field's new value after 16 bits of what it covers have changed (RFC 1624, equation 3); all three in the order of the wire.
+// Incremental update of a checksum field after 16 bits have changed (RFC 1624, equation 3); all three in network order.
 inline uint16_t checksum_change(uint16_t field, uint16_t before, uint16_t after) noexcept {
   return checksum_fold(uint64_t{static_cast<uint16_t>(~field)} + static_cast<uint16_t>(~before) + after);
 }

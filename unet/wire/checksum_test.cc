@@ -1,4 +1,4 @@
-// checksum_test.cc - the checksum against the example of RFC 1071, and all ways to make it against the plainest one.
+// checksum_test.cc - the checksum against the example of RFC 1071, and all implementations against the plainest one.
 #include "unet/wire/checksum.h"
 
 #include <catch2/catch.hpp>
@@ -12,7 +12,7 @@
 namespace unet::ip::checksum_test {
 namespace {
 
-// RFC 1071, 4.1, as it stands there: pairs of bytes, high one first. The field as a number.
+// RFC 1071, 4.1, literally: pairs of bytes, high byte first. Returns the field as a number.
 uint16_t plain(const std::vector<std::byte>& bytes, size_t from) {
   uint32_t sum = 0;
   for (size_t i = from; i < bytes.size(); i += 2) {
@@ -34,12 +34,12 @@ uint16_t number(uint16_t field) {
 TEST_CASE("the Internet checksum of RFC 1071's example") {
   const uint8_t bytes[] = {0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7};
   CHECK(number(checksum_fold(checksum_add(0, bytes, sizeof bytes))) == 0x220d);  // the complement of ddf2
-  // An odd byte at the end counts as the first of a pair.
+  // An odd last byte counts as the high byte of a pair.
   const uint8_t odd[] = {0x12, 0x34, 0x56}, even[] = {0x12, 0x34, 0x56, 0x00};
   CHECK(checksum_fold(checksum_add(0, odd, 3)) == checksum_fold(checksum_add(0, even, 4)));
 }
 
-TEST_CASE("every way to sum gives the same, at each length and alignment") {
+TEST_CASE("checksum: all implementations agree, at each length and alignment") {
   std::mt19937 random(1);
   for (size_t length = 0; length <= 300; ++length) {
     for (size_t from = 0; from < 4; ++from) {
@@ -50,7 +50,7 @@ TEST_CASE("every way to sum gives the same, at each length and alignment") {
       REQUIRE(number(checksum_fold(checksum_add(0, bytes.data() + from, length))) == expected);
       REQUIRE(number(checksum_fold(checksum_narrow(0, bytes.data() + from, length))) == expected);
       if (has_checksum_wide()) REQUIRE(number(checksum_fold(checksum_wide(0, bytes.data() + from, length))) == expected);
-      // In two pieces, of which the first is even.
+      // In two pieces; the first has an even length.
       const size_t cut = length / 2 & ~size_t{1};
       const uint64_t sum = checksum_add(0, bytes.data() + from, cut);
       REQUIRE(number(checksum_fold(checksum_add(sum, bytes.data() + from + cut, length - cut))) == expected);
@@ -58,7 +58,7 @@ TEST_CASE("every way to sum gives the same, at each length and alignment") {
   }
 }
 
-TEST_CASE("no carry is lost in 64 KiB of ones") {
+TEST_CASE("checksum: no carry is lost in 64 KiB of ones") {
   const std::vector<std::byte> ones(65535, std::byte{0xFF});
   const uint16_t expected = plain(ones, 0);
   CHECK(number(checksum_fold(checksum_add(0, ones))) == expected);
@@ -69,7 +69,7 @@ TEST_CASE("no carry is lost in 64 KiB of ones") {
   CHECK(number(checksum_fold(sum)) == 0);
 }
 
-TEST_CASE("a field is put right after a change of 16 bits, as if all were summed anew") {
+TEST_CASE("checksum: incremental update equals a new sum") {
   std::mt19937 random(2);
   for (int round = 0; round < 20'000; ++round) {
     uint16_t words[10];

@@ -1,4 +1,4 @@
-// checksum_wide.h - the ways in which long inputs are summed, so that all can be tested on one machine; used by checksum.cc and its test.
+// checksum_wide.h - the implementations for long inputs, so that one machine can test them all; used by checksum.cc and its test.
 #pragma once
 
 #include <cstddef>

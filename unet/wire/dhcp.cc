@@ -1,4 +1,4 @@
-// dhcp.cc - parse and emit of DHCP.
+// dhcp.cc - parses and emits DHCP.
 #include "unet/wire/dhcp.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct Option {
   static constexpr uint8_t kPad = 0, kMask = 1, kRouters = 3, kNameServers = 6, kMtu = 26, kRequested = 50, kLease = 51, kOverload = 52,
                            kKind = 53, kServer = 54, kWanted = 55, kSizeMax = 57, kRenew = 58, kRebind = 59, kClientId = 61, kEnd = 255;
 };
-constexpr uint8_t kInFile = 1, kInName = 2;  // of kOverload
+constexpr uint8_t kInFile = 1, kInName = 2;  // values of kOverload
 
 uint32_t number(Bytes value) noexcept {
   be32 wire;
@@ -37,7 +37,7 @@ uint32_t number(Bytes value) noexcept {
   return wire;
 }
 
-// What of the options is not in the reply.
+// Parser state beside the reply.
 struct Read {
   DhcpReply& reply;
   uint32_t options = 0;
@@ -47,7 +47,7 @@ struct Read {
 
 bool take_mask(Bytes value, Read& read) noexcept {
   const uint32_t mask = number(value);
-  if (std::countl_one(mask) != std::popcount(mask)) return false;  // a hole in it
+  if (std::countl_one(mask) != std::popcount(mask)) return false;  // not a contiguous mask
   read.reply.prefix = static_cast<uint8_t>(std::popcount(mask));
   return read.has_mask = true;
 }
@@ -64,7 +64,7 @@ bool take_addresses(uint8_t code, Bytes value, Read& read) noexcept {
   return true;
 }
 
-// False: an option that is known has a length that it cannot have, or says what cannot be.
+// False: a known option has an invalid length or value.
 bool take_option(uint8_t code, Bytes value, Read& read) noexcept {
   DhcpReply& reply = read.reply;
   const auto seconds = [&](uint32_t& to) {
@@ -114,7 +114,7 @@ bool parse_options(Bytes options, Read& read) noexcept {
   return true;
 }
 
-// Of an address whose server does not say more (RFC 791, 3.2).
+// The classful prefix length, for a server that states no mask (RFC 791, 3.2).
 uint8_t prefix_of_class(const IpAddress& address) noexcept {
   const uint8_t first = address.bytes[12];
   return first < 128 ? 8 : first < 192 ? 16 : 24;
@@ -124,7 +124,7 @@ uint8_t prefix_of_class(const IpAddress& address) noexcept {
 
 std::array<uint8_t, kDhcpClientIdBytes> dhcp_client_id(const MacAddress& own) noexcept {
   constexpr uint8_t kOfDuid = 255, kByLinkLayer = 3;
-  // The interface's number is any that stays the same.
+  // Any interface number is valid, as long as it is stable.
   return {kOfDuid, own[2], own[3], own[4], own[5], 0, kByLinkLayer, 0, kEthernetHardware, own[0], own[1], own[2], own[3], own[4], own[5]};
 }
 
@@ -185,7 +185,7 @@ void emit_dhcp(std::byte* to, const DhcpFields& fields) noexcept {
     append(Option::kSizeMax, &size_max, 2);
   }
   *at = std::byte{Option::kEnd};
-  // The most: 240 + 3 + 17 + 6 + 6 + 9 + 4 + 1.
+  // Maximum length: 240 + 3 + 17 + 6 + 6 + 9 + 4 + 1.
   static_assert(sizeof(DhcpHeader) + 3 + 2 + kDhcpClientIdBytes + 6 + 6 + 9 + 4 + 1 <= kDhcpClientBytes);
 }
 

@@ -1,4 +1,4 @@
-// dhcp_test.cc - what a client says byte by byte, what servers say, and every way in which that can be wrong.
+// dhcp_test.cc - client messages byte by byte, server messages, and every way in which these can be invalid.
 #include "unet/wire/dhcp.h"
 
 #include <catch2/catch.hpp>
@@ -13,7 +13,7 @@ constexpr uint8_t kOffer = 2, kAck = 5, kNak = 6;
 
 using Octets = std::vector<uint8_t>;
 
-// A server's message: its fixed part, and options as they are given.
+// A server's message: the fixed part, and the given options.
 std::vector<std::byte> message(const Octets& options) {
   Octets all(240);
   const Octets start{2, 1, 6, 0, 0x11, 0x22, 0x33, 0x44};
@@ -42,7 +42,7 @@ bool parses(const Octets& options) {
 
 }  // namespace
 
-TEST_CASE("a discover and a request, byte by byte") {
+TEST_CASE("DHCP: a discover and a request, byte by byte") {
   std::vector<std::byte> bytes(kDhcpClientBytes, std::byte{0xAA});
   emit_dhcp(bytes.data(), {.kind = DhcpKind::discover, .transaction = 0x11223344, .seconds = 7, .broadcast = true, .station = kOwn,
                            .size_max = 1500});
@@ -63,7 +63,7 @@ TEST_CASE("a discover and a request, byte by byte") {
   for (size_t i = 0; i < decline.size(); ++i) CHECK(std::to_integer<uint8_t>(bytes[240 + i]) == decline[i]);
 }
 
-TEST_CASE("what a server says, and what follows if it says less") {
+TEST_CASE("DHCP: a server's options, and the defaults for missing ones") {
   DhcpReply reply;
   const Octets more{0, 0, 3, 8, 10, 0, 1, 254, 10, 0, 1, 253, 6, 4, 9, 9, 9, 9, 26, 2, 0x05, 0x78, 58, 4, 0, 0, 0, 9, 59, 4, 0, 0, 1, 0,
                     200, 1, 1, 6, 8, 8, 8, 8, 8, 8, 8, 4, 4, 255, 53};
@@ -83,7 +83,7 @@ TEST_CASE("what a server says, and what follows if it says less") {
   CHECK(reply.name_servers[0] == *parse_ip("9.9.9.9"));
   CHECK(reply.name_servers[2] == *parse_ip("8.8.4.4"));
   CHECK(reply.client_id.empty());
-  REQUIRE(parse_dhcp(message(kind(kOffer) + kServer + kLease), reply));  // without an end, too
+  REQUIRE(parse_dhcp(message(kind(kOffer) + kServer + kLease), reply));  // also without an end option
   CHECK(reply.prefix == 8);
   CHECK_FALSE(reply.router);
   CHECK(reply.mtu == 0);
@@ -94,10 +94,10 @@ TEST_CASE("what a server says, and what follows if it says less") {
     REQUIRE(parse_dhcp(bytes, reply));
     CHECK(reply.prefix == prefix);
   }
-  // A nak says hardly more than that.
+  // A nak has little more than its kind and server.
   REQUIRE(parse_dhcp(message(kind(kNak) + kServer + Octets{56, 2, 'n', 'o'} + kEnd), reply));
   CHECK(reply.kind == DhcpKind::nak);
-  // To whom it is, if it says so.
+  // A reply with a client identifier.
   const auto id = dhcp_client_id(kOwn);
   const std::vector<std::byte> with_id = message(kind(kNak) + kServer + Octets{61, 15} + Octets(id.begin(), id.end()) + kEnd);
   REQUIRE(parse_dhcp(with_id, reply));
@@ -105,7 +105,7 @@ TEST_CASE("what a server says, and what follows if it says less") {
   CHECK(std::memcmp(reply.client_id.data(), id.data(), id.size()) == 0);
 }
 
-TEST_CASE("options go on in the fields for a file and a name, if the message says so") {
+TEST_CASE("DHCP: option overload: options in `file` and `name`") {
   std::vector<std::byte> bytes = message(kind(kOffer) + kServer + Octets{52, 1, 3} + kEnd);
   const Octets in_file = kLease + kEnd, in_name = kMask + Octets{52, 1, 3} + kEnd;
   for (size_t i = 0; i < in_file.size(); ++i) bytes[108 + i] = std::byte{in_file[i]};
@@ -114,12 +114,12 @@ TEST_CASE("options go on in the fields for a file and a name, if the message say
   REQUIRE(parse_dhcp(bytes, reply));
   CHECK(reply.lease_s == 3600);
   CHECK(reply.prefix == 24);
-  bytes[240 + 3 + 6 + 2] = std::byte{2};  // the name alone: no lease
+  bytes[240 + 3 + 6 + 2] = std::byte{2};  // `name` only: no lease
   CHECK_FALSE(parse_dhcp(bytes, reply));
   bytes[240 + 3 + 6 + 2] = std::byte{1};
   REQUIRE(parse_dhcp(bytes, reply));
   CHECK(reply.prefix == 8);
-  bytes[108 + 127] = std::byte{1};  // an option that the end of the field cuts
+  bytes[108 + 127] = std::byte{1};  // an option that the end of the field truncates
   for (size_t i = 108 + 6; i < 108 + 127; ++i) bytes[i] = std::byte{0};
   CHECK_FALSE(parse_dhcp(bytes, reply));
 }
@@ -131,7 +131,7 @@ TEST_CASE("what no server says to a client is refused") {
   const std::vector<std::byte> bytes = message(good);
   for (size_t length = 0; length + 1 < bytes.size(); ++length) {
     INFO(length);
-    // Behind the lease the mask may be missing, as a whole.
+    // The mask after the lease may be missing as a whole.
     CHECK(parse_dhcp(Bytes(bytes).first(length), reply) == (length == 240 + 3 + 6 + 6));
   }
   for (const size_t at : {0, 1, 2, 236, 237, 238, 239}) {
@@ -139,25 +139,25 @@ TEST_CASE("what no server says to a client is refused") {
     wrong[at] ^= std::byte{0x10};
     CHECK_FALSE(parse_dhcp(wrong, reply));
   }
-  // No kind, another's, a client's.
+  // No message type, an unknown one, or a client's.
   CHECK_FALSE(parses(kServer + kLease + kEnd));
   for (const uint8_t which : Octets{0, 1, 3, 4, 7, 8, 13, 255}) CHECK_FALSE(parses(kind(which) + kServer + kLease + kEnd));
   CHECK_FALSE(parses(Octets{53, 2, 5, 5} + kServer + kLease + kEnd));
-  // No server, or what is none.
+  // No server identifier, or an invalid one.
   CHECK_FALSE(parses(kind(kAck) + kLease + kEnd));
   CHECK_FALSE(parses(kind(kNak) + kEnd));
   for (const uint8_t first : Octets{0, 127, 224, 255}) CHECK_FALSE(parses(kind(kAck) + Octets{54, 4, first, 0, 1, 1} + kLease + kEnd));
   CHECK_FALSE(parses(kind(kAck) + Octets{54, 3, 10, 0, 1} + kLease + kEnd));
-  // No lease, or none worth the name.
+  // No lease time, or an invalid one.
   CHECK_FALSE(parses(kind(kAck) + kServer + kEnd));
   CHECK_FALSE(parses(kind(kAck) + kServer + Octets{51, 4, 0, 0, 0, 0} + kEnd));
   CHECK_FALSE(parses(kind(kAck) + kServer + Octets{51, 2, 14, 16} + kEnd));
-  // Masks with holes, and of everybody.
+  // Masks that are not contiguous, or 0.
   CHECK_FALSE(parses(kind(kAck) + kServer + kLease + Octets{1, 4, 255, 0, 255, 0} + kEnd));
   CHECK_FALSE(parses(kind(kAck) + kServer + kLease + Octets{1, 4, 0, 0, 0, 0} + kEnd));
   CHECK_FALSE(parses(kind(kAck) + kServer + kLease + Octets{1, 3, 255, 0, 0} + kEnd));
   CHECK(parses(kind(kAck) + kServer + kLease + Octets{1, 4, 255, 255, 255, 255} + kEnd));
-  // Lists of addresses that are none; those that are no host's are passed over.
+  // Address lists of invalid length; addresses that no host can have are skipped.
   CHECK_FALSE(parses(kind(kAck) + kServer + kLease + Octets{3, 0} + kEnd));
   CHECK_FALSE(parses(kind(kAck) + kServer + kLease + Octets{6, 5, 1, 1, 1, 1, 1} + kEnd));
   CHECK_FALSE(parses(kind(kAck) + kServer + kLease + Octets{26, 1, 5} + kEnd));
@@ -172,7 +172,7 @@ TEST_CASE("what no server says to a client is refused") {
   std::vector<std::byte> everybody = bytes;
   everybody[19] = std::byte{255};
   CHECK_FALSE(parse_dhcp(everybody, reply));
-  // As many options as a host looks at.
+  // The maximum number of options, and one more.
   Octets many = kind(kAck) + kServer + kLease;
   for (uint32_t i = 3; i < kDhcpOptionsMax; ++i) many = many + Octets{200, 0};
   CHECK(parses(many));

@@ -49,14 +49,14 @@ inline uint32_t emit_ethernet(std::byte* frame, const MacAddress& to, const MacA
 
 namespace unet::ip {
 
-// Where frames to an IP group go: 01:00:5e and 23 bits (RFC 1112, 6.4), or 33:33 and 32 bits (RFC 2464, 7).
+// The station for frames to an IP group: 01:00:5e and 23 bits (RFC 1112, 6.4), or 33:33 and 32 bits (RFC 2464, 7).
 inline MacAddress group_station(const IpAddress& group) noexcept {
   const std::array<uint8_t, 16>& b = group.bytes;
   if (group.is_ipv4()) return {0x01, 0x00, 0x5e, static_cast<uint8_t>(b[13] & 0x7f), b[14], b[15]};
   return {0x33, 0x33, b[12], b[13], b[14], b[15]};
 }
 
-// The link-local address that a station makes of its own address: fe80:: and the modified EUI-64 (RFC 2464, 5).
+// The link-local address of a station: fe80:: and the modified EUI-64 (RFC 2464, 5).
 inline IpAddress link_local(const MacAddress& mac) noexcept {
   IpAddress address;
   address.bytes = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, static_cast<uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};

@@ -1,4 +1,4 @@
-// group_membership.cc - the records of reports.
+// group_membership.cc - writes the records of IGMP and MLD reports.
 #include "unet/wire/group_membership.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// icmp.cc - parse and emit of ICMP: the types and codes of either version, as tables.
+// icmp.cc - parses and emits ICMP, with tables of the types and codes of both versions.
 #include "unet/wire/icmp.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 struct IcmpHeader {
   uint8_t type, code;
-  uint16_t checksum;  // as checksum_fold() makes it
+  uint16_t checksum;  // result of checksum_fold()
   be16 first, second; // echo: id and sequence; IPv4's "fragmentation needed": 0 and the MTU
 };
 static_assert(sizeof(IcmpHeader) == kIcmpBytes);
@@ -21,9 +21,9 @@ struct Type {
   IcmpKind kind;
   uint8_t ipv4, ipv6;
 };
-constexpr uint8_t kFragmentationNeeded = 4;  // IPv4 has no type for a packet that is too big, but this code of "unreachable"
+constexpr uint8_t kFragmentationNeeded = 4;  // IPv4 reports "packet too big" by this code of "unreachable"
 constexpr uint8_t kNone = 255;
-constexpr uint8_t kSourceQuench = 4;  // IPv4's, an error that nobody sends any more (RFC 6633)
+constexpr uint8_t kSourceQuench = 4;  // an obsolete IPv4 error (RFC 6633)
 constexpr uint8_t kFirstQuery6 = 128; // RFC 4443, 2.1: types below are errors
 constexpr Type kTypes[] = {
     {IcmpKind::echo_request, 8, 128}, {IcmpKind::echo_reply, 0, 129},  {IcmpKind::unreachable, 3, 1},
@@ -35,8 +35,8 @@ struct Code {
   Unreachable why;
   uint8_t ipv4, ipv6;
 };
-// RFC 792, RFC 1122 3.2.2.1, RFC 4443 3.1. The first row of a meaning is the one that is sent; IPv6 reports unknown protocols as parameter
-// problems.
+// RFC 792, RFC 1122 3.2.2.1, RFC 4443 3.1. The first row of a meaning is the one sent. IPv6 reports an unknown protocol as a parameter
+// problem.
 constexpr Code kCodes[] = {
     {Unreachable::network, 0, 0},     {Unreachable::host, 1, 3},       {Unreachable::protocol, 2, kNone},
     {Unreachable::port, 3, 4},        {Unreachable::prohibited, 13, 1}, {Unreachable::prohibited, 9, 5},
@@ -133,7 +133,7 @@ uint32_t emit_icmp_error(std::byte* to, const IpAddress& from, const IpAddress& 
   header.code = fields.code;
   if (fields.kind == IcmpKind::unreachable) header.code = code_of(fields.why, ipv4);
   if (fields.kind == IcmpKind::packet_too_big) header.code = ipv4 ? kFragmentationNeeded : 0;
-  // IPv4's pointer is one byte in front, its MTU two bytes behind; those of IPv6 take all four.
+  // IPv4's pointer is the first byte of the word, its MTU the last two; those of IPv6 take all four.
   const uint32_t word = !ipv4 || fields.kind != IcmpKind::parameter_problem ? fields.value : fields.value << 24;
   header.first = static_cast<uint16_t>(word >> 16);
   header.second = static_cast<uint16_t>(word);

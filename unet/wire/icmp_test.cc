@@ -1,4 +1,4 @@
-// icmp_test.cc - messages of both versions by hand, what is emitted is parsed, and what is wrong is refused.
+// icmp_test.cc - messages of both versions by hand, emitted messages parse, and invalid ones are refused.
 #include "unet/wire/icmp.h"
 
 #include <catch2/catch.hpp>
@@ -28,7 +28,7 @@ IpView packet_of(bool ipv4, Bytes message) {
   return packet;
 }
 
-// A message as it stands on the wire, with its checksum.
+// A message in wire format, with its checksum.
 std::vector<std::byte> message(bool ipv4, std::vector<int> values) {
   std::vector<std::byte> bytes;
   for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
@@ -45,7 +45,7 @@ std::vector<std::byte> bytes_of(size_t size) {
 
 }  // namespace
 
-TEST_CASE("echo, byte by byte, there and back") {
+TEST_CASE("ICMP: echo, byte by byte, there and back") {
   const std::vector<std::byte> data = bytes_of(2);
   const Ends four(true);
   std::vector<std::byte> echo(kIcmpBytes);
@@ -73,7 +73,7 @@ TEST_CASE("echo, byte by byte, there and back") {
   }
 }
 
-TEST_CASE("types and codes of either version mean what the RFCs say") {
+TEST_CASE("ICMP: types and codes of both versions") {
   struct Row {
     bool ipv4;
     std::vector<int> bytes;
@@ -126,7 +126,7 @@ TEST_CASE("types and codes of either version mean what the RFCs say") {
   }
 }
 
-TEST_CASE("errors quote as much as belongs there, and are understood") {
+TEST_CASE("ICMP: errors quote the right length, and parse") {
   const IcmpErrorFields errors[] = {
       {.kind = IcmpKind::unreachable, .why = Unreachable::network},
       {.kind = IcmpKind::unreachable, .why = Unreachable::host},
@@ -175,7 +175,7 @@ TEST_CASE("a message that is cut or changed is refused") {
       changed[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
       CHECK(parse_icmp(packet_of(ipv4, changed), view) == IcmpError::bad_checksum);
     }
-    // The pseudo header counts in IPv6 alone.
+    // The pseudo header counts only in IPv6.
     IpView other = packet_of(ipv4, good);
     other.from = *parse_ip(ipv4 ? "10.0.9.9" : "fd00:9::9");
     CHECK(parse_icmp(other, view) == (ipv4 ? IcmpError::none : IcmpError::bad_checksum));

@@ -1,4 +1,4 @@
-// igmp.cc - parse and emit of IGMP.
+// igmp.cc - parses and emits IGMP.
 #include "unet/wire/igmp.h"
 
 #include <cstring>
@@ -39,14 +39,14 @@ void emit(std::byte* to, uint8_t type, const IpAddress& group) noexcept {
   sum(to, sizeof header);
 }
 
-// RFC 9776, 7.1: which version a query has.
+// RFC 9776, 7.1: the version of a query.
 bool take_query(const IpView& packet, const IgmpHeader& header, GroupMessage& message) noexcept {
   message.kind = GroupMessage::Kind::query;
   const Bytes rest = packet.payload.subspan(sizeof header);
   if (rest.empty()) {
     message.version = header.time == 0 ? 1 : 2;
     message.response_ms = header.time == 0 ? kVersion1Time : header.time * kTimeUnit;
-    if (message.version == 1) message.group = ipv4_address(0u);  // version 1 asks for all
+    if (message.version == 1) message.group = ipv4_address(0u);  // a version 1 query is always general
   } else {
     QueryRest query;
     if (rest.size() < sizeof query) return false;

@@ -1,4 +1,4 @@
-// igmp_test.cc - queries of three versions, reports byte by byte, and what is not to be believed.
+// igmp_test.cc - queries of three versions, reports byte by byte, and messages that are not credible.
 #include "unet/wire/igmp.h"
 
 #include <catch2/catch.hpp>
@@ -32,7 +32,7 @@ bool parses(const Octets& octets, GroupMessage& message, const IpAddress& to = k
 
 }  // namespace
 
-TEST_CASE("queries of all versions") {
+TEST_CASE("IGMP: queries of all versions") {
   GroupMessage query;
   REQUIRE(parses({0x11, 0, 0, 0, 0, 0, 0, 0}, query));
   CHECK(query.kind == Kind::query);
@@ -43,7 +43,7 @@ TEST_CASE("queries of all versions") {
   CHECK(query.version == 2);
   CHECK(query.group == kGroup);
   CHECK(query.response_ms == 10000);
-  REQUIRE(parses({0x11, 200, 0, 0, 0, 0, 0, 0}, query));  // as it is: version 2 has no exponent
+  REQUIRE(parses({0x11, 200, 0, 0, 0, 0, 0, 0}, query));  // literal: version 2 has no exponent
   CHECK(query.response_ms == 20000);
   REQUIRE(parses({0x11, 0x8A, 0, 0, 239, 1, 2, 3, 0x0A, 0x7D, 0, 2, 10, 0, 0, 1, 10, 0, 0, 2}, query));
   CHECK(query.version == 3);
@@ -58,7 +58,7 @@ TEST_CASE("queries of all versions") {
   CHECK(query.source_count() == 0);
 }
 
-TEST_CASE("times of queries: small as they are, large with an exponent") {
+TEST_CASE("IGMP and MLD: time codes, literal and with an exponent") {
   CHECK(group_time(0, 4) == 0);
   CHECK(group_time(127, 4) == 127);
   CHECK(group_time(128, 4) == 128);
@@ -68,7 +68,7 @@ TEST_CASE("times of queries: small as they are, large with an exponent") {
   CHECK(group_time(65535, 12) == 8387584);
 }
 
-TEST_CASE("reports of others, of old versions alone, and what is nothing for a host") {
+TEST_CASE("IGMP: reports of other hosts, of old versions only, and messages not for hosts") {
   GroupMessage message;
   REQUIRE(parses({0x12, 0, 0, 0, 239, 1, 2, 3}, message, kGroup));
   CHECK(message.kind == Kind::report);
@@ -76,7 +76,7 @@ TEST_CASE("reports of others, of old versions alone, and what is nothing for a h
   CHECK(message.group == kGroup);
   REQUIRE(parses({0x16, 0, 0, 0, 239, 1, 2, 3}, message, kGroup));
   CHECK(message.version == 2);
-  CHECK_FALSE(parses({0x16, 0, 0, 0, 239, 1, 2, 3}, message, kAll));  // said to others than it is about
+  CHECK_FALSE(parses({0x16, 0, 0, 0, 239, 1, 2, 3}, message, kAll));  // sent to another group than it is about
   CHECK_FALSE(parses({0x16, 0, 0, 0, 10, 1, 2, 3}, message, *parse_ip("10.1.2.3")));
   for (const uint8_t type : Octets{0x17, 0x22, 0x13, 0x00, 0xFF}) {
     REQUIRE(parses({type, 0, 0, 0, 0, 0, 0, 0}, message));
@@ -101,18 +101,18 @@ TEST_CASE("what is not to be believed of IGMP") {
   CHECK_FALSE(parse_igmp(quiet, message));
   const std::vector<std::byte> first = summed({0x11, 0, 0, 0, 0, 0, 0, 0});
   quiet.payload = first;
-  CHECK(parse_igmp(quiet, message));  // version 1 had none
-  // Cut with a good sum: lengths.
+  CHECK(parse_igmp(quiet, message));  // version 1 has no router alert
+  // Wrong lengths with a valid checksum.
   CHECK_FALSE(parses({0x11, 10, 0, 0, 0, 0, 0, 0, 2}, message));
   CHECK_FALSE(parses({0x11, 10, 0, 0, 0, 0, 0, 0, 2, 125, 0}, message));
   CHECK_FALSE(parses({0x11, 10, 0, 0, 239, 1, 2, 3, 2, 125, 0, 2, 10, 0, 0, 1}, message));
   CHECK_FALSE(parses({0x11, 10, 0, 0, 239, 1, 2, 3, 2, 125, 255, 255, 10, 0, 0, 1}, message));
-  CHECK_FALSE(parses({0x11, 10, 0, 0, 0, 0, 0, 0, 2, 125, 0, 1, 10, 0, 0, 1}, message));  // sources of no group
-  CHECK_FALSE(parses({0x11, 10, 0, 0, 10, 1, 2, 3}, message));                            // no group
-  CHECK(parses({0x11, 10, 0, 0, 239, 1, 2, 3, 2, 125, 0, 1, 10, 0, 0, 1, 9, 9}, message));  // more than a host knows of
+  CHECK_FALSE(parses({0x11, 10, 0, 0, 0, 0, 0, 0, 2, 125, 0, 1, 10, 0, 0, 1}, message));  // sources without a group
+  CHECK_FALSE(parses({0x11, 10, 0, 0, 10, 1, 2, 3}, message));                            // not a group
+  CHECK(parses({0x11, 10, 0, 0, 239, 1, 2, 3, 2, 125, 0, 1, 10, 0, 0, 1, 9, 9}, message));  // trailing data is ignored
 }
 
-TEST_CASE("a host's reports, byte by byte") {
+TEST_CASE("IGMP: a host's reports, byte by byte") {
   std::vector<std::byte> bytes(kIgmpOldBytes);
   emit_igmp_report(bytes.data(), 1, kGroup);
   CHECK(bytes == summed({0x12, 0, 0, 0, 239, 1, 2, 3}));

@@ -1,4 +1,4 @@
-// ip.cc - parse and emit of IP packets.
+// ip.cc - parses and emits IP packets.
 #include "unet/wire/ip.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ constexpr uint32_t kPacketMax = 65535;
 struct FragmentHeader {
   uint8_t next;
   uint8_t reserved;
-  be16 offset;  // in units of 8 bytes << 3, and the flag that more follow
+  be16 offset;  // in units of 8 bytes << 3, and the more-fragments flag
   be32 id;
 };
 static_assert(sizeof(FragmentHeader) == kIpv6FragmentBytes);
@@ -47,7 +47,7 @@ IpError parse_ipv4_options(Bytes options, IpView& view) noexcept {
   return IpError::none;
 }
 
-// RFC 791, 3.2: all but the last are multiples of 8 bytes, and none ends beyond the largest packet.
+// RFC 791, 3.2: all fragments but the last are multiples of 8 bytes, and none ends beyond the largest packet.
 bool fragment_fits(const IpView& view, size_t whole_header) noexcept {
   if (view.more_fragments && view.payload.size() % kFragmentUnit != 0) return false;
   return whole_header + view.offset + view.payload.size() <= kPacketMax;
@@ -88,7 +88,7 @@ IpError report(Problem& problem, IpError error, uint8_t code, size_t pointer, bo
   return error;
 }
 
-// RFC 8200, 4.2: what to do with an option that is not known stands in its two highest bits. `at`: where the options begin in the packet.
+// RFC 8200, 4.2: the two highest bits of an unknown option say how to treat it. `at`: offset of the options in the packet.
 IpError parse_ipv6_options(Bytes options, size_t at, IpView& view, Problem& problem) noexcept {
   for (size_t i = 0; i < options.size();) {
     const uint8_t type = octet(options, i);
@@ -115,7 +115,7 @@ bool is_extension(uint8_t protocol) noexcept {
          protocol == Protocol::kIpv6Fragment;
 }
 
-// Walks from `view.protocol`, whose header begins `view.payload`, to what is no extension header, or to a fragment's.
+// Walks the extension headers, from `view.protocol` at the start of `view.payload`, to the transport protocol or a fragment header.
 IpError walk_extensions(IpView& view, bool first_is_here, size_t next_at, Problem& problem) noexcept {
   for (uint32_t count = 0;; ++count) {
     const uint8_t type = view.protocol;
@@ -124,7 +124,7 @@ IpError walk_extensions(IpView& view, bool first_is_here, size_t next_at, Proble
       view.protocol_at = static_cast<uint32_t>(next_at);
       return IpError::none;
     }
-    // RFC 8200, 4.1: right after the IPv6 header, or nowhere.
+    // RFC 8200, 4.1: hop-by-hop options only right after the IPv6 header.
     if (type == Protocol::kHopByHop && (count != 0 || !first_is_here)) return report(problem, IpError::unknown_header, 1, next_at);
     if (count == kExtensionsMax) return IpError::too_many_headers;
     if (view.payload.size() < 8) return IpError::truncated;
@@ -137,8 +137,8 @@ IpError walk_extensions(IpView& view, bool first_is_here, size_t next_at, Proble
       view.id = fragment.id;
       view.payload = view.payload.subspan(kIpv6FragmentBytes);
       next_at = at;
-      if (!view.is_fragment()) continue;  // RFC 6946: all of it is here
-      // RFC 8200, 4.5.
+      if (!view.is_fragment()) continue;  // RFC 6946: an atomic fragment
+      // RFC 8200, 4.5: the length must be a multiple of 8 if more follow, and the end within the largest packet.
       if (view.more_fragments && view.payload.size() % kFragmentUnit != 0) return report(problem, IpError::bad_fragment, 0, 4);
       if (view.offset + view.payload.size() > kPacketMax) return report(problem, IpError::bad_fragment, 0, at + 2);
       return IpError::none;
@@ -146,7 +146,7 @@ IpError walk_extensions(IpView& view, bool first_is_here, size_t next_at, Proble
     const size_t size = 8 * (size_t{octet(view.payload, 1)} + 1);
     if (size > view.payload.size()) return IpError::truncated;
     if (type == Protocol::kIpv6Route) {
-      // RFC 8200, 4.4, RFC 5095: no host forwards for a routing header.
+      // RFC 8200, 4.4, RFC 5095: a host does not forward by routing header.
       if (octet(view.payload, 3) != 0) return report(problem, IpError::source_route, 0, at + 2);
     } else if (const IpError error = parse_ipv6_options(view.payload.subspan(2, size - 2), at + 2, view, problem); error != IpError::none) {
       return error;
@@ -235,7 +235,7 @@ IpError parse_reassembled(uint8_t protocol, Bytes packet, Bytes payload, IpView&
   view.payload = payload;
   if (view.ipv4) return IpError::none;
   const IpError error = walk_extensions(view, false, 6, problem);
-  // A fragment in what was fragmented: nobody sends that, and to reassemble it would never end.
+  // A fragment inside a reassembled packet is refused: reassembly could otherwise recurse without end.
   return error == IpError::none && view.is_fragment() ? IpError::bad_fragment : error;
 }
 
@@ -311,13 +311,13 @@ uint32_t emit_ip_header(std::byte* to, const IpFields& fields, uint32_t length) 
 }
 
 uint64_t pseudo_header_sum(const IpAddress& from, const IpAddress& to, uint8_t protocol, uint32_t length) noexcept {
-  // An IPv4 address is kept as one of IPv6; the ones that map it are a zero to this sum.
+  // IPv4-mapped addresses: their ffff adds zero to this sum.
   uint64_t sum = checksum_add16(0, protocol);
   for (const size_t at : {0, 4, 8, 12}) sum += uint64_t{from.half(at)} + to.half(at);
   return checksum_add16(checksum_add16(sum, static_cast<uint16_t>(length >> 16)), static_cast<uint16_t>(length));
 }
 
-// ---- what ICMP quotes
+// ---- packets quoted by ICMP
 
 bool parse_quoted(Bytes bytes, bool ipv4, QuotedPacket& quoted) noexcept {
   quoted = {};
@@ -339,7 +339,7 @@ bool parse_quoted(Bytes bytes, bool ipv4, QuotedPacket& quoted) noexcept {
   if (quoted.from.is_ipv4() || quoted.to.is_ipv4()) return false;
   quoted.protocol = header.next;
   Bytes rest = bytes.subspan(kIpv6Bytes);
-  // What stands in extension headers may be what the error is about: they are passed over, whatever they say.
+  // Extension headers may be what the error is about: skip them without validation.
   for (uint32_t count = 0; is_extension(quoted.protocol) && count < kExtensionsMax; ++count) {
     const bool fragment = quoted.protocol == Protocol::kIpv6Fragment;
     const size_t size = fragment || rest.size() < 2 ? kIpv6FragmentBytes : 8 * (size_t{octet(rest, 1)} + 1);

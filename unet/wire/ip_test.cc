@@ -1,4 +1,4 @@
-// ip_test.cc - headers of both versions against bytes by hand, what is emitted is parsed, and every way in which a packet can be wrong.
+// ip_test.cc - headers of both versions against bytes by hand, emitted packets parse, and every way in which a packet can be invalid.
 #include "unet/wire/ip.h"
 
 #include <catch2/catch.hpp>
@@ -34,7 +34,7 @@ Packet emit(const IpFields& of, uint32_t length) {
   return packet;
 }
 
-// An IPv6 packet with these headers in front of what it carries.
+// An IPv6 packet with these extension headers.
 Packet extended(uint8_t first, const Packet& headers, uint32_t length = 16) {
   IpFields of = fields(false);
   of.protocol = first;
@@ -74,7 +74,7 @@ Packet with_options(const Packet& options) {
 
 }  // namespace
 
-TEST_CASE("headers, byte by byte") {
+TEST_CASE("IP: headers, byte by byte") {
   IpFields of = fields(true);
   of.traffic_class = 0xB9;
   of.id = 0x1234;
@@ -138,7 +138,7 @@ TEST_CASE("what is emitted is parsed, whatever it says") {
   }
 }
 
-TEST_CASE("what is taken for alike is what parsing it would have found") {
+TEST_CASE("IP: parse_alike() agrees with parse_ip_packet()") {
   for (const bool ipv4 : {true, false}) {
     const Packet first = emit(fields(ipv4), 20);
     const Parsed before = parse(first);
@@ -161,7 +161,7 @@ TEST_CASE("what is taken for alike is what parsing it would have found") {
     for (size_t bit = 0; bit < head * 8; ++bit) {
       Packet packet = first;
       packet[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
-      packet.resize(packet.size() + 26);  // padding, or what a length may say
+      packet.resize(packet.size() + 26);  // padding, or data that a changed length includes
       const bool is_sum = ipv4 && (bit / 8 == 10 || bit / 8 == 11);
       if (ipv4 && !is_sum && (packet[0] & std::byte{15}) == std::byte{5}) sum_ipv4(packet);
       if (!parse_alike(packet, before.view, view)) continue;
@@ -181,7 +181,7 @@ TEST_CASE("what is taken for alike is what parsing it would have found") {
       CHECK(p.view.packet.size() == view.packet.size());
       CHECK(p.view.payload.data() == view.payload.data());
     }
-    CHECK(alike == (ipv4 ? 16 + 5 : 5));  // the id, and lengths that there are
+    CHECK(alike == (ipv4 ? 16 + 5 : 5));  // the id, and shorter lengths
     for (size_t length = 0; length < first.size(); ++length) {
       CHECK_FALSE(parse_alike(Packet(first.begin(), first.begin() + static_cast<std::ptrdiff_t>(length)), before.view, view));
     }
@@ -200,7 +200,7 @@ TEST_CASE("a packet cut anywhere is refused, and no bit of an IPv4 header can ch
     Packet changed = packet;
     changed[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
     const Parsed p = parse(changed);
-    CHECK((p.error != IpError::none || !p.view.ipv4));  // the version says by what rules to look
+    CHECK((p.error != IpError::none || !p.view.ipv4));  // the version selects the rules
   }
 }
 
@@ -240,7 +240,7 @@ TEST_CASE("options of IPv4 are skipped, but for routes") {
   };
   const Options all[] = {
       {bytes({1, 1, 1, 0}), IpError::none, false},
-      {bytes({0, 9, 9, 9}), IpError::none, false},                               // behind the end anything
+      {bytes({0, 9, 9, 9}), IpError::none, false},                               // anything may follow the end option
       {bytes({148, 4, 0, 0}), IpError::none, true},
       {bytes({1, 7, 7, 4, 0, 0, 0, 0}), IpError::none, false},                   // record route
       {bytes({7, 7, 4, 0, 0, 0, 0, 131}), IpError::bad_header, false},           // no length
@@ -260,7 +260,7 @@ TEST_CASE("options of IPv4 are skipped, but for routes") {
   }
 }
 
-TEST_CASE("extension headers are walked to what is carried") {
+TEST_CASE("IPv6: extension headers are walked to the transport protocol") {
   const Packet options = bytes({60, 0, 1, 4, 0, 0, 0, 0}), route = bytes({60, 0, 0, 0, 0, 0, 0, 0});
   Packet headers = options;  // hop by hop, destination options, a route that is over, destination options
   append(headers, bytes({43, 0, 0, 0, 0, 0, 0, 0}));
@@ -272,7 +272,7 @@ TEST_CASE("extension headers are walked to what is carried") {
   CHECK(p.view.protocol == Protocol::kUdp);
   CHECK(p.view.payload.size() == 24);
   CHECK(p.view.protocol_at == kIpv6Bytes + 24);
-  // A fragment that is all of it (RFC 6946), with options behind.
+  // An atomic fragment (RFC 6946), followed by options.
   Packet atomic = bytes({60, 0, 0, 0, 1, 2, 3, 4});
   append(atomic, bytes({17, 0, 1, 4, 0, 0, 0, 0}));
   const Packet whole = extended(Protocol::kIpv6Fragment, atomic);
@@ -282,7 +282,7 @@ TEST_CASE("extension headers are walked to what is carried") {
   CHECK(a.view.fragment_header);
   CHECK(a.view.protocol == Protocol::kUdp);
   CHECK(a.view.payload.size() == 16);
-  // What stands behind the header of another fragment is not looked at.
+  // Headers after a fragment header are not walked.
   const Packet first = extended(Protocol::kIpv6Fragment, bytes({60, 0, 0, 1, 1, 2, 3, 4}));
   const Parsed f = parse(first);
   REQUIRE(f.error == IpError::none);
@@ -304,9 +304,9 @@ TEST_CASE("every way in which an IPv6 packet can be wrong, and what is said of i
   Packet nine;
   for (int i = 0; i < 9; ++i) append(nine, bytes({i == 8 ? 17 : 60, 0, 1, 4, 0, 0, 0, 0}));
   const Wrong all[] = {
-      // Hop by hop later on.
+      // Hop-by-hop options after another header.
       {60, bytes({0, 0, 1, 4, 0, 0, 0, 0, 17, 0, 1, 4, 0, 0, 0, 0}), IpError::unknown_header, true, 1, 40, false},
-      {0, bytes({17, 0, 0x3e, 4, 0, 0, 0, 0}), IpError::none, false, 0, 0, false},  // unknown, to be skipped
+      {0, bytes({17, 0, 0x3e, 4, 0, 0, 0, 0}), IpError::none, false, 0, 0, false},  // unknown, to be skipped (00)
       {0, bytes({17, 0, 0x7e, 4, 0, 0, 0, 0}), IpError::unknown_header, false, 0, 0, false},
       {0, bytes({17, 0, 0, 0x9e, 3, 0, 0, 0}), IpError::unknown_header, true, 2, 43, true},
       {60, bytes({17, 0, 0xde, 4, 0, 0, 0, 0}), IpError::unknown_header, true, 2, 42, false},
@@ -355,7 +355,7 @@ TEST_CASE("headers behind the fragment's are walked when the packet is whole") {
   CHECK(view.protocol == Protocol::kUdp);
   CHECK(view.payload.size() == 8);
   CHECK_FALSE(view.is_fragment());
-  // A fragment in a fragment.
+  // A fragment header inside a reassembled packet.
   Packet nested = emit(fields(false), 0);
   append(nested, bytes({17, 0, 0, 9, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8}));
   const Bytes inner = nested;
@@ -371,7 +371,7 @@ TEST_CASE("the pseudo header is that of a UDP datagram by hand") {
   const be16 expected(static_cast<uint16_t>(~by_hand));
   const uint16_t field = checksum_fold(checksum_add(sum, udp));
   CHECK(std::memcmp(&field, &expected, 2) == 0);
-  // The length counts with all 32 bits (RFC 8200, 8.1).
+  // The length counts with 32 bits (RFC 8200, 8.1).
   const IpAddress six = *parse_ip("fd00::1");
   CHECK(checksum_fold(pseudo_header_sum(six, six, 6, 0x10000)) == checksum_fold(pseudo_header_sum(six, six, 6, 1)));
 }
@@ -393,7 +393,7 @@ TEST_CASE("what ICMP quotes may be cut behind the header") {
       CHECK(quoted.payload.size() == length - header);
     }
     if (!ipv4) {
-      // Headers in front of the protocol's, one of which is what the error is about.
+      // Extension headers, one of which the error is about.
       const Packet with = extended(60, bytes({43, 0, 0xde, 4, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 0}));
       for (size_t length = kIpv6Bytes; length <= with.size(); ++length) {
         QuotedPacket quoted;
@@ -402,7 +402,7 @@ TEST_CASE("what ICMP quotes may be cut behind the header") {
         if (length >= 56) CHECK(quoted.protocol == Protocol::kUdp);
       }
     }
-    // Of a later fragment nothing is the protocol's.
+    // A later fragment has no transport header.
     IpFields later = fields(ipv4);
     later.offset = 8;
     QuotedPacket quoted;
@@ -412,7 +412,7 @@ TEST_CASE("what ICMP quotes may be cut behind the header") {
   }
 }
 
-TEST_CASE("any bytes at all: what is accepted lies inside") {
+TEST_CASE("fuzz: IP: any bytes: accepted packets lie inside the input") {
   std::mt19937 random(3);
   uint32_t accepted = 0;
   for (int round = 0; round < 200'000; ++round) {

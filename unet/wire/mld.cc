@@ -1,4 +1,4 @@
-// mld.cc - parse and emit of MLD.
+// mld.cc - parses and emits MLD.
 #include "unet/wire/mld.h"
 
 #include <cstring>
@@ -33,7 +33,7 @@ void emit(std::byte* to, uint8_t type, const IpAddress& from, const IpAddress& p
   sum_icmp(to, sizeof header, from, peer);
 }
 
-// RFC 9777, 8.1: which version a query has.
+// RFC 9777, 8.1: the version of a query.
 bool take_query(const IpView& packet, const MldHeader& header, GroupMessage& message) noexcept {
   message.kind = GroupMessage::Kind::query;
   const Bytes rest = packet.payload.subspan(sizeof header);

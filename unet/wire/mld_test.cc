@@ -1,4 +1,4 @@
-// mld_test.cc - queries of both versions, reports byte by byte, and what is not to be believed.
+// mld_test.cc - queries of both versions, reports byte by byte, and messages that are not credible.
 #include "unet/wire/mld.h"
 
 #include <catch2/catch.hpp>
@@ -38,7 +38,7 @@ const Octets kAllGroups(16), kSource = octets(*parse_ip("fd00::9"));
 
 }  // namespace
 
-TEST_CASE("queries of both versions, in terms of IGMP's") {
+TEST_CASE("MLD: queries of both versions, in IGMP's terms") {
   GroupMessage query;
   REQUIRE(parses(Octets{130, 0, 0, 0, 0x27, 0x10, 0, 0} + kAllGroups, query));
   CHECK(query.kind == Kind::query);
@@ -59,7 +59,7 @@ TEST_CASE("queries of both versions, in terms of IGMP's") {
   CHECK(query.source(1) == kRouter);
 }
 
-TEST_CASE("reports of others, of the old version alone") {
+TEST_CASE("MLD: reports of other hosts, of the old version only") {
   GroupMessage message;
   REQUIRE(parses(Octets{131, 0, 0, 0, 0, 0, 0, 0} + octets(kGroup), message, kGroup));
   CHECK(message.kind == Kind::report);
@@ -81,7 +81,7 @@ TEST_CASE("what is not to be believed of MLD") {
   const std::vector<std::byte> good = summed(Octets{130, 0, 0, 0, 0, 10, 0, 0} + octets(kGroup) + Octets{2, 125, 0, 1} + kSource, kAll);
   REQUIRE(parse_mld(packet(good), message));
   for (size_t length = 0; length < good.size(); ++length) {
-    CHECK(parse_mld(packet(Bytes(good).first(length)), message) == (length == kMldOldBytes));  // then it is one of version 1
+    CHECK(parse_mld(packet(Bytes(good).first(length)), message) == (length == kMldOldBytes));  // then it is a version 1 query
   }
   IpView far = packet(good), quiet = packet(good), global = packet(good);
   far.hop_limit = 255;
@@ -90,8 +90,8 @@ TEST_CASE("what is not to be believed of MLD") {
   CHECK_FALSE(parse_mld(quiet, message));
   global.from = *parse_ip("fd00::1");
   CHECK_FALSE(parse_mld(global, message));
-  CHECK_FALSE(parses(Octets{130, 0, 0, 0, 0, 10, 0, 0} + kSource, message));                                        // no group
-  CHECK_FALSE(parses(Octets{130, 0, 0, 0, 0, 10, 0, 0} + kAllGroups + Octets{2, 125, 0, 1} + kSource, message));    // sources of none
+  CHECK_FALSE(parses(Octets{130, 0, 0, 0, 0, 10, 0, 0} + kSource, message));                                        // not a group
+  CHECK_FALSE(parses(Octets{130, 0, 0, 0, 0, 10, 0, 0} + kAllGroups + Octets{2, 125, 0, 1} + kSource, message));    // sources of no group
   CHECK_FALSE(parses(Octets{130, 0, 0, 0, 0, 10, 0, 0} + octets(kGroup) + Octets{2, 125, 255, 255} + kSource, message));
   Octets mapped = kAllGroups;
   mapped[10] = mapped[11] = 0xFF;
@@ -99,7 +99,7 @@ TEST_CASE("what is not to be believed of MLD") {
   CHECK_FALSE(parses(Octets{130, 0, 0, 0, 0, 10, 0, 0} + mapped, message));
 }
 
-TEST_CASE("a host's reports of MLD, byte by byte") {
+TEST_CASE("MLD: a host's reports, byte by byte") {
   std::vector<std::byte> bytes(kMldOldBytes);
   emit_mld_report(bytes.data(), kRouter, kGroup);
   CHECK(bytes == summed(Octets{131, 0, 0, 0, 0, 0, 0, 0} + octets(kGroup), kGroup));

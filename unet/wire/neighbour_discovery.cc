@@ -1,4 +1,4 @@
-// neighbour_discovery.cc - parse and emit of neighbour discovery.
+// neighbour_discovery.cc - parses and emits neighbour discovery messages.
 #include "unet/wire/neighbour_discovery.h"
 
 #include <cstring>
@@ -64,7 +64,7 @@ std::optional<MacAddress> station_in(Bytes option) noexcept {
 void take_prefix(Bytes option, Discovery& discovery) noexcept {
   const auto from = read_as<PrefixOption>(option.data());
   const IpAddress address = ipv6_address(from.prefix);
-  // RFC 4862, 5.5.3: that of link-local addresses is not assigned by routers; and see parse_discovery() on mapped ones.
+  // RFC 4862, 5.5.3: routers do not assign the link-local prefix. parse_discovery() explains IPv4-mapped addresses.
   if (discovery.prefix_count == kPrefixesMax || from.bits > 128 || address.is_link_local() || address.is_multicast() || address.is_ipv4() ||
       from.preferred > from.valid) {
     return;
@@ -103,7 +103,7 @@ bool parse_options(Bytes options, Discovery& discovery) noexcept {
   return true;
 }
 
-// RFC 4861, 7.1.
+// RFC 4861, 7.1: validates a neighbour solicitation or advertisement.
 bool take_neighbour(const IpView& packet, Discovery& discovery) noexcept {
   if (packet.payload.size() < sizeof(NeighbourMessage)) return false;
   const auto message = read_as<NeighbourMessage>(packet.payload.data());
@@ -120,7 +120,7 @@ bool take_neighbour(const IpView& packet, Discovery& discovery) noexcept {
   return !(packet.to.is_multicast() && discovery.solicited);
 }
 
-// RFC 4861, 6.1.2.
+// RFC 4861, 6.1.2: validates a router advertisement.
 bool take_advertisement(const IpView& packet, Discovery& discovery) noexcept {
   if (packet.payload.size() < sizeof(RouterAdvertisement) || !packet.from.is_link_local()) return false;
   const auto message = read_as<RouterAdvertisement>(packet.payload.data());
@@ -131,7 +131,7 @@ bool take_advertisement(const IpView& packet, Discovery& discovery) noexcept {
   return parse_options(packet.payload.subspan(sizeof message), discovery);
 }
 
-// RFC 4861, 8.1.
+// RFC 4861, 8.1: validates a redirect.
 bool take_redirect(const IpView& packet, Discovery& discovery) noexcept {
   if (packet.payload.size() < sizeof(Redirect) || !packet.from.is_link_local()) return false;
   const auto message = read_as<Redirect>(packet.payload.data());
@@ -160,7 +160,7 @@ bool parse_discovery(const IpView& packet, Discovery& discovery) noexcept {
     case DiscoveryKind::redirect: good = take_redirect(packet, discovery); break;
     case DiscoveryKind::router_solicitation: return false;  // for routers
   }
-  return good && !discovery.target.is_ipv4();  // none that is mapped stands in an IPv6 message
+  return good && !discovery.target.is_ipv4();  // IPv4-mapped addresses are invalid in IPv6
 }
 
 namespace {

@@ -1,4 +1,4 @@
-// neighbour_discovery_test.cc - questions and answers by hand, what a host emits is believed, and what is not to be believed is refused.
+// neighbour_discovery_test.cc - solicitations and advertisements by hand, emitted messages parse, and invalid ones are refused.
 #include "unet/wire/neighbour_discovery.h"
 
 #include <catch2/catch.hpp>
@@ -65,8 +65,8 @@ void put(std::vector<std::byte>& bytes, const IpAddress& address) {
   for (const uint8_t each : address.bytes) bytes.push_back(static_cast<std::byte>(each));
 }
 
-// Hop limit 64, a router for 1,800 s, 30 s reachable, asked again after 1 s; its station, an MTU of 1,400, an option that is not known,
-// a prefix.
+// Hop limit 64, router lifetime 1,800 s, reachable 30 s, retransmit 1 s; options: its station, an MTU of 1,400, an unknown option, a
+// prefix.
 Message router_advertisement(const IpAddress& prefix = *parse_address("fd00:7::"), int bits = 64, int flags = 0xC0, int preferred = 60) {
   Message m{kRouter, kEverybody, {}};
   put(m.bytes, {134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0x75, 0x30, 0, 0, 3, 0xE8});
@@ -89,22 +89,22 @@ Message redirect(const IpAddress& target, const IpAddress& destination) {
 
 }  // namespace
 
-TEST_CASE("a question, byte by byte") {
+TEST_CASE("neighbour discovery: a solicitation, byte by byte") {
   const Message m = solicitation(kHost, kOther);
   const uint8_t expected[] = {135, 0, m.bytes.size() == 32 ? std::to_integer<uint8_t>(m.bytes[2]) : uint8_t{0},
                               std::to_integer<uint8_t>(m.bytes[3]), 0, 0, 0, 0, 0xfd, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9,
                               1, 1, 2, 0, 0, 0, 0, 1};
   REQUIRE(m.bytes.size() == sizeof expected);
-  CHECK(std::memcmp(m.bytes.data(), expected, sizeof expected) == 0);  // the checksum is checked where it is parsed
+  CHECK(std::memcmp(m.bytes.data(), expected, sizeof expected) == 0);  // parsing verifies the checksum
 }
 
-TEST_CASE("what a host emits is believed") {
+TEST_CASE("neighbour discovery: emitted messages parse") {
   Discovery d;
   REQUIRE(solicitation(kHost, kOther).parse(d));
   CHECK(d.kind == DiscoveryKind::neighbour_solicitation);
   CHECK(d.target == kOther);
   CHECK(d.source_mac == kOwn);
-  REQUIRE(solicitation(kNobody, kOther).parse(d));  // whether anybody has it
+  REQUIRE(solicitation(kNobody, kOther).parse(d));  // duplicate address detection
   CHECK_FALSE(d.source_mac);
   for (const bool solicited : {true, false}) {
     REQUIRE(advertisement(solicited ? kOther : kEverybody, solicited, !solicited).parse(d));
@@ -115,7 +115,7 @@ TEST_CASE("what a host emits is believed") {
     CHECK(d.override_entry == !solicited);
     CHECK_FALSE(d.router);
   }
-  // Nothing for a host.
+  // Messages that are not for hosts.
   const IpAddress routers = *parse_address("ff02::2");
   for (const bool known : {true, false}) {
     const IpAddress from = known ? kHost : kNobody;
@@ -125,7 +125,7 @@ TEST_CASE("what a host emits is believed") {
   }
 }
 
-TEST_CASE("a router's advertisement") {
+TEST_CASE("neighbour discovery: a router advertisement") {
   Discovery d;
   REQUIRE(router_advertisement().parse(d));
   CHECK(d.kind == DiscoveryKind::router_advertisement);
@@ -142,7 +142,7 @@ TEST_CASE("a router's advertisement") {
   CHECK(d.prefixes[0].autonomous);
   CHECK(d.prefixes[0].valid_s == 120);
   CHECK(d.prefixes[0].preferred_s == 60);
-  // Prefixes that no router may give are skipped; the rest is believed.
+  // Prefixes that a router may not advertise are skipped; the rest counts.
   const IpAddress fine = *parse_address("fd00::");
   for (const Message& m : {router_advertisement(*parse_address("fe80::")), router_advertisement(*parse_address("ff02::")),
                            router_advertisement(fine, 129), router_advertisement(fine, 64, 0xC0, 121)}) {
@@ -150,7 +150,7 @@ TEST_CASE("a router's advertisement") {
     CHECK(d.prefix_count == 0);
     CHECK(d.mtu == 1400);
   }
-  // More than there are places for; an MTU that no link has.
+  // More prefixes than there are places; an MTU below IPv6's minimum.
   Message many = router_advertisement();
   const std::vector<std::byte> prefix(many.bytes.end() - 32, many.bytes.end());
   for (int i = 0; i < 20; ++i) many.bytes.insert(many.bytes.end(), prefix.begin(), prefix.end());
@@ -162,7 +162,7 @@ TEST_CASE("a router's advertisement") {
   CHECK(d.mtu == 0);
 }
 
-TEST_CASE("a redirect") {
+TEST_CASE("neighbour discovery: a redirect") {
   Discovery d;
   REQUIRE(redirect(*parse_ip("fe80::8"), kOther).parse(d));
   CHECK(d.kind == DiscoveryKind::redirect);
@@ -170,7 +170,7 @@ TEST_CASE("a redirect") {
   CHECK(d.destination == kOther);
   CHECK(d.target_mac == (MacAddress{2, 0, 0, 0, 0, 8}));
   CHECK(redirect(kOther, kOther).parse());                              // the destination is a neighbour
-  CHECK_FALSE(redirect(*parse_ip("fd00:1::8"), kOther).parse());        // a router by an address that is not of the link
+  CHECK_FALSE(redirect(*parse_ip("fd00:1::8"), kOther).parse());        // a router that is not named by its link-local address
   CHECK_FALSE(redirect(*parse_ip("fe80::8"), kEverybody).parse());
   Message m = redirect(*parse_ip("fe80::8"), kOther);
   m.from = *parse_ip("fd00:1::1");
@@ -182,12 +182,12 @@ TEST_CASE("what is not to be believed is refused") {
   for (const Message& good : all) {
     REQUIRE(good.parse());
     Message m = good;
-    m.hop_limit = 254;  // it has come through a router
+    m.hop_limit = 254;  // it crossed a router
     CHECK_FALSE(m.parse());
     m = good;
     m.bytes[1] = std::byte{1};
     CHECK_FALSE(m.sum().parse());
-    // Cut anywhere but between two options.
+    // Truncated anywhere except between two options.
     uint32_t believed = 0;
     for (size_t length = kIcmpBytes; length < good.bytes.size(); ++length) {
       m = good;
@@ -218,13 +218,13 @@ TEST_CASE("what is not to be believed is refused") {
   Message router = router_advertisement();
   router.from = *parse_ip("fd00:1::1");
   CHECK_FALSE(router.sum().parse());
-  // A group's station is nobody's.
+  // A group address is no station.
   Message group = solicitation(kHost, kOther);
   group.bytes[26] = std::byte{3};
   Discovery d;
   REQUIRE(group.sum().parse(d));
   CHECK_FALSE(d.source_mac);
-  // Of a packet that was cut.
+  // In a packet that was fragmented.
   const Message whole = solicitation(kHost, kOther);
   IpView packet;
   packet.ipv4 = false;

@@ -1,4 +1,4 @@
-// tcp.cc - parsing and emitting TCP's header and options.
+// tcp.cc - parses and emits TCP headers and options.
 #include "unet/wire/tcp.h"
 
 #include <cstring>
@@ -16,7 +16,7 @@ uint32_t word_at(Bytes bytes, size_t at) noexcept {
   return word;
 }
 
-// One option whose length lies within the header; `body` is what follows kind and length. False: not the length of its kind.
+// Parses one option; `body` follows kind and length and lies within the header. False: wrong length for this kind.
 bool parse_option(uint8_t kind, Bytes body, TcpOptions& options) noexcept {
   switch (kind) {
     case TcpOptionKind::kMss:
@@ -62,7 +62,7 @@ void parse_options(Bytes bytes, TcpOptions& options) noexcept {
       bytes = bytes.subspan(1);
       continue;
     }
-    // RFC 9293, 3.1, MUST-7: a length may be anything, zero too.
+    // RFC 9293, 3.1, MUST-7: a length field may have any value, also 0.
     const uint8_t length = bytes.size() < 2 ? uint8_t{0} : byte_at(bytes, 1);
     if (length < 2 || length > bytes.size()) {
       options.malformed = true;
@@ -73,7 +73,7 @@ void parse_options(Bytes bytes, TcpOptions& options) noexcept {
   }
 }
 
-// Writes options one behind the other.
+// Appends options to a header.
 class OptionWriter {
  public:
   explicit OptionWriter(std::byte* at) noexcept : at_(at) {}
@@ -98,7 +98,7 @@ class OptionWriter {
   uint32_t size_ = 0;
 };
 
-// Words stand at multiples of four, as receivers that compare whole headers expect (RFC 7323, appendix A).
+// Aligns words to four bytes, as receivers with header prediction expect (RFC 7323, appendix A).
 uint32_t emit_options(std::byte* at, const TcpOptions& options) noexcept {
   OptionWriter writer(at);
   if (options.mss != 0) {

@@ -1,11 +1,11 @@
-// tcp.h - TCP's header and options (RFC 9293, 3.1 and 3.2): one checked parse to a view, and emit; used by ipstack/tcp and the stack.
+// tcp.h - the TCP header and options (RFC 9293, 3.1 and 3.2): parse into a checked view, and emit; used by ipstack/tcp and the stack.
 //
 //    0      2      4          8                 12     13      14       16         18       20
 //   +------+------+----------+-----------------+------+-------+--------+----------+--------+---------+---------
 //   | from | to   | sequence | acknowledgement | words| flags | window | checksum | urgent | options | payload
 //   +------+------+----------+-----------------+------+-------+--------+----------+--------+---------+---------
 //
-// The checksum covers a pseudo header of IP too: who has that verifies it before the parse and fills it in after the emit.
+// The checksum covers a pseudo header of IP, too. The caller knows it: verify before the parse, fill in after the emit.
 #pragma once
 
 #include <array>
@@ -16,20 +16,20 @@
 
 namespace unet::ip {
 
-// A place in one direction's stream of bytes, on a circle of 2^32 (RFC 9293, 3.4).
+// A sequence number, modulo 2^32 (RFC 9293, 3.4).
 struct TcpSequence {
   uint32_t value = 0;
 
   constexpr TcpSequence operator+(uint32_t count) const noexcept { return {value + count}; }
   constexpr TcpSequence operator-(uint32_t count) const noexcept { return {value - count}; }
-  // How far this is ahead of `from`; more than 2^31 if it is behind.
+  // The distance from `from` to this number; above 2^31 if it precedes `from`.
   constexpr uint32_t operator-(TcpSequence from) const noexcept { return value - from.value; }
   constexpr TcpSequence& operator+=(uint32_t count) noexcept {
     value += count;
     return *this;
   }
   constexpr bool operator==(const TcpSequence&) const noexcept = default;
-  // Meaningful for two that are less than 2^31 apart.
+  // Valid for numbers less than 2^31 apart.
   constexpr bool operator<(TcpSequence other) const noexcept { return static_cast<int32_t>(value - other.value) < 0; }
   constexpr bool operator>(TcpSequence other) const noexcept { return other < *this; }
   constexpr bool operator<=(TcpSequence other) const noexcept { return !(other < *this); }
@@ -62,7 +62,7 @@ static_assert(sizeof(TcpHeader) == 20);
 static_assert(offsetof(TcpHeader, window) == 14);
 static_assert(offsetof(TcpHeader, checksum) == 16);
 
-constexpr uint32_t kTcpHeaderMax = 60;   // with options
+constexpr uint32_t kTcpHeaderMax = 60;   // including options
 constexpr uint32_t kTcpOptionsMax = kTcpHeaderMax - sizeof(TcpHeader);
 
 struct TcpOptionKind {
@@ -77,21 +77,21 @@ struct TcpOptionKind {
 };
 
 struct SackBlock {
-  TcpSequence left, right;  // the first byte, and the one behind the last
+  TcpSequence left, right;  // first byte; the byte after the last
   constexpr bool operator==(const SackBlock&) const noexcept = default;
 };
-constexpr uint32_t kSackBlocksMax = 4;  // without timestamps; 3 with them
+constexpr uint32_t kSackBlocksMax = 4;  // without timestamps; with them 3
 
 struct TcpOptions {
   static constexpr uint8_t kNoScale = 0xFF;
 
   uint16_t mss = 0;                 // 0: none
-  uint8_t window_scale = kNoScale;  // as sent, which may be more than the 14 that it may mean
+  uint8_t window_scale = kNoScale;  // as received; values above 14 count as 14
   uint8_t sack_count = 0;
   bool sack_permitted = false;
   bool has_timestamps = false;
-  bool has_fast_open = false;       // without a cookie it asks for one
-  bool malformed = false;           // one or more were of another length than their kind has, or left the header, and do not count
+  bool has_fast_open = false;       // without a cookie: a cookie request
+  bool malformed = false;           // some options had a wrong length or exceeded the header; they are skipped
   uint32_t timestamp = 0, timestamp_echo = 0;
   std::array<SackBlock, kSackBlocksMax> sack{};
   Bytes fast_open_cookie{};         // 4 to 16 bytes
@@ -101,38 +101,37 @@ struct TcpFields {
   uint16_t source_port = 0, destination_port = 0;
   TcpSequence sequence{}, acknowledgement{};
   uint8_t flags = 0;
-  uint16_t window = 0;              // not scaled
+  uint16_t window = 0;              // unscaled
   uint16_t urgent = 0;
   TcpOptions options{};
 };
 
-// A segment after all checks that need no connection: the fields are copies, payload and cookie still lie in the segment.
+// A segment after all checks that need no connection. Fields are copies; payload and cookie lie in the segment.
 struct TcpView : TcpFields {
   Bytes payload{};
 
   bool has(uint8_t flag) const noexcept { return (flags & flag) != 0; }
-  // SEG.LEN: what it takes of the sequence space.
+  // SEG.LEN: the sequence space that the segment occupies.
   uint32_t length() const noexcept {
     return static_cast<uint32_t>(payload.size()) + (has(TcpFlags::kSyn) ? 1 : 0) + (has(TcpFlags::kFin) ? 1 : 0);
   }
 };
 
-// Why a segment is none.
+// Why a segment is refused.
 enum class TcpError : uint8_t {
   none,
   truncated,          // shorter than a header
-  bad_offset,         // the header's length is less than a header, or more than the segment
+  bad_offset,         // the data offset is below 5 words, or beyond the segment
 };
 
-// `segment` is all that IP delivered. Unknown options are skipped (RFC 9293, 3.1, MUST-6), and so is one that has not the length of its
-// kind; behind a length that leaves the header, or is less than its own two bytes, nothing can be told apart (MUST-7: none of that may do
-// harm), and what came before it counts. Reserved bits are ignored.
+// Parses a whole segment as IP delivered it. Unknown options and options with a wrong length are skipped (RFC 9293, 3.1, MUST-6). A length
+// below two, or beyond the header, ends the options; earlier ones count (MUST-7: such options must do no harm). Reserved bits are ignored.
 TcpError parse_tcp(Bytes segment, TcpView& view) noexcept;
 
-// How many bytes these options take, with their padding; at most kTcpOptionsMax for whatever emit_tcp() may be given.
+// The size of these options with padding; at most kTcpOptionsMax for all that emit_tcp() accepts.
 uint32_t tcp_options_size(const TcpOptions& options) noexcept;
 
-// Writes the header with a checksum of zero, and returns its length. `head` has kTcpHeaderMax bytes.
+// Writes the header with checksum 0; returns its length. `head` has kTcpHeaderMax bytes.
 uint32_t emit_tcp(std::byte* head, const TcpFields& fields) noexcept;
 
 }  // namespace unet::ip

@@ -1,4 +1,4 @@
-// tcp_test.cc - TCP's header: what a segment says, what it says back, and every kind of lie.
+// tcp_test.cc - TCP's header: segments by hand, emitted segments parse, and every kind of invalid header.
 #include "unet/wire/tcp.h"
 
 #include <catch2/catch.hpp>
@@ -9,7 +9,7 @@
 namespace unet::ip::tcp_test {
 namespace {
 
-// A header with these options behind it, padded as they are, and a payload.
+// A header with these options, unpadded, and a payload.
 std::vector<std::byte> segment(std::vector<uint8_t> options, size_t payload = 0) {
   std::vector<std::byte> bytes(sizeof(TcpHeader) + options.size() + payload);
   for (size_t i = 0; i < options.size(); ++i) bytes[sizeof(TcpHeader) + i] = std::byte{options[i]};
@@ -31,7 +31,7 @@ bool same(const TcpOptions& a, const TcpOptions& b) {
 
 }  // namespace
 
-TEST_CASE("sequence numbers compare on a circle") {
+TEST_CASE("TCP sequence numbers compare modulo 2^32") {
   const TcpSequence low{0xFFFFFFF0}, high{0x10};
   CHECK(low < high);
   CHECK(high > low);
@@ -41,7 +41,7 @@ TEST_CASE("sequence numbers compare on a circle") {
   CHECK(high - 0x20u == low);
 }
 
-TEST_CASE("a segment of known bytes") {
+TEST_CASE("TCP: a segment, byte by byte") {
   const std::vector<uint8_t> wire{0x12, 0x34, 0x00, 0x50, 1, 2, 3, 4, 5, 6,    7,    8,  0x60,
                                   0x12, 0xAB, 0xCD, 0,    0, 0, 9, 2, 4, 0x05, 0xB4, 'x'};
   const auto bytes = as_bytes(wire.data(), wire.size());
@@ -63,7 +63,7 @@ TEST_CASE("a segment of known bytes") {
   CHECK(std::equal(head.begin(), head.begin() + 24, bytes.begin()));
 }
 
-TEST_CASE("what is emitted is parsed again") {
+TEST_CASE("TCP: emitted segments parse") {
   std::mt19937_64 random(1);
   const std::array<std::byte, 16> cookie{std::byte{7}, std::byte{8}};
   int tried = 0;
@@ -130,7 +130,7 @@ TEST_CASE("options that lie about their length") {
     REQUIRE(parse_tcp(segment(std::move(bytes)), view) == TcpError::none);
     return view.options;
   };
-  // Behind these, nothing can be told apart.
+  // After these, the options cannot be parsed further.
   for (const auto& rest : std::vector<std::vector<uint8_t>>{{1, 1, 1, 3}, {2, 0, 3, 3}, {77, 1, 3, 3}, {77, 7, 3, 3}, {3, 5, 7, 1}}) {
     std::vector<uint8_t> bytes{2, 4, 1, 0};
     bytes.insert(bytes.end(), rest.begin(), rest.end());
@@ -139,7 +139,7 @@ TEST_CASE("options that lie about their length") {
     CHECK(options.mss == 256);
     CHECK(options.window_scale == TcpOptions::kNoScale);
   }
-  // These are skipped by the length that they say.
+  // These are skipped by their stated length.
   for (std::vector<uint8_t> bytes : std::vector<std::vector<uint8_t>>{{2, 3, 0}, {2, 5, 9, 9, 9}, {3, 4, 5, 5}, {3, 2}, {4, 3, 0}, {5, 2},
            {5, 6, 0, 0, 0, 0}, {8, 8, 0, 0, 0, 0, 0, 0}, {34, 4, 0, 0}, {34, 7, 0, 0, 0, 0, 0}}) {
     bytes.insert(bytes.end(), {8, 10, 0, 0, 0, 1, 0, 0, 0, 2});
@@ -154,9 +154,9 @@ TEST_CASE("options that lie about their length") {
   CHECK_FALSE(options_of({2, 4, 1, 0, 0, 1, 1, 1}).malformed);
 }
 
-TEST_CASE("options that are unknown are skipped, and what follows the end does not count") {
+TEST_CASE("TCP: unknown options are skipped, and nothing after the end option counts") {
   TcpView view;
-  // RFC 5482's user time-out is one of them.
+  // One of them is RFC 5482's user timeout.
   REQUIRE(parse_tcp(segment({28, 4, 0, 1, 253, 2, 1, 1, 2, 4, 1, 0}), view) == TcpError::none);
   CHECK(view.options.mss == 256);
   REQUIRE(parse_tcp(segment({0, 4, 9, 9, 2, 4, 1, 0}), view) == TcpError::none);

@@ -1,4 +1,4 @@
-// udp.cc - parse and emit of UDP.
+// udp.cc - parses and emits UDP.
 #include "unet/wire/udp.h"
 
 #include <array>
@@ -39,7 +39,7 @@ void emit_udp_header(std::byte* to, const IpAddress& from, const IpAddress& peer
   uint64_t sum = pseudo_header_sum(from, peer, Protocol::kUdp, length);
   sum = checksum_add(checksum_add(sum, &header, sizeof header), payload);
   header.checksum = checksum_fold(sum);
-  if (header.checksum == 0) header.checksum = 0xFFFF;  // 0 would say that there is none
+  if (header.checksum == 0) header.checksum = 0xFFFF;  // 0 would mean no checksum
   std::memcpy(to, &header, sizeof header);
 }
 

@@ -1,4 +1,4 @@
-// udp.h - the header of a UDP datagram (RFC 768) as a checked view, and how one is written; used by ipstack/.
+// udp.h - the UDP header (RFC 768): parse into a checked view, and emit; used by ipstack/.
 //
 //   from port 2 | to port 2 | length 2 | checksum 2 | payload
 #pragma once
@@ -16,17 +16,17 @@ constexpr uint32_t kUdpBytes = 8;
 struct UdpHeader {
   be16 from, to;
   be16 length;
-  uint16_t checksum;  // as checksum_fold() makes it; 0: none (IPv4 alone)
+  uint16_t checksum;  // result of checksum_fold(); 0: none (IPv4 only)
 };
 static_assert(sizeof(UdpHeader) == kUdpBytes);
 
 enum class UdpError : uint8_t {
   none,
   truncated,
-  bad_length,    // shorter than the header, or longer than IP says
-  bad_port,      // to port 0
+  bad_length,    // below the header's size, or beyond the IP payload
+  bad_port,      // destination port 0
   bad_checksum,
-  no_checksum,   // over IPv6 (RFC 8200, 8.1)
+  no_checksum,   // forbidden over IPv6 (RFC 8200, 8.1)
   count
 };
 const char* name_of(UdpError error) noexcept;
@@ -36,10 +36,10 @@ struct UdpView {
   Bytes payload{};
 };
 
-// Checks the payload of a whole packet. `summed`: the wire has verified that it has the right checksum, or there was no wire.
+// Parses the payload of a whole packet. `summed`: the driver has verified the checksum, or the packet never left the host.
 UdpError parse_udp(const IpView& packet, bool summed, UdpView& view) noexcept;
 
-// Writes the header of a datagram whose payload follows it, with its checksum. The payload has at most 65,527 bytes, over IPv4 65,507.
+// Writes the header, with checksum, of a datagram with `payload`: at most 65,527 bytes, over IPv4 65,507.
 void emit_udp_header(std::byte* to, const IpAddress& from, const IpAddress& peer, uint16_t from_port, uint16_t to_port,
                      Bytes payload) noexcept;
 

@@ -1,4 +1,4 @@
-// udp_test.cc - a datagram by hand, what is emitted is parsed, and every way in which a datagram can be wrong.
+// udp_test.cc - a datagram by hand, emitted datagrams parse, and every way in which a datagram can be invalid.
 #include "unet/wire/udp.h"
 
 #include <catch2/catch.hpp>
@@ -36,7 +36,7 @@ Datagram datagram(bool ipv4, size_t length, uint16_t from = 849, uint16_t to = 5
 
 }  // namespace
 
-TEST_CASE("a datagram, byte by byte") {
+TEST_CASE("UDP: a datagram, byte by byte") {
   const Datagram d = datagram(true, 4, 849, 849);
   // The sum by hand: 0a00 + 0102 + 0a00 + 0202 + 0011 + 000c + 0351 + 0351 + 000c + 030a + 1118 = 31f1, and its complement.
   const uint8_t expected[] = {0x03, 0x51, 0x03, 0x51, 0, 12, 0xce, 0x0e, 3, 10, 17, 24};
@@ -48,7 +48,7 @@ TEST_CASE("what is emitted is parsed, whatever the length") {
   for (const bool ipv4 : {true, false}) {
     for (const size_t length : {0, 1, 2, 3, 63, 64, 65, 1471, 1472, 9000, 65507}) {
       Datagram d = datagram(ipv4, length);
-      d.bytes.resize(d.bytes.size() + length % 3);  // what IP says may be longer (RFC 768 has a length of its own)
+      d.bytes.resize(d.bytes.size() + length % 3);  // the IP payload may be longer (RFC 768 has its own length)
       UdpView view;
       REQUIRE(d.parse(view) == UdpError::none);
       CHECK(view.from == 849);
@@ -75,7 +75,7 @@ TEST_CASE("every way in which a datagram can be wrong") {
     Datagram changed = good;
     changed.bytes[9] ^= std::byte{1};
     CHECK(changed.parse() == UdpError::bad_checksum);
-    CHECK(changed.parse(true) == UdpError::none);  // the wire has looked
+    CHECK(changed.parse(true) == UdpError::none);  // the driver has verified it
     Datagram without = good;
     without.bytes[6] = without.bytes[7] = std::byte{0};
     CHECK(without.parse() == (ipv4 ? UdpError::none : UdpError::no_checksum));
@@ -84,12 +84,12 @@ TEST_CASE("every way in which a datagram can be wrong") {
     tiny.bytes[5] = std::byte{7};
     CHECK(tiny.parse() == UdpError::bad_length);
     CHECK(datagram(ipv4, 20, 849, 0).parse() == UdpError::bad_port);
-    CHECK(datagram(ipv4, 20, 0, 53).parse() == UdpError::none);  // RFC 768: who wants no answer
+    CHECK(datagram(ipv4, 20, 0, 53).parse() == UdpError::none);  // RFC 768: no reply expected
   }
 }
 
-TEST_CASE("a checksum that comes to 0 is written as ones") {
-  // The port makes up for the rest of the sum.
+TEST_CASE("UDP: a checksum of 0 is sent as ones") {
+  // The source port varies, so that the sum takes all values.
   for (uint32_t port = 0; port <= 0xFFFF; ++port) {
     Datagram d = datagram(true, 0, static_cast<uint16_t>(port), 53);
     REQUIRE((d.bytes[6] != std::byte{0} || d.bytes[7] != std::byte{0}));
