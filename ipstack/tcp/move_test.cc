@@ -286,7 +286,7 @@ TEST_CASE("fuzz: restore() accepts or refuses any record, and an accepted connec
   CHECK(taken < test::seeds(200'000));
 }
 
-TEST_CASE("restore() refuses an invalid record") {
+TEST_CASE("a record that makes no sense is refused by restore()") {
   Stack stack;
   REQUIRE(restores(stack, record()));
   const auto refused = [&](auto change) {
