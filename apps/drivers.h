@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ni/driver.h"
 #include "unet/base/result.h"
-#include "unet/driver.h"
 
 namespace unet::apps {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "ni/driver.h"
 #include "unet/base/result.h"
 #include "unet/base/time.h"
-#include "unet/driver.h"
 
 namespace unet::apps {
 

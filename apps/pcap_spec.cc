@@ -1,12 +1,13 @@
 // pcap_spec.cc - an interface or two files, from options.
 #include "apps/pcap_spec.h"
 
-#include <cctype>
+#include <optional>
 #include <string>
 
 #include "apps/spec_values.h"
 #include "drivers/pcap/pcap_files.h"
 #include "drivers/pcap/pcap_live.h"
+#include "unet/wire/ethernet.h"
 
 namespace unet::apps {
 
@@ -16,16 +17,9 @@ tl::unexpected<Error> refuse(const std::string& what) { return fail(Errc::invali
 
 // "02:00:00:00:00:01", a station's: neither zero nor a group's.
 Result<MacAddress> parse_station(const std::string& text) {
-  MacAddress address{};
-  bool good = text.size() == 17;
-  for (size_t i = 0; good && i < text.size(); ++i) {
-    good = i % 3 == 2 ? text[i] == ':' : std::isxdigit(static_cast<unsigned char>(text[i])) != 0;
-  }
-  for (size_t i = 0; good && i < address.size(); ++i) address[i] = static_cast<uint8_t>(std::stoul(text.substr(i * 3, 2), nullptr, 16));
-  if (!good || (address[0] & 1) != 0 || address == MacAddress{}) {
-    return refuse("address: '" + text + "' is no station's address: 02:00:00:00:00:01");
-  }
-  return address;
+  const std::optional<MacAddress> address = parse_mac(text);
+  if (!address || !is_station(*address)) return refuse("address: '" + text + "' is no station's address: 02:00:00:00:00:01");
+  return *address;
 }
 
 }  // namespace

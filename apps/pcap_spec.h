@@ -4,8 +4,8 @@
 #include <memory>
 #include <string_view>
 
+#include "ni/driver.h"
 #include "unet/base/result.h"
-#include "unet/driver.h"
 
 namespace unet::apps {
 

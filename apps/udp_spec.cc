@@ -2,11 +2,12 @@
 #include "apps/udp_spec.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <optional>
 #include <string>
 
 #include "apps/spec_values.h"
 #include "drivers/udp/udp.h"
+#include "unet/wire/ethernet.h"
 
 namespace unet::apps {
 namespace {
@@ -35,15 +36,13 @@ Status set_address(const std::string& text, UdpOptions& o) {
 
 Status add_neighbour(const std::string& text, UdpOptions& o) {
   const size_t at = text.find('@');
-  const std::string mac = at == std::string::npos ? "" : text.substr(at + 1);
+  const std::optional<MacAddress> mac = at == std::string::npos ? std::nullopt : parse_mac(std::string_view(text).substr(at + 1));
   drivers::StaticNeighbour neighbour;
   if (Status status = assign("neighbour", drivers::parse_ip(text.substr(0, at)), neighbour.ip); !status) return status;
-  auto& m = neighbour.mac;
-  int used = 0;
-  const int read = std::sscanf(mac.c_str(), "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx%n", &m[0], &m[1], &m[2], &m[3], &m[4], &m[5], &used);
-  if (read != 6 || static_cast<size_t>(used) != mac.size() || mac.size() != 17 || (m[0] & 1) != 0) {
+  if (!mac || (mac->front() & 1) != 0) {
     return fail(Errc::invalid_argument, "neighbour: '" + text + "' is not IP@MAC, like 10.0.1.1@02:00:00:00:00:01");
   }
+  neighbour.mac = *mac;
   o.neighbours.push_back(neighbour);
   return {};
 }

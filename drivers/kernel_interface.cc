@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 namespace unet::drivers {
@@ -19,12 +18,6 @@ constexpr uint32_t kMtuMin = 256, kMtuMax = 9600;
 tl::unexpected<Error> refuse(Errc code, const std::string& port, const std::string& what) { return fail(code, port + ": " + what); }
 
 }  // namespace
-
-std::string to_text(const MacAddress& address) {
-  char text[24];
-  std::snprintf(text, sizeof text, "%02x:%02x:%02x:%02x:%02x:%02x", address[0], address[1], address[2], address[3], address[4], address[5]);
-  return text;
-}
 
 Result<DriverCapabilities> look_at_interface(const std::string& port, const std::string& name) {
   if (name.empty() || name.size() >= IFNAMSIZ) return refuse(Errc::invalid_argument, port, "is no interface name: 1 to 15 characters");

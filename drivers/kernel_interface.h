@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "ni/driver.h"
 #include "unet/base/result.h"
-#include "unet/driver.h"
 
 namespace unet::drivers {
 
@@ -14,8 +14,5 @@ Result<DriverCapabilities> look_at_interface(const std::string& port, const std:
 
 // Without a carrier the kernel drops the frames of a packet socket, with the same error as for a full queue.
 bool has_carrier(int socket, const std::string& name) noexcept;
-
-// Text form: "02:00:00:00:00:01".
-std::string to_text(const MacAddress& address);
 
 }  // namespace unet::drivers

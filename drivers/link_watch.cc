@@ -145,7 +145,8 @@ void LinkWatch::has(Link now) {
   if (is_back) tell("interface " + link_.name + " is back" + (options_.returns ? "" : ", but this driver needs a new start of unetd"));
   if (was.index != 0 && was.name != link_.name) tell("interface " + was.name + " is now called " + link_.name);
   if ((known_ ? was.address : options_.station) != link_.address && link_.address != options_.station) {
-    tell("interface " + link_.name + " has the address " + to_text(link_.address) + " now; the port keeps " + to_text(options_.station));
+    tell("interface " + link_.name + " has the address " + mac_text(link_.address).data() + " now; the port keeps " +
+         mac_text(options_.station).data());
   }
   if (was.index != 0 && was.up != link_.up) {
     tell("interface " + link_.name + (link_.up ? " is up" : " is down: IP has no way through it"));

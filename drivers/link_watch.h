@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 
+#include "ni/driver.h"
 #include "unet/base/result.h"
-#include "unet/driver.h"
 
 namespace unet::drivers {
 

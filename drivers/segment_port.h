@@ -13,7 +13,7 @@
 #include "drivers/frame_pool.h"
 #include "drivers/refusals.h"
 #include "drivers/vnet_header.h"
-#include "unet/driver.h"
+#include "ni/driver.h"
 
 namespace unet::drivers {
 

@@ -3,11 +3,11 @@
 
 #include <cstring>
 
-#include "ipstack/wire/checksum.h"
-#include "ipstack/wire/ethernet.h"
-#include "ipstack/wire/ip.h"
-#include "ipstack/wire/tcp.h"
-#include "ipstack/wire/udp.h"
+#include "unet/wire/checksum.h"
+#include "unet/wire/ethernet.h"
+#include "unet/wire/ip.h"
+#include "unet/wire/tcp.h"
+#include "unet/wire/udp.h"
 
 namespace unet::drivers {
 namespace {
@@ -27,10 +27,10 @@ TransportPlace transport_of(const std::byte* data, uint32_t length) noexcept {
   if (length < kEthernetBytes + ip::kIpv4Bytes) return {};
   be16 type;
   std::memcpy(&type, data + kEthernetBytes - sizeof type, sizeof type);
-  if (type == ip::kEtherTypeIpv4) {
+  if (type == kEtherTypeIpv4) {
     return {kEthernetBytes + (byte_at(data, kEthernetBytes) & 15) * 4u, byte_at(data, kEthernetBytes + 9), true};
   }
-  if (type != ip::kEtherTypeIpv6) return {};
+  if (type != kEtherTypeIpv6) return {};
   return {kEthernetBytes + ip::kIpv6Bytes, byte_at(data, kEthernetBytes + 6), false};
 }
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "unet/driver.h"
+#include "ni/driver.h"
 
 namespace unet::drivers {
 

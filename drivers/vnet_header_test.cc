@@ -5,11 +5,11 @@
 #include <cstring>
 #include <vector>
 
-#include "ipstack/wire/checksum.h"
-#include "ipstack/wire/ethernet.h"
-#include "ipstack/wire/ip.h"
-#include "ipstack/wire/tcp.h"
-#include "ipstack/wire/udp.h"
+#include "unet/wire/checksum.h"
+#include "unet/wire/ethernet.h"
+#include "unet/wire/ip.h"
+#include "unet/wire/tcp.h"
+#include "unet/wire/udp.h"
 
 using namespace unet;
 using namespace unet::drivers;
@@ -29,7 +29,7 @@ struct Frame {
     transport = kEthernet + ip::ip_header_size(fields);
     headers = transport + (tcp ? 20u : ip::kUdpBytes);
     bytes.resize(headers + payload, std::byte{0x5a});
-    const be16 type(ipv4 ? ip::kEtherTypeIpv4 : ip::kEtherTypeIpv6);
+    const be16 type(ipv4 ? kEtherTypeIpv4 : kEtherTypeIpv6);
     std::memcpy(bytes.data() + 12, &type, sizeof type);
     const uint32_t length = headers - transport + payload;
     ip::emit_ip_header(bytes.data() + kEthernet, fields, length);

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "unet/driver.h"
+#include "ni/driver.h"
 
 namespace unet::drivers {
 

@@ -1,4 +1,4 @@
-// capture_memory.h - the shared memory of a capture, from the engine to a process that stores the frames; used by unet/engine (writer) and
+// capture_memory.h - the shared memory of a capture, from the engine to a process that stores the frames; used by ni/engine (writer) and
 // unetctl (reader).
 //
 //   page 0: CaptureHeader      then a ring of bytes: records of a multiple of kCaptureUnit bytes, which wrap around its end

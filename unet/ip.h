@@ -15,8 +15,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "ipstack/wire/address.h"
 #include "unet/limits.h"
+#include "unet/wire/address.h"
 
 namespace unet {
 

@@ -19,8 +19,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "ipstack/wire/address.h"
 #include "unet/base/bytes.h"
+#include "unet/wire/address.h"
 
 namespace unet {
 

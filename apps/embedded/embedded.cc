@@ -5,9 +5,9 @@
 
 #include "apps/embedded/embedded_spec.h"
 #include "apps/open_ports.h"
+#include "ni/service/ip_config.h"
+#include "ni/service/ni.h"
 #include "unet/embedded_abi.h"
-#include "unet/service/ip_config.h"
-#include "unet/service/ni.h"
 
 namespace unet::embedded {
 namespace {

@@ -4,9 +4,9 @@
 #include <charconv>
 #include <vector>
 
-#include "unet/service/ip_config.h"
-#include "unet/service/names.h"
-#include "unet/service/signalling_times.h"
+#include "ni/service/ip_config.h"
+#include "ni/service/names.h"
+#include "ni/service/signalling_times.h"
 
 namespace unet::embedded {
 namespace {

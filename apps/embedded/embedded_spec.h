@@ -3,8 +3,8 @@
 
 #include <string_view>
 
+#include "ni/service/config.h"
 #include "unet/base/result.h"
-#include "unet/service/config.h"
 
 namespace unet::embedded {
 

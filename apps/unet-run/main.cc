@@ -11,8 +11,8 @@
 #include "apps/unet-run/output.h"
 #include "apps/unet-run/processes.h"
 #include "apps/unet-run/temp_directory.h"
-#include "unet/service/ip_config.h"
-#include "unet/service/ni.h"
+#include "ni/service/ip_config.h"
+#include "ni/service/ni.h"
 
 namespace unet::run {
 namespace {

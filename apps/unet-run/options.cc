@@ -11,7 +11,7 @@
 
 #include "apps/program_words.h"
 #include "apps/version_option.h"
-#include "unet/service/names.h"
+#include "ni/service/names.h"
 
 namespace unet::run {
 namespace {

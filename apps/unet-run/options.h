@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "ni/service/config.h"
 #include "unet/base/result.h"
-#include "unet/service/config.h"
 
 namespace unet::run {
 

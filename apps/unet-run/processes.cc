@@ -15,8 +15,8 @@
 #include <fstream>
 #include <system_error>
 
+#include "ni/service/names.h"
 #include "unet/base/time.h"
-#include "unet/service/names.h"
 
 namespace unet::run {
 namespace {

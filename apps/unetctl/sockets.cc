@@ -9,6 +9,7 @@
 
 #include "apps/unetctl/table.h"
 #include "apps/unetctl/views.h"
+#include "unet/wire/ip.h"
 
 namespace unet::unetctl {
 namespace {
@@ -51,7 +52,9 @@ bool holds(const std::string& op, uint32_t a, uint32_t b) {
   return op == "<=" ? a <= b : a >= b;
 }
 
-const char* protocol_of(const SocketRecord& record) { return record.protocol == 6 ? "tcp" : record.protocol == 17 ? "udp" : "?"; }
+const char* protocol_of(const SocketRecord& record) {
+  return record.protocol == ip::Protocol::kTcp ? "tcp" : record.protocol == ip::Protocol::kUdp ? "udp" : "?";
+}
 
 std::string end_of(const SocketRecord& record, const ip::IpAddress& address, uint16_t port) {
   const bool ipv6 = (record.flags & SocketFlags::kIpv6) != 0;
@@ -249,7 +252,7 @@ Result<SocketFilter> SocketFilter::parse(const SocketsOptions& options) {
 
 bool SocketFilter::shows(const SocketRow& row, const Process& process) const {
   const SocketRecord& r = row.record;
-  if (r.protocol == 6 ? !tcp_ : !udp_) return false;
+  if (r.protocol == ip::Protocol::kTcp ? !tcp_ : !udp_) return false;
   if ((states_ >> r.state & 1) == 0) return false;
   const auto fits_port = [&](const Port& p) { return holds(p.op, p.local ? r.local_port : r.remote_port, p.port); };
   const auto fits_host = [&](const Host& h) { return (h.local ? r.local : r.remote) == h.address; };

@@ -8,10 +8,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "ipstack/wire/address.h"
 #include "unet/base/result.h"
 #include "unet/base/time.h"
 #include "unet/socket_table.h"
+#include "unet/wire/address.h"
 
 namespace unet::unetctl {
 

@@ -21,8 +21,8 @@
 
 #include "apps/unetd/keeper_machine.h"
 #include "apps/unetd/notify.h"
+#include "ni/service/log.h"
 #include "unet/base/time.h"
-#include "unet/service/log.h"
 
 namespace unet::unetd {
 namespace {

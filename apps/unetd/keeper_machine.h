@@ -14,8 +14,8 @@
 #include "apps/unetd/keeper_origin.h"
 #include "apps/unetd/options.h"
 #include "apps/unetd/privileges.h"
+#include "ni/service/journal_store.h"
 #include "unet/base/time.h"
-#include "unet/service/journal_store.h"
 
 namespace unet::unetd {
 

@@ -8,8 +8,8 @@
 
 #include "apps/unetd/keeper_machine.h"
 #include "apps/unetd/notify.h"
-#include "unet/service/log.h"
-#include "unet/service/names.h"
+#include "ni/service/log.h"
+#include "ni/service/names.h"
 
 namespace unet::unetd {
 

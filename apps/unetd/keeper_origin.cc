@@ -8,9 +8,9 @@
 #include <array>
 #include <cerrno>
 
-#include "unet/service/memory.h"
-#include "unet/service/names.h"
-#include "unet/service/toml_reader.h"
+#include "ni/service/memory.h"
+#include "ni/service/names.h"
+#include "ni/service/toml_reader.h"
 
 namespace unet::unetd {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "apps/drivers.h"
 #include "apps/version_option.h"
-#include "unet/service/ip_config.h"
-#include "unet/service/toml_reader.h"
+#include "ni/service/ip_config.h"
+#include "ni/service/toml_reader.h"
 #include "unet/socket_path.h"
 
 namespace unet::unetd {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "apps/unetd/privileges.h"
+#include "ni/service/config.h"
 #include "unet/base/result.h"
-#include "unet/service/config.h"
 
 namespace unet::unetd {
 

@@ -15,7 +15,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "unet/service/names.h"
+#include "ni/service/names.h"
 
 namespace unet::unetd {
 namespace {

@@ -44,7 +44,7 @@ Status check_access(const Account& account, const std::string& socket, const std
 void remove_socket(const std::optional<Account>& account, const std::string& path, const SocketFile& file);
 
 // All threads become that user, with its groups, for good. They have no capability then, but the calling thread and those it makes keep
-// CAP_LINUX_IMMUTABLE: clients can punch no holes in shared memory then (unet/service/memory.h). Errors: not_permitted if we are not root.
+// CAP_LINUX_IMMUTABLE: clients can punch no holes in shared memory then (ni/service/memory.h). Errors: not_permitted if we are not root.
 Status become(const Account& account);
 
 }  // namespace unet::unetd

@@ -17,6 +17,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "unet/wire/ethernet.h"
+
 namespace unet::drivers {
 
 namespace {
@@ -123,14 +125,6 @@ bool is_number(const std::string& text, unsigned long low, unsigned long high) {
   return value >= low && value <= high;
 }
 
-bool is_mac_address(const std::string& text) {
-  if (text.size() != 17) return false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (i % 3 == 2 ? text[i] != ':' : std::isxdigit(static_cast<unsigned char>(text[i])) == 0) return false;
-  }
-  return true;
-}
-
 constexpr const char* kMemifSocket = "/run/memif.sock";
 
 Status check_memif(const DeviceSpec& device) {
@@ -144,7 +138,7 @@ Status check_memif(const DeviceSpec& device) {
   if (const std::string* id = device.find("id"); id != nullptr && !is_number(*id, 0, 999'999'999)) {
     return refuse("id=" + *id + ": allowed are 0 to 999999999");
   }
-  if (const std::string* mac = device.find("mac"); mac != nullptr && !is_mac_address(*mac)) {
+  if (const std::string* mac = device.find("mac"); mac != nullptr && !parse_mac(*mac)) {
     return refuse("mac=" + *mac + ": an address looks like 02:00:00:00:00:01");
   }
   if (const std::string* value = device.find("zero-copy"); value != nullptr && *value != "yes" && *value != "no") {

@@ -587,9 +587,8 @@ std::vector<DriverCounter> DpdkPort::counters() const {
 
 std::string DpdkPort::description() const {
   char text[160];
-  const MacAddress& a = capabilities_.address;
-  std::snprintf(text, sizeof(text), "dpdk:%s %02x:%02x:%02x:%02x:%02x:%02x mtu %u%s%s", device_.c_str(), a[0], a[1], a[2], a[3], a[4], a[5],
-                capabilities_.mtu, eal::uses_hugepages() ? " hugepages" : "", link_up() ? "" : " link down");
+  std::snprintf(text, sizeof(text), "dpdk:%s %s mtu %u%s%s", device_.c_str(), mac_text(capabilities_.address).data(), capabilities_.mtu,
+                eal::uses_hugepages() ? " hugepages" : "", link_up() ? "" : " link down");
   return text + opened_->claim.remark();
 }
 

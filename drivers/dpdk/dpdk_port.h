@@ -27,7 +27,7 @@
 
 #include "drivers/dpdk/eal.h"
 #include "drivers/dpdk/memif_gate.h"
-#include "unet/driver.h"
+#include "ni/driver.h"
 #include "unet/limits.h"
 
 struct rte_mbuf;

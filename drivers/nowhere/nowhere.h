@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "unet/driver.h"
+#include "ni/driver.h"
 
 namespace unet::drivers {
 

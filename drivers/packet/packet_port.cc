@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "drivers/kernel_interface.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::drivers {
 namespace {
@@ -332,8 +332,8 @@ std::vector<DriverCounter> PacketPort::counters() const {
 
 std::string PacketPort::description() const {
   const std::string mtu = std::to_string(capabilities().mtu);
-  return "packet:iface=" + interface_ + " " + to_text(capabilities().address) + " mtu " + mtu + (has_rings() ? "" : ", without rings") +
-         claim_.remark();
+  return "packet:iface=" + interface_ + " " + mac_text(capabilities().address).data() + " mtu " + mtu +
+         (has_rings() ? "" : ", without rings") + claim_.remark();
 }
 
 }  // namespace unet::drivers

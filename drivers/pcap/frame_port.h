@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "drivers/frame_pool.h"
-#include "unet/driver.h"
+#include "ni/driver.h"
 
 namespace unet::drivers {
 

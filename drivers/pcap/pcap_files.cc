@@ -183,7 +183,7 @@ std::string PcapFiles::description() const {
   std::string text = "pcap:";
   if (!options_.read.empty()) text += "read=" + options_.read;
   if (!options_.write.empty()) text += (options_.read.empty() ? "write=" : ",write=") + options_.write;
-  return text + " " + to_text(capabilities().address) + " mtu " + std::to_string(capabilities().mtu);
+  return text + " " + mac_text(capabilities().address).data() + " mtu " + std::to_string(capabilities().mtu);
 }
 
 }  // namespace unet::drivers

@@ -8,7 +8,7 @@
 
 #include "drivers/kernel_interface.h"
 #include "drivers/pcap/pcap_open.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::drivers {
 namespace {
@@ -121,7 +121,7 @@ std::vector<DriverCounter> PcapLive::counters() const {
 
 std::string PcapLive::description() const {
   const std::string mtu = std::to_string(capabilities().mtu);
-  return "pcap:iface=" + interface_ + " " + to_text(capabilities().address) + " mtu " + mtu + claim_.remark();
+  return "pcap:iface=" + interface_ + " " + mac_text(capabilities().address).data() + " mtu " + mtu + claim_.remark();
 }
 
 }  // namespace unet::drivers

@@ -53,7 +53,7 @@ Status set_up(pcap_t* handle, const std::string& name, const DriverCapabilities&
   if (pcap_setdirection(handle, PCAP_D_IN) != 0) return refuse(Errc::system, name, pcap_geterr(handle));
   char type[16];
   std::snprintf(type, sizeof type, "0x%04x", ether_type);
-  const std::string station = "ether dst " + to_text(capabilities.address);
+  const std::string station = std::string("ether dst ") + mac_text(capabilities.address).data();
   const std::string filter = ether_type == 0 ? station + " or ether multicast"
                                              : std::string("ether proto ") + type + " and (" + station + " or ether broadcast)";
   if (Status status = set_filter(handle, name, filter); !status) return status;

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "ni/driver.h"
 #include "unet/base/result.h"
-#include "unet/driver.h"
 
 struct pcap;
 

@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
+#include "ni/driver.h"
 #include "unet/base/result.h"
-#include "unet/driver.h"
 
 struct pcap;
 

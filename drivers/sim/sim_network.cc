@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "unet/base/check.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::drivers {
 

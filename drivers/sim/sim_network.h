@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "unet/driver.h"
+#include "ni/driver.h"
 
 namespace unet::drivers {
 

@@ -7,7 +7,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 using namespace unet;
 using unet::drivers::SimNetwork;

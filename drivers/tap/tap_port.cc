@@ -181,7 +181,7 @@ int TapPort::write(std::span<Transfer> transfers) noexcept {
 bool TapPort::is_full(int error) const noexcept { return error == EAGAIN || error == ENOMEM || error == ENOBUFS || error == EINTR; }
 
 std::string TapPort::description() const {
-  return "tap:name=" + name_ + " " + to_text(capabilities().address) + " mtu " + std::to_string(capabilities().mtu);
+  return "tap:name=" + name_ + " " + mac_text(capabilities().address).data() + " mtu " + std::to_string(capabilities().mtu);
 }
 
 }  // namespace unet::drivers

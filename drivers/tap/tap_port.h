@@ -15,8 +15,8 @@
 
 #include "drivers/link_watch.h"
 #include "drivers/segment_port.h"
-#include "ipstack/wire/address.h"
 #include "unet/base/result.h"
+#include "unet/wire/address.h"
 
 namespace unet::drivers {
 

@@ -6,7 +6,8 @@
 #include <cstdarg>
 #include <cstdio>
 
-#include "unet/wire.h"
+#include "unet/wire/ethernet.h"
+#include "unet/wire/frame.h"
 
 namespace unet::drivers {
 
@@ -26,7 +27,7 @@ class Line {
   }
   void add_address(const MacAddress& a) noexcept {
     if (a == kBroadcast) return add("all");
-    add("%02x:%02x:%02x:%02x:%02x:%02x", a[0], a[1], a[2], a[3], a[4], a[5]);
+    add("%s", mac_text(a).data());
   }
   size_t size() const noexcept { return used_; }
 
@@ -49,7 +50,7 @@ const char* why(FrameError error) noexcept {
   return "";
 }
 
-// Names of SignalType (unet/service/signal_wire.h), the second byte of a signal.
+// Names of SignalType (ni/service/signal_wire.h), the second byte of a signal.
 constexpr std::array<const char*, 13> kSignals{"",          "resolve", "resolved", "connect", "received",  "accepted", "rejected",
                                                "confirm", "close",   "closed",   "keepalive", "alive", "goodbye"};
 

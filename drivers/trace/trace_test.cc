@@ -15,7 +15,7 @@
 
 #include "drivers/sim/sim_network.h"  // tidy: allow include because a test needs a wire to look at
 #include "drivers/trace/frame_text.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 using namespace unet;
 using namespace unet::drivers;

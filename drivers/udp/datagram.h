@@ -9,18 +9,16 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ipstack/wire/address.h"
-#include "ipstack/wire/checksum.h"
-#include "ipstack/wire/ethernet.h"
-#include "ipstack/wire/udp.h"
+#include "ni/driver.h"
 #include "unet/base/bytes.h"
-#include "unet/driver.h"
-#include "unet/wire.h"
+#include "unet/wire/address.h"
+#include "unet/wire/checksum.h"
+#include "unet/wire/ethernet.h"
+#include "unet/wire/frame.h"
+#include "unet/wire/udp.h"
 
 namespace unet::drivers {
 
-using ip::kEtherTypeIpv4;
-using ip::kEtherTypeIpv6;
 using ip::kIpv4Bytes;
 using ip::kIpv6Bytes;
 using ip::kUdpBytes;

@@ -6,21 +6,13 @@
 #include <cstring>
 
 #include "drivers/udp/peers.h"
-#include "ipstack/wire/neighbour_discovery.h"
+#include "unet/wire/neighbour_discovery.h"
 
 namespace unet::drivers {
 namespace {
 
 constexpr MacAddress kNobody{};
 constexpr uint32_t kFree = ~uint32_t{0};
-
-constexpr IpAddress kAllNodes{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
-
-uint32_t emit_ethernet(std::byte* at, const MacAddress& to, const MacAddress& from, uint16_t type) noexcept {
-  const EthernetHeader header{.to = to, .from = from, .type = type};
-  std::memcpy(at, &header, sizeof header);
-  return sizeof header;
-}
 
 }  // namespace
 
@@ -76,7 +68,7 @@ bool Neighbours::handle(Bytes frame, Nanoseconds now, Message& reply, std::optio
   EthernetHeader header;
   std::memcpy(&header, frame.data(), sizeof header);
   const Bytes packet = frame.subspan(kEthernetBytes);
-  if (own_.ip.is_ipv4()) return header.type == ip::kEtherTypeArp && handle_arp(packet, now, reply, changed);
+  if (own_.ip.is_ipv4()) return header.type == kEtherTypeArp && handle_arp(packet, now, reply, changed);
   return header.type == kEtherTypeIpv6 && handle_discovery(packet, header.from, now, reply, changed);
 }
 
@@ -132,8 +124,8 @@ bool Neighbours::handle_discovery(Bytes bytes, const MacAddress& station, Nanose
   if (discovery.source_mac && !unspecified) changed = learn(packet.from, *discovery.source_mac, now, false);
   if (!(discovery.target == own_.ip)) return true;
   const MacAddress asker = discovery.source_mac.value_or(station);
-  if (unspecified) emit_discovery(reply, true, ip::group_station(kAllNodes), kAllNodes, own_.ip, false);
-  else if (ip::is_station(asker)) emit_discovery(reply, true, asker, packet.from, own_.ip, true);
+  if (unspecified) emit_discovery(reply, true, ip::group_station(ip::kAllNodes6), ip::kAllNodes6, own_.ip, false);
+  else if (is_station(asker)) emit_discovery(reply, true, asker, packet.from, own_.ip, true);
   answered_ += reply.length != 0;
   return true;
 }
@@ -178,7 +170,7 @@ void Neighbours::emit_question(Message& question, const Place& place) const noex
 void Neighbours::emit_arp(Message& message, ip::ArpOperation operation, const MacAddress& to, const MacAddress& target,
                           const IpAddress& ip) const noexcept {
   std::byte* const at = message.bytes.data();
-  const uint32_t headers = emit_ethernet(at, to, own_.mac, ip::kEtherTypeArp);
+  const uint32_t headers = emit_ethernet(at, to, own_.mac, kEtherTypeArp);
   ip::emit_arp(at + headers, {.operation = operation, .sender_mac = own_.mac, .sender = own_.ip, .target_mac = target, .target = ip});
   message.length = headers + ip::kArpBytes;
 }

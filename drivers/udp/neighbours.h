@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "drivers/udp/datagram.h"
-#include "ipstack/wire/arp.h"
 #include "unet/base/time.h"
+#include "unet/wire/arp.h"
 
 namespace unet::drivers {
 

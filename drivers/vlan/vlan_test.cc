@@ -5,9 +5,9 @@
 
 #include <cstring>
 
-#include "drivers/sim/sim_network.h"  // tidy: allow include because a test needs a wire to look at
 #include "drivers/sim/short_wire.h"   // tidy: allow include because a test needs a wire that is full
-#include "unet/wire.h"
+#include "drivers/sim/sim_network.h"  // tidy: allow include because a test needs a wire to look at
+#include "unet/wire/frame.h"
 
 using namespace unet;
 using namespace unet::drivers;

@@ -12,8 +12,8 @@
 
 #include <cstdint>
 
-#include "ipstack/wire/ethernet.h"
 #include "unet/base/time.h"
+#include "unet/wire/ethernet.h"
 
 namespace unet::ip {
 

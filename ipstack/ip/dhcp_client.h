@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "ipstack/wire/dhcp.h"
 #include "unet/base/time.h"
+#include "unet/wire/dhcp.h"
 
 namespace unet::ip {
 

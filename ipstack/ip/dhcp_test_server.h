@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "ipstack/wire/dhcp.h"
-#include "ipstack/wire/udp.h"
+#include "unet/wire/dhcp.h"
+#include "unet/wire/udp.h"
 
 namespace unet::ip {
 
@@ -115,7 +115,7 @@ struct DhcpTestServer {
     // Broadcast, as clients without an address request.
     const IpAddress everybody = ipv4_address(~0u);
     std::vector<std::byte> frame(14 + kIpv4Bytes + kUdpBytes);
-    std::memcpy(frame.data(), kEveryStation.data(), 6);
+    std::memcpy(frame.data(), kBroadcast.data(), 6);
     std::memcpy(frame.data() + 6, station.data(), 6);
     frame[12] = std::byte{8};
     emit_ip_header(&frame[14], {.from = address, .to = everybody, .protocol = Protocol::kUdp, .hop_limit = 64},

@@ -9,15 +9,6 @@
 namespace unet::ip {
 namespace {
 
-struct EthernetHeader {
-  MacAddress to, from;
-  be16 type;
-};
-static_assert(sizeof(EthernetHeader) == 14);
-
-const IpAddress kAllHosts4 = ipv4_address(0xE0000001u);  // RFC 1112, 4
-constexpr IpAddress kAllNodes6{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
-
 NeighbourOptions with_seed(NeighbourOptions options, uint64_t seed) noexcept {
   options.seed = next_random(seed);
   return options;
@@ -74,7 +65,7 @@ Host::Host(const HostOptions& options, Nanoseconds now)
 }
 
 bool Host::is_for_us(const MacAddress& station) const noexcept {
-  if (station == options_.mac || station == kEveryStation || station == group_station(kAllHosts4)) return true;
+  if (station == options_.mac || station == kBroadcast || station == group_station(kAllHosts4)) return true;
   if (is_station(station)) return false;
   if (groups4_.has_station(station)) return true;
   if (!options_.ipv6) return false;

@@ -29,11 +29,11 @@
 #include "ipstack/ip/path_mtu.h"
 #include "ipstack/ip/reassembly.h"
 #include "ipstack/ip/redirects.h"
-#include "ipstack/wire/arp.h"
-#include "ipstack/wire/icmp.h"
-#include "ipstack/wire/neighbour_discovery.h"
 #include "unet/base/keyed_hash.h"
 #include "unet/base/rate_limit.h"
+#include "unet/wire/arp.h"
+#include "unet/wire/icmp.h"
+#include "unet/wire/neighbour_discovery.h"
 
 namespace unet::ip {
 

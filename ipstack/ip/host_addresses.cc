@@ -17,8 +17,6 @@ constexpr Nanoseconds kReachableMax = 3600 * kSecond;          // RFC 4861, 6.2.
 constexpr Nanoseconds kRetransmitMax = 10 * kSecond;
 constexpr uint8_t kMakesMost = 3;                              // RFC 7217, IDGEN_RETRIES: further addresses after conflicts
 constexpr Nanoseconds kMakeEvery = kSecond;                    // RFC 7217, IDGEN_DELAY
-constexpr IpAddress kAllNodes{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
-constexpr IpAddress kAllRouters{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
 
 }  // namespace
 
@@ -184,10 +182,7 @@ void Host::handle_arp(Bytes packet, Nanoseconds now) noexcept {
 }
 
 uint32_t Host::emit_arp_frame(std::byte* frame, const MacAddress& to, const Arp& arp) const noexcept {
-  const be16 type(kEtherTypeArp);
-  std::memcpy(frame, to.data(), 6);
-  std::memcpy(frame + 6, options_.mac.data(), 6);
-  std::memcpy(frame + 12, &type, sizeof type);
+  emit_ethernet(frame, to, options_.mac, kEtherTypeArp);
   emit_arp(frame + kEthernetBytes, arp);
   return kEthernetBytes + kArpBytes;
 }
@@ -222,8 +217,8 @@ void Host::handle_solicitation(const MacAddress& station, const IpView& packet, 
   if (!probe && discovery.source_mac && is_on_link(packet.from)) neighbours_.handle_question(packet.from, *discovery.source_mac, now);
   std::array<std::byte, kEthernetBytes + kIpv6Bytes + kDiscoveryBytesMax> frame;
   std::byte* const message = frame.data() + kEthernetBytes + kIpv6Bytes;
-  const IpAddress to = probe ? kAllNodes : packet.from;
-  const MacAddress to_station = probe ? group_station(kAllNodes) : discovery.source_mac.value_or(station);
+  const IpAddress to = probe ? kAllNodes6 : packet.from;
+  const MacAddress to_station = probe ? group_station(kAllNodes6) : discovery.source_mac.value_or(station);
   const uint32_t length = emit_neighbour_advertisement(message, discovery.target, to, discovery.target, options_.mac, !probe, true);
   queue_message(frame.data(), emit_discovery_frame(frame.data(), discovery.target, to, to_station, length));
 }
@@ -312,10 +307,7 @@ uint32_t Host::emit_discovery_frame(std::byte* frame, const IpAddress& from, con
 }
 
 uint32_t Host::emit_ip_frame(std::byte* frame, const MacAddress& station, const IpFields& fields, uint32_t length) const noexcept {
-  const be16 type(fields.from.is_ipv4() ? kEtherTypeIpv4 : kEtherTypeIpv6);
-  std::memcpy(frame, station.data(), 6);
-  std::memcpy(frame + 6, options_.mac.data(), 6);
-  std::memcpy(frame + 12, &type, sizeof type);
+  emit_ethernet(frame, station, options_.mac, fields.from.is_ipv4() ? kEtherTypeIpv4 : kEtherTypeIpv6);
   return kEthernetBytes + emit_ip_header(frame + kEthernetBytes, fields, length) + length;
 }
 
@@ -331,7 +323,7 @@ uint32_t Host::poll_claims(Nanoseconds now, std::byte* frame) noexcept {
     const IpAddress& address = each.claim.address();
     if (address.is_ipv4()) {
       const bool probe = message == AddressClaim::Message::probe;
-      return emit_arp_frame(frame, kEveryStation, {.operation = ArpOperation::request, .sender_mac = options_.mac,
+      return emit_arp_frame(frame, kBroadcast, {.operation = ArpOperation::request, .sender_mac = options_.mac,
                                                    .sender = probe ? ipv4_address(0u) : address, .target = address});
     }
     const IpAddress group = solicited_node(address);
@@ -347,7 +339,7 @@ uint32_t Host::poll_question(Nanoseconds now, std::byte* frame) noexcept {
     const std::optional<IpAddress> from = source_for(question.target);
     if (!from) continue;  // no source address any more; counts as asked
     if (from->is_ipv4()) {
-      return emit_arp_frame(frame, question.station.value_or(kEveryStation),
+      return emit_arp_frame(frame, question.station.value_or(kBroadcast),
                             {.operation = ArpOperation::request, .sender_mac = options_.mac, .sender = *from, .target = question.target});
     }
     const IpAddress to = question.station ? question.target : solicited_node(question.target);
@@ -361,11 +353,11 @@ uint32_t Host::poll_question(Nanoseconds now, std::byte* frame) noexcept {
 // RFC 4861, 6.3.7: three router solicitations, from the link-local address once it is assigned.
 uint32_t Host::poll_router_question(Nanoseconds now, std::byte* frame) noexcept {
   if (next_router_question_ > now) return 0;
-  const IpAddress from = source_for(kAllRouters).value_or(kNone6);
+  const IpAddress from = source_for(kAllRouters6).value_or(kNone6);
   if (++router_questions_ >= kRouterQuestions) next_router_question_ = kForever;
   else next_router_question_ = now + kRouterQuestionEvery;
-  const uint32_t length = emit_router_solicitation(frame + kEthernetBytes + kIpv6Bytes, from, kAllRouters, options_.mac);
-  return emit_discovery_frame(frame, from, kAllRouters, group_station(kAllRouters), length);
+  const uint32_t length = emit_router_solicitation(frame + kEthernetBytes + kIpv6Bytes, from, kAllRouters6, options_.mac);
+  return emit_discovery_frame(frame, from, kAllRouters6, group_station(kAllRouters6), length);
 }
 
 }  // namespace unet::ip

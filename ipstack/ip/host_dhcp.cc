@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "ipstack/ip/host.h"
-#include "ipstack/wire/udp.h"
+#include "unet/wire/udp.h"
 
 namespace unet::ip {
 
@@ -91,7 +91,7 @@ uint32_t Host::poll_dhcp(Nanoseconds now, std::byte* frame) noexcept {
   std::byte* const at = frame + kEthernetBytes + kIpv4Bytes;
   std::memcpy(at, header.data(), header.size());
   std::memcpy(at + header.size(), text.data(), text.size());
-  return emit_ip_frame(frame, kEveryStation, fields, static_cast<uint32_t>(header.size() + text.size()));
+  return emit_ip_frame(frame, kBroadcast, fields, static_cast<uint32_t>(header.size() + text.size()));
 }
 
 }  // namespace unet::ip

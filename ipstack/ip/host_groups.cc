@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "ipstack/ip/host.h"
-#include "ipstack/wire/igmp.h"
-#include "ipstack/wire/mld.h"
+#include "unet/wire/igmp.h"
+#include "unet/wire/mld.h"
 
 namespace unet::ip {
 namespace {

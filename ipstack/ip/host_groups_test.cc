@@ -5,8 +5,8 @@
 #include <string>
 
 #include "ipstack/ip/test_link.h"
-#include "ipstack/wire/igmp.h"
-#include "ipstack/wire/mld.h"
+#include "unet/wire/igmp.h"
+#include "unet/wire/mld.h"
 
 namespace unet::ip::host_groups_test {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "ipstack/wire/address.h"
+#include "unet/wire/address.h"
 
 namespace unet::ip {
 

@@ -67,7 +67,7 @@ std::optional<IpAddress> Host::source_for(const IpAddress& to) const noexcept {
 std::optional<MacAddress> Host::station_for(const IpAddress& to, Nanoseconds now) noexcept {
   const std::optional<Route> route = route_to(to, now);
   if (!route) return std::nullopt;
-  if (route->direct_group) return route->next_hop.is_multicast() ? group_station(route->next_hop) : kEveryStation;
+  if (route->direct_group) return route->next_hop.is_multicast() ? group_station(route->next_hop) : kBroadcast;
   return neighbours_.state(route->next_hop) ? neighbours_.resolve(route->next_hop, now) : std::nullopt;
 }
 
@@ -142,10 +142,7 @@ SendResult Host::send_piece(const IpFields& fields, const Route& route, Bytes he
   const std::optional<uint32_t> buffer = take_buffer();
   if (!buffer) return count(HostCounter::no_buffer), SendResult::no_buffer;
   std::byte* const frame = frame_of(*buffer);
-  const be16 type(fields.from.is_ipv4() ? kEtherTypeIpv4 : kEtherTypeIpv6);
-  std::memcpy(frame + 6, options_.mac.data(), 6);
-  std::memcpy(frame + 12, &type, sizeof type);
-  uint32_t size = kEthernetBytes;
+  uint32_t size = emit_ethernet(frame, {}, options_.mac, fields.from.is_ipv4() ? kEtherTypeIpv4 : kEtherTypeIpv6);
   size += emit_ip_header(frame + size, fields, static_cast<uint32_t>(header.size() + data.size()));
   for (const Bytes part : {header, data}) {
     if (!part.empty()) std::memcpy(frame + size, part.data(), part.size());
@@ -160,7 +157,7 @@ SendResult Host::send_piece(const IpFields& fields, const Route& route, Bytes he
 // Sends a frame to its next hop, or queues it for address resolution. False: too many packets wait, and this one is dropped.
 bool Host::go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept {
   std::optional<MacAddress> station;
-  if (route.direct_group) station = route.next_hop.is_multicast() ? group_station(route.next_hop) : kEveryStation;
+  if (route.direct_group) station = route.next_hop.is_multicast() ? group_station(route.next_hop) : kBroadcast;
   else station = neighbours_.resolve(route.next_hop, now);
   if (!station) {
     take_released();  // packets of an entry evicted for this one

@@ -173,7 +173,7 @@ TEST_CASE("answers to hosts that are not there keep no more than half of the buf
 TEST_CASE("a unicast packet in a broadcast frame is dropped (IPv4), or causes no error (IPv6)") {
   const bool ipv4 = GENERATE(true, false);
   Two link(ipv4);
-  const Frame to_all = frame_of(kEveryStation, {.from = address(ipv4, 2), .to = address(ipv4, 1), .protocol = 200}, pattern(20));
+  const Frame to_all = frame_of(kBroadcast, {.from = address(ipv4, 2), .to = address(ipv4, 1), .protocol = 200}, pattern(20));
   link.inject(to_all);
   CHECK(link[link.a].counter(HostCounter::errors_sent) == 0);
   CHECK(link.nodes[link.a].came.size() == (ipv4 ? 0 : 1));

@@ -17,8 +17,7 @@ constexpr Nanoseconds kAnswerWithinLeast = 100 * kMillisecond;
 
 // The all-hosts group: every host is a member.
 bool is_everybodys(const IpAddress& group) noexcept {
-  constexpr IpAddress kAllNodes{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
-  return group.is_ipv4() ? group == ipv4_address(0xE0000001u) : group == kAllNodes;
+  return group == kAllHosts4 || group == kAllNodes6;
 }
 
 // Groups of interface-local scope are never reported (RFC 9777, 6).

@@ -15,9 +15,9 @@
 #include <span>
 #include <vector>
 
-#include "ipstack/wire/ethernet.h"
-#include "ipstack/wire/group_membership.h"
 #include "unet/base/time.h"
+#include "unet/wire/ethernet.h"
+#include "unet/wire/group_membership.h"
 
 namespace unet::ip {
 

@@ -15,8 +15,8 @@
 #include <optional>
 #include <vector>
 
-#include "ipstack/wire/ethernet.h"
 #include "unet/base/time.h"
+#include "unet/wire/ethernet.h"
 
 namespace unet::ip {
 

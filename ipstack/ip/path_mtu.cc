@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "ipstack/wire/ip.h"
+#include "unet/wire/ip.h"
 
 namespace unet::ip {
 namespace {

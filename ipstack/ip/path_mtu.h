@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "ipstack/wire/address.h"
-#include "ipstack/wire/ip.h"
 #include "unet/base/time.h"
+#include "unet/wire/address.h"
+#include "unet/wire/ip.h"
 
 namespace unet::ip {
 

@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "ipstack/wire/ip.h"
 #include "unet/base/time.h"
+#include "unet/wire/ip.h"
 
 namespace unet::ip {
 

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "ipstack/wire/address.h"
 #include "unet/base/time.h"
+#include "unet/wire/address.h"
 
 namespace unet::ip {
 

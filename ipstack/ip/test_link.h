@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "ipstack/ip/host.h"
-#include "ipstack/wire/udp.h"
 #include "unet/base/check.h"
+#include "unet/wire/udp.h"
 
 namespace unet::ip {
 

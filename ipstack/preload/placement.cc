@@ -19,7 +19,7 @@
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/signals.h"
 #include "ipstack/sockets/sockaddr.h"
-#include "ipstack/wire/ip.h"
+#include "unet/wire/ip.h"
 
 namespace unet::preload {
 namespace {

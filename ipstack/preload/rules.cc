@@ -5,7 +5,7 @@
 #include <charconv>
 #include <string>
 
-#include "ipstack/wire/ip.h"
+#include "unet/wire/ip.h"
 
 namespace unet::preload {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "ipstack/wire/address.h"
+#include "unet/wire/address.h"
 
 namespace unet::sockets {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "ipstack/sockets/network.h"
-#include "ipstack/wire/ip.h"
+#include "unet/wire/ip.h"
 
 namespace unet::sockets {
 

@@ -42,11 +42,11 @@
 #include "ipstack/sockets/stream_options.h"
 #include "ipstack/sockets/time_waits.h"
 #include "ipstack/sockets/timer_heap.h"
-#include "ipstack/wire/icmp.h"
-#include "ipstack/wire/ip.h"
-#include "ipstack/wire/tcp.h"
-#include "ipstack/wire/udp.h"
 #include "unet/limits.h"
+#include "unet/wire/icmp.h"
+#include "unet/wire/ip.h"
+#include "unet/wire/tcp.h"
+#include "unet/wire/udp.h"
 
 namespace unet::sockets {
 

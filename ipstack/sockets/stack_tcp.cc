@@ -5,8 +5,8 @@
 
 #include "ipstack/sockets/stack.h"
 #include "ipstack/tcp/reset.h"
-#include "ipstack/wire/checksum.h"
 #include "unet/base/bytes.h"
+#include "unet/wire/checksum.h"
 
 namespace unet::sockets {
 namespace {

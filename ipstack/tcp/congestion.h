@@ -6,8 +6,8 @@
 
 #include "ipstack/tcp/bbr.h"
 #include "ipstack/tcp/options.h"
-#include "ipstack/wire/tcp.h"
 #include "unet/base/time.h"
+#include "unet/wire/tcp.h"
 
 namespace unet::tcp {
 

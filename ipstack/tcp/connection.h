@@ -27,7 +27,7 @@
 #include "ipstack/tcp/send_buffer.h"
 #include "ipstack/tcp/state.h"
 #include "ipstack/tcp/time_wait.h"
-#include "ipstack/wire/tcp.h"
+#include "unet/wire/tcp.h"
 
 namespace unet::tcp {
 

@@ -7,10 +7,10 @@
 #include <array>
 #include <cstdint>
 
-#include "ipstack/wire/tcp.h"
 #include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/base/time.h"
+#include "unet/wire/tcp.h"
 
 namespace unet::tcp {
 

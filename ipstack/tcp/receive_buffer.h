@@ -9,7 +9,7 @@
 
 #include "ipstack/tcp/chunk_pool.h"
 #include "ipstack/tcp/kept_messages.h"
-#include "ipstack/wire/tcp.h"
+#include "unet/wire/tcp.h"
 
 namespace unet::tcp {
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "ipstack/wire/tcp.h"
+#include "unet/wire/tcp.h"
 
 namespace unet::tcp {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "ipstack/tcp/chunk_pool.h"
-#include "ipstack/wire/tcp.h"
 #include "unet/base/time.h"
+#include "unet/wire/tcp.h"
 
 namespace unet::tcp {
 

@@ -9,8 +9,8 @@
 #include <tuple>
 #include <vector>
 
-#include "ipstack/wire/tcp.h"
 #include "unet/base/time.h"
+#include "unet/wire/tcp.h"
 
 namespace unet::tcp::test {
 

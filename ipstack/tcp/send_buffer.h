@@ -6,7 +6,7 @@
 #include <span>
 
 #include "ipstack/tcp/chunk_pool.h"
-#include "ipstack/wire/tcp.h"
+#include "unet/wire/tcp.h"
 
 namespace unet::tcp {
 

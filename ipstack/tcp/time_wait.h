@@ -6,7 +6,7 @@
 
 #include "ipstack/tcp/counters.h"
 #include "ipstack/tcp/options.h"
-#include "ipstack/wire/tcp.h"
+#include "unet/wire/tcp.h"
 
 namespace unet::tcp {
 

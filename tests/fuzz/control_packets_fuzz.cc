@@ -5,9 +5,9 @@
 // size for its op with fields from the input, or closes and comes again.
 #include <optional>
 
+#include "ni/service/test_client.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
-#include "unet/service/test_client.h"
 
 using namespace unet;
 using service::test::TestClient;

@@ -3,9 +3,9 @@
 //
 // Input: steps of one byte and arguments: a store anywhere in the hostile segment's header and queues, a descriptor at the place
 // where the engine looks next, a buffer number, a frame from the wire, or turns of the engine.
+#include "ni/engine/test_ni.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
-#include "unet/engine/test_ni.h"
 
 using namespace unet;
 using namespace unet::engine;

@@ -8,14 +8,14 @@
 #include <cstring>
 #include <vector>
 
-#include "ipstack/wire/checksum.h"
-#include "ipstack/wire/icmp.h"
-#include "ipstack/wire/ip.h"
-#include "ipstack/wire/tcp.h"
-#include "ipstack/wire/udp.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
 #include "unet/base/time.h"
+#include "unet/wire/checksum.h"
+#include "unet/wire/icmp.h"
+#include "unet/wire/ip.h"
+#include "unet/wire/tcp.h"
+#include "unet/wire/udp.h"
 
 namespace unet {
 

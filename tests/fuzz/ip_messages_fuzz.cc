@@ -2,9 +2,9 @@
 // endpoint beside it gets only whole packets for its port, and none in the name of a port that is not the sender's.
 //
 // Input: steps of one byte and arguments: a packet of one of a few kinds, with bytes changed, to be sent or to arrive; or turns.
+#include "ni/engine/test_ip.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
-#include "unet/engine/test_ip.h"
 
 using namespace unet;
 using namespace unet::engine;
@@ -49,7 +49,7 @@ void send(TestEndpoint& liar, FuzzInput& input) {
 void send_bytes(TestEndpoint& liar, FuzzInput& input) { liar.send(kChannel, input.take_bytes(input.take<uint8_t>())); }
 
 void arrive(TestWire& wire, Bytes packet, FuzzInput& input) {
-  static constexpr uint16_t kTypes[] = {ip::kEtherTypeIpv4, ip::kEtherTypeIpv6, ip::kEtherTypeArp, kEtherType};
+  static constexpr uint16_t kTypes[] = {kEtherTypeIpv4, kEtherTypeIpv6, kEtherTypeArp, kEtherType};
   FrameBytes frame(sizeof(EthernetHeader) + packet.size());
   const auto how = input.take<uint8_t>();
   const MacAddress to = (how & 4) != 0 ? kBroadcast : wire.capabilities.address;

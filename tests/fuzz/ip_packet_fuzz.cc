@@ -1,13 +1,13 @@
 // ip_packet_fuzz.cc - any bytes as a packet for the IP stack, with checksums as they come or put right: what is accepted lies inside the
 // packet, at each layer.
-#include "ipstack/wire/arp.h"
-#include "ipstack/wire/checksum.h"
-#include "ipstack/wire/igmp.h"
-#include "ipstack/wire/mld.h"
-#include "ipstack/wire/neighbour_discovery.h"
-#include "ipstack/wire/udp.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
+#include "unet/wire/arp.h"
+#include "unet/wire/checksum.h"
+#include "unet/wire/igmp.h"
+#include "unet/wire/mld.h"
+#include "unet/wire/neighbour_discovery.h"
+#include "unet/wire/udp.h"
 
 using namespace unet;
 using namespace unet::ip;

@@ -11,10 +11,10 @@
 #include <optional>
 #include <vector>
 
-#include "ipstack/wire/ip.h"
+#include "ni/service/left_sockets.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
-#include "unet/service/left_sockets.h"
+#include "unet/wire/ip.h"
 
 using namespace unet;
 

@@ -3,7 +3,7 @@
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
 #include "unet/base/crc32c.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 using namespace unet;
 

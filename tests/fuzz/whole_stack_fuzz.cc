@@ -12,9 +12,9 @@
 #include <string>
 
 #include "drivers/segment_port.h"
+#include "ni/engine/test_ni.h"
 #include "tests/fuzz/fuzz_calls.h"
 #include "tests/fuzz/fuzz_peer.h"
-#include "unet/engine/test_ni.h"
 
 using namespace unet;
 using namespace unet::sockets;
@@ -220,7 +220,7 @@ class Fuzz {
     EthernetHeader ethernet;
     std::memcpy(&ethernet, frame.bytes.data(), sizeof ethernet);
     UNET_CHECK(ethernet.from == kOwn);
-    if (ethernet.type != ip::kEtherTypeArp) {
+    if (ethernet.type != kEtherTypeArp) {
       ip::IpView view;
       ip::Problem problem;
       UNET_CHECK(parse_ip_packet(Bytes(frame.bytes).subspan(sizeof ethernet), view, problem) == ip::IpError::none);
@@ -239,7 +239,7 @@ class Fuzz {
     const auto how = input_.take<uint8_t>();
     const bool ipv4 = std::to_integer<uint8_t>(packet[0]) >> 4 == 4;
     for (int i = how >> 6; i > 0; --i) packet[input_.take<uint16_t>() % packet.size()] = std::byte{input_.take<uint8_t>()};
-    Wire::Frame frame{.bytes = in_ethernet(ipv4 ? ip::kEtherTypeIpv4 : ip::kEtherTypeIpv6, packet, (how & 4) != 0)};
+    Wire::Frame frame{.bytes = in_ethernet(ipv4 ? kEtherTypeIpv4 : kEtherTypeIpv6, packet, (how & 4) != 0)};
     switch (how & 3) {
       case 0: break;
       case 1: frame.header = input_.take<VnetHeader>(); break;
@@ -259,7 +259,7 @@ class Fuzz {
     wire_.arriving.push_back(std::move(frame));
   }
   void raw() {
-    static constexpr uint16_t kTypes[] = {ip::kEtherTypeIpv4, ip::kEtherTypeIpv6, ip::kEtherTypeArp, kEtherType};
+    static constexpr uint16_t kTypes[] = {kEtherTypeIpv4, kEtherTypeIpv6, kEtherTypeArp, kEtherType};
     const auto how = input_.take<uint8_t>();
     const std::vector<std::byte> bytes = input_.take_bytes(input_.take<uint8_t>());
     wire_.arriving.push_back({.bytes = in_ethernet(kTypes[how & 3], bytes, (how & 4) != 0)});

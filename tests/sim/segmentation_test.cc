@@ -9,8 +9,8 @@
 
 #include "drivers/faulty/faulty.h"
 #include "drivers/sim/sim_network.h"
+#include "ni/engine/test_ni.h"
 #include "unet/base/test_seeds.h"
-#include "unet/engine/test_ni.h"
 
 using namespace unet;
 using namespace unet::engine;

@@ -9,10 +9,10 @@
 
 #include "drivers/sim/sim_network.h"
 #include "drivers/wrapper.h"
+#include "ni/service/journal_records.h"
+#include "ni/service/test_client.h"
+#include "ni/service/test_keeper.h"
 #include "unet/base/test_seeds.h"
-#include "unet/service/journal_records.h"
-#include "unet/service/test_client.h"
-#include "unet/service/test_keeper.h"
 
 namespace unet::service {
 namespace {

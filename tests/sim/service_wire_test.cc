@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "drivers/sim/sim_network.h"
-#include "unet/service/test_client.h"
+#include "ni/service/test_client.h"
 
 namespace unet::service {
 namespace {

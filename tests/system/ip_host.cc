@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "ipstack/ip/host.h"
-#include "ipstack/wire/udp.h"
 #include "tests/system/packet_wire.h"
 #include "unet/base/check.h"
+#include "unet/wire/udp.h"
 
 using namespace unet;
 using namespace unet::ip;

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "ipstack/wire/ip.h"
-#include "ipstack/wire/udp.h"
 #include "unet/context.h"
 #include "unet/ip.h"
+#include "unet/wire/ip.h"
+#include "unet/wire/udp.h"
 
 using namespace unet;
 

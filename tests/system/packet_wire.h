@@ -14,10 +14,10 @@
 #include <cstdio>
 #include <cstring>
 
-#include "ipstack/wire/ethernet.h"
 #include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/base/time.h"
+#include "unet/wire/ethernet.h"
 
 namespace unet {
 
@@ -69,7 +69,7 @@ class PacketWire {
   PacketWire& operator=(const PacketWire&) = delete;
 
   int descriptor() const { return descriptor_; }
-  const ip::MacAddress& mac() const { return mac_; }
+  const MacAddress& mac() const { return mac_; }
   uint32_t mtu() const { return mtu_; }
 
   // The bytes of the next frame; 0: there is none.
@@ -83,7 +83,7 @@ class PacketWire {
 
  private:
   int descriptor_;
-  ip::MacAddress mac_{};
+  MacAddress mac_{};
   uint32_t mtu_ = 0;
 };
 

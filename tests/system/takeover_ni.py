@@ -57,7 +57,7 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # ends with its keeper
 """
 TAKE = "link.recv(1 << 17)\n"
 HANG = "time.sleep(60)\n"
-with open(os.path.join(os.path.dirname(__file__), "../../unet/service/journal_link.h"), encoding="utf-8") as header:
+with open(os.path.join(os.path.dirname(__file__), "../../ni/service/journal_link.h"), encoding="utf-8") as header:
     JOURNAL = header.read()
 FORMAT = int(re.search(r"kJournalFormat = (\d+);", JOURNAL)[1])
 # Of records, by their names.

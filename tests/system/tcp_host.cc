@@ -24,8 +24,8 @@
 #include "ipstack/ip/host.h"
 #include "ipstack/tcp/connection.h"
 #include "ipstack/tcp/reset.h"
-#include "ipstack/wire/checksum.h"
 #include "tests/system/packet_wire.h"
+#include "unet/wire/checksum.h"
 
 using namespace unet;
 using namespace unet::ip;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# tidy.py - the rules of the tree as a test: who may include whom, banned words, what the build and the documents list.
+# tidy.py - the rules of the tree as a test: which layer may include which, banned words, what the build and the documents list.
 #
 #   tidy.py [--root DIR] [--build DIR [--alone]]
 #
@@ -25,26 +25,27 @@ from tidy_prose import prose
 
 # ---- The tables. To extend the tree, extend these. ----------------------------------------------------------------
 
-# What of unet/ an application, and the layers for applications, may include.
-UNET_PUBLIC = ["unet/*.h", "!unet/driver.h", "!unet/wire.h", "!unet/control.h"]
-
-# Who may include whom: the first row whose directory holds the file counts; a row always allows its own directory.
-# A pattern is a file or a directory (everything below it), `*` does not cross `/`, and `!` takes away again.
+# What each directory may include, the lowest layer first. The first row with a file's directory is the file's. A file may include its own
+# directory's headers that have the same row, and what the row names: files or directories (everything below them); `*` does not cross `/`.
 INCLUDE_TABLE = [
-    # directory        may include
-    ("unet/base",      []),
-    ("unet/engine",    ["unet/*.h", "unet/base", "ipstack/wire", "ipstack/ip", "ipstack/tcp/reset.h"]),
-    ("unet/service",   ["unet/*.h", "unet/base", "unet/engine", "ipstack/wire", "ipstack/ip", "ipstack/tcp/reset.h"]),
-    ("unet",           ["unet/base", "!unet/engine", "!unet/service", "ipstack/wire"]),
-    ("drivers/*",      ["drivers/*.h", "unet/driver.h", "unet/wire.h", "unet/limits.h", "unet/base", "ipstack/wire"]),
-    ("am/splitc",      ["am", "!am/rpc"] + UNET_PUBLIC + ["unet/base"]),
-    ("am/rpc",         ["am", "!am/splitc"] + UNET_PUBLIC + ["unet/base"]),
-    ("am",             ["!am/splitc", "!am/rpc"] + UNET_PUBLIC + ["unet/base"]),
-    ("ipstack/wire",   ["unet/base"]),
-    ("ipstack",        UNET_PUBLIC + ["unet/base"]),
-    ("apps/examples",  ["am", "ipstack"] + UNET_PUBLIC),
-    ("apps",           ["unet", "drivers", "am", "ipstack"]),
-    ("tests",          ["unet", "drivers", "am", "ipstack", "apps"]),
+    # directory          may include
+    ("unet/base",        []),
+    ("unet/wire",        ["unet/base"]),
+    ("unet",             ["unet/base", "unet/wire"]),
+    ("ipstack/ip",       ["unet/base", "unet/wire"]),
+    ("ipstack/tcp",      ["unet/base", "unet/wire"]),
+    ("ipstack/sockets",  ["unet", "ipstack/ip", "ipstack/tcp"]),
+    ("ipstack/preload",  ["unet", "ipstack/ip", "ipstack/tcp", "ipstack/sockets"]),
+    ("ni/engine",        ["unet", "ipstack/ip", "ipstack/tcp", "ni/*.h"]),
+    ("ni/service",       ["unet", "ipstack/ip", "ipstack/tcp", "ni/*.h", "ni/engine"]),
+    ("ni",               ["unet"]),
+    ("drivers/*",        ["unet", "ni/*.h", "drivers/*.h"]),
+    ("am/splitc",        ["unet", "am/*.h"]),
+    ("am/rpc",           ["unet", "am/*.h"]),
+    ("am",               ["unet"]),
+    ("apps/examples",    ["unet", "ipstack", "am"]),
+    ("apps",             ["unet", "ipstack", "ni", "drivers", "am"]),
+    ("tests",            ["unet", "ipstack", "ni", "drivers", "am", "apps"]),
 ]
 
 # Headers of other projects that not every directory may use. (header, where it may be included)
@@ -56,9 +57,9 @@ EXTERNAL_TABLE = [
     ("catch2/*",       ["*_test.cc", "tests"]),
     ("CLI/*",          ["apps"]),
     ("mpi.h",          ["apps/kernels/mpi"]),
-    ("nlohmann/*",     ["apps", "unet/service", "tests", "*_test.cc"]),
-    ("toml++/*",       ["apps", "unet/service"]),
-    ("spdlog/*",       ["apps", "unet/service", "drivers"]),
+    ("nlohmann/*",     ["apps", "ni/service", "tests", "*_test.cc"]),
+    ("toml++/*",       ["apps", "ni/service"]),
+    ("spdlog/*",       ["apps", "ni/service", "drivers"]),
 ]
 
 # Made by the build, so not in the tree.
@@ -76,16 +77,18 @@ INCLUDE_TABLE[:0] = [
     ("apps/bench/programs", ["unet", "am", "apps/bench/benchmarks"] + BENCH_ROOMS[:4]),
     ("apps/bench/two_hosts", ["unet"] + BENCH_ROOMS[:2]),
     ("apps/bench/plot", ["unet"] + BENCH_ROOMS[:2]),
+    ("apps/bench", ["unet", "ni", "drivers", "am", "ipstack", "apps/*.h", "apps/bench"]),
 ]
 
 # The namespace of a directory's headers (C headers have none). The first row counts.
 NAMESPACES = [
-    ("unet/engine", "unet::engine"), ("unet/service", "unet::service"), ("unet", "unet"), ("am/splitc", "unet::splitc"), ("am", "unet::am"),
-    ("ipstack/tcp", "unet::tcp"), ("ipstack/sockets", "unet::sockets"), ("ipstack/preload", "unet::preload"), ("ipstack", "unet::ip"), ("drivers", "unet::drivers"), ("apps/bench", "unet::bench"),
+    ("ni/engine", "unet::engine"), ("ni/service", "unet::service"), ("ni", "unet"), ("unet", "unet"), ("drivers", "unet::drivers"),
+    ("ipstack/tcp", "unet::tcp"), ("ipstack/sockets", "unet::sockets"), ("ipstack/preload", "unet::preload"), ("ipstack", "unet::ip"),
+    ("am/splitc", "unet::splitc"), ("am", "unet::am"), ("apps/bench", "unet::bench"),
 ]
 
-DATA_PATH = ["unet/engine", "drivers"]
-LIBRARIES = ["unet", "drivers", "am", "ipstack"]
+DATA_PATH = ["ni/engine", "drivers"]
+LIBRARIES = ["unet", "ipstack", "ni", "drivers", "am"]
 
 # Words in code (not in comments or strings) that need a reason. (rule, regular expression, where, why)
 BANNED = [
@@ -100,12 +103,12 @@ BANNED = [
     ("throw", r"\bthrow\b", LIBRARIES, "return unet::Result for set-up, count it on the data path"),
     ("iostream", r"#\s*include\s*<iostream>|\bstd::c(out|err)\b", LIBRARIES, "a library does not print; return an error"),
     ("std::function", r"\bstd::function\b", DATA_PATH, "it allocates; use a template, a pointer or a virtual call"),
-    ("shared_ptr", r"\b(std::shared_ptr|make_shared)\b", ["unet/engine", "drivers/dpdk"], "ownership on the data path is single"),
+    ("shared_ptr", r"\b(std::shared_ptr|make_shared)\b", ["ni/engine", "drivers/dpdk"], "ownership on the data path is single"),
     ("lock", r"\bstd::(mutex|recursive_mutex|shared_mutex|lock_guard|unique_lock|scoped_lock|condition_variable)\b",
-     ["unet/engine"], "no lock on the data path"),
+     ["ni/engine"], "no lock on the data path"),
     ("sleep", r"\b(usleep|nanosleep|sleep_for|sleep_until)\b", DATA_PATH, "who drives the engine decides how it idles"),
     ("clock", r"\b(clock_gettime|gettimeofday|(steady|system|high_resolution)_clock)\b",
-     ["unet/engine", "drivers/sim", "drivers/faulty", "am", "ipstack"], "take `now` as an argument"),
+     ["unet/wire", "ni/engine", "drivers/sim", "drivers/faulty", "am", "ipstack"], "take `now` as an argument"),
     ("getenv", r"(?<!\w)getenv\s*\(", LIBRARIES, "use secure_getenv(): a program may have more rights than its caller"),
     ("random", r"\b(s?rand\s*\(|random_device)", LIBRARIES, "use a generator with a seed that the caller gives"),
 ]
@@ -299,9 +302,9 @@ def count_arguments(text, at):
 
 
 def includes(source):
-    row = next((row for row in INCLUDE_TABLE if inside(source.path, row[0])), None)
+    row = row_of(source.path)
     for number, name, quoted in source.includes:
-        project_header = quoted or re.match(r"(unet|drivers|am|ipstack|apps|tests)/", name)
+        project_header = quoted or re.match(r"(unet|ipstack|ni|drivers|am|apps|tests)/", name)
         if not project_header:
             for pattern, where in EXTERNAL_TABLE:
                 if inside_external(name, pattern) and not any(inside(source.path, each) for each in where):
@@ -315,6 +318,10 @@ def includes(source):
             yield number, "include", f"{row[0]} may not include {name} (INCLUDE_TABLE in tests/tidy/tidy.py)"
 
 
+def row_of(path):
+    return next((row for row in INCLUDE_TABLE if inside(path, row[0])), None)
+
+
 def inside_external(name, pattern):
     return fnmatch.fnmatch(name, pattern)
 
@@ -322,13 +329,7 @@ def inside_external(name, pattern):
 def may_include(row, path, name):
     directory, allowed = row
     own = "/".join(path.split("/")[:directory.count("/") + 1])
-    verdict = inside(name, own)
-    for pattern in allowed:
-        if pattern.startswith("!"):
-            verdict = verdict and not inside(name, pattern[1:])
-        else:
-            verdict = verdict or inside(name, pattern)
-    return verdict
+    return (inside(name, own) and row_of(name) == row) or any(inside(name, pattern) for pattern in allowed)
 
 
 FILE_RULES = [first_line, pragma_once, file_name, shape, namespace, banned_words, banned_text, atomic_order, includes]

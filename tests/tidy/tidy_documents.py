@@ -119,13 +119,13 @@ RFC = re.compile(r"\bRFCs? (\d+)")
 
 
 def rfcs(source, sources):
-    """Each that the code of ipstack/ cites is in docs/TCPIP.md: in the first column of a table, or as `RFC n`."""
+    """Each that the code of ipstack/ and the formats in unet/wire cite is in docs/TCPIP.md: in the first column of a table, or as `RFC n`."""
     if not source.path.endswith("TCPIP.md"):
         return
     named = {rfc for line in source.lines for rfc in RFC.findall(line)}
     named |= {rfc for line in source.lines if line.startswith("|") for rfc in re.findall(r"\d+", line.split(" | ")[0])}
     for other in sources:
-        if other.is_code and other.path.startswith("ipstack/") and not other.path.endswith("_test.cc"):
+        if other.is_code and other.path.startswith(("ipstack/", "unet/wire/")) and not other.path.endswith("_test.cc"):
             for rfc in sorted({rfc for line in other.lines for rfc in RFC.findall(line)} - named):
                 yield 1, "rfc", f"{other.path} cites RFC {rfc}, of which nothing is said here"
 

@@ -33,11 +33,11 @@ GOOD_SOURCE = """// ring.cc - a ring of slots.
 
 GOOD_TREE = {
     "unet/base/check.h": "// check.h - checks.\n#pragma once\nnamespace unet {}\n",
-    "unet/driver.h": "// driver.h - the driver interface.\n#pragma once\nnamespace unet {}\n",
+    "ni/driver.h": "// driver.h - the driver interface.\n#pragma once\nnamespace unet {}\n",
     "unet/ring.h": GOOD_HEADER,
     "unet/ring.cc": GOOD_SOURCE,
-    "unet/engine/engine.h": "// engine.h - the engine.\n#pragma once\n#include \"unet/driver.h\"\nnamespace unet::engine {}\n",
-    "drivers/sim/sim.h": "// sim.h - a wire.\n#pragma once\n#include \"unet/driver.h\"\nnamespace unet::drivers {}\n",
+    "ni/engine/engine.h": "// engine.h - the engine.\n#pragma once\n#include \"ni/driver.h\"\nnamespace unet::engine {}\n",
+    "drivers/sim/sim.h": "// sim.h - a wire.\n#pragma once\n#include \"ni/driver.h\"\nnamespace unet::drivers {}\n",
     "README.md": "See [the ring](unet/ring.h) and [the web](https://example.org/).\n",
 }
 
@@ -54,7 +54,7 @@ class Tree(unittest.TestCase):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def code(self, body, path="unet/engine/body.cc"):
+    def code(self, body, path="ni/engine/body.cc"):
         """Writes a source file that keeps every rule but what `body` breaks; returns the complaints about it."""
         self.write(path, f"// {Path(path).name} - a body.\n{body}\n")
         return sorted((line, rule) for where, line, rule, _ in tidy.check(self.root) if where == path)
@@ -78,8 +78,8 @@ class FileRules(Tree):
         self.assertEqual(self.rules("unet/ring.h"), ["pragma-once"])
 
     def test_namespace(self):
-        self.write("unet/engine/engine.h", "// engine.h - the engine.\n#pragma once\nnamespace unet::bench {}\n")
-        self.assertEqual(self.rules("unet/engine/engine.h"), ["namespace"])
+        self.write("ni/engine/engine.h", "// engine.h - the engine.\n#pragma once\nnamespace unet::bench {}\n")
+        self.assertEqual(self.rules("ni/engine/engine.h"), ["namespace"])
 
     def test_a_c_header_has_no_namespace(self):
         self.write("unet/unet.h", '// unet.h - the C ABI.\n#pragma once\n#ifdef __cplusplus\nextern "C" {\n#endif\n')
@@ -157,8 +157,8 @@ class FileRules(Tree):
         self.assertEqual(self.rules("docs/TCPIP.md"), ["rfc-test"])
 
     def test_rfcs_that_code_cites_are_described(self):
-        self.write("ipstack/wire/tcp.cc", "// tcp.cc - headers.\n// RFC 9293, 3.1\nint a;  // RFCs 1122 and 791\n")
-        self.write("ipstack/wire/tcp_test.cc", "// tcp_test.cc - RFC 5482 is of tests alone.\n")
+        self.write("unet/wire/tcp.cc", "// tcp.cc - headers.\n// RFC 9293, 3.1\nint a;  // RFCs 1122 and 791\n")
+        self.write("unet/wire/tcp_test.cc", "// tcp_test.cc - RFC 5482 is of tests alone.\n")
         self.write("unet/other.cc", "// other.cc - RFC 768 is not of TCP/IP.\n")
         head = "| RFC | what of it | test |\n|---|---|---|\n"
         for good in (f"{head}| 1122; 9293 TCP | `a` | |\n", "Not RFC 9293, nor RFC 1122.\n"):
@@ -220,9 +220,9 @@ class BannedWords(Tree):
                 self.assertEqual(self.code(text), [])
 
     def test_words_are_banned_where_they_hurt(self):
-        self.assertEqual(self.code("std::mutex m;", "unet/service/names.cc"), [])
+        self.assertEqual(self.code("std::mutex m;", "ni/service/names.cc"), [])
         self.assertEqual(self.code("std::function<void()> f;", "drivers/sim/body.cc"), [(2, "std::function")])
-        self.assertEqual(self.code("std::mutex m;", "unet/engine/body_test.cc"), [])
+        self.assertEqual(self.code("std::mutex m;", "ni/engine/body_test.cc"), [])
 
     def test_a_reason_allows(self):
         reason = "// tidy: allow volatile because the handler is a signal's"
@@ -243,7 +243,7 @@ class BannedWords(Tree):
 class Prose(Tree):
     def setUp(self):
         super().setUp()
-        budget, tidy_prose.BUDGET = tidy_prose.BUDGET, {"unet": (1, 0), "unet/engine": (0, 1)}
+        budget, tidy_prose.BUDGET = tidy_prose.BUDGET, {"unet": (1, 0), "ni/engine": (0, 1)}
         self.addCleanup(setattr, tidy_prose, "BUDGET", budget)
         self.write("docs/GLOSSARY.md", "| word | means | not |\n|---|---|---|\n| yield | gives the core away | `give way`, `keeper`, rest |\n")
 
@@ -261,7 +261,7 @@ class Prose(Tree):
 
     def test_a_budget_is_the_nearest_directorys(self):
         self.assertEqual(self.warnings("unet/a.cc", "// a.cc - who\n"), [])
-        self.assertEqual(self.warnings("unet/engine/a.cc", "// a.cc - who is a keeper\n"), [("unet/engine", "1", "persons")])
+        self.assertEqual(self.warnings("ni/engine/a.cc", "// a.cc - who is a keeper\n"), [("unet/engine", "1", "persons")])
         self.assertEqual(self.warnings("tests/tidy/a.py", "# who\n"), [])
 
     def test_a_warning_is_no_complaint(self):
@@ -273,7 +273,7 @@ class Prose(Tree):
 class Includes(Tree):
     def include(self, path, name):
         line = f'#include "{name}"' if not name.startswith("<") else f"#include {name}"
-        self.write("unet/service/names.h", "// names.h - names.\n#pragma once\nnamespace unet::service {}\n")
+        self.write("ni/service/names.h", "// names.h - names.\n#pragma once\nnamespace unet::service {}\n")
         self.write("am/am.h", "// am.h - Active Messages.\n#pragma once\n")
         self.write("am/rpc/rpc.h", "// rpc.h - calls.\n#pragma once\n")
         self.write("drivers/pcap/file.h", "// file.h - a file.\n#pragma once\nnamespace unet::drivers {}\n")
@@ -284,23 +284,23 @@ class Includes(Tree):
     def test_the_table(self):
         allowed = [
             ("unet/base/a.cc", "unet/base/check.h"), ("unet/a.cc", "unet/base/check.h"), ("unet/a.cc", "unet/ring.h"),
-            ("unet/engine/a.cc", "unet/ring.h"), ("unet/service/a.cc", "unet/engine/engine.h"),
-            ("drivers/sim/a.cc", "unet/driver.h"), ("drivers/sim/a.cc", "drivers/sim/sim.h"),
+            ("ni/engine/a.cc", "unet/ring.h"), ("ni/service/a.cc", "ni/engine/engine.h"),
+            ("drivers/sim/a.cc", "ni/driver.h"), ("drivers/sim/a.cc", "drivers/sim/sim.h"), ("drivers/sim/a.cc", "unet/ring.h"),
             ("am/rpc/a.cc", "am/am.h"), ("am/a.cc", "unet/ring.h"), ("apps/unetd/a.cc", "drivers/sim/sim.h"),
             ("apps/examples/a.c", "unet/ring.h"), ("tests/sim/a.cc", "drivers/sim/sim.h"),
             ("drivers/dpdk/a.cc", "<rte_mbuf.h>"), ("drivers/pcap/a.cc", "<pcap/pcap.h>"),
             ("unet/a_test.cc", "<catch2/catch.hpp>"), ("unet/a.cc", "unet/version_number.h"),
         ]
         forbidden = [
-            ("unet/base/a.cc", "unet/ring.h"), ("unet/a.cc", "unet/engine/engine.h"), ("unet/a.cc", "drivers/sim/sim.h"),
-            ("unet/engine/a.cc", "drivers/sim/sim.h"), ("unet/engine/a.cc", "unet/service/names.h"),
-            ("unet/service/a.cc", "drivers/sim/sim.h"), ("drivers/sim/a.cc", "unet/ring.h"),
-            ("drivers/sim/a.cc", "drivers/pcap/file.h"), ("am/a.cc", "am/rpc/rpc.h"), ("am/a.cc", "unet/driver.h"),
-            ("am/rpc/a.cc", "unet/engine/engine.h"), ("ipstack/a.cc", "am/am.h"), ("apps/examples/a.cc", "unet/driver.h"),
+            ("unet/base/a.cc", "unet/ring.h"), ("unet/a.cc", "ni/engine/engine.h"), ("unet/a.cc", "drivers/sim/sim.h"),
+            ("ni/engine/a.cc", "drivers/sim/sim.h"), ("ni/engine/a.cc", "ni/service/names.h"),
+            ("ni/service/a.cc", "drivers/sim/sim.h"), ("unet/wire/a.cc", "unet/ring.h"), ("ipstack/sockets/a.cc", "ni/driver.h"),
+            ("drivers/sim/a.cc", "drivers/pcap/file.h"), ("am/a.cc", "am/rpc/rpc.h"), ("am/a.cc", "ni/driver.h"),
+            ("am/rpc/a.cc", "ni/engine/engine.h"), ("ipstack/a.cc", "am/am.h"), ("apps/examples/a.cc", "ni/driver.h"),
             ("apps/bench/a.cc", "<rte_mbuf.h>"), ("unet/a.cc", "<pcap.h>"), ("unet/a.cc", "<catch2/catch.hpp>"),
-            ("unet/a.cc", "ring.h"), ("unet/engine/a.cc", "../ring.h"), ("unet/a.cc", "unet/none.h"),
-            ("unet/a.cc", "<nlohmann/json.hpp>"), ("unet/engine/a.cc", "<spdlog/spdlog.h>"), ("else/a.cc", "unet/ring.h"),
-            ("unet/engine/a.cc", "<drivers/sim/sim.h>"),
+            ("unet/a.cc", "ring.h"), ("ni/engine/a.cc", "../ring.h"), ("unet/a.cc", "unet/none.h"),
+            ("unet/a.cc", "<nlohmann/json.hpp>"), ("ni/engine/a.cc", "<spdlog/spdlog.h>"), ("else/a.cc", "unet/ring.h"),
+            ("ni/engine/a.cc", "<drivers/sim/sim.h>"),
         ]
         for path, name in allowed:
             with self.subTest(path=path, name=name):
@@ -320,9 +320,9 @@ class Build(Tree):
         super().setUp()
         self.build = self.root / "build"
         (self.build / "meson-info").mkdir(parents=True)
-        self.compiled("unet/ring.cc", "unet/engine/a_test.cc")
-        self.write("unet/engine/a_test.cc", "// a_test.cc - a test.\n")
-        self.run_as_tests("unet/engine/a_test")
+        self.compiled("unet/ring.cc", "ni/engine/a_test.cc")
+        self.write("ni/engine/a_test.cc", "// a_test.cc - a test.\n")
+        self.run_as_tests("ni/engine/a_test")
 
     def compiled(self, *paths):
         (self.build / "compile_commands.json").write_text(json.dumps([
@@ -356,12 +356,12 @@ class Build(Tree):
         self.write("unet/second.cc", "// second.cc - second.\nint length(const std::string& text) { return static_cast<int>(text.size()); }\n")
         (self.build / "a-unity0.cpp").write_text(
             f"#include<{self.build}/../unet/first.cc>\n#include<{self.build}/../unet/second.cc>\n")
-        self.compiled("unet/ring.cc", "unet/engine/a_test.cc", "build/a-unity0.cpp")
+        self.compiled("unet/ring.cc", "ni/engine/a_test.cc", "build/a-unity0.cpp")
         self.assertEqual(self.complaints(), [])
         self.assertEqual(self.complaints(each_alone=True), [("unet/second.cc", "alone")])
 
     def test_a_c_header_that_is_not_c(self):
-        self.compiled("unet/ring.cc", "unet/engine/a_test.cc", "unet/c.c")
+        self.compiled("unet/ring.cc", "ni/engine/a_test.cc", "unet/c.c")
         self.write("unet/c.c", "// c.c - C.\n")
         text = '// unet.h - C.\n#pragma once\n#ifdef __cplusplus\nextern "C" {\n#endif\nX f(void);\n#ifdef __cplusplus\n}\n#endif\n'
         commands = (self.build / "compile_commands.json").read_text().replace(
@@ -378,13 +378,13 @@ class Build(Tree):
 
     def test_tests_that_nobody_runs(self):
         self.run_as_tests()
-        self.assertEqual(self.complaints(), [("unet/engine/a_test.cc", "meson")])
+        self.assertEqual(self.complaints(), [("ni/engine/a_test.cc", "meson")])
 
     def test_a_test_in_a_program_of_several(self):
-        self.run_as_tests("unet/engine/a_test", arguments=["--filenames-as-tags", "[#a_test]"])
+        self.run_as_tests("ni/engine/a_test", arguments=["--filenames-as-tags", "[#a_test]"])
         self.assertEqual(self.complaints(), [])
-        self.run_as_tests("unet/engine/a_test", arguments=["--filenames-as-tags", "[#b_test]"])
-        self.assertEqual(self.complaints(), [("unet/engine/a_test.cc", "meson")])
+        self.run_as_tests("ni/engine/a_test", arguments=["--filenames-as-tags", "[#b_test]"])
+        self.assertEqual(self.complaints(), [("ni/engine/a_test.cc", "meson")])
 
     def test_fuzz_targets_are_listed(self):
         self.write("tests/fuzz/frame_fuzz.cc", "// frame_fuzz.cc - frames.\n")

@@ -3,7 +3,7 @@
 --   tshark -X lua_script:tools/wireshark/unet.lua -r out.pcapng          once
 --   cp tools/wireshark/unet.lua ~/.local/lib/wireshark/plugins/          for good
 --
--- unet/wire.h and unet/service/signal_wire.h have the formats. Filters: unet.tag == 0x10002, unet.signal.type == 3, unet.crc.bad.
+-- unet/wire/frame.h and ni/service/signal_wire.h have the formats. Filters: unet.tag == 0x10002, unet.signal.type == 3, unet.crc.bad.
 -- Written for Lua 5.2, as Wireshark 3 and 4.0 have it, and later ones.
 
 local kEtherType = 0x88B5

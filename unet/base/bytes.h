@@ -20,6 +20,14 @@ T zeroed() noexcept {
   return value;
 }
 
+// The structure at `from`, of any alignment. The caller has checked that all of it is there.
+template <typename T>
+T read_as(const std::byte* from) noexcept {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
 // An unsigned integer in network byte order. The byte order is part of the type, so no caller can forget it.
 template <typename T>
 class BigEndian {

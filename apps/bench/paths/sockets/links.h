@@ -13,7 +13,7 @@
 #include "apps/bench/workloads/connections.h"
 #include "apps/bench/workloads/messages.h"
 #include "ipstack/sockets/calls.h"
-#include "ipstack/wire/address.h"
+#include "unet/wire/address.h"
 
 namespace unet::bench {
 

@@ -1,15 +1,15 @@
 // engine_pair.cc - set-up of the pair, and the way in which side B leaves its core to the engine.
 #include "apps/bench/paths/unet/engine_pair.h"
 
+#include "ni/service/ni.h"
 #include "unet/base/time.h"
-#include "unet/service/ni.h"
 
 namespace unet::bench {
 
 namespace {
 
 // The engine polls for `spin_time` after its last work. If side B went on before that, it would spin on the engine's core for the limit.
-// An engine that loses its core sleeps between messages for 20 ms (unet/service/idle.h): that would reach into the next slice.
+// An engine that loses its core sleeps between messages for 20 ms (ni/service/idle.h): that would reach into the next slice.
 void let_engine_sleep() {
   constexpr Nanoseconds kLonger = 10;  // times as long
   const Nanoseconds end = monotonic_now() + kLonger * service::NiOptions{}.spin_time;

@@ -13,11 +13,11 @@
 #include "apps/bench/frame/environment.h"
 #include "apps/bench/machine/cores.h"
 #include "apps/bench/paths/paths.h"
-#include "unet/engine/engine.h"
-#include "unet/engine/link.h"
+#include "ni/engine/engine.h"
+#include "ni/engine/link.h"
 #include "unet/layout.h"
 #include "unet/ring.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::bench {
 

@@ -10,9 +10,9 @@
 
 #include "apps/bench/frame/environment.h"
 #include "drivers/pcap/pcap_live.h"
+#include "ni/service/config.h"
+#include "ni/service/ip_config.h"
 #include "unet/embedded_abi.h"
-#include "unet/service/config.h"
-#include "unet/service/ip_config.h"
 
 namespace unet::bench {
 

@@ -10,7 +10,7 @@
 #include "drivers/dpdk/raw_bench.h"
 #include "drivers/pcap/raw_pcap.h"
 #include "unet/context.h"
-#include "unet/wire.h"
+#include "unet/wire/frame.h"
 
 namespace unet::bench {
 

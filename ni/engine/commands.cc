@@ -1,0 +1,389 @@
+// commands.cc - what the service asks for: endpoints, channels, regions and signals; and what it is told in return.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "ni/engine/engine_state.h"
+#include "unet/base/check.h"
+#include "unet/base/fence.h"
+
+namespace unet::engine {
+namespace {
+
+constexpr uint32_t kCommandsPerTurn = 64;    // messages are not kept waiting by more
+constexpr Nanoseconds kLeaveTime = kSecond;  // how long a detached endpoint waits for ports that read its segment
+
+}  // namespace
+
+uint32_t Engine::State::take_all_commands() noexcept {
+  uint32_t taken = 0;
+  for (const Command* command; taken < kCommandsPerTurn && (command = commands.front()) != nullptr; ++taken) {
+    std::visit([this](const auto& each) { run(each); }, *command);
+    commands.pop();
+  }
+  report_events();
+  return taken;
+}
+
+EndpointState* Engine::State::attached(uint32_t endpoint) noexcept {
+  UNET_CHECK(endpoint < kEndpointsMax);
+  EndpointState* const state = endpoints[endpoint].load(std::memory_order_relaxed);
+  return state != nullptr && state->attached() ? state : nullptr;
+}
+
+void Engine::State::run(const AttachClient& command) noexcept {
+  doorbells.attach(command.client, command.page);
+  gauges.change(NiGauge::clients, 1);
+}
+
+void Engine::State::run(const DetachClient& command) noexcept {
+  doorbells.detach(command.client);
+  gauges.change(NiGauge::clients, -1);
+  detached_clients.push_back(command.client);
+}
+
+void Engine::State::run(const AttachEndpoint& command) noexcept {
+  UNET_CHECK(command.endpoint < kEndpointsMax && command.weight > 0);
+  std::atomic<EndpointState*>& place = endpoints[command.endpoint];
+  EndpointState* e = place.load(std::memory_order_relaxed);
+  if (e == nullptr) {
+    e = new EndpointState;
+    e->kept = e->receive_kept = kept ? &kept.endpoint(command.endpoint) : &e->own_kept;
+    place.store(e, std::memory_order_release);  // the service's thread may read its counters
+  }
+  UNET_CHECK(e->life == EndpointState::Life::unused);
+
+  const SegmentGeometry& g = command.geometry;
+  e->index = command.endpoint;
+  e->client = command.client;
+  e->doorbell = command.doorbell;
+  e->geometry = g;
+  e->segment = command.segment;
+  e->segment_bytes = g.total;
+  e->header = reinterpret_cast<SegmentHeader*>(command.segment);
+  e->receive_header = e->header;
+  e->receive_data = command.segment + g.receive_data;
+  e->buffer_size = g.buffer_size;
+  e->send = SlotReader(reinterpret_cast<const Slot*>(command.segment + g.send_queue), g.send_depth, &e->header->send_consumed.value);
+  e->receive = SlotWriter(reinterpret_cast<Slot*>(command.segment + g.receive_queue), g.receive_depth,
+                          &e->header->receive_consumed.value);
+  const auto* free_queue = reinterpret_cast<const FreeSlot*>(command.segment + g.free_queue);
+  if (!kept) {
+    e->own_held.assign(held_words(g.buffers), 0);
+    e->own_kept.begin();
+  } else if (command.resume) {
+    resume(*e);
+  } else {
+    kept.begin(command.endpoint, g.buffers);
+  }
+  uint64_t* const held = kept ? kept.held(command.endpoint) : e->own_held.data();
+  e->buffers = BufferPool(free_queue, g.free_depth, g.buffers, held, &e->kept->free_position);
+  e->region = {};
+  e->wake_descriptor = -1;
+  e->deficit = 0;
+  e->quantum = int64_t{options.quantum_bytes} * command.weight;
+  e->share = &share_of(command.user);
+  e->buckets = {};
+  e->buckets.set_prices(e->share->endpoint_prices, now);
+  e->terms = e->share->terms;
+  e->held = false;
+  e->granted = false;
+  e->zero_copy = {};
+  e->outgoing.active = false;
+  e->registered_ports = 0;
+  ++e->incarnation;
+  e->life = EndpointState::Life::attached;
+  gauges.change(NiGauge::endpoints, 1);
+  doorbells.open(command.client, command.doorbell, *e);
+  mux.activate(*e);  // the client may have rung before we knew its bell
+}
+
+Share& Engine::State::share_of(uint32_t user) {
+  std::unique_ptr<Share>& share = shares[user];
+  if (share == nullptr) share = std::make_unique<Share>();
+  return *share;
+}
+
+void Engine::State::run(const SetUser& command) noexcept {
+  UNET_CHECK(command.weight > 0);
+  Share& share = share_of(command.user);
+  share.pace = Share::kTimeParts / command.weight;
+  if (share.limits == command.limits) return;
+  share.set_limits(command.limits, now);
+  mux.release_all(share, now);
+}
+
+// Where the engine before us was when it ended, at whatever instruction. Its client may have written anything into the segment since:
+// that decides whether its own last message counts as published, and nothing else.
+void Engine::State::resume(EndpointState& e) noexcept {
+  const SegmentGeometry& g = e.geometry;
+  KeptEndpoint& k = *e.kept;
+  uint64_t* const held = kept.held(e.index);
+  const auto* send_queue = reinterpret_cast<const Slot*>(e.segment + g.send_queue);
+  e.send = SlotReader(send_queue, g.send_depth, &e.header->send_consumed.value, k.send_position);
+  e.send.give_back_now(k.send_position);  // what was on its way to a port is lost, and nobody reads it any more
+
+  Slot* const slots = reinterpret_cast<Slot*>(e.segment + g.receive_queue);
+  uint32_t position = k.receive_position;
+  const uint64_t mark = slots[(position - 1) & (g.receive_depth - 1)].mark.load(std::memory_order_acquire);
+  if (static_cast<uint32_t>(mark) != position) {
+    --position;  // announced and not published: the slot is still ours, and its buffers, too
+    for (uint32_t i = 0; i < std::min(k.delivered_runs, kRunsMax); ++i) {
+      for (uint32_t b = k.runs[i].first; b < std::min(uint32_t{k.runs[i].first} + k.runs[i].count, g.buffers); ++b) hold(held, b);
+    }
+  }
+  e.receive = SlotWriter::resume(slots, g.receive_depth, &e.header->receive_consumed.value, position);
+
+  // The buffer of the next entry may be held already, and the entry just not passed yet.
+  const auto* free_queue = reinterpret_cast<const FreeSlot*>(e.segment + g.free_queue);
+  FreeReader next(free_queue, g.free_depth, k.free_position);
+  uint32_t buffer = 0;
+  if (next.pop(buffer) && buffer < g.buffers && (held[buffer / 64] >> (buffer % 64) & 1) != 0) ++k.free_position;
+
+  e.header->engine_watching.value.store(0, std::memory_order_relaxed);
+}
+
+// Clients that stored a message before they saw that their queue is not watched any more, and those that went to sleep after the
+// engine before us had published something and before it woke them.
+void Engine::State::run(const Resumed&) noexcept {
+  resuming = false;
+  heavy_fence();
+  for (uint32_t i = 0; i < kEndpointsMax; ++i) {
+    EndpointState* const e = attached(i);
+    if (e == nullptr) continue;
+    mux.activate(*e);
+    delivery.waker().wake_if_announced(*e, e->header->receiver_asleep.value);
+    delivery.waker().wake_if_announced(*e, e->header->sender_waiting.value);
+  }
+}
+
+void Engine::State::run(const DetachEndpoint& command) noexcept {
+  EndpointState* const e = attached(command.endpoint);
+  if (e == nullptr) return;
+  for (uint32_t channel = 0; channel < e->channel_count; ++channel) close_channel(*e, channel);
+  delivery.flush();  // nothing knows it any longer then
+  reassembly.forget(*e);
+  watch.remove(*e);
+  mux.remove(*e);
+  doorbells.close(e->client, e->doorbell);
+  ++e->incarnation;  // hairpin channels that lead here are closed by this
+  e->life = EndpointState::Life::leaving;
+  e->leave_by = now + kLeaveTime;
+  leaving.push_back(e->index);
+}
+
+void Engine::State::run(const SetRegion& command) noexcept {
+  if (EndpointState* const e = attached(command.endpoint)) e->region = command.region;
+}
+
+void Engine::State::run(const SetWakeDescriptor& command) noexcept {
+  EndpointState* const e = attached(command.endpoint);
+  if (e == nullptr) return;
+  e->wake_descriptor = command.descriptor;
+  // The client has the descriptor as soon as the service: it may sleep on what we delivered before we could wake it.
+  light_fence();
+  delivery.waker().wake_if_announced(*e, e->header->receiver_asleep.value);
+  delivery.waker().wake_if_announced(*e, e->header->sender_waiting.value);
+}
+
+ChannelState& Engine::State::new_channel(EndpointState& endpoint, uint32_t channel) {
+  UNET_CHECK(channel < kChannelsPerEndpointMax);
+  if (channel >= endpoint.channel_count) {
+    endpoint.channel_memory.resize(std::max<size_t>(channel + 1, endpoint.channel_memory.size() * 2));
+    endpoint.channels = endpoint.channel_memory.data();
+    endpoint.channel_count = static_cast<uint32_t>(endpoint.channel_memory.size());
+  }
+  close_channel(endpoint, channel);
+  ChannelState& state = endpoint.channels[channel];
+  state = ChannelState{};
+  return state;
+}
+
+void Engine::State::run(const OpenHairpin& command) noexcept {
+  EndpointState* const e = attached(command.endpoint);
+  EndpointState* const peer = attached(command.peer);
+  if (e == nullptr || peer == nullptr) return;
+  ChannelState& channel = new_channel(*e, command.channel);
+  channel.kind = ChannelKind::hairpin;
+  gauges.change(NiGauge::channels, 1);
+  channel.peer = peer;
+  channel.peer_incarnation = peer->incarnation;
+  channel.peer_channel = command.peer_channel;
+}
+
+void Engine::State::run(const OpenWire& command) noexcept {
+  UNET_CHECK(command.port < ports.size());
+  EndpointState* const e = attached(command.endpoint);
+  if (e == nullptr) return;
+  ChannelState& channel = new_channel(*e, command.channel);
+  channel.kind = ChannelKind::wire;
+  gauges.change(NiGauge::channels, 1);
+  gauges.change(NiGauge::tags, 1);
+  channel.port = static_cast<uint8_t>(command.port);
+  channel.remote = command.remote;
+  channel.local_tag = command.local_tag;
+  channel.remote_tag = command.remote_tag;
+  // Each message takes a slot before it takes a number. So no number comes twice, not even from the engine that takes over: the other
+  // NI would take a message for a duplicate of another, or put together one of both.
+  channel.next_message = e->send.position();
+  tags.open(command.local_tag, {.endpoint = e, .source = source_key(command.remote, command.port), .tag = command.local_tag,
+                                .channel = command.channel});
+  taps.opened(*e, command.channel, channel);
+  register_segment(*e, command.port);
+}
+
+// From now on the port may read the endpoint's segment, if it can.
+void Engine::State::register_segment(EndpointState& e, uint32_t port) noexcept {
+  if (!ports[port]->external_payload() || (e.registered_ports >> port & 1) != 0) return;
+  if (ports[port]->driver().register_memory({e.segment, e.segment_bytes})) e.registered_ports |= uint64_t{1} << port;
+}
+
+void Engine::State::run(const CloseChannel& command) noexcept {
+  EndpointState* const e = attached(command.endpoint);
+  if (e != nullptr && command.channel < e->channel_count) close_channel(*e, command.channel);
+}
+
+void Engine::State::run(const OpenRelay& command) noexcept {
+  UNET_CHECK(links != nullptr && command.engine < kEnginesMax);
+  tags.open(command.local_tag, {.endpoint = nullptr, .source = 0, .tag = command.local_tag, .channel = command.engine});
+}
+
+void Engine::State::run(const CloseRelay& command) noexcept { tags.close(command.local_tag); }
+
+void Engine::State::run(const OpenIp& command) noexcept {
+  UNET_CHECK(ip != nullptr);
+  EndpointState* const e = attached(command.endpoint);
+  if (e == nullptr) return;
+  new_channel(*e, command.channel).kind = ChannelKind::ip;
+  gauges.change(NiGauge::channels, 1);
+  e->ip_channel = command.channel;
+  if (e->ip_send == nullptr) e->ip_send = std::make_unique<IpSend>();
+  for (uint32_t p = 0; p < ports.size(); ++p) {
+    if (ip->has(p) && ports[p]->segments_max() != 0) register_segment(*e, p);
+  }
+}
+
+void Engine::State::run(const ClaimIp& command) noexcept {
+  EndpointState* const e = attached(command.endpoint);
+  if (e != nullptr && e->ip_channel != kNone) ip->claims().add(command.number, *e, command.claim, command.user);
+}
+
+void Engine::State::run(const ReleaseIp& command) noexcept { ip->claims().remove(command.number); }
+
+void Engine::State::run(const SetClaim& command) noexcept { ip->claims().set(command.number, command.takes_new); }
+
+void Engine::State::run(const OwnFlow& command) noexcept { ip->claims().pass(command.number, command.flow); }
+
+void Engine::State::run(const OwnFlows& command) noexcept {
+  const EndpointState* const e = attached(command.endpoint);
+  for (uint32_t i = 0; e != nullptr && i < std::min(command.count, OwnFlows::kMax); ++i) ip->own(*e, command.flows[i]);
+}
+
+void Engine::State::run(const ExpectLeft& command) noexcept {
+  if (const EndpointState* const e = attached(command.endpoint)) ip->expect_left(*e, command.number);
+}
+
+void Engine::State::run(const LeaveIp& command) noexcept { ip->leave(command.left, now); }
+
+void Engine::State::run(const LeftAll& command) noexcept { ip->left_all(command.number); }
+
+void Engine::State::run(const ResumeLease& command) noexcept { ip->resume_lease(command.port, command.lease, now); }
+
+void Engine::State::run(const ResumeHost& command) noexcept { ip->resume_host(command.port, command.kept, now); }
+
+void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noexcept {
+  ChannelState& state = endpoint.channels[channel];
+  if (state.kind == ChannelKind::closed) return;
+  gauges.change(NiGauge::channels, -1);
+  if (state.kind == ChannelKind::ip) {
+    ip->claims().remove_all(endpoint);
+    endpoint.ip_channel = kNone;
+  }
+  if (state.kind != ChannelKind::hairpin) {
+    if (endpoint.outgoing.active && endpoint.outgoing.channel == channel) {
+      endpoint.outgoing.active = false;  // the rest of a message is not for the number's next peer
+      endpoint.count(EndpointCounter::unknown_channel);
+    }
+  }
+  if (state.kind == ChannelKind::wire) {
+    reassembly.forget(endpoint, channel);
+    taps.closed(endpoint, channel, state);
+    tags.close(state.local_tag);
+    gauges.change(NiGauge::tags, -1);
+  }
+  state.kind = ChannelKind::closed;
+}
+
+void Engine::State::run(const StartCapture& command) noexcept {
+  const EndpointState* const e = command.endpoint == kNone ? nullptr : attached(command.endpoint);
+  if (command.endpoint != kNone && e == nullptr) return;
+  taps.start(command, e);
+  tell_ports_of_captures();
+}
+
+void Engine::State::run(const StopCapture& command) noexcept {
+  taps.stop(command.capture);
+  tell_ports_of_captures();
+  stopped_captures.push_back(command.capture);
+}
+
+void Engine::State::tell_ports_of_captures() noexcept {
+  for (uint32_t p = 0; p < ports.size(); ++p) ports[p]->set_taps(taps.wants_port(p) ? &taps : nullptr, p);
+}
+
+void Engine::State::run(const SendSignal& command) noexcept {
+  UNET_CHECK(command.port < ports.size() && command.length <= kSignalMax);
+  Port& port = *ports[command.port];
+  TransmitFrame* const frame = command.length <= port.fragment_size(FrameFlags::kMessage) ? port.signal_frame(now) : nullptr;
+  if (frame == nullptr) return counters.add(NiCounter::transmit_overflow);
+  std::memcpy(frame->data + kFrameOverhead, command.bytes.data(), command.length);
+  frame->length = emit_frame(frame->data, {.to = command.to, .from = port.address(), .tag = kSignallingTag, .total = command.length},
+                             command.length);
+  port.stage();
+  port.flush(now);
+}
+
+// Puts Detached events as far as the mailbox takes them; the others are tried again in the next turn.
+void Engine::State::report_events() noexcept {
+  bool put = false;
+  std::erase_if(leaving, [&](uint32_t index) {
+    EndpointState& e = *endpoints[index].load(std::memory_order_relaxed);
+    if (e.zero_copy.pending() != 0 && now < e.leave_by) return false;
+    if (e.wakes.load(std::memory_order_acquire) != 0) return false;
+    // Before the event: after it the memory may be gone.
+    for (uint32_t p = 0; p < ports.size(); ++p) {
+      if ((e.registered_ports >> p & 1) == 0) continue;
+      ports[p]->drop_staged({e.segment, e.segment_bytes});
+      ports[p]->driver().forget_memory({e.segment, e.segment_bytes});
+    }
+    e.registered_ports = 0;
+    if (!events.push(EndpointDetached{index})) return false;
+    e.life = EndpointState::Life::unused;
+    std::vector<ChannelState>().swap(e.channel_memory);  // as large as the most channels it had
+    e.channels = nullptr;
+    e.channel_count = 0;
+    gauges.change(NiGauge::endpoints, -1);
+    put = true;
+    return true;
+  });
+  std::erase_if(detached_clients, [&](uint32_t client) {
+    const bool done = events.push(ClientDetached{client});
+    put = put || done;
+    return done;
+  });
+  std::erase_if(stopped_captures, [&](uint32_t capture) {
+    const bool done = events.push(CaptureStopped{capture});
+    put = put || done;
+    return done;
+  });
+  if (put) wake_service();
+}
+
+void Engine::State::wake_service() noexcept {
+  if (service_wake < 0) return;
+  const uint64_t one = 1;
+  static_cast<void>(!::write(service_wake, &one, sizeof one));
+}
+
+}  // namespace unet::engine

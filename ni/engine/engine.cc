@@ -1,0 +1,243 @@
+// engine.cc - one turn of the engine, and how it goes to sleep.
+#include "ni/engine/engine.h"
+
+#include <algorithm>
+
+#include "ni/engine/engine_state.h"
+#include "unet/base/check.h"
+#include "unet/base/fence.h"
+
+namespace unet::engine {
+namespace {
+
+constexpr uint32_t kShortPulls = 8;                 // pulls in a row that may end with the arrivals
+constexpr Nanoseconds kRetry = 100 * kMicrosecond;  // for ports that take no frames and a service that takes no events
+
+std::vector<std::unique_ptr<Port>> make_ports(std::vector<std::unique_ptr<Driver>> drivers, NiCounters& counters, const Links* links) {
+  UNET_CHECK(drivers.size() <= kPortsMax + (links == nullptr ? 0 : kEnginesMax + kPortsMax));
+  std::vector<std::unique_ptr<Port>> ports;
+  for (uint32_t p = 0; p < drivers.size(); ++p) {
+    PortPlace place{.number = p};
+    if (links != nullptr) place = {.number = links->number(p), .link = links->is_link(p), .shared = links->is_shared(p)};
+    ports.push_back(std::make_unique<Port>(std::move(drivers[p]), counters, place));
+  }
+  return ports;
+}
+
+}  // namespace
+
+Engine::State::State(const EngineOptions& o, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands_in,
+                     EventMailbox& events_out, int wake, Links* links_in, Kept kept_memory)
+    : options(o),
+      kept(std::move(kept_memory)),
+      resuming(o.resume),
+      commands(commands_in),
+      events(events_out),
+      service_wake(wake),
+      links(links_in),
+      taps(tags, links_in),
+      ports(make_ports(std::move(drivers), counters, links_in)),
+      reassembly(o.reassembly_timeout),
+      delivery(counters, reassembly),
+      demux(tags, delivery, reassembly, counters, events, links),
+      doorbells(links_in == nullptr ? 0 : links_in->engine(), links_in == nullptr ? 1 : links_in->engines()),
+      watch(o.watched_max, o.watch_time),
+      mux(ports, delivery, watch, counters, commands),
+      endpoints(new std::atomic<EndpointState*>[kEndpointsMax]()) {
+  if (options.ip.ports.empty()) return;
+  ip = std::make_unique<IpPart>(options.ip, ports, delivery, counters, commands, now);
+  demux.set_ip(*ip);
+  mux.set_ip(*ip);
+}
+
+Engine::State::~State() {
+  delivery.waker().forbid_thread();
+  for (uint32_t i = 0; i < kEndpointsMax; ++i) delete endpoints[i].load(std::memory_order_relaxed);
+}
+
+Engine::Engine(EngineOptions options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands, EventMailbox& events,
+               int service_wake, Links* links, Kept kept)
+    : state_(std::make_unique<State>(options, std::move(drivers), commands, events, service_wake, links, std::move(kept))) {}
+
+Engine::~Engine() = default;
+
+uint32_t Engine::poll(Nanoseconds now) noexcept {
+  State& s = *state_;
+  s.now = now;
+  uint32_t work = s.take_commands();   // what the service wants
+  if (s.resuming) [[unlikely]] return work;
+  work += s.receive(now);              // frames from the wires, to endpoints
+  return work + s.send(now);
+}
+
+void Engine::allow_wake_thread(const cpu_set_t& cores) noexcept { state_->delivery.waker().allow_thread(cores); }
+
+void Engine::forbid_wake_thread() noexcept { state_->delivery.waker().forbid_thread(); }
+
+uint32_t Engine::pull(Nanoseconds now) noexcept {
+  State& s = *state_;
+  s.now = now;
+  uint32_t work = s.receive(now);
+  if (!s.mux.unfinished() && ++s.short_pulls < kShortPulls) return work;
+  s.short_pulls = 0;
+  work += s.take_commands();
+  return work + s.send(now);
+}
+
+void Engine::push() noexcept {
+  State& s = *state_;
+  s.take_commands();
+  s.look_at_watched();
+  s.look_at_doorbells(s.now);
+  s.mux.turn(s.now);
+}
+
+bool Engine::send(uint32_t endpoint, uint32_t channel, Bytes data, bool more) noexcept {
+  EndpointState* const e = endpoint < kEndpointsMax ? state_->endpoints[endpoint].load(std::memory_order_relaxed) : nullptr;
+  return e != nullptr && e->attached() && state_->mux.send_now(*e, channel, data, more, state_->now);
+}
+
+uint32_t Engine::State::send(Nanoseconds when) noexcept {
+  uint32_t work = look_at_doorbells(when);  // endpoints that have begun to send
+  work += look_at_watched();                // endpoints that go on sending
+  if (links != nullptr) [[unlikely]] work += links->forward(ports, when);  // what other engines send over our ports
+  work += mux.turn(when);                   // messages from endpoints, to wires and endpoints
+  run_timers(when);                         // reassemblies given up, queues no longer watched, what dead connections have to say
+  delivery.flush();                         // to whom they said it: he may sleep, or go
+  return work;
+}
+
+uint32_t Engine::State::receive(Nanoseconds when) noexcept {
+  uint32_t received = 0;
+  for (uint32_t p = 0; p < ports.size(); ++p) {
+    Driver& driver = ports[p]->driver();
+    const uint32_t count = driver.receive(frames, when);
+    if (count != 0) {
+      // A channel's first frame may arrive right after the command that opens it was put. At a wire of this engine alone, whose signals
+      // take the way of the commands, not before that was taken; over a link, it may: then it stays there until none waits that was put
+      // before it. From a wire of several engines it has come, and the command is in the mailbox.
+      received += take_commands();
+      if (ports[p]->overtakes() && commands.pending() && come_too_early(*ports[p], {frames.data(), count})) [[unlikely]] continue;
+      received += count;
+      ports[p]->show({frames.data(), count}, when);
+      demux.burst(*ports[p], ports[p]->number(), {frames.data(), count}, when);
+      driver.release({frames.data(), count});
+      if (ip != nullptr && ip->has(p)) ip->flush(p, when);
+      delivery.flush();
+      if (demux.take_signalled()) wake_service();
+      if (links != nullptr) [[unlikely]] links->flush();
+    }
+    driver.poll(when);
+  }
+  return received;
+}
+
+// True: the frames stay in the link. From a wire, takes commands until none of the frames is strange, or all are taken that were there.
+bool Engine::State::come_too_early(const Port& port, std::span<const ReceivedFrame> burst) noexcept {
+  if (port.link()) return demux.has_strange(burst);
+  for (uint32_t taken = 0; taken < kMailboxDepth && !commands.empty() && demux.has_strange(burst);) taken += take_commands();
+  return false;
+}
+
+uint32_t Engine::State::look_at_doorbells(Nanoseconds when) noexcept {
+  uint32_t rung = 0;
+  const uint32_t looked = doorbells.look([&](EndpointState& endpoint) {
+    ++rung;
+    // An engine that sleeps often would leave the queue before its next message, at the price of a heavy_fence().
+    if (!sleep_pace.is_often(when)) watch.add(endpoint, when);
+    mux.activate(endpoint);
+  });
+  looks.store(looks.load(std::memory_order_relaxed) + looked, std::memory_order_relaxed);
+  return rung;
+}
+
+uint32_t Engine::State::look_at_watched() noexcept {
+  uint32_t full = 0;
+  const uint32_t looked = watch.look([&](EndpointState& endpoint) {
+    ++full;
+    mux.activate(endpoint);
+  });
+  looks.store(looks.load(std::memory_order_relaxed) + looked, std::memory_order_relaxed);
+  return full;
+}
+
+void Engine::State::run_timers(Nanoseconds when) noexcept {
+  if (when >= reassembly.next_deadline()) reassembly.expire(when);
+  watch.leave_idle(when, [&](EndpointState& endpoint) { mux.activate(endpoint); });
+  if (ip == nullptr) return;
+  bool told = false;
+  ip->run_timers(when, events, told);
+  if (told) wake_service();
+}
+
+bool Engine::prepare_sleep(Nanoseconds now) noexcept {
+  State& s = *state_;
+  s.now = now;
+  if (s.mux.active() || s.resuming || s.commands.pending()) return false;
+  s.sleep_pace.begin_sleep(now);
+  s.doorbells.announce_sleep(true);
+  if (s.links != nullptr) s.links->announce_sleep(true);
+  const bool fenced = s.watch.leave_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });
+  // From now on clients ring and write the wake descriptor; what they did before is seen below. A client that rings fences; another
+  // engine does not.
+  if (s.links != nullptr && !fenced) heavy_fence();
+  else std::atomic_thread_fence(std::memory_order_seq_cst);
+  const bool linked = s.links != nullptr && s.links->news();
+  if (!linked && !s.mux.active() && !s.doorbells.any() && !s.commands.pending() && s.receive(now) == 0) return true;
+  wake_up();
+  return false;
+}
+
+void Engine::wake_up() noexcept {
+  state_->doorbells.announce_sleep(false);
+  if (state_->links != nullptr) state_->links->announce_sleep(false);
+}
+
+Nanoseconds Engine::next_event() const noexcept {
+  const State& s = *state_;
+  Nanoseconds next = s.reassembly.next_deadline();
+  for (const auto& port : s.ports) next = std::min(next, port->driver().next_event());
+  next = std::min(next, s.mux.next_release());
+  if (s.ip != nullptr) next = std::min(next, s.ip->next_event());
+  const bool blocked = s.links != nullptr && s.links->unfinished();
+  if (s.mux.unfinished() || s.unreported() || blocked) next = std::min(next, s.now + kRetry);
+  return next;
+}
+
+std::vector<LeftConnection> Engine::take_left() {
+  std::vector<LeftConnection> left;
+  if (state_->ip != nullptr) state_->ip->left(left);
+  for (const Command* command; (command = state_->commands.front()) != nullptr; state_->commands.pop()) {
+    if (const auto* const one = std::get_if<LeaveIp>(command)) left.push_back(one->left);
+  }
+  return left;
+}
+
+uint32_t Engine::ports() const noexcept { return static_cast<uint32_t>(state_->ports.size()); }
+
+Driver& Engine::port(uint32_t index) noexcept { return state_->ports[index]->driver(); }
+
+uint64_t Engine::ni_counter(NiCounter counter) const noexcept { return state_->counters.read(counter); }
+
+uint64_t Engine::ni_gauge(NiGauge gauge) const noexcept {
+  return gauge == NiGauge::reassemblies ? state_->reassembly.used() : state_->gauges.read(gauge);
+}
+
+uint64_t Engine::endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept {
+  if (endpoint >= kEndpointsMax) return 0;
+  const EndpointState* const e = state_->endpoints[endpoint].load(std::memory_order_acquire);
+  return e == nullptr ? 0 : e->kept->counters[static_cast<size_t>(counter)].load(std::memory_order_relaxed);
+}
+
+void Engine::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept {
+  UNET_CHECK(endpoint < kEndpointsMax && buffers <= kBuffersMax);
+  if (state_->kept) state_->kept.begin(endpoint, buffers);
+}
+
+uint64_t Engine::ip_counter(uint32_t port, size_t counter) const noexcept {
+  return state_->ip == nullptr ? 0 : state_->ip->counter(port, counter);
+}
+
+uint64_t Engine::looks() const noexcept { return state_->looks.load(std::memory_order_relaxed); }
+
+}  // namespace unet::engine

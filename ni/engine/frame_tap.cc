@@ -1,0 +1,162 @@
+// frame_tap.cc - frames looked at and copied for captures.
+#include "ni/engine/frame_tap.h"
+
+#include "unet/base/check.h"
+
+namespace unet::engine {
+
+FrameTap::FrameTap(const StartCapture& what, const EndpointState* endpoint)
+    : what_(what), endpoint_(endpoint), header_(*reinterpret_cast<CaptureHeader*>(what.memory)), ring_(what.memory + kCapturePage),
+      writer_(what.writer != nullptr ? *what.writer : own_writer_) {
+  if (endpoint == nullptr) return;
+  for (uint32_t channel = 0; channel < endpoint->channel_count; ++channel) open(channel, endpoint->channels[channel]);
+}
+
+void FrameTap::open(uint32_t channel, const ChannelState& state) {
+  if (state.kind != ChannelKind::wire || (what_.channel != kNone && what_.channel != channel)) return;
+  outbound_.insert({source_key(state.remote, state.port), static_cast<uint32_t>(state.remote_tag)});
+}
+
+void FrameTap::close(uint32_t channel, const ChannelState& state) noexcept {
+  if (state.kind != ChannelKind::wire || (what_.channel != kNone && what_.channel != channel)) return;
+  outbound_.erase({source_key(state.remote, state.port), static_cast<uint32_t>(state.remote_tag)});
+}
+
+void FrameTap::received(const TagTable& tags, uint32_t port, Bytes frame, Nanoseconds now) noexcept {
+  if (endpoint_ != nullptr) {
+    Tag tag;
+    if (!read_tag(frame, tag) || tag == kSignallingTag) return;
+    const TagEntry& entry = tags.entry(tag);
+    if (entry.tag != tag || entry.endpoint != endpoint_ || (what_.channel != kNone && entry.channel != what_.channel)) return;
+    if (entry.source != (address_key(frame.data() + offsetof(EthernetHeader, from)) | port_key(port))) return;
+  }
+  TransmitFrame plain;
+  plain.data = const_cast<std::byte*>(frame.data());
+  plain.length = static_cast<uint32_t>(frame.size());
+  keep(port, false, plain, now);
+}
+
+void FrameTap::sent(uint32_t port, const TransmitFrame& frame, Nanoseconds now) noexcept {
+  if (endpoint_ != nullptr) {
+    Tag tag;
+    if (!read_tag({frame.data, frame.length}, tag) || tag == kSignallingTag) return;
+    if (outbound_.count({address_key(frame.data) | port_key(port), static_cast<uint32_t>(tag)}) == 0) return;
+  }
+  keep(port, true, frame, now);
+}
+
+void FrameTap::keep(uint32_t port, bool outbound, const TransmitFrame& frame, Nanoseconds now) noexcept {
+  ++writer_.frames;
+  const uint32_t length = frame.size();
+  const uint32_t captured = std::min(length, what_.snap_length);
+  const uint64_t size = capture_record_size(captured);
+  if (writer_.written + size - writer_.read > what_.bytes) {
+    // What cannot be, is not: more than was written, or less than before.
+    const uint64_t read = header_.read.load(std::memory_order_acquire);  // pairs with the reader: what it read may be overwritten
+    if (read >= writer_.read && read <= writer_.written && read % kCaptureUnit == 0) writer_.read = read;
+    if (writer_.written + size - writer_.read > what_.bytes) {
+      ++writer_.dropped;
+      return;
+    }
+  }
+  const CaptureRecord record{.time = now,
+                             .length = length,
+                             .captured = captured,
+                             .port = static_cast<uint8_t>(port),
+                             .outbound = static_cast<uint8_t>(outbound ? 1 : 0),
+                             .unused = {}};
+  capture_copy_in(ring_, what_.bytes, writer_.written, &record, sizeof record);
+  uint64_t copied = 0;
+  const auto copy = [&](Bytes piece) {
+    const uint64_t bytes = std::min<uint64_t>(piece.size(), captured - copied);
+    capture_copy_in(ring_, what_.bytes, writer_.written + sizeof record + copied, piece.data(), bytes);
+    copied += bytes;
+  };
+  copy({frame.data, frame.length});
+  copy({frame.external, frame.external_length});
+  for (const Bytes& piece : frame.further) copy(piece);
+  writer_.written += size;
+}
+
+// Another engine has the memory for a burst's time: some microseconds, unless it lost its core.
+bool FrameTap::take_turn() noexcept {
+  constexpr int kPatience = 1000;
+  for (int i = 0; i < kPatience; ++i) {
+    if (!writer_.busy.test_and_set(std::memory_order_acquire)) return true;
+  }
+  return false;
+}
+
+bool FrameTap::begin(size_t frames) noexcept {
+  if (what_.writer == nullptr || take_turn()) return true;
+  writer_.missed.fetch_add(frames, std::memory_order_relaxed);
+  return false;
+}
+
+void FrameTap::show() noexcept {
+  const uint64_t missed = writer_.missed.load(std::memory_order_relaxed);
+  header_.frames.store(writer_.frames + missed, std::memory_order_relaxed);
+  header_.dropped.store(writer_.dropped + missed, std::memory_order_relaxed);
+  header_.written.store(writer_.written, std::memory_order_release);  // after the records
+}
+
+void FrameTap::publish() noexcept {
+  show();
+  if (what_.writer != nullptr) writer_.busy.clear(std::memory_order_release);
+}
+
+void FrameTap::end() noexcept {
+  if (writer_.engines.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  show();  // the last one: nobody else writes
+  header_.ended.store(1, std::memory_order_release);  // after the last record
+}
+
+void FrameTaps::start(const StartCapture& what, const EndpointState* endpoint) {
+  UNET_CHECK(what.capture < kCapturesMax && taps_[what.capture] == nullptr);
+  taps_[what.capture] = std::make_unique<FrameTap>(what, endpoint);
+}
+
+void FrameTaps::stop(uint32_t capture) noexcept {
+  if (taps_[capture] != nullptr) taps_[capture]->end();
+  taps_[capture].reset();
+}
+
+bool FrameTaps::wants_port(uint32_t port) const noexcept {
+  return std::any_of(taps_.begin(), taps_.end(), [&](const auto& tap) { return tap != nullptr && wants(*tap, port); });
+}
+
+// A port's owners see all of its frames. Of an endpoint, only its engine sees which are its, wherever they come from.
+bool FrameTaps::wants(const FrameTap& tap, uint32_t port) const noexcept {
+  if (links_ != nullptr && (number(port) >= links_->wires() || (tap.endpoint() == nullptr && links_->is_link(port)))) return false;
+  return tap.wants_port(number(port));
+}
+
+void FrameTaps::opened(const EndpointState& endpoint, uint32_t channel, const ChannelState& state) {
+  for (const auto& tap : taps_) {
+    if (tap != nullptr && tap->endpoint() == &endpoint) tap->open(channel, state);
+  }
+}
+
+void FrameTaps::closed(const EndpointState& endpoint, uint32_t channel, const ChannelState& state) noexcept {
+  for (const auto& tap : taps_) {
+    if (tap != nullptr && tap->endpoint() == &endpoint) tap->close(channel, state);
+  }
+}
+
+void FrameTaps::received(uint32_t port, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept {
+  for (const auto& tap : taps_) {
+    if (tap == nullptr || !wants(*tap, port) || !tap->begin(frames.size())) continue;
+    for (const ReceivedFrame& frame : frames) tap->received(tags_, number(port), {frame.data, frame.length}, now);
+    tap->publish();
+  }
+}
+
+void FrameTaps::sent(uint32_t port, std::span<const TransmitFrame> frames, Nanoseconds now) noexcept {
+  for (const auto& tap : taps_) {
+    if (tap == nullptr || !wants(*tap, port) || !tap->begin(frames.size())) continue;
+    for (const TransmitFrame& frame : frames) tap->sent(number(port), frame, now);
+    tap->publish();
+  }
+}
+
+}  // namespace unet::engine

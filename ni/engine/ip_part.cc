@@ -1,0 +1,498 @@
+// ip_part.cc - IP that arrives: what a host answers is answered, the rest goes to who claims it; and the hosts' time.
+#include "ni/engine/ip_part.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "ipstack/tcp/reset.h"
+#include "ni/engine/endpoint_state.h"
+#include "unet/base/check.h"
+#include "unet/wire/checksum.h"
+#include "unet/wire/dhcp.h"
+#include "unet/wire/ethernet.h"
+#include "unet/wire/tcp.h"
+#include "unet/wire/udp.h"
+
+namespace unet::engine {
+namespace {
+
+TcpSigns signs_of(const ip::TcpHeader& header) noexcept {
+  return {.flags = header.flags, .sequence = header.sequence, .acknowledgement = header.acknowledgement};
+}
+
+}  // namespace
+
+EndpointState::EndpointState() = default;
+EndpointState::~EndpointState() = default;
+
+IpPart::IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
+               const CommandMailbox& commands, Nanoseconds now)
+    : delivery_(delivery), counters_(counters), commands_(commands), claims_(options.seed + kPortsMax, counters),
+      remains_(options.seed), now_(now), scratch_(new std::byte[kIpMessageMax]), resets_(kResetsPerSecond, now) {
+  for (const IpPortOptions& each : options.ports) {
+    UNET_CHECK(each.port < ports.size() && each.port < kPortsMax && by_port_[each.port] == nullptr);
+    ports_.push_back(std::make_unique<IpPort>(each, *ports[each.port], options.seed + each.port, now));
+    by_port_[each.port] = ports_.back().get();
+  }
+  groups_.reserve(kIpGroupsMax);
+}
+
+bool IpPart::frame(uint32_t port, const ReceivedFrame& frame, Nanoseconds now) noexcept {
+  be16 type;
+  if (frame.length < sizeof(EthernetHeader)) return false;
+  std::memcpy(&type, frame.data + offsetof(EthernetHeader, type), sizeof type);
+  if (type != kEtherTypeIpv4 && type != kEtherTypeIpv6 && type != kEtherTypeArp) return false;
+  IpPort& at = *by_port_[port];
+  frame_ = frame;
+  if (goes_on(at, type == kEtherTypeIpv4, now)) return true;
+  ip::Arrival arrival;
+  if (!at.host().handle_frame({frame.data, frame.length}, now, arrival, frame.checked)) return at.touch(), true;
+  at.passed_on();
+  switch (arrival.kind) {
+    case ip::Arrival::Kind::packet: packet(at, arrival, now); break;
+    case ip::Arrival::Kind::icmp_error: error(at, arrival, now); break;
+    case ip::Arrival::Kind::echo_reply: counters_.add(NiCounter::ip_unclaimed); break;  // nobody of us has asked
+  }
+  return true;
+}
+
+void IpPart::flush(uint32_t port, Nanoseconds now) noexcept {
+  by_port_[port]->pump(now);
+  by_port_[port]->flush(now);
+}
+
+void IpPart::packet(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+  if (is_ours(arrival.packet.from)) return counters_.add(NiCounter::wrong_source);  // of another port of ours: it did not come by a wire
+  if (arrival.packet.protocol == ip::Protocol::kTcp) return tcp(port, arrival, now);
+  if (arrival.packet.protocol == ip::Protocol::kUdp) return udp(port, arrival, now);
+  counters_.add(NiCounter::ip_unclaimed);
+  port.use().refuse_protocol(arrival, now);
+}
+
+// ---- flows that go on
+
+uint64_t IpPart::address_changes() const noexcept {
+  uint64_t sum = 0;
+  for (const auto& each : ports_) sum += each->address_changes();
+  return sum;
+}
+
+// By both ports of a transport's header.
+uint32_t IpPart::place_of(const std::byte* ports) noexcept {
+  uint32_t both;
+  std::memcpy(&both, ports, sizeof both);
+  return (both * 0x9E3779B1u) >> 26;  // 2^32 over the golden ratio
+}
+
+// A segment of TCP that may say something about whose its connection is.
+bool IpPart::begins_or_ends(const ip::IpView& packet) noexcept {
+  ip::TcpHeader header;
+  if (packet.protocol != ip::Protocol::kTcp || packet.payload.size() < sizeof header) return false;
+  std::memcpy(&header, packet.payload.data(), sizeof header);
+  return (header.flags & (ip::TcpFlags::kSyn | ip::TcpFlags::kRst)) != 0;
+}
+
+// A packet that differs from the last of its flow in its length, number and transport alone: what was found out about that one, by whom
+// it is claimed, too, holds for it.
+bool IpPart::goes_on(IpPort& port, bool ipv4, Nanoseconds now) noexcept {
+  constexpr size_t kPorts = 2 * sizeof(be16);
+  const size_t ports_at = sizeof(EthernetHeader) + (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes);
+  if (frame_.length < ports_at + kPorts || !remains_.empty()) return false;
+  const Flow& flow = flows_[place_of(frame_.data + ports_at)];
+  if (flow.port != &port || std::memcmp(flow.head.data() + ports_at, frame_.data + ports_at, kPorts) != 0) return false;
+  if (std::memcmp(flow.head.data(), frame_.data, sizeof(EthernetHeader)) != 0 || !holds(flow.judged, now)) return false;
+  ip::IpView packet;
+  const Bytes whole{frame_.data, frame_.length};
+  if (!ip::parse_alike(whole.subspan(sizeof(EthernetHeader)), flow.packet, packet) || packet.payload.size() < kPorts) return false;
+  if (flow.shared && begins_or_ends(packet)) return false;
+  port.host().count_alike();
+  port.passed_on();
+  if (packet.protocol == ip::Protocol::kTcp) {
+    ip::TcpHeader header;
+    if (read_segment(packet, header)) deliver_segment(*flow.to, packet, header);
+    else refuse_checksum(port, packet);
+    return true;
+  }
+  ip::UdpView datagram;
+  if (ip::parse_udp(packet, is_checked(packet), datagram) == ip::UdpError::none) deliver_datagram(*flow.to, packet);
+  else refuse_checksum(port, packet);
+  return true;
+}
+
+// What came to one host alone, with the plain header.
+void IpPart::remember(const IpPort& port, EndpointState& to, const ip::Arrival& arrival, bool shared, Nanoseconds now) noexcept {
+  const ip::IpView& packet = arrival.packet;
+  const size_t head = packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes;
+  if (arrival.to_group || !in_frame(packet) || packet.is_fragment() || packet.payload.data() != packet.packet.data() + head) return;
+  const size_t size = sizeof(EthernetHeader) + head + 2 * sizeof(be16);
+  Flow& flow = flows_[place_of(packet.payload.data())];
+  std::memcpy(flow.head.data(), frame_.data, size);
+  flow.judged = judged(now);
+  flow.port = &port;
+  flow.to = &to;
+  flow.shared = shared;
+  flow.packet = packet;
+  flow.packet.packet = Bytes(flow.head).subspan(sizeof(EthernetHeader));
+  flow.packet.payload = flow.packet.packet.subspan(head);
+}
+
+// ---- whose it is
+
+// False: it is too short, or its checksum is wrong.
+bool IpPart::read_segment(const ip::IpView& packet, ip::TcpHeader& header) const noexcept {
+  if (packet.payload.size() < sizeof header) return false;
+  std::memcpy(&header, packet.payload.data(), sizeof header);
+  if (is_checked(packet)) return true;
+  const auto length = static_cast<uint32_t>(packet.payload.size());
+  const uint64_t sum = ip::pseudo_header_sum(packet.from, packet.to, ip::Protocol::kTcp, length);
+  return ip::checksum_fold(ip::checksum_add(sum, packet.payload)) == 0;
+}
+
+// A checksum's field that has the pseudo header's sum alone was left to a device: that is no damage, but a setting.
+void IpPart::refuse_checksum(IpPort& port, const ip::IpView& packet) noexcept {
+  counters_.add(NiCounter::ip_bad_transport);
+  const bool tcp = packet.protocol == ip::Protocol::kTcp;
+  const size_t at = tcp ? offsetof(ip::TcpHeader, checksum) : offsetof(ip::UdpHeader, checksum);
+  uint16_t field;  // in the order of the wire, as sums are
+  if (packet.payload.size() < at + sizeof field) return;
+  std::memcpy(&field, packet.payload.data() + at, sizeof field);
+  const uint64_t sum = ip::pseudo_header_sum(packet.from, packet.to, packet.protocol, static_cast<uint32_t>(packet.payload.size()));
+  if (field == static_cast<uint16_t>(~ip::checksum_fold(sum))) port.note_unfinished();
+}
+
+void IpPart::deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
+  if (deliver_segments(to, packet, (header.words >> 4) * 4u)) return;
+  if (!gather(to, packet, header)) deliver(to, packet);
+}
+
+void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+  const ip::IpView& packet = arrival.packet;
+  ip::TcpHeader header;
+  if (!read_segment(packet, header)) return refuse_checksum(port, packet);
+  if (arrival.to_group) return counters_.add(NiCounter::ip_unclaimed);  // RFC 9293, 3.9.2.3
+  if (!remains_.empty() && answer_for_left(port, packet, now)) return;
+  const IpFlow flow{.local = packet.to, .remote = packet.from, .local_port = header.destination_port, .remote_port = header.source_port};
+  const IpClaims::Found found = claims_.came(flow, signs_of(header));
+  const bool is_lost = may_be_left(header.destination_port, header.flags);
+  if (found.endpoint != nullptr && !(found.chosen && is_lost)) {
+    if (found.lasts) remember(port, *found.endpoint, arrival, found.shared, now);
+    // Anybody can send SYNs without end: they do not fill the queue in which segments of connections come.
+    const bool begins = (header.flags & (ip::TcpFlags::kSyn | ip::TcpFlags::kAck)) == ip::TcpFlags::kSyn;
+    if (begins && !delivery_.leaves_room(*found.endpoint)) return;
+    return deliver_segment(*found.endpoint, packet, header);
+  }
+  counters_.add(NiCounter::ip_unclaimed);
+  if (is_lost) return;
+  if (!arrival.to_group) reset(port, packet, now);  // RFC 9293, 3.10.7.1; RFC 1122, 4.2.3.10: none about what went to a group
+}
+
+void IpPart::udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+  const ip::IpView& packet = arrival.packet;
+  ip::UdpView datagram;
+  if (ip::parse_udp(packet, is_checked(packet), datagram) != ip::UdpError::none) return refuse_checksum(port, packet);
+  const auto pass_on = [&](EndpointState& each) { deliver_datagram(each, packet); };
+  if (packet.to.is_multicast() && claims_.for_group(packet.to, datagram.to, packet.from, datagram.from, pass_on) != 0) return;
+  EndpointState* const to = claims_.find(IpClaims::kUdp, packet.to, datagram.to, packet.from, datagram.from);
+  if (to != nullptr) {
+    if (datagram.to != ip::kDhcpClientPort) remember(port, *to, arrival, false, now);  // of which the host takes some
+    return deliver_datagram(*to, packet);
+  }
+  counters_.add(NiCounter::ip_unclaimed);
+  port.use().refuse_port(arrival, now);
+}
+
+void IpPart::deliver_datagram(EndpointState& to, const ip::IpView& packet) noexcept {
+  if (!deliver_segments(to, packet, ip::kUdpBytes)) deliver(to, packet);
+}
+
+// About a packet that one of ours is said to have sent: whose, its source says. What he would not have sent is nobody's.
+void IpPart::error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+  const ip::QuotedPacket& quoted = arrival.quoted;
+  be16 ports[2];
+  const bool known = quoted.protocol == ip::Protocol::kTcp || quoted.protocol == ip::Protocol::kUdp;
+  if (!known || quoted.payload.size() < sizeof ports) return counters_.add(NiCounter::ip_unclaimed);
+  std::memcpy(ports, quoted.payload.data(), sizeof ports);
+  EndpointState* const to = claims_.find(quoted.protocol, quoted.from, ports[0], quoted.to, ports[1]);
+  if (to == nullptr) return counters_.add(NiCounter::ip_unclaimed);
+  if (quoted.protocol == ip::Protocol::kUdp) port.use().believe_too_big(arrival, now);  // of TCP its stack believes it, or not
+  deliver(*to, arrival.packet);
+}
+
+// Headers of IPv6 between the first and the transport's are left out: they have been dealt with.
+void IpPart::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
+  end_burst();  // what came before it
+  struct {
+    IpMessageHeader own;
+    std::array<std::byte, ip::kIpv6Bytes> ip;
+  } head{.own = {.flags = IpMessageFlags::kChecked}, .ip = {}};
+  static_assert(sizeof head == sizeof(IpMessageHeader) + ip::kIpv6Bytes);
+  Pieces pieces;
+  pieces.count = 2;
+  if (packet.ipv4 || packet.payload.data() == packet.packet.data() + ip::kIpv6Bytes) {
+    pieces.pieces[0] = as_bytes(&head, sizeof head.own);
+    pieces.pieces[1] = packet.packet;
+  } else {
+    const ip::IpFields fields{.from = packet.from, .to = packet.to, .protocol = packet.protocol, .hop_limit = packet.hop_limit,
+                              .traffic_class = packet.traffic_class, .flow_label = packet.flow_label};
+    ip::emit_ip_header(head.ip.data(), fields, static_cast<uint32_t>(packet.payload.size()));
+    pieces.pieces[0] = as_bytes(&head, sizeof head);
+    pieces.pieces[1] = packet.payload;
+    if (packet.payload.empty()) pieces.count = 1;
+  }
+  // At most kIpMessageMax: the length fields of both versions say so, and whoever puts fragments together.
+  pieces.length = static_cast<uint32_t>(pieces.pieces[0].size() + (pieces.count == 2 ? pieces.pieces[1].size() : 0));
+  if (delivery_.message(to, to.ip_channel, pieces)) counters_.add(NiCounter::ip_received);
+}
+
+// ---- segments that become one
+
+// Bytes of what packets are joined to, with their headers: no more than either family's length can say, nor than a message of others.
+constexpr uint32_t kJoinedMax = kMessageMax - sizeof(IpMessageHeader);
+
+// What a port has put together goes up so; in two messages if it and its headers are longer than kJoinedMax. False: it is one packet.
+bool IpPart::deliver_segments(EndpointState& to, const ip::IpView& packet, uint32_t header_bytes) noexcept {
+  const uint16_t size = frame_.segment_size;
+  const bool tcp = packet.protocol == ip::Protocol::kTcp;
+  if (size == 0 || !in_frame(packet) || header_bytes < (tcp ? sizeof(ip::TcpHeader) : ip::kUdpBytes)) return false;
+  if (header_bytes > kIpTransportMax || packet.payload.size() <= header_bytes + size) return false;
+  end_burst();  // what came before it
+  const Bytes data = packet.payload.subspan(header_bytes);
+  IpMessage message;
+  message.segment_size = size;
+  message.tcp = tcp;
+  message.transport_bytes = header_bytes;
+  message.payload = static_cast<uint32_t>(data.size());
+  std::memcpy(message.transport.data(), packet.payload.data(), header_bytes);
+  const ip::IpFields fields{.from = packet.from, .to = packet.to, .protocol = packet.protocol, .hop_limit = packet.hop_limit,
+                            .traffic_class = packet.traffic_class, .dont_fragment = packet.dont_fragment, .id = packet.id,
+                            .flow_label = packet.flow_label};
+  const uint32_t most = (kJoinedMax - ip::ip_header_size(fields) - header_bytes) / size * size;
+  if (most == 0) return false;
+  for (uint32_t offset = 0, length; offset < message.payload; offset += length) {
+    length = std::min(message.payload - offset, most);
+    std::array<std::byte, sizeof(IpMessageHeader) + ip::kIpv6Bytes + kIpTransportMax> head;
+    const IpMessageHeader own{.flags = IpMessageFlags::kChecked, .segment_size = length > size ? size : uint16_t{0}};
+    std::memcpy(head.data(), &own, sizeof own);
+    uint32_t head_bytes = sizeof own;
+    head_bytes += ip::emit_ip_header(head.data() + head_bytes, fields, header_bytes + length);
+    head_bytes += segment_header(message, offset, length, head.data() + head_bytes);
+    const std::array<Bytes, 2> pieces{Bytes(head).first(head_bytes), data.subspan(offset, length)};
+    if (!delivery_.message(to, to.ip_channel, pieces, head_bytes + length)) continue;
+    counters_.add(NiCounter::ip_received, (length + size - 1) / size);
+  }
+  return true;
+}
+
+// False: it goes up alone. As Linux gathers (net/ipv4/tcp_offload.c): one connection, pure data in order, nothing else differs, only the
+// last is shorter, and one that pushes is the last.
+bool IpPart::gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
+  Gathered& g = gathered_;
+  const uint32_t ip_bytes = packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes;
+  const uint32_t header_bytes = (header.words >> 4) * 4u;
+  const bool plain = packet.payload.data() == packet.packet.data() + ip_bytes && in_frame(packet);
+  const bool data = (header.flags & ~ip::TcpFlags::kPsh) == ip::TcpFlags::kAck && header_bytes >= sizeof header &&
+                    header_bytes <= kIpTransportMax && header_bytes < packet.payload.size();
+  if (!plain || !data) return false;
+  const Bytes payload = packet.payload.subspan(header_bytes);
+  const bool push = (header.flags & ip::TcpFlags::kPsh) != 0;
+  if (g.count != 0) {
+    const ip::IpView& first = g.packet;
+    const bool same = g.to == &to && first.from == packet.from && first.to == packet.to && first.traffic_class == packet.traffic_class &&
+                      first.hop_limit == packet.hop_limit && first.flow_label == packet.flow_label &&
+                      first.dont_fragment == packet.dont_fragment && g.header_bytes == header_bytes &&
+                      std::memcmp(&g.header, &header, offsetof(ip::TcpHeader, sequence)) == 0 &&
+                      g.header.acknowledgement == header.acknowledgement && g.header.window == header.window &&
+                      std::memcmp(first.payload.data() + sizeof header, packet.payload.data() + sizeof header,
+                                  header_bytes - sizeof header) == 0;
+    const bool next = g.header.sequence + g.bytes == header.sequence && payload.size() <= g.size && g.count < kBurst &&
+                      ip_bytes + header_bytes + g.bytes + payload.size() <= kJoinedMax;
+    if (!same || !next) end_burst();
+  }
+  if (g.count == 0) {
+    if (push) return false;
+    g.to = &to;
+    g.packet = packet;
+    g.header = header;
+    g.header_bytes = header_bytes;
+    g.bytes = 0;
+    g.size = static_cast<uint32_t>(payload.size());
+  }
+  g.pieces[++g.count] = payload;
+  g.bytes += static_cast<uint32_t>(payload.size());
+  g.header.flags |= header.flags;
+  if (push || payload.size() < g.size) end_burst();
+  return true;
+}
+
+void IpPart::deliver_gathered() noexcept {
+  Gathered& g = gathered_;
+  const uint32_t count = std::exchange(g.count, 0);
+  if (count == 1) return deliver(*g.to, g.packet);
+  std::array<std::byte, sizeof(IpMessageHeader) + ip::kIpv6Bytes + kIpTransportMax> head;
+  const IpMessageHeader own{.flags = IpMessageFlags::kChecked, .segment_size = static_cast<uint16_t>(g.size)};
+  const ip::IpFields fields{.from = g.packet.from, .to = g.packet.to, .protocol = ip::Protocol::kTcp, .hop_limit = g.packet.hop_limit,
+                            .traffic_class = g.packet.traffic_class, .dont_fragment = g.packet.dont_fragment, .id = g.packet.id,
+                            .flow_label = g.packet.flow_label};
+  std::memcpy(head.data(), &own, sizeof own);
+  uint32_t size = sizeof own + ip::emit_ip_header(head.data() + sizeof own, fields, g.header_bytes + g.bytes);
+  std::memcpy(head.data() + size, g.packet.payload.data(), g.header_bytes);  // with options
+  std::memcpy(head.data() + size, &g.header, sizeof g.header);
+  size += g.header_bytes;
+  g.pieces[0] = Bytes(head).first(size);
+  if (delivery_.message(*g.to, g.to->ip_channel, std::span(g.pieces).first(count + 1), size + g.bytes)) {
+    counters_.add(NiCounter::ip_received, count);
+  }
+}
+
+// ---- resets
+
+void IpPart::reset(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept {
+  ip::TcpView segment;
+  if (ip::parse_tcp(packet.payload, segment) != ip::TcpError::none) return;
+  const std::optional<ip::TcpFields> fields = tcp::reset_for(segment);
+  if (fields && resets_.take(now)) send_segment(port, packet.to, packet.from, *fields, now);
+}
+
+bool IpPart::send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
+                          Nanoseconds now) noexcept {
+  std::array<std::byte, ip::kTcpHeaderMax> header;
+  const uint32_t size = ip::emit_tcp(header.data(), fields);
+  const uint64_t sum = ip::pseudo_header_sum(from, to, ip::Protocol::kTcp, size);
+  const uint16_t checksum = ip::checksum_fold(ip::checksum_add(sum, header.data(), size));
+  std::memcpy(header.data() + offsetof(ip::TcpHeader, checksum), &checksum, sizeof checksum);
+  return port.use().send({.from = from, .to = to, .protocol = ip::Protocol::kTcp}, Bytes(header).first(size), {}, now) !=
+         ip::SendResult::no_buffer;
+}
+
+// ---- connections of processes that are gone
+
+void IpPart::expect_left(const EndpointState& owner, uint32_t number) {
+  if (expected_ports_.empty()) expected_ports_.assign(0x1'0000, 0);
+  std::vector<uint16_t>& ports = expected_[number];
+  claims_.ports_of(owner, IpClaims::kTcp, ports);
+  for (const uint16_t port : ports) ++expected_ports_[port];
+}
+
+void IpPart::left_all(uint32_t number) noexcept {
+  const auto at = expected_.find(number);
+  if (at == expected_.end()) return;
+  for (const uint16_t port : at->second) --expected_ports_[port];
+  expected_.erase(at);
+}
+
+void IpPart::leave(const LeftConnection& left, Nanoseconds now) noexcept {
+  // A process of the same user may have begun another connection between these ends, or had it all the time.
+  const IpFlow flow{.local = left.local, .remote = left.remote, .local_port = left.local_port, .remote_port = left.remote_port};
+  if (claims_.is_owned(flow)) return counters_.add(NiCounter::ip_left_owned);
+  counters_.add(NiCounter::ip_left);
+  left_neighbours_.try_emplace(left.user, kLeftNeighboursPerSecond, now);
+  if (!remains_.add(left, now)) counters_.add(NiCounter::ip_left_overflow);
+}
+
+void IpPart::resume_lease(uint32_t port, const ip::DhcpKept& lease, Nanoseconds now) noexcept {
+  if (has(port)) by_port_[port]->use().resume_lease(lease, now);
+}
+
+void IpPart::resume_host(uint32_t port, const ip::HostKept& kept, Nanoseconds now) noexcept {
+  if (has(port)) by_port_[port]->use().resume(kept, now);
+}
+
+// Another user has the port now: what was left there, by memory that somebody wrote, is not to touch his connections.
+bool IpPart::passed_on(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port) noexcept {
+  const std::optional<uint64_t> user = remains_.user_of(local, port, remote, remote_port);
+  if (!user || !claims_.is_anothers(IpClaims::kTcp, local, port, remote, remote_port, *user)) return false;
+  remains_.forget(local, port, remote, remote_port);
+  return true;
+}
+
+// Before who has the port now, if he is of the same user: he knows nothing of it.
+bool IpPart::answer_for_left(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept {
+  ip::TcpView segment;
+  std::optional<ip::TcpFields> answer;
+  if (ip::parse_tcp(packet.payload, segment) != ip::TcpError::none) return false;
+  if (passed_on(packet.to, segment.destination_port, packet.from, segment.source_port)) return false;
+  if (!remains_.handle(packet.to, packet.from, segment, now, answer)) return false;
+  if (answer) {
+    send_segment(port, packet.to, packet.from, *answer, now);
+    counters_.add(NiCounter::ip_left_sent);
+  }
+  return true;
+}
+
+// A few each turn, whoever has left how many.
+void IpPart::send_for_left(Nanoseconds now) noexcept {
+  IpRemains::Due due;
+  remains_.rest(now);
+  uint32_t ends = IpRemains::kEndsPerTurn;
+  for (uint32_t i = 0; i < IpRemains::kPerTurn && remains_.poll(now, due, ends); ++i) {
+    const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(due.local); });
+    if (port == ports_.end()) continue;  // the address is not ours any longer, or not yet
+    if (passed_on(due.local, due.fields.source_port, due.remote, due.fields.destination_port)) continue;
+    if (is_ours(due.remote)) {
+      EndpointState* const to =
+          claims_.find(IpClaims::kTcp, due.remote, due.fields.destination_port, due.local, due.fields.source_port);
+      if (to != nullptr) tell_segment(*to, due.local, due.remote, due.fields);
+    } else if ((*port)->host().is_news(due.remote, now) && !left_neighbours_.at(due.user).take(now)) {
+      counters_.add(NiCounter::ip_left_unasked);  // as if it were lost: it comes again, or its time is over
+      continue;
+    } else if (!send_segment(**port, due.local, due.remote, due.fields, now)) {
+      remains_.put_back(due, now);
+      return;
+    }
+    counters_.add(NiCounter::ip_left_sent);
+  }
+}
+
+// ---- time
+
+// The hosts are in the groups that are claimed. More than a host can be in are none (Memberships::kGroupsMax is more than kIpGroupsMax).
+void IpPart::keep_groups(Nanoseconds now) noexcept {
+  const std::vector<ip::IpAddress>& wanted = claims_.groups();
+  const auto without = [](const std::vector<ip::IpAddress>& all, const ip::IpAddress& one) {
+    return std::find(all.begin(), all.end(), one) == all.end();
+  };
+  for (const auto& port : ports_) {
+    for (const ip::IpAddress& each : groups_) {
+      if (without(wanted, each)) port->host().leave(each, now);
+    }
+    for (const ip::IpAddress& each : wanted) {
+      if (without(groups_, each)) port->host().join(each, now);
+    }
+    port->touch();
+  }
+  groups_ = wanted;
+  groups_at_ = now + kGroupsEvery;
+}
+
+void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexcept {
+  if (now >= groups_at_ && claims_.take_groups_changed()) keep_groups(now);
+  now_ = now;
+  if (now >= remains_.next_event()) send_for_left(now);
+  for (const auto& port : ports_) {
+    port->look_at_wire();
+    if (now >= port->next_event()) {
+      port->pump(now);
+      port->flush(now);
+    }
+    port->tell_counters(now);
+    if (!port->dirty()) continue;
+    const uint32_t number = port->port().number();
+    if (IpChanged event{.port = number, .status = {}}; port->take_status(event.status)) {
+      event.lease = port->host().kept_lease(now);
+      if (events.push(event)) told = true;
+      else port->tell_again();
+    }
+    if (!port->take_kept()) continue;
+    if (events.push(IpKept{.port = number, .kept = port->host().kept(now)})) told = true;
+    else port->tell_again();
+  }
+}
+
+Nanoseconds IpPart::next_event() const noexcept {
+  Nanoseconds next = claims_.groups_changed() ? groups_at_ : ~Nanoseconds{0};
+  for (const auto& port : ports_) next = std::min({next, port->next_event(), port->next_counters()});
+  return std::min(next, remains_.next_event());
+}
+
+}  // namespace unet::engine

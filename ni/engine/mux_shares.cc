@@ -1,0 +1,131 @@
+// mux_shares.cc - endpoints that leave the lists of a share, and users and endpoints that a limit holds back.
+#include <algorithm>
+
+#include "ni/engine/mux.h"
+
+namespace unet::engine {
+namespace {
+
+constexpr auto kLater = [](const auto& a, const auto& b) { return a.until > b.until; };
+
+}  // namespace
+
+void Mux::remove(EndpointState& endpoint) noexcept {
+  std::erase(lingering_, &endpoint);
+  endpoint.zero_copy.lingering = false;
+  if (!endpoint.active) return;
+  if (endpoint.held) {
+    endpoint.held = false;  // its entry is stale from now on
+    ++stale_;
+    if (stale_ > kReleases && stale_ > held_.size() / 2) drop_stale();
+  } else {
+    Share& share = *endpoint.share;
+    const bool waits = endpoint.waiting_port != kNotWaiting;
+    EndpointState*& first = waits ? ports_[endpoint.waiting_port]->waiting_first : share.first;
+    EndpointState*& last = waits ? ports_[endpoint.waiting_port]->waiting_last : share.last;
+    EndpointState* before = nullptr;
+    for (EndpointState* e = first; e != &endpoint; e = e->next) before = e;
+    (before == nullptr ? first : before->next) = endpoint.next;
+    if (last == &endpoint) last = before;
+    if (waits) --waiting_;
+    if (share.first == nullptr && share.active) leave(share);
+  }
+  endpoint.active = false;
+  endpoint.waiting_port = kNotWaiting;
+  endpoint.next = nullptr;
+}
+
+// ---- limits
+
+// One message or frame at a time: each may be the last that a limit allows.
+Mux::Visit Mux::visit_limited(EndpointState& endpoint, Nanoseconds now) noexcept {
+  Share& share = *endpoint.share;
+  const Nanoseconds burst = share.limits.burst;
+  if (endpoint.terms != share.terms) {
+    endpoint.terms = share.terms;
+    endpoint.buckets.set_prices(share.endpoint_prices, now);
+  }
+  for (int64_t left = endpoint.deficit; left > 0;) {
+    if (endpoint.buckets.room_at(burst) > now) {
+      endpoint.deficit = left;
+      return Visit::limited;
+    }
+    if (share.buckets.room_at(burst) > now) {
+      endpoint.deficit = left;
+      return Visit::slice_over;  // the share is held before its next turn
+    }
+    const bool begun = endpoint.outgoing.active && endpoint.outgoing.offset != 0;  // its first frame may have found a full port
+    endpoint.deficit = 1;
+    const Visit outcome = visit(endpoint, now);
+    const int64_t spent = 1 - endpoint.deficit;
+    left -= spent;
+    if (spent != 0) {
+      const uint64_t messages = begun ? 0 : 1;
+      const auto bytes = static_cast<uint64_t>(spent - kMessageCost);
+      for (Buckets* const buckets : {&endpoint.buckets, &share.buckets}) {
+        buckets->messages.take(messages, now);
+        buckets->bytes.take(bytes, now);
+      }
+    }
+    endpoint.deficit = left;
+    if (outcome != Visit::used_up) return outcome;
+  }
+  return Visit::used_up;
+}
+
+bool Mux::hold_if_over(Share& share, Nanoseconds now) noexcept {
+  const Nanoseconds until = share.buckets.room_at(share.limits.burst);
+  if (until <= now) return false;
+  leave(share);
+  share.held = true;
+  hold({.until = until, .share = &share});
+  return true;
+}
+
+void Mux::hold(Held held) noexcept {
+  if (held.endpoint != nullptr) {
+    held.endpoint->active = true;
+    held.endpoint->held = true;
+    held.hold = ++held.endpoint->hold;
+  }
+  held_.push_back(held);
+  std::push_heap(held_.begin(), held_.end(), kLater);
+  next_release_ = held_.front().until;
+}
+
+// A few in each turn: thousands may wait for the same instant.
+void Mux::release_held(Nanoseconds now) noexcept {
+  for (uint32_t i = 0; i < kReleases && !held_.empty() && held_.front().until <= now; ++i) {
+    const Held held = held_.front();
+    std::pop_heap(held_.begin(), held_.end(), kLater);
+    held_.pop_back();
+    if (held.share != nullptr) {
+      held.share->held = false;
+      if (held.share->first != nullptr) enter(*held.share, 0);
+    } else if (held.stale()) {
+      --stale_;
+    } else {
+      held.endpoint->held = false;
+      append(*held.endpoint);
+    }
+  }
+  next_release_ = held_.empty() ? ~Nanoseconds{0} : held_.front().until;
+}
+
+void Mux::release_all(Share& share, Nanoseconds now) noexcept {
+  for (Held& held : held_) {
+    if (held.share == &share || (held.endpoint != nullptr && held.endpoint->share == &share)) held.until = 0;
+  }
+  std::make_heap(held_.begin(), held_.end(), kLater);
+  release_held(now);
+}
+
+// Endpoints that went away while they were held leave their entries behind: to look for each of thousands would take a turn.
+void Mux::drop_stale() noexcept {
+  std::erase_if(held_, [](const Held& held) { return held.stale(); });
+  std::make_heap(held_.begin(), held_.end(), kLater);
+  next_release_ = held_.empty() ? ~Nanoseconds{0} : held_.front().until;
+  stale_ = 0;
+}
+
+}  // namespace unet::engine

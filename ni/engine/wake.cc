@@ -1,0 +1,163 @@
+// wake.cc - the write that wakes, how long it took, and the thread that does the long ones.
+#include "ni/engine/wake.h"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <exception>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "unet/base/eventfd_wake.h"
+#include "unet/base/time.h"
+#include "unet/mapping.h"
+
+namespace unet::engine {
+namespace {
+
+constexpr uint64_t kRest = 1000;  // an engine gives a user at most this part of its time for long wake-ups
+constexpr Nanoseconds kApartMin = 5 * kSecond;
+constexpr int kPriority = 19;  // the lowest
+
+void keep_apart(Share& share, Nanoseconds took) noexcept {
+  if (took != 0) share.woken_apart_until.store(monotonic_now() + std::max(took * kRest, kApartMin), std::memory_order_relaxed);
+}
+
+bool is_apart(const Share& share) noexcept {
+  const Nanoseconds until = share.woken_apart_until.load(std::memory_order_relaxed);
+  return until != 0 && monotonic_now() < until;
+}
+
+}  // namespace
+
+// Endpoints come by a ring with a place for each there is: an endpoint is in it or with the thread at most once.
+class WakeThread {
+ public:
+  // nullptr: no thread or memory is left. `bell` is an eventfd that outlives the thread.
+  static std::unique_ptr<WakeThread> make(int bell, const cpu_set_t& cores) noexcept {
+    if (bell < 0) return nullptr;
+    try {
+      return std::make_unique<WakeThread>(bell, cores);
+    } catch (const std::exception&) {
+      return nullptr;
+    }
+  }
+  WakeThread(int bell, const cpu_set_t& cores) : bell_(bell), thread_([this, cores] {
+    prctl(PR_SET_NAME, "unet-wakes");
+    pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
+    // Long wake-ups take no processor from threads that have it. The kernel knows priorities of threads. A thread of the usual policy
+    // preempts others when it is woken, whatever its priority. SCHED_IDLE would starve on a busy machine.
+    setpriority(PRIO_PROCESS, 0, kPriority);
+    const sched_param none{};
+    sched_setscheduler(0, SCHED_BATCH, &none);
+    loop();
+  }) {}
+  ~WakeThread() {
+    stop_.store(true, std::memory_order_relaxed);
+    ring_bell();
+    thread_.join();
+  }
+
+  // By the engine's thread. The endpoint's descriptor stays open until its `wakes` is none again.
+  void put(EndpointState& endpoint) noexcept {
+    if (endpoint.wakes.fetch_or(EndpointState::kWakeWanted, std::memory_order_acq_rel) != 0) return;
+    const uint32_t tail = tail_.load(std::memory_order_relaxed);
+    places_[tail % places_.size()] = &endpoint;
+    tail_.store(tail + 1, std::memory_order_release);
+    ring_bell();
+  }
+
+ private:
+  void ring_bell() const noexcept {
+    const uint64_t one = 1;
+    static_cast<void>(!::write(bell_, &one, sizeof one));
+  }
+
+  void loop() {
+    while (!stop_.load(std::memory_order_relaxed)) {
+      take();
+      if (waiting_.empty()) {
+        uint64_t count = 0;
+        static_cast<void>(!::read(bell_, &count, sizeof count));
+        continue;
+      }
+      wake_next();
+    }
+  }
+  void take() {
+    for (; head_ != tail_.load(std::memory_order_acquire); ++head_) queue(*places_[head_ % places_.size()]);
+  }
+  void queue(EndpointState& endpoint) {
+    std::deque<EndpointState*>& of_user = waiting_[endpoint.share];
+    if (of_user.empty()) turns_.push_back(endpoint.share);
+    of_user.push_back(&endpoint);
+  }
+  // One endpoint of the next user.
+  void wake_next() {
+    Share* const user = turns_.front();
+    turns_.pop_front();
+    std::deque<EndpointState*>& of_user = waiting_[user];
+    EndpointState& endpoint = *of_user.front();
+    of_user.pop_front();
+    if (of_user.empty()) waiting_.erase(user);
+    else turns_.push_back(user);
+    uint32_t writing = EndpointState::kWakeWriting;
+    endpoint.wakes.exchange(writing, std::memory_order_acq_rel);
+    const bool asleep = endpoint.header->receiver_asleep.value.exchange(0, std::memory_order_acq_rel) != 0;
+    const bool waits = endpoint.header->sender_waiting.value.exchange(0, std::memory_order_acq_rel) != 0;
+    if (asleep || waits) keep_apart(*endpoint.share, wake_.wake(endpoint.wake_descriptor));
+    if (!endpoint.wakes.compare_exchange_strong(writing, 0, std::memory_order_acq_rel)) queue(endpoint);
+  }
+
+  const int bell_;
+  std::atomic<bool> stop_{false};
+  std::array<EndpointState*, kEndpointsMax> places_{};
+  std::atomic<uint32_t> tail_{0};
+  // The thread's own.
+  uint32_t head_ = 0;
+  std::map<Share*, std::deque<EndpointState*>> waiting_;  // never an empty list
+  std::deque<Share*> turns_;                              // each user of `waiting_` once
+  EventfdWake wake_;
+  std::thread thread_;  // begins when all the others are there
+};
+
+Waker::Waker(NiCounters& counters) : counters_(counters) {}
+
+Waker::~Waker() = default;
+
+void Waker::allow_thread(const cpu_set_t& cores) noexcept {
+  cores_ = cores;
+  if (!bell_.valid()) bell_ = Descriptor(::eventfd(0, EFD_CLOEXEC));
+}
+
+void Waker::forbid_thread() noexcept {
+  cores_.reset();
+  thread_.reset();
+}
+
+void Waker::wake(EndpointState& endpoint, std::atomic<uint32_t>& flag) noexcept {
+  if (endpoint.wake_descriptor < 0) return;
+  if (!cores_ || !is_apart(*endpoint.share) || !leave_to_thread(endpoint)) {
+    if (flag.exchange(0, std::memory_order_relaxed) == 0) return;
+    Share& share = *endpoint.share;
+    const Nanoseconds took = share.wake.wake(endpoint.wake_descriptor);
+    if (took != 0) [[unlikely]] keep_apart(share, share.long_wakes.add(took, monotonic_now()));
+  }
+  counters_.add(NiCounter::wakeups);
+}
+
+bool Waker::leave_to_thread(EndpointState& endpoint) noexcept {
+  if (thread_ == nullptr) thread_ = WakeThread::make(bell_.get(), *cores_);
+  if (thread_ == nullptr) return false;  // the next wake-up tries again
+  thread_->put(endpoint);
+  return true;
+}
+
+}  // namespace unet::engine

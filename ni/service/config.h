@@ -1,0 +1,43 @@
+// config.h - the configuration of an NI: a TOML file, on top of which come options of the command line; used by the programs.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ni/service/ni.h"
+#include "unet/base/result.h"
+
+namespace unet::service {
+
+struct Config {
+  NiOptions ni;                    // everything but the policy and the drivers
+  std::vector<std::string> ports;  // driver specifications, in port order
+  std::string policy_file;         // empty: the default policy
+  std::string user;                // whom a daemon becomes after start; empty: it stays who it is
+  Nanoseconds takeover = 0;        // how long a daemon's keeper waits for another NI; 0: no keeper
+  bool standby = true;             // the keeper has another NI ready to take over
+  bool seccomp = true;             // a daemon has system calls that it does not need refused
+};
+
+// The defaults: this machine's host name, this process's user.
+Config default_config();
+
+// `text` is the content of `file`; what it says replaces what `config` has. Errors: "FILE:LINE: what is wrong, what is allowed".
+Status parse_config(std::string_view text, const std::string& file, Config& config);
+Status load_config(const std::string& file, Config& config);
+
+// "HOST=MAC" or "HOST=MAC@PORT". Errors: invalid_argument.
+Result<StaticPeer> parse_peer(std::string_view text);
+
+// "02:00:00:00:00:01". Errors: invalid_argument.
+Result<MacAddress> parse_mac(std::string_view text);
+
+// Reads the policy file, if there is one and the policy in force does not stay, into config.ni.service; checks what only fits together as
+// a whole.
+Status finish_config(Config& config);
+
+// An annotated configuration file that says the defaults.
+std::string_view example_config() noexcept;
+
+}  // namespace unet::service

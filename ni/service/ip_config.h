@@ -1,0 +1,37 @@
+// ip_config.h - how the configuration says which ports have IP; used by the configuration, the programs and Ni.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "ni/engine/ip_options.h"
+#include "unet/base/result.h"
+#include "unet/limits.h"
+
+namespace unet::service {
+
+// "PORT=ADDRESS/PREFIX[,ADDRESS/PREFIX...][,gateway=ADDRESS][,route=NETWORK/PREFIX@GATEWAY...][,dhcp][,slaac][,unprobed]". Errors:
+// invalid_argument.
+Result<engine::IpPortOptions> parse_ip_port(std::string_view text);
+Status add_ip_address(std::string_view text, engine::IpPortOptions& options);  // "10.0.0.1/24"
+Status add_ip_gateway(std::string_view text, engine::IpPortOptions& options);
+// "NETWORK/PREFIX@GATEWAY"
+Status add_ip_route(std::string_view text, engine::IpPortOptions& options);
+
+// Bit p: port p has IP.
+uint32_t ports_with_ip(const std::vector<engine::IpPortOptions>& all) noexcept;
+
+// Whose port it is: the one that `port_engines` says, or they take turns.
+inline uint32_t engine_of_port(uint32_t port, uint32_t engines, const std::vector<uint32_t>& port_engines) noexcept {
+  return port < port_engines.size() ? port_engines[port] : port % engines;
+}
+
+// For the IPv6 addresses that hosts make: of this machine (/etc/machine-id), the same each time; another one each time where there is none.
+HashKey address_key_of_machine() noexcept;
+
+// What only fits together as a whole. Errors: invalid_argument.
+Status check_ip_ports(const std::vector<engine::IpPortOptions>& all, size_t ports, uint32_t engines,
+                      const std::vector<uint32_t>& port_engines = {});
+
+}  // namespace unet::service

@@ -1,0 +1,138 @@
+// journal_link.h - packets between a network interface and its keeper: records, descriptors beside them, orders; used by both ends.
+//
+// A record has a key, a value and up to four descriptors. A packet carries records and orders, many together; what several packets
+// carry counts from the one on that is marked as the last, or not at all. Integers are in host order.
+//
+//   NI -> keeper   hello (first), put and erase, ready, upgrade, stop, released
+//   keeper -> NI   put (once, all that the NI before it had), release, refused or upgraded
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "unet/base/bytes.h"
+#include "unet/base/result.h"
+#include "unet/limits.h"
+#include "unet/mapping.h"
+
+namespace unet::service {
+
+// Raised when the value of any record changes, or the meaning of what an engine keeps (ni/engine/kept.h).
+constexpr uint32_t kJournalFormat = 15;
+
+// In this order they are read again: what refers to something comes after it.
+enum class JournalKind : uint32_t {
+  ni = 1,          // a 0; descriptors: Kept memory, listening socket if there is one
+  ni_state,        // a 0
+  policy,          // a 0; descriptor: text of the policy in force
+  client,          // a: client; descriptor: its socket
+  client_state,
+  page,            // descriptors: page, eventfd that wakes the engine
+  segment,         // a: endpoint; descriptor: memory
+  region,          // descriptor: memory
+  wake,            // descriptor: eventfd
+  endpoint,
+  channel,         // a: endpoint, b: number
+  request,         // b: its id
+  output,          // a: client, b: number in order; descriptors: its own
+  upgrade,         // a: client, b: cookie: who asked for this takeover
+  capture,         // a: its number; descriptor: memory
+  ip_claim,        // a: endpoint, b: its number
+  socket_table,    // a: endpoint, b: which of its tables; descriptor: memory
+  ip_lease,        // a: port
+  ip_host,         // a: port
+  left,            // a 0; descriptor: text of connections that the engine has not ended yet of processes that are gone
+  held_memory,     // b: its id; descriptors: watches, one or two
+};
+
+struct JournalKey {
+  JournalKind kind;
+  uint32_t a;
+  uint64_t b;
+  friend auto operator<=>(const JournalKey&, const JournalKey&) = default;
+};
+static_assert(sizeof(JournalKey) == 16);
+
+enum class JournalOp : uint32_t {
+  put = 1,
+  erase = 2,
+  hello = 3,     // value: JournalHello
+  ready = 4,     // clients are served
+  upgrade = 5,   // value: path of the program, or nothing
+  stop = 6,      // all clients have been told: keep nothing
+  release = 7,   // end, and leave everything as it is
+  released = 8,  // wires are closed; nothing more follows
+  refused = 9,   // of an upgrade; value: why, as text
+  upgraded = 10, // the network interface that was asked for serves
+};
+
+struct JournalHello {
+  uint32_t format;
+  uint32_t user;     // whose the network interface is
+  char version[32];  // of the program, terminated
+  char socket[104];  // where it listens, terminated
+};
+static_assert(sizeof(JournalHello) == 144 && sizeof(JournalHello::socket) > kSocketPathMax);
+
+struct JournalItem {
+  JournalOp op{};
+  JournalKey key{};
+  std::vector<std::byte> value;
+  std::vector<Descriptor> descriptors;
+
+  // The value, if it is exactly a T.
+  template <typename T>
+  bool read(T& into) const noexcept {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (value.size() != sizeof into) return false;
+    std::memcpy(static_cast<void*>(&into), value.data(), sizeof into);
+    return true;
+  }
+};
+
+class JournalLink {
+ public:
+  static constexpr size_t kValueMax = 2048;
+  static constexpr size_t kDescriptorsMax = 4;    // of one item
+  static constexpr size_t kPacketMax = 48 * 1024;
+  static constexpr size_t kPacketDescriptorsMax = 128;
+
+  explicit JournalLink(Descriptor socket) noexcept : socket_(std::move(socket)) {}
+
+  // Both ends of a new link.
+  static Result<std::pair<Descriptor, Descriptor>> make_pair();
+  // Adds to the packet that is being made. The descriptors must stay open until it is sent.
+  Status add(JournalOp op, const JournalKey& key, Bytes value = {}, std::span<const int> descriptors = {});
+  // Sends what was added; `last`: what was added and sent since the last time counts now. Waits until the other end has room for it.
+  Status send(bool last);
+
+  // For who must not wait. What was added is sent, or stays to be sent by another call: once the other end has read (`no_room`; poll()
+  // tells), or once the kernel has memory again (`no_memory`; nothing tells). After an error nothing stays.
+  enum class Sent { all, no_room, no_memory };
+  Result<Sent> send_now(bool last);
+  // add() will not have to send first.
+  bool fits(size_t value, size_t descriptors) const noexcept;
+
+  enum class Received { items, nothing, closed, broken };
+  // The next packet's items are appended; `last` says how it is marked. broken: it is not one, and the other end not to be believed.
+  Received receive(std::vector<JournalItem>& items, bool& last);
+
+  // Something was added since the last packet.
+  bool pending() const noexcept { return !bytes_.empty(); }
+  int descriptor() const noexcept { return socket_.get(); }
+
+ private:
+  ssize_t transmit(bool last, int flags);
+  void begin_packet();
+
+  Descriptor socket_;
+  std::vector<std::byte> bytes_;
+  std::vector<int> descriptors_;
+};
+
+}  // namespace unet::service

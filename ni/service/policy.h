@@ -1,0 +1,112 @@
+// policy.h - who may have what of this NI: rules of a TOML file, the first that matches counts; used by the service.
+//
+//   [[rule]]
+//   user = "alice"            # or uid = 1000, group = "users", gid = 100, any = true: exactly one of them
+//   connections = 8           # at a time: processes, about
+//   endpoints = 16            # at a time, over all of the user's processes
+//   emulated = 4096           # endpoints without queues, likewise
+//   channels = 64
+//   memory = "256M"           # segments, exposed regions and local channels; K, M, G are powers of 1024
+//   names = ["alice/*", "echo"]   # which names the user may bind; * and ? are wildcards
+//   ip_ports = ["80", "8000-8099"]  # which ports of IP; default: those from 1024 on
+//   ip_claims = 256           # of them, at a time, and
+//   ip_ports_at_once = 4096   # ports in all of these
+//   ip_groups = 16            # groups (multicast) of the NI's 32 that it is in for the user
+//   weight = 2                # share of the engine and the wires against other users (1 ... 100)
+//   messages_per_s = 1000000  # what all endpoints of the user may send through the NI; without: no limit
+//   bytes_per_s = "1G"
+//   endpoint_messages_per_s = 100000  # and what each of them may
+//   endpoint_bytes_per_s = "100M"
+//   burst_ms = 10             # after a rest, so much time's worth may come at once (1 ... 10000)
+//
+// What a rule leaves out is the default of Rights. Whom no rule matches gets nothing - but root and the NI's own user get
+// everything, unless a rule names them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ni/engine/send_limits.h"
+#include "unet/base/result.h"
+#include "unet/limits.h"
+
+namespace unet::service {
+
+constexpr uint32_t kConnectionsMost = kClientsMax / 4;  // of one user
+constexpr uint32_t kConnectionsDefault = 128;
+constexpr uint32_t kConnectionsWithoutRights = 4;       // to be told so
+constexpr uint32_t kWeightMax = 100;
+constexpr uint32_t kIpPortsUnprivileged = 1024;          // from here on
+constexpr size_t kIpPortRangesMax = 64;
+constexpr uint64_t kBytesPerSecondLeast = 1024;  // less, and a single message waits for minutes
+constexpr uint64_t kBurstMsMax = 10'000;
+
+// Who is at the other end of a control connection, as the kernel says.
+struct Credentials {
+  uid_t uid = 0;
+  pid_t pid = 0;
+  std::vector<gid_t> groups;  // the primary one first
+  bool unknown = false;       // to our user namespace: any number of users have this uid, which is none of theirs
+};
+
+// From the first to the last.
+struct PortRange {
+  uint32_t first = 0, last = 0;
+};
+
+struct Rights {
+  uint32_t connections = kConnectionsDefault;
+  uint32_t endpoints = 64;
+  uint32_t channels = 1024;
+  uint32_t emulated = 4096;             // endpoints; none without a right to a real one, which carries them
+  uint64_t memory = uint64_t{1} << 30;  // bytes
+  std::vector<std::string> names;       // patterns; none: may bind no name
+  std::vector<PortRange> ip_ports{{kIpPortsUnprivileged, 65535}};  // none: no IP
+  uint32_t ip_claims = 256;
+  uint32_t ip_ports_at_once = 4096;
+  uint32_t ip_groups = kIpGroupsMax / 2;
+  uint32_t weight = 1;
+  engine::SendLimits send{};
+
+  static Rights everything();
+  static Rights nothing();
+  bool none() const noexcept { return endpoints == 0; }
+  bool may_bind(std::string_view name) const;
+  bool may_claim(uint32_t port, uint32_t ports) const noexcept;  // all of them, from `port` on
+};
+
+class Policy {
+ public:
+  // Without rules: the default described above.
+  explicit Policy(uid_t own_user) : own_user_(own_user) {}
+
+  // `text` is the content of `file`. Errors: invalid_argument, "FILE:LINE: what is wrong and what is allowed".
+  static Result<Policy> parse(std::string_view text, const std::string& file, uid_t own_user);
+  static Result<Policy> load(const std::string& file, uid_t own_user);
+
+  Rights rights(const Credentials& who) const;
+
+  // What it was parsed from; empty: the default.
+  const std::string& text() const noexcept { return text_; }
+
+ private:
+  struct Rule {
+    enum class Whom { user, group, any } whom = Whom::any;
+    uint32_t id = 0;
+    Rights rights;
+  };
+  friend class PolicyParser;
+
+  uid_t own_user_;
+  std::vector<Rule> rules_;
+  std::string text_;
+};
+
+// True if `text` matches `pattern`, in which * stands for any characters and ? for one.
+bool matches(std::string_view pattern, std::string_view text) noexcept;
+
+}  // namespace unet::service

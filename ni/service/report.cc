@@ -1,0 +1,511 @@
+// report.cc - the sections of the document, and where a part of it ends.
+//
+// Root and the NI's own user see everything; anybody else their own clients and endpoints, and the names, hosts and ports that everybody
+// may know of: names are bound to be found, and who tries to bind one learns as much. To whom the policy gives no right nobody talks.
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "ni/service/report.h"
+#include "ni/service/service.h"
+#include "unet/base/bytes.h"
+#include "unet/capture_memory.h"
+#include "unet/version.h"
+#include "unet/wire/address.h"
+#include "unet/wire/ethernet.h"
+
+namespace unet::service {
+
+using nlohmann::json;
+
+namespace {
+
+std::string hex(Tag tag) {
+  std::array<char, 11> text{};
+  std::snprintf(text.data(), text.size(), "0x%08x", static_cast<uint32_t>(tag));
+  return text.data();
+}
+
+const char* text_of(ChannelRecord::State state) {
+  switch (state) {
+    case ChannelRecord::State::connecting: return "connecting";
+    case ChannelRecord::State::confirming: return "confirming";
+    case ChannelRecord::State::open: return "open";
+    case ChannelRecord::State::closed: return "closed";
+  }
+  return "unknown";
+}
+
+uint64_t wall_clock() {
+  timespec t{};
+  clock_gettime(CLOCK_REALTIME, &t);
+  return static_cast<uint64_t>(t.tv_sec) * kSecond + static_cast<uint64_t>(t.tv_nsec);
+}
+
+// null: there is none
+json limit(uint64_t rate) { return rate == 0 ? json() : json(rate); }
+
+const char* path_of(const ChannelRecord& channel) {
+  if (channel.wire) return "wire";
+  if (channel.ip) return "ip";
+  return channel.kind == control::ChannelKind::local ? "local" : "ni";
+}
+
+}  // namespace
+
+class ReportBuilder {
+ public:
+  ReportBuilder(const Service& service, Report& report) : s_(service), r_(report), all_(report.reader_.all) {}
+
+  // One entry, or one look at what is none; or the end of a section.
+  void step();
+
+ private:
+  enum class Found { entry, nothing, end };
+  struct Section {
+    const char* name;
+    json (ReportBuilder::*whole)() const;     // either this,
+    Found (ReportBuilder::*entry)(json& out);  // or a list of these
+  };
+  static const Section kSections[];
+  static const size_t kSectionCount;
+
+  bool sees(const EndpointRecord& endpoint) const {
+    return all_ || s_.owner_of(*s_.clients_.at(endpoint.client)) == r_.reader_.owner;
+  }
+  void write(const json& value) { r_.text_ += value.dump(-1, ' ', true, json::error_handler_t::replace); }
+
+  // The map's next entry, from Report::at_ on.
+  template <typename Map>
+  auto* next_of(const Map& map) {
+    using Key = typename Map::key_type;
+    const auto found = r_.at_ > std::numeric_limits<Key>::max() ? map.end() : map.lower_bound(static_cast<Key>(r_.at_));
+    if (found == map.end()) return static_cast<decltype(&*found)>(nullptr);
+    r_.at_ = uint64_t{found->first} + 1;
+    return &*found;
+  }
+
+  json host() const { return s_.options_.host; }
+  json version() const { return control::kVersion; }
+  json time() const { return wall_clock(); }          // since 1970
+  json monotonic() const { return monotonic_now(); }  // for rates
+
+  json identity() const {
+    return {{"pid", getpid()},
+            {"uid", s_.options_.own_user},
+            {"incarnation", s_.options_.incarnation},
+            {"draining", s_.draining_},
+            {"release", unet_version()}};
+  }
+
+  Found client(json& out) {
+    const auto* const next = next_of(s_.clients_);
+    if (next == nullptr) return Found::end;
+    const ClientRecord& client = *next->second;
+    if (!all_ && s_.owner_of(client) != r_.reader_.owner) return Found::nothing;
+    out = {{"client", client.index},
+           {"pid", client.who.pid},
+           {"uid", client.who.uid},
+           {"program", client.program},
+           {"endpoints", client.endpoints.size()},
+           {"emulated", emulated_of(client)},
+           {"ending", client.dropped}};
+    return Found::entry;
+  }
+
+  size_t emulated_of(const ClientRecord& client) const {
+    size_t count = 0;
+    for (const uint32_t id : client.endpoints) count += s_.endpoints_.at(id)->emulated.size();
+    return count;
+  }
+
+  Found endpoint(json& out) {
+    const auto* const next = next_of(s_.endpoints_);
+    if (next == nullptr) return Found::end;
+    const EndpointRecord& endpoint = *next->second;
+    if (!sees(endpoint)) return Found::nothing;
+    const ClientRecord& client = *s_.clients_.at(endpoint.client);
+    // What emulated endpoints send and receive is counted for the one that carries them; libunet knows whose it was.
+    json counters = json::object(), drops = json::object();
+    for (size_t i = 0; !endpoint.carrier && i < kEndpointCounters; ++i) {
+      const auto counter = static_cast<EndpointCounter>(i);
+      json& into = counter < kFirstEndpointDrop ? counters : drops;
+      const uint64_t value = endpoint.engine ? s_.engine_.endpoint_counter(*endpoint.engine, endpoint.id, counter) : 0;
+      into[std::string(kEndpointCounterNames[i])] = value;
+    }
+    out = {{"endpoint", endpoint.id},
+           {"client", endpoint.client},
+           {"engine", endpoint.engine ? json(*endpoint.engine) : json()},
+           {"pid", client.who.pid},
+           {"uid", client.who.uid},
+           {"name", std::string(s_.names_.name_of(endpoint.id))},
+           {"weight", endpoint.carrier ? json() : json(endpoint.weight)},
+           {"segment_bytes", endpoint.geometry.total},
+           {"region_bytes", endpoint.region_bytes},
+           {"send_depth", endpoint.geometry.send_depth},
+           {"receive_depth", endpoint.geometry.receive_depth},
+           {"buffers", endpoint.geometry.buffers},
+           {"buffer_size", endpoint.geometry.buffer_size},
+           {"channels", endpoint.channels.size()},
+           {"requests", endpoint.requests.size()},
+           {"ending", endpoint.detaching},
+           {"carrier", endpoint.carrier ? json(*endpoint.carrier) : json()},
+           {"emulated", endpoint.emulated.size()},
+           {"counters", counters},
+           {"drops", drops}};
+    return Found::entry;
+  }
+
+  Found channel(json& out) {
+    const auto endpoint = s_.endpoints_.lower_bound(static_cast<uint32_t>(r_.at_));
+    if (endpoint == s_.endpoints_.end()) return Found::end;
+    if (endpoint->first != r_.at_) r_.within_ = 0;
+    r_.at_ = endpoint->first;
+    const auto& channels = endpoint->second->channels;
+    const auto next = sees(*endpoint->second) ? channels.lower_bound(static_cast<uint32_t>(r_.within_)) : channels.end();
+    if (next == channels.end()) {
+      ++r_.at_;
+      r_.within_ = 0;
+      return Found::nothing;
+    }
+    r_.within_ = uint64_t{next->first} + 1;
+    out = channel_entry(*endpoint->second, next->second);
+    return Found::entry;
+  }
+
+  static json channel_entry(const EndpointRecord& endpoint, const ChannelRecord& channel) {
+    json entry = {{"endpoint", endpoint.id},
+                  {"channel", channel.number},
+                  {"path", path_of(channel)},
+                  {"state", text_of(channel.state)},
+                  {"peer", channel.peer},
+                  {"side", channel.side == 0 ? "connected" : "accepted"}};
+    if (channel.wire) {
+      entry["tag"] = hex(channel.local_tag);
+      entry["port"] = channel.port;
+      entry["static"] = channel.fixed;
+    }
+    if (channel.kind == control::ChannelKind::local) entry["memory"] = LocalGeometry::of(channel.local).total;
+    return entry;
+  }
+
+  // Ports of TCP and UDP, as a list of sockets would have them.
+  Found ip_claim(json& out) {
+    const auto text = [](const ip::IpAddress& address) { return address.is_unspecified() ? json() : json(ip::text_of(address)); };
+    const auto* const next = next_of(s_.ip_ports_.all());
+    if (next == nullptr) return Found::end;
+    const auto& [number, record] = *next;
+    const EndpointRecord& endpoint = *s_.endpoints_.at(record.endpoint);
+    if (!sees(endpoint)) return Found::nothing;
+    const ClientRecord& client = *s_.clients_.at(endpoint.client);
+    out = {{"claim", number},
+           {"endpoint", record.endpoint},
+           {"pid", client.who.pid},
+           {"uid", client.who.uid},
+           {"protocol", record.claim.protocol == 6 ? "tcp" : "udp"},
+           {"local", text(record.claim.local)},
+           {"port", record.claim.port},
+           {"ports", record.claim.ports},
+           {"remote", text(record.claim.remote)},
+           {"remote_port", record.claim.remote_port},
+           {"shared", record.claim.group != 0},
+           {"takes_new", static_cast<uint32_t>(record.claim.takes_new)}};
+    return Found::entry;
+  }
+
+  Found name(json& out) {
+    const auto next = s_.names_.all().upper_bound(r_.behind_);
+    if (next == s_.names_.all().end()) return Found::end;
+    r_.behind_ = next->first;
+    const EndpointRecord& endpoint = *s_.endpoints_.at(next->second);
+    out = {{"name", next->first}};
+    if (sees(endpoint)) {
+      out["endpoint"] = next->second;
+      out["pid"] = s_.clients_.at(endpoint.client)->who.pid;
+    }
+    return Found::entry;
+  }
+
+  // What each user is charged with now, its share, and the limits it has.
+  Found user(json& out) {
+    const auto* const next = next_of(s_.accounts_.all());
+    if (next == nullptr) return Found::end;
+    const auto& [user, usage] = *next;
+    if (!all_ && user != r_.reader_.user) return Found::nothing;
+    // Who has claims has a channel.
+    const bool idle =
+        usage.connections == 0 && usage.endpoints == 0 && usage.emulated == 0 && usage.channels == 0 && usage.memory == 0;
+    if (idle) return Found::nothing;
+    const auto known = s_.terms_.find(user);
+    const Service::Terms terms = known == s_.terms_.end() ? Service::Terms{} : known->second;
+    out = {{"uid", user},
+           {"connections", usage.connections},
+           {"endpoints", usage.endpoints},
+           {"emulated", usage.emulated},
+           {"channels", usage.channels},
+           {"memory", usage.memory},
+           {"ip_claims", usage.ip_claims},
+           {"ip_ports", usage.ip_ports},
+           {"weight", terms.weight},
+           {"messages_per_s", limit(terms.limits.messages)},
+           {"bytes_per_s", limit(terms.limits.bytes)},
+           {"endpoint_messages_per_s", limit(terms.limits.endpoint_messages)},
+           {"endpoint_bytes_per_s", limit(terms.limits.endpoint_bytes)},
+           {"burst_ms", terms.limits.any() ? json(terms.limits.burst / kMillisecond) : json()}};
+    return Found::entry;
+  }
+
+  // Whatever the NI keeps for clients and that must be as before when they are gone, as each part of it counts.
+  json held() const {
+    if (!all_) return json::object();
+    json engine = json::object();
+    for (size_t i = 0; i < kNiGauges; ++i) {
+      uint64_t sum = 0;
+      for (uint32_t e = 0; e < s_.engines(); ++e) sum += s_.engine_.ni_gauge(e, static_cast<NiGauge>(i));
+      engine[std::string(kNiGaugeNames[i])] = sum;
+    }
+    size_t packets = 0;
+    for (const auto& [index, client] : s_.clients_) packets += client->socket.packets_waiting();
+    const SignallingHoldings signals = s_.signalling_->holdings();
+    return {{"engine", std::move(engine)},
+            {"service",
+             {{"clients", s_.clients_.size()},
+              {"endpoints", s_.real_endpoints_},
+              {"emulated", s_.emulated_endpoints()},
+              {"names", s_.names_.all().size()},
+              {"ip_claims", s_.ip_ports_.all().size()},
+              {"requests", s_.requests_.size()},
+              {"tags", s_.tags_.used()},
+              {"commands_waiting", s_.commands_waiting()},
+              {"packets_waiting", packets}}},
+            {"signalling",
+             {{"channels", signals.channels},
+              {"connects", signals.connects},
+              {"requests", signals.requests},
+              {"closings", signals.closings}}}};
+  }
+
+  Found capture(json& out) {
+    const auto* const next = next_of(s_.captures_);
+    if (next == nullptr) return Found::end;
+    const CaptureRecord& capture = next->second;
+    if (capture.stopping || (!all_ && capture.owner != r_.reader_.owner)) return Found::nothing;
+    const auto& header = *reinterpret_cast<const CaptureHeader*>(capture.shared.mapping.data());
+    out = {{"capture", capture.capture}, {"pid", capture.pid}, {"uid", capture.user}, {"snap_length", capture.snap_length},
+           {"frames", header.frames.load(std::memory_order_relaxed)}, {"dropped", header.dropped.load(std::memory_order_relaxed)}};
+    out["port"] = capture.port < 0 ? json() : json(capture.port);
+    out["endpoint"] = capture.endpoint ? json(*capture.endpoint) : json();
+    out["channel"] = capture.channel ? json(*capture.channel) : json();
+    return Found::entry;
+  }
+
+  // Those of the configuration, then those that were learned.
+  Found known_host(json& out) {
+    const std::optional<StaticPeer> next = s_.signalling_->known_host_after(r_.behind_, r_.at_ != 0);
+    if (!next) {
+      if (r_.at_ != 0) return Found::end;
+      r_.at_ = 1;
+      r_.behind_.clear();
+      return Found::nothing;
+    }
+    r_.behind_ = next->host;
+    out = {{"host", next->host}, {"address", mac_text(next->address.mac).data()}, {"port", next->address.port}};
+    return Found::entry;
+  }
+
+  Found port(json& out) {
+    const auto i = static_cast<size_t>(r_.at_++);
+    if (i >= s_.ports_.size()) return Found::end;
+    const PortInfo& port = s_.ports_[i];
+    out = {{"port", i}, {"address", mac_text(port.address).data()}, {"mtu", s_.mtu_now(static_cast<uint32_t>(i))},
+           {"link", s_.link_text(static_cast<uint32_t>(i))}, {"description", port.description},
+           {"engine", port.engine}, {"queues", port.queues}};
+    const auto counters = all_ ? s_.engine_.port_counters() : std::vector<std::vector<DriverCounter>>();
+    if (i < counters.size()) {
+      json values = json::object();
+      for (const DriverCounter& counter : counters[i]) values[counter.name] = counter.value;
+      if (port.state != nullptr && port.state->descriptor() >= 0) values["rx_unfinished_checksum"] = port.state->unfinished();
+      out["counters"] = std::move(values);
+    }
+    const auto ip = s_.ip_status_.find(static_cast<uint32_t>(i));
+    if (ip != s_.ip_status_.end()) out["ip"] = ip_entry(ip->first, ip->second);
+    return Found::entry;
+  }
+
+  json ip_entry(uint32_t port, const ip::HostStatus& status) const {
+    json addresses = json::array(), gateways = json::array();
+    for (uint32_t i = 0; i < status.count; ++i) {
+      const ip::HostStatus::Address& each = status.addresses[i];
+      addresses.push_back({{"address", ip::text_of(each.address)}, {"prefix", each.prefix}, {"tentative", each.tentative}});
+    }
+    for (const ip::IpAddress& each : {status.gateway4, status.gateway6}) {
+      if (!each.is_unspecified()) gateways.push_back(ip::text_of(each));
+    }
+    json routes = json::array();
+    for (const engine::IpPortOptions& each : s_.options_.ip) {
+      if (each.port != port) continue;
+      for (const ip::HostRoute& route : each.routes) {
+        routes.push_back({{"network", ip::text_of(route.network)}, {"prefix", route.prefix}, {"gateway", ip::text_of(route.gateway)}});
+      }
+    }
+    json entry = {{"addresses", std::move(addresses)}, {"gateways", std::move(gateways)}, {"routes", std::move(routes)}};
+    if (!all_) return entry;
+    json counters = json::object();
+    for (size_t i = 0; i < static_cast<size_t>(ip::HostCounter::count); ++i) {
+      counters[ip::name_of(static_cast<ip::HostCounter>(i))] = s_.engine_.ip_counter(port, i);
+    }
+    entry["counters"] = std::move(counters);
+    return entry;
+  }
+
+  // What `counters` and `held` have of all engines, of each.
+  Found engine(json& out) {
+    const auto e = static_cast<uint32_t>(r_.at_++);
+    if (!all_ || e >= s_.engines()) return Found::end;
+    json counters = json::object(), drops = json::object(), held = json::object(), ports = json::array();
+    for (size_t i = 0; i < kNiCounters; ++i) {
+      const auto counter = static_cast<NiCounter>(i);
+      (counter < kFirstNiDrop ? counters : drops)[std::string(kNiCounterNames[i])] = s_.engine_.ni_counter(e, counter);
+    }
+    for (size_t i = 0; i < kNiGauges; ++i) held[std::string(kNiGaugeNames[i])] = s_.engine_.ni_gauge(e, static_cast<NiGauge>(i));
+    for (size_t i = 0; i < s_.ports_.size(); ++i) {
+      if ((s_.engines_of(s_.ports_[i]) >> e & 1) != 0) ports.push_back(i);
+    }
+    out = {{"engine", e}, {"ports", std::move(ports)}, {"counters", std::move(counters)}, {"drops", std::move(drops)},
+           {"held", std::move(held)}};
+    return Found::entry;
+  }
+
+  // Of the whole NI: traffic of others is nobody's business but the operator's.
+  json counters() const {
+    if (!all_) return json::object();
+    json engine = json::object(), drops = json::object();
+    for (size_t i = 0; i < kNiCounters; ++i) {
+      const auto counter = static_cast<NiCounter>(i);
+      uint64_t sum = 0;
+      for (uint32_t e = 0; e < s_.engines(); ++e) sum += s_.engine_.ni_counter(e, counter);
+      (counter < kFirstNiDrop ? engine : drops)[std::string(kNiCounterNames[i])] = sum;
+    }
+    const SignallingCounters& signals = s_.signalling_->counters();
+    const ServiceCounters& service = s_.counters_;
+    return {{"engine", std::move(engine)},
+            {"drops", std::move(drops)},
+            {"signalling",
+             {{"sent", signals.sent},
+              {"received", signals.received},
+              {"repeated", signals.repeated},
+              {"malformed", signals.malformed},
+              {"stale", signals.stale},
+              {"unexpected", signals.unexpected},
+              {"overflow", signals.overflow},
+              {"peers_lost", signals.peers_lost},
+              {"peers_restarted", signals.peers_restarted}}},
+            {"service",
+             {{"connections", service.connections},
+              {"refused_connections", service.refused_connections},
+              {"protocol_errors", service.protocol_errors},
+              {"slow_clients", service.slow_clients},
+              {"requests", service.requests},
+              {"failed_requests", service.failed_requests},
+              {"dropped_signals", service.dropped_signals}}}};
+  }
+
+  const Service& s_;
+  Report& r_;
+  const bool all_;
+};
+
+using Builder = ReportBuilder;
+const Builder::Section Builder::kSections[] = {
+    {"host", &Builder::host, nullptr},
+    {"version", &Builder::version, nullptr},
+    {"time_ns", &Builder::time, nullptr},
+    {"monotonic_ns", &Builder::monotonic, nullptr},
+    {"ni", &Builder::identity, nullptr},
+    {"clients", nullptr, &Builder::client},
+    {"endpoints", nullptr, &Builder::endpoint},
+    {"channels", nullptr, &Builder::channel},
+    {"ip_claims", nullptr, &Builder::ip_claim},
+    {"names", nullptr, &Builder::name},
+    {"users", nullptr, &Builder::user},
+    {"held", &Builder::held, nullptr},
+    {"captures", nullptr, &Builder::capture},
+    {"hosts", nullptr, &Builder::known_host},
+    {"ports", nullptr, &Builder::port},
+    {"counters", &Builder::counters, nullptr},
+    {"engines", nullptr, &Builder::engine},
+};
+const size_t Builder::kSectionCount = std::size(kSections);
+
+void ReportBuilder::step() {
+  const Section& section = kSections[r_.section_];
+  const auto open = [&] { r_.text_ += (r_.section_ == 0 ? "{\"" : ",\"") + std::string(section.name) + "\":"; };
+  if (section.whole != nullptr) {
+    open();
+    write((this->*section.whole)());
+  } else {
+    json entry;
+    const Found found = (this->*section.entry)(entry);
+    if (found == Found::nothing) return;
+    if (!r_.begun_) open();
+    if (found == Found::entry) {
+      r_.text_ += std::exchange(r_.begun_, true) ? ',' : '[';
+      return write(entry);
+    }
+    r_.text_ += r_.begun_ ? "]" : "[]";
+  }
+  r_.begun_ = false;
+  r_.at_ = r_.within_ = 0;
+  r_.behind_.clear();
+  if (++r_.section_ < kSectionCount) return;
+  r_.text_ += '}';
+  r_.section_ = Report::kEnd;
+}
+
+std::string Report::next(const Service& service, size_t room) {
+  constexpr uint32_t kLooks = 256;  // a user with few endpoints among many of others gets parts without a byte
+  ++parts_;
+  ReportBuilder builder(service, *this);
+  for (uint32_t i = 0; i < kLooks && section_ != kEnd && text_.size() < room; ++i) builder.step();
+  std::string part = text_.substr(0, room);
+  text_.erase(0, room);
+  return part;
+}
+
+
+std::string Service::report(const Credentials& who) const {
+  Report whole({.owner = owner_of(who, kClientsMax), .user = who.uid, .all = is_operator(who)});
+  std::string text;
+  while (!whole.done()) text += whole.next(*this, ~size_t{0});
+  return text;
+}
+
+void Service::handle(ClientRecord& client, const control::Report& packet) {
+  if (packet.part == 0) {
+    // What it shows as charged is what is held now.
+    if (is_operator(client.who)) look_at_held_memory();
+    else look_at_held_memory(client.who.uid);
+    client.report = std::make_unique<Report>(Reader{owner_of(client), client.who.uid, is_operator(client.who)});
+  } else if (client.report == nullptr || client.report->parts() != packet.part) {
+    return fail_request(client, packet.header, {Errc::invalid_argument, "this is not the report's next part: begin again with part 0"});
+  }
+  auto reply = zeroed<control::ReportPart>();
+  reply.header = packet.header;
+  const std::string text = client.report->next(*this, sizeof reply.bytes);
+  reply.length = static_cast<uint32_t>(text.size());
+  reply.more = client.report->done() ? 0 : 1;
+  std::memcpy(reply.bytes, text.data(), text.size());
+  if (reply.more == 0) client.report.reset();
+  send_packet(client, reply);
+}
+
+}  // namespace unet::service

@@ -1,0 +1,369 @@
+// service_channels.cc - channels between two endpoints of this NI: asked for, accepted, rejected, closed.
+//
+// A local channel is memory that the two processes get and the NI forgets; a hairpin goes through the engine.
+#include <algorithm>
+
+#include "ni/service/service.h"
+#include "unet/base/bytes.h"
+#include "unet/base/check.h"
+#include "unet/base/probe.h"
+#include "unet/wire/frame.h"
+
+namespace unet::service {
+
+using control::ChannelKind;
+using control::Op;
+using State = ChannelRecord::State;
+
+namespace {
+
+constexpr uint32_t kChannelNumbersMin = 64;  // an endpoint's numbers are reused late: not before so many
+
+Error wrong_local_options(const LocalOptions& o) {
+  return {Errc::invalid_argument,
+          "local channel options: depth " + std::to_string(o.depth) + " (allowed: " + std::to_string(kQueueDepthMin) + " to " +
+              std::to_string(kQueueDepthMax) + "), data_bytes " + std::to_string(o.data_bytes) + " (allowed: " +
+              std::to_string(4 * kMessageMax) + " to " + std::to_string(kLocalDataMax) + ")"};
+}
+
+// The memory of a local channel and the two eventfds with what their sleepers hold.
+struct LocalParts {
+  Descriptor memory;
+  Descriptor wake[2];   // written by the other side
+  Descriptor sleep[2];  // side 0 and side 1 sleep on it
+};
+
+Result<LocalParts> make_local_parts(const LocalOptions& options) {
+  LocalParts parts;
+  Result<Descriptor> memory = create_sealed("unet-channel", LocalGeometry::of(options).total);
+  if (!memory) return tl::unexpected(memory.error());
+  parts.memory = std::move(*memory);
+  for (int side = 0; side < 2; ++side) {
+    Result<Descriptor> wake = create_eventfd();
+    if (!wake) return tl::unexpected(wake.error());
+    Result<Descriptor> sleep = create_wake_descriptor(wake->get());
+    if (!sleep) return tl::unexpected(sleep.error());
+    parts.wake[side] = std::move(*wake);
+    parts.sleep[side] = std::move(*sleep);
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::string Service::describe(const EndpointRecord& endpoint) const {
+  if (const std::string_view name = names_.name_of(endpoint.id); !name.empty()) return std::string(name);
+  const auto client = clients_.find(endpoint.client);
+  return "pid " + std::to_string(client == clients_.end() ? 0 : client->second->who.pid);
+}
+
+bool Service::same_user(const EndpointRecord& one, const EndpointRecord& other) const {
+  const auto a = clients_.find(one.client), b = clients_.find(other.client);
+  if (a == clients_.end() || b == clients_.end()) return false;
+  return owner_of(*a->second) == owner_of(*b->second);
+}
+
+control::ChannelInfo Service::info_of(const EndpointRecord& endpoint, const ChannelRecord& channel) {
+  const EndpointRecord* const peer = channel.wire || channel.ip ? nullptr : endpoint_at(channel.peer_endpoint);
+  auto info = zeroed<control::ChannelInfo>();
+  info.channel = channel.number;
+  info.kind = channel.kind;
+  info.side = channel.side;
+  info.wire_mtu = channel.wire ? fragment_payload(ports_[channel.port].mtu, false) : 0;
+  info.same_user = peer != nullptr && same_user(endpoint, *peer) ? 1 : 0;
+  info.shared = channel.shared ? 1 : 0;
+  info.local = channel.local;
+  info.peer.set(channel.peer);
+  return info;
+}
+
+Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t memory) {
+  EndpointRecord& numbered = carrier_of(endpoint);
+  const size_t count = numbered.channels.size() + numbered.lent.size();
+  if (count >= kChannelsPerEndpointMax) {
+    const char* const whose = endpoint.carrier ? "the emulated endpoints of a connection have together " : "the endpoint has ";
+    const char* const also = endpoint.carrier ? ", or open another connection" : "";
+    return fail(Errc::quota_exceeded,
+                whose + std::to_string(kChannelsPerEndpointMax) + " channels, which is the maximum; close some" + also);
+  }
+  ClientRecord& client = *client_at(endpoint.client);
+  if (Status status = keeper_takes(0); !status) return tl::unexpected(status.error());
+  if (Status status = charge(client, {.channels = 1, .memory = memory}); !status) {
+    return tl::unexpected(status.error());
+  }
+  // The engine has a place for each number up to the largest: an endpoint with few channels does not get to the large ones.
+  const uint32_t numbers =
+      std::clamp(4 * static_cast<uint32_t>(count + 1), kChannelNumbersMin, kChannelsPerEndpointMax);
+  uint32_t number = numbered.next_channel % numbers;
+  while (numbered.channels.count(number) != 0 || numbered.lent.count(number) != 0) number = (number + 1) % numbers;
+  numbered.next_channel = number + 1;
+  if (endpoint.carrier) numbered.lent.insert(number);
+  client.channels_peak = std::max(client.channels_peak, ++client.channels);
+  ChannelRecord& channel = endpoint.channels[number];
+  channel.number = number;
+  channel.memory = memory;
+  changed(JournalKind::channel, endpoint.id, number);
+  changed(JournalKind::endpoint, numbered.id);
+  return &channel;
+}
+
+void Service::handle(ClientRecord& client, const control::Connect& packet) {
+  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  if (endpoint == nullptr) return;
+  const std::string_view target = packet.target.view();
+  const size_t at = target.find('@');
+  const std::string_view name = target.substr(0, at);
+  const std::string_view host = at == std::string_view::npos ? std::string_view() : target.substr(at + 1);
+  if (Status more = takes_more(); !more) return fail_request(client, packet.header, more.error());
+  Status status;
+  if (control::names_claim(target)) {
+    const Result<IpPorts::Found> claimer = find_claim(target);
+    // Whoever asks for many ports of another, or again and again, has one channel to him all the same.
+    if (const ChannelRecord* known = claimer && packet.path != control::Path::ni ? local_channel_to(*endpoint, claimer->endpoint)
+                                                                                           : nullptr) {
+      auto reply = zeroed<control::Reply>();
+      reply.header = packet.header;
+      reply.channel = info_of(*endpoint, *known);
+      reply.channel.known = 1;
+      reply.channel.shared = claimer->shared ? 1 : 0;  // of this question, not of the one that opened it
+      send_packet(client, reply);
+      return;
+    }
+    status = claimer ? connect_to(client, *endpoint, packet, target, claimer->endpoint, claimer->shared)
+                     : Status(tl::unexpected(claimer.error()));
+  } else if (!control::valid_name(name)) {
+    status = fail(Errc::invalid_argument, "target: " + name_rule(name));
+  } else if (at != std::string_view::npos && !control::valid_name(host)) {
+    status = fail(Errc::invalid_argument, "target " + in_quotes(target) + ": host " + name_rule(host));
+  } else if (packet.path != control::Path::automatic && packet.path != control::Path::local && packet.path != control::Path::ni) {
+    status = fail(Errc::invalid_argument, "path " + std::to_string(static_cast<uint32_t>(packet.path)) +
+                                              " is none of automatic (0), local (1), ni (2)");
+  } else if (host.empty() || host == options_.host) {
+    status = connect_here(client, *endpoint, packet, name);
+  } else if (packet.path == control::Path::local) {
+    status = fail(Errc::invalid_argument, in_quotes(target) + " is on another host: a local channel cannot reach it");
+  } else {
+    status = connect_wire(*endpoint, packet, name, host);
+  }
+  if (!status) fail_request(client, packet.header, status.error());
+}
+
+const ChannelRecord* Service::local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept {
+  const auto found = std::find_if(endpoint.channels.begin(), endpoint.channels.end(), [&](const auto& each) {
+    const ChannelRecord& channel = each.second;
+    return channel.state == State::open && channel.kind == ChannelKind::local && channel.peer_endpoint == peer;
+  });
+  return found == endpoint.channels.end() ? nullptr : &found->second;
+}
+
+Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet,
+                             std::string_view name) {
+  const std::optional<uint32_t> target = names_.find(name);
+  if (!target) return fail(Errc::not_found, "no endpoint is bound to the name " + in_quotes(name) + " on this network interface");
+  return connect_to(client, endpoint, packet, name, *target);
+}
+
+Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name,
+                           uint32_t target, bool shared) {
+  // Thousands of them are not to have thousands of local channels, with memory and descriptors each, unless somebody asks for that.
+  const bool emulated = endpoint.carrier || endpoint_at(target)->carrier;
+  const bool local = packet.path == control::Path::local || (packet.path == control::Path::automatic && !emulated);
+  if (local && !valid_options(packet.local)) return tl::unexpected(wrong_local_options(packet.local));
+  const Result<ChannelRecord*> made = new_channel(endpoint, local ? LocalGeometry::of(packet.local).total : 0);
+  if (!made) return tl::unexpected(made.error());
+  ChannelRecord& channel = **made;
+  channel.kind = local ? ChannelKind::local : ChannelKind::ni;
+  channel.local = local ? packet.local : LocalOptions{0, 0};
+  channel.peer = std::string(name);
+  channel.cookie = packet.header.cookie;
+  channel.shared = shared;
+
+  const uint32_t timeout_ms = packet.timeout_ms == 0 ? kConnectMsDefault : std::min(packet.timeout_ms, kConnectMsMax);
+  RequestRecord request;
+  request.id = next_request_++;
+  request.target = target;
+  request.from = describe(endpoint);
+  request.connector = endpoint.id;
+  request.connector_channel = channel.number;
+  request.path = local ? packet.path : control::Path::ni;
+  request.deadline = now_ + timeout_ms * kMillisecond;
+  channel.request = request.id;
+  if (Status status = offer(request, static_cast<int32_t>(client.who.uid), client.who.pid,
+                            same_user(endpoint, *endpoint_at(target)));
+      !status) {
+    channel.request = 0;
+    end_channel(endpoint, channel.number, control::CloseReason::closed_by_peer);
+    return status;
+  }
+  deadlines_.insert({request.deadline, request.id});
+  return {};
+}
+
+Status Service::offer(RequestRecord request, int32_t uid, int32_t pid, bool same_user) {
+  EndpointRecord& target = *endpoint_at(request.target);
+  if (target.requests.size() >= kBacklogMax) {
+    return fail(Errc::refused, "the endpoint " + in_quotes(describe(target)) + " has " + std::to_string(kBacklogMax) +
+                                   " requests waiting; try again later");
+  }
+  // Requests may be withdrawn at once, but not the events that told of them: their number must not be the asker's choice.
+  ClientRecord& owner = *client_at(target.client);
+  if (owner.blocked()) {
+    return fail(Errc::refused, "the endpoint " + in_quotes(describe(target)) + " does not read its events; try again later");
+  }
+  auto event = zeroed<control::ConnectRequest>();
+  event.header = {.op = Op::connect_request, .endpoint = target.id, .cookie = 0};
+  event.request = request.id;
+  event.peer_uid = uid;
+  event.peer_pid = pid;
+  event.same_user = same_user ? 1 : 0;
+  event.peer.set(request.from);
+  target.requests.insert(request.id);
+  changed(JournalKind::request, 0, request.id);
+  changed(JournalKind::ni_state, 0);
+  requests_.emplace(request.id, std::move(request));
+  send_packet(owner, event);
+  return {};
+}
+
+RequestRecord* Service::find_request(const EndpointRecord& endpoint, uint64_t id) {
+  const auto at = requests_.find(id);
+  return at != requests_.end() && at->second.target == endpoint.id ? &at->second : nullptr;
+}
+
+void Service::remove_request(uint64_t id) {
+  const auto at = requests_.find(id);
+  if (at == requests_.end()) return;
+  if (EndpointRecord* target = endpoint_at(at->second.target); target != nullptr) target->requests.erase(id);
+  deadlines_.erase({at->second.deadline, id});
+  if (at->second.wire) wire_requests_.erase(at->second.wire_request);
+  requests_.erase(at);
+  changed(JournalKind::request, 0, id);
+}
+
+// The connecting side's answer when there will be no channel. The request is removed already.
+void Service::fail_connect(const RequestRecord& request, const Error& error) {
+  if (request.wire) return signalling_->reject(request.wire_request, error.code, error.text, now_);
+  EndpointRecord* connector = endpoint_at(request.connector);
+  if (connector == nullptr) return;
+  const auto at = connector->channels.find(request.connector_channel);
+  if (at == connector->channels.end() || at->second.state != State::connecting || at->second.request != request.id) return;
+  const control::Header header{.op = Op::connect, .endpoint = connector->id, .cookie = at->second.cookie};
+  at->second.request = 0;
+  end_channel(*connector, request.connector_channel, control::CloseReason::closed_by_peer);
+  fail_request(*client_at(connector->client), header, error);
+}
+
+void Service::handle(ClientRecord& client, const control::Accept& packet) {
+  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  if (endpoint == nullptr) return;
+  const RequestRecord* found = find_request(*endpoint, packet.request);
+  if (found == nullptr) {
+    return fail_request(client, packet.header, {Errc::not_found, "the request was withdrawn: the other side gave up or is gone"});
+  }
+  const RequestRecord request = *found;
+  if (request.wire) {
+    if (Status status = accept_wire(*endpoint, request, packet.header); !status) fail_request(client, packet.header, status.error());
+  } else if (request.path == control::Path::ni) {
+    accept_hairpin(*endpoint, request, packet.header);
+  } else {
+    accept_local(*endpoint, request, packet.header);
+  }
+}
+
+void Service::handle(ClientRecord& client, const control::Reject& packet) {
+  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  if (endpoint == nullptr) return;
+  if (const RequestRecord* found = find_request(*endpoint, packet.request); found != nullptr) {
+    const RequestRecord request = *found;
+    remove_request(request.id);
+    fail_connect(request, {Errc::refused, "the endpoint " + in_quotes(describe(*endpoint)) + " refused the channel"});
+  }
+  ok(client, packet.header);
+}
+
+// The reply that a channel is open, to either side.
+bool Service::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, Op op, uint64_t cookie,
+                             std::initializer_list<int> descriptors) {
+  channel.state = State::open;
+  UNET_PROBE(channel_open, endpoint.id, channel.number, static_cast<int>(channel.kind));
+  channel.request = 0;
+  changed(JournalKind::channel, endpoint.id, channel.number);
+  auto reply = zeroed<control::Reply>();
+  reply.header = {.op = op, .endpoint = endpoint.id, .cookie = cookie};
+  reply.channel = info_of(endpoint, channel);
+  return send_packet(*client_at(endpoint.client), reply, descriptors);
+}
+
+namespace {
+
+// Tells each end of a channel on this NI who the other is.
+void join(const EndpointRecord& connector, ChannelRecord& connecting, const EndpointRecord& acceptor, ChannelRecord& accepting,
+          const RequestRecord& request) {
+  accepting.side = 1;
+  accepting.peer = request.from;
+  accepting.peer_endpoint = connector.id;
+  accepting.peer_channel = connecting.number;
+  connecting.peer_endpoint = acceptor.id;
+  connecting.peer_channel = accepting.number;
+}
+
+}  // namespace
+
+void Service::accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
+  EndpointRecord& connector = *endpoint_at(request.connector);
+  ClientRecord& client = *client_at(endpoint.client);
+  ChannelRecord& connecting = connector.channels.at(request.connector_channel);
+  const Result<LocalParts> parts = make_local_parts(connecting.local);
+  const Result<ChannelRecord*> made = parts ? new_channel(endpoint, 0) : Result<ChannelRecord*>(tl::unexpected(parts.error()));
+  remove_request(request.id);
+  if (!made) {
+    fail_connect(request, made.error());
+    return fail_request(client, header, made.error());
+  }
+  ChannelRecord& accepting = **made;
+  accepting.kind = ChannelKind::local;
+  accepting.local = connecting.local;
+  join(connector, connecting, endpoint, accepting, request);
+  // Side s sleeps on sleep[s]; its peer writes wake[s].
+  if (!finish_connect(endpoint, accepting, Op::accept, header.cookie,
+                      {parts->memory.get(), parts->sleep[1].get(), parts->wake[0].get()})) {
+    end_channel(endpoint, accepting.number, control::CloseReason::closed_by_peer);
+    return fail_connect(request, {Errc::refused, "the endpoint " + in_quotes(describe(endpoint)) + " could not take the channel"});
+  }
+  if (!finish_connect(connector, connecting, Op::connect, connecting.cookie,
+                      {parts->memory.get(), parts->sleep[0].get(), parts->wake[1].get()})) {
+    end_channel(connector, connecting.number, control::CloseReason::closed_by_peer);
+  }
+}
+
+void Service::accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
+  EndpointRecord& connector = *endpoint_at(request.connector);
+  ClientRecord& client = *client_at(endpoint.client);
+  ChannelRecord& connecting = connector.channels.at(request.connector_channel);
+  const Result<ChannelRecord*> made = new_channel(endpoint, 0);
+  remove_request(request.id);
+  if (!made) {
+    fail_connect(request, made.error());
+    return fail_request(client, header, made.error());
+  }
+  ChannelRecord& accepting = **made;
+  accepting.kind = ChannelKind::ni;
+  join(connector, connecting, endpoint, accepting, request);
+  if (Status status = open_hairpin(connector, connecting, endpoint, accepting); !status) {
+    end_channel(endpoint, accepting.number, control::CloseReason::closed_by_peer);
+    fail_connect(request, status.error());
+    return fail_request(client, header, status.error());
+  }
+  finish_connect(endpoint, accepting, Op::accept, header.cookie, {});
+  finish_connect(connector, connecting, Op::connect, connecting.cookie, {});
+}
+
+void Service::handle(ClientRecord& client, const control::CloseChannel& packet) {
+  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  if (endpoint == nullptr) return;
+  if (own_channel(client, *endpoint, packet.header, packet.channel) == nullptr) return;
+  end_channel(*endpoint, packet.channel, control::CloseReason::closed_by_peer);
+  ok(client, packet.header);
+}
+
+}  // namespace unet::service

@@ -1,0 +1,284 @@
+// service_ends.cc - how channels, endpoints and connections end: everything is given back, exactly once.
+//
+// An ending endpoint first loses its name, requests and channels; then the engine is told to let go; when it has
+// (EndpointDetached), the memory is unmapped and the quota given back. A connection ends after its endpoints.
+#include <sys/epoll.h>
+
+#include <utility>
+
+#include "ni/service/journal_records.h"
+#include "ni/service/log.h"
+#include "ni/service/service.h"
+#include "unet/base/bytes.h"
+#include "unet/base/check.h"
+#include "unet/base/probe.h"
+
+namespace unet::service {
+
+using control::CloseReason;
+using State = ChannelRecord::State;
+
+void Service::protocol_error(ClientRecord& client, std::string_view what) {
+  if (client.dropped) return;
+  ++counters_.protocol_errors;
+  const control::Header header{.op = control::Op::hello, .endpoint = 0, .cookie = 0};
+  fail_request(client, header, {Errc::protocol, "the control protocol was broken: " + std::string(what) + "; the connection is closed"});
+  drop(client, what);
+}
+
+// Ends the connection now; what it had is given back by finish_drops() at the end of the turn, so that no handler loses
+// the ground under its feet.
+void Service::drop(ClientRecord& client, std::string_view why) {
+  if (client.dropped) return;
+  log::debug("client {} (pid {}, user {}) ends: {}", client.index, client.who.pid, client.who.uid, why);
+  client.dropped = true;
+  if (journal_ != nullptr) static_cast<void>(client.socket.flush());  // what it did wrong
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.descriptor(), nullptr);
+  end_socket(client);
+  announce(client);
+  dropped_.insert(client.index);
+}
+
+// Descriptors that it has not read stay charged to us for as long as it keeps its end open: they go on counting as its user's.
+void Service::end_socket(ClientRecord& client) {
+  const bool all_read = client.socket.unread_descriptors() == 0;
+  if (!all_read || journal_ != nullptr) client.socket.end();  // the keeper has it, too
+  if (all_read) return client.socket.close();
+  unread_ends_.emplace_back(client.who.uid, std::exchange(client.socket, PacketSocket()));
+  next_look_ = std::min(next_look_, now_ + kLookEvery);
+}
+
+void Service::look_at_ends() {
+  if (now_ < next_look_) return;
+  std::erase_if(unread_ends_, [](auto& end) { return end.second.unread_descriptors() == 0; });
+  look_at_held_memory();
+  next_look_ = unread_ends_.empty() && held_memory_.empty() ? ~Nanoseconds{0} : now_ + kLookEvery;
+}
+
+// Memory that the client has let go of a moment ago may still be charged to it.
+Status Service::charge(const ClientRecord& client, const Usage& wanted) {
+  const Status status = accounts_.take(client.who.uid, client.rights, wanted);
+  if (status) return status;
+  constexpr uint32_t kLooks = 8;  // others wait for each request that is refused
+  look_at_held_memory(client.who.uid, kLooks);
+  return accounts_.take(client.who.uid, client.rights, wanted);
+}
+
+// Gives back what was charged for memory that the NI uses no longer, once no client holds it.
+void Service::give_back(uid_t user, const Usage& usage, std::vector<Descriptor> watches) {
+  std::erase_if(watches, [](const Descriptor& watch) { return !watch.valid() || !is_held(watch.get()); });
+  if (watches.empty()) return accounts_.give_back(user, usage);
+  next_look_ = std::min(next_look_, now_ + kLookEvery);
+  const HeldMemory::Entry& entry = held_memory_.add(user, usage, std::move(watches));
+  if (journal_ == nullptr || !journal_->has_room(entry.watches.size())) return;
+  const HeldMemoryValue value{.memory = usage.memory, .user = user, .endpoints = usage.endpoints};
+  if (entry.watches.size() == 1) {
+    journal_->put(JournalKind::held_memory, 0, entry.id, value, {entry.watches[0].get()});
+  } else {
+    journal_->put(JournalKind::held_memory, 0, entry.id, value, {entry.watches[0].get(), entry.watches[1].get()});
+  }
+}
+
+bool Service::resume_held_memory(JournalItem& item) {
+  constexpr uint64_t kMost = kSegmentMax + kRegionMax, kIdsMax = uint64_t{1} << 63;
+  HeldMemoryValue value;
+  const size_t watches = item.descriptors.size();
+  if (!item.read(value) || watches == 0 || watches > 2 || item.key.b >= kIdsMax) return false;
+  if (value.memory > kMost || value.endpoints > 1) return false;
+  const Usage usage{.endpoints = value.endpoints, .memory = value.memory};
+  accounts_.resume(value.user, usage);
+  held_memory_.resume(value.user, {item.key.b, usage, std::move(item.descriptors)});
+  next_look_ = 0;
+  return true;
+}
+
+// Of one user, or of all.
+void Service::look_at_held_memory(std::optional<uid_t> user, uint32_t looks) {
+  const auto released = [this](uid_t owner, const HeldMemory::Entry& entry) {
+    accounts_.give_back(owner, entry.usage);
+    if (journal_ != nullptr) journal_->erase(JournalKind::held_memory, 0, entry.id);
+  };
+  if (user) held_memory_.look(*user, looks, released);
+  else held_memory_.look(looks, released);
+}
+
+void Service::finish_drops() {
+  while (!dropped_.empty()) {
+    const uint32_t index = *dropped_.begin();
+    dropped_.erase(dropped_.begin());
+    ClientRecord& client = *client_at(index);
+    const ChargedTime charged(turns_, client.who.uid);
+    stop_captures_of(client);
+    for (const uint32_t id : client.endpoints) {
+      EndpointRecord& endpoint = *endpoint_at(id);
+      endpoint.answer_detach = false;
+      if (!endpoint.detaching) destroy(endpoint, CloseReason::peer_died);
+    }
+    if (!client.greeted) {
+      forget(client);  // no engine ever knew it
+    } else if (client.endpoints.empty()) {
+      dismiss(client);
+    }
+  }
+}
+
+void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
+  endpoint.detaching = true;
+  while (!endpoint.emulated.empty()) destroy_emulated(*endpoint_at(*endpoint.emulated.begin()), reason);
+  end_parts(endpoint, reason);
+  if (endpoint.engine) {
+    push(*endpoint.engine, engine::DetachEndpoint{.endpoint = endpoint.id});
+  } else {
+    unserved_ends_.push_back(endpoint.id);  // later, as an engine would: callers go on with what they have
+  }
+}
+
+// What every endpoint has: a name, requests, channels.
+void Service::end_parts(EndpointRecord& endpoint, CloseReason reason) {
+  UNET_PROBE(endpoint_close, endpoint.id, static_cast<int>(reason));
+  changed(JournalKind::endpoint, endpoint.id);
+  const std::string who = describe(endpoint);
+  names_.unbind(endpoint.id);
+  stop_captures_of(endpoint);
+  while (!endpoint.requests.empty()) {
+    const RequestRecord request = requests_.at(*endpoint.requests.begin());
+    remove_request(request.id);
+    fail_connect(request, {Errc::refused, "the endpoint " + in_quotes(who) + " is gone"});
+  }
+  while (!endpoint.channels.empty()) {
+    const ChannelRecord& channel = endpoint.channels.begin()->second;
+    const bool accepting = channel.state == State::confirming, connecting = channel.state == State::connecting;
+    const control::Header asked{
+        .op = accepting ? control::Op::accept : control::Op::connect, .endpoint = endpoint.id, .cookie = channel.cookie};
+    end_channel(endpoint, channel.number, reason);
+    if (!accepting && !connecting) continue;
+    fail_request(*client_at(endpoint.client), asked, {Errc::disconnected, "the endpoint was destroyed while the channel was being opened"});
+  }
+}
+
+// Ends our side of a channel, whatever state it is in, and tells the other side `reason`.
+void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason reason) {
+  const auto at = endpoint.channels.find(number);
+  UNET_CHECK(at != endpoint.channels.end());
+  ChannelRecord channel = std::move(at->second);
+  endpoint.channels.erase(at);
+  changed(JournalKind::channel, endpoint.id, number);
+  if (endpoint.carrier) carrier_of(endpoint).lent.erase(number);
+  ClientRecord& client = *client_at(endpoint.client);
+  --client.channels;
+  accounts_.give_back(client.who.uid, {.channels = 1, .memory = channel.memory});
+
+  if (channel.state == State::connecting) {
+    if (channel.wire) {
+      signalling_->cancel(channel.request, now_);
+      release_wire(channel);
+    } else if (channel.request != 0) {
+      remove_request(channel.request);
+    }
+    return;
+  }
+  if (channel.state == State::closed) return;  // the other side ended it, and everything with it
+  UNET_PROBE(channel_close, endpoint.id, number, static_cast<int>(reason));
+  close_in_engine(endpoint, channel);
+  if (channel.ip) return end_ip(endpoint);
+  if (channel.wire) {
+    if (!channel.fixed) signalling_->close(channel.local_tag, reason, now_);
+    return release_wire(channel);
+  }
+  if (EndpointRecord* peer = endpoint_at(channel.peer_endpoint); peer != nullptr) {
+    if (const auto other = peer->channels.find(channel.peer_channel); other != peer->channels.end()) {
+      tell_closed(*peer, other->second, reason);
+    }
+  }
+}
+
+// The other side ended the channel: our client is told, and keeps the number until it closes, too.
+void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, CloseReason reason) {
+  if (channel.state != State::open) return;
+  channel.state = State::closed;
+  UNET_PROBE(channel_close, endpoint.id, channel.number, static_cast<int>(reason));
+  changed(JournalKind::channel, endpoint.id, channel.number);
+  close_in_engine(endpoint, channel);
+  if (channel.ip) end_ip(endpoint);
+  if (channel.wire) release_wire(channel);
+  const ClientRecord& owner = *client_at(endpoint.client);
+  accounts_.give_back(owner.who.uid, {.memory = channel.memory});
+  channel.memory = 0;
+  auto event = zeroed<control::ChannelClosed>();
+  event.header = {.op = control::Op::channel_closed, .endpoint = endpoint.id, .cookie = 0};
+  event.channel = channel.number;
+  event.reason = reason;
+  send_packet(*client_at(endpoint.client), event);
+}
+
+void Service::close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel) {
+  const EndpointRecord& served = carrier_of(endpoint);
+  if (channel.kind != control::ChannelKind::ni || !served.engine) return;
+  if (channel.ip) expect_left(endpoint);
+  push(*served.engine, engine::CloseChannel{.endpoint = served.id, .channel = channel.number});
+  for (uint32_t engine = 0; engine < engines(); ++engine) {
+    if ((channel.relays >> engine & 1) != 0) push(engine, engine::CloseRelay{.local_tag = channel.local_tag});
+  }
+  if (channel.linked) tags_.release(channel.local_tag);
+  channel.relays = 0;
+  channel.linked = false;
+}
+
+// The tag goes back; a static channel's stays reserved for the next endpoint that binds its name.
+void Service::release_wire(ChannelRecord& channel) {
+  tag_owner_.erase(static_cast<uint32_t>(channel.local_tag));
+  if (!channel.fixed) tags_.release(channel.local_tag);
+  connects_.erase(channel.request);
+}
+
+void Service::on_endpoint_detached(uint32_t id) {
+  EndpointRecord* endpoint = endpoint_at(id);
+  UNET_CHECK(endpoint != nullptr && endpoint->detaching);
+  ClientRecord& client = *client_at(endpoint->client);
+  const ChargedTime charged(turns_, client.who.uid);
+  const bool answer = endpoint->answer_detach;
+  const control::Header header{.op = control::Op::destroy_endpoint, .endpoint = id, .cookie = endpoint->detach_cookie};
+  const Usage usage{.endpoints = 1, .memory = endpoint->memory};
+  std::vector<Descriptor> watches;
+  for (SharedMemory* memory : {&endpoint->segment, &endpoint->region}) watches.push_back(std::move(memory->watch));
+  if (endpoint->engine) {
+    --served_[*endpoint->engine];
+    client.doorbells[endpoint->doorbell / 64] &= ~(uint64_t{1} << (endpoint->doorbell % 64));
+  }
+  client.endpoints.erase(id);
+  changed(JournalKind::endpoint, id);
+  --real_endpoints_;
+  endpoints_.erase(id);  // unmaps segment and region, closes the wake descriptor
+  give_back(client.who.uid, usage, std::move(watches));
+  free_endpoints_.push_back(id);
+  if (answer) ok(client, header);
+  if (client.dropped && client.endpoints.empty() && !client.told_engine && dropped_.count(client.index) == 0) {
+    dismiss(client);
+  }
+}
+
+void Service::on_client_detached(uint32_t engine, uint32_t index) {
+  ClientRecord& client = *client_at(index);
+  engine_.forget_client(engine, client.wake.get());
+  client.engines &= ~(1u << engine);
+  if (client.engines == 0) forget(client);
+}
+
+// No engine knows it any longer.
+void Service::forget(ClientRecord& client) {
+  UNET_CHECK(client.dropped && client.endpoints.empty());
+  const uint32_t index = client.index;
+  accounts_.give_back(client.who.uid, {.connections = 1});
+  if (journal_ != nullptr) {
+    erase_outputs(*client_at(index), client.outputs);
+    if (upgrade_ && upgrade_->first == index) {
+      journal_->erase(JournalKind::upgrade, index, upgrade_->second);
+      upgrade_.reset();
+    }
+    changed(JournalKind::client_state, index);
+  }
+  clients_.erase(index);
+  free_clients_.push_back(index);
+}
+
+}  // namespace unet::service

@@ -1,0 +1,118 @@
+// service_operation.cc - what the operator asks of a running NI: root, and the user whose NI it is.
+#include "ni/service/journal_records.h"
+#include "ni/service/log.h"
+#include "ni/service/service.h"
+#include "ni/service/toml_reader.h"
+
+namespace unet::service {
+
+bool Service::operates(ClientRecord& client, const control::Header& header) {
+  if (is_operator(client.who)) return true;
+  fail_request(client, header,
+               {Errc::not_permitted, "only root and user " + std::to_string(options_.own_user) +
+                                         ", whose network interface this is, may do that; you are user " +
+                                         std::to_string(client.who.uid)});
+  return false;
+}
+
+void Service::handle(ClientRecord& client, const control::PolicyReload& packet) {
+  if (!operates(client, packet.header)) return;
+  if (Status status = reload_policy(); !status) return fail_request(client, packet.header, status.error());
+  ok(client, packet.header);
+}
+
+Status Service::reload_policy() {
+  if (options_.policy_file.empty()) {
+    return fail(Errc::invalid_argument, "this network interface has no policy file to read again: start it with one (unetd --policy FILE)");
+  }
+  Result<Policy> policy = Policy::load(options_.policy_file, options_.own_user);
+  if (!policy) return fail(policy.error().code, "the policy stays as it was: " + policy.error().text);
+  if (journal_ != nullptr) {
+    const Result<Descriptor> text = create_text("unet-policy", policy->text());
+    if (!text) return fail(text.error().code, "the policy stays as it was: " + text.error().text);
+    journal_->put(JournalKind::policy, 0, 0, PolicyValue{}, {text->get()});
+  }
+  options_.policy = std::move(*policy);
+  // Whoever has more than is allowed now keeps it, and gets no more. How fast it may send is a right for the time to come.
+  for (auto& [index, client] : clients_) {
+    client->rights = options_.policy.rights(client->who);
+    if (!client->endpoints.empty()) tell_terms(*client);
+  }
+  log::info("policy read again from {}", options_.policy_file);
+  return {};
+}
+
+// That of the network interface before this one, whatever the file says now. A user that it names may be gone: then nobody gets more
+// than by default, and everybody keeps what there is.
+Status Service::resume_policy(const JournalItem& item) {
+  PolicyValue value{};
+  if (!item.read(value) || item.descriptors.size() != 1) return fail(Errc::protocol, "the journal's policy is none");
+  if (!options_.inherit_policy) return {};
+  const Result<std::string> text = read_text(item.descriptors[0].get(), "the policy in force");
+  if (!text) return tl::unexpected(text.error());
+  Result<Policy> policy = Policy::parse(*text, options_.policy_file, options_.own_user);
+  if (!policy) log::error("the policy in force cannot be kept, and the default one counts: {}", policy.error().text);
+  options_.policy = policy ? std::move(*policy) : Policy(options_.own_user);
+  return {};
+}
+
+// Terms are a user's. If its processes have different ones, by their groups, those of the last one that asked count.
+void Service::tell_terms(const ClientRecord& client) {
+  const Terms terms{.weight = client.rights.weight, .limits = client.rights.send};
+  Terms& known = terms_[client.who.uid];
+  if (terms == known) return;
+  known = terms;
+  push_all(engine::SetUser{.user = client.who.uid, .weight = terms.weight, .limits = terms.limits});
+}
+
+void Service::handle(ClientRecord& client, const control::Drain& packet) {
+  if (!operates(client, packet.header)) return;
+  if (packet.on > 1) {
+    return fail_request(client, packet.header,
+                        {Errc::invalid_argument, "drain: " + std::to_string(packet.on) + " is neither 1 (on) nor 0 (off)"});
+  }
+  drain(packet.on == 1);
+  ok(client, packet.header);
+}
+
+void Service::drain(bool on) {
+  if (on != draining_) log::info("{}", on ? "draining: no new endpoints, names and channels" : "no longer draining");
+  draining_ = on;
+  changed(JournalKind::ni_state, 0);
+}
+
+void Service::handle(ClientRecord& client, const control::Upgrade& packet) {
+  if (!operates(client, packet.header)) return;
+  Status status;
+  if (journal_ == nullptr) {
+    status = fail(Errc::unavailable,
+                  "this network interface has no keeper, which would hold what a new one goes on with: start unetd with --takeover");
+  } else if (upgrade_) {
+    status = fail(Errc::unavailable, "another upgrade is under way");
+  }
+  if (!status) return fail_request(client, packet.header, status.error());
+  upgrade_ = {client.index, packet.header.cookie};
+  journal_->put(JournalKind::upgrade, client.index, packet.header.cookie, UpgradeValue{});
+  journal_->order(JournalOp::upgrade, packet.program.view());
+}
+
+// Whoever asked for it is told.
+void Service::end_upgrade(const Status& outcome) {
+  if (!upgrade_) return;
+  const auto [index, cookie] = *upgrade_;
+  upgrade_.reset();
+  journal_->erase(JournalKind::upgrade, index, cookie);
+  ClientRecord* const client = client_at(index);
+  const control::Header header{.op = control::Op::upgrade, .endpoint = 0, .cookie = cookie};
+  if (client == nullptr || client->dropped) return;
+  if (outcome) ok(*client, header);
+  else fail_request(*client, header, outcome.error());
+}
+
+Status Service::takes_more() const {
+  if (!draining_) return {};
+  return fail(Errc::unavailable, "the network interface of host " + in_quotes(options_.host) +
+                                     " is being drained: it takes no new endpoints, names and channels until its operator ends that");
+}
+
+}  // namespace unet::service

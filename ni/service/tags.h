@@ -1,0 +1,46 @@
+// tags.h - the message tags of this NI's wire channels, and whose they are; used by the service.
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <unordered_map>
+
+#include "unet/base/keyed_random.h"
+#include "unet/limits.h"
+#include "unet/wire/frame.h"
+
+namespace unet::service {
+
+// A tag's low 16 bits are an index into the engine's channel table (1 ... 65535), its high 16 bits a random generation: a
+// frame for a channel that was closed does not match the one that has the index now. Indices are reused as late as possible. A
+// generation tells nothing of the others, so no peer can guess another's tag.
+class TagTable {
+ public:
+  explicit TagTable(uint64_t seed);  // 0: from the kernel
+
+  // A tag whose index nobody has; none if all 65,535 are taken.
+  std::optional<Tag> allocate();
+
+  // Takes one certain tag for good (a static channel). False if its index is 0 or taken.
+  bool reserve(Tag tag);
+
+  // Goes on with any index: which of them was given back last, the table before this one knew.
+  void shuffle();
+
+  void release(Tag tag);
+  uint32_t used() const noexcept { return static_cast<uint32_t>(taken_.size()); }
+
+  static constexpr uint16_t index_of(Tag tag) noexcept { return static_cast<uint16_t>(tag); }
+
+ private:
+  void give_back(uint16_t index);
+
+  KeyedRandom random_;
+  std::deque<uint16_t> free_;           // also some that were reserved since: who takes them finds out
+  std::bitset<kChannelsMax> queued_;    // what is in it
+  std::unordered_map<uint16_t, Tag> taken_;
+};
+
+}  // namespace unet::service
