@@ -8,7 +8,7 @@
 
 namespace unet {
 
-// Messages: kMessageMax, and
+// Messages (kMessageMax stands in unet/wire/limits.h)
 constexpr uint32_t kInlineMax = 48;              // bytes that travel inside a descriptor
 constexpr uint32_t kHeadedMax = 40;              // of these, beside data that travels in lines of its own
 constexpr uint32_t kFragmentsMax = 6;            // pieces of the segment one send descriptor gathers
