@@ -8,7 +8,7 @@
 
 namespace unet {
 
-// Messages: kMessageMax (unet/wire/limits.h), and
+// Messages (kMessageMax stands in unet/wire/limits.h)
 constexpr uint32_t kInlineMax = 48;              // bytes of a message inside a descriptor
 constexpr uint32_t kHeadedMax = 40;              // bytes of a head inside a descriptor, beside data in its own lines
 constexpr uint32_t kFragmentsMax = 6;            // pieces of the segment that one send descriptor gathers
