@@ -516,8 +516,7 @@ def main():
         sys.exit(f"tidy: {options.build} is not a configured build directory (no compile_commands.json)")
     sources = read_tree(options.root.resolve())
     complaints = check(options.root, options.build, options.alone, sources)
-    for warning in prose(sources):
-        print(f"tidy: warning: {warning}", file=sys.stderr)
+    complaints += [("tests/tidy/tidy_prose.py", 1, "prose", message) for message in prose(sources)]
     for path, line, rule, message in complaints:
         print(f"{path}:{line}: [{rule}] {message}")
     if complaints:
