@@ -99,6 +99,25 @@ TEST_CASE("a stream moves with what was not read, and goes on both ways") {
   CHECK(all.client.port.kept() + all.parent.port.kept() + all.child.port.kept() == 0);
 }
 
+TEST_CASE("an application that polls for room while its peer moves is notified when the stream goes on") {
+  Moving all;
+  const auto notified = [&] {
+    uint32_t events = 0;
+    for (Change change; all.client.stack->next_change(change);) events |= change.events;
+    return (events & Events::kOut) != 0;
+  };
+  REQUIRE(notified());  // the connection is open
+  all.meet();
+  all.begin();
+  all.settle();
+  REQUIRE((all.client.stack->events(all.near_end) & Events::kOut) == 0);
+  CHECK_FALSE(notified());
+  all.end();
+  all.settle();
+  CHECK(notified());
+  CHECK((all.client.stack->events(all.near_end) & Events::kOut) != 0);
+}
+
 // Both ends send at random, and the stream moves between two stacks again and again; one byte after the other comes once.
 TEST_CASE("nothing is lost or doubled, whenever a stream moves") {
   for (uint64_t seed = 1; seed <= 60; ++seed) {

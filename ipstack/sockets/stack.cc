@@ -349,9 +349,12 @@ uint32_t Stack::events_of(const Socket& socket) const noexcept {
   return events;
 }
 
-uint32_t Stack::events(int number) const noexcept {
-  const Socket* const socket = owned(number);
-  return socket == nullptr ? Events::kError | Events::kHangUp : events_of(static_cast<uint32_t>(number));
+uint32_t Stack::events(int number) noexcept {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return Events::kError | Events::kHangUp;
+  const uint32_t events = events_of(static_cast<uint32_t>(number));
+  if ((socket->told & ~events) != 0) socket->told = static_cast<uint16_t>(socket->told & events);
+  return events;
 }
 
 // Something has happened to the socket that its owner may want to know.

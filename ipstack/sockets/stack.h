@@ -213,7 +213,8 @@ class Stack {
 
   int local_address(int socket, Address& address) const;
   int remote_address(int socket, Address& address) const;
-  uint32_t events(int socket) const noexcept;
+  // Bits of Events that hold now. next_change() tells of an event that is missing here as soon as it holds.
+  uint32_t events(int socket) noexcept;
   bool is_open(int socket) const noexcept { return owned(socket) != nullptr; }
   // Its place among those of which others are told (unet/socket_table.h); ~0: it has none.
   uint32_t told_at(int socket) const noexcept { return owned(socket) != nullptr ? owned(socket)->told_at : kNone; }
