@@ -168,7 +168,7 @@ def crowd_moves(process, unetctl, ni, address):
     process.stdin.write(b"\n")
     process.stdin.flush()
     require(process.stdout.readline() == b"ended\n", "the connections do not end")
-    most = MOVES_AT_ONCE + MOVES_EACH_SECOND * float(seconds) + 1
+    most = MOVES_AT_ONCE + MOVES_EACH_SECOND * float(seconds) + 8  # moves end a little later
     require(0 < moved <= most, f"{moved} of {CROWD} connections have moved in {float(seconds):.2f} s, not at most {most:.0f}")
 
 
