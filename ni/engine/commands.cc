@@ -280,13 +280,13 @@ void Engine::State::run(const OwnFlows& command) noexcept {
   for (uint32_t i = 0; e != nullptr && i < std::min(command.count, OwnFlows::kMax); ++i) ip->own(*e, command.flows[i]);
 }
 
-void Engine::State::run(const ExpectLeft& command) noexcept {
-  if (const EndpointState* const e = attached(command.endpoint)) ip->expect_left(*e, command.number);
+void Engine::State::run(const ExpectOrphans& command) noexcept {
+  if (const EndpointState* const e = attached(command.endpoint)) ip->expect_orphans(*e, command.number);
 }
 
-void Engine::State::run(const LeaveIp& command) noexcept { ip->leave(command.left, now); }
+void Engine::State::run(const AddOrphan& command) noexcept { ip->add_orphan(command.orphan, now); }
 
-void Engine::State::run(const LeftAll& command) noexcept { ip->left_all(command.number); }
+void Engine::State::run(const OrphansAdded& command) noexcept { ip->orphans_added(command.number); }
 
 void Engine::State::run(const ResumeLease& command) noexcept { ip->resume_lease(command.port, command.lease, now); }
 

@@ -204,13 +204,13 @@ Nanoseconds Engine::next_event() const noexcept {
   return next;
 }
 
-std::vector<LeftConnection> Engine::take_left() {
-  std::vector<LeftConnection> left;
-  if (state_->ip != nullptr) state_->ip->left(left);
+std::vector<OrphanedConnection> Engine::take_orphans() {
+  std::vector<OrphanedConnection> orphans;
+  if (state_->ip != nullptr) state_->ip->save_orphans(orphans);
   for (const Command* command; (command = state_->commands.front()) != nullptr; state_->commands.pop()) {
-    if (const auto* const one = std::get_if<LeaveIp>(command)) left.push_back(one->left);
+    if (const auto* const one = std::get_if<AddOrphan>(command)) orphans.push_back(one->orphan);
   }
-  return left;
+  return orphans;
 }
 
 uint32_t Engine::ports() const noexcept { return static_cast<uint32_t>(state_->ports.size()); }

@@ -86,7 +86,7 @@ class Engine {
   // What the host that a port is has counted (ip::HostCounter); 0 without IP.
   uint64_t ip_counter(uint32_t port, size_t counter) const noexcept;
   // Of an engine that has stopped: connections of processes that are gone, and that it has not ended yet; commands are not taken then.
-  std::vector<LeftConnection> take_left();
+  std::vector<OrphanedConnection> take_orphans();
   // How many send queues and clients' doorbells poll() has looked at; for tests of what idle endpoints cost.
   uint64_t looks() const noexcept;
 

@@ -61,9 +61,9 @@ struct Engine::State {
   void run(const SetClaim& command) noexcept;
   void run(const OwnFlow& command) noexcept;
   void run(const OwnFlows& command) noexcept;
-  void run(const ExpectLeft& command) noexcept;
-  void run(const LeaveIp& command) noexcept;
-  void run(const LeftAll& command) noexcept;
+  void run(const ExpectOrphans& command) noexcept;
+  void run(const AddOrphan& command) noexcept;
+  void run(const OrphansAdded& command) noexcept;
   void run(const ResumeLease& command) noexcept;
   void run(const ResumeHost& command) noexcept;
   void run(const SendSignal& command) noexcept;

@@ -29,7 +29,7 @@ EndpointState::~EndpointState() = default;
 IpPart::IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
                const CommandMailbox& commands, Nanoseconds now)
     : delivery_(delivery), counters_(counters), commands_(commands), claims_(options.seed + kPortsMax, counters),
-      remains_(options.seed), now_(now), scratch_(new std::byte[kIpMessageMax]), resets_(kResetsPerSecond, now) {
+      orphans_(options.seed), now_(now), scratch_(new std::byte[kIpMessageMax]), resets_(kResetsPerSecond, now) {
   for (const IpPortOptions& each : options.ports) {
     UNET_CHECK(each.port < ports.size() && each.port < kPortsMax && by_port_[each.port] == nullptr);
     ports_.push_back(std::make_unique<IpPort>(each, *ports[each.port], options.seed + each.port, now));
@@ -98,7 +98,7 @@ bool IpPart::begins_or_ends(const ip::IpView& packet) noexcept {
 bool IpPart::goes_on(IpPort& port, bool ipv4, Nanoseconds now) noexcept {
   constexpr size_t kPorts = 2 * sizeof(be16);
   const size_t ports_at = sizeof(EthernetHeader) + (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes);
-  if (frame_.length < ports_at + kPorts || !remains_.empty()) return false;
+  if (frame_.length < ports_at + kPorts || !orphans_.empty()) return false;
   const Flow& flow = flows_[place_of(frame_.data + ports_at)];
   if (flow.port != &port || std::memcmp(flow.head.data() + ports_at, frame_.data + ports_at, kPorts) != 0) return false;
   if (std::memcmp(flow.head.data(), frame_.data, sizeof(EthernetHeader)) != 0 || !holds(flow.judged, now)) return false;
@@ -171,10 +171,10 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   ip::TcpHeader header;
   if (!read_segment(packet, header)) return refuse_checksum(port, packet);
   if (arrival.to_group) return counters_.add(NiCounter::ip_unclaimed);  // RFC 9293, 3.9.2.3
-  if (!remains_.empty() && answer_for_left(port, packet, now)) return;
+  if (!orphans_.empty() && answer_for_orphan(port, packet, now)) return;
   const IpFlow flow{.local = packet.to, .remote = packet.from, .local_port = header.destination_port, .remote_port = header.source_port};
   const IpClaims::Found found = claims_.came(flow, signs_of(header));
-  const bool is_lost = may_be_left(header.destination_port, header.flags);
+  const bool is_lost = may_be_orphan(header.destination_port, header.flags);
   if (found.endpoint != nullptr && !(found.chosen && is_lost)) {
     if (found.lasts) remember(port, *found.endpoint, arrival, found.shared, now);
     // Anybody can send SYNs without end: they do not fill the queue in which segments of connections come.
@@ -367,27 +367,27 @@ bool IpPart::send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpA
 
 // ---- connections of processes that are gone
 
-void IpPart::expect_left(const EndpointState& owner, uint32_t number) {
+void IpPart::expect_orphans(const EndpointState& owner, uint32_t number) {
   if (expected_ports_.empty()) expected_ports_.assign(0x1'0000, 0);
   std::vector<uint16_t>& ports = expected_[number];
   claims_.ports_of(owner, IpClaims::kTcp, ports);
   for (const uint16_t port : ports) ++expected_ports_[port];
 }
 
-void IpPart::left_all(uint32_t number) noexcept {
+void IpPart::orphans_added(uint32_t number) noexcept {
   const auto at = expected_.find(number);
   if (at == expected_.end()) return;
   for (const uint16_t port : at->second) --expected_ports_[port];
   expected_.erase(at);
 }
 
-void IpPart::leave(const LeftConnection& left, Nanoseconds now) noexcept {
+void IpPart::add_orphan(const OrphanedConnection& orphan, Nanoseconds now) noexcept {
   // A process of the same user may have begun another connection between these ends, or had it all the time.
-  const IpFlow flow{.local = left.local, .remote = left.remote, .local_port = left.local_port, .remote_port = left.remote_port};
+  const IpFlow flow{.local = orphan.local, .remote = orphan.remote, .local_port = orphan.local_port, .remote_port = orphan.remote_port};
   if (claims_.is_owned(flow)) return counters_.add(NiCounter::ip_left_owned);
   counters_.add(NiCounter::ip_left);
-  left_neighbours_.try_emplace(left.user, kLeftNeighboursPerSecond, now);
-  if (!remains_.add(left, now)) counters_.add(NiCounter::ip_left_overflow);
+  orphan_lookups_.try_emplace(orphan.user, kOrphanLookupsPerSecond, now);
+  if (!orphans_.add(orphan, now)) counters_.add(NiCounter::ip_left_overflow);
 }
 
 void IpPart::resume_lease(uint32_t port, const ip::DhcpKept& lease, Nanoseconds now) noexcept {
@@ -400,19 +400,19 @@ void IpPart::resume_host(uint32_t port, const ip::HostKept& kept, Nanoseconds no
 
 // Another user has the port now: what was left there, by memory that somebody wrote, is not to touch his connections.
 bool IpPart::passed_on(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port) noexcept {
-  const std::optional<uint64_t> user = remains_.user_of(local, port, remote, remote_port);
+  const std::optional<uint64_t> user = orphans_.user_of(local, port, remote, remote_port);
   if (!user || !claims_.is_anothers(IpClaims::kTcp, local, port, remote, remote_port, *user)) return false;
-  remains_.forget(local, port, remote, remote_port);
+  orphans_.forget(local, port, remote, remote_port);
   return true;
 }
 
 // Before who has the port now, if he is of the same user: he knows nothing of it.
-bool IpPart::answer_for_left(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept {
+bool IpPart::answer_for_orphan(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept {
   ip::TcpView segment;
   std::optional<ip::TcpFields> answer;
   if (ip::parse_tcp(packet.payload, segment) != ip::TcpError::none) return false;
   if (passed_on(packet.to, segment.destination_port, packet.from, segment.source_port)) return false;
-  if (!remains_.handle(packet.to, packet.from, segment, now, answer)) return false;
+  if (!orphans_.handle(packet.to, packet.from, segment, now, answer)) return false;
   if (answer) {
     send_segment(port, packet.to, packet.from, *answer, now);
     counters_.add(NiCounter::ip_left_sent);
@@ -421,11 +421,11 @@ bool IpPart::answer_for_left(IpPort& port, const ip::IpView& packet, Nanoseconds
 }
 
 // A few each turn, whoever has left how many.
-void IpPart::send_for_left(Nanoseconds now) noexcept {
-  IpRemains::Due due;
-  remains_.rest(now);
-  uint32_t ends = IpRemains::kEndsPerTurn;
-  for (uint32_t i = 0; i < IpRemains::kPerTurn && remains_.poll(now, due, ends); ++i) {
+void IpPart::send_for_orphans(Nanoseconds now) noexcept {
+  OrphanConnections::Due due;
+  orphans_.pause(now);
+  uint32_t ends = OrphanConnections::kEndsPerTurn;
+  for (uint32_t i = 0; i < OrphanConnections::kPerTurn && orphans_.poll(now, due, ends); ++i) {
     const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(due.local); });
     if (port == ports_.end()) continue;  // the address is not ours any longer, or not yet
     if (passed_on(due.local, due.fields.source_port, due.remote, due.fields.destination_port)) continue;
@@ -433,11 +433,11 @@ void IpPart::send_for_left(Nanoseconds now) noexcept {
       EndpointState* const to =
           claims_.find(IpClaims::kTcp, due.remote, due.fields.destination_port, due.local, due.fields.source_port);
       if (to != nullptr) tell_segment(*to, due.local, due.remote, due.fields);
-    } else if ((*port)->host().is_news(due.remote, now) && !left_neighbours_.at(due.user).take(now)) {
+    } else if ((*port)->host().is_news(due.remote, now) && !orphan_lookups_.at(due.user).take(now)) {
       counters_.add(NiCounter::ip_left_unasked);  // as if it were lost: it comes again, or its time is over
       continue;
     } else if (!send_segment(**port, due.local, due.remote, due.fields, now)) {
-      remains_.put_back(due, now);
+      orphans_.put_back(due, now);
       return;
     }
     counters_.add(NiCounter::ip_left_sent);
@@ -468,7 +468,7 @@ void IpPart::keep_groups(Nanoseconds now) noexcept {
 void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexcept {
   if (now >= groups_at_ && claims_.take_groups_changed()) keep_groups(now);
   now_ = now;
-  if (now >= remains_.next_event()) send_for_left(now);
+  if (now >= orphans_.next_event()) send_for_orphans(now);
   for (const auto& port : ports_) {
     port->look_at_wire();
     if (now >= port->next_event()) {
@@ -492,7 +492,7 @@ void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexc
 Nanoseconds IpPart::next_event() const noexcept {
   Nanoseconds next = claims_.groups_changed() ? groups_at_ : ~Nanoseconds{0};
   for (const auto& port : ports_) next = std::min({next, port->next_event(), port->next_counters()});
-  return std::min(next, remains_.next_event());
+  return std::min(next, orphans_.next_event());
 }
 
 }  // namespace unet::engine

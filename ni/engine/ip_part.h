@@ -29,9 +29,9 @@
 #include "ni/engine/ip_claims.h"
 #include "ni/engine/ip_message.h"
 #include "ni/engine/ip_port.h"
-#include "ni/engine/ip_remains.h"
 #include "ni/engine/mailbox.h"
 #include "ni/engine/ni_counters.h"
+#include "ni/engine/orphan_connections.h"
 #include "ni/engine/port.h"
 #include "unet/base/rate_limit.h"
 #include "unet/wire/frame.h"
@@ -76,22 +76,22 @@ class IpPart {
          const CommandMailbox& commands, Nanoseconds now);
 
   IpClaims& claims() noexcept { return claims_; }
-  // An endpoint is going, whose connections leave() is told of, and then left_all(): what comes for its ports meanwhile is not refused, as
-  // that would reset connections that only wait for their last ACK. It is as if it were lost.
-  void expect_left(const EndpointState& owner, uint32_t number);
-  void left_all(uint32_t number) noexcept;
+  // An endpoint is going, whose connections add_orphan() is told of, and then orphans_added(): what comes for its ports meanwhile is not
+  // refused, as that would reset connections that only wait for their last ACK. It is as if it were lost.
+  void expect_orphans(const EndpointState& owner, uint32_t number);
+  void orphans_added(uint32_t number) noexcept;
   // A connection of an endpoint that is gone: its peer is to know.
-  void leave(const LeftConnection& left, Nanoseconds now) noexcept;
+  void add_orphan(const OrphanedConnection& orphan, Nanoseconds now) noexcept;
   void resume_lease(uint32_t port, const ip::DhcpKept& lease, Nanoseconds now) noexcept;
   void resume_host(uint32_t port, const ip::HostKept& kept, Nanoseconds now) noexcept;
   // Those that are not over, for an engine that takes over.
-  void left(std::vector<LeftConnection>& into) const { remains_.left(into, now_); }
+  void save_orphans(std::vector<OrphanedConnection>& into) const { orphans_.save(into, now_); }
 
   // ---- arrivals
 
   // A connection that an endpoint has under way, as an engine before this one knew.
   void own(const EndpointState& owner, const IpFlow& flow) noexcept {
-    if (claims_.own(owner, flow)) remains_.forget(flow.local, flow.local_port, flow.remote, flow.remote_port);
+    if (claims_.own(owner, flow)) orphans_.forget(flow.local, flow.local_port, flow.remote, flow.remote_port);
   }
 
   // The wire has IP.
@@ -129,7 +129,7 @@ class IpPart {
  private:
   static constexpr uint32_t kResetsPerSecond = 1000;
   // Of a user's dead processes. With what his endpoints may ask for (Share) it stays below half of the places that there are.
-  static constexpr uint32_t kLeftNeighboursPerSecond = 16;
+  static constexpr uint32_t kOrphanLookupsPerSecond = 16;
   static constexpr uint32_t kAnswerMax = 1280;  // bytes of a packet that we make ourselves
 
   // ip_part.cc: arrivals
@@ -157,11 +157,11 @@ class IpPart {
   bool send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
                     Nanoseconds now) noexcept;
   bool passed_on(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port) noexcept;
-  bool answer_for_left(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept;
-  void send_for_left(Nanoseconds now) noexcept;
-  // Such a segment may be of a connection that leave() will tell of. If so, it is lost rather than given to another endpoint, which would
-  // answer with a reset. A SYN is for the next owner of the port.
-  bool may_be_left(uint16_t port, uint8_t flags) const noexcept {
+  bool answer_for_orphan(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept;
+  void send_for_orphans(Nanoseconds now) noexcept;
+  // Such a segment may be of a connection that add_orphan() will tell of. If so, it is lost rather than given to another endpoint, which
+  // would answer with a reset. A SYN is for the next owner of the port.
+  bool may_be_orphan(uint16_t port, uint8_t flags) const noexcept {
     return !expected_.empty() && (flags & ip::TcpFlags::kSyn) == 0 && expected_ports_[port] != 0;
   }
 
@@ -171,7 +171,7 @@ class IpPart {
   bool may_be_claimed(IpSend& send, Nanoseconds waits_until, Nanoseconds now) const noexcept;
   void deliver_here_to(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept;
   void answer_here(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept;
-  bool for_left_here(EndpointState& from, const IpMessage& message) noexcept;
+  bool for_orphan_here(EndpointState& from, const IpMessage& message) noexcept;
   bool may_begin(const IpMessage& message) noexcept;
   bool may_send(const EndpointState& endpoint, IpSend& send) noexcept;
   void tell_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address, const ip::TcpFields& fields) noexcept;
@@ -228,10 +228,10 @@ class IpPart {
   static constexpr Nanoseconds kGroupsEvery = 50 * kMillisecond;
   std::vector<ip::IpAddress> groups_;
   Nanoseconds groups_at_ = 0;
-  IpRemains remains_;
-  std::unordered_map<uint32_t, std::vector<uint16_t>> expected_;  // by number: ports of which leave() will be told
+  OrphanConnections orphans_;
+  std::unordered_map<uint32_t, std::vector<uint16_t>> expected_;  // by number: ports of which add_orphan() will be told
   std::vector<uint16_t> expected_ports_;                          // by port: of how many of them; empty until there is one
-  std::map<uint64_t, RateLimit> left_neighbours_;  // by user; they stay, so that nobody gets rid of a debt
+  std::map<uint64_t, RateLimit> orphan_lookups_;  // by user; they stay, so that nobody gets rid of a debt
   Nanoseconds now_ = 0;          // of the last turn
   std::unique_ptr<std::byte[]> scratch_;  // a packet that is cut into fragments, or waits for its neighbour
   RateLimit resets_;

@@ -84,7 +84,7 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
     if (!may_send(endpoint, send)) return reason = EndpointCounter::bad_ip_port, Step::dropped;
     send.port = port->get();
   }
-  if (!remains_.empty() && message.tcp && !may_begin(message)) {
+  if (!orphans_.empty() && message.tcp && !may_begin(message)) {
     tell_error(endpoint, message, {.why = ip::Unreachable::prohibited});
     return reason = EndpointCounter::ip_not_over, Step::dropped;
   }
@@ -109,7 +109,7 @@ bool IpPart::send_now(EndpointState& endpoint, Outgoing& out, std::optional<Endp
   const IpSend& send = *endpoint.ip_send;
   if (read_ip_message(out.pieces, endpoint.ip_send->message)) return false;
   const IpMessage& message = send.message;
-  if (!send.goes_on() || !holds(send.judged, now) || !remains_.empty() || message.fields.to.is_multicast()) return false;
+  if (!send.goes_on() || !holds(send.judged, now) || !orphans_.empty() || message.fields.to.is_multicast()) return false;
   if (message.fields.hop_limit == 0) return false;
   if (message.payload >= kLendMin || (message.segment_size != 0 && message.payload > message.segment_size)) return false;
   out.begin(message.payload_at);
@@ -134,13 +134,13 @@ bool IpPart::may_be_claimed(IpSend& send, Nanoseconds waits_until, Nanoseconds n
 IpPart::Step IpPart::deliver_here(EndpointState& from, const Outgoing& out, Nanoseconds waits_until, Nanoseconds now) noexcept {
   const IpMessage& message = from.ip_send->message;
   const ip::IpFields& fields = message.fields;
-  if (!remains_.empty() && message.tcp && for_left_here(from, message)) return Step::done;
+  if (!orphans_.empty() && message.tcp && for_orphan_here(from, message)) return Step::done;
   const IpFlow flow{.local = fields.to, .remote = fields.from, .local_port = message.to_port, .remote_port = message.from_port};
   EndpointState* to;
   if (message.tcp) {
     const TcpSigns signs = signs_of(message);
     const IpClaims::Found found = claims_.came(flow, signs);
-    to = found.chosen && may_be_left(message.to_port, signs.flags) ? nullptr : found.endpoint;
+    to = found.chosen && may_be_orphan(message.to_port, signs.flags) ? nullptr : found.endpoint;
   } else {
     to = claims_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
   }
@@ -192,7 +192,7 @@ void IpPart::answer_here(EndpointState& to, const Outgoing& out, const IpMessage
     ip::TcpView segment;
     if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return;
     std::optional<ip::TcpFields> reset = tcp::reset_for(segment);
-    if (!reset || may_be_left(segment.destination_port, segment.flags)) return;
+    if (!reset || may_be_orphan(segment.destination_port, segment.flags)) return;
     if (!segment.has(ip::TcpFlags::kAck)) reset->acknowledgement += message.payload;  // which the view did not have
     return tell(to, back, Bytes(answer).first(ip::emit_tcp(answer.data(), *reset)));
   }
@@ -219,20 +219,20 @@ bool IpPart::may_begin(const IpMessage& message) noexcept {
   ip::TcpView segment;
   if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return true;
   if (!segment.has(ip::TcpFlags::kSyn)) return true;
-  if (segment.has(ip::TcpFlags::kAck)) return remains_.forget(fields.from, message.from_port, fields.to, message.to_port), true;
+  if (segment.has(ip::TcpFlags::kAck)) return orphans_.forget(fields.from, message.from_port, fields.to, message.to_port), true;
   if (passed_on(fields.from, message.from_port, fields.to, message.to_port)) return true;
-  return remains_.may_begin(fields.from, fields.to, segment);
+  return orphans_.may_begin(fields.from, fields.to, segment);
 }
 
 // What an endpoint says to a process that was on this NI, too.
-bool IpPart::for_left_here(EndpointState& from, const IpMessage& message) noexcept {
+bool IpPart::for_orphan_here(EndpointState& from, const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
   ip::TcpView segment;
   if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return false;
   if (passed_on(fields.to, message.to_port, fields.from, message.from_port)) return false;
   segment.payload = Bytes(scratch_.get(), message.payload);  // of which only the length counts
   std::optional<ip::TcpFields> answer;
-  if (!remains_.handle(fields.to, fields.from, segment, now_, answer)) return false;
+  if (!orphans_.handle(fields.to, fields.from, segment, now_, answer)) return false;
   if (answer) tell_segment(from, fields.to, fields.from, *answer);
   return true;
 }

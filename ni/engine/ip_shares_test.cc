@@ -227,13 +227,13 @@ TEST_CASE("another engine knows the connections that it was told of, and of othe
 TEST_CASE("what a dead member has left does not touch what a living one has between the same ends") {
   Members m(2);
   m.open(1000);
-  LeftConnection left{.local = m.t.own4, .remote = m.t.peer4, .local_port = 80, .remote_port = 1000};
-  m.t.ni.command(LeaveIp{left});
+  OrphanedConnection orphan{.local = m.t.own4, .remote = m.t.peer4, .local_port = 80, .remote_port = 1000};
+  m.t.ni.command(AddOrphan{orphan});
   m.t.run();
   CHECK(m.t.ni.counter(NiCounter::ip_left_owned) == 1);
   CHECK(m.t.ni.counter(NiCounter::ip_left) == 0);
-  left.remote_port = 1001;
-  m.t.ni.command(LeaveIp{left});
+  orphan.remote_port = 1001;
+  m.t.ni.command(AddOrphan{orphan});
   m.t.run();
   CHECK(m.t.ni.counter(NiCounter::ip_left) == 1);
 }
@@ -246,13 +246,13 @@ struct Gone : Members {
 
   Gone() : Members(2), gone(open(1000)), other(1 - gone) {
     send(gone, 1000, Flags::kFin | Flags::kAck);
-    t.ni.command(ExpectLeft{.endpoint = all[gone]->number, .number = 1});
+    t.ni.command(ExpectOrphans{.endpoint = all[gone]->number, .number = 1});
     t.ni.command(CloseChannel{.endpoint = all[gone]->number, .channel = TestIp::kChannel});
     t.run();
     t.seen.clear();
   }
-  void leave(uint16_t port, Remain remain) {
-    t.ni.command(LeaveIp{{.local = t.own4, .remote = t.peer4, .local_port = 80, .remote_port = port, .remain = remain, .send_next = 100,
+  void add_orphan(uint16_t port, OrphanState state) {
+    t.ni.command(AddOrphan{{.local = t.own4, .remote = t.peer4, .local_port = 80, .remote_port = port, .state = state, .send_next = 100,
                           .receive_next = 500}});
     t.run();
   }
@@ -262,25 +262,25 @@ struct Gone : Members {
 
 TEST_CASE("the member that answers a SYN has the connection, whatever a dead member has left between the same ends") {
   Gone m;
-  const Remain remain = GENERATE(Remain::time_wait, Remain::last_ack, Remain::fin_wait_2, Remain::reset);
+  const OrphanState state = GENERATE(OrphanState::time_wait, OrphanState::last_ack, OrphanState::fin_wait_2, OrphanState::reset);
   REQUIRE(m.arrives(1000, Flags::kSyn) == m.other);
   SECTION("what is left is told of before the answer") {
-    m.leave(1000, remain);
+    m.add_orphan(1000, state);
     m.send(m.other, 1000, Flags::kSyn | Flags::kAck);
     CHECK(m.arrives(1000, Flags::kAck) == m.other);
   }
   SECTION("... behind the answer") {
     m.send(m.other, 1000, Flags::kSyn | Flags::kAck);
-    m.leave(1000, remain);
+    m.add_orphan(1000, state);
     CHECK(m.arrives(1000, Flags::kAck) == m.other);
   }
   SECTION("... when the new one ends already") {
     m.send(m.other, 1000, Flags::kSyn | Flags::kAck);
     CHECK(m.arrives(1000, Flags::kAck) == m.other);
     m.send(m.other, 1000, Flags::kFin | Flags::kAck);
-    m.leave(1000, remain);
+    m.add_orphan(1000, state);
   }
-  m.t.ni.command(LeftAll{.number = 1});
+  m.t.ni.command(OrphansAdded{.number = 1});
   m.t.run();
   CHECK(m.arrives(1000, Flags::kAck | Flags::kPsh) == m.other);
 }
@@ -297,8 +297,8 @@ TEST_CASE("until an engine knows all that a member leaves, what comes for it is 
   CHECK(m.arrives(1002, Flags::kSyn) == m.other);
   m.send(m.other, 1002, Flags::kSyn | Flags::kAck);
   CHECK(m.arrives(1002, Flags::kAck) == m.other);  // of a connection since then
-  m.leave(1000, Remain::fin_wait_1);
-  m.t.ni.command(LeftAll{.number = 1});
+  m.add_orphan(1000, OrphanState::fin_wait_1);
+  m.t.ni.command(OrphansAdded{.number = 1});
   m.t.run();
   CHECK(!m.arrives(1000, Flags::kAck | Flags::kFin));
   CHECK(m.arrives(1001, Flags::kAck) == m.other);

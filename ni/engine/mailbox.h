@@ -15,7 +15,7 @@
 #include "ipstack/ip/host.h"
 #include "ni/driver.h"
 #include "ni/engine/ip_owners.h"
-#include "ni/engine/ip_remains.h"
+#include "ni/engine/orphan_connections.h"
 #include "ni/engine/send_limits.h"
 #include "unet/ip.h"
 #include "unet/layout.h"
@@ -100,10 +100,10 @@ struct OwnFlows {
   uint32_t count;
   std::array<IpFlow, kMax> flows;
 };
-// Before the IP channel of an endpoint with tables of sockets is closed: its connections follow by LeaveIp, the last before LeftAll.
-struct ExpectLeft { uint32_t endpoint, number; };
-struct LeaveIp { LeftConnection left; };  // of an endpoint that is gone, which claimed its port
-struct LeftAll { uint32_t number; };
+// Before the IP channel of an endpoint with tables of sockets is closed: its connections follow by AddOrphan, the last before OrphansAdded.
+struct ExpectOrphans { uint32_t endpoint, number; };
+struct AddOrphan { OrphanedConnection orphan; };  // of an endpoint that is gone, which claimed its port
+struct OrphansAdded { uint32_t number; };
 struct ResumeLease {        // of the engine before this one, whose address is used on
   uint32_t port;
   ip::DhcpKept lease;
@@ -139,7 +139,7 @@ struct StopCapture { uint32_t capture; };
 struct Resumed {};          // all that another engine had is attached and open again
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
                              OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, SetClaim,
-                             OwnFlow, OwnFlows, ExpectLeft, LeaveIp, LeftAll, ResumeLease, ResumeHost, SendSignal, SetUser,
+                             OwnFlow, OwnFlows, ExpectOrphans, AddOrphan, OrphansAdded, ResumeLease, ResumeHost, SendSignal, SetUser,
                              StartCapture, StopCapture, Resumed>;
 
 // ---- engine -> service

@@ -298,7 +298,7 @@ uint64_t Ni::endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounte
 
 uint64_t Ni::ip_counter(uint32_t port, size_t counter) const noexcept { return runners_[0]->engine().ip_counter(port, counter); }
 
-std::vector<engine::LeftConnection> Ni::take_left() { return runners_[0]->engine().take_left(); }
+std::vector<engine::OrphanedConnection> Ni::take_orphans() { return runners_[0]->engine().take_orphans(); }
 
 void Ni::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept { engine_->begin_endpoint(endpoint, buffers); }
 

@@ -135,7 +135,7 @@ class Ni final : private EngineSide {
   uint64_t ni_gauge(uint32_t engine, NiGauge gauge) const noexcept override;
   uint64_t endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounter counter) const noexcept override;
   uint64_t ip_counter(uint32_t port, size_t counter) const noexcept override;
-  std::vector<engine::LeftConnection> take_left() override;
+  std::vector<engine::OrphanedConnection> take_orphans() override;
   std::vector<std::vector<DriverCounter>> port_counters() override;
 
   NiOptions options_;

@@ -80,7 +80,7 @@ class EngineSide {
   // What the host that a port is has counted (ip::HostCounter).
   virtual uint64_t ip_counter(uint32_t, size_t) const noexcept { return 0; }
   // Of the one engine, which has stopped: what it has not ended yet of processes that are gone.
-  virtual std::vector<engine::LeftConnection> take_left() { return {}; }
+  virtual std::vector<engine::OrphanedConnection> take_orphans() { return {}; }
   virtual std::vector<std::vector<DriverCounter>> port_counters() = 0;  // one list per port
 };
 
@@ -403,7 +403,7 @@ class Service {
   Status make_socket_table(ClientRecord& client, EndpointRecord& endpoint);
   bool sees(const ClientRecord& client, const EndpointRecord& endpoint) const;
   void ask_sockets(EndpointRecord& endpoint);
-  void expect_left(EndpointRecord& endpoint);
+  void expect_orphans(EndpointRecord& endpoint);
   void leave_sockets(EndpointRecord& endpoint);
   void tell_flows(EndpointRecord& endpoint);
   void tell_left_sockets();
@@ -494,7 +494,7 @@ class Service {
   uint64_t left_turn_ = 0;             // whose were read last
   uint32_t left_number_ = 0;           // of the last endpoint whose tables are read so
   std::set<uint32_t> held_;            // clients whose claims wait for that
-  std::vector<engine::LeftConnection> left_before_;  // of the NI before us, of which the engine was not told
+  std::vector<engine::OrphanedConnection> left_before_;  // of the NI before us, of which the engine was not told
   std::unique_ptr<Signalling> signalling_;
   ServiceCounters counters_;
 

@@ -1,5 +1,5 @@
-// ip_remains.h - what is left of the TCP connections of processes that are gone, until their peers know: resets, closes that were begun,
-// and TIME-WAIT; used by IpPart, in the engine's thread.
+// orphan_connections.h - what is left of the TCP connections of processes that are gone, until their peers know: resets, closes that were
+// begun, and TIME-WAIT; used by IpPart, in the engine's thread.
 //
 // A peer that is to be reset is sent an ACK that it cannot take: RFC 9293, 3.10.7.4 has it answer with one that says what it expects, and
 // that is answered with a reset of exactly that number. So nobody has to know where a connection was when its process died. Each further
@@ -27,13 +27,13 @@
 
 namespace unet::engine {
 
-enum class Remain : uint8_t { reset, fin_wait_1, fin_wait_2, closing, last_ack, time_wait };
+enum class OrphanState : uint8_t { reset, fin_wait_1, fin_wait_2, closing, last_ack, time_wait };
 
 // A connection that its process has left.
-struct LeftConnection {
+struct OrphanedConnection {
   ip::IpAddress local{}, remote{};
   uint16_t local_port = 0, remote_port = 0;
-  Remain remain = Remain::reset;
+  OrphanState state = OrphanState::reset;
   bool timestamps = false;
   uint32_t send_next = 0;      // behind our FIN, if one was sent
   uint32_t receive_next = 0;
@@ -43,7 +43,7 @@ struct LeftConnection {
   uint64_t user = 0;           // whose it was (ClaimIp)
 };
 
-class IpRemains {
+class OrphanConnections {
  public:
   static constexpr uint32_t kPerTurn = 32;                 // segments of one turn, and
   static constexpr uint32_t kEndsPerTurn = 256;            // entries that end, and
@@ -52,11 +52,11 @@ class IpRemains {
   static constexpr Nanoseconds kTimeWait = 60 * kSecond;   // twice the maximum segment lifetime; FIN-WAIT-2 as long
   static constexpr uint32_t kTries = 5;                    // segments that nobody answers, 1, 2, 4 ... seconds apart
 
-  explicit IpRemains(uint64_t seed) noexcept : seed_(seed) {}
+  explicit OrphanConnections(uint64_t seed) noexcept : seed_(seed) {}
 
   // One of the same ends gives way; and if there are as many as there may be, the oldest of the user who has most, which may be this one:
   // false, a peer learns when it says something.
-  bool add(const LeftConnection& left, Nanoseconds now);
+  bool add(const OrphanedConnection& orphan, Nanoseconds now);
   uint32_t size_of(uint64_t user) const noexcept;
   bool empty() const noexcept { return count_ == 0; }
   uint32_t size() const noexcept { return count_; }
@@ -74,7 +74,7 @@ class IpRemains {
   void forget(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote, uint16_t remote_port) noexcept;
 
   // All as they are now.
-  void left(std::vector<LeftConnection>& into, Nanoseconds now) const;
+  void save(std::vector<OrphanedConnection>& into, Nanoseconds now) const;
 
   struct Due {
     ip::IpAddress local{}, remote{};
@@ -86,9 +86,9 @@ class IpRemains {
   bool poll(Nanoseconds now, Due& due, uint32_t& ends) noexcept;
   // The last one found no room on its way.
   void put_back(const Due& due, Nanoseconds now) noexcept;
-  Nanoseconds next_event() const noexcept { return count_ == 0 ? ~Nanoseconds{0} : std::max(next_at_, rest_until_); }
+  Nanoseconds next_event() const noexcept { return count_ == 0 ? ~Nanoseconds{0} : std::max(next_at_, paused_until_); }
   // A turn's worth was sent.
-  void rest(Nanoseconds now) noexcept { rest_until_ = now + kTurnEvery; }
+  void pause(Nanoseconds now) noexcept { paused_until_ = now + kTurnEvery; }
 
  private:
   static constexpr uint32_t kEnd = ~uint32_t{0};
@@ -101,7 +101,7 @@ class IpRemains {
   static_assert(kWheel * kTick > 2 * kTimeWait + 2 * kTick);
 
   struct Entry {
-    LeftConnection of;
+    OrphanedConnection of;
     uint32_t next_hash = kEnd;
     uint32_t next = kEnd, previous = kEnd;                 // in its place of the wheel
     uint32_t newer = kEnd, older = kEnd;                   // of the same user
@@ -120,12 +120,12 @@ class IpRemains {
   void schedule(uint32_t index, Nanoseconds at) noexcept;
   void unschedule(uint32_t index) noexcept;
   void find_next() noexcept;
-  void wait(uint32_t index, Remain remain, Nanoseconds now) noexcept;
+  void wait(uint32_t index, OrphanState state, Nanoseconds now) noexcept;
   bool handle_end(uint32_t index, const ip::TcpView& segment, Nanoseconds now, std::optional<ip::TcpFields>& answer) noexcept;
   void acknowledge(Entry& entry, Nanoseconds now, std::optional<ip::TcpFields>& answer) noexcept;
   Entry& at(uint32_t index) noexcept { return blocks_[index / kBlock][index % kBlock]; }
   const Entry& at(uint32_t index) const noexcept { return blocks_[index / kBlock][index % kBlock]; }
-  static bool is_newer(const LeftConnection& old, const ip::TcpView& syn, uint32_t sequence, uint32_t stamp) noexcept;
+  static bool is_newer(const OrphanedConnection& old, const ip::TcpView& syn, uint32_t sequence, uint32_t stamp) noexcept;
   static ip::TcpFields fields_of(const Entry& entry, uint8_t flags, uint32_t sequence) noexcept;
 
   struct User {
@@ -141,7 +141,7 @@ class IpRemains {
   uint32_t count_ = 0;
   uint64_t tick_ = 0;          // the place that is being looked at
   Nanoseconds next_at_ = 0;    // nothing is to be done before
-  Nanoseconds rest_until_ = 0;
+  Nanoseconds paused_until_ = 0;
 };
 
 }  // namespace unet::engine
