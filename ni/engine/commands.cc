@@ -266,18 +266,18 @@ void Engine::State::run(const OpenIp& command) noexcept {
 
 void Engine::State::run(const ClaimIp& command) noexcept {
   EndpointState* const e = attached(command.endpoint);
-  if (e != nullptr && e->ip_channel != kNone) ip->claims().add(command.number, *e, command.claim, command.user);
+  if (e != nullptr && e->ip_channel != kNone) ip->bindings().add(command.number, *e, command.claim, command.user);
 }
 
-void Engine::State::run(const ReleaseIp& command) noexcept { ip->claims().remove(command.number); }
+void Engine::State::run(const ReleaseIp& command) noexcept { ip->bindings().remove(command.number); }
 
-void Engine::State::run(const SetClaim& command) noexcept { ip->claims().set(command.number, command.takes_new); }
+void Engine::State::run(const SetClaim& command) noexcept { ip->bindings().set(command.number, command.takes_new); }
 
-void Engine::State::run(const OwnFlow& command) noexcept { ip->claims().pass(command.number, command.flow); }
+void Engine::State::run(const SetFlowOwner& command) noexcept { ip->bindings().pass(command.number, command.flow); }
 
-void Engine::State::run(const OwnFlows& command) noexcept {
+void Engine::State::run(const ResumeFlows& command) noexcept {
   const EndpointState* const e = attached(command.endpoint);
-  for (uint32_t i = 0; e != nullptr && i < std::min(command.count, OwnFlows::kMax); ++i) ip->own(*e, command.flows[i]);
+  for (uint32_t i = 0; e != nullptr && i < std::min(command.count, ResumeFlows::kMax); ++i) ip->own(*e, command.flows[i]);
 }
 
 void Engine::State::run(const ExpectOrphans& command) noexcept {
@@ -297,7 +297,7 @@ void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noe
   if (state.kind == ChannelKind::closed) return;
   gauges.change(NiGauge::channels, -1);
   if (state.kind == ChannelKind::ip) {
-    ip->claims().remove_all(endpoint);
+    ip->bindings().remove_all(endpoint);
     endpoint.ip_channel = kNone;
   }
   if (state.kind != ChannelKind::hairpin) {

@@ -59,8 +59,8 @@ struct Engine::State {
   void run(const ClaimIp& command) noexcept;
   void run(const ReleaseIp& command) noexcept;
   void run(const SetClaim& command) noexcept;
-  void run(const OwnFlow& command) noexcept;
-  void run(const OwnFlows& command) noexcept;
+  void run(const SetFlowOwner& command) noexcept;
+  void run(const ResumeFlows& command) noexcept;
   void run(const ExpectOrphans& command) noexcept;
   void run(const AddOrphan& command) noexcept;
   void run(const OrphansAdded& command) noexcept;

@@ -28,7 +28,7 @@ EndpointState::~EndpointState() = default;
 
 IpPart::IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
                const CommandMailbox& commands, Nanoseconds now)
-    : delivery_(delivery), counters_(counters), commands_(commands), claims_(options.seed + kPortsMax, counters),
+    : delivery_(delivery), counters_(counters), commands_(commands), bindings_(options.seed + kPortsMax, counters),
       orphans_(options.seed), now_(now), scratch_(new std::byte[kIpMessageMax]), resets_(kResetsPerSecond, now) {
   for (const IpPortOptions& each : options.ports) {
     UNET_CHECK(each.port < ports.size() && each.port < kPortsMax && by_port_[each.port] == nullptr);
@@ -173,7 +173,7 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   if (arrival.to_group) return counters_.add(NiCounter::ip_unclaimed);  // RFC 9293, 3.9.2.3
   if (!orphans_.empty() && answer_for_orphan(port, packet, now)) return;
   const IpFlow flow{.local = packet.to, .remote = packet.from, .local_port = header.destination_port, .remote_port = header.source_port};
-  const IpClaims::Found found = claims_.came(flow, signs_of(header));
+  const PortBindings::Found found = bindings_.came(flow, signs_of(header));
   const bool is_lost = may_be_orphan(header.destination_port, header.flags);
   if (found.endpoint != nullptr && !(found.chosen && is_lost)) {
     if (found.lasts) remember(port, *found.endpoint, arrival, found.shared, now);
@@ -192,8 +192,8 @@ void IpPart::udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   ip::UdpView datagram;
   if (ip::parse_udp(packet, is_checked(packet), datagram) != ip::UdpError::none) return refuse_checksum(port, packet);
   const auto pass_on = [&](EndpointState& each) { deliver_datagram(each, packet); };
-  if (packet.to.is_multicast() && claims_.for_group(packet.to, datagram.to, packet.from, datagram.from, pass_on) != 0) return;
-  EndpointState* const to = claims_.find(IpClaims::kUdp, packet.to, datagram.to, packet.from, datagram.from);
+  if (packet.to.is_multicast() && bindings_.for_group(packet.to, datagram.to, packet.from, datagram.from, pass_on) != 0) return;
+  EndpointState* const to = bindings_.find(PortBindings::kUdp, packet.to, datagram.to, packet.from, datagram.from);
   if (to != nullptr) {
     if (datagram.to != ip::kDhcpClientPort) remember(port, *to, arrival, false, now);  // of which the host takes some
     return deliver_datagram(*to, packet);
@@ -213,7 +213,7 @@ void IpPart::error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) no
   const bool known = quoted.protocol == ip::Protocol::kTcp || quoted.protocol == ip::Protocol::kUdp;
   if (!known || quoted.payload.size() < sizeof ports) return counters_.add(NiCounter::ip_unclaimed);
   std::memcpy(ports, quoted.payload.data(), sizeof ports);
-  EndpointState* const to = claims_.find(quoted.protocol, quoted.from, ports[0], quoted.to, ports[1]);
+  EndpointState* const to = bindings_.find(quoted.protocol, quoted.from, ports[0], quoted.to, ports[1]);
   if (to == nullptr) return counters_.add(NiCounter::ip_unclaimed);
   if (quoted.protocol == ip::Protocol::kUdp) port.use().believe_too_big(arrival, now);  // of TCP its stack believes it, or not
   deliver(*to, arrival.packet);
@@ -370,7 +370,7 @@ bool IpPart::send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpA
 void IpPart::expect_orphans(const EndpointState& owner, uint32_t number) {
   if (expected_ports_.empty()) expected_ports_.assign(0x1'0000, 0);
   std::vector<uint16_t>& ports = expected_[number];
-  claims_.ports_of(owner, IpClaims::kTcp, ports);
+  bindings_.ports_of(owner, PortBindings::kTcp, ports);
   for (const uint16_t port : ports) ++expected_ports_[port];
 }
 
@@ -384,7 +384,7 @@ void IpPart::orphans_added(uint32_t number) noexcept {
 void IpPart::add_orphan(const OrphanedConnection& orphan, Nanoseconds now) noexcept {
   // A process of the same user may have begun another connection between these ends, or had it all the time.
   const IpFlow flow{.local = orphan.local, .remote = orphan.remote, .local_port = orphan.local_port, .remote_port = orphan.remote_port};
-  if (claims_.is_owned(flow)) return counters_.add(NiCounter::ip_left_owned);
+  if (bindings_.is_owned(flow)) return counters_.add(NiCounter::ip_left_owned);
   counters_.add(NiCounter::ip_left);
   orphan_lookups_.try_emplace(orphan.user, kOrphanLookupsPerSecond, now);
   if (!orphans_.add(orphan, now)) counters_.add(NiCounter::ip_left_overflow);
@@ -401,7 +401,7 @@ void IpPart::resume_host(uint32_t port, const ip::HostKept& kept, Nanoseconds no
 // Another user has the port now: what was left there, by memory that somebody wrote, is not to touch his connections.
 bool IpPart::passed_on(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port) noexcept {
   const std::optional<uint64_t> user = orphans_.user_of(local, port, remote, remote_port);
-  if (!user || !claims_.is_anothers(IpClaims::kTcp, local, port, remote, remote_port, *user)) return false;
+  if (!user || !bindings_.is_other_users(PortBindings::kTcp, local, port, remote, remote_port, *user)) return false;
   orphans_.forget(local, port, remote, remote_port);
   return true;
 }
@@ -431,7 +431,7 @@ void IpPart::send_for_orphans(Nanoseconds now) noexcept {
     if (passed_on(due.local, due.fields.source_port, due.remote, due.fields.destination_port)) continue;
     if (is_ours(due.remote)) {
       EndpointState* const to =
-          claims_.find(IpClaims::kTcp, due.remote, due.fields.destination_port, due.local, due.fields.source_port);
+          bindings_.find(PortBindings::kTcp, due.remote, due.fields.destination_port, due.local, due.fields.source_port);
       if (to != nullptr) tell_segment(*to, due.local, due.remote, due.fields);
     } else if ((*port)->host().is_news(due.remote, now) && !orphan_lookups_.at(due.user).take(now)) {
       counters_.add(NiCounter::ip_left_unasked);  // as if it were lost: it comes again, or its time is over
@@ -448,7 +448,7 @@ void IpPart::send_for_orphans(Nanoseconds now) noexcept {
 
 // The hosts are in the groups that are claimed. More than a host can be in are none (Memberships::kGroupsMax is more than kIpGroupsMax).
 void IpPart::keep_groups(Nanoseconds now) noexcept {
-  const std::vector<ip::IpAddress>& wanted = claims_.groups();
+  const std::vector<ip::IpAddress>& wanted = bindings_.groups();
   const auto without = [](const std::vector<ip::IpAddress>& all, const ip::IpAddress& one) {
     return std::find(all.begin(), all.end(), one) == all.end();
   };
@@ -466,7 +466,7 @@ void IpPart::keep_groups(Nanoseconds now) noexcept {
 }
 
 void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexcept {
-  if (now >= groups_at_ && claims_.take_groups_changed()) keep_groups(now);
+  if (now >= groups_at_ && bindings_.take_groups_changed()) keep_groups(now);
   now_ = now;
   if (now >= orphans_.next_event()) send_for_orphans(now);
   for (const auto& port : ports_) {
@@ -490,7 +490,7 @@ void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexc
 }
 
 Nanoseconds IpPart::next_event() const noexcept {
-  Nanoseconds next = claims_.groups_changed() ? groups_at_ : ~Nanoseconds{0};
+  Nanoseconds next = bindings_.groups_changed() ? groups_at_ : ~Nanoseconds{0};
   for (const auto& port : ports_) next = std::min({next, port->next_event(), port->next_counters()});
   return std::min(next, orphans_.next_event());
 }

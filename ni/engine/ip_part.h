@@ -26,13 +26,13 @@
 #include <vector>
 
 #include "ni/engine/delivery.h"
-#include "ni/engine/ip_claims.h"
 #include "ni/engine/ip_message.h"
 #include "ni/engine/ip_port.h"
 #include "ni/engine/mailbox.h"
 #include "ni/engine/ni_counters.h"
 #include "ni/engine/orphan_connections.h"
 #include "ni/engine/port.h"
+#include "ni/engine/port_bindings.h"
 #include "unet/base/rate_limit.h"
 #include "unet/wire/frame.h"
 #include "unet/wire/tcp.h"
@@ -46,7 +46,7 @@ constexpr Nanoseconds kJudgedFor = kMillisecond;
 // That what was found out about a flow still holds.
 struct Judged {
   Nanoseconds until = 0;         // 0: it does not
-  uint64_t claims = 0;           // IpClaims::version()
+  uint64_t claims = 0;           // PortBindings::version()
   uint64_t addresses = 0;        // IpPart::address_changes()
 };
 
@@ -75,7 +75,7 @@ class IpPart {
   IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
          const CommandMailbox& commands, Nanoseconds now);
 
-  IpClaims& claims() noexcept { return claims_; }
+  PortBindings& bindings() noexcept { return bindings_; }
   // An endpoint is going, whose connections add_orphan() is told of, and then orphans_added(): what comes for its ports meanwhile is not
   // refused, as that would reset connections that only wait for their last ACK. It is as if it were lost.
   void expect_orphans(const EndpointState& owner, uint32_t number);
@@ -91,7 +91,7 @@ class IpPart {
 
   // A connection that an endpoint has under way, as an engine before this one knew.
   void own(const EndpointState& owner, const IpFlow& flow) noexcept {
-    if (claims_.own(owner, flow)) orphans_.forget(flow.local, flow.local_port, flow.remote, flow.remote_port);
+    if (bindings_.own(owner, flow)) orphans_.forget(flow.local, flow.local_port, flow.remote, flow.remote_port);
   }
 
   // The wire has IP.
@@ -197,10 +197,10 @@ class IpPart {
   static bool begins_or_ends(const ip::IpView& packet) noexcept;
   uint64_t address_changes() const noexcept;
   bool holds(const Judged& judged, Nanoseconds now) const noexcept {
-    return now < judged.until && judged.claims == claims_.version() && judged.addresses == address_changes();
+    return now < judged.until && judged.claims == bindings_.version() && judged.addresses == address_changes();
   }
   Judged judged(Nanoseconds now) const noexcept {
-    return {.until = now + kJudgedFor, .claims = claims_.version(), .addresses = address_changes()};
+    return {.until = now + kJudgedFor, .claims = bindings_.version(), .addresses = address_changes()};
   }
 
   // Neighbouring segments of a connection in one burst, which become one message: data in order, and nothing that differs but that.
@@ -223,7 +223,7 @@ class IpPart {
   ReceivedFrame frame_{};        // that is being handled
   std::vector<std::unique_ptr<IpPort>> ports_;
   std::array<IpPort*, kPortsMax> by_port_{};
-  IpClaims claims_;
+  PortBindings bindings_;
   // That the hosts are in for the sake of claims. Each change is told on the link: so often at most.
   static constexpr Nanoseconds kGroupsEvery = 50 * kMillisecond;
   std::vector<ip::IpAddress> groups_;

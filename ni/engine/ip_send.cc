@@ -64,9 +64,9 @@ bool IpPart::is_ours(const ip::IpAddress& address) const noexcept {
 bool IpPart::may_send(const EndpointState& endpoint, IpSend& send) noexcept {
   const IpMessage& message = send.message;
   const ip::IpFields& fields = message.fields;
-  if (!message.tcp) return claims_.may_send(endpoint, fields.protocol, fields.from, message.from_port, fields.to, message.to_port);
+  if (!message.tcp) return bindings_.may_send(endpoint, fields.protocol, fields.from, message.from_port, fields.to, message.to_port);
   const IpFlow flow{.local = fields.from, .remote = fields.to, .local_port = message.from_port, .remote_port = message.to_port};
-  return claims_.sends(endpoint, flow, signs_of(message), send.shared);
+  return bindings_.sends(endpoint, flow, signs_of(message), send.shared);
 }
 
 IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, Nanoseconds now) noexcept {
@@ -91,7 +91,7 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
   out.begin(message.payload_at);
   if (!known && is_ours(fields.to)) return deliver_here(endpoint, out, waits_until, now);
   if (fields.to.is_multicast() && message.loop) {
-    const uint32_t copies = claims_.for_group(fields.to, message.to_port, fields.from, message.from_port,
+    const uint32_t copies = bindings_.for_group(fields.to, message.to_port, fields.from, message.from_port,
                                               [&](EndpointState& each) { deliver_here_to(each, out, message); });
     if (copies == 0 && may_be_claimed(send, waits_until, now)) return Step::later;
     endpoint.deficit -= int64_t{copies} * out.pieces.length;  // each is a message of his
@@ -139,10 +139,10 @@ IpPart::Step IpPart::deliver_here(EndpointState& from, const Outgoing& out, Nano
   EndpointState* to;
   if (message.tcp) {
     const TcpSigns signs = signs_of(message);
-    const IpClaims::Found found = claims_.came(flow, signs);
+    const PortBindings::Found found = bindings_.came(flow, signs);
     to = found.chosen && may_be_orphan(message.to_port, signs.flags) ? nullptr : found.endpoint;
   } else {
-    to = claims_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
+    to = bindings_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
   }
   if (to == nullptr) {
     if (may_be_claimed(*from.ip_send, waits_until, now)) return Step::later;
@@ -282,7 +282,7 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
   if (!known) {
     const ip::IpFields& of = message.fields;
     if (!at.has(of.from)) return out.active = false, reason = EndpointCounter::bad_ip_source, Step::dropped;
-    if (!claims_.may_send(endpoint, of.protocol, of.from, message.from_port, of.to, message.to_port)) {
+    if (!bindings_.may_send(endpoint, of.protocol, of.from, message.from_port, of.to, message.to_port)) {
       return out.active = false, reason = EndpointCounter::bad_ip_port, Step::dropped;
     }
   }

@@ -112,7 +112,7 @@ TEST_CASE("a connection passes to another member of its share, and to nobody els
   const size_t owner = m.open(1000), other = (owner + 1) % 3;
   const IpFlow flow{.local = m.t.own4, .remote = m.t.peer4, .local_port = 80, .remote_port = 1000};
   const auto pass = [&](uint32_t number, const IpFlow& which) {
-    m.t.ni.command(OwnFlow{number, which});
+    m.t.ni.command(SetFlowOwner{number, which});
     m.t.ni.run();
   };
   pass(m.claims[other], flow);
@@ -210,7 +210,7 @@ TEST_CASE("datagrams are spread by both ends, and a claim of one peer comes firs
 
 TEST_CASE("another engine knows the connections that it was told of, and of others none") {
   Members m(3);
-  OwnFlows told{.endpoint = m.all[2]->number, .count = 2, .flows = {}};
+  ResumeFlows told{.endpoint = m.all[2]->number, .count = 2, .flows = {}};
   for (uint16_t i = 0; i < 2; ++i) {
     told.flows[i] = {.local = m.t.own4, .remote = m.t.peer4, .local_port = 80, .remote_port = static_cast<uint16_t>(1000 + i)};
   }

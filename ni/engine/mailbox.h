@@ -14,7 +14,7 @@
 
 #include "ipstack/ip/host.h"
 #include "ni/driver.h"
-#include "ni/engine/ip_owners.h"
+#include "ni/engine/flow_owners.h"
 #include "ni/engine/orphan_connections.h"
 #include "ni/engine/send_limits.h"
 #include "unet/ip.h"
@@ -89,12 +89,12 @@ struct SetClaim {           // of a share: whether it takes new flows
   uint32_t number;
   TakesNew takes_new;
 };
-struct OwnFlow {            // a connection that another member of the claim's share has is this one's
+struct SetFlowOwner {            // a connection that another member of the claim's share has is this one's
   uint32_t number;
   IpFlow flow;
 };
 // Connections of a share that are under way, as their owner has told of them: for an engine that takes over.
-struct OwnFlows {
+struct ResumeFlows {
   static constexpr uint32_t kMax = 16;
   uint32_t endpoint;
   uint32_t count;
@@ -139,7 +139,8 @@ struct StopCapture { uint32_t capture; };
 struct Resumed {};          // all that another engine had is attached and open again
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
                              OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, SetClaim,
-                             OwnFlow, OwnFlows, ExpectOrphans, AddOrphan, OrphansAdded, ResumeLease, ResumeHost, SendSignal, SetUser,
+                             SetFlowOwner, ResumeFlows, ExpectOrphans, AddOrphan, OrphansAdded, ResumeLease, ResumeHost, SendSignal,
+                                 SetUser,
                              StartCapture, StopCapture, Resumed>;
 
 // ---- engine -> service

@@ -237,7 +237,7 @@ void Service::tell_flows(EndpointRecord& endpoint) {
     const IpClaim& claim = ip_ports_.at(number)->claim;
     if (claim.group != 0 && claim.protocol == ip::Protocol::kTcp) shared.insert(claim.port);
   }
-  engine::OwnFlows command{.endpoint = endpoint.id, .count = 0, .flows = {}};
+  engine::ResumeFlows command{.endpoint = endpoint.id, .count = 0, .flows = {}};
   const auto tell = [&] {
     if (command.count != 0) push(0, command);
     command.count = 0;
@@ -253,7 +253,7 @@ void Service::tell_flows(EndpointRecord& endpoint) {
       if (!whole || record.protocol != ip::Protocol::kTcp || !open || shared.count(record.local_port) == 0) continue;
       command.flows[command.count++] = {.local = record.local, .remote = record.remote, .local_port = record.local_port,
                                         .remote_port = record.remote_port};
-      if (command.count == engine::OwnFlows::kMax) tell();
+      if (command.count == engine::ResumeFlows::kMax) tell();
     }
   }
   tell();

@@ -1,8 +1,8 @@
-// ip_claims.h - who has which port of IP: from protocol and port to a short list of claims, the most specific first; used by Ip.
+// port_bindings.h - who has which port of IP: from protocol and port to a short list of claims, the most specific first; used by Ip.
 //
 // Claims of a share have one place together in their port's list. A new flow goes to the member that a hash of both ends and of its claim's
 // number gives the most (rendezvous hashing), so that members who come and go move no more flows than they must; of TCP, members keep the
-// connections on which they have sent (ip_owners.h).
+// connections on which they have sent (flow_owners.h).
 //
 // The service has checked what it tells us: numbers are unused, ranges lie in the ports, and all limits of limits.h hold.
 #pragma once
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "ni/engine/ip_owners.h"
+#include "ni/engine/flow_owners.h"
 #include "unet/ip.h"
 #include "unet/wire/ip.h"
 
@@ -20,11 +20,11 @@ namespace unet::engine {
 
 struct EndpointState;
 
-class IpClaims {
+class PortBindings {
  public:
   static constexpr uint8_t kTcp = ip::Protocol::kTcp, kUdp = ip::Protocol::kUdp;
 
-  IpClaims(uint64_t seed, NiCounters& counters);
+  PortBindings(uint64_t seed, NiCounters& counters);
 
   // `user`: whoever has the same is one user.
   void add(uint32_t number, EndpointState& owner, const IpClaim& claim, uint64_t user = 0);
@@ -58,7 +58,7 @@ class IpClaims {
   // The member of a share has the connection from now on.
   void pass(uint32_t number, const IpFlow& flow) noexcept;
   // The claim that the packet comes to is one, and not of that user.
-  bool is_anothers(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port,
+  bool is_other_users(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port,
                    uint64_t user) const noexcept;
   // Who claims what comes to that port of that group: visit(endpoint) for each.
   template <typename Visit>
@@ -82,7 +82,7 @@ class IpClaims {
                 uint16_t remote_port) const noexcept;
   // The same of a segment of TCP, which is the endpoint's connection from now on. `shared`: the port is.
   bool sends(const EndpointState& owner, const IpFlow& flow, const TcpSigns& signs, bool& shared) noexcept;
-  const IpOwners& owners() const noexcept { return owners_; }
+  const FlowOwners& owners() const noexcept { return owners_; }
 
  private:
   static constexpr uint32_t kEnd = ~uint32_t{0};
@@ -95,7 +95,7 @@ class IpClaims {
     uint8_t rank = 0;                // how specific it is
     bool any_local = true, any_remote = true;
     TakesNew takes_new = TakesNew::yes;
-    uint16_t user_of_owners = 0;     // as IpOwners numbers him
+    uint16_t flow_user = 0;     // as FlowOwners numbers him
     uint32_t share = kEnd;           // of shares_
     uint32_t life = 0;               // another one each time that the number is used
     uint64_t user = 0, group = 0;
@@ -115,9 +115,9 @@ class IpClaims {
   // Of a share: who gets the first packet of a flow; its only member, if it has one.
   const Claim& choose(const Claim& any, uint64_t hash) const noexcept;
   // Of a share: whose a connection is, if he is still there.
-  const Claim* owner_of(const IpOwners::Entry* entry) const noexcept;
+  const Claim* owner_of(const FlowOwners::Entry* entry) const noexcept;
   const Claim* member(const Claim& any, const EndpointState& owner) const noexcept;
-  IpOwners::Owner as_owner(const Claim& claim) const noexcept {
+  FlowOwners::Owner as_owner(const Claim& claim) const noexcept {
     return {static_cast<uint32_t>(&claim - claims_.data()), claim.life};
   }
   bool join_share(uint32_t number);
@@ -137,7 +137,7 @@ class IpClaims {
   std::vector<Claim> claims_;                   // by number
   std::vector<Node> nodes_;
   std::vector<Share> shares_;
-  IpOwners owners_;
+  FlowOwners owners_;
   uint32_t free_node_ = kEnd;
   std::vector<ip::IpAddress> groups_;
   std::vector<uint32_t> group_claims_;          // how many each of them has

@@ -1,4 +1,5 @@
-// ip_owners.h - which member of a share (unet/ip.h) has which connection of TCP, as far as members have sent on them; used by IpClaims.
+// flow_owners.h - which member of a share (unet/ip.h) has which connection of TCP, as far as members have sent on them; used by
+// PortBindings.
 //
 // A flow is opening when a SYN with ACK has been sent, established when that was acknowledged by exactly its number or its owner has sent
 // anything else, and ending when its owner has sent a FIN or a reset, or the peer a reset. So who forges SYNs makes openings, of which each
@@ -35,7 +36,7 @@ struct TcpSigns {
   bool any(uint8_t of) const noexcept { return (flags & of) != 0; }
 };
 
-class IpOwners {
+class FlowOwners {
  public:
   enum class State : uint8_t { opening, established, ending };
   static constexpr uint32_t kEnd = ~uint32_t{0};
@@ -56,7 +57,7 @@ class IpOwners {
     bool fin_sent = false;
   };
 
-  IpOwners(uint64_t seed, NiCounters& counters) noexcept : seed_(seed), counters_(counters) {}
+  FlowOwners(uint64_t seed, NiCounters& counters) noexcept : seed_(seed), counters_(counters) {}
 
   // For what all of a user's shares have; the number that learn() wants.
   uint16_t add_user(uint64_t user);
@@ -65,7 +66,7 @@ class IpOwners {
 
   // nullptr: nobody has it that is known.
   Entry* find(uint64_t hash, const IpFlow& flow) noexcept;
-  const Entry* find(uint64_t hash, const IpFlow& flow) const noexcept { return const_cast<IpOwners*>(this)->find(hash, flow); }
+  const Entry* find(uint64_t hash, const IpFlow& flow) const noexcept { return const_cast<FlowOwners*>(this)->find(hash, flow); }
   // Its owner, who may be another one than before, has sent such a segment. `entry`: what find() has said.
   void sent(Entry* entry, uint64_t hash, const IpFlow& flow, const Owner& owner, uint16_t user, const TcpSigns& signs) noexcept;
   // Such a segment came for its owner.
