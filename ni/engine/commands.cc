@@ -271,7 +271,7 @@ void Engine::State::run(const ClaimIp& command) noexcept {
 
 void Engine::State::run(const ReleaseIp& command) noexcept { ip->bindings().remove(command.number); }
 
-void Engine::State::run(const SetClaim& command) noexcept { ip->bindings().set(command.number, command.takes_new); }
+void Engine::State::run(const SetClaim& command) noexcept { ip->bindings().set(command.number, command.accepts_new_flows); }
 
 void Engine::State::run(const SetFlowOwner& command) noexcept { ip->bindings().pass(command.number, command.flow); }
 

@@ -87,22 +87,22 @@ TEST_CASE("who takes no new flows keeps those that it has, and gets new ones onl
   Members m(2);
   std::map<uint16_t, size_t> owners;
   for (uint16_t port = 1000; port < 1040; ++port) owners[port] = m.open(port);
-  m.t.ni.command(SetClaim{m.claims[0], TakesNew::no});
+  m.t.ni.command(SetClaim{m.claims[0], AcceptsNewFlows::no});
   m.t.ni.run();
   for (uint16_t port = 2000; port < 2040; ++port) CHECK(m.open(port) == 1);
   for (const auto& [port, who] : owners) REQUIRE(m.arrives(port, Flags::kAck) == who);
-  m.t.ni.command(SetClaim{m.claims[1], TakesNew::no});
+  m.t.ni.command(SetClaim{m.claims[1], AcceptsNewFlows::no});
   m.t.ni.run();
   std::set<size_t> both;
   for (uint16_t port = 2100; port < 2140; ++port) both.insert(m.open(port));
   CHECK(both.size() == 2);
   // A member that joins and takes none is as one that has said so later.
-  m.t.ni.command(SetClaim{m.claims[1], TakesNew::yes});
+  m.t.ni.command(SetClaim{m.claims[1], AcceptsNewFlows::yes});
   IpClaim quiet = kShared;
-  quiet.takes_new = TakesNew::if_nobody_does;
+  quiet.accepts_new_flows = AcceptsNewFlows::if_no_other_does;
   m.add(quiet);
   for (uint16_t port = 2200; port < 2240; ++port) CHECK(m.open(port) == 1);
-  m.t.ni.command(SetClaim{m.claims[1], TakesNew::no});
+  m.t.ni.command(SetClaim{m.claims[1], AcceptsNewFlows::no});
   m.t.ni.run();
   for (uint16_t port = 2300; port < 2340; ++port) CHECK(m.open(port) == 2);
 }
@@ -153,7 +153,7 @@ TEST_CASE("no member speaks on another's connection, but where that only ends an
   m.send(owner, 1000, Flags::kFin | Flags::kAck);
   CHECK(m.arrives(1000, Flags::kAck) == owner);
   CHECK(m.arrives(1000, Flags::kSyn) == owner);
-  m.t.ni.command(SetClaim{m.claims[owner], TakesNew::no});
+  m.t.ni.command(SetClaim{m.claims[owner], AcceptsNewFlows::no});
   m.t.ni.run();
   CHECK(m.arrives(1000, Flags::kAck) == owner);
   CHECK(m.arrives(1000, Flags::kSyn) == other);
@@ -181,7 +181,7 @@ TEST_CASE("a segment that begins or ends is seen though its flow is known") {
     CHECK(m.arrives(1000, Flags::kAck) == owner);
   }
   m.send(owner, 1000, Flags::kFin | Flags::kAck);
-  m.t.ni.command(SetClaim{m.claims[owner], TakesNew::no});
+  m.t.ni.command(SetClaim{m.claims[owner], AcceptsNewFlows::no});
   m.t.ni.run();
   for (int i = 0; i < 2; ++i) CHECK(m.arrives(1000, Flags::kAck) == owner);
   CHECK(m.arrives(1000, Flags::kSyn) == other);
@@ -194,7 +194,7 @@ TEST_CASE("datagrams are spread by both ends, and a claim of one peer comes firs
   for (uint16_t port = 1000; port < 1200; ++port) ++shares[owners[port] = m.arrives(port, 0, kUdp).value()];
   for (size_t i = 0; i < 4; ++i) CHECK(shares[i] > 20);
   for (const auto& [port, who] : owners) REQUIRE(m.arrives(port, 0, kUdp) == who);
-  m.t.ni.command(SetClaim{m.claims[2], TakesNew::if_nobody_does});
+  m.t.ni.command(SetClaim{m.claims[2], AcceptsNewFlows::if_no_other_does});
   m.t.ni.run();
   for (const auto& [port, who] : owners) {
     const size_t now = m.arrives(port, 0, kUdp).value();

@@ -87,7 +87,7 @@ struct ClaimIp {            // port and ports are chosen
 struct ReleaseIp { uint32_t number; };
 struct SetClaim {           // of a share: whether it takes new flows
   uint32_t number;
-  TakesNew takes_new;
+  AcceptsNewFlows accepts_new_flows;
 };
 struct SetFlowOwner {            // a connection that another member of the claim's share has is this one's
   uint32_t number;

@@ -24,8 +24,8 @@ void PortBindings::add(uint32_t number, EndpointState& owner, const IpClaim& cla
   UNET_CHECK(c.owner == nullptr);
   const uint32_t life = c.life + 1;
   c = {.owner = &owner, .local = claim.local, .remote = claim.remote, .port = claim.port, .ports = claim.ports,
-       .remote_port = claim.remote_port, .protocol = claim.protocol, .takes_new = claim.takes_new, .life = life, .user = user,
-       .group = claim.group};
+       .remote_port = claim.remote_port, .protocol = claim.protocol, .accepts_new_flows = claim.accepts_new_flows, .life = life,
+       .user = user, .group = claim.group};
   c.any_local = claim.local.is_unspecified();
   c.any_remote = claim.remote.is_unspecified();
   c.rank = static_cast<uint8_t>((c.any_remote ? 0 : 4) + (c.remote_port == 0 ? 0 : 2) + (c.any_local ? 0 : 1));
@@ -47,9 +47,9 @@ void PortBindings::remove(uint32_t number) noexcept {
   if (c.local.is_multicast()) leave(c.local);
 }
 
-void PortBindings::set(uint32_t number, TakesNew takes_new) noexcept {
+void PortBindings::set(uint32_t number, AcceptsNewFlows accepts_new_flows) noexcept {
   if (number >= claims_.size() || claims_[number].owner == nullptr) return;
-  claims_[number].takes_new = takes_new;
+  claims_[number].accepts_new_flows = accepts_new_flows;
   ++version_;
 }
 
@@ -94,11 +94,11 @@ const PortBindings::Claim& PortBindings::choose(const Claim& any, uint64_t hash)
   uint64_t most = 0;
   for (const uint32_t number : share) {
     const Claim& each = claims_[number];
-    if (each.takes_new < best->takes_new) continue;
+    if (each.accepts_new_flows < best->accepts_new_flows) continue;
     uint64_t weight = (hash ^ number) * 0x9E3779B97F4A7C15;  // 2^64 over the golden ratio
     weight = (weight ^ weight >> 32) * 0xD6E8FEB86659FD93;
     weight ^= weight >> 32;
-    if (best->takes_new == each.takes_new && weight < most) continue;
+    if (best->accepts_new_flows == each.accepts_new_flows && weight < most) continue;
     best = &each;
     most = weight;
   }
@@ -132,7 +132,7 @@ PortBindings::Found PortBindings::came(const IpFlow& flow, const TcpSigns& signs
   // Between the ends of a connection that is nearly over another may begin: with its owner, who knows what must not be mixed up, if he
   // still takes any.
   const bool anew = signs.any(Flags::kSyn) && !signs.any(Flags::kAck) && entry->state == FlowOwners::State::ending &&
-                    owner->takes_new != TakesNew::yes;
+                    owner->accepts_new_flows != AcceptsNewFlows::yes;
   if (anew) return {.endpoint = choose(*any, hash).owner, .shared = true, .lasts = false};
   owners_.came(*entry, signs);
   const bool lasts = entry->state == FlowOwners::State::established && !signs.any(Flags::kSyn | Flags::kRst);

@@ -30,7 +30,7 @@ class PortBindings {
   void add(uint32_t number, EndpointState& owner, const IpClaim& claim, uint64_t user = 0);
   void remove(uint32_t number) noexcept;
   // Of a share: whether it takes new flows.
-  void set(uint32_t number, TakesNew takes_new) noexcept;
+  void set(uint32_t number, AcceptsNewFlows accepts_new_flows) noexcept;
   // All of an endpoint that goes away.
   void remove_all(EndpointState& owner) noexcept;
 
@@ -94,7 +94,7 @@ class PortBindings {
     uint8_t protocol = 0;
     uint8_t rank = 0;                // how specific it is
     bool any_local = true, any_remote = true;
-    TakesNew takes_new = TakesNew::yes;
+    AcceptsNewFlows accepts_new_flows = AcceptsNewFlows::yes;
     uint16_t flow_user = 0;     // as FlowOwners numbers him
     uint32_t share = kEnd;           // of shares_
     uint32_t life = 0;               // another one each time that the number is used

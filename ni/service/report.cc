@@ -218,7 +218,7 @@ class ReportBuilder {
            {"remote", text(record.claim.remote)},
            {"remote_port", record.claim.remote_port},
            {"shared", record.claim.group != 0},
-           {"takes_new", static_cast<uint32_t>(record.claim.takes_new)}};
+           {"takes_new", static_cast<uint32_t>(record.claim.accepts_new_flows)}};
     return Found::entry;
   }
 

@@ -138,12 +138,12 @@ void Service::handle(ClientRecord& client, const control::ReleaseIp& packet) {
 void Service::handle(ClientRecord& client, const control::SetIpClaim& packet) {
   EndpointRecord* endpoint = endpoint_of_claim(client, packet.header, packet.claim);
   if (endpoint == nullptr) return;
-  const auto takes_new = static_cast<TakesNew>(packet.takes_new);
-  if (packet.takes_new > static_cast<uint32_t>(TakesNew::yes)) {
-    return fail_request(client, packet.header, {Errc::invalid_argument, "takes_new is none of no, if_nobody_does, yes"});
+  const auto accepts_new_flows = static_cast<AcceptsNewFlows>(packet.accepts_new_flows);
+  if (packet.accepts_new_flows > static_cast<uint32_t>(AcceptsNewFlows::yes)) {
+    return fail_request(client, packet.header, {Errc::invalid_argument, "takes_new is none of no, if_no_other_does, yes"});
   }
-  if (Status set = ip_ports_.set(packet.claim, takes_new); !set) return fail_request(client, packet.header, set.error());
-  push(0, engine::SetClaim{.number = packet.claim, .takes_new = takes_new});
+  if (Status set = ip_ports_.set(packet.claim, accepts_new_flows); !set) return fail_request(client, packet.header, set.error());
+  push(0, engine::SetClaim{.number = packet.claim, .accepts_new_flows = accepts_new_flows});
   changed(JournalKind::ip_claim, endpoint->id, packet.claim);
   ok(client, packet.header);
 }

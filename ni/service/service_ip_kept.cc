@@ -30,7 +30,7 @@ bool Service::write_ip_claim(uint32_t endpoint, uint32_t number) {
   value.ports = claim.ports;
   value.remote_port = claim.remote_port;
   value.protocol = claim.protocol;
-  value.takes_new = static_cast<uint8_t>(claim.takes_new);
+  value.takes_new = static_cast<uint8_t>(claim.accepts_new_flows);
   value.group = claim.group;
   value.token = record->token;
   value.reuses = claim.reuses;
@@ -49,7 +49,7 @@ bool Service::resume_ip_claim(uint32_t id, uint64_t number, const IpClaimValue& 
   record.claim.ports = value.ports;
   record.claim.remote_port = value.remote_port;
   record.claim.protocol = value.protocol;
-  record.claim.takes_new = static_cast<TakesNew>(value.takes_new);
+  record.claim.accepts_new_flows = static_cast<AcceptsNewFlows>(value.takes_new);
   record.claim.group = value.group;
   record.claim.reuses = value.reuses != 0 ? 1 : 0;
   record.token = value.token;
