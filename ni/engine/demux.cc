@@ -24,7 +24,7 @@ NiCounter counter_of(FrameError error) noexcept {
 
 void Demux::burst(const Port& port, uint32_t port_index, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept {
   uint64_t bytes = 0;
-  IpPart* const ip = ip_ != nullptr && ip_->has(port_index) ? ip_ : nullptr;
+  IpDatapath* const ip = ip_ != nullptr && ip_->has(port_index) ? ip_ : nullptr;
   for (size_t i = 0; i < frames.size(); ++i) {
     if (i + 1 < frames.size()) __builtin_prefetch(frames[i + 1].data);
     bytes += frames[i].length;

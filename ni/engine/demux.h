@@ -5,7 +5,7 @@
 #include <span>
 
 #include "ni/engine/delivery.h"
-#include "ni/engine/ip_part.h"
+#include "ni/engine/ip_datapath.h"
 #include "ni/engine/link.h"
 #include "ni/engine/mailbox.h"
 #include "ni/engine/ni_counters.h"
@@ -23,7 +23,7 @@ class Demux {
       : tags_(tags), delivery_(delivery), reassembly_(reassembly), counters_(counters), events_(events), links_(links) {}
 
   // Frames of IP's Ethernet types go there, from ports that have IP.
-  void set_ip(IpPart& ip) noexcept { ip_ = &ip; }
+  void set_ip(IpDatapath& ip) noexcept { ip_ = &ip; }
 
   // A burst from a port. The frames stay the caller's.
   void burst(const Port& port, uint32_t port_index, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept;
@@ -54,7 +54,7 @@ class Demux {
   NiCounters& counters_;
   EventMailbox& events_;
   Links* const links_;
-  IpPart* ip_ = nullptr;
+  IpDatapath* ip_ = nullptr;
   bool signalled_ = false;
 };
 

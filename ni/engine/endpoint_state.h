@@ -142,7 +142,7 @@ struct ZeroCopy {
 };
 
 struct Reassembling;  // reassembly.h
-struct IpSend;        // ip_part.h
+struct IpSend;        // ip_datapath.h
 
 struct alignas(kCacheLine) EndpointState {
   enum class Life : uint8_t { unused, attached, leaving };  // leaving: waits for ports that still read its segment

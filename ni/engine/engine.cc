@@ -45,7 +45,7 @@ Engine::State::State(const EngineOptions& o, std::vector<std::unique_ptr<Driver>
       mux(ports, delivery, watch, counters, commands),
       endpoints(new std::atomic<EndpointState*>[kEndpointsMax]()) {
   if (options.ip.ports.empty()) return;
-  ip = std::make_unique<IpPart>(options.ip, ports, delivery, counters, commands, now);
+  ip = std::make_unique<IpDatapath>(options.ip, ports, delivery, counters, commands, now);
   demux.set_ip(*ip);
   mux.set_ip(*ip);
 }

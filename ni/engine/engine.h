@@ -2,7 +2,7 @@
 //
 // An Engine belongs to one thread, which calls poll() in a loop (unetd) or from the application's own poll (embedded NI).
 // It trusts nothing that a client can write: every descriptor is read once into private memory, checked, then used, and
-// all positions, sizes, tags and owners are the engine's own copies. IP, if the NI has it, is ip_part.h.
+// all positions, sizes, tags and owners are the engine's own copies. IP, if the NI has it, is ip_datapath.h.
 //
 // Copies of a payload byte: shared and embedded NI, sending: one (segment -> frame; none where the port reads the segment
 // itself); receiving: one (frame -> receive buffer, or -> exposed region for a put); hairpin: one (segment -> segment).

@@ -13,7 +13,7 @@
 #include "ni/engine/endpoint_state.h"
 #include "ni/engine/engine.h"
 #include "ni/engine/frame_tap.h"
-#include "ni/engine/ip_part.h"
+#include "ni/engine/ip_datapath.h"
 #include "ni/engine/link.h"
 #include "ni/engine/mux.h"
 #include "ni/engine/ni_counters.h"
@@ -106,7 +106,7 @@ struct Engine::State {
   Watch watch;
   SleepPace sleep_pace;
   Mux mux;
-  std::unique_ptr<IpPart> ip;  // nullptr: the NI has no IP
+  std::unique_ptr<IpDatapath> ip;  // nullptr: the NI has no IP
   std::atomic<uint64_t> looks{0};  // see Engine::looks()
 
   std::unordered_map<uint32_t, std::unique_ptr<Share>> shares;  // by user

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ni/engine/ip_part.h"
+#include "ni/engine/ip_datapath.h"
 #include "ni/engine/test_ip.h"
 #include "unet/wire/arp.h"
 
@@ -118,7 +118,7 @@ TEST_CASE("that a packet may go past the queue is not known for long") {
   const Packet message = make_message({}, from_us(f, 10));
   for (int i = 0; i < 2; ++i) REQUIRE(t.send(e, {}, from_us(f, 10)));
   REQUIRE(t.ni.engine->send(e.number, TestIp::kChannel, message, false));
-  t.ni.now += kJudgedFor;
+  t.ni.now += kFlowCacheLifetime;
   t.run();
   CHECK_FALSE(t.ni.engine->send(e.number, TestIp::kChannel, message, false));
 }
@@ -150,7 +150,7 @@ TEST_CASE("a neighbour that has moved gets what is sent to it soon") {
   REQUIRE(t.send(e, {}, from_us(f, 5)));
   REQUIRE(station_of(t.frames.back()) == TestIp::kPeerMac);
   arrive_arp(t, t.peer4, kOther);
-  t.ni.now += kJudgedFor;
+  t.ni.now += kFlowCacheLifetime;
   REQUIRE(t.send(e, {}, from_us(f, 5)));
   CHECK(station_of(t.frames.back()) == kOther);
 }

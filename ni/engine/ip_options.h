@@ -10,7 +10,7 @@
 namespace unet::engine {
 
 // How one port has IP; IP without addresses and without autoconfiguration has only its link-local address.
-struct IpPortOptions {
+struct IpInterfaceOptions {
   uint32_t port = 0;
   std::vector<ip::HostAddress> addresses{};  // at most kIpAddressesMax - 2: there is a link-local one, and one of a router's prefix
   std::optional<ip::IpAddress> gateway4{}, gateway6{};
@@ -22,7 +22,7 @@ struct IpPortOptions {
 };
 
 struct IpOptions {
-  std::vector<IpPortOptions> ports;  // none: the NI has no IP
+  std::vector<IpInterfaceOptions> ports;  // none: the NI has no IP
   uint64_t seed = 1;                 // of what others shall not guess
 };
 

@@ -5,7 +5,7 @@
 
 #include "ipstack/tcp/reset.h"
 #include "ni/engine/endpoint_state.h"
-#include "ni/engine/ip_part.h"
+#include "ni/engine/ip_datapath.h"
 #include "unet/base/check.h"
 #include "unet/wire/ethernet.h"
 #include "unet/wire/icmp.h"
@@ -56,12 +56,12 @@ EndpointCounter counter_of(ip::SendResult result) noexcept {
 
 }  // namespace
 
-bool IpPart::is_ours(const ip::IpAddress& address) const noexcept {
+bool IpDatapath::is_ours(const ip::IpAddress& address) const noexcept {
   return std::any_of(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(address); });
 }
 
 // The endpoint may, and if it is a segment of a shared port it is known from now on whose connection that is.
-bool IpPart::may_send(const EndpointState& endpoint, IpSend& send) noexcept {
+bool IpDatapath::may_send(const EndpointState& endpoint, IpSend& send) noexcept {
   const IpMessage& message = send.message;
   const ip::IpFields& fields = message.fields;
   if (!message.tcp) return bindings_.may_send(endpoint, fields.protocol, fields.from, message.from_port, fields.to, message.to_port);
@@ -69,15 +69,15 @@ bool IpPart::may_send(const EndpointState& endpoint, IpSend& send) noexcept {
   return bindings_.sends(endpoint, flow, signs_of(message), send.shared);
 }
 
-IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, Nanoseconds now) noexcept {
+IpDatapath::Step IpDatapath::begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, Nanoseconds now) noexcept {
   IpSend& send = *endpoint.ip_send;
   IpMessage& message = send.message;
   if (const std::optional<EndpointCounter> bad = read_ip_message(out.pieces, message)) return reason = *bad, Step::dropped;
   const ip::IpFields& fields = message.fields;
   const Nanoseconds waits_until = std::exchange(send.waits_until, 0);
-  const bool known = send.goes_on() && holds(send.judged, now) && !(send.shared && says_much(message));
+  const bool known = send.matches_flow() && is_valid(send.validity, now) && !(send.shared && says_much(message));
   if (!known) {
-    send.judged = {};
+    send.validity = {};
     send.shared = false;
     const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(fields.from); });
     if (port == ports_.end() || fields.from.is_ipv4() != fields.to.is_ipv4()) return reason = EndpointCounter::bad_ip_source, Step::dropped;
@@ -104,12 +104,12 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
 }
 
 // What may be lent to a port is not sent so: its memory is not the queue's. Nor what others of this NI may have to hear.
-bool IpPart::send_now(EndpointState& endpoint, Outgoing& out, std::optional<EndpointCounter>& reason, uint32_t& port,
+bool IpDatapath::send_now(EndpointState& endpoint, Outgoing& out, std::optional<EndpointCounter>& reason, uint32_t& port,
                       Nanoseconds now) noexcept {
   const IpSend& send = *endpoint.ip_send;
   if (read_ip_message(out.pieces, endpoint.ip_send->message)) return false;
   const IpMessage& message = send.message;
-  if (!send.goes_on() || !holds(send.judged, now) || !orphans_.empty() || message.fields.to.is_multicast()) return false;
+  if (!send.matches_flow() || !is_valid(send.validity, now) || !orphans_.empty() || message.fields.to.is_multicast()) return false;
   if (message.fields.hop_limit == 0) return false;
   if (message.payload >= kLendMin || (message.segment_size != 0 && message.payload > message.segment_size)) return false;
   out.begin(message.payload_at);
@@ -125,13 +125,13 @@ bool IpPart::send_now(EndpointState& endpoint, Outgoing& out, std::optional<Endp
 
 // A claim was put before anybody could know of it, but maybe not before this turn began (Mux::refuse()): what nobody has waits for those
 // commands, but not for as long as others send more of them.
-bool IpPart::may_be_claimed(IpSend& send, Nanoseconds waits_until, Nanoseconds now) const noexcept {
+bool IpDatapath::may_be_claimed(IpSend& send, Nanoseconds waits_until, Nanoseconds now) const noexcept {
   if (!commands_.pending() || (waits_until != 0 && now >= waits_until)) return false;
   send.waits_until = waits_until != 0 ? waits_until : now + kClaimWithin;
   return true;
 }
 
-IpPart::Step IpPart::deliver_here(EndpointState& from, const Outgoing& out, Nanoseconds waits_until, Nanoseconds now) noexcept {
+IpDatapath::Step IpDatapath::deliver_here(EndpointState& from, const Outgoing& out, Nanoseconds waits_until, Nanoseconds now) noexcept {
   const IpMessage& message = from.ip_send->message;
   const ip::IpFields& fields = message.fields;
   if (!orphans_.empty() && message.tcp && for_orphan_here(from, message)) return Step::done;
@@ -154,7 +154,7 @@ IpPart::Step IpPart::deliver_here(EndpointState& from, const Outgoing& out, Nano
   return Step::done;
 }
 
-void IpPart::deliver_here_to(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept {
+void IpDatapath::deliver_here_to(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
   std::array<std::byte, sizeof(IpMessageHeader) + ip::kIpv6Bytes + kIpTransportMax> head;
   const IpMessageHeader own{.flags = IpMessageFlags::kChecked | IpMessageFlags::kSameNi, .segment_size = message.segment_size};
@@ -184,7 +184,7 @@ void IpPart::deliver_here_to(EndpointState& to, const Outgoing& out, const IpMes
 }
 
 // Nobody has that port: as a host would answer over a wire.
-void IpPart::answer_here(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept {
+void IpDatapath::answer_here(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
   std::array<std::byte, kAnswerMax> answer;
   ip::IpFields back{.from = fields.to, .to = fields.from, .protocol = fields.protocol, .hop_limit = 64};
@@ -214,22 +214,22 @@ void IpPart::answer_here(EndpointState& to, const Outgoing& out, const IpMessage
 
 // A first SYN must not be one that the peer takes for the connection before (RFC 6191). An answer to the peer's SYN ends what was left:
 // the SYN may have come before leave() told of that.
-bool IpPart::may_begin(const IpMessage& message) noexcept {
+bool IpDatapath::may_begin(const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
   ip::TcpView segment;
   if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return true;
   if (!segment.has(ip::TcpFlags::kSyn)) return true;
   if (segment.has(ip::TcpFlags::kAck)) return orphans_.forget(fields.from, message.from_port, fields.to, message.to_port), true;
-  if (passed_on(fields.from, message.from_port, fields.to, message.to_port)) return true;
+  if (forget_if_other_users(fields.from, message.from_port, fields.to, message.to_port)) return true;
   return orphans_.may_begin(fields.from, fields.to, segment);
 }
 
 // What an endpoint says to a process that was on this NI, too.
-bool IpPart::for_orphan_here(EndpointState& from, const IpMessage& message) noexcept {
+bool IpDatapath::for_orphan_here(EndpointState& from, const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
   ip::TcpView segment;
   if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return false;
-  if (passed_on(fields.to, message.to_port, fields.from, message.from_port)) return false;
+  if (forget_if_other_users(fields.to, message.to_port, fields.from, message.from_port)) return false;
   segment.payload = Bytes(scratch_.get(), message.payload);  // of which only the length counts
   std::optional<ip::TcpFields> answer;
   if (!orphans_.handle(fields.to, fields.from, segment, now_, answer)) return false;
@@ -237,7 +237,7 @@ bool IpPart::for_orphan_here(EndpointState& from, const IpMessage& message) noex
   return true;
 }
 
-void IpPart::tell_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address,
+void IpDatapath::tell_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address,
                           const ip::TcpFields& fields) noexcept {
   std::array<std::byte, ip::kTcpHeaderMax> header;
   const uint32_t size = ip::emit_tcp(header.data(), fields);
@@ -245,7 +245,7 @@ void IpPart::tell_segment(EndpointState& to, const ip::IpAddress& from, const ip
 }
 
 // What a router would have said, from the address that it was sent from: nothing on a wire is.
-void IpPart::tell_error(EndpointState& to, const IpMessage& message, const ip::IcmpErrorFields& error) noexcept {
+void IpDatapath::tell_error(EndpointState& to, const IpMessage& message, const ip::IcmpErrorFields& error) noexcept {
   const ip::IpFields& fields = message.fields;
   std::array<std::byte, kAnswerMax> answer;
   std::array<std::byte, ip::kIpv6Bytes + kIpTransportMax> about;
@@ -256,7 +256,7 @@ void IpPart::tell_error(EndpointState& to, const IpMessage& message, const ip::I
   tell(to, back, Bytes(answer).first(length));
 }
 
-void IpPart::tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept {
+void IpDatapath::tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept {
   std::array<std::byte, sizeof(IpMessageHeader) + ip::kIpv6Bytes> head;
   const IpMessageHeader own{.flags = IpMessageFlags::kChecked | IpMessageFlags::kSameNi};
   std::memcpy(head.data(), &own, sizeof own);
@@ -271,13 +271,13 @@ void IpPart::tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) 
 
 // ---- to a wire
 
-IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, uint32_t& port, uint32_t& spent,
+IpDatapath::Step IpDatapath::go_on(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, uint32_t& port, uint32_t& spent,
                            Nanoseconds now) noexcept {
   IpSend& send = *endpoint.ip_send;
   const IpMessage& message = send.message;
-  IpPort& at = *send.port;
+  IpInterface& at = *send.port;
   port = at.port().number();
-  bool known = holds(send.judged, now);
+  bool known = is_valid(send.validity, now);
   // A long message outlives a claim or an address: then it is no longer theirs who sent it.
   if (!known) {
     const ip::IpFields& of = message.fields;
@@ -301,7 +301,7 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
   }
   if (!known && size <= mtu) {
     if (const std::optional<MacAddress> station = at.host().station_for(fields.to, now)) {
-      if (!(send.shared && says_much(message))) send.judged = judged(now);
+      if (!(send.shared && says_much(message))) send.validity = validity_from(now);
       send.from = fields.from;
       send.to = fields.to;
       send.from_port = message.from_port;
@@ -332,7 +332,7 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
 }
 
 // Bytes of the message that its port cuts itself, as far as they lie in as few pieces as it takes; 0: none.
-uint32_t IpPart::segments_length(const EndpointState& endpoint, const Outgoing& out, uint32_t headers) noexcept {
+uint32_t IpDatapath::segments_length(const EndpointState& endpoint, const Outgoing& out, uint32_t headers) noexcept {
   const IpMessage& message = endpoint.ip_send->message;
   const Port& port = endpoint.ip_send->port->port();
   const uint32_t left = message.payload - out.offset, size = message.segment_size;
@@ -346,7 +346,7 @@ uint32_t IpPart::segments_length(const EndpointState& endpoint, const Outgoing& 
   return length > size && fits ? length : 0;
 }
 
-IpPart::Step IpPart::compose(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length,
+IpDatapath::Step IpDatapath::compose(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length,
                              const MacAddress& station, Nanoseconds now) noexcept {
   const IpSend& send = *endpoint.ip_send;
   Port& port = send.port->port();
@@ -392,10 +392,11 @@ IpPart::Step IpPart::compose(EndpointState& endpoint, Outgoing& out, const ip::I
 }
 
 // The host asks for the neighbour, or cuts the packet into fragments. Its own frames go first, so that it has buffers.
-IpPart::Step IpPart::by_host(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length, EndpointCounter& reason,
+IpDatapath::Step IpDatapath::by_host(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length,
+                                     EndpointCounter& reason,
                              Nanoseconds now) noexcept {
   IpSend& send = *endpoint.ip_send;
-  IpPort& at = *send.port;
+  IpInterface& at = *send.port;
   at.touch();
   if (!at.pump(now, true)) return Step::blocked;
   // Each costs a question to all hosts of the link, and an entry that others may have used.

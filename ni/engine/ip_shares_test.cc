@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "ni/engine/ip_part.h"
+#include "ni/engine/ip_datapath.h"
 #include "ni/engine/test_ip.h"
 
 namespace unet::engine::ip_shares_test {

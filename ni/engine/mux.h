@@ -21,7 +21,7 @@
 
 #include "ni/engine/delivery.h"
 #include "ni/engine/endpoint_state.h"
-#include "ni/engine/ip_part.h"
+#include "ni/engine/ip_datapath.h"
 #include "ni/engine/mailbox.h"
 #include "ni/engine/ni_counters.h"
 #include "ni/engine/port.h"
@@ -36,7 +36,7 @@ class Mux {
       const CommandMailbox& commands);
 
   // Messages of IP channels go by it.
-  void set_ip(IpPart& ip) noexcept { ip_ = &ip; }
+  void set_ip(IpDatapath& ip) noexcept { ip_ = &ip; }
 
   // The endpoint may have something to send. Costs nothing if it is known already.
   void activate(EndpointState& endpoint) noexcept {
@@ -142,7 +142,7 @@ class Mux {
   Watch& watch_;
   NiCounters& counters_;
   const CommandMailbox& commands_;
-  IpPart* ip_ = nullptr;
+  IpDatapath* ip_ = nullptr;
   Share* first_ = nullptr;                   // shares with active endpoints, by time
   uint64_t time_ = Share::kTimeBegins;       // of the share served last: where newcomers begin
   uint32_t waiting_ = 0;                     // endpoints that wait for a port

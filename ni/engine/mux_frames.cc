@@ -72,9 +72,9 @@ Mux::Step Mux::send_frames(EndpointState& endpoint, Nanoseconds now) noexcept {
 Mux::Step Mux::send_ip(EndpointState& endpoint, uint32_t number, Nanoseconds now) noexcept {
   Outgoing& out = endpoint.outgoing;
   EndpointCounter reason{};
-  const IpPart::Step begun = ip_->begin(endpoint, out, reason, now);
-  if (begun == IpPart::Step::dropped) return refuse(endpoint, reason);
-  if (begun == IpPart::Step::later) return Step::later;
+  const IpDatapath::Step begun = ip_->begin(endpoint, out, reason, now);
+  if (begun == IpDatapath::Step::dropped) return refuse(endpoint, reason);
+  if (begun == IpDatapath::Step::later) return Step::later;
   out.channel = number;
   endpoint.take_slot();
   if (out.active) return send_ip_packets(endpoint, now);
@@ -102,14 +102,14 @@ Mux::Step Mux::send_ip_packets(EndpointState& endpoint, Nanoseconds now) noexcep
   while (out.active && endpoint.deficit > 0) {
     EndpointCounter reason{};
     uint32_t port = 0, spent = 0;
-    const IpPart::Step step = ip_->go_on(endpoint, out, reason, port, spent, now);
-    if (step == IpPart::Step::blocked) {
+    const IpDatapath::Step step = ip_->go_on(endpoint, out, reason, port, spent, now);
+    if (step == IpDatapath::Step::blocked) {
       blocked_port_ = port;
       return Step::blocked;
     }
     if (endpoint.zero_copy.pending() != 0) linger(endpoint);
     endpoint.deficit -= spent + kMessageCost;
-    if (step == IpPart::Step::dropped) {
+    if (step == IpDatapath::Step::dropped) {
       out.active = false;
       endpoint.count(reason);
     } else if (!out.active) {

@@ -1,5 +1,5 @@
 // orphan_connections.h - what is left of the TCP connections of processes that are gone, until their peers know: resets, closes that were
-// begun, and TIME-WAIT; used by IpPart, in the engine's thread.
+// begun, and TIME-WAIT; used by IpDatapath, in the engine's thread.
 //
 // A peer that is to be reset is sent an ACK that it cannot take: RFC 9293, 3.10.7.4 has it answer with one that says what it expects, and
 // that is answered with a reset of exactly that number. So nobody has to know where a connection was when its process died. Each further

@@ -101,7 +101,7 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
     const DriverCapabilities& port = driver->capabilities();
     ports.push_back({port.address, port.mtu, driver->description(), engine_of(ports_++), driver->queues(), driver->state()});
   }
-  for (engine::IpPortOptions& each : options_.engine.ip.ports) {
+  for (engine::IpInterfaceOptions& each : options_.engine.ip.ports) {
     each.address_key = address_key_of_machine();
     if (ports[each.port].queues > 1) {
       return fail(Errc::invalid_argument, "port " + std::to_string(each.port) + " has " + std::to_string(ports[each.port].queues) +

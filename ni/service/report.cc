@@ -351,7 +351,7 @@ class ReportBuilder {
       if (!each.is_unspecified()) gateways.push_back(ip::text_of(each));
     }
     json routes = json::array();
-    for (const engine::IpPortOptions& each : s_.options_.ip) {
+    for (const engine::IpInterfaceOptions& each : s_.options_.ip) {
       if (each.port != port) continue;
       for (const ip::HostRoute& route : each.routes) {
         routes.push_back({{"network", ip::text_of(route.network)}, {"prefix", route.prefix}, {"gateway", ip::text_of(route.gateway)}});

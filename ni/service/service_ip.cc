@@ -26,7 +26,7 @@ void append(std::string& to, const T& value) {
 
 // Before a port has told what it has: its configuration. Of what is probed nobody has said yet that it is free.
 void Service::begin_ip() {
-  for (const engine::IpPortOptions& each : options_.ip) {
+  for (const engine::IpInterfaceOptions& each : options_.ip) {
     ip::HostStatus& status = ip_status_[each.port];
     for (const ip::HostAddress& address : each.addresses) {
       if (status.count < ip::HostStatus::kAddressesMax) status.addresses[status.count++] = {address.address, address.prefix, each.probe};
@@ -202,7 +202,7 @@ void Service::handle(ClientRecord& client, const control::GetIpConfiguration& pa
     append(interfaces, info);
     ++reply.ip_configuration.interfaces;
   }
-  for (const engine::IpPortOptions& each : options_.ip) {
+  for (const engine::IpInterfaceOptions& each : options_.ip) {
     for (const ip::HostRoute& route : each.routes) {
       auto info = zeroed<control::IpRouteInfo>();
       info.network = route.network;

@@ -108,7 +108,7 @@ bool Service::resume_ip_lease(uint32_t port, const IpLeaseValue& value) {
 void Service::resume_leases() {
   const uint64_t now = monotonic_now();
   for (auto& [port, lease] : std::exchange(ip_leases_, {})) {
-    const auto takes = [&, number = port](const engine::IpPortOptions& each) { return each.port == number && each.dhcp; };
+    const auto takes = [&, number = port](const engine::IpInterfaceOptions& each) { return each.port == number && each.dhcp; };
     const uint64_t age = now - std::min(now, lease.since);
     const bool wanted = std::any_of(options_.ip.begin(), options_.ip.end(), takes) && ports_[port].address == lease.station;
     if (!wanted || lease.kept.end_in <= age) {

@@ -1,5 +1,5 @@
-// ip_part.cc - IP that arrives: what a host answers is answered, the rest goes to who claims it; and the hosts' time.
-#include "ni/engine/ip_part.h"
+// ip_datapath.cc - IP that arrives: what a host answers is answered, the rest goes to who claims it; and the hosts' time.
+#include "ni/engine/ip_datapath.h"
 
 #include <algorithm>
 #include <cstring>
@@ -26,29 +26,29 @@ TcpSigns signs_of(const ip::TcpHeader& header) noexcept {
 EndpointState::EndpointState() = default;
 EndpointState::~EndpointState() = default;
 
-IpPart::IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
+IpDatapath::IpDatapath(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
                const CommandMailbox& commands, Nanoseconds now)
     : delivery_(delivery), counters_(counters), commands_(commands), bindings_(options.seed + kPortsMax, counters),
       orphans_(options.seed), now_(now), scratch_(new std::byte[kIpMessageMax]), resets_(kResetsPerSecond, now) {
-  for (const IpPortOptions& each : options.ports) {
+  for (const IpInterfaceOptions& each : options.ports) {
     UNET_CHECK(each.port < ports.size() && each.port < kPortsMax && by_port_[each.port] == nullptr);
-    ports_.push_back(std::make_unique<IpPort>(each, *ports[each.port], options.seed + each.port, now));
+    ports_.push_back(std::make_unique<IpInterface>(each, *ports[each.port], options.seed + each.port, now));
     by_port_[each.port] = ports_.back().get();
   }
   groups_.reserve(kIpGroupsMax);
 }
 
-bool IpPart::frame(uint32_t port, const ReceivedFrame& frame, Nanoseconds now) noexcept {
+bool IpDatapath::frame(uint32_t port, const ReceivedFrame& frame, Nanoseconds now) noexcept {
   be16 type;
   if (frame.length < sizeof(EthernetHeader)) return false;
   std::memcpy(&type, frame.data + offsetof(EthernetHeader, type), sizeof type);
   if (type != kEtherTypeIpv4 && type != kEtherTypeIpv6 && type != kEtherTypeArp) return false;
-  IpPort& at = *by_port_[port];
+  IpInterface& at = *by_port_[port];
   frame_ = frame;
-  if (goes_on(at, type == kEtherTypeIpv4, now)) return true;
+  if (deliver_cached(at, type == kEtherTypeIpv4, now)) return true;
   ip::Arrival arrival;
   if (!at.host().handle_frame({frame.data, frame.length}, now, arrival, frame.checked)) return at.touch(), true;
-  at.passed_on();
+  at.count_frame();
   switch (arrival.kind) {
     case ip::Arrival::Kind::packet: packet(at, arrival, now); break;
     case ip::Arrival::Kind::icmp_error: error(at, arrival, now); break;
@@ -57,12 +57,12 @@ bool IpPart::frame(uint32_t port, const ReceivedFrame& frame, Nanoseconds now) n
   return true;
 }
 
-void IpPart::flush(uint32_t port, Nanoseconds now) noexcept {
+void IpDatapath::flush(uint32_t port, Nanoseconds now) noexcept {
   by_port_[port]->pump(now);
   by_port_[port]->flush(now);
 }
 
-void IpPart::packet(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+void IpDatapath::packet(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   if (is_ours(arrival.packet.from)) return counters_.add(NiCounter::wrong_source);  // of another port of ours: it did not come by a wire
   if (arrival.packet.protocol == ip::Protocol::kTcp) return tcp(port, arrival, now);
   if (arrival.packet.protocol == ip::Protocol::kUdp) return udp(port, arrival, now);
@@ -72,21 +72,21 @@ void IpPart::packet(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) n
 
 // ---- flows that go on
 
-uint64_t IpPart::address_changes() const noexcept {
+uint64_t IpDatapath::address_changes() const noexcept {
   uint64_t sum = 0;
   for (const auto& each : ports_) sum += each->address_changes();
   return sum;
 }
 
 // By both ports of a transport's header.
-uint32_t IpPart::place_of(const std::byte* ports) noexcept {
+uint32_t IpDatapath::cache_index(const std::byte* ports) noexcept {
   uint32_t both;
   std::memcpy(&both, ports, sizeof both);
   return (both * 0x9E3779B1u) >> 26;  // 2^32 over the golden ratio
 }
 
 // A segment of TCP that may say something about whose its connection is.
-bool IpPart::begins_or_ends(const ip::IpView& packet) noexcept {
+bool IpDatapath::begins_or_ends(const ip::IpView& packet) noexcept {
   ip::TcpHeader header;
   if (packet.protocol != ip::Protocol::kTcp || packet.payload.size() < sizeof header) return false;
   std::memcpy(&header, packet.payload.data(), sizeof header);
@@ -95,19 +95,19 @@ bool IpPart::begins_or_ends(const ip::IpView& packet) noexcept {
 
 // A packet that differs from the last of its flow in its length, number and transport alone: what was found out about that one, by whom
 // it is claimed, too, holds for it.
-bool IpPart::goes_on(IpPort& port, bool ipv4, Nanoseconds now) noexcept {
+bool IpDatapath::deliver_cached(IpInterface& port, bool ipv4, Nanoseconds now) noexcept {
   constexpr size_t kPorts = 2 * sizeof(be16);
   const size_t ports_at = sizeof(EthernetHeader) + (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes);
   if (frame_.length < ports_at + kPorts || !orphans_.empty()) return false;
-  const Flow& flow = flows_[place_of(frame_.data + ports_at)];
+  const FlowCacheEntry& flow = flow_cache_[cache_index(frame_.data + ports_at)];
   if (flow.port != &port || std::memcmp(flow.head.data() + ports_at, frame_.data + ports_at, kPorts) != 0) return false;
-  if (std::memcmp(flow.head.data(), frame_.data, sizeof(EthernetHeader)) != 0 || !holds(flow.judged, now)) return false;
+  if (std::memcmp(flow.head.data(), frame_.data, sizeof(EthernetHeader)) != 0 || !is_valid(flow.validity, now)) return false;
   ip::IpView packet;
   const Bytes whole{frame_.data, frame_.length};
   if (!ip::parse_alike(whole.subspan(sizeof(EthernetHeader)), flow.packet, packet) || packet.payload.size() < kPorts) return false;
   if (flow.shared && begins_or_ends(packet)) return false;
   port.host().count_alike();
-  port.passed_on();
+  port.count_frame();
   if (packet.protocol == ip::Protocol::kTcp) {
     ip::TcpHeader header;
     if (read_segment(packet, header)) deliver_segment(*flow.to, packet, header);
@@ -121,14 +121,14 @@ bool IpPart::goes_on(IpPort& port, bool ipv4, Nanoseconds now) noexcept {
 }
 
 // What came to one host alone, with the plain header.
-void IpPart::remember(const IpPort& port, EndpointState& to, const ip::Arrival& arrival, bool shared, Nanoseconds now) noexcept {
+void IpDatapath::cache_flow(const IpInterface& port, EndpointState& to, const ip::Arrival& arrival, bool shared, Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   const size_t head = packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   if (arrival.to_group || !in_frame(packet) || packet.is_fragment() || packet.payload.data() != packet.packet.data() + head) return;
   const size_t size = sizeof(EthernetHeader) + head + 2 * sizeof(be16);
-  Flow& flow = flows_[place_of(packet.payload.data())];
+  FlowCacheEntry& flow = flow_cache_[cache_index(packet.payload.data())];
   std::memcpy(flow.head.data(), frame_.data, size);
-  flow.judged = judged(now);
+  flow.validity = validity_from(now);
   flow.port = &port;
   flow.to = &to;
   flow.shared = shared;
@@ -140,7 +140,7 @@ void IpPart::remember(const IpPort& port, EndpointState& to, const ip::Arrival& 
 // ---- whose it is
 
 // False: it is too short, or its checksum is wrong.
-bool IpPart::read_segment(const ip::IpView& packet, ip::TcpHeader& header) const noexcept {
+bool IpDatapath::read_segment(const ip::IpView& packet, ip::TcpHeader& header) const noexcept {
   if (packet.payload.size() < sizeof header) return false;
   std::memcpy(&header, packet.payload.data(), sizeof header);
   if (is_checked(packet)) return true;
@@ -150,7 +150,7 @@ bool IpPart::read_segment(const ip::IpView& packet, ip::TcpHeader& header) const
 }
 
 // A checksum's field that has the pseudo header's sum alone was left to a device: that is no damage, but a setting.
-void IpPart::refuse_checksum(IpPort& port, const ip::IpView& packet) noexcept {
+void IpDatapath::refuse_checksum(IpInterface& port, const ip::IpView& packet) noexcept {
   counters_.add(NiCounter::ip_bad_transport);
   const bool tcp = packet.protocol == ip::Protocol::kTcp;
   const size_t at = tcp ? offsetof(ip::TcpHeader, checksum) : offsetof(ip::UdpHeader, checksum);
@@ -161,12 +161,12 @@ void IpPart::refuse_checksum(IpPort& port, const ip::IpView& packet) noexcept {
   if (field == static_cast<uint16_t>(~ip::checksum_fold(sum))) port.note_unfinished();
 }
 
-void IpPart::deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
+void IpDatapath::deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
   if (deliver_segments(to, packet, (header.words >> 4) * 4u)) return;
   if (!gather(to, packet, header)) deliver(to, packet);
 }
 
-void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+void IpDatapath::tcp(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   ip::TcpHeader header;
   if (!read_segment(packet, header)) return refuse_checksum(port, packet);
@@ -176,7 +176,7 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   const PortBindings::Found found = bindings_.came(flow, signs_of(header));
   const bool is_lost = may_be_orphan(header.destination_port, header.flags);
   if (found.endpoint != nullptr && !(found.chosen && is_lost)) {
-    if (found.lasts) remember(port, *found.endpoint, arrival, found.shared, now);
+    if (found.lasts) cache_flow(port, *found.endpoint, arrival, found.shared, now);
     // Anybody can send SYNs without end: they do not fill the queue in which segments of connections come.
     const bool begins = (header.flags & (ip::TcpFlags::kSyn | ip::TcpFlags::kAck)) == ip::TcpFlags::kSyn;
     if (begins && !delivery_.leaves_room(*found.endpoint)) return;
@@ -187,7 +187,7 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   if (!arrival.to_group) reset(port, packet, now);  // RFC 9293, 3.10.7.1; RFC 1122, 4.2.3.10: none about what went to a group
 }
 
-void IpPart::udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+void IpDatapath::udp(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   ip::UdpView datagram;
   if (ip::parse_udp(packet, is_checked(packet), datagram) != ip::UdpError::none) return refuse_checksum(port, packet);
@@ -195,19 +195,19 @@ void IpPart::udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   if (packet.to.is_multicast() && bindings_.for_group(packet.to, datagram.to, packet.from, datagram.from, pass_on) != 0) return;
   EndpointState* const to = bindings_.find(PortBindings::kUdp, packet.to, datagram.to, packet.from, datagram.from);
   if (to != nullptr) {
-    if (datagram.to != ip::kDhcpClientPort) remember(port, *to, arrival, false, now);  // of which the host takes some
+    if (datagram.to != ip::kDhcpClientPort) cache_flow(port, *to, arrival, false, now);  // of which the host takes some
     return deliver_datagram(*to, packet);
   }
   counters_.add(NiCounter::ip_unclaimed);
   port.use().refuse_port(arrival, now);
 }
 
-void IpPart::deliver_datagram(EndpointState& to, const ip::IpView& packet) noexcept {
+void IpDatapath::deliver_datagram(EndpointState& to, const ip::IpView& packet) noexcept {
   if (!deliver_segments(to, packet, ip::kUdpBytes)) deliver(to, packet);
 }
 
 // About a packet that one of ours is said to have sent: whose, its source says. What he would not have sent is nobody's.
-void IpPart::error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+void IpDatapath::error(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   const ip::QuotedPacket& quoted = arrival.quoted;
   be16 ports[2];
   const bool known = quoted.protocol == ip::Protocol::kTcp || quoted.protocol == ip::Protocol::kUdp;
@@ -220,7 +220,7 @@ void IpPart::error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) no
 }
 
 // Headers of IPv6 between the first and the transport's are left out: they have been dealt with.
-void IpPart::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
+void IpDatapath::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
   end_burst();  // what came before it
   struct {
     IpMessageHeader own;
@@ -251,7 +251,7 @@ void IpPart::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
 constexpr uint32_t kJoinedMax = kMessageMax - sizeof(IpMessageHeader);
 
 // What a port has put together goes up so; in two messages if it and its headers are longer than kJoinedMax. False: it is one packet.
-bool IpPart::deliver_segments(EndpointState& to, const ip::IpView& packet, uint32_t header_bytes) noexcept {
+bool IpDatapath::deliver_segments(EndpointState& to, const ip::IpView& packet, uint32_t header_bytes) noexcept {
   const uint16_t size = frame_.segment_size;
   const bool tcp = packet.protocol == ip::Protocol::kTcp;
   if (size == 0 || !in_frame(packet) || header_bytes < (tcp ? sizeof(ip::TcpHeader) : ip::kUdpBytes)) return false;
@@ -286,7 +286,7 @@ bool IpPart::deliver_segments(EndpointState& to, const ip::IpView& packet, uint3
 
 // False: it goes up alone. As Linux gathers (net/ipv4/tcp_offload.c): one connection, pure data in order, nothing else differs, only the
 // last is shorter, and one that pushes is the last.
-bool IpPart::gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
+bool IpDatapath::gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
   Gathered& g = gathered_;
   const uint32_t ip_bytes = packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   const uint32_t header_bytes = (header.words >> 4) * 4u;
@@ -325,7 +325,7 @@ bool IpPart::gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHe
   return true;
 }
 
-void IpPart::deliver_gathered() noexcept {
+void IpDatapath::deliver_gathered() noexcept {
   Gathered& g = gathered_;
   const uint32_t count = std::exchange(g.count, 0);
   if (count == 1) return deliver(*g.to, g.packet);
@@ -347,14 +347,14 @@ void IpPart::deliver_gathered() noexcept {
 
 // ---- resets
 
-void IpPart::reset(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept {
+void IpDatapath::reset(IpInterface& port, const ip::IpView& packet, Nanoseconds now) noexcept {
   ip::TcpView segment;
   if (ip::parse_tcp(packet.payload, segment) != ip::TcpError::none) return;
   const std::optional<ip::TcpFields> fields = tcp::reset_for(segment);
   if (fields && resets_.take(now)) send_segment(port, packet.to, packet.from, *fields, now);
 }
 
-bool IpPart::send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
+bool IpDatapath::send_segment(IpInterface& port, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
                           Nanoseconds now) noexcept {
   std::array<std::byte, ip::kTcpHeaderMax> header;
   const uint32_t size = ip::emit_tcp(header.data(), fields);
@@ -367,21 +367,21 @@ bool IpPart::send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpA
 
 // ---- connections of processes that are gone
 
-void IpPart::expect_orphans(const EndpointState& owner, uint32_t number) {
+void IpDatapath::expect_orphans(const EndpointState& owner, uint32_t number) {
   if (expected_ports_.empty()) expected_ports_.assign(0x1'0000, 0);
   std::vector<uint16_t>& ports = expected_[number];
   bindings_.ports_of(owner, PortBindings::kTcp, ports);
   for (const uint16_t port : ports) ++expected_ports_[port];
 }
 
-void IpPart::orphans_added(uint32_t number) noexcept {
+void IpDatapath::orphans_added(uint32_t number) noexcept {
   const auto at = expected_.find(number);
   if (at == expected_.end()) return;
   for (const uint16_t port : at->second) --expected_ports_[port];
   expected_.erase(at);
 }
 
-void IpPart::add_orphan(const OrphanedConnection& orphan, Nanoseconds now) noexcept {
+void IpDatapath::add_orphan(const OrphanedConnection& orphan, Nanoseconds now) noexcept {
   // A process of the same user may have begun another connection between these ends, or had it all the time.
   const IpFlow flow{.local = orphan.local, .remote = orphan.remote, .local_port = orphan.local_port, .remote_port = orphan.remote_port};
   if (bindings_.is_owned(flow)) return counters_.add(NiCounter::ip_left_owned);
@@ -390,16 +390,17 @@ void IpPart::add_orphan(const OrphanedConnection& orphan, Nanoseconds now) noexc
   if (!orphans_.add(orphan, now)) counters_.add(NiCounter::ip_left_overflow);
 }
 
-void IpPart::resume_lease(uint32_t port, const ip::DhcpKept& lease, Nanoseconds now) noexcept {
+void IpDatapath::resume_lease(uint32_t port, const ip::DhcpKept& lease, Nanoseconds now) noexcept {
   if (has(port)) by_port_[port]->use().resume_lease(lease, now);
 }
 
-void IpPart::resume_host(uint32_t port, const ip::HostKept& kept, Nanoseconds now) noexcept {
+void IpDatapath::resume_host(uint32_t port, const ip::HostKept& kept, Nanoseconds now) noexcept {
   if (has(port)) by_port_[port]->use().resume(kept, now);
 }
 
 // Another user has the port now: what was left there, by memory that somebody wrote, is not to touch his connections.
-bool IpPart::passed_on(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port) noexcept {
+bool IpDatapath::forget_if_other_users(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
+                                       uint16_t remote_port) noexcept {
   const std::optional<uint64_t> user = orphans_.user_of(local, port, remote, remote_port);
   if (!user || !bindings_.is_other_users(PortBindings::kTcp, local, port, remote, remote_port, *user)) return false;
   orphans_.forget(local, port, remote, remote_port);
@@ -407,11 +408,11 @@ bool IpPart::passed_on(const ip::IpAddress& local, uint16_t port, const ip::IpAd
 }
 
 // Before who has the port now, if he is of the same user: he knows nothing of it.
-bool IpPart::answer_for_orphan(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept {
+bool IpDatapath::answer_for_orphan(IpInterface& port, const ip::IpView& packet, Nanoseconds now) noexcept {
   ip::TcpView segment;
   std::optional<ip::TcpFields> answer;
   if (ip::parse_tcp(packet.payload, segment) != ip::TcpError::none) return false;
-  if (passed_on(packet.to, segment.destination_port, packet.from, segment.source_port)) return false;
+  if (forget_if_other_users(packet.to, segment.destination_port, packet.from, segment.source_port)) return false;
   if (!orphans_.handle(packet.to, packet.from, segment, now, answer)) return false;
   if (answer) {
     send_segment(port, packet.to, packet.from, *answer, now);
@@ -421,14 +422,14 @@ bool IpPart::answer_for_orphan(IpPort& port, const ip::IpView& packet, Nanosecon
 }
 
 // A few each turn, whoever has left how many.
-void IpPart::send_for_orphans(Nanoseconds now) noexcept {
+void IpDatapath::send_for_orphans(Nanoseconds now) noexcept {
   OrphanConnections::Due due;
   orphans_.pause(now);
   uint32_t ends = OrphanConnections::kEndsPerTurn;
   for (uint32_t i = 0; i < OrphanConnections::kPerTurn && orphans_.poll(now, due, ends); ++i) {
     const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(due.local); });
     if (port == ports_.end()) continue;  // the address is not ours any longer, or not yet
-    if (passed_on(due.local, due.fields.source_port, due.remote, due.fields.destination_port)) continue;
+    if (forget_if_other_users(due.local, due.fields.source_port, due.remote, due.fields.destination_port)) continue;
     if (is_ours(due.remote)) {
       EndpointState* const to =
           bindings_.find(PortBindings::kTcp, due.remote, due.fields.destination_port, due.local, due.fields.source_port);
@@ -447,7 +448,7 @@ void IpPart::send_for_orphans(Nanoseconds now) noexcept {
 // ---- time
 
 // The hosts are in the groups that are claimed. More than a host can be in are none (Memberships::kGroupsMax is more than kIpGroupsMax).
-void IpPart::keep_groups(Nanoseconds now) noexcept {
+void IpDatapath::update_groups(Nanoseconds now) noexcept {
   const std::vector<ip::IpAddress>& wanted = bindings_.groups();
   const auto without = [](const std::vector<ip::IpAddress>& all, const ip::IpAddress& one) {
     return std::find(all.begin(), all.end(), one) == all.end();
@@ -465,8 +466,8 @@ void IpPart::keep_groups(Nanoseconds now) noexcept {
   groups_at_ = now + kGroupsEvery;
 }
 
-void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexcept {
-  if (now >= groups_at_ && bindings_.take_groups_changed()) keep_groups(now);
+void IpDatapath::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexcept {
+  if (now >= groups_at_ && bindings_.take_groups_changed()) update_groups(now);
   now_ = now;
   if (now >= orphans_.next_event()) send_for_orphans(now);
   for (const auto& port : ports_) {
@@ -489,7 +490,7 @@ void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexc
   }
 }
 
-Nanoseconds IpPart::next_event() const noexcept {
+Nanoseconds IpDatapath::next_event() const noexcept {
   Nanoseconds next = bindings_.groups_changed() ? groups_at_ : ~Nanoseconds{0};
   for (const auto& port : ports_) next = std::min({next, port->next_event(), port->next_counters()});
   return std::min(next, orphans_.next_event());

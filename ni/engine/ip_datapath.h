@@ -1,4 +1,5 @@
-// ip_part.h - the engine's part for IP: packets between the wires and the IP channels of endpoints (unet/ip.h); used by Engine, Demux, Mux.
+// ip_datapath.h - the engine's part for IP: packets between the wires and the IP channels of endpoints (unet/ip.h); used by Engine, Demux,
+// Mux.
 //
 //   frame of an Ethernet type of IP's --> the port's ip::Host --> what is the host's: answered there
 //                                                  |
@@ -26,8 +27,8 @@
 #include <vector>
 
 #include "ni/engine/delivery.h"
+#include "ni/engine/ip_interface.h"
 #include "ni/engine/ip_message.h"
-#include "ni/engine/ip_port.h"
 #include "ni/engine/mailbox.h"
 #include "ni/engine/ni_counters.h"
 #include "ni/engine/orphan_connections.h"
@@ -41,21 +42,21 @@ namespace unet::engine {
 
 // For how long a packet that only goes on with a flow is not judged anew, as long as no claim and no address has changed: at all that else
 // may (networks, neighbours, routes) is looked so often.
-constexpr Nanoseconds kJudgedFor = kMillisecond;
+constexpr Nanoseconds kFlowCacheLifetime = kMillisecond;
 
 // That what was found out about a flow still holds.
-struct Judged {
+struct FlowValidity {
   Nanoseconds until = 0;         // 0: it does not
   uint64_t claims = 0;           // PortBindings::version()
-  uint64_t addresses = 0;        // IpPart::address_changes()
+  uint64_t addresses = 0;        // IpDatapath::address_changes()
 };
 
 // A message on its way to a wire, of which each endpoint with IP has one at a time (Outgoing says where its payload is).
 struct IpSend {
   IpMessage message;
-  IpPort* port = nullptr;
+  IpInterface* port = nullptr;
   // Whoever sends from here to there may, by `port`, and `station` is the one that gets it.
-  Judged judged{};
+  FlowValidity validity{};
   ip::IpAddress from{}, to{};
   uint16_t from_port = 0, to_port = 0;
   uint8_t protocol = 0;
@@ -63,16 +64,16 @@ struct IpSend {
   bool shared = false;           // the port is (IpClaim::group), so that what begins or ends a connection is to be seen
   Nanoseconds waits_until = 0;   // the message does, for a claim; 0: it does not
 
-  bool goes_on() const noexcept {
+  bool matches_flow() const noexcept {
     return message.to_port == to_port && message.from_port == from_port && message.fields.protocol == protocol &&
            message.fields.to == to && message.fields.from == from;
   }
 };
 
-class IpPart {
+class IpDatapath {
  public:
   // `commands`: of the engine.
-  IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
+  IpDatapath(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
          const CommandMailbox& commands, Nanoseconds now);
 
   PortBindings& bindings() noexcept { return bindings_; }
@@ -132,18 +133,18 @@ class IpPart {
   static constexpr uint32_t kOrphanLookupsPerSecond = 16;
   static constexpr uint32_t kAnswerMax = 1280;  // bytes of a packet that we make ourselves
 
-  // ip_part.cc: arrivals
-  void packet(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
-  void error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
-  bool goes_on(IpPort& port, bool ipv4, Nanoseconds now) noexcept;
-  void remember(const IpPort& port, EndpointState& to, const ip::Arrival& arrival, bool shared, Nanoseconds now) noexcept;
+  // ip_datapath.cc: arrivals
+  void packet(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  void error(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  bool deliver_cached(IpInterface& port, bool ipv4, Nanoseconds now) noexcept;
+  void cache_flow(const IpInterface& port, EndpointState& to, const ip::Arrival& arrival, bool shared, Nanoseconds now) noexcept;
   bool read_segment(const ip::IpView& packet, ip::TcpHeader& header) const noexcept;
   void deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept;
-  void refuse_checksum(IpPort& port, const ip::IpView& packet) noexcept;
-  void tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
-  void udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  void refuse_checksum(IpInterface& port, const ip::IpView& packet) noexcept;
+  void tcp(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  void udp(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void deliver_datagram(EndpointState& to, const ip::IpView& packet) noexcept;
-  void keep_groups(Nanoseconds now) noexcept;
+  void update_groups(Nanoseconds now) noexcept;
   void deliver(EndpointState& to, const ip::IpView& packet) noexcept;
   bool deliver_segments(EndpointState& to, const ip::IpView& packet, uint32_t header_bytes) noexcept;
   bool in_frame(const ip::IpView& packet) const noexcept {
@@ -153,11 +154,11 @@ class IpPart {
   bool is_checked(const ip::IpView& packet) const noexcept { return frame_.checked && in_frame(packet); }
   bool gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept;
   void deliver_gathered() noexcept;
-  void reset(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept;
-  bool send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
+  void reset(IpInterface& port, const ip::IpView& packet, Nanoseconds now) noexcept;
+  bool send_segment(IpInterface& port, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
                     Nanoseconds now) noexcept;
-  bool passed_on(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port) noexcept;
-  bool answer_for_orphan(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept;
+  bool forget_if_other_users(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port) noexcept;
+  bool answer_for_orphan(IpInterface& port, const ip::IpView& packet, Nanoseconds now) noexcept;
   void send_for_orphans(Nanoseconds now) noexcept;
   // Such a segment may be of a connection that add_orphan() will tell of. If so, it is lost rather than given to another endpoint, which
   // would answer with a reset. A SYN is for the next owner of the port.
@@ -184,23 +185,23 @@ class IpPart {
                Nanoseconds now) noexcept;
 
   // A flow whose last packet has come to an endpoint: the host took it, and the endpoint claims it. `packet` lies in `head`.
-  struct Flow {
-    Judged judged{};
-    const IpPort* port = nullptr;
+  struct FlowCacheEntry {
+    FlowValidity validity{};
+    const IpInterface* port = nullptr;
     EndpointState* to = nullptr;
     bool shared = false;           // it is a connection of a shared port
     ip::IpView packet{};
     std::array<std::byte, sizeof(EthernetHeader) + ip::kIpv6Bytes + 2 * sizeof(be16)> head{};  // from the station to the ports
   };
-  static constexpr uint32_t kFlows = 64;  // those of one place forget each other
-  static uint32_t place_of(const std::byte* ports) noexcept;
+  static constexpr uint32_t kFlowCacheEntries = 64;  // those of one place forget each other
+  static uint32_t cache_index(const std::byte* ports) noexcept;
   static bool begins_or_ends(const ip::IpView& packet) noexcept;
   uint64_t address_changes() const noexcept;
-  bool holds(const Judged& judged, Nanoseconds now) const noexcept {
-    return now < judged.until && judged.claims == bindings_.version() && judged.addresses == address_changes();
+  bool is_valid(const FlowValidity& validity, Nanoseconds now) const noexcept {
+    return now < validity.until && validity.claims == bindings_.version() && validity.addresses == address_changes();
   }
-  Judged judged(Nanoseconds now) const noexcept {
-    return {.until = now + kJudgedFor, .claims = bindings_.version(), .addresses = address_changes()};
+  FlowValidity validity_from(Nanoseconds now) const noexcept {
+    return {.until = now + kFlowCacheLifetime, .claims = bindings_.version(), .addresses = address_changes()};
   }
 
   // Neighbouring segments of a connection in one burst, which become one message: data in order, and nothing that differs but that.
@@ -219,10 +220,10 @@ class IpPart {
   NiCounters& counters_;
   const CommandMailbox& commands_;
   Gathered gathered_;
-  std::array<Flow, kFlows> flows_;
+  std::array<FlowCacheEntry, kFlowCacheEntries> flow_cache_;
   ReceivedFrame frame_{};        // that is being handled
-  std::vector<std::unique_ptr<IpPort>> ports_;
-  std::array<IpPort*, kPortsMax> by_port_{};
+  std::vector<std::unique_ptr<IpInterface>> ports_;
+  std::array<IpInterface*, kPortsMax> by_port_{};
   PortBindings bindings_;
   // That the hosts are in for the sake of claims. Each change is told on the link: so often at most.
   static constexpr Nanoseconds kGroupsEvery = 50 * kMillisecond;

@@ -1,4 +1,4 @@
-// ip_port.h - the host that an NI is on one of its wires: ip::Host, driven by the engine's thread; used by IpPart.
+// ip_interface.h - the host that an NI is on one of its wires: ip::Host, driven by the engine's thread; used by IpDatapath.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace unet::engine {
 
 constexpr size_t kHostCounters = static_cast<size_t>(ip::HostCounter::count);
 
-class IpPort {
+class IpInterface {
  public:
-  IpPort(const IpPortOptions& options, Port& port, uint64_t seed, Nanoseconds now);
+  IpInterface(const IpInterfaceOptions& options, Port& port, uint64_t seed, Nanoseconds now);
 
   ip::Host& host() noexcept { return host_; }
   // For what may leave it something to send, or to tell.
@@ -42,7 +42,7 @@ class IpPort {
   // The host was used: it may have something to send, or to tell.
   void touch() noexcept { next_ = 0; dirty_ = true; }
   // A frame has gone through it that leaves it as it was, but for its counters.
-  void passed_on() noexcept { counted_ = true; }
+  void count_frame() noexcept { counted_ = true; }
   // Only a neighbour was looked up.
   void looked_up() noexcept { next_ = std::min(next_, host_.neighbours().next_event()); }
   Nanoseconds next_event() const noexcept { return next_; }

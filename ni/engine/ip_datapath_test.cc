@@ -1,11 +1,11 @@
-// ip_part_test.cc - IP through the engine: claims, answers for what nobody claims, packets of endpoints, and those that lie.
+// ip_datapath_test.cc - IP through the engine: claims, answers for what nobody claims, packets of endpoints, and those that lie.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 
 #include "ni/engine/test_ip.h"
 
-namespace unet::engine::ip_part_test {
+namespace unet::engine::ip_datapath_test {
 namespace {
 
 constexpr uint8_t kTcp = ip::Protocol::kTcp, kUdp = ip::Protocol::kUdp;
@@ -568,4 +568,4 @@ TEST_CASE("a port without IP takes frames of its types for nobody's") {
   CHECK(ni.counter(NiCounter::not_ours) == 1);
 }
 
-}  // namespace unet::engine::ip_part_test
+}  // namespace unet::engine::ip_datapath_test
