@@ -27,7 +27,7 @@ EndpointState::EndpointState() = default;
 EndpointState::~EndpointState() = default;
 
 IpDatapath::IpDatapath(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
-               const CommandMailbox& commands, Nanoseconds now)
+                       const CommandMailbox& commands, Nanoseconds now)
     : delivery_(delivery), counters_(counters), commands_(commands), bindings_(options.seed + kPortsMax, counters),
       orphans_(options.seed), now_(now), scratch_(new std::byte[kIpMessageMax]), resets_(kResetsPerSecond, now) {
   for (const IpInterfaceOptions& each : options.ports) {
@@ -355,7 +355,7 @@ void IpDatapath::reset(IpInterface& port, const ip::IpView& packet, Nanoseconds 
 }
 
 bool IpDatapath::send_segment(IpInterface& port, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
-                          Nanoseconds now) noexcept {
+                              Nanoseconds now) noexcept {
   std::array<std::byte, ip::kTcpHeaderMax> header;
   const uint32_t size = ip::emit_tcp(header.data(), fields);
   const uint64_t sum = ip::pseudo_header_sum(from, to, ip::Protocol::kTcp, size);

@@ -74,7 +74,7 @@ class IpDatapath {
  public:
   // `commands`: of the engine.
   IpDatapath(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
-         const CommandMailbox& commands, Nanoseconds now);
+             const CommandMailbox& commands, Nanoseconds now);
 
   PortBindings& bindings() noexcept { return bindings_; }
   // An endpoint is going, whose connections add_orphan() is told of, and then orphans_added(): what comes for its ports meanwhile is not

@@ -92,7 +92,7 @@ IpDatapath::Step IpDatapath::begin(EndpointState& endpoint, Outgoing& out, Endpo
   if (!known && is_ours(fields.to)) return deliver_here(endpoint, out, waits_until, now);
   if (fields.to.is_multicast() && message.loop) {
     const uint32_t copies = bindings_.for_group(fields.to, message.to_port, fields.from, message.from_port,
-                                              [&](EndpointState& each) { deliver_here_to(each, out, message); });
+                                                [&](EndpointState& each) { deliver_here_to(each, out, message); });
     if (copies == 0 && may_be_claimed(send, waits_until, now)) return Step::later;
     endpoint.deficit -= int64_t{copies} * out.pieces.length;  // each is a message of his
   }
@@ -105,7 +105,7 @@ IpDatapath::Step IpDatapath::begin(EndpointState& endpoint, Outgoing& out, Endpo
 
 // What may be lent to a port is not sent so: its memory is not the queue's. Nor what others of this NI may have to hear.
 bool IpDatapath::send_now(EndpointState& endpoint, Outgoing& out, std::optional<EndpointCounter>& reason, uint32_t& port,
-                      Nanoseconds now) noexcept {
+                          Nanoseconds now) noexcept {
   const IpSend& send = *endpoint.ip_send;
   if (read_ip_message(out.pieces, endpoint.ip_send->message)) return false;
   const IpMessage& message = send.message;
@@ -238,7 +238,7 @@ bool IpDatapath::for_orphan_here(EndpointState& from, const IpMessage& message) 
 }
 
 void IpDatapath::tell_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address,
-                          const ip::TcpFields& fields) noexcept {
+                              const ip::TcpFields& fields) noexcept {
   std::array<std::byte, ip::kTcpHeaderMax> header;
   const uint32_t size = ip::emit_tcp(header.data(), fields);
   tell(to, {.from = from, .to = to_address, .protocol = ip::Protocol::kTcp, .hop_limit = 64}, Bytes(header).first(size));
@@ -272,7 +272,7 @@ void IpDatapath::tell(EndpointState& to, const ip::IpFields& fields, Bytes paylo
 // ---- to a wire
 
 IpDatapath::Step IpDatapath::go_on(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, uint32_t& port, uint32_t& spent,
-                           Nanoseconds now) noexcept {
+                                   Nanoseconds now) noexcept {
   IpSend& send = *endpoint.ip_send;
   const IpMessage& message = send.message;
   IpInterface& at = *send.port;
@@ -347,7 +347,7 @@ uint32_t IpDatapath::segments_length(const EndpointState& endpoint, const Outgoi
 }
 
 IpDatapath::Step IpDatapath::compose(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length,
-                             const MacAddress& station, Nanoseconds now) noexcept {
+                                     const MacAddress& station, Nanoseconds now) noexcept {
   const IpSend& send = *endpoint.ip_send;
   Port& port = send.port->port();
   TransmitFrame* const frame = port.frame(now);
@@ -393,8 +393,7 @@ IpDatapath::Step IpDatapath::compose(EndpointState& endpoint, Outgoing& out, con
 
 // The host asks for the neighbour, or cuts the packet into fragments. Its own frames go first, so that it has buffers.
 IpDatapath::Step IpDatapath::by_host(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length,
-                                     EndpointCounter& reason,
-                             Nanoseconds now) noexcept {
+                                     EndpointCounter& reason, Nanoseconds now) noexcept {
   IpSend& send = *endpoint.ip_send;
   IpInterface& at = *send.port;
   at.touch();

@@ -253,7 +253,7 @@ struct Gone : Members {
   }
   void add_orphan(uint16_t port, OrphanState state) {
     t.ni.command(AddOrphan{{.local = t.own4, .remote = t.peer4, .local_port = 80, .remote_port = port, .state = state, .send_next = 100,
-                          .receive_next = 500}});
+                            .receive_next = 500}});
     t.run();
   }
 };

@@ -12,13 +12,13 @@ using Flags = ip::TcpFlags;
 using Sequence = ip::TcpSequence;
 
 uint32_t OrphanConnections::bucket_of(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
-                              uint16_t remote_port) const noexcept {
+                                      uint16_t remote_port) const noexcept {
   const uint64_t seed = seed_ ^ (uint64_t{local_port} << 16 | remote_port) * 0x9E3779B97F4A7C15;
   return static_cast<uint32_t>(ip::hash_of(remote, ip::hash_of(local, seed))) % kBuckets;
 }
 
 uint32_t OrphanConnections::find(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
-                         uint16_t remote_port) const noexcept {
+                                 uint16_t remote_port) const noexcept {
   if (count_ == 0) return kEnd;
   for (uint32_t i = buckets_[bucket_of(local, local_port, remote, remote_port)]; i != kEnd; i = at(i).next_hash) {
     const OrphanedConnection& of = at(i).of;
@@ -213,7 +213,7 @@ bool OrphanConnections::is_newer(const OrphanedConnection& old, const ip::TcpVie
 }
 
 std::optional<uint64_t> OrphanConnections::user_of(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
-                                           uint16_t remote_port) const noexcept {
+                                                   uint16_t remote_port) const noexcept {
   const uint32_t index = find(local, local_port, remote, remote_port);
   return index == kEnd ? std::nullopt : std::optional(at(index).of.user);
 }
@@ -235,7 +235,7 @@ bool OrphanConnections::may_begin(const ip::IpAddress& local, const ip::IpAddres
 }
 
 bool OrphanConnections::handle(const ip::IpAddress& local, const ip::IpAddress& remote, const ip::TcpView& segment, Nanoseconds now,
-                       std::optional<ip::TcpFields>& answer) noexcept {
+                               std::optional<ip::TcpFields>& answer) noexcept {
   const uint32_t index = find(local, segment.destination_port, remote, segment.source_port);
   if (index == kEnd) return false;
   Entry& entry = at(index);

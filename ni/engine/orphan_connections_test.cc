@@ -390,7 +390,7 @@ TEST_CASE("what a user's dead processes leave asks for few hosts of the link at 
   };
   const auto leave = [&](uint8_t host, uint64_t user) {
     t.ni.command(AddOrphan{{.local = t.own4, .remote = ip::ipv4_address(0x0A01'0000u + host), .local_port = kOurs, .remote_port = kTheirs,
-                          .send_next = 5000, .user = user}});
+                            .send_next = 5000, .user = user}});
   };
   const auto run = [&](Nanoseconds time) {
     for (const Nanoseconds end = t.ni.now + time; t.ni.now < end; t.ni.now += 5 * kMillisecond) t.run();
@@ -444,7 +444,7 @@ TEST_CASE("until an engine knows all that an endpoint leaves, what comes for its
   refused.tcp_flags = Flags::kSyn;
   CHECK(answers(refused) == 1);
   t.ni.command(AddOrphan{{.local = t.own4, .remote = t.peer4, .local_port = kOurs, .remote_port = kTheirs, .state = OrphanState::fin_wait_1,
-                        .send_next = 7, .receive_next = 1000}});
+                          .send_next = 7, .receive_next = 1000}});
   t.run();
   CHECK(answers(ack) == 0);  // of its FIN
   refused = ack;
@@ -462,7 +462,7 @@ TEST_CASE("who claims the port of a connection that is not over gets neither its
   TestIp t;
   TestEndpoint& e = t.add({{.protocol = ip::Protocol::kTcp, .port = kOurs}});
   t.ni.command(AddOrphan{{.local = t.own4, .remote = t.peer4, .local_port = kOurs, .remote_port = kTheirs, .state = OrphanState::time_wait,
-                        .send_next = 5000, .receive_next = 1000}});
+                          .send_next = 5000, .receive_next = 1000}});
   t.run();
   t.arrive(make_packet({.from = t.peer4, .to = t.own4, .protocol = ip::Protocol::kTcp, .from_port = kTheirs, .to_port = kOurs,
                         .tcp_flags = Flags::kFin | Flags::kAck, .sequence = 999}, {}));

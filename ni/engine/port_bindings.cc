@@ -248,7 +248,7 @@ void PortBindings::erase(uint32_t port, uint32_t number) noexcept {
 }
 
 const PortBindings::Claim* PortBindings::fitting(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
-                                         uint16_t remote_port) const noexcept {
+                                                 uint16_t remote_port) const noexcept {
   for (uint32_t at = heads_[protocol == kTcp ? kTcpList : kUdpList][port]; at != kEnd; at = nodes_[at].next) {
     const Claim& claim = claims_[nodes_[at].claim];
     if (claim.fits(local, remote, remote_port)) return &claim;
@@ -257,7 +257,7 @@ const PortBindings::Claim* PortBindings::fitting(uint8_t protocol, const ip::IpA
 }
 
 EndpointState* PortBindings::find(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
-                              uint16_t remote_port) const noexcept {
+                                  uint16_t remote_port) const noexcept {
   const Claim* const claim = fitting(protocol, local, port, remote, remote_port);
   if (claim == nullptr || claim->share == kEnd) return claim == nullptr ? nullptr : claim->owner;
   const IpFlow flow{.local = local, .remote = remote, .local_port = port, .remote_port = remote_port};
@@ -267,13 +267,13 @@ EndpointState* PortBindings::find(uint8_t protocol, const ip::IpAddress& local, 
 }
 
 bool PortBindings::is_other_users(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
-                           uint16_t remote_port, uint64_t user) const noexcept {
+                                  uint16_t remote_port, uint64_t user) const noexcept {
   const Claim* const claim = fitting(protocol, local, port, remote, remote_port);
   return claim != nullptr && claim->user != user;
 }
 
 bool PortBindings::may_send(const EndpointState& owner, uint8_t protocol, const ip::IpAddress& local, uint16_t port,
-                        const ip::IpAddress& remote, uint16_t remote_port) const noexcept {
+                            const ip::IpAddress& remote, uint16_t remote_port) const noexcept {
   const Claim* const any = fitting(protocol, local, port, remote, remote_port);
   const Claim* const claim = any == nullptr ? nullptr : member(*any, owner);
   if (claim == nullptr || claim->share == kEnd || protocol != kTcp) return claim != nullptr;

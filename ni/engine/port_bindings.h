@@ -59,7 +59,7 @@ class PortBindings {
   void pass(uint32_t number, const IpFlow& flow) noexcept;
   // The claim that the packet comes to is one, and not of that user.
   bool is_other_users(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port,
-                   uint64_t user) const noexcept;
+                      uint64_t user) const noexcept;
   // Who claims what comes to that port of that group: visit(endpoint) for each.
   template <typename Visit>
   uint32_t for_group(const ip::IpAddress& group, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port, Visit visit) const {

@@ -68,10 +68,10 @@ std::optional<engine::OrphanedConnection> LeftSockets::check(const SocketRecord&
                     !record.remote.is_limited_broadcast();
   if (!ends || !claimed(record)) return std::nullopt;
   return engine::OrphanedConnection{.local = record.local, .remote = record.remote, .local_port = record.local_port,
-                                .remote_port = record.remote_port, .state = orphan_state_of(record),
-                                .timestamps = (record.flags & SocketFlags::kTimestamps) != 0, .send_next = record.send_next,
-                                .receive_next = record.receive_next, .timestamp = record.timestamp,
-                                .timestamp_echo = record.timestamp_echo, .user = owner_};
+                                    .remote_port = record.remote_port, .state = orphan_state_of(record),
+                                    .timestamps = (record.flags & SocketFlags::kTimestamps) != 0, .send_next = record.send_next,
+                                    .receive_next = record.receive_next, .timestamp = record.timestamp,
+                                    .timestamp_echo = record.timestamp_echo, .user = owner_};
 }
 
 bool LeftSockets::claimed(const SocketRecord& record) const noexcept {

@@ -157,7 +157,7 @@ void Service::handle(ClientRecord& client, const control::OwnIpFlow& packet) {
     return fail_request(client, packet.header, {Errc::invalid_argument, "only connections of a shared port of TCP change their owner"});
   }
   push(0, engine::SetFlowOwner{.number = packet.claim, .flow = {.local = packet.local, .remote = packet.remote,
-                                                           .local_port = packet.local_port, .remote_port = packet.remote_port}});
+                                                                .local_port = packet.local_port, .remote_port = packet.remote_port}});
   ok(client, packet.header);
 }
 
