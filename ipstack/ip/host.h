@@ -23,7 +23,7 @@
 
 #include "ipstack/ip/address_claim.h"
 #include "ipstack/ip/dhcp_client.h"
-#include "ipstack/ip/host_kept.h"
+#include "ipstack/ip/host_checkpoint.h"
 #include "ipstack/ip/memberships.h"
 #include "ipstack/ip/neighbours.h"
 #include "ipstack/ip/path_mtu.h"
@@ -175,16 +175,16 @@ class Host {
   uint64_t address_changes() const noexcept { return address_changes_; }
   // The current lease; its address may still be tentative.
   const std::optional<DhcpLease>& dhcp_lease() const noexcept { return lease_; }
-  // kept_lease(): the lease with its remaining times, once its address is assigned. resume_lease(): continues the lease of the previous
-  // instance of this host, without conflict detection.
-  std::optional<DhcpKept> kept_lease(Nanoseconds now) const noexcept;
-  void resume_lease(const DhcpKept& kept, Nanoseconds now) noexcept;
+  // lease_checkpoint(): the lease with its remaining times, once its address is assigned. resume_lease(): continues the lease of the
+  // previous instance of this host, without conflict detection.
+  std::optional<LeaseCheckpoint> lease_checkpoint(Nanoseconds now) const noexcept;
+  void resume_lease(const LeaseCheckpoint& checkpoint, Nanoseconds now) noexcept;
   // Changes when a lease is obtained, renewed or lost.
   uint64_t lease_changes() const noexcept { return lease_changes_; }
-  // kept(): the other addresses, prefixes and routers of this link. resume(): continues those of the previous instance of this host,
+  // checkpoint(): the other addresses, prefixes and routers of this link. resume(): continues those of the previous instance of this host,
   // without duplicate address detection. Call it first, before any other method.
-  HostKept kept(Nanoseconds now) const noexcept;
-  void resume(const HostKept& kept, Nanoseconds now) noexcept;
+  HostCheckpoint checkpoint(Nanoseconds now) const noexcept;
+  void resume(const HostCheckpoint& checkpoint, Nanoseconds now) noexcept;
   // Changes after router advertisements, at most once a second.
   uint64_t router_changes() const noexcept { return router_changes_; }
 
@@ -203,7 +203,7 @@ class Host {
 
  private:
   static constexpr uint32_t kAddressesMax = HostStatus::kAddressesMax, kPrefixesOnLinkMax = 16, kUnreachableMax = 64;
-  static_assert(HostKept::kAddressesMax == kAddressesMax && HostKept::kPrefixesMax == kPrefixesOnLinkMax);
+  static_assert(HostCheckpoint::kAddressesMax == kAddressesMax && HostCheckpoint::kPrefixesMax == kPrefixesOnLinkMax);
   static constexpr Nanoseconds kForever = kNever;
   static constexpr IpAddress kNone6{};
   static constexpr Nanoseconds kRoutersEvery = kSecond;
@@ -275,7 +275,7 @@ class Host {
   // Writes the headers in front of a payload of `length` bytes that is in place; returns the frame's length.
   uint32_t emit_ip_frame(std::byte* frame, const MacAddress& station, const IpFields& fields, uint32_t length) const noexcept;
 
-  // host_kept.cc: state for the next instance
+  // host_checkpoint.cc: state for the next instance
   void note_routers() noexcept;
   void tell_routers(Nanoseconds now) noexcept;
 

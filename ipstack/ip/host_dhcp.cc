@@ -31,14 +31,14 @@ bool Host::is_dhcp_question(const QuotedPacket& quoted) noexcept {
   return port == kDhcpClientPort;
 }
 
-std::optional<DhcpKept> Host::kept_lease(Nanoseconds now) const noexcept {
+std::optional<LeaseCheckpoint> Host::lease_checkpoint(Nanoseconds now) const noexcept {
   const bool assigned = dhcp_ && lease_ && state_of(lease_->address) == AddressState::assigned;
-  return assigned ? dhcp_->kept(now) : std::nullopt;
+  return assigned ? dhcp_->checkpoint(now) : std::nullopt;
 }
 
-void Host::resume_lease(const DhcpKept& kept, Nanoseconds now) noexcept {
+void Host::resume_lease(const LeaseCheckpoint& checkpoint, Nanoseconds now) noexcept {
   if (!dhcp_ || lease_) return;
-  dhcp_->resume(kept, now);
+  dhcp_->resume(checkpoint, now);
   apply_lease(now, false);
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "ni/engine/kept.h"
+#include "ni/engine/engine_checkpoint.h"
 #include "unet/base/trust.h"
 
 namespace unet::engine {
@@ -57,7 +57,7 @@ void BufferPool::fetch(uint32_t count, uint32_t& lies) noexcept {
       hold(held_, buffer);
       search_steps_ = std::min(search_steps_ + kStepsPerBuffer, kStepsMax);
     }
-    KeptEndpoint::fence();
+    EndpointCheckpoint::fence();
     *position_ = queue_.position();
     if (good) [[likely]] continue;
     if (++lies >= kLiesMax) return;

@@ -27,7 +27,7 @@ class BufferPool {
 
   BufferPool() = default;
   // `held` has a bit for each buffer that is here or was taken and not delivered, and `*position` is the place in the free queue:
-  // see kept.h, where both are. What they say at first is where the pool begins.
+  // see engine_checkpoint.h, where both are. What they say at first is where the pool begins.
   BufferPool(const FreeSlot* slots, uint32_t depth, uint32_t buffers, uint64_t* held, uint32_t* position);
 
   uint32_t buffers() const noexcept { return buffers_; }

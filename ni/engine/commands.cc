@@ -49,7 +49,7 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   EndpointState* e = place.load(std::memory_order_relaxed);
   if (e == nullptr) {
     e = new EndpointState;
-    e->kept = e->receive_kept = kept ? &kept.endpoint(command.endpoint) : &e->own_kept;
+    e->checkpoint = e->receive_checkpoint = checkpoint ? &checkpoint.endpoint(command.endpoint) : &e->own_checkpoint;
     place.store(e, std::memory_order_release);  // the service's thread may read its counters
   }
   UNET_CHECK(e->life == EndpointState::Life::unused);
@@ -69,16 +69,16 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   e->receive = SlotWriter(reinterpret_cast<Slot*>(command.segment + g.receive_queue), g.receive_depth,
                           &e->header->receive_consumed.value);
   const auto* free_queue = reinterpret_cast<const FreeSlot*>(command.segment + g.free_queue);
-  if (!kept) {
+  if (!checkpoint) {
     e->own_held.assign(held_words(g.buffers), 0);
-    e->own_kept.begin();
+    e->own_checkpoint.begin();
   } else if (command.resume) {
     resume(*e);
   } else {
-    kept.begin(command.endpoint, g.buffers);
+    checkpoint.begin(command.endpoint, g.buffers);
   }
-  uint64_t* const held = kept ? kept.held(command.endpoint) : e->own_held.data();
-  e->buffers = BufferPool(free_queue, g.free_depth, g.buffers, held, &e->kept->free_position);
+  uint64_t* const held = checkpoint ? checkpoint.held(command.endpoint) : e->own_held.data();
+  e->buffers = BufferPool(free_queue, g.free_depth, g.buffers, held, &e->checkpoint->free_position);
   e->region = {};
   e->wake_descriptor = -1;
   e->deficit = 0;
@@ -118,8 +118,8 @@ void Engine::State::run(const SetUser& command) noexcept {
 // that decides whether its own last message counts as published, and nothing else.
 void Engine::State::resume(EndpointState& e) noexcept {
   const SegmentGeometry& g = e.geometry;
-  KeptEndpoint& k = *e.kept;
-  uint64_t* const held = kept.held(e.index);
+  EndpointCheckpoint& k = *e.checkpoint;
+  uint64_t* const held = checkpoint.held(e.index);
   const auto* send_queue = reinterpret_cast<const Slot*>(e.segment + g.send_queue);
   e.send = SlotReader(send_queue, g.send_depth, &e.header->send_consumed.value, k.send_position);
   e.send.give_back_now(k.send_position);  // what was on its way to a port is lost, and nobody reads it any more
@@ -290,7 +290,7 @@ void Engine::State::run(const OrphansAdded& command) noexcept { ip->orphans_adde
 
 void Engine::State::run(const ResumeLease& command) noexcept { ip->resume_lease(command.port, command.lease, now); }
 
-void Engine::State::run(const ResumeHost& command) noexcept { ip->resume_host(command.port, command.kept, now); }
+void Engine::State::run(const ResumeHost& command) noexcept { ip->resume_host(command.port, command.checkpoint, now); }
 
 void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noexcept {
   ChannelState& state = endpoint.channels[channel];

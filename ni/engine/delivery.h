@@ -28,7 +28,7 @@ class Delivery {
     Slot* const slot = to.receive.reserve();
     if (slot == nullptr) [[unlikely]] return drop(to, EndpointCounter::receive_queue_full);
     copy_small(slot->payload, data, length);
-    to.receive_kept->announce(to.receive.position() + 1);
+    to.receive_checkpoint->announce(to.receive.position() + 1);
     publish(to, slot, channel, length, SlotKind::inline_data);
     return true;
   }

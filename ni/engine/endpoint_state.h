@@ -16,7 +16,7 @@
 
 #include "ni/driver.h"
 #include "ni/engine/buffer_pool.h"
-#include "ni/engine/kept.h"
+#include "ni/engine/engine_checkpoint.h"
 #include "ni/engine/message_window.h"
 #include "ni/engine/share.h"
 #include "unet/base/bytes.h"
@@ -151,7 +151,7 @@ struct alignas(kCacheLine) EndpointState {
   SlotReader send;
   std::byte* segment = nullptr;
   SegmentHeader* header = nullptr;
-  KeptEndpoint* kept = nullptr;
+  EndpointCheckpoint* checkpoint = nullptr;
   ChannelState* channels = nullptr;  // channel_count of them
   uint32_t channel_count = 0;
   uint32_t index = kNone;
@@ -171,7 +171,7 @@ struct alignas(kCacheLine) EndpointState {
   // ---- receiving
   alignas(kCacheLine) SlotWriter receive;
   SegmentHeader* receive_header = nullptr;  // header again, on this line
-  KeptEndpoint* receive_kept = nullptr;     // kept again
+  EndpointCheckpoint* receive_checkpoint = nullptr;     // kept again
   uint32_t incarnation = 0;
   Life life = Life::unused;
   bool touched = false;              // got something in the batch under way (delivery.h)
@@ -203,7 +203,7 @@ struct alignas(kCacheLine) EndpointState {
   Outgoing outgoing;
   ZeroCopy zero_copy;
   std::vector<ChannelState> channel_memory;
-  KeptEndpoint own_kept{};           // where `kept` leads if nobody takes over, and
+  EndpointCheckpoint own_checkpoint{};           // where `kept` leads if nobody takes over, and
   std::vector<uint64_t> own_held;    // what goes with it
   uint32_t ip_channel = kNone;       // its IP channel
   std::unique_ptr<IpSend> ip_send;   // has been made if it ever had one
@@ -219,7 +219,7 @@ struct alignas(kCacheLine) EndpointState {
   // The slot at the send position is served now, whatever comes of it.
   void take_slot() noexcept {
     send.advance();
-    kept->take_slot(send.position());
+    checkpoint->take_slot(send.position());
   }
 
   ChannelState* channel(uint32_t number) noexcept {
@@ -229,8 +229,8 @@ struct alignas(kCacheLine) EndpointState {
   // One writer, so a plain load and store; the copy in the segment is for the owner to read.
   void count(EndpointCounter which, uint64_t amount = 1) noexcept {
     const auto i = static_cast<size_t>(which);
-    const uint64_t value = kept->counters[i].load(std::memory_order_relaxed) + amount;
-    kept->counters[i].store(value, std::memory_order_relaxed);
+    const uint64_t value = checkpoint->counters[i].load(std::memory_order_relaxed) + amount;
+    checkpoint->counters[i].store(value, std::memory_order_relaxed);
     header->counters[i].store(value, std::memory_order_relaxed);
     if (which >= kFirstEndpointDrop) UNET_PROBE(message_drop, index, static_cast<int>(which), kEndpointCounterNames[i].data(), amount);
   }

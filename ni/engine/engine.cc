@@ -27,9 +27,9 @@ std::vector<std::unique_ptr<Port>> make_ports(std::vector<std::unique_ptr<Driver
 }  // namespace
 
 Engine::State::State(const EngineOptions& o, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands_in,
-                     EventMailbox& events_out, int wake, Links* links_in, Kept kept_memory)
+                     EventMailbox& events_out, int wake, Links* links_in, EngineCheckpoint checkpoint_memory)
     : options(o),
-      kept(std::move(kept_memory)),
+      checkpoint(std::move(checkpoint_memory)),
       resuming(o.resume),
       commands(commands_in),
       events(events_out),
@@ -56,8 +56,8 @@ Engine::State::~State() {
 }
 
 Engine::Engine(EngineOptions options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands, EventMailbox& events,
-               int service_wake, Links* links, Kept kept)
-    : state_(std::make_unique<State>(options, std::move(drivers), commands, events, service_wake, links, std::move(kept))) {}
+               int service_wake, Links* links, EngineCheckpoint checkpoint)
+    : state_(std::make_unique<State>(options, std::move(drivers), commands, events, service_wake, links, std::move(checkpoint))) {}
 
 Engine::~Engine() = default;
 
@@ -226,12 +226,12 @@ uint64_t Engine::ni_gauge(NiGauge gauge) const noexcept {
 uint64_t Engine::endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept {
   if (endpoint >= kEndpointsMax) return 0;
   const EndpointState* const e = state_->endpoints[endpoint].load(std::memory_order_acquire);
-  return e == nullptr ? 0 : e->kept->counters[static_cast<size_t>(counter)].load(std::memory_order_relaxed);
+  return e == nullptr ? 0 : e->checkpoint->counters[static_cast<size_t>(counter)].load(std::memory_order_relaxed);
 }
 
 void Engine::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept {
   UNET_CHECK(endpoint < kEndpointsMax && buffers <= kBuffersMax);
-  if (state_->kept) state_->kept.begin(endpoint, buffers);
+  if (state_->checkpoint) state_->checkpoint.begin(endpoint, buffers);
 }
 
 uint64_t Engine::ip_counter(uint32_t port, size_t counter) const noexcept {

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "ni/driver.h"
+#include "ni/engine/engine_checkpoint.h"
 #include "ni/engine/ip_options.h"
-#include "ni/engine/kept.h"
 #include "ni/engine/mailbox.h"
 #include "unet/counters.h"
 
@@ -42,7 +42,7 @@ class Engine {
   // is one of several: then `drivers` has all ports of the NI, and the links to the other engines. `kept` outlives it, if it is shared
   // with the next engine.
   Engine(EngineOptions options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands,
-         EventMailbox& events, int service_wake, Links* links = nullptr, Kept kept = {});
+         EventMailbox& events, int service_wake, Links* links = nullptr, EngineCheckpoint checkpoint = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -27,7 +27,7 @@ namespace unet::engine {
 
 struct Engine::State {
   State(const EngineOptions& options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands, EventMailbox& events,
-        int service_wake, Links* links, Kept kept_memory);
+        int service_wake, Links* links, EngineCheckpoint checkpoint_memory);
   ~State();
 
   // ---- poll(), step by step
@@ -84,7 +84,7 @@ struct Engine::State {
   void wake_service() noexcept;
 
   EngineOptions options;
-  Kept kept;
+  EngineCheckpoint checkpoint;
   bool resuming;  // until Resumed: no message moves before all is attached again
   CommandMailbox& commands;
   EventMailbox& events;

@@ -390,12 +390,12 @@ void IpDatapath::add_orphan(const OrphanedConnection& orphan, Nanoseconds now) n
   if (!orphans_.add(orphan, now)) counters_.add(NiCounter::ip_left_overflow);
 }
 
-void IpDatapath::resume_lease(uint32_t port, const ip::DhcpKept& lease, Nanoseconds now) noexcept {
+void IpDatapath::resume_lease(uint32_t port, const ip::LeaseCheckpoint& lease, Nanoseconds now) noexcept {
   if (has(port)) by_port_[port]->use().resume_lease(lease, now);
 }
 
-void IpDatapath::resume_host(uint32_t port, const ip::HostKept& kept, Nanoseconds now) noexcept {
-  if (has(port)) by_port_[port]->use().resume(kept, now);
+void IpDatapath::resume_host(uint32_t port, const ip::HostCheckpoint& checkpoint, Nanoseconds now) noexcept {
+  if (has(port)) by_port_[port]->use().resume(checkpoint, now);
 }
 
 // Another user has the port now: what was left there, by memory that somebody wrote, is not to touch his connections.
@@ -480,12 +480,12 @@ void IpDatapath::run_timers(Nanoseconds now, EventMailbox& events, bool& told) n
     if (!port->dirty()) continue;
     const uint32_t number = port->port().number();
     if (IpChanged event{.port = number, .status = {}}; port->take_status(event.status)) {
-      event.lease = port->host().kept_lease(now);
+      event.lease = port->host().lease_checkpoint(now);
       if (events.push(event)) told = true;
       else port->tell_again();
     }
-    if (!port->take_kept()) continue;
-    if (events.push(IpKept{.port = number, .kept = port->host().kept(now)})) told = true;
+    if (!port->take_checkpoint_due()) continue;
+    if (events.push(HostCheckpointed{.port = number, .checkpoint = port->host().checkpoint(now)})) told = true;
     else port->tell_again();
   }
 }

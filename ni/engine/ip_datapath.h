@@ -83,8 +83,8 @@ class IpDatapath {
   void orphans_added(uint32_t number) noexcept;
   // A connection of an endpoint that is gone: its peer is to know.
   void add_orphan(const OrphanedConnection& orphan, Nanoseconds now) noexcept;
-  void resume_lease(uint32_t port, const ip::DhcpKept& lease, Nanoseconds now) noexcept;
-  void resume_host(uint32_t port, const ip::HostKept& kept, Nanoseconds now) noexcept;
+  void resume_lease(uint32_t port, const ip::LeaseCheckpoint& lease, Nanoseconds now) noexcept;
+  void resume_host(uint32_t port, const ip::HostCheckpoint& checkpoint, Nanoseconds now) noexcept;
   // Those that are not over, for an engine that takes over.
   void save_orphans(std::vector<OrphanedConnection>& into) const { orphans_.save(into, now_); }
 

@@ -85,11 +85,11 @@ bool IpInterface::take_status(ip::HostStatus& status) noexcept {
   return told_ = true;
 }
 
-bool IpInterface::take_kept() noexcept {
-  if (kept_told_ && host_.address_changes() == address_changes_ && host_.router_changes() == router_changes_) return false;
+bool IpInterface::take_checkpoint_due() noexcept {
+  if (checkpoint_told_ && host_.address_changes() == address_changes_ && host_.router_changes() == router_changes_) return false;
   address_changes_ = host_.address_changes();
   router_changes_ = host_.router_changes();
-  return kept_told_ = true;
+  return checkpoint_told_ = true;
 }
 
 }  // namespace unet::engine

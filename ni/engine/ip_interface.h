@@ -60,8 +60,8 @@ class IpInterface {
   // True if what the service should know has changed since `status` was taken last.
   bool take_status(ip::HostStatus& status) noexcept;
   // Likewise of what the host before the next one has to leave it; once.
-  bool take_kept() noexcept;
-  void tell_again() noexcept { told_ = kept_told_ = false; dirty_ = true; }
+  bool take_checkpoint_due() noexcept;
+  void tell_again() noexcept { told_ = checkpoint_told_ = false; dirty_ = true; }
   bool dirty() const noexcept { return dirty_; }
 
   // By any thread; as the engine's published it last.
@@ -88,7 +88,7 @@ class IpInterface {
   Nanoseconds counters_at_ = 0;
   ip::HostStatus status_;  // as it was told
   uint64_t lease_changes_ = 0;
-  bool kept_told_ = false;
+  bool checkpoint_told_ = false;
   uint64_t address_changes_ = 0, router_changes_ = 0;
   std::array<std::atomic<uint64_t>, kHostCounters> counters_{};
 };

@@ -42,7 +42,7 @@ struct AttachEndpoint {
   SegmentGeometry geometry;
   uint32_t user = 0;        // whose share it sends by
   uint32_t weight = 1;      // against the user's other endpoints
-  bool resume = false;      // another engine had it: go on where that one stopped (kept.h)
+  bool resume = false;      // another engine had it: go on where that one stopped (engine_checkpoint.h)
 };
 struct SetUser {            // what a user's endpoints may send, from now on; without: weight 1 and no limits
   uint32_t user;
@@ -106,11 +106,11 @@ struct AddOrphan { OrphanedConnection orphan; };  // of an endpoint that is gone
 struct OrphansAdded { uint32_t number; };
 struct ResumeLease {        // of the engine before this one, whose address is used on
   uint32_t port;
-  ip::DhcpKept lease;
+  ip::LeaseCheckpoint lease;
 };
 struct ResumeHost {         // likewise
   uint32_t port;
-  ip::HostKept kept;
+  ip::HostCheckpoint checkpoint;
 };
 struct SendSignal {
   uint32_t port;
@@ -157,13 +157,13 @@ struct CaptureStopped { uint32_t capture; };  // likewise
 struct IpChanged {          // what a port has for IP
   uint32_t port;
   ip::HostStatus status;
-  std::optional<ip::DhcpKept> lease{};  // from a server, once its address is assigned
+  std::optional<ip::LeaseCheckpoint> lease{};  // from a server, once its address is assigned
 };
-struct IpKept {             // and what the next engine is to know of that
+struct HostCheckpointed {             // and what the next engine is to know of that
   uint32_t port;
-  ip::HostKept kept;
+  ip::HostCheckpoint checkpoint;
 };
-using Event = std::variant<std::monostate, ClientDetached, EndpointDetached, SignalReceived, CaptureStopped, IpChanged, IpKept>;
+using Event = std::variant<std::monostate, ClientDetached, EndpointDetached, SignalReceived, CaptureStopped, IpChanged, HostCheckpointed>;
 
 // A bounded queue of one writer thread and one reader thread.
 template <typename T, uint32_t kDepth>

@@ -51,19 +51,19 @@ bool Port::make_room(Nanoseconds now) noexcept {
 
 // The memory's owner is gone, so nobody is left who would read a counter of these frames.
 void Port::drop_staged(Bytes memory) noexcept {
-  uint32_t kept = begin_;
+  uint32_t unsent = begin_;
   for (uint32_t i = begin_; i < end_; ++i) {
     const TransmitFrame frame = frames_[i];
     if (frame.external >= memory.data() && frame.external < memory.data() + memory.size()) {
       --frame.completion->pending;
       driver_->discard({&frame, 1});
     } else {
-      frames_[kept++] = frame;
+      frames_[unsent++] = frame;
     }
   }
-  std::move(frames_.begin() + end_, frames_.begin() + have_, frames_.begin() + kept);
-  have_ -= end_ - kept;
-  end_ = kept;
+  std::move(frames_.begin() + end_, frames_.begin() + have_, frames_.begin() + unsent);
+  have_ -= end_ - unsent;
+  end_ = unsent;
   shown_ = std::min(shown_, end_);
   gather_pieces();
 }

@@ -154,10 +154,10 @@ class TestNi {
  public:
   static constexpr uint32_t kClient = 0;
 
-  explicit TestNi(std::vector<TestWire*> wires = {}, EngineOptions options = {}, Kept kept = {}) {
+  explicit TestNi(std::vector<TestWire*> wires = {}, EngineOptions options = {}, EngineCheckpoint checkpoint = {}) {
     std::vector<std::unique_ptr<Driver>> drivers;
     for (TestWire* wire : wires) drivers.push_back(std::make_unique<TestPort>(*wire));
-    start(std::move(drivers), options, nullptr, std::move(kept));
+    start(std::move(drivers), options, nullptr, std::move(checkpoint));
   }
   TestNi(std::vector<std::unique_ptr<Driver>>&& drivers, EngineOptions options) { start(std::move(drivers), options); }
   // One of several engines. Its endpoints have numbers, and so doorbells, that are its own.
@@ -225,8 +225,8 @@ class TestNi {
   template <typename T>
   std::optional<T> event() {
     const Event* front = events.front();
-    if (!std::is_same_v<T, IpKept>) {  // for whom it is not about that
-      for (; front != nullptr && std::holds_alternative<IpKept>(*front); front = events.front()) events.pop();
+    if (!std::is_same_v<T, HostCheckpointed>) {  // for whom it is not about that
+      for (; front != nullptr && std::holds_alternative<HostCheckpointed>(*front); front = events.front()) events.pop();
     }
     if (front == nullptr || !std::holds_alternative<T>(*front)) return std::nullopt;
     const T event = std::get<T>(*front);
@@ -245,8 +245,9 @@ class TestNi {
   uint32_t first_number = 0;
 
  private:
-  void start(std::vector<std::unique_ptr<Driver>> drivers, const EngineOptions& options, Links* links = nullptr, Kept kept = {}) {
-    engine = std::make_unique<Engine>(options, std::move(drivers), commands, events, -1, links, std::move(kept));
+  void start(std::vector<std::unique_ptr<Driver>> drivers, const EngineOptions& options, Links* links = nullptr,
+             EngineCheckpoint checkpoint = {}) {
+    engine = std::make_unique<Engine>(options, std::move(drivers), commands, events, -1, links, std::move(checkpoint));
     command(AttachClient{kClient, &page});
   }
 };

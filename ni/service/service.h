@@ -386,7 +386,7 @@ class Service {
   bool is_up(uint32_t port) const noexcept;
   std::string link_text(uint32_t port) const;  // for lists
 
-  void on_ip_kept(const engine::IpKept& event);
+  void on_host_checkpointed(const engine::HostCheckpointed& event);
   bool write_ip_claim(uint32_t endpoint, uint32_t number);
   bool resume_ip_claim(uint32_t endpoint, uint64_t number, const IpClaimValue& value);
   void resume_ip(EndpointRecord& endpoint);
@@ -480,13 +480,13 @@ class Service {
   struct IpLease {
     uint64_t since = 0;                // by CLOCK_MONOTONIC
     MacAddress station{};
-    ip::DhcpKept kept;
+    ip::LeaseCheckpoint checkpoint;
   };
   std::map<uint32_t, IpLease> ip_leases_;         // of those that have one of a server
   struct IpHost {
     uint64_t since = 0;
     MacAddress station{};
-    ip::HostKept kept;
+    ip::HostCheckpoint checkpoint;
   };
   std::map<uint32_t, IpHost> ip_hosts_;
   std::set<uint32_t> with_sockets_;    // endpoints that have tables of sockets

@@ -245,13 +245,13 @@ void Service::on_ip_changed(const engine::IpChanged& event) {
     at->second = event.status;
     tell_ip_changed();
   }
-  if (event.lease) ip_leases_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .kept = *event.lease};
+  if (event.lease) ip_leases_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .checkpoint = *event.lease};
   else if (ip_leases_.erase(event.port) == 0) return;
   changed(JournalKind::ip_lease, event.port);
 }
 
-void Service::on_ip_kept(const engine::IpKept& event) {
-  ip_hosts_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .kept = event.kept};
+void Service::on_host_checkpointed(const engine::HostCheckpointed& event) {
+  ip_hosts_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .checkpoint = event.checkpoint};
   changed(JournalKind::ip_host, event.port);
 }
 

@@ -1,4 +1,4 @@
-// host_kept.h - a host's addresses, prefixes and router, for its next instance on the same link; written and read by Host.
+// host_checkpoint.h - a host's addresses, prefixes and router, for its next instance on the same link; written and read by Host.
 #pragma once
 
 #include <array>
@@ -9,11 +9,11 @@
 namespace unet::ip {
 
 // Times are seconds that remain.
-struct HostKept {
+struct HostCheckpoint {
   static constexpr uint32_t kAddressesMax = 16, kPrefixesMax = 16;
   static constexpr uint32_t kForever = ~uint32_t{0};
 
-  // Assigned addresses only. Tentative and conflicting ones are claimed anew, and the DHCP lease is separate (DhcpKept).
+  // Assigned addresses only. Tentative and conflicting ones are claimed anew, and the DHCP lease is separate (LeaseCheckpoint).
   struct Address {
     IpAddress address{};
     uint8_t prefix = 0;
@@ -35,7 +35,7 @@ struct HostKept {
   uint32_t router_s = 0;
   uint32_t mtu6 = 0;
   uint8_t hop_limit6 = 0;
-  bool operator==(const HostKept&) const noexcept = default;
+  bool operator==(const HostCheckpoint&) const noexcept = default;
 };
 
 }  // namespace unet::ip
