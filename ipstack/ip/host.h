@@ -254,7 +254,7 @@ class Host {
   void claim_anew(Own& own, Nanoseconds now) noexcept;
   Own* own(const IpAddress& address) noexcept;
   const Own* own(const IpAddress& address) const noexcept;
-  void note_claim(Own& own, AddressClaim::State before, Nanoseconds now) noexcept;
+  void on_claim_change(Own& own, AddressClaim::State before, Nanoseconds now) noexcept;
   void handle_arp(Bytes packet, Nanoseconds now) noexcept;
   void handle_discovery(const MacAddress& station, const IpView& packet, Nanoseconds now) noexcept;
   void handle_solicitation(const MacAddress& station, const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept;
@@ -276,8 +276,8 @@ class Host {
   uint32_t emit_ip_frame(std::byte* frame, const MacAddress& station, const IpFields& fields, uint32_t length) const noexcept;
 
   // host_checkpoint.cc: state for the next instance
-  void note_routers() noexcept;
-  void tell_routers(Nanoseconds now) noexcept;
+  void on_router_change() noexcept;
+  void publish_routers(Nanoseconds now) noexcept;
 
   // host_groups.cc: multicast groups
   bool is_membership(const IpView& packet) const noexcept;
@@ -328,8 +328,8 @@ class Host {
   std::optional<DhcpLease> lease_;    // the lease that is applied
   uint64_t address_changes_ = 0;
   uint64_t lease_changes_ = 0;
-  bool routers_said_ = false;         // a change that router_changes_ does not count yet
-  Nanoseconds routers_told_at_ = 0;
+  bool routers_changed_ = false;      // a change that router_changes_ does not count yet
+  Nanoseconds routers_published_at_ = 0;
   uint64_t router_changes_ = 0;
 
   Reassembly reassembly_;

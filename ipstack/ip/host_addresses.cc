@@ -68,7 +68,7 @@ bool Host::remove_address(const IpAddress& address, Nanoseconds now) noexcept {
 }
 
 // Handles a change of a claim's state, which was `before`.
-void Host::note_claim(Own& own, AddressClaim::State before, Nanoseconds now) noexcept {
+void Host::on_claim_change(Own& own, AddressClaim::State before, Nanoseconds now) noexcept {
   const AddressClaim::State state = own.claim.state();
   if (state == before) return;
   if (state == AddressClaim::State::conflict) {
@@ -125,7 +125,7 @@ bool Host::has_conflict(const IpAddress& address) const noexcept {
 }
 
 void Host::expire_addresses(Nanoseconds now) noexcept {
-  tell_routers(now);
+  publish_routers(now);
   for (Own& each : own_) {
     if (each.retry_at <= now) claim_anew(each, now);
   }
@@ -158,7 +158,7 @@ void Host::handle_arp(Bytes packet, Nanoseconds now) noexcept {
     const AddressClaim::State before = each.claim.state();
     if (arp.sender.is_unspecified()) each.claim.handle_probe(arp.target, arp.sender_mac, now);
     else each.claim.handle_claim(arp.sender, arp.sender_mac, now);
-    note_claim(each, before, now);
+    on_claim_change(each, before, now);
   }
   decline_conflict(now);
   const Own* const asked = own(arp.target);
@@ -212,7 +212,7 @@ void Host::handle_solicitation(const MacAddress& station, const IpView& packet, 
   const bool probe = packet.from.is_unspecified();
   const AddressClaim::State before = asked->claim.state();
   if (probe) asked->claim.handle_probe(discovery.target, station, now);
-  note_claim(*asked, before, now);
+  on_claim_change(*asked, before, now);
   if (asked->claim.state() != AddressClaim::State::assigned) return;
   if (!probe && discovery.source_mac && is_on_link(packet.from)) neighbours_.handle_question(packet.from, *discovery.source_mac, now);
   std::array<std::byte, kEthernetBytes + kIpv6Bytes + kDiscoveryBytesMax> frame;
@@ -228,14 +228,14 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
   if (Own* const claimed = own(discovery.target); claimed != nullptr) {
     const AddressClaim::State before = claimed->claim.state();
     claimed->claim.handle_claim(discovery.target, discovery.target_mac.value_or(MacAddress{}), now);
-    note_claim(*claimed, before, now);
+    on_claim_change(*claimed, before, now);
     return;
   }
   // 7.2.5: a neighbour that is no router any more stops being the default router.
   if (!discovery.router && gateway6_ == discovery.target && gateway6_until_ != kForever && neighbours_.state(discovery.target)) {
     gateway6_ = options_.gateway6;
     gateway6_until_ = kForever;
-    note_routers();
+    on_router_change();
   }
   neighbours_.handle_answer(discovery.target, discovery.target_mac, discovery.solicited, discovery.override_entry, discovery.router, now);
 }
@@ -243,7 +243,7 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
 // RFC 4861, 6.3.4: a router advertisement.
 void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept {
   if (!options_.autoconfigure) return;
-  note_routers();
+  on_router_change();
   if (discovery.lifetime_s != 0) next_router_question_ = kForever;  // 6.3.7
   if (discovery.source_mac) neighbours_.handle_question(packet.from, *discovery.source_mac, now);
   if (discovery.hop_limit != 0) hop_limit6_ = discovery.hop_limit;
@@ -318,7 +318,7 @@ uint32_t Host::poll_claims(Nanoseconds now, std::byte* frame) noexcept {
     AddressClaim::Message message;
     const AddressClaim::State before = each.claim.state();
     const bool some = each.claim.poll_message(now, message);
-    note_claim(each, before, now);
+    on_claim_change(each, before, now);
     if (!some) continue;
     const IpAddress& address = each.claim.address();
     if (address.is_ipv4()) {

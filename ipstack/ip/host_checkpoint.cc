@@ -64,12 +64,12 @@ void Host::resume(const HostCheckpoint& checkpoint, Nanoseconds now) noexcept {
 }
 
 // Router advertisements may come at any rate; router_changes() is limited.
-void Host::note_routers() noexcept { routers_said_ = true; }
+void Host::on_router_change() noexcept { routers_changed_ = true; }
 
-void Host::tell_routers(Nanoseconds now) noexcept {
-  if (!routers_said_ || now < routers_told_at_ + kRoutersEvery) return;
-  routers_said_ = false;
-  routers_told_at_ = now;
+void Host::publish_routers(Nanoseconds now) noexcept {
+  if (!routers_changed_ || now < routers_published_at_ + kRoutersEvery) return;
+  routers_changed_ = false;
+  routers_published_at_ = now;
   ++router_changes_;
 }
 

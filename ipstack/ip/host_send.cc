@@ -249,7 +249,7 @@ Nanoseconds Host::next_event() const noexcept {
   Nanoseconds next = std::min({groups4_.next_event(), groups6_.next_event(), neighbours_.next_event(), reassembly_.next_event(),
                                next_router_question_, gateway6_until_});
   if (dhcp_) next = std::min(next, dhcp_->next_event());
-  if (routers_said_) next = std::min(next, routers_told_at_ + kRoutersEvery);
+  if (routers_changed_) next = std::min(next, routers_published_at_ + kRoutersEvery);
   for (const Own& each : own_) {
     next = std::min({next, each.claim.next_event(), each.retry_at, each.valid_until, each.deprecated ? kForever : each.preferred_until});
   }

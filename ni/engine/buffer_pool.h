@@ -39,7 +39,7 @@ class BufferPool {
   // that named no buffer, or one that is here already.
   Outcome take(uint32_t count, RunList& runs, uint32_t& lies) noexcept {
     fetch(count, lies);
-    if (kept_ < count) [[unlikely]] return Outcome::none;
+    if (free_ < count) [[unlikely]] return Outcome::none;
     if (count == 1) [[likely]] {
       take_lowest(runs);
       return Outcome::taken;
@@ -54,17 +54,17 @@ class BufferPool {
   void take_lowest(RunList& runs) noexcept;
   bool take_runs(uint32_t count, RunList& runs, uint32_t& lies) noexcept;
   bool search(uint32_t first_word, uint32_t count, uint32_t& near, RunList& runs) noexcept;
-  bool keep(uint32_t buffer) noexcept;  // false: it is there already
-  void unkeep(uint32_t first, uint32_t count) noexcept;
+  bool add_free(uint32_t buffer) noexcept;  // false: it is there already
+  void remove_free(uint32_t first, uint32_t count) noexcept;
 
   FreeReader queue_;
   uint32_t buffers_ = 0;
-  uint32_t kept_ = 0;    // buffers in the private set
+  uint32_t free_ = 0;    // buffers in the private set
   uint32_t first_ = 0;   // no word of kept_bits_ before this one has any
   uint32_t window_ = 0;  // where take_runs() looks next if the lowest buffers do not do
   uint32_t search_steps_ = 0;  // that searches may take beyond the first few of each message
   uint64_t searched_ = 0;
-  std::vector<uint64_t> kept_bits_;
+  std::vector<uint64_t> free_bits_;
   uint64_t* held_ = nullptr;
   uint32_t* position_ = nullptr;
 };

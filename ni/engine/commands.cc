@@ -11,14 +11,14 @@
 namespace unet::engine {
 namespace {
 
-constexpr uint32_t kCommandsPerTurn = 64;    // messages are not kept waiting by more
-constexpr Nanoseconds kLeaveTime = kSecond;  // how long a detached endpoint waits for ports that read its segment
+constexpr uint32_t kCommandsPerPoll = 64;    // messages are not kept waiting by more
+constexpr Nanoseconds kDetachTime = kSecond;  // how long a detached endpoint waits for ports that read its segment
 
 }  // namespace
 
 uint32_t Engine::State::take_all_commands() noexcept {
   uint32_t taken = 0;
-  for (const Command* command; taken < kCommandsPerTurn && (command = commands.front()) != nullptr; ++taken) {
+  for (const Command* command; taken < kCommandsPerPoll && (command = commands.front()) != nullptr; ++taken) {
     std::visit([this](const auto& each) { run(each); }, *command);
     commands.pop();
   }
@@ -87,7 +87,7 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   e->buckets = {};
   e->buckets.set_prices(e->share->endpoint_prices, now);
   e->terms = e->share->terms;
-  e->held = false;
+  e->deferred = false;
   e->granted = false;
   e->zero_copy = {};
   e->outgoing.active = false;
@@ -130,7 +130,7 @@ void Engine::State::resume(EndpointState& e) noexcept {
   if (static_cast<uint32_t>(mark) != position) {
     --position;  // announced and not published: the slot is still ours, and its buffers, too
     for (uint32_t i = 0; i < std::min(k.delivered_runs, kRunsMax); ++i) {
-      for (uint32_t b = k.runs[i].first; b < std::min(uint32_t{k.runs[i].first} + k.runs[i].count, g.buffers); ++b) hold(held, b);
+      for (uint32_t b = k.runs[i].first; b < std::min(uint32_t{k.runs[i].first} + k.runs[i].count, g.buffers); ++b) mark_held(held, b);
     }
   }
   e.receive = SlotWriter::resume(slots, g.receive_depth, &e.header->receive_consumed.value, position);
@@ -168,9 +168,9 @@ void Engine::State::run(const DetachEndpoint& command) noexcept {
   mux.remove(*e);
   doorbells.close(e->client, e->doorbell);
   ++e->incarnation;  // hairpin channels that lead here are closed by this
-  e->life = EndpointState::Life::leaving;
-  e->leave_by = now + kLeaveTime;
-  leaving.push_back(e->index);
+  e->life = EndpointState::Life::detaching;
+  e->detach_by = now + kDetachTime;
+  detaching.push_back(e->index);
 }
 
 void Engine::State::run(const SetRegion& command) noexcept {
@@ -319,16 +319,16 @@ void Engine::State::run(const StartCapture& command) noexcept {
   const EndpointState* const e = command.endpoint == kNone ? nullptr : attached(command.endpoint);
   if (command.endpoint != kNone && e == nullptr) return;
   taps.start(command, e);
-  tell_ports_of_captures();
+  update_port_captures();
 }
 
 void Engine::State::run(const StopCapture& command) noexcept {
   taps.stop(command.capture);
-  tell_ports_of_captures();
+  update_port_captures();
   stopped_captures.push_back(command.capture);
 }
 
-void Engine::State::tell_ports_of_captures() noexcept {
+void Engine::State::update_port_captures() noexcept {
   for (uint32_t p = 0; p < ports.size(); ++p) ports[p]->set_taps(taps.wants_port(p) ? &taps : nullptr, p);
 }
 
@@ -347,9 +347,9 @@ void Engine::State::run(const SendSignal& command) noexcept {
 // Puts Detached events as far as the mailbox takes them; the others are tried again in the next turn.
 void Engine::State::report_events() noexcept {
   bool put = false;
-  std::erase_if(leaving, [&](uint32_t index) {
+  std::erase_if(detaching, [&](uint32_t index) {
     EndpointState& e = *endpoints[index].load(std::memory_order_relaxed);
-    if (e.zero_copy.pending() != 0 && now < e.leave_by) return false;
+    if (e.zero_copy.pending() != 0 && now < e.detach_by) return false;
     if (e.wakes.load(std::memory_order_acquire) != 0) return false;
     // Before the event: after it the memory may be gone.
     for (uint32_t p = 0; p < ports.size(); ++p) {

@@ -66,7 +66,7 @@ void Demux::frame(const Port& port, uint32_t port_index, const ReceivedFrame& fr
   }
 }
 
-bool Demux::has_strange(std::span<const ReceivedFrame> frames) const noexcept {
+bool Demux::has_unknown_tag(std::span<const ReceivedFrame> frames) const noexcept {
   return std::any_of(frames.begin(), frames.end(), [this](const ReceivedFrame& frame) {
     Tag tag;
     return read_tag({frame.data, frame.length}, tag) && tags_.entry(tag).tag != tag;

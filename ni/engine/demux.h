@@ -29,7 +29,7 @@ class Demux {
   void burst(const Port& port, uint32_t port_index, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept;
 
   // Whether a burst has a frame of ours with a tag that nobody has.
-  bool has_strange(std::span<const ReceivedFrame> frames) const noexcept;
+  bool has_unknown_tag(std::span<const ReceivedFrame> frames) const noexcept;
 
   // True once after a burst put signals into the event mailbox.
   bool take_signalled() noexcept {

@@ -29,18 +29,18 @@ class Doorbells {
 
   // Calls activate(endpoint) for every endpoint whose bell rang. Returns how many clients it looked at.
   template <typename Activate>
-  uint32_t look(Activate&& activate) noexcept {
+  uint32_t scan(Activate&& activate) noexcept {
     const uint32_t recent = count_ < kRecent ? count_ : kRecent;
-    for (uint32_t i = 0; i < recent; ++i) look_at(i, activate);
+    for (uint32_t i = 0; i < recent; ++i) scan_client(i, activate);
     const uint32_t others = count_ - recent < kOthers ? count_ - recent : kOthers;
     for (uint32_t i = 0; i < others; ++i) {
       if (next_ >= count_) next_ = kRecent;
-      look_at(next_++, activate);
+      scan_client(next_++, activate);
     }
     return recent + others;
   }
 
-  // True if some client has rung and look() has not seen it. Looks at all: only for an engine that is about to sleep.
+  // True if some client has rung and scan() has not seen it. Looks at all: only for an engine that is about to sleep.
   bool any() const noexcept;
   // Tells all clients whether to write the wake descriptor after they rang.
   void announce_sleep(bool asleep) noexcept;
@@ -59,7 +59,7 @@ class Doorbells {
   };
 
   template <typename Activate>
-  void look_at(uint32_t place, Activate& activate) noexcept {
+  void scan_client(uint32_t place, Activate& activate) noexcept {
     Client& client = *order_[place];
     for (uint32_t word = 0; word < client.summary_words; ++word) {
       const uint64_t bits = client.page->summary.words[word].load(std::memory_order_relaxed) & own_[word];

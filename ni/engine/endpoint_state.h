@@ -145,7 +145,7 @@ struct Reassembling;  // reassembly.h
 struct IpSend;        // ip_datapath.h
 
 struct alignas(kCacheLine) EndpointState {
-  enum class Life : uint8_t { unused, attached, leaving };  // leaving: waits for ports that still read its segment
+  enum class Life : uint8_t { unused, attached, detaching };  // leaving: waits for ports that still read its segment
 
   // ---- sending
   SlotReader send;
@@ -163,7 +163,7 @@ struct alignas(kCacheLine) EndpointState {
   uint64_t sent_messages = 0;        // of the visit under way
   uint64_t sent_bytes = 0;
   bool active = false;               // is in one of those lists, or held
-  bool held = false;                 // waits until its limit has room
+  bool deferred = false;             // waits until its limit has room
   bool granted = false;              // has its quantum for the turn under way
   uint8_t waiting_port = kNotWaiting;  // whose list that is; kNotWaiting: the share's
   uint32_t watch = kNone;            // index in the watched set
@@ -196,10 +196,10 @@ struct alignas(kCacheLine) EndpointState {
   SegmentGeometry geometry{};
   uint64_t segment_bytes = 0;
   uint64_t registered_ports = 0;     // bit p: port p may read the segment in place
-  uint64_t leave_by = 0;             // leaving: when ports are no longer waited for
+  uint64_t detach_by = 0;            // leaving: when ports are no longer waited for
   Buckets buckets;                   // of its own limits
   uint32_t terms = 0;                // its share's, when it was last served
-  uint32_t hold = 0;                 // counts how often it was held
+  uint32_t deferrals = 0;            // counts how often it was held
   Outgoing outgoing;
   ZeroCopy zero_copy;
   std::vector<ChannelState> channel_memory;

@@ -87,9 +87,9 @@ uint32_t Engine::pull(Nanoseconds now) noexcept {
 void Engine::push() noexcept {
   State& s = *state_;
   s.take_commands();
-  s.look_at_watched();
-  s.look_at_doorbells(s.now);
-  s.mux.turn(s.now);
+  s.scan_watched();
+  s.scan_doorbells(s.now);
+  s.mux.poll(s.now);
 }
 
 bool Engine::send(uint32_t endpoint, uint32_t channel, Bytes data, bool more) noexcept {
@@ -98,10 +98,10 @@ bool Engine::send(uint32_t endpoint, uint32_t channel, Bytes data, bool more) no
 }
 
 uint32_t Engine::State::send(Nanoseconds when) noexcept {
-  uint32_t work = look_at_doorbells(when);  // endpoints that have begun to send
-  work += look_at_watched();                // endpoints that go on sending
+  uint32_t work = scan_doorbells(when);     // endpoints that have begun to send
+  work += scan_watched();                   // endpoints that go on sending
   if (links != nullptr) [[unlikely]] work += links->forward(ports, when);  // what other engines send over our ports
-  work += mux.turn(when);                   // messages from endpoints, to wires and endpoints
+  work += mux.poll(when);                   // messages from endpoints, to wires and endpoints
   run_timers(when);                         // reassemblies given up, queues no longer watched, what dead connections have to say
   delivery.flush();                         // to whom they said it: he may sleep, or go
   return work;
@@ -117,7 +117,7 @@ uint32_t Engine::State::receive(Nanoseconds when) noexcept {
       // take the way of the commands, not before that was taken; over a link, it may: then it stays there until none waits that was put
       // before it. From a wire of several engines it has come, and the command is in the mailbox.
       received += take_commands();
-      if (ports[p]->overtakes() && commands.pending() && come_too_early(*ports[p], {frames.data(), count})) [[unlikely]] continue;
+      if (ports[p]->overtakes() && commands.pending() && arrived_too_early(*ports[p], {frames.data(), count})) [[unlikely]] continue;
       received += count;
       ports[p]->show({frames.data(), count}, when);
       demux.burst(*ports[p], ports[p]->number(), {frames.data(), count}, when);
@@ -133,37 +133,37 @@ uint32_t Engine::State::receive(Nanoseconds when) noexcept {
 }
 
 // True: the frames stay in the link. From a wire, takes commands until none of the frames is strange, or all are taken that were there.
-bool Engine::State::come_too_early(const Port& port, std::span<const ReceivedFrame> burst) noexcept {
-  if (port.link()) return demux.has_strange(burst);
-  for (uint32_t taken = 0; taken < kMailboxDepth && !commands.empty() && demux.has_strange(burst);) taken += take_commands();
+bool Engine::State::arrived_too_early(const Port& port, std::span<const ReceivedFrame> burst) noexcept {
+  if (port.link()) return demux.has_unknown_tag(burst);
+  for (uint32_t taken = 0; taken < kMailboxDepth && !commands.empty() && demux.has_unknown_tag(burst);) taken += take_commands();
   return false;
 }
 
-uint32_t Engine::State::look_at_doorbells(Nanoseconds when) noexcept {
+uint32_t Engine::State::scan_doorbells(Nanoseconds when) noexcept {
   uint32_t rung = 0;
-  const uint32_t looked = doorbells.look([&](EndpointState& endpoint) {
+  const uint32_t scanned = doorbells.scan([&](EndpointState& endpoint) {
     ++rung;
     // An engine that sleeps often would leave the queue before its next message, at the price of a heavy_fence().
     if (!sleep_pace.is_often(when)) watch.add(endpoint, when);
     mux.activate(endpoint);
   });
-  looks.store(looks.load(std::memory_order_relaxed) + looked, std::memory_order_relaxed);
+  scans.store(scans.load(std::memory_order_relaxed) + scanned, std::memory_order_relaxed);
   return rung;
 }
 
-uint32_t Engine::State::look_at_watched() noexcept {
+uint32_t Engine::State::scan_watched() noexcept {
   uint32_t full = 0;
-  const uint32_t looked = watch.look([&](EndpointState& endpoint) {
+  const uint32_t scanned = watch.scan([&](EndpointState& endpoint) {
     ++full;
     mux.activate(endpoint);
   });
-  looks.store(looks.load(std::memory_order_relaxed) + looked, std::memory_order_relaxed);
+  scans.store(scans.load(std::memory_order_relaxed) + scanned, std::memory_order_relaxed);
   return full;
 }
 
 void Engine::State::run_timers(Nanoseconds when) noexcept {
   if (when >= reassembly.next_deadline()) reassembly.expire(when);
-  watch.leave_idle(when, [&](EndpointState& endpoint) { mux.activate(endpoint); });
+  watch.stop_idle(when, [&](EndpointState& endpoint) { mux.activate(endpoint); });
   if (ip == nullptr) return;
   bool told = false;
   ip->run_timers(when, events, told);
@@ -177,7 +177,7 @@ bool Engine::prepare_sleep(Nanoseconds now) noexcept {
   s.sleep_pace.begin_sleep(now);
   s.doorbells.announce_sleep(true);
   if (s.links != nullptr) s.links->announce_sleep(true);
-  const bool fenced = s.watch.leave_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });
+  const bool fenced = s.watch.stop_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });
   // From now on clients ring and write the wake descriptor; what they did before is seen below. A client that rings fences; another
   // engine does not.
   if (s.links != nullptr && !fenced) heavy_fence();
@@ -238,6 +238,6 @@ uint64_t Engine::ip_counter(uint32_t port, size_t counter) const noexcept {
   return state_->ip == nullptr ? 0 : state_->ip->counter(port, counter);
 }
 
-uint64_t Engine::looks() const noexcept { return state_->looks.load(std::memory_order_relaxed); }
+uint64_t Engine::scans() const noexcept { return state_->scans.load(std::memory_order_relaxed); }
 
 }  // namespace unet::engine

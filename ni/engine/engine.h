@@ -88,7 +88,7 @@ class Engine {
   // Of an engine that has stopped: connections of processes that are gone, and that it has not ended yet; commands are not taken then.
   std::vector<OrphanedConnection> take_orphans();
   // How many send queues and clients' doorbells poll() has looked at; for tests of what idle endpoints cost.
-  uint64_t looks() const noexcept;
+  uint64_t scans() const noexcept;
 
  private:
   struct State;

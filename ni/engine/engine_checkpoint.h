@@ -55,7 +55,7 @@ struct alignas(kCacheLine) EndpointCheckpoint {
 static_assert(offsetof(EndpointCheckpoint, counters) == kCacheLine);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-inline void hold(uint64_t* held, uint32_t buffer) noexcept { held[buffer / 64] |= uint64_t{1} << (buffer % 64); }
+inline void mark_held(uint64_t* held, uint32_t buffer) noexcept { held[buffer / 64] |= uint64_t{1} << (buffer % 64); }
 
 inline void EndpointCheckpoint::announce(uint32_t next, const Run* delivered, uint32_t count, uint64_t* held) noexcept {
   // Until receive_position says so, the runs are those of nothing.

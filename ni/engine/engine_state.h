@@ -34,11 +34,11 @@ struct Engine::State {
   uint32_t take_commands() noexcept {
     return commands.empty() && !unreported() ? 0 : take_all_commands();
   }
-  [[gnu::noinline, gnu::cold]] bool come_too_early(const Port& port, std::span<const ReceivedFrame> burst) noexcept;
+  [[gnu::noinline, gnu::cold]] bool arrived_too_early(const Port& port, std::span<const ReceivedFrame> burst) noexcept;
   uint32_t receive(Nanoseconds now) noexcept;
   uint32_t send(Nanoseconds now) noexcept;
-  uint32_t look_at_doorbells(Nanoseconds now) noexcept;
-  uint32_t look_at_watched() noexcept;
+  uint32_t scan_doorbells(Nanoseconds now) noexcept;
+  uint32_t scan_watched() noexcept;
   void run_timers(Nanoseconds now) noexcept;
 
   // ---- commands.cc
@@ -78,9 +78,9 @@ struct Engine::State {
   ChannelState& new_channel(EndpointState& endpoint, uint32_t channel);
   void close_channel(EndpointState& endpoint, uint32_t channel) noexcept;
   void register_segment(EndpointState& endpoint, uint32_t port) noexcept;
-  void tell_ports_of_captures() noexcept;
+  void update_port_captures() noexcept;
   void report_events() noexcept;
-  bool unreported() const noexcept { return !leaving.empty() || !detached_clients.empty() || !stopped_captures.empty(); }
+  bool unreported() const noexcept { return !detaching.empty() || !detached_clients.empty() || !stopped_captures.empty(); }
   void wake_service() noexcept;
 
   EngineOptions options;
@@ -107,13 +107,13 @@ struct Engine::State {
   SleepPace sleep_pace;
   Mux mux;
   std::unique_ptr<IpDatapath> ip;  // nullptr: the NI has no IP
-  std::atomic<uint64_t> looks{0};  // see Engine::looks()
+  std::atomic<uint64_t> scans{0};  // see Engine::scans()
 
   std::unordered_map<uint32_t, std::unique_ptr<Share>> shares;  // by user
 
   // By number. Other threads read counters through these, so a state once created stays.
   std::unique_ptr<std::atomic<EndpointState*>[]> endpoints;
-  std::vector<uint32_t> leaving;           // endpoints whose Detached event is still to come
+  std::vector<uint32_t> detaching;         // endpoints whose Detached event is still to come
   std::vector<uint32_t> detached_clients;  // likewise
   std::vector<uint32_t> stopped_captures;  // likewise
 };

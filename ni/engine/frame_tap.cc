@@ -33,7 +33,7 @@ void FrameTap::received(const TagTable& tags, uint32_t port, Bytes frame, Nanose
   TransmitFrame plain;
   plain.data = const_cast<std::byte*>(frame.data());
   plain.length = static_cast<uint32_t>(frame.size());
-  keep(port, false, plain, now);
+  record(port, false, plain, now);
 }
 
 void FrameTap::sent(uint32_t port, const TransmitFrame& frame, Nanoseconds now) noexcept {
@@ -42,10 +42,10 @@ void FrameTap::sent(uint32_t port, const TransmitFrame& frame, Nanoseconds now) 
     if (!read_tag({frame.data, frame.length}, tag) || tag == kSignallingTag) return;
     if (outbound_.count({address_key(frame.data) | port_key(port), static_cast<uint32_t>(tag)}) == 0) return;
   }
-  keep(port, true, frame, now);
+  record(port, true, frame, now);
 }
 
-void FrameTap::keep(uint32_t port, bool outbound, const TransmitFrame& frame, Nanoseconds now) noexcept {
+void FrameTap::record(uint32_t port, bool outbound, const TransmitFrame& frame, Nanoseconds now) noexcept {
   ++writer_.frames;
   const uint32_t length = frame.size();
   const uint32_t captured = std::min(length, what_.snap_length);
@@ -79,7 +79,7 @@ void FrameTap::keep(uint32_t port, bool outbound, const TransmitFrame& frame, Na
 }
 
 // Another engine has the memory for a burst's time: some microseconds, unless it lost its core.
-bool FrameTap::take_turn() noexcept {
+bool FrameTap::lock_writer() noexcept {
   constexpr int kPatience = 1000;
   for (int i = 0; i < kPatience; ++i) {
     if (!writer_.busy.test_and_set(std::memory_order_acquire)) return true;
@@ -88,7 +88,7 @@ bool FrameTap::take_turn() noexcept {
 }
 
 bool FrameTap::begin(size_t frames) noexcept {
-  if (what_.writer == nullptr || take_turn()) return true;
+  if (what_.writer == nullptr || lock_writer()) return true;
   writer_.missed.fetch_add(frames, std::memory_order_relaxed);
   return false;
 }

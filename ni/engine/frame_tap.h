@@ -34,9 +34,9 @@ class FrameTap {
   void end() noexcept;
 
  private:
-  bool take_turn() noexcept;
+  bool lock_writer() noexcept;
   void show() noexcept;
-  void keep(uint32_t port, bool outbound, const TransmitFrame& frame, Nanoseconds now) noexcept;
+  void record(uint32_t port, bool outbound, const TransmitFrame& frame, Nanoseconds now) noexcept;
 
   const StartCapture what_;
   const EndpointState* const endpoint_;

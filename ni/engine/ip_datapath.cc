@@ -158,7 +158,7 @@ void IpDatapath::refuse_checksum(IpInterface& port, const ip::IpView& packet) no
   if (packet.payload.size() < at + sizeof field) return;
   std::memcpy(&field, packet.payload.data() + at, sizeof field);
   const uint64_t sum = ip::pseudo_header_sum(packet.from, packet.to, packet.protocol, static_cast<uint32_t>(packet.payload.size()));
-  if (field == static_cast<uint16_t>(~ip::checksum_fold(sum))) port.note_unfinished();
+  if (field == static_cast<uint16_t>(~ip::checksum_fold(sum))) port.report_unfinished();
 }
 
 void IpDatapath::deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
@@ -425,15 +425,15 @@ bool IpDatapath::answer_for_orphan(IpInterface& port, const ip::IpView& packet, 
 void IpDatapath::send_for_orphans(Nanoseconds now) noexcept {
   OrphanConnections::Due due;
   orphans_.pause(now);
-  uint32_t ends = OrphanConnections::kEndsPerTurn;
-  for (uint32_t i = 0; i < OrphanConnections::kPerTurn && orphans_.poll(now, due, ends); ++i) {
+  uint32_t ends = OrphanConnections::kEndsPerPoll;
+  for (uint32_t i = 0; i < OrphanConnections::kPerPoll && orphans_.poll(now, due, ends); ++i) {
     const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(due.local); });
     if (port == ports_.end()) continue;  // the address is not ours any longer, or not yet
     if (forget_if_other_users(due.local, due.fields.source_port, due.remote, due.fields.destination_port)) continue;
     if (is_ours(due.remote)) {
       EndpointState* const to =
           bindings_.find(PortBindings::kTcp, due.remote, due.fields.destination_port, due.local, due.fields.source_port);
-      if (to != nullptr) tell_segment(*to, due.local, due.remote, due.fields);
+      if (to != nullptr) inject_segment(*to, due.local, due.remote, due.fields);
     } else if ((*port)->host().is_news(due.remote, now) && !orphan_lookups_.at(due.user).take(now)) {
       counters_.add(NiCounter::ip_left_unasked);  // as if it were lost: it comes again, or its time is over
       continue;
@@ -471,22 +471,22 @@ void IpDatapath::run_timers(Nanoseconds now, EventMailbox& events, bool& told) n
   now_ = now;
   if (now >= orphans_.next_event()) send_for_orphans(now);
   for (const auto& port : ports_) {
-    port->look_at_wire();
+    port->poll_wire();
     if (now >= port->next_event()) {
       port->pump(now);
       port->flush(now);
     }
-    port->tell_counters(now);
+    port->publish_counters_if_due(now);
     if (!port->dirty()) continue;
     const uint32_t number = port->port().number();
     if (IpChanged event{.port = number, .status = {}}; port->take_status(event.status)) {
       event.lease = port->host().lease_checkpoint(now);
       if (events.push(event)) told = true;
-      else port->tell_again();
+      else port->publish_again();
     }
     if (!port->take_checkpoint_due()) continue;
     if (events.push(HostCheckpointed{.port = number, .checkpoint = port->host().checkpoint(now)})) told = true;
-    else port->tell_again();
+    else port->publish_again();
   }
 }
 

@@ -175,9 +175,9 @@ class IpDatapath {
   bool for_orphan_here(EndpointState& from, const IpMessage& message) noexcept;
   bool may_begin(const IpMessage& message) noexcept;
   bool may_send(const EndpointState& endpoint, IpSend& send) noexcept;
-  void tell_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address, const ip::TcpFields& fields) noexcept;
-  void tell_error(EndpointState& to, const IpMessage& message, const ip::IcmpErrorFields& error) noexcept;
-  void tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept;
+  void inject_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address, const ip::TcpFields& fields) noexcept;
+  void inject_error(EndpointState& to, const IpMessage& message, const ip::IcmpErrorFields& error) noexcept;
+  void inject(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept;
   Step compose(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length, const MacAddress& station,
                Nanoseconds now) noexcept;
   static uint32_t segments_length(const EndpointState& endpoint, const Outgoing& out, uint32_t headers) noexcept;

@@ -60,7 +60,7 @@ bool IpInterface::pump(Nanoseconds now, bool data) noexcept {
 }
 
 // Linux leaves checksums and segments to an interface, and a wire that shows nothing of that cannot tell them from damage.
-void IpInterface::note_unfinished() {
+void IpInterface::report_unfinished() {
   if (state_ == nullptr || !state_->count_unfinished()) return;
   state_->say(port_.driver().description() +
               ": a packet came with an unfinished checksum, and was dropped (rx_unfinished_checksum): the kernel of this machine leaves "

@@ -31,7 +31,7 @@ class IpInterface {
   // taken for gone.
   bool pump(Nanoseconds now, bool data = false) noexcept;
   // Looks whether the wire takes other lengths than before.
-  void look_at_wire() noexcept {
+  void poll_wire() noexcept {
     if (state_ != nullptr && state_->changes() != state_changes_) [[unlikely]] follow_state();
   }
   // Hands what is staged to the driver, and comes again for what it does not take.
@@ -46,22 +46,22 @@ class IpInterface {
   // Only a neighbour was looked up.
   void looked_up() noexcept { next_ = std::min(next_, host_.neighbours().next_event()); }
   Nanoseconds next_event() const noexcept { return next_; }
-  // When tell_counters() has something to tell; ~0: not.
+  // When publish_counters_if_due() has something to tell; ~0: not.
   Nanoseconds next_counters() const noexcept { return counted_ ? counters_at_ : ~Nanoseconds{0}; }
-  void tell_counters(Nanoseconds now) noexcept {
+  void publish_counters_if_due(Nanoseconds now) noexcept {
     if (!counted_ || now < counters_at_) return;
     counters_at_ = now + kCountersEvery;
     publish_counters();
   }
 
   // A packet was dropped for a checksum that its sender has left undone.
-  void note_unfinished();
+  void report_unfinished();
 
   // True if what the service should know has changed since `status` was taken last.
   bool take_status(ip::HostStatus& status) noexcept;
   // Likewise of what the host before the next one has to leave it; once.
   bool take_checkpoint_due() noexcept;
-  void tell_again() noexcept { told_ = checkpoint_told_ = false; dirty_ = true; }
+  void publish_again() noexcept { told_ = checkpoint_told_ = false; dirty_ = true; }
   bool dirty() const noexcept { return dirty_; }
 
   // By any thread; as the engine's published it last.

@@ -85,7 +85,7 @@ IpDatapath::Step IpDatapath::begin(EndpointState& endpoint, Outgoing& out, Endpo
     send.port = port->get();
   }
   if (!orphans_.empty() && message.tcp && !may_begin(message)) {
-    tell_error(endpoint, message, {.why = ip::Unreachable::prohibited});
+    inject_error(endpoint, message, {.why = ip::Unreachable::prohibited});
     return reason = EndpointCounter::ip_not_over, Step::dropped;
   }
   out.begin(message.payload_at);
@@ -194,7 +194,7 @@ void IpDatapath::answer_here(EndpointState& to, const Outgoing& out, const IpMes
     std::optional<ip::TcpFields> reset = tcp::reset_for(segment);
     if (!reset || may_be_orphan(segment.destination_port, segment.flags)) return;
     if (!segment.has(ip::TcpFlags::kAck)) reset->acknowledgement += message.payload;  // which the view did not have
-    return tell(to, back, Bytes(answer).first(ip::emit_tcp(answer.data(), *reset)));
+    return inject(to, back, Bytes(answer).first(ip::emit_tcp(answer.data(), *reset)));
   }
   std::array<std::byte, kAnswerMax> about;
   uint32_t size = emit_headers(about.data(), message);
@@ -207,7 +207,7 @@ void IpDatapath::answer_here(EndpointState& to, const Outgoing& out, const IpMes
   }
   back.protocol = fields.from.is_ipv4() ? ip::Protocol::kIcmp : ip::Protocol::kIcmp6;
   const uint32_t length = ip::emit_icmp_error(answer.data(), back.from, back.to, {.why = ip::Unreachable::port}, Bytes(about).first(size));
-  tell(to, back, Bytes(answer).first(length));
+  inject(to, back, Bytes(answer).first(length));
 }
 
 // ---- connections of processes that are gone
@@ -233,19 +233,19 @@ bool IpDatapath::for_orphan_here(EndpointState& from, const IpMessage& message) 
   segment.payload = Bytes(scratch_.get(), message.payload);  // of which only the length counts
   std::optional<ip::TcpFields> answer;
   if (!orphans_.handle(fields.to, fields.from, segment, now_, answer)) return false;
-  if (answer) tell_segment(from, fields.to, fields.from, *answer);
+  if (answer) inject_segment(from, fields.to, fields.from, *answer);
   return true;
 }
 
-void IpDatapath::tell_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address,
-                              const ip::TcpFields& fields) noexcept {
+void IpDatapath::inject_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address,
+                                const ip::TcpFields& fields) noexcept {
   std::array<std::byte, ip::kTcpHeaderMax> header;
   const uint32_t size = ip::emit_tcp(header.data(), fields);
-  tell(to, {.from = from, .to = to_address, .protocol = ip::Protocol::kTcp, .hop_limit = 64}, Bytes(header).first(size));
+  inject(to, {.from = from, .to = to_address, .protocol = ip::Protocol::kTcp, .hop_limit = 64}, Bytes(header).first(size));
 }
 
 // What a router would have said, from the address that it was sent from: nothing on a wire is.
-void IpDatapath::tell_error(EndpointState& to, const IpMessage& message, const ip::IcmpErrorFields& error) noexcept {
+void IpDatapath::inject_error(EndpointState& to, const IpMessage& message, const ip::IcmpErrorFields& error) noexcept {
   const ip::IpFields& fields = message.fields;
   std::array<std::byte, kAnswerMax> answer;
   std::array<std::byte, ip::kIpv6Bytes + kIpTransportMax> about;
@@ -253,10 +253,10 @@ void IpDatapath::tell_error(EndpointState& to, const IpMessage& message, const i
   const ip::IpFields back{.from = fields.from, .to = fields.from,
                           .protocol = fields.from.is_ipv4() ? ip::Protocol::kIcmp : ip::Protocol::kIcmp6, .hop_limit = 64};
   const uint32_t length = ip::emit_icmp_error(answer.data(), back.from, back.to, error, Bytes(about).first(size));
-  tell(to, back, Bytes(answer).first(length));
+  inject(to, back, Bytes(answer).first(length));
 }
 
-void IpDatapath::tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept {
+void IpDatapath::inject(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept {
   std::array<std::byte, sizeof(IpMessageHeader) + ip::kIpv6Bytes> head;
   const IpMessageHeader own{.flags = IpMessageFlags::kChecked | IpMessageFlags::kSameNi};
   std::memcpy(head.data(), &own, sizeof own);
@@ -296,7 +296,7 @@ IpDatapath::Step IpDatapath::go_on(EndpointState& endpoint, Outgoing& out, Endpo
   const uint32_t mtu = group || message.tcp ? at.mtu() : at.host().path_mtu(fields.to, now);
   if (size > mtu && fields.dont_fragment) {
     out.active = false;
-    tell_error(endpoint, message, {.kind = ip::IcmpKind::packet_too_big, .value = mtu});  // RFC 1191, RFC 8201
+    inject_error(endpoint, message, {.kind = ip::IcmpKind::packet_too_big, .value = mtu});  // RFC 1191, RFC 8201
     return reason = EndpointCounter::ip_too_big, Step::dropped;
   }
   if (!known && size <= mtu) {

@@ -31,7 +31,7 @@ class LinkPort final : public Driver {
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds) noexcept override {
     for (size_t tried = 0; tried < in_.size(); ++tried) {
       reading_ = reading_ + 1 < in_.size() ? reading_ + 1 : 0;
-      if (const uint32_t count = in_[reading_]->look(frames); count != 0) return count;
+      if (const uint32_t count = in_[reading_]->peek(frames); count != 0) return count;
     }
     return 0;
   }
@@ -84,7 +84,7 @@ std::byte* LinkRing::reserve() noexcept {
   return frame(reserved_++);
 }
 
-uint32_t LinkRing::look(std::span<ReceivedFrame> frames) const noexcept {
+uint32_t LinkRing::peek(std::span<ReceivedFrame> frames) const noexcept {
   const uint32_t head = head_.load(std::memory_order_relaxed);
   const uint32_t there = tail_.load(std::memory_order_acquire) - head;
   const uint32_t count = std::min(there, static_cast<uint32_t>(frames.size()));
@@ -151,7 +151,7 @@ uint32_t Links::forward(OwnPort& own, Port& port, uint32_t engine, Nanoseconds n
   if (ring == nullptr) return 0;
   own.blocked &= ~(1u << engine);
   std::array<ReceivedFrame, kAtOnce> frames;
-  const uint32_t there = ring->look(frames);
+  const uint32_t there = ring->peek(frames);
   uint32_t moved = 0;
   for (; moved < there; ++moved) {
     TransmitFrame* const frame = port.frame(now);

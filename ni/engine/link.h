@@ -45,7 +45,7 @@ class LinkRing {
 
   // ---- the reader
   bool empty() const noexcept { return head_.load(std::memory_order_relaxed) == tail_.load(std::memory_order_acquire); }
-  uint32_t look(std::span<ReceivedFrame> frames) const noexcept;  // the oldest, in place until release()
+  uint32_t peek(std::span<ReceivedFrame> frames) const noexcept;  // the oldest, in place until release()
   void release(uint32_t count) noexcept { head_.store(head_.load(std::memory_order_relaxed) + count, std::memory_order_release); }
 
  private:

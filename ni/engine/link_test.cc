@@ -98,12 +98,12 @@ TEST_CASE("a ring gives frames in order and takes no more than it has room for")
     uint32_t reserved = 0;
     for (std::byte* place; (place = ring.reserve()) != nullptr; ++reserved) std::memcpy(place, &(sent += 1), sizeof sent);
     CHECK(reserved == LinkRing::kDepth);
-    CHECK(ring.look(frames) == 0);  // nothing is published yet
+    CHECK(ring.peek(frames) == 0);  // nothing is published yet
     ring.give_back(3);
     sent -= 3;
     for (uint32_t i = 0; i < reserved - 3; ++i) ring.put(10 + i % 7);
     ring.publish();
-    for (uint32_t count, i = 0; (count = ring.look(frames)) != 0; ring.release(count)) {
+    for (uint32_t count, i = 0; (count = ring.peek(frames)) != 0; ring.release(count)) {
       for (uint32_t f = 0; f < count; ++f, ++i) {
         uint32_t value = 0;
         std::memcpy(&value, frames[f].data, sizeof value);

@@ -46,9 +46,9 @@ class Mux {
   void remove(EndpointState& endpoint) noexcept;
 
   // Serves active endpoints for about kTurnBytes; returns how many visits it made.
-  uint32_t turn(Nanoseconds now) noexcept {
+  uint32_t poll(Nanoseconds now) noexcept {
     if (first_ == nullptr && !unfinished_ && now < next_release_) [[likely]] return 0;
-    return busy_turn(now);
+    return poll_active(now);
   }
 
   // A message that fits one frame, or one packet of a flow that goes on, from memory of the process that runs the engine: composed at
@@ -65,7 +65,7 @@ class Mux {
   void release_all(Share& share, Nanoseconds now) noexcept;
 
  private:
-  static constexpr int64_t kTurnBytes = 64 * 1024;
+  static constexpr int64_t kPollBytes = 64 * 1024;
   static constexpr int64_t kAloneBytes = 16 * 1024;  // of an endpoint with which nobody competes
   static constexpr int64_t kSliceBytes = 256;        // somebody who begins to send waits for no more, and a message, however many others
                                                      // are looked at for it: that costs less than one visit to a queue not in the cache,
@@ -81,24 +81,24 @@ class Mux {
 
   enum class Step : uint8_t { sent, blocked, later };
   enum class Visit : uint8_t { empty, used_up, slice_over, blocked, later, limited };
-  struct Held {  // until a limit has room; an endpoint, or a share with all of its endpoints
+  struct Deferred {  // until a limit has room; an endpoint, or a share with all of its endpoints
     Nanoseconds until = 0;
     EndpointState* endpoint = nullptr;
     Share* share = nullptr;
-    uint32_t hold = 0;  // the endpoint's, of this time
-    bool stale() const noexcept { return endpoint != nullptr && (!endpoint->held || endpoint->hold != hold); }
+    uint32_t deferral = 0;  // the endpoint's, of this time
+    bool stale() const noexcept { return endpoint != nullptr && (!endpoint->deferred || endpoint->deferrals != deferral); }
   };
 
-  uint32_t busy_turn(Nanoseconds now) noexcept;
-  int64_t serve_share(Share& share, int64_t most, bool& later, Nanoseconds now) noexcept;
+  uint32_t poll_active(Nanoseconds now) noexcept;
+  int64_t process_share(Share& share, int64_t most, bool& later, Nanoseconds now) noexcept;
   bool hairpin_message(EndpointState& from, EndpointState& to, uint32_t channel, Nanoseconds now) noexcept;
   bool hairpin_put(EndpointState& from, EndpointState& to, uint32_t channel, bool notify, Nanoseconds now) noexcept;
   void copy_in_parts(EndpointState& from, std::byte* to, uint64_t length, Nanoseconds now) noexcept;
-  void let_others(Share& share, uint32_t copied, Nanoseconds now) noexcept;
+  void yield_to_others(Share& share, uint32_t copied, Nanoseconds now) noexcept;
   void admit_waiting(Nanoseconds now) noexcept;
   void admit(Port& port) noexcept;
-  void settle_outcome(EndpointState& endpoint, Visit outcome, Nanoseconds now) noexcept;
-  Visit serve(EndpointState& endpoint, int64_t most, int64_t& spent, Nanoseconds now) noexcept;
+  void requeue(EndpointState& endpoint, Visit outcome, Nanoseconds now) noexcept;
+  Visit process(EndpointState& endpoint, int64_t most, int64_t& spent, Nanoseconds now) noexcept;
   Visit visit(EndpointState& endpoint, Nanoseconds now) noexcept;
   void finish_visit(EndpointState& endpoint) noexcept;
   void compose(TransmitFrame& frame, ChannelState& channel, Port& port, uint32_t length) noexcept;
@@ -112,8 +112,8 @@ class Mux {
   Step refuse(EndpointState& endpoint, EndpointCounter reason) noexcept;
   EndpointState* peer_of(const ChannelState& channel) const noexcept;
   void sent(EndpointState& endpoint, uint32_t length) noexcept;
-  void settle(EndpointState& endpoint, uint32_t position) noexcept;
-  void settle_lingering() noexcept;
+  void complete_sends(EndpointState& endpoint, uint32_t position) noexcept;
+  void complete_lingering() noexcept;
   void linger(EndpointState& endpoint) noexcept;
   bool can_lend(const EndpointState& endpoint, uint32_t port) const noexcept;
 
@@ -132,9 +132,9 @@ class Mux {
   void leave(Share& share) noexcept;
   void charge(Share& share, int64_t spent) noexcept;
   Visit visit_limited(EndpointState& endpoint, Nanoseconds now) noexcept;
-  bool hold_if_over(Share& share, Nanoseconds now) noexcept;
-  void hold(Held held) noexcept;
-  void release_held(Nanoseconds now) noexcept;
+  bool defer_if_over(Share& share, Nanoseconds now) noexcept;
+  void defer(Deferred deferred) noexcept;
+  void release_deferred(Nanoseconds now) noexcept;
   void drop_stale() noexcept;
 
   std::span<const std::unique_ptr<Port>> ports_;
@@ -147,7 +147,7 @@ class Mux {
   uint64_t time_ = Share::kTimeBegins;       // of the share served last: where newcomers begin
   uint32_t waiting_ = 0;                     // endpoints that wait for a port
   Nanoseconds next_release_ = ~Nanoseconds{0};
-  std::vector<Held> held_;                   // a heap, the first to be released in front
+  std::vector<Deferred> deferred_;           // a heap, the first to be released in front
   size_t stale_ = 0;                         // entries there of endpoints that have gone
   bool unfinished_ = false;
   uint32_t blocked_port_ = kNoPort;          // of the last Step::blocked
@@ -188,7 +188,7 @@ inline EndpointState& Mux::take_first(Share& share) noexcept {
 
 // The share has an active endpoint. Rest gives no right to more later.
 inline void Mux::enter(Share& share, uint64_t behind) noexcept {
-  if (share.active || share.held) return;
+  if (share.active || share.deferred) return;
   const uint64_t least = time_ - behind;
   const int64_t lead = static_cast<int64_t>(share.time - least);
   if (lead < 0 || lead > kLeadMax) share.time = least;

@@ -121,7 +121,7 @@ Mux::Step Mux::send_ip_packets(EndpointState& endpoint, Nanoseconds now) noexcep
 }
 
 // Gives slots back whose frames the port has read. `position`: the first slot that is not completely in frames.
-void Mux::settle(EndpointState& endpoint, uint32_t position) noexcept {
+void Mux::complete_sends(EndpointState& endpoint, uint32_t position) noexcept {
   ZeroCopy& zero_copy = endpoint.zero_copy;
   uint32_t consumed = endpoint.send.published();
   // The older generation ends where the current one began.
@@ -138,7 +138,7 @@ void Mux::settle(EndpointState& endpoint, uint32_t position) noexcept {
 }
 
 // Looks at the endpoints whose frames ports still read, once per turn.
-void Mux::settle_lingering() noexcept {
+void Mux::complete_lingering() noexcept {
   for (size_t i = 0; i < lingering_.size();) {
     EndpointState& endpoint = *lingering_[i];
     if (endpoint.zero_copy.pending() == 0) {
@@ -190,7 +190,7 @@ void Mux::copy_in_parts(EndpointState& from, std::byte* to, uint64_t length, Nan
     from.outgoing.copy_next(to, part);
     to += part;
     length -= part;
-    let_others(*from.share, part, now);
+    yield_to_others(*from.share, part, now);
   }
 }
 

@@ -45,9 +45,9 @@ struct OrphanedConnection {
 
 class OrphanConnections {
  public:
-  static constexpr uint32_t kPerTurn = 32;                 // segments of one turn, and
-  static constexpr uint32_t kEndsPerTurn = 256;            // entries that end, and
-  static constexpr Nanoseconds kTurnEvery = 500 * kMicrosecond;  // the next such turn comes so much later: 64,000 segments a second
+  static constexpr uint32_t kPerPoll = 32;                 // segments of one turn, and
+  static constexpr uint32_t kEndsPerPoll = 256;            // entries that end, and
+  static constexpr Nanoseconds kPollInterval = 500 * kMicrosecond;  // the next such turn comes so much later: 64,000 segments a second
   static constexpr Nanoseconds kTick = 125 * kMillisecond;
   static constexpr Nanoseconds kTimeWait = 60 * kSecond;   // twice the maximum segment lifetime; FIN-WAIT-2 as long
   static constexpr uint32_t kTries = 5;                    // segments that nobody answers, 1, 2, 4 ... seconds apart
@@ -88,7 +88,7 @@ class OrphanConnections {
   void put_back(const Due& due, Nanoseconds now) noexcept;
   Nanoseconds next_event() const noexcept { return count_ == 0 ? ~Nanoseconds{0} : std::max(next_at_, paused_until_); }
   // A turn's worth was sent.
-  void pause(Nanoseconds now) noexcept { paused_until_ = now + kTurnEvery; }
+  void pause(Nanoseconds now) noexcept { paused_until_ = now + kPollInterval; }
 
  private:
   static constexpr uint32_t kEnd = ~uint32_t{0};

@@ -268,10 +268,10 @@ TEST_CASE("many that end at once end a part at a time") {
   w.now += OrphanConnections::kTimeWait;
   OrphanConnections::Due due;
   for (uint32_t before = w.orphans.size(); before != 0; before = w.orphans.size()) {
-    uint32_t ends = OrphanConnections::kEndsPerTurn;
+    uint32_t ends = OrphanConnections::kEndsPerPoll;
     CHECK(w.orphans.next_event() <= w.now);
     CHECK_FALSE(w.orphans.poll(w.now, due, ends));
-    CHECK(w.orphans.size() == before - std::min(before, OrphanConnections::kEndsPerTurn));
+    CHECK(w.orphans.size() == before - std::min(before, OrphanConnections::kEndsPerPoll));
   }
 }
 
@@ -298,7 +298,7 @@ TEST_CASE("nobody is woken while nothing is to be done") {
   OrphanedConnection orphan = w.orphan(OrphanState::reset);
   orphan.remote_port = 1;
   REQUIRE(w.orphans.add(orphan, w.now));
-  w.now += OrphanConnections::kTurnEvery;
+  w.now += OrphanConnections::kPollInterval;
   CHECK(w.orphans.next_event() <= w.now);
   CHECK(w.poll(due));
 }
@@ -342,7 +342,7 @@ TEST_CASE("an engine speaks for a process that is gone, by wire and on the netwo
     CHECK(reset.flags == Flags::kRst);
     CHECK(reset.sequence.value == 7);  // as make_packet() acknowledges
     // Who was connected to it from this network interface is asked and told, too.
-    t.ni.now += OrphanConnections::kTurnEvery;
+    t.ni.now += OrphanConnections::kPollInterval;
     t.ni.command(AddOrphan{{.local = own, .remote = own, .local_port = kOurs, .remote_port = 443, .send_next = 5000}});
     t.run();
     t.send(e, {}, make_packet({.from = own, .to = own, .protocol = ip::Protocol::kTcp, .from_port = 443, .to_port = kOurs}, {}));
@@ -355,7 +355,7 @@ TEST_CASE("an engine speaks for a process that is gone, by wire and on the netwo
     }
     CHECK(resets == 1);
     CHECK(acks == 1);
-    t.ni.now += OrphanConnections::kTurnEvery;
+    t.ni.now += OrphanConnections::kPollInterval;
   }
   CHECK(t.ni.counter(NiCounter::ip_left) == 4);
   CHECK(t.ni.counter(NiCounter::ip_left_sent) >= 6);
@@ -364,7 +364,7 @@ TEST_CASE("an engine speaks for a process that is gone, by wire and on the netwo
 TEST_CASE("whom a dead process's connection asks on the network interface is told of it in the same turn") {
   TestIp t;
   TestEndpoint& e = t.add({{.protocol = ip::Protocol::kTcp, .port = 443}});
-  t.ni.now += OrphanConnections::kTurnEvery;
+  t.ni.now += OrphanConnections::kPollInterval;
   t.ni.command(AddOrphan{{.local = t.own4, .remote = t.own4, .local_port = kOurs, .remote_port = 443, .send_next = 5000}});
   bool came = false;
   for (int turns = 0; turns < 10 && !came; ++turns) {

@@ -54,7 +54,7 @@ struct Share {
   Share* next = nullptr;      // in the mux's list of shares with active endpoints, by time
   Share* previous = nullptr;
   bool active = false;        // is in that list
-  bool held = false;          // is kept out of it until its limit has room
+  bool deferred = false;      // is kept out of it until its limit has room
   bool limited = false;       // any limit, its own or of its endpoints
   uint32_t watched = 0;       // of its endpoints, places in the watched set
   uint64_t time = kTimeBegins;  // what it has sent, divided by its weight (mux.h)

@@ -30,7 +30,7 @@ class Watch {
 
   // Calls activate(endpoint) for every watched queue that has become full. Returns how many queues it looked at.
   template <typename Activate>
-  uint32_t look(Activate&& activate) noexcept {
+  uint32_t scan(Activate&& activate) noexcept {
     for (uint32_t i = 0; i < count_; ++i) {
       Entry& entry = entries_[i];
       if (static_cast<uint32_t>(entry.mark->load(std::memory_order_relaxed)) != entry.expected) [[likely]] continue;
@@ -41,7 +41,7 @@ class Watch {
   }
 
   // The mux found the queue empty: look at its next slot from now on.
-  void rest(EndpointState& endpoint, Nanoseconds now) noexcept {
+  void set_idle(EndpointState& endpoint, Nanoseconds now) noexcept {
     if (endpoint.watch == kNone) return;
     Entry& entry = entries_[endpoint.watch];
     entry.mark = &endpoint.send.slot_at(endpoint.send.position()).mark;
@@ -51,14 +51,14 @@ class Watch {
 
   // Leaves queues that were idle for watch_time to their doorbells; activates those that got a message meanwhile.
   template <typename Activate>
-  void leave_idle(Nanoseconds now, Activate&& activate) noexcept {
-    if (now < next_leave_) [[likely]] return;
-    next_leave_ = now + watch_time_ / 2;
-    leave(now < watch_time_ ? 0 : now - watch_time_, activate);
+  void stop_idle(Nanoseconds now, Activate&& activate) noexcept {
+    if (now < next_stop_) [[likely]] return;
+    next_stop_ = now + watch_time_ / 2;
+    stop(now < watch_time_ ? 0 : now - watch_time_, activate);
   }
   // The engine is about to sleep: leaves all. True: some were watched, and heavy_fence() was executed.
   template <typename Activate>
-  bool leave_all(Activate&& activate) noexcept { return leave(~Nanoseconds{0}, activate) != 0; }
+  bool stop_all(Activate&& activate) noexcept { return stop(~Nanoseconds{0}, activate) != 0; }
 
  private:
   struct Entry {
@@ -69,22 +69,22 @@ class Watch {
   };
 
   template <typename Activate>
-  uint32_t leave(Nanoseconds idle_since, Activate&& activate) noexcept {
-    std::array<EndpointState*, kMax> left;
-    const uint32_t count = take_idle(idle_since, left);
+  uint32_t stop(Nanoseconds idle_since, Activate&& activate) noexcept {
+    std::array<EndpointState*, kMax> stopped;
+    const uint32_t count = take_idle(idle_since, stopped);
     for (uint32_t i = 0; i < count; ++i) {
       Mark mark{};
-      if (left[i]->send.peek(mark) != nullptr) activate(*left[i]);
+      if (stopped[i]->send.peek(mark) != nullptr) activate(*stopped[i]);
     }
     return count;
   }
-  uint32_t take_idle(Nanoseconds idle_since, std::array<EndpointState*, kMax>& left) noexcept;
-  void take_out(uint32_t index) noexcept;
+  uint32_t take_idle(Nanoseconds idle_since, std::array<EndpointState*, kMax>& stopped) noexcept;
+  void erase(uint32_t index) noexcept;
 
   uint32_t count_ = 0;
   uint32_t max_;
   Nanoseconds watch_time_;
-  Nanoseconds next_leave_ = 0;
+  Nanoseconds next_stop_ = 0;
   std::atomic<uint64_t> never_{0};  // the mark of no slot: sequence 0 with an expectation that differs
   std::array<Entry, kMax> entries_{};
 };

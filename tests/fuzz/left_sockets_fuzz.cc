@@ -147,9 +147,9 @@ class Remains {
   // Time passes, and what is due leaves, or finds no room.
   void pass(Nanoseconds time, bool room = true) {
     now_ += time;
-    uint32_t ends = engine::OrphanConnections::kEndsPerTurn;
+    uint32_t ends = engine::OrphanConnections::kEndsPerPoll;
     engine::OrphanConnections::Due due;
-    for (uint32_t i = 0; i < engine::OrphanConnections::kPerTurn && orphans_->poll(now_, due, ends); ++i) {
+    for (uint32_t i = 0; i < engine::OrphanConnections::kPerPoll && orphans_->poll(now_, due, ends); ++i) {
       UNET_CHECK(due.user == kOwner);
       UNET_CHECK(claims_.has({.local = due.local, .remote = due.remote, .local_port = due.fields.source_port,
                               .remote_port = due.fields.destination_port}));
