@@ -1,9 +1,11 @@
 // host_checkpoint.h - a host's addresses, prefixes and router, for its next instance on the same link; written and read by Host.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
+#include "unet/base/time.h"
 #include "unet/wire/address.h"
 
 namespace unet::ip {
@@ -36,6 +38,12 @@ struct HostCheckpoint {
   uint32_t mtu6 = 0;
   uint8_t hop_limit6 = 0;
   bool operator==(const HostCheckpoint&) const noexcept = default;
+
+  static uint32_t seconds_left(Nanoseconds until, Nanoseconds now) noexcept {
+    if (until == kNever) return kForever;
+    return static_cast<uint32_t>(std::min<Nanoseconds>((until - std::min(until, now)) / kSecond, kForever - 1));
+  }
+  static Nanoseconds time_of(uint32_t seconds, Nanoseconds now) noexcept { return seconds == kForever ? kNever : now + seconds * kSecond; }
 };
 
 }  // namespace unet::ip

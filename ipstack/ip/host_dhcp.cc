@@ -53,10 +53,10 @@ void Host::apply_lease(Nanoseconds now, bool probe) noexcept {
   if (lease && !same && own(lease->address) == nullptr && own_.size() < kAddressesMax) {
     add_address(lease->address, lease->prefix, probe, now);
     own_.back().of_dhcp = true;
-    if (on_link_.size() < kPrefixesOnLinkMax) on_link_.push_back({.prefix = lease->address, .bits = lease->prefix});
+    routes_.add_prefix(lease->address, lease->prefix);
   }
   // Static configuration has priority.
-  gateway4_ = lease && !options_.gateway4 ? lease->router : options_.gateway4;
+  routes_.set_gateway4(lease && !options_.gateway4 ? lease->router : options_.gateway4);
   mtu4_ = lease && lease->mtu >= kIpv4WholeMin ? std::min<uint32_t>(lease->mtu, options_.mtu) : options_.mtu;
   lease_ = lease;
 }
