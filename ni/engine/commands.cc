@@ -273,11 +273,11 @@ void Engine::State::run(const ReleaseIp& command) noexcept { ip->bindings().remo
 
 void Engine::State::run(const SetClaim& command) noexcept { ip->bindings().set(command.number, command.accepts_new_flows); }
 
-void Engine::State::run(const SetFlowOwner& command) noexcept { ip->bindings().pass(command.number, command.flow); }
+void Engine::State::run(const SetFlowOwner& command) noexcept { ip->bindings().set_owner(command.number, command.flow); }
 
 void Engine::State::run(const ResumeFlows& command) noexcept {
   const EndpointState* const e = attached(command.endpoint);
-  for (uint32_t i = 0; e != nullptr && i < std::min(command.count, ResumeFlows::kMax); ++i) ip->own(*e, command.flows[i]);
+  for (uint32_t i = 0; e != nullptr && i < std::min(command.count, ResumeFlows::kMax); ++i) ip->resume_flow(*e, command.flows[i]);
 }
 
 void Engine::State::run(const ExpectOrphans& command) noexcept {

@@ -41,7 +41,8 @@ uint32_t FlowOwners::index_of(const Entry& entry) noexcept {
   return i;
 }
 
-void FlowOwners::sent(Entry* entry, uint64_t hash, const IpFlow& flow, const Owner& owner, uint16_t user, const TcpSigns& signs) noexcept {
+void FlowOwners::handle_send(Entry* entry, uint64_t hash, const IpFlow& flow, const Owner& owner, uint16_t user,
+                             const TcpSigns& signs) noexcept {
   const bool opens = signs.any(Flags::kSyn), ends = signs.any(Flags::kFin | Flags::kRst);
   if (entry == nullptr) {
     if (signs.any(Flags::kRst)) return;  // what says that there is no connection
@@ -59,7 +60,7 @@ void FlowOwners::sent(Entry* entry, uint64_t hash, const IpFlow& flow, const Own
   if (opens) entry->begin = signs.sequence;
 }
 
-void FlowOwners::came(Entry& entry, const TcpSigns& signs) noexcept {
+void FlowOwners::handle_arrival(Entry& entry, const TcpSigns& signs) noexcept {
   State state = entry.state;
   if (signs.any(Flags::kRst)) {
     state = State::ending;  // if it was none that counts, the owner's next segment says so
@@ -71,7 +72,7 @@ void FlowOwners::came(Entry& entry, const TcpSigns& signs) noexcept {
 
 void FlowOwners::resume(const IpFlow& flow, const Owner& owner, uint16_t user) noexcept {
   const uint64_t hash_of_it = hash(flow);
-  sent(find(hash_of_it, flow), hash_of_it, flow, owner, user, {.flags = Flags::kAck});
+  handle_send(find(hash_of_it, flow), hash_of_it, flow, owner, user, {.flags = Flags::kAck});
 }
 
 // ---- entries

@@ -68,9 +68,9 @@ class FlowOwners {
   Entry* find(uint64_t hash, const IpFlow& flow) noexcept;
   const Entry* find(uint64_t hash, const IpFlow& flow) const noexcept { return const_cast<FlowOwners*>(this)->find(hash, flow); }
   // Its owner, who may be another one than before, has sent such a segment. `entry`: what find() has said.
-  void sent(Entry* entry, uint64_t hash, const IpFlow& flow, const Owner& owner, uint16_t user, const TcpSigns& signs) noexcept;
+  void handle_send(Entry* entry, uint64_t hash, const IpFlow& flow, const Owner& owner, uint16_t user, const TcpSigns& signs) noexcept;
   // Such a segment came for its owner.
-  void came(Entry& entry, const TcpSigns& signs) noexcept;
+  void handle_arrival(Entry& entry, const TcpSigns& signs) noexcept;
   // An engine before this one knew it as established.
   void resume(const IpFlow& flow, const Owner& owner, uint16_t user) noexcept;
   void forget(Entry& entry) noexcept { drop(index_of(entry)); }

@@ -27,10 +27,10 @@ struct Table {
   FlowOwners::Entry* at(uint32_t i) { return owners.find(owners.hash(flow(i)), flow(i)); }
   void sends(uint32_t i, uint8_t flags, uint32_t claim = 1, uint32_t sequence = 500) { sends_of(user, i, flags, claim, sequence); }
   void sends_of(uint16_t whose, uint32_t i, uint8_t flags, uint32_t claim = 1, uint32_t sequence = 500) {
-    owners.sent(at(i), owners.hash(flow(i)), flow(i), {claim, 1}, whose, {.flags = flags, .sequence = sequence});
+    owners.handle_send(at(i), owners.hash(flow(i)), flow(i), {claim, 1}, whose, {.flags = flags, .sequence = sequence});
   }
   void comes(uint32_t i, uint8_t flags, uint32_t acknowledgement = 0) {
-    owners.came(*at(i), {.flags = flags, .acknowledgement = acknowledgement});
+    owners.handle_arrival(*at(i), {.flags = flags, .acknowledgement = acknowledgement});
   }
 };
 

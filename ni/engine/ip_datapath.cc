@@ -173,7 +173,7 @@ void IpDatapath::tcp(IpInterface& port, const ip::Arrival& arrival, Nanoseconds 
   if (arrival.to_group) return counters_.add(NiCounter::ip_unclaimed);  // RFC 9293, 3.9.2.3
   if (!orphans_.empty() && answer_for_orphan(port, packet, now)) return;
   const IpFlow flow{.local = packet.to, .remote = packet.from, .local_port = header.destination_port, .remote_port = header.source_port};
-  const PortBindings::Found found = bindings_.came(flow, signs_of(header));
+  const PortBindings::Found found = bindings_.handle_arrival(flow, signs_of(header));
   const bool is_lost = may_be_orphan(header.destination_port, header.flags);
   if (found.endpoint != nullptr && !(found.chosen && is_lost)) {
     if (found.lasts) cache_flow(port, *found.endpoint, arrival, found.shared, now);

@@ -91,8 +91,8 @@ class IpDatapath {
   // ---- arrivals
 
   // A connection that an endpoint has under way, as an engine before this one knew.
-  void own(const EndpointState& owner, const IpFlow& flow) noexcept {
-    if (bindings_.own(owner, flow)) orphans_.forget(flow.local, flow.local_port, flow.remote, flow.remote_port);
+  void resume_flow(const EndpointState& owner, const IpFlow& flow) noexcept {
+    if (bindings_.resume_flow(owner, flow)) orphans_.forget(flow.local, flow.local_port, flow.remote, flow.remote_port);
   }
 
   // The wire has IP.

@@ -34,7 +34,7 @@ TcpSigns signs_of(const IpMessage& message) noexcept {
 }
 
 // That its port may know more of its connection afterwards.
-bool says_much(const IpMessage& message) noexcept {
+bool may_change_owner(const IpMessage& message) noexcept {
   return message.tcp && signs_of(message).any(ip::TcpFlags::kSyn | ip::TcpFlags::kFin | ip::TcpFlags::kRst);
 }
 
@@ -66,7 +66,7 @@ bool IpDatapath::may_send(const EndpointState& endpoint, IpSend& send) noexcept 
   const ip::IpFields& fields = message.fields;
   if (!message.tcp) return bindings_.may_send(endpoint, fields.protocol, fields.from, message.from_port, fields.to, message.to_port);
   const IpFlow flow{.local = fields.from, .remote = fields.to, .local_port = message.from_port, .remote_port = message.to_port};
-  return bindings_.sends(endpoint, flow, signs_of(message), send.shared);
+  return bindings_.handle_send(endpoint, flow, signs_of(message), send.shared);
 }
 
 IpDatapath::Step IpDatapath::begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, Nanoseconds now) noexcept {
@@ -75,7 +75,7 @@ IpDatapath::Step IpDatapath::begin(EndpointState& endpoint, Outgoing& out, Endpo
   if (const std::optional<EndpointCounter> bad = read_ip_message(out.pieces, message)) return reason = *bad, Step::dropped;
   const ip::IpFields& fields = message.fields;
   const Nanoseconds waits_until = std::exchange(send.waits_until, 0);
-  const bool known = send.matches_flow() && is_valid(send.validity, now) && !(send.shared && says_much(message));
+  const bool known = send.matches_flow() && is_valid(send.validity, now) && !(send.shared && may_change_owner(message));
   if (!known) {
     send.validity = {};
     send.shared = false;
@@ -139,7 +139,7 @@ IpDatapath::Step IpDatapath::deliver_here(EndpointState& from, const Outgoing& o
   EndpointState* to;
   if (message.tcp) {
     const TcpSigns signs = signs_of(message);
-    const PortBindings::Found found = bindings_.came(flow, signs);
+    const PortBindings::Found found = bindings_.handle_arrival(flow, signs);
     to = found.chosen && may_be_orphan(message.to_port, signs.flags) ? nullptr : found.endpoint;
   } else {
     to = bindings_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
@@ -301,7 +301,7 @@ IpDatapath::Step IpDatapath::go_on(EndpointState& endpoint, Outgoing& out, Endpo
   }
   if (!known && size <= mtu) {
     if (const std::optional<MacAddress> station = at.host().station_for(fields.to, now)) {
-      if (!(send.shared && says_much(message))) send.validity = validity_from(now);
+      if (!(send.shared && may_change_owner(message))) send.validity = validity_from(now);
       send.from = fields.from;
       send.to = fields.to;
       send.from_port = message.from_port;

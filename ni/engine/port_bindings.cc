@@ -120,7 +120,7 @@ const PortBindings::Claim* PortBindings::member(const Claim& any, const Endpoint
   return at == share.end() ? nullptr : &claims_[*at];
 }
 
-PortBindings::Found PortBindings::came(const IpFlow& flow, const TcpSigns& signs) noexcept {
+PortBindings::Found PortBindings::handle_arrival(const IpFlow& flow, const TcpSigns& signs) noexcept {
   using Flags = ip::TcpFlags;
   const Claim* const any = fitting(kTcp, flow.local, flow.local_port, flow.remote, flow.remote_port);
   if (any == nullptr) return {};
@@ -134,7 +134,7 @@ PortBindings::Found PortBindings::came(const IpFlow& flow, const TcpSigns& signs
   const bool anew = signs.any(Flags::kSyn) && !signs.any(Flags::kAck) && entry->state == FlowOwners::State::ending &&
                     owner->accepts_new_flows != AcceptsNewFlows::yes;
   if (anew) return {.endpoint = choose(*any, hash).owner, .shared = true, .lasts = false};
-  owners_.came(*entry, signs);
+  owners_.handle_arrival(*entry, signs);
   const bool lasts = entry->state == FlowOwners::State::established && !signs.any(Flags::kSyn | Flags::kRst);
   return {.endpoint = owner->owner, .shared = true, .lasts = lasts};
 }
@@ -144,7 +144,7 @@ bool PortBindings::is_owned(const IpFlow& flow) const noexcept {
   return owner_of(entry) != nullptr && (entry->state != FlowOwners::State::ending || entry->fin_sent);
 }
 
-bool PortBindings::own(const EndpointState& owner, const IpFlow& flow) noexcept {
+bool PortBindings::resume_flow(const EndpointState& owner, const IpFlow& flow) noexcept {
   const Claim* const any = fitting(kTcp, flow.local, flow.local_port, flow.remote, flow.remote_port);
   const Claim* const claim = any == nullptr ? nullptr : member(*any, owner);
   if (claim == nullptr || claim->share == kEnd || is_owned(flow)) return false;
@@ -153,7 +153,7 @@ bool PortBindings::own(const EndpointState& owner, const IpFlow& flow) noexcept 
 }
 
 // A member that is gone may have had it last.
-void PortBindings::pass(uint32_t number, const IpFlow& flow) noexcept {
+void PortBindings::set_owner(uint32_t number, const IpFlow& flow) noexcept {
   if (number >= claims_.size() || claims_[number].owner == nullptr || claims_[number].share == kEnd) return;
   const Claim& claim = claims_[number];
   const Claim* const any = fitting(kTcp, flow.local, flow.local_port, flow.remote, flow.remote_port);
@@ -164,7 +164,7 @@ void PortBindings::pass(uint32_t number, const IpFlow& flow) noexcept {
   ++version_;
 }
 
-bool PortBindings::sends(const EndpointState& owner, const IpFlow& flow, const TcpSigns& signs, bool& shared) noexcept {
+bool PortBindings::handle_send(const EndpointState& owner, const IpFlow& flow, const TcpSigns& signs, bool& shared) noexcept {
   const Claim* const any = fitting(kTcp, flow.local, flow.local_port, flow.remote, flow.remote_port);
   const Claim* const claim = any == nullptr ? nullptr : member(*any, owner);
   shared = claim != nullptr && claim->share != kEnd;
@@ -175,7 +175,7 @@ bool PortBindings::sends(const EndpointState& owner, const IpFlow& flow, const T
   const bool others = before != nullptr && before != claim;
   // A new connection may begin where an old one only ends.
   if (others && !(entry->state == FlowOwners::State::ending && signs.any(ip::TcpFlags::kSyn))) return false;
-  owners_.sent(entry, hash, flow, as_owner(*claim), claim->flow_user, signs);
+  owners_.handle_send(entry, hash, flow, as_owner(*claim), claim->flow_user, signs);
   return true;
 }
 

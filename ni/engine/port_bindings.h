@@ -50,13 +50,13 @@ class PortBindings {
     bool lasts = true;                 // the next of the flow is the same one's, unless it begins or ends a connection
   };
   // The same of a segment of TCP that came, which may say something about whose its connection is.
-  Found came(const IpFlow& flow, const TcpSigns& signs) noexcept;
+  Found handle_arrival(const IpFlow& flow, const TcpSigns& signs) noexcept;
   // A living member of a share has the connection, or had it last. One that has sent nothing but a reset has not.
   bool is_owned(const IpFlow& flow) const noexcept;
   // That it has, as an engine before this one knew; false: it has no share there.
-  bool own(const EndpointState& owner, const IpFlow& flow) noexcept;
+  bool resume_flow(const EndpointState& owner, const IpFlow& flow) noexcept;
   // The member of a share has the connection from now on.
-  void pass(uint32_t number, const IpFlow& flow) noexcept;
+  void set_owner(uint32_t number, const IpFlow& flow) noexcept;
   // The claim that the packet comes to is one, and not of that user.
   bool is_other_users(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port,
                       uint64_t user) const noexcept;
@@ -81,7 +81,7 @@ class PortBindings {
   bool may_send(const EndpointState& owner, uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                 uint16_t remote_port) const noexcept;
   // The same of a segment of TCP, which is the endpoint's connection from now on. `shared`: the port is.
-  bool sends(const EndpointState& owner, const IpFlow& flow, const TcpSigns& signs, bool& shared) noexcept;
+  bool handle_send(const EndpointState& owner, const IpFlow& flow, const TcpSigns& signs, bool& shared) noexcept;
   const FlowOwners& owners() const noexcept { return owners_; }
 
  private:
