@@ -10,13 +10,13 @@
 namespace unet::engine {
 namespace {
 
-constexpr uint32_t kLiesMax = 64;      // false entries looked at for one message: the client's loop must not become ours
-constexpr uint32_t kPopsMin = 64;      // entries of the free queue taken in any case, if there are
+constexpr uint32_t kLiesMax = 64;      // false entries read for one message: bounds the engine's loop
+constexpr uint32_t kPopsMin = 64;      // entries of the free queue taken at least, if present
 constexpr uint32_t kPopsMax = 1024;    // and at most, if a message wants more
 constexpr uint32_t kSearchWords = 64;  // 4,096 buffers searched for long runs at a time, for the same reason
 // Steps of a search: a word, or a run that is longer than those found before. A step takes a few nanoseconds.
-constexpr uint32_t kNearSteps = 16;      // of any message
-constexpr uint32_t kStepsPerBuffer = 4;  // more, for each buffer that the client gives
+constexpr uint32_t kNearSteps = 16;      // free for each message
+constexpr uint32_t kStepsPerBuffer = 4;  // earned by each buffer that the client gives
 constexpr uint32_t kStepsMax = 4 * kSearchWords;
 
 }  // namespace
@@ -78,7 +78,7 @@ bool BufferPool::take_runs(uint32_t count, RunList& runs, uint32_t& lies) noexce
   while (free_bits_[first_] == 0) ++first_;
   uint32_t near = kNearSteps;
   if (search(first_, count, near, runs)) return true;
-  // Too scattered: look at all there is.
+  // Too scattered: takes the whole free queue.
   const uint32_t had = free_;
   if (lies < kLiesMax) fetch(buffers_, lies);
   if (free_ != had && search(first_, count, near, runs)) return true;
@@ -91,7 +91,7 @@ bool BufferPool::take_runs(uint32_t count, RunList& runs, uint32_t& lies) noexce
 
 namespace {
 
-// The longest runs that were found, the longest first. `most`: so many, and no more than a message may have.
+// The `most` longest runs found, longest first, and no more than a message may have.
 class LongestRuns {
  public:
   explicit LongestRuns(uint32_t most) noexcept : most_(std::min(most, kRunsMax)) {}
@@ -104,7 +104,7 @@ class LongestRuns {
     runs_[i] = {static_cast<uint16_t>(first), static_cast<uint16_t>(count)};
     buffers_ += count;
   }
-  // A run must be longer than this to be kept.
+  // A run must be longer to be stored.
   uint32_t least() const noexcept { return found_ == most_ ? runs_[found_ - 1].count : 0; }
   uint32_t buffers() const noexcept { return buffers_; }
   const Run& operator[](uint32_t i) const noexcept { return runs_[i]; }
@@ -113,7 +113,7 @@ class LongestRuns {
   uint32_t most_;
   Run runs_[kRunsMax];
   uint32_t found_ = 0;
-  uint32_t buffers_ = 0;  // of all of them
+  uint32_t buffers_ = 0;  // of all runs
 };
 
 // The bits from which on more than `more` bits in a row are set.
@@ -133,7 +133,7 @@ constexpr uint64_t mask(uint32_t first, uint32_t count) noexcept { return ((uint
 
 }  // namespace
 
-// `near` steps are the message's own; those beyond them the client has earned by giving buffers.
+// `near` steps are free for the message; the client has earned others by giving buffers.
 bool BufferPool::search(uint32_t first_word, uint32_t count, uint32_t& near, RunList& runs) noexcept {
   const auto end = std::min(first_word + kSearchWords, static_cast<uint32_t>(free_bits_.size()));
   LongestRuns longest(count);

@@ -122,7 +122,7 @@ bool Delivery::put_done(EndpointState& to, uint32_t channel, uint64_t region_off
 }
 
 void Delivery::flush_touched() noexcept {
-  light_fence();  // slots were published; now look who sleeps
+  light_fence();  // between the publication of slots and the load of receiver_asleep
   for (uint32_t i = 0; i < touched_count_; ++i) {
     EndpointState& to = *touched_[i];
     to.touched = false;

@@ -32,7 +32,7 @@ void Demux::burst(const Port& port, uint32_t port_index, std::span<const Receive
     frame(port, port_index, frames[i], now);
   }
   if (ip != nullptr) ip->end_burst();
-  if (port.link()) return;  // counted where they came from
+  if (port.link()) return;  // counted by the engine of the wire
   counters_.add(NiCounter::received_frames, frames.size());
   counters_.add(NiCounter::received_bytes, bytes);
 }
@@ -73,7 +73,7 @@ bool Demux::has_unknown_tag(std::span<const ReceivedFrame> frames) const noexcep
   });
 }
 
-// For an endpoint of another engine, which checks the rest; or for nobody.
+// A tag of another engine, which checks the rest, or an unknown tag.
 void Demux::stray(const Port& port, uint32_t port_index, const ReceivedFrame& frame, const TagEntry& entry, Tag tag) noexcept {
   if (links_ == nullptr || entry.tag != tag || port.link()) return counters_.add(NiCounter::unknown_tag);
   if (!links_->arrived(port_index, entry.channel, {frame.data, frame.length})) return counters_.add(NiCounter::link_overflow);

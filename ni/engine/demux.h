@@ -1,4 +1,4 @@
-// demux.h - what becomes of an arriving frame: an endpoint's message, a fragment of one, a put, a signal, or a named drop.
+// demux.h - sorts arriving frames: a message, a fragment, a put, a signal, or a named drop.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ namespace unet::engine {
 
 class Demux {
  public:
-  // `links`: nullptr if there is but one engine.
+  // `links`: nullptr for a single engine.
   Demux(const TagTable& tags, Delivery& delivery, Reassembly& reassembly, NiCounters& counters, EventMailbox& events,
         Links* links = nullptr) noexcept
       : tags_(tags), delivery_(delivery), reassembly_(reassembly), counters_(counters), events_(events), links_(links) {}
 
-  // Frames of IP's Ethernet types go there, from ports that have IP.
+  // For frames with Ethernet types of IP, from ports that have IP.
   void set_ip(IpDatapath& ip) noexcept { ip_ = &ip; }
 
-  // A burst from a port. The frames stay the caller's.
+  // A burst from a port; the caller still owns the frames.
   void burst(const Port& port, uint32_t port_index, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept;
 
-  // Whether a burst has a frame of ours with a tag that nobody has.
+  // The burst has a frame of ours with an unknown tag.
   bool has_unknown_tag(std::span<const ReceivedFrame> frames) const noexcept;
 
   // True once after a burst put signals into the event mailbox.

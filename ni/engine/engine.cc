@@ -1,4 +1,4 @@
-// engine.cc - one turn of the engine, and how it goes to sleep.
+// engine.cc - one poll of the engine, and its way to sleep.
 #include "ni/engine/engine.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace unet::engine {
 namespace {
 
-constexpr uint32_t kShortPulls = 8;                 // pulls in a row that may end with the arrivals
+constexpr uint32_t kShortPulls = 8;                 // consecutive pulls that may skip all but arrivals
 constexpr Nanoseconds kRetry = 100 * kMicrosecond;  // for ports that take no frames and a service that takes no events
 
 std::vector<std::unique_ptr<Port>> make_ports(std::vector<std::unique_ptr<Driver>> drivers, NiCounters& counters, const Links* links) {
@@ -64,7 +64,7 @@ Engine::~Engine() = default;
 uint32_t Engine::poll(Nanoseconds now) noexcept {
   State& s = *state_;
   s.now = now;
-  uint32_t work = s.take_commands();   // what the service wants
+  uint32_t work = s.take_commands();   // commands of the service
   if (s.resuming) [[unlikely]] return work;
   work += s.receive(now);              // frames from the wires, to endpoints
   return work + s.send(now);
@@ -100,10 +100,10 @@ bool Engine::send(uint32_t endpoint, uint32_t channel, Bytes data, bool more) no
 uint32_t Engine::State::send(Nanoseconds when) noexcept {
   uint32_t work = scan_doorbells(when);     // endpoints that have begun to send
   work += scan_watched();                   // endpoints that go on sending
-  if (links != nullptr) [[unlikely]] work += links->forward(ports, when);  // what other engines send over our ports
+  if (links != nullptr) [[unlikely]] work += links->forward(ports, when);  // frames of other engines for our ports
   work += mux.poll(when);                   // messages from endpoints, to wires and endpoints
-  run_timers(when);                         // reassemblies given up, queues no longer watched, what dead connections have to say
-  delivery.flush();                         // to whom they said it: he may sleep, or go
+  run_timers(when);                         // reassembly timeouts, idle queues, orphaned connections
+  delivery.flush();                         // publish to receivers: they may be asleep or about to exit
   return work;
 }
 
@@ -113,9 +113,9 @@ uint32_t Engine::State::receive(Nanoseconds when) noexcept {
     Driver& driver = ports[p]->driver();
     const uint32_t count = driver.receive(frames, when);
     if (count != 0) {
-      // A channel's first frame may arrive right after the command that opens it was put. At a wire of this engine alone, whose signals
-      // take the way of the commands, not before that was taken; over a link, it may: then it stays there until none waits that was put
-      // before it. From a wire of several engines it has come, and the command is in the mailbox.
+      // The first frame of a channel may follow closely on the command that opens it. A wire of this engine alone: the peer was told by a
+      // later command, so the opening one has been taken. A link: the frame may overtake the command, and stays in the link while commands
+      // wait. A wire of several engines: the frame has arrived, and the command is in the mailbox.
       received += take_commands();
       if (ports[p]->overtakes() && commands.pending() && arrived_too_early(*ports[p], {frames.data(), count})) [[unlikely]] continue;
       received += count;
@@ -132,7 +132,7 @@ uint32_t Engine::State::receive(Nanoseconds when) noexcept {
   return received;
 }
 
-// True: the frames stay in the link. From a wire, takes commands until none of the frames is strange, or all are taken that were there.
+// True: the frames stay in the link. For a wire, takes the present commands until all tags of the frames are known.
 bool Engine::State::arrived_too_early(const Port& port, std::span<const ReceivedFrame> burst) noexcept {
   if (port.link()) return demux.has_unknown_tag(burst);
   for (uint32_t taken = 0; taken < kMailboxDepth && !commands.empty() && demux.has_unknown_tag(burst);) taken += take_commands();
@@ -143,7 +143,7 @@ uint32_t Engine::State::scan_doorbells(Nanoseconds when) noexcept {
   uint32_t rung = 0;
   const uint32_t scanned = doorbells.scan([&](EndpointState& endpoint) {
     ++rung;
-    // An engine that sleeps often would leave the queue before its next message, at the price of a heavy_fence().
+    // An engine that sleeps often would stop watching the queue before its next message, at the cost of a heavy_fence().
     if (!sleep_pace.is_often(when)) watch.add(endpoint, when);
     mux.activate(endpoint);
   });
@@ -178,8 +178,8 @@ bool Engine::prepare_sleep(Nanoseconds now) noexcept {
   s.doorbells.announce_sleep(true);
   if (s.links != nullptr) s.links->announce_sleep(true);
   const bool fenced = s.watch.stop_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });
-  // From now on clients ring and write the wake descriptor; what they did before is seen below. A client that rings fences; another
-  // engine does not.
+  // From now on clients write the wake descriptor when they ring; earlier doorbells are seen below. A client that rings executes a fence;
+  // another engine does not.
   if (s.links != nullptr && !fenced) heavy_fence();
   else std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool linked = s.links != nullptr && s.links->news();

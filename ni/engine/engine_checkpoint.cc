@@ -1,4 +1,4 @@
-// engine_checkpoint.cc - where the memory comes from, and how an endpoint begins in it.
+// engine_checkpoint.cc - maps the memory, and clears the checkpoint of an endpoint.
 #include "ni/engine/engine_checkpoint.h"
 
 #include <algorithm>

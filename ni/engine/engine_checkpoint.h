@@ -1,14 +1,14 @@
-// engine_checkpoint.h - what an engine knows of its endpoints and cannot learn again: where it stands in their queues, which buffers it
-// holds; used by the engine, and made by whoever runs it.
+// engine_checkpoint.h - the part of an engine's state that the next engine needs: queue positions and held buffers of each endpoint; used
+// by the engine, and created by its owner.
 //
-// It lies in memory of its own, so that the next engine goes on where this one was stopped at any instruction. Only network
-// interfaces ever map it: what stands here is believed. A process that is killed was at one point of its program, and everything
-// it stored before that point is in memory. So the order of stores is all that counts, and the compiler the only one to keep it:
-// EndpointCheckpoint's functions have the fences for that, which cost nothing.
+// It lies in separate memory, so that the next engine continues wherever this one was stopped. Only network interfaces map it, so its
+// content is trusted. A killed process stopped at one point of its program, and all its earlier stores are in memory. So the order of
+// stores is all that counts, and only the compiler could change it. The functions of EndpointCheckpoint have compiler fences for that,
+// which cost nothing.
 //
-//   a slot of the send queue       is taken here before its message goes anywhere: it may be lost, and never sent twice
-//   a slot of the receive queue    is announced here before it is published; its mark says whether it was
-//   a receive buffer               is held from before its entry in the free queue is passed until just before it is delivered
+//    a slot of the send queue       is taken here before its message goes anywhere: it may be lost, but is never sent twice
+//    a slot of the receive queue    is announced here before it is published; its mark tells whether it was
+//    a receive buffer               is held from before its entry in the free queue is passed until just before delivery
 #pragma once
 
 #include <atomic>
@@ -25,10 +25,10 @@
 namespace unet::engine {
 
 struct alignas(kCacheLine) EndpointCheckpoint {
-  uint32_t send_position;      // slots before it have been taken
-  uint32_t free_position;      // entries before it have been taken
-  uint32_t receive_position;   // one more than the slot that is, or was last, being published
-  uint32_t delivered_runs;     // of the message in that slot: buffers that go to the client with it
+  uint32_t send_position;      // slots before it are taken
+  uint32_t free_position;      // entries before it are taken
+  uint32_t receive_position;   // one after the slot that was announced last
+  uint32_t delivered_runs;     // buffer runs of the message in that slot
   Run runs[kRunsMax];
   std::atomic<uint64_t> counters[kEndpointCounters];
 
@@ -42,14 +42,14 @@ struct alignas(kCacheLine) EndpointCheckpoint {
     send_position = next;
     fence();
   }
-  // A message without buffers will be published at `next` - 1.
+  // Announces a message without buffers at `next` - 1.
   void announce(uint32_t next) noexcept {
     delivered_runs = 0;
     fence();
     receive_position = next;
     fence();
   }
-  // Likewise with `count` buffers' runs, which `held` loses.
+  // Announces a message with `count` runs of buffers, and clears their bits in `held`.
   void announce(uint32_t next, const Run* delivered, uint32_t count, uint64_t* held) noexcept;
 };
 static_assert(offsetof(EndpointCheckpoint, counters) == kCacheLine);
@@ -58,7 +58,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free);
 inline void mark_held(uint64_t* held, uint32_t buffer) noexcept { held[buffer / 64] |= uint64_t{1} << (buffer % 64); }
 
 inline void EndpointCheckpoint::announce(uint32_t next, const Run* delivered, uint32_t count, uint64_t* held) noexcept {
-  // Until receive_position says so, the runs are those of nothing.
+  // The runs do not count until delivered_runs is set.
   delivered_runs = 0;
   fence();
   receive_position = next;
@@ -77,22 +77,22 @@ inline void EndpointCheckpoint::announce(uint32_t next, const Run* delivered, ui
 
 constexpr size_t held_words(uint32_t buffers) noexcept { return (size_t{buffers} + 63) / 64; }
 
-// The memory for all endpoints of an engine that another may take over from. Pages of endpoints that never were are never touched.
+// Checkpoints of all endpoints of an engine. Pages of endpoints that never existed are never touched.
 class EngineCheckpoint {
  public:
-  static constexpr uint64_t kHeldBytes = kBuffersMax / 8;  // of one endpoint
+  static constexpr uint64_t kHeldBytes = kBuffersMax / 8;  // per endpoint
   static constexpr uint64_t kBytes = kEndpointsMax * (sizeof(EndpointCheckpoint) + kHeldBytes);
 
-  // None: nobody takes over.
+  // Empty: no engine takes over.
   EngineCheckpoint() noexcept = default;
-  // In memory of kBytes that is sealed against shrinking.
+  // Maps memory of kBytes that is sealed against shrinking.
   static Result<EngineCheckpoint> open(int descriptor);
 
   EngineCheckpoint(EngineCheckpoint&& other) noexcept = default;
   EngineCheckpoint& operator=(EngineCheckpoint&& other) noexcept = default;
   explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
 
-  // Zeroes what is kept of an endpoint: before its number counts as given to anybody, and while no engine has it attached.
+  // Clears the checkpoint of an endpoint, before its number is given out and while no engine has it attached.
   void begin(uint32_t index, uint32_t buffers) const noexcept;
 
   EndpointCheckpoint& endpoint(uint32_t index) const noexcept {

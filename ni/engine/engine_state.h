@@ -85,13 +85,13 @@ struct Engine::State {
 
   EngineOptions options;
   EngineCheckpoint checkpoint;
-  bool resuming;  // until Resumed: no message moves before all is attached again
+  bool resuming;  // until Resumed: no message moves before all is attached
   CommandMailbox& commands;
   EventMailbox& events;
   int service_wake;
-  Links* const links;  // to other engines; nullptr: there are none
-  Nanoseconds now = 0;  // of the poll under way
-  uint32_t short_pulls = 0;  // in a row, see Engine::pull()
+  Links* const links;  // to other engines; nullptr: a single engine
+  Nanoseconds now = 0;  // time of the poll under way
+  uint32_t short_pulls = 0;  // consecutive short pulls, see Engine::pull()
 
   NiCounters counters;
   NiGauges gauges;
@@ -111,9 +111,9 @@ struct Engine::State {
 
   std::unordered_map<uint32_t, std::unique_ptr<Share>> shares;  // by user
 
-  // By number. Other threads read counters through these, so a state once created stays.
+  // By number. Other threads read counters through these, so a state stays once created.
   std::unique_ptr<std::atomic<EndpointState*>[]> endpoints;
-  std::vector<uint32_t> detaching;         // endpoints whose Detached event is still to come
+  std::vector<uint32_t> detaching;         // endpoints with a Detached event to come
   std::vector<uint32_t> detached_clients;  // likewise
   std::vector<uint32_t> stopped_captures;  // likewise
 };

@@ -45,7 +45,7 @@ void FlowOwners::handle_send(Entry* entry, uint64_t hash, const IpFlow& flow, co
                              const TcpSigns& signs) noexcept {
   const bool opens = signs.any(Flags::kSyn), ends = signs.any(Flags::kFin | Flags::kRst);
   if (entry == nullptr) {
-    if (signs.any(Flags::kRst)) return;  // what says that there is no connection
+    if (signs.any(Flags::kRst)) return;  // no connection: nothing to own
     const State state = opens ? State::opening : ends ? State::ending : State::established;
     const uint32_t made = make(hash, flow, user, state);
     if (made == kEnd) return;
@@ -63,7 +63,7 @@ void FlowOwners::handle_send(Entry* entry, uint64_t hash, const IpFlow& flow, co
 void FlowOwners::handle_arrival(Entry& entry, const TcpSigns& signs) noexcept {
   State state = entry.state;
   if (signs.any(Flags::kRst)) {
-    state = State::ending;  // if it was none that counts, the owner's next segment says so
+    state = State::ending;  // if the peer ignores the reset, the next segment of the owner undoes this
   } else if (state == State::opening && signs.any(Flags::kAck) && signs.acknowledgement == entry.begin + 1) {
     state = State::established;
   }
@@ -77,7 +77,7 @@ void FlowOwners::resume(const IpFlow& flow, const Owner& owner, uint16_t user) n
 
 // ---- entries
 
-// kEnd: others have as many as there may be, and none has more than this user.
+// kEnd: the table is full, and no user has more entries than this one.
 uint32_t FlowOwners::make(uint64_t hash, const IpFlow& flow, uint16_t user, State state) noexcept {
   const List& openings = users_[user].lists[static_cast<size_t>(State::opening)];
   if (state == State::opening && openings.count >= kIpOpeningsOfUserMax) {
@@ -108,7 +108,7 @@ uint32_t FlowOwners::make(uint64_t hash, const IpFlow& flow, uint16_t user, Stat
   return index;
 }
 
-// All are taken: one of whoever has most goes, first of those that end, then of those that have only begun.
+// Evicts an entry of the user with most entries: first an ending one, then an opening one.
 bool FlowOwners::make_room(uint16_t user) noexcept {
   const auto fewer = [](const User& a, const User& b) { return a.count() < b.count(); };
   const auto most = std::max_element(users_.begin(), users_.end(), fewer);
@@ -154,7 +154,7 @@ void FlowOwners::unlink(uint32_t index) noexcept {
   --list.count;
 }
 
-// It is the newest of those in that state.
+// The entry becomes the newest in its new state.
 void FlowOwners::move(Entry& entry, State state) noexcept {
   const uint32_t newest = list_of(entry).newest;
   if (entry.state == state && newest != kEnd && &at(newest) == &entry) return;

@@ -1,5 +1,4 @@
-// flow_owners_test.cc - whose connections of a shared port are: what begins, holds and ends them, and who gives way when there are too
-// many.
+// flow_owners_test.cc - owners of connections of a shared port: how a flow begins, stays and ends, and evictions from a full table.
 #include "ni/engine/flow_owners.h"
 
 #include <catch2/catch.hpp>
@@ -39,7 +38,7 @@ struct Table {
 TEST_CASE("a flow is its who answers its SYN, established by the exact number, and ends with a FIN of its owner's or a reset") {
   Table t;
   CHECK(t.at(1) == nullptr);
-  t.sends(1, Flags::kRst);  // that there is no connection
+  t.sends(1, Flags::kRst);  // reset: no connection
   CHECK(t.at(1) == nullptr);
   t.sends(1, Flags::kSyn | Flags::kAck);
   REQUIRE(t.at(1) != nullptr);
@@ -49,13 +48,13 @@ TEST_CASE("a flow is its who answers its SYN, established by the exact number, a
   CHECK(t.at(1)->state == State::opening);
   t.comes(1, Flags::kAck, 501);
   CHECK(t.at(1)->state == State::established);
-  t.comes(1, Flags::kRst);  // which its owner does not believe
+  t.comes(1, Flags::kRst);  // the owner ignores it
   CHECK(t.at(1)->state == State::ending);
   t.sends(1, Flags::kAck);
   CHECK(t.at(1)->state == State::established);
   t.comes(1, Flags::kFin | Flags::kAck);
   t.sends(1, Flags::kAck);
-  CHECK(t.at(1)->state == State::established);  // half of it goes on
+  CHECK(t.at(1)->state == State::established);  // one direction goes on
   t.sends(1, Flags::kFin | Flags::kAck);
   t.sends(1, Flags::kAck);
   CHECK(t.at(1)->state == State::ending);

@@ -1,4 +1,4 @@
-// ip_datapath.cc - IP that arrives: what a host answers is answered, the rest goes to who claims it; and the hosts' time.
+// ip_datapath.cc - IP packets that arrive: answered by the host or delivered to the claimant; timers of the hosts.
 #include "ni/engine/ip_datapath.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ bool IpDatapath::frame(uint32_t port, const ReceivedFrame& frame, Nanoseconds no
   switch (arrival.kind) {
     case ip::Arrival::Kind::packet: packet(at, arrival, now); break;
     case ip::Arrival::Kind::icmp_error: error(at, arrival, now); break;
-    case ip::Arrival::Kind::echo_reply: counters_.add(NiCounter::ip_unclaimed); break;  // nobody of us has asked
+    case ip::Arrival::Kind::echo_reply: counters_.add(NiCounter::ip_unclaimed); break;  // no endpoint sends echo requests
   }
   return true;
 }
@@ -63,14 +63,15 @@ void IpDatapath::flush(uint32_t port, Nanoseconds now) noexcept {
 }
 
 void IpDatapath::packet(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
-  if (is_ours(arrival.packet.from)) return counters_.add(NiCounter::wrong_source);  // of another port of ours: it did not come by a wire
+  // an address of another port of ours, which cannot arrive by a wire
+  if (is_ours(arrival.packet.from)) return counters_.add(NiCounter::wrong_source);
   if (arrival.packet.protocol == ip::Protocol::kTcp) return tcp(port, arrival, now);
   if (arrival.packet.protocol == ip::Protocol::kUdp) return udp(port, arrival, now);
   counters_.add(NiCounter::ip_unclaimed);
   port.use().refuse_protocol(arrival, now);
 }
 
-// ---- flows that go on
+// ---- flow cache
 
 uint64_t IpDatapath::address_changes() const noexcept {
   uint64_t sum = 0;
@@ -78,14 +79,14 @@ uint64_t IpDatapath::address_changes() const noexcept {
   return sum;
 }
 
-// By both ports of a transport's header.
+// By both ports of the transport header.
 uint32_t IpDatapath::cache_index(const std::byte* ports) noexcept {
   uint32_t both;
   std::memcpy(&both, ports, sizeof both);
   return (both * 0x9E3779B1u) >> 26;  // 2^32 over the golden ratio
 }
 
-// A segment of TCP that may say something about whose its connection is.
+// A TCP segment that may change the owner of its connection.
 bool IpDatapath::begins_or_ends(const ip::IpView& packet) noexcept {
   ip::TcpHeader header;
   if (packet.protocol != ip::Protocol::kTcp || packet.payload.size() < sizeof header) return false;
@@ -93,8 +94,8 @@ bool IpDatapath::begins_or_ends(const ip::IpView& packet) noexcept {
   return (header.flags & (ip::TcpFlags::kSyn | ip::TcpFlags::kRst)) != 0;
 }
 
-// A packet that differs from the last of its flow in its length, number and transport alone: what was found out about that one, by whom
-// it is claimed, too, holds for it.
+// A packet that differs from the last one of its flow only in length, identification and transport. The checks of that one hold, and its
+// receiver.
 bool IpDatapath::deliver_cached(IpInterface& port, bool ipv4, Nanoseconds now) noexcept {
   constexpr size_t kPorts = 2 * sizeof(be16);
   const size_t ports_at = sizeof(EthernetHeader) + (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes);
@@ -120,7 +121,7 @@ bool IpDatapath::deliver_cached(IpInterface& port, bool ipv4, Nanoseconds now) n
   return true;
 }
 
-// What came to one host alone, with the plain header.
+// Caches unicast packets with a plain header.
 void IpDatapath::cache_flow(const IpInterface& port, EndpointState& to, const ip::Arrival& arrival, bool shared, Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   const size_t head = packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes;
@@ -137,9 +138,9 @@ void IpDatapath::cache_flow(const IpInterface& port, EndpointState& to, const ip
   flow.packet.payload = flow.packet.packet.subspan(head);
 }
 
-// ---- whose it is
+// ---- the receiver of a packet
 
-// False: it is too short, or its checksum is wrong.
+// False: too short, or a wrong checksum.
 bool IpDatapath::read_segment(const ip::IpView& packet, ip::TcpHeader& header) const noexcept {
   if (packet.payload.size() < sizeof header) return false;
   std::memcpy(&header, packet.payload.data(), sizeof header);
@@ -149,12 +150,12 @@ bool IpDatapath::read_segment(const ip::IpView& packet, ip::TcpHeader& header) c
   return ip::checksum_fold(ip::checksum_add(sum, packet.payload)) == 0;
 }
 
-// A checksum's field that has the pseudo header's sum alone was left to a device: that is no damage, but a setting.
+// A checksum field with the sum of the pseudo header alone was left to a device: a wrong setting of the sender, not damage.
 void IpDatapath::refuse_checksum(IpInterface& port, const ip::IpView& packet) noexcept {
   counters_.add(NiCounter::ip_bad_transport);
   const bool tcp = packet.protocol == ip::Protocol::kTcp;
   const size_t at = tcp ? offsetof(ip::TcpHeader, checksum) : offsetof(ip::UdpHeader, checksum);
-  uint16_t field;  // in the order of the wire, as sums are
+  uint16_t field;  // in wire order, as sums are
   if (packet.payload.size() < at + sizeof field) return;
   std::memcpy(&field, packet.payload.data() + at, sizeof field);
   const uint64_t sum = ip::pseudo_header_sum(packet.from, packet.to, packet.protocol, static_cast<uint32_t>(packet.payload.size()));
@@ -177,14 +178,14 @@ void IpDatapath::tcp(IpInterface& port, const ip::Arrival& arrival, Nanoseconds 
   const bool is_lost = may_be_orphan(header.destination_port, header.flags);
   if (found.endpoint != nullptr && !(found.chosen && is_lost)) {
     if (found.lasts) cache_flow(port, *found.endpoint, arrival, found.shared, now);
-    // Anybody can send SYNs without end: they do not fill the queue in which segments of connections come.
+    // SYNs may come without end. They must not fill the queue of established connections.
     const bool begins = (header.flags & (ip::TcpFlags::kSyn | ip::TcpFlags::kAck)) == ip::TcpFlags::kSyn;
     if (begins && !delivery_.leaves_room(*found.endpoint)) return;
     return deliver_segment(*found.endpoint, packet, header);
   }
   counters_.add(NiCounter::ip_unclaimed);
   if (is_lost) return;
-  if (!arrival.to_group) reset(port, packet, now);  // RFC 9293, 3.10.7.1; RFC 1122, 4.2.3.10: none about what went to a group
+  if (!arrival.to_group) reset(port, packet, now);  // no reset about packets to a group
 }
 
 void IpDatapath::udp(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
@@ -195,7 +196,7 @@ void IpDatapath::udp(IpInterface& port, const ip::Arrival& arrival, Nanoseconds 
   if (packet.to.is_multicast() && bindings_.for_group(packet.to, datagram.to, packet.from, datagram.from, pass_on) != 0) return;
   EndpointState* const to = bindings_.find(PortBindings::kUdp, packet.to, datagram.to, packet.from, datagram.from);
   if (to != nullptr) {
-    if (datagram.to != ip::kDhcpClientPort) cache_flow(port, *to, arrival, false, now);  // of which the host takes some
+    if (datagram.to != ip::kDhcpClientPort) cache_flow(port, *to, arrival, false, now);  // the host takes some of these
     return deliver_datagram(*to, packet);
   }
   counters_.add(NiCounter::ip_unclaimed);
@@ -206,7 +207,7 @@ void IpDatapath::deliver_datagram(EndpointState& to, const ip::IpView& packet) n
   if (!deliver_segments(to, packet, ip::kUdpBytes)) deliver(to, packet);
 }
 
-// About a packet that one of ours is said to have sent: whose, its source says. What he would not have sent is nobody's.
+// An error about a packet that one of our endpoints allegedly sent. It goes to the claimant of the quoted source.
 void IpDatapath::error(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   const ip::QuotedPacket& quoted = arrival.quoted;
   be16 ports[2];
@@ -215,11 +216,11 @@ void IpDatapath::error(IpInterface& port, const ip::Arrival& arrival, Nanosecond
   std::memcpy(ports, quoted.payload.data(), sizeof ports);
   EndpointState* const to = bindings_.find(quoted.protocol, quoted.from, ports[0], quoted.to, ports[1]);
   if (to == nullptr) return counters_.add(NiCounter::ip_unclaimed);
-  if (quoted.protocol == ip::Protocol::kUdp) port.use().believe_too_big(arrival, now);  // of TCP its stack believes it, or not
+  if (quoted.protocol == ip::Protocol::kUdp) port.use().believe_too_big(arrival, now);  // for TCP, the stack of the endpoint decides
   deliver(*to, arrival.packet);
 }
 
-// Headers of IPv6 between the first and the transport's are left out: they have been dealt with.
+// IPv6 extension headers are left out: the host has processed them.
 void IpDatapath::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
   end_burst();  // what came before it
   struct {
@@ -240,17 +241,17 @@ void IpDatapath::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
     pieces.pieces[1] = packet.payload;
     if (packet.payload.empty()) pieces.count = 1;
   }
-  // At most kIpMessageMax: the length fields of both versions say so, and whoever puts fragments together.
+  // At most kIpMessageMax, by the length fields of both versions and by the limit of reassembly.
   pieces.length = static_cast<uint32_t>(pieces.pieces[0].size() + (pieces.count == 2 ? pieces.pieces[1].size() : 0));
   if (delivery_.message(to, to.ip_channel, pieces)) counters_.add(NiCounter::ip_received);
 }
 
-// ---- segments that become one
+// ---- joined segments
 
-// Bytes of what packets are joined to, with their headers: no more than either family's length can say, nor than a message of others.
+// Bytes of a joined packet with headers: at most what either length field can say, and what a message can hold.
 constexpr uint32_t kJoinedMax = kMessageMax - sizeof(IpMessageHeader);
 
-// What a port has put together goes up so; in two messages if it and its headers are longer than kJoinedMax. False: it is one packet.
+// Delivers a packet that a port has joined: in two messages if it is longer than kJoinedMax. False: it is one packet.
 bool IpDatapath::deliver_segments(EndpointState& to, const ip::IpView& packet, uint32_t header_bytes) noexcept {
   const uint16_t size = frame_.segment_size;
   const bool tcp = packet.protocol == ip::Protocol::kTcp;
@@ -284,8 +285,8 @@ bool IpDatapath::deliver_segments(EndpointState& to, const ip::IpView& packet, u
   return true;
 }
 
-// False: it goes up alone. As Linux gathers (net/ipv4/tcp_offload.c): one connection, pure data in order, nothing else differs, only the
-// last is shorter, and one that pushes is the last.
+// False: the segment is delivered alone. Rules as in Linux (net/ipv4/tcp_offload.c): one connection, data in order, equal headers, only the
+// last is shorter, PSH ends it.
 bool IpDatapath::gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
   Gathered& g = gathered_;
   const uint32_t ip_bytes = packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes;
@@ -365,7 +366,7 @@ bool IpDatapath::send_segment(IpInterface& port, const ip::IpAddress& from, cons
          ip::SendResult::no_buffer;
 }
 
-// ---- connections of processes that are gone
+// ---- orphaned connections
 
 void IpDatapath::expect_orphans(const EndpointState& owner, uint32_t number) {
   if (expected_ports_.empty()) expected_ports_.assign(0x1'0000, 0);
@@ -382,7 +383,7 @@ void IpDatapath::orphans_added(uint32_t number) noexcept {
 }
 
 void IpDatapath::add_orphan(const OrphanedConnection& orphan, Nanoseconds now) noexcept {
-  // A process of the same user may have begun another connection between these ends, or had it all the time.
+  // A process of the same user may have a connection between these ends: a new one, or this one all the time.
   const IpFlow flow{.local = orphan.local, .remote = orphan.remote, .local_port = orphan.local_port, .remote_port = orphan.remote_port};
   if (bindings_.is_owned(flow)) return counters_.add(NiCounter::ip_left_owned);
   counters_.add(NiCounter::ip_left);
@@ -398,7 +399,7 @@ void IpDatapath::resume_host(uint32_t port, const ip::HostCheckpoint& checkpoint
   if (has(port)) by_port_[port]->use().resume(checkpoint, now);
 }
 
-// Another user has the port now: what was left there, by memory that somebody wrote, is not to touch his connections.
+// Another user claims the port now: an orphan, from memory that a client wrote, must not touch connections of that user.
 bool IpDatapath::forget_if_other_users(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                                        uint16_t remote_port) noexcept {
   const std::optional<uint64_t> user = orphans_.user_of(local, port, remote, remote_port);
@@ -407,7 +408,7 @@ bool IpDatapath::forget_if_other_users(const ip::IpAddress& local, uint16_t port
   return true;
 }
 
-// Before who has the port now, if he is of the same user: he knows nothing of it.
+// Comes before the claimant of the port, if that is of the same user and does not know the connection.
 bool IpDatapath::answer_for_orphan(IpInterface& port, const ip::IpView& packet, Nanoseconds now) noexcept {
   ip::TcpView segment;
   std::optional<ip::TcpFields> answer;
@@ -421,21 +422,21 @@ bool IpDatapath::answer_for_orphan(IpInterface& port, const ip::IpView& packet, 
   return true;
 }
 
-// A few each turn, whoever has left how many.
+// A few in each poll, however many orphans there are.
 void IpDatapath::send_for_orphans(Nanoseconds now) noexcept {
   OrphanConnections::Due due;
   orphans_.pause(now);
   uint32_t ends = OrphanConnections::kEndsPerPoll;
   for (uint32_t i = 0; i < OrphanConnections::kPerPoll && orphans_.poll(now, due, ends); ++i) {
     const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(due.local); });
-    if (port == ports_.end()) continue;  // the address is not ours any longer, or not yet
+    if (port == ports_.end()) continue;  // the address is no longer ours, or not yet
     if (forget_if_other_users(due.local, due.fields.source_port, due.remote, due.fields.destination_port)) continue;
     if (is_ours(due.remote)) {
       EndpointState* const to =
           bindings_.find(PortBindings::kTcp, due.remote, due.fields.destination_port, due.local, due.fields.source_port);
       if (to != nullptr) inject_segment(*to, due.local, due.remote, due.fields);
     } else if ((*port)->host().is_news(due.remote, now) && !orphan_lookups_.at(due.user).take(now)) {
-      counters_.add(NiCounter::ip_left_unasked);  // as if it were lost: it comes again, or its time is over
+      counters_.add(NiCounter::ip_left_unasked);  // as if lost: it is repeated, or its time ends
       continue;
     } else if (!send_segment(**port, due.local, due.remote, due.fields, now)) {
       orphans_.put_back(due, now);
@@ -447,7 +448,7 @@ void IpDatapath::send_for_orphans(Nanoseconds now) noexcept {
 
 // ---- time
 
-// The hosts are in the groups that are claimed. More than a host can be in are none (Memberships::kGroupsMax is more than kIpGroupsMax).
+// The hosts join all claimed groups: Memberships::kGroupsMax is more than kIpGroupsMax.
 void IpDatapath::update_groups(Nanoseconds now) noexcept {
   const std::vector<ip::IpAddress>& wanted = bindings_.groups();
   const auto without = [](const std::vector<ip::IpAddress>& all, const ip::IpAddress& one) {

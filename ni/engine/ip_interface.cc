@@ -1,4 +1,4 @@
-// ip_interface.cc - the host's frames to the wire, and what it tells.
+// ip_interface.cc - moves frames of the host to the wire, and publishes its status.
 #include "ni/engine/ip_interface.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace unet::engine {
 namespace {
 
-constexpr uint32_t kMtuMax = 9216;  // no link is thought to have more; the host has buffers of that size
+constexpr uint32_t kMtuMax = 9216;  // the largest link MTU; the host has buffers of that size
 
 ip::HostOptions host_options(const IpInterfaceOptions& options, const DriverCapabilities& wire, uint64_t seed) {
   ip::HostOptions host{.mac = wire.address, .mtu = std::min(wire.mtu, kMtuMax), .addresses = options.addresses,
@@ -30,7 +30,7 @@ void IpInterface::follow_state() noexcept {
   state_changes_ = state_->changes();
   const uint32_t index = state_->index();
   if (index != 0 && index != interface_) {
-    // Of a new interface the neighbours are new, too.
+    // A new interface has new neighbours.
     if (interface_ != 0) host_.neighbours().forget();
     interface_ = index;
     touch();
@@ -48,7 +48,7 @@ bool IpInterface::pump(Nanoseconds now, bool data) noexcept {
   while (TransmitFrame* const frame = data ? port_.frame(now) : port_.signal_frame(now)) {
     const uint32_t length = host_.poll_frame(now, {frame->data, made_for_ + sizeof(EthernetHeader)});
     if (length == 0) {
-      for (ip::IpAddress neighbour; host_.poll_unreachable(neighbour);) {}  // those who sent there learn it by silence
+      for (ip::IpAddress neighbour; host_.poll_unreachable(neighbour);) {}  // senders time out
       next_ = host_.next_event();
       return true;
     }
@@ -59,7 +59,7 @@ bool IpInterface::pump(Nanoseconds now, bool data) noexcept {
   return false;
 }
 
-// Linux leaves checksums and segments to an interface, and a wire that shows nothing of that cannot tell them from damage.
+// Linux leaves checksums and segmentation to an interface. A wire that does not carry these offload flags cannot tell that from damage.
 void IpInterface::report_unfinished() {
   if (state_ == nullptr || !state_->count_unfinished()) return;
   state_->say(port_.driver().description() +

@@ -1,4 +1,4 @@
-// ip_send.cc - IP that endpoints send: to claims on this NI, straight into frames, or by the host.
+// ip_send.cc - IP packets that endpoints send: to claimants on this NI, directly into frames, or through the host.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -15,12 +15,12 @@
 namespace unet::engine {
 namespace {
 
-constexpr uint32_t kPacketCost = 64;          // of each packet beside its bytes, as the mux has it
+constexpr uint32_t kPacketCost = 64;          // of each packet in addition to its bytes, as in the mux
 constexpr uint32_t kLendMin = 1024;           // bytes from which it pays to let the port read the segment
-constexpr Nanoseconds kClaimWithin = kMillisecond;  // by then an engine has had what waited for it, unless somebody floods the service
-constexpr uint32_t kUdpSegmentsMax = 64;      // as Linux bounds what it cuts of UDP
+constexpr Nanoseconds kClaimWithin = kMillisecond;  // longest wait for a pending claim, unless the service is flooded
+constexpr uint32_t kUdpSegmentsMax = 64;      // as in Linux
 
-// As the whole packet has them; their size.
+// Writes the headers of the whole packet; returns their size.
 uint32_t emit_headers(std::byte* to, const IpMessage& message) noexcept {
   const uint32_t size = ip::emit_ip_header(to, message.fields, message.transport_bytes + message.payload);
   std::memcpy(to + size, message.transport.data(), message.transport_bytes);
@@ -33,12 +33,12 @@ TcpSigns signs_of(const IpMessage& message) noexcept {
   return {.flags = header.flags, .sequence = header.sequence, .acknowledgement = header.acknowledgement};
 }
 
-// That its port may know more of its connection afterwards.
+// The segment may change the owner of its connection.
 bool may_change_owner(const IpMessage& message) noexcept {
   return message.tcp && signs_of(message).any(ip::TcpFlags::kSyn | ip::TcpFlags::kFin | ip::TcpFlags::kRst);
 }
 
-// That `length` bytes of the message make.
+// Packets for `length` bytes of the message.
 uint32_t packets_of(const IpMessage& message, uint32_t length) noexcept {
   return message.segment_size == 0 || length == 0 ? 1 : (length + message.segment_size - 1) / message.segment_size;
 }
@@ -60,7 +60,7 @@ bool IpDatapath::is_ours(const ip::IpAddress& address) const noexcept {
   return std::any_of(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(address); });
 }
 
-// The endpoint may, and if it is a segment of a shared port it is known from now on whose connection that is.
+// True: the endpoint may send this. A segment of a shared port makes it the owner of the connection.
 bool IpDatapath::may_send(const EndpointState& endpoint, IpSend& send) noexcept {
   const IpMessage& message = send.message;
   const ip::IpFields& fields = message.fields;
@@ -94,16 +94,16 @@ IpDatapath::Step IpDatapath::begin(EndpointState& endpoint, Outgoing& out, Endpo
     const uint32_t copies = bindings_.for_group(fields.to, message.to_port, fields.from, message.from_port,
                                                 [&](EndpointState& each) { deliver_here_to(each, out, message); });
     if (copies == 0 && may_be_claimed(send, waits_until, now)) return Step::later;
-    endpoint.deficit -= int64_t{copies} * out.pieces.length;  // each is a message of his
+    endpoint.deficit -= int64_t{copies} * out.pieces.length;  // each copy is charged
   }
-  // What has no hops stays on this host (RFC 1112, 6.1; RFC 1122, 3.2.1.7).
+  // Hop limit 0 stays on this host (RFC 1112, 6.1; RFC 1122, 3.2.1.7).
   if (fields.hop_limit == 0 && fields.to.is_multicast()) return Step::done;
   if (fields.hop_limit == 0) return reason = EndpointCounter::bad_ip_header, Step::dropped;
   out.active = true;
   return Step::done;
 }
 
-// What may be lent to a port is not sent so: its memory is not the queue's. Nor what others of this NI may have to hear.
+// Not for payload that may be lent to a port, as this memory is not the queue's, nor for receivers on this NI.
 bool IpDatapath::send_now(EndpointState& endpoint, Outgoing& out, std::optional<EndpointCounter>& reason, uint32_t& port,
                           Nanoseconds now) noexcept {
   const IpSend& send = *endpoint.ip_send;
@@ -123,8 +123,8 @@ bool IpDatapath::send_now(EndpointState& endpoint, Outgoing& out, std::optional<
 
 // ---- on this NI: one copy, whatever the length
 
-// A claim was put before anybody could know of it, but maybe not before this turn began (Mux::refuse()): what nobody has waits for those
-// commands, but not for as long as others send more of them.
+// A claim that the sender knows of was put before, but its command may still wait (Mux::refuse()). A packet without a receiver waits for
+// pending commands, but only for kClaimWithin.
 bool IpDatapath::may_be_claimed(IpSend& send, Nanoseconds waits_until, Nanoseconds now) const noexcept {
   if (!commands_.pending() || (waits_until != 0 && now >= waits_until)) return false;
   send.waits_until = waits_until != 0 ? waits_until : now + kClaimWithin;
@@ -166,7 +166,7 @@ void IpDatapath::deliver_here_to(EndpointState& to, const Outgoing& out, const I
     ip::UdpHeader header;
     std::memcpy(&header, head.data() + size, sizeof header);
     header.length = static_cast<uint16_t>(message.transport_bytes + message.payload);
-    // None would be wrong over IPv6 (RFC 8200, 8.1), and nobody looks at it.
+    // A zero checksum would be wrong over IPv6 (RFC 8200, 8.1). The receiver does not check it.
     if (header.checksum == 0 && !fields.from.is_ipv4()) header.checksum = 0xFFFF;
     std::memcpy(head.data() + size, &header, sizeof header);
   }
@@ -183,7 +183,7 @@ void IpDatapath::deliver_here_to(EndpointState& to, const Outgoing& out, const I
   if (delivery_.message(to, to.ip_channel, pieces)) counters_.add(NiCounter::ip_same_ni);
 }
 
-// Nobody has that port: as a host would answer over a wire.
+// An unclaimed port: answers as a host would over a wire.
 void IpDatapath::answer_here(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
   std::array<std::byte, kAnswerMax> answer;
@@ -193,7 +193,7 @@ void IpDatapath::answer_here(EndpointState& to, const Outgoing& out, const IpMes
     if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return;
     std::optional<ip::TcpFields> reset = tcp::reset_for(segment);
     if (!reset || may_be_orphan(segment.destination_port, segment.flags)) return;
-    if (!segment.has(ip::TcpFlags::kAck)) reset->acknowledgement += message.payload;  // which the view did not have
+    if (!segment.has(ip::TcpFlags::kAck)) reset->acknowledgement += message.payload;  // the view has no payload
     return inject(to, back, Bytes(answer).first(ip::emit_tcp(answer.data(), *reset)));
   }
   std::array<std::byte, kAnswerMax> about;
@@ -210,10 +210,10 @@ void IpDatapath::answer_here(EndpointState& to, const Outgoing& out, const IpMes
   inject(to, back, Bytes(answer).first(length));
 }
 
-// ---- connections of processes that are gone
+// ---- orphaned connections
 
-// A first SYN must not be one that the peer takes for the connection before (RFC 6191). An answer to the peer's SYN ends what was left:
-// the SYN may have come before leave() told of that.
+// A SYN must not look like the orphaned connection to the peer (RFC 6191). A SYN-ACK removes the orphan: the SYN of the peer may have come
+// before add_orphan().
 bool IpDatapath::may_begin(const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
   ip::TcpView segment;
@@ -224,13 +224,13 @@ bool IpDatapath::may_begin(const IpMessage& message) noexcept {
   return orphans_.may_begin(fields.from, fields.to, segment);
 }
 
-// What an endpoint says to a process that was on this NI, too.
+// A segment from an endpoint to an orphan of this NI.
 bool IpDatapath::for_orphan_here(EndpointState& from, const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
   ip::TcpView segment;
   if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return false;
   if (forget_if_other_users(fields.to, message.to_port, fields.from, message.from_port)) return false;
-  segment.payload = Bytes(scratch_.get(), message.payload);  // of which only the length counts
+  segment.payload = Bytes(scratch_.get(), message.payload);  // only its length is used
   std::optional<ip::TcpFields> answer;
   if (!orphans_.handle(fields.to, fields.from, segment, now_, answer)) return false;
   if (answer) inject_segment(from, fields.to, fields.from, *answer);
@@ -244,7 +244,7 @@ void IpDatapath::inject_segment(EndpointState& to, const ip::IpAddress& from, co
   inject(to, {.from = from, .to = to_address, .protocol = ip::Protocol::kTcp, .hop_limit = 64}, Bytes(header).first(size));
 }
 
-// What a router would have said, from the address that it was sent from: nothing on a wire is.
+// The error that a router would send, from the destination address: the packet reached no wire.
 void IpDatapath::inject_error(EndpointState& to, const IpMessage& message, const ip::IcmpErrorFields& error) noexcept {
   const ip::IpFields& fields = message.fields;
   std::array<std::byte, kAnswerMax> answer;
@@ -278,7 +278,7 @@ IpDatapath::Step IpDatapath::go_on(EndpointState& endpoint, Outgoing& out, Endpo
   IpInterface& at = *send.port;
   port = at.port().number();
   bool known = is_valid(send.validity, now);
-  // A long message outlives a claim or an address: then it is no longer theirs who sent it.
+  // A claim or an address may end before a long message does: check again.
   if (!known) {
     const ip::IpFields& of = message.fields;
     if (!at.has(of.from)) return out.active = false, reason = EndpointCounter::bad_ip_source, Step::dropped;
@@ -292,7 +292,7 @@ IpDatapath::Step IpDatapath::go_on(EndpointState& endpoint, Outgoing& out, Endpo
   const uint32_t headers = ip::ip_header_size(fields) + message.transport_bytes;
   const uint32_t size = headers + length;
   const bool group = fields.to.is_multicast() || fields.to.is_limited_broadcast();
-  // TCP's stack knows which segment an error was about, and heeds it by itself: an error that anybody can forge is not to slow all down.
+  // The TCP stack can check errors against its segments, and handles them itself. A forged error must not slow all connections.
   const uint32_t mtu = group || message.tcp ? at.mtu() : at.host().path_mtu(fields.to, now);
   if (size > mtu && fields.dont_fragment) {
     out.active = false;
@@ -315,7 +315,7 @@ IpDatapath::Step IpDatapath::go_on(EndpointState& endpoint, Outgoing& out, Endpo
   Step step;
   if (known && size <= mtu) {
     length = std::max(length, segments_length(endpoint, out, headers));
-    // Who cuts it gives each packet the number behind the one before it.
+    // Segments take consecutive identifications.
     const bool numbered = !fields.dont_fragment && fields.from.is_ipv4();
     fields.id = numbered ? at.host().take_id(fields.to, packets_of(message, length)) : 0;
     step = compose(endpoint, out, fields, length, send.station, now);
@@ -323,7 +323,7 @@ IpDatapath::Step IpDatapath::go_on(EndpointState& endpoint, Outgoing& out, Endpo
     step = by_host(endpoint, out, fields, length, reason, now);
   }
   if (step == Step::blocked) return step;
-  // Each packet costs as much, whoever cuts them.
+  // Each packet is charged, whether the engine or the port cuts it.
   const uint32_t packets = packets_of(message, length);
   spent = packets * headers + length + (packets - 1) * kPacketCost;
   out.offset += length;
@@ -331,7 +331,7 @@ IpDatapath::Step IpDatapath::go_on(EndpointState& endpoint, Outgoing& out, Endpo
   return step;
 }
 
-// Bytes of the message that its port cuts itself, as far as they lie in as few pieces as it takes; 0: none.
+// Bytes of the message that the port can cut itself, within its number of pieces; 0: none.
 uint32_t IpDatapath::segments_length(const EndpointState& endpoint, const Outgoing& out, uint32_t headers) noexcept {
   const IpMessage& message = endpoint.ip_send->message;
   const Port& port = endpoint.ip_send->port->port();
@@ -341,7 +341,7 @@ uint32_t IpDatapath::segments_length(const EndpointState& endpoint, const Outgoi
   auto length = static_cast<uint32_t>(std::min<size_t>({left, out.left_of_pieces(port.external_pieces()), port.segments_max() - headers}));
   if (!message.tcp) length = std::min(length, kUdpSegmentsMax * size);
   if (length != left) length -= length % size;
-  // What is too short to be lent is copied, and a frame has room for one packet of the MTU.
+  // Payload too short to be lent is copied, and a frame has room for one packet of the MTU.
   const bool fits = length >= kLendMin || headers + length <= endpoint.ip_send->port->mtu();
   return length > size && fits ? length : 0;
 }
@@ -391,14 +391,14 @@ IpDatapath::Step IpDatapath::compose(EndpointState& endpoint, Outgoing& out, con
   return Step::done;
 }
 
-// The host asks for the neighbour, or cuts the packet into fragments. Its own frames go first, so that it has buffers.
+// The host resolves the neighbour, or fragments the packet. Its own frames go first, to free its buffers.
 IpDatapath::Step IpDatapath::by_host(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length,
                                      EndpointCounter& reason, Nanoseconds now) noexcept {
   IpSend& send = *endpoint.ip_send;
   IpInterface& at = *send.port;
   at.touch();
   if (!at.pump(now, true)) return Step::blocked;
-  // Each costs a question to all hosts of the link, and an entry that others may have used.
+  // Each lookup broadcasts on the link, and may evict an entry of another user.
   if (at.host().is_news(fields.to, now) && !endpoint.share->neighbours.take(now)) {
     return reason = EndpointCounter::ip_many_neighbours, Step::dropped;
   }

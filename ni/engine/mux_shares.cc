@@ -1,4 +1,4 @@
-// mux_shares.cc - endpoints that leave the lists of a share, and users and endpoints that a limit holds back.
+// mux_shares.cc - removal from the lists of a share, and deferral of users and endpoints over their limits.
 #include <algorithm>
 
 #include "ni/engine/mux.h"
@@ -37,7 +37,7 @@ void Mux::remove(EndpointState& endpoint) noexcept {
 
 // ---- limits
 
-// One message or frame at a time: each may be the last that a limit allows.
+// Visits one message or frame at a time: each may exhaust a limit.
 Mux::Visit Mux::visit_limited(EndpointState& endpoint, Nanoseconds now) noexcept {
   Share& share = *endpoint.share;
   const Nanoseconds burst = share.limits.burst;
@@ -52,9 +52,9 @@ Mux::Visit Mux::visit_limited(EndpointState& endpoint, Nanoseconds now) noexcept
     }
     if (share.buckets.room_at(burst) > now) {
       endpoint.deficit = left;
-      return Visit::slice_over;  // the share is held before its next turn
+      return Visit::slice_over;  // the share is deferred before its next turn
     }
-    const bool begun = endpoint.outgoing.active && endpoint.outgoing.offset != 0;  // its first frame may have found a full port
+    const bool begun = endpoint.outgoing.active && endpoint.outgoing.offset != 0;  // false while its first frame waits for a port
     endpoint.deficit = 1;
     const Visit outcome = visit(endpoint, now);
     const int64_t spent = 1 - endpoint.deficit;
@@ -93,7 +93,7 @@ void Mux::defer(Deferred deferred) noexcept {
   next_release_ = deferred_.front().until;
 }
 
-// A few in each turn: thousands may wait for the same instant.
+// A few in each poll: thousands may be due at the same instant.
 void Mux::release_deferred(Nanoseconds now) noexcept {
   for (uint32_t i = 0; i < kReleases && !deferred_.empty() && deferred_.front().until <= now; ++i) {
     const Deferred deferred = deferred_.front();
@@ -120,7 +120,7 @@ void Mux::release_all(Share& share, Nanoseconds now) noexcept {
   release_deferred(now);
 }
 
-// Endpoints that went away while they were held leave their entries behind: to look for each of thousands would take a turn.
+// Detached endpoints leave stale entries: a search for each of thousands would take a whole poll.
 void Mux::drop_stale() noexcept {
   std::erase_if(deferred_, [](const Deferred& deferred) { return deferred.stale(); });
   std::make_heap(deferred_.begin(), deferred_.end(), kLater);

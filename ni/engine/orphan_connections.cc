@@ -1,4 +1,4 @@
-// orphan_connections.cc - entries by both ends, a wheel of their times, and what they answer.
+// orphan_connections.cc - entries by both ends, a timer wheel, and answers.
 #include "ni/engine/orphan_connections.h"
 
 #include <algorithm>
@@ -66,12 +66,12 @@ bool OrphanConnections::add(const OrphanedConnection& orphan, Nanoseconds now) {
   (user.newest == kEnd ? user.oldest : at(user.newest).newer) = index;
   user.newest = index;
   entry.until = now + kTimeWait - std::min(age, kTimeWait);
-  // A reset leaves at once. A FIN is on its way, if the process had not been too quick.
+  // A reset is due at once. A FIN was probably sent already.
   schedule(index, waits ? entry.until : now + (orphan.state == OrphanState::reset ? 0 : 2 * kTick));
   return room;
 }
 
-// All are taken: one of whoever has most goes, unless that is `user`, or would be then. Few users have any at all.
+// Evicts the oldest entry of the user with most, unless that is `user` or would be then. Few users have entries.
 bool OrphanConnections::make_room(uint64_t user) noexcept {
   const auto fewer = [](const auto& a, const auto& b) { return a.second.count < b.second.count; };
   const auto most = std::max_element(users_.begin(), users_.end(), fewer);
@@ -153,7 +153,7 @@ bool OrphanConnections::poll(Nanoseconds now, Due& due, uint32_t& ends) noexcept
       drop(index);
       continue;
     }
-    // Both kinds keep the place that the ends had: an ACK has the number before the next one, and so has our FIN.
+    // Both kinds repeat the last sequence number: that before send_next.
     const bool reset = of.state == OrphanState::reset;
     const uint32_t far = reset && entry.tries % 2 == 1 ? uint32_t{1} << 31 : 0;
     due.local = of.local;
@@ -168,7 +168,7 @@ bool OrphanConnections::poll(Nanoseconds now, Due& due, uint32_t& ends) noexcept
   return false;
 }
 
-// Nothing is at the place that is being looked at, or it is not its time: the next place that has something.
+// Moves to the next slot with an entry, if the current one has none that is due.
 void OrphanConnections::find_next() noexcept {
   uint64_t tick = tick_;
   while (wheel_[tick % kWheel] == kEnd && tick != tick_ + kWheel) ++tick;
@@ -183,7 +183,7 @@ void OrphanConnections::put_back(const Due& due, Nanoseconds now) noexcept {
   schedule(index, now + kTick);
 }
 
-// TIME-WAIT, or FIN-WAIT-2, from now on.
+// Enters TIME-WAIT or FIN-WAIT-2.
 void OrphanConnections::wait(uint32_t index, OrphanState state, Nanoseconds now) noexcept {
   Entry& entry = at(index);
   unschedule(index);
@@ -192,7 +192,7 @@ void OrphanConnections::wait(uint32_t index, OrphanState state, Nanoseconds now)
   schedule(index, entry.until);
 }
 
-// ---- what comes
+// ---- arrivals
 
 ip::TcpFields OrphanConnections::fields_of(const Entry& entry, uint8_t flags, uint32_t sequence) noexcept {
   const OrphanedConnection& of = entry.of;
@@ -204,7 +204,7 @@ ip::TcpFields OrphanConnections::fields_of(const Entry& entry, uint8_t flags, ui
   return fields;
 }
 
-// RFC 6191, 2: by its timestamp, or else by its sequence number, as RFC 9293, 3.10.7.4 has it for TIME-WAIT.
+// RFC 6191, 2: compares timestamps, or else sequence numbers (RFC 9293, 3.10.7.4, TIME-WAIT).
 bool OrphanConnections::is_newer(const OrphanedConnection& old, const ip::TcpView& syn, uint32_t sequence, uint32_t stamp) noexcept {
   if (old.timestamps && syn.options.has_timestamps && syn.options.timestamp != stamp) {
     return static_cast<int32_t>(syn.options.timestamp - stamp) > 0;
@@ -227,7 +227,7 @@ bool OrphanConnections::may_begin(const ip::IpAddress& local, const ip::IpAddres
   const uint32_t index = find(local, syn.source_port, remote, syn.destination_port);
   if (index == kEnd) return true;
   const OrphanedConnection& of = at(index).of;
-  // A peer that is to be reset learns it by the SYN, too (RFC 9293, 3.5.1: half-open connections).
+  // A SYN also tells the peer that the old connection is gone (RFC 9293, 3.5.1: half-open connections).
   const bool time_wait = of.state == OrphanState::time_wait;
   if (of.state != OrphanState::reset && !(time_wait && is_newer(of, syn, of.send_next, of.timestamp))) return false;
   drop(index);
@@ -243,15 +243,15 @@ bool OrphanConnections::handle(const ip::IpAddress& local, const ip::IpAddress& 
   if (entry.of.state != OrphanState::reset) return handle_end(index, segment, now, answer);
   if (segment.has(Flags::kRst) || begins) {
     drop(index);
-    return !begins;  // its peer has none any longer: a new one is whoever's has the port
+    return !begins;  // the peer has no connection any more: a SYN is for the claimant of the port
   }
   answer = tcp::reset_for(segment);
-  // An old segment's number would not be the one that the peer expects: once more is asked whether it knows.
+  // An old segment may not have the number that the peer expects now: send one more ACK.
   entry.tries = std::max<uint8_t>(entry.tries, kTries - 1);
   return true;
 }
 
-// What cannot be taken is answered by where we are.
+// Answers an unacceptable segment with our sequence numbers.
 void OrphanConnections::acknowledge(Entry& entry, Nanoseconds now, std::optional<ip::TcpFields>& answer) noexcept {
   const auto tick = static_cast<uint32_t>(now / kTick);
   if (entry.answers_tick != tick) entry.answers = 0;
@@ -261,7 +261,7 @@ void OrphanConnections::acknowledge(Entry& entry, Nanoseconds now, std::optional
   answer = fields_of(entry, Flags::kAck, entry.of.send_next);
 }
 
-// RFC 9293, 3.10.7.4, from FIN-WAIT-1 on, of a connection of which all data is acknowledged and which nobody reads.
+// RFC 9293, 3.10.7.4, from FIN-WAIT-1 on. All our data is acknowledged, and no process reads.
 bool OrphanConnections::handle_end(uint32_t index, const ip::TcpView& segment, Nanoseconds now,
                                    std::optional<ip::TcpFields>& answer) noexcept {
   Entry& entry = at(index);
@@ -283,11 +283,11 @@ bool OrphanConnections::handle_end(uint32_t index, const ip::TcpView& segment, N
   }
   const Sequence expected{of.receive_next};
   if (segment.sequence != expected || segment.has(Flags::kSyn)) {
-    // A FIN that comes again is acknowledged again, and TIME-WAIT begins anew.
+    // Acknowledges a repeated FIN, and restarts TIME-WAIT.
     const bool again = segment.has(Flags::kFin) && segment.sequence + segment.length() == expected;
-    if (segment.has(Flags::kRst)) return true;  // RFC 5961, 3.2: not the exact one
+    if (segment.has(Flags::kRst)) return true;  // RFC 5961, 3.2: not the exact sequence number
     if (receives && segment.sequence > expected && segment.length() != 0) {
-      answer = tcp::reset_for(segment);  // data, of which some is still on its way
+      answer = tcp::reset_for(segment);  // data beyond a gap: no process will read it
       drop(index);
       return true;
     }

@@ -1,4 +1,4 @@
-// orphan_connections_test.cc - connections of processes that are gone: who hears what, when, and until when.
+// orphan_connections_test.cc - orphaned connections: what each peer is sent, and until when.
 #include "ni/engine/orphan_connections.h"
 
 #include <catch2/catch.hpp>
@@ -37,7 +37,7 @@ struct World {
     }
     return all;
   }
-  // A segment of the peer. Nothing: it is for others.
+  // A segment of the peer. nullopt: not for the orphan.
   std::optional<Answer> comes(uint8_t flags, uint32_t sequence, uint32_t acknowledgement, size_t payload = 0) {
     ip::TcpView view;
     view.source_port = kTheirs;
@@ -68,7 +68,7 @@ TEST_CASE("a peer is asked what it expects and is reset with that") {
   REQUIRE(*answer);
   CHECK((*answer)->flags == Flags::kRst);
   CHECK((*answer)->sequence.value == 777777);
-  // Whether it has heard that, it says once more; and then it is over.
+  // One more ACK tests if the peer got the reset; then the entry ends.
   CHECK(w.sent(2 * kSecond).size() == 1);
   REQUIRE(w.comes(Flags::kRst, 9000, 0));
   CHECK(w.orphans.empty());
@@ -108,7 +108,7 @@ TEST_CASE("a FIN is sent again until it is acknowledged, and the peer's is ackno
   CHECK((*answer)->flags == Flags::kAck);
   CHECK((*answer)->sequence.value == 5000);
   CHECK((*answer)->acknowledgement.value == 9001);
-  // TIME-WAIT: what comes again is acknowledged again, and that begins it anew.
+  // TIME-WAIT: acknowledges repeated segments, and starts again.
   CHECK(w.sent(50 * kSecond).empty());
   const auto again = w.comes(Flags::kFin | Flags::kAck, 9000, 5000);
   REQUIRE((again && *again));
@@ -291,7 +291,7 @@ TEST_CASE("nobody is woken while nothing is to be done") {
     CHECK(wakes <= (state == OrphanState::reset ? 12 : 3));
   }
   CHECK(w.now - begin >= 2 * (OrphanConnections::kTimeWait - OrphanConnections::kTick));
-  // What comes meanwhile is heeded at once.
+  // Segments are handled at once meanwhile.
   w.add(OrphanState::time_wait);
   OrphanConnections::Due due;
   CHECK_FALSE(w.poll(due));
@@ -341,7 +341,7 @@ TEST_CASE("an engine speaks for a process that is gone, by wire and on the netwo
     REQUIRE(ip::parse_tcp(t.seen[1].payload, reset) == ip::TcpError::none);
     CHECK(reset.flags == Flags::kRst);
     CHECK(reset.sequence.value == 7);  // as make_packet() acknowledges
-    // Who was connected to it from this network interface is asked and told, too.
+    // A peer on this network interface is asked and told, too.
     t.ni.now += OrphanConnections::kPollInterval;
     t.ni.command(AddOrphan{{.local = own, .remote = own, .local_port = kOurs, .remote_port = 443, .send_next = 5000}});
     t.run();
@@ -370,7 +370,7 @@ TEST_CASE("whom a dead process's connection asks on the network interface is tol
   for (int turns = 0; turns < 10 && !came; ++turns) {
     t.ni.poll();
     came = got(e) != nullptr;
-    // Later, its endpoint might be gone, or it sleep until something else comes.
+    // At once: later, its endpoint might be detached, or asleep.
     CHECK(e.counter(EndpointCounter::received_messages) == (came ? 1u : 0u));
   }
   CHECK(came);
@@ -404,11 +404,11 @@ TEST_CASE("what a user's dead processes leave asks for few hosts of the link at 
   CHECK(first >= 16);
   CHECK(first <= 24);
   CHECK(t.ni.counter(NiCounter::ip_left_unasked) >= 160);
-  // Time brings others.
+  // More lookups with time.
   run(5 * kSecond);
   CHECK(count(10, 199) > first);
   CHECK(count(10, 199) <= 16 + 6 * 16);
-  // A host that is known is no news, whatever the rest.
+  // A resolved host costs no lookup.
   t.seen.clear();
   leave(2, 7);
   run(50 * kMillisecond);
@@ -438,7 +438,7 @@ TEST_CASE("until an engine knows all that an endpoint leaves, what comes for its
   CHECK(answers_here(kOurs) == 0);
   PacketFields refused = ack;
   refused.to_port = kOurs + 1;
-  CHECK(answers(refused) == 1);  // nobody's port
+  CHECK(answers(refused) == 1);  // an unclaimed port
   CHECK(answers_here(kOurs + 1) == 1);
   refused = ack;
   refused.tcp_flags = Flags::kSyn;
@@ -449,9 +449,9 @@ TEST_CASE("until an engine knows all that an endpoint leaves, what comes for its
   CHECK(answers(ack) == 0);  // of its FIN
   refused = ack;
   ++refused.from_port;
-  CHECK(answers(refused) == 0);  // it may be told of yet
+  CHECK(answers(refused) == 0);  // its orphan may still be added
   t.ni.command(OrphansAdded{.number = 7});
-  t.ni.command(OrphansAdded{.number = 8});  // there is none
+  t.ni.command(OrphansAdded{.number = 8});  // no orphans
   t.run();
   CHECK(answers(refused) == 1);
   CHECK(answers_here(kOurs) == 1);

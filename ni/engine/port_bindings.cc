@@ -55,7 +55,7 @@ void PortBindings::set(uint32_t number, AcceptsNewFlows accepts_new_flows) noexc
 
 // ---- shares
 
-// True: it is the first of its share.
+// True: the first claim of its share.
 bool PortBindings::join_share(uint32_t number) {
   Claim& c = claims_[number];
   c.flow_user = owners_.add_user(c.user);
@@ -76,7 +76,7 @@ bool PortBindings::join_share(uint32_t number) {
   return true;
 }
 
-// True: it was the last one; else another stands for the share in the list.
+// True: the last claim of its share. Else another claim now stands for the share in the list.
 bool PortBindings::leave_share(uint32_t number) noexcept {
   const Claim& c = claims_[number];
   Share& share = shares_[c.share];
@@ -111,7 +111,7 @@ const PortBindings::Claim* PortBindings::owner_of(const FlowOwners::Entry* entry
   return claim.owner != nullptr && claim.life == entry->owner.life ? &claim : nullptr;
 }
 
-// Of an endpoint, in the share that a claim is of.
+// The claim of `owner` in the share of `any`.
 const PortBindings::Claim* PortBindings::member(const Claim& any, const EndpointState& owner) const noexcept {
   if (any.owner == &owner) return &any;
   if (any.share == kEnd) return nullptr;
@@ -129,8 +129,7 @@ PortBindings::Found PortBindings::handle_arrival(const IpFlow& flow, const TcpSi
   FlowOwners::Entry* const entry = owners_.find(hash, flow);
   const Claim* const owner = owner_of(entry);
   if (owner == nullptr) return {.endpoint = choose(*any, hash).owner, .shared = true, .chosen = true, .lasts = false};
-  // Between the ends of a connection that is nearly over another may begin: with its owner, who knows what must not be mixed up, if he
-  // still takes any.
+  // A new connection may begin while the old one ends. The owner takes it if it accepts new flows, as it knows the old sequence numbers.
   const bool anew = signs.any(Flags::kSyn) && !signs.any(Flags::kAck) && entry->state == FlowOwners::State::ending &&
                     owner->accepts_new_flows != AcceptsNewFlows::yes;
   if (anew) return {.endpoint = choose(*any, hash).owner, .shared = true, .lasts = false};
@@ -152,7 +151,7 @@ bool PortBindings::resume_flow(const EndpointState& owner, const IpFlow& flow) n
   return true;
 }
 
-// A member that is gone may have had it last.
+// The last owner may have been released.
 void PortBindings::set_owner(uint32_t number, const IpFlow& flow) noexcept {
   if (number >= claims_.size() || claims_[number].owner == nullptr || claims_[number].share == kEnd) return;
   const Claim& claim = claims_[number];
@@ -173,7 +172,7 @@ bool PortBindings::handle_send(const EndpointState& owner, const IpFlow& flow, c
   FlowOwners::Entry* const entry = owners_.find(hash, flow);
   const Claim* const before = owner_of(entry);
   const bool others = before != nullptr && before != claim;
-  // A new connection may begin where an old one only ends.
+  // A SYN may begin a new connection while the old one ends.
   if (others && !(entry->state == FlowOwners::State::ending && signs.any(ip::TcpFlags::kSyn))) return false;
   owners_.handle_send(entry, hash, flow, as_owner(*claim), claim->flow_user, signs);
   return true;
@@ -208,7 +207,7 @@ void PortBindings::leave(const ip::IpAddress& group) noexcept {
 void PortBindings::remove_all(EndpointState& owner) noexcept {
   while (!owner.ip_claims.empty()) {
     const uint32_t number = owner.ip_claims.back();
-    owner.ip_claims.pop_back();  // the last one, so that remove() does not look through all for it
+    owner.ip_claims.pop_back();  // removed first, so that remove() does not search for it
     remove(number);
   }
 }
@@ -221,7 +220,7 @@ void PortBindings::ports_of(const EndpointState& owner, uint8_t protocol, std::v
   }
 }
 
-// Behind those that are as specific.
+// Inserts behind claims that are as specific.
 void PortBindings::insert(uint32_t port, uint32_t number) {
   uint32_t made = free_node_;
   if (made == kEnd) {

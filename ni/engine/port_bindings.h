@@ -1,10 +1,10 @@
-// port_bindings.h - who has which port of IP: from protocol and port to a short list of claims, the most specific first; used by Ip.
+// port_bindings.h - from protocol and port to a short list of claims, the most specific first; used by IpDatapath.
 //
-// Claims of a share have one place together in their port's list. A new flow goes to the member that a hash of both ends and of its claim's
-// number gives the most (rendezvous hashing), so that members who come and go move no more flows than they must; of TCP, members keep the
-// connections on which they have sent (flow_owners.h).
+// The claims of a share have one place together in the list of their port. A new flow goes to the member with the greatest hash of the flow
+// and the claim's number (rendezvous hashing). So members that come and go move few flows. Members keep TCP connections on which they have
+// sent (flow_owners.h).
 //
-// The service has checked what it tells us: numbers are unused, ranges lie in the ports, and all limits of limits.h hold.
+// The caller has checked each claim: its number is unused, its range lies within the ports, and all limits of limits.h hold.
 #pragma once
 
 #include <array>
@@ -26,41 +26,41 @@ class PortBindings {
 
   PortBindings(uint64_t seed, NiCounters& counters);
 
-  // `user`: whoever has the same is one user.
+  // `user`: claims with the same value belong to one user.
   void add(uint32_t number, EndpointState& owner, const IpClaim& claim, uint64_t user = 0);
   void remove(uint32_t number) noexcept;
-  // Of a share: whether it takes new flows.
+  // Only for a member of a share.
   void set(uint32_t number, AcceptsNewFlows accepts_new_flows) noexcept;
-  // All of an endpoint that goes away.
+  // For an endpoint that is detached.
   void remove_all(EndpointState& owner) noexcept;
 
-  // What an endpoint claims is put behind `ports`.
+  // Appends the ports that the endpoint claims.
   void ports_of(const EndpointState& owner, uint8_t protocol, std::vector<uint16_t>& ports) const;
 
-  // Another one whenever there are other claims.
+  // Changes with each change of the claims.
   uint64_t version() const noexcept { return version_; }
 
-  // Whose a packet to `local` is; nullptr: nobody's.
+  // The endpoint that receives a packet to `local`; nullptr: none.
   EndpointState* find(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                       uint16_t remote_port) const noexcept;
   struct Found {
     EndpointState* endpoint = nullptr;
     bool shared = false;
-    bool chosen = false;               // no living member is known to have the connection
-    bool lasts = true;                 // the next of the flow is the same one's, unless it begins or ends a connection
+    bool chosen = false;               // a hash chose it: the connection has no known living owner
+    bool lasts = true;                 // later packets of the flow have the same receiver, unless they begin or end a connection
   };
-  // The same of a segment of TCP that came, which may say something about whose its connection is.
+  // find() for a TCP segment that arrived, which may change the owner of its connection.
   Found handle_arrival(const IpFlow& flow, const TcpSigns& signs) noexcept;
-  // A living member of a share has the connection, or had it last. One that has sent nothing but a reset has not.
+  // A living member of a share owns the connection, or did last. A member that has sent only a reset does not.
   bool is_owned(const IpFlow& flow) const noexcept;
-  // That it has, as an engine before this one knew; false: it has no share there.
+  // The previous engine knew `owner` as the owner. False: it has no share there, or the connection has an owner.
   bool resume_flow(const EndpointState& owner, const IpFlow& flow) noexcept;
-  // The member of a share has the connection from now on.
+  // Makes the member of a share the owner of the connection.
   void set_owner(uint32_t number, const IpFlow& flow) noexcept;
-  // The claim that the packet comes to is one, and not of that user.
+  // Some claim receives this packet, and it belongs to another user.
   bool is_other_users(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port,
                       uint64_t user) const noexcept;
-  // Who claims what comes to that port of that group: visit(endpoint) for each.
+  // Calls visit(endpoint) for each claim of that port of that group; returns how many there are.
   template <typename Visit>
   uint32_t for_group(const ip::IpAddress& group, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port, Visit visit) const {
     uint32_t count = 0;
@@ -72,15 +72,15 @@ class PortBindings {
     }
     return count;
   }
-  // The groups that somebody claims; `changed` is true once after each time that one has come or gone.
+  // Groups with a claim. take_groups_changed() is true once after each change.
   const std::vector<ip::IpAddress>& groups() const noexcept { return groups_; }
   bool groups_changed() const noexcept { return groups_changed_; }
   bool take_groups_changed() noexcept { return std::exchange(groups_changed_, false); }
 
-  // The endpoint claims what an answer to this packet would come to; of a share: as a member, and no other has that connection.
+  // The endpoint claims the port that an answer to this packet would have. In a share: it is a member, and no other owns the connection.
   bool may_send(const EndpointState& owner, uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                 uint16_t remote_port) const noexcept;
-  // The same of a segment of TCP, which is the endpoint's connection from now on. `shared`: the port is.
+  // may_send() for a TCP segment, which makes the endpoint the owner of its connection. `shared`: the port is.
   bool handle_send(const EndpointState& owner, const IpFlow& flow, const TcpSigns& signs, bool& shared) noexcept;
   const FlowOwners& owners() const noexcept { return owners_; }
 
@@ -88,16 +88,16 @@ class PortBindings {
   static constexpr uint32_t kEnd = ~uint32_t{0};
 
   struct Claim {
-    EndpointState* owner = nullptr;  // nullptr: no claim has the number
+    EndpointState* owner = nullptr;  // nullptr: unused number
     ip::IpAddress local{}, remote{};
     uint16_t port = 0, ports = 0, remote_port = 0;
     uint8_t protocol = 0;
     uint8_t rank = 0;                // how specific it is
     bool any_local = true, any_remote = true;
     AcceptsNewFlows accepts_new_flows = AcceptsNewFlows::yes;
-    uint16_t flow_user = 0;     // as FlowOwners numbers him
-    uint32_t share = kEnd;           // of shares_
-    uint32_t life = 0;               // another one each time that the number is used
+    uint16_t flow_user = 0;     // FlowOwners' number for the user
+    uint32_t share = kEnd;           // index of shares_
+    uint32_t life = 0;               // differs for each use of the number
     uint64_t user = 0, group = 0;
 
     bool fits(const ip::IpAddress& to, const ip::IpAddress& from, uint16_t from_port) const noexcept {
@@ -107,14 +107,14 @@ class PortBindings {
   struct Node {  // a claim in the list of one of its ports, or a share's first
     uint32_t claim = 0, next = kEnd;
   };
-  using Share = std::vector<uint32_t>;  // numbers of the claims; none: it is not in use
+  using Share = std::vector<uint32_t>;  // numbers of the claims; empty: not in use
 
-  // The most specific that the packet fits; nullptr: none.
+  // The most specific claim that the packet fits; nullptr: none.
   const Claim* fitting(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                        uint16_t remote_port) const noexcept;
-  // Of a share: who gets the first packet of a flow; its only member, if it has one.
+  // The member of a share that gets the first packet of a flow. Outside of a share: the claim itself.
   const Claim& choose(const Claim& any, uint64_t hash) const noexcept;
-  // Of a share: whose a connection is, if he is still there.
+  // The claim that owns a connection; nullptr: none, or it was released.
   const Claim* owner_of(const FlowOwners::Entry* entry) const noexcept;
   const Claim* member(const Claim& any, const EndpointState& owner) const noexcept;
   FlowOwners::Owner as_owner(const Claim& claim) const noexcept {
@@ -127,20 +127,20 @@ class PortBindings {
   void join(const ip::IpAddress& group) noexcept;
   void leave(const ip::IpAddress& group) noexcept;
 
-  // Claims of groups lie in lists of their own: however many a port has, none is in the way of what comes to this host alone.
+  // Claims of groups have lists of their own, so that they do not slow down unicast packets.
   static constexpr uint32_t kTcpList = 0, kUdpList = 1, kGroupList = 2;
   static uint32_t list_of(const Claim& claim) noexcept {
     return claim.protocol == kTcp ? kTcpList : claim.local.is_multicast() ? kGroupList : kUdpList;
   }
 
-  std::array<std::vector<uint32_t>, 3> heads_;  // by port: the first node
+  std::array<std::vector<uint32_t>, 3> heads_;  // first node by port
   std::vector<Claim> claims_;                   // by number
   std::vector<Node> nodes_;
   std::vector<Share> shares_;
   FlowOwners owners_;
   uint32_t free_node_ = kEnd;
   std::vector<ip::IpAddress> groups_;
-  std::vector<uint32_t> group_claims_;          // how many each of them has
+  std::vector<uint32_t> group_claims_;          // claims of each group
   bool groups_changed_ = false;
   uint64_t version_ = 0;
 };

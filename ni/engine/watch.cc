@@ -11,7 +11,7 @@ Watch::Watch(uint32_t max_per_user, Nanoseconds watch_time) noexcept : max_(std:
 
 void Watch::add(EndpointState& endpoint, Nanoseconds now) noexcept {
   if (endpoint.watch != kNone || count_ == kMax) return;
-  // A user with many busy endpoints does not take the places of those who have few.
+  // A user with many busy endpoints must not take the places of users with few.
   const uint32_t most = count_ < kMax / 2 ? max_ : std::min(max_, kFew);
   if (endpoint.share->watched >= most) return;
   ++endpoint.share->watched;
@@ -48,7 +48,7 @@ uint32_t Watch::take_idle(Nanoseconds idle_since, std::array<EndpointState*, kMa
     stopped[count++] = &endpoint;
     erase(i);
   }
-  // After it every client either sees the 0 and rings, or has published what the caller is going to see.
+  // After the fence, every client either sees the 0 and rings, or has published a message that the caller will see.
   if (count != 0) heavy_fence();
   return count;
 }
