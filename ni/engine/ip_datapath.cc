@@ -32,8 +32,8 @@ IpDatapath::IpDatapath(const IpOptions& options, std::span<const std::unique_ptr
       orphans_(options.seed), now_(now), scratch_(new std::byte[kIpMessageMax]), resets_(kResetsPerSecond, now) {
   for (const IpInterfaceOptions& each : options.ports) {
     UNET_CHECK(each.port < ports.size() && each.port < kPortsMax && by_port_[each.port] == nullptr);
-    ports_.push_back(std::make_unique<IpInterface>(each, *ports[each.port], options.seed + each.port, now));
-    by_port_[each.port] = ports_.back().get();
+    interfaces_.push_back(std::make_unique<IpInterface>(each, *ports[each.port], options.seed + each.port, now));
+    by_port_[each.port] = interfaces_.back().get();
   }
   groups_.reserve(kIpGroupsMax);
 }
@@ -62,20 +62,20 @@ void IpDatapath::flush(uint32_t port, Nanoseconds now) noexcept {
   by_port_[port]->flush(now);
 }
 
-void IpDatapath::packet(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+void IpDatapath::packet(IpInterface& interface, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   // an address of another port of ours, which cannot arrive by a wire
   if (is_ours(arrival.packet.from)) return counters_.add(NiCounter::wrong_source);
-  if (arrival.packet.protocol == ip::Protocol::kTcp) return tcp(port, arrival, now);
-  if (arrival.packet.protocol == ip::Protocol::kUdp) return udp(port, arrival, now);
+  if (arrival.packet.protocol == ip::Protocol::kTcp) return tcp(interface, arrival, now);
+  if (arrival.packet.protocol == ip::Protocol::kUdp) return udp(interface, arrival, now);
   counters_.add(NiCounter::ip_unclaimed);
-  port.use().refuse_protocol(arrival, now);
+  interface.use().refuse_protocol(arrival, now);
 }
 
 // ---- flow cache
 
 uint64_t IpDatapath::address_changes() const noexcept {
   uint64_t sum = 0;
-  for (const auto& each : ports_) sum += each->address_changes();
+  for (const auto& each : interfaces_) sum += each->address_changes();
   return sum;
 }
 
@@ -96,33 +96,34 @@ bool IpDatapath::begins_or_ends(const ip::IpView& packet) noexcept {
 
 // A packet that differs from the last one of its flow only in length, identification and transport. The checks of that one hold, and its
 // receiver.
-bool IpDatapath::deliver_cached(IpInterface& port, bool ipv4, Nanoseconds now) noexcept {
+bool IpDatapath::deliver_cached(IpInterface& interface, bool ipv4, Nanoseconds now) noexcept {
   constexpr size_t kPorts = 2 * sizeof(be16);
   const size_t ports_at = sizeof(EthernetHeader) + (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes);
   if (frame_.length < ports_at + kPorts || !orphans_.empty()) return false;
   const FlowCacheEntry& flow = flow_cache_[cache_index(frame_.data + ports_at)];
-  if (flow.port != &port || std::memcmp(flow.head.data() + ports_at, frame_.data + ports_at, kPorts) != 0) return false;
+  if (flow.interface != &interface || std::memcmp(flow.head.data() + ports_at, frame_.data + ports_at, kPorts) != 0) return false;
   if (std::memcmp(flow.head.data(), frame_.data, sizeof(EthernetHeader)) != 0 || !is_valid(flow.validity, now)) return false;
   ip::IpView packet;
   const Bytes whole{frame_.data, frame_.length};
   if (!ip::parse_alike(whole.subspan(sizeof(EthernetHeader)), flow.packet, packet) || packet.payload.size() < kPorts) return false;
   if (flow.shared && begins_or_ends(packet)) return false;
-  port.host().count_alike();
-  port.count_frame();
+  interface.host().count_alike();
+  interface.count_frame();
   if (packet.protocol == ip::Protocol::kTcp) {
     ip::TcpHeader header;
     if (read_segment(packet, header)) deliver_segment(*flow.to, packet, header);
-    else refuse_checksum(port, packet);
+    else refuse_checksum(interface, packet);
     return true;
   }
   ip::UdpView datagram;
   if (ip::parse_udp(packet, is_checked(packet), datagram) == ip::UdpError::none) deliver_datagram(*flow.to, packet);
-  else refuse_checksum(port, packet);
+  else refuse_checksum(interface, packet);
   return true;
 }
 
 // Caches unicast packets with a plain header.
-void IpDatapath::cache_flow(const IpInterface& port, EndpointState& to, const ip::Arrival& arrival, bool shared, Nanoseconds now) noexcept {
+void IpDatapath::cache_flow(const IpInterface& interface, EndpointState& to, const ip::Arrival& arrival, bool shared,
+                            Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   const size_t head = packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   if (arrival.to_group || !in_frame(packet) || packet.is_fragment() || packet.payload.data() != packet.packet.data() + head) return;
@@ -130,7 +131,7 @@ void IpDatapath::cache_flow(const IpInterface& port, EndpointState& to, const ip
   FlowCacheEntry& flow = flow_cache_[cache_index(packet.payload.data())];
   std::memcpy(flow.head.data(), frame_.data, size);
   flow.validity = validity_from(now);
-  flow.port = &port;
+  flow.interface = &interface;
   flow.to = &to;
   flow.shared = shared;
   flow.packet = packet;
@@ -151,7 +152,7 @@ bool IpDatapath::read_segment(const ip::IpView& packet, ip::TcpHeader& header) c
 }
 
 // A checksum field with the sum of the pseudo header alone was left to a device: a wrong setting of the sender, not damage.
-void IpDatapath::refuse_checksum(IpInterface& port, const ip::IpView& packet) noexcept {
+void IpDatapath::refuse_checksum(IpInterface& interface, const ip::IpView& packet) noexcept {
   counters_.add(NiCounter::ip_bad_transport);
   const bool tcp = packet.protocol == ip::Protocol::kTcp;
   const size_t at = tcp ? offsetof(ip::TcpHeader, checksum) : offsetof(ip::UdpHeader, checksum);
@@ -159,7 +160,7 @@ void IpDatapath::refuse_checksum(IpInterface& port, const ip::IpView& packet) no
   if (packet.payload.size() < at + sizeof field) return;
   std::memcpy(&field, packet.payload.data() + at, sizeof field);
   const uint64_t sum = ip::pseudo_header_sum(packet.from, packet.to, packet.protocol, static_cast<uint32_t>(packet.payload.size()));
-  if (field == static_cast<uint16_t>(~ip::checksum_fold(sum))) port.report_unfinished();
+  if (field == static_cast<uint16_t>(~ip::checksum_fold(sum))) interface.report_unfinished();
 }
 
 void IpDatapath::deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
@@ -167,40 +168,40 @@ void IpDatapath::deliver_segment(EndpointState& to, const ip::IpView& packet, co
   if (!gather(to, packet, header)) deliver(to, packet);
 }
 
-void IpDatapath::tcp(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+void IpDatapath::tcp(IpInterface& interface, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   ip::TcpHeader header;
-  if (!read_segment(packet, header)) return refuse_checksum(port, packet);
+  if (!read_segment(packet, header)) return refuse_checksum(interface, packet);
   if (arrival.to_group) return counters_.add(NiCounter::ip_unclaimed);  // RFC 9293, 3.9.2.3
-  if (!orphans_.empty() && answer_for_orphan(port, packet, now)) return;
+  if (!orphans_.empty() && answer_for_orphan(interface, packet, now)) return;
   const IpFlow flow{.local = packet.to, .remote = packet.from, .local_port = header.destination_port, .remote_port = header.source_port};
   const PortBindings::Found found = bindings_.handle_arrival(flow, signs_of(header));
-  const bool is_lost = may_be_orphan(header.destination_port, header.flags);
-  if (found.endpoint != nullptr && !(found.chosen && is_lost)) {
-    if (found.lasts) cache_flow(port, *found.endpoint, arrival, found.shared, now);
+  const bool is_orphan = may_be_orphan(header.destination_port, header.flags);
+  if (found.endpoint != nullptr && !(found.chosen && is_orphan)) {
+    if (found.lasts) cache_flow(interface, *found.endpoint, arrival, found.shared, now);
     // SYNs may come without end. They must not fill the queue of established connections.
     const bool begins = (header.flags & (ip::TcpFlags::kSyn | ip::TcpFlags::kAck)) == ip::TcpFlags::kSyn;
     if (begins && !delivery_.leaves_room(*found.endpoint)) return;
     return deliver_segment(*found.endpoint, packet, header);
   }
   counters_.add(NiCounter::ip_unclaimed);
-  if (is_lost) return;
-  if (!arrival.to_group) reset(port, packet, now);  // no reset about packets to a group
+  if (is_orphan) return;
+  if (!arrival.to_group) reset(interface, packet, now);  // no reset about packets to a group
 }
 
-void IpDatapath::udp(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+void IpDatapath::udp(IpInterface& interface, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   ip::UdpView datagram;
-  if (ip::parse_udp(packet, is_checked(packet), datagram) != ip::UdpError::none) return refuse_checksum(port, packet);
+  if (ip::parse_udp(packet, is_checked(packet), datagram) != ip::UdpError::none) return refuse_checksum(interface, packet);
   const auto pass_on = [&](EndpointState& each) { deliver_datagram(each, packet); };
   if (packet.to.is_multicast() && bindings_.for_group(packet.to, datagram.to, packet.from, datagram.from, pass_on) != 0) return;
   EndpointState* const to = bindings_.find(PortBindings::kUdp, packet.to, datagram.to, packet.from, datagram.from);
   if (to != nullptr) {
-    if (datagram.to != ip::kDhcpClientPort) cache_flow(port, *to, arrival, false, now);  // the host takes some of these
+    if (datagram.to != ip::kDhcpClientPort) cache_flow(interface, *to, arrival, false, now);  // the host takes some of these
     return deliver_datagram(*to, packet);
   }
   counters_.add(NiCounter::ip_unclaimed);
-  port.use().refuse_port(arrival, now);
+  interface.use().refuse_port(arrival, now);
 }
 
 void IpDatapath::deliver_datagram(EndpointState& to, const ip::IpView& packet) noexcept {
@@ -208,7 +209,7 @@ void IpDatapath::deliver_datagram(EndpointState& to, const ip::IpView& packet) n
 }
 
 // An error about a packet that one of our endpoints allegedly sent. It goes to the claimant of the quoted source.
-void IpDatapath::error(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+void IpDatapath::error(IpInterface& interface, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   const ip::QuotedPacket& quoted = arrival.quoted;
   be16 ports[2];
   const bool known = quoted.protocol == ip::Protocol::kTcp || quoted.protocol == ip::Protocol::kUdp;
@@ -216,7 +217,7 @@ void IpDatapath::error(IpInterface& port, const ip::Arrival& arrival, Nanosecond
   std::memcpy(ports, quoted.payload.data(), sizeof ports);
   EndpointState* const to = bindings_.find(quoted.protocol, quoted.from, ports[0], quoted.to, ports[1]);
   if (to == nullptr) return counters_.add(NiCounter::ip_unclaimed);
-  if (quoted.protocol == ip::Protocol::kUdp) port.use().believe_too_big(arrival, now);  // for TCP, the stack of the endpoint decides
+  if (quoted.protocol == ip::Protocol::kUdp) interface.use().believe_too_big(arrival, now);  // for TCP, the stack of the endpoint decides
   deliver(*to, arrival.packet);
 }
 
@@ -348,21 +349,21 @@ void IpDatapath::deliver_gathered() noexcept {
 
 // ---- resets
 
-void IpDatapath::reset(IpInterface& port, const ip::IpView& packet, Nanoseconds now) noexcept {
+void IpDatapath::reset(IpInterface& interface, const ip::IpView& packet, Nanoseconds now) noexcept {
   ip::TcpView segment;
   if (ip::parse_tcp(packet.payload, segment) != ip::TcpError::none) return;
   const std::optional<ip::TcpFields> fields = tcp::reset_for(segment);
-  if (fields && resets_.take(now)) send_segment(port, packet.to, packet.from, *fields, now);
+  if (fields && resets_.take(now)) send_segment(interface, packet.to, packet.from, *fields, now);
 }
 
-bool IpDatapath::send_segment(IpInterface& port, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
+bool IpDatapath::send_segment(IpInterface& interface, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
                               Nanoseconds now) noexcept {
   std::array<std::byte, ip::kTcpHeaderMax> header;
   const uint32_t size = ip::emit_tcp(header.data(), fields);
   const uint64_t sum = ip::pseudo_header_sum(from, to, ip::Protocol::kTcp, size);
   const uint16_t checksum = ip::checksum_fold(ip::checksum_add(sum, header.data(), size));
   std::memcpy(header.data() + offsetof(ip::TcpHeader, checksum), &checksum, sizeof checksum);
-  return port.use().send({.from = from, .to = to, .protocol = ip::Protocol::kTcp}, Bytes(header).first(size), {}, now) !=
+  return interface.use().send({.from = from, .to = to, .protocol = ip::Protocol::kTcp}, Bytes(header).first(size), {}, now) !=
          ip::SendResult::no_buffer;
 }
 
@@ -409,14 +410,14 @@ bool IpDatapath::forget_if_other_users(const ip::IpAddress& local, uint16_t port
 }
 
 // Comes before the claimant of the port, if that is of the same user and does not know the connection.
-bool IpDatapath::answer_for_orphan(IpInterface& port, const ip::IpView& packet, Nanoseconds now) noexcept {
+bool IpDatapath::answer_for_orphan(IpInterface& interface, const ip::IpView& packet, Nanoseconds now) noexcept {
   ip::TcpView segment;
   std::optional<ip::TcpFields> answer;
   if (ip::parse_tcp(packet.payload, segment) != ip::TcpError::none) return false;
   if (forget_if_other_users(packet.to, segment.destination_port, packet.from, segment.source_port)) return false;
   if (!orphans_.handle(packet.to, packet.from, segment, now, answer)) return false;
   if (answer) {
-    send_segment(port, packet.to, packet.from, *answer, now);
+    send_segment(interface, packet.to, packet.from, *answer, now);
     counters_.add(NiCounter::ip_left_sent);
   }
   return true;
@@ -428,17 +429,17 @@ void IpDatapath::send_for_orphans(Nanoseconds now) noexcept {
   orphans_.pause(now);
   uint32_t ends = OrphanConnections::kEndsPerPoll;
   for (uint32_t i = 0; i < OrphanConnections::kPerPoll && orphans_.poll(now, due, ends); ++i) {
-    const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(due.local); });
-    if (port == ports_.end()) continue;  // the address is no longer ours, or not yet
+    const auto interface = std::find_if(interfaces_.begin(), interfaces_.end(), [&](const auto& each) { return each->has(due.local); });
+    if (interface == interfaces_.end()) continue;  // the address is no longer ours, or not yet
     if (forget_if_other_users(due.local, due.fields.source_port, due.remote, due.fields.destination_port)) continue;
     if (is_ours(due.remote)) {
       EndpointState* const to =
           bindings_.find(PortBindings::kTcp, due.remote, due.fields.destination_port, due.local, due.fields.source_port);
       if (to != nullptr) inject_segment(*to, due.local, due.remote, due.fields);
-    } else if ((*port)->host().is_news(due.remote, now) && !orphan_lookups_.at(due.user).take(now)) {
+    } else if ((*interface)->host().is_news(due.remote, now) && !orphan_lookups_.at(due.user).take(now)) {
       counters_.add(NiCounter::ip_left_unasked);  // as if lost: it is repeated, or its time ends
       continue;
-    } else if (!send_segment(**port, due.local, due.remote, due.fields, now)) {
+    } else if (!send_segment(**interface, due.local, due.remote, due.fields, now)) {
       orphans_.put_back(due, now);
       return;
     }
@@ -454,14 +455,14 @@ void IpDatapath::update_groups(Nanoseconds now) noexcept {
   const auto without = [](const std::vector<ip::IpAddress>& all, const ip::IpAddress& one) {
     return std::find(all.begin(), all.end(), one) == all.end();
   };
-  for (const auto& port : ports_) {
+  for (const auto& interface : interfaces_) {
     for (const ip::IpAddress& each : groups_) {
-      if (without(wanted, each)) port->host().leave(each, now);
+      if (without(wanted, each)) interface->host().leave(each, now);
     }
     for (const ip::IpAddress& each : wanted) {
-      if (without(groups_, each)) port->host().join(each, now);
+      if (without(groups_, each)) interface->host().join(each, now);
     }
-    port->touch();
+    interface->touch();
   }
   groups_ = wanted;
   groups_at_ = now + kGroupsEvery;
@@ -471,29 +472,29 @@ void IpDatapath::run_timers(Nanoseconds now, EventMailbox& events, bool& told) n
   if (now >= groups_at_ && bindings_.take_groups_changed()) update_groups(now);
   now_ = now;
   if (now >= orphans_.next_event()) send_for_orphans(now);
-  for (const auto& port : ports_) {
-    port->poll_wire();
-    if (now >= port->next_event()) {
-      port->pump(now);
-      port->flush(now);
+  for (const auto& interface : interfaces_) {
+    interface->poll_wire();
+    if (now >= interface->next_event()) {
+      interface->pump(now);
+      interface->flush(now);
     }
-    port->publish_counters_if_due(now);
-    if (!port->dirty()) continue;
-    const uint32_t number = port->port().number();
-    if (IpChanged event{.port = number, .status = {}}; port->take_status(event.status)) {
-      event.lease = port->host().lease_checkpoint(now);
+    interface->publish_counters_if_due(now);
+    if (!interface->dirty()) continue;
+    const uint32_t number = interface->port().number();
+    if (IpChanged event{.port = number, .status = {}}; interface->take_status(event.status)) {
+      event.lease = interface->host().lease_checkpoint(now);
       if (events.push(event)) told = true;
-      else port->publish_again();
+      else interface->publish_again();
     }
-    if (!port->take_checkpoint_due()) continue;
-    if (events.push(HostCheckpointed{.port = number, .checkpoint = port->host().checkpoint(now)})) told = true;
-    else port->publish_again();
+    if (!interface->take_checkpoint_due()) continue;
+    if (events.push(HostCheckpointed{.port = number, .checkpoint = interface->host().checkpoint(now)})) told = true;
+    else interface->publish_again();
   }
 }
 
 Nanoseconds IpDatapath::next_event() const noexcept {
   Nanoseconds next = bindings_.groups_changed() ? groups_at_ : ~Nanoseconds{0};
-  for (const auto& port : ports_) next = std::min({next, port->next_event(), port->next_counters()});
+  for (const auto& interface : interfaces_) next = std::min({next, interface->next_event(), interface->next_counters()});
   return std::min(next, orphans_.next_event());
 }
 

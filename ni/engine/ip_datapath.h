@@ -52,8 +52,8 @@ struct FlowValidity {
 // A message on its way to a wire; each endpoint with IP has one at a time. Outgoing says where the payload is.
 struct IpSend {
   IpMessage message;
-  IpInterface* port = nullptr;
-  // The last flow of the endpoint, while `validity` holds: it may send by `port`, to `station`.
+  IpInterface* interface = nullptr;
+  // The last flow of the endpoint, while `validity` holds: it may send by `interface`, to `station`.
   FlowValidity validity{};
   ip::IpAddress from{}, to{};
   uint16_t from_port = 0, to_port = 0;
@@ -132,15 +132,15 @@ class IpDatapath {
   static constexpr uint32_t kAnswerMax = 1280;  // bytes of a packet that the engine makes
 
   // ip_datapath.cc: arrivals
-  void packet(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
-  void error(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
-  bool deliver_cached(IpInterface& port, bool ipv4, Nanoseconds now) noexcept;
-  void cache_flow(const IpInterface& port, EndpointState& to, const ip::Arrival& arrival, bool shared, Nanoseconds now) noexcept;
+  void packet(IpInterface& interface, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  void error(IpInterface& interface, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  bool deliver_cached(IpInterface& interface, bool ipv4, Nanoseconds now) noexcept;
+  void cache_flow(const IpInterface& interface, EndpointState& to, const ip::Arrival& arrival, bool shared, Nanoseconds now) noexcept;
   bool read_segment(const ip::IpView& packet, ip::TcpHeader& header) const noexcept;
   void deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept;
-  void refuse_checksum(IpInterface& port, const ip::IpView& packet) noexcept;
-  void tcp(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
-  void udp(IpInterface& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  void refuse_checksum(IpInterface& interface, const ip::IpView& packet) noexcept;
+  void tcp(IpInterface& interface, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  void udp(IpInterface& interface, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void deliver_datagram(EndpointState& to, const ip::IpView& packet) noexcept;
   void update_groups(Nanoseconds now) noexcept;
   void deliver(EndpointState& to, const ip::IpView& packet) noexcept;
@@ -152,11 +152,11 @@ class IpDatapath {
   bool is_checked(const ip::IpView& packet) const noexcept { return frame_.checked && in_frame(packet); }
   bool gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept;
   void deliver_gathered() noexcept;
-  void reset(IpInterface& port, const ip::IpView& packet, Nanoseconds now) noexcept;
-  bool send_segment(IpInterface& port, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
+  void reset(IpInterface& interface, const ip::IpView& packet, Nanoseconds now) noexcept;
+  bool send_segment(IpInterface& interface, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
                     Nanoseconds now) noexcept;
   bool forget_if_other_users(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port) noexcept;
-  bool answer_for_orphan(IpInterface& port, const ip::IpView& packet, Nanoseconds now) noexcept;
+  bool answer_for_orphan(IpInterface& interface, const ip::IpView& packet, Nanoseconds now) noexcept;
   void send_for_orphans(Nanoseconds now) noexcept;
   // The segment may belong to a connection that add_orphan() will name. It is dropped: another endpoint would answer with a reset. A SYN is
   // for the next claimant of the port.
@@ -185,7 +185,7 @@ class IpDatapath {
   // The last packet of a flow that an endpoint received. `packet` lies in `head`.
   struct FlowCacheEntry {
     FlowValidity validity{};
-    const IpInterface* port = nullptr;
+    const IpInterface* interface = nullptr;
     EndpointState* to = nullptr;
     bool shared = false;           // a connection of a shared port
     ip::IpView packet{};
@@ -220,7 +220,7 @@ class IpDatapath {
   Gathered gathered_;
   std::array<FlowCacheEntry, kFlowCacheEntries> flow_cache_;
   ReceivedFrame frame_{};        // under way
-  std::vector<std::unique_ptr<IpInterface>> ports_;
+  std::vector<std::unique_ptr<IpInterface>> interfaces_;
   std::array<IpInterface*, kPortsMax> by_port_{};
   PortBindings bindings_;
   // Groups that the hosts have joined for claims. Each change is reported on the link, so changes are limited.

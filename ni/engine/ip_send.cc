@@ -57,7 +57,7 @@ EndpointCounter counter_of(ip::SendResult result) noexcept {
 }  // namespace
 
 bool IpDatapath::is_ours(const ip::IpAddress& address) const noexcept {
-  return std::any_of(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(address); });
+  return std::any_of(interfaces_.begin(), interfaces_.end(), [&](const auto& each) { return each->has(address); });
 }
 
 // True: the endpoint may send this. A segment of a shared port makes it the owner of the connection.
@@ -79,10 +79,11 @@ IpDatapath::Step IpDatapath::begin(EndpointState& endpoint, Outgoing& out, Endpo
   if (!known) {
     send.validity = {};
     send.shared = false;
-    const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(fields.from); });
-    if (port == ports_.end() || fields.from.is_ipv4() != fields.to.is_ipv4()) return reason = EndpointCounter::bad_ip_source, Step::dropped;
+    const auto interface = std::find_if(interfaces_.begin(), interfaces_.end(), [&](const auto& each) { return each->has(fields.from); });
+    const bool same_family = fields.from.is_ipv4() == fields.to.is_ipv4();
+    if (interface == interfaces_.end() || !same_family) return reason = EndpointCounter::bad_ip_source, Step::dropped;
     if (!may_send(endpoint, send)) return reason = EndpointCounter::bad_ip_port, Step::dropped;
-    send.port = port->get();
+    send.interface = interface->get();
   }
   if (!orphans_.empty() && message.tcp && !may_begin(message)) {
     inject_error(endpoint, message, {.why = ip::Unreachable::prohibited});
@@ -275,7 +276,7 @@ IpDatapath::Step IpDatapath::go_on(EndpointState& endpoint, Outgoing& out, Endpo
                                    Nanoseconds now) noexcept {
   IpSend& send = *endpoint.ip_send;
   const IpMessage& message = send.message;
-  IpInterface& at = *send.port;
+  IpInterface& at = *send.interface;
   port = at.port().number();
   bool known = is_valid(send.validity, now);
   // A claim or an address may end before a long message does: check again.
@@ -334,7 +335,7 @@ IpDatapath::Step IpDatapath::go_on(EndpointState& endpoint, Outgoing& out, Endpo
 // Bytes of the message that the port can cut itself, within its number of pieces; 0: none.
 uint32_t IpDatapath::segments_length(const EndpointState& endpoint, const Outgoing& out, uint32_t headers) noexcept {
   const IpMessage& message = endpoint.ip_send->message;
-  const Port& port = endpoint.ip_send->port->port();
+  const Port& port = endpoint.ip_send->interface->port();
   const uint32_t left = message.payload - out.offset, size = message.segment_size;
   if (size == 0 || left <= size || port.segments_max() == 0) return 0;
   if ((endpoint.registered_ports >> port.number() & 1) == 0 || !(message.tcp || port.udp_segments())) return 0;
@@ -342,14 +343,14 @@ uint32_t IpDatapath::segments_length(const EndpointState& endpoint, const Outgoi
   if (!message.tcp) length = std::min(length, kUdpSegmentsMax * size);
   if (length != left) length -= length % size;
   // Payload too short to be lent is copied, and a frame has room for one packet of the MTU.
-  const bool fits = length >= kLendMin || headers + length <= endpoint.ip_send->port->mtu();
+  const bool fits = length >= kLendMin || headers + length <= endpoint.ip_send->interface->mtu();
   return length > size && fits ? length : 0;
 }
 
 IpDatapath::Step IpDatapath::compose(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length,
                                      const MacAddress& station, Nanoseconds now) noexcept {
   const IpSend& send = *endpoint.ip_send;
-  Port& port = send.port->port();
+  Port& port = send.interface->port();
   TransmitFrame* const frame = port.frame(now);
   if (frame == nullptr) return Step::blocked;
   const IpMessage& message = send.message;
@@ -365,7 +366,7 @@ IpDatapath::Step IpDatapath::compose(EndpointState& endpoint, Outgoing& out, con
   const bool may_lend = offload && port.segments_max() != 0 && length >= kLendMin && (endpoint.registered_ports >> port.number() & 1) != 0;
   const std::span<Bytes> pieces = may_lend ? port.pieces().first(port.external_pieces()) : std::span<Bytes>();
   const uint32_t lent = may_lend ? out.lend_pieces(length, pieces) : 0;
-  UNET_CHECK(lent != 0 || size + length <= send.port->mtu() + kEthernetBytes);
+  UNET_CHECK(lent != 0 || size + length <= send.interface->mtu() + kEthernetBytes);
   if (lent == 0) out.copy_next(frame->data + size, length);
   if (offload) {
     using Transport = TransmitOffload::Transport;
@@ -395,7 +396,7 @@ IpDatapath::Step IpDatapath::compose(EndpointState& endpoint, Outgoing& out, con
 IpDatapath::Step IpDatapath::by_host(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length,
                                      EndpointCounter& reason, Nanoseconds now) noexcept {
   IpSend& send = *endpoint.ip_send;
-  IpInterface& at = *send.port;
+  IpInterface& at = *send.interface;
   at.touch();
   if (!at.pump(now, true)) return Step::blocked;
   // Each lookup broadcasts on the link, and may evict an entry of another user.
