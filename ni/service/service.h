@@ -80,7 +80,7 @@ class EngineSide {
   // What the host that a port is has counted (ip::HostCounter).
   virtual uint64_t ip_counter(uint32_t, size_t) const noexcept { return 0; }
   // Of the one engine, which has stopped: what it has not ended yet of processes that are gone.
-  virtual std::vector<engine::LeftConnection> take_left() { return {}; }
+  virtual std::vector<engine::OrphanedConnection> take_orphans() { return {}; }
   virtual std::vector<std::vector<DriverCounter>> port_counters() = 0;  // one list per port
 };
 
@@ -103,7 +103,7 @@ struct ServiceOptions {
   Nanoseconds lost_after = 3 * kSecond;
   std::vector<StaticPeer> peers;
   std::vector<StaticChannel> channels;
-  std::vector<engine::IpPortOptions> ip;  // of the first engine; Ni says what its engine has
+  std::vector<engine::IpInterfaceOptions> ip;  // of the first engine; Ni says what its engine has
 };
 
 struct ServiceCounters {
@@ -386,7 +386,7 @@ class Service {
   bool is_up(uint32_t port) const noexcept;
   std::string link_text(uint32_t port) const;  // for lists
 
-  void on_ip_kept(const engine::IpKept& event);
+  void on_host_checkpointed(const engine::HostCheckpointed& event);
   bool write_ip_claim(uint32_t endpoint, uint32_t number);
   bool resume_ip_claim(uint32_t endpoint, uint64_t number, const IpClaimValue& value);
   void resume_ip(EndpointRecord& endpoint);
@@ -403,7 +403,7 @@ class Service {
   Status make_socket_table(ClientRecord& client, EndpointRecord& endpoint);
   bool sees(const ClientRecord& client, const EndpointRecord& endpoint) const;
   void ask_sockets(EndpointRecord& endpoint);
-  void expect_left(EndpointRecord& endpoint);
+  void expect_orphans(EndpointRecord& endpoint);
   void leave_sockets(EndpointRecord& endpoint);
   void tell_flows(EndpointRecord& endpoint);
   void tell_left_sockets();
@@ -480,13 +480,13 @@ class Service {
   struct IpLease {
     uint64_t since = 0;                // by CLOCK_MONOTONIC
     MacAddress station{};
-    ip::DhcpKept kept;
+    ip::LeaseCheckpoint checkpoint;
   };
   std::map<uint32_t, IpLease> ip_leases_;         // of those that have one of a server
   struct IpHost {
     uint64_t since = 0;
     MacAddress station{};
-    ip::HostKept kept;
+    ip::HostCheckpoint checkpoint;
   };
   std::map<uint32_t, IpHost> ip_hosts_;
   std::set<uint32_t> with_sockets_;    // endpoints that have tables of sockets
@@ -494,7 +494,7 @@ class Service {
   uint64_t left_turn_ = 0;             // whose were read last
   uint32_t left_number_ = 0;           // of the last endpoint whose tables are read so
   std::set<uint32_t> held_;            // clients whose claims wait for that
-  std::vector<engine::LeftConnection> left_before_;  // of the NI before us, of which the engine was not told
+  std::vector<engine::OrphanedConnection> left_before_;  // of the NI before us, of which the engine was not told
   std::unique_ptr<Signalling> signalling_;
   ServiceCounters counters_;
 

@@ -214,7 +214,7 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
 void Service::close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel) {
   const EndpointRecord& served = carrier_of(endpoint);
   if (channel.kind != control::ChannelKind::ni || !served.engine) return;
-  if (channel.ip) expect_left(endpoint);
+  if (channel.ip) expect_orphans(endpoint);
   push(*served.engine, engine::CloseChannel{.endpoint = served.id, .channel = channel.number});
   for (uint32_t engine = 0; engine < engines(); ++engine) {
     if ((channel.relays >> engine & 1) != 0) push(engine, engine::CloseRelay{.local_tag = channel.local_tag});

@@ -26,7 +26,7 @@ void append(std::string& to, const T& value) {
 
 // Before a port has told what it has: its configuration. Of what is probed nobody has said yet that it is free.
 void Service::begin_ip() {
-  for (const engine::IpPortOptions& each : options_.ip) {
+  for (const engine::IpInterfaceOptions& each : options_.ip) {
     ip::HostStatus& status = ip_status_[each.port];
     for (const ip::HostAddress& address : each.addresses) {
       if (status.count < ip::HostStatus::kAddressesMax) status.addresses[status.count++] = {address.address, address.prefix, each.probe};
@@ -138,12 +138,12 @@ void Service::handle(ClientRecord& client, const control::ReleaseIp& packet) {
 void Service::handle(ClientRecord& client, const control::SetIpClaim& packet) {
   EndpointRecord* endpoint = endpoint_of_claim(client, packet.header, packet.claim);
   if (endpoint == nullptr) return;
-  const auto takes_new = static_cast<TakesNew>(packet.takes_new);
-  if (packet.takes_new > static_cast<uint32_t>(TakesNew::yes)) {
-    return fail_request(client, packet.header, {Errc::invalid_argument, "takes_new is none of no, if_nobody_does, yes"});
+  const auto accepts_new_flows = static_cast<AcceptsNewFlows>(packet.accepts_new_flows);
+  if (packet.accepts_new_flows > static_cast<uint32_t>(AcceptsNewFlows::yes)) {
+    return fail_request(client, packet.header, {Errc::invalid_argument, "takes_new is none of no, if_no_other_does, yes"});
   }
-  if (Status set = ip_ports_.set(packet.claim, takes_new); !set) return fail_request(client, packet.header, set.error());
-  push(0, engine::SetClaim{.number = packet.claim, .takes_new = takes_new});
+  if (Status set = ip_ports_.set(packet.claim, accepts_new_flows); !set) return fail_request(client, packet.header, set.error());
+  push(0, engine::SetClaim{.number = packet.claim, .accepts_new_flows = accepts_new_flows});
   changed(JournalKind::ip_claim, endpoint->id, packet.claim);
   ok(client, packet.header);
 }
@@ -156,8 +156,8 @@ void Service::handle(ClientRecord& client, const control::OwnIpFlow& packet) {
   if (claim.protocol != ip::Protocol::kTcp || claim.group == 0 || claim.port != packet.local_port) {
     return fail_request(client, packet.header, {Errc::invalid_argument, "only connections of a shared port of TCP change their owner"});
   }
-  push(0, engine::OwnFlow{.number = packet.claim, .flow = {.local = packet.local, .remote = packet.remote,
-                                                           .local_port = packet.local_port, .remote_port = packet.remote_port}});
+  push(0, engine::SetFlowOwner{.number = packet.claim, .flow = {.local = packet.local, .remote = packet.remote,
+                                                                .local_port = packet.local_port, .remote_port = packet.remote_port}});
   ok(client, packet.header);
 }
 
@@ -202,7 +202,7 @@ void Service::handle(ClientRecord& client, const control::GetIpConfiguration& pa
     append(interfaces, info);
     ++reply.ip_configuration.interfaces;
   }
-  for (const engine::IpPortOptions& each : options_.ip) {
+  for (const engine::IpInterfaceOptions& each : options_.ip) {
     for (const ip::HostRoute& route : each.routes) {
       auto info = zeroed<control::IpRouteInfo>();
       info.network = route.network;
@@ -245,13 +245,13 @@ void Service::on_ip_changed(const engine::IpChanged& event) {
     at->second = event.status;
     tell_ip_changed();
   }
-  if (event.lease) ip_leases_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .kept = *event.lease};
+  if (event.lease) ip_leases_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .checkpoint = *event.lease};
   else if (ip_leases_.erase(event.port) == 0) return;
   changed(JournalKind::ip_lease, event.port);
 }
 
-void Service::on_ip_kept(const engine::IpKept& event) {
-  ip_hosts_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .kept = event.kept};
+void Service::on_host_checkpointed(const engine::HostCheckpointed& event) {
+  ip_hosts_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .checkpoint = event.checkpoint};
   changed(JournalKind::ip_host, event.port);
 }
 

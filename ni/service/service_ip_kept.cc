@@ -30,7 +30,7 @@ bool Service::write_ip_claim(uint32_t endpoint, uint32_t number) {
   value.ports = claim.ports;
   value.remote_port = claim.remote_port;
   value.protocol = claim.protocol;
-  value.takes_new = static_cast<uint8_t>(claim.takes_new);
+  value.takes_new = static_cast<uint8_t>(claim.accepts_new_flows);
   value.group = claim.group;
   value.token = record->token;
   value.reuses = claim.reuses;
@@ -49,7 +49,7 @@ bool Service::resume_ip_claim(uint32_t id, uint64_t number, const IpClaimValue& 
   record.claim.ports = value.ports;
   record.claim.remote_port = value.remote_port;
   record.claim.protocol = value.protocol;
-  record.claim.takes_new = static_cast<TakesNew>(value.takes_new);
+  record.claim.accepts_new_flows = static_cast<AcceptsNewFlows>(value.takes_new);
   record.claim.group = value.group;
   record.claim.reuses = value.reuses != 0 ? 1 : 0;
   record.token = value.token;
@@ -62,32 +62,32 @@ bool Service::resume_ip_claim(uint32_t id, uint64_t number, const IpClaimValue& 
 bool Service::write_ip_lease(uint32_t port) {
   const auto at = ip_leases_.find(port);
   if (at == ip_leases_.end()) return false;
-  const ip::DhcpKept& kept = at->second.kept;
+  const ip::LeaseCheckpoint& checkpoint = at->second.checkpoint;
   auto value = zeroed<IpLeaseValue>();
   value.since = at->second.since;
-  value.renew_in = kept.renew_in;
-  value.rebind_in = kept.rebind_in;
-  value.end_in = kept.end_in;
+  value.renew_in = checkpoint.renew_in;
+  value.rebind_in = checkpoint.rebind_in;
+  value.end_in = checkpoint.end_in;
   const auto put = [](uint8_t* to, const ip::IpAddress& from) { std::memcpy(to, from.bytes.data(), sizeof value.address); };
-  put(value.address, kept.lease.address);
-  put(value.server, kept.lease.server);
-  if (kept.lease.router) put(value.router, *kept.lease.router);
-  for (uint32_t i = 0; i < kept.lease.name_server_count; ++i) put(value.name_servers[i], kept.lease.name_servers[i]);
-  value.prefix = kept.lease.prefix;
-  value.mtu = kept.lease.mtu;
-  value.name_server_count = kept.lease.name_server_count;
-  value.has_router = kept.lease.router ? 1 : 0;
+  put(value.address, checkpoint.lease.address);
+  put(value.server, checkpoint.lease.server);
+  if (checkpoint.lease.router) put(value.router, *checkpoint.lease.router);
+  for (uint32_t i = 0; i < checkpoint.lease.name_server_count; ++i) put(value.name_servers[i], checkpoint.lease.name_servers[i]);
+  value.prefix = checkpoint.lease.prefix;
+  value.mtu = checkpoint.lease.mtu;
+  value.name_server_count = checkpoint.lease.name_server_count;
+  value.has_router = checkpoint.lease.router ? 1 : 0;
   value.station = at->second.station;
   journal_->put(JournalKind::ip_lease, port, 0, value);
   return true;
 }
 
 bool Service::resume_ip_lease(uint32_t port, const IpLeaseValue& value) {
-  IpLease lease{.since = value.since, .station = value.station, .kept = {}};
-  lease.kept.renew_in = value.renew_in;
-  lease.kept.rebind_in = value.rebind_in;
-  lease.kept.end_in = value.end_in;
-  ip::DhcpLease& of = lease.kept.lease;
+  IpLease lease{.since = value.since, .station = value.station, .checkpoint = {}};
+  lease.checkpoint.renew_in = value.renew_in;
+  lease.checkpoint.rebind_in = value.rebind_in;
+  lease.checkpoint.end_in = value.end_in;
+  ip::DhcpLease& of = lease.checkpoint.lease;
   of.address = address_of(value.address);
   of.server = address_of(value.server);
   if (value.has_router != 0) of.router = address_of(value.router);
@@ -108,36 +108,39 @@ bool Service::resume_ip_lease(uint32_t port, const IpLeaseValue& value) {
 void Service::resume_leases() {
   const uint64_t now = monotonic_now();
   for (auto& [port, lease] : std::exchange(ip_leases_, {})) {
-    const auto takes = [&, number = port](const engine::IpPortOptions& each) { return each.port == number && each.dhcp; };
+    const auto takes = [&, number = port](const engine::IpInterfaceOptions& each) { return each.port == number && each.dhcp; };
     const uint64_t age = now - std::min(now, lease.since);
     const bool wanted = std::any_of(options_.ip.begin(), options_.ip.end(), takes) && ports_[port].address == lease.station;
-    if (!wanted || lease.kept.end_in <= age) {
+    if (!wanted || lease.checkpoint.end_in <= age) {
       changed(JournalKind::ip_lease, port);
       continue;
     }
-    ip::DhcpKept kept = lease.kept;
-    for (Nanoseconds* each : {&kept.renew_in, &kept.rebind_in, &kept.end_in}) {
+    ip::LeaseCheckpoint checkpoint = lease.checkpoint;
+    for (Nanoseconds* each : {&checkpoint.renew_in, &checkpoint.rebind_in, &checkpoint.end_in}) {
       if (*each != ~Nanoseconds{0}) *each -= std::min(*each, age);
     }
     ip_leases_[port] = lease;
-    push(0, engine::ResumeLease{.port = port, .lease = kept});
+    push(0, engine::ResumeLease{.port = port, .lease = checkpoint});
     ip::HostStatus& status = ip_status_[port];
-    if (status.count < ip::HostStatus::kAddressesMax) status.addresses[status.count++] = {kept.lease.address, kept.lease.prefix, false};
-    if (status.gateway4.is_unspecified()) status.gateway4 = kept.lease.router.value_or(ip::IpAddress{});
+    if (status.count < ip::HostStatus::kAddressesMax) {
+      status.addresses[status.count++] = {checkpoint.lease.address, checkpoint.lease.prefix, false};
+    }
+    if (status.gateway4.is_unspecified()) status.gateway4 = checkpoint.lease.router.value_or(ip::IpAddress{});
   }
 }
 
 bool Service::write_ip_host(uint32_t port) {
   const auto at = ip_hosts_.find(port);
   if (at == ip_hosts_.end()) return false;
-  const ip::HostKept& kept = at->second.kept;
+  const ip::HostCheckpoint& checkpoint = at->second.checkpoint;
   auto value = zeroed<IpHostValue>();
-  static_assert(std::size(value.addresses) == ip::HostKept::kAddressesMax && std::size(value.prefixes) == ip::HostKept::kPrefixesMax);
+  static_assert(std::size(value.addresses) == ip::HostCheckpoint::kAddressesMax &&
+                std::size(value.prefixes) == ip::HostCheckpoint::kPrefixesMax);
   value.since = at->second.since;
   value.station = at->second.station;
-  value.address_count = kept.address_count;
-  for (uint32_t i = 0; i < kept.address_count; ++i) {
-    const ip::HostKept::Address& from = kept.addresses[i];
+  value.address_count = checkpoint.address_count;
+  for (uint32_t i = 0; i < checkpoint.address_count; ++i) {
+    const ip::HostCheckpoint::Address& from = checkpoint.addresses[i];
     IpHostValue::Address& to = value.addresses[i];
     std::memcpy(to.address, from.address.bytes.data(), sizeof to.address);
     to.prefix = from.prefix;
@@ -145,29 +148,30 @@ bool Service::write_ip_host(uint32_t port) {
     to.valid_s = from.valid_s;
     to.preferred_s = from.preferred_s;
   }
-  value.prefix_count = kept.prefix_count;
-  for (uint32_t i = 0; i < kept.prefix_count; ++i) {
-    std::memcpy(value.prefixes[i].prefix, kept.prefixes[i].prefix.bytes.data(), sizeof value.prefixes[i].prefix);
-    value.prefixes[i].bits = kept.prefixes[i].bits;
-    value.prefixes[i].valid_s = kept.prefixes[i].valid_s;
+  value.prefix_count = checkpoint.prefix_count;
+  for (uint32_t i = 0; i < checkpoint.prefix_count; ++i) {
+    std::memcpy(value.prefixes[i].prefix, checkpoint.prefixes[i].prefix.bytes.data(), sizeof value.prefixes[i].prefix);
+    value.prefixes[i].bits = checkpoint.prefixes[i].bits;
+    value.prefixes[i].valid_s = checkpoint.prefixes[i].valid_s;
   }
-  std::memcpy(value.router, kept.router.bytes.data(), sizeof value.router);
-  value.router_s = kept.router_s;
-  value.mtu6 = kept.mtu6;
-  value.hop_limit6 = kept.hop_limit6;
+  std::memcpy(value.router, checkpoint.router.bytes.data(), sizeof value.router);
+  value.router_s = checkpoint.router_s;
+  value.mtu6 = checkpoint.mtu6;
+  value.hop_limit6 = checkpoint.hop_limit6;
   journal_->put(JournalKind::ip_host, port, 0, value);
   return true;
 }
 
 bool Service::resume_ip_host(uint32_t port, const IpHostValue& value) {
-  if (port >= kPortsMax || value.address_count > ip::HostKept::kAddressesMax || value.prefix_count > ip::HostKept::kPrefixesMax ||
+  if (port >= kPortsMax || value.address_count > ip::HostCheckpoint::kAddressesMax ||
+      value.prefix_count > ip::HostCheckpoint::kPrefixesMax ||
       value.hop_limit6 > 0xFF) {
     return false;
   }
-  IpHost host{.since = value.since, .station = value.station, .kept = {.address_count = value.address_count,
-                                                                       .prefix_count = value.prefix_count}};
+  IpHost host{.since = value.since, .station = value.station, .checkpoint = {.address_count = value.address_count,
+                                                                             .prefix_count = value.prefix_count}};
   // Much of it came from the wire: what is not as it should be is left out, and asked for anew, and keeps nobody from going on.
-  host.kept.address_count = host.kept.prefix_count = 0;
+  host.checkpoint.address_count = host.checkpoint.prefix_count = 0;
   for (uint32_t i = 0; i < value.address_count; ++i) {
     const IpHostValue::Address& from = value.addresses[i];
     const ip::IpAddress address = address_of(from.address);
@@ -175,7 +179,7 @@ bool Service::resume_ip_host(uint32_t port, const IpHostValue& value) {
     const bool good = address.is_wire_host(ipv4) && from.prefix != 0 && from.prefix <= (ipv4 ? 32u : 128u) &&
                       (from.of_router == 0 || (from.of_router == 1 && !ipv4 && from.prefix == 64)) && from.preferred_s <= from.valid_s;
     if (!good) continue;
-    ip::HostKept::Address& to = host.kept.addresses[host.kept.address_count++];
+    ip::HostCheckpoint::Address& to = host.checkpoint.addresses[host.checkpoint.address_count++];
     to.address = address;
     to.prefix = static_cast<uint8_t>(from.prefix);
     to.of_router = from.of_router != 0;
@@ -186,14 +190,14 @@ bool Service::resume_ip_host(uint32_t port, const IpHostValue& value) {
     const IpHostValue::Prefix& from = value.prefixes[i];
     const ip::IpAddress prefix = address_of(from.prefix);
     if (from.bits > 128 || prefix.is_ipv4() || prefix.is_multicast() || prefix.is_link_local()) continue;
-    host.kept.prefixes[host.kept.prefix_count++] = {prefix, static_cast<uint8_t>(from.bits), from.valid_s};
+    host.checkpoint.prefixes[host.checkpoint.prefix_count++] = {prefix, static_cast<uint8_t>(from.bits), from.valid_s};
   }
-  host.kept.router = address_of(value.router);
-  const ip::IpAddress& router = host.kept.router;
+  host.checkpoint.router = address_of(value.router);
+  const ip::IpAddress& router = host.checkpoint.router;
   if (!router.is_unspecified() && (router.is_ipv4() || !router.is_wire_host(false))) return false;
-  host.kept.router_s = value.router_s;
-  host.kept.mtu6 = value.mtu6;
-  host.kept.hop_limit6 = static_cast<uint8_t>(value.hop_limit6);
+  host.checkpoint.router_s = value.router_s;
+  host.checkpoint.mtu6 = value.mtu6;
+  host.checkpoint.hop_limit6 = static_cast<uint8_t>(value.hop_limit6);
   ip_hosts_[port] = host;
   return true;
 }
@@ -208,16 +212,16 @@ void Service::resume_hosts() {
       continue;
     }
     ip_hosts_[port] = host;
-    ip::HostKept kept = host.kept;
+    ip::HostCheckpoint checkpoint = host.checkpoint;
     const uint64_t age = (now - std::min(now, host.since)) / kSecond;
     const auto shorten = [&](uint32_t& seconds) {
-      if (seconds != ip::HostKept::kForever) seconds -= static_cast<uint32_t>(std::min<uint64_t>(seconds, age));
+      if (seconds != ip::HostCheckpoint::kForever) seconds -= static_cast<uint32_t>(std::min<uint64_t>(seconds, age));
     };
-    shorten(kept.router_s);
-    for (ip::HostKept::Prefix& each : kept.prefixes) shorten(each.valid_s);
+    shorten(checkpoint.router_s);
+    for (ip::HostCheckpoint::Prefix& each : checkpoint.prefixes) shorten(each.valid_s);
     ip::HostStatus& status = ip_status_[port];
-    for (uint32_t i = 0; i < kept.address_count; ++i) {
-      ip::HostKept::Address& each = kept.addresses[i];
+    for (uint32_t i = 0; i < checkpoint.address_count; ++i) {
+      ip::HostCheckpoint::Address& each = checkpoint.addresses[i];
       shorten(each.valid_s);
       shorten(each.preferred_s);
       const auto end = status.addresses.begin() + status.count;
@@ -227,8 +231,8 @@ void Service::resume_hosts() {
         status.addresses[status.count++] = {each.address, each.prefix, false};
       }
     }
-    if (at->autoconfigure && kept.router_s != 0 && status.gateway6.is_unspecified()) status.gateway6 = kept.router;
-    push(0, engine::ResumeHost{.port = port, .kept = kept});
+    if (at->autoconfigure && checkpoint.router_s != 0 && status.gateway6.is_unspecified()) status.gateway6 = checkpoint.router;
+    push(0, engine::ResumeHost{.port = port, .checkpoint = checkpoint});
   }
 }
 

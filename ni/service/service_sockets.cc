@@ -124,10 +124,10 @@ void Service::ask_sockets(EndpointRecord& endpoint) {
 // ---- what is left
 
 // Its IP channel is about to be closed, and its claims with it. Who reads the tables takes a while, in which a last ACK may come.
-void Service::expect_left(EndpointRecord& endpoint) {
+void Service::expect_orphans(EndpointRecord& endpoint) {
   if (endpoint.socket_tables.empty()) return;
   endpoint.left_number = ++left_number_;
-  push(0, engine::ExpectLeft{.endpoint = endpoint.id, .number = endpoint.left_number});
+  push(0, engine::ExpectOrphans{.endpoint = endpoint.id, .number = endpoint.left_number});
 }
 
 // Its IP channel is closed, and its claims are still known.
@@ -150,7 +150,7 @@ void Service::leave_sockets(EndpointRecord& endpoint) {
 void Service::tell_left_sockets() {
   if (commands_waiting() != 0) return;
   for (uint32_t i = 0; i < kTellPerTurn && !left_before_.empty() && commands_waiting() == 0; ++i) {
-    push(0, engine::LeaveIp{left_before_.back()});
+    push(0, engine::AddOrphan{left_before_.back()});
     left_before_.pop_back();
   }
   if (left_sockets_.empty() || commands_waiting() != 0) return;
@@ -160,14 +160,14 @@ void Service::tell_left_sockets() {
   LeftSockets& first = at->second.front();
   uint32_t told = 0;
   for (uint32_t i = 0; i < kSlotsPerTurn && told < kTellPerTurn && commands_waiting() == 0; ++i) {
-    std::optional<engine::LeftConnection> left;
+    std::optional<engine::OrphanedConnection> left;
     const bool more = first.next(left);
     if (left && has_address(left->local)) {
-      push(0, engine::LeaveIp{*left});
+      push(0, engine::AddOrphan{*left});
       ++told;
     }
     if (more) continue;
-    push(0, engine::LeftAll{.number = first.number()});
+    push(0, engine::OrphansAdded{.number = first.number()});
     const uid_t user = first.user();
     std::vector<std::pair<uint64_t, Descriptor>> tables = first.take_watches();
     at->second.pop_front();
@@ -187,10 +187,10 @@ void Service::tell_left_sockets() {
 // server. But no message moves until the engine goes on: of many, those of ports that nobody has claimed follow a part at a time.
 void Service::tell_left_before() {
   if (ip_status_.empty()) return left_before_.clear();
-  const auto claimed = [this](const engine::LeftConnection& each) { return ip_ports_.claims_any(ip::Protocol::kTcp, each.local_port); };
+  const auto claimed = [this](const engine::OrphanedConnection& each) { return ip_ports_.claims_any(ip::Protocol::kTcp, each.local_port); };
   std::partition(left_before_.begin(), left_before_.end(), [&](const auto& each) { return !claimed(each); });
   for (uint32_t i = 0; i < kTellBefore && !left_before_.empty(); ++i) {
-    push(0, engine::LeaveIp{left_before_.back()});
+    push(0, engine::AddOrphan{left_before_.back()});
     left_before_.pop_back();
   }
 }
@@ -237,7 +237,7 @@ void Service::tell_flows(EndpointRecord& endpoint) {
     const IpClaim& claim = ip_ports_.at(number)->claim;
     if (claim.group != 0 && claim.protocol == ip::Protocol::kTcp) shared.insert(claim.port);
   }
-  engine::OwnFlows command{.endpoint = endpoint.id, .count = 0, .flows = {}};
+  engine::ResumeFlows command{.endpoint = endpoint.id, .count = 0, .flows = {}};
   const auto tell = [&] {
     if (command.count != 0) push(0, command);
     command.count = 0;
@@ -253,7 +253,7 @@ void Service::tell_flows(EndpointRecord& endpoint) {
       if (!whole || record.protocol != ip::Protocol::kTcp || !open || shared.count(record.local_port) == 0) continue;
       command.flows[command.count++] = {.local = record.local, .remote = record.remote, .local_port = record.local_port,
                                         .remote_port = record.remote_port};
-      if (command.count == engine::OwnFlows::kMax) tell();
+      if (command.count == engine::ResumeFlows::kMax) tell();
     }
   }
   tell();
@@ -278,14 +278,14 @@ bool Service::resume_socket_table(JournalItem& item) {
 
 // What the engine, which has stopped, had not ended, with what it was not told yet.
 void Service::keep_left() {
-  std::vector<engine::LeftConnection> all = engine_.take_left();
+  std::vector<engine::OrphanedConnection> all = engine_.take_orphans();
   all.insert(all.end(), left_before_.begin(), left_before_.end());
   for (const engine::Command& command : backlogs_[0]) {
-    if (const auto* const one = std::get_if<engine::LeaveIp>(&command)) all.push_back(one->left);
+    if (const auto* const one = std::get_if<engine::AddOrphan>(&command)) all.push_back(one->orphan);
   }
   for (auto& [user, tables] : std::exchange(left_sockets_, {})) {
     for (LeftSockets& each : tables.all()) {
-      for (std::optional<engine::LeftConnection> left; each.next(left);) {
+      for (std::optional<engine::OrphanedConnection> left; each.next(left);) {
         if (left && has_address(left->local)) all.push_back(*left);
       }
     }
@@ -305,11 +305,11 @@ bool Service::resume_left(const JournalItem& item) {
   journal_->erase(JournalKind::left, 0, 0);
   const uint64_t now = monotonic_now();
   const uint64_t age_ms = now > value.since ? (now - value.since) / kMillisecond : 0;
-  for (uint32_t i = 0; i < std::min(value.connections, kIpRemainsMax); ++i) {
-    engine::LeftConnection left;
+  for (uint32_t i = 0; i < std::min(value.connections, kOrphanConnectionsMax); ++i) {
+    engine::OrphanedConnection left;
     const auto at = static_cast<off_t>(i * sizeof left);
     if (::pread(item.descriptors[0].get(), static_cast<void*>(&left), sizeof left, at) != static_cast<ssize_t>(sizeof left)) return false;
-    if (left.remain > engine::Remain::time_wait) return false;
+    if (left.state > engine::OrphanState::time_wait) return false;
     left.age_ms = static_cast<uint32_t>(std::min<uint64_t>(left.age_ms + age_ms, ~uint32_t{0}));
     left_before_.push_back(left);
   }
