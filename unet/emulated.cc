@@ -283,7 +283,7 @@ SendOutcome Emulated::sent(const State& state, SendOutcome outcome, size_t bytes
   } else {
     ++counters_[EndpointCounter::sent_messages];
     counters_[EndpointCounter::sent_bytes] += bytes;
-    sent_until_ = carrier_->real_->queues_->sent();
+    sent_until_ = carrier_->real_->queues_->submitted();
   }
   return outcome;
 }
@@ -355,7 +355,7 @@ void Emulated::linger() noexcept {
   const Nanoseconds start = monotonic_now();
   Nanoseconds paid = 0;
   for (Nanoseconds now = start; sent_until_ && connection.alive();) {
-    if (real.queues_->taken(*sent_until_)) {
+    if (real.queues_->completed(*sent_until_)) {
       sent_until_.reset();
       carrier_->forgive_linger(paid);
       return;

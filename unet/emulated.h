@@ -207,7 +207,7 @@ class Emulated {
   uint32_t lent_ = 0;                    // received and not released, copies and local ones
   uint64_t held_bytes_ = 0, held_bytes_max_;
   std::vector<Mine> mine_;
-  std::optional<uint64_t> sent_until_;   // NiQueues::sent() after our last message, if the NI may not have taken that yet
+  std::optional<uint64_t> sent_until_;   // NiQueues::submitted() after our last message, if the NI may not have taken that yet
   std::unique_ptr<std::byte[]> reservation_;
   uint32_t reserved_ = 0, reservation_size_ = 0;  // bytes
   EmulatedCounters counters_;

@@ -34,7 +34,7 @@ void Endpoint::linger() noexcept {
   if (emulated_ != nullptr) return emulated_->linger();
   if (queues_ == nullptr) return;
   if (embedded_ != nullptr && unsent_ != 0) push_embedded();
-  for (const Nanoseconds start = monotonic_now(); !queues_->all_taken() && connection_->alive();) {
+  for (const Nanoseconds start = monotonic_now(); !queues_->all_completed() && connection_->alive();) {
     const Nanoseconds waited = monotonic_now() - start;
     if (waited > kLinger) return;
     if (embedded_ != nullptr) {
@@ -102,10 +102,10 @@ SendOutcome Endpoint::post(Channel channel, uint32_t length, bool more) noexcept
   return after_ni_send(queues_->post(channel, length), more);
 }
 
-SendOutcome Endpoint::post(Channel channel, uint32_t length, std::span<const Bytes> kept) noexcept {
+SendOutcome Endpoint::post(Channel channel, uint32_t length, std::span<const Bytes> pieces) noexcept {
   const auto index = static_cast<uint32_t>(channel);
   const bool by_ni = queues_ != nullptr && index < channels_.size() && channels_[index].open && !channels_[index].sends_locally;
-  return by_ni ? after_ni_send(queues_->post(channel, length, kept), false) : SendOutcome::no_channel;
+  return by_ni ? after_ni_send(queues_->post(channel, length, pieces), false) : SendOutcome::no_channel;
 }
 
 MutableBytes Endpoint::peer_region(Channel channel) const noexcept {

@@ -213,17 +213,20 @@ class Endpoint {
   }
   // Reserves the last `bytes` of EndpointOptions::send_bytes as memory from which messages can be sent repeatedly without a copy. Call this
   // before the first send. Empty: there is too little, or the endpoint is emulated.
-  MutableBytes keep(uint64_t bytes) noexcept { return queues_ == nullptr ? MutableBytes() : queues_->keep(bytes); }
-  // Works like post() on a channel through the NI, with `kept` appended: at most kKeptMax pieces of memory from keep(). They must not
-  // change until taken() has reached the value of posted() after this call.
-  SendOutcome post(Channel channel, uint32_t length, std::span<const Bytes> kept) noexcept;
-  uint64_t posted() const noexcept { return queues_ == nullptr ? 0 : queues_->sent(); }
-  uint64_t taken() noexcept { return queues_ == nullptr ? 0 : queues_->taken(); }
+  MutableBytes register_send_memory(uint64_t bytes) noexcept {
+    return queues_ == nullptr ? MutableBytes() : queues_->register_send_memory(bytes);
+  }
+  // Works like post() on a channel through the NI, with `pieces` appended: at most kSendPiecesMax, of memory from register_send_memory().
+  // They must not change until completed() has reached the value of submitted() after this call.
+  SendOutcome post(Channel channel, uint32_t length, std::span<const Bytes> pieces) noexcept;
+  uint64_t submitted() const noexcept { return queues_ == nullptr ? 0 : queues_->submitted(); }
+  uint64_t completed() noexcept { return queues_ == nullptr ? 0 : queues_->completed(); }
   // Whether the NI is in this process: then posted messages leave while the application polls or waits.
   bool is_embedded() const noexcept { return embedded_ != nullptr; }
-  // Makes wait_room() on a channel through the NI wait until taken() has reached `posted`, as if a send had been refused.
-  void await_taken(uint64_t posted) noexcept {
-    if (queues_ != nullptr) queues_->await_taken(posted);
+  // Makes wait_room() on a channel through the NI wait until completed() has reached `submitted`, as if a send had been
+  // refused. It returns at once.
+  void notify_completion(uint64_t submitted) noexcept {
+    if (queues_ != nullptr) queues_->notify_completion(submitted);
   }
 
   // ---- direct access

@@ -131,12 +131,12 @@ MutableBytes EndpointNetwork::reserve(uint32_t bytes) noexcept {
 
 void EndpointNetwork::post(uint32_t bytes) noexcept { static_cast<void>(endpoint_->post(ip_, bytes)); }
 
-void EndpointNetwork::post(uint32_t bytes, std::span<const Bytes> kept) noexcept {
-  static_cast<void>(endpoint_->post(ip_, bytes, kept));
+void EndpointNetwork::post(uint32_t bytes, std::span<const Bytes> pieces) noexcept {
+  static_cast<void>(endpoint_->post(ip_, bytes, pieces));
 }
 
-void EndpointNetwork::await_taken(uint64_t posted) noexcept {
-  endpoint_->await_taken(posted);
+void EndpointNetwork::notify_completion(uint64_t submitted) noexcept {
+  endpoint_->notify_completion(submitted);
   refused_ = ip_;
 }
 

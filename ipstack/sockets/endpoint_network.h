@@ -65,12 +65,12 @@ class EndpointNetwork : public Network {
   SocketTableView open_sockets() override { return endpoint_->open_sockets().value_or(SocketTableView{}); }
   MutableBytes reserve(uint32_t bytes) noexcept override;
   void post(uint32_t bytes) noexcept override;
-  MutableBytes keep(uint64_t bytes) noexcept override { return endpoint_->keep(bytes); }
-  void post(uint32_t bytes, std::span<const Bytes> kept) noexcept override;
-  uint64_t posted() const noexcept override { return endpoint_->posted(); }
-  uint64_t taken() noexcept override { return endpoint_->taken(); }
+  MutableBytes register_send_memory(uint64_t bytes) noexcept override { return endpoint_->register_send_memory(bytes); }
+  void post(uint32_t bytes, std::span<const Bytes> pieces) noexcept override;
+  uint64_t submitted() const noexcept override { return endpoint_->submitted(); }
+  uint64_t completed() noexcept override { return endpoint_->completed(); }
   bool is_polled() const noexcept override { return endpoint_->is_embedded(); }
-  void await_taken(uint64_t posted) noexcept override;
+  void notify_completion(uint64_t submitted) noexcept override;
   bool ask_neighbour(uint8_t protocol, const Address& to) override;
   bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override;
   bool has_room(uint32_t neighbour, uint32_t bytes) noexcept override;

@@ -31,7 +31,7 @@ HashKey key_of(uint64_t& random) noexcept {
 
 Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
     : network_(network), options_(options), now_(now), random_(seed_of(options.seed)),
-      chunks_(options.chunk_bytes, options.chunks, network.keep(uint64_t{options.chunk_bytes} * options.lendable_chunks)),
+      chunks_(options.chunk_bytes, options.chunks, network.register_send_memory(uint64_t{options.chunk_bytes} * options.lendable_chunks)),
       messages_(network), records_(options.records), default_options_(option_sets_.get(options.tcp)), slab_(options.sockets),
       flows_(key_of(random_)), time_waits_(options.time_waits_max, {}), tcp_ports_(network, ip::Protocol::kTcp, options.seed),
       udp_ports_(network, ip::Protocol::kUdp, options.seed),
@@ -441,7 +441,7 @@ void Stack::handle_message(Bytes message) {
 void Stack::run() {
   forget_reserved();
   if (tables_.asked() != 0) [[unlikely]] tell_asked();
-  if (chunks_.has_waiting()) chunks_.take_back(network_.taken());
+  if (chunks_.has_waiting()) chunks_.take_back(network_.completed());
   for (uint32_t index; (index = timers_.take(now_)) != kNone;) {
     Socket& socket = slab_[index];
     if (socket.near != nullptr) {
@@ -473,7 +473,7 @@ void Stack::run() {
     settle(index, full);
   }
   due_.erase(due_.begin(), due_.begin() + static_cast<ptrdiff_t>(count));
-  if (!held_.empty() && due_.empty()) network_.await_taken(held_until_);
+  if (!held_.empty() && due_.empty()) network_.notify_completion(held_until_);
   if (!starved_.empty() && chunks_.may_send()) feed();
 }
 
