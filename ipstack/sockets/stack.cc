@@ -37,7 +37,8 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
       udp_ports_(network, ip::Protocol::kUdp, options.seed),
       groups_(network), path_mtus_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}),
       datagram_paths_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}), fast_open_(key_of(random_)),
-      fast_open_cache_(key_of(random_)), tables_(network), pieces_(kMessageMax / options.chunk_bytes + 2 + tcp::KeptMessages::kPiecesMore) {
+      fast_open_cache_(key_of(random_)), tables_(network),
+      pieces_(kMessageMax / options.chunk_bytes + 2 + tcp::ZeroCopyReceive::kPiecesMore) {
   // A quarter is for what comes (chunk_pool.h): a window worth telling of has to fit.
   UNET_CHECK(uint64_t{options.chunk_bytes} * options.chunks >= 1024 * 1024);
   chunks_.set_kept(&messages_);
@@ -406,7 +407,7 @@ void Stack::make_due(uint32_t index) {
 }
 
 bool Stack::handle_message(const Message& message) {
-  const bool offers = message.length >= tcp::KeptMessages::kLeast;
+  const bool offers = message.length >= tcp::ZeroCopyReceive::kLeast;
   if (offers) messages_.offer(message);
   else messages_.count(message.length);
   while (messages_.is_late()) tcp::ReceiveBuffer::copy_oldest(chunks_);
