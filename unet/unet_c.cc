@@ -181,11 +181,11 @@ const char* unet_error_name(int code) {
 
 // ---- contexts
 
-int unet_open(const char* ni, const unet_open_options* options, unet_context** context) {
+int unet_context_open(const char* ni, const unet_context_options* options, unet_context** context) {
   return guarded([&] {
     if (context == nullptr) return null_argument("context");
     *context = nullptr;
-    unet_open_options taken;
+    unet_context_options taken;
     if (const int error = take_options(options, taken); error != 0) return error;
     auto opened = Context::open(ni == nullptr ? "" : ni, taken.program == nullptr ? "" : taken.program);
     if (!opened) return failed(opened.error());
@@ -194,7 +194,7 @@ int unet_open(const char* ni, const unet_open_options* options, unet_context** c
   });
 }
 
-void unet_close(unet_context* context) { delete reinterpret_cast<Context*>(context); }
+void unet_context_close(unet_context* context) { delete reinterpret_cast<Context*>(context); }
 
 int unet_alive(const unet_context* context) { return of(context).alive() ? 1 : 0; }
 
@@ -213,7 +213,7 @@ void unet_free(void* memory) { std::free(memory); }
 
 // ---- endpoints
 
-int unet_create_endpoint(unet_context* context, const unet_endpoint_options* options, unet_endpoint** endpoint) {
+int unet_endpoint_create(unet_context* context, const unet_endpoint_options* options, unet_endpoint** endpoint) {
   return guarded([&] {
     if (context == nullptr || endpoint == nullptr) return null_argument(context == nullptr ? "context" : "endpoint");
     *endpoint = nullptr;
@@ -226,7 +226,7 @@ int unet_create_endpoint(unet_context* context, const unet_endpoint_options* opt
   });
 }
 
-void unet_destroy_endpoint(unet_endpoint* endpoint) { delete reinterpret_cast<Endpoint*>(endpoint); }
+void unet_endpoint_destroy(unet_endpoint* endpoint) { delete reinterpret_cast<Endpoint*>(endpoint); }
 
 uint32_t unet_endpoint_id(const unet_endpoint* endpoint) { return of(endpoint).id(); }
 
@@ -309,7 +309,7 @@ int unet_accept_next(unet_endpoint* endpoint, int64_t timeout_ns, unet_request* 
   });
 }
 
-int unet_close_channel(unet_endpoint* endpoint, int channel) {
+int unet_channel_close(unet_endpoint* endpoint, int channel) {
   return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).close(channel_of(channel))); });
 }
 
@@ -455,5 +455,14 @@ const char* unet_counter_name(const unet_endpoint* endpoint, size_t index) {
   });
   return name;
 }
+
+// ---- old names
+
+int unet_open(const char* ni, const unet_context_options* options, unet_context** context) __attribute__((alias("unet_context_open")));
+void unet_close(unet_context* context) __attribute__((alias("unet_context_close")));
+int unet_create_endpoint(unet_context* context, const unet_endpoint_options* options, unet_endpoint** endpoint)
+    __attribute__((alias("unet_endpoint_create")));
+void unet_destroy_endpoint(unet_endpoint* endpoint) __attribute__((alias("unet_endpoint_destroy")));
+int unet_close_channel(unet_endpoint* endpoint, int channel) __attribute__((alias("unet_channel_close")));
 
 }  // extern "C"
