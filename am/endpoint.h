@@ -198,7 +198,7 @@ class Endpoint {
   // For an event loop of the program: arm() returns false if there is work already; poll() then. If it returns true, the descriptor becomes
   // readable when there may be work. arm() lowers `limit` to the time after which the program must poll anyway. The endpoint owns the
   // descriptor; never read from it. Errors: as unet::Endpoint::descriptor().
-  Result<int> descriptor() { return endpoint_->descriptor(); }
+  Result<int> descriptor() { return endpoint_.descriptor(); }
   bool arm(Nanoseconds& limit);
   // Polls until everything sent has arrived (on wires: is acknowledged); false if `timeout` is over first.
   bool flush(Nanoseconds timeout);
@@ -209,7 +209,7 @@ class Endpoint {
   uint64_t peers() const noexcept { return peers_.size(); }
   // Returns the flow to a peer on a wire; nullptr for a peer on a local channel.
   const Flow* flow(Index to) const noexcept;
-  unet::Endpoint& raw() noexcept { return *endpoint_; }
+  unet::Endpoint& raw() noexcept { return endpoint_; }
   // A place where a binding for another language stores a pointer to its own endpoint.
   void*& attachment() noexcept { return attachment_; }
 
@@ -264,7 +264,7 @@ class Endpoint {
   };
   static constexpr ConnectOptions kConnect{.local = kLocalOptions};
 
-  Endpoint(const Context& context, std::unique_ptr<unet::Endpoint> endpoint, const Options& options);
+  Endpoint(const Context& context, unet::Endpoint endpoint, const Options& options);
 
   // Set-up, and the beginning and end of channels.
   Peer& add_peer(Channel channel, bool on_this_ni);
@@ -353,7 +353,7 @@ class Endpoint {
   void tell_all(Nanoseconds limit) noexcept;
 
   Context context_;
-  std::unique_ptr<unet::Endpoint> endpoint_;
+  unet::Endpoint endpoint_;
   FlowOptions flow_options_;
   bool (*admit_)(const ConnectionRequest&, void*);
   void* admit_context_;

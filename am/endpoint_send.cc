@@ -147,7 +147,7 @@ inline bool Endpoint::send_long_line(Index to, uint8_t handler, uint64_t offset,
   Peer* const peer = plain_peer(to);
   if (__builtin_expect(peer == nullptr || offset > peer->region || payload.size() > peer->region - offset, 0)) return false;
   if (__builtin_expect(payload.size() > kPutMax || arguments.size() > kLongLineArguments, 0)) return false;
-  if (__builtin_expect(endpoint_->put(peer->channel, offset, payload, false) != SendOutcome::sent, 0)) return false;
+  if (__builtin_expect(endpoint_.put(peer->channel, offset, payload, false) != SendOutcome::sent, 0)) return false;
   if (__builtin_expect(!peer->local.send_long_line(handler, arguments, {offset, payload.size()}), 0)) return false;
   ++unpolled_;
   note_request(*peer, to, Kind::long_request, handler, arguments);
@@ -190,7 +190,7 @@ MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_argume
       reserved_bytes_ = bytes;
       return room;
     }
-    if (!endpoint_->is_open(peer->channel)) break;
+    if (!endpoint_.is_open(peer->channel)) break;
     waiting.serve();
   }
   come_back(ReturnStatus::unreachable, Kind::medium_request, 0, to, {});
@@ -226,7 +226,7 @@ Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint3
 // Returns whether the peer exposes its segment, so that we access it directly. Asks the service at first, and now and then.
 bool Endpoint::region_of(Peer& peer) {
   if (peer.region == 0 && peer.wire == nullptr && peer.looks_at_region++ % kLookAgain == 0) {
-    if (const auto bytes = endpoint_->map_peer_region(peer.channel)) peer.region = *bytes;
+    if (const auto bytes = endpoint_.map_peer_region(peer.channel)) peer.region = *bytes;
   }
   return peer.region != 0;
 }
@@ -240,7 +240,7 @@ Outcome Endpoint::put_long(Peer& peer, Index to, uint8_t handler, uint64_t offse
   if (payload.size() > peer.region - offset) return come_back(ReturnStatus::bad_length, kKind, handler, to, arguments);
   for (uint64_t at = 0; at < payload.size(); at += kPutMax) {
     const Bytes part = payload.subspan(at, std::min<uint64_t>(kPutMax, payload.size() - at));
-    if (endpoint_->put(peer.channel, offset + at, part, false) != SendOutcome::sent) {
+    if (endpoint_.put(peer.channel, offset + at, part, false) != SendOutcome::sent) {
       return come_back(ReturnStatus::unreachable, kKind, handler, to, arguments);
     }
   }
@@ -282,7 +282,7 @@ Outcome Endpoint::get(Index from, uint8_t handler, uint64_t offset, MutableBytes
   if (region_of(peer)) {
     if (offset > peer.region) return come_back(ReturnStatus::bad_segment_offset, Kind::get_request, handler, from, arguments);
     if (memory.size() > peer.region - offset) return come_back(ReturnStatus::bad_length, Kind::get_request, handler, from, arguments);
-    if (!memory.empty()) copy_bytes(memory.data(), endpoint_->peer_region(peer.channel).data() + offset, memory.size());
+    if (!memory.empty()) copy_bytes(memory.data(), endpoint_.peer_region(peer.channel).data() + offset, memory.size());
     Completion done{.handler = handler, .count = static_cast<uint8_t>(arguments.size()), .peer = &peer, .memory = memory, .arguments = {}};
     copy_words(done.arguments.data(), arguments.data(), done.count);
     completions_.push_back(done);

@@ -117,7 +117,7 @@ MutableBytes Endpoint::peer_region(Channel channel) const noexcept {
 
 SendOutcome Endpoint::put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more) noexcept {
   const auto index = static_cast<uint32_t>(channel);
-  if (index >= channels_.size() && emulated_ != nullptr) return emulated_->put(channel, region_offset, data, notify, more);
+  if (index >= channels_.size() && emulated_ != nullptr) return emulated_->put(*this, channel, region_offset, data, notify, more);
   if (index >= channels_.size() || !channels_[index].open) return SendOutcome::no_channel;
   ChannelState& state = channels_[index];
   if (state.sends_locally) {

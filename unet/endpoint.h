@@ -2,12 +2,12 @@
 //
 //   auto context = unet::Context::open();
 //   auto endpoint = context->create_endpoint();
-//   auto channel = (*endpoint)->connect("echo");
-//   (*endpoint)->send(*channel, data);
+//   auto channel = endpoint->connect("echo");
+//   endpoint->send(*channel, data);
 //   unet::Message m;
-//   while (!(*endpoint)->receive(m)) {}
+//   while (!endpoint->receive(m)) {}
 //   use(m.bytes());
-//   (*endpoint)->release(m);
+//   endpoint->release(m);
 //
 // One thread at a time may use an endpoint. A program does not see which path a channel takes (a local channel, the shared NI or an NI
 // inside the process); only connect() can request one.
@@ -16,15 +16,12 @@
 // channel no message is lost: a full channel refuses the send (SendOutcome::full).
 #pragma once
 
-#include <atomic>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -46,6 +43,7 @@ namespace unet {
 class Connection;
 class Carrier;
 class Emulated;
+class UpcallThread;
 struct Answer;
 
 struct ConnectOptions {
@@ -88,12 +86,13 @@ class Endpoint {
   static constexpr Nanoseconds kLinger = 100 * kMillisecond;
   static constexpr Nanoseconds kAnswerWithin = 10 * kSecond;
 
-  static Result<std::unique_ptr<Endpoint>> create(std::shared_ptr<Connection> connection, const EndpointOptions& options);
+  static Result<Endpoint> create(std::shared_ptr<Connection> connection, const EndpointOptions& options);
   // Returns all resources to the NI and closes all channels; peers are told. Sent messages leave first, unless the NI takes none for
   // kLinger. Emulated endpoints of a context share that time, and later a tenth of all time. In a forked child it only unmaps and closes.
   ~Endpoint();
-  Endpoint(const Endpoint&) = delete;
-  Endpoint& operator=(const Endpoint&) = delete;
+  // An endpoint must not move while it has an upcall. A moved-from endpoint may only be destroyed or assigned to.
+  Endpoint(Endpoint&& other) noexcept;
+  Endpoint& operator=(Endpoint&& other) noexcept;
 
   uint32_t id() const noexcept { return id_; }
   // Whether it has no queues of its own (EndpointOptions::emulated). docs/ARCHITECTURE.md says what such an endpoint cannot do.
@@ -310,14 +309,8 @@ class Endpoint {
   // the upcall's thread runs, so that thread polls.
   Status start_upcall(void (*upcall)(Endpoint& endpoint, void* argument), void* argument);
   void stop_upcall() noexcept;
-  void mask() noexcept {
-    if (upcall_mutex_.try_lock()) return;
-    // The upcall's thread takes the lock repeatedly, but yields when a thread waits here.
-    maskers_.fetch_add(1, std::memory_order_relaxed);
-    upcall_mutex_.lock();
-    maskers_.fetch_sub(1, std::memory_order_relaxed);
-  }
-  void unmask() noexcept { upcall_mutex_.unlock(); }
+  void mask() noexcept;
+  void unmask() noexcept;
 
   // ---- inspection
 
@@ -354,7 +347,7 @@ class Endpoint {
   bool receive_emulated(Message& message) noexcept;
   void release_emulated(const Message& message) noexcept;
   Result<Channel> connect_once(std::string_view target, const ConnectOptions& options);
-  static Result<std::unique_ptr<Endpoint>> create_emulated(std::shared_ptr<Connection> connection, const EndpointOptions& options);
+  static Result<Endpoint> create_emulated(std::shared_ptr<Connection> connection, const EndpointOptions& options);
   static void add_local_counters(std::vector<std::pair<std::string_view, uint64_t>>& to, const LocalCounters& sum);
   Result<uint64_t> map_region_of(ChannelState& state, Channel channel);
   bool receive_local(Message& message) noexcept;
@@ -396,8 +389,6 @@ class Endpoint {
   void flush_credits() noexcept;
   void announce(Refused refused) noexcept;
   void end_announcement() noexcept;
-  void wake_upcall() noexcept;
-  void upcall_loop(void (*upcall)(Endpoint&, void*), void* argument) noexcept;
 
   // Used on every call
   LocalChannel* hot_ = nullptr;  // the local channel that delivered last
@@ -434,12 +425,7 @@ class Endpoint {
   bool answer_due_ = false;      // the service has sent a packet since the last poll_connect()
   std::shared_ptr<void> attachment_;
 
-  std::mutex upcall_mutex_;
-  std::atomic<int> maskers_{0};  // threads that wait in mask()
-  std::thread upcall_thread_;
-  std::atomic<bool> upcall_stop_{false};
-  bool upcall_asleep_ = false;   // its thread sleeps after arm(); guarded by upcall_mutex_
-  Descriptor upcall_wake_;
+  std::unique_ptr<UpcallThread> upcall_;
   Descriptor seldom_timer_;      // ends our sleeps while a peer wakes us seldom
   SleepPace sleep_pace_;
 };

@@ -6,6 +6,7 @@
 #include "unet/connection.h"
 #include "unet/emulated.h"
 #include "unet/endpoint.h"
+#include "unet/upcall_thread.h"
 
 #include <sys/epoll.h>
 
@@ -49,7 +50,7 @@ struct Endpoint::Opening {
   Emulated* of;
 };
 
-Result<std::unique_ptr<Endpoint>> Endpoint::create(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
+Result<Endpoint> Endpoint::create(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
   if (options.emulated != 0 && options.weight != 1) {
     return fail(Errc::invalid_argument, "endpoint options: an emulated endpoint has no weight of its own, as all of a connection share "
                                         "one real endpoint; create one with queues of its own for that");
@@ -76,20 +77,21 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(std::shared_ptr<Connection> c
     return tl::unexpected(segment.error());
   }
 
-  std::unique_ptr<Endpoint> endpoint(new Endpoint(connection, answer->reply.create_endpoint.endpoint));
-  endpoint->queues_ = std::make_unique<NiQueues>(std::move(*segment), geometry, connection->doorbells(),
-                                                 answer->reply.create_endpoint.doorbell);
+  Endpoint endpoint(connection, answer->reply.create_endpoint.endpoint);
+  endpoint.queues_ = std::make_unique<NiQueues>(std::move(*segment), geometry, connection->doorbells(),
+                                                answer->reply.create_endpoint.doorbell);
   return endpoint;
 }
 
-Result<std::unique_ptr<Endpoint>> Endpoint::create_emulated(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
+Result<Endpoint> Endpoint::create_emulated(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
   auto carrier = Carrier::of(connection);
   if (!carrier) return tl::unexpected(carrier.error());
   auto answer = connection->call(request_for<control::CreateEmulated>(control::Op::create_emulated, (*carrier)->id()));
   if (!answer) return tl::unexpected(answer.error());
-  std::unique_ptr<Endpoint> endpoint(new Endpoint(connection, answer->reply.create_endpoint.endpoint));
-  endpoint->emulated_ = std::make_unique<Emulated>(*endpoint, std::move(*carrier), options);
-  endpoint->special_ = true;
+  const uint32_t id = answer->reply.create_endpoint.endpoint;
+  Endpoint endpoint(connection, id);
+  endpoint.emulated_ = std::make_unique<Emulated>(id, std::move(*carrier), options);
+  endpoint.special_ = true;
   return endpoint;
 }
 
@@ -97,16 +99,25 @@ Endpoint::Endpoint(std::shared_ptr<Connection> connection, uint32_t id)
     : embedded_(connection->embedded()),
       embedded_handle_(connection->embedded_handle()),
       connection_(std::move(connection)),
-      id_(id) {
+      id_(id),
+      upcall_(std::make_unique<UpcallThread>()) {
   special_ = embedded_ != nullptr;
   last_events_ = connection_->event_count() - 1;  // forces one check
 }
 
+Endpoint::Endpoint(Endpoint&& other) noexcept = default;
+
+Endpoint& Endpoint::operator=(Endpoint&& other) noexcept {
+  if (this == &other) return *this;
+  std::destroy_at(this);
+  return *std::construct_at(this, std::move(other));
+}
+
 Endpoint::~Endpoint() {
+  if (connection_ == nullptr) return;  // moved from
   if (!connection_->is_own()) {
-    // In a forked child only the memory and the descriptors may be released. The upcall's thread does not exist there.
-    if (upcall_thread_.joinable()) upcall_thread_.detach();
-    return;
+    upcall_->detach();
+    return;  // in a forked child only the memory and the descriptors may be released
   }
   stop_upcall();
   linger();
@@ -318,7 +329,7 @@ Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<De
   if (local != nullptr) {
     locals_.push_back(local);
     if (locals_.size() == 1) hot_ = local;
-    if (upcall_asleep_) wake_upcall();  // the thread's announcement does not cover this channel
+    upcall_->wake();  // the thread's announcement does not cover this channel
     if (epoll_.valid()) {
       epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = local->descriptor()}};
       ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, local->descriptor(), &event);
@@ -466,7 +477,7 @@ Result<MutableBytes> Endpoint::expose(uint64_t bytes) {
 
 Result<uint64_t> Endpoint::map_peer_region(Channel channel) {
   const auto index = static_cast<uint32_t>(channel);
-  if (emulated_ != nullptr) return emulated_->map_peer_region(channel);
+  if (emulated_ != nullptr) return emulated_->map_peer_region(*this, channel);
   if (index >= channels_.size() || channels_[index].local == nullptr) {
     return fail(Errc::not_found, "channel " + std::to_string(index) + " is no local channel");
   }

@@ -434,5 +434,24 @@ TEST_CASE("all that has arrived on many quiet channels is received within as man
   }
 }
 
+TEST_CASE("an endpoint that moves keeps its channels and messages") {
+  World world;
+  auto first = world.endpoint();
+  const auto peer = world.local(*first, 0);
+  const std::byte byte{7};
+  REQUIRE(peer->send(&byte, 1) == SendOutcome::sent);
+  Endpoint second = std::move(*first);
+  first.reset();  // a moved-from endpoint closes nothing
+  Message message;
+  REQUIRE(second.receive(message));
+  CHECK(message.bytes()[0] == byte);
+  second.release(message);
+  CHECK(second.is_open(Channel{0}));
+  Endpoint third = std::move(*world.context.create_endpoint(kSmall));
+  third = std::move(second);
+  CHECK(third.send(Channel{0}, {&byte, 1}) == SendOutcome::sent);
+  CHECK(peer->has_message());
+}
+
 }  // namespace
 }  // namespace unet::endpoint_test

@@ -1,19 +1,16 @@
 // endpoint_wait.cc - sleeping endpoints: timed wait, a descriptor for epoll, upcalls.
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
-#include <poll.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
-#include <system_error>
 
 #include "unet/base/epoll.h"
 #include "unet/connection.h"
 #include "unet/emulated.h"
 #include "unet/endpoint.h"
+#include "unet/upcall_thread.h"
 
 namespace unet {
 namespace {
@@ -112,13 +109,7 @@ void Endpoint::limit_sleep() noexcept {
 void Endpoint::end_announcement() noexcept {
   queues_->end_sleep();
   for (LocalChannel* local : locals_) local->end_sleep();
-  // The upcall's thread sleeps after arm(): make it arm again when it is unmasked.
-  if (upcall_asleep_) wake_upcall();
-}
-
-void Endpoint::wake_upcall() noexcept {
-  const uint64_t one = 1;
-  static_cast<void>(!::write(upcall_wake_.get(), &one, sizeof one));
+  upcall_->wake();  // if its thread sleeps after arm(), it must arm again when it is unmasked
 }
 
 // The service counts a packet only after sending it, so an edge of the socket is more reliable than the count.
@@ -130,7 +121,7 @@ void Endpoint::take_control_edges(std::span<const epoll_event> edges) noexcept {
 
 // Sleeps once. Returns timed_out also if it woke without a reason.
 WaitOutcome Endpoint::sleep(Nanoseconds timeout, Refused refused) noexcept {
-  if (emulated_ != nullptr) return emulated_->sleep(timeout, refused);
+  if (emulated_ != nullptr) return emulated_->sleep(*this, timeout, refused);
   if (!epoll_.valid() && !make_descriptor()) return sleep_without_descriptor(std::min(timeout, kMillisecond), refused);
   announce(refused);
   int ready = 0;
@@ -210,7 +201,7 @@ Result<int> Endpoint::descriptor() {
 }
 
 bool Endpoint::arm(Refused room) noexcept {
-  if (emulated_ != nullptr) return emulated_->arm(room);
+  if (emulated_ != nullptr) return emulated_->arm(*this, room);
   if (!epoll_.valid() && !make_descriptor()) return false;
   // Take the edges of the last sleep, or the descriptor would stay readable.
   epoll_event edges[8];
@@ -230,49 +221,18 @@ bool Endpoint::arm(Refused room) noexcept {
 // ---- upcalls
 
 Status Endpoint::start_upcall(void (*upcall)(Endpoint&, void*), void* argument) {
-  if (upcall_thread_.joinable()) return fail(Errc::already_exists, "this endpoint has an upcall already");
-  if (auto made = descriptor(); !made) return tl::unexpected(made.error());
-  upcall_wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!upcall_wake_.valid()) return fail_errno("eventfd", errno);
-  upcall_stop_ = false;
-  try {
-    upcall_thread_ = std::thread([this, upcall, argument] { upcall_loop(upcall, argument); });
-  } catch (const std::system_error& error) {
-    return fail_errno("starting the upcall's thread", error.code().value());
-  }
-  return {};
+  const auto wakes = descriptor();
+  if (!wakes) return tl::unexpected(wakes.error());
+  return upcall_->start(*wakes, [this, upcall, argument] {
+    if (embedded_ != nullptr) turn_embedded();
+    if (!something()) return arm();
+    upcall(*this, argument);
+    return false;
+  });
 }
 
-void Endpoint::stop_upcall() noexcept {
-  if (!upcall_thread_.joinable()) return;
-  upcall_stop_ = true;
-  wake_upcall();
-  upcall_thread_.join();
-  upcall_thread_ = std::thread();
-  upcall_asleep_ = false;
-  upcall_wake_.reset();
-}
-
-void Endpoint::upcall_loop(void (*upcall)(Endpoint&, void*), void* argument) noexcept {
-  while (!upcall_stop_.load()) {
-    bool asleep = false;
-    while (maskers_.load(std::memory_order_relaxed) != 0) ::sched_yield();
-    {
-      const std::lock_guard masked(upcall_mutex_);
-      upcall_asleep_ = false;
-      if (embedded_ != nullptr) turn_embedded();
-      if (something()) {
-        upcall(*this, argument);
-      } else {
-        upcall_asleep_ = asleep = arm();
-      }
-    }
-    if (!asleep) continue;
-    pollfd wanted[2] = {{.fd = *descriptor(), .events = POLLIN, .revents = 0}, {.fd = upcall_wake_.get(), .events = POLLIN, .revents = 0}};
-    ::poll(wanted, 2, static_cast<int>(kLongestSleep / kMillisecond));
-    uint64_t count = 0;
-    static_cast<void>(!::read(upcall_wake_.get(), &count, sizeof count));
-  }
-}
+void Endpoint::stop_upcall() noexcept { upcall_->stop(); }
+void Endpoint::mask() noexcept { upcall_->mask(); }
+void Endpoint::unmask() noexcept { upcall_->unmask(); }
 
 }  // namespace unet

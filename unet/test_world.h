@@ -18,7 +18,7 @@ struct World {
   std::unique_ptr<Endpoint> endpoint() {
     auto made = context.create_endpoint(kSmall);
     UNET_CHECK(made);
-    return std::move(*made);
+    return std::make_unique<Endpoint>(std::move(*made));
   }
   // Connects, and lets the test play the peer.
   std::unique_ptr<LocalChannel> local(Endpoint& endpoint, uint32_t number, const LocalOptions& options = kSmallChannel.local) {

@@ -221,7 +221,7 @@ int unet_endpoint_create(unet_context* context, const unet_endpoint_options* opt
     if (const int error = take_endpoint_options(options, wanted); error != 0) return error;
     auto created = of(context).create_endpoint(wanted);
     if (!created) return failed(created.error());
-    *endpoint = reinterpret_cast<unet_endpoint*>(created->release());
+    *endpoint = reinterpret_cast<unet_endpoint*>(new Endpoint(std::move(*created)));
     return 0;
   });
 }

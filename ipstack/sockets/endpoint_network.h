@@ -46,14 +46,14 @@ class EndpointNetwork : public Network {
   // neighbour is left.
   bool wait(const Stack& stack, Nanoseconds timeout);
   // Becomes readable when poll() may have something, after arm() said true. arm() says false if there is something already.
-  Result<int> descriptor() { return endpoint_->descriptor(); }
+  Result<int> descriptor() { return endpoint_.descriptor(); }
   bool arm(const Stack& stack) noexcept;
   // Instead of arm(), if nothing has come or been done since that said true, and the descriptor is not readable.
   void stay_armed() noexcept { news_ = true; }
 
   // Messages that have come so far or, perhaps, wait for others to be read, and neighbours that came or went.
   uint64_t taken_in() const noexcept { return taken_in_; }
-  Endpoint& endpoint() noexcept { return *endpoint_; }
+  Endpoint& endpoint() noexcept { return endpoint_; }
   // Asks the network interface for its addresses anew, and waits for the answer. False: it says nothing.
   bool refresh();
 
@@ -62,14 +62,14 @@ class EndpointNetwork : public Network {
   int set_takes_new(uint32_t claim, TakesNew takes_new) override;
   int own_flow(uint32_t claim, const Address& local, const Address& remote) override;
   const IpConfiguration& configuration() override { return configuration_; }
-  SocketTableView open_sockets() override { return endpoint_->open_sockets().value_or(SocketTableView{}); }
+  SocketTableView open_sockets() override { return endpoint_.open_sockets().value_or(SocketTableView{}); }
   MutableBytes reserve(uint32_t bytes) noexcept override;
   void post(uint32_t bytes) noexcept override;
-  MutableBytes register_send_memory(uint64_t bytes) noexcept override { return endpoint_->register_send_memory(bytes); }
+  MutableBytes register_send_memory(uint64_t bytes) noexcept override { return endpoint_.register_send_memory(bytes); }
   void post(uint32_t bytes, std::span<const Bytes> pieces) noexcept override;
-  uint64_t submitted() const noexcept override { return endpoint_->submitted(); }
-  uint64_t completed() noexcept override { return endpoint_->completed(); }
-  bool is_polled() const noexcept override { return endpoint_->is_embedded(); }
+  uint64_t submitted() const noexcept override { return endpoint_.submitted(); }
+  uint64_t completed() noexcept override { return endpoint_.completed(); }
+  bool is_polled() const noexcept override { return endpoint_.is_embedded(); }
   void notify_completion(uint64_t submitted) noexcept override;
   bool ask_neighbour(uint8_t protocol, const Address& to) override;
   bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override;
@@ -87,7 +87,7 @@ class EndpointNetwork : public Network {
     uint64_t pending;  // Endpoint::start_connect()
   };
 
-  EndpointNetwork(std::unique_ptr<Endpoint> endpoint, Channel ip, const EndpointNetworkOptions& options);
+  EndpointNetwork(Endpoint endpoint, Channel ip, const EndpointNetworkOptions& options);
 
   void look(Stack& stack);
   void look_for_requests();
@@ -102,7 +102,7 @@ class EndpointNetwork : public Network {
   void add_neighbour(Stack& stack, Channel channel);
   void lose_channel(Stack& stack, Channel channel);
   uint32_t neighbour_of(Channel channel) const noexcept;
-  std::unique_ptr<Endpoint> endpoint_;
+  Endpoint endpoint_;
   const Channel ip_;
   const EndpointNetworkOptions options_;
   Channel refused_ = ip_;             // that had no room last
