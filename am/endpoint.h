@@ -353,7 +353,7 @@ class Endpoint {
   void tell_all(Nanoseconds limit) noexcept;
 
   Context context_;
-  unet::Endpoint endpoint_;
+  unet::LayerEndpoint endpoint_;
   FlowOptions flow_options_;
   bool (*admit_)(const ConnectionRequest&, void*);
   void* admit_context_;

@@ -37,7 +37,7 @@ Result<std::shared_ptr<Carrier>> Carrier::of(const std::shared_ptr<Connection>& 
 
 Carrier::~Carrier() {
   if (!dispatcher_.joinable()) return;
-  if (!real_.connection().is_own()) {
+  if (!real_.connection_->is_own()) {
     dispatcher_.detach();  // the thread belongs to the parent process
     return;
   }
@@ -184,7 +184,7 @@ Emulated::Emulated(uint32_t id, std::shared_ptr<Carrier> carrier, const Endpoint
 }
 
 Emulated::~Emulated() {
-  if (!carrier_->real_.connection().is_own()) return;
+  if (!carrier_->real_.connection_->is_own()) return;
   const std::lock_guard lock(carrier_->mutex_);
   disarm();
   carrier_->free_all_of(*this, {});
@@ -351,7 +351,7 @@ void Emulated::linger() noexcept {
   std::unique_lock lock(carrier_->mutex_);
   Endpoint& real = carrier_->real_;
   if (real.embedded_ != nullptr && real.unsent_ != 0) real.push_embedded();
-  Connection& connection = real.connection();
+  Connection& connection = *real.connection_;
   const Nanoseconds start = monotonic_now();
   Nanoseconds paid = 0;
   for (Nanoseconds now = start; sent_until_ && connection.alive();) {

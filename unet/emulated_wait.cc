@@ -78,7 +78,7 @@ WaitOutcome Carrier::lead(std::unique_lock<std::mutex>& lock, std::optional<Lead
   led_ = false;
   leader_ = nullptr;
   pump(nullptr);
-  const Connection& connection = real_.connection();
+  const Connection& connection = *real_.connection_;
   const bool control = std::any_of(events, events + std::max(ready, 0), [&](const epoll_event& edge) {
     return edge.data.fd == connection.descriptor() || edge.data.fd == connection.news_descriptor();
   });
@@ -104,7 +104,7 @@ void Carrier::tell_control() noexcept {
     which.news_ = true;
     if (which.listening_) notify(which);
   };
-  Connection& connection = real_.connection();
+  Connection& connection = *real_.connection_;
   for (const uint32_t id : connection.endpoints_with_events()) {
     if (const auto at = all_.find(id); at != all_.end()) tell(*at->second);
   }

@@ -5,6 +5,7 @@
 
 #include "unet/connection.h"
 #include "unet/emulated.h"
+#include "unet/layer_endpoint.h"
 
 namespace unet {
 namespace {
@@ -102,7 +103,7 @@ SendOutcome Endpoint::post(Channel channel, uint32_t length, bool more) noexcept
   return after_ni_send(queues_->post(channel, length), more);
 }
 
-SendOutcome Endpoint::post(Channel channel, uint32_t length, std::span<const Bytes> pieces) noexcept {
+SendOutcome LayerEndpoint::post(Channel channel, uint32_t length, std::span<const Bytes> pieces) noexcept {
   const auto index = static_cast<uint32_t>(channel);
   const bool by_ni = queues_ != nullptr && index < channels_.size() && channels_[index].open && !channels_[index].sends_locally;
   return by_ni ? after_ni_send(queues_->post(channel, length, pieces), false) : SendOutcome::no_channel;

@@ -10,13 +10,14 @@
 //   endpoint->release(m);
 //
 // One thread at a time may use an endpoint. A program does not see which path a channel takes (a local channel, the shared NI or an NI
-// inside the process); only connect() can request one.
+// inside the process); only connect() can request one. Layers above, such as an IP stack, use LayerEndpoint (layer_endpoint.h).
 //
 // Over a wire, channels are unreliable: a message arrives whole or not at all, and may overtake another. Between two endpoints with a local
 // channel no message is lost: a full channel refuses the send (SendOutcome::full).
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,11 +31,9 @@
 #include "unet/base/time.h"
 #include "unet/control.h"
 #include "unet/embedded_abi.h"
-#include "unet/ip.h"
 #include "unet/local_channel.h"
 #include "unet/message.h"
 #include "unet/ni_queues.h"
-#include "unet/socket_table.h"
 
 struct epoll_event;
 
@@ -119,8 +118,6 @@ class Endpoint {
   // Returns the oldest request for a channel, if any. Answer it with accept() or reject().
   std::optional<ConnectionRequest> next_request();
   Result<Channel> accept(uint64_t request);
-  // The first step of accept(); poll_connect() gets the result.
-  Result<uint64_t> start_accept(uint64_t request);
   // Here and below, `timeout` limits the wait for the service's answer. The request takes effect even after a timeout.
   Status reject(uint64_t request, Nanoseconds timeout = kAnswerWithin);
   // Waits for a request and accepts it. Errors: timed_out, disconnected.
@@ -141,34 +138,6 @@ class Endpoint {
   // Whether a wire lies in between: the peer process is on another host, as the NI knows hosts.
   bool over_wire(Channel channel) const noexcept;
 
-  // ---- IP (unet/ip.h)
-
-  // Opens the endpoint's IP channel, which carries IP packets. It exists once, until it is closed. Errors: already_exists, not_found (the
-  // NI has no IP), not_permitted (policy), invalid_argument (an emulated endpoint, or one with channels of another engine).
-  Result<Channel> open_ip();
-  // Claims ports; the IP channel must be open. Errors: already_exists (another claim has one of them), not_permitted (policy), not_found
-  // (the NI does not have that address), quota_exceeded, invalid_argument.
-  Result<IpClaimed> claim_ip(const IpClaim& claim, Nanoseconds timeout = kAnswerWithin);
-  // Releases a claim. Sent packets leave first, unless the NI takes none for 100 ms.
-  Status release_ip(uint32_t claim, Nanoseconds timeout = kAnswerWithin);
-  // Sets whether a shared claim takes new flows. Errors: not_found.
-  Status set_ip_claim(uint32_t claim, TakesNew takes_new, Nanoseconds timeout = kAnswerWithin);
-  // Takes over a TCP connection between these ends from another endpoint of the claim's share. The engine switches a few microseconds after
-  // the answer. Errors: not_found (the claim), invalid_argument (its port is not shared, or is not TCP).
-  Status own_ip_flow(uint32_t claim, const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote, uint16_t remote_port,
-                     Nanoseconds timeout = kAnswerWithin);
-  // Creates the next socket table (unet/socket_table.h), so that others can list the sockets, and peers are told when this process ends.
-  // Valid as long as the endpoint. Errors: quota_exceeded, invalid_argument (no IP channel), already_exists (kSocketTablesMax), unavailable
-  // (the NI is embedded).
-  Result<SocketTableView> open_sockets();
-  // The NI's addresses and ports as they are now. Errors: not_found (the NI has no IP).
-  Result<IpConfiguration> ip_configuration();
-  // True once after the NI has announced a change of these. next_event() receives the announcement.
-  bool take_ip_changed() noexcept { return std::exchange(ip_changed_, false); }
-  // The two steps of ip_configuration(), for a thread that must not wait: call poll_ip_configuration() until it has a value.
-  Result<uint64_t> start_ip_configuration();
-  std::optional<Result<IpConfiguration>> poll_ip_configuration(uint64_t pending);
-
   // ---- sending
 
   // Copies `data` and sends it: at most kMessageMax bytes (on an IP channel kIpMessageMax, as for reserve()). With `more` another send must
@@ -183,50 +152,12 @@ class Endpoint {
     return send_ni(state, channel, data, more);
   }
 
-  // Sends `length` bytes, at most kInlineMax, on a local channel (any other is no_channel). compose(std::byte*) writes them straight into
-  // the slot.
-  template <typename Compose>
-  SendOutcome send_composed(Channel channel, uint32_t length, Compose compose) noexcept {
-    const auto index = static_cast<uint32_t>(channel);
-    if (__builtin_expect(index >= channels_.size() || !channels_[index].sends_locally, 0)) return SendOutcome::no_channel;
-    return channels_[index].local->send_composed(length, compose);
-  }
-
-  // Sends a message of two parts on a local channel (any other is no_channel): see LocalChannel::send_headed().
-  SendOutcome send_headed(Channel channel, Bytes head, Bytes data) noexcept {
-    const auto index = static_cast<uint32_t>(channel);
-    if (__builtin_expect(index >= channels_.size() || !channels_[index].sends_locally, 0)) return SendOutcome::no_channel;
-    return channels_[index].local->send_headed(head, data);
-  }
-
   // Sends without a copy: reserve() returns `length` bytes in which to compose a message, and post() sends the first bytes of them. There
   // is one reservation at a time; any other send replaces it. An empty result means that there is no room now. It also means that the
   // channel is not open, or that `length` exceeds kMessageMax: check these before wait_room(), which returns at once then. An emulated
   // endpoint composes in its own buffer: post() then copies, may be refused as full, and can be repeated.
   MutableBytes reserve(Channel channel, uint32_t length) noexcept;
   SendOutcome post(Channel channel, uint32_t length, bool more = false) noexcept;
-  SendOutcome post_headed(Channel channel, uint32_t length, Bytes head) noexcept {
-    const auto index = static_cast<uint32_t>(channel);
-    if (__builtin_expect(index >= channels_.size() || !channels_[index].sends_locally, 0)) return SendOutcome::no_channel;
-    return channels_[index].local->post_headed(length, head);
-  }
-  // Reserves the last `bytes` of EndpointOptions::send_bytes as memory from which messages can be sent repeatedly without a copy. Call this
-  // before the first send. Empty: there is too little, or the endpoint is emulated.
-  MutableBytes register_send_memory(uint64_t bytes) noexcept {
-    return queues_ == nullptr ? MutableBytes() : queues_->register_send_memory(bytes);
-  }
-  // Works like post() on a channel through the NI, with `pieces` appended: at most kSendPiecesMax, of memory from register_send_memory().
-  // They must not change until completed() has reached the value of submitted() after this call.
-  SendOutcome post(Channel channel, uint32_t length, std::span<const Bytes> pieces) noexcept;
-  uint64_t submitted() const noexcept { return queues_ == nullptr ? 0 : queues_->submitted(); }
-  uint64_t completed() noexcept { return queues_ == nullptr ? 0 : queues_->completed(); }
-  // Whether the NI is in this process: then posted messages leave while the application polls or waits.
-  bool is_embedded() const noexcept { return embedded_ != nullptr; }
-  // Makes wait_room() on a channel through the NI wait until completed() has reached `submitted`, as if a send had been
-  // refused. It returns at once.
-  void notify_completion(uint64_t submitted) noexcept {
-    if (queues_ != nullptr) queues_->notify_completion(submitted);
-  }
 
   // ---- direct access
 
@@ -250,26 +181,6 @@ class Endpoint {
       return true;
     }
     return receive_any(message);
-  }
-  // Whether there is a message on any channel. With many local channels, a single receive() checks only a few and may miss it.
-  bool has_message() const noexcept;
-  // Whether the next receive() would only fetch from the wires of this endpoint's embedded NI: all arrived messages have been received.
-  bool would_fetch() const noexcept {
-    return embedded_ != nullptr && emulated_ == nullptr && locals_.empty() && !queues_->has_message();
-  }
-  // Receives the next message of the channel that delivered last. False says nothing about other channels. It costs next to nothing, for
-  // callers that would rather continue than check all channels.
-  bool receive_next(Message& message) noexcept {
-    if (hot_ == nullptr || hot_budget_ == 0 || !hot_->receive(message)) return false;
-    --hot_budget_;
-    return true;
-  }
-  // Receives the next message of the NI's queue; never true for an emulated endpoint.
-  bool receive_queued(Message& message) noexcept { return emulated_ == nullptr && queues_->receive(message); }
-  // The head of an unreleased message of kind `headed`. The peer can still write to it.
-  Bytes head(const Message& message) const noexcept {
-    const auto index = static_cast<uint32_t>(message.channel);
-    return index < channels_.size() && channels_[index].local != nullptr ? channels_[index].local->head(message) : Bytes();
   }
   // Receives a batch, and returns the number of messages.
   uint32_t receive(std::span<Message> messages) noexcept {
@@ -307,7 +218,7 @@ class Endpoint {
   // Calls `upcall` from a thread of the endpoint whenever messages arrive; each call receives until empty. Between mask() and unmask() no
   // upcall runs. All other calls on this endpoint must be masked or come from the upcall itself. An embedded NI makes progress only while
   // the upcall's thread runs, so that thread polls.
-  Status start_upcall(void (*upcall)(Endpoint& endpoint, void* argument), void* argument);
+  Status start_upcall(std::function<void(Endpoint& endpoint)> upcall);
   void stop_upcall() noexcept;
   void mask() noexcept;
   void unmask() noexcept;
@@ -317,14 +228,13 @@ class Endpoint {
   // All counters of this endpoint by name, including closed channels. Each kind of drop has its own name (counters.h). The NI publishes its
   // counters a moment after the messages themselves.
   std::vector<std::pair<std::string_view, uint64_t>> counters() const;
-  Connection& connection() noexcept { return *connection_; }
-  // State of a binding for another language. It is destroyed with the endpoint, after the upcall has stopped.
-  std::shared_ptr<void>& attachment() noexcept { return attachment_; }
 
- private:
+ protected:  // for LayerEndpoint
   friend class Carrier;
   friend class Emulated;
   struct Opening;
+
+  bool has_message() const noexcept;
 
   struct ChannelState {
     control::ChannelKind kind = control::ChannelKind::none;
@@ -423,7 +333,6 @@ class Endpoint {
   Descriptor wake_;              // written by the NI
   std::vector<uint64_t> pending_;  // started requests without a processed answer
   bool answer_due_ = false;      // the service has sent a packet since the last poll_connect()
-  std::shared_ptr<void> attachment_;
 
   std::unique_ptr<UpcallThread> upcall_;
   Descriptor seldom_timer_;      // ends our sleeps while a peer wakes us seldom

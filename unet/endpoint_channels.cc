@@ -5,7 +5,7 @@
 
 #include "unet/connection.h"
 #include "unet/emulated.h"
-#include "unet/endpoint.h"
+#include "unet/layer_endpoint.h"
 #include "unet/upcall_thread.h"
 
 #include <sys/epoll.h>
@@ -255,7 +255,7 @@ Result<Channel> Endpoint::accept(uint64_t request_id) {
   return adopt(std::move(*answer));
 }
 
-Result<uint64_t> Endpoint::start_accept(uint64_t request_id) {
+Result<uint64_t> LayerEndpoint::start_accept(uint64_t request_id) {
   auto request = request_for<control::Accept>(control::Op::accept, id_);
   request.request = request_id;
   if (emulated_ != nullptr) emulated_->opening();

@@ -293,7 +293,7 @@ TEST_CASE("a child process gives up what it inherited without a word to the serv
   const auto peer = world.local(*endpoint, 0);
   REQUIRE(endpoint->start_connect("peer"));
   const bool with_upcall = GENERATE(false, true);
-  if (with_upcall) REQUIRE(endpoint->start_upcall([](Endpoint&, void*) {}, nullptr));
+  if (with_upcall) REQUIRE(endpoint->start_upcall([](Endpoint&) {}));
   ChildProcess child([&] {
     alarm(kHangSeconds);
     if (endpoint->bind("child") || endpoint->connection().take_events(0).size() != 0) return 1;

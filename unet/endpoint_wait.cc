@@ -220,13 +220,13 @@ bool Endpoint::arm(Refused room) noexcept {
 
 // ---- upcalls
 
-Status Endpoint::start_upcall(void (*upcall)(Endpoint&, void*), void* argument) {
+Status Endpoint::start_upcall(std::function<void(Endpoint&)> upcall) {
   const auto wakes = descriptor();
   if (!wakes) return tl::unexpected(wakes.error());
-  return upcall_->start(*wakes, [this, upcall, argument] {
+  return upcall_->start(*wakes, [this, upcall = std::move(upcall)] {
     if (embedded_ != nullptr) turn_embedded();
     if (!something()) return arm();
-    upcall(*this, argument);
+    upcall(*this);
     return false;
   });
 }

@@ -144,16 +144,6 @@ void give_request(const ConnectionRequest& request, unet_request* to) noexcept {
   give(out, to);
 }
 
-// The upcall of a C program, stored with its endpoint.
-struct Upcall {
-  unet_upcall function;
-  void* argument;
-  static void run(Endpoint& endpoint, void* upcall) {
-    const auto* self = static_cast<const Upcall*>(upcall);
-    self->function(reinterpret_cast<unet_endpoint*>(&endpoint), self->argument);
-  }
-};
-
 }  // namespace
 }  // namespace unet
 
@@ -420,11 +410,7 @@ int unet_arm_room(unet_endpoint* endpoint, int channel) { return of(endpoint).ar
 int unet_start_upcall(unet_endpoint* endpoint, unet_upcall upcall, void* argument) {
   return guarded([&] {
     if (endpoint == nullptr || upcall == nullptr) return null_argument(endpoint == nullptr ? "endpoint" : "upcall");
-    auto state = std::make_shared<Upcall>(Upcall{upcall, argument});
-    const auto started = of(endpoint).start_upcall(&Upcall::run, state.get());
-    // Only after success: if an upcall runs already, its state must stay.
-    if (started) of(endpoint).attachment() = std::move(state);
-    return done(started);
+    return done(of(endpoint).start_upcall([endpoint, upcall, argument](Endpoint&) { upcall(endpoint, argument); }));
   });
 }
 

@@ -41,14 +41,15 @@ Result<std::unique_ptr<EndpointNetwork>> EndpointNetwork::open(Context& context,
     endpoint = context.create_endpoint(smaller);
   }
   if (!endpoint) return tl::unexpected(endpoint.error());
-  const auto ip = endpoint->open_ip();
+  LayerEndpoint layer(std::move(*endpoint));
+  const auto ip = layer.open_ip();
   if (!ip) return tl::unexpected(ip.error());
-  std::unique_ptr<EndpointNetwork> network(new EndpointNetwork(std::move(*endpoint), *ip, options));
+  std::unique_ptr<EndpointNetwork> network(new EndpointNetwork(std::move(layer), *ip, options));
   if (!network->refresh()) return fail(Errc::disconnected, "the network interface has told nothing of its addresses");
   return network;
 }
 
-EndpointNetwork::EndpointNetwork(Endpoint endpoint, Channel ip, const EndpointNetworkOptions& options)
+EndpointNetwork::EndpointNetwork(LayerEndpoint endpoint, Channel ip, const EndpointNetworkOptions& options)
     : endpoint_(std::move(endpoint)), ip_(ip), options_(options) {}
 
 EndpointNetwork::~EndpointNetwork() = default;

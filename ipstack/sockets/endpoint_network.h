@@ -13,7 +13,7 @@
 
 #include "ipstack/sockets/network.h"
 #include "unet/context.h"
-#include "unet/endpoint.h"
+#include "unet/layer_endpoint.h"
 
 namespace unet::sockets {
 
@@ -53,7 +53,7 @@ class EndpointNetwork : public Network {
 
   // Messages that have come so far or, perhaps, wait for others to be read, and neighbours that came or went.
   uint64_t taken_in() const noexcept { return taken_in_; }
-  Endpoint& endpoint() noexcept { return endpoint_; }
+  LayerEndpoint& endpoint() noexcept { return endpoint_; }
   // Asks the network interface for its addresses anew, and waits for the answer. False: it says nothing.
   bool refresh();
 
@@ -87,7 +87,7 @@ class EndpointNetwork : public Network {
     uint64_t pending;  // Endpoint::start_connect()
   };
 
-  EndpointNetwork(Endpoint endpoint, Channel ip, const EndpointNetworkOptions& options);
+  EndpointNetwork(LayerEndpoint endpoint, Channel ip, const EndpointNetworkOptions& options);
 
   void look(Stack& stack);
   void look_for_requests();
@@ -102,7 +102,7 @@ class EndpointNetwork : public Network {
   void add_neighbour(Stack& stack, Channel channel);
   void lose_channel(Stack& stack, Channel channel);
   uint32_t neighbour_of(Channel channel) const noexcept;
-  Endpoint endpoint_;
+  LayerEndpoint endpoint_;
   const Channel ip_;
   const EndpointNetworkOptions options_;
   Channel refused_ = ip_;             // that had no room last

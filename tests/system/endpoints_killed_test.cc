@@ -288,13 +288,11 @@ TEST_CASE("whoever waits for the network interface learns that it was killed") {
   REQUIRE(silent.endpoint->bind("silent"));
   REQUIRE(upcalled.endpoint->connect("peer", through(Path::ni)));
   std::atomic<bool> told{false};
-  REQUIRE(upcalled.endpoint->start_upcall(
-      [](Endpoint& endpoint, void* argument) {
-        while (const auto event = endpoint.next_event()) {
-          if (event->reason == CloseReason::ni_stopped) static_cast<std::atomic<bool>*>(argument)->store(true, std::memory_order_relaxed);
-        }
-      },
-      &told));
+  REQUIRE(upcalled.endpoint->start_upcall([&told](Endpoint& endpoint) {
+    while (const auto event = endpoint.next_event()) {
+      if (event->reason == CloseReason::ni_stopped) told.store(true, std::memory_order_relaxed);
+    }
+  }));
   WaitOutcome outcome{};
   Errc accepted{}, connected{};
   std::thread threads[] = {std::thread([&] { outcome = waiting.endpoint->wait(kHang); }), std::thread([&] {

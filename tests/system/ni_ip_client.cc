@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "unet/context.h"
+#include "unet/layer_endpoint.h"
 #include "unet/ip.h"
 #include "unet/wire/ip.h"
 #include "unet/wire/udp.h"
@@ -104,7 +105,7 @@ class Udp {
   }
 
   Context context_;
-  Endpoint endpoint_;
+  LayerEndpoint endpoint_;
   Channel channel_{};
   uint16_t port_;
 };
