@@ -350,7 +350,7 @@ Result<uint64_t> Emulated::map_peer_region(Endpoint& endpoint, Channel channel) 
 void Emulated::linger() noexcept {
   std::unique_lock lock(carrier_->mutex_);
   Endpoint& real = carrier_->real_;
-  if (real.embedded_ != nullptr && real.unsent_ != 0) real.push_embedded();
+  if (real.embedded_ && real.embedded_.has_unsent()) real.embedded_.push();
   Connection& connection = *real.connection_;
   const Nanoseconds start = monotonic_now();
   Nanoseconds paid = 0;
@@ -361,8 +361,8 @@ void Emulated::linger() noexcept {
       return;
     }
     if (now - start > Endpoint::kLinger || !carrier_->may_linger(now)) return;
-    if (real.embedded_ != nullptr) {
-      real.turn_embedded();
+    if (real.embedded_) {
+      real.embedded_.poll();
     } else {
       lock.unlock();
       if (now - start > Endpoint::kDefaultSpin) {

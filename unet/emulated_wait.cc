@@ -10,7 +10,6 @@
 #include <ctime>
 #include <system_error>
 
-#include "unet/base/epoll.h"
 #include "unet/connection.h"
 #include "unet/emulated.h"
 #include "unet/upcall_thread.h"
@@ -39,8 +38,7 @@ Status Carrier::make_descriptor() {
   Descriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return fail_errno("eventfd", errno);
   if (auto set = real_.descriptor(); !set) return tl::unexpected(set.error());
-  epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = wake.get()}};  // never read
-  if (::epoll_ctl(real_.epoll_.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) return fail_errno("epoll_ctl", errno);
+  if (!real_.epoll_.add(wake.get())) return fail_errno("epoll_ctl", errno);  // never read
   leader_wake_ = std::move(wake);
   return {};
 }
@@ -71,7 +69,7 @@ WaitOutcome Carrier::lead(std::unique_lock<std::mutex>& lock, std::optional<Lead
   lock.unlock();
   int ready = 0;
   epoll_event events[8];
-  if (idle && (!leader || !leader->endpoint.something())) ready = wait_epoll(real_.epoll_.get(), events, timeout);
+  if (idle && (!leader || !leader->endpoint.something())) ready = real_.epoll_.wait(events, timeout);
   const bool interrupted = ready < 0 && errno == EINTR;
   lock.lock();
   real_.end_announcement();
@@ -208,7 +206,7 @@ WaitOutcome Emulated::sleep(Endpoint& endpoint, Nanoseconds timeout, std::option
 }
 
 Result<int> Emulated::descriptor() {
-  if (carrier_->real_.embedded_ != nullptr) {
+  if (carrier_->real_.embedded_) {
     return fail(Errc::invalid_argument, "with a network interface inside the process an emulated endpoint has no descriptor and no "
                                         "upcall: use wait(), or an endpoint with queues of its own");
   }

@@ -30,8 +30,9 @@
 #include "unet/base/sleep_pace.h"
 #include "unet/base/time.h"
 #include "unet/control.h"
-#include "unet/embedded_abi.h"
-#include "unet/local_channel.h"
+#include "unet/embedded_ni.h"
+#include "unet/epoll_set.h"
+#include "unet/local_poller.h"
 #include "unet/message.h"
 #include "unet/ni_queues.h"
 
@@ -176,11 +177,7 @@ class Endpoint {
 
   // Receives the next message, in place. False if there is none. Each message must be released.
   bool receive(Message& message) noexcept {
-    if (__builtin_expect(hot_ != nullptr && hot_budget_ != 0 && hot_->receive(message), 1)) {
-      --hot_budget_;
-      return true;
-    }
-    return receive_any(message);
+    return __builtin_expect(locals_.receive_hot(message), 1) ? true : receive_any(message);
   }
   // Receives a batch, and returns the number of messages.
   uint32_t receive(std::span<Message> messages) noexcept {
@@ -250,7 +247,6 @@ class Endpoint {
   Endpoint(std::shared_ptr<Connection> connection, uint32_t id);
 
   SendOutcome send_ni(ChannelState& state, Channel channel, Bytes data, bool more) noexcept;
-  bool send_past_queue(Channel channel, Bytes data, bool more) noexcept;
   SendOutcome after_ni_send(SendOutcome outcome, bool more) noexcept;
   bool receive_any(Message& message) noexcept;
   SendOutcome send_emulated(Channel channel, Bytes data, bool more) noexcept;
@@ -260,12 +256,7 @@ class Endpoint {
   static Result<Endpoint> create_emulated(std::shared_ptr<Connection> connection, const EndpointOptions& options);
   static void add_local_counters(std::vector<std::pair<std::string_view, uint64_t>>& to, const LocalCounters& sum);
   Result<uint64_t> map_region_of(ChannelState& state, Channel channel);
-  bool receive_local(Message& message) noexcept;
-  bool receive_from(uint32_t index, Message& message) noexcept;
-  bool receive_rotating(Message& message) noexcept;
   bool has_room(Channel channel) noexcept;
-  void turn_embedded() noexcept;
-  void push_embedded() noexcept;
   void linger() noexcept;
 
   struct EarlyClose {
@@ -293,7 +284,6 @@ class Endpoint {
   WaitOutcome sleep(Nanoseconds timeout, Refused refused) noexcept;
   WaitOutcome sleep_without_descriptor(Nanoseconds timeout, Refused refused) noexcept;
   WaitOutcome sleep_embedded(Nanoseconds timeout, Refused refused) noexcept;
-  void limit_sleep() noexcept;
   Status make_descriptor();
   void take_control_edges(std::span<const epoll_event> edges) noexcept;
   void flush_credits() noexcept;
@@ -301,26 +291,18 @@ class Endpoint {
   void end_announcement() noexcept;
 
   // Used on every call
-  LocalChannel* hot_ = nullptr;  // the local channel that delivered last
-  uint32_t hot_budget_ = 0;      // messages that it may deliver before the others are checked
-  uint32_t last_events_ = 0;     // the connection's event count when we last checked
+  LocalPoller locals_;
   std::vector<ChannelState> channels_;  // by channel number
   std::unique_ptr<NiQueues> queues_;
-  const unet_embedded_table* embedded_ = nullptr;
-  void* embedded_handle_ = nullptr;
-  uint32_t unsent_ = 0;          // sends with `more` since the embedded NI's last turn
+  EmbeddedNi embedded_;
+  uint32_t last_events_ = 0;     // the connection's event count when we last checked
   uint32_t empty_polls_ = 0;
-  uint32_t cursor_ = 0;          // rotates over the local channels that are checked in every poll
-  uint32_t rotation_ = 0;        // rotates over the others
-  uint32_t local_looks_ = 0;
   bool ni_first_ = false;
   bool special_ = false;         // embedded or emulated: receives in another way
-  std::vector<LocalChannel*> locals_;  // the first few are checked in every poll
 
   std::shared_ptr<Connection> connection_;
   std::unique_ptr<Emulated> emulated_;  // if set, channels_, locals_ and queues_ are empty: the carrier has them
   uint32_t id_ = 0;
-  LocalCounters closed_;  // counters of local channels that are closed
   std::vector<Mapping> socket_tables_;  // unet/socket_table.h
   Mapping region_;
   std::deque<ConnectionRequest> requests_;
@@ -329,13 +311,12 @@ class Endpoint {
   bool ni_lost_ = false;
   bool ip_changed_ = false;
   uint32_t quiet_looks_ = 0;     // checks without requests or events
-  Descriptor epoll_;
+  EpollSet epoll_;               // opened on first use
   Descriptor wake_;              // written by the NI
   std::vector<uint64_t> pending_;  // started requests without a processed answer
   bool answer_due_ = false;      // the service has sent a packet since the last poll_connect()
 
   std::unique_ptr<UpcallThread> upcall_;
-  Descriptor seldom_timer_;      // ends our sleeps while a peer wakes us seldom
   SleepPace sleep_pace_;
 };
 

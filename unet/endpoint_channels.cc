@@ -8,8 +8,6 @@
 #include "unet/layer_endpoint.h"
 #include "unet/upcall_thread.h"
 
-#include <sys/epoll.h>
-
 namespace unet {
 namespace {
 
@@ -96,12 +94,11 @@ Result<Endpoint> Endpoint::create_emulated(std::shared_ptr<Connection> connectio
 }
 
 Endpoint::Endpoint(std::shared_ptr<Connection> connection, uint32_t id)
-    : embedded_(connection->embedded()),
-      embedded_handle_(connection->embedded_handle()),
+    : embedded_(connection->embedded(), connection->embedded_handle(), id),
       connection_(std::move(connection)),
       id_(id),
       upcall_(std::make_unique<UpcallThread>()) {
-  special_ = embedded_ != nullptr;
+  special_ = static_cast<bool>(embedded_);
   last_events_ = connection_->event_count() - 1;  // forces one check
 }
 
@@ -201,7 +198,7 @@ std::optional<Result<Channel>> Endpoint::poll_connect(uint64_t pending, bool* sh
 
 std::optional<Result<Answer>> Endpoint::poll_answer(uint64_t pending) {
   if (!is_pending(pending)) return Result<Answer>(not_under_way(pending));
-  if (embedded_ != nullptr) embedded_->wait(embedded_handle_, 0);
+  if (embedded_) embedded_.wait(0);
   answer_due_ = false;
   return connection_->take_answer(pending);
 }
@@ -233,12 +230,12 @@ Result<Channel> Endpoint::connect_once(std::string_view target, const ConnectOpt
   auto answer = connection_->wait_answer(*pending, answer_time(options) + kSecond);
   if (!answer) return tl::unexpected(answer.error());
   // The peer waits for our confirmation, and this program may not poll its NI again for a while.
-  if (embedded_ != nullptr) turn_embedded();
+  if (embedded_) embedded_.poll();
   return adopt(std::move(*answer));
 }
 
 std::optional<ConnectionRequest> Endpoint::next_request() {
-  if (embedded_ != nullptr) embedded_->wait(embedded_handle_, 0);
+  if (embedded_) embedded_.wait(0);
   look_for_events();
   if (requests_.empty()) return std::nullopt;
   ConnectionRequest request = std::move(requests_.front());
@@ -327,13 +324,9 @@ Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<De
   channels_[info.channel] = std::move(state);
   LocalChannel* local = channels_[info.channel].local.get();
   if (local != nullptr) {
-    locals_.push_back(local);
-    if (locals_.size() == 1) hot_ = local;
+    locals_.add(*local);
     upcall_->wake();  // the thread's announcement does not cover this channel
-    if (epoll_.valid()) {
-      epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = local->descriptor()}};
-      ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, local->descriptor(), &event);
-    }
+    epoll_.add(local->descriptor());
   }
   return channel;
 }
@@ -359,11 +352,8 @@ Status Endpoint::close(Channel channel, Nanoseconds timeout) {
 }
 
 void Endpoint::forget_local(LocalChannel* local) noexcept {
-  closed_ += local->counters();
-  if (hot_ == local) hot_ = nullptr;
-  locals_.erase(std::remove(locals_.begin(), locals_.end(), local), locals_.end());
-  // The peer has the same eventfd, so closing ours would not remove it from the epoll set.
-  if (epoll_.valid()) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, local->descriptor(), nullptr);
+  locals_.remove(*local);
+  epoll_.remove(local->descriptor());
 }
 
 bool Endpoint::is_open(Channel channel) const noexcept {
@@ -471,7 +461,7 @@ Result<MutableBytes> Endpoint::expose(uint64_t bytes) {
   auto mapping = Mapping::map(answer->descriptors[0].get(), bytes);
   if (!mapping) return tl::unexpected(mapping.error());
   region_ = std::move(*mapping);
-  for (LocalChannel* local : locals_) local->set_own_region(bytes);
+  for (LocalChannel* local : locals_.channels()) local->set_own_region(bytes);
   return region_.bytes();
 }
 

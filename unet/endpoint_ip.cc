@@ -105,7 +105,7 @@ Status LayerEndpoint::own_ip_flow(uint32_t claim, const ip::IpAddress& local, ui
 Result<SocketTableView> LayerEndpoint::open_sockets() {
   const auto table = static_cast<uint32_t>(socket_tables_.size());
   // An embedded NI ends with its process: no service is left to read the table or to end the connections.
-  if (embedded_ != nullptr) return fail(Errc::unavailable, "an embedded NI ends with its process");
+  if (embedded_) return fail(Errc::unavailable, "an embedded NI ends with its process");
   if (table == kSocketTablesMax) return fail(Errc::already_exists, "this endpoint has as many tables of sockets as it may");
   auto answer = connection_->call(request_for<control::OpenSockets>(control::Op::open_sockets, id_));
   if (!answer) return tl::unexpected(answer.error());

@@ -81,7 +81,7 @@ class LayerEndpoint : public Endpoint {
   uint64_t submitted() const noexcept { return queues_ == nullptr ? 0 : queues_->submitted(); }
   uint64_t completed() noexcept { return queues_ == nullptr ? 0 : queues_->completed(); }
   // Whether the NI is in this process: then posted messages leave while the application polls or waits.
-  bool is_embedded() const noexcept { return embedded_ != nullptr; }
+  bool is_embedded() const noexcept { return static_cast<bool>(embedded_); }
   // Makes wait_room() on a channel through the NI wait until completed() has reached `submitted`, as if a send had been refused. It
   // returns at once.
   void notify_completion(uint64_t submitted) noexcept {
@@ -95,15 +95,11 @@ class LayerEndpoint : public Endpoint {
   using Endpoint::has_message;
   // Whether the next receive() would only fetch from the wires of this endpoint's embedded NI: all arrived messages have been received.
   bool would_fetch() const noexcept {
-    return embedded_ != nullptr && emulated_ == nullptr && locals_.empty() && !queues_->has_message();
+    return embedded_ && emulated_ == nullptr && locals_.empty() && !queues_->has_message();
   }
   // Receives the next message of the channel that delivered last. False says nothing about other channels. It costs next to nothing, for
   // callers that would rather continue than check all channels.
-  bool receive_next(Message& message) noexcept {
-    if (hot_ == nullptr || hot_budget_ == 0 || !hot_->receive(message)) return false;
-    --hot_budget_;
-    return true;
-  }
+  bool receive_next(Message& message) noexcept { return locals_.receive_hot(message); }
   // Receives the next message of the NI's queue; never true for an emulated endpoint.
   bool receive_queued(Message& message) noexcept { return emulated_ == nullptr && queues_->receive(message); }
   // The head of an unreleased message of kind `headed`. The peer can still write to it.
