@@ -147,7 +147,7 @@ bool run_admit(const ConnectionRequest& request, void* endpoint) {
   const auto* self = static_cast<const unet_am_endpoint*>(endpoint);
   unet_request out{};
   out.size = sizeof out;
-  out.id = request.id;
+  out.id = static_cast<uint64_t>(request.id);
   out.peer_uid = request.peer_uid;
   out.peer_pid = request.peer_pid;
   out.same_user = request.same_user ? 1 : 0;

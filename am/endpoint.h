@@ -232,7 +232,7 @@ class Endpoint {
     Tag tag;
     std::string target;
     ConnectOptions options;
-    std::optional<uint64_t> pending;  // the id of the connect that is under way
+    std::optional<PendingId> pending;  // the id of the connect that is under way
     std::optional<Error> failed;      // the error that the next request or map() reports
   };
   struct Transfer {          // an asynchronous request that is not sent completely

@@ -53,9 +53,14 @@ struct ConnectOptions {
   Nanoseconds wait = 0;  // connect(): how long to wait until the name is bound; a signal ends the wait
 };
 
+// A peer's request, for accept() and reject(); and a started call, for poll_connect() and cancel_connect(). Each is good at the endpoint
+// that gave it out.
+enum class RequestId : uint64_t {};
+enum class PendingId : uint64_t {};
+
 // A request of a peer for a channel to this endpoint.
 struct ConnectionRequest {
-  uint64_t id = 0;
+  RequestId id{};
   int peer_uid = -1;  // in the NI's user namespace, which may differ from ours: compare with same_user; -1: on another host
   int peer_pid = -1;
   std::string peer;
@@ -110,17 +115,17 @@ class Endpoint {
   Result<Channel> connect(std::string_view target, const ConnectOptions& options = {});
   // The two steps of connect(), for a thread that also serves the other side. Call poll_connect() until it has a value, or cancel it. Both
   // fail with invalid_argument if `pending` is not in progress.
-  Result<uint64_t> start_connect(std::string_view target, const ConnectOptions& options = {});
+  Result<PendingId> start_connect(std::string_view target, const ConnectOptions& options = {});
   // *shared: the target is a shared claim (IpClaim::group). A later connect may reach another member, so do not cache the channel.
-  std::optional<Result<Channel>> poll_connect(uint64_t pending, bool* shared = nullptr);
+  std::optional<Result<Channel>> poll_connect(PendingId pending, bool* shared = nullptr);
   // The peer may still see the request. A channel that results from it is closed at once.
-  Status cancel_connect(uint64_t pending);
+  Status cancel_connect(PendingId pending);
 
   // Returns the oldest request for a channel, if any. Answer it with accept() or reject().
   std::optional<ConnectionRequest> next_request();
-  Result<Channel> accept(uint64_t request);
+  Result<Channel> accept(RequestId request);
   // Here and below, `timeout` limits the wait for the service's answer. The request takes effect even after a timeout.
-  Status reject(uint64_t request, Nanoseconds timeout = kAnswerWithin);
+  Status reject(RequestId request, Nanoseconds timeout = kAnswerWithin);
   // Waits for a request and accepts it. Errors: timed_out, disconnected.
   Result<Channel> accept(Nanoseconds timeout, ConnectionRequest* from);
 
@@ -266,10 +271,10 @@ class Endpoint {
   };
   Result<Channel> adopt(Answer answer);
   Result<Channel> adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors);
-  bool is_pending(uint64_t pending) const noexcept;
-  Result<uint64_t> begin_pending(Result<uint64_t> sent);
-  std::optional<Result<Answer>> poll_answer(uint64_t pending);
-  void end_pending(uint64_t pending) noexcept;
+  bool is_pending(PendingId pending) const noexcept;
+  Result<PendingId> begin_pending(Result<uint64_t> sent);
+  std::optional<Result<Answer>> poll_answer(PendingId pending);
+  void end_pending(PendingId pending) noexcept;
   void process_events();
   void look_for_events();
   void channel_closed(uint32_t channel, control::CloseReason reason, uint64_t order);
@@ -313,7 +318,7 @@ class Endpoint {
   uint32_t quiet_looks_ = 0;     // checks without requests or events
   EpollSet epoll_;               // opened on first use
   Descriptor wake_;              // written by the NI
-  std::vector<uint64_t> pending_;  // started requests without a processed answer
+  std::vector<PendingId> pending_;  // started requests without a processed answer
   bool answer_due_ = false;      // the service has sent a packet since the last poll_connect()
 
   std::unique_ptr<UpcallThread> upcall_;

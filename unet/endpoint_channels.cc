@@ -23,8 +23,11 @@ Nanoseconds answer_time(const ConnectOptions& options) {
   return std::clamp<Nanoseconds>(options.timeout, kMillisecond, 3600 * kSecond);
 }
 
-tl::unexpected<Error> not_under_way(uint64_t pending) {
-  return fail(Errc::invalid_argument, "no request " + std::to_string(pending) + " is under way: it was taken or cancelled before");
+uint64_t cookie_of(PendingId pending) { return static_cast<uint64_t>(pending); }
+
+tl::unexpected<Error> not_under_way(PendingId pending) {
+  return fail(Errc::invalid_argument,
+              "no request " + std::to_string(cookie_of(pending)) + " is under way: it was taken or cancelled before");
 }
 
 Status without_value(const Result<Answer>& answer) {
@@ -118,13 +121,15 @@ Endpoint::~Endpoint() {
   }
   stop_upcall();
   linger();
-  for (const uint64_t pending : pending_) {
-    connection_->abandon(pending);
+  std::vector<uint64_t> cookies;
+  for (const PendingId pending : pending_) {
+    cookies.push_back(cookie_of(pending));
+    connection_->abandon(cookies.back());
     if (emulated_ != nullptr) emulated_->opened();
   }
   if (emulated_ != nullptr) emulated_->forget_all();
   auto request = request_for<control::DestroyEndpoint>(control::Op::destroy_endpoint, id_);
-  if (connection_->call(request, kSecond)) connection_->forget(pending_);
+  if (connection_->call(request, kSecond)) connection_->forget(cookies);
 }
 
 // ---- names
@@ -148,7 +153,7 @@ Status Endpoint::unbind() {
 
 // ---- connecting
 
-Result<uint64_t> Endpoint::start_connect(std::string_view target, const ConnectOptions& options) {
+Result<PendingId> Endpoint::start_connect(std::string_view target, const ConnectOptions& options) {
   const size_t at = target.find('@');
   const std::string_view name = target.substr(0, at);
   if (!control::valid_name(name) && !control::names_claim(target)) return tl::unexpected(bad_name(name).error());
@@ -169,24 +174,24 @@ Result<uint64_t> Endpoint::start_connect(std::string_view target, const ConnectO
   return begin_pending(connection_->send(request, false));
 }
 
-Result<uint64_t> Endpoint::begin_pending(Result<uint64_t> sent) {
-  if (sent) pending_.push_back(*sent);
-  if (!sent && emulated_ != nullptr) emulated_->opened();
-  return sent;
+Result<PendingId> Endpoint::begin_pending(Result<uint64_t> sent) {
+  if (sent) return pending_.emplace_back(PendingId{*sent});
+  if (emulated_ != nullptr) emulated_->opened();
+  return tl::unexpected(sent.error());
 }
 
-void Endpoint::end_pending(uint64_t pending) noexcept {
+void Endpoint::end_pending(PendingId pending) noexcept {
   const auto at = std::find(pending_.begin(), pending_.end(), pending);
   if (at == pending_.end()) return;
   pending_.erase(at);
   if (emulated_ != nullptr) emulated_->opened();
 }
 
-bool Endpoint::is_pending(uint64_t pending) const noexcept {
+bool Endpoint::is_pending(PendingId pending) const noexcept {
   return std::find(pending_.begin(), pending_.end(), pending) != pending_.end();
 }
 
-std::optional<Result<Channel>> Endpoint::poll_connect(uint64_t pending, bool* shared) {
+std::optional<Result<Channel>> Endpoint::poll_connect(PendingId pending, bool* shared) {
   auto answer = poll_answer(pending);
   if (!answer) return std::nullopt;
   const Opening opening(emulated_.get());
@@ -196,18 +201,18 @@ std::optional<Result<Channel>> Endpoint::poll_connect(uint64_t pending, bool* sh
   return adopt(std::move(**answer));
 }
 
-std::optional<Result<Answer>> Endpoint::poll_answer(uint64_t pending) {
+std::optional<Result<Answer>> Endpoint::poll_answer(PendingId pending) {
   if (!is_pending(pending)) return Result<Answer>(not_under_way(pending));
   if (embedded_) embedded_.wait(0);
   answer_due_ = false;
-  return connection_->take_answer(pending);
+  return connection_->take_answer(cookie_of(pending));
 }
 
-Status Endpoint::cancel_connect(uint64_t pending) {
+Status Endpoint::cancel_connect(PendingId pending) {
   if (!is_pending(pending)) return not_under_way(pending);
   end_pending(pending);
   if (pending_.empty()) answer_due_ = false;
-  connection_->abandon(pending);
+  connection_->abandon(cookie_of(pending));
   return {};
 }
 
@@ -227,7 +232,7 @@ Result<Channel> Endpoint::connect_once(std::string_view target, const ConnectOpt
   const Opening opening(emulated_.get());
   end_pending(*pending);
   // The service answers within the timeout; the margin is for a busy service.
-  auto answer = connection_->wait_answer(*pending, answer_time(options) + kSecond);
+  auto answer = connection_->wait_answer(cookie_of(*pending), answer_time(options) + kSecond);
   if (!answer) return tl::unexpected(answer.error());
   // The peer waits for our confirmation, and this program may not poll its NI again for a while.
   if (embedded_) embedded_.poll();
@@ -243,25 +248,25 @@ std::optional<ConnectionRequest> Endpoint::next_request() {
   return request;
 }
 
-Result<Channel> Endpoint::accept(uint64_t request_id) {
+Result<Channel> Endpoint::accept(RequestId request_id) {
   auto request = request_for<control::Accept>(control::Op::accept, id_);
-  request.request = request_id;
+  request.request = static_cast<uint64_t>(request_id);
   const Opening opening(emulated_.get());
   auto answer = connection_->call(request);
   if (!answer) return tl::unexpected(answer.error());
   return adopt(std::move(*answer));
 }
 
-Result<uint64_t> LayerEndpoint::start_accept(uint64_t request_id) {
+Result<PendingId> LayerEndpoint::start_accept(RequestId request_id) {
   auto request = request_for<control::Accept>(control::Op::accept, id_);
-  request.request = request_id;
+  request.request = static_cast<uint64_t>(request_id);
   if (emulated_ != nullptr) emulated_->opening();
   return begin_pending(connection_->send(request, false));
 }
 
-Status Endpoint::reject(uint64_t request_id, Nanoseconds timeout) {
+Status Endpoint::reject(RequestId request_id, Nanoseconds timeout) {
   auto request = request_for<control::Reject>(control::Op::reject, id_);
-  request.request = request_id;
+  request.request = static_cast<uint64_t>(request_id);
   return without_value(connection_->call(request, timeout));
 }
 
@@ -403,7 +408,7 @@ void Endpoint::process_events() {
   answer_due_ = !pending_.empty();
   for (const auto& [event, order] : connection_->take_events(id_)) {
     if (const auto* request = std::get_if<control::ConnectRequest>(&event)) {
-      requests_.push_back({request->request, request->peer_uid, request->peer_pid, std::string(request->peer.view()),
+      requests_.push_back({RequestId{request->request}, request->peer_uid, request->peer_pid, std::string(request->peer.view()),
                            request->same_user == 1});
     } else if (const auto* opened = std::get_if<control::ChannelOpened>(&event)) {
       if (auto channel = adopt(opened->channel, {})) {

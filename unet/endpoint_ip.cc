@@ -132,12 +132,12 @@ Result<IpConfiguration> LayerEndpoint::ip_configuration() {
   return read_configuration(*answer);
 }
 
-Result<uint64_t> LayerEndpoint::start_ip_configuration() {
+Result<PendingId> LayerEndpoint::start_ip_configuration() {
   if (emulated_ != nullptr) emulated_->opening();
   return begin_pending(connection_->send(request_for<control::GetIpConfiguration>(control::Op::ip_configuration, id_), false));
 }
 
-std::optional<Result<IpConfiguration>> LayerEndpoint::poll_ip_configuration(uint64_t pending) {
+std::optional<Result<IpConfiguration>> LayerEndpoint::poll_ip_configuration(PendingId pending) {
   auto answer = poll_answer(pending);
   if (!answer) return std::nullopt;
   end_pending(pending);

@@ -16,7 +16,7 @@ class LayerEndpoint : public Endpoint {
   explicit LayerEndpoint(Endpoint endpoint) noexcept : Endpoint(std::move(endpoint)) {}
 
   // The first step of accept(); poll_connect() gets the result.
-  Result<uint64_t> start_accept(uint64_t request);
+  Result<PendingId> start_accept(RequestId request);
 
   // ---- IP (unet/ip.h)
 
@@ -43,8 +43,8 @@ class LayerEndpoint : public Endpoint {
   // True once after the NI has announced a change of these. next_event() receives the announcement.
   bool take_ip_changed() noexcept { return std::exchange(ip_changed_, false); }
   // The two steps of ip_configuration(), for a thread that must not wait: call poll_ip_configuration() until it has a value.
-  Result<uint64_t> start_ip_configuration();
-  std::optional<Result<IpConfiguration>> poll_ip_configuration(uint64_t pending);
+  Result<PendingId> start_ip_configuration();
+  std::optional<Result<IpConfiguration>> poll_ip_configuration(PendingId pending);
 
   // ---- sending on local channels (any other channel is no_channel)
 

@@ -34,7 +34,7 @@ struct World {
     service.grant_ni(service.take(), number);
     return wait_connect(endpoint, *pending);
   }
-  static Channel wait_connect(Endpoint& endpoint, uint64_t pending) {
+  static Channel wait_connect(Endpoint& endpoint, PendingId pending) {
     while (true) {
       if (auto channel = endpoint.poll_connect(pending)) {
         UNET_CHECK(*channel);

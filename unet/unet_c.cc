@@ -136,7 +136,7 @@ void give_text(char (&to)[64], std::string_view text) noexcept {
 
 void give_request(const ConnectionRequest& request, unet_request* to) noexcept {
   unet_request out{};
-  out.id = request.id;
+  out.id = static_cast<uint64_t>(request.id);
   out.peer_uid = request.peer_uid;
   out.peer_pid = request.peer_pid;
   out.same_user = request.same_user ? 1 : 0;
@@ -250,7 +250,7 @@ int unet_connect_start(unet_endpoint* endpoint, const char* target, const unet_c
     if (const int error = take_connect_options(options, taken); error != 0) return error;
     const auto started = of(endpoint).start_connect(target, taken);
     if (!started) return failed(started.error());
-    *pending = *started;
+    *pending = static_cast<uint64_t>(*started);
     return 0;
   });
 }
@@ -258,13 +258,13 @@ int unet_connect_start(unet_endpoint* endpoint, const char* target, const unet_c
 int unet_connect_poll(unet_endpoint* endpoint, uint64_t pending) {
   return guarded([&] {
     if (endpoint == nullptr) return null_argument("endpoint");
-    const auto answer = of(endpoint).poll_connect(pending);
+    const auto answer = of(endpoint).poll_connect(PendingId{pending});
     return answer ? done(*answer) : UNET_EPENDING;
   });
 }
 
 int unet_connect_cancel(unet_endpoint* endpoint, uint64_t pending) {
-  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).cancel_connect(pending)); });
+  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).cancel_connect(PendingId{pending})); });
 }
 
 int unet_next_request(unet_endpoint* endpoint, unet_request* request) {
@@ -279,11 +279,11 @@ int unet_next_request(unet_endpoint* endpoint, unet_request* request) {
 }
 
 int unet_accept(unet_endpoint* endpoint, uint64_t id) {
-  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).accept(id)); });
+  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).accept(RequestId{id})); });
 }
 
 int unet_reject(unet_endpoint* endpoint, uint64_t id) {
-  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).reject(id)); });
+  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).reject(RequestId{id})); });
 }
 
 int unet_accept_next(unet_endpoint* endpoint, int64_t timeout_ns, unet_request* from) {

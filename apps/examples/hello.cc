@@ -58,7 +58,7 @@ int main() {
 
   // 4. Alice asks for a channel to that name. connect() would wait for Bob's answer. But Bob runs in this same thread, so Alice only starts
   // to connect, and looks for the answer later.
-  const uint64_t pending = check(alice.start_connect("hello/bob"), "start_connect");
+  const unet::PendingId pending = check(alice.start_connect("hello/bob"), "start_connect");
 
   // 5. Bob waits for a request and accepts it. To each side the channel is a small number.
   const unet::Channel to_alice = check(bob.accept(unet::Endpoint::kForever, nullptr), "accept");

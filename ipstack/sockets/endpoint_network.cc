@@ -224,7 +224,7 @@ void EndpointNetwork::look_for_requests() {
 }
 
 void EndpointNetwork::take_accepted(Stack& stack) {
-  std::erase_if(accepting_, [&](uint64_t pending) {
+  std::erase_if(accepting_, [&](PendingId pending) {
     const auto channel = endpoint_.poll_connect(pending);
     if (channel && *channel) add_neighbour(stack, **channel);
     return channel.has_value();

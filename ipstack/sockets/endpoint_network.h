@@ -84,7 +84,7 @@ class EndpointNetwork : public Network {
   struct Asked {
     uint8_t protocol;
     Address to;
-    uint64_t pending;  // Endpoint::start_connect()
+    PendingId pending;  // Endpoint::start_connect()
   };
 
   EndpointNetwork(LayerEndpoint endpoint, Channel ip, const EndpointNetworkOptions& options);
@@ -108,12 +108,12 @@ class EndpointNetwork : public Network {
   Channel refused_ = ip_;             // that had no room last
   IpConfiguration configuration_;
   Nanoseconds refresh_at_ = 0;
-  std::optional<uint64_t> refreshing_;  // Endpoint::start_ip_configuration()
+  std::optional<PendingId> refreshing_;  // Endpoint::start_ip_configuration()
   bool is_late_ = false;              // the service: it has answered nothing since a call lost its patience
   uint32_t polls_ = 0;
   uint64_t taken_in_ = 0;
   std::vector<Asked> asked_;
-  std::vector<uint64_t> accepting_;   // Endpoint::start_accept()
+  std::vector<PendingId> accepting_;   // Endpoint::start_accept()
   std::vector<uint32_t> channels_;    // by neighbour; kNone: unused
   std::vector<uint32_t> neighbours_;  // by channel; kNone: it is none's
   bool news_ = true;                  // requests, events and answers may be there

@@ -53,7 +53,7 @@ int ask_all(const std::string& ni, bool emulated, uint32_t count, const std::str
     own.push_back(std::make_unique<Endpoint>(std::move(*endpoint)));
   }
   for (uint32_t first = 0; first < count; first += kAtATime) {
-    std::vector<uint64_t> pending;
+    std::vector<PendingId> pending;
     for (uint32_t i = 0; i < kAtATime; ++i) {
       const std::string where = host.empty() ? "" : "@" + host + std::to_string(i % 2);
       const auto started = own[i % own.size()]->start_connect(name_of(first + i) + where, {.timeout = kHang});

@@ -24,7 +24,7 @@ class Storm {
   struct End {
     std::unique_ptr<Endpoint> endpoint;
     std::vector<Channel> channels;
-    std::vector<uint64_t> pending;
+    std::vector<PendingId> pending;
   };
 
   uint32_t dice(uint32_t sides) { return static_cast<uint32_t>(random_() % sides); }

@@ -36,7 +36,7 @@ class Server {
   };
 
   // The limits of an endpoint bound the channels, and so the list.
-  void take(uint64_t request) {
+  void take(RequestId request) {
     const Result<Channel> channel = endpoint_.accept(request);
     if (!channel) return;  // the client gave up meanwhile
     const auto index = static_cast<size_t>(*channel);
