@@ -42,9 +42,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Optio
 }
 
 Endpoint::Endpoint(const Context& context, unet::Endpoint endpoint, const Options& options)
-    : context_(context), endpoint_(std::move(endpoint)), flow_options_(options.flow), admit_(options.admit),
-      admit_context_(options.admit_context), same_user_only_(options.same_user_only), other_hosts_(options.other_hosts),
-      owner_(::getpid()), now_(flow_now()) {
+    : context_(context), endpoint_(std::move(endpoint)), flow_options_(options.flow),
+      admission_(options.admit, options.admit_context, options.same_user_only, options.other_hosts), owner_(::getpid()), now_(flow_now()) {
   budget_.left = kHeldMax;
   flow_options_.session = wall_sixteenths() | 1;  // not 0
   const std::lock_guard held(everyone().mutex);
@@ -134,10 +133,9 @@ void Endpoint::remove_peer(Peer& peer) noexcept {
 }
 
 bool Endpoint::may_be_peer(const ConnectionRequest& request) {
-  const bool elsewhere = other_hosts_ && request.peer_uid == -1;
-  if (same_user_only_ && !request.same_user && !elsewhere) return false;
+  if (!admission_.allows(request.same_user, request.peer_uid == -1)) return false;
   bool may = true;
-  if (admit_ != nullptr) call_back([&] { may = admit_(request, admit_context_); });
+  if (admission_.has_function()) call_back([&] { may = admission_.admits(request); });
   return may;
 }
 

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "am/absence.h"
+#include "am/admission.h"
 #include "am/buffer_pool.h"
 #include "am/flow.h"
 #include "am/handler.h"
@@ -57,7 +58,7 @@ struct Options {
   FlowOptions flow{};      // for peers that are not on a local channel
   // Decides whether a process that asks for a channel becomes a peer; nullptr accepts all. Also called for static channels, which have no
   // id and peer_uid -1. The function may do what a handler may do.
-  bool (*admit)(const ConnectionRequest& request, void* context) = nullptr;
+  Admission::Function admit = nullptr;
   void* admit_context = nullptr;
   // Accept and map only processes of the same user at this NI, as the NI sees them. map() fails with not_permitted for others.
   bool same_user_only = false;
@@ -248,6 +249,12 @@ class Endpoint {
     bool sent;
     std::array<uint32_t, kArgumentsMax> arguments;
   };
+  struct Reservation {       // the medium request that commit() sends
+    Translation* to = nullptr;  // nullptr: there is none
+    Index index = 0;
+    uint32_t bytes = 0;
+    PacketFields fields;
+  };
   // A call that waits for a peer. Other threads may use a shared bundle meanwhile, so the call looks up peers again after each serve().
   class Waiting {
    public:
@@ -355,9 +362,7 @@ class Endpoint {
   Context context_;
   unet::LayerEndpoint endpoint_;
   FlowOptions flow_options_;
-  bool (*admit_)(const ConnectionRequest&, void*);
-  void* admit_context_;
-  bool same_user_only_, other_hosts_;
+  Admission admission_;
   pid_t owner_;
   Bundle* bundle_ = nullptr;
   void* attachment_ = nullptr;
@@ -385,10 +390,7 @@ class Endpoint {
   Nanoseconds now_;              // the latest time that now() has returned
   bool pumped_ = false;          // this poll has pumped a wire, so now_ is recent
   Absence absence_;              // used with peers on wires
-  Translation* reserved_to_ = nullptr;
-  Index reserved_index_ = 0;
-  uint32_t reserved_bytes_ = 0;
-  PacketFields reserved_;
+  Reservation reserved_;
   ErrorFunction error_function_ = nullptr;
   void* error_context_ = nullptr;
   Counters counters_;

@@ -34,7 +34,7 @@ Status Endpoint::start_map(Index index, std::string_view target, Tag tag, const 
   }
   if (in_handler()) return fail(Errc::invalid_argument, "a handler maps nothing");
   if (in_use(index)) return fail(Errc::already_exists, "translation " + std::to_string(index) + " is in use: unmap it first");
-  reserved_to_ = nullptr;
+  reserved_.to = nullptr;
   Opening opening{.index = index, .tag = tag, .target = std::string(target), .options = options, .pending = {}, .failed = {}};
   // A reply must always find room, whatever the options ask for.
   opening.options.local.depth = std::max(options.local.depth, kLocalOptions.depth);
@@ -48,7 +48,7 @@ Status Endpoint::start_map(Index index, std::string_view target, Tag tag, const 
 Status Endpoint::unmap(Index index) {
   if (!in_use(index)) return fail(Errc::not_found, "translation " + std::to_string(index) + " is not in use");
   if (in_handler()) return fail(Errc::invalid_argument, "a handler unmaps nothing");
-  reserved_to_ = nullptr;
+  reserved_.to = nullptr;
   if (const auto opening = opening_of(index); opening != openings_.end()) {
     if (opening->pending) static_cast<void>(endpoint_.cancel_connect(*opening->pending));
     openings_.erase(opening);
@@ -99,8 +99,7 @@ bool Endpoint::look_at_opening(Opening& opening) {
     opening.failed = std::move(channel->error());
     return false;
   }
-  const bool elsewhere = other_hosts_ && endpoint_.over_wire(**channel);
-  if (same_user_only_ && !endpoint_.same_user(**channel) && !elsewhere) {
+  if (!admission_.allows(endpoint_.same_user(**channel), endpoint_.over_wire(**channel))) {
     endpoint_.close(**channel);
     opening.failed = {Errc::not_permitted,
                       "the endpoint " + opening.target + " is not of the same user at this network interface; on another host nobody is"};
