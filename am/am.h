@@ -3,9 +3,9 @@
 //   unet_context *context;                                  #include <am/am.h>
 //   unet_am_bundle *bundle;                                 cc program.c $(pkg-config --cflags --libs unet-am)
 //   unet_am_endpoint *endpoint;
-//   unet_open(NULL, NULL, &context);
-//   unet_am_create_bundle(0, &bundle);
-//   unet_am_create_endpoint(context, bundle, NULL, &endpoint);
+//   unet_context_open(NULL, NULL, &context);
+//   unet_am_bundle_create(0, &bundle);
+//   unet_am_endpoint_create(context, bundle, NULL, &endpoint);
 //   unet_am_set_handler(endpoint, 1, on_answer, NULL);      void on_answer(unet_am_token *token, void *context)
 //   unet_am_map(endpoint, 0, "server", UNET_AM_ANY_TAG, NULL);
 //   uint32_t argument = 42;
@@ -26,7 +26,6 @@
 //
 // Pointers must not be NULL unless the entry allows it. Times are nanoseconds, lengths bytes. unet.h states the rules for ABI stability and
 // for structures with a member `size`.
-// `size` are as in unet.h.
 #pragma once
 
 #include <stddef.h>
@@ -82,12 +81,12 @@ const char *unet_am_name_of(int code);
 
 // ---- set-up: bundles and endpoints
 
-enum { UNET_AM_SHARED = 1 };  // flag of unet_am_create_bundle(): several threads use it
+enum { UNET_AM_SHARED = 1 };  // flag of unet_am_bundle_create(): several threads use it
 
-// Creates a bundle. The caller owns *bundle and frees it with unet_am_destroy_bundle(), which also destroys its endpoints; NULL is allowed.
+// Creates a bundle. The caller owns *bundle and frees it with unet_am_bundle_destroy(), which also destroys its endpoints; NULL is allowed.
 // Errors: UNET_EINVALID (an unknown flag), UNET_ESYSTEM, UNET_ENOMEMORY. A handler that destroys its own bundle ends the program.
-int unet_am_create_bundle(unsigned flags, unet_am_bundle **bundle);
-void unet_am_destroy_bundle(unet_am_bundle *bundle);
+int unet_am_bundle_create(unsigned flags, unet_am_bundle **bundle);
+void unet_am_bundle_destroy(unet_am_bundle *bundle);
 
 // Decides whether a process that asks for a channel becomes a peer: not 0 accepts it. `from` has the contents that unet_next_request()
 // gives; a static channel has id 0. The function may do what a handler may do.
@@ -104,12 +103,12 @@ typedef struct unet_am_options {
   int32_t reserved;
 } unet_am_options;
 
-// Creates an endpoint in `bundle`; `options` may be NULL. The bundle owns the endpoint; unet_am_destroy_endpoint() (NULL is allowed) ends
-// it earlier. Errors: as unet_create_endpoint(); UNET_EINVALID in a handler of the bundle.
-int unet_am_create_endpoint(unet_context *context, unet_am_bundle *bundle, const unet_am_options *options, unet_am_endpoint **endpoint);
+// Creates an endpoint in `bundle`; `options` may be NULL. The bundle owns the endpoint; unet_am_endpoint_destroy() (NULL is allowed) ends
+// it earlier. Errors: as unet_endpoint_create(); UNET_EINVALID in a handler of the bundle.
+int unet_am_endpoint_create(unet_context *context, unet_am_bundle *bundle, const unet_am_options *options, unet_am_endpoint **endpoint);
 // Tells each peer which requests were handled, then closes all channels. Packets on wires that are not acknowledged may be lost: call
 // unet_am_flush() first. A handler that destroys an endpoint of its bundle ends the program.
-void unet_am_destroy_endpoint(unet_am_endpoint *endpoint);
+void unet_am_endpoint_destroy(unet_am_endpoint *endpoint);
 
 // Moves the endpoint to another bundle. No other thread may use the endpoint meanwhile. Returns 0 or UNET_EINVALID (a NULL; a call from a
 // handler of either bundle).
@@ -272,6 +271,14 @@ int unet_am_flush(unet_am_endpoint *endpoint, int64_t timeout_ns);
 // unet_am_counter_name() returns the name of counter `index`, from 0, as a static string; NULL after the last.
 int unet_am_counter(unet_am_endpoint *endpoint, const char *name, uint64_t *value);
 const char *unet_am_counter_name(size_t index);
+
+// ---- old names: removed from this header after release 0.1
+
+int unet_am_create_bundle(unsigned flags, unet_am_bundle **bundle) UNET_DEPRECATED("unet_am_bundle_create");
+void unet_am_destroy_bundle(unet_am_bundle *bundle) UNET_DEPRECATED("unet_am_bundle_destroy");
+int unet_am_create_endpoint(unet_context *context, unet_am_bundle *bundle, const unet_am_options *options, unet_am_endpoint **endpoint)
+    UNET_DEPRECATED("unet_am_endpoint_create");
+void unet_am_destroy_endpoint(unet_am_endpoint *endpoint) UNET_DEPRECATED("unet_am_endpoint_destroy");
 
 #ifdef __cplusplus
 }

@@ -147,7 +147,7 @@ bool run_admit(const ConnectionRequest& request, void* endpoint) {
   const auto* self = static_cast<const unet_am_endpoint*>(endpoint);
   unet_request out{};
   out.size = sizeof out;
-  out.id = request.id;
+  out.id = static_cast<uint64_t>(request.id);
   out.peer_uid = request.peer_uid;
   out.peer_pid = request.peer_pid;
   out.same_user = request.same_user ? 1 : 0;
@@ -201,7 +201,7 @@ const char* unet_am_name_of(int code) {
 
 // ---- bundles and endpoints
 
-int unet_am_create_bundle(unsigned flags, unet_am_bundle** bundle) {
+int unet_am_bundle_create(unsigned flags, unet_am_bundle** bundle) {
   return guarded([&] {
     if (bundle == nullptr) return null_argument("bundle");
     *bundle = nullptr;
@@ -213,14 +213,14 @@ int unet_am_create_bundle(unsigned flags, unet_am_bundle** bundle) {
   });
 }
 
-void unet_am_destroy_bundle(unet_am_bundle* bundle) {
+void unet_am_bundle_destroy(unet_am_bundle* bundle) {
   if (bundle == nullptr) return;
   if (bundle->going != 0) unet::misused("what is called while an endpoint goes does not destroy its bundle: do so when it is gone");
-  while (!bundle->endpoints.empty()) unet_am_destroy_endpoint(bundle->endpoints.back().get());
+  while (!bundle->endpoints.empty()) unet_am_endpoint_destroy(bundle->endpoints.back().get());
   delete bundle;
 }
 
-int unet_am_create_endpoint(unet_context* context, unet_am_bundle* bundle, const unet_am_options* options, unet_am_endpoint** endpoint) {
+int unet_am_endpoint_create(unet_context* context, unet_am_bundle* bundle, const unet_am_options* options, unet_am_endpoint** endpoint) {
   return guarded([&] {
     if (context == nullptr || bundle == nullptr || endpoint == nullptr) return null_argument("context, bundle and endpoint");
     *endpoint = nullptr;
@@ -250,7 +250,7 @@ int unet_am_create_endpoint(unet_context* context, unet_am_bundle* bundle, const
   });
 }
 
-void unet_am_destroy_endpoint(unet_am_endpoint* endpoint) {
+void unet_am_endpoint_destroy(unet_am_endpoint* endpoint) {
   if (endpoint == nullptr) return;
   unet_am_bundle& bundle = *endpoint->bundle;
   const std::lock_guard held(*bundle.bundle);
@@ -541,5 +541,13 @@ int unet_am_counter(unet_am_endpoint* endpoint, const char* name, uint64_t* valu
 }
 
 const char* unet_am_counter_name(size_t index) { return index < kCounted.size() ? kCounted[index].name : nullptr; }
+
+// ---- old names
+
+int unet_am_create_bundle(unsigned flags, unet_am_bundle** bundle) __attribute__((alias("unet_am_bundle_create")));
+void unet_am_destroy_bundle(unet_am_bundle* bundle) __attribute__((alias("unet_am_bundle_destroy")));
+int unet_am_create_endpoint(unet_context* context, unet_am_bundle* bundle, const unet_am_options* options, unet_am_endpoint** endpoint)
+    __attribute__((alias("unet_am_endpoint_create")));
+void unet_am_destroy_endpoint(unet_am_endpoint* endpoint) __attribute__((alias("unet_am_endpoint_destroy")));
 
 }  // extern "C"

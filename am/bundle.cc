@@ -267,7 +267,7 @@ bool Bundle::arm_all(Nanoseconds& limit) {
 // Returns true if nothing can arrive at any endpoint.
 bool Bundle::disconnected() noexcept {
   return !endpoints_.empty() && std::all_of(endpoints_.begin(), endpoints_.end(), [](Endpoint* each) {
-    return !each->context_.alive() && each->endpoint_->wait(kLastLook, 0) == WaitOutcome::disconnected;
+    return !each->context_.alive() && each->endpoint_.wait(kLastLook, 0) == WaitOutcome::disconnected;
   });
 }
 

@@ -41,10 +41,9 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Optio
   return std::unique_ptr<Endpoint>(new Endpoint(context, std::move(*endpoint), options));
 }
 
-Endpoint::Endpoint(const Context& context, std::unique_ptr<unet::Endpoint> endpoint, const Options& options)
-    : context_(context), endpoint_(std::move(endpoint)), flow_options_(options.flow), admit_(options.admit),
-      admit_context_(options.admit_context), same_user_only_(options.same_user_only), other_hosts_(options.other_hosts),
-      owner_(::getpid()), now_(flow_now()) {
+Endpoint::Endpoint(const Context& context, unet::Endpoint endpoint, const Options& options)
+    : context_(context), endpoint_(std::move(endpoint)), flow_options_(options.flow),
+      admission_(options.admit, options.admit_context, options.same_user_only, options.other_hosts), owner_(::getpid()), now_(flow_now()) {
   budget_.left = kHeldMax;
   flow_options_.session = wall_sixteenths() | 1;  // not 0
   const std::lock_guard held(everyone().mutex);
@@ -73,7 +72,7 @@ const Flow* Endpoint::flow(Index to) const noexcept {
 
 Result<MutableBytes> Endpoint::expose(uint64_t bytes) {
   if (!segment_.empty()) return fail(Errc::already_exists, "this endpoint has a segment already");
-  auto memory = endpoint_->expose(bytes);
+  auto memory = endpoint_.expose(bytes);
   if (memory) segment_ = *memory;
   exposed_ = memory.has_value();
   return memory;
@@ -88,13 +87,13 @@ Status Endpoint::set_segment(MutableBytes memory) noexcept {
 // ---- peers
 
 Peer& Endpoint::add_peer(Channel channel, bool on_this_ni) {
-  peers_.push_back(std::make_unique<Peer>(*endpoint_, channel, ++identities_));
+  peers_.push_back(std::make_unique<Peer>(endpoint_, channel, ++identities_));
   Peer& peer = *peers_.back();
-  if (endpoint_->kind(channel) != control::ChannelKind::local) {
+  if (endpoint_.kind(channel) != control::ChannelKind::local) {
     FlowOptions options = flow_options_;
     // The delay here is that of processes that share cores, so only the credits limit what is in flight.
     if (on_this_ni) options.congestion.no_wire = true;
-    peer.wire = std::make_unique<WireLink>(*endpoint_, channel, options, pool_, budget_);
+    peer.wire = std::make_unique<WireLink>(endpoint_, channel, options, pool_, budget_);
     if (wires_.empty()) absence_.begin(now());
     wires_.push_back(&peer);
   }
@@ -129,26 +128,25 @@ void Endpoint::remove_peer(Peer& peer) noexcept {
   std::erase(untold_, &peer);
   end_transfers(peer);
   peer.wire.reset();  // releases its messages before the channel closes
-  endpoint_->close(peer.channel);
+  endpoint_.close(peer.channel);
   std::erase_if(peers_, [&](const auto& each) { return each.get() == &peer; });
 }
 
 bool Endpoint::may_be_peer(const ConnectionRequest& request) {
-  const bool elsewhere = other_hosts_ && request.peer_uid == -1;
-  if (same_user_only_ && !request.same_user && !elsewhere) return false;
+  if (!admission_.allows(request.same_user, request.peer_uid == -1)) return false;
   bool may = true;
-  if (admit_ != nullptr) call_back([&] { may = admit_(request, admit_context_); });
+  if (admission_.has_function()) call_back([&] { may = admission_.admits(request); });
   return may;
 }
 
 void Endpoint::let_in(const ConnectionRequest& request) {
   if (!may_be_peer(request)) {
     ++counters_.not_admitted;
-    endpoint_->reject(request.id);
+    endpoint_.reject(request.id);
     return;
   }
   // The requester may have given up meanwhile.
-  const auto channel = endpoint_->accept(request.id);
+  const auto channel = endpoint_.accept(request.id);
   if (!channel) return;
   const bool on_this_ni = request.peer_uid != -1;
   Peer& peer = add_peer(*channel, on_this_ni);
@@ -164,9 +162,9 @@ void Endpoint::let_in(const ConnectionRequest& request) {
 void Endpoint::handle_arrived() {
   Message message;
   for (uint32_t count = 0; count < kDrainMax; ++count) {
-    if (endpoint_->receive(message)) {
+    if (endpoint_.receive(message)) {
       handle(message);
-    } else if (!endpoint_->has_message()) {
+    } else if (!endpoint_.has_message()) {
       break;
     }
   }
@@ -184,20 +182,20 @@ void Endpoint::tell_all(Nanoseconds limit) noexcept {
 // Accepts new peers, and ends those with a closed channel.
 void Endpoint::look_around() {
   looks_ = 0;
-  while (const auto request = endpoint_->next_request()) let_in(*request);
-  while (const auto event = endpoint_->next_event()) {
+  while (const auto request = endpoint_.next_request()) let_in(*request);
+  while (const auto event = endpoint_.next_event()) {
     if (event->kind == ChannelEvent::Kind::opened) {
       if (may_be_peer({.peer = event->peer})) {
         add_peer(event->channel, false);
       } else {
         ++counters_.not_admitted;
-        endpoint_->close(event->channel);
+        endpoint_.close(event->channel);
       }
       continue;
     }
     Peer* const peer = peer_of(event->channel);
     if (peer == nullptr) {
-      endpoint_->close(event->channel);
+      endpoint_.close(event->channel);
       continue;
     }
     handle_arrived();
@@ -238,13 +236,13 @@ bool Endpoint::settle(Nanoseconds& limit) {
   return true;
 }
 
-bool Endpoint::arm(Nanoseconds& limit) { return settle(limit) && endpoint_->arm(); }
+bool Endpoint::arm(Nanoseconds& limit) { return settle(limit) && endpoint_.arm(); }
 
 WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) {
   if (in_handler()) return WaitOutcome::ready;
   Nanoseconds limit = timeout;
   if (!settle(limit)) return WaitOutcome::ready;
-  const WaitOutcome outcome = endpoint_->wait(limit, spin);
+  const WaitOutcome outcome = endpoint_.wait(limit, spin);
   turn();
   return outcome == WaitOutcome::timed_out && limit != timeout ? WaitOutcome::ready : outcome;
 }

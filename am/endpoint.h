@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "am/absence.h"
+#include "am/admission.h"
 #include "am/buffer_pool.h"
 #include "am/flow.h"
 #include "am/handler.h"
@@ -57,7 +58,7 @@ struct Options {
   FlowOptions flow{};      // for peers that are not on a local channel
   // Decides whether a process that asks for a channel becomes a peer; nullptr accepts all. Also called for static channels, which have no
   // id and peer_uid -1. The function may do what a handler may do.
-  bool (*admit)(const ConnectionRequest& request, void* context) = nullptr;
+  Admission::Function admit = nullptr;
   void* admit_context = nullptr;
   // Accept and map only processes of the same user at this NI, as the NI sees them. map() fails with not_permitted for others.
   bool same_user_only = false;
@@ -198,7 +199,7 @@ class Endpoint {
   // For an event loop of the program: arm() returns false if there is work already; poll() then. If it returns true, the descriptor becomes
   // readable when there may be work. arm() lowers `limit` to the time after which the program must poll anyway. The endpoint owns the
   // descriptor; never read from it. Errors: as unet::Endpoint::descriptor().
-  Result<int> descriptor() { return endpoint_->descriptor(); }
+  Result<int> descriptor() { return endpoint_.descriptor(); }
   bool arm(Nanoseconds& limit);
   // Polls until everything sent has arrived (on wires: is acknowledged); false if `timeout` is over first.
   bool flush(Nanoseconds timeout);
@@ -209,7 +210,7 @@ class Endpoint {
   uint64_t peers() const noexcept { return peers_.size(); }
   // Returns the flow to a peer on a wire; nullptr for a peer on a local channel.
   const Flow* flow(Index to) const noexcept;
-  unet::Endpoint& raw() noexcept { return *endpoint_; }
+  unet::Endpoint& raw() noexcept { return endpoint_; }
   // A place where a binding for another language stores a pointer to its own endpoint.
   void*& attachment() noexcept { return attachment_; }
 
@@ -232,7 +233,7 @@ class Endpoint {
     Tag tag;
     std::string target;
     ConnectOptions options;
-    std::optional<uint64_t> pending;  // the id of the connect that is under way
+    std::optional<PendingId> pending;  // the id of the connect that is under way
     std::optional<Error> failed;      // the error that the next request or map() reports
   };
   struct Transfer {          // an asynchronous request that is not sent completely
@@ -247,6 +248,12 @@ class Endpoint {
     void* context;
     bool sent;
     std::array<uint32_t, kArgumentsMax> arguments;
+  };
+  struct Reservation {       // the medium request that commit() sends
+    Translation* to = nullptr;  // nullptr: there is none
+    Index index = 0;
+    uint32_t bytes = 0;
+    PacketFields fields;
   };
   // A call that waits for a peer. Other threads may use a shared bundle meanwhile, so the call looks up peers again after each serve().
   class Waiting {
@@ -264,7 +271,7 @@ class Endpoint {
   };
   static constexpr ConnectOptions kConnect{.local = kLocalOptions};
 
-  Endpoint(const Context& context, std::unique_ptr<unet::Endpoint> endpoint, const Options& options);
+  Endpoint(const Context& context, unet::Endpoint endpoint, const Options& options);
 
   // Set-up, and the beginning and end of channels.
   Peer& add_peer(Channel channel, bool on_this_ni);
@@ -353,11 +360,9 @@ class Endpoint {
   void tell_all(Nanoseconds limit) noexcept;
 
   Context context_;
-  std::unique_ptr<unet::Endpoint> endpoint_;
+  unet::LayerEndpoint endpoint_;
   FlowOptions flow_options_;
-  bool (*admit_)(const ConnectionRequest&, void*);
-  void* admit_context_;
-  bool same_user_only_, other_hosts_;
+  Admission admission_;
   pid_t owner_;
   Bundle* bundle_ = nullptr;
   void* attachment_ = nullptr;
@@ -385,10 +390,7 @@ class Endpoint {
   Nanoseconds now_;              // the latest time that now() has returned
   bool pumped_ = false;          // this poll has pumped a wire, so now_ is recent
   Absence absence_;              // used with peers on wires
-  Translation* reserved_to_ = nullptr;
-  Index reserved_index_ = 0;
-  uint32_t reserved_bytes_ = 0;
-  PacketFields reserved_;
+  Reservation reserved_;
   ErrorFunction error_function_ = nullptr;
   void* error_context_ = nullptr;
   Counters counters_;

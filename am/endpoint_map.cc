@@ -14,7 +14,7 @@ ReturnStatus to_return(Errc code) noexcept {
 }  // namespace
 
 Status Endpoint::bind(std::string_view name) {
-  const Status bound = endpoint_->bind(name);
+  const Status bound = endpoint_.bind(name);
   if (bound) name_ = name;
   return bound;
 }
@@ -34,7 +34,7 @@ Status Endpoint::start_map(Index index, std::string_view target, Tag tag, const 
   }
   if (in_handler()) return fail(Errc::invalid_argument, "a handler maps nothing");
   if (in_use(index)) return fail(Errc::already_exists, "translation " + std::to_string(index) + " is in use: unmap it first");
-  reserved_to_ = nullptr;
+  reserved_.to = nullptr;
   Opening opening{.index = index, .tag = tag, .target = std::string(target), .options = options, .pending = {}, .failed = {}};
   // A reply must always find room, whatever the options ask for.
   opening.options.local.depth = std::max(options.local.depth, kLocalOptions.depth);
@@ -48,9 +48,9 @@ Status Endpoint::start_map(Index index, std::string_view target, Tag tag, const 
 Status Endpoint::unmap(Index index) {
   if (!in_use(index)) return fail(Errc::not_found, "translation " + std::to_string(index) + " is not in use");
   if (in_handler()) return fail(Errc::invalid_argument, "a handler unmaps nothing");
-  reserved_to_ = nullptr;
+  reserved_.to = nullptr;
   if (const auto opening = opening_of(index); opening != openings_.end()) {
-    if (opening->pending) static_cast<void>(endpoint_->cancel_connect(*opening->pending));
+    if (opening->pending) static_cast<void>(endpoint_.cancel_connect(*opening->pending));
     openings_.erase(opening);
     return {};
   }
@@ -69,7 +69,7 @@ MutableBytes Endpoint::peer_segment(Index index) {
   if (!is_mapped(index)) return {};
   translations_[index].peer->looks_at_region = 0;
   if (!region_of(*translations_[index].peer)) return {};
-  return endpoint_->peer_region(translations_[index].peer->channel);
+  return endpoint_.peer_region(translations_[index].peer->channel);
 }
 
 bool Endpoint::in_use(Index index) const noexcept {
@@ -83,7 +83,7 @@ std::vector<Endpoint::Opening>::iterator Endpoint::opening_of(Index index) noexc
 }
 
 Status Endpoint::begin_opening(Opening& opening) {
-  const auto pending = endpoint_->start_connect(opening.target, opening.options);
+  const auto pending = endpoint_.start_connect(opening.target, opening.options);
   if (!pending) return tl::unexpected(pending.error());
   opening.pending = *pending;
   return {};
@@ -92,16 +92,15 @@ Status Endpoint::begin_opening(Opening& opening) {
 // Returns whether the channel is open now. If it cannot be opened, Opening::failed gets the reason.
 bool Endpoint::look_at_opening(Opening& opening) {
   if (!opening.pending) return false;
-  auto channel = endpoint_->poll_connect(*opening.pending);
+  auto channel = endpoint_.poll_connect(*opening.pending);
   if (!channel) return false;
   opening.pending.reset();
   if (!*channel) {
     opening.failed = std::move(channel->error());
     return false;
   }
-  const bool elsewhere = other_hosts_ && endpoint_->over_wire(**channel);
-  if (same_user_only_ && !endpoint_->same_user(**channel) && !elsewhere) {
-    endpoint_->close(**channel);
+  if (!admission_.allows(endpoint_.same_user(**channel), endpoint_.over_wire(**channel))) {
+    endpoint_.close(**channel);
     opening.failed = {Errc::not_permitted,
                       "the endpoint " + opening.target + " is not of the same user at this network interface; on another host nobody is"};
     return false;

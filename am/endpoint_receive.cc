@@ -22,11 +22,11 @@ uint32_t Endpoint::poll() {
   pumped_ = false;
   uint32_t count = 0;
   Message message;
-  if (endpoint_->receive(message)) {
+  if (endpoint_.receive(message)) {
     do {
       handle(message);
       ++count;
-    } while (count < kBatch && endpoint_->receive_next(message));
+    } while (count < kBatch && endpoint_.receive_next(message));
   } else {
     if (!untold_.empty()) tell_credits();
   }
@@ -86,11 +86,11 @@ void Endpoint::handle(const Message& message) {
     peer = peer_of(message.channel);
     if (peer == nullptr) {
       ++counters_.unknown_channel;
-      endpoint_->release(message);
+      endpoint_.release(message);
       return;
     }
   }
-  if (__builtin_expect(!peer->open, 0)) return endpoint_->release(message);
+  if (__builtin_expect(!peer->open, 0)) return endpoint_.release(message);
   if (__builtin_expect(peer->wire == nullptr, 1)) return handle_local(*peer, message);
   const Nanoseconds now = this->now();
   absence_.found(now);
@@ -132,8 +132,8 @@ inline void Endpoint::run_line(Peer& peer, const Handler& handler, Bytes payload
 }
 
 void Endpoint::handle_local(Peer& peer, const Message& message) {
-  if (__builtin_expect(handle_line(peer, message), 1)) return endpoint_->release(message);
-  if (handle_long_line(peer, message)) return endpoint_->release(message);
+  if (__builtin_expect(handle_line(peer, message), 1)) return endpoint_.release(message);
+  if (handle_long_line(peer, message)) return endpoint_.release(message);
   PacketFields fields;
   Bytes payload;
   if (__builtin_expect(message.kind != MessageKind::message || parse_local(message.bytes(), fields, payload) != PacketError::none, 0)) {
@@ -145,7 +145,7 @@ void Endpoint::handle_local(Peer& peer, const Message& message) {
   } else if (waiting_ != 0) {
     ++callbacks_->ended;  // new credits: a call of another thread may wait for them
   }
-  endpoint_->release(message);
+  endpoint_.release(message);
 }
 
 void Endpoint::handle_wire(Peer& peer) {

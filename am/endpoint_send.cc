@@ -147,7 +147,7 @@ inline bool Endpoint::send_long_line(Index to, uint8_t handler, uint64_t offset,
   Peer* const peer = plain_peer(to);
   if (__builtin_expect(peer == nullptr || offset > peer->region || payload.size() > peer->region - offset, 0)) return false;
   if (__builtin_expect(payload.size() > kPutMax || arguments.size() > kLongLineArguments, 0)) return false;
-  if (__builtin_expect(endpoint_->put(peer->channel, offset, payload, false) != SendOutcome::sent, 0)) return false;
+  if (__builtin_expect(endpoint_.put(peer->channel, offset, payload, false) != SendOutcome::sent, 0)) return false;
   if (__builtin_expect(!peer->local.send_long_line(handler, arguments, {offset, payload.size()}), 0)) return false;
   ++unpolled_;
   note_request(*peer, to, Kind::long_request, handler, arguments);
@@ -173,7 +173,7 @@ Outcome Endpoint::request_medium(Index to, uint8_t handler, Bytes payload, std::
 }
 
 MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_arguments) {
-  reserved_to_ = nullptr;
+  reserved_.to = nullptr;
   if (bytes == 0 || bytes > kMediumMax || count_of_arguments > kArgumentsMax) return {};
   Outcome outcome;
   Translation* const found = find(to, Kind::medium_request, 0, {}, outcome);
@@ -181,16 +181,17 @@ MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_argume
   const uint64_t id = found->peer->id;
   Waiting waiting(*this);
   while (Peer* const peer = wait_credit(to, id)) {
-    reserved_ = PacketFields({.kind = Kind::medium_request, .count = count_of_arguments});
-    say_tag(*peer, translations_[to].tag, reserved_);
-    const MutableBytes room = peer->wire != nullptr ? peer->wire->reserve(reserved_, bytes) : peer->local.reserve(reserved_, bytes);
+    reserved_.fields = PacketFields({.kind = Kind::medium_request, .count = count_of_arguments});
+    say_tag(*peer, translations_[to].tag, reserved_.fields);
+    const MutableBytes room =
+        peer->wire != nullptr ? peer->wire->reserve(reserved_.fields, bytes) : peer->local.reserve(reserved_.fields, bytes);
     if (!room.empty()) {
-      reserved_to_ = &translations_[to];
-      reserved_index_ = to;
-      reserved_bytes_ = bytes;
+      reserved_.to = &translations_[to];
+      reserved_.index = to;
+      reserved_.bytes = bytes;
       return room;
     }
-    if (!endpoint_->is_open(peer->channel)) break;
+    if (!endpoint_.is_open(peer->channel)) break;
     waiting.serve();
   }
   come_back(ReturnStatus::unreachable, Kind::medium_request, 0, to, {});
@@ -198,27 +199,27 @@ MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_argume
 }
 
 Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint32_t> arguments) {
-  Translation* const to = std::exchange(reserved_to_, nullptr);
-  const bool as_reserved = length != 0 && length <= reserved_bytes_ && arguments.size() == reserved_.count;
+  Translation* const to = std::exchange(reserved_.to, nullptr);
+  const bool as_reserved = length != 0 && length <= reserved_.bytes && arguments.size() == reserved_.fields.count;
   if (to == nullptr || in_handler() || !as_reserved) return Outcome::bad_call;
   Peer& peer = *to->peer;
   // The caller may have sent or polled in between, against the rules: then the peer or the credit may be gone.
-  if (!peer.open) return come_back(ReturnStatus::unreachable, Kind::medium_request, handler, reserved_index_, arguments);
+  if (!peer.open) return come_back(ReturnStatus::unreachable, Kind::medium_request, handler, reserved_.index, arguments);
   if (!peer.has_credit()) return Outcome::bad_call;
-  reserved_.handler = handler;
+  reserved_.fields.handler = handler;
   peer.tag_told = to->tag;
-  copy_arguments(reserved_, arguments);
+  copy_arguments(reserved_.fields, arguments);
   if (peer.wire != nullptr) {
-    note_request(peer, reserved_index_, reserved_);
-    peer.wire->commit(reserved_, length);
+    note_request(peer, reserved_.index, reserved_.fields);
+    peer.wire->commit(reserved_.fields, length);
     pump(peer);
     return Outcome::sent;
   }
-  if (peer.local.post(reserved_, length) == SendOutcome::sent) {
-    note_request(peer, reserved_index_, reserved_);
+  if (peer.local.post(reserved_.fields, length) == SendOutcome::sent) {
+    note_request(peer, reserved_.index, reserved_.fields);
     return Outcome::sent;
   }
-  return come_back(ReturnStatus::unreachable, Kind::medium_request, handler, reserved_index_, arguments);
+  return come_back(ReturnStatus::unreachable, Kind::medium_request, handler, reserved_.index, arguments);
 }
 
 // ---- long, and get
@@ -226,7 +227,7 @@ Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint3
 // Returns whether the peer exposes its segment, so that we access it directly. Asks the service at first, and now and then.
 bool Endpoint::region_of(Peer& peer) {
   if (peer.region == 0 && peer.wire == nullptr && peer.looks_at_region++ % kLookAgain == 0) {
-    if (const auto bytes = endpoint_->map_peer_region(peer.channel)) peer.region = *bytes;
+    if (const auto bytes = endpoint_.map_peer_region(peer.channel)) peer.region = *bytes;
   }
   return peer.region != 0;
 }
@@ -240,7 +241,7 @@ Outcome Endpoint::put_long(Peer& peer, Index to, uint8_t handler, uint64_t offse
   if (payload.size() > peer.region - offset) return come_back(ReturnStatus::bad_length, kKind, handler, to, arguments);
   for (uint64_t at = 0; at < payload.size(); at += kPutMax) {
     const Bytes part = payload.subspan(at, std::min<uint64_t>(kPutMax, payload.size() - at));
-    if (endpoint_->put(peer.channel, offset + at, part, false) != SendOutcome::sent) {
+    if (endpoint_.put(peer.channel, offset + at, part, false) != SendOutcome::sent) {
       return come_back(ReturnStatus::unreachable, kKind, handler, to, arguments);
     }
   }
@@ -282,7 +283,7 @@ Outcome Endpoint::get(Index from, uint8_t handler, uint64_t offset, MutableBytes
   if (region_of(peer)) {
     if (offset > peer.region) return come_back(ReturnStatus::bad_segment_offset, Kind::get_request, handler, from, arguments);
     if (memory.size() > peer.region - offset) return come_back(ReturnStatus::bad_length, Kind::get_request, handler, from, arguments);
-    if (!memory.empty()) copy_bytes(memory.data(), endpoint_->peer_region(peer.channel).data() + offset, memory.size());
+    if (!memory.empty()) copy_bytes(memory.data(), endpoint_.peer_region(peer.channel).data() + offset, memory.size());
     Completion done{.handler = handler, .count = static_cast<uint8_t>(arguments.size()), .peer = &peer, .memory = memory, .arguments = {}};
     copy_words(done.arguments.data(), arguments.data(), done.count);
     completions_.push_back(done);

@@ -57,7 +57,7 @@ class Pair {
   std::unique_ptr<unet::Endpoint> raw() {
     auto made = context_.create_endpoint();
     REQUIRE(made);
-    return std::move(*made);
+    return std::make_unique<unet::Endpoint>(std::move(*made));
   }
 
   Tag tag = kAnyTag;

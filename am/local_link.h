@@ -10,7 +10,7 @@
 
 #include "am/local_message.h"
 #include "unet/base/bytes.h"
-#include "unet/endpoint.h"
+#include "unet/layer_endpoint.h"
 
 namespace unet::am {
 
@@ -24,7 +24,7 @@ static_assert(kLocalOptions.data_bytes >= (2 * kFlowWindow + kLocalOptions.depth
 
 class LocalLink {
  public:
-  LocalLink(unet::Endpoint& endpoint, Channel channel) noexcept : endpoint_(&endpoint), channel_(channel) {}
+  LocalLink(unet::LayerEndpoint& endpoint, Channel channel) noexcept : endpoint_(&endpoint), channel_(channel) {}
 
   bool has_credit() const noexcept { return unhandled() < kFlowWindow; }
   // Returns the number of requests that the peer has not acknowledged as handled.
@@ -125,7 +125,7 @@ class LocalLink {
     told_ = handled_;
   }
 
-  unet::Endpoint* endpoint_;
+  unet::LayerEndpoint* endpoint_;
   Channel channel_;
   uint32_t requests_ = 0;  // requests sent
   uint32_t handled_by_peer_ = 0;

@@ -26,7 +26,7 @@ struct PendingRequest {
 };
 
 struct Peer {
-  Peer(unet::Endpoint& endpoint, Channel channel_number, uint64_t identity) noexcept
+  Peer(unet::LayerEndpoint& endpoint, Channel channel_number, uint64_t identity) noexcept
       : channel(channel_number), id(identity), local(endpoint, channel_number) {}
 
   // A peer may return credits without answering a get. The unanswered get keeps its place among the requests, so it also limits new ones.

@@ -45,7 +45,7 @@ TEST_CASE("a request by the channel that was opened to ask runs no handler, what
   const TestDaemon daemon;
   Context context = *Context::open(daemon.ni(), "test");
   auto a = std::move(*am::Endpoint::create(context));
-  auto liar = std::move(*context.create_endpoint());
+  auto liar = std::make_unique<unet::Endpoint>(*context.create_endpoint());
   uint32_t heard = 0;
   std::vector<std::byte> memory(64, std::byte{1});
   a->set_handler(kEcho, count, &heard);
@@ -75,7 +75,7 @@ TEST_CASE("a long request of one line is taken if it lies in the segment, and re
   const TestDaemon daemon;
   Context context = *Context::open(daemon.ni(), "test");
   auto a = std::move(*am::Endpoint::create(context));
-  auto liar = std::move(*context.create_endpoint());
+  auto liar = std::make_unique<unet::Endpoint>(*context.create_endpoint());
   std::vector<std::byte> memory(100);
   REQUIRE(a->set_segment(memory));
   std::vector<std::pair<uint64_t, size_t>> taken;
@@ -99,7 +99,7 @@ TEST_CASE("what was reserved is not sent without a credit") {
   const TestDaemon daemon;
   Context context = *Context::open(daemon.ni(), "test");
   auto a = std::move(*am::Endpoint::create(context));
-  auto silent = std::move(*context.create_endpoint());
+  auto silent = std::make_unique<unet::Endpoint>(*context.create_endpoint());
   be_mapped(*silent, *a);
   REQUIRE(a->reserve(0, 100, 0).size() == 100);
   for (uint32_t i = 0; i < kFlowWindow; ++i) REQUIRE(a->request(0, kEcho, i) == Outcome::sent);
@@ -111,7 +111,7 @@ TEST_CASE("a peer that gives credits back without the reply to a get: the get ke
   const TestDaemon daemon;
   Context context = *Context::open(daemon.ni(), "test");
   auto a = std::move(*am::Endpoint::create(context));
-  auto liar = std::move(*context.create_endpoint());
+  auto liar = std::make_unique<unet::Endpoint>(*context.create_endpoint());
   const Channel to_a = be_mapped(*liar, *a);
   uint32_t heard = 0;
   std::vector<ReturnStatus> back;
@@ -153,7 +153,7 @@ TEST_CASE("a reply from somebody who was asked nothing runs no handler") {
   const TestDaemon daemon;
   Context context = *Context::open(daemon.ni(), "test");
   auto a = std::move(*am::Endpoint::create(context));
-  auto liar = std::move(*context.create_endpoint());
+  auto liar = std::make_unique<unet::Endpoint>(*context.create_endpoint());
   uint32_t heard = 0;
   a->set_handler(kAnswer, count, &heard);
   const Channel channel = connect(*liar, *a);

@@ -25,7 +25,7 @@ Result<Context> Context::attach(const unet_embedded_table& table, void* handle, 
   return Context(std::move(*connection));
 }
 
-Result<std::unique_ptr<Endpoint>> Context::create_endpoint(const EndpointOptions& options) {
+Result<Endpoint> Context::create_endpoint(const EndpointOptions& options) {
   return Endpoint::create(connection_, options);
 }
 

@@ -29,7 +29,7 @@ class Context {
 
   // Creates an endpoint, which may outlive its context. One thread at a time may use an endpoint. Errors: invalid_argument (options),
   // quota_exceeded, not_permitted, disconnected.
-  Result<std::unique_ptr<Endpoint>> create_endpoint(const EndpointOptions& options = {});
+  Result<Endpoint> create_endpoint(const EndpointOptions& options = {});
 
   // Returns a JSON document about everything that this user may see: endpoints, channels, names, counters, ports.
   Result<std::string> report();

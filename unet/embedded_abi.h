@@ -17,7 +17,6 @@
 //   lost_after=MS      other hosts drop this NI after this silence: raise it for an application that computes for longer
 //                      without a poll (default 30000)
 //   config=FILE        a configuration file as for unetd; the options above have precedence
-//   config=FILE        a configuration file as unetd takes it; the options above come on top of it
 #pragma once
 
 #include <stddef.h>

@@ -29,7 +29,7 @@ Result<std::shared_ptr<Carrier>> Carrier::of(const std::shared_ptr<Connection>& 
   if (auto carrier = connection->carrier().lock()) return carrier;
   auto real = Endpoint::create(connection, kCarrierOptions);
   if (!real) return fail(real.error().code, "the endpoint that carries the emulated ones: " + real.error().text);
-  (*real)->channels_.reserve(kChannelsPerEndpointMax);  // never reallocated: owners read their entries without the lock
+  real->channels_.reserve(kChannelsPerEndpointMax);  // never reallocated: owners read their entries without the lock
   std::shared_ptr<Carrier> carrier(new Carrier(std::move(*real)));
   connection->carrier() = carrier;
   return carrier;
@@ -37,7 +37,7 @@ Result<std::shared_ptr<Carrier>> Carrier::of(const std::shared_ptr<Connection>& 
 
 Carrier::~Carrier() {
   if (!dispatcher_.joinable()) return;
-  if (!real_->connection().is_own()) {
+  if (!real_.connection_->is_own()) {
     dispatcher_.detach();  // the thread belongs to the parent process
     return;
   }
@@ -53,11 +53,11 @@ Carrier::~Carrier() {
 // Takes arrived messages, until `wanted` has one.
 void Carrier::pump(const Emulated* wanted) noexcept {
   Message message;
-  for (uint32_t i = 0; i < kPumped && real_->receive(message); ++i) {
+  for (uint32_t i = 0; i < kPumped && real_.receive(message); ++i) {
     deliver(message);
     if (wanted != nullptr && wanted->list_.first != kNone) break;
   }
-  if (!real_->events_.empty()) real_->events_.clear();  // events about the NI's end, which each owner notices by itself
+  if (!real_.events_.empty()) real_.events_.clear();  // events about the NI's end, which each owner notices by itself
 }
 
 void Carrier::deliver(const Message& message) noexcept {
@@ -73,12 +73,12 @@ void Carrier::deliver(const Message& message) noexcept {
     } else {
       ++unclaimed_;
     }
-    return real_->release(message);
+    return real_.release(message);
   }
   // Emulated endpoints expose no region, and senders of heads use local channels.
-  if (message.kind != MessageKind::message || (!message.from_local && !owner->fits(message.length))) return real_->release(message);
+  if (message.kind != MessageKind::message || (!message.from_local && !owner->fits(message.length))) return real_.release(message);
   owner->take(take_parcel(message));
-  if (!message.from_local) real_->release(message);
+  if (!message.from_local) real_.release(message);
   if (owner == leader_) wake_leader();
   if (owner->listening_) notify(*owner);
 }
@@ -174,17 +174,17 @@ void Carrier::free_all_of(Emulated& owner, std::optional<Channel> only) noexcept
 
 // ---- an emulated endpoint
 
-Emulated::Emulated(Endpoint& endpoint, std::shared_ptr<Carrier> carrier, const EndpointOptions& options)
-    : endpoint_(endpoint),
+Emulated::Emulated(uint32_t id, std::shared_ptr<Carrier> carrier, const EndpointOptions& options)
+    : id_(id),
       carrier_(std::move(carrier)),
       held_max_(options.receive_depth),
       held_bytes_max_(uint64_t{options.buffers} * options.buffer_size) {
   const std::lock_guard lock(carrier_->mutex_);
-  carrier_->all_[endpoint.id()] = this;
+  carrier_->all_[id_] = this;
 }
 
 Emulated::~Emulated() {
-  if (!endpoint_.connection().is_own()) return;
+  if (!carrier_->real_.connection_->is_own()) return;
   const std::lock_guard lock(carrier_->mutex_);
   disarm();
   carrier_->free_all_of(*this, {});
@@ -252,7 +252,7 @@ void Emulated::release(const Message& message) noexcept {
   if (parcel.owner != this || !parcel.lent || parcel.serial != message.region_offset) return;  // released before
   --lent_;
   if (parcel.local) {
-    carrier_->real_->release({.channel = parcel.channel, .from_local = true, .position = parcel.position});
+    carrier_->real_.release({.channel = parcel.channel, .from_local = true, .position = parcel.position});
   } else {
     --held_;
     held_bytes_ -= parcel.length;
@@ -272,7 +272,7 @@ bool Emulated::has_message() noexcept {
 Emulated::State* Emulated::state(Channel channel) const noexcept {
   const auto index = static_cast<uint32_t>(channel);
   if (index >= carrier_->routes_.size() || carrier_->routes_[index] != this) return nullptr;
-  return &carrier_->real_->channels_[index];
+  return &carrier_->real_.channels_[index];
 }
 
 SendOutcome Emulated::sent(const State& state, SendOutcome outcome, size_t bytes) noexcept {
@@ -283,7 +283,7 @@ SendOutcome Emulated::sent(const State& state, SendOutcome outcome, size_t bytes
   } else {
     ++counters_[EndpointCounter::sent_messages];
     counters_[EndpointCounter::sent_bytes] += bytes;
-    sent_until_ = carrier_->real_->queues_->sent();
+    sent_until_ = carrier_->real_.queues_->submitted();
   }
   return outcome;
 }
@@ -292,7 +292,7 @@ SendOutcome Emulated::send(Channel channel, Bytes data, bool more) noexcept {
   const std::lock_guard lock(carrier_->mutex_);
   const State* const to = state(channel);
   if (to == nullptr) return SendOutcome::no_channel;
-  return sent(*to, carrier_->real_->send(channel, data, more), data.size());
+  return sent(*to, carrier_->real_.send(channel, data, more), data.size());
 }
 
 // The carrier has one reservation, and others may send before this one is posted. This therefore uses a buffer and a copy.
@@ -316,53 +316,53 @@ SendOutcome Emulated::post(Channel channel, uint32_t length, bool more) noexcept
   return outcome;
 }
 
-SendOutcome Emulated::put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more) noexcept {
+SendOutcome Emulated::put(Endpoint& endpoint, Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more) noexcept {
   std::unique_lock lock(carrier_->mutex_);
   const State* const to = state(channel);
   if (to == nullptr || !to->open) return SendOutcome::no_channel;
   if (to->sends_locally && !to->mapped_region) {
     lock.unlock();
-    if (!map_peer_region(channel)) return SendOutcome::out_of_bounds;
+    if (!map_peer_region(endpoint, channel)) return SendOutcome::out_of_bounds;
     lock.lock();
   }
-  return sent(*to, carrier_->real_->put(channel, region_offset, data, notify, more), data.size());
+  return sent(*to, carrier_->real_.put(channel, region_offset, data, notify, more), data.size());
 }
 
 bool Emulated::has_room(Channel channel) noexcept {
   const std::lock_guard lock(carrier_->mutex_);
-  return state(channel) == nullptr || carrier_->real_->has_room(channel);
+  return state(channel) == nullptr || carrier_->real_.has_room(channel);
 }
 
 Result<MutableBytes> Emulated::expose() const {
   return fail(Errc::invalid_argument, "an emulated endpoint exposes no region: create one with queues of its own for that");
 }
 
-Result<uint64_t> Emulated::map_peer_region(Channel channel) {
+Result<uint64_t> Emulated::map_peer_region(Endpoint& endpoint, Channel channel) {
   std::unique_lock lock(carrier_->mutex_);
   State* const to = state(channel);
   if (to == nullptr || to->local == nullptr) {
     return fail(Errc::not_found, "channel " + std::to_string(static_cast<uint32_t>(channel)) + " is no local channel");
   }
   lock.unlock();  // only its owner changes it
-  return endpoint_.map_region_of(*to, channel);
+  return endpoint.map_region_of(*to, channel);
 }
 
 void Emulated::linger() noexcept {
   std::unique_lock lock(carrier_->mutex_);
-  Endpoint& real = *carrier_->real_;
-  if (real.embedded_ != nullptr && real.unsent_ != 0) real.push_embedded();
-  Connection& connection = real.connection();
+  Endpoint& real = carrier_->real_;
+  if (real.embedded_ && real.embedded_.has_unsent()) real.embedded_.push();
+  Connection& connection = *real.connection_;
   const Nanoseconds start = monotonic_now();
   Nanoseconds paid = 0;
   for (Nanoseconds now = start; sent_until_ && connection.alive();) {
-    if (real.queues_->taken(*sent_until_)) {
+    if (real.queues_->completed(*sent_until_)) {
       sent_until_.reset();
       carrier_->forgive_linger(paid);
       return;
     }
     if (now - start > Endpoint::kLinger || !carrier_->may_linger(now)) return;
-    if (real.embedded_ != nullptr) {
-      real.turn_embedded();
+    if (real.embedded_) {
+      real.embedded_.poll();
     } else {
       lock.unlock();
       if (now - start > Endpoint::kDefaultSpin) {
@@ -380,7 +380,7 @@ void Emulated::linger() noexcept {
 
 void Emulated::flush_credits() noexcept {
   const std::lock_guard lock(carrier_->mutex_);
-  carrier_->real_->flush_credits();
+  carrier_->real_.flush_credits();
 }
 
 // ---- channels
@@ -412,7 +412,7 @@ bool Emulated::over_wire(Channel channel) const noexcept {
 bool Emulated::has_locals() noexcept {
   const std::lock_guard lock(carrier_->mutex_);
   return std::any_of(mine_.begin(), mine_.end(), [this](const Mine& each) {
-    return carrier_->real_->channels_[each.channel].kind == control::ChannelKind::local;
+    return carrier_->real_.channels_[each.channel].kind == control::ChannelKind::local;
   });
 }
 
@@ -420,7 +420,7 @@ std::vector<uint32_t> Emulated::channels_of(control::ChannelKind kind) const {
   const std::lock_guard lock(carrier_->mutex_);
   std::vector<uint32_t> list;
   for (const Mine& each : mine_) {
-    if (carrier_->real_->channels_[each.channel].kind == kind) list.push_back(each.channel);
+    if (carrier_->real_.channels_[each.channel].kind == kind) list.push_back(each.channel);
   }
   return list;
 }
@@ -442,7 +442,7 @@ void Emulated::opened() noexcept {
 
 Result<Channel> Emulated::adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors) {
   const std::lock_guard lock(carrier_->mutex_);
-  auto channel = carrier_->real_->adopt(info, std::move(descriptors));
+  auto channel = carrier_->real_.adopt(info, std::move(descriptors));
   if (!channel) return channel;
   // If the number had an owner before: one that closed the channel loses the number, and one that did not is not told again.
   if (Emulated* const before = carrier_->routes_[info.channel]; before != nullptr) {
@@ -462,15 +462,15 @@ Emulated::Ended Emulated::end(uint32_t channel) noexcept {
   if (at == mine_.end()) return Ended::not_ours;
   if (at->ended) return Ended::before;
   at->ended = true;
-  carrier_->real_->channels_[channel].open = false;
-  carrier_->real_->channels_[channel].sends_locally = false;
+  carrier_->real_.channels_[channel].open = false;
+  carrier_->real_.channels_[channel].sends_locally = false;
   return Ended::now;
 }
 
 bool Emulated::forget(uint32_t channel) noexcept {
   if (is_open(Channel{channel}) && kind(Channel{channel}) == control::ChannelKind::ni) linger();
   const std::lock_guard lock(carrier_->mutex_);
-  Endpoint& real = *carrier_->real_;
+  Endpoint& real = carrier_->real_;
   State* const found = state(Channel{channel});
   if (found == nullptr) return false;
   State& of = *found;
@@ -498,7 +498,7 @@ void Emulated::forget_all() noexcept {
   };
   while (const auto channel = last()) forget(*channel);
   const std::lock_guard lock(carrier_->mutex_);
-  carrier_->all_.erase(endpoint_.id());
+  carrier_->all_.erase(id_);
 }
 
 // ---- inspection
@@ -509,7 +509,7 @@ std::vector<std::pair<std::string_view, uint64_t>> Emulated::counters() const {
   for (size_t i = 0; i < kEndpointCounters; ++i) result.emplace_back(kEndpointCounterNames[i], counters_.values[i]);
   LocalCounters sum = counters_.local;
   for (const Mine& each : mine_) {
-    const State& of = carrier_->real_->channels_[each.channel];
+    const State& of = carrier_->real_.channels_[each.channel];
     if (of.local == nullptr) continue;
     sum.bad_descriptor += of.local->counters().bad_descriptor;
     sum.wakeups += of.local->counters().wakeups;

@@ -64,7 +64,7 @@ class Carrier {
   Carrier(const Carrier&) = delete;
   Carrier& operator=(const Carrier&) = delete;
 
-  uint32_t id() const noexcept { return real_->id(); }
+  uint32_t id() const noexcept { return real_.id(); }
 
  private:
   friend class Emulated;
@@ -78,7 +78,7 @@ class Carrier {
     uint32_t first = kNone, last = kNone;
   };
 
-  explicit Carrier(std::unique_ptr<Endpoint> real)
+  explicit Carrier(Endpoint real)
       : real_(std::move(real)), routes_(kChannelsPerEndpointMax, nullptr), closed_until_(kChannelsPerEndpointMax) {}
 
   // All of these need the lock.
@@ -100,7 +100,12 @@ class Carrier {
 
   // In emulated_wait.cc; these need the lock, too.
   Status make_descriptor();
-  WaitOutcome lead(std::unique_lock<std::mutex>& lock, Emulated* leader, Nanoseconds timeout, std::optional<Channel> room) noexcept;
+  struct Leader {
+    Emulated& emulated;
+    Endpoint& endpoint;
+  };
+  WaitOutcome lead(std::unique_lock<std::mutex>& lock, std::optional<Leader> leader, Nanoseconds timeout,
+                   std::optional<Channel> room) noexcept;
   void hand_over() noexcept;
   void tell_control() noexcept;
   void notify(Emulated& which) noexcept;
@@ -109,7 +114,7 @@ class Carrier {
   void dispatch() noexcept;
 
   std::mutex mutex_;
-  std::unique_ptr<Endpoint> real_;
+  Endpoint real_;
   std::vector<Emulated*> routes_;  // by channel number
   uint64_t openings_ = 0;          // number of channels requested
   // By channel number: until openings_ reaches this, messages belong to the channel that was closed here. See kNotReused.
@@ -137,12 +142,12 @@ class Carrier {
 
 class Emulated {
  public:
-  Emulated(Endpoint& endpoint, std::shared_ptr<Carrier> carrier, const EndpointOptions& options);
+  Emulated(uint32_t id, std::shared_ptr<Carrier> carrier, const EndpointOptions& options);
   ~Emulated();
   Emulated(const Emulated&) = delete;
   Emulated& operator=(const Emulated&) = delete;
 
-  // These work like the Endpoint's functions of the same names.
+  // These work like the functions of Endpoint with the same names. `endpoint` is the endpoint that owns this object.
   bool receive(Message& message) noexcept;
   void release(const Message& message) noexcept;
   bool has_message() noexcept;
@@ -150,13 +155,13 @@ class Emulated {
   SendOutcome send(Channel channel, Bytes data, bool more) noexcept;
   MutableBytes reserve(Channel channel, uint32_t length) noexcept;
   SendOutcome post(Channel channel, uint32_t length, bool more) noexcept;
-  SendOutcome put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more) noexcept;
+  SendOutcome put(Endpoint& endpoint, Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more) noexcept;
   bool is_open(Channel channel) const noexcept;
   control::ChannelKind kind(Channel channel) const noexcept;
   bool same_user(Channel channel) const noexcept;
   bool over_wire(Channel channel) const noexcept;
   Result<MutableBytes> expose() const;
-  Result<uint64_t> map_peer_region(Channel channel);
+  Result<uint64_t> map_peer_region(Endpoint& endpoint, Channel channel);
   void linger() noexcept;  // does not hold the lock while it waits, and waits only for its own messages
   void flush_credits() noexcept;
   bool has_locals() noexcept;
@@ -175,9 +180,9 @@ class Emulated {
   void forget_all() noexcept;  // the service may reuse the id at once after destroying it, so lookups by id must fail from here on
 
   // emulated_wait.cc
-  WaitOutcome sleep(Nanoseconds timeout, std::optional<Channel> room) noexcept;
+  WaitOutcome sleep(Endpoint& endpoint, Nanoseconds timeout, std::optional<Channel> room) noexcept;
   Result<int> descriptor();
-  bool arm(std::optional<Channel> room) noexcept;
+  bool arm(Endpoint& endpoint, std::optional<Channel> room) noexcept;
   uint32_t carrier_id() const noexcept { return carrier_->id(); }
 
  private:
@@ -189,7 +194,7 @@ class Emulated {
   bool fits(uint32_t length) noexcept;
   void take(uint32_t index) noexcept;
   void lend(uint32_t index, Message& message) noexcept;
-  WaitOutcome follow(std::unique_lock<std::mutex>& lock, Nanoseconds timeout, std::optional<Channel> room) noexcept;
+  WaitOutcome follow(std::unique_lock<std::mutex>& lock, Endpoint& endpoint, Nanoseconds timeout, std::optional<Channel> room) noexcept;
   Status make_wake();
   void disarm() noexcept;
 
@@ -198,7 +203,7 @@ class Emulated {
     bool ended;  // by the other side, or with the NI
   };
 
-  Endpoint& endpoint_;
+  const uint32_t id_;  // of the endpoint
   std::shared_ptr<Carrier> carrier_;
   Carrier::List list_;                   // not yet received
   std::atomic<uint32_t> waiting_{0};     // length of that list
@@ -207,7 +212,7 @@ class Emulated {
   uint32_t lent_ = 0;                    // received and not released, copies and local ones
   uint64_t held_bytes_ = 0, held_bytes_max_;
   std::vector<Mine> mine_;
-  std::optional<uint64_t> sent_until_;   // NiQueues::sent() after our last message, if the NI may not have taken that yet
+  std::optional<uint64_t> sent_until_;   // NiQueues::submitted() after our last message, if the NI may not have taken that yet
   std::unique_ptr<std::byte[]> reservation_;
   uint32_t reserved_ = 0, reservation_size_ = 0;  // bytes
   EmulatedCounters counters_;

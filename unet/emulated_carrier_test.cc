@@ -20,8 +20,8 @@ std::unique_ptr<Endpoint> emulated(World& world, uint32_t receive_depth = 8) {
   options.emulated = 1;
   options.receive_depth = receive_depth;
   auto made = world.context.create_endpoint(options);
-  UNET_CHECK(made && (*made)->emulated());
-  return std::move(*made);
+  UNET_CHECK(made && made->emulated());
+  return std::make_unique<Endpoint>(std::move(*made));
 }
 
 uint64_t counter(const Endpoint& endpoint, std::string_view name) {

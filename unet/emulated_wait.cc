@@ -10,9 +10,9 @@
 #include <ctime>
 #include <system_error>
 
-#include "unet/base/epoll.h"
 #include "unet/connection.h"
 #include "unet/emulated.h"
+#include "unet/upcall_thread.h"
 
 namespace unet {
 namespace {
@@ -37,9 +37,8 @@ Status Carrier::make_descriptor() {
   if (leader_wake_.valid()) return {};
   Descriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return fail_errno("eventfd", errno);
-  if (auto set = real_->descriptor(); !set) return tl::unexpected(set.error());
-  epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = wake.get()}};  // never read
-  if (::epoll_ctl(real_->epoll_.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) return fail_errno("epoll_ctl", errno);
+  if (auto set = real_.descriptor(); !set) return tl::unexpected(set.error());
+  if (!real_.epoll_.add(wake.get())) return fail_errno("epoll_ctl", errno);  // never read
   leader_wake_ = std::move(wake);
   return {};
 }
@@ -48,43 +47,44 @@ void Carrier::wake_leader() noexcept {
   if (led_) write_event(leader_wake_);
 }
 
-// Sleeps once, without the lock. `leader` is nullptr for the dispatcher.
-WaitOutcome Carrier::lead(std::unique_lock<std::mutex>& lock, Emulated* leader, Nanoseconds timeout,
+// Sleeps once, without the lock. The dispatcher has no `leader`.
+WaitOutcome Carrier::lead(std::unique_lock<std::mutex>& lock, std::optional<Leader> leader, Nanoseconds timeout,
                           std::optional<Channel> room) noexcept {
+  Emulated* const emulated = leader ? &leader->emulated : nullptr;
   if (!make_descriptor()) {
     // This process can open no more descriptors now: nothing can wake us, so check often.
     lock.unlock();
     const timespec limit = time_of(std::min(timeout, kLookEvery));
     const bool interrupted = ::nanosleep(&limit, nullptr) != 0;
     lock.lock();
-    pump(leader);
+    pump(emulated);
     tell_control();
     return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
   }
   led_ = true;
-  leader_ = leader;
-  real_->announce(room);
-  bool idle = !stop_ && !real_->has_message() && !(room && real_->has_room(*room));
-  if (leader != nullptr) idle = idle && leader->list_.first == kNone && !leader->news_;
+  leader_ = emulated;
+  real_.announce(room);
+  bool idle = !stop_ && !real_.has_message() && !(room && real_.has_room(*room));
+  if (emulated != nullptr) idle = idle && emulated->list_.first == kNone && !emulated->news_;
   lock.unlock();
   int ready = 0;
   epoll_event events[8];
-  if (idle && (leader == nullptr || !leader->endpoint_.something())) ready = wait_epoll(real_->epoll_.get(), events, timeout);
+  if (idle && (!leader || !leader->endpoint.something())) ready = real_.epoll_.wait(events, timeout);
   const bool interrupted = ready < 0 && errno == EINTR;
   lock.lock();
-  real_->end_announcement();
+  real_.end_announcement();
   led_ = false;
   leader_ = nullptr;
   pump(nullptr);
-  const Connection& connection = real_->connection();
+  const Connection& connection = *real_.connection_;
   const bool control = std::any_of(events, events + std::max(ready, 0), [&](const epoll_event& edge) {
     return edge.data.fd == connection.descriptor() || edge.data.fd == connection.news_descriptor();
   });
   if (control) {
-    if (leader != nullptr) leader->news_ = true;
+    if (emulated != nullptr) emulated->news_ = true;
     tell_control();
   }
-  if (leader != nullptr) hand_over();
+  if (emulated != nullptr) hand_over();
   return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
 }
 
@@ -102,7 +102,7 @@ void Carrier::tell_control() noexcept {
     which.news_ = true;
     if (which.listening_) notify(which);
   };
-  Connection& connection = real_->connection();
+  Connection& connection = *real_.connection_;
   for (const uint32_t id : connection.endpoints_with_events()) {
     if (const auto at = all_.find(id); at != all_.end()) tell(*at->second);
   }
@@ -141,10 +141,10 @@ void Carrier::dispatch() noexcept {
       continue;
     }
     const auto room = wanting_.empty() ? std::nullopt : wanting_.front()->room_;
-    lead(lock, nullptr, room ? kLookEvery : kLongestSleep, room);
+    lead(lock, std::nullopt, room ? kLookEvery : kLongestSleep, room);
     const std::vector<Emulated*> wanting = wanting_;
     for (Emulated* const each : wanting) {
-      if (real_->has_room(*each->room_)) notify(*each);
+      if (real_.has_room(*each->room_)) notify(*each);
     }
   }
 }
@@ -167,7 +167,8 @@ void Emulated::disarm() noexcept {
   armed_ = false;
 }
 
-WaitOutcome Emulated::follow(std::unique_lock<std::mutex>& lock, Nanoseconds timeout, std::optional<Channel> room) noexcept {
+WaitOutcome Emulated::follow(std::unique_lock<std::mutex>& lock, Endpoint& endpoint, Nanoseconds timeout,
+                             std::optional<Channel> room) noexcept {
   const bool wakeable = make_wake().has_value();
   if (!wakeable || room) timeout = std::min(timeout, kLookEvery);
   listening_ = wakeable;
@@ -175,7 +176,7 @@ WaitOutcome Emulated::follow(std::unique_lock<std::mutex>& lock, Nanoseconds tim
   carrier_->followers_.push_back(this);
   lock.unlock();
   bool interrupted = false;
-  if (idle && !endpoint_.something()) {
+  if (idle && !endpoint.something()) {
     const timespec limit = time_of(timeout);
     pollfd wanted{.fd = wake_.get(), .events = POLLIN, .revents = 0};
     interrupted = ::ppoll(&wanted, 1, &limit, nullptr) < 0 && errno == EINTR;
@@ -186,25 +187,26 @@ WaitOutcome Emulated::follow(std::unique_lock<std::mutex>& lock, Nanoseconds tim
   return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
 }
 
-WaitOutcome Emulated::sleep(Nanoseconds timeout, std::optional<Channel> wanted) noexcept {
+WaitOutcome Emulated::sleep(Endpoint& endpoint, Nanoseconds timeout, std::optional<Channel> wanted) noexcept {
   std::optional<Channel> room = wanted;
   std::unique_lock lock(carrier_->mutex_);
   if (room && state(*room) == nullptr) room.reset();
-  const WaitOutcome outcome = carrier_->led_ ? follow(lock, timeout, room) : carrier_->lead(lock, this, timeout, room);
+  const WaitOutcome outcome = carrier_->led_ ? follow(lock, endpoint, timeout, room)
+                                             : carrier_->lead(lock, Carrier::Leader{*this, endpoint}, timeout, room);
   disarm();
   uint64_t count = 0;
   if (wake_.valid()) static_cast<void>(!::read(wake_.get(), &count, sizeof count));
   const bool news = std::exchange(news_, false);
   lock.unlock();
-  if (news) endpoint_.process_events();
-  if (endpoint_.upcall_asleep_) endpoint_.wake_upcall();  // the upcall's thread is no longer armed
-  if (endpoint_.something()) return WaitOutcome::ready;
+  if (news) endpoint.process_events();
+  endpoint.upcall_->wake();  // the upcall's thread is no longer armed
+  if (endpoint.something()) return WaitOutcome::ready;
   if (wanted && has_room(*wanted)) return WaitOutcome::room;
   return outcome;
 }
 
 Result<int> Emulated::descriptor() {
-  if (endpoint_.embedded_ != nullptr) {
+  if (carrier_->real_.embedded_) {
     return fail(Errc::invalid_argument, "with a network interface inside the process an emulated endpoint has no descriptor and no "
                                         "upcall: use wait(), or an endpoint with queues of its own");
   }
@@ -215,7 +217,7 @@ Result<int> Emulated::descriptor() {
   return wake_.get();
 }
 
-bool Emulated::arm(std::optional<Channel> room) noexcept {
+bool Emulated::arm(Endpoint& endpoint, std::optional<Channel> room) noexcept {
   if (!descriptor()) return false;
   std::unique_lock lock(carrier_->mutex_);
   uint64_t count = 0;
@@ -226,8 +228,8 @@ bool Emulated::arm(std::optional<Channel> room) noexcept {
   if (room && state(*room) != nullptr && !room_) carrier_->wanting_.push_back(this);
   if (room && state(*room) != nullptr) room_ = room;
   lock.unlock();
-  if (news) endpoint_.process_events();
-  const bool ready = endpoint_.something() || (room && has_room(*room));
+  if (news) endpoint.process_events();
+  const bool ready = endpoint.something() || (room && has_room(*room));
   lock.lock();
   if (ready) {
     disarm();

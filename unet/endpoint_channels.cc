@@ -5,9 +5,8 @@
 
 #include "unet/connection.h"
 #include "unet/emulated.h"
-#include "unet/endpoint.h"
-
-#include <sys/epoll.h>
+#include "unet/layer_endpoint.h"
+#include "unet/upcall_thread.h"
 
 namespace unet {
 namespace {
@@ -24,8 +23,11 @@ Nanoseconds answer_time(const ConnectOptions& options) {
   return std::clamp<Nanoseconds>(options.timeout, kMillisecond, 3600 * kSecond);
 }
 
-tl::unexpected<Error> not_under_way(uint64_t pending) {
-  return fail(Errc::invalid_argument, "no request " + std::to_string(pending) + " is under way: it was taken or cancelled before");
+uint64_t cookie_of(PendingId pending) { return static_cast<uint64_t>(pending); }
+
+tl::unexpected<Error> not_under_way(PendingId pending) {
+  return fail(Errc::invalid_argument,
+              "no request " + std::to_string(cookie_of(pending)) + " is under way: it was taken or cancelled before");
 }
 
 Status without_value(const Result<Answer>& answer) {
@@ -49,7 +51,7 @@ struct Endpoint::Opening {
   Emulated* of;
 };
 
-Result<std::unique_ptr<Endpoint>> Endpoint::create(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
+Result<Endpoint> Endpoint::create(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
   if (options.emulated != 0 && options.weight != 1) {
     return fail(Errc::invalid_argument, "endpoint options: an emulated endpoint has no weight of its own, as all of a connection share "
                                         "one real endpoint; create one with queues of its own for that");
@@ -76,47 +78,58 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(std::shared_ptr<Connection> c
     return tl::unexpected(segment.error());
   }
 
-  std::unique_ptr<Endpoint> endpoint(new Endpoint(connection, answer->reply.create_endpoint.endpoint));
-  endpoint->queues_ = std::make_unique<NiQueues>(std::move(*segment), geometry, connection->doorbells(),
-                                                 answer->reply.create_endpoint.doorbell);
+  Endpoint endpoint(connection, answer->reply.create_endpoint.endpoint);
+  endpoint.queues_ = std::make_unique<NiQueues>(std::move(*segment), geometry, connection->doorbells(),
+                                                answer->reply.create_endpoint.doorbell);
   return endpoint;
 }
 
-Result<std::unique_ptr<Endpoint>> Endpoint::create_emulated(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
+Result<Endpoint> Endpoint::create_emulated(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
   auto carrier = Carrier::of(connection);
   if (!carrier) return tl::unexpected(carrier.error());
   auto answer = connection->call(request_for<control::CreateEmulated>(control::Op::create_emulated, (*carrier)->id()));
   if (!answer) return tl::unexpected(answer.error());
-  std::unique_ptr<Endpoint> endpoint(new Endpoint(connection, answer->reply.create_endpoint.endpoint));
-  endpoint->emulated_ = std::make_unique<Emulated>(*endpoint, std::move(*carrier), options);
-  endpoint->special_ = true;
+  const uint32_t id = answer->reply.create_endpoint.endpoint;
+  Endpoint endpoint(connection, id);
+  endpoint.emulated_ = std::make_unique<Emulated>(id, std::move(*carrier), options);
+  endpoint.special_ = true;
   return endpoint;
 }
 
 Endpoint::Endpoint(std::shared_ptr<Connection> connection, uint32_t id)
-    : embedded_(connection->embedded()),
-      embedded_handle_(connection->embedded_handle()),
+    : embedded_(connection->embedded(), connection->embedded_handle(), id),
       connection_(std::move(connection)),
-      id_(id) {
-  special_ = embedded_ != nullptr;
+      id_(id),
+      upcall_(std::make_unique<UpcallThread>()) {
+  special_ = static_cast<bool>(embedded_);
   last_events_ = connection_->event_count() - 1;  // forces one check
 }
 
+Endpoint::Endpoint(Endpoint&& other) noexcept = default;
+
+Endpoint& Endpoint::operator=(Endpoint&& other) noexcept {
+  if (this == &other) return *this;
+  std::destroy_at(this);
+  return *std::construct_at(this, std::move(other));
+}
+
 Endpoint::~Endpoint() {
+  if (connection_ == nullptr) return;  // moved from
   if (!connection_->is_own()) {
-    // In a forked child only the memory and the descriptors may be released. The upcall's thread does not exist there.
-    if (upcall_thread_.joinable()) upcall_thread_.detach();
-    return;
+    upcall_->detach();
+    return;  // in a forked child only the memory and the descriptors may be released
   }
   stop_upcall();
   linger();
-  for (const uint64_t pending : pending_) {
-    connection_->abandon(pending);
+  std::vector<uint64_t> cookies;
+  for (const PendingId pending : pending_) {
+    cookies.push_back(cookie_of(pending));
+    connection_->abandon(cookies.back());
     if (emulated_ != nullptr) emulated_->opened();
   }
   if (emulated_ != nullptr) emulated_->forget_all();
   auto request = request_for<control::DestroyEndpoint>(control::Op::destroy_endpoint, id_);
-  if (connection_->call(request, kSecond)) connection_->forget(pending_);
+  if (connection_->call(request, kSecond)) connection_->forget(cookies);
 }
 
 // ---- names
@@ -140,7 +153,7 @@ Status Endpoint::unbind() {
 
 // ---- connecting
 
-Result<uint64_t> Endpoint::start_connect(std::string_view target, const ConnectOptions& options) {
+Result<PendingId> Endpoint::start_connect(std::string_view target, const ConnectOptions& options) {
   const size_t at = target.find('@');
   const std::string_view name = target.substr(0, at);
   if (!control::valid_name(name) && !control::names_claim(target)) return tl::unexpected(bad_name(name).error());
@@ -161,24 +174,24 @@ Result<uint64_t> Endpoint::start_connect(std::string_view target, const ConnectO
   return begin_pending(connection_->send(request, false));
 }
 
-Result<uint64_t> Endpoint::begin_pending(Result<uint64_t> sent) {
-  if (sent) pending_.push_back(*sent);
-  if (!sent && emulated_ != nullptr) emulated_->opened();
-  return sent;
+Result<PendingId> Endpoint::begin_pending(Result<uint64_t> sent) {
+  if (sent) return pending_.emplace_back(PendingId{*sent});
+  if (emulated_ != nullptr) emulated_->opened();
+  return tl::unexpected(sent.error());
 }
 
-void Endpoint::end_pending(uint64_t pending) noexcept {
+void Endpoint::end_pending(PendingId pending) noexcept {
   const auto at = std::find(pending_.begin(), pending_.end(), pending);
   if (at == pending_.end()) return;
   pending_.erase(at);
   if (emulated_ != nullptr) emulated_->opened();
 }
 
-bool Endpoint::is_pending(uint64_t pending) const noexcept {
+bool Endpoint::is_pending(PendingId pending) const noexcept {
   return std::find(pending_.begin(), pending_.end(), pending) != pending_.end();
 }
 
-std::optional<Result<Channel>> Endpoint::poll_connect(uint64_t pending, bool* shared) {
+std::optional<Result<Channel>> Endpoint::poll_connect(PendingId pending, bool* shared) {
   auto answer = poll_answer(pending);
   if (!answer) return std::nullopt;
   const Opening opening(emulated_.get());
@@ -188,18 +201,18 @@ std::optional<Result<Channel>> Endpoint::poll_connect(uint64_t pending, bool* sh
   return adopt(std::move(**answer));
 }
 
-std::optional<Result<Answer>> Endpoint::poll_answer(uint64_t pending) {
+std::optional<Result<Answer>> Endpoint::poll_answer(PendingId pending) {
   if (!is_pending(pending)) return Result<Answer>(not_under_way(pending));
-  if (embedded_ != nullptr) embedded_->wait(embedded_handle_, 0);
+  if (embedded_) embedded_.wait(0);
   answer_due_ = false;
-  return connection_->take_answer(pending);
+  return connection_->take_answer(cookie_of(pending));
 }
 
-Status Endpoint::cancel_connect(uint64_t pending) {
+Status Endpoint::cancel_connect(PendingId pending) {
   if (!is_pending(pending)) return not_under_way(pending);
   end_pending(pending);
   if (pending_.empty()) answer_due_ = false;
-  connection_->abandon(pending);
+  connection_->abandon(cookie_of(pending));
   return {};
 }
 
@@ -219,15 +232,15 @@ Result<Channel> Endpoint::connect_once(std::string_view target, const ConnectOpt
   const Opening opening(emulated_.get());
   end_pending(*pending);
   // The service answers within the timeout; the margin is for a busy service.
-  auto answer = connection_->wait_answer(*pending, answer_time(options) + kSecond);
+  auto answer = connection_->wait_answer(cookie_of(*pending), answer_time(options) + kSecond);
   if (!answer) return tl::unexpected(answer.error());
   // The peer waits for our confirmation, and this program may not poll its NI again for a while.
-  if (embedded_ != nullptr) turn_embedded();
+  if (embedded_) embedded_.poll();
   return adopt(std::move(*answer));
 }
 
 std::optional<ConnectionRequest> Endpoint::next_request() {
-  if (embedded_ != nullptr) embedded_->wait(embedded_handle_, 0);
+  if (embedded_) embedded_.wait(0);
   look_for_events();
   if (requests_.empty()) return std::nullopt;
   ConnectionRequest request = std::move(requests_.front());
@@ -235,25 +248,25 @@ std::optional<ConnectionRequest> Endpoint::next_request() {
   return request;
 }
 
-Result<Channel> Endpoint::accept(uint64_t request_id) {
+Result<Channel> Endpoint::accept(RequestId request_id) {
   auto request = request_for<control::Accept>(control::Op::accept, id_);
-  request.request = request_id;
+  request.request = static_cast<uint64_t>(request_id);
   const Opening opening(emulated_.get());
   auto answer = connection_->call(request);
   if (!answer) return tl::unexpected(answer.error());
   return adopt(std::move(*answer));
 }
 
-Result<uint64_t> Endpoint::start_accept(uint64_t request_id) {
+Result<PendingId> LayerEndpoint::start_accept(RequestId request_id) {
   auto request = request_for<control::Accept>(control::Op::accept, id_);
-  request.request = request_id;
+  request.request = static_cast<uint64_t>(request_id);
   if (emulated_ != nullptr) emulated_->opening();
   return begin_pending(connection_->send(request, false));
 }
 
-Status Endpoint::reject(uint64_t request_id, Nanoseconds timeout) {
+Status Endpoint::reject(RequestId request_id, Nanoseconds timeout) {
   auto request = request_for<control::Reject>(control::Op::reject, id_);
-  request.request = request_id;
+  request.request = static_cast<uint64_t>(request_id);
   return without_value(connection_->call(request, timeout));
 }
 
@@ -316,13 +329,9 @@ Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<De
   channels_[info.channel] = std::move(state);
   LocalChannel* local = channels_[info.channel].local.get();
   if (local != nullptr) {
-    locals_.push_back(local);
-    if (locals_.size() == 1) hot_ = local;
-    if (upcall_asleep_) wake_upcall();  // the thread's announcement does not cover this channel
-    if (epoll_.valid()) {
-      epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = local->descriptor()}};
-      ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, local->descriptor(), &event);
-    }
+    locals_.add(*local);
+    upcall_->wake();  // the thread's announcement does not cover this channel
+    epoll_.add(local->descriptor());
   }
   return channel;
 }
@@ -348,11 +357,8 @@ Status Endpoint::close(Channel channel, Nanoseconds timeout) {
 }
 
 void Endpoint::forget_local(LocalChannel* local) noexcept {
-  closed_ += local->counters();
-  if (hot_ == local) hot_ = nullptr;
-  locals_.erase(std::remove(locals_.begin(), locals_.end(), local), locals_.end());
-  // The peer has the same eventfd, so closing ours would not remove it from the epoll set.
-  if (epoll_.valid()) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, local->descriptor(), nullptr);
+  locals_.remove(*local);
+  epoll_.remove(local->descriptor());
 }
 
 bool Endpoint::is_open(Channel channel) const noexcept {
@@ -402,7 +408,7 @@ void Endpoint::process_events() {
   answer_due_ = !pending_.empty();
   for (const auto& [event, order] : connection_->take_events(id_)) {
     if (const auto* request = std::get_if<control::ConnectRequest>(&event)) {
-      requests_.push_back({request->request, request->peer_uid, request->peer_pid, std::string(request->peer.view()),
+      requests_.push_back({RequestId{request->request}, request->peer_uid, request->peer_pid, std::string(request->peer.view()),
                            request->same_user == 1});
     } else if (const auto* opened = std::get_if<control::ChannelOpened>(&event)) {
       if (auto channel = adopt(opened->channel, {})) {
@@ -460,13 +466,13 @@ Result<MutableBytes> Endpoint::expose(uint64_t bytes) {
   auto mapping = Mapping::map(answer->descriptors[0].get(), bytes);
   if (!mapping) return tl::unexpected(mapping.error());
   region_ = std::move(*mapping);
-  for (LocalChannel* local : locals_) local->set_own_region(bytes);
+  for (LocalChannel* local : locals_.channels()) local->set_own_region(bytes);
   return region_.bytes();
 }
 
 Result<uint64_t> Endpoint::map_peer_region(Channel channel) {
   const auto index = static_cast<uint32_t>(channel);
-  if (emulated_ != nullptr) return emulated_->map_peer_region(channel);
+  if (emulated_ != nullptr) return emulated_->map_peer_region(*this, channel);
   if (index >= channels_.size() || channels_[index].local == nullptr) {
     return fail(Errc::not_found, "channel " + std::to_string(index) + " is no local channel");
   }

@@ -5,7 +5,7 @@
 
 #include "unet/connection.h"
 #include "unet/emulated.h"
-#include "unet/endpoint.h"
+#include "unet/layer_endpoint.h"
 
 namespace unet {
 namespace {
@@ -51,7 +51,7 @@ Result<IpConfiguration> read_configuration(const Answer& answer) {
 
 }  // namespace
 
-Result<Channel> Endpoint::open_ip() {
+Result<Channel> LayerEndpoint::open_ip() {
   if (emulated_ != nullptr) {
     return fail(Errc::invalid_argument, "an emulated endpoint has no IP channel: create one with queues of its own for that");
   }
@@ -62,7 +62,7 @@ Result<Channel> Endpoint::open_ip() {
   return channel;
 }
 
-Result<IpClaimed> Endpoint::claim_ip(const IpClaim& claim, Nanoseconds timeout) {
+Result<IpClaimed> LayerEndpoint::claim_ip(const IpClaim& claim, Nanoseconds timeout) {
   auto request = request_for<control::ClaimIp>(control::Op::claim_ip, id_);
   request.claim = claim;
   auto answer = connection_->call(request, timeout);
@@ -71,7 +71,7 @@ Result<IpClaimed> Endpoint::claim_ip(const IpClaim& claim, Nanoseconds timeout) 
   return IpClaimed{.claim = made.claim, .port = static_cast<uint16_t>(made.port), .plenty = made.plenty != 0};
 }
 
-Status Endpoint::release_ip(uint32_t claim, Nanoseconds timeout) {
+Status LayerEndpoint::release_ip(uint32_t claim, Nanoseconds timeout) {
   linger();  // without this, the NI would see the last messages come from an unclaimed port
   auto request = request_for<control::ReleaseIp>(control::Op::release_ip, id_);
   request.claim = claim;
@@ -80,7 +80,7 @@ Status Endpoint::release_ip(uint32_t claim, Nanoseconds timeout) {
   return {};
 }
 
-Status Endpoint::set_ip_claim(uint32_t claim, AcceptsNewFlows accepts_new_flows, Nanoseconds timeout) {
+Status LayerEndpoint::set_ip_claim(uint32_t claim, AcceptsNewFlows accepts_new_flows, Nanoseconds timeout) {
   auto request = request_for<control::SetIpClaim>(control::Op::set_ip_claim, id_);
   request.claim = claim;
   request.accepts_new_flows = static_cast<uint32_t>(accepts_new_flows);
@@ -89,7 +89,7 @@ Status Endpoint::set_ip_claim(uint32_t claim, AcceptsNewFlows accepts_new_flows,
   return {};
 }
 
-Status Endpoint::own_ip_flow(uint32_t claim, const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
+Status LayerEndpoint::own_ip_flow(uint32_t claim, const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
                              uint16_t remote_port, Nanoseconds timeout) {
   auto request = request_for<control::OwnIpFlow>(control::Op::own_ip_flow, id_);
   request.claim = claim;
@@ -102,10 +102,10 @@ Status Endpoint::own_ip_flow(uint32_t claim, const ip::IpAddress& local, uint16_
   return {};
 }
 
-Result<SocketTableView> Endpoint::open_sockets() {
+Result<SocketTableView> LayerEndpoint::open_sockets() {
   const auto table = static_cast<uint32_t>(socket_tables_.size());
   // An embedded NI ends with its process: no service is left to read the table or to end the connections.
-  if (embedded_ != nullptr) return fail(Errc::unavailable, "an embedded NI ends with its process");
+  if (embedded_) return fail(Errc::unavailable, "an embedded NI ends with its process");
   if (table == kSocketTablesMax) return fail(Errc::already_exists, "this endpoint has as many tables of sockets as it may");
   auto answer = connection_->call(request_for<control::OpenSockets>(control::Op::open_sockets, id_));
   if (!answer) return tl::unexpected(answer.error());
@@ -126,18 +126,18 @@ bool Endpoint::sockets_asked() const noexcept {
   return header.asked.load(std::memory_order_relaxed) != header.told.load(std::memory_order_relaxed);
 }
 
-Result<IpConfiguration> Endpoint::ip_configuration() {
+Result<IpConfiguration> LayerEndpoint::ip_configuration() {
   auto answer = connection_->call(request_for<control::GetIpConfiguration>(control::Op::ip_configuration, id_));
   if (!answer) return tl::unexpected(answer.error());
   return read_configuration(*answer);
 }
 
-Result<uint64_t> Endpoint::start_ip_configuration() {
+Result<PendingId> LayerEndpoint::start_ip_configuration() {
   if (emulated_ != nullptr) emulated_->opening();
   return begin_pending(connection_->send(request_for<control::GetIpConfiguration>(control::Op::ip_configuration, id_), false));
 }
 
-std::optional<Result<IpConfiguration>> Endpoint::poll_ip_configuration(uint64_t pending) {
+std::optional<Result<IpConfiguration>> LayerEndpoint::poll_ip_configuration(PendingId pending) {
   auto answer = poll_answer(pending);
   if (!answer) return std::nullopt;
   end_pending(pending);

@@ -131,7 +131,7 @@ TEST_CASE("what the client cannot use of an answer is given back") {
     }
   });
   const auto connected = endpoint->connect("peer", kSmallChannel);
-  const auto accepted = endpoint->accept(1);
+  const auto accepted = endpoint->accept(RequestId{1});
   service.join();
   CHECK(closed == 2);
   CHECK((!connected && connected.error().code == Errc::protocol));
@@ -222,20 +222,20 @@ TEST_CASE("a request is accepted as soon as it is there, before the service has 
   ConnectionRequest from;
   const auto channel = endpoint->accept(kHang / 2, &from);
   service.join();
-  CHECK((channel && from.id == 9));
+  CHECK((channel && from.id == RequestId{9}));
 }
 
 TEST_CASE("a connect is answered once, and nothing else is") {
   World world;
   const auto endpoint = world.endpoint();
-  const auto not_under_way = [&](uint64_t pending) {
+  const auto not_under_way = [&](PendingId pending) {
     const auto answer = endpoint->poll_connect(pending);
     return answer && !*answer && answer->error().code == Errc::invalid_argument;
   };
-  CHECK(not_under_way(12345));
+  CHECK(not_under_way(PendingId{12345}));
   const auto pending = endpoint->start_connect("peer");
   REQUIRE(pending);
-  CHECK(not_under_way(*pending + 1));
+  CHECK(not_under_way(PendingId{static_cast<uint64_t>(*pending) + 1}));
   world.service.grant_ni(world.service.take(), 2);
   // A wrong request does not replace the one in progress.
   CHECK(endpoint->wait(kHang) == WaitOutcome::ready);
@@ -281,8 +281,8 @@ TEST_CASE("an endpoint leaves nothing behind in its connection") {
   CHECK(world.service.take().as<control::CloseChannel>().channel == 3);
   CHECK(other->connection().take_events(id).empty());
   // The service must not answer afterwards either: no caller could close the channel.
-  CHECK_FALSE(other->connection().take_answer(*answered));
-  CHECK_FALSE(other->connection().take_answer(*unanswered));
+  CHECK_FALSE(other->connection().take_answer(static_cast<uint64_t>(*answered)));
+  CHECK_FALSE(other->connection().take_answer(static_cast<uint64_t>(*unanswered)));
 }
 
 // ---- processes
@@ -293,7 +293,7 @@ TEST_CASE("a child process gives up what it inherited without a word to the serv
   const auto peer = world.local(*endpoint, 0);
   REQUIRE(endpoint->start_connect("peer"));
   const bool with_upcall = GENERATE(false, true);
-  if (with_upcall) REQUIRE(endpoint->start_upcall([](Endpoint&, void*) {}, nullptr));
+  if (with_upcall) REQUIRE(endpoint->start_upcall([](Endpoint&) {}));
   ChildProcess child([&] {
     alarm(kHangSeconds);
     if (endpoint->bind("child") || endpoint->connection().take_events(0).size() != 0) return 1;
@@ -432,6 +432,25 @@ TEST_CASE("all that has arrived on many quiet channels is received within as man
     CHECK(received == kChannels);
     CHECK(endpoint->wait(0) == WaitOutcome::timed_out);
   }
+}
+
+TEST_CASE("an endpoint that moves keeps its channels and messages") {
+  World world;
+  auto first = world.endpoint();
+  const auto peer = world.local(*first, 0);
+  const std::byte byte{7};
+  REQUIRE(peer->send(&byte, 1) == SendOutcome::sent);
+  Endpoint second = std::move(*first);
+  first.reset();  // a moved-from endpoint closes nothing
+  Message message;
+  REQUIRE(second.receive(message));
+  CHECK(message.bytes()[0] == byte);
+  second.release(message);
+  CHECK(second.is_open(Channel{0}));
+  Endpoint third = std::move(*world.context.create_endpoint(kSmall));
+  third = std::move(second);
+  CHECK(third.send(Channel{0}, {&byte, 1}) == SendOutcome::sent);
+  CHECK(peer->has_message());
 }
 
 }  // namespace

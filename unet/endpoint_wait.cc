@@ -1,19 +1,15 @@
 // endpoint_wait.cc - sleeping endpoints: timed wait, a descriptor for epoll, upcalls.
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
-#include <poll.h>
 #include <sched.h>
-#include <unistd.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
-#include <system_error>
 
-#include "unet/base/epoll.h"
 #include "unet/connection.h"
 #include "unet/emulated.h"
 #include "unet/endpoint.h"
+#include "unet/upcall_thread.h"
 
 namespace unet {
 namespace {
@@ -45,12 +41,12 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, Refused 
   Nanoseconds next_yield = kYieldAfter;
   bool flushed = false;
   do {
-    if (embedded_ != nullptr) turn_embedded();
+    if (embedded_) embedded_.poll();
     if (something()) return WaitOutcome::ready;
     if (refused && has_room(*refused)) return WaitOutcome::room;
     // The peer may wait for memory that was released here since. A few large messages do not fill a quarter of the slots.
     if (!std::exchange(flushed, true)) flush_credits();
-    if (embedded_ == nullptr) {
+    if (!embedded_) {
       for (int i = 0; i < kPollsPerLook && !has_message(); ++i) spin_pause();
     }
     waited = monotonic_now() - start;
@@ -67,7 +63,7 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, Refused 
     const bool has_locals = emulated_ != nullptr ? emulated_->has_locals() : !locals_.empty();
     if (!has_locals && !connection_->alive()) return WaitOutcome::disconnected;
     const Nanoseconds rest = std::min(timeout - waited, kLongestSleep);
-    const WaitOutcome outcome = embedded_ != nullptr ? sleep_embedded(rest, refused) : sleep(rest, refused);
+    const WaitOutcome outcome = embedded_ ? sleep_embedded(rest, refused) : sleep(rest, refused);
     if (outcome != WaitOutcome::timed_out) return outcome;
     waited = monotonic_now() - start;
   }
@@ -77,7 +73,7 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, Refused 
 void Endpoint::flush_credits() noexcept {
   if (emulated_ != nullptr) return emulated_->flush_credits();
   queues_->flush_credits();
-  for (LocalChannel* local : locals_) local->flush_credits();
+  locals_.flush_credits();
 }
 
 void Endpoint::announce(Refused refused) noexcept {
@@ -88,37 +84,18 @@ void Endpoint::announce(Refused refused) noexcept {
   const bool often = sleep_pace_.is_often(now);
   bool fenced = queues_->announce_sleep(refused && wanted == nullptr, often);
   bool seldom = false;
-  for (LocalChannel* local : locals_) {
+  for (LocalChannel* local : locals_.channels()) {
     fenced = local->announce_sleep(local == wanted, often) && fenced;
     seldom = seldom || local->woken_seldom();
   }
-  if (seldom) [[unlikely]] limit_sleep();
+  if (seldom) [[unlikely]] epoll_.limit_sleep(LocalChannel::kSleepMax);  // while a peer wakes us seldom
   if (!fenced) heavy_fence();
-}
-
-// Arms a timer that makes the descriptor readable.
-void Endpoint::limit_sleep() noexcept {
-  if (!seldom_timer_.valid()) {
-    Descriptor timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-    timer.renumber(connection_->first_descriptor());
-    epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = timer.get()}};  // never read
-    if (!timer.valid() || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, timer.get(), &event) != 0) return;  // the next sleep tries again
-    seldom_timer_ = std::move(timer);
-  }
-  const itimerspec limit{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_nsec = static_cast<long>(LocalChannel::kSleepMax)}};
-  ::timerfd_settime(seldom_timer_.get(), 0, &limit, nullptr);
 }
 
 void Endpoint::end_announcement() noexcept {
   queues_->end_sleep();
-  for (LocalChannel* local : locals_) local->end_sleep();
-  // The upcall's thread sleeps after arm(): make it arm again when it is unmasked.
-  if (upcall_asleep_) wake_upcall();
-}
-
-void Endpoint::wake_upcall() noexcept {
-  const uint64_t one = 1;
-  static_cast<void>(!::write(upcall_wake_.get(), &one, sizeof one));
+  for (LocalChannel* local : locals_.channels()) local->end_sleep();
+  upcall_->wake();  // if its thread sleeps after arm(), it must arm again when it is unmasked
 }
 
 // The service counts a packet only after sending it, so an edge of the socket is more reliable than the count.
@@ -130,13 +107,13 @@ void Endpoint::take_control_edges(std::span<const epoll_event> edges) noexcept {
 
 // Sleeps once. Returns timed_out also if it woke without a reason.
 WaitOutcome Endpoint::sleep(Nanoseconds timeout, Refused refused) noexcept {
-  if (emulated_ != nullptr) return emulated_->sleep(timeout, refused);
-  if (!epoll_.valid() && !make_descriptor()) return sleep_without_descriptor(std::min(timeout, kMillisecond), refused);
+  if (emulated_ != nullptr) return emulated_->sleep(*this, timeout, refused);
+  if (!epoll_.is_open() && !make_descriptor()) return sleep_without_descriptor(std::min(timeout, kMillisecond), refused);
   announce(refused);
   int ready = 0;
   epoll_event events[8];
   if (!something() && !(refused && has_room(*refused))) {
-    ready = wait_epoll(epoll_.get(), events, timeout);
+    ready = epoll_.wait(events, timeout);
   }
   const bool interrupted = ready < 0 && errno == EINTR;
   end_announcement();
@@ -159,7 +136,7 @@ WaitOutcome Endpoint::sleep_embedded(Nanoseconds timeout, Refused refused) noexc
   // No write to our descriptors happens while this thread's NI sleeps, except by another thread at the other end of a local channel. With
   // local channels, sleep in short pieces.
   const Nanoseconds piece = locals_.empty() && emulated_ == nullptr ? timeout : std::min(timeout, kMillisecond);
-  const bool interrupted = embedded_->wait(embedded_handle_, static_cast<int64_t>(piece)) < 0;
+  const bool interrupted = !embedded_.wait(piece);
   if (something()) return WaitOutcome::ready;
   if (refused && has_room(*refused)) return WaitOutcome::room;
   return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
@@ -168,18 +145,10 @@ WaitOutcome Endpoint::sleep_embedded(Nanoseconds timeout, Refused refused) noexc
 // ---- a descriptor for the application's own epoll
 
 Status Endpoint::make_descriptor() {
-  Descriptor set(::epoll_create1(EPOLL_CLOEXEC));
-  if (!set.valid()) return fail_errno("epoll_create1", errno);
-  set.renumber(connection_->first_descriptor());
-  // Edge-triggered, so that an eventfd need not be read to become quiet again.
-  const auto add = [&](int fd) {
-    epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = fd}};
-    return ::epoll_ctl(set.get(), EPOLL_CTL_ADD, fd, &event) == 0;
-  };
-  if (embedded_ != nullptr) {
-    const int fd = embedded_->descriptor(embedded_handle_);
-    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
-    if (::epoll_ctl(set.get(), EPOLL_CTL_ADD, fd, &event) != 0) return fail_errno("epoll_ctl", errno);
+  EpollSet set;
+  if (auto opened = set.open(connection_->first_descriptor()); !opened) return opened;
+  if (embedded_) {
+    if (!set.add_level_triggered(embedded_.descriptor())) return fail_errno("epoll_ctl", errno);
   } else {
     control::GetDescriptor request{};
     request.header = {control::Op::get_descriptor, id_, 0};
@@ -187,15 +156,15 @@ Status Endpoint::make_descriptor() {
     // Without an NI, an endpoint can still sleep on local channels.
     if (answer && answer->descriptors.size() == 1) {
       wake_ = std::move(answer->descriptors[0]);
-      add(wake_.get());
+      set.add(wake_.get());
     } else if (connection_->alive()) {
       return answer ? Status(fail(Errc::protocol, "the NI sent no descriptor")) : Status(tl::unexpected(answer.error()));
     }
-    add(connection_->descriptor());
-    add(connection_->news_descriptor());
+    set.add(connection_->descriptor());
+    set.add(connection_->news_descriptor());
   }
-  for (const LocalChannel* local : locals_) {
-    if (!add(local->descriptor())) return fail_errno("epoll_ctl", errno);
+  for (const LocalChannel* local : locals_.channels()) {
+    if (!set.add(local->descriptor())) return fail_errno("epoll_ctl", errno);
   }
   epoll_ = std::move(set);
   return {};
@@ -203,20 +172,20 @@ Status Endpoint::make_descriptor() {
 
 Result<int> Endpoint::descriptor() {
   if (emulated_ != nullptr) return emulated_->descriptor();
-  if (!epoll_.valid()) {
+  if (!epoll_.is_open()) {
     if (auto made = make_descriptor(); !made) return tl::unexpected(made.error());
   }
-  return epoll_.get();
+  return epoll_.descriptor();
 }
 
 bool Endpoint::arm(Refused room) noexcept {
-  if (emulated_ != nullptr) return emulated_->arm(room);
-  if (!epoll_.valid() && !make_descriptor()) return false;
+  if (emulated_ != nullptr) return emulated_->arm(*this, room);
+  if (!epoll_.is_open() && !make_descriptor()) return false;
   // Take the edges of the last sleep, or the descriptor would stay readable.
   epoll_event edges[8];
   int taken;
   do {
-    taken = ::epoll_wait(epoll_.get(), edges, 8, 0);
+    taken = epoll_.wait(edges, 0);
     take_control_edges({edges, static_cast<size_t>(std::max(taken, 0))});
   } while (taken == 8);
   announce(room);
@@ -224,55 +193,24 @@ bool Endpoint::arm(Refused room) noexcept {
     end_announcement();
     return false;
   }
-  return embedded_ == nullptr || embedded_->arm(embedded_handle_) == 1;
+  return !embedded_ || embedded_.arm();
 }
 
 // ---- upcalls
 
-Status Endpoint::start_upcall(void (*upcall)(Endpoint&, void*), void* argument) {
-  if (upcall_thread_.joinable()) return fail(Errc::already_exists, "this endpoint has an upcall already");
-  if (auto made = descriptor(); !made) return tl::unexpected(made.error());
-  upcall_wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!upcall_wake_.valid()) return fail_errno("eventfd", errno);
-  upcall_stop_ = false;
-  try {
-    upcall_thread_ = std::thread([this, upcall, argument] { upcall_loop(upcall, argument); });
-  } catch (const std::system_error& error) {
-    return fail_errno("starting the upcall's thread", error.code().value());
-  }
-  return {};
+Status Endpoint::start_upcall(std::function<void(Endpoint&)> upcall) {
+  const auto wakes = descriptor();
+  if (!wakes) return tl::unexpected(wakes.error());
+  return upcall_->start(*wakes, [this, upcall = std::move(upcall)] {
+    if (embedded_) embedded_.poll();
+    if (!something()) return arm();
+    upcall(*this);
+    return false;
+  });
 }
 
-void Endpoint::stop_upcall() noexcept {
-  if (!upcall_thread_.joinable()) return;
-  upcall_stop_ = true;
-  wake_upcall();
-  upcall_thread_.join();
-  upcall_thread_ = std::thread();
-  upcall_asleep_ = false;
-  upcall_wake_.reset();
-}
-
-void Endpoint::upcall_loop(void (*upcall)(Endpoint&, void*), void* argument) noexcept {
-  while (!upcall_stop_.load()) {
-    bool asleep = false;
-    while (maskers_.load(std::memory_order_relaxed) != 0) ::sched_yield();
-    {
-      const std::lock_guard masked(upcall_mutex_);
-      upcall_asleep_ = false;
-      if (embedded_ != nullptr) turn_embedded();
-      if (something()) {
-        upcall(*this, argument);
-      } else {
-        upcall_asleep_ = asleep = arm();
-      }
-    }
-    if (!asleep) continue;
-    pollfd wanted[2] = {{.fd = *descriptor(), .events = POLLIN, .revents = 0}, {.fd = upcall_wake_.get(), .events = POLLIN, .revents = 0}};
-    ::poll(wanted, 2, static_cast<int>(kLongestSleep / kMillisecond));
-    uint64_t count = 0;
-    static_cast<void>(!::read(upcall_wake_.get(), &count, sizeof count));
-  }
-}
+void Endpoint::stop_upcall() noexcept { upcall_->stop(); }
+void Endpoint::mask() noexcept { upcall_->mask(); }
+void Endpoint::unmask() noexcept { upcall_->unmask(); }
 
 }  // namespace unet

@@ -281,15 +281,14 @@ TEST_CASE("an upcall comes for every kind of news, one per batch, and never whil
     std::atomic<uint32_t> messages{0}, requests{0}, calls{0};
     std::atomic<bool> masked{false}, while_masked{false};
   } seen;
-  const auto upcall = [](Endpoint& self, void* argument) {
-    auto& s = *static_cast<Seen*>(argument);
-    ++s.calls;
-    if (s.masked) s.while_masked = true;
-    for (Message message; self.receive(message); ++s.messages) self.release(message);
-    while (self.next_request()) ++s.requests;
+  const auto upcall = [&seen](Endpoint& self) {
+    ++seen.calls;
+    if (seen.masked) seen.while_masked = true;
+    for (Message message; self.receive(message); ++seen.messages) self.release(message);
+    while (self.next_request()) ++seen.requests;
   };
-  REQUIRE(endpoint->start_upcall(upcall, &seen));
-  CHECK_FALSE(endpoint->start_upcall(upcall, &seen));
+  REQUIRE(endpoint->start_upcall(upcall));
+  CHECK_FALSE(endpoint->start_upcall(upcall));
   const auto until = [](auto condition) {
     for (int i = 0; i < kHangSeconds * 1000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return condition();
@@ -321,7 +320,7 @@ TEST_CASE("an upcall comes for every kind of news, one per batch, and never whil
   REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
   CHECK(endpoint->wait(kHang) == WaitOutcome::ready);
   CHECK(seen.calls == after);
-  REQUIRE(endpoint->start_upcall(upcall, &seen));
+  REQUIRE(endpoint->start_upcall(upcall));
   CHECK(until([&] { return seen.messages == 5; }));
 }
 
@@ -333,11 +332,11 @@ TEST_CASE("an upcall whose thread cannot be started is an error, and can be star
   REQUIRE(pthread_attr_init(&huge) == 0);
   REQUIRE(pthread_attr_setstacksize(&huge, size_t{1} << 47) == 0);  // larger than the address space
   REQUIRE(pthread_setattr_default_np(&huge) == 0);
-  const auto upcall = [](Endpoint&, void*) {};
-  const Status started = endpoint->start_upcall(upcall, nullptr);
+  const auto upcall = [](Endpoint&) {};
+  const Status started = endpoint->start_upcall(upcall);
   REQUIRE(pthread_setattr_default_np(&before) == 0);
   CHECK((!started && started.error().code == Errc::system && !started.error().text.empty()));
-  CHECK(endpoint->start_upcall(upcall, nullptr));
+  CHECK(endpoint->start_upcall(upcall));
 }
 
 TEST_CASE("masking gets its turn while upcalls follow each other without a break") {
@@ -347,12 +346,12 @@ TEST_CASE("masking gets its turn while upcalls follow each other without a break
   REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
   std::atomic<uint32_t> calls{0};
   // An upcall that takes nothing is called again at once, without end.
-  const auto upcall = [](Endpoint&, void* argument) {
-    ++*static_cast<std::atomic<uint32_t>*>(argument);
+  const auto upcall = [&calls](Endpoint&) {
+    ++calls;
     const Nanoseconds start = monotonic_now();
     while (monotonic_now() - start < 5 * kMicrosecond) {}
   };
-  REQUIRE(endpoint->start_upcall(upcall, &calls));
+  REQUIRE(endpoint->start_upcall(upcall));
   constexpr int kRounds = 100;
   int starved = 0;
   for (int i = 0; i < kRounds; ++i) {

@@ -1,5 +1,6 @@
 // ip.h - IP through the NI: the header of each packet on an endpoint's IP channel, and claims of ports; used by IP stacks.
 //
+//   LayerEndpoint endpoint(std::move(*context.create_endpoint()));        // layer_endpoint.h
 //   auto channel = endpoint.open_ip();                                    // the addresses are the NI's, shared by all
 //   auto claimed = endpoint.claim_ip({.protocol = 17, .port = 5353});     // ports are each endpoint's own
 //   send:     IpMessageHeader | IP header | UDP or TCP header | payload   on *channel

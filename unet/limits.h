@@ -12,7 +12,7 @@ namespace unet {
 constexpr uint32_t kInlineMax = 48;              // bytes of a message inside a descriptor
 constexpr uint32_t kHeadedMax = 40;              // bytes of a head inside a descriptor, beside data in its own lines
 constexpr uint32_t kFragmentsMax = 6;            // pieces of the segment that one send descriptor gathers
-constexpr uint32_t kKeptMax = kFragmentsMax - 1; // pieces from keep() per message; the reservation is one more
+constexpr uint32_t kSendPiecesMax = kFragmentsMax - 1; // pieces from register_send_memory() per message; the reservation is one more
 constexpr uint32_t kRunsMax = 12;                // runs of buffers that hold one received message
 
 // Endpoints

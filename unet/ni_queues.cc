@@ -87,24 +87,24 @@ SendOutcome NiQueues::post(Channel channel, uint32_t length) noexcept {
   return SendOutcome::sent;
 }
 
-MutableBytes NiQueues::keep(uint64_t bytes) noexcept {
+MutableBytes NiQueues::register_send_memory(uint64_t bytes) noexcept {
   const uint64_t kept = round_up(bytes, kPage);
   if (writer_.written() != 0 || kept > ring_.bytes() || ring_.bytes() - kept < kIpMessageMax) return {};
   ring_ = DataRing(ring_.bytes() - kept, geometry_.send_depth);
   return {segment_.data() + geometry_.send_data + ring_.bytes(), static_cast<size_t>(kept)};
 }
 
-SendOutcome NiQueues::post(Channel channel, uint32_t length, std::span<const Bytes> kept) noexcept {
-  if (length > reserved_length_ || length == 0 || kept.size() > kKeptMax) return SendOutcome::too_long;
+SendOutcome NiQueues::post(Channel channel, uint32_t length, std::span<const Bytes> pieces) noexcept {
+  if (length > reserved_length_ || length == 0 || pieces.size() > kSendPiecesMax) return SendOutcome::too_long;
   Slot* slot = writer_.reserve();
   if (slot == nullptr) return SendOutcome::full;
   GatherDescriptor descriptor{};
   uint32_t total = length;
-  for (size_t i = 0; i < kept.size(); ++i) {
+  for (size_t i = 0; i < pieces.size(); ++i) {
     const std::byte* const first = segment_.data() + geometry_.send_data;
-    UNET_CHECK(kept[i].data() >= first && kept[i].data() + kept[i].size() <= first + geometry_.send_bytes);
-    descriptor.fragments[i + 1] = {static_cast<uint32_t>(kept[i].data() - segment_.data()), static_cast<uint32_t>(kept[i].size())};
-    total += static_cast<uint32_t>(kept[i].size());
+    UNET_CHECK(pieces[i].data() >= first && pieces[i].data() + pieces[i].size() <= first + geometry_.send_bytes);
+    descriptor.fragments[i + 1] = {static_cast<uint32_t>(pieces[i].data() - segment_.data()), static_cast<uint32_t>(pieces[i].size())};
+    total += static_cast<uint32_t>(pieces[i].size());
   }
   if (total > kMessageMax) return SendOutcome::too_long;
   descriptor.fragments[0] = {static_cast<uint32_t>(geometry_.send_data + reserved_offset_), length};

@@ -59,9 +59,9 @@ class NiQueues {
   void forget_reserved() noexcept { reserved_length_ = 0; }
   // Takes the last `bytes`, rounded up to pages, of the memory for outgoing messages for the caller. Empty: there were sends before, or too
   // little would remain.
-  MutableBytes keep(uint64_t bytes) noexcept;
-  // Sends the first `length` bytes of the reservation, followed by `kept`: at most kKeptMax pieces of memory from keep().
-  SendOutcome post(Channel channel, uint32_t length, std::span<const Bytes> kept) noexcept;
+  MutableBytes register_send_memory(uint64_t bytes) noexcept;
+  // Sends the first `length` bytes of the reservation, followed by `pieces`: at most kSendPiecesMax, of memory from register_send_memory().
+  SendOutcome post(Channel channel, uint32_t length, std::span<const Bytes> pieces) noexcept;
   SendOutcome put(Channel channel, uint64_t region_offset, Bytes data, bool notify) noexcept;
 
   // ---- receiving half
@@ -104,22 +104,22 @@ class NiQueues {
   // ---- sleeping: see LocalChannel
   bool announce_sleep(bool for_room, bool often = false) noexcept;
   void end_sleep() noexcept;
-  // Whether there is room for the last refused send or reserve(), or await_taken() is fulfilled if that was called since.
+  // Whether there is room for the last refused send or reserve(), or notify_completion() is fulfilled if that was called since.
   bool has_room() noexcept;
 
   // Whether the NI has taken everything that was sent.
-  bool all_taken() noexcept { return taken(writer_.written()); }
-  // Whether the NI has taken everything that was sent before sent() had this value.
-  bool taken(uint64_t sent) noexcept { return taken() >= sent; }
-  uint64_t taken() noexcept {
+  bool all_completed() noexcept { return completed(writer_.written()); }
+  // Whether the NI has taken everything that was sent before submitted() had this value.
+  bool completed(uint64_t submitted) noexcept { return completed() >= submitted; }
+  uint64_t completed() noexcept {
     static_cast<void>(writer_.refresh());
     return writer_.credited();
   }
-  void await_taken(uint64_t sent) noexcept {
+  void notify_completion(uint64_t submitted) noexcept {
     refused_length_ = 0;
-    refused_until_ = sent;
+    refused_until_ = submitted;
   }
-  uint64_t sent() const noexcept { return writer_.written(); }  // number of slots written so far
+  uint64_t submitted() const noexcept { return writer_.written(); }  // number of slots written so far
 
   uint64_t counter(EndpointCounter which) const noexcept {
     return header_->counters[static_cast<size_t>(which)].load(std::memory_order_relaxed);
@@ -159,7 +159,7 @@ class NiQueues {
   DataRing ring_;
   uint64_t reserved_offset_ = DataRing::kNone;
   uint32_t reserved_length_ = 0;
-  uint64_t refused_until_ = 0;   // set by await_taken(); 0: wait for room only
+  uint64_t refused_until_ = 0;   // set by notify_completion(); 0: wait for room only
   uint32_t refused_length_ = 0;  // bytes that the data ring had no room for; 0: the slots were full
 
   SlotReader reader_;

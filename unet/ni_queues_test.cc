@@ -51,8 +51,8 @@ TEST_CASE("messages of every size reach the NI, with their channel") {
 
 TEST_CASE("what an application keeps in the segment goes behind what it composes, and may be sent again") {
   TestQueues world(kSmall);
-  CHECK(world.queues.keep(uint64_t{4} * kMessageMax).empty());  // no room would remain for other messages
-  const MutableBytes kept = world.queues.keep(100'000);
+  CHECK(world.queues.register_send_memory(uint64_t{4} * kMessageMax).empty());  // no room would remain for other messages
+  const MutableBytes kept = world.queues.register_send_memory(100'000);
   REQUIRE(kept.size() >= 100'000);
   const std::vector<std::byte> data = pattern(kept.size(), 3);
   std::copy(data.begin(), data.end(), kept.begin());
@@ -60,26 +60,26 @@ TEST_CASE("what an application keeps in the segment goes behind what it composes
     const MutableBytes room = world.queues.reserve(100);
     REQUIRE(!room.empty());
     std::fill(room.begin(), room.end(), std::byte{7});
-    std::array<Bytes, kKeptMax> pieces;
+    std::array<Bytes, kSendPiecesMax> pieces;
     for (size_t k = 0; k < pieces.size(); ++k) pieces[k] = Bytes(kept).subspan(k * 20'000 + static_cast<size_t>(i), 5000);
-    const uint64_t before = world.queues.sent();
+    const uint64_t before = world.queues.submitted();
     REQUIRE(world.queues.post(Channel{3}, 54, pieces) == SendOutcome::sent);
-    CHECK(world.queues.sent() == before + 1);
-    CHECK(world.queues.taken() <= before);
+    CHECK(world.queues.submitted() == before + 1);
+    CHECK(world.queues.completed() <= before);
     const auto taken = world.engine.take();
     REQUIRE(taken);
     std::vector<std::byte> expected(54, std::byte{7});
     for (const Bytes& each : pieces) expected.insert(expected.end(), each.begin(), each.end());
     CHECK((taken->channel == 3 && equal(taken->bytes, expected)));
     world.engine.consume();
-    CHECK(world.queues.taken() == before + 1);
+    CHECK(world.queues.completed() == before + 1);
     REQUIRE(send(world.queues, 0, pattern(40'000, 4)) == SendOutcome::sent);  // uses other memory
     REQUIRE(world.engine.take());
     world.engine.consume();
   }
-  // A caller of await_taken() does not wake for room only.
+  // A caller of notify_completion() does not wake for room only.
   REQUIRE(send(world.queues, 0, pattern(100, 1)) == SendOutcome::sent);
-  world.queues.await_taken(world.queues.sent());
+  world.queues.notify_completion(world.queues.submitted());
   CHECK(!world.queues.has_room());
   REQUIRE(!world.queues.reserve(100).empty());
   CHECK(!world.queues.has_room());
@@ -87,7 +87,7 @@ TEST_CASE("what an application keeps in the segment goes behind what it composes
   world.engine.consume();
   CHECK(world.queues.has_room());
   CHECK(equal(kept, data));
-  CHECK(world.queues.keep(1).empty());
+  CHECK(world.queues.register_send_memory(1).empty());
   REQUIRE(!world.queues.reserve(100).empty());
   CHECK(world.queues.post(Channel{3}, 101, {}) == SendOutcome::too_long);
   const std::array<Bytes, 1> all{Bytes(kept).first(kMessageMax)};

@@ -1,6 +1,6 @@
 // test_daemon.h - a test's own network interface, and two endpoints of it through the C ABI; for tests of unet.h.
 //
-// The environment selects the network interface. UNETD is the unetd to start. Or UNET_TEST_NI is the `ni` for unet_open(), such as
+// The environment selects the network interface. UNETD is the unetd to start. Or UNET_TEST_NI is the `ni` for unet_context_open(), such as
 // "embedded:". The code uses only exported functions, so that these tests see what an application sees.
 #pragma once
 
@@ -102,14 +102,14 @@ class TestDaemon {
 class TestPair {
  public:
   explicit TestPair(const TestDaemon& daemon, const unet_endpoint_options* options = nullptr) {
-    must(unet_open(daemon.ni(), nullptr, &context) == 0, "unet_open");
-    must(unet_create_endpoint(context, options, &a) == 0, "unet_create_endpoint");
-    must(unet_create_endpoint(context, options, &b) == 0, "unet_create_endpoint");
+    must(unet_context_open(daemon.ni(), nullptr, &context) == 0, "unet_context_open");
+    must(unet_endpoint_create(context, options, &a) == 0, "unet_endpoint_create");
+    must(unet_endpoint_create(context, options, &b) == 0, "unet_endpoint_create");
   }
   ~TestPair() {
-    unet_destroy_endpoint(a);
-    unet_destroy_endpoint(b);
-    unet_close(context);
+    unet_endpoint_destroy(a);
+    unet_endpoint_destroy(b);
+    unet_context_close(context);
   }
   TestPair(const TestPair&) = delete;
   TestPair& operator=(const TestPair&) = delete;

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "unet/context.h"
-#include "unet/endpoint.h"
+#include "unet/layer_endpoint.h"
 #include "unet/test_service.h"
 
 namespace unet {
@@ -15,10 +15,10 @@ constexpr ConnectOptions kSmallChannel{.timeout = kHang, .local = {.depth = 4, .
 
 struct World {
   World() : context(*Context::open("unix:" + service.path(), "test")) { service.keep(control::Op::connect); }
-  std::unique_ptr<Endpoint> endpoint() {
+  std::unique_ptr<LayerEndpoint> endpoint() {
     auto made = context.create_endpoint(kSmall);
     UNET_CHECK(made);
-    return std::move(*made);
+    return std::make_unique<LayerEndpoint>(std::move(*made));
   }
   // Connects, and lets the test play the peer.
   std::unique_ptr<LocalChannel> local(Endpoint& endpoint, uint32_t number, const LocalOptions& options = kSmallChannel.local) {
@@ -34,7 +34,7 @@ struct World {
     service.grant_ni(service.take(), number);
     return wait_connect(endpoint, *pending);
   }
-  static Channel wait_connect(Endpoint& endpoint, uint64_t pending) {
+  static Channel wait_connect(Endpoint& endpoint, PendingId pending) {
     while (true) {
       if (auto channel = endpoint.poll_connect(pending)) {
         UNET_CHECK(*channel);

@@ -2,7 +2,7 @@
 //
 //   unet_context *context;                             #include <unet/unet.h>
 //   unet_endpoint *endpoint;                           cc program.c $(pkg-config --cflags --libs unet)
-//   if (unet_open(NULL, NULL, &context) < 0 || unet_create_endpoint(context, NULL, &endpoint) < 0) goto failed;
+//   if (unet_context_open(NULL, NULL, &context) < 0 || unet_endpoint_create(context, NULL, &endpoint) < 0) goto failed;
 //   int channel = unet_connect(endpoint, "echo", NULL);
 //   if (channel < 0) goto failed;                      failed: fprintf(stderr, "%s\n", unet_error_text());
 //   unet_send(endpoint, channel, "hello", 5, 0);
@@ -36,6 +36,13 @@
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+
+// Marks an old name, which warns at compile time and names its successor.
+#if defined(__GNUC__)
+#define UNET_DEPRECATED(successor) __attribute__((deprecated("call " successor)))
+#else
+#define UNET_DEPRECATED(successor)
 #endif
 
 // A connection to a network interface, and a communication endpoint there.
@@ -75,22 +82,22 @@ const char *unet_error_name(int code);
 
 // ---- set-up: contexts
 
-// Options of unet_open(). This structure may grow; see "Stability".
-typedef struct unet_open_options {
+// Options of unet_context_open(). This structure may grow; see "Stability".
+typedef struct unet_context_options {
   size_t size;
   const char *program;  // shown to operators; NULL: the program's own name
-} unet_open_options;
+} unet_context_options;
 
 // Connects to the network interface that `ni` names, and sets *context.
 //   NULL or ""       the value of UNET_NI in the environment, else the unetd at this host's default socket
 //   "unix:PATH"      the unetd that listens at PATH
 //   "embedded:SPEC"  one inside this process that owns the wire SPEC, such as "embedded:dpdk:net_memif0,role=client"
-// `options` may be NULL. The caller owns *context, and must call unet_close().
+// `options` may be NULL. The caller owns *context, and must call unet_context_close().
 // Returns 0 or: UNET_EUNAVAILABLE (none there; the error text says how to start one), UNET_EPERMISSION, UNET_EINVALID.
-int unet_open(const char *ni, const unet_open_options *options, unet_context **context);
+int unet_context_open(const char *ni, const unet_context_options *options, unet_context **context);
 
 // Closes the context; NULL is allowed. Its endpoints work until they are destroyed.
-void unet_close(unet_context *context);
+void unet_context_close(unet_context *context);
 
 // Returns 1 while the network interface exists, 0 once it is gone (costs a system call). Local channels go on working without it, but then
 // they do not learn that a peer has closed one or died. A program that needs this must use its own messages.
@@ -121,13 +128,13 @@ typedef struct unet_endpoint_options {
                            // emulated one: all of a context together count as one endpoint of weight 1
 } unet_endpoint_options;
 
-// Creates an endpoint and sets *endpoint; `options` may be NULL. The caller owns it, and must call unet_destroy_endpoint(). It may outlive
+// Creates an endpoint and sets *endpoint; `options` may be NULL. The caller owns it, and must call unet_endpoint_destroy(). It may outlive
 // its context. Returns 0 or: UNET_EINVALID (options out of range), UNET_EQUOTA, UNET_EPERMISSION, UNET_EDISCONNECTED, UNET_ENOMEMORY.
-int unet_create_endpoint(unet_context *context, const unet_endpoint_options *options, unet_endpoint **endpoint);
+int unet_endpoint_create(unet_context *context, const unet_endpoint_options *options, unet_endpoint **endpoint);
 
-// Stops the upcall, closes all channels like unet_close_channel(), and frees everything; NULL is allowed. Unreleased messages, the exposed
+// Stops the upcall, closes all channels like unet_channel_close(), and frees everything; NULL is allowed. Unreleased messages, the exposed
 // region and the descriptor become invalid. Do not call this from the endpoint's own upcall.
-void unet_destroy_endpoint(unet_endpoint *endpoint);
+void unet_endpoint_destroy(unet_endpoint *endpoint);
 
 // Returns the endpoint's number at its network interface, as unetctl shows it.
 uint32_t unet_endpoint_id(const unet_endpoint *endpoint);
@@ -198,7 +205,7 @@ int unet_accept_next(unet_endpoint *endpoint, int64_t timeout_ns, unet_request *
 // Closes a channel, and tells the peer. Sent messages leave first, unless the network interface takes none for 100 ms. Release the
 // channel's messages before: they become invalid. A channel that the peer has closed occupies its number until this call. Returns 0 or
 // UNET_ENOTFOUND.
-int unet_close_channel(unet_endpoint *endpoint, int channel);
+int unet_channel_close(unet_endpoint *endpoint, int channel);
 
 // Returns 1 while messages can be sent, 0 if either side has closed the channel or it was never open. Messages that had arrived can still
 // be received.
@@ -347,6 +354,16 @@ int unet_counter(const unet_endpoint *endpoint, const char *name, uint64_t *valu
 
 // Returns the name of counter number `index`, counted from 0, a static string; NULL after the last.
 const char *unet_counter_name(const unet_endpoint *endpoint, size_t index);
+
+// ---- old names: removed from this header after release 0.1
+
+typedef unet_context_options unet_open_options;
+int unet_open(const char *ni, const unet_context_options *options, unet_context **context) UNET_DEPRECATED("unet_context_open");
+void unet_close(unet_context *context) UNET_DEPRECATED("unet_context_close");
+int unet_create_endpoint(unet_context *context, const unet_endpoint_options *options, unet_endpoint **endpoint)
+    UNET_DEPRECATED("unet_endpoint_create");
+void unet_destroy_endpoint(unet_endpoint *endpoint) UNET_DEPRECATED("unet_endpoint_destroy");
+int unet_close_channel(unet_endpoint *endpoint, int channel) UNET_DEPRECATED("unet_channel_close");
 
 #ifdef __cplusplus
 }

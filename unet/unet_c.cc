@@ -136,23 +136,13 @@ void give_text(char (&to)[64], std::string_view text) noexcept {
 
 void give_request(const ConnectionRequest& request, unet_request* to) noexcept {
   unet_request out{};
-  out.id = request.id;
+  out.id = static_cast<uint64_t>(request.id);
   out.peer_uid = request.peer_uid;
   out.peer_pid = request.peer_pid;
   out.same_user = request.same_user ? 1 : 0;
   give_text(out.peer, request.peer);
   give(out, to);
 }
-
-// The upcall of a C program, stored with its endpoint.
-struct Upcall {
-  unet_upcall function;
-  void* argument;
-  static void run(Endpoint& endpoint, void* upcall) {
-    const auto* self = static_cast<const Upcall*>(upcall);
-    self->function(reinterpret_cast<unet_endpoint*>(&endpoint), self->argument);
-  }
-};
 
 }  // namespace
 }  // namespace unet
@@ -181,11 +171,11 @@ const char* unet_error_name(int code) {
 
 // ---- contexts
 
-int unet_open(const char* ni, const unet_open_options* options, unet_context** context) {
+int unet_context_open(const char* ni, const unet_context_options* options, unet_context** context) {
   return guarded([&] {
     if (context == nullptr) return null_argument("context");
     *context = nullptr;
-    unet_open_options taken;
+    unet_context_options taken;
     if (const int error = take_options(options, taken); error != 0) return error;
     auto opened = Context::open(ni == nullptr ? "" : ni, taken.program == nullptr ? "" : taken.program);
     if (!opened) return failed(opened.error());
@@ -194,7 +184,7 @@ int unet_open(const char* ni, const unet_open_options* options, unet_context** c
   });
 }
 
-void unet_close(unet_context* context) { delete reinterpret_cast<Context*>(context); }
+void unet_context_close(unet_context* context) { delete reinterpret_cast<Context*>(context); }
 
 int unet_alive(const unet_context* context) { return of(context).alive() ? 1 : 0; }
 
@@ -213,7 +203,7 @@ void unet_free(void* memory) { std::free(memory); }
 
 // ---- endpoints
 
-int unet_create_endpoint(unet_context* context, const unet_endpoint_options* options, unet_endpoint** endpoint) {
+int unet_endpoint_create(unet_context* context, const unet_endpoint_options* options, unet_endpoint** endpoint) {
   return guarded([&] {
     if (context == nullptr || endpoint == nullptr) return null_argument(context == nullptr ? "context" : "endpoint");
     *endpoint = nullptr;
@@ -221,12 +211,12 @@ int unet_create_endpoint(unet_context* context, const unet_endpoint_options* opt
     if (const int error = take_endpoint_options(options, wanted); error != 0) return error;
     auto created = of(context).create_endpoint(wanted);
     if (!created) return failed(created.error());
-    *endpoint = reinterpret_cast<unet_endpoint*>(created->release());
+    *endpoint = reinterpret_cast<unet_endpoint*>(new Endpoint(std::move(*created)));
     return 0;
   });
 }
 
-void unet_destroy_endpoint(unet_endpoint* endpoint) { delete reinterpret_cast<Endpoint*>(endpoint); }
+void unet_endpoint_destroy(unet_endpoint* endpoint) { delete reinterpret_cast<Endpoint*>(endpoint); }
 
 uint32_t unet_endpoint_id(const unet_endpoint* endpoint) { return of(endpoint).id(); }
 
@@ -260,7 +250,7 @@ int unet_connect_start(unet_endpoint* endpoint, const char* target, const unet_c
     if (const int error = take_connect_options(options, taken); error != 0) return error;
     const auto started = of(endpoint).start_connect(target, taken);
     if (!started) return failed(started.error());
-    *pending = *started;
+    *pending = static_cast<uint64_t>(*started);
     return 0;
   });
 }
@@ -268,13 +258,13 @@ int unet_connect_start(unet_endpoint* endpoint, const char* target, const unet_c
 int unet_connect_poll(unet_endpoint* endpoint, uint64_t pending) {
   return guarded([&] {
     if (endpoint == nullptr) return null_argument("endpoint");
-    const auto answer = of(endpoint).poll_connect(pending);
+    const auto answer = of(endpoint).poll_connect(PendingId{pending});
     return answer ? done(*answer) : UNET_EPENDING;
   });
 }
 
 int unet_connect_cancel(unet_endpoint* endpoint, uint64_t pending) {
-  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).cancel_connect(pending)); });
+  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).cancel_connect(PendingId{pending})); });
 }
 
 int unet_next_request(unet_endpoint* endpoint, unet_request* request) {
@@ -289,11 +279,11 @@ int unet_next_request(unet_endpoint* endpoint, unet_request* request) {
 }
 
 int unet_accept(unet_endpoint* endpoint, uint64_t id) {
-  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).accept(id)); });
+  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).accept(RequestId{id})); });
 }
 
 int unet_reject(unet_endpoint* endpoint, uint64_t id) {
-  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).reject(id)); });
+  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).reject(RequestId{id})); });
 }
 
 int unet_accept_next(unet_endpoint* endpoint, int64_t timeout_ns, unet_request* from) {
@@ -309,7 +299,7 @@ int unet_accept_next(unet_endpoint* endpoint, int64_t timeout_ns, unet_request* 
   });
 }
 
-int unet_close_channel(unet_endpoint* endpoint, int channel) {
+int unet_channel_close(unet_endpoint* endpoint, int channel) {
   return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).close(channel_of(channel))); });
 }
 
@@ -420,11 +410,7 @@ int unet_arm_room(unet_endpoint* endpoint, int channel) { return of(endpoint).ar
 int unet_start_upcall(unet_endpoint* endpoint, unet_upcall upcall, void* argument) {
   return guarded([&] {
     if (endpoint == nullptr || upcall == nullptr) return null_argument(endpoint == nullptr ? "endpoint" : "upcall");
-    auto state = std::make_shared<Upcall>(Upcall{upcall, argument});
-    const auto started = of(endpoint).start_upcall(&Upcall::run, state.get());
-    // Only after success: if an upcall runs already, its state must stay.
-    if (started) of(endpoint).attachment() = std::move(state);
-    return done(started);
+    return done(of(endpoint).start_upcall([endpoint, upcall, argument](Endpoint&) { upcall(endpoint, argument); }));
   });
 }
 
@@ -455,5 +441,14 @@ const char* unet_counter_name(const unet_endpoint* endpoint, size_t index) {
   });
   return name;
 }
+
+// ---- old names
+
+int unet_open(const char* ni, const unet_context_options* options, unet_context** context) __attribute__((alias("unet_context_open")));
+void unet_close(unet_context* context) __attribute__((alias("unet_context_close")));
+int unet_create_endpoint(unet_context* context, const unet_endpoint_options* options, unet_endpoint** endpoint)
+    __attribute__((alias("unet_endpoint_create")));
+void unet_destroy_endpoint(unet_endpoint* endpoint) __attribute__((alias("unet_endpoint_destroy")));
+int unet_close_channel(unet_endpoint* endpoint, int channel) __attribute__((alias("unet_channel_close")));
 
 }  // extern "C"

@@ -33,19 +33,34 @@ TEST_CASE("every error code has a word of its own") {
 
 TEST_CASE("opening says what is wrong") {
   unet_context* context = reinterpret_cast<unet_context*>(1);
-  REQUIRE(unet_open("unix:/tmp/unet-test-no-such-socket", nullptr, &context) == UNET_EUNAVAILABLE);
+  REQUIRE(unet_context_open("unix:/tmp/unet-test-no-such-socket", nullptr, &context) == UNET_EUNAVAILABLE);
   REQUIRE(context == nullptr);
   REQUIRE(says("/tmp/unet-test-no-such-socket"));
   REQUIRE(says("unetd"));
-  REQUIRE(unet_open("", nullptr, nullptr) == UNET_EINVALID);
-  REQUIRE(unet_open(("unix:/tmp/" + std::string(200, 'x')).c_str(), nullptr, &context) == UNET_EINVALID);
-  unet_close(nullptr);
+  REQUIRE(unet_context_open("", nullptr, nullptr) == UNET_EINVALID);
+  REQUIRE(unet_context_open(("unix:/tmp/" + std::string(200, 'x')).c_str(), nullptr, &context) == UNET_EINVALID);
+  unet_context_close(nullptr);
   unet_free(nullptr);
-  unet_destroy_endpoint(nullptr);
+  unet_endpoint_destroy(nullptr);
 }
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+TEST_CASE("the old names of contexts, endpoints and channels still work") {
+  const TestDaemon daemon;
+  const unet_open_options options{.size = sizeof options, .program = "old"};
+  unet_context* context = nullptr;
+  unet_endpoint* endpoint = nullptr;
+  REQUIRE(unet_open(daemon.ni(), &options, &context) == 0);
+  REQUIRE(unet_create_endpoint(context, nullptr, &endpoint) == 0);
+  REQUIRE(unet_close_channel(endpoint, 0) == UNET_ENOTFOUND);
+  unet_destroy_endpoint(endpoint);
+  unet_close(context);
+}
+#pragma GCC diagnostic pop
+
 TEST_CASE("the sentence belongs to the thread that failed") {
-  REQUIRE(unet_open("", nullptr, nullptr) == UNET_EINVALID);
+  REQUIRE(unet_context_open("", nullptr, nullptr) == UNET_EINVALID);
   REQUIRE(unet_error_text()[0] != '\0');
   std::string other = "not set";
   std::thread([&] { other = unet_error_text(); }).join();
@@ -55,31 +70,31 @@ TEST_CASE("the sentence belongs to the thread that failed") {
 TEST_CASE("options of other versions") {
   const TestDaemon daemon;
   unet_context* context = nullptr;
-  unet_open_options options{};
-  REQUIRE(unet_open(daemon.ni(), &options, &context) == UNET_EINVALID);  // size 0
+  unet_context_options options{};
+  REQUIRE(unet_context_open(daemon.ni(), &options, &context) == UNET_EINVALID);  // size 0
   REQUIRE(says("size"));
 
   // A later version's structure is accepted if its new members are unused.
   struct {
-    unet_open_options known;
+    unet_context_options known;
     uint64_t later;
   } grown{};
   grown.known.size = sizeof grown;
   grown.later = 1;
-  REQUIRE(unet_open(daemon.ni(), &grown.known, &context) == UNET_EINVALID);
+  REQUIRE(unet_context_open(daemon.ni(), &grown.known, &context) == UNET_EINVALID);
   REQUIRE(says("older"));
   grown.later = 0;
   grown.known.program = "named";
-  REQUIRE(unet_open(daemon.ni(), &grown.known, &context) == 0);
+  REQUIRE(unet_context_open(daemon.ni(), &grown.known, &context) == 0);
 
   // An earlier version's structure may lack members.
   unet_endpoint_options endpoint_options{};
   endpoint_options.size = offsetof(unet_endpoint_options, buffer_size);
   endpoint_options.buffer_size = 1;  // would be refused
   unet_endpoint* endpoint = nullptr;
-  REQUIRE(unet_create_endpoint(context, &endpoint_options, &endpoint) == 0);
-  unet_destroy_endpoint(endpoint);
-  unet_close(context);
+  REQUIRE(unet_endpoint_create(context, &endpoint_options, &endpoint) == 0);
+  unet_endpoint_destroy(endpoint);
+  unet_context_close(context);
 }
 
 TEST_CASE("endpoints") {
@@ -87,42 +102,42 @@ TEST_CASE("endpoints") {
   TestPair pair(daemon);
   REQUIRE(unet_endpoint_id(pair.a) != unet_endpoint_id(pair.b));
   unet_endpoint* endpoint = nullptr;
-  REQUIRE(unet_create_endpoint(nullptr, nullptr, &endpoint) == UNET_EINVALID);
-  REQUIRE(unet_create_endpoint(pair.context, nullptr, nullptr) == UNET_EINVALID);
+  REQUIRE(unet_endpoint_create(nullptr, nullptr, &endpoint) == UNET_EINVALID);
+  REQUIRE(unet_endpoint_create(pair.context, nullptr, nullptr) == UNET_EINVALID);
   unet_endpoint_options options{};
   options.size = sizeof options;
   options.buffer_size = 100;
-  REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == UNET_EINVALID);
+  REQUIRE(unet_endpoint_create(pair.context, &options, &endpoint) == UNET_EINVALID);
   REQUIRE(says("multiples of 64"));
   REQUIRE(endpoint == nullptr);
   options = {.size = sizeof options, .send_depth = 4, .receive_depth = 4, .buffers = 32, .buffer_size = 4096, .send_bytes = 65536};
-  REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == 0);
-  unet_destroy_endpoint(endpoint);
+  REQUIRE(unet_endpoint_create(pair.context, &options, &endpoint) == 0);
+  unet_endpoint_destroy(endpoint);
   options = {.size = sizeof options, .emulated = 2};
-  REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == UNET_EINVALID);
+  REQUIRE(unet_endpoint_create(pair.context, &options, &endpoint) == UNET_EINVALID);
   for (const uint64_t weight : {uint64_t{101}, uint64_t{1} << 32, (uint64_t{1} << 32) + 3, ~uint64_t{0}}) {
     options = {.size = sizeof options, .weight = weight};
-    REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == UNET_EINVALID);
+    REQUIRE(unet_endpoint_create(pair.context, &options, &endpoint) == UNET_EINVALID);
     REQUIRE(says("weight 1 to 100"));
   }
   options = {.size = sizeof options, .weight = 100};
-  REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == 0);
-  unet_destroy_endpoint(endpoint);
+  REQUIRE(unet_endpoint_create(pair.context, &options, &endpoint) == 0);
+  unet_endpoint_destroy(endpoint);
   options = {.size = sizeof options, .emulated = 1, .weight = 2};
-  REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == UNET_EINVALID);
+  REQUIRE(unet_endpoint_create(pair.context, &options, &endpoint) == UNET_EINVALID);
   REQUIRE(says("no weight of its own"));
   options = {.size = sizeof options, .emulated = 1, .weight = 1};
-  REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == 0);
-  unet_destroy_endpoint(endpoint);
+  REQUIRE(unet_endpoint_create(pair.context, &options, &endpoint) == 0);
+  unet_endpoint_destroy(endpoint);
   // A program compiled before weights existed: bytes after its structure are not ours to read.
   options = {.size = offsetof(unet_endpoint_options, weight), .weight = ~uint64_t{0}};
-  REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == 0);
-  unet_destroy_endpoint(endpoint);
+  REQUIRE(unet_endpoint_create(pair.context, &options, &endpoint) == 0);
+  unet_endpoint_destroy(endpoint);
   // A program compiled before emulated endpoints existed.
   options = {.size = offsetof(unet_endpoint_options, reserved), .emulated = 1};
-  REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == 0);
+  REQUIRE(unet_endpoint_create(pair.context, &options, &endpoint) == 0);
   REQUIRE(unet_endpoint_id(endpoint) < 16 * 1024);
-  unet_destroy_endpoint(endpoint);
+  unet_endpoint_destroy(endpoint);
 }
 
 TEST_CASE("emulated endpoints talk as others do, to each other and to those with queues") {
@@ -276,7 +291,7 @@ TEST_CASE("channels that close") {
   for (const int wrong : {-1, 77, 4096, -2147483647 - 1}) {
     REQUIRE(unet_is_open(pair.a, wrong) == 0);
     REQUIRE(unet_channel_kind(pair.a, wrong) == UNET_KIND_NONE);
-    REQUIRE(unet_close_channel(pair.a, wrong) == UNET_ENOTFOUND);
+    REQUIRE(unet_channel_close(pair.a, wrong) == UNET_ENOTFOUND);
   }
   unet_event event{};
   REQUIRE(unet_next_event(pair.b, &event) == UNET_EINVALID);  // size 0
@@ -285,8 +300,8 @@ TEST_CASE("channels that close") {
 
   // A message sent before the close is received after it.
   REQUIRE(unet_send(pair.a, pair.a_to_b, "last", 4, 0) == 0);
-  REQUIRE(unet_close_channel(pair.a, pair.a_to_b) == 0);
-  REQUIRE(unet_close_channel(pair.a, pair.a_to_b) == UNET_ENOTFOUND);
+  REQUIRE(unet_channel_close(pair.a, pair.a_to_b) == 0);
+  REQUIRE(unet_channel_close(pair.a, pair.a_to_b) == UNET_ENOTFOUND);
   while (unet_next_event(pair.b, &event) == 0) REQUIRE(unet_wait(pair.b, kHang, -1) == UNET_READY);
   REQUIRE(event.kind == UNET_EVENT_CLOSED);
   REQUIRE(event.channel == pair.b_to_a);
@@ -296,7 +311,7 @@ TEST_CASE("channels that close") {
   const unet_message message = TestPair::next(pair.b);
   REQUIRE(std::string(static_cast<const char*>(message.data), message.length) == "last");
   unet_release(pair.b, &message);
-  REQUIRE(unet_close_channel(pair.b, pair.b_to_a) == 0);
+  REQUIRE(unet_channel_close(pair.b, pair.b_to_a) == 0);
   unet_release(pair.b, &message);  // too late: does nothing
 }
 

@@ -91,7 +91,7 @@ TEST_CASE("a rank is who its name says, whatever its messages say") {
 TEST_CASE("a rank that is refused at first tries again") {
   const TestDaemon daemon;
   Context context = *Context::open(daemon.ni(), "test");
-  auto busy = std::move(*context.create_endpoint());
+  auto busy = std::make_unique<unet::Endpoint>(*context.create_endpoint());
   REQUIRE(busy->bind("splitc/job/1"));
   std::atomic<bool> over{false};
   uint32_t refused = 0;

@@ -47,14 +47,14 @@ int main(void) {
   // 1. Open a network interface, and make a bundle: the endpoints that one poll serves.
   unet_context *context;
   unet_am_bundle *bundle;
-  check(unet_open(NULL, NULL, &context), "unet_open");
-  check(unet_am_create_bundle(0, &bundle), "unet_am_create_bundle");
+  check(unet_context_open(NULL, NULL, &context), "unet_context_open");
+  check(unet_am_bundle_create(0, &bundle), "unet_am_bundle_create");
 
   // 2. Make two endpoints with names. A handler that is set with a number of arguments gets exactly that many.
   unet_am_endpoint *alice, *bob;
   int answered = 0, returned = 0;
-  check(unet_am_create_endpoint(context, bundle, NULL, &alice), "unet_am_create_endpoint");
-  check(unet_am_create_endpoint(context, bundle, NULL, &bob), "unet_am_create_endpoint");
+  check(unet_am_endpoint_create(context, bundle, NULL, &alice), "unet_am_endpoint_create");
+  check(unet_am_endpoint_create(context, bundle, NULL, &bob), "unet_am_endpoint_create");
   check(unet_am_bind(alice, "hello/alice"), "unet_am_bind");
   check(unet_am_bind(bob, "hello/bob"), "unet_am_bind");
   check(unet_am_set_handler_counted(bob, MULTIPLY, 2, multiply, NULL), "unet_am_set_handler_counted");
@@ -73,7 +73,7 @@ int main(void) {
   unet_am_request_short(alice, 0, NO_SUCH_HANDLER, NULL, 0);
   while (!returned) unet_am_wait(bundle, UNET_FOREVER, UNET_SPIN_DEFAULT);
 
-  unet_am_destroy_bundle(bundle);  // also destroys its endpoints
-  unet_close(context);
+  unet_am_bundle_destroy(bundle);  // also destroys its endpoints
+  unet_context_close(context);
   return 0;
 }

@@ -201,8 +201,8 @@ int main(int argc, char **argv) {
 
   unet_context *context;
   unet_endpoint *endpoint;
-  if (unet_open(NULL, NULL, &context) < 0) give_up("unet_open");
-  if (unet_create_endpoint(context, NULL, &endpoint) < 0) give_up("unet_create_endpoint");
+  if (unet_context_open(NULL, NULL, &context) < 0) give_up("unet_context_open");
+  if (unet_endpoint_create(context, NULL, &endpoint) < 0) give_up("unet_endpoint_create");
   const unet_connect_options how = {.size = sizeof how, .path = options.path, .wait_ns = (int64_t)options.wait * SECOND};
   int channel = unet_connect(endpoint, options.target, &how);
   if (channel < 0) give_up("unet_connect");
@@ -224,8 +224,8 @@ int main(int argc, char **argv) {
   int all = result.wrong == 0 && result.lost == 0 && result.right > 0 && (result.right == options.count || stopped());
   free(data);
   free(result.times);
-  unet_close_channel(endpoint, channel);
-  unet_destroy_endpoint(endpoint);
-  unet_close(context);
+  unet_channel_close(endpoint, channel);
+  unet_endpoint_destroy(endpoint);
+  unet_context_close(context);
   return all ? 0 : 1;
 }

@@ -226,13 +226,13 @@ int main(int argc, char** argv) {
 
   unet::Result<unet::Context> context = unet::Context::open();
   if (!context) give_up("open", context.error().text);
-  const auto endpoint = context->create_endpoint({.emulated = options.emulated ? 1u : 0u});
+  auto endpoint = context->create_endpoint({.emulated = options.emulated ? 1u : 0u});
   if (!endpoint) give_up("create_endpoint", endpoint.error().text);
 
-  const unet::Result<unet::Channel> channel = (*endpoint)->connect(options.target, options.connect);
+  const unet::Result<unet::Channel> channel = endpoint->connect(options.target, options.connect);
   if (!channel) give_up("connect", channel.error().text);
 
-  EchoClient client(**endpoint, *channel, options);
+  EchoClient client(*endpoint, *channel, options);
   client.run();
   client.print();
   return client.succeeded() ? 0 : 1;

@@ -81,7 +81,7 @@ static void accept_clients(unet_endpoint *endpoint, struct served *served) {
 static void forget_clients(unet_endpoint *endpoint) {
   unet_event event = {.size = sizeof event};
   while (unet_next_event(endpoint, &event) == 1) {
-    if (event.kind == UNET_EVENT_CLOSED) unet_close_channel(endpoint, event.channel);
+    if (event.kind == UNET_EVENT_CLOSED) unet_channel_close(endpoint, event.channel);
   }
 }
 
@@ -103,8 +103,8 @@ int main(int argc, char **argv) {
 
   unet_context *context;
   unet_endpoint *endpoint;
-  if (unet_open(NULL, NULL, &context) < 0) give_up("unet_open");
-  if (unet_create_endpoint(context, NULL, &endpoint) < 0) give_up("unet_create_endpoint");
+  if (unet_context_open(NULL, NULL, &context) < 0) give_up("unet_context_open");
+  if (unet_endpoint_create(context, NULL, &endpoint) < 0) give_up("unet_endpoint_create");
   if (unet_bind(endpoint, name) < 0) give_up("unet_bind");
   printf("echo server '%s' is ready\n", name);
   fflush(stdout);
@@ -125,7 +125,7 @@ int main(int argc, char **argv) {
 
   printf("%llu messages, %llu bytes, %llu clients, %llu echoes dropped\n", served.messages, served.bytes, served.clients,
          served.dropped);
-  unet_destroy_endpoint(endpoint);
-  unet_close(context);
+  unet_endpoint_destroy(endpoint);
+  unet_context_close(context);
   return status;
 }

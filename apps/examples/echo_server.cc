@@ -138,17 +138,17 @@ int main(int argc, char** argv) {
 
   unet::Result<unet::Context> context = unet::Context::open();
   if (!context) give_up("open", context.error());
-  const auto endpoint = context->create_endpoint({.emulated = options.emulated ? 1u : 0u});
+  auto endpoint = context->create_endpoint({.emulated = options.emulated ? 1u : 0u});
   if (!endpoint) give_up("create_endpoint", endpoint.error());
-  if (const unet::Status bound = (*endpoint)->bind(options.name); !bound) give_up("bind", bound.error());
+  if (const unet::Status bound = endpoint->bind(options.name); !bound) give_up("bind", bound.error());
   std::printf("echo server '%s' is ready\n", options.name.c_str());
   std::fflush(stdout);
 
-  EchoServer server(**endpoint);
+  EchoServer server(*endpoint);
   while (!stop.load(std::memory_order_relaxed)) {
     if (server.turn()) continue;
     // Wait only a second, because a signal may come just before the wait.
-    if ((*endpoint)->wait(unet::kSecond) == unet::WaitOutcome::disconnected || !context->alive()) {
+    if (endpoint->wait(unet::kSecond) == unet::WaitOutcome::disconnected || !context->alive()) {
       std::fprintf(stderr, "echo_server: the network interface is gone\n");
       return 1;
     }

@@ -48,12 +48,12 @@ static int show_message(const char *who, unet_endpoint *endpoint) {
 int main(void) {
   // 1. Connect to a network interface: the one that UNET_NI names (unet-run sets it), else the unetd of this host.
   unet_context *context;
-  check(unet_open(NULL, NULL, &context), "unet_open");
+  check(unet_context_open(NULL, NULL, &context), "unet_context_open");
 
   // 2. An endpoint is this program's own network interface: a send queue, a receive queue, and memory for messages.
   unet_endpoint *alice, *bob;
-  check(unet_create_endpoint(context, NULL, &alice), "unet_create_endpoint");
-  check(unet_create_endpoint(context, NULL, &bob), "unet_create_endpoint");
+  check(unet_endpoint_create(context, NULL, &alice), "unet_endpoint_create");
+  check(unet_endpoint_create(context, NULL, &bob), "unet_endpoint_create");
 
   // 3. Bob binds a name, by which other endpoints find it.
   check(unet_bind(bob, "hello/bob"), "unet_bind");
@@ -77,10 +77,10 @@ int main(void) {
   show_message("Alice", alice);
 
   // 7. Closing a channel tells the other side. Ending the program would do all of this as well.
-  check(unet_close_channel(alice, to_bob), "unet_close_channel");
-  check(unet_close_channel(bob, to_alice), "unet_close_channel");
-  unet_destroy_endpoint(bob);
-  unet_destroy_endpoint(alice);
-  unet_close(context);
+  check(unet_channel_close(alice, to_bob), "unet_channel_close");
+  check(unet_channel_close(bob, to_alice), "unet_channel_close");
+  unet_endpoint_destroy(bob);
+  unet_endpoint_destroy(alice);
+  unet_context_close(context);
   return 0;
 }

@@ -50,30 +50,30 @@ int main() {
   unet::Context context = check(unet::Context::open(), "open");
 
   // 2. An endpoint is this program's own network interface: a send queue, a receive queue, and memory for messages.
-  const std::unique_ptr<unet::Endpoint> alice = check(context.create_endpoint(), "create_endpoint");
-  const std::unique_ptr<unet::Endpoint> bob = check(context.create_endpoint(), "create_endpoint");
+  unet::Endpoint alice = check(context.create_endpoint(), "create_endpoint");
+  unet::Endpoint bob = check(context.create_endpoint(), "create_endpoint");
 
   // 3. Bob binds a name, by which other endpoints find it.
-  check(bob->bind("hello/bob"), "bind");
+  check(bob.bind("hello/bob"), "bind");
 
   // 4. Alice asks for a channel to that name. connect() would wait for Bob's answer. But Bob runs in this same thread, so Alice only starts
   // to connect, and looks for the answer later.
-  const uint64_t pending = check(alice->start_connect("hello/bob"), "start_connect");
+  const unet::PendingId pending = check(alice.start_connect("hello/bob"), "start_connect");
 
   // 5. Bob waits for a request and accepts it. To each side the channel is a small number.
-  const unet::Channel to_alice = check(bob->accept(unet::Endpoint::kForever, nullptr), "accept");
+  const unet::Channel to_alice = check(bob.accept(unet::Endpoint::kForever, nullptr), "accept");
   std::optional<unet::Result<unet::Channel>> connected;
-  while (!(connected = alice->poll_connect(pending))) alice->wait();
+  while (!(connected = alice.poll_connect(pending))) alice.wait();
   const unet::Channel to_bob = check(std::move(*connected), "connect");
 
   // 6. From here on the two talk without the kernel and without the network interface's service. Both are on one host, so the channel is
   // memory that only they share, and a short message is one cache line.
-  send_text(*alice, to_bob, "Hello, Bob.");
-  const unet::Channel from = show_message("Bob", *bob);
-  send_text(*bob, from, "Hello, Alice.");
-  show_message("Alice", *alice);
+  send_text(alice, to_bob, "Hello, Bob.");
+  const unet::Channel from = show_message("Bob", bob);
+  send_text(bob, from, "Hello, Alice.");
+  show_message("Alice", alice);
 
   // 7. Closing a channel tells the other side. Ending the program would do all of this as well.
-  check(alice->close(to_bob), "close");
-  check(bob->close(to_alice), "close");
+  check(alice.close(to_bob), "close");
+  check(bob.close(to_alice), "close");
 }

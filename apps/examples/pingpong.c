@@ -18,7 +18,7 @@ int main(void) {
   unet_context *context;
   unet_endpoint *endpoint;
   int channel;
-  if (unet_open(NULL, NULL, &context) < 0 || unet_create_endpoint(context, NULL, &endpoint) < 0) goto failed;
+  if (unet_context_open(NULL, NULL, &context) < 0 || unet_endpoint_create(context, NULL, &endpoint) < 0) goto failed;
   if (rank == NULL || *rank == '0') {
     if (unet_bind(endpoint, "pong") < 0 || (channel = unet_accept_next(endpoint, UNET_FOREVER, NULL)) < 0) goto failed;
     unet_message message = receive(endpoint);
@@ -31,8 +31,8 @@ int main(void) {
     printf("%.*s came back\n", (int)message.length, (const char *)message.data);
     unet_release(endpoint, &message);
   }
-  unet_destroy_endpoint(endpoint);  // what was sent leaves first
-  unet_close(context);
+  unet_endpoint_destroy(endpoint);  // what was sent leaves first
+  unet_context_close(context);
   return 0;
 failed:
   fprintf(stderr, "pingpong: %s\n", unet_error_text());

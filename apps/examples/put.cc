@@ -87,10 +87,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   unet::Context context = check(unet::Context::open(), "open");
-  const std::unique_ptr<unet::Endpoint> endpoint = check(context.create_endpoint(), "create_endpoint");
+  unet::Endpoint endpoint = check(context.create_endpoint(), "create_endpoint");
   if (rank[0] == '0') {
-    expose_and_wait(*endpoint);
+    expose_and_wait(endpoint);
   } else {
-    put_pieces(*endpoint, argc > 1 ? argv[1] : "put/0");
+    put_pieces(endpoint, argc > 1 ? argv[1] : "put/0");
   }
 }

@@ -41,20 +41,21 @@ Result<std::unique_ptr<EndpointNetwork>> EndpointNetwork::open(Context& context,
     endpoint = context.create_endpoint(smaller);
   }
   if (!endpoint) return tl::unexpected(endpoint.error());
-  const auto ip = (*endpoint)->open_ip();
+  LayerEndpoint layer(std::move(*endpoint));
+  const auto ip = layer.open_ip();
   if (!ip) return tl::unexpected(ip.error());
-  std::unique_ptr<EndpointNetwork> network(new EndpointNetwork(std::move(*endpoint), *ip, options));
+  std::unique_ptr<EndpointNetwork> network(new EndpointNetwork(std::move(layer), *ip, options));
   if (!network->refresh()) return fail(Errc::disconnected, "the network interface has told nothing of its addresses");
   return network;
 }
 
-EndpointNetwork::EndpointNetwork(std::unique_ptr<Endpoint> endpoint, Channel ip, const EndpointNetworkOptions& options)
+EndpointNetwork::EndpointNetwork(LayerEndpoint endpoint, Channel ip, const EndpointNetworkOptions& options)
     : endpoint_(std::move(endpoint)), ip_(ip), options_(options) {}
 
 EndpointNetwork::~EndpointNetwork() = default;
 
 bool EndpointNetwork::refresh() {
-  auto configuration = endpoint_->ip_configuration();
+  auto configuration = endpoint_.ip_configuration();
   if (configuration) configure(std::move(*configuration));
   return configuration.has_value();
 }
@@ -69,13 +70,13 @@ void EndpointNetwork::configure(IpConfiguration configuration) {
 // A thread that looks after the streams must not wait for the service: it asks, and takes the answer when there is one.
 void EndpointNetwork::look_for_configuration() {
   if (refreshing_) {
-    auto answer = endpoint_->poll_ip_configuration(*refreshing_);
+    auto answer = endpoint_.poll_ip_configuration(*refreshing_);
     if (!answer) return;
     refreshing_.reset();
     is_late_ = false;
     if (*answer) return configure(std::move(**answer));
-  } else if (endpoint_->take_ip_changed() || monotonic_now() >= refresh_at_) {
-    const auto pending = endpoint_->start_ip_configuration();
+  } else if (endpoint_.take_ip_changed() || monotonic_now() >= refresh_at_) {
+    const auto pending = endpoint_.start_ip_configuration();
     if (pending) refreshing_ = *pending;
   } else {
     return;
@@ -96,7 +97,7 @@ void EndpointNetwork::note_patience(const Error& error) noexcept {
 // ---- ports and packets
 
 Network::Claimed EndpointNetwork::claim(const IpClaim& claim) {
-  const auto claimed = endpoint_->claim_ip(claim, is_late_ ? kPatience : Endpoint::kAnswerWithin);
+  const auto claimed = endpoint_.claim_ip(claim, is_late_ ? kPatience : Endpoint::kAnswerWithin);
   if (!claimed) {
     note_patience(claimed.error());
     return {.error = errno_of(claimed.error())};
@@ -105,38 +106,38 @@ Network::Claimed EndpointNetwork::claim(const IpClaim& claim) {
 }
 
 void EndpointNetwork::release(uint32_t claim) {
-  const Status released = endpoint_->release_ip(claim, patience());
+  const Status released = endpoint_.release_ip(claim, patience());
   if (!released) note_patience(released.error());  // gone with the NI is released, too
 }
 
 int EndpointNetwork::set_accepts_new_flows(uint32_t claim, AcceptsNewFlows accepts_new_flows) {
-  const Status set = endpoint_->set_ip_claim(claim, accepts_new_flows, patience());
+  const Status set = endpoint_.set_ip_claim(claim, accepts_new_flows, patience());
   if (set) return 0;
   note_patience(set.error());
   return errno_of(set.error());
 }
 
 int EndpointNetwork::own_flow(uint32_t claim, const Address& local, const Address& remote) {
-  const Status owned = endpoint_->own_ip_flow(claim, local.host, local.port, remote.host, remote.port, patience());
+  const Status owned = endpoint_.own_ip_flow(claim, local.host, local.port, remote.host, remote.port, patience());
   if (owned) return 0;
   note_patience(owned.error());
   return errno_of(owned.error());
 }
 
 MutableBytes EndpointNetwork::reserve(uint32_t bytes) noexcept {
-  const MutableBytes room = endpoint_->reserve(ip_, bytes);
+  const MutableBytes room = endpoint_.reserve(ip_, bytes);
   if (room.empty()) refused_ = ip_;
   return room;
 }
 
-void EndpointNetwork::post(uint32_t bytes) noexcept { static_cast<void>(endpoint_->post(ip_, bytes)); }
+void EndpointNetwork::post(uint32_t bytes) noexcept { static_cast<void>(endpoint_.post(ip_, bytes)); }
 
-void EndpointNetwork::post(uint32_t bytes, std::span<const Bytes> kept) noexcept {
-  static_cast<void>(endpoint_->post(ip_, bytes, kept));
+void EndpointNetwork::post(uint32_t bytes, std::span<const Bytes> pieces) noexcept {
+  static_cast<void>(endpoint_.post(ip_, bytes, pieces));
 }
 
-void EndpointNetwork::await_taken(uint64_t posted) noexcept {
-  endpoint_->await_taken(posted);
+void EndpointNetwork::notify_completion(uint64_t submitted) noexcept {
+  endpoint_.notify_completion(submitted);
   refused_ = ip_;
 }
 
@@ -155,15 +156,15 @@ uint32_t EndpointNetwork::poll(Stack& stack, uint32_t neighbours, bool for_answe
     return 1;
   }
   const auto receive = [&](Message& message) {
-    return neighbours == 0 ? endpoint_->receive_queued(message) : near ? endpoint_->receive_next(message) : endpoint_->receive(message);
+    return neighbours == 0 ? endpoint_.receive_queued(message) : near ? endpoint_.receive_next(message) : endpoint_.receive(message);
   };
   for (Message message; count < kPollMost && receive(message); ++count) {
     near = for_answer && message.from_local;
     if (message.from_local) --neighbours;
     const bool kept = take(stack, message);
     const bool enough = kept && !message.from_local && --keeps == 0;
-    const bool alone = count < 2 && message.length <= kShort && endpoint_->would_fetch();
-    if (!kept) endpoint_->release(message);
+    const bool alone = count < 2 && message.length <= kShort && endpoint_.would_fetch();
+    if (!kept) endpoint_.release(message);
     if (alone) return 1;
     if (enough) return count + 1;
   }
@@ -177,7 +178,7 @@ bool EndpointNetwork::take(Stack& stack, const Message& message) {
   if (message.channel == ip_) return stack.handle_message(message);
   const uint32_t neighbour = neighbour_of(message.channel);
   if (neighbour == kNone) return false;
-  const Bytes head = message.kind == MessageKind::headed ? endpoint_->head(message) : Bytes();
+  const Bytes head = message.kind == MessageKind::headed ? endpoint_.head(message) : Bytes();
   return stack.handle_neighbour_message(neighbour, message, head);
 }
 
@@ -186,21 +187,21 @@ void EndpointNetwork::look(Stack& stack) {
   news_ = false;
   look_for_requests();
   take_accepted(stack);
-  while (const auto event = endpoint_->next_event()) {
+  while (const auto event = endpoint_.next_event()) {
     if (event->kind == ChannelEvent::Kind::closed) lose_channel(stack, event->channel);
   }
   for (size_t i = 0; i < asked_.size();) {
     bool shared = false;
-    auto answer = endpoint_->poll_connect(asked_[i].pending, &shared);
+    auto answer = endpoint_.poll_connect(asked_[i].pending, &shared);
     if (!answer) {
       ++i;
       continue;
     }
     const Asked asked = asked_[i];
     asked_.erase(asked_.begin() + static_cast<ptrdiff_t>(i));
-    bool found = *answer && endpoint_->kind(**answer) == control::ChannelKind::local;
+    bool found = *answer && endpoint_.kind(**answer) == control::ChannelKind::local;
     if (found && neighbour_of(**answer) == kNone) found = may_add_neighbour();
-    if (*answer && !found) static_cast<void>(endpoint_->close(**answer, 0));
+    if (*answer && !found) static_cast<void>(endpoint_.close(**answer, 0));
     if (found && neighbour_of(**answer) == kNone) add_neighbour(stack, **answer);  // or it is the one that is there
     const bool nobody = !*answer && answer->error().code == Errc::not_found;
     stack.handle_neighbour_found(asked.protocol, asked.to, found ? neighbour_of(**answer) : nobody ? Stack::kUnclaimed : kNone, shared);
@@ -211,11 +212,11 @@ void EndpointNetwork::look(Stack& stack) {
 // ---- neighbours
 
 void EndpointNetwork::look_for_requests() {
-  while (const auto request = endpoint_->next_request()) {
+  while (const auto request = endpoint_.next_request()) {
     // Any application with IP may be spoken to: the network interface carries what it says anyway.
     if (!options_.use_neighbours || !may_add_neighbour()) {
-      static_cast<void>(endpoint_->reject(request->id, 0));
-    } else if (const auto pending = endpoint_->start_accept(request->id)) {
+      static_cast<void>(endpoint_.reject(request->id, 0));
+    } else if (const auto pending = endpoint_.start_accept(request->id)) {
       accepting_.push_back(*pending);
       news_ = true;
     }
@@ -223,8 +224,8 @@ void EndpointNetwork::look_for_requests() {
 }
 
 void EndpointNetwork::take_accepted(Stack& stack) {
-  std::erase_if(accepting_, [&](uint64_t pending) {
-    const auto channel = endpoint_->poll_connect(pending);
+  std::erase_if(accepting_, [&](PendingId pending) {
+    const auto channel = endpoint_.poll_connect(pending);
     if (channel && *channel) add_neighbour(stack, **channel);
     return channel.has_value();
   });
@@ -238,7 +239,7 @@ bool EndpointNetwork::ask_neighbour(uint8_t protocol, const Address& to) {
   options.path = control::Path::local;
   options.timeout = kAnswerWithin;
   options.local = options_.neighbours;
-  const auto pending = endpoint_->start_connect(target, options);
+  const auto pending = endpoint_.start_connect(target, options);
   if (!pending) return false;
   asked_.push_back({protocol, to, *pending});
   news_ = true;
@@ -259,7 +260,7 @@ void EndpointNetwork::add_neighbour(Stack& stack, Channel channel) {
   else *free = index;
   neighbours_[index] = neighbour;
   ++taken_in_;
-  stack.handle_neighbour(neighbour, endpoint_->same_user(channel));
+  stack.handle_neighbour(neighbour, endpoint_.same_user(channel));
 }
 
 void EndpointNetwork::lose_channel(Stack& stack, Channel channel) {
@@ -267,16 +268,16 @@ void EndpointNetwork::lose_channel(Stack& stack, Channel channel) {
   if (neighbour == kNone) return;
   // What had come before still counts.
   Message message;
-  for (uint32_t i = 0; i < kLastMax && (endpoint_->receive(message) || endpoint_->has_message()); ++i) {
+  for (uint32_t i = 0; i < kLastMax && (endpoint_.receive(message) || endpoint_.has_message()); ++i) {
     if (message.data == nullptr) continue;  // of many channels it looks at a few each time
-    if (!take(stack, message)) endpoint_->release(message);
+    if (!take(stack, message)) endpoint_.release(message);
     message = {};
   }
   stack.handle_neighbour_gone(neighbour);
   ++taken_in_;
   neighbours_[static_cast<uint32_t>(channel)] = kNone;
   channels_[neighbour] = kNone;
-  static_cast<void>(endpoint_->close(channel, 0));
+  static_cast<void>(endpoint_.close(channel, 0));
 }
 
 uint32_t EndpointNetwork::neighbour_of(Channel channel) const noexcept {
@@ -289,14 +290,14 @@ bool EndpointNetwork::send_to_neighbour(uint32_t neighbour, Bytes head, Bytes da
   const size_t bytes = head.size() + data.size();
   SendOutcome outcome;  // no_channel: it is closed, of which the event comes
   if (data.empty()) {
-    outcome = endpoint_->send(channel, head);
+    outcome = endpoint_.send(channel, head);
   } else if (bytes <= kInlineMax) {
-    outcome = endpoint_->send_composed(channel, static_cast<uint32_t>(bytes), [&](std::byte* to) {
+    outcome = endpoint_.send_composed(channel, static_cast<uint32_t>(bytes), [&](std::byte* to) {
       copy_small(to, head.data(), head.size());
       copy_small(to + head.size(), data.data(), data.size());
     });
   } else {
-    outcome = endpoint_->send_headed(channel, head, data);
+    outcome = endpoint_.send_headed(channel, head, data);
   }
   if (outcome == SendOutcome::full) refused_ = channel;
   return outcome != SendOutcome::full;
@@ -305,23 +306,23 @@ bool EndpointNetwork::send_to_neighbour(uint32_t neighbour, Bytes head, Bytes da
 bool EndpointNetwork::has_room(uint32_t neighbour, uint32_t bytes) noexcept {
   const auto channel = static_cast<Channel>(channels_[neighbour]);
   // A reservation that is not posted costs nothing.
-  const bool room = !endpoint_->is_open(channel) || !endpoint_->reserve(channel, std::min(bytes, kMessageMax)).empty();
+  const bool room = !endpoint_.is_open(channel) || !endpoint_.reserve(channel, std::min(bytes, kMessageMax)).empty();
   if (!room) refused_ = channel;
   return room;
 }
 
 MutableBytes EndpointNetwork::reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept {
   const auto channel = static_cast<Channel>(channels_[neighbour]);
-  const MutableBytes room = endpoint_->reserve(channel, bytes);
+  const MutableBytes room = endpoint_.reserve(channel, bytes);
   if (room.empty()) refused_ = channel;
   return room;
 }
 
 void EndpointNetwork::post_to_neighbour(uint32_t neighbour, Bytes head, uint32_t bytes) noexcept {
-  static_cast<void>(endpoint_->post_headed(static_cast<Channel>(channels_[neighbour]), bytes, head));
+  static_cast<void>(endpoint_.post_headed(static_cast<Channel>(channels_[neighbour]), bytes, head));
 }
 
-void EndpointNetwork::release(uint32_t, const Message& message) noexcept { endpoint_->release(message); }
+void EndpointNetwork::release(uint32_t, const Message& message) noexcept { endpoint_.release(message); }
 
 // ---- waiting
 
@@ -329,15 +330,15 @@ bool EndpointNetwork::wait(const Stack& stack, Nanoseconds timeout) {
   if (!asked_.empty()) timeout = std::min(timeout, kAnswerWithin);
   WaitOutcome outcome;
   // It may be another channel's room that is missing: so not for long.
-  if (stack.wants_room() && endpoint_->is_open(refused_)) outcome = endpoint_->wait_room(refused_, std::min(timeout, kMillisecond));
-  else outcome = endpoint_->wait(timeout);
+  if (stack.wants_room() && endpoint_.is_open(refused_)) outcome = endpoint_.wait_room(refused_, std::min(timeout, kMillisecond));
+  else outcome = endpoint_.wait(timeout);
   news_ = true;
   return outcome != WaitOutcome::disconnected;
 }
 
 bool EndpointNetwork::arm(const Stack& stack) noexcept {
   news_ = true;
-  return stack.wants_room() && endpoint_->is_open(refused_) ? endpoint_->arm(refused_) : endpoint_->arm();
+  return stack.wants_room() && endpoint_.is_open(refused_) ? endpoint_.arm(refused_) : endpoint_.arm();
 }
 
 }  // namespace unet::sockets

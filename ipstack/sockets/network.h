@@ -46,19 +46,19 @@ class Network {
 
   // Memory of which messages may be sent without a copy, at least `bytes` of it; empty: none, or something was sent before. It lives as
   // long as this.
-  virtual MutableBytes keep(uint64_t bytes) noexcept { return static_cast<void>(bytes), MutableBytes(); }
-  // As post(), with what lies in that memory behind it, at most kKeptMax pieces. They stay as they are until taken() has come to what
-  // posted() says after this.
-  virtual void post(uint32_t bytes, std::span<const Bytes> kept) noexcept {
-    UNET_CHECK(kept.empty());
+  virtual MutableBytes register_send_memory(uint64_t bytes) noexcept { return static_cast<void>(bytes), MutableBytes(); }
+  // As post(), with `pieces` of that memory appended, at most kSendPiecesMax. They must not change until completed() has reached the value
+  // of submitted() after this call.
+  virtual void post(uint32_t bytes, std::span<const Bytes> pieces) noexcept {
+    UNET_CHECK(pieces.empty());
     post(bytes);
   }
-  virtual uint64_t posted() const noexcept { return 0; }
-  virtual uint64_t taken() noexcept { return 0; }
+  virtual uint64_t submitted() const noexcept { return 0; }
+  virtual uint64_t completed() noexcept { return 0; }
   // What is posted leaves while the application polls, and only then.
   virtual bool is_polled() const noexcept { return false; }
-  // A stack that waits for room (Stack::wants_room()) waits for taken() to come that far, unless reserve() finds none after this.
-  virtual void await_taken(uint64_t posted) noexcept { static_cast<void>(posted); }
+  // A stack that waits for room (Stack::wants_room()) waits for completed() to come that far, unless reserve() finds none after this.
+  virtual void notify_completion(uint64_t submitted) noexcept { static_cast<void>(submitted); }
 
   // Neighbours are small numbers, which the stack is told by handle_neighbour(). Asks for a channel to the one that has claimed a port of
   // this interface; the answer is Stack::handle_neighbour_found(). False: it is no use asking.

@@ -31,13 +31,14 @@ HashKey key_of(uint64_t& random) noexcept {
 
 Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
     : network_(network), options_(options), now_(now), random_(seed_of(options.seed)),
-      chunks_(options.chunk_bytes, options.chunks, network.keep(uint64_t{options.chunk_bytes} * options.lendable_chunks)),
+      chunks_(options.chunk_bytes, options.chunks, network.register_send_memory(uint64_t{options.chunk_bytes} * options.lendable_chunks)),
       messages_(network), records_(options.records), default_options_(option_sets_.get(options.tcp)), slab_(options.sockets),
       flows_(key_of(random_)), time_waits_(options.time_waits_max, {}), tcp_ports_(network, ip::Protocol::kTcp, options.seed),
       udp_ports_(network, ip::Protocol::kUdp, options.seed),
       groups_(network), path_mtus_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}),
       datagram_paths_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}), fast_open_(key_of(random_)),
-      fast_open_cache_(key_of(random_)), tables_(network), pieces_(kMessageMax / options.chunk_bytes + 2 + tcp::KeptMessages::kPiecesMore) {
+      fast_open_cache_(key_of(random_)), tables_(network),
+      pieces_(kMessageMax / options.chunk_bytes + 2 + tcp::ZeroCopyReceive::kPiecesMore) {
   // A quarter is for what comes (chunk_pool.h): a window worth telling of has to fit.
   UNET_CHECK(uint64_t{options.chunk_bytes} * options.chunks >= 1024 * 1024);
   chunks_.set_kept(&messages_);
@@ -409,7 +410,7 @@ void Stack::make_due(uint32_t index) {
 }
 
 bool Stack::handle_message(const Message& message) {
-  const bool offers = message.length >= tcp::KeptMessages::kLeast;
+  const bool offers = message.length >= tcp::ZeroCopyReceive::kLeast;
   if (offers) messages_.offer(message);
   else messages_.count(message.length);
   while (messages_.is_late()) tcp::ReceiveBuffer::copy_oldest(chunks_);
@@ -444,7 +445,7 @@ void Stack::handle_message(Bytes message) {
 void Stack::run() {
   forget_reserved();
   if (tables_.asked() != 0) [[unlikely]] tell_asked();
-  if (chunks_.has_waiting()) chunks_.take_back(network_.taken());
+  if (chunks_.has_waiting()) chunks_.take_back(network_.completed());
   for (uint32_t index; (index = timers_.take(now_)) != kNone;) {
     Socket& socket = slab_[index];
     if (socket.near != nullptr) {
@@ -476,7 +477,7 @@ void Stack::run() {
     settle(index, full);
   }
   due_.erase(due_.begin(), due_.begin() + static_cast<ptrdiff_t>(count));
-  if (!held_.empty() && due_.empty()) network_.await_taken(held_until_);
+  if (!held_.empty() && due_.empty()) network_.notify_completion(held_until_);
   if (!starved_.empty() && chunks_.may_send()) feed();
 }
 

@@ -582,7 +582,7 @@ class Stack {
   std::vector<Held> held_;
   const bool holds_ = network_.is_polled();
   uint32_t released_ = kNone;       // it is not to be held now
-  uint64_t held_until_ = 0;         // Network::taken(): then it has waited for long enough
+  uint64_t held_until_ = 0;         // Network::completed(): then it has waited for long enough
   std::vector<uint32_t> starved_;   // sockets that wait for chunks: each number once,
   std::vector<bool> starving_;      // be it for a socket that is gone
   std::vector<Owed> owed_;          // to neighbours whose channels had no room

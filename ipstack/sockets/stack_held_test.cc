@@ -16,10 +16,10 @@ TEST_CASE("what is less than a message waits while what was sent before is still
   const auto data = pattern(20'000);
   Bytes left = data;
   const auto send = [&](uint32_t bytes) {
-    const uint64_t before = two.a.port.posted();
+    const uint64_t before = two.a.port.submitted();
     CHECK(a.send(client, left.first(bytes)) == bytes);
     left = left.subspan(bytes);
-    return two.a.port.posted() - before;
+    return two.a.port.submitted() - before;
   };
   CHECK(send(100) == 1);
   CHECK(!a.wants_room());
@@ -40,9 +40,9 @@ TEST_CASE("what is less than a message waits while what was sent before is still
   CHECK(send(100) == 1);
   // Nor does what ends the stream wait for anything.
   CHECK(send(300) == 0);
-  const uint64_t before = two.a.port.posted();
+  const uint64_t before = two.a.port.submitted();
   CHECK(a.shutdown(client, Stack::How::write) == 0);
-  CHECK(two.a.port.posted() == before + 1);
+  CHECK(two.a.port.submitted() == before + 1);
   two.world.run(two.world.now + kSecond);
   CHECK(receive(*two.b.stack, server) == std::vector(data.begin(), data.end() - static_cast<ptrdiff_t>(left.size())));
 }
@@ -59,11 +59,11 @@ TEST_CASE("what fills a message leaves at once, and what is held with it") {
     CHECK(receive(*two.b.stack, server) == data);
   }
   CHECK(a.send(client, pattern(100)) == 100);
-  const uint64_t before = two.a.port.posted();
+  const uint64_t before = two.a.port.submitted();
   CHECK(a.send(client, pattern(10'000)) == 10'000);
-  CHECK(two.a.port.posted() == before);
+  CHECK(two.a.port.submitted() == before);
   CHECK(a.send(client, pattern(60'000)) == 60'000);
-  CHECK(two.a.port.posted() == before + 1);
+  CHECK(two.a.port.submitted() == before + 1);
   CHECK((a.connection(client)->unsent() != 0 && a.connection(client)->unsent() < 10'000));
   CHECK(a.wants_room());
   two.world.run(two.world.now + kSecond);

@@ -432,7 +432,7 @@ bool Stack::send_segments(uint32_t index) {
     // take them while the application is elsewhere, and this would stay.
     const uint32_t unsent = connection.unsent();
     const bool may_wait = unsent != 0 && unsent < longest && connection.unacknowledged() != 0 && index != released_;
-    connection.hold(may_wait && holds_ && network_.taken() < network_.posted());
+    connection.hold(may_wait && holds_ && network_.completed() < network_.submitted());
     uint32_t length = std::clamp(unsent, mss, longest);
     MutableBytes room = network_.reserve(headers + length);
     if (room.empty()) {
@@ -455,13 +455,13 @@ void Stack::hold(uint32_t index) {
   Socket& socket = slab_[index];
   if (socket.held) return;
   socket.held = true;
-  if (held_.empty()) held_until_ = network_.posted();
+  if (held_.empty()) held_until_ = network_.submitted();
   held_.push_back({index, socket.tcp.connection->send_next()});
 }
 
 // What was held leaves when all that was before it has; where that much has gone meanwhile, with what came after it, the new rest is held.
 void Stack::run_held() {
-  if (network_.taken() < held_until_) return;
+  if (network_.completed() < held_until_) return;
   const size_t count = held_.size();
   for (size_t i = 0; i < count; ++i) {
     const auto [index, from] = held_[i];
@@ -473,7 +473,7 @@ void Stack::run_held() {
     released_ = kNone;
   }
   held_.erase(held_.begin(), held_.begin() + static_cast<ptrdiff_t>(count));
-  held_until_ = network_.posted();
+  held_until_ = network_.submitted();
 }
 
 // `room`: what is reserved, for that or more; if it is less it is reserved anew.
@@ -485,7 +485,7 @@ bool Stack::send_segment(const Socket* socket, const Address& from, const Addres
   const uint32_t head = static_cast<uint32_t>(sizeof(IpMessageHeader)) + ip_bytes + size;
   const uint32_t count = segment.length == 0 ? 0 : connection->gather(segment, pieces_);
   const std::span<const Bytes> payload = std::span(pieces_).first(count);
-  const bool lends = segment.length >= kLendMin && count <= kKeptMax &&
+  const bool lends = segment.length >= kLendMin && count <= kSendPiecesMax &&
                      std::all_of(payload.begin(), payload.end(), [&](Bytes each) { return chunks_.is_lendable(each); });
   const uint32_t total = head + (lends ? 0 : segment.length);
   if (room.size() < total) room = network_.reserve(total);  // a SYN with data keeps to no length
@@ -501,7 +501,7 @@ bool Stack::send_segment(const Socket* socket, const Address& from, const Addres
   ++counters_.messages_out;
   if (lends) {
     network_.post(head, payload);
-    for (const Bytes& each : payload) chunks_.lend(each, network_.posted());
+    for (const Bytes& each : payload) chunks_.lend(each, network_.submitted());
     return true;
   }
   at += size;

@@ -90,7 +90,7 @@ int64_t Stack::receive_urgent(int number, MutableBytes data, bool peek) {
   }
   if (!data.empty()) {
     std::vector<Bytes> pieces(socket->near != nullptr ? socket->near->pieces.size() :
-                              socket->unread() / options_.chunk_bytes + 2 + tcp::KeptMessages::kPiecesMore);
+                              socket->unread() / options_.chunk_bytes + 2 + tcp::ZeroCopyReceive::kPiecesMore);
     pieces.resize(static_cast<size_t>(std::max(gather(number, pieces), 0)));
     size_t skip = urgent.before;
     for (const Bytes& each : pieces) {

@@ -4,15 +4,15 @@
 #include <array>
 
 #include "ipstack/sockets/network.h"
-#include "ipstack/tcp/kept_messages.h"
+#include "ipstack/tcp/zero_copy_receive.h"
 
 namespace unet::sockets {
 
-class StreamMessages final : public tcp::KeptMessages {
+class StreamMessages final : public tcp::ZeroCopyReceive {
  public:
   explicit StreamMessages(Network& network) noexcept : network_(network) {}
 
-  void offer(const Message& message) noexcept { messages_[tcp::KeptMessages::offer(message.bytes())] = message; }
+  void offer(const Message& message) noexcept { messages_[tcp::ZeroCopyReceive::offer(message.bytes())] = message; }
   // Their memory is the network interface's no longer.
   void forget() noexcept { forgets_ = true; }
 

@@ -92,7 +92,7 @@ class World {
       post(bytes, {});
     }
     // What lies in such memory is read later, and nothing is before that.
-    MutableBytes keep(uint64_t bytes) noexcept override {
+    MutableBytes register_send_memory(uint64_t bytes) noexcept override {
       if (world_.lends) memory_.resize(bytes);
       return memory_;
     }
@@ -101,9 +101,9 @@ class World {
       ++posted_;
       lent += kept.size();
     }
-    uint64_t posted() const noexcept override { return posted_; }
+    uint64_t submitted() const noexcept override { return posted_; }
     bool is_polled() const noexcept override { return world_.lends; }
-    uint64_t taken() noexcept override { return posted_ - posts_.size(); }
+    uint64_t completed() noexcept override { return posted_ - posts_.size(); }
 
     bool ask_neighbour(uint8_t protocol, const Address& to) override {
       if (!world_.neighbours) return false;

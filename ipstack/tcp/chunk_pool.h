@@ -14,7 +14,7 @@
 
 namespace unet::tcp {
 
-class KeptMessages;
+class ZeroCopyReceive;
 
 using ChunkIndex = uint32_t;
 constexpr ChunkIndex kNoChunk = ~ChunkIndex{0};
@@ -64,8 +64,8 @@ class ChunkPool {
   }
 
   // Lets received messages stay in place (zero-copy receive); nullptr: none may. `kept` outlives the buffers.
-  void set_kept(KeptMessages* kept) noexcept { kept_ = kept; }
-  KeptMessages* kept() const noexcept { return kept_; }
+  void set_kept(ZeroCopyReceive* kept) noexcept { kept_ = kept; }
+  ZeroCopyReceive* kept() const noexcept { return kept_; }
 
   // ---- chunks that are read in place (lent)
 
@@ -124,7 +124,7 @@ class ChunkPool {
   std::vector<Link> links_;
   std::vector<uint64_t> lent_;         // last `until` of each lendable chunk
   uint64_t taken_back_ = 0;
-  KeptMessages* kept_ = nullptr;
+  ZeroCopyReceive* kept_ = nullptr;
   ChunkIndex first_ = kNoChunk, first_lendable_ = kNoChunk;
   ChunkIndex first_waiting_ = kNoChunk, last_waiting_ = kNoChunk;
 };

@@ -9,7 +9,7 @@
 // order. A quarter of the chunks is reserved for reception, an eighth of the records for connections that hold none. Data without memory is
 // dropped, and the peer retransmits it. All connections of a pool belong to one thread.
 //
-// send() copies a payload byte once, into a chunk. Reception copies it once, unless it stays in its message (KeptMessages). receive()
+// send() copies a payload byte once, into a chunk. Reception copies it once, unless it stays in its message (ZeroCopyReceive). receive()
 // copies once more, gather() does not.
 #pragma once
 

@@ -366,8 +366,8 @@ TEST_CASE("save() after restore() gives the same record") {
 }
 
 TEST_CASE("moving a connection copies its in-place messages (zero-copy receive) and releases them") {
-  struct Keeper : KeptMessages {
-    using KeptMessages::KeptMessages;
+  struct Keeper : ZeroCopyReceive {
+    using ZeroCopyReceive::ZeroCopyReceive;
     void release(uint32_t) noexcept override { ++released; }
     uint32_t released = 0;
   } keeper(600);

@@ -164,7 +164,7 @@ uint32_t ReceiveBuffer::gather(const ChunkPool& pool, std::span<Bytes> pieces) c
 
 // ---- in-place messages
 
-uint32_t KeptMessages::intake(Nanoseconds now) noexcept {
+uint32_t ZeroCopyReceive::intake(Nanoseconds now) noexcept {
   now_ = now;
   const bool enough = used_ == kMost || (last_ != nullptr && last_->readable() > kAhead);
   return !enough ? kMost - used_ : now - read_at_ < kPatience ? 0 : kMost;
@@ -172,16 +172,16 @@ uint32_t KeptMessages::intake(Nanoseconds now) noexcept {
 
 // Keeps the offered message if it is in order and nothing waits behind gaps.
 bool ReceiveBuffer::keep(ChunkPool& pool, Bytes data) noexcept {
-  KeptMessages* const kept = pool.kept();
+  ZeroCopyReceive* const kept = pool.kept();
   if (kept == nullptr || ranges_ != 0 || !kept->is_offered(data)) return false;
   kept->last_ = this;
   const auto size = static_cast<uint32_t>(data.size());
   const uint32_t inside = (next_ - base_) & (pool.chunk_size() - 1);
   const uint32_t chunks = (inside + size + pool.chunk_size() - 1) / pool.chunk_size();
-  if (kept->is_full() || readable() > KeptMessages::kAhead || !pool.set_aside(chunks)) return false;
+  if (kept->is_full() || readable() > ZeroCopyReceive::kAhead || !pool.set_aside(chunks)) return false;
   const uint8_t number = kept->take(*this, next_, data, chunks);
   uint8_t* at = &kept_;
-  while (*at != KeptMessages::kNone) at = &kept->kept_[*at].next;
+  while (*at != ZeroCopyReceive::kNone) at = &kept->kept_[*at].next;
   *at = number;
   next_ += size;
   return true;
@@ -195,7 +195,7 @@ void ReceiveBuffer::drop_first_kept(ChunkPool& pool) noexcept {
 }
 
 void ReceiveBuffer::copy_oldest(ChunkPool& pool) noexcept {
-  KeptMessages::Kept& oldest = pool.kept()->kept_[pool.kept()->oldest()];
+  ZeroCopyReceive::Kept& oldest = pool.kept()->kept_[pool.kept()->oldest()];
   ReceiveBuffer& of = *oldest.of;  // the message is the first of this stream
   pool.put_back(std::exchange(oldest.chunks, 0));
   UNET_CHECK(of.write(pool, oldest.begin, oldest.data, true) == oldest.data.size());
@@ -208,8 +208,8 @@ void ReceiveBuffer::consume(ChunkPool& pool, uint32_t bytes) noexcept {
   UNET_CHECK(bytes <= readable());
   const uint32_t before = read_ - base_;
   read_ += bytes;
-  while (kept_ != KeptMessages::kNone) {
-    KeptMessages::Kept& first = pool.kept()->kept_[kept_];
+  while (kept_ != ZeroCopyReceive::kNone) {
+    ZeroCopyReceive::Kept& first = pool.kept()->kept_[kept_];
     if (read_ <= first.begin) break;
     const uint32_t read = std::min<uint32_t>(read_ - first.begin, static_cast<uint32_t>(first.data.size()));
     first.data = first.data.subspan(read);
@@ -233,7 +233,7 @@ void ReceiveBuffer::consume(ChunkPool& pool, uint32_t bytes) noexcept {
 }
 
 void ReceiveBuffer::clear(ChunkPool& pool) noexcept {
-  while (kept_ != KeptMessages::kNone) drop_first_kept(pool);
+  while (kept_ != ZeroCopyReceive::kNone) drop_first_kept(pool);
   if (pool.kept() != nullptr && pool.kept()->last_ == this) pool.kept()->last_ = nullptr;
   read_ = next_;
   renege(pool);

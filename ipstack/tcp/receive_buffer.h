@@ -1,14 +1,14 @@
 // receive_buffer.h - received bytes: those in order for the application, and those behind gaps with their ranges; used by Connection.
 //
-// A payload byte is copied once, from the segment into a chunk, or stays in its message (KeptMessages). The application reads it there or
-// has it copied. Chunks have fixed places in the stream, and only chunks that contain a byte exist. The window, which the owner checks,
+// A payload byte is copied once, from the segment into a chunk, or stays in its message (ZeroCopyReceive). The application reads it there
+// or has it copied. Chunks have fixed places in the stream, and only chunks that contain a byte exist. The window, which the owner checks,
 // bounds the memory.
 #pragma once
 
 #include <span>
 
 #include "ipstack/tcp/chunk_pool.h"
-#include "ipstack/tcp/kept_messages.h"
+#include "ipstack/tcp/zero_copy_receive.h"
 #include "unet/wire/tcp.h"
 
 namespace unet::tcp {
@@ -44,7 +44,7 @@ class ReceiveBuffer {
     uint8_t kept = kept_;
     for (Sequence at = read_; at != next_;) {
       Bytes piece;
-      const KeptMessages::Kept* const message = kept == KeptMessages::kNone ? nullptr : &pool.kept()->kept_[kept];
+      const ZeroCopyReceive::Kept* const message = kept == ZeroCopyReceive::kNone ? nullptr : &pool.kept()->kept_[kept];
       if (message != nullptr && message->begin == at) {
         piece = message->data;
         kept = message->next;
@@ -100,7 +100,7 @@ class ReceiveBuffer {
   ChunkIndex notes_ = kNoChunk;    // the ranges: sorted, neither touching nor overlapping
   uint32_t orders_ = 0;
   uint8_t ranges_ = 0;
-  uint8_t kept_ = KeptMessages::kNone;  // first in-place message of this stream
+  uint8_t kept_ = ZeroCopyReceive::kNone;  // first in-place message of this stream
 };
 
 }  // namespace unet::tcp

@@ -12,6 +12,7 @@
 #include "ni/service/ni.h"
 #include "unet/base/bytes.h"
 #include "unet/context.h"
+#include "unet/layer_endpoint.h"
 #include "unet/wire/ip.h"
 #include "unet/wire/udp.h"
 
@@ -78,12 +79,12 @@ TEST_CASE("of two engines the first has IP, for endpoints that come to it, and s
   TwoEngines two;
   auto context = Context::open(two.directory + "/s", "ni_ip_test");
   REQUIRE(context);
-  std::vector<std::unique_ptr<Endpoint>> ends;
+  std::vector<std::unique_ptr<LayerEndpoint>> ends;
   std::vector<Channel> channels;
   for (uint16_t i = 0; i < 2; ++i) {
     auto made = context->create_endpoint();
     REQUIRE(made);
-    ends.push_back(std::move(*made));
+    ends.push_back(std::make_unique<LayerEndpoint>(std::move(*made)));
     const Result<Channel> opened = ends.back()->open_ip();
     REQUIRE(opened);
     channels.push_back(*opened);
@@ -101,29 +102,30 @@ TEST_CASE("of two engines the first has IP, for endpoints that come to it, and s
     ends[to]->release(came);
   }
   // The next two have a channel first: the other engine has fewer endpoints. From then on they are its.
-  auto one = context->create_endpoint(), other = context->create_endpoint();
-  REQUIRE(one);
+  auto made = context->create_endpoint(), other = context->create_endpoint();
+  REQUIRE(made);
   REQUIRE(other);
-  REQUIRE((*other)->bind("other"));
+  LayerEndpoint one(std::move(*made));
+  REQUIRE(other->bind("other"));
   ConnectOptions options;
   options.path = control::Path::ni;
   options.timeout = kHang;
-  const auto pending = (*one)->start_connect("other", options);
+  const auto pending = one.start_connect("other", options);
   REQUIRE(pending);
-  REQUIRE((*other)->accept(kHang, nullptr));
+  REQUIRE(other->accept(kHang, nullptr));
   const Nanoseconds lost = monotonic_now() + kHang;
   std::optional<Result<Channel>> connected;
-  while (!connected && monotonic_now() < lost) connected = (*one)->poll_connect(*pending);
+  while (!connected && monotonic_now() < lost) connected = one.poll_connect(*pending);
   REQUIRE((connected && *connected));
-  const auto refused = (*one)->open_ip();
+  const auto refused = one.open_ip();
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == Errc::invalid_argument);
   CHECK(refused.error().text.find("engine 0 has IP, and the endpoint is engine 1's") != std::string::npos);
   // One that has IP takes channels of the other's endpoints, too.
-  REQUIRE((*one)->bind("one"));
+  REQUIRE(one.bind("one"));
   const auto second = ends[0]->start_connect("one", options);
   REQUIRE(second);
-  REQUIRE((*one)->accept(kHang, nullptr));
+  REQUIRE(one.accept(kHang, nullptr));
   std::optional<Result<Channel>> across;
   for (const Nanoseconds until = monotonic_now() + kHang; !across && monotonic_now() < until;) across = ends[0]->poll_connect(*second);
   REQUIRE((across && *across));
@@ -131,7 +133,7 @@ TEST_CASE("of two engines the first has IP, for endpoints that come to it, and s
   REQUIRE(ends[0]->send(**across, hello) == SendOutcome::sent);
   Message came;
   bool some = false;
-  for (const Nanoseconds until = monotonic_now() + kHang; !some && monotonic_now() < until;) some = (*one)->receive(came);
+  for (const Nanoseconds until = monotonic_now() + kHang; !some && monotonic_now() < until;) some = one.receive(came);
   CHECK(some);
 }
 

@@ -85,28 +85,28 @@ int live(const std::string& ni, int number, int rounds, std::atomic<bool>* until
     if (!context) continue;
     auto server = context->create_endpoint(), caller = context->create_endpoint();
     const std::string name = "server-" + std::to_string(number);
-    if (!server || !caller || !(*server)->bind(name)) continue;
+    if (!server || !caller || !server->bind(name)) continue;
     ConnectOptions options;
     options.path = round % 2 == 0 ? control::Path::local : control::Path::ni;
     options.timeout = kHang;
     options.local = {.depth = 16, .data_bytes = 4 * kMessageMax};
-    const auto pending = (*caller)->start_connect(name, options);
+    const auto pending = caller->start_connect(name, options);
     if (!pending) continue;
-    const auto accepted = (*server)->accept(kHang, nullptr);
+    const auto accepted = server->accept(kHang, nullptr);
     if (!accepted) continue;
     std::optional<Result<Channel>> channel;
-    while (!(channel = (*caller)->poll_connect(*pending))) {
+    while (!(channel = caller->poll_connect(*pending))) {
     }
     if (!*channel) continue;
     const std::byte byte{static_cast<uint8_t>(round)};
-    if ((*caller)->send(**channel, {&byte, 1}) != SendOutcome::sent) continue;
+    if (caller->send(**channel, {&byte, 1}) != SendOutcome::sent) continue;
     Message message;
     bool got = false;
-    while (!(got = (*server)->receive(message)) && wait(**server) && !(*server)->next_event()) {
+    while (!(got = server->receive(message)) && wait(*server) && !server->next_event()) {
     }
     if (!got) continue;
     const bool same = message.length == 1 && *static_cast<const std::byte*>(message.data) == byte;
-    (*server)->release(message);
+    server->release(message);
     if (same && context->report()) ++worked;
   }
   return worked;
@@ -262,20 +262,20 @@ TEST_CASE("two engines: wires of either, each other's wires, and channels betwee
     REQUIRE(context);
     auto left = context->create_endpoint(), right = context->create_endpoint();
     REQUIRE((left && right));
-    REQUIRE((*left)->bind("left"));
-    REQUIRE((*right)->bind("right"));
-    const std::vector<Channel> out = opened(**left, 2), back = opened(**right, 2);
+    REQUIRE(left->bind("left"));
+    REQUIRE(right->bind("right"));
+    const std::vector<Channel> out = opened(*left, 2), back = opened(*right, 2);
     REQUIRE(out.size() == 2);
     REQUIRE(back.size() == 2);
     ConnectOptions options;
     options.path = control::Path::ni;
     options.timeout = kHang;
-    const auto pending = (*left)->start_connect("right", options);
+    const auto pending = left->start_connect("right", options);
     REQUIRE(pending);
-    const auto accepted = (*right)->accept(kHang, nullptr);
+    const auto accepted = right->accept(kHang, nullptr);
     REQUIRE(accepted);
     std::optional<Result<Channel>> across;
-    while (!(across = (*left)->poll_connect(*pending))) wait(**left);
+    while (!(across = left->poll_connect(*pending))) wait(*left);
     REQUIRE(*across);
 
     const std::string report = ni.report();
@@ -284,8 +284,8 @@ TEST_CASE("two engines: wires of either, each other's wires, and channels betwee
     uint32_t seed = 0;
     for (const size_t length : {size_t{1}, size_t{48}, size_t{1000}, size_t{9000}, size_t{kMessageMax}}) {
       for (int i = 0; i < 20; ++i, ++seed) {
-        for (const Channel channel : {out[0], out[1], **across}) REQUIRE(exchange(**left, channel, **right, length, seed));
-        for (const Channel channel : {back[0], back[1], *accepted}) REQUIRE(exchange(**right, channel, **left, length, seed));
+        for (const Channel channel : {out[0], out[1], **across}) REQUIRE(exchange(*left, channel, *right, length, seed));
+        for (const Channel channel : {back[0], back[1], *accepted}) REQUIRE(exchange(*right, channel, *left, length, seed));
       }
     }
   }
@@ -414,11 +414,11 @@ TEST_CASE("ports with several queues: endpoints of every engine talk, whichever 
       for (const char* side : {"left", "right"}) {
         auto end = context->create_endpoint();
         REQUIRE(end);
-        REQUIRE((*end)->bind(side + std::to_string(i)));
-        const std::vector<Channel> opened_now = opened(**end, 1);
+        REQUIRE(end->bind(side + std::to_string(i)));
+        const std::vector<Channel> opened_now = opened(*end, 1);
         REQUIRE(opened_now.size() == 1);
         channels.push_back(opened_now[0]);
-        ends.push_back(std::move(*end));
+        ends.push_back(std::make_unique<Endpoint>(std::move(*end)));
       }
     }
     uint32_t seed = 0;
@@ -514,25 +514,25 @@ TEST_CASE("a message wakes an engine that sleeps") {
   auto server = context->create_endpoint(), caller = context->create_endpoint();
   REQUIRE(server);
   REQUIRE(caller);
-  REQUIRE((*server)->bind("sleeper"));
+  REQUIRE(server->bind("sleeper"));
   ConnectOptions options;
   options.path = control::Path::ni;
   options.timeout = kHang;
-  const auto pending = (*caller)->start_connect("sleeper", options);
+  const auto pending = caller->start_connect("sleeper", options);
   REQUIRE(pending);
-  REQUIRE((*server)->accept(kHang, nullptr));
+  REQUIRE(server->accept(kHang, nullptr));
   std::optional<Result<Channel>> channel;
-  while (!(channel = (*caller)->poll_connect(*pending))) {
+  while (!(channel = caller->poll_connect(*pending))) {
   }
   REQUIRE(*channel);
   for (int i = 0; i < 200; ++i) {
     usleep(i % 7 * 300);  // the engine goes to sleep at different places of its loop
     const std::byte byte{static_cast<uint8_t>(i)};
-    REQUIRE((*caller)->send(**channel, {&byte, 1}) == SendOutcome::sent);
+    REQUIRE(caller->send(**channel, {&byte, 1}) == SendOutcome::sent);
     Message message;
-    while (!(*server)->receive(message)) REQUIRE(wait(**server));
+    while (!server->receive(message)) REQUIRE(wait(*server));
     CHECK(*static_cast<const std::byte*>(message.data) == byte);
-    (*server)->release(message);
+    server->release(message);
   }
 }
 

@@ -114,20 +114,20 @@ static unsigned char memory[SEGMENT], mine[SEGMENT], pattern[SEGMENT];
   } while (0)
 
 static void set_up(void) {
-  REQUIRE(unet_am_create_bundle(2, &bundle) == UNET_EINVALID && strstr(unet_error_text(), "UNET_AM_SHARED") != NULL);
-  REQUIRE(unet_am_create_bundle(0, NULL) == UNET_EINVALID);
-  REQUIRE(unet_am_create_bundle(0, &bundle) == 0);
+  REQUIRE(unet_am_bundle_create(2, &bundle) == UNET_EINVALID && strstr(unet_error_text(), "UNET_AM_SHARED") != NULL);
+  REQUIRE(unet_am_bundle_create(0, NULL) == UNET_EINVALID);
+  REQUIRE(unet_am_bundle_create(0, &bundle) == 0);
   unet_am_options options;
   memset(&options, 0, sizeof options);
-  REQUIRE(unet_am_create_endpoint(context, bundle, &options, &a) == UNET_EINVALID && strstr(unet_error_text(), "size") != NULL);
+  REQUIRE(unet_am_endpoint_create(context, bundle, &options, &a) == UNET_EINVALID && strstr(unet_error_text(), "size") != NULL);
   options.size = sizeof options;
   options.endpoint.size = sizeof options.endpoint;
   options.endpoint.emulated = 1;
-  REQUIRE(unet_am_create_endpoint(context, bundle, &options, &a) == UNET_EINVALID);
+  REQUIRE(unet_am_endpoint_create(context, bundle, &options, &a) == UNET_EINVALID);
   options.endpoint.emulated = 0;
   options.endpoint.send_depth = 512;
-  REQUIRE(unet_am_create_endpoint(context, bundle, &options, &a) == 0);
-  REQUIRE(unet_am_create_endpoint(context, bundle, NULL, &b) == 0);
+  REQUIRE(unet_am_endpoint_create(context, bundle, &options, &a) == 0);
+  REQUIRE(unet_am_endpoint_create(context, bundle, NULL, &b) == 0);
   REQUIRE(unet_am_endpoint_id(a) != unet_am_endpoint_id(b));
   REQUIRE(unet_am_attachment(a) == NULL);
   unet_am_attach(a, &heard);
@@ -241,7 +241,7 @@ static void what_comes_back(void) {
 
 static void moving_and_letting_in(void) {
   unet_am_bundle *other;
-  REQUIRE(unet_am_create_bundle(UNET_AM_SHARED, &other) == 0);
+  REQUIRE(unet_am_bundle_create(UNET_AM_SHARED, &other) == 0);
   REQUIRE(unet_am_move_endpoint(b, other) == 0 && unet_am_move_endpoint(b, NULL) == UNET_EINVALID);
   const uint32_t word = 1;
   unsigned before = heard.calls;
@@ -250,12 +250,12 @@ static void moving_and_letting_in(void) {
   int asked = 0;
   unet_am_options options = {.size = sizeof options, .admit = nobody, .admit_context = &asked};
   unet_am_endpoint *choosy;
-  REQUIRE(unet_am_create_endpoint(context, bundle, &options, &choosy) == 0 && unet_am_bind(choosy, "am_c/choosy") == 0);
+  REQUIRE(unet_am_endpoint_create(context, bundle, &options, &choosy) == 0 && unet_am_bind(choosy, "am_c/choosy") == 0);
   REQUIRE(unet_am_map(a, 2, "am_c/choosy", 1, NULL) == UNET_EREFUSED && asked == 1);
-  unet_am_destroy_endpoint(choosy);
-  unet_am_destroy_endpoint(NULL);
+  unet_am_endpoint_destroy(choosy);
+  unet_am_endpoint_destroy(NULL);
   REQUIRE(unet_am_wait(other, 1000000, 0) >= 0);
-  unet_am_destroy_bundle(other);  // and b
+  unet_am_bundle_destroy(other);  // and b
   UNTIL(backs != 0 && unet_am_request_short(a, 0, ECHO, &word, 1) == UNET_AM_ERETURNED, unet_am_poll(bundle));
   REQUIRE(back.status == UNET_AM_UNREACHABLE);
 }
@@ -295,9 +295,9 @@ static void *client(void *argument) {
 
 static void threads(void) {
   unet_am_endpoint *server;
-  REQUIRE(unet_am_create_bundle(UNET_AM_SHARED, &shared_bundle) == 0);
-  REQUIRE(unet_am_create_endpoint(context, shared_bundle, NULL, &shared) == 0);
-  REQUIRE(unet_am_create_endpoint(context, shared_bundle, NULL, &server) == 0);
+  REQUIRE(unet_am_bundle_create(UNET_AM_SHARED, &shared_bundle) == 0);
+  REQUIRE(unet_am_endpoint_create(context, shared_bundle, NULL, &shared) == 0);
+  REQUIRE(unet_am_endpoint_create(context, shared_bundle, NULL, &server) == 0);
   REQUIRE(unet_am_bind(server, "am_c/server") == 0 && unet_am_set_handler(server, ECHO, answer_thread, NULL) == 0);
   REQUIRE(unet_am_set_handler(shared, ANSWER, hear_thread, NULL) == 0);
   REQUIRE(unet_am_map(shared, 0, "am_c/server", 1, NULL) == 0);
@@ -305,7 +305,7 @@ static void threads(void) {
   for (size_t i = 0; i < THREADS; ++i) REQUIRE(pthread_create(&all[i], NULL, client, (void *)i) == 0);
   for (size_t i = 0; i < THREADS; ++i) REQUIRE(pthread_join(all[i], NULL) == 0);
   for (size_t i = 0; i < THREADS; ++i) REQUIRE(answered[i] == EACH);
-  unet_am_destroy_bundle(shared_bundle);
+  unet_am_bundle_destroy(shared_bundle);
 }
 
 // ---- an endpoint that goes while something is reserved lets its bundle go
@@ -330,18 +330,18 @@ static void going_while_reserved(void) {
   unet_am_bundle *all, *elsewhere;
   unet_am_endpoint *server, *client;
   void *room;
-  REQUIRE(unet_am_create_bundle(UNET_AM_SHARED, &all) == 0 && unet_am_create_bundle(UNET_AM_SHARED, &elsewhere) == 0);
-  REQUIRE(unet_am_create_endpoint(context, all, NULL, &server) == 0 && unet_am_create_endpoint(context, all, NULL, &client) == 0);
+  REQUIRE(unet_am_bundle_create(UNET_AM_SHARED, &all) == 0 && unet_am_bundle_create(UNET_AM_SHARED, &elsewhere) == 0);
+  REQUIRE(unet_am_endpoint_create(context, all, NULL, &server) == 0 && unet_am_endpoint_create(context, all, NULL, &client) == 0);
   REQUIRE(unet_am_bind(server, "am_c/reserved") == 0 && unet_am_map(client, 0, "am_c/reserved", 1, NULL) == 0);
   REQUIRE(unet_am_reserve(client, 0, 10, 0, &room) == 0 && unet_am_move_endpoint(client, elsewhere) == 0);
   require_free(all);
   require_free(elsewhere);
   REQUIRE(unet_am_commit(client, ECHO, 10, NULL, 0) == UNET_AM_EBADCALL);
   REQUIRE(unet_am_reserve(client, 0, 10, 0, &room) == 0);
-  unet_am_destroy_endpoint(client);
+  unet_am_endpoint_destroy(client);
   require_free(elsewhere);
-  unet_am_destroy_bundle(all);
-  unet_am_destroy_bundle(elsewhere);
+  unet_am_bundle_destroy(all);
+  unet_am_bundle_destroy(elsewhere);
 }
 
 // ---- an endpoint that goes gives payloads back to who makes another one in its bundle
@@ -356,16 +356,16 @@ struct heir {
 static void make_heir(unet_am_endpoint *endpoint, void *context_of) {
   struct heir *heir = context_of;
   if (heir->calls++ != heir->first) return;
-  unet_am_destroy_endpoint(endpoint);  // it goes already
+  unet_am_endpoint_destroy(endpoint);  // it goes already
   REQUIRE(unet_am_move_endpoint(endpoint, heir->other) == UNET_EINVALID);
-  REQUIRE(unet_am_create_endpoint(context, heir->all, NULL, &heir->made) == 0);
+  REQUIRE(unet_am_endpoint_create(context, heir->all, NULL, &heir->made) == 0);
 }
 
 static void destroy_heir(unet_am_endpoint *endpoint, void *context_of) {
   struct heir *heir = context_of;
   (void)endpoint;
   if (!heir->ends) return;
-  unet_am_destroy_endpoint(heir->made);
+  unet_am_endpoint_destroy(heir->made);
   heir->made = NULL;
 }
 
@@ -374,8 +374,8 @@ static void going_with_payloads(void) {
   unet_am_endpoint *server, *client;
   struct heir heir;
   memset(&heir, 0, sizeof heir);
-  REQUIRE(unet_am_create_bundle(0, &all) == 0 && unet_am_create_bundle(0, &elsewhere) == 0);
-  REQUIRE(unet_am_create_endpoint(context, all, NULL, &server) == 0 && unet_am_create_endpoint(context, all, NULL, &client) == 0);
+  REQUIRE(unet_am_bundle_create(0, &all) == 0 && unet_am_bundle_create(0, &elsewhere) == 0);
+  REQUIRE(unet_am_endpoint_create(context, all, NULL, &server) == 0 && unet_am_endpoint_create(context, all, NULL, &client) == 0);
   REQUIRE(unet_am_bind(server, "am_c/payloads") == 0 && unet_am_map(client, 0, "am_c/payloads", UNET_AM_ANY_TAG, NULL) == 0);
   REQUIRE(unet_am_set_segment(server, memory, SEGMENT) == 0 && unet_am_move_endpoint(client, elsewhere) == 0);
   heir.all = elsewhere;
@@ -385,31 +385,31 @@ static void going_with_payloads(void) {
   while (unet_am_request_long_async(client, 0, DEPOSIT, 0, pattern, SEGMENT, NULL, 0, make_heir, &heir) == 0) ++sent;
   heir.first = heir.calls;
   REQUIRE(heir.first < sent);
-  unet_am_destroy_endpoint(client);
+  unet_am_endpoint_destroy(client);
   REQUIRE(heir.calls == sent && heir.made != NULL && unet_am_bind(heir.made, "am_c/heir") == 0);
   // The same while the whole bundle goes: the function destroys what would be next.
-  REQUIRE(unet_am_create_endpoint(context, all, NULL, &client) == 0 && unet_am_map(client, 0, "am_c/payloads", UNET_AM_ANY_TAG, NULL) == 0);
+  REQUIRE(unet_am_endpoint_create(context, all, NULL, &client) == 0 && unet_am_map(client, 0, "am_c/payloads", UNET_AM_ANY_TAG, NULL) == 0);
   REQUIRE(unet_am_move_endpoint(client, elsewhere) == 0);
   while (unet_am_request_long_async(client, 0, DEPOSIT, 0, pattern, SEGMENT, NULL, 0, destroy_heir, &heir) == 0) ++sent;
   heir.ends = 1;
-  unet_am_destroy_bundle(elsewhere);
+  unet_am_bundle_destroy(elsewhere);
   REQUIRE(heir.made == NULL);
-  unet_am_destroy_bundle(all);
+  unet_am_bundle_destroy(all);
 }
 
 int main(void) {
-  REQUIRE(unet_open(NULL, NULL, &context) == 0);
+  REQUIRE(unet_context_open(NULL, NULL, &context) == 0);
   set_up();
   short_and_medium();
   long_and_get();
   what_comes_back();
   moving_and_letting_in();
-  unet_am_destroy_bundle(bundle);
-  unet_am_destroy_bundle(NULL);
+  unet_am_bundle_destroy(bundle);
+  unet_am_bundle_destroy(NULL);
   threads();
   going_while_reserved();
   going_with_payloads();
-  unet_close(context);
+  unet_context_close(context);
   puts("all well");
   return 0;
 }

@@ -26,8 +26,8 @@ Endpoints many(Context& context, uint32_t count) {
   Endpoints list;
   for (uint32_t i = 0; i < count; ++i) {
     auto endpoint = context.create_endpoint(kEmulated);
-    if (!endpoint || !(*endpoint)->bind(name_of(i))) return {};
-    list.push_back(std::move(*endpoint));
+    if (!endpoint || !endpoint->bind(name_of(i))) return {};
+    list.push_back(std::make_unique<Endpoint>(std::move(*endpoint)));
   }
   return list;
 }
@@ -50,10 +50,10 @@ int ask_all(const std::string& ni, bool emulated, uint32_t count, const std::str
   for (uint32_t i = 0; i < (emulated ? kAtATime : 1); ++i) {
     auto endpoint = context->create_endpoint(emulated ? kEmulated : EndpointOptions{});
     if (!endpoint) return 2;
-    own.push_back(std::move(*endpoint));
+    own.push_back(std::make_unique<Endpoint>(std::move(*endpoint)));
   }
   for (uint32_t first = 0; first < count; first += kAtATime) {
-    std::vector<uint64_t> pending;
+    std::vector<PendingId> pending;
     for (uint32_t i = 0; i < kAtATime; ++i) {
       const std::string where = host.empty() ? "" : "@" + host + std::to_string(i % 2);
       const auto started = own[i % own.size()]->start_connect(name_of(first + i) + where, {.timeout = kHang});
@@ -154,8 +154,8 @@ TEST_CASE("what a closed channel still brings never comes by a later one of its 
   const auto make = [](Context& context, const char* name, const EndpointOptions& options) {
     auto endpoint = context.create_endpoint(options);
     REQUIRE(endpoint);
-    REQUIRE((*endpoint)->bind(name));
-    return std::move(*endpoint);
+    REQUIRE(endpoint->bind(name));
+    return std::make_unique<Endpoint>(std::move(*endpoint));
   };
   const auto own = make(*victim, "own", kEmulated), waiting = make(*victim, "waiting", kEmulated), quiet = make(*honest, "quiet", {});
   const auto silent = make(*hostile, "silent", {}), loud = make(*hostile, "loud", {});
@@ -212,13 +212,13 @@ TEST_CASE("a process with thousands of emulated endpoints is killed: everything 
   REQUIRE(client.endpoint->bind("living"));
   REQUIRE(client.endpoint->descriptor());  // what the first sleep makes the network interface hold
   // Of several engines, one serves the carrier from its first channel on.
-  const auto anchor = client.context.create_endpoint(kEmulated);
+  auto anchor = client.context.create_endpoint(kEmulated);
   REQUIRE(anchor);
-  const auto pending = (*anchor)->start_connect("living", {.timeout = kHang});
+  const auto pending = anchor->start_connect("living", {.timeout = kHang});
   REQUIRE(pending);
   REQUIRE(client.endpoint->accept(kHang, nullptr));
   std::optional<Result<Channel>> anchored;
-  while (!(anchored = (*anchor)->poll_connect(*pending))) REQUIRE((*anchor)->wait(kHang) == WaitOutcome::ready);
+  while (!(anchored = anchor->poll_connect(*pending))) REQUIRE(anchor->wait(kHang) == WaitOutcome::ready);
   REQUIRE(*anchored);
   const Holdings before = ni.rest(client.context);
   PeerProcess victim([&](int ready) {
@@ -248,17 +248,17 @@ TEST_CASE("what emulated endpoints cannot have is refused with a reason: a taken
   REQUIRE(context);
   Endpoints all = many(*context, 20);
   REQUIRE(all.size() == 20);
-  const auto one_more = context->create_endpoint(kEmulated);
+  auto one_more = context->create_endpoint(kEmulated);
   REQUIRE_FALSE(one_more);
   CHECK(one_more.error().code == Errc::quota_exceeded);
   CHECK(one_more.error().text.find("your quota of emulated endpoints is reached: 20 in use") != std::string::npos);
   all.pop_back();
-  const auto again = context->create_endpoint(kEmulated);
+  auto again = context->create_endpoint(kEmulated);
   REQUIRE(again);
-  const auto taken = (*again)->bind(name_of(3));
+  const auto taken = again->bind(name_of(3));
   REQUIRE_FALSE(taken);
   CHECK(taken.error().code == Errc::already_exists);
-  const auto region = (*again)->expose(4096);
+  const auto region = again->expose(4096);
   REQUIRE_FALSE(region);
   CHECK(region.error().text.find("exposes no region") != std::string::npos);
   EndpointOptions wrong = kEmulated;
@@ -285,31 +285,31 @@ TEST_CASE("an emulated endpoint that does not receive loses its own messages and
     REQUIRE(*channel);
     return **channel;
   };
-  const Channel to_lazy = open(**lazy, "lazy"), to_busy = open(**busy, "busy");
+  const Channel to_lazy = open(*lazy, "lazy"), to_busy = open(*busy, "busy");
   constexpr uint32_t kRounds = 3000;
   for (uint32_t i = 0; i < kRounds; ++i) {
     while (sender.endpoint->send(to_lazy, content(i, 16)) == SendOutcome::full) {}
     while (sender.endpoint->send(to_busy, content(i, 16)) == SendOutcome::full) {}
     Message message;
-    REQUIRE(next(**busy, message));
+    REQUIRE(next(*busy, message));
     REQUIRE(is_content(message.bytes(), i));
-    (*busy)->release(message);
+    busy->release(message);
   }
   // The first ones are there; those that found no room are counted, and the next find it again.
   for (uint32_t i = 0; i < small.receive_depth; ++i) {
     Message message;
-    REQUIRE((*lazy)->receive(message));
+    REQUIRE(lazy->receive(message));
     CHECK(is_content(message.bytes(), i));
-    (*lazy)->release(message);
-    (*lazy)->release(message);  // twice does nothing
+    lazy->release(message);
+    lazy->release(message);  // twice does nothing
   }
   Message none;
-  CHECK_FALSE((*lazy)->receive(none));
-  CHECK(counter(**lazy, "receive_queue_full") == kRounds - small.receive_depth);
-  CHECK(counter(**busy, "receive_queue_full") == 0);
+  CHECK_FALSE(lazy->receive(none));
+  CHECK(counter(*lazy, "receive_queue_full") == kRounds - small.receive_depth);
+  CHECK(counter(*busy, "receive_queue_full") == 0);
   REQUIRE(sender.endpoint->send(to_lazy, content(7, 16)) == SendOutcome::sent);
   Message last;
-  REQUIRE(next(**lazy, last));
+  REQUIRE(next(*lazy, last));
   CHECK(is_content(last.bytes(), 7));
 }
 
@@ -320,28 +320,28 @@ TEST_CASE("two emulated endpoints of one carrier talk to each other, each asleep
   REQUIRE(context);
   auto one = context->create_endpoint(kEmulated), two = context->create_endpoint(kEmulated);
   REQUIRE((one && two));
-  REQUIRE((*two)->bind("two"));
+  REQUIRE(two->bind("two"));
   constexpr uint32_t kMessages = 2000;
   bool answered = true;
   std::thread answerer([&] {
-    const auto channel = (*two)->accept(kHang, nullptr);
+    const auto channel = two->accept(kHang, nullptr);
     Message message;
     for (uint32_t i = 0; i < kMessages && answered; ++i) {
-      answered = channel && next(**two, message) && is_content(message.bytes(), i);
+      answered = channel && next(*two, message) && is_content(message.bytes(), i);
       if (!answered) break;
-      while ((*two)->send(*channel, message.bytes()) == SendOutcome::full) (*two)->wait_room(*channel, kHang);
-      (*two)->release(message);
+      while (two->send(*channel, message.bytes()) == SendOutcome::full) two->wait_room(*channel, kHang);
+      two->release(message);
     }
   });
-  const auto channel = (*one)->connect("two", through(path));
+  const auto channel = one->connect("two", through(path));
   uint32_t right = 0;
   for (uint32_t i = 0; channel && i < kMessages && right == i; ++i) {
-    while ((*one)->send(*channel, content(i, i % 5000)) == SendOutcome::full) (*one)->wait_room(*channel, kHang);
+    while (one->send(*channel, content(i, i % 5000)) == SendOutcome::full) one->wait_room(*channel, kHang);
     Message message;
-    while (!(*one)->receive(message) && (*one)->wait(kHang, 0) != WaitOutcome::timed_out) {}
+    while (!one->receive(message) && one->wait(kHang, 0) != WaitOutcome::timed_out) {}
     if (message.data == nullptr) break;
     right += message.length == i % 5000 && is_content(message.bytes(), i) ? 1 : 0;
-    (*one)->release(message);
+    one->release(message);
   }
   answerer.join();
   CHECK(right == kMessages);

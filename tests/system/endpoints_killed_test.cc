@@ -288,13 +288,11 @@ TEST_CASE("whoever waits for the network interface learns that it was killed") {
   REQUIRE(silent.endpoint->bind("silent"));
   REQUIRE(upcalled.endpoint->connect("peer", through(Path::ni)));
   std::atomic<bool> told{false};
-  REQUIRE(upcalled.endpoint->start_upcall(
-      [](Endpoint& endpoint, void* argument) {
-        while (const auto event = endpoint.next_event()) {
-          if (event->reason == CloseReason::ni_stopped) static_cast<std::atomic<bool>*>(argument)->store(true, std::memory_order_relaxed);
-        }
-      },
-      &told));
+  REQUIRE(upcalled.endpoint->start_upcall([&told](Endpoint& endpoint) {
+    while (const auto event = endpoint.next_event()) {
+      if (event->reason == CloseReason::ni_stopped) told.store(true, std::memory_order_relaxed);
+    }
+  }));
   WaitOutcome outcome{};
   Errc accepted{}, connected{};
   std::thread threads[] = {std::thread([&] { outcome = waiting.endpoint->wait(kHang); }), std::thread([&] {
@@ -353,7 +351,7 @@ TEST_CASE("clients that are killed in the middle of set-up leave nothing behind,
     REQUIRE(still_talks(asker));
   }
   // The account is as empty as the report says.
-  std::vector<std::unique_ptr<Endpoint>> all;
+  std::vector<Endpoint> all;
   while (auto endpoint = client.context.create_endpoint({.send_bytes = kMessageMax})) all.push_back(std::move(*endpoint));
   CHECK(all.size() == NiProcess::kEndpoints - before.held.at("service's endpoints"));
   CHECK(ni.log() == "");
@@ -400,11 +398,11 @@ int flood_until_end(const std::string& ni, const std::string& name, int ready) {
   if (!context) return 1;
   auto endpoint = context->create_endpoint(test_options());
   if (!endpoint) return 2;
-  const auto channel = (*endpoint)->connect(name, through(Path::automatic));
+  const auto channel = endpoint->connect(name, through(Path::automatic));
   if (!channel) return 3;
   say_ready(ready);
-  while ((*endpoint)->send(*channel, content(0, kMessageMax)) != SendOutcome::no_channel) {
-    for (Message message; (*endpoint)->receive(message);) (*endpoint)->release(message);
+  while (endpoint->send(*channel, content(0, kMessageMax)) != SendOutcome::no_channel) {
+    for (Message message; endpoint->receive(message);) endpoint->release(message);
   }
   return 0;
 }
@@ -414,12 +412,12 @@ int sink_until_end(const std::string& ni, const std::string& name, int ready) {
   auto context = Context::open(ni, "sink");
   if (!context) return 1;
   auto endpoint = context->create_endpoint(test_options());
-  if (!endpoint || !(*endpoint)->bind(name)) return 2;
+  if (!endpoint || !endpoint->bind(name)) return 2;
   say_ready(ready);
-  while ((*endpoint)->wait(kSecond) != WaitOutcome::disconnected) {
-    while (const auto request = (*endpoint)->next_request()) static_cast<void>((*endpoint)->accept(request->id));
-    while (const auto event = (*endpoint)->next_event()) static_cast<void>((*endpoint)->close(event->channel));
-    for (Message message; (*endpoint)->receive(message);) (*endpoint)->release(message);
+  while (endpoint->wait(kSecond) != WaitOutcome::disconnected) {
+    while (const auto request = endpoint->next_request()) static_cast<void>(endpoint->accept(request->id));
+    while (const auto event = endpoint->next_event()) static_cast<void>(endpoint->close(event->channel));
+    for (Message message; endpoint->receive(message);) endpoint->release(message);
   }
   return 0;
 }

@@ -230,13 +230,13 @@ TEST_CASE("one connection, two endpoints, two threads: each connects, talks and 
     if (!endpoint) return 1;
     for (uint32_t round = 0; round < 60; ++round) {
       const Path path = ((round + seed) & 1) != 0 ? Path::local : Path::ni;
-      const auto channel = (*endpoint)->connect("peer", through(path, {.depth = 4, .data_bytes = 4 * kMessageMax}));
+      const auto channel = endpoint->connect("peer", through(path, {.depth = 4, .data_bytes = 4 * kMessageMax}));
       if (!channel) return 2;
       std::vector<uint32_t> sizes;
       for (uint32_t i = 0; i < 40; ++i) sizes.push_back((i * 7919 + round * 104729) % (i % 8 == 0 ? kMessageMax + 1 : 200));
       const Waiting waiting = (round & 2) != 0 ? Waiting::sleep : Waiting::spin;
-      if (Asker(**endpoint, *channel, 3, waiting).run(sizes) != Asker::Outcome::sent) return 3;
-      if (!(*endpoint)->close(*channel)) return 4;
+      if (Asker(*endpoint, *channel, 3, waiting).run(sizes) != Asker::Outcome::sent) return 3;
+      if (!endpoint->close(*channel)) return 4;
     }
     return 0;
   };
@@ -270,11 +270,11 @@ TEST_CASE("two endpoints of one connection in two threads connect to each other,
   REQUIRE(context);
   auto server = context->create_endpoint(test_options()), client = context->create_endpoint(test_options());
   REQUIRE((server && client));
-  REQUIRE((*server)->bind("server"));
+  REQUIRE(server->bind("server"));
   constexpr uint32_t kRounds = 60;
   bool served = false;
-  std::thread other([&] { served = serve_rounds(**server, kRounds); });
-  Endpoint& endpoint = **client;
+  std::thread other([&] { served = serve_rounds(*server, kRounds); });
+  Endpoint& endpoint = *client;
   uint32_t done = 0;
   for (bool lost = false; done < kRounds && !lost; ++done) {
     const auto pending = endpoint.start_connect("server", through((done & 1) != 0 ? Path::local : Path::ni));

@@ -87,11 +87,11 @@ TEST_CASE("clients of two engines that are killed: their servers go on, and ever
         if (!context) return 1;
         auto endpoint = context->create_endpoint();
         if (!endpoint) return 2;
-        const auto one = (*endpoint)->connect(way[0], through(way[0][0] == 'n' ? Path::ni : Path::automatic));
-        const auto other = (*endpoint)->connect(way[1], through(way[1][0] == 'n' ? Path::ni : Path::automatic));
+        const auto one = endpoint->connect(way[0], through(way[0][0] == 'n' ? Path::ni : Path::automatic));
+        const auto other = endpoint->connect(way[1], through(way[1][0] == 'n' ? Path::ni : Path::automatic));
         if (!one || !other) return 3;
         say_ready(ready);
-        Asker first_asker(**endpoint, *one, 2, Waiting::spin), second_asker(**endpoint, *other, 2, Waiting::sleep);
+        Asker first_asker(*endpoint, *one, 2, Waiting::spin), second_asker(*endpoint, *other, 2, Waiting::sleep);
         for (uint32_t i = 0;; ++i) {
           Asker& asker = i % 2 == 0 ? first_asker : second_asker;
           if (asker.send(i * 977 % 9000) != Asker::Outcome::sent || asker.finish() != Asker::Outcome::sent) return 4;

@@ -134,10 +134,10 @@ int suffer_until_end(const std::string& ni, Board& board, int ready) {
   auto context = Context::open(ni, "victim");
   if (!context) return 1;
   auto endpoint = context->create_endpoint();
-  if (!endpoint || !(*endpoint)->expose(Victim::kRegion) || !(*endpoint)->descriptor() || !(*endpoint)->bind("victim")) return 2;
+  if (!endpoint || !endpoint->expose(Victim::kRegion) || !endpoint->descriptor() || !endpoint->bind("victim")) return 2;
   say_ready(ready);
-  Victim victim(**endpoint, board);
-  while ((*endpoint)->wait(kHang) != WaitOutcome::disconnected && context->alive()) {
+  Victim victim(*endpoint, board);
+  while (endpoint->wait(kHang) != WaitOutcome::disconnected && context->alive()) {
     if (!victim.turn()) return 3;
   }
   return 0;
@@ -167,11 +167,11 @@ int ask_until_stopped(const std::string& ni, const std::string& name, Path path,
   auto context = Context::open(ni, "asker");
   if (!context) return 1;
   auto endpoint = context->create_endpoint();
-  if (!endpoint || !(*endpoint)->descriptor()) return 2;
-  const auto channel = (*endpoint)->connect(name, through(path));
+  if (!endpoint || !endpoint->descriptor()) return 2;
+  const auto channel = endpoint->connect(name, through(path));
   if (!channel) return 3;
   say_ready(ready);
-  Asker asker(**endpoint, *channel, 4, waiting);
+  Asker asker(*endpoint, *channel, 4, waiting);
   std::mt19937 random(seed);
   while (board.stop_asking.load(std::memory_order_relaxed) == 0) {
     const uint32_t most = random() % 4 == 0 ? kMessageMax : 100;
@@ -182,8 +182,8 @@ int ask_until_stopped(const std::string& ni, const std::string& name, Path path,
   if (asker.finish() != Asker::Outcome::sent) return 5;
   // Nothing that nobody asked for.
   Message message;
-  if ((*endpoint)->receive(message) || (*endpoint)->next_request() || (*endpoint)->next_event()) return 6;
-  for (const auto& [counter, value] : (*endpoint)->counters()) {
+  if (endpoint->receive(message) || endpoint->next_request() || endpoint->next_event()) return 6;
+  for (const auto& [counter, value] : endpoint->counters()) {
     const bool drop = std::find(kEndpointCounterNames.begin() + static_cast<size_t>(kFirstEndpointDrop), kEndpointCounterNames.end(),
                                 counter) != kEndpointCounterNames.end();
     if ((drop || counter == "local_bad_descriptor") && value != 0) return 7;

@@ -82,8 +82,8 @@ class Mortal {
     auto context = Context::open("unix:" + options_.directory + "/socket", "mortal");
     if (!context) return false;
     auto endpoint = context->create_endpoint(test_options());
-    if (!endpoint || (!(*endpoint)->emulated() && !(*endpoint)->expose(kMessageMax)) || !(*endpoint)->descriptor()) return context->alive();
-    for (uint32_t i = dice(3) + 1; i != 0 && context->alive() && fault_ == 0; --i) cycle(**endpoint);
+    if (!endpoint || (!endpoint->emulated() && !endpoint->expose(kMessageMax)) || !endpoint->descriptor()) return context->alive();
+    for (uint32_t i = dice(3) + 1; i != 0 && context->alive() && fault_ == 0; --i) cycle(*endpoint);
     return fault_ == 0 && context->alive();
   }
 

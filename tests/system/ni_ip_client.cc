@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "unet/context.h"
+#include "unet/layer_endpoint.h"
 #include "unet/ip.h"
 #include "unet/wire/ip.h"
 #include "unet/wire/udp.h"
@@ -36,14 +37,14 @@ T must(Result<T> result) {
 class Udp {
  public:
   explicit Udp(uint16_t port) : context_(must(Context::open())), endpoint_(must(context_.create_endpoint())), port_(port) {
-    channel_ = must(endpoint_->open_ip());
-    must(endpoint_->claim_ip({.protocol = kUdp, .port = port}));
-    while (!ready()) endpoint_->wait(10 * kMillisecond);
+    channel_ = must(endpoint_.open_ip());
+    must(endpoint_.claim_ip({.protocol = kUdp, .port = port}));
+    while (!ready()) endpoint_.wait(10 * kMillisecond);
   }
 
   // Its address in the family of `peer`.
   ip::IpAddress own(const ip::IpAddress& peer) {
-    for (const auto& each : must(endpoint_->ip_configuration()).addresses) {
+    for (const auto& each : must(endpoint_.ip_configuration()).addresses) {
       if (each.address.is_ipv4() == peer.is_ipv4() && !each.address.is_link_local()) return each.address;
     }
     give_up("no address of that family");
@@ -62,9 +63,9 @@ class Udp {
     at += sizeof header;
     if (!data.empty()) std::memcpy(message.data() + at, data.data(), data.size());
     message.resize(at + data.size());
-    for (SendOutcome outcome; (outcome = endpoint_->send(channel_, message)) != SendOutcome::sent;) {
+    for (SendOutcome outcome; (outcome = endpoint_.send(channel_, message)) != SendOutcome::sent;) {
       if (outcome != SendOutcome::full) give_up("send: " + std::string(to_string(outcome)));
-      endpoint_->wait_room(channel_);
+      endpoint_.wait_room(channel_);
     }
   }
 
@@ -72,12 +73,12 @@ class Udp {
   template <typename Take>
   bool receive(Nanoseconds timeout, const Take& take) {
     for (Message message;;) {
-      if (!endpoint_->receive(message)) {
-        if (endpoint_->wait(timeout) == WaitOutcome::timed_out) return false;
+      if (!endpoint_.receive(message)) {
+        if (endpoint_.wait(timeout) == WaitOutcome::timed_out) return false;
         continue;
       }
       const std::vector<std::byte> bytes(message.data, message.data + message.length);
-      endpoint_->release(message);
+      endpoint_.release(message);
       IpMessageHeader own;
       std::memcpy(&own, bytes.data(), sizeof own);
       ip::IpView packet;
@@ -97,14 +98,14 @@ class Udp {
  private:
   // Its addresses are the NI's own.
   bool ready() {
-    for (const auto& each : must(endpoint_->ip_configuration()).addresses) {
+    for (const auto& each : must(endpoint_.ip_configuration()).addresses) {
       if (each.tentative) return false;
     }
     return true;
   }
 
   Context context_;
-  std::unique_ptr<Endpoint> endpoint_;
+  LayerEndpoint endpoint_;
   Channel channel_{};
   uint16_t port_;
 };

@@ -15,7 +15,7 @@ namespace unet {
 // An endpoint of this process, over a connection of its own.
 struct Client {
   explicit Client(const NiProcess& ni, const EndpointOptions& options = test_options())
-      : context(*Context::open(ni.ni(), "test")), endpoint(*context.create_endpoint(options)) {}
+      : context(*Context::open(ni.ni(), "test")), endpoint(std::make_unique<Endpoint>(*context.create_endpoint(options))) {}
   Context context;
   std::unique_ptr<Endpoint> endpoint;
 };
@@ -82,11 +82,11 @@ inline int answer_until_end(const std::string& ni, const std::string& name, Wait
   auto context = Context::open(ni, "answerer");
   if (!context) return 1;
   auto endpoint = context->create_endpoint(test_options());
-  if (!endpoint || (!(*endpoint)->emulated() && !(*endpoint)->expose(kMessageMax))) return 2;
-  if (!(*endpoint)->descriptor() || !(*endpoint)->bind(name)) return 2;
+  if (!endpoint || (!endpoint->emulated() && !endpoint->expose(kMessageMax))) return 2;
+  if (!endpoint->descriptor() || !endpoint->bind(name)) return 2;
   say_ready(ready);
-  Answerer answerer(**endpoint);
-  while (wait_as(**endpoint, waiting) != WaitOutcome::disconnected && (context->alive() || answerer.has_channels())) {
+  Answerer answerer(*endpoint);
+  while (wait_as(*endpoint, waiting) != WaitOutcome::disconnected && (context->alive() || answerer.has_channels())) {
     if (!answerer.turn()) return 3;
   }
   return 0;
@@ -99,10 +99,10 @@ inline int ask_until_end(const std::string& ni, const std::string& name, const C
   if (!context) return 1;
   auto endpoint = context->create_endpoint(test_options());
   if (!endpoint) return 2;
-  const auto channel = (*endpoint)->connect(name, options);
+  const auto channel = endpoint->connect(name, options);
   if (!channel) return 3;
   say_ready(ready);
-  Asker asker(**endpoint, *channel, window, waiting);
+  Asker asker(*endpoint, *channel, window, waiting);
   std::mt19937 random(static_cast<uint32_t>(getpid()));
   Asker::Outcome outcome;
   do {

@@ -24,7 +24,7 @@ class Storm {
   struct End {
     std::unique_ptr<Endpoint> endpoint;
     std::vector<Channel> channels;
-    std::vector<uint64_t> pending;
+    std::vector<PendingId> pending;
   };
 
   uint32_t dice(uint32_t sides) { return static_cast<uint32_t>(random_() % sides); }
@@ -39,7 +39,9 @@ class Storm {
     Context& context = contexts_[dice(static_cast<uint32_t>(contexts_.size()))];
     if (!context.alive()) return false;
     if (ends_.size() < kEndpoints && (ends_.empty() || dice(4) == 0)) {
-      if (auto endpoint = context.create_endpoint({.send_bytes = kMessageMax})) ends_.push_back({std::move(*endpoint), {}, {}});
+      if (auto endpoint = context.create_endpoint({.send_bytes = kMessageMax})) {
+        ends_.push_back({std::make_unique<Endpoint>(std::move(*endpoint)), {}, {}});
+      }
       if (ends_.empty()) return true;
     }
     const uint32_t which = dice(static_cast<uint32_t>(ends_.size()));

@@ -56,7 +56,7 @@ struct Side {
   explicit Side(const NiProcess& ni, bool emulated = false) : context(take(Context::open(ni.ni(), "side"))) {
     EndpointOptions options = kSmall;
     options.emulated = emulated ? 1 : 0;
-    endpoint = take(context.create_endpoint(options));
+    endpoint = std::make_unique<Endpoint>(take(context.create_endpoint(options)));
   }
   Context context;
   std::unique_ptr<Endpoint> endpoint;
@@ -224,7 +224,7 @@ TEST_CASE("emulated endpoints when their network interface is killed under traff
   auto context = take(Context::open(ni.ni(), "many"));
   std::vector<std::unique_ptr<Endpoint>> many;
   for (uint32_t i = 0; i < 200; ++i) {
-    many.push_back(take(context.create_endpoint({.emulated = 1})));
+    many.push_back(std::make_unique<Endpoint>(take(context.create_endpoint({.emulated = 1}))));
     REQUIRE(many.back()->bind("many/" + std::to_string(i)));
     if (i % 3 == 0) many.pop_back();  // so that there are ids that nobody has
   }
@@ -269,29 +269,29 @@ Status set_up_and_tear_down(const NiProcess& ni, const std::string& name, std::a
       auto a = context->create_endpoint(kSmall), b = context->create_endpoint(kSmall);
       if (!a) return tl::unexpected(a.error());
       if (!b) return tl::unexpected(b.error());
-      if (Status status = (*b)->bind(name); !status) return status;
-      const auto pending = (*a)->start_connect(name, {.path = i % 2 == 0 ? Path::ni : Path::local, .timeout = kHang});
+      if (Status status = b->bind(name); !status) return status;
+      const auto pending = a->start_connect(name, {.path = i % 2 == 0 ? Path::ni : Path::local, .timeout = kHang});
       if (!pending) return tl::unexpected(pending.error());
       std::optional<Result<Channel>> channel;
       uint32_t accepted = 0;
       for (const Nanoseconds begin = monotonic_now(); !channel || accepted == 0;) {
-        if (const auto request = (*b)->next_request()) {
-          if (const auto accept = (*b)->accept(request->id); !accept) return tl::unexpected(accept.error());
+        if (const auto request = b->next_request()) {
+          if (const auto accept = b->accept(request->id); !accept) return tl::unexpected(accept.error());
           ++accepted;
         }
-        if (!channel) channel = (*a)->poll_connect(*pending);
+        if (!channel) channel = a->poll_connect(*pending);
         if (monotonic_now() - begin > kHang) return fail(Errc::timed_out, "connecting hangs");
       }
       if (!*channel) return tl::unexpected(channel->error());
       if (accepted != 1) return fail(Errc::protocol, "asked more than once");
-      if (!(*a)->expose(8192)) return fail(Errc::protocol, "no region");
-      if (auto sleep = (*b)->descriptor(); !sleep) return tl::unexpected(sleep.error());
+      if (!a->expose(8192)) return fail(Errc::protocol, "no region");
+      if (auto sleep = b->descriptor(); !sleep) return tl::unexpected(sleep.error());
       const std::byte byte{42};
-      if ((*a)->send(**channel, {&byte, 1}) != SendOutcome::sent) return fail(Errc::protocol, "not sent");
+      if (a->send(**channel, {&byte, 1}) != SendOutcome::sent) return fail(Errc::protocol, "not sent");
       Message message;
       // A message may be lost with the network interface that had it.
-      if ((*b)->wait(20 * kMillisecond) == WaitOutcome::ready && (*b)->receive(message)) (*b)->release(message);
-      if (Status status = (*a)->close(**channel); !status) return status;
+      if (b->wait(20 * kMillisecond) == WaitOutcome::ready && b->receive(message)) b->release(message);
+      if (Status status = a->close(**channel); !status) return status;
     }
   }
   return {};

@@ -109,13 +109,13 @@ Channel static_channel(Endpoint& endpoint, const char* name) {
 int main(int argc, char** argv) {
   if (argc != 3) give_up("connect NAME@HOST, or static NAME");
   Context context = take(Context::open());
-  const auto endpoint = take(context.create_endpoint());
+  auto endpoint = take(context.create_endpoint());
   const bool fixed = std::string(argv[1]) == "static";
-  const Channel channel = fixed ? static_channel(*endpoint, argv[2]) : take(endpoint->connect(argv[2], {.timeout = kHang}));
+  const Channel channel = fixed ? static_channel(endpoint, argv[2]) : take(endpoint.connect(argv[2], {.timeout = kHang}));
   std::printf("ready\n");
   std::fflush(stdout);
   ::fcntl(0, F_SETFL, ::fcntl(0, F_GETFL) | O_NONBLOCK);
-  Echoes(*endpoint, channel).run();
+  Echoes(endpoint, channel).run();
   if (fixed) return 0;
-  if (const Status closed = endpoint->close(channel); !closed) give_up(closed.error().text);
+  if (const Status closed = endpoint.close(channel); !closed) give_up(closed.error().text);
 }

@@ -81,7 +81,7 @@ void free_bundle(eb_t bundle) {
 // Makes an endpoint that is not in its bundle's list yet.
 std::unique_ptr<unet_am2_endpoint> make_endpoint(eb_t bundle, en_t* name) {
   auto made = std::make_unique<unet_am2_endpoint>();
-  if (unet_am_create_endpoint(state.context, bundle->bundle, nullptr, &made->endpoint) < 0) return nullptr;
+  if (unet_am_endpoint_create(state.context, bundle->bundle, nullptr, &made->endpoint) < 0) return nullptr;
   made->bundle = bundle;
   unet_am_attach(made->endpoint, made.get());
   unet_am_set_tag(made->endpoint, AM_NONE);
@@ -102,8 +102,8 @@ int AM_Init(void) {
     if (state.ends) return AM_ERR_RESOURCE;
     if (initialised()) return AM_OK;
     unet_context* context = nullptr;
-    if (unet_open(nullptr, nullptr, &context) < 0) return AM_ERR_RESOURCE;
-    std::unique_ptr<unet_context, decltype(&unet_close)> opened(context, unet_close);
+    if (unet_context_open(nullptr, nullptr, &context) < 0) return AM_ERR_RESOURCE;
+    std::unique_ptr<unet_context, decltype(&unet_context_close)> opened(context, unet_context_close);
     state.host = unet::am::host_name(context);
     state.context = opened.release();
     return AM_OK;
@@ -120,7 +120,7 @@ int AM_Terminate(void) {
   }
   for (const eb_t each : bundles) free_bundle(each);
   const std::lock_guard held(state.mutex);
-  unet_close(state.context);
+  unet_context_close(state.context);
   state.context = nullptr;
   state.ends = false;
   return AM_OK;
@@ -132,7 +132,7 @@ int AM_AllocateBundle(int type, eb_t* bundle) {
     if (!goes_on()) return AM_ERR_NOT_INIT;
     if (bundle == nullptr || (type != AM_SEQ && type != AM_PAR)) return AM_ERR_BAD_ARG;
     auto made = std::make_unique<unet_am2_bundle>();
-    if (unet_am_create_bundle(type == AM_PAR ? UNET_AM_SHARED : 0, &made->bundle) < 0) return AM_ERR_RESOURCE;
+    if (unet_am_bundle_create(type == AM_PAR ? UNET_AM_SHARED : 0, &made->bundle) < 0) return AM_ERR_RESOURCE;
     state.bundles.push_back(made.get());
     *bundle = made.release();
     return AM_OK;

@@ -18,7 +18,7 @@ struct unet_am2_endpoint {
     en_t name{};
     tag_t tag = AM_NONE;
   };
-  ~unet_am2_endpoint() { unet_am_destroy_endpoint(endpoint); }
+  ~unet_am2_endpoint() { unet_am_endpoint_destroy(endpoint); }
   std::array<std::atomic<unet_am2_function>, UNET_AM_HANDLERS_MAX> functions{};  // 0: the error handler
   eb_t bundle = nullptr;
   unet_am_endpoint* endpoint = nullptr;
@@ -31,7 +31,7 @@ struct unet_am2_endpoint {
 };
 
 struct unet_am2_bundle {
-  ~unet_am2_bundle() { unet_am_destroy_bundle(bundle); }
+  ~unet_am2_bundle() { unet_am_bundle_destroy(bundle); }
   unet_am_bundle* bundle = nullptr;
   std::atomic<int> mask{AM_NOEVENTS};
   std::vector<ep_t> endpoints;  // guarded by State::mutex

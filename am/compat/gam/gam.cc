@@ -413,7 +413,7 @@ int make_endpoint(unet_am_bundle*& bundle, unet_am_endpoint*& endpoint) {
   unet_am_options options{};
   options.size = sizeof options;
   options.same_user_only = 1;  // also for mapped processes: any user may have bound their names
-  if (unet_am_create_bundle(0, &bundle) < 0 || unet_am_create_endpoint(job->context, bundle, &options, &endpoint) < 0) {
+  if (unet_am_bundle_create(0, &bundle) < 0 || unet_am_endpoint_create(job->context, bundle, &options, &endpoint) < 0) {
     return fail(EHOSTUNREACH);
   }
   unet_am_set_handler_counted(endpoint, kHere, 1, on_here, nullptr);
@@ -442,7 +442,7 @@ int meet_to_start() {
   std::swap(endpoint, job->endpoint);
   if (met == 0) met = meet(0);
   std::swap(bundle, job->bundle);
-  unet_am_destroy_bundle(bundle);
+  unet_am_bundle_destroy(bundle);
   job->endpoint = endpoint;
   job->suffix = "";
   forget_others();
@@ -450,8 +450,8 @@ int meet_to_start() {
 }
 
 void end_job() {
-  unet_am_destroy_bundle(job->bundle);
-  unet_close(job->context);
+  unet_am_bundle_destroy(job->bundle);
+  unet_context_close(job->context);
   delete job;
   job = nullptr;
 }
@@ -475,7 +475,7 @@ int begin_job() {
   if (job->rank >= job->size) return fail(EINVAL);
   forget_others();
   for (auto& each : job->here) each.assign(static_cast<size_t>(job->size), false);
-  if (unet_open(nullptr, nullptr, &job->context) < 0) return fail(EHOSTUNREACH);
+  if (unet_context_open(nullptr, nullptr, &job->context) < 0) return fail(EHOSTUNREACH);
   if (make_endpoint(job->bundle, job->endpoint) < 0) return -1;
   unet_am_set_handler(job->endpoint, kCall, on_call<kCall>, nullptr);
   unet_am_set_handler(job->endpoint, kCallDouble, on_call<kCallDouble>, nullptr);

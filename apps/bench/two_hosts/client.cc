@@ -234,7 +234,7 @@ int across(const AcrossOptions& options) {
   if (!context) return complain(context.error().text);
   auto endpoint = context->create_endpoint({.send_depth = 256, .receive_depth = 256, .buffers = 256});
   if (!endpoint) return complain(endpoint.error().text);
-  Client client(**endpoint, options);
+  Client client(*endpoint, options);
   std::vector<Found> found;
   int status = 0;
   for (const std::string& target : options.targets) {

@@ -36,7 +36,7 @@ class Server {
   };
 
   // The limits of an endpoint bound the channels, and so the list.
-  void take(uint64_t request) {
+  void take(RequestId request) {
     const Result<Channel> channel = endpoint_.accept(request);
     if (!channel) return;  // the client gave up meanwhile
     const auto index = static_cast<size_t>(*channel);
@@ -88,15 +88,15 @@ int serve(const std::string& name) {
   if (!context) return complain(context.error().text);
   auto endpoint = context->create_endpoint({.send_depth = 256, .receive_depth = 1024, .buffers = 1024});
   if (!endpoint) return complain(endpoint.error().text);
-  if (Status bound = (*endpoint)->bind(name); !bound) return complain(bound.error().text);
+  if (Status bound = endpoint->bind(name); !bound) return complain(bound.error().text);
   std::printf("unet-bench: serving '%s'\n", name.c_str());
   std::fflush(stdout);
 
-  Server server(**endpoint);
+  Server server(*endpoint);
   while (!end_wanted()) {
     if (server.poll()) continue;
     // Not for ever: a signal that comes just before the wait is seen after a second.
-    if ((*endpoint)->wait(kSecond) == WaitOutcome::disconnected || !context->alive()) return complain("the network interface is gone");
+    if (endpoint->wait(kSecond) == WaitOutcome::disconnected || !context->alive()) return complain("the network interface is gone");
   }
   return 0;
 }

@@ -45,9 +45,9 @@ class HostileClient {
       auto to = context_->create_endpoint(kind.size == ScatteredBuffers::kTwoBuffers ? ScatteredBuffers::kOptions : EndpointOptions{});
       if (!to) return tl::unexpected(to.error());
       const control::Path path = kind.wakes == Wakes::peer ? control::Path::local : control::Path::ni;
-      auto channel = connect_both(**from, **to, name + "-" + std::to_string(i), stop, path);
+      auto channel = connect_both(*from, *to, name + "-" + std::to_string(i), stop, path);
       if (!channel) return tl::unexpected(channel.error());
-      pairs_.push_back({std::move(*from), std::move(*to), *channel, std::nullopt});
+      pairs_.push_back({std::make_unique<Endpoint>(std::move(*from)), std::make_unique<Endpoint>(std::move(*to)), *channel, std::nullopt});
       if (kind.scatters && !scatter(pairs_.back(), stop)) return fail(Errc::timed_out, "no buffers to scatter");
     }
     return kind.wakes == Wakes::no ? Status{} : sleep();

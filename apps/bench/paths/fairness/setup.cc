@@ -205,7 +205,7 @@ class UnetSetUp final : public Path {
     if (!context) return tl::unexpected(context.error());
     auto endpoint = context->create_endpoint(kSmall);
     if (!endpoint) return tl::unexpected(endpoint.error());
-    return (*endpoint)->bind(info_.name + "-" + std::to_string(++names_));
+    return endpoint->bind(info_.name + "-" + std::to_string(++names_));
   }
   Outcome set_ups(const Slice& slice, RunContext& context) {
     Outcome outcome;

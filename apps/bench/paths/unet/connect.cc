@@ -15,11 +15,11 @@ struct UnetCaller {
   const std::string& name;
   ConnectOptions options;
   RunContext& context;
-  std::unique_ptr<Endpoint> endpoint = nullptr;
+  std::optional<Endpoint> endpoint = {};
 
   bool create() {
     auto created = unet.create_endpoint();
-    if (created) endpoint = std::move(*created);
+    if (created) endpoint.emplace(std::move(*created));
     else context.control.fail(created.error().text);
     return created.has_value();
   }
@@ -69,10 +69,10 @@ struct UnetListener {
 }  // namespace
 
 bool UnetCalls::listen(Context& unet, RunContext& context) {
-  if (listener_ != nullptr) return true;
+  if (listener_) return true;
   auto created = unet.create_endpoint();
-  Status done = created ? (*created)->bind(name_) : Status(tl::unexpected(created.error()));
-  if (done) listener_ = std::move(*created);
+  Status done = created ? created->bind(name_) : Status(tl::unexpected(created.error()));
+  if (done) listener_.emplace(std::move(*created));
   else context.control.fail(done.error().text);
   return done.has_value();
 }

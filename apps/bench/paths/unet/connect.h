@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "apps/bench/frame/path.h"
@@ -24,7 +25,7 @@ class UnetCalls {
   std::string name_;
   control::Path path_;
   bool asleep_;
-  std::unique_ptr<Endpoint> listener_;  // side B
+  std::optional<Endpoint> listener_;  // side B
 };
 
 }  // namespace unet::bench

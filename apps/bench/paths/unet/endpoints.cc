@@ -58,7 +58,7 @@ void place_engine(PathInfo& info, const CorePair& cores) {
   info.setting += third ? ", engine on core " + std::to_string(*third) : ", three pollers on two cores: engine and side B share one";
 }
 
-Status resize_idle(Context& context, std::vector<std::unique_ptr<Endpoint>>& idle, uint32_t count, uint32_t emulated) {
+Status resize_idle(Context& context, std::vector<Endpoint>& idle, uint32_t count, uint32_t emulated) {
   // Small ones: it is their number that may cost, not their memory.
   EndpointOptions small;
   small.send_depth = small.receive_depth = 16;

@@ -39,6 +39,6 @@ uint64_t window_of(const EndpointOptions& options, size_t size);
 void place_engine(PathInfo& info, const CorePair& cores);
 
 // Brings `idle` to `count` unused endpoints.
-Status resize_idle(Context& context, std::vector<std::unique_ptr<Endpoint>>& idle, uint32_t count, uint32_t emulated = 0);
+Status resize_idle(Context& context, std::vector<Endpoint>& idle, uint32_t count, uint32_t emulated = 0);
 
 }  // namespace unet::bench

@@ -28,7 +28,7 @@ Status EnginePair::set_up(const std::string& name, const RunContext& run) {
   for (auto* endpoint : {&from_, &to_}) {
     auto created = client_.context->create_endpoint();
     if (!created) return tl::unexpected(created.error());
-    *endpoint = std::move(*created);
+    endpoint->emplace(std::move(*created));
   }
   auto channel = connect_both(*from_, *to_, name, run.stop);
   if (!channel) return tl::unexpected(channel.error());

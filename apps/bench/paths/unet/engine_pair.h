@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "apps/bench/frame/core_parking.h"
@@ -39,7 +40,7 @@ class EnginePair {
  private:
   DaemonClient client_;
   CoreParking parking_;
-  std::unique_ptr<Endpoint> from_, to_;
+  std::optional<Endpoint> from_, to_;
   Channel channel_{};
 };
 

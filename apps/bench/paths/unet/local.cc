@@ -25,7 +25,7 @@ class UnetLocal final : public Path {
     if (auto opened = client_.open(); !opened) return opened;
     auto endpoint = client_.context->create_endpoint();
     if (!endpoint) return tl::unexpected(endpoint.error());
-    endpoint_ = std::move(*endpoint);
+    endpoint_.emplace(std::move(*endpoint));
     auto channel = run.side == Side::a ? connect(run) : accept();
     if (!channel) return tl::unexpected(channel.error());
     channel_ = *channel;
@@ -83,9 +83,9 @@ class UnetLocal final : public Path {
   }
 
   DaemonClient client_;
-  std::unique_ptr<Endpoint> endpoint_;
+  std::optional<Endpoint> endpoint_;
   Channel channel_{};
-  std::vector<std::unique_ptr<Endpoint>> idle_;
+  std::vector<Endpoint> idle_;
   UnetCalls calls_;
   MessageBuffers buffers_{kBlockMax};
 };

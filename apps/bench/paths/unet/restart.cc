@@ -140,7 +140,7 @@ class UnetRestart final : public Path {
     for (auto* endpoint : {&pair.a, &pair.b}) {
       auto made = context_->create_endpoint();
       if (!made) return tl::unexpected(made.error());
-      *endpoint = std::move(*made);
+      *endpoint = std::make_unique<Endpoint>(std::move(*made));
     }
     const std::string name = info_.name + (local ? "-local-" : "-") + std::to_string(index);
     auto channel = connect_both(*pair.a, *pair.b, name, stop, local ? control::Path::local : control::Path::ni);

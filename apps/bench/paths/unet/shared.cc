@@ -72,7 +72,7 @@ class UnetShared final : public Path {
   }
 
   EnginePair pair_;
-  std::vector<std::unique_ptr<Endpoint>> idle_;
+  std::vector<Endpoint> idle_;
   MessageBuffers buffers_{kMessageMax};
 };
 

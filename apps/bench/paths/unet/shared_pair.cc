@@ -77,7 +77,7 @@ class UnetSharedPair final : public Path {
     if (auto opened = client_.open(); !opened) return opened;
     auto endpoint = client_.context->create_endpoint(options_);
     if (!endpoint) return tl::unexpected(endpoint.error());
-    endpoint_ = std::move(*endpoint);
+    endpoint_.emplace(std::move(*endpoint));
     auto channel = run.side == Side::a ? connect_when_bound(*endpoint_, info_.name, {.path = path_}, run.stop) : accept();
     if (!channel) return tl::unexpected(channel.error());
     channel_ = *channel;
@@ -142,8 +142,8 @@ class UnetSharedPair final : public Path {
   DaemonClient client_;
   EndpointOptions options_;
   control::Path path_;
-  std::vector<std::unique_ptr<Endpoint>> idle_;
-  std::unique_ptr<Endpoint> endpoint_;
+  std::vector<Endpoint> idle_;
+  std::optional<Endpoint> endpoint_;
   Channel channel_{};
   UnetCalls calls_;
   MessageBuffers buffers_{kMessageMax};

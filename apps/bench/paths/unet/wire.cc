@@ -104,7 +104,7 @@ class UnetWire final : public Path {
     // Deep enough for a burst that the application does not look at at once.
     auto endpoint = wire_->context().create_endpoint({.send_depth = 256, .receive_depth = 1024, .buffers = 1024});
     if (!endpoint) return tl::unexpected(endpoint.error());
-    endpoint_ = std::move(*endpoint);
+    endpoint_.emplace(std::move(*endpoint));
     auto channel = run.side == Side::a ? connect(run) : accept();
     if (!channel) return tl::unexpected(channel.error());
     channel_ = *channel;
@@ -149,7 +149,7 @@ class UnetWire final : public Path {
   }
 
   std::shared_ptr<WirePort> wire_;
-  std::unique_ptr<Endpoint> endpoint_;
+  std::optional<Endpoint> endpoint_;
   Channel channel_{};
   MutableBytes region_;  // side B
   MessageBuffers buffers_{kMessageMax};

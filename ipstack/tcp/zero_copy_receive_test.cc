@@ -1,4 +1,4 @@
-// kept_messages_test.cc - zero-copy receive: in-place messages of several streams, against a plain model of the streams.
+// zero_copy_receive_test.cc - zero-copy receive: in-place messages of several streams, against a plain model of the streams.
 #include <array>
 #include <catch2/catch.hpp>
 #include <map>
@@ -15,8 +15,8 @@ namespace {
 std::byte at(uint64_t place) { return static_cast<std::byte>(place * 31 + place / 512); }
 
 // Owns messages until release(), and frees their memory then.
-struct Keeper : KeptMessages {
-  using KeptMessages::KeptMessages;
+struct Keeper : ZeroCopyReceive {
+  using ZeroCopyReceive::ZeroCopyReceive;
   void release(uint32_t number) noexcept override { UNET_CHECK(there.erase(number) == 1); }
   std::map<uint32_t, std::vector<std::byte>> there;
 };
@@ -52,7 +52,7 @@ TEST_CASE("zero-copy receive: in-place messages read like copies, and are copied
     } else {
       keeper.there.erase(number);
     }
-    REQUIRE(keeper.there.size() <= KeptMessages::kMost);
+    REQUIRE(keeper.there.size() <= ZeroCopyReceive::kMost);
     const uint64_t next = stream.read + stream.buffer.readable();
     REQUIRE(next >= (from == stream.next ? from + length - result.missing : stream.next));
     stream.next = next;
@@ -80,7 +80,7 @@ TEST_CASE("zero-copy receive: in-place messages read like copies, and are copied
 }
 
 TEST_CASE("zero-copy receive: intake is limited to what the reader soon reads, and unread messages are copied") {
-  constexpr uint32_t kMost = KeptMessages::kMost, kBytes = 1000;
+  constexpr uint32_t kMost = ZeroCopyReceive::kMost, kBytes = 1000;
   Keeper keeper(100);
   ChunkPool pool(512, 400);
   pool.set_kept(&keeper);
@@ -105,12 +105,12 @@ TEST_CASE("zero-copy receive: intake is limited to what the reader soon reads, a
   CHECK(keeper.there.size() == kMost - 1);
   CHECK(keeper.intake(now) == 1);
   CHECK(come());
-  CHECK(keeper.intake(now += KeptMessages::kPatience - 1) == 0);
+  CHECK(keeper.intake(now += ZeroCopyReceive::kPatience - 1) == 0);
   CHECK(keeper.intake(++now) == kMost);
   CHECK_FALSE(come());
   CHECK(keeper.there.size() == kMost);
   CHECK_FALSE(keeper.is_stale());
-  static_cast<void>(keeper.intake(now += 2 * KeptMessages::kStale));
+  static_cast<void>(keeper.intake(now += 2 * ZeroCopyReceive::kStale));
   for (; keeper.is_stale(); ReceiveBuffer::copy_oldest(pool)) {}
   CHECK(keeper.there.empty());
   std::array<Bytes, 64> pieces;
@@ -124,7 +124,7 @@ TEST_CASE("zero-copy receive: intake is limited to what the reader soon reads, a
 }
 
 TEST_CASE("zero-copy receive: a message is copied after a span of arrivals, however small they are") {
-  Keeper keeper(100, 10 * KeptMessages::kOfEach);
+  Keeper keeper(100, 10 * ZeroCopyReceive::kOfEach);
   ChunkPool pool(512, 400);
   pool.set_kept(&keeper);
   ReceiveBuffer buffer;

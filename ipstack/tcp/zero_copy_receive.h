@@ -1,4 +1,4 @@
-// kept_messages.h - zero-copy receive: the data of a few messages stays in the network's buffers until the application reads it. It is
+// zero_copy_receive.h - zero-copy receive: the data of a few messages stays in the network's buffers until the application reads it. It is
 // copied after all if so much arrives that the network may need the buffers, or if nothing arrives and nothing is read. Used by
 // ReceiveBuffer, and by the stack, which offers the messages (offer()).
 #pragma once
@@ -16,7 +16,7 @@ namespace unet::tcp {
 
 class ReceiveBuffer;
 
-class KeptMessages {
+class ZeroCopyReceive {
  public:
   static constexpr uint32_t kMost = 8;            // messages
   static constexpr uint32_t kLeast = 4096;        // bytes of data: less is copied
@@ -28,10 +28,10 @@ class KeptMessages {
 
   static constexpr uint32_t kPiecesMore = 2 * kMost;  // of one stream: each may lie between two parts of a chunk
 
-  explicit KeptMessages(uint32_t least = kLeast, uint64_t span = kSpan) noexcept : least_(least), span_(span) {}
-  KeptMessages(const KeptMessages&) = delete;
-  KeptMessages& operator=(const KeptMessages&) = delete;
-  virtual ~KeptMessages() = default;
+  explicit ZeroCopyReceive(uint32_t least = kLeast, uint64_t span = kSpan) noexcept : least_(least), span_(span) {}
+  ZeroCopyReceive(const ZeroCopyReceive&) = delete;
+  ZeroCopyReceive& operator=(const ZeroCopyReceive&) = delete;
+  virtual ~ZeroCopyReceive() = default;
 
   // Offers an incoming message: until withdraw(), its data may be kept. Returns the number that it would have, below kMost + 1.
   uint32_t offer(Bytes message) noexcept {
