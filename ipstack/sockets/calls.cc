@@ -146,9 +146,9 @@ Sockets::Within Sockets::within(int s) const noexcept {
   return at == within_.end() || !is_known(s) ? Within{} : at->second;
 }
 
-uint32_t Sockets::turn(uint32_t neighbours) {
+uint32_t Sockets::turn(uint32_t local_peers) {
   stack_->set_time(clock_.now());
-  const uint32_t count = network_->poll(*stack_, neighbours);
+  const uint32_t count = network_->poll(*stack_, local_peers);
   stack_->run();
   ran_at_ = clock_.now();
   return count;

@@ -19,7 +19,7 @@ enum class Type : uint8_t { stream, datagram };
 // Of a stream: its options, of which setsockopt() may make others at any time, and a connection that uses them.
 struct TcpPart {
   SharedOptions options{};
-  std::unique_ptr<tcp::Connection> connection{};  // a stream to a neighbour has none, which is most of its memory
+  std::unique_ptr<tcp::Connection> connection{};  // a stream to a local peer has none, which is most of its memory
 };
 
 struct ListenerPart {
@@ -29,7 +29,7 @@ struct ListenerPart {
   uint32_t early = 0;              // that are
   std::deque<uint32_t> ready{};    // for accept()
   uint32_t next = ~uint32_t{0};    // a further one at the same port
-  uint32_t turns = 0;              // of the first: how many near connections have been given out
+  uint32_t turns = 0;              // of the first: how many local connections have been given out
 };
 
 // Where a datagram goes, and how.
@@ -70,8 +70,8 @@ struct DatagramPart {
   bool of_group = false;           // bound to a group's address: its port is that group's alone,
   bool has_port = false;           // and besides one to send from
   ip::IpAddress group_source{};    // IP_MULTICAST_IF
-  // Of a connected one whose datagrams go by a neighbour's channel: all that send_to() has found out about them, for so long.
-  uint32_t way = ~uint32_t{0};     // the neighbour
+  // Of a connected one whose datagrams go by a local peer's channel: all that send_to() has found out about them, for so long.
+  uint32_t way = ~uint32_t{0};     // the local peer
   uint64_t way_version = 0;        // as Stack::ways_, or it is another one by now
   Nanoseconds way_until = 0;
   std::vector<ip::IpAddress> groups{};  // that it has joined
@@ -80,10 +80,10 @@ struct DatagramPart {
   uint32_t next = ~uint32_t{0};    // a further one at the same port
 };
 
-// A stream to an application of the same network interface: a pair of message queues, no TCP (stack_neighbours.cc).
-struct NearPart {
-  enum class State : uint8_t { asking, open, closed };  // asking: for the neighbour, or for its answer
-  // What has come and was not read: in place in the neighbour's channel, or copied where others need the room.
+// A stream to an application of the same network interface: a pair of message queues, no TCP (stack_local_peers.cc).
+struct LocalStream {
+  enum class State : uint8_t { asking, open, closed };  // asking: for the local peer, or for its answer
+  // What has come and was not read: in place in the local peer's channel, or copied where others need the room.
   struct Piece {
     Message message{};
     std::vector<std::byte> copy{};
@@ -142,8 +142,8 @@ struct NearPart {
   Move move = Move::none;
   bool peer_moves = false;       // the peer answers kMove
   bool resume_due = false;       // kResume is to be sent when the channel has room
-  uint32_t neighbour = ~uint32_t{0};
-  uint32_t peer = 0;             // its number for the other end, with
+  uint32_t local_peer = ~uint32_t{0};
+  uint32_t peer_socket = 0;      // its number for the other end, with
   uint32_t peer_life = 0;        // which of those that had the number
   uint32_t life = 0;             // the same of ours
   uint32_t credit = 0;           // bytes that the peer has room for
@@ -221,7 +221,7 @@ struct Socket {
   uint16_t keep_idle = 7200;       // seconds until the first keep-alive, if they are on
   Address local{}, remote{};
   uint16_t told = 0;               // events that were told last
-  uint32_t refused_by = ~uint32_t{0};  // while it is due for want of room: which neighbour's; ~0: the network interface's
+  uint32_t refused_by = ~uint32_t{0};  // while it is due for want of room: which local peer's; ~0: the network interface's
   uint32_t refused_bytes = 0;
   int error = 0;                   // SO_ERROR: what happened and was not told
   uint32_t hash = 0;
@@ -231,11 +231,14 @@ struct Socket {
   TcpPart tcp{};
   std::unique_ptr<ListenerPart> listening{};
   std::unique_ptr<DatagramPart> datagram{};
-  std::unique_ptr<NearPart> near{};
+  std::unique_ptr<LocalStream> local_stream{};
 
   bool has_connection() const noexcept { return tcp.connection != nullptr; }
   // Bytes of a stream that have come and were not read.
-  uint32_t unread() const noexcept { return near != nullptr ? near->unread : has_connection() ? tcp.connection->readable() : 0; }
+  uint32_t unread() const noexcept {
+    if (local_stream != nullptr) return local_stream->unread;
+    return has_connection() ? tcp.connection->readable() : 0;
+  }
   Marks marks() const noexcept { return {hop_limit != 0 ? hop_limit : kHopLimit, traffic_class}; }
 };
 static_assert(sizeof(Socket) == 120);

@@ -92,7 +92,7 @@ void Stack::drop(uint32_t index) {
     unlink_datagram(index);
     if (datagrams_[socket.local.port] != kNone) static_cast<void>(tell_takes_new(socket));
   }
-  if (socket.near != nullptr) drop_pieces(*socket.near);
+  if (socket.local_stream != nullptr) drop_pieces(*socket.local_stream);
   give_back_port(socket);
   tables_.give_back(socket.told_at);
   if (socket.peeks_behind) peek_offsets_.erase(index);
@@ -132,7 +132,7 @@ int Stack::bind_to(int number, const Address& to, uint64_t share) {
   forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
-  const bool over = socket->near != nullptr ? socket->near->state == NearPart::State::closed
+  const bool over = socket->local_stream != nullptr ? socket->local_stream->state == LocalStream::State::closed
                                             : socket->has_connection() && socket->tcp.connection->state() == tcp::State::closed;
   if (over && !socket->named) forget_connection(static_cast<uint32_t>(number));
   if (socket->named || socket->bound || socket->has_connection()) return -EINVAL;
@@ -244,10 +244,10 @@ int Stack::shutdown(int number, How how) {
     connected = socket->connected;  // as on Linux it is told so, and wakes who waits all the same
   } else if (socket->listening != nullptr) {
     return how == How::write ? 0 : disconnect(number);
-  } else if (socket->near != nullptr) {
-    if (socket->near->state == NearPart::State::asking) return disconnect(number);
-    if (socket->near->is_over()) return -ENOTCONN;
-    if (how != How::read) shut_near(index);
+  } else if (socket->local_stream != nullptr) {
+    if (socket->local_stream->state == LocalStream::State::asking) return disconnect(number);
+    if (socket->local_stream->is_over()) return -ENOTCONN;
+    if (how != How::read) shut_local(index);
   } else {
     if (!socket->has_connection() || is_over(socket->tcp.connection->state())) return -ENOTCONN;
     if (socket->tcp.connection->state() == tcp::State::syn_sent) return disconnect(number);
@@ -269,8 +269,8 @@ int Stack::close(int number) {
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
   if (socket->listening != nullptr) end_listener(index);
-  if (socket->near != nullptr) {
-    close_near(index);
+  if (socket->local_stream != nullptr) {
+    close_local(index);
     return 0;
   }
   if (!socket->has_connection()) {
@@ -286,7 +286,7 @@ int Stack::close(int number) {
   return 0;
 }
 
-// What nobody has read resets the connection, and a neighbour has all that was sent to it.
+// What nobody has read resets the connection, and a local peer has all that was sent to it.
 Nanoseconds Stack::linger_time(int number) const noexcept {
   const Socket* const socket = owned(number);
   const bool may = socket != nullptr && socket->linger != kNone && socket->has_connection() && socket->unread() == 0;
@@ -305,8 +305,8 @@ int Stack::remote_address(int number, Address& address) const {
   const Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   const bool has = socket->type == Type::datagram ? socket->connected
-                   : socket->near != nullptr
-                       ? socket->near->state == NearPart::State::open && !socket->near->is_over()
+                   : socket->local_stream != nullptr
+                       ? socket->local_stream->state == LocalStream::State::open && !socket->local_stream->is_over()
                        : socket->has_connection() && !is_over(socket->tcp.connection->state()) &&
                              socket->tcp.connection->state() != tcp::State::syn_sent;
   if (!has) return -ENOTCONN;
@@ -331,7 +331,7 @@ uint32_t Stack::events_of(const Socket& socket) const noexcept {
     return socket.due ? events : events | Events::kOut;
   }
   if (socket.listening != nullptr) return events | (socket.listening->ready.empty() ? 0 : Events::kIn);
-  if (socket.near != nullptr) return events | events_near(socket);
+  if (socket.local_stream != nullptr) return events | events_local(socket);
   if (!socket.has_connection()) return events | Events::kOut | Events::kHangUp;
   const tcp::Connection& connection = *socket.tcp.connection;
   const tcp::Readiness ready = connection.readiness();
@@ -444,8 +444,8 @@ void Stack::run() {
   if (chunks_.has_waiting()) chunks_.take_back(network_.taken());
   for (uint32_t index; (index = timers_.take(now_)) != kNone;) {
     Socket& socket = slab_[index];
-    if (socket.near != nullptr) {
-      run_near_timer(index);
+    if (socket.local_stream != nullptr) {
+      run_local_timer(index);
       continue;
     }
     if (!socket.has_connection()) continue;
@@ -455,7 +455,7 @@ void Stack::run() {
   }
   run_time_waits();
   for (size_t i = 0; i < owed_.size();) {
-    if (!network_.send_to_neighbour(owed_[i].neighbour, owed_[i].bytes(), {})) {
+    if (!network_.send_to_local_peer(owed_[i].local_peer, owed_[i].bytes(), {})) {
       ++i;
       continue;
     }
@@ -495,18 +495,18 @@ void Stack::feed() {
 void Stack::settle(uint32_t index, bool& full) {
   Socket& socket = slab_[index];
   if (socket.type == Type::datagram) {
-    const bool near = socket.refused_by != kNone;
-    const bool room = near ? network_.has_room(socket.refused_by, socket.refused_bytes)
+    const bool is_local = socket.refused_by != kNone;
+    const bool room = is_local ? network_.has_room(socket.refused_by, socket.refused_bytes)
                            : !full && !network_.reserve(sizeof(IpMessageHeader) + 576).empty();
-    if (!near) full = !room;
+    if (!is_local) full = !room;
     const Gathered* const gathered = socket.datagram->gathered.get();
     if (room && gathered != nullptr && gathered->due && send_gathered(index) == -EAGAIN) return;
     return room ? note(index) : make_due(index);
   }
-  if (socket.near != nullptr) {
-    NearPart& part = *socket.near;
-    const bool told = after_near(index);
-    const bool room = socket.refused_bytes == 0 || part.is_silent() || network_.has_room(part.neighbour, socket.refused_bytes);
+  if (socket.local_stream != nullptr) {
+    LocalStream& part = *socket.local_stream;
+    const bool told = flush_local(index);
+    const bool room = socket.refused_bytes == 0 || part.is_silent() || network_.has_room(part.local_peer, socket.refused_bytes);
     if (!told || !room) return make_due(index);
     socket.refused_bytes = 0;
     const bool over = !socket.owned && socket.listener == kNone && part.end_sent && part.end_came;
@@ -522,8 +522,8 @@ bool Stack::idle() const noexcept {
   if (!due_.empty() || !owed_.empty()) return false;
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i)) continue;
-    const NearPart* const near = slab_[i].near.get();
-    if (near != nullptr && near->state != NearPart::State::closed && !near->has_left()) return false;
+    const LocalStream* const stream = slab_[i].local_stream.get();
+    if (stream != nullptr && stream->state != LocalStream::State::closed && !stream->has_left()) return false;
     if (!slab_[i].has_connection() || left_to_interface(i)) continue;
     const tcp::State state = slab_[i].tcp.connection->state();
     if (state != tcp::State::closed && state != tcp::State::time_wait) return false;

@@ -29,8 +29,8 @@
 #include "ipstack/sockets/fast_open.h"
 #include "ipstack/sockets/flow_table.h"
 #include "ipstack/sockets/groups.h"
-#include "ipstack/sockets/near_message.h"
-#include "ipstack/sockets/neighbours.h"
+#include "ipstack/sockets/local_peer_message.h"
+#include "ipstack/sockets/local_peers.h"
 #include "ipstack/sockets/network.h"
 #include "ipstack/sockets/option_sets.h"
 #include "ipstack/sockets/ports.h"
@@ -193,7 +193,7 @@ class Stack {
   // ---- a stream that moves to another stack of this network interface, as from a process to its child (stack_move.cc)
 
   // Whether a channel leads to the stack that has that port: 1; 0: it is being made; -1: there is none to be had.
-  int seek_neighbour(const Address& to);
+  int seek_local_peer(const Address& to);
   // The stream is to leave. 0: has_agreed() tells when, and nothing is sent until then; 1: the new end calls own_flow() first, and then all
   // that has come is taken in here; or -errno: it cannot move now.
   int begin_move(int socket);
@@ -226,7 +226,7 @@ class Stack {
   };
   Queued queued(int socket) noexcept;
   const tcp::Connection* connection(int socket) const noexcept;  // of a stream, or nullptr
-  tcp::Info info(int socket) const noexcept;  // what can be told of a stream; by a neighbour's channel its traffic and windows
+  tcp::Info info(int socket) const noexcept;  // what can be told of a stream; by a local peer's channel its traffic and windows
 
   // The next socket whose events have changed, with all it has now. Edges are told once: take what there is.
   bool next_change(Change& change);
@@ -238,14 +238,14 @@ class Stack {
   void handle_message(Bytes message);           // which it never keeps
   uint32_t intake() noexcept { return messages_.intake(now_); }  // how many more it would rather keep, before it is asked again
   void copy_stale() noexcept;                   // when nothing has come
-  // A channel to a neighbour is open; the same user's, or another's. `neighbour`: below kNeighboursMax, unused.
-  void handle_neighbour(uint32_t neighbour, bool same_user);
-  void handle_neighbour_gone(uint32_t neighbour);
-  // The answer to Network::ask_neighbour(); kNone: who has the port is not to be had as a neighbour; kUnclaimed: no one has it. `shared`:
+  // A channel to a local peer is open; the same user's, or another's. `local_peer`: below kLocalPeersMax, unused.
+  void handle_local_peer(uint32_t local_peer, bool same_user);
+  void handle_local_peer_gone(uint32_t local_peer);
+  // The answer to Network::ask_local_peer(); kNone: who has the port is not to be had as a local peer; kUnclaimed: no one has it. `shared`:
   // the next who asks may be led to another, so for one stream alone.
-  void handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t neighbour, bool shared = false);
+  void handle_local_peer_found(uint8_t protocol, const Address& to, uint32_t local_peer, bool shared = false);
   // True: the stack keeps it in place, until Network::release(). `head`: if it came beside the message, and not in front of its data.
-  bool handle_neighbour_message(uint32_t neighbour, const Message& message, Bytes head = {});
+  bool handle_local_peer_message(uint32_t local_peer, const Message& message, Bytes head = {});
   void run();
   // When run() may have something without a message; ~0: never. 0: it waits for room in the network.
   Nanoseconds next_event() const noexcept {
@@ -275,16 +275,16 @@ class Stack {
   const tcp::Counters& tcp_counters() const noexcept { return tcp_counters_; }
 
   static constexpr uint32_t kNone = ~uint32_t{0}, kUnclaimed = kNone - 1;
-  static constexpr uint32_t kNeighboursMax = 1024;
+  static constexpr uint32_t kLocalPeersMax = 1024;
 
  private:
   static constexpr size_t kOwedMax = 4096;
   // What reserve() has promised.
   struct Reserved {
     int socket = -1;                 // -1: nothing
-    uint32_t neighbour = kNone;      // in whose channel the room is
+    uint32_t local_peer = kNone;      // in whose channel the room is
     uint32_t head = 0;               // bytes of the message before the room, of the IP channel
-    MutableBytes message{};          // of the IP channel, or of the neighbour's
+    MutableBytes message{};          // of the IP channel, or of the local peer's
     uint32_t bytes = 0;
     tcp::ChunkIndex spare = tcp::kNoChunk;
     Departure way{};
@@ -423,7 +423,7 @@ class Stack {
 
   // stack_reserve.cc
   int reserve_stream(uint32_t index, uint32_t bytes, MutableBytes& room);
-  int reserve_near(uint32_t index, uint32_t bytes, MutableBytes& room);
+  int reserve_local(uint32_t index, uint32_t bytes, MutableBytes& room);
   int reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room);
   void forget_reserved() noexcept {
     if (reserved_.socket >= 0) [[unlikely]] drop_reserved();
@@ -441,7 +441,7 @@ class Stack {
   int find_way(Socket& socket, const Sending& how, Departure& way);
   int64_t send_datagram(uint32_t index, Bytes data, const Departure& way);
   int64_t send_by_way(uint32_t index, Bytes data);
-  int refuse_datagram(uint32_t index, uint32_t neighbour, uint32_t bytes);
+  int refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes);
   static std::byte* begin_datagram(MutableBytes room, const Socket& socket, const Departure& way, uint32_t length) noexcept;
   void handle_udp(const ip::IpView& packet, const IpMessageHeader& header);
   uint32_t datagram_socket(const Address& local, const Address& remote) const noexcept;
@@ -466,54 +466,54 @@ class Stack {
   void handle_icmp(const ip::IpView& packet);
   void handle_connection_error(uint32_t index, const ip::IpAddress& from, const ip::IcmpView& error, Bytes quoted);
 
-  // stack_near.cc: calls of streams between applications of one network interface, and what goes
-  void connect_near(uint32_t index, bool joined);
-  int64_t send_near(uint32_t index, Bytes data, bool urgent);
-  int64_t receive_near(uint32_t index, MutableBytes data, bool peek);
-  int gather_near(Socket& socket, std::span<Bytes> pieces);
-  void consume_near(uint32_t index, uint32_t bytes);
+  // stack_local_streams.cc: calls of streams between applications of one network interface, and what goes
+  void connect_local(uint32_t index, bool joined);
+  int64_t send_local(uint32_t index, Bytes data, bool urgent);
+  int64_t receive_local(uint32_t index, MutableBytes data, bool peek);
+  int gather_local(Socket& socket, std::span<Bytes> pieces);
+  void consume_local(uint32_t index, uint32_t bytes);
   void tell_read(uint32_t index);
-  void shut_near(uint32_t index);
-  void close_near(uint32_t index);
-  uint32_t events_near(const Socket& socket) const noexcept;
-  int send_datagram_near(const Address& from, const Departure& way, Bytes data);
-  bool tell_marks(uint32_t neighbour, Marks marks) noexcept;
-  static uint32_t emit_near_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
-  // stack_neighbours.cc: who they are, and what comes
+  void shut_local(uint32_t index);
+  void close_local(uint32_t index);
+  uint32_t events_local(const Socket& socket) const noexcept;
+  int send_datagram_local(const Address& from, const Departure& way, Bytes data);
+  bool tell_marks(uint32_t local_peer, Marks marks) noexcept;
+  static uint32_t emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
+  // stack_local_peers.cc: who they are, and what comes
   Whereabouts& whereabouts(uint8_t protocol, const Address& address);
   std::vector<Whereabouts>::iterator first_place(uint8_t protocol, const Address& address) noexcept;
   Whereabouts* known_place(uint8_t protocol, const Address& address) noexcept;
-  void await_neighbour(uint32_t index);
-  bool awaits_neighbour(uint32_t index) const noexcept;
-  bool after_near(uint32_t index);
+  void await_local_peer(uint32_t index);
+  bool awaits_local_peer(uint32_t index) const noexcept;
+  bool flush_local(uint32_t index);
   void fall_back(uint32_t index);
-  void end_near(uint32_t index, int error);
-  void leave_ends(uint32_t index);
-  uint32_t begin_beside_near(uint32_t index);
-  void drop_piece(const NearPart& part, const NearPart::Piece& piece) noexcept;
-  void drop_pieces(NearPart& part) noexcept;
-  void copy_out(Neighbour& neighbour);
-  void copy_first(NearPart& part);
-  void copy_all(NearPart& part);
-  void say(uint32_t neighbour, const NearHeader& header);
-  void reset_near(const NearPart& part);
-  void run_near_timer(uint32_t index);
-  bool tell_near(const NearPart& part, uint8_t kind, uint32_t value = 0) noexcept;
+  void end_local(uint32_t index, int error);
+  void release_flow(uint32_t index);
+  uint32_t handle_local_syn(uint32_t index);
+  void drop_piece(const LocalStream& part, const LocalStream::Piece& piece) noexcept;
+  void drop_pieces(LocalStream& part) noexcept;
+  void copy_out(LocalPeer& local_peer);
+  void copy_first(LocalStream& part);
+  void copy_all(LocalStream& part);
+  void say(uint32_t local_peer, const PeerHeader& header);
+  void reset_local(const LocalStream& part);
+  void run_local_timer(uint32_t index);
+  bool tell_local(const LocalStream& part, uint8_t kind, uint32_t value = 0) noexcept;
   bool open_connection(uint32_t index);
-  bool handle_near_data(uint32_t index, const Message& message, uint32_t before, bool urgent);
-  void handle_near_open(uint32_t neighbour, Bytes message);
-  void handle_near_answer(uint32_t index, Bytes message);
+  bool handle_local_data(uint32_t index, const Message& message, uint32_t before, bool urgent);
+  void handle_local_open(uint32_t local_peer, Bytes message);
+  void handle_local_answer(uint32_t index, Bytes message);
   // stack_move.cc
   bool may_move(const Socket& socket) const noexcept;
-  int import_near(uint32_t index, const MovedStream& moved, Bytes unread);
+  int import_local(uint32_t index, const MovedStream& moved, Bytes unread);
   int import_connection(uint32_t index, const MovedStream& moved, Bytes unread, Bytes unsent);
-  void handle_near_move(uint32_t index, uint64_t token);
-  void handle_near_resume(uint32_t neighbour, Bytes message);
+  void handle_local_move(uint32_t index, uint64_t token);
+  void handle_local_resume(uint32_t local_peer, Bytes message);
   bool send_agreed(uint32_t index);
   bool send_resume(uint32_t index);
-  void handle_near_datagram(uint32_t neighbour, Bytes message, Bytes data);
-  bool judge_datagram(uint32_t neighbour, Bytes message);
-  void refuse_way(uint32_t neighbour, const Address& from, const Address& to);
+  void handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data);
+  bool judge_datagram(uint32_t local_peer, Bytes message);
+  void refuse_way(uint32_t local_peer, const Address& from, const Address& to);
   // stack_table.cc: what others are told of sockets
   void show(uint32_t index);
   void tell_asked();
@@ -556,10 +556,10 @@ class Stack {
   FastOpenCookies fast_open_;       // that we give
   FastOpenCache fast_open_cache_;   // that we have been given
 
-  std::vector<Neighbour> neighbours_;
+  std::vector<LocalPeer> local_peers_;
   static constexpr size_t kPlaceWays = 8;  // places that an address may have, by its hash: the oldest of them gives way
   std::vector<Whereabouts> whereabouts_ = std::vector<Whereabouts>(256 * kPlaceWays);
-  // Another one whenever datagrams may go another way than they did, to neighbours (DatagramPart::way) or from them (Neighbour::judged).
+  // Another one whenever datagrams may go another way than they did, to local peers (DatagramPart::way) or from them (LocalPeer::judged).
   uint64_t ways_ = 0;
   static constexpr Nanoseconds kWayFor = kSecond;  // so long addresses and ports of the interface are believed to be whose they were
   std::vector<uint32_t> awaiting_;  // streams that wait to hear whose a port is, and some that do no longer
@@ -584,7 +584,7 @@ class Stack {
   uint64_t held_until_ = 0;         // Network::taken(): then it has waited for long enough
   std::vector<uint32_t> starved_;   // sockets that wait for chunks: each number once,
   std::vector<bool> starving_;      // be it for a socket that is gone
-  std::vector<Owed> owed_;          // to neighbours whose channels had no room
+  std::vector<Owed> owed_;          // to local peers whose channels had no room
   std::deque<uint32_t> changed_;    // for next_change(): each number once
   std::vector<bool> listed_;        // that are in it, be it for a socket that is gone
 };

@@ -70,9 +70,9 @@ int Stack::fit_path(uint32_t index, Departure& way, uint32_t length) {
 int64_t Stack::path_mtu(const Socket& socket) {
   constexpr int64_t kOfThisHost = 65'536, kLongest4 = 65'535;  // as Linux's loopback
   const bool stream = socket.type == Type::stream;
-  if (stream ? !socket.has_connection() && socket.near == nullptr : !socket.connected) return -ENOTCONN;
+  if (stream ? !socket.has_connection() && socket.local_stream == nullptr : !socket.connected) return -ENOTCONN;
   const ip::IpAddress& to = socket.remote.host;
-  if (socket.near != nullptr || is_own(to)) return to.is_ipv4() ? kLongest4 : kOfThisHost;
+  if (socket.local_stream != nullptr || is_own(to)) return to.is_ipv4() ? kLongest4 : kOfThisHost;
   if (!stream) return std::min(mtu_from(socket.local.host), datagram_paths_.mtu(to, now_));
   const uint32_t known = socket.tcp.connection->info(now_).path_mtu(!to.is_ipv4());
   return known != 0 ? known : std::min(mtu_from(socket.local.host), path_mtus_.mtu(to, now_));

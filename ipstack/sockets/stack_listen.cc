@@ -47,7 +47,7 @@ int Stack::listen(int number, int backlog) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) return -EOPNOTSUPP;
-  if (socket->has_connection() || socket->near != nullptr) return -EINVAL;
+  if (socket->has_connection() || socket->local_stream != nullptr) return -EINVAL;
   const auto index = static_cast<uint32_t>(number);
   const uint32_t wanted = backlog < 0 ? 4096 : static_cast<uint32_t>(std::clamp(backlog, 1, 4096));
   if (socket->listening != nullptr) {
@@ -131,9 +131,9 @@ void Stack::end_listener(uint32_t listener) {
     if (!child.waits) --embryos_;
     child.listener = kNone;
     child.waits = false;
-    if (child.near != nullptr) {
+    if (child.local_stream != nullptr) {
       child.linger = 0;
-      close_near(i);
+      close_local(i);
     } else {
       child.tcp.connection->abort();
       after(i);

@@ -166,13 +166,13 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
       socket.max_segment = value == 0 ? kAnySegment : static_cast<uint16_t>(value);
       break;
     case Option::fast_open:
-      if (!of_range(0, 0xFFFF) || socket.has_connection() || socket.near != nullptr) return -EINVAL;
+      if (!of_range(0, 0xFFFF) || socket.has_connection() || socket.local_stream != nullptr) return -EINVAL;
       socket.fast_open_max = static_cast<uint16_t>(std::min<int64_t>(value, 4096));
       if (socket.listening != nullptr) socket.listening->fast_open_max = socket.fast_open_max;
       return 0;
     case Option::fast_open_connect:
       if (!of_range(0, 1)) return -EINVAL;
-      if (socket.has_connection() || socket.near != nullptr || socket.listening != nullptr) return -EINVAL;
+      if (socket.has_connection() || socket.local_stream != nullptr || socket.listening != nullptr) return -EINVAL;
       socket.fast_open_connect = value != 0;
       return 0;
     case Option::max_pacing_rate:
@@ -240,7 +240,7 @@ int64_t Stack::option(int number, Option option) {
     case Option::user_timeout: return static_cast<int64_t>(tcp->user_timeout / kMillisecond);
     case Option::max_segment:
       if (socket->has_connection() && socket->tcp.connection->mss() != 0) return socket->tcp.connection->mss();
-      return socket->max_segment != kAnySegment && socket->near == nullptr ? socket->max_segment : 536;
+      return socket->max_segment != kAnySegment && socket->local_stream == nullptr ? socket->max_segment : 536;
     case Option::fast_open: return socket->fast_open_max;
     case Option::fast_open_connect: return socket->fast_open_connect;
     case Option::max_pacing_rate: return static_cast<int64_t>(tcp->max_pacing_rate);

@@ -156,7 +156,7 @@ TEST_CASE("a peek of a stream leaves out what it is told to, and what it has had
   peeks_behind(*two.b.stack, server);
 }
 
-TEST_CASE("a peek of a stream to a neighbour does so, too, over several pieces") {
+TEST_CASE("a peek of a stream to a local peer does so, too, over several pieces") {
   World world;
   const uint32_t here = world.add_interface({"10.0.0.1"});
   Application a{world, here}, b{world, here};
@@ -183,7 +183,8 @@ struct Datagrams {
   Address to;
   int from = a.socket(Type::datagram, false), at_b = b.socket(Type::datagram, false);
 
-  explicit Datagrams(bool near) : one(world, here), other(world, near ? here : there), to(at(near ? "10.0.0.1" : "10.0.0.2", 53)) {
+  explicit Datagrams(bool is_local)
+      : one(world, here), other(world, is_local ? here : there), to(at(is_local ? "10.0.0.1" : "10.0.0.2", 53)) {
     REQUIRE(b.bind(at_b, to) == 0);
     REQUIRE(a.send_to(from, bytes_of("first"), to) == 5);  // which finds the way
     CHECK(next() == "first");

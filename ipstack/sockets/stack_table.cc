@@ -16,15 +16,15 @@ static_assert(static_cast<uint32_t>(tcp::State::listen) == static_cast<uint32_t>
 SocketState state_of(const Socket& socket) noexcept {
   if (socket.type == Type::datagram) return socket.connected ? SocketState::established : SocketState::closed;
   if (socket.listening != nullptr) return SocketState::listen;
-  if (socket.near != nullptr) {
-    switch (socket.near->state) {
-      case NearPart::State::asking: return SocketState::syn_sent;
-      case NearPart::State::closed: return SocketState::closed;
-      case NearPart::State::open: break;
+  if (socket.local_stream != nullptr) {
+    switch (socket.local_stream->state) {
+      case LocalStream::State::asking: return SocketState::syn_sent;
+      case LocalStream::State::closed: return SocketState::closed;
+      case LocalStream::State::open: break;
     }
-    if (socket.near->is_over()) return SocketState::closed;
-    if (socket.near->end_came) return SocketState::close_wait;
-    return socket.near->end_sent ? SocketState::fin_wait_2 : SocketState::established;
+    if (socket.local_stream->is_over()) return SocketState::closed;
+    if (socket.local_stream->end_came) return SocketState::close_wait;
+    return socket.local_stream->end_sent ? SocketState::fin_wait_2 : SocketState::established;
   }
   return socket.has_connection() ? static_cast<SocketState>(socket.tcp.connection->state()) : SocketState::closed;
 }
@@ -38,13 +38,13 @@ void fill_queues(const Socket& socket, SocketRecord& record) noexcept {
   } else {
     record.receive_queue = socket.unread();
     if (socket.has_connection()) record.send_queue = socket.tcp.connection->unacknowledged() + socket.tcp.connection->unsent();
-    if (socket.near != nullptr) record.send_queue = static_cast<uint32_t>(socket.near->unsent.size());
+    if (socket.local_stream != nullptr) record.send_queue = static_cast<uint32_t>(socket.local_stream->unsent.size());
   }
 }
 
-// Of a stream by a neighbour's channel. A message is its segment, and what was sent is at its peer. There are no round trips, no
+// Of a stream by a local peer's channel. A message is its segment, and what was sent is at its peer. There are no round trips, no
 // acknowledgements and no congestion window.
-tcp::Info near_info(const NearPart& part, tcp::State state, Nanoseconds now) noexcept {
+tcp::Info local_stream_info(const LocalStream& part, tcp::State state, Nanoseconds now) noexcept {
   const auto ago = [&](Nanoseconds at) { return at == 0 ? ~Nanoseconds{0} : now - std::min(at, now); };
   tcp::Info info;
   info.state = state;
@@ -84,7 +84,7 @@ tcp::Info Stack::info(int number) const noexcept {
   if (socket == nullptr) return {};
   if (socket->has_connection()) return socket->tcp.connection->info(now_);
   const auto state = static_cast<tcp::State>(state_of(*socket));
-  if (socket->near != nullptr) return near_info(*socket->near, state, now_);
+  if (socket->local_stream != nullptr) return local_stream_info(*socket->local_stream, state, now_);
   if (socket->listening == nullptr) return {.state = state};
   // As Linux has it: how many wait for accept(), and how many may.
   return {.state = state, .unacked = static_cast<uint32_t>(socket->listening->ready.size()), .sacked = socket->listening->backlog};
@@ -99,7 +99,7 @@ void Stack::show(uint32_t index) {
                       .local_port = socket.local.port, .remote_port = socket.remote.port, .local = socket.local.host,
                       .remote = socket.remote.host};
   const auto add = [&](bool holds, uint8_t flag) { record.flags = static_cast<uint8_t>(holds ? record.flags | flag : record.flags); };
-  if (socket.near != nullptr) add(true, SocketFlags::kNear);
+  if (socket.local_stream != nullptr) add(true, SocketFlags::kNear);
   if (socket.has_connection()) {
     const tcp::Connection::Ends ends = socket.tcp.connection->ends(now_);
     add(!socket.owned && socket.listener == kNone, SocketFlags::kClosed);
@@ -129,9 +129,10 @@ void Stack::tell_asked() {
     ++i;
     show(telling_at_);
     const Socket& socket = slab_[telling_at_];
-    if (!socket.has_connection() && socket.near == nullptr) continue;
+    if (!socket.has_connection() && socket.local_stream == nullptr) continue;
     const auto state = static_cast<tcp::State>(socket.shown);
-    const tcp::Info told = socket.near != nullptr ? near_info(*socket.near, state, now_) : socket.tcp.connection->info(now_);
+    const LocalStream* const stream = socket.local_stream.get();
+    const tcp::Info told = stream != nullptr ? local_stream_info(*stream, state, now_) : socket.tcp.connection->info(now_);
     tables_.put_info(socket.told_at, info_of(told, asked));
   }
   if (telling_at_ >= slab_.end()) tables_.finish(asked, counters_, tcp_counters_);

@@ -135,7 +135,7 @@ int Stack::connect(int number, const Address& asked) {
     show(index);
     return -error;
   }
-  if (socket->near != nullptr || socket->has_connection()) return connect_again(index);
+  if (socket->local_stream != nullptr || socket->has_connection()) return connect_again(index);
   if (to.host.is_unspecified()) {
     const auto& own = network_.configuration().addresses;
     const auto at = std::find_if(own.begin(), own.end(), [&](const auto& each) { return each.address.is_ipv4() == !socket->ipv6; });
@@ -164,8 +164,8 @@ int Stack::connect(int number, const Address& asked) {
     const Whereabouts* const known = known_place(ip::Protocol::kTcp, to);
     const bool joined = known != nullptr && known->asked;
     const Whereabouts& where = whereabouts(ip::Protocol::kTcp, to);
-    if (where.neighbour != kNone || where.asked) {
-      connect_near(index, joined);
+    if (where.local_peer != kNone || where.asked) {
+      connect_local(index, joined);
       return -EINPROGRESS;
     }
   }
@@ -186,12 +186,12 @@ void Stack::take_name_back(uint32_t index) {
 int Stack::connect_again(uint32_t index) {
   Socket& socket = slab_[index];
   if (!socket.connecting || socket.deferred) return -EISCONN;
-  const NearPart* const near = socket.near.get();
-  if (near != nullptr ? near->state == NearPart::State::asking : is_opening(socket.tcp.connection->state())) return -EALREADY;
+  const LocalStream* const stream = socket.local_stream.get();
+  if (stream != nullptr ? stream->state == LocalStream::State::asking : is_opening(socket.tcp.connection->state())) return -EALREADY;
   socket.connecting = false;
-  // A stream that a neighbour has opened and ended at once has been connected: what became of it is for the next call.
-  const bool opened = near != nullptr && near->peer_life != 0;
-  if (near != nullptr ? opened : socket.tcp.connection->state() != tcp::State::closed) return 0;
+  // A stream that a local peer has opened and ended at once has been connected: what became of it is for the next call.
+  const bool opened = stream != nullptr && stream->peer_life != 0;
+  if (stream != nullptr ? opened : socket.tcp.connection->state() != tcp::State::closed) return 0;
   const int error = take_error(socket);
   forget_connection(index);
   return error != 0 ? -error : -ECONNABORTED;
@@ -203,8 +203,8 @@ void Stack::forget_connection(uint32_t index) {
   timers_.remove(index);
   if (socket.found) find_flow(index, false);
   if (socket.has_connection()) socket.tcp.connection.reset();
-  if (socket.near != nullptr) drop_pieces(*socket.near);
-  socket.near.reset();
+  if (socket.local_stream != nullptr) drop_pieces(*socket.local_stream);
+  socket.local_stream.reset();
   forget_urgent(index);
   socket.urgent_news = socket.came = false;
   socket.shut_read = socket.shut_write = socket.fast_open_asked = socket.connecting = socket.deferred = false;
@@ -227,9 +227,10 @@ int Stack::disconnect(int number) {
   const uint16_t port = socket->local.port;
   if (socket->listening != nullptr) {
     end_listener(index);
-  } else if (socket->near != nullptr) {
-    if (socket->near->state != NearPart::State::closed) socket->error = ECONNRESET;
-    if (socket->near->state == NearPart::State::open) reset_near(*socket->near);  // what answers a question is answered by one
+  } else if (socket->local_stream != nullptr) {
+    if (socket->local_stream->state != LocalStream::State::closed) socket->error = ECONNRESET;
+    // An answer to the stream's question is itself answered by a reset.
+    if (socket->local_stream->state == LocalStream::State::open) reset_local(*socket->local_stream);
     forget_connection(index);
   } else if (socket->has_connection()) {
     tcp::Connection& connection = *socket->tcp.connection;
@@ -286,9 +287,9 @@ int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
     return send_to(number, data, socket->remote, Sending{.more = more});
   }
   if (socket->error != 0) return -take_error(*socket);
-  if (socket->near != nullptr) {
+  if (socket->local_stream != nullptr) {
     socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);
-    return send_near(static_cast<uint32_t>(number), data, urgent);
+    return send_local(static_cast<uint32_t>(number), data, urgent);
   }
   if (!socket->has_connection() || socket->shut_write) return -EPIPE;
   tcp::Connection& connection = *socket->tcp.connection;
@@ -311,7 +312,7 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) return receive_from(number, data, nullptr, peek);
-  if (socket->near != nullptr) return receive_near(static_cast<uint32_t>(number), data, peek);
+  if (socket->local_stream != nullptr) return receive_local(static_cast<uint32_t>(number), data, peek);
   if (!socket->has_connection()) return socket->error != 0 ? -take_error(*socket) : -ENOTCONN;
   tcp::Connection& connection = *socket->tcp.connection;
   size_t skip = peek ? peek_offset(static_cast<uint32_t>(number)) : 0;
@@ -352,9 +353,9 @@ size_t Stack::copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept
 int Stack::gather(int number, std::span<Bytes> pieces) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
-  if (socket->near != nullptr && socket->near->unread != 0) return gather_near(*socket, pieces);
-  if (!socket->has_connection() && socket->near == nullptr) return -ENOTCONN;
-  if (socket->near != nullptr || socket->tcp.connection->readable() == 0) return static_cast<int>(receive(number, {}, true));
+  if (socket->local_stream != nullptr && socket->local_stream->unread != 0) return gather_local(*socket, pieces);
+  if (!socket->has_connection() && socket->local_stream == nullptr) return -ENOTCONN;
+  if (socket->local_stream != nullptr || socket->tcp.connection->readable() == 0) return static_cast<int>(receive(number, {}, true));
   return static_cast<int>(socket->tcp.connection->gather(pieces));
 }
 
@@ -366,7 +367,7 @@ void Stack::consume(int number, uint32_t bytes) {
 
 void Stack::consume_at(uint32_t index, uint32_t bytes) {
   Socket& socket = slab_[index];
-  if (socket.near != nullptr) return consume_near(index, bytes);
+  if (socket.local_stream != nullptr) return consume_local(index, bytes);
   if (!socket.has_connection()) return;
   tcp::Connection& connection = *socket.tcp.connection;
   bytes = std::min(bytes, connection.readable());
@@ -531,24 +532,24 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   std::optional<tcp::Sequence> begin;  // where the numbers of a new connection may begin
   using Flags = ip::TcpFlags;
   const bool calls = segment.has(Flags::kSyn) && !segment.has(Flags::kAck) && !segment.has(Flags::kRst);
-  const bool by_neighbour = index != kNone && slab_[index].near != nullptr && (header.flags & IpMessageFlags::kSameNi) != 0;
-  if (by_neighbour && calls) [[unlikely]] index = begin_beside_near(index);
-  const bool near = index != kNone && !slab_[index].has_connection();  // what comes is not of that stream: nobody's, not a listener's
+  const bool by_local_peer = index != kNone && slab_[index].local_stream != nullptr && (header.flags & IpMessageFlags::kSameNi) != 0;
+  if (by_local_peer && calls) [[unlikely]] index = handle_local_syn(index);
+  const bool is_local = index != kNone && !slab_[index].has_connection();  // what comes is not of that stream: nobody's, not a listener's
   if (index == kNone && handle_time_wait(hash, local, remote, segment, begin)) return;
-  if (index != kNone && !near && slab_[index].tcp.connection->yields_to(segment)) {
+  if (index != kNone && !is_local && slab_[index].tcp.connection->yields_to(segment)) {
     begin = slab_[index].tcp.connection->time_wait().snd_nxt;
     if (slab_[index].owned) find_flow(index, false);  // its owner has not closed it yet
     else drop(index);
     index = kNone;
   }
-  const CookieAnswer cookie = index != kNone && !near ? overtakes_by_cookie(index, segment) : CookieAnswer::none;
+  const CookieAnswer cookie = index != kNone && !is_local ? overtakes_by_cookie(index, segment) : CookieAnswer::none;
   if (cookie == CookieAnswer::later) [[unlikely]] return void(++counters_.cookies_bad);
   if (cookie == CookieAnswer::first) [[unlikely]] {
     drop(index);
     index = kNone;
   }
-  if (index != kNone && !near) return handle_connection(index, segment, packet.traffic_class & 3);
-  if (const uint32_t listener = near ? kNone : listener_at(local, hash); listener != kNone) {
+  if (index != kNone && !is_local) return handle_connection(index, segment, packet.traffic_class & 3);
+  if (const uint32_t listener = is_local ? kNone : listener_at(local, hash); listener != kNone) {
     if (calls) return handle_syn(listener, local, remote, segment, packet.traffic_class & 3, begin);
     const bool answers = segment.has(Flags::kAck) && !segment.has(Flags::kSyn) && !segment.has(Flags::kRst);
     if (answers && take_cookie(listener, local, remote, segment)) return;

@@ -84,12 +84,12 @@ int Stack::find_way(Socket& socket, const Sending& how, Departure& way) {
   return 0;
 }
 
-// Told again when there is room: of the interface (kNone), or of a neighbour's channel.
-int Stack::refuse_datagram(uint32_t index, uint32_t neighbour, uint32_t bytes) {
+// Told again when there is room: of the interface (kNone), or of a local peer's channel.
+int Stack::refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes) {
   Socket& socket = slab_[index];
   ++counters_.no_room;
   socket.told = static_cast<uint16_t>(socket.told & ~Events::kOut);
-  socket.refused_by = neighbour;
+  socket.refused_by = local_peer;
   socket.refused_bytes = bytes;
   make_due(index);
   return -EAGAIN;
@@ -110,10 +110,10 @@ std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const 
 // To the peer of a connected socket, whose way is known.
 int64_t Stack::send_by_way(uint32_t index, Bytes data) {
   const Socket& socket = slab_[index];
-  std::array<std::byte, kNearDatagramHeadMax> head;
-  const uint32_t size = emit_near_datagram(head.data(), socket.local, socket.remote, 0);
+  std::array<std::byte, kPeerDatagramHeadMax> head;
+  const uint32_t size = emit_local_datagram(head.data(), socket.local, socket.remote, 0);
   const uint32_t way = socket.datagram->way;
-  const bool went = tell_marks(way, socket.marks()) && network_.send_to_neighbour(way, Bytes(head).first(size), data);
+  const bool went = tell_marks(way, socket.marks()) && network_.send_to_local_peer(way, Bytes(head).first(size), data);
   if (went) return static_cast<int64_t>(data.size());
   return refuse_datagram(index, way, static_cast<uint32_t>(data.size()));
 }
@@ -148,17 +148,17 @@ int64_t Stack::send_datagram(uint32_t index, Bytes data, const Departure& asked)
   const auto length = static_cast<uint32_t>(data.size());
 
   if (is_own(host)) {
-    const int near = send_datagram_near({way.from, socket.local.port}, way, data);
-    if (near > 0) {
+    const int local = send_datagram_local({way.from, socket.local.port}, way, data);
+    if (local > 0) {
       if (socket.connected && way.to == socket.remote && way.from == socket.local.host) {
         DatagramPart& part = *socket.datagram;
-        part.way = whereabouts(ip::Protocol::kUdp, way.to).neighbour;
+        part.way = whereabouts(ip::Protocol::kUdp, way.to).local_peer;
         part.way_version = ways_;
         part.way_until = now_ + kWayFor;
       }
       return length;
     }
-    if (near < 0) return refuse_datagram(index, whereabouts(ip::Protocol::kUdp, way.to).neighbour, length);
+    if (local < 0) return refuse_datagram(index, whereabouts(ip::Protocol::kUdp, way.to).local_peer, length);
   }
   if (const int error = fit_path(index, way, length); error != 0) return error;
   const auto total = static_cast<uint32_t>(sizeof(IpMessageHeader) + headers) + length;

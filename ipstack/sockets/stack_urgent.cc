@@ -89,7 +89,7 @@ int64_t Stack::receive_urgent(int number, MutableBytes data, bool peek) {
     return (events_of(*socket) & kEnded) != 0 ? 0 : -EAGAIN;
   }
   if (!data.empty()) {
-    std::vector<Bytes> pieces(socket->near != nullptr ? socket->near->pieces.size() :
+    std::vector<Bytes> pieces(socket->local_stream != nullptr ? socket->local_stream->pieces.size() :
                               socket->unread() / options_.chunk_bytes + 2 + tcp::KeptMessages::kPiecesMore);
     pieces.resize(static_cast<size_t>(std::max(gather(number, pieces), 0)));
     size_t skip = urgent.before;

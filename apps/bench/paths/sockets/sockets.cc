@@ -42,7 +42,7 @@ class UnetSockets final : public Path {
     auto context = place_->open(run, environment);
     if (!context) return tl::unexpected(context.error());
     sockets::SocketsOptions options;
-    options.network.use_neighbours = options_.near;
+    options.network.use_local_peers = options_.near;
     options.stack.tcp.nagle = false;
     clock_ = options.clock;
     auto opened = Sockets::open(**context, options);

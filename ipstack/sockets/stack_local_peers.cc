@@ -1,14 +1,15 @@
-// stack_neighbours.cc - the stacks of other applications of the network interface: who has which port, and what they say (near_message.h).
+// stack_local_peers.cc - the stacks of other applications of the network interface: which has which port, and their messages
+// (local_peer_message.h).
 //
-// A neighbour is as little to be trusted as a stranger on a wire: lengths are the message's, numbers are looked up, with the life of what
-// had them, and must be of that neighbour's; what it sends beyond the room it was told of ends the stream. A neighbour may claim to speak
+// A local peer is as little to be trusted as a stranger on a wire: lengths are the message's, numbers are looked up, with the life of what
+// had them, and must be of that local peer's; what it sends beyond the room it was told of ends the stream. A local peer may claim to speak
 // from a port of another's: not from one below 1024, unless it is of our user.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
-#include "ipstack/sockets/near_message.h"
+#include "ipstack/sockets/local_peer_message.h"
 #include "ipstack/sockets/stack.h"
 #include "unet/base/bytes.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 constexpr Nanoseconds kNobodyFor = 100 * kMillisecond;  // so long nobody's port is not asked about again
 constexpr uint32_t kPrivileged = 1024;
-// How far behind the newest a message may lie in place in a neighbour's channel (of 256 messages and 4 MiB).
+// How far behind the newest a message may lie in place in a local peer's channel (of 256 messages and 4 MiB).
 constexpr uint64_t kBehindMessages = 96, kBehindBytes = 1536 * 1024;
 constexpr size_t kCopyMax = 64 * 1024;  // small pieces are put together up to this
 
@@ -44,23 +45,23 @@ Whereabouts* Stack::known_place(uint8_t protocol, const Address& address) noexce
   return at == first + kPlaceWays ? nullptr : &*at;
 }
 
-bool Stack::awaits_neighbour(uint32_t index) const noexcept {
-  const NearPart* const part = slab_.has(index) ? slab_[index].near.get() : nullptr;
-  return part != nullptr && part->state == NearPart::State::asking && part->neighbour == kNone;
+bool Stack::awaits_local_peer(uint32_t index) const noexcept {
+  const LocalStream* const part = slab_.has(index) ? slab_[index].local_stream.get() : nullptr;
+  return part != nullptr && part->state == LocalStream::State::asking && part->local_peer == kNone;
 }
 
-void Stack::await_neighbour(uint32_t index) {
+void Stack::await_local_peer(uint32_t index) {
   if (awaiting_.size() > 2 * size_t{slab_.size()} + 64) {  // of numbers that are used again while an answer is long in coming
     std::sort(awaiting_.begin(), awaiting_.end());
     awaiting_.erase(std::unique(awaiting_.begin(), awaiting_.end()), awaiting_.end());
-    std::erase_if(awaiting_, [&](uint32_t each) { return !awaits_neighbour(each); });
+    std::erase_if(awaiting_, [&](uint32_t each) { return !awaits_local_peer(each); });
   }
   awaiting_.push_back(index);
 }
 
 Whereabouts& Stack::whereabouts(uint8_t protocol, const Address& address) {
   Whereabouts* known = known_place(protocol, address);
-  if (known != nullptr && (known->neighbour != kNone || known->asked || now_ < known->until)) return *known;
+  if (known != nullptr && (known->local_peer != kNone || known->asked || now_ < known->until)) return *known;
   if (known == nullptr) {
     // Younger ones stand before older ones.
     const auto first = first_place(protocol, address);
@@ -70,27 +71,27 @@ Whereabouts& Stack::whereabouts(uint8_t protocol, const Address& address) {
   Whereabouts& place = *known;
   const bool shared = place.protocol == protocol && place.address == address && place.shared;
   place = {address, protocol, false, shared, kNone, now_ + kNobodyFor};
-  place.asked = network_.ask_neighbour(protocol, address);
+  place.asked = network_.ask_local_peer(protocol, address);
   return place;
 }
 
-void Stack::handle_neighbour(uint32_t neighbour, bool same_user) {
-  UNET_CHECK(neighbour < kNeighboursMax);
-  if (neighbour >= neighbours_.size()) neighbours_.resize(neighbour + 1);
-  neighbours_[neighbour] = {.open = true, .same_user = same_user};
+void Stack::handle_local_peer(uint32_t local_peer, bool same_user) {
+  UNET_CHECK(local_peer < kLocalPeersMax);
+  if (local_peer >= local_peers_.size()) local_peers_.resize(local_peer + 1);
+  local_peers_[local_peer] = {.open = true, .same_user = same_user};
 }
 
-void Stack::handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t neighbour, bool shared) {
+void Stack::handle_local_peer_found(uint8_t protocol, const Address& to, uint32_t local_peer, bool shared) {
   forget_reserved();
   shared = shared && protocol == ip::Protocol::kTcp;
   if (Whereabouts* const place = known_place(protocol, to)) {
     // What says that there is no channel to one of a share says nothing of the others.
-    shared = shared || (place->shared && neighbour == kNone);
+    shared = shared || (place->shared && local_peer == kNone);
     place->asked = false;
     place->shared = shared;
-    place->neighbour = neighbour == kUnclaimed || shared ? kNone : neighbour;
+    place->local_peer = local_peer == kUnclaimed || shared ? kNone : local_peer;
     // A stream asks again: one that is refused until its server has come shall not go by TCP then.
-    const bool again = shared || (neighbour == kUnclaimed && protocol == ip::Protocol::kTcp);
+    const bool again = shared || (local_peer == kUnclaimed && protocol == ip::Protocol::kTcp);
     place->until = again ? now_ : now_ + kNobodyFor;
   }
   if (protocol != ip::Protocol::kTcp) return;
@@ -98,7 +99,7 @@ void Stack::handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t
   all.swap(awaiting_);
   bool answered = false;
   for (const uint32_t i : all) {
-    if (!awaits_neighbour(i)) continue;
+    if (!awaits_local_peer(i)) continue;
     // Of a share an answer is for one: the others ask again.
     const bool next = shared && answered && slab_[i].remote == to && whereabouts(protocol, to).asked;
     if (slab_[i].remote != to || next) {
@@ -106,62 +107,62 @@ void Stack::handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t
       continue;
     }
     answered = true;
-    NearPart& part = *slab_[i].near;
+    LocalStream& part = *slab_[i].local_stream;
     // The answer may be older than this stream, and its server have come between them.
-    if (neighbour == kUnclaimed && std::exchange(part.joined, false) && whereabouts(protocol, to).asked) {
+    if (local_peer == kUnclaimed && std::exchange(part.joined, false) && whereabouts(protocol, to).asked) {
       awaiting_.push_back(i);
       continue;
     }
-    if (neighbour == kUnclaimed) {
-      end_near(i, ECONNREFUSED);  // as the reset would say that the network interface answers TCP with
+    if (local_peer == kUnclaimed) {
+      end_local(i, ECONNREFUSED);  // as the reset would say that the network interface answers TCP with
       continue;
     }
-    if (neighbour == kNone) {
+    if (local_peer == kNone) {
       fall_back(i);
       continue;
     }
-    part.neighbour = neighbour;
+    part.local_peer = local_peer;
     part.open_due = true;
-    if (!after_near(i)) make_due(i);
+    if (!flush_local(i)) make_due(i);
   }
 }
 
-void Stack::handle_neighbour_gone(uint32_t neighbour) {
+void Stack::handle_local_peer_gone(uint32_t local_peer) {
   forget_reserved();
-  if (neighbour >= neighbours_.size() || !neighbours_[neighbour].open) return;
+  if (local_peer >= local_peers_.size() || !local_peers_[local_peer].open) return;
   for (Whereabouts& place : whereabouts_) {
-    if (place.neighbour == neighbour) place = {};
+    if (place.local_peer == local_peer) place = {};
   }
   ++ways_;
   for (uint32_t i = 0; i < slab_.end(); ++i) {
-    if (!slab_.has(i) || slab_[i].near == nullptr || slab_[i].near->neighbour != neighbour) continue;
-    NearPart& part = *slab_[i].near;
+    if (!slab_.has(i) || slab_[i].local_stream == nullptr || slab_[i].local_stream->local_peer != local_peer) continue;
+    LocalStream& part = *slab_[i].local_stream;
     copy_all(part);  // what has come is still read
-    if (part.move == NearPart::Move::away) part.neighbour = kNone;  // the stream goes on by another one
-    else if (part.state == NearPart::State::asking) fall_back(i);
-    else if (part.state == NearPart::State::open) end_near(i, part.end_came ? 0 : ECONNRESET);
+    if (part.move == LocalStream::Move::away) part.local_peer = kNone;  // the stream goes on by another one
+    else if (part.state == LocalStream::State::asking) fall_back(i);
+    else if (part.state == LocalStream::State::open) end_local(i, part.end_came ? 0 : ECONNRESET);
   }
-  neighbours_[neighbour] = {};
-  std::erase_if(owed_, [&](const Owed& each) { return each.neighbour == neighbour; });
+  local_peers_[local_peer] = {};
+  std::erase_if(owed_, [&](const Owed& each) { return each.local_peer == local_peer; });
 }
 
 // ---- what comes
 
-bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message, Bytes head) {
+bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& message, Bytes head) {
   forget_reserved();
-  if (neighbour >= neighbours_.size() || !neighbours_[neighbour].open) return false;
+  if (local_peer >= local_peers_.size() || !local_peers_[local_peer].open) return false;
   const bool apart = !head.empty();
   const Bytes bytes = apart ? head : message.bytes();
-  NearHeader header;
-  NearMarks marks;
-  if (bytes.size() >= sizeof(NearDatagram)) {
+  PeerHeader header;
+  PeerMarks marks;
+  if (bytes.size() >= sizeof(PeerDatagram)) {
     const auto kind = static_cast<uint8_t>(bytes[0]);
-    if (kind == NearKind::kDatagram || kind == NearKind::kNoPort) {
-      handle_near_datagram(neighbour, bytes, apart ? message.bytes() : Bytes());
+    if (kind == PeerKind::kDatagram || kind == PeerKind::kNoPort) {
+      handle_local_datagram(local_peer, bytes, apart ? message.bytes() : Bytes());
       return false;
     }
-    if (kind == NearKind::kMarks && read(bytes, marks)) {
-      neighbours_[neighbour].heard = {marks.hop_limit, marks.traffic_class};
+    if (kind == PeerKind::kMarks && read(bytes, marks)) {
+      local_peers_[local_peer].heard = {marks.hop_limit, marks.traffic_class};
       return false;
     }
   }
@@ -169,68 +170,68 @@ bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message,
     ++counters_.near_bad;
     return false;
   }
-  if (header.kind == NearKind::kOpen) {
-    handle_near_open(neighbour, bytes);
+  if (header.kind == PeerKind::kOpen) {
+    handle_local_open(local_peer, bytes);
     return false;
   }
-  if (header.kind == NearKind::kResume) {
-    handle_near_resume(neighbour, bytes);
+  if (header.kind == PeerKind::kResume) {
+    handle_local_resume(local_peer, bytes);
     return false;
   }
-  Neighbour& from = neighbours_[neighbour];
+  LocalPeer& from = local_peers_[local_peer];
   ++from.arrived;
   from.bytes += message.length;
   if (!from.kept.empty()) copy_out(from);
-  const bool known = slab_.has(header.socket) && slab_[header.socket].near != nullptr &&
-                     slab_[header.socket].near->neighbour == neighbour && slab_[header.socket].near->life == header.life;
+  const bool known = slab_.has(header.socket) && slab_[header.socket].local_stream != nullptr &&
+                     slab_[header.socket].local_stream->local_peer == local_peer && slab_[header.socket].local_stream->life == header.life;
   if (!known) {
     // It has ended here, which the other side has been told. But of an answer it cannot know that nobody waits for it any longer.
-    NearOpened opened;
-    if (header.kind == NearKind::kOpened && read(bytes, opened)) {
-      say(neighbour, {.kind = NearKind::kReset, .socket = opened.socket, .life = opened.life});
+    PeerOpened opened;
+    if (header.kind == PeerKind::kOpened && read(bytes, opened)) {
+      say(local_peer, {.kind = PeerKind::kReset, .socket = opened.socket, .life = opened.life});
     }
     return false;
   }
   const uint32_t index = header.socket;
   Socket& socket = slab_[index];
-  NearPart& part = *socket.near;
-  if (header.kind == NearKind::kOpened || header.kind == NearKind::kRefused) {
-    handle_near_answer(index, bytes);
+  LocalStream& part = *socket.local_stream;
+  if (header.kind == PeerKind::kOpened || header.kind == PeerKind::kRefused) {
+    handle_local_answer(index, bytes);
     return false;
   }
-  if (header.kind == NearKind::kReset && part.state == NearPart::State::asking) {
-    end_near(index, ECONNRESET);  // accepted, and gone
+  if (header.kind == PeerKind::kReset && part.state == LocalStream::State::asking) {
+    end_local(index, ECONNRESET);  // accepted, and gone
     return false;
   }
-  if (part.state != NearPart::State::open) return false;
-  if (part.move == NearPart::Move::away) {
-    if (header.kind == NearKind::kReset) end_near(index, ECONNRESET);
+  if (part.state != LocalStream::State::open) return false;
+  if (part.move == LocalStream::Move::away) {
+    if (header.kind == PeerKind::kReset) end_local(index, ECONNRESET);
     return false;
   }
-  NearCredit credit;
-  NearMove move;
+  PeerCredit credit;
+  PeerMove move;
   switch (header.kind) {
-    case NearKind::kData: return handle_near_data(index, message, apart ? 0 : sizeof header, header.urgent != 0);
-    case NearKind::kCredit:
+    case PeerKind::kData: return handle_local_data(index, message, apart ? 0 : sizeof header, header.urgent != 0);
+    case PeerKind::kCredit:
       if (!read(bytes, credit) || credit.bytes > 0x7FFF'FFFF - part.credit) break;
       part.credit += credit.bytes;
       note(index);
       return false;
-    case NearKind::kEnd:
+    case PeerKind::kEnd:
       part.end_came = true;
       if (!socket.owned && socket.listener == kNone && part.end_sent) return drop(index), false;
-      leave_ends(index);
+      release_flow(index);
       note(index);
       return false;
-    case NearKind::kReset:
-      end_near(index, ECONNRESET);
+    case PeerKind::kReset:
+      end_local(index, ECONNRESET);
       return false;
-    case NearKind::kMove:
+    case PeerKind::kMove:
       if (!read(bytes, move)) break;
-      handle_near_move(index, move.token);
+      handle_local_move(index, move.token);
       return false;
-    case NearKind::kAgreed:
-      if (part.move == NearPart::Move::asked) part.move = NearPart::Move::agreed;
+    case PeerKind::kAgreed:
+      if (part.move == LocalStream::Move::asked) part.move = LocalStream::Move::agreed;
       list(index);
       return false;
     default: break;
@@ -240,17 +241,17 @@ bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message,
 }
 
 // `before`: bytes of the message that are no data.
-bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t before, bool urgent) {
+bool Stack::handle_local_data(uint32_t index, const Message& message, uint32_t before, bool urgent) {
   const uint32_t bytes = message.length - before;
   Socket& socket = slab_[index];
-  NearPart& part = *socket.near;
+  LocalStream& part = *socket.local_stream;
   const bool gone = !socket.owned && socket.listener == kNone;
   const bool lies = part.end_came || part.unread + part.untold + uint64_t{bytes} > part.window;
   if (gone || lies) {
     // Nobody reads it, or it is more than it may be.
     if (lies) ++counters_.near_bad;
-    reset_near(part);
-    end_near(index, ECONNRESET);
+    reset_local(part);
+    end_local(index, ECONNRESET);
     return false;
   }
   if (bytes == 0) return false;
@@ -263,35 +264,36 @@ bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t be
     tell_read(index);
     return false;
   }
-  Neighbour& neighbour = neighbours_[part.neighbour];
+  LocalPeer& local_peer = local_peers_[part.local_peer];
   part.unread += bytes;
   part.pieces.push_back({.message = message, .taken = before});
-  neighbour.kept.push_back({index, part.life, message.position, neighbour.arrived, neighbour.bytes});
+  local_peer.kept.push_back({index, part.life, message.position, local_peer.arrived, local_peer.bytes});
   note(index, true);
   return true;
 }
 
 // What lies too far behind what has come since.
-void Stack::copy_out(Neighbour& neighbour) {
-  while (!neighbour.kept.empty()) {
-    const Neighbour::Kept kept = neighbour.kept.front();
-    if (neighbour.arrived - kept.arrived <= kBehindMessages && neighbour.bytes - kept.bytes <= kBehindBytes) return;
-    neighbour.kept.pop_front();
-    if (!slab_.has(kept.socket) || slab_[kept.socket].near == nullptr || slab_[kept.socket].near->life != kept.life) continue;
-    NearPart& part = *slab_[kept.socket].near;
-    const auto first = std::find_if(part.pieces.begin(), part.pieces.end(), [](const NearPart::Piece& each) { return each.copy.empty(); });
+void Stack::copy_out(LocalPeer& local_peer) {
+  while (!local_peer.kept.empty()) {
+    const LocalPeer::Kept kept = local_peer.kept.front();
+    if (local_peer.arrived - kept.arrived <= kBehindMessages && local_peer.bytes - kept.bytes <= kBehindBytes) return;
+    local_peer.kept.pop_front();
+    LocalStream* const stream = slab_.has(kept.socket) ? slab_[kept.socket].local_stream.get() : nullptr;
+    if (stream == nullptr || stream->life != kept.life) continue;
+    LocalStream& part = *stream;
+    const auto first = std::find_if(part.pieces.begin(), part.pieces.end(), [](const auto& each) { return each.copy.empty(); });
     if (first != part.pieces.end() && first->message.position == kept.position) copy_first(part);
   }
 }
 
-void Stack::copy_all(NearPart& part) {
-  const auto in_place = [](const NearPart::Piece& each) { return each.copy.empty(); };
+void Stack::copy_all(LocalStream& part) {
+  const auto in_place = [](const LocalStream::Piece& each) { return each.copy.empty(); };
   while (std::any_of(part.pieces.begin(), part.pieces.end(), in_place)) copy_first(part);
 }
 
 // The oldest piece that lies in place; those before it are copies.
-void Stack::copy_first(NearPart& part) {
-  const auto at = std::find_if(part.pieces.begin(), part.pieces.end(), [](const NearPart::Piece& each) { return each.copy.empty(); });
+void Stack::copy_first(LocalStream& part) {
+  const auto at = std::find_if(part.pieces.begin(), part.pieces.end(), [](const LocalStream::Piece& each) { return each.copy.empty(); });
   const Bytes bytes = at->bytes();
   if (at != part.pieces.begin() && std::prev(at)->copy.size() + bytes.size() <= kCopyMax) {
     std::prev(at)->copy.insert(std::prev(at)->copy.end(), bytes.begin(), bytes.end());
@@ -305,22 +307,22 @@ void Stack::copy_first(NearPart& part) {
   at->copy = std::move(copy);
 }
 
-void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
-  NearOpen open;
+void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
+  PeerOpen open;
   if (!read(message, open)) return void(++counters_.near_bad);
   const Address from{{open.from}, open.from_port}, to{{open.to}, open.to_port};
-  const NearHeader refused{.kind = NearKind::kRefused, .socket = open.header.socket, .life = open.header.life};
-  const auto refuse = [&] { say(neighbour, refused); };
+  const PeerHeader refused{.kind = PeerKind::kRefused, .socket = open.header.socket, .life = open.header.life};
+  const auto refuse = [&] { say(local_peer, refused); };
   const uint32_t listener = listener_in_turn(to);
   const bool honest = is_own(from.host) && is_own(to.host) && from.port != 0 && open.window <= 0x7FFF'FFFF &&
-                      (from.port >= kPrivileged || neighbours_[neighbour].same_user);
+                      (from.port >= kPrivileged || local_peers_[local_peer].same_user);
   if (!honest) ++counters_.near_bad;
   if (!honest || listener == kNone) return refuse();
   if (const uint32_t old = flow(to, from); old != kNone) {
-    // The neighbour has left that stream, or it would not begin another. What another neighbour has is judged by its SYN (handle_tcp()).
-    const NearPart* const before = slab_[old].near.get();
-    if (before == nullptr || before->state != NearPart::State::open || before->neighbour != neighbour) return refuse();
-    end_near(old, ECONNRESET);
+    // The local peer has left that stream, or it would not begin another. What another local peer has is judged by its SYN (handle_tcp()).
+    const LocalStream* const before = slab_[old].local_stream.get();
+    if (before == nullptr || before->state != LocalStream::State::open || before->local_peer != local_peer) return refuse();
+    end_local(old, ECONNRESET);
   }
   ListenerPart& part = *slab_[listener].listening;
   const uint32_t index = part.ready.size() < part.backlog ? new_socket(Type::stream, slab_[listener].ipv6) : kNone;
@@ -335,43 +337,43 @@ void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
   child.bound = child.named = true;
   tcp_ports_.use(to.host, to.port);
   find_flow(index, true);
-  child.near = std::make_unique<NearPart>();
-  *child.near = {.state = NearPart::State::open, .neighbour = neighbour, .peer = open.header.socket, .peer_life = open.header.life,
-                 .life = ++lives_, .credit = open.window, .window = std::max(child.tcp.options->receive_buffer, 64u * 1024),
-                 .answer_due = true};
-  child.near->peer_moves = open.header.moves != 0;
+  child.local_stream = std::make_unique<LocalStream>();
+  *child.local_stream = {.state = LocalStream::State::open, .local_peer = local_peer, .peer_socket = open.header.socket,
+                         .peer_life = open.header.life, .life = ++lives_, .credit = open.window,
+                         .window = std::max(child.tcp.options->receive_buffer, 64u * 1024), .answer_due = true};
+  child.local_stream->peer_moves = open.header.moves != 0;
   ++counters_.near_in;
   show(index);
   part.ready.push_back(index);
-  if (!after_near(index)) make_due(index);
+  if (!flush_local(index)) make_due(index);
   note(listener, true);
 }
 
-// A neighbour sends a SYN between the ends of a stream. The network interface lets only the owner of the port do so: the neighbour has no
+// A local peer sends a SYN between the ends of a stream. The network interface lets only the owner of the port do so: the local peer has no
 // such stream any longer. If this side is still asking, both sides call each other. Returns the socket that takes the SYN, or kNone.
-uint32_t Stack::begin_beside_near(uint32_t index) {
-  if (slab_[index].near->state == NearPart::State::asking) return fall_back(index), index;
-  end_near(index, ECONNRESET);
+uint32_t Stack::handle_local_syn(uint32_t index) {
+  if (slab_[index].local_stream->state == LocalStream::State::asking) return fall_back(index), index;
+  end_local(index, ECONNRESET);
   return kNone;
 }
 
-void Stack::handle_near_answer(uint32_t index, Bytes message) {
-  NearPart& part = *slab_[index].near;
-  NearOpened opened;
-  if (part.state == NearPart::State::closed && static_cast<uint8_t>(message[0]) == NearKind::kOpened && read(message, opened)) {
+void Stack::handle_local_answer(uint32_t index, Bytes message) {
+  LocalStream& part = *slab_[index].local_stream;
+  PeerOpened opened;
+  if (part.state == LocalStream::State::closed && static_cast<uint8_t>(message[0]) == PeerKind::kOpened && read(message, opened)) {
     // It comes too late: nobody waits any longer.
-    return say(part.neighbour, {.kind = NearKind::kReset, .socket = opened.socket, .life = opened.life});
+    return say(part.local_peer, {.kind = PeerKind::kReset, .socket = opened.socket, .life = opened.life});
   }
-  if (part.state != NearPart::State::asking || part.open_due) return void(++counters_.near_bad);
-  if (static_cast<uint8_t>(message[0]) == NearKind::kRefused) {
+  if (part.state != LocalStream::State::asking || part.open_due) return void(++counters_.near_bad);
+  if (static_cast<uint8_t>(message[0]) == PeerKind::kRefused) {
     // Perhaps the port is another's by now.
     Whereabouts* const place = known_place(ip::Protocol::kTcp, slab_[index].remote);
     if (place != nullptr && !place->shared) *place = {};
     return fall_back(index);
   }
   if (!read(message, opened) || opened.window > 0x7FFF'FFFF) return void(++counters_.near_bad);
-  part.state = NearPart::State::open;
-  part.peer = opened.socket;
+  part.state = LocalStream::State::open;
+  part.peer_socket = opened.socket;
   part.peer_life = opened.life;
   part.credit = opened.window;
   part.peer_moves = opened.header.moves != 0;
@@ -382,21 +384,21 @@ void Stack::handle_near_answer(uint32_t index, Bytes message) {
 }
 
 // `data`: unless it stands behind the head.
-void Stack::handle_near_datagram(uint32_t neighbour, Bytes message, Bytes data) {
-  const Neighbour::Judged& last = neighbours_[neighbour].judged;
+void Stack::handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data) {
+  const LocalPeer::Judged& last = local_peers_[local_peer].judged;
   const bool same = last.size != 0 && last.version == ways_ && now_ < last.until && message.size() >= last.size &&
                     std::memcmp(message.data(), last.head.data(), last.size) == 0;
-  if (!same && !judge_datagram(neighbour, message)) return;
+  if (!same && !judge_datagram(local_peer, message)) return;
   deliver(last.socket, {.from = last.from, .to = last.to, .segment = last.segment,
-                        .payload = data.data() == nullptr ? message.subspan(last.size) : data, .marks = neighbours_[neighbour].heard,
+                        .payload = data.data() == nullptr ? message.subspan(last.size) : data, .marks = local_peers_[local_peer].heard,
                         .came = now_});
 }
 
-// Whether somebody gets a datagram of this head: then Neighbour::judged says who.
-bool Stack::judge_datagram(uint32_t neighbour, Bytes message) {
-  Neighbour::Judged& judged = neighbours_[neighbour].judged;
+// Whether somebody gets a datagram of this head: then LocalPeer::judged says who.
+bool Stack::judge_datagram(uint32_t local_peer, Bytes message) {
+  LocalPeer::Judged& judged = local_peers_[local_peer].judged;
   judged.size = 0;
-  NearDatagram head;
+  PeerDatagram head;
   const bool whole = read(message, head) && (head.address_bytes == 4 || head.address_bytes == 16) &&
                      message.size() >= sizeof head + 2u * head.address_bytes;
   if (!whole) return ++counters_.near_bad, false;
@@ -406,15 +408,15 @@ bool Stack::judge_datagram(uint32_t neighbour, Bytes message) {
   const std::byte* const both = judged.head.data() + sizeof head;
   const auto address = [&](size_t at) { return bytes == 4 ? ip::ipv4_address(both + at) : ip::ipv6_address(both + at); };
   const Address from{address(0), head.from_port}, to{address(bytes), head.to_port};
-  if (head.kind == NearKind::kNoPort) return refuse_way(neighbour, from, to), false;
-  const bool honest = is_own(from.host) && is_own(to.host) && (from.port >= kPrivileged || neighbours_[neighbour].same_user);
+  if (head.kind == PeerKind::kNoPort) return refuse_way(local_peer, from, to), false;
+  const bool honest = is_own(from.host) && is_own(to.host) && (from.port >= kPrivileged || local_peers_[local_peer].same_user);
   if (!honest) return ++counters_.near_bad, false;
   judged.socket = datagram_socket(to, from);
   if (judged.socket == kNone) {
     ++counters_.no_socket;
-    std::array<std::byte, kNearDatagramHeadMax> answer = judged.head;
-    answer[0] = std::byte{NearKind::kNoPort};
-    static_cast<void>(network_.send_to_neighbour(neighbour, Bytes(answer).first(size), {}));
+    std::array<std::byte, kPeerDatagramHeadMax> answer = judged.head;
+    answer[0] = std::byte{PeerKind::kNoPort};
+    static_cast<void>(network_.send_to_local_peer(local_peer, Bytes(answer).first(size), {}));
     return false;
   }
   judged.from = from;
@@ -426,11 +428,11 @@ bool Stack::judge_datagram(uint32_t neighbour, Bytes message) {
   return true;
 }
 
-// Nobody has the port to which a datagram of ours went; what the neighbour says of that is compared with what we have.
-void Stack::refuse_way(uint32_t neighbour, const Address& from, const Address& to) {
+// Nobody has the port to which a datagram of ours went; what the local peer says of that is compared with what we have.
+void Stack::refuse_way(uint32_t local_peer, const Address& from, const Address& to) {
   ++ways_;
   Whereabouts* const place = known_place(ip::Protocol::kUdp, to);
-  if (place == nullptr || place->neighbour != neighbour) return void(++counters_.near_bad);
+  if (place == nullptr || place->local_peer != local_peer) return void(++counters_.near_bad);
   *place = {};
   const uint32_t index = datagram_socket(from, to);
   if (index == kNone) return;

@@ -1,4 +1,4 @@
-// neighbours.h - what a stack keeps of the stacks of other applications of its network interface; private to ipstack/sockets.
+// local_peers.h - what a stack keeps of the stacks of other applications of its network interface; private to ipstack/sockets.
 #pragma once
 
 #include <array>
@@ -7,14 +7,14 @@
 
 #include "ipstack/sockets/address.h"
 #include "ipstack/sockets/datagram_queue.h"
-#include "ipstack/sockets/near_message.h"
+#include "ipstack/sockets/local_peer_message.h"
 #include "unet/base/bytes.h"
 #include "unet/base/time.h"
 
 namespace unet::sockets {
 
 // The stack of another application, to which a channel leads.
-struct Neighbour {
+struct LocalPeer {
   // A message that is read in place. Memory of a channel goes back in the order in which messages came: what lies too far behind is
   // copied out, so that one that nobody reads does not stop all others.
   struct Kept {
@@ -25,7 +25,7 @@ struct Neighbour {
   // The head of the last datagram that was let through, and who got it. Of one that says the same nothing is looked at again, as long
   // as no way has changed.
   struct Judged {
-    std::array<std::byte, kNearDatagramHeadMax> head{};
+    std::array<std::byte, kPeerDatagramHeadMax> head{};
     uint32_t size = 0;               // of the head; 0: there is none
     uint32_t socket = 0, segment = 0;
     Address from{};
@@ -36,13 +36,13 @@ struct Neighbour {
   bool open = false, same_user = false;
   uint64_t arrived = 0, bytes = 0;   // that have come
   Judged judged{};
-  Marks told{}, heard{};             // of datagrams (NearMarks)
+  Marks told{}, heard{};             // of datagrams (PeerMarks)
   std::deque<Kept> kept{};
 };
 // That a stream has ended, or that there is none.
 struct Owed {
-  uint32_t neighbour = ~uint32_t{0};
-  NearHeader header{};
+  uint32_t local_peer = ~uint32_t{0};
+  PeerHeader header{};
   Bytes bytes() const noexcept { return {reinterpret_cast<const std::byte*>(&header), sizeof header}; }
 };
 
@@ -52,7 +52,7 @@ struct Whereabouts {
   uint8_t protocol = 0;
   bool asked = false;              // the answer has not come
   bool shared = false;             // of streams each asks anew, one after the other
-  uint32_t neighbour = ~uint32_t{0};
+  uint32_t local_peer = ~uint32_t{0};
   Nanoseconds until = 0;           // that there is none is believed until then
 };
 
