@@ -14,7 +14,7 @@ namespace unet::sockets {
 struct PeerKind {
   static constexpr uint8_t kOpen = 1, kOpened = 2, kRefused = 3, kData = 4, kCredit = 5, kEnd = 6, kReset = 7, kDatagram = 8,
                            kNoPort = 9,  // the answer to a datagram that nobody wants: its head
-                           kMarks = 10,
+                           kHeaderOptions = 10,
                            // A stream moves to another stack of this network interface (stack_move.cc): its end asks, the other end
                            // agrees and sends nothing until the stream goes on by its new end's channel.
                            kMove = 11, kAgreed = 12, kResume = 13;
@@ -68,13 +68,13 @@ struct PeerDatagram {
   uint16_t from_port = 0, to_port = 0;
 };
 static_assert(sizeof(PeerDatagram) == 8);
-// How datagrams are marked that follow by this channel, if it is not as those before; at first they are as the host marks them.
-struct PeerMarks {
+// Header options of the datagrams that follow on this channel, sent when they change; at first they are the defaults.
+struct PeerHeaderOptions {
   uint8_t kind = 0;
   uint8_t hop_limit = 0, traffic_class = 0;
   uint8_t reserved[5] = {};
 };
-static_assert(sizeof(PeerMarks) == sizeof(PeerDatagram));
+static_assert(sizeof(PeerHeaderOptions) == sizeof(PeerDatagram));
 
 inline Bytes bytes_of(const auto& message) noexcept { return {reinterpret_cast<const std::byte*>(&message), sizeof message}; }
 

@@ -36,7 +36,7 @@ struct LocalPeer {
   bool open = false, same_user = false;
   uint64_t arrived = 0, bytes = 0;   // that have come
   Judged judged{};
-  Marks told{}, heard{};             // of datagrams (PeerMarks)
+  HeaderOptions told{}, heard{};     // of datagrams (PeerHeaderOptions)
   std::deque<Kept> kept{};
 };
 // That a stream has ended, or that there is none.

@@ -38,7 +38,7 @@ struct Departure {
   Address to{};
   ip::IpAddress from{};
   uint16_t segment = 0;            // bytes of each of several; 0: it is one
-  Marks marks{};
+  HeaderOptions header_options{};
 };
 
 // What calls with MSG_MORE, or under UDP_CORK, have put together of a datagram: it goes where the first one said, as the first one said.
@@ -239,7 +239,7 @@ struct Socket {
     if (local_stream != nullptr) return local_stream->unread;
     return has_connection() ? tcp.connection->readable() : 0;
   }
-  Marks marks() const noexcept { return {hop_limit != 0 ? hop_limit : kHopLimit, traffic_class}; }
+  HeaderOptions header_options() const noexcept { return {hop_limit != 0 ? hop_limit : kHopLimit, traffic_class}; }
 };
 static_assert(sizeof(Socket) == 120);
 

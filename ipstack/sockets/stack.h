@@ -133,7 +133,7 @@ class Stack {
     uint32_t whole = 0;                // its bytes,
     bool cut = false;                  // for which there was not room
     uint16_t segment = 0;
-    Marks marks{};
+    HeaderOptions header_options{};
     Nanoseconds came = 0;              // when the stack got it
     uint32_t lost = 0;                 // how many had been lost for want of room in the socket, modulo 2^32
   };
@@ -477,7 +477,7 @@ class Stack {
   void close_local(uint32_t index);
   uint32_t events_local(const Socket& socket) const noexcept;
   int send_datagram_local(const Address& from, const Departure& way, Bytes data);
-  bool tell_marks(uint32_t local_peer, Marks marks) noexcept;
+  bool tell_header_options(uint32_t local_peer, HeaderOptions options) noexcept;
   static uint32_t emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
   // stack_local_peers.cc: who they are, and what comes
   Whereabouts& whereabouts(uint8_t protocol, const Address& address);

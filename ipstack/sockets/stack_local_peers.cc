@@ -154,15 +154,15 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
   const bool apart = !head.empty();
   const Bytes bytes = apart ? head : message.bytes();
   PeerHeader header;
-  PeerMarks marks;
+  PeerHeaderOptions options;
   if (bytes.size() >= sizeof(PeerDatagram)) {
     const auto kind = static_cast<uint8_t>(bytes[0]);
     if (kind == PeerKind::kDatagram || kind == PeerKind::kNoPort) {
       handle_local_datagram(local_peer, bytes, apart ? message.bytes() : Bytes());
       return false;
     }
-    if (kind == PeerKind::kMarks && read(bytes, marks)) {
-      local_peers_[local_peer].heard = {marks.hop_limit, marks.traffic_class};
+    if (kind == PeerKind::kHeaderOptions && read(bytes, options)) {
+      local_peers_[local_peer].heard = {options.hop_limit, options.traffic_class};
       return false;
     }
   }
@@ -390,8 +390,8 @@ void Stack::handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data
                     std::memcmp(message.data(), last.head.data(), last.size) == 0;
   if (!same && !judge_datagram(local_peer, message)) return;
   deliver(last.socket, {.from = last.from, .to = last.to, .segment = last.segment,
-                        .payload = data.data() == nullptr ? message.subspan(last.size) : data, .marks = local_peers_[local_peer].heard,
-                        .came = now_});
+                        .payload = data.data() == nullptr ? message.subspan(last.size) : data,
+                        .header_options = local_peers_[local_peer].heard, .came = now_});
 }
 
 // Whether somebody gets a datagram of this head: then LocalPeer::judged says who.

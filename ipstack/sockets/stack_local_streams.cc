@@ -267,19 +267,20 @@ void Stack::reset_local(const LocalStream& part) {
 int Stack::send_datagram_local(const Address& from, const Departure& way, Bytes data) {
   Whereabouts& where = whereabouts(ip::Protocol::kUdp, way.to);
   if (where.local_peer == kNone) return 0;
-  if (!tell_marks(where.local_peer, way.marks)) return -1;
+  if (!tell_header_options(where.local_peer, way.header_options)) return -1;
   std::array<std::byte, kPeerDatagramHeadMax> head;
   const uint32_t size = emit_local_datagram(head.data(), from, way.to, way.segment);
   return network_.send_to_local_peer(where.local_peer, Bytes(head).first(size), data) ? 1 : -1;
 }
 
-// Before a datagram. Most are marked as the one before, whosever that was. False: no room.
-bool Stack::tell_marks(uint32_t local_peer, Marks marks) noexcept {
-  Marks& told = local_peers_[local_peer].told;
-  if (told == marks) [[likely]] return true;
-  const PeerMarks message{.kind = PeerKind::kMarks, .hop_limit = marks.hop_limit, .traffic_class = marks.traffic_class};
+// Before a datagram. Most have the options of the one before, of any socket. False: no room.
+bool Stack::tell_header_options(uint32_t local_peer, HeaderOptions options) noexcept {
+  HeaderOptions& told = local_peers_[local_peer].told;
+  if (told == options) [[likely]] return true;
+  const PeerHeaderOptions message{.kind = PeerKind::kHeaderOptions, .hop_limit = options.hop_limit,
+                                  .traffic_class = options.traffic_class};
   if (!network_.send_to_local_peer(local_peer, bytes_of(message), {})) return false;
-  told = marks;
+  told = options;
   return true;
 }
 

@@ -78,7 +78,7 @@ int Stack::reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room) 
   if (const int error = bind_free(index); error != 0) return -error;
   reserved_.local_peer = is_own(to.host) ? whereabouts(ip::Protocol::kUdp, to).local_peer : kNone;
   if (reserved_.local_peer != kNone) {
-    if (!tell_marks(reserved_.local_peer, way.marks)) return refuse_datagram(index, reserved_.local_peer, bytes);
+    if (!tell_header_options(reserved_.local_peer, way.header_options)) return refuse_datagram(index, reserved_.local_peer, bytes);
     reserved_.head = 0;
     reserved_.message = network_.reserve_to_local_peer(reserved_.local_peer, bytes);
   } else {

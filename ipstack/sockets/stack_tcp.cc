@@ -493,10 +493,10 @@ bool Stack::send_segment(const Socket* socket, const Address& from, const Addres
   if (room.empty()) return false;
   static const Socket kNobody;
   const uint16_t cut = segment.length > segment.mss ? segment.mss : uint16_t{0};
-  const Marks marks = (socket != nullptr ? *socket : kNobody).marks();
-  const auto traffic_class = static_cast<uint8_t>(marks.traffic_class | (segment.ecn_capable ? kEct0 : 0));
+  const HeaderOptions options = (socket != nullptr ? *socket : kNobody).header_options();
+  const auto traffic_class = static_cast<uint8_t>(options.traffic_class | (segment.ecn_capable ? kEct0 : 0));
   std::byte* at = begin_message(room.first(total), {.from = from.host, .to = to.host, .protocol = ip::Protocol::kTcp,
-                                                    .hop_limit = marks.hop_limit, .traffic_class = traffic_class},
+                                                    .hop_limit = options.hop_limit, .traffic_class = traffic_class},
                                 size + segment.length, cut);
   std::memcpy(at, header.data(), size);
   ++counters_.messages_out;

@@ -77,10 +77,10 @@ int Stack::find_way(Socket& socket, const Sending& how, Departure& way) {
   if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
   if (from.is_ipv4() != to.host.is_ipv4() || (is_cut_off(from) && !is_own(to.host))) return -ENETUNREACH;
   way.segment = how.segment != 0 ? how.segment : part.segment;
-  way.marks = socket.marks();
-  if (group) way.marks.hop_limit = part.group_hops;
-  if (how.hop_limit >= 0) way.marks.hop_limit = static_cast<uint8_t>(how.hop_limit);
-  if (how.traffic_class >= 0) way.marks.traffic_class = static_cast<uint8_t>(how.traffic_class);
+  way.header_options = socket.header_options();
+  if (group) way.header_options.hop_limit = part.group_hops;
+  if (how.hop_limit >= 0) way.header_options.hop_limit = static_cast<uint8_t>(how.hop_limit);
+  if (how.traffic_class >= 0) way.header_options.traffic_class = static_cast<uint8_t>(how.traffic_class);
   return 0;
 }
 
@@ -98,8 +98,8 @@ int Stack::refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes) 
 // The headers of a datagram whose payload is to follow; where that goes.
 std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const Departure& way, uint32_t length) noexcept {
   const bool loops = !way.to.host.is_multicast() || socket.datagram->group_loop;
-  const ip::IpFields fields{.from = way.from, .to = way.to.host, .protocol = ip::Protocol::kUdp, .hop_limit = way.marks.hop_limit,
-                            .traffic_class = way.marks.traffic_class, .dont_fragment = way.dont_fragment};
+  const ip::IpFields fields{.from = way.from, .to = way.to.host, .protocol = ip::Protocol::kUdp, .hop_limit = way.header_options.hop_limit,
+                            .traffic_class = way.header_options.traffic_class, .dont_fragment = way.dont_fragment};
   std::byte* const at = begin_message(room, fields, ip::kUdpBytes + length, way.segment, loops ? uint16_t{0} : IpMessageFlags::kNoLoop);
   const ip::UdpHeader header{.from = socket.local.port, .to = way.to.port, .length = static_cast<uint16_t>(ip::kUdpBytes + length),
                              .checksum = 0};
@@ -113,7 +113,7 @@ int64_t Stack::send_by_way(uint32_t index, Bytes data) {
   std::array<std::byte, kPeerDatagramHeadMax> head;
   const uint32_t size = emit_local_datagram(head.data(), socket.local, socket.remote, 0);
   const uint32_t way = socket.datagram->way;
-  const bool went = tell_marks(way, socket.marks()) && network_.send_to_local_peer(way, Bytes(head).first(size), data);
+  const bool went = tell_header_options(way, socket.header_options()) && network_.send_to_local_peer(way, Bytes(head).first(size), data);
   if (went) return static_cast<int64_t>(data.size());
   return refuse_datagram(index, way, static_cast<uint32_t>(data.size()));
 }
@@ -179,7 +179,7 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
     const DatagramQueue::Datagram& datagram = awaited_.datagram;
     const auto whole = static_cast<uint32_t>(datagram.payload.size());
     if (from != nullptr) *from = datagram.from;
-    if (what != nullptr) *what = {datagram.to, whole, awaited_.came < whole, 0, datagram.marks, datagram.came, datagram.lost};
+    if (what != nullptr) *what = {datagram.to, whole, awaited_.came < whole, 0, datagram.header_options, datagram.came, datagram.lost};
     return take_awaited();
   }
   if (socket->error != 0) return -take_error(*socket);
@@ -202,7 +202,7 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
     what->whole = static_cast<uint32_t>(bytes.size());
     what->cut = cut;
     what->segment = static_cast<uint16_t>(part.coalesce ? datagram.segment : 0);
-    what->marks = datagram.marks;
+    what->header_options = datagram.header_options;
     what->came = datagram.came;
     what->lost = datagram.lost;
   }
