@@ -22,20 +22,20 @@ struct LocalPeer {
     uint32_t position = 0;           // Message::position
     uint64_t arrived = 0, bytes = 0;  // of all, with it
   };
-  // The head of the last datagram that was let through, and who got it. Of one that says the same nothing is looked at again, as long
-  // as no way has changed.
-  struct Judged {
+  // The head of the last datagram that passed the checks, and the socket that got it. One with the same head needs no checks while the
+  // route generation is the same.
+  struct CheckedFlow {
     std::array<std::byte, kPeerDatagramHeadMax> head{};
     uint32_t size = 0;               // of the head; 0: there is none
     uint32_t socket = 0, segment = 0;
     Address from{};
     ip::IpAddress to{};
-    uint64_t version = 0;            // as ways_
+    uint64_t generation = 0;         // as route_generation_
     Nanoseconds until = 0;
   };
   bool open = false, same_user = false;
   uint64_t arrived = 0, bytes = 0;   // that have come
-  Judged judged{};
+  CheckedFlow checked{};
   HeaderOptions told{}, heard{};     // of datagrams (PeerHeaderOptions)
   std::deque<Kept> kept{};
 };

@@ -33,7 +33,7 @@ struct ListenerPart {
 };
 
 // Where a datagram goes, and how.
-struct Departure {
+struct SendRoute {
   bool dont_fragment = false;
   Address to{};
   ip::IpAddress from{};
@@ -43,7 +43,7 @@ struct Departure {
 
 // What calls with MSG_MORE, or under UDP_CORK, have put together of a datagram: it goes where the first one said, as the first one said.
 struct Gathered {
-  Departure way{};
+  SendRoute route{};
   std::vector<std::byte> bytes{};
   bool due = false;                // it is whole, and waits for room
 };
@@ -71,9 +71,9 @@ struct DatagramPart {
   bool has_port = false;           // and besides one to send from
   ip::IpAddress group_source{};    // IP_MULTICAST_IF
   // Of a connected one whose datagrams go by a local peer's channel: all that send_to() has found out about them, for so long.
-  uint32_t way = ~uint32_t{0};     // the local peer
-  uint64_t way_version = 0;        // as Stack::ways_, or it is another one by now
-  Nanoseconds way_until = 0;
+  uint32_t route_peer = ~uint32_t{0};     // the local peer
+  uint64_t route_generation = 0;        // as Stack::route_generation_, or it is another one by now
+  Nanoseconds route_until = 0;
   std::vector<ip::IpAddress> groups{};  // that it has joined
   std::unique_ptr<Gathered> gathered{};
   uint32_t lost = 0;               // datagrams for which there was no room

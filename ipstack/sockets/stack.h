@@ -287,7 +287,7 @@ class Stack {
     MutableBytes message{};          // of the IP channel, or of the local peer's
     uint32_t bytes = 0;
     tcp::ChunkIndex spare = tcp::kNoChunk;
-    Departure way{};
+    SendRoute route{};
   };
   // await(), and what has come.
   struct Awaited {
@@ -357,7 +357,7 @@ class Stack {
   void drop_queued_errors(uint32_t index);
   void handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
                              DatagramError told, Bytes quoted);
-  int fit_path(uint32_t index, Departure& way, uint32_t length);
+  int fit_path(uint32_t index, SendRoute& route, uint32_t length);
   int64_t path_mtu(const Socket& socket);
 
   // paths.cc: which addresses we have, and what way leads where
@@ -438,11 +438,11 @@ class Stack {
 
   // stack_udp.cc
   static uint32_t datagram_max(bool ipv4) noexcept;
-  int find_way(Socket& socket, const Sending& how, Departure& way);
-  int64_t send_datagram(uint32_t index, Bytes data, const Departure& way);
-  int64_t send_by_way(uint32_t index, Bytes data);
+  int find_route(Socket& socket, const Sending& how, SendRoute& route);
+  int64_t send_datagram(uint32_t index, Bytes data, const SendRoute& route);
+  int64_t send_by_known_route(uint32_t index, Bytes data);
   int refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes);
-  static std::byte* begin_datagram(MutableBytes room, const Socket& socket, const Departure& way, uint32_t length) noexcept;
+  static std::byte* begin_datagram(MutableBytes room, const Socket& socket, const SendRoute& route, uint32_t length) noexcept;
   void handle_udp(const ip::IpView& packet, const IpMessageHeader& header);
   uint32_t datagram_socket(const Address& local, const Address& remote) const noexcept;
   void link_datagram(uint32_t index);
@@ -476,7 +476,7 @@ class Stack {
   void shut_local(uint32_t index);
   void close_local(uint32_t index);
   uint32_t events_local(const Socket& socket) const noexcept;
-  int send_datagram_local(const Address& from, const Departure& way, Bytes data);
+  int send_datagram_local(const Address& from, const SendRoute& route, Bytes data);
   bool tell_header_options(uint32_t local_peer, HeaderOptions options) noexcept;
   static uint32_t emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
   // stack_local_peers.cc: who they are, and what comes
@@ -512,8 +512,8 @@ class Stack {
   bool send_agreed(uint32_t index);
   bool send_resume(uint32_t index);
   void handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data);
-  bool judge_datagram(uint32_t local_peer, Bytes message);
-  void refuse_way(uint32_t local_peer, const Address& from, const Address& to);
+  bool check_datagram(uint32_t local_peer, Bytes message);
+  void handle_no_port(uint32_t local_peer, const Address& from, const Address& to);
   // stack_table.cc: what others are told of sockets
   void show(uint32_t index);
   void tell_asked();
@@ -559,9 +559,9 @@ class Stack {
   std::vector<LocalPeer> local_peers_;
   static constexpr size_t kPlaceWays = 8;  // places that an address may have, by its hash: the oldest of them gives way
   std::vector<Whereabouts> whereabouts_ = std::vector<Whereabouts>(256 * kPlaceWays);
-  // Another one whenever datagrams may go another way than they did, to local peers (DatagramPart::way) or from them (LocalPeer::judged).
-  uint64_t ways_ = 0;
-  static constexpr Nanoseconds kWayFor = kSecond;  // so long addresses and ports of the interface are believed to be whose they were
+  // Changes invalidate remembered routes of datagrams, to local peers (DatagramPart::route_peer) and from them (LocalPeer::checked).
+  uint64_t route_generation_ = 0;
+  static constexpr Nanoseconds kRouteLifetime = kSecond;  // of remembered routes: other processes' ports change without a word
   std::vector<uint32_t> awaiting_;  // streams that wait to hear whose a port is, and some that do no longer
   uint32_t lives_ = 0;
   bool forgets_ = false;

@@ -47,21 +47,21 @@ void Stack::handle_datagram_error(const Address& local, const Address& remote, c
 }
 
 // Says whether a datagram of `length` bytes may be cut on its way. 0, or -EMSGSIZE.
-int Stack::fit_path(uint32_t index, Departure& way, uint32_t length) {
-  const bool ipv4 = way.to.host.is_ipv4();
+int Stack::fit_path(uint32_t index, SendRoute& route, uint32_t length) {
+  const bool ipv4 = route.to.host.is_ipv4();
   const PathDiscovery how = slab_[index].datagram->discovery(ipv4);
-  way.dont_fragment = false;
-  if (how == PathDiscovery::dont || how == PathDiscovery::omit || is_own(way.to.host)) return 0;
-  uint32_t mtu = mtu_from(way.from);
-  if (how == PathDiscovery::want || how == PathDiscovery::must) mtu = std::min(mtu, datagram_paths_.mtu(way.to.host, now_));
+  route.dont_fragment = false;
+  if (how == PathDiscovery::dont || how == PathDiscovery::omit || is_own(route.to.host)) return 0;
+  uint32_t mtu = mtu_from(route.from);
+  if (how == PathDiscovery::want || how == PathDiscovery::must) mtu = std::min(mtu, datagram_paths_.mtu(route.to.host, now_));
   const uint32_t headers = (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
-  const bool fits = headers + (way.segment != 0 ? way.segment : length) <= mtu;
+  const bool fits = headers + (route.segment != 0 ? route.segment : length) <= mtu;
   // What is not known to be less than the least that is believed may be even less than that: routers cut it then.
   const bool may_be_less = how == PathDiscovery::want && mtu <= ip::kIpv4PathMtuMin;
-  way.dont_fragment = fits && how != PathDiscovery::interface && !may_be_less;
+  route.dont_fragment = fits && how != PathDiscovery::interface && !may_be_less;
   if (fits || how == PathDiscovery::want) return 0;
   if (slab_[index].datagram->queues_errors(ipv4)) {
-    queue_error(index, {.origin = QueuedError::Origin::local, .error = EMSGSIZE, .info = mtu, .to = way.to});
+    queue_error(index, {.origin = QueuedError::Origin::local, .error = EMSGSIZE, .info = mtu, .to = route.to});
   }
   return -EMSGSIZE;
 }

@@ -133,7 +133,7 @@ void Stack::handle_local_peer_gone(uint32_t local_peer) {
   for (Whereabouts& place : whereabouts_) {
     if (place.local_peer == local_peer) place = {};
   }
-  ++ways_;
+  ++route_generation_;
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || slab_[i].local_stream == nullptr || slab_[i].local_stream->local_peer != local_peer) continue;
     LocalStream& part = *slab_[i].local_stream;
@@ -319,7 +319,7 @@ void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
   if (!honest) ++counters_.near_bad;
   if (!honest || listener == kNone) return refuse();
   if (const uint32_t old = flow(to, from); old != kNone) {
-    // The local peer has left that stream, or it would not begin another. What another local peer has is judged by its SYN (handle_tcp()).
+    // The local peer has left that stream, or it would not begin another. What another local peer has is checked by its SYN (handle_tcp()).
     const LocalStream* const before = slab_[old].local_stream.get();
     if (before == nullptr || before->state != LocalStream::State::open || before->local_peer != local_peer) return refuse();
     end_local(old, ECONNRESET);
@@ -385,52 +385,52 @@ void Stack::handle_local_answer(uint32_t index, Bytes message) {
 
 // `data`: unless it stands behind the head.
 void Stack::handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data) {
-  const LocalPeer::Judged& last = local_peers_[local_peer].judged;
-  const bool same = last.size != 0 && last.version == ways_ && now_ < last.until && message.size() >= last.size &&
+  const LocalPeer::CheckedFlow& last = local_peers_[local_peer].checked;
+  const bool same = last.size != 0 && last.generation == route_generation_ && now_ < last.until && message.size() >= last.size &&
                     std::memcmp(message.data(), last.head.data(), last.size) == 0;
-  if (!same && !judge_datagram(local_peer, message)) return;
+  if (!same && !check_datagram(local_peer, message)) return;
   deliver(last.socket, {.from = last.from, .to = last.to, .segment = last.segment,
                         .payload = data.data() == nullptr ? message.subspan(last.size) : data,
                         .header_options = local_peers_[local_peer].heard, .came = now_});
 }
 
-// Whether somebody gets a datagram of this head: then LocalPeer::judged says who.
-bool Stack::judge_datagram(uint32_t local_peer, Bytes message) {
-  LocalPeer::Judged& judged = local_peers_[local_peer].judged;
-  judged.size = 0;
+// Whether somebody gets a datagram of this head: then LocalPeer::checked says who.
+bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
+  LocalPeer::CheckedFlow& checked = local_peers_[local_peer].checked;
+  checked.size = 0;
   PeerDatagram head;
   const bool whole = read(message, head) && (head.address_bytes == 4 || head.address_bytes == 16) &&
                      message.size() >= sizeof head + 2u * head.address_bytes;
   if (!whole) return ++counters_.near_bad, false;
   const uint32_t bytes = head.address_bytes, size = static_cast<uint32_t>(sizeof head) + 2 * bytes;
-  std::memcpy(judged.head.data(), &head, sizeof head);
-  std::memcpy(judged.head.data() + sizeof head, message.data() + sizeof head, 2 * bytes);
-  const std::byte* const both = judged.head.data() + sizeof head;
+  std::memcpy(checked.head.data(), &head, sizeof head);
+  std::memcpy(checked.head.data() + sizeof head, message.data() + sizeof head, 2 * bytes);
+  const std::byte* const both = checked.head.data() + sizeof head;
   const auto address = [&](size_t at) { return bytes == 4 ? ip::ipv4_address(both + at) : ip::ipv6_address(both + at); };
   const Address from{address(0), head.from_port}, to{address(bytes), head.to_port};
-  if (head.kind == PeerKind::kNoPort) return refuse_way(local_peer, from, to), false;
+  if (head.kind == PeerKind::kNoPort) return handle_no_port(local_peer, from, to), false;
   const bool honest = is_own(from.host) && is_own(to.host) && (from.port >= kPrivileged || local_peers_[local_peer].same_user);
   if (!honest) return ++counters_.near_bad, false;
-  judged.socket = datagram_socket(to, from);
-  if (judged.socket == kNone) {
+  checked.socket = datagram_socket(to, from);
+  if (checked.socket == kNone) {
     ++counters_.no_socket;
-    std::array<std::byte, kPeerDatagramHeadMax> answer = judged.head;
+    std::array<std::byte, kPeerDatagramHeadMax> answer = checked.head;
     answer[0] = std::byte{PeerKind::kNoPort};
     static_cast<void>(network_.send_to_local_peer(local_peer, Bytes(answer).first(size), {}));
     return false;
   }
-  judged.from = from;
-  judged.to = to.host;
-  judged.segment = head.segment;
-  judged.size = size;
-  judged.version = ways_;
-  judged.until = now_ + kWayFor;
+  checked.from = from;
+  checked.to = to.host;
+  checked.segment = head.segment;
+  checked.size = size;
+  checked.generation = route_generation_;
+  checked.until = now_ + kRouteLifetime;
   return true;
 }
 
 // Nobody has the port to which a datagram of ours went; what the local peer says of that is compared with what we have.
-void Stack::refuse_way(uint32_t local_peer, const Address& from, const Address& to) {
-  ++ways_;
+void Stack::handle_no_port(uint32_t local_peer, const Address& from, const Address& to) {
+  ++route_generation_;
   Whereabouts* const place = known_place(ip::Protocol::kUdp, to);
   if (place == nullptr || place->local_peer != local_peer) return void(++counters_.near_bad);
   *place = {};

@@ -264,12 +264,12 @@ void Stack::reset_local(const LocalStream& part) {
 // ---- datagrams
 
 // 1: it has gone; 0: it must go through the network interface; -1: there is no room.
-int Stack::send_datagram_local(const Address& from, const Departure& way, Bytes data) {
-  Whereabouts& where = whereabouts(ip::Protocol::kUdp, way.to);
+int Stack::send_datagram_local(const Address& from, const SendRoute& route, Bytes data) {
+  Whereabouts& where = whereabouts(ip::Protocol::kUdp, route.to);
   if (where.local_peer == kNone) return 0;
-  if (!tell_header_options(where.local_peer, way.header_options)) return -1;
+  if (!tell_header_options(where.local_peer, route.header_options)) return -1;
   std::array<std::byte, kPeerDatagramHeadMax> head;
-  const uint32_t size = emit_local_datagram(head.data(), from, way.to, way.segment);
+  const uint32_t size = emit_local_datagram(head.data(), from, route.to, route.segment);
   return network_.send_to_local_peer(where.local_peer, Bytes(head).first(size), data) ? 1 : -1;
 }
 

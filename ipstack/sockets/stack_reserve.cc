@@ -69,16 +69,16 @@ int Stack::reserve_local(uint32_t index, uint32_t bytes, MutableBytes& room) {
 int Stack::reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room) {
   const DatagramPart& part = *slab_[index].datagram;
   if (part.cork || part.gathered != nullptr) return -EINVAL;
-  Departure& way = reserved_.way;
-  way.to = slab_[index].remote;
-  if (const int error = find_way(slab_[index], {}, way); error != 0) return error;
-  way.segment = 0;
-  const Address& to = way.to;
+  SendRoute& route = reserved_.route;
+  route.to = slab_[index].remote;
+  if (const int error = find_route(slab_[index], {}, route); error != 0) return error;
+  route.segment = 0;
+  const Address& to = route.to;
   if (bytes > datagram_max(to.host.is_ipv4())) return -EMSGSIZE;
   if (const int error = bind_free(index); error != 0) return -error;
   reserved_.local_peer = is_own(to.host) ? whereabouts(ip::Protocol::kUdp, to).local_peer : kNone;
   if (reserved_.local_peer != kNone) {
-    if (!tell_header_options(reserved_.local_peer, way.header_options)) return refuse_datagram(index, reserved_.local_peer, bytes);
+    if (!tell_header_options(reserved_.local_peer, route.header_options)) return refuse_datagram(index, reserved_.local_peer, bytes);
     reserved_.head = 0;
     reserved_.message = network_.reserve_to_local_peer(reserved_.local_peer, bytes);
   } else {
@@ -99,11 +99,11 @@ int64_t Stack::commit(int number, uint32_t bytes) {
   if (socket->type == Type::datagram) {
     if (reserved.local_peer != kNone) {
       std::array<std::byte, kPeerDatagramHeadMax> head;
-      const uint32_t size = emit_local_datagram(head.data(), {reserved.way.from, socket->local.port}, reserved.way.to, 0);
+      const uint32_t size = emit_local_datagram(head.data(), {reserved.route.from, socket->local.port}, reserved.route.to, 0);
       network_.post_to_local_peer(reserved.local_peer, Bytes(head).first(size), bytes);
     } else {
-      if (const int error = fit_path(index, reserved.way, bytes); error != 0) return error;
-      begin_datagram(reserved.message, *socket, reserved.way, bytes);
+      if (const int error = fit_path(index, reserved.route, bytes); error != 0) return error;
+      begin_datagram(reserved.message, *socket, reserved.route, bytes);
       network_.post(reserved.head + bytes);
       ++counters_.messages_out;
     }

@@ -114,7 +114,7 @@ int Stack::connect(int number, const Address& asked) {
   if (socket->type == Type::datagram) {
     if (!socket->datagram->broadcast && is_broadcast(to.host)) return -EACCES;
     socket->connected = !to.host.is_unspecified();
-    ++ways_;
+    ++route_generation_;
     socket->remote = socket->connected ? to : Address{};
     if (!socket->connected) {
       if (!socket->named) take_name_back(index);
@@ -280,10 +280,10 @@ int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
   if (socket->type == Type::datagram) {
     if (!socket->connected) return -EDESTADDRREQ;
     const DatagramPart& part = *socket->datagram;
-    const bool known = part.way != kNone && part.way_version == ways_ && now_ < part.way_until;
+    const bool known = part.route_peer != kNone && part.route_generation == route_generation_ && now_ < part.route_until;
     const bool plain = socket->error == 0 && !socket->shut_write && part.segment == 0 && !more && !part.cork &&
                        part.gathered == nullptr && data.size() <= datagram_max(socket->remote.host.is_ipv4());
-    if (known && plain) return send_by_way(static_cast<uint32_t>(number), data);
+    if (known && plain) return send_by_known_route(static_cast<uint32_t>(number), data);
     return send_to(number, data, socket->remote, Sending{.more = more});
   }
   if (socket->error != 0) return -take_error(*socket);

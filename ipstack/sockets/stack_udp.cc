@@ -12,14 +12,14 @@ namespace unet::sockets {
 uint32_t Stack::datagram_max(bool ipv4) noexcept { return 0xFFFF - ip::kUdpBytes - (ipv4 ? ip::kIpv4Bytes : 0); }
 
 void Stack::link_datagram(uint32_t index) {
-  ++ways_;
+  ++route_generation_;
   uint32_t& first = datagrams_[slab_[index].local.port];
   slab_[index].datagram->next = first;
   first = index;
 }
 
 void Stack::unlink_datagram(uint32_t index) {
-  ++ways_;
+  ++route_generation_;
   uint32_t* at = &datagrams_[slab_[index].local.port];
   while (*at != kNone && *at != index) at = &slab_[*at].datagram->next;
   if (*at == index) *at = slab_[index].datagram->next;
@@ -54,12 +54,12 @@ uint32_t Stack::datagram_socket(const Address& local, const Address& remote) con
   return found;
 }
 
-// From where a datagram goes that the application sends to `way.to`, and how; an error as -errno.
-int Stack::find_way(Socket& socket, const Sending& how, Departure& way) {
+// From where a datagram goes that the application sends to `route.to`, and how; an error as -errno.
+int Stack::find_route(Socket& socket, const Sending& how, SendRoute& route) {
   if (socket.error != 0) return -take_error(socket);
   if (socket.shut_write) return -EPIPE;
-  Address& to = way.to;
-  ip::IpAddress& from = way.from;
+  Address& to = route.to;
+  ip::IpAddress& from = route.from;
   if (to.port == 0) return -EINVAL;
   if (!fits(socket, to)) return socket.ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   const DatagramPart& part = *socket.datagram;
@@ -76,11 +76,11 @@ int Stack::find_way(Socket& socket, const Sending& how, Departure& way) {
   if (to.host.is_unspecified() && !from.is_unspecified()) to.host = from;
   if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
   if (from.is_ipv4() != to.host.is_ipv4() || (is_cut_off(from) && !is_own(to.host))) return -ENETUNREACH;
-  way.segment = how.segment != 0 ? how.segment : part.segment;
-  way.header_options = socket.header_options();
-  if (group) way.header_options.hop_limit = part.group_hops;
-  if (how.hop_limit >= 0) way.header_options.hop_limit = static_cast<uint8_t>(how.hop_limit);
-  if (how.traffic_class >= 0) way.header_options.traffic_class = static_cast<uint8_t>(how.traffic_class);
+  route.segment = how.segment != 0 ? how.segment : part.segment;
+  route.header_options = socket.header_options();
+  if (group) route.header_options.hop_limit = part.group_hops;
+  if (how.hop_limit >= 0) route.header_options.hop_limit = static_cast<uint8_t>(how.hop_limit);
+  if (how.traffic_class >= 0) route.header_options.traffic_class = static_cast<uint8_t>(how.traffic_class);
   return 0;
 }
 
@@ -96,26 +96,27 @@ int Stack::refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes) 
 }
 
 // The headers of a datagram whose payload is to follow; where that goes.
-std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const Departure& way, uint32_t length) noexcept {
-  const bool loops = !way.to.host.is_multicast() || socket.datagram->group_loop;
-  const ip::IpFields fields{.from = way.from, .to = way.to.host, .protocol = ip::Protocol::kUdp, .hop_limit = way.header_options.hop_limit,
-                            .traffic_class = way.header_options.traffic_class, .dont_fragment = way.dont_fragment};
-  std::byte* const at = begin_message(room, fields, ip::kUdpBytes + length, way.segment, loops ? uint16_t{0} : IpMessageFlags::kNoLoop);
-  const ip::UdpHeader header{.from = socket.local.port, .to = way.to.port, .length = static_cast<uint16_t>(ip::kUdpBytes + length),
+std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const SendRoute& route, uint32_t length) noexcept {
+  const bool loops = !route.to.host.is_multicast() || socket.datagram->group_loop;
+  const ip::IpFields fields{.from = route.from, .to = route.to.host, .protocol = ip::Protocol::kUdp,
+                            .hop_limit = route.header_options.hop_limit, .traffic_class = route.header_options.traffic_class,
+                            .dont_fragment = route.dont_fragment};
+  std::byte* const at = begin_message(room, fields, ip::kUdpBytes + length, route.segment, loops ? uint16_t{0} : IpMessageFlags::kNoLoop);
+  const ip::UdpHeader header{.from = socket.local.port, .to = route.to.port, .length = static_cast<uint16_t>(ip::kUdpBytes + length),
                              .checksum = 0};
   std::memcpy(at, &header, sizeof header);
   return at + sizeof header;
 }
 
-// To the peer of a connected socket, whose way is known.
-int64_t Stack::send_by_way(uint32_t index, Bytes data) {
+// To the peer of a connected socket: the route is remembered, by the channel of a local peer.
+int64_t Stack::send_by_known_route(uint32_t index, Bytes data) {
   const Socket& socket = slab_[index];
   std::array<std::byte, kPeerDatagramHeadMax> head;
   const uint32_t size = emit_local_datagram(head.data(), socket.local, socket.remote, 0);
-  const uint32_t way = socket.datagram->way;
-  const bool went = tell_header_options(way, socket.header_options()) && network_.send_to_local_peer(way, Bytes(head).first(size), data);
+  const uint32_t peer = socket.datagram->route_peer;
+  const bool went = tell_header_options(peer, socket.header_options()) && network_.send_to_local_peer(peer, Bytes(head).first(size), data);
   if (went) return static_cast<int64_t>(data.size());
-  return refuse_datagram(index, way, static_cast<uint32_t>(data.size()));
+  return refuse_datagram(index, peer, static_cast<uint32_t>(data.size()));
 }
 
 int64_t Stack::send_to(int number, Bytes data, const Address& to, const Sending& how) {
@@ -127,44 +128,44 @@ int64_t Stack::send_to(int number, Bytes data, const Address& to, const Sending&
   DatagramPart& part = *socket->datagram;
   if (part.gathered != nullptr && part.gathered->due && send_gathered(index) == -EAGAIN) return -EAGAIN;
   if (part.gathered != nullptr) return gather_datagram(index, data, part.cork || how.more);
-  Departure way{.to = to};
-  if (const int error = find_way(*socket, how, way); error != 0) return error;
-  if (!part.cork && !how.more) return send_datagram(index, data, way);
+  SendRoute route{.to = to};
+  if (const int error = find_route(*socket, how, route); error != 0) return error;
+  if (!part.cork && !how.more) return send_datagram(index, data, route);
   if (data.size() > 0xFFFF) return -EMSGSIZE;
-  part.gathered = std::make_unique<Gathered>(Gathered{.way = way});
+  part.gathered = std::make_unique<Gathered>(Gathered{.route = route});
   return gather_datagram(index, data, true);
 }
 
-int64_t Stack::send_datagram(uint32_t index, Bytes data, const Departure& asked) {
+int64_t Stack::send_datagram(uint32_t index, Bytes data, const SendRoute& asked) {
   Socket& socket = slab_[index];
-  Departure way = asked;
-  const ip::IpAddress& host = way.to.host;
+  SendRoute route = asked;
+  const ip::IpAddress& host = route.to.host;
   if (data.size() > datagram_max(host.is_ipv4())) return -EMSGSIZE;
-  if (data.size() <= way.segment) way.segment = 0;
+  if (data.size() <= route.segment) route.segment = 0;
   // As Linux has it: what is cut goes in single packets.
   const uint32_t headers = (host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
-  if (way.segment != 0 && way.segment + headers > mtu_from(way.from) && !is_own(host)) return -EINVAL;
+  if (route.segment != 0 && route.segment + headers > mtu_from(route.from) && !is_own(host)) return -EINVAL;
   if (const int error = bind_free(index); error != 0) return -error;
   const auto length = static_cast<uint32_t>(data.size());
 
   if (is_own(host)) {
-    const int local = send_datagram_local({way.from, socket.local.port}, way, data);
+    const int local = send_datagram_local({route.from, socket.local.port}, route, data);
     if (local > 0) {
-      if (socket.connected && way.to == socket.remote && way.from == socket.local.host) {
+      if (socket.connected && route.to == socket.remote && route.from == socket.local.host) {
         DatagramPart& part = *socket.datagram;
-        part.way = whereabouts(ip::Protocol::kUdp, way.to).local_peer;
-        part.way_version = ways_;
-        part.way_until = now_ + kWayFor;
+        part.route_peer = whereabouts(ip::Protocol::kUdp, route.to).local_peer;
+        part.route_generation = route_generation_;
+        part.route_until = now_ + kRouteLifetime;
       }
       return length;
     }
-    if (local < 0) return refuse_datagram(index, whereabouts(ip::Protocol::kUdp, way.to).local_peer, length);
+    if (local < 0) return refuse_datagram(index, whereabouts(ip::Protocol::kUdp, route.to).local_peer, length);
   }
-  if (const int error = fit_path(index, way, length); error != 0) return error;
+  if (const int error = fit_path(index, route, length); error != 0) return error;
   const auto total = static_cast<uint32_t>(sizeof(IpMessageHeader) + headers) + length;
   const MutableBytes room = network_.reserve(total);
   if (room.empty()) return refuse_datagram(index, kNone, length);
-  copy_bytes(begin_datagram(room, socket, way, length), data.data(), length);
+  copy_bytes(begin_datagram(room, socket, route, length), data.data(), length);
   network_.post(total);
   ++counters_.messages_out;
   return length;
