@@ -67,7 +67,7 @@ void EndpointNetwork::configure(IpConfiguration configuration) {
 }
 
 // A thread that looks after the streams must not wait for the service: it asks, and takes the answer when there is one.
-void EndpointNetwork::look_for_configuration() {
+void EndpointNetwork::poll_configuration() {
   if (refreshing_) {
     auto answer = endpoint_->poll_ip_configuration(*refreshing_);
     if (!answer) return;
@@ -86,7 +86,7 @@ void EndpointNetwork::look_for_configuration() {
 // While the service answers nothing, no call waits for it again. Only a claim does, which is of no use later, and not for long.
 Nanoseconds EndpointNetwork::patience() const noexcept { return is_late_ ? 0 : kPatience; }
 
-void EndpointNetwork::note_patience(const Error& error) noexcept {
+void EndpointNetwork::record_patience(const Error& error) noexcept {
   if (error.code != Errc::timed_out || is_late_) return;
   is_late_ = true;
   refresh_at_ = 0;  // its answer tells that the service is back
@@ -98,7 +98,7 @@ void EndpointNetwork::note_patience(const Error& error) noexcept {
 Network::Claimed EndpointNetwork::claim(const IpClaim& claim) {
   const auto claimed = endpoint_->claim_ip(claim, is_late_ ? kPatience : Endpoint::kAnswerWithin);
   if (!claimed) {
-    note_patience(claimed.error());
+    record_patience(claimed.error());
     return {.error = errno_of(claimed.error())};
   }
   return {.claim = claimed->claim, .port = claimed->port, .plenty = claimed->plenty};
@@ -106,20 +106,20 @@ Network::Claimed EndpointNetwork::claim(const IpClaim& claim) {
 
 void EndpointNetwork::release(uint32_t claim) {
   const Status released = endpoint_->release_ip(claim, patience());
-  if (!released) note_patience(released.error());  // gone with the NI is released, too
+  if (!released) record_patience(released.error());  // gone with the NI is released, too
 }
 
 int EndpointNetwork::set_takes_new(uint32_t claim, TakesNew takes_new) {
   const Status set = endpoint_->set_ip_claim(claim, takes_new, patience());
   if (set) return 0;
-  note_patience(set.error());
+  record_patience(set.error());
   return errno_of(set.error());
 }
 
 int EndpointNetwork::own_flow(uint32_t claim, const Address& local, const Address& remote) {
   const Status owned = endpoint_->own_ip_flow(claim, local.host, local.port, remote.host, remote.port, patience());
   if (owned) return 0;
-  note_patience(owned.error());
+  record_patience(owned.error());
   return errno_of(owned.error());
 }
 
@@ -145,7 +145,7 @@ void EndpointNetwork::await_taken(uint64_t posted) noexcept {
 uint32_t EndpointNetwork::poll(Stack& stack, uint32_t local_peers, bool for_answer) {
   uint32_t count = 0;
   if (news_ || ++polls_ % kPollsPerLook == 0) {
-    look(stack);
+    poll_service(stack);
     count = 1;  // something may have
   }
   bool after_local = false;
@@ -183,9 +183,9 @@ bool EndpointNetwork::take(Stack& stack, const Message& message) {
 }
 
 // Who wants a channel, who has closed one, and what became of those that we asked for.
-void EndpointNetwork::look(Stack& stack) {
+void EndpointNetwork::poll_service(Stack& stack) {
   news_ = false;
-  look_for_requests();
+  poll_requests();
   take_accepted(stack);
   while (const auto event = endpoint_->next_event()) {
     if (event->kind == ChannelEvent::Kind::closed) lose_channel(stack, event->channel);
@@ -206,12 +206,12 @@ void EndpointNetwork::look(Stack& stack) {
     const bool nobody = !*answer && answer->error().code == Errc::not_found;
     stack.handle_local_peer_found(asked.protocol, asked.to, found ? local_peer_of(**answer) : nobody ? Stack::kUnclaimed : kNone, shared);
   }
-  look_for_configuration();
+  poll_configuration();
 }
 
 // ---- local peers
 
-void EndpointNetwork::look_for_requests() {
+void EndpointNetwork::poll_requests() {
   while (const auto request = endpoint_->next_request()) {
     // Any application with IP may be spoken to: the network interface carries what it says anyway.
     if (!options_.use_local_peers || !may_add_local_peer()) {

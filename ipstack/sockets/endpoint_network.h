@@ -89,13 +89,13 @@ class EndpointNetwork : public Network {
 
   EndpointNetwork(std::unique_ptr<Endpoint> endpoint, Channel ip, const EndpointNetworkOptions& options);
 
-  void look(Stack& stack);
-  void look_for_requests();
+  void poll_service(Stack& stack);
+  void poll_requests();
   void take_accepted(Stack& stack);
-  void look_for_configuration();
+  void poll_configuration();
   void configure(IpConfiguration configuration);
   Nanoseconds patience() const noexcept;
-  void note_patience(const Error& error) noexcept;
+  void record_patience(const Error& error) noexcept;
   uint32_t poll(Stack& stack, uint32_t local_peers, bool for_answer);
   bool take(Stack& stack, const Message& message);
   bool may_add_local_peer() const noexcept;

@@ -259,7 +259,7 @@ int Stack::shutdown(int number, How how) {
   }
   socket->shut_read = socket->shut_read || how != How::write;
   socket->shut_write = socket->shut_write || how != How::read;
-  note(index);
+  notify(index);
   return connected ? 0 : -ENOTCONN;
 }
 
@@ -355,7 +355,7 @@ uint32_t Stack::events(int number) const noexcept {
 }
 
 // Something has happened to the socket that its owner may want to know.
-void Stack::note(uint32_t index, bool came) {
+void Stack::notify(uint32_t index, bool came) {
   Socket& socket = slab_[index];
   if (!socket.owned) return;
   if (came) socket.came = true;
@@ -470,11 +470,11 @@ void Stack::run() {
     const uint32_t index = due_[i];
     if (!slab_.has(index) || !slab_[index].due) continue;
     slab_[index].due = false;
-    settle(index, full);
+    process_due(index, full);
   }
   due_.erase(due_.begin(), due_.begin() + static_cast<ptrdiff_t>(count));
   if (!held_.empty() && due_.empty()) network_.await_taken(held_until_);
-  if (!starved_.empty() && chunks_.may_send()) feed();
+  if (!starved_.empty() && chunks_.may_send()) notify_starved();
 }
 
 // A stream that would take more of its application, but for chunks, which come back when others' data is acknowledged or read.
@@ -484,15 +484,15 @@ void Stack::starve(uint32_t index) {
   starved_.push_back(index);
 }
 
-void Stack::feed() {
+void Stack::notify_starved() {
   for (const uint32_t index : std::exchange(starved_, {})) {
     starving_[index] = false;
-    if (slab_.has(index)) note(index);
+    if (slab_.has(index)) notify(index);
   }
 }
 
 // A socket that may have something to send. `full`: the network interface has refused another's message already.
-void Stack::settle(uint32_t index, bool& full) {
+void Stack::process_due(uint32_t index, bool& full) {
   Socket& socket = slab_[index];
   if (socket.type == Type::datagram) {
     const bool is_local = socket.refused_by != kNone;
@@ -501,7 +501,7 @@ void Stack::settle(uint32_t index, bool& full) {
     if (!is_local) full = !room;
     const Gathered* const gathered = socket.datagram->gathered.get();
     if (room && gathered != nullptr && gathered->due && send_gathered(index) == -EAGAIN) return;
-    return room ? note(index) : make_due(index);
+    return room ? notify(index) : make_due(index);
   }
   if (socket.local_stream != nullptr) {
     LocalStream& part = *socket.local_stream;
@@ -510,7 +510,7 @@ void Stack::settle(uint32_t index, bool& full) {
     if (!told || !room) return make_due(index);
     socket.refused_bytes = 0;
     const bool over = !socket.owned && socket.listener == kNone && part.end_sent && part.end_came;
-    return over ? drop(index) : note(index);
+    return over ? drop(index) : notify(index);
   }
   if (!socket.has_connection()) return;
   if (full) return make_due(index);

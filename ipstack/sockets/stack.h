@@ -304,12 +304,12 @@ class Stack {
   const Socket* owned(int socket) const noexcept { return const_cast<Stack*>(this)->owned(socket); }
   uint32_t new_socket(Type type, bool ipv6);
   void drop(uint32_t index);
-  void note(uint32_t index, bool came = false);  // Change::came
+  void notify(uint32_t index, bool came = false);  // Change::came
   void list(uint32_t index);
   void make_due(uint32_t index);
-  void settle(uint32_t index, bool& full);
+  void process_due(uint32_t index, bool& full);
   void starve(uint32_t index);
-  void feed();
+  void notify_starved();
   uint32_t events_of(const Socket& socket) const noexcept;
   uint32_t events_of(uint32_t index) const noexcept;
   int bind_to(int number, const Address& to, uint64_t group);
@@ -345,7 +345,7 @@ class Stack {
   static size_t copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept;
 
   // stack_urgent.cc
-  void note_urgent(uint32_t index, uint32_t before, uint32_t there);
+  void set_urgent(uint32_t index, uint32_t before, uint32_t there);
   void forget_urgent(uint32_t index) noexcept;
   void count_read_urgent(uint32_t index, uint32_t bytes) noexcept;
   bool is_passed_over(uint32_t index) const noexcept;

@@ -14,7 +14,7 @@ void Stack::queue_error(uint32_t index, QueuedError error) {
   if (error.is_pending()) socket.error = error.error;
   socket.has_errors = true;
   error_queues_[index].push(std::move(error));
-  note(index, true);
+  notify(index, true);
 }
 
 void Stack::handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
@@ -43,7 +43,7 @@ void Stack::handle_datagram_error(const Address& local, const Address& remote, c
   if (!slab_[index].connected) return void(++counters_.icmp_unknown);
   if (!told.fatal) return;
   slab_[index].error = told.error;
-  note(index, true);
+  notify(index, true);
 }
 
 // Says whether a datagram of `length` bytes may be cut on its way. 0, or -EMSGSIZE.
@@ -84,7 +84,7 @@ void Stack::end_zero_copy(int number) {
   const auto index = static_cast<uint32_t>(number);
   socket->has_errors = true;
   error_queues_[index].push_send();
-  note(index, true);
+  notify(index, true);
 }
 
 // Of who does not ask any longer.
@@ -103,7 +103,7 @@ std::optional<QueuedError> Stack::take_queued_error(int number) {
   ErrorQueue& queue = error_queues_.at(static_cast<uint32_t>(number));
   QueuedError error = queue.pop();
   socket->has_errors = !queue.empty();
-  if (socket->has_errors) note(static_cast<uint32_t>(number));
+  if (socket->has_errors) notify(static_cast<uint32_t>(number));
   const bool next = socket->has_errors && queue.front().is_pending();
   if (next) socket->error = queue.front().error;
   else if (error.is_pending()) socket->error = 0;

@@ -117,7 +117,7 @@ void Stack::deliver(uint32_t index, const DatagramQueue::Datagram& datagram) {
     ++counters_.queue_full;
     return;
   }
-  note(index, true);
+  notify(index, true);
 }
 
 // What came to a group goes to all who are in it, and what came to everybody to all; false: nobody of us is.

@@ -89,7 +89,7 @@ int Stack::accept(int number, Address* peer) {
   accepted.owned = true;
   if (socket->peeks_behind) set_peek_offset(index, peek_offset(static_cast<uint32_t>(number)));
   if (peer != nullptr) *peer = accepted.remote;
-  note(index);
+  notify(index);
   return static_cast<int>(index);
 }
 
@@ -205,7 +205,7 @@ void Stack::embryo_changed(uint32_t index) {
   ++counters_.connections_in;
   const uint32_t parent = socket.listener;
   listener.listening->ready.push_back(index);
-  note(parent, true);
+  notify(parent, true);
 }
 
 void Stack::send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment) {

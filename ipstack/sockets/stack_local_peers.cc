@@ -215,13 +215,13 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
     case PeerKind::kCredit:
       if (!read(bytes, credit) || credit.bytes > 0x7FFF'FFFF - part.credit) break;
       part.credit += credit.bytes;
-      note(index);
+      notify(index);
       return false;
     case PeerKind::kEnd:
       part.end_came = true;
       if (!socket.owned && socket.listener == kNone && part.end_sent) return drop(index), false;
       release_flow(index);
-      note(index);
+      notify(index);
       return false;
     case PeerKind::kReset:
       end_local(index, ECONNRESET);
@@ -256,7 +256,7 @@ bool Stack::handle_local_data(uint32_t index, const Message& message, uint32_t b
   }
   if (bytes == 0) return false;
   part.received.count(bytes, now_);
-  if (urgent) [[unlikely]] note_urgent(index, part.unread + bytes - 1, part.unread);
+  if (urgent) [[unlikely]] set_urgent(index, part.unread + bytes - 1, part.unread);
   if (is_awaited(index) && part.unread == 0 && bytes <= awaited_.room.size()) {
     copy_bytes(awaited_.room.data(), message.data + before, bytes);
     awaited_.came = bytes;
@@ -268,7 +268,7 @@ bool Stack::handle_local_data(uint32_t index, const Message& message, uint32_t b
   part.unread += bytes;
   part.pieces.push_back({.message = message, .taken = before});
   local_peer.kept.push_back({index, part.life, message.position, local_peer.arrived, local_peer.bytes});
-  note(index, true);
+  notify(index, true);
   return true;
 }
 
@@ -346,7 +346,7 @@ void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
   show(index);
   part.ready.push_back(index);
   if (!flush_local(index)) make_due(index);
-  note(listener, true);
+  notify(listener, true);
 }
 
 // A local peer sends a SYN between the ends of a stream. The network interface lets only the owner of the port do so: the local peer has no
@@ -380,7 +380,7 @@ void Stack::handle_local_answer(uint32_t index, Bytes message) {
   timers_.remove(index);
   ++counters_.near_out;
   show(index);
-  note(index);
+  notify(index);
 }
 
 // `data`: unless it stands behind the head.
@@ -444,7 +444,7 @@ void Stack::handle_no_port(uint32_t local_peer, const Address& from, const Addre
   }
   if (!slab_[index].connected) return;
   slab_[index].error = ECONNREFUSED;
-  note(index, true);
+  notify(index, true);
 }
 
 }  // namespace unet::sockets

@@ -236,7 +236,7 @@ void Stack::end_local(uint32_t index, int error) {
   if (error != 0) socket.error = error == ECONNRESET && part.end_came ? EPIPE : error;  // as of TCP (take_failure())
   show(index);
   if (!socket.owned && socket.listener == kNone) return drop(index);
-  note(index);
+  notify(index);
 }
 
 // A local peer that does not answer, or does not end what its peer has ended and left.

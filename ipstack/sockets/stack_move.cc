@@ -186,7 +186,7 @@ int Stack::import_stream(int number, Bytes from) {
   socket->shut_read = moved.shut_read != 0;
   ++counters_.moved_in;
   show(index);
-  note(index, true);
+  notify(index, true);
   return 0;
 }
 
@@ -292,7 +292,7 @@ void Stack::handle_local_resume(uint32_t local_peer, Bytes message) {
   if (gone) timers_.set(index, now_ + socket.tcp.options->fin_wait_2);
   if (!flush_local(index)) return make_due(index);
   if (gone && part->end_sent && part->end_came) return drop(index);
-  note(index);
+  notify(index);
 }
 
 }  // namespace unet::sockets

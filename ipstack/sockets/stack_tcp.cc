@@ -245,7 +245,7 @@ int Stack::disconnect(int number) {
   }
   socket->local.port = port;  // as Linux goes on to call it, though it may be another's
   show(index);
-  note(index);
+  notify(index);
   return 0;
 }
 
@@ -380,7 +380,7 @@ void Stack::consume_at(uint32_t index, uint32_t bytes) {
 
 // After whatever may have changed a connection: what it has to send, its timer, its owner. The socket may be gone then.
 void Stack::after(uint32_t index) {
-  if (slab_[index].deferred) return note(index);
+  if (slab_[index].deferred) return notify(index);
   const bool blocked = !send_segments(index);
   if (blocked) make_due(index);
   Socket& socket = slab_[index];
@@ -404,7 +404,7 @@ void Stack::after(uint32_t index) {
     if (closed) return drop(index);
     if (connection.state() == tcp::State::time_wait) return begin_time_wait(index);
   }
-  note(index);
+  notify(index);
 }
 
 // Of a connection that has ended: why, for its owner.
@@ -566,13 +566,13 @@ void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_
   connection.handle_segment(segment, now_, ecn);
   if (socket.fast_open_asked && is_synchronized(connection.state())) learn_fast_open(socket, segment);
   if (segment.has(ip::TcpFlags::kUrg)) [[unlikely]] {
-    if (const auto before = connection.take_urgent()) note_urgent(index, *before, there);
+    if (const auto before = connection.take_urgent()) set_urgent(index, *before, there);
   }
   take_failure(socket);
   // What it says of this leaves when all that came at once has been seen, and then its timers are set; but that the owner can go on he is
   // told now.
   make_due(index);
-  note(index, connection.readable() > there);
+  notify(index, connection.readable() > there);
 }
 
 }  // namespace unet::sockets

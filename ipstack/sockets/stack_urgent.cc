@@ -15,7 +15,7 @@ constexpr uint32_t kEnded = Events::kPeerShut | Events::kHangUp;
 
 // The peer tells of an urgent byte, `before` bytes behind what was read last. The older one is then a byte like any other, but where it
 // was the next to be read, and had come: there were `there` bytes before this.
-void Stack::note_urgent(uint32_t index, uint32_t before, uint32_t there) {
+void Stack::set_urgent(uint32_t index, uint32_t before, uint32_t there) {
   Socket& socket = slab_[index];
   if (socket.urgent && before <= urgents_.at(index).before) return;
   if (is_passed_over(index) && there != 0) {

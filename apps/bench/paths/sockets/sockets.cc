@@ -100,7 +100,7 @@ class UnetSockets final : public Path {
       sockets_->close(s);
       if (bound) return {};
       if (error != EADDRNOTAVAIL) return fail_errno("bind", error);
-      sockets_->turn();
+      sockets_->poll_network();
     }
     return fail(Errc::timed_out, "the network interface has no address");
   }
@@ -123,7 +123,7 @@ class UnetSockets final : public Path {
     while (true) {
       int error = sockets_->connect(s_, name.get(), sizeof name.bytes) == 0 ? 0 : errno;
       while (error == EINPROGRESS || error == EALREADY) {
-        sockets_->turn();
+        sockets_->poll_network();
         error = sockets_->connect(s_, name.get(), sizeof name.bytes) == 0 ? 0 : errno;
         if (run.stop.raised()) return fail_errno("connect", EINTR);
       }
