@@ -139,7 +139,7 @@ int Stack::bind_to(int number, const Address& to, uint64_t share) {
   if (!fits(*socket, to)) return socket->ipv6 ? -EINVAL : -EAFNOSUPPORT;
   const bool any = to.host.is_unspecified();
   const bool group = to.host.is_multicast() && socket->type == Type::datagram;
-  if (!any && !group && !is_own(to.host)) return -EADDRNOTAVAIL;
+  if (!any && !group && !addresses_.is_own(to.host)) return -EADDRNOTAVAIL;
   const ip::IpAddress host = any ? ip::IpAddress{} : to.host;
   uint16_t port = to.port;
   if (socket->type == Type::datagram && group_conflicts(*socket, host, port)) return -EADDRINUSE;

@@ -29,6 +29,8 @@
 #include "ipstack/sockets/fast_open.h"
 #include "ipstack/sockets/flow_table.h"
 #include "ipstack/sockets/groups.h"
+#include "ipstack/sockets/host_addresses.h"
+#include "ipstack/sockets/ip_message.h"
 #include "ipstack/sockets/local_peer_message.h"
 #include "ipstack/sockets/local_peers.h"
 #include "ipstack/sockets/network.h"
@@ -360,13 +362,6 @@ class Stack {
   int fit_path(uint32_t index, SendRoute& route, uint32_t length);
   int64_t path_mtu(const Socket& socket);
 
-  // paths.cc: which addresses we have, and what way leads where
-  bool is_own(const ip::IpAddress& address) const, is_cut_off(const ip::IpAddress& from) const;
-  bool source_for(const ip::IpAddress& to, ip::IpAddress& from) const;
-  uint32_t mtu_from(const ip::IpAddress& from) const;
-  static std::byte* begin_message(MutableBytes room, const ip::IpFields& fields, uint32_t length, uint16_t segment,
-                                  uint16_t flags = 0) noexcept;
-
   // stack_tcp.cc
   void find_flow(uint32_t index, bool in);
   uint32_t flow(const Address& local, const Address& remote) const noexcept { return flow(flows_.hash(local, remote), local, remote); }
@@ -458,7 +453,6 @@ class Stack {
   void give_back_groups(const Socket& socket);
   int take_port_to_send(Socket& socket);
   bool group_conflicts(const Socket& socket, const ip::IpAddress& host, uint16_t port) const noexcept;
-  bool is_broadcast(const ip::IpAddress& address) const;
   void deliver(uint32_t index, const DatagramQueue::Datagram& datagram);
   bool deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram);
 
@@ -522,6 +516,7 @@ class Stack {
   int choose(Socket& socket, Option option, int64_t value, tcp::Options& tcp) noexcept;
 
   Network& network_;
+  const HostAddresses addresses_{network_};
   const StackOptions options_;
   Nanoseconds now_;
   HashKey key_;

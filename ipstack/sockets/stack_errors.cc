@@ -51,8 +51,8 @@ int Stack::fit_path(uint32_t index, SendRoute& route, uint32_t length) {
   const bool ipv4 = route.to.host.is_ipv4();
   const PathDiscovery how = slab_[index].datagram->discovery(ipv4);
   route.dont_fragment = false;
-  if (how == PathDiscovery::dont || how == PathDiscovery::omit || is_own(route.to.host)) return 0;
-  uint32_t mtu = mtu_from(route.from);
+  if (how == PathDiscovery::dont || how == PathDiscovery::omit || addresses_.is_own(route.to.host)) return 0;
+  uint32_t mtu = addresses_.mtu_from(route.from);
   if (how == PathDiscovery::want || how == PathDiscovery::must) mtu = std::min(mtu, datagram_paths_.mtu(route.to.host, now_));
   const uint32_t headers = (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
   const bool fits = headers + (route.segment != 0 ? route.segment : length) <= mtu;
@@ -72,10 +72,10 @@ int64_t Stack::path_mtu(const Socket& socket) {
   const bool stream = socket.type == Type::stream;
   if (stream ? !socket.has_connection() && socket.local_stream == nullptr : !socket.connected) return -ENOTCONN;
   const ip::IpAddress& to = socket.remote.host;
-  if (socket.local_stream != nullptr || is_own(to)) return to.is_ipv4() ? kLongest4 : kOfThisHost;
-  if (!stream) return std::min(mtu_from(socket.local.host), datagram_paths_.mtu(to, now_));
+  if (socket.local_stream != nullptr || addresses_.is_own(to)) return to.is_ipv4() ? kLongest4 : kOfThisHost;
+  if (!stream) return std::min(addresses_.mtu_from(socket.local.host), datagram_paths_.mtu(to, now_));
   const uint32_t known = socket.tcp.connection->info(now_).path_mtu(!to.is_ipv4());
-  return known != 0 ? known : std::min(mtu_from(socket.local.host), path_mtus_.mtu(to, now_));
+  return known != 0 ? known : std::min(addresses_.mtu_from(socket.local.host), path_mtus_.mtu(to, now_));
 }
 
 void Stack::end_zero_copy(int number) {

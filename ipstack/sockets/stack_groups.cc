@@ -47,7 +47,7 @@ int Stack::set_group_source(int number, const ip::IpAddress& address) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return -ENOPROTOOPT;
-  if (!address.is_unspecified() && !is_own(address)) return -EADDRNOTAVAIL;
+  if (!address.is_unspecified() && !addresses_.is_own(address)) return -EADDRNOTAVAIL;
   socket->datagram->group_source = address;
   return 0;
 }
@@ -92,15 +92,6 @@ int Stack::take_port_to_send(Socket& socket) {
   const int error = udp_ports_.take({}, socket.local.port, socket.reuse, families_of(socket));
   part.has_port = error == 0;
   return error;
-}
-
-bool Stack::is_broadcast(const ip::IpAddress& address) const {
-  if (!address.is_ipv4() || (address.bytes[15] & 3) != 3) return false;  // no network that has one is smaller
-  if (address.is_limited_broadcast()) return true;
-  const auto& addresses = network_.configuration().addresses;
-  return std::any_of(addresses.begin(), addresses.end(), [&](const IpConfiguration::Address& each) {
-    return each.address.is_ipv4() && is_directed_broadcast(address, each.address, each.prefix);
-  });
 }
 
 void Stack::deliver(uint32_t index, const DatagramQueue::Datagram& datagram) {

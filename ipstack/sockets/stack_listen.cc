@@ -222,7 +222,7 @@ void Stack::send_cookie(const Socket& listener, const Address& local, const Addr
                    .flags = ip::TcpFlags::kSyn | ip::TcpFlags::kAck,
                    .window = static_cast<uint16_t>(std::min(own.receive_buffer, 0xFFFFu))};
   ip::TcpOptions& options = answer.fields.options;
-  options.mss = listener.mss(mtu_from(local.host) - header - static_cast<uint32_t>(sizeof(ip::TcpHeader)));
+  options.mss = listener.mss(addresses_.mtu_from(local.host) - header - static_cast<uint32_t>(sizeof(ip::TcpHeader)));
   if (own.timestamps && segment.options.has_timestamps) {
     options.has_timestamps = true;
     options.timestamp = stamp_of(tcp::Connection::clock(timestamp_offset(local, remote), now_), segment.options);

@@ -314,7 +314,7 @@ void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
   const PeerHeader refused{.kind = PeerKind::kRefused, .socket = open.header.socket, .life = open.header.life};
   const auto refuse = [&] { say(local_peer, refused); };
   const uint32_t listener = listener_in_turn(to);
-  const bool honest = is_own(from.host) && is_own(to.host) && from.port != 0 && open.window <= 0x7FFF'FFFF &&
+  const bool honest = addresses_.is_own(from.host) && addresses_.is_own(to.host) && from.port != 0 && open.window <= 0x7FFF'FFFF &&
                       (from.port >= kPrivileged || local_peers_[local_peer].same_user);
   if (!honest) ++counters_.near_bad;
   if (!honest || listener == kNone) return refuse();
@@ -409,7 +409,8 @@ bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
   const auto address = [&](size_t at) { return bytes == 4 ? ip::ipv4_address(both + at) : ip::ipv6_address(both + at); };
   const Address from{address(0), head.from_port}, to{address(bytes), head.to_port};
   if (head.kind == PeerKind::kNoPort) return handle_no_port(local_peer, from, to), false;
-  const bool honest = is_own(from.host) && is_own(to.host) && (from.port >= kPrivileged || local_peers_[local_peer].same_user);
+  const bool honest = addresses_.is_own(from.host) && addresses_.is_own(to.host) &&
+                      (from.port >= kPrivileged || local_peers_[local_peer].same_user);
   if (!honest) return ++counters_.near_bad, false;
   checked.socket = datagram_socket(to, from);
   if (checked.socket == kNone) {

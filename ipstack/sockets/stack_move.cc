@@ -42,7 +42,7 @@ bool has_all_sent(const LocalStream& part) noexcept { return !part.open_due && !
 
 int Stack::seek_local_peer(const Address& to) {
   forget_reserved();
-  if (!is_own(to.host)) return -1;
+  if (!addresses_.is_own(to.host)) return -1;
   const Whereabouts& where = whereabouts(ip::Protocol::kTcp, to);
   return where.local_peer != kNone ? 1 : where.asked ? 0 : -1;
 }
@@ -68,7 +68,8 @@ bool Stack::may_move(const Socket& socket) const noexcept {
     const LocalStream& part = *socket.local_stream;
     return part.state == LocalStream::State::open && part.peer_moves && !part.is_moving() && has_all_sent(part);
   }
-  return socket.has_connection() && socket.tcp.connection->may_move() && !socket.early && !socket.deferred && !is_own(socket.remote.host);
+  return socket.has_connection() && socket.tcp.connection->may_move() && !socket.early && !socket.deferred &&
+         !addresses_.is_own(socket.remote.host);
 }
 
 int Stack::begin_move(int number) {
@@ -177,7 +178,8 @@ int Stack::import_stream(int number, Bytes from) {
   const bool sane = moved.version == 1 && uint64_t{moved.unread} + moved.unsent == from.size() && moved.by_channel <= 1 &&
                     moved.shut_read <= 1 && moved.local.port != 0 && moved.remote.port != 0 &&
                     moved.local.host.is_ipv4() == moved.remote.host.is_ipv4();
-  if (!fresh || !sane || !is_own(moved.local.host) || is_own(moved.remote.host) != (moved.by_channel != 0)) return -EINVAL;
+  const bool right = addresses_.is_own(moved.local.host) && addresses_.is_own(moved.remote.host) == (moved.by_channel != 0);
+  if (!fresh || !sane || !right) return -EINVAL;
   if (flow(moved.local, moved.remote) != kNone) return -EADDRINUSE;
   const auto index = static_cast<uint32_t>(number);
   const Bytes unread = from.first(moved.unread), unsent = from.last(moved.unsent);

@@ -86,8 +86,8 @@ uint32_t Stack::timestamp_offset(const Address& local, const Address& remote) co
 void Stack::make_connection(Socket& socket) {
   const uint32_t header = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   // What stays in this network interface is not cut.
-  const bool own = is_own(socket.remote.host);
-  const uint32_t mtu = own ? kPayloadMax + header + sizeof(ip::TcpHeader) : mtu_from(socket.local.host);
+  const bool own = addresses_.is_own(socket.remote.host);
+  const uint32_t mtu = own ? kPayloadMax + header + sizeof(ip::TcpHeader) : addresses_.mtu_from(socket.local.host);
   tcp::Options options = *socket.tcp.options;
   options.mss = socket.mss(mtu - header - static_cast<uint32_t>(sizeof(ip::TcpHeader)));
   options.default_mss = socket.remote.host.is_ipv4() ? 536 : 1220;
@@ -112,7 +112,7 @@ int Stack::connect(int number, const Address& asked) {
   Address to = asked;
   if (!fits(*socket, to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   if (socket->type == Type::datagram) {
-    if (!socket->datagram->broadcast && is_broadcast(to.host)) return -EACCES;
+    if (!socket->datagram->broadcast && addresses_.is_broadcast(to.host)) return -EACCES;
     socket->connected = !to.host.is_unspecified();
     ++route_generation_;
     socket->remote = socket->connected ? to : Address{};
@@ -122,8 +122,8 @@ int Stack::connect(int number, const Address& asked) {
       return 0;
     }
     const bool reachable = socket->named && !socket->local.host.is_unspecified() ? socket->local.host.is_ipv4() == to.host.is_ipv4()
-                           : socket->named || source_for(to.host, socket->local.host);
-    if (!reachable || (is_cut_off(socket->local.host) && !is_own(to.host))) {
+                           : socket->named || addresses_.source_for(to.host, socket->local.host);
+    if (!reachable || (addresses_.is_cut_off(socket->local.host) && !addresses_.is_own(to.host))) {
       socket->connected = false;
       return -ENETUNREACH;
     }
@@ -137,16 +137,15 @@ int Stack::connect(int number, const Address& asked) {
   }
   if (socket->local_stream != nullptr || socket->has_connection()) return connect_again(index);
   if (to.host.is_unspecified()) {
-    const auto& own = network_.configuration().addresses;
-    const auto at = std::find_if(own.begin(), own.end(), [&](const auto& each) { return each.address.is_ipv4() == !socket->ipv6; });
-    if (at == own.end()) return -ENETUNREACH;
-    to.host = at->address;
+    const auto own = addresses_.first_of(!socket->ipv6);
+    if (!own) return -ENETUNREACH;
+    to.host = *own;
   }
   if (to.host.is_multicast() || to.host.is_limited_broadcast()) return -ENETUNREACH;
   if (to.port == 0) return -ECONNREFUSED;
   ip::IpAddress from = socket->local.host;
-  if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
-  if (from.is_ipv4() != to.host.is_ipv4() || (is_cut_off(from) && !is_own(to.host))) return -ENETUNREACH;
+  if (from.is_unspecified() && !addresses_.source_for(to.host, from)) return -ENETUNREACH;
+  if (from.is_ipv4() != to.host.is_ipv4() || (addresses_.is_cut_off(from) && !addresses_.is_own(to.host))) return -ENETUNREACH;
   if (!socket->bound) {
     const auto free = [&](uint16_t port) { return is_free({from, port}, to); };
     if (const int error = tcp_ports_.take_any(port_offset(from, to), free, socket->local.port); error != 0) return -error;
@@ -160,7 +159,7 @@ int Stack::connect(int number, const Address& asked) {
   socket->moves = 0;
   socket->connecting = true;
   find_flow(index, true);
-  if (is_own(to.host)) {
+  if (addresses_.is_own(to.host)) {
     const Whereabouts* const known = known_place(ip::Protocol::kTcp, to);
     const bool joined = known != nullptr && known->asked;
     const Whereabouts& where = whereabouts(ip::Protocol::kTcp, to);

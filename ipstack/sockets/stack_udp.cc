@@ -63,19 +63,19 @@ int Stack::find_route(Socket& socket, const Sending& how, SendRoute& route) {
   if (to.port == 0) return -EINVAL;
   if (!fits(socket, to)) return socket.ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   const DatagramPart& part = *socket.datagram;
-  if (!part.broadcast && is_broadcast(to.host)) return -EACCES;
+  if (!part.broadcast && addresses_.is_broadcast(to.host)) return -EACCES;
   if (const int error = take_port_to_send(socket); error != 0) return -error;
   from = part.of_group ? ip::IpAddress{} : socket.local.host;
   if (!how.from.is_unspecified()) {
-    const bool may = is_own(how.from) && (from.is_unspecified() || from == how.from);
+    const bool may = addresses_.is_own(how.from) && (from.is_unspecified() || from == how.from);
     if (!may) return how.from.is_ipv4() ? -ENETUNREACH : -EINVAL;
     from = how.from;
   }
   const bool group = to.host.is_multicast();
   if (from.is_unspecified() && group && part.group_source.is_ipv4() == to.host.is_ipv4()) from = part.group_source;
   if (to.host.is_unspecified() && !from.is_unspecified()) to.host = from;
-  if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
-  if (from.is_ipv4() != to.host.is_ipv4() || (is_cut_off(from) && !is_own(to.host))) return -ENETUNREACH;
+  if (from.is_unspecified() && !addresses_.source_for(to.host, from)) return -ENETUNREACH;
+  if (from.is_ipv4() != to.host.is_ipv4() || (addresses_.is_cut_off(from) && !addresses_.is_own(to.host))) return -ENETUNREACH;
   route.segment = how.segment != 0 ? how.segment : part.segment;
   route.header_options = socket.header_options();
   if (group) route.header_options.hop_limit = part.group_hops;
@@ -144,11 +144,11 @@ int64_t Stack::send_datagram(uint32_t index, Bytes data, const SendRoute& asked)
   if (data.size() <= route.segment) route.segment = 0;
   // As Linux has it: what is cut goes in single packets.
   const uint32_t headers = (host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
-  if (route.segment != 0 && route.segment + headers > mtu_from(route.from) && !is_own(host)) return -EINVAL;
+  if (route.segment != 0 && route.segment + headers > addresses_.mtu_from(route.from) && !addresses_.is_own(host)) return -EINVAL;
   if (const int error = bind_free(index); error != 0) return -error;
   const auto length = static_cast<uint32_t>(data.size());
 
-  if (is_own(host)) {
+  if (addresses_.is_own(host)) {
     const int local = send_datagram_local({route.from, socket.local.port}, route, data);
     if (local > 0) {
       if (socket.connected && route.to == socket.remote && route.from == socket.local.host) {
@@ -244,7 +244,7 @@ void Stack::handle_udp(const ip::IpView& packet, const IpMessageHeader& header) 
   const Address local{packet.to, view.to}, remote{packet.from, view.from};
   const DatagramQueue::Datagram datagram{remote, packet.to, header.segment_size, view.payload,
                                          {packet.hop_limit, packet.traffic_class}, now_};
-  if ((packet.to.is_multicast() || is_broadcast(packet.to)) && deliver_to_all(view.to, datagram)) return;
+  if ((packet.to.is_multicast() || addresses_.is_broadcast(packet.to)) && deliver_to_all(view.to, datagram)) return;
   const uint32_t index = datagram_socket(local, remote);
   if (index == kNone) return void(++counters_.no_socket);
   deliver(index, datagram);
