@@ -46,14 +46,4 @@ struct Owed {
   Bytes bytes() const noexcept { return {reinterpret_cast<const std::byte*>(&header), sizeof header}; }
 };
 
-// The stack that has a port of this interface.
-struct Whereabouts {
-  Address address{};
-  uint8_t protocol = 0;
-  bool asked = false;              // the answer has not come
-  bool shared = false;             // of streams each asks anew, one after the other
-  uint32_t local_peer = ~uint32_t{0};
-  Nanoseconds until = 0;           // that there is none is believed until then
-};
-
 }  // namespace unet::sockets

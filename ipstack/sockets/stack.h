@@ -35,6 +35,7 @@
 #include "ipstack/sockets/local_peers.h"
 #include "ipstack/sockets/network.h"
 #include "ipstack/sockets/option_sets.h"
+#include "ipstack/sockets/peer_directory.h"
 #include "ipstack/sockets/ports.h"
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
@@ -276,7 +277,7 @@ class Stack {
   const StackCounters& counters() const noexcept { return counters_; }
   const tcp::Counters& tcp_counters() const noexcept { return tcp_counters_; }
 
-  static constexpr uint32_t kNone = ~uint32_t{0}, kUnclaimed = kNone - 1;
+  static constexpr uint32_t kNone = ~uint32_t{0}, kUnclaimed = PeerDirectory::kUnclaimed;
   static constexpr uint32_t kLocalPeersMax = 1024;
 
  private:
@@ -474,9 +475,6 @@ class Stack {
   bool tell_header_options(uint32_t local_peer, HeaderOptions options) noexcept;
   static uint32_t emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
   // stack_local_peers.cc: who they are, and what comes
-  Whereabouts& whereabouts(uint8_t protocol, const Address& address);
-  std::vector<Whereabouts>::iterator first_place(uint8_t protocol, const Address& address) noexcept;
-  Whereabouts* known_place(uint8_t protocol, const Address& address) noexcept;
   void await_local_peer(uint32_t index);
   bool awaits_local_peer(uint32_t index) const noexcept;
   bool flush_local(uint32_t index);
@@ -552,8 +550,7 @@ class Stack {
   FastOpenCache fast_open_cache_;   // that we have been given
 
   std::vector<LocalPeer> local_peers_;
-  static constexpr size_t kPlaceWays = 8;  // places that an address may have, by its hash: the oldest of them gives way
-  std::vector<Whereabouts> whereabouts_ = std::vector<Whereabouts>(256 * kPlaceWays);
+  PeerDirectory directory_{network_, flows_};
   // Changes invalidate remembered routes of datagrams, to local peers (DatagramPart::route_peer) and from them (LocalPeer::checked).
   uint64_t route_generation_ = 0;
   static constexpr Nanoseconds kRouteLifetime = kSecond;  // of remembered routes: other processes' ports change without a word

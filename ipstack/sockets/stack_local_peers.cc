@@ -16,7 +16,6 @@
 namespace unet::sockets {
 namespace {
 
-constexpr Nanoseconds kNobodyFor = 100 * kMillisecond;  // so long nobody's port is not asked about again
 constexpr uint32_t kPrivileged = 1024;
 // How far behind the newest a message may lie in place in a local peer's channel (of 256 messages and 4 MiB).
 constexpr uint64_t kBehindMessages = 96, kBehindBytes = 1536 * 1024;
@@ -30,20 +29,6 @@ bool read(Bytes message, T& into) noexcept {
 }
 
 }  // namespace
-
-std::vector<Whereabouts>::iterator Stack::first_place(uint8_t protocol, const Address& address) noexcept {
-  const size_t set = flows_.hash(address, {{}, protocol}) % (whereabouts_.size() / kPlaceWays);
-  return whereabouts_.begin() + static_cast<ptrdiff_t>(set * kPlaceWays);
-}
-
-// nullptr: there is none.
-Whereabouts* Stack::known_place(uint8_t protocol, const Address& address) noexcept {
-  const auto first = first_place(protocol, address);
-  const auto at = std::find_if(first, first + kPlaceWays, [&](const Whereabouts& each) {
-    return each.protocol == protocol && each.address == address;
-  });
-  return at == first + kPlaceWays ? nullptr : &*at;
-}
 
 bool Stack::awaits_local_peer(uint32_t index) const noexcept {
   const LocalStream* const part = slab_.has(index) ? slab_[index].local_stream.get() : nullptr;
@@ -59,22 +44,6 @@ void Stack::await_local_peer(uint32_t index) {
   awaiting_.push_back(index);
 }
 
-Whereabouts& Stack::whereabouts(uint8_t protocol, const Address& address) {
-  Whereabouts* known = known_place(protocol, address);
-  if (known != nullptr && (known->local_peer != kNone || known->asked || now_ < known->until)) return *known;
-  if (known == nullptr) {
-    // Younger ones stand before older ones.
-    const auto first = first_place(protocol, address);
-    std::rotate(first, first + (kPlaceWays - 1), first + kPlaceWays);
-    known = &*first;
-  }
-  Whereabouts& place = *known;
-  const bool shared = place.protocol == protocol && place.address == address && place.shared;
-  place = {address, protocol, false, shared, kNone, now_ + kNobodyFor};
-  place.asked = network_.ask_local_peer(protocol, address);
-  return place;
-}
-
 void Stack::handle_local_peer(uint32_t local_peer, bool same_user) {
   UNET_CHECK(local_peer < kLocalPeersMax);
   if (local_peer >= local_peers_.size()) local_peers_.resize(local_peer + 1);
@@ -83,17 +52,7 @@ void Stack::handle_local_peer(uint32_t local_peer, bool same_user) {
 
 void Stack::handle_local_peer_found(uint8_t protocol, const Address& to, uint32_t local_peer, bool shared) {
   forget_reserved();
-  shared = shared && protocol == ip::Protocol::kTcp;
-  if (Whereabouts* const place = known_place(protocol, to)) {
-    // What says that there is no channel to one of a share says nothing of the others.
-    shared = shared || (place->shared && local_peer == kNone);
-    place->asked = false;
-    place->shared = shared;
-    place->local_peer = local_peer == kUnclaimed || shared ? kNone : local_peer;
-    // A stream asks again: one that is refused until its server has come shall not go by TCP then.
-    const bool again = shared || (local_peer == kUnclaimed && protocol == ip::Protocol::kTcp);
-    place->until = again ? now_ : now_ + kNobodyFor;
-  }
+  shared = directory_.answer(protocol, to, local_peer, shared, now_);
   if (protocol != ip::Protocol::kTcp) return;
   std::vector<uint32_t> all;
   all.swap(awaiting_);
@@ -101,7 +60,7 @@ void Stack::handle_local_peer_found(uint8_t protocol, const Address& to, uint32_
   for (const uint32_t i : all) {
     if (!awaits_local_peer(i)) continue;
     // Of a share an answer is for one: the others ask again.
-    const bool next = shared && answered && slab_[i].remote == to && whereabouts(protocol, to).asked;
+    const bool next = shared && answered && slab_[i].remote == to && directory_.look_up(protocol, to, now_).asked;
     if (slab_[i].remote != to || next) {
       awaiting_.push_back(i);
       continue;
@@ -109,7 +68,7 @@ void Stack::handle_local_peer_found(uint8_t protocol, const Address& to, uint32_
     answered = true;
     LocalStream& part = *slab_[i].local_stream;
     // The answer may be older than this stream, and its server have come between them.
-    if (local_peer == kUnclaimed && std::exchange(part.joined, false) && whereabouts(protocol, to).asked) {
+    if (local_peer == kUnclaimed && std::exchange(part.joined, false) && directory_.look_up(protocol, to, now_).asked) {
       awaiting_.push_back(i);
       continue;
     }
@@ -130,9 +89,7 @@ void Stack::handle_local_peer_found(uint8_t protocol, const Address& to, uint32_
 void Stack::handle_local_peer_gone(uint32_t local_peer) {
   forget_reserved();
   if (local_peer >= local_peers_.size() || !local_peers_[local_peer].open) return;
-  for (Whereabouts& place : whereabouts_) {
-    if (place.local_peer == local_peer) place = {};
-  }
+  directory_.forget(local_peer);
   ++route_generation_;
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || slab_[i].local_stream == nullptr || slab_[i].local_stream->local_peer != local_peer) continue;
@@ -367,7 +324,7 @@ void Stack::handle_local_answer(uint32_t index, Bytes message) {
   if (part.state != LocalStream::State::asking || part.open_due) return void(++counters_.near_bad);
   if (static_cast<uint8_t>(message[0]) == PeerKind::kRefused) {
     // Perhaps the port is another's by now.
-    Whereabouts* const place = known_place(ip::Protocol::kTcp, slab_[index].remote);
+    PeerDirectory::Entry* const place = directory_.find(ip::Protocol::kTcp, slab_[index].remote);
     if (place != nullptr && !place->shared) *place = {};
     return fall_back(index);
   }
@@ -432,7 +389,7 @@ bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
 // Nobody has the port to which a datagram of ours went; what the local peer says of that is compared with what we have.
 void Stack::handle_no_port(uint32_t local_peer, const Address& from, const Address& to) {
   ++route_generation_;
-  Whereabouts* const place = known_place(ip::Protocol::kUdp, to);
+  PeerDirectory::Entry* const place = directory_.find(ip::Protocol::kUdp, to);
   if (place == nullptr || place->local_peer != local_peer) return void(++counters_.near_bad);
   *place = {};
   const uint32_t index = datagram_socket(from, to);

@@ -34,7 +34,7 @@ void Stack::connect_local(uint32_t index, bool joined) {
   LocalStream& part = *socket.local_stream;
   part.life = ++lives_;
   part.window = std::max(socket.tcp.options->receive_buffer, kWindowLeast);
-  part.local_peer = whereabouts(ip::Protocol::kTcp, socket.remote).local_peer;
+  part.local_peer = directory_.look_up(ip::Protocol::kTcp, socket.remote, now_).local_peer;
   part.open_due = part.local_peer != kNone;
   part.joined = joined;
   if (part.local_peer == kNone) await_local_peer(index);
@@ -265,7 +265,7 @@ void Stack::reset_local(const LocalStream& part) {
 
 // 1: it has gone; 0: it must go through the network interface; -1: there is no room.
 int Stack::send_datagram_local(const Address& from, const SendRoute& route, Bytes data) {
-  Whereabouts& where = whereabouts(ip::Protocol::kUdp, route.to);
+  const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kUdp, route.to, now_);
   if (where.local_peer == kNone) return 0;
   if (!tell_header_options(where.local_peer, route.header_options)) return -1;
   std::array<std::byte, kPeerDatagramHeadMax> head;

@@ -43,7 +43,7 @@ bool has_all_sent(const LocalStream& part) noexcept { return !part.open_due && !
 int Stack::seek_local_peer(const Address& to) {
   forget_reserved();
   if (!addresses_.is_own(to.host)) return -1;
-  const Whereabouts& where = whereabouts(ip::Protocol::kTcp, to);
+  const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kTcp, to, now_);
   return where.local_peer != kNone ? 1 : where.asked ? 0 : -1;
 }
 
@@ -194,7 +194,7 @@ int Stack::import_stream(int number, Bytes from) {
 
 int Stack::import_local(uint32_t index, const MovedStream& moved, Bytes unread) {
   Socket& socket = slab_[index];
-  const Whereabouts* const where = known_place(ip::Protocol::kTcp, moved.remote);
+  const PeerDirectory::Entry* const where = directory_.find(ip::Protocol::kTcp, moved.remote);
   if (where == nullptr || where->local_peer == kNone) return -ENETUNREACH;
   const bool sane = moved.unsent == 0 && moved.window <= kWindowMost && moved.credit <= kWindowMost && moved.end_sent <= 1 &&
                     moved.end_came <= 1 && uint64_t{moved.unread} + moved.untold <= moved.window;

@@ -76,7 +76,7 @@ int Stack::reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room) 
   const Address& to = route.to;
   if (bytes > datagram_max(to.host.is_ipv4())) return -EMSGSIZE;
   if (const int error = bind_free(index); error != 0) return -error;
-  reserved_.local_peer = addresses_.is_own(to.host) ? whereabouts(ip::Protocol::kUdp, to).local_peer : kNone;
+  reserved_.local_peer = addresses_.is_own(to.host) ? directory_.look_up(ip::Protocol::kUdp, to, now_).local_peer : kNone;
   if (reserved_.local_peer != kNone) {
     if (!tell_header_options(reserved_.local_peer, route.header_options)) return refuse_datagram(index, reserved_.local_peer, bytes);
     reserved_.head = 0;

@@ -160,9 +160,9 @@ int Stack::connect(int number, const Address& asked) {
   socket->connecting = true;
   find_flow(index, true);
   if (addresses_.is_own(to.host)) {
-    const Whereabouts* const known = known_place(ip::Protocol::kTcp, to);
+    const PeerDirectory::Entry* const known = directory_.find(ip::Protocol::kTcp, to);
     const bool joined = known != nullptr && known->asked;
-    const Whereabouts& where = whereabouts(ip::Protocol::kTcp, to);
+    const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kTcp, to, now_);
     if (where.local_peer != kNone || where.asked) {
       connect_local(index, joined);
       return -EINPROGRESS;

@@ -153,13 +153,13 @@ int64_t Stack::send_datagram(uint32_t index, Bytes data, const SendRoute& asked)
     if (local > 0) {
       if (socket.connected && route.to == socket.remote && route.from == socket.local.host) {
         DatagramPart& part = *socket.datagram;
-        part.route_peer = whereabouts(ip::Protocol::kUdp, route.to).local_peer;
+        part.route_peer = directory_.look_up(ip::Protocol::kUdp, route.to, now_).local_peer;
         part.route_generation = route_generation_;
         part.route_until = now_ + kRouteLifetime;
       }
       return length;
     }
-    if (local < 0) return refuse_datagram(index, whereabouts(ip::Protocol::kUdp, route.to).local_peer, length);
+    if (local < 0) return refuse_datagram(index, directory_.look_up(ip::Protocol::kUdp, route.to, now_).local_peer, length);
   }
   if (const int error = fit_path(index, route, length); error != 0) return error;
   const auto total = static_cast<uint32_t>(sizeof(IpMessageHeader) + headers) + length;
