@@ -43,6 +43,7 @@
 #include "ipstack/sockets/stack_counters.h"
 #include "ipstack/sockets/stream_messages.h"
 #include "ipstack/sockets/stream_options.h"
+#include "ipstack/sockets/syn_cookies.h"
 #include "ipstack/sockets/time_waits.h"
 #include "ipstack/sockets/timer_heap.h"
 #include "unet/limits.h"
@@ -403,12 +404,7 @@ class Stack {
   void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
                   const std::optional<tcp::Sequence>& begin);
   void send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment);
-  bool awaits_cookies() const noexcept;
-  // `later`: of somebody who was sent one: the first that he has said is lost, or comes yet, and only then he is connected.
-  enum class CookieAnswer : uint8_t { none, later, first };
-  CookieAnswer answers_cookie(const Address& local, const Address& remote, const ip::TcpView& segment) const noexcept;
-  uint32_t& asked_place(const Address& local, const Address& remote) noexcept;
-  CookieAnswer overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept;
+  SynCookies::Answer overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept;
   bool take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment);
   static void inherit(Socket& child, const Socket& parent);
   uint32_t make_embryo(uint32_t listener, const Address& local, const Address& remote);
@@ -542,9 +538,7 @@ class Stack {
   std::map<uint32_t, ErrorQueue> error_queues_;
   std::map<uint32_t, Urgent> urgents_;
   uint32_t embryos_ = 0;            // connections whose handshake peers have begun
-  Nanoseconds cookie_at_ = 0;       // when one was sent last
-  static constexpr uint32_t kAskedMax = 4096;
-  std::vector<uint32_t> asked_;     // hashes of flows that were sent a cookie, each at its place; empty: none was ever
+  SynCookies cookies_{key_, flows_};
 
   FastOpenCookies fast_open_;       // that we give
   FastOpenCache fast_open_cache_;   // that we have been given

@@ -5,42 +5,6 @@
 #include "ipstack/sockets/stack.h"
 
 namespace unet::sockets {
-namespace {
-
-// A cookie is the initial sequence number: 24 bits of hash, 5 of time, 3 of the peer's MSS. Nothing is kept of who gets one. What else its
-// SYN said is in the lowest bits of our timestamp, which the peer echoes, as Linux does it (net/ipv4/syncookies.c): 4 of its window scale,
-// one of SACK. They are not hashed: who lies there lies about itself. Without timestamps neither is agreed upon.
-constexpr std::array<uint16_t, 8> kCookieMss{216, 536, 1220, 1380, 1440, 1460, 4312, 8940};
-constexpr Nanoseconds kCookieTick = 64 * kSecond;
-constexpr uint32_t kCookieTicks = 2;  // for how many a cookie is good
-constexpr uint32_t kScaleBits = 15, kNoScale = kScaleBits, kSackBit = 16, kStampBits = kScaleBits | kSackBit;  // of a timestamp
-
-uint32_t cookie_of(const HashKey& key, const Address& local, const Address& remote, uint32_t sequence, uint64_t tick,
-                   uint32_t mss) noexcept {
-  const uint64_t more = uint64_t{sequence} << 32 | (tick & 0xFFFFFF) << 3 | mss;
-  const auto hash = static_cast<uint32_t>(keyed_hash({key.first ^ 1, key.second}, local, remote, more));
-  return hash << 8 | static_cast<uint32_t>(tick & 31) << 3 | mss;
-}
-
-// The newest timestamp that says it and is not ahead of the clock.
-uint32_t stamp_of(uint32_t clock, const ip::TcpOptions& syn) noexcept {
-  const bool scales = syn.window_scale != ip::TcpOptions::kNoScale;
-  const uint32_t scale = scales ? std::min<uint32_t>(syn.window_scale, kNoScale - 1) : kNoScale;
-  const uint32_t said = scale | (syn.sack_permitted ? kSackBit : 0);
-  const uint32_t stamp = (clock & ~kStampBits) | said;
-  return (clock & kStampBits) < said ? stamp - (kStampBits + 1) : stamp;
-}
-
-// What it has of a peer's SYN. `stamp`: an echo of ours.
-ip::TcpOptions options_of(uint32_t stamp) noexcept {
-  ip::TcpOptions options;
-  const uint32_t scale = stamp & kScaleBits;
-  if (scale != kNoScale) options.window_scale = static_cast<uint8_t>(scale);
-  options.sack_permitted = (stamp & kSackBit) != 0;
-  return options;
-}
-
-}  // namespace
 
 int Stack::listen(int number, int backlog) {
   forget_reserved();
@@ -210,14 +174,10 @@ void Stack::embryo_changed(uint32_t index) {
 
 void Stack::send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment) {
   const tcp::Options& own = *listener.tcp.options;
-  const uint16_t asked = segment.options.mss != 0 ? segment.options.mss : (local.host.is_ipv4() ? uint16_t{536} : uint16_t{1220});
-  uint32_t mss = 0;
-  while (mss + 1 < kCookieMss.size() && kCookieMss[mss + 1] <= asked) ++mss;
-  const uint64_t tick = now_ / kCookieTick;
   const uint32_t header = local.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   tcp::Segment answer;
   answer.fields = {.source_port = local.port, .destination_port = remote.port,
-                   .sequence = {cookie_of(key_, local, remote, segment.sequence.value, tick, mss)},
+                   .sequence = {cookies_.make(local, remote, segment, now_)},
                    .acknowledgement = segment.sequence + 1,
                    .flags = ip::TcpFlags::kSyn | ip::TcpFlags::kAck,
                    .window = static_cast<uint16_t>(std::min(own.receive_buffer, 0xFFFFu))};
@@ -225,57 +185,34 @@ void Stack::send_cookie(const Socket& listener, const Address& local, const Addr
   options.mss = listener.mss(addresses_.mtu_from(local.host) - header - static_cast<uint32_t>(sizeof(ip::TcpHeader)));
   if (own.timestamps && segment.options.has_timestamps) {
     options.has_timestamps = true;
-    options.timestamp = stamp_of(tcp::Connection::clock(timestamp_offset(local, remote), now_), segment.options);
+    options.timestamp = SynCookies::timestamp(tcp::Connection::clock(timestamp_offset(local, remote), now_), segment.options);
     options.timestamp_echo = segment.options.timestamp;
     options.sack_permitted = own.sack && segment.options.sack_permitted;
     if (own.window_scaling && segment.options.window_scale != ip::TcpOptions::kNoScale) options.window_scale = tcp::window_scale(own);
   }
-  cookie_at_ = now_;
-  asked_place(local, remote) = flows_.hash(local, remote);
   ++counters_.cookies_sent;
   send_segment(nullptr, local, remote, answer, nullptr);
 }
 
-// Whether cookies that were sent may be answered yet.
-bool Stack::awaits_cookies() const noexcept { return cookie_at_ != 0 && now_ - cookie_at_ <= kCookieTicks * kCookieTick; }
-
-// Who was sent a cookie and has not answered it yet, as far as memory of a fixed size goes: what he says may come before the first that he
-// has said, from which alone a cookie can be known. A reset would end a connection that is good.
-uint32_t& Stack::asked_place(const Address& local, const Address& remote) noexcept {
-  if (asked_.empty()) asked_.resize(kAskedMax);
-  return asked_[flows_.hash(local, remote) % kAskedMax];
-}
-
-Stack::CookieAnswer Stack::answers_cookie(const Address& local, const Address& remote, const ip::TcpView& segment) const noexcept {
-  const uint32_t cookie = segment.acknowledgement.value - 1;
-  const uint64_t now_tick = now_ / kCookieTick;
-  const uint64_t age = (now_tick - (cookie >> 3 & 31)) & 31;
-  const bool right = age < kCookieTicks && cookie_of(key_, local, remote, segment.sequence.value - 1, now_tick - age, cookie & 7) == cookie;
-  if (right) return CookieAnswer::first;
-  const uint32_t hash = flows_.hash(local, remote);
-  return asked_[hash % kAskedMax] == hash ? CookieAnswer::later : CookieAnswer::none;
-}
-
 // A SYN that comes twice may be answered by a cookie, and then, when there is room again, by an embryo, of other numbers and options. The
 // peer has taken what came first: if that was the cookie, the embryo understands nothing that it says, and is to go.
-Stack::CookieAnswer Stack::overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept {
+SynCookies::Answer Stack::overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept {
   const Socket& socket = slab_[index];
   const bool embryo = socket.listener != kNone && !socket.waits && !socket.early;
-  if (!embryo || !awaits_cookies() || socket.tcp.connection->state() != tcp::State::syn_received) return CookieAnswer::none;
+  if (!embryo || !cookies_.has_recent(now_) || socket.tcp.connection->state() != tcp::State::syn_received) return SynCookies::Answer::none;
   const bool plain = segment.has(ip::TcpFlags::kAck) && !segment.has(ip::TcpFlags::kSyn) && !segment.has(ip::TcpFlags::kRst);
-  if (!plain || socket.tcp.connection->under_way(segment.acknowledgement - 1)) return CookieAnswer::none;
-  return answers_cookie(socket.local, socket.remote, segment);
+  if (!plain || socket.tcp.connection->under_way(segment.acknowledgement - 1)) return SynCookies::Answer::none;
+  return cookies_.check(socket.local, socket.remote, segment, now_);
 }
 
 // An ACK for no connection may be the answer to a cookie; then there is one. True: it is answered by nothing else.
 bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment) {
-  if (!awaits_cookies()) return false;
-  const CookieAnswer answer = answers_cookie(local, remote, segment);
-  if (answer != CookieAnswer::first) {
+  if (!cookies_.has_recent(now_)) return false;
+  const SynCookies::Answer answer = cookies_.check(local, remote, segment, now_);
+  if (answer != SynCookies::Answer::first) {
     ++counters_.cookies_bad;
-    return answer == CookieAnswer::later;
+    return answer == SynCookies::Answer::later;
   }
-  const uint32_t cookie = segment.acknowledgement.value - 1;
   const ListenerPart& part = *slab_[listener].listening;
   if (part.ready.size() >= part.backlog) {
     ++counters_.listen_overflow;
@@ -283,23 +220,12 @@ bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& 
   }
   const uint32_t index = make_embryo(listener, local, remote);
   if (index == kNone) return true;
-  asked_place(local, remote) = 0;
+  cookies_.remove(local, remote);
   ++counters_.cookies_taken;
-  // What was not kept is told again: the SYN, of which the SYN-ACK has left already.
+  // The connection sees the SYN again, and its SYN-ACK has left already.
   tcp::Connection& connection = *slab_[index].tcp.connection;
-  connection.listen({cookie}, timestamp_offset(local, remote));
-  ip::TcpView syn;
-  syn.source_port = remote.port;
-  syn.destination_port = local.port;
-  syn.sequence = segment.sequence - 1;
-  syn.flags = ip::TcpFlags::kSyn;
-  syn.window = segment.window;
-  if (segment.options.has_timestamps) {
-    syn.options = options_of(segment.options.timestamp_echo);
-    syn.options.has_timestamps = true;
-    syn.options.timestamp = segment.options.timestamp;
-  }
-  syn.options.mss = kCookieMss[cookie & 7];
+  connection.listen(segment.acknowledgement - 1, timestamp_offset(local, remote));
+  const ip::TcpView syn = SynCookies::syn_of(segment);
   connection.handle_segment(syn, now_);
   tcp::Segment sent;
   while (connection.poll_segment(now_, 1, sent)) continue;

@@ -541,9 +541,9 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
     else drop(index);
     index = kNone;
   }
-  const CookieAnswer cookie = index != kNone && !is_local ? overtakes_by_cookie(index, segment) : CookieAnswer::none;
-  if (cookie == CookieAnswer::later) [[unlikely]] return void(++counters_.cookies_bad);
-  if (cookie == CookieAnswer::first) [[unlikely]] {
+  const SynCookies::Answer cookie = index != kNone && !is_local ? overtakes_by_cookie(index, segment) : SynCookies::Answer::none;
+  if (cookie == SynCookies::Answer::later) [[unlikely]] return void(++counters_.cookies_bad);
+  if (cookie == SynCookies::Answer::first) [[unlikely]] {
     drop(index);
     index = kNone;
   }
