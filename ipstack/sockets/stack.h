@@ -39,6 +39,7 @@
 #include "ipstack/sockets/ports.h"
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
+#include "ipstack/sockets/socket_options.h"
 #include "ipstack/sockets/socket_tables.h"
 #include "ipstack/sockets/stack_counters.h"
 #include "ipstack/sockets/stream_messages.h"
@@ -178,12 +179,7 @@ class Stack {
   int gather(int socket, std::span<Bytes> pieces);
   void consume(int socket, uint32_t bytes);
 
-  enum class Option : uint8_t {
-    error, type, accepts, reuse_address, only_ipv6, send_buffer, receive_buffer, no_delay, cork, keep_alive, keep_idle, keep_interval,
-    keep_count, user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro, broadcast, group_loop,
-    group_hops, fast_open, fast_open_connect, reuse_port, queue_errors4, queue_errors6, zero_copy, path_discovery4, path_discovery6,
-    path_mtu, max_pacing_rate, peek_offset, urgent_inline
-  };
+  using Option = SocketOption;
   // Values as Linux's; -1 is no error of linger and peek_offset: they are off.
   int set_option(int socket, Option option, int64_t value);
   int64_t option(int socket, Option option);
@@ -506,8 +502,6 @@ class Stack {
   void show(uint32_t index);
   void tell_asked();
   bool left_to_interface(uint32_t index) const noexcept;
-  // stack_options.cc
-  int choose(Socket& socket, Option option, int64_t value, tcp::Options& tcp) noexcept;
 
   Network& network_;
   const HostAddresses addresses_{network_};
