@@ -33,7 +33,8 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
     : network_(network), options_(options), now_(now), random_(seed_of(options.seed)),
       chunks_(options.chunk_bytes, options.chunks, network.keep(uint64_t{options.chunk_bytes} * options.lendable_chunks)),
       messages_(network), records_(options.records), default_options_(option_sets_.get(options.tcp)), slab_(options.sockets),
-      flows_(key_of(random_)), time_waits_(options.time_waits_max, {}), tcp_ports_(network, ip::Protocol::kTcp, options.seed),
+      flows_(key_of(random_)), time_waits_(options.time_waits_max, {}, tcp_ports_, tables_, counters_),
+      tcp_ports_(network, ip::Protocol::kTcp, options.seed),
       udp_ports_(network, ip::Protocol::kUdp, options.seed),
       groups_(network), path_mtus_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}),
       datagram_paths_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}), fast_open_(key_of(random_)),
@@ -453,7 +454,7 @@ void Stack::run() {
     if (connection.next_timer() <= now_) connection.handle_timer(now_);
     after(index);
   }
-  run_time_waits();
+  time_waits_.run(now_);
   for (size_t i = 0; i < owed_.size();) {
     if (!network_.send_to_local_peer(owed_[i].local_peer, owed_[i].bytes(), {})) {
       ++i;

@@ -385,8 +385,6 @@ class Stack {
 
   // stack_time_wait.cc
   void begin_time_wait(uint32_t index);
-  void end_time_wait(uint32_t at);
-  void run_time_waits();
   bool handle_time_wait(uint32_t hash, const Address& local, const Address& remote, const ip::TcpView& segment,
                         std::optional<tcp::Sequence>& begin);
   bool is_free(const Address& local, const Address& remote) const noexcept;
@@ -394,7 +392,6 @@ class Stack {
   void call_again(Socket& socket);
   // Streams that need memory, of which some is back when the network has read it: nobody tells.
   bool waits_for_chunks() const noexcept { return !starved_.empty() && chunks_.has_waiting(); }
-  std::optional<tcp::Sequence> replace_time_wait(const Address& local, const Address& remote);
 
   // stack_listen.cc
   void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,

@@ -253,7 +253,7 @@ bool Stack::open_connection(uint32_t index) {
   Socket& socket = slab_[index];
   make_connection(socket);
   ++counters_.connections_out;
-  const auto before = replace_time_wait(socket.local, socket.remote);
+  const auto before = time_waits_.replace(flows_.hash(socket.local, socket.remote), socket.local, socket.remote);
   socket.tcp.connection->connect(socket.remote.port, initial_sequence(socket.local, socket.remote, before), now_,
                                   timestamp_offset(socket.local, socket.remote));
   socket.deferred = socket.fast_open_connect && begin_fast_open(socket);
