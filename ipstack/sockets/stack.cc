@@ -61,8 +61,8 @@ uint32_t Stack::new_socket(Type type, bool ipv6) {
   const uint32_t index = slab_.make();
   if (index == kNone) return kNone;
   timers_.reserve(slab_.end());
-  listed_.resize(slab_.end());
-  starving_.resize(slab_.end());
+  changed_.reserve(slab_.end());
+  starved_.reserve(slab_.end());
   Socket& made = slab_[index];
   made.type = type;
   made.ipv6 = ipv6;
@@ -363,7 +363,7 @@ void Stack::notify(uint32_t index, bool came) {
   if (socket.changed) return;
   const uint32_t events = events_of(index);
   // As of one that has just been connected, whose owner has not tried to send.
-  if ((events & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory()) [[unlikely]] starve(index);
+  if ((events & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory()) [[unlikely]] starved_.push(index);
   if ((events & ~socket.told) == 0 && (events & (Events::kIn | Events::kError)) == 0) {
     socket.told = static_cast<uint16_t>(events);
     return;
@@ -373,16 +373,12 @@ void Stack::notify(uint32_t index, bool came) {
 
 void Stack::list(uint32_t index) {
   slab_[index].changed = true;
-  if (listed_[index]) return;
-  listed_[index] = true;
-  changed_.push_back(index);
+  changed_.push(index);
 }
 
 bool Stack::next_change(Change& change) {
   while (!changed_.empty()) {
-    const uint32_t index = changed_.front();
-    changed_.pop_front();
-    listed_[index] = false;
+    const uint32_t index = changed_.pop();
     if (!slab_.has(index) || !slab_[index].changed) continue;
     Socket& socket = slab_[index];
     socket.changed = false;
@@ -390,7 +386,7 @@ bool Stack::next_change(Change& change) {
     socket.told = static_cast<uint16_t>(events_of(index));
     // It had memory when it was noted.
     const bool starves = (socket.told & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory();
-    if (starves) [[unlikely]] starve(index);
+    if (starves) [[unlikely]] starved_.push(index);
     change = {static_cast<int>(index), socket.told, socket.urgent_news, socket.came};
     socket.urgent_news = socket.came = false;
     return true;
@@ -478,16 +474,10 @@ void Stack::run() {
   if (!starved_.empty() && chunks_.may_send()) notify_starved();
 }
 
-// A stream that would take more of its application, but for chunks, which come back when others' data is acknowledged or read.
-void Stack::starve(uint32_t index) {
-  if (starving_[index]) return;
-  starving_[index] = true;
-  starved_.push_back(index);
-}
-
+// One that still has no chunks starves again, behind these.
 void Stack::notify_starved() {
-  for (const uint32_t index : std::exchange(starved_, {})) {
-    starving_[index] = false;
+  for (size_t count = starved_.size(); count != 0; --count) {
+    const uint32_t index = starved_.pop();
     if (slab_.has(index)) notify(index);
   }
 }

@@ -30,6 +30,7 @@
 #include "ipstack/sockets/flow_table.h"
 #include "ipstack/sockets/groups.h"
 #include "ipstack/sockets/host_addresses.h"
+#include "ipstack/sockets/index_queue.h"
 #include "ipstack/sockets/ip_message.h"
 #include "ipstack/sockets/local_peer_message.h"
 #include "ipstack/sockets/local_peers.h"
@@ -308,7 +309,6 @@ class Stack {
   void list(uint32_t index);
   void make_due(uint32_t index);
   void process_due(uint32_t index, bool& full);
-  void starve(uint32_t index);
   void notify_starved();
   uint32_t events_of(const Socket& socket) const noexcept;
   uint32_t events_of(uint32_t index) const noexcept;
@@ -559,11 +559,9 @@ class Stack {
   const bool holds_ = network_.is_polled();
   uint32_t released_ = kNone;       // it is not to be held now
   uint64_t held_until_ = 0;         // Network::taken(): then it has waited for long enough
-  std::vector<uint32_t> starved_;   // sockets that wait for chunks: each number once,
-  std::vector<bool> starving_;      // be it for a socket that is gone
+  IndexQueue starved_;              // streams that would take more of their applications, but for chunks, which others still use
   std::vector<Owed> owed_;          // to local peers whose channels had no room
-  std::deque<uint32_t> changed_;    // for next_change(): each number once
-  std::vector<bool> listed_;        // that are in it, be it for a socket that is gone
+  IndexQueue changed_;              // for next_change()
 };
 
 }  // namespace unet::sockets

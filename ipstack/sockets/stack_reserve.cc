@@ -43,7 +43,7 @@ int Stack::reserve_stream(uint32_t index, uint32_t bytes, MutableBytes& room) {
   }
   room = connection.reserve(bytes, reserved_.spare);
   if (!room.empty()) return 0;
-  if (connection.writable() != 0) starve(index);  // no chunk was to be had
+  if (connection.writable() != 0) starved_.push(index);  // no chunk was to be had
   return -EAGAIN;
 }
 

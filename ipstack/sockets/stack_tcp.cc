@@ -300,7 +300,7 @@ int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
   if (sent.bytes != 0) connection.expect_more(more || sent.bytes < data.size());  // what found no room follows
   if (sent.error != tcp::Error::none) return -EPIPE;
   if (urgent && sent.bytes != 0 && sent.bytes == data.size()) [[unlikely]] connection.mark_urgent();
-  if (sent.bytes < data.size() && connection.writable() != 0) starve(static_cast<uint32_t>(number));  // no chunk was to be had
+  if (sent.bytes < data.size() && connection.writable() != 0) starved_.push(static_cast<uint32_t>(number));  // no chunk was to be had
   if (sent.bytes == 0 && !opens) return data.empty() ? 0 : -EAGAIN;
   after(static_cast<uint32_t>(number));
   return sent.bytes == 0 && !data.empty() ? -EAGAIN : int64_t{sent.bytes};
