@@ -38,7 +38,7 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
       udp_ports_(network, ip::Protocol::kUdp, options.seed),
       groups_(network), path_mtus_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}),
       datagram_paths_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}), fast_open_(key_of(random_)),
-      fast_open_cache_(key_of(random_)), tables_(network), pieces_(kMessageMax / options.chunk_bytes + 2 + tcp::KeptMessages::kPiecesMore) {
+      fast_open_cache_(key_of(random_)), tables_(network), output_(network, chunks_, counters_, slab_, options.chunk_bytes) {
   // A quarter is for what comes (chunk_pool.h): a window worth telling of has to fit.
   UNET_CHECK(uint64_t{options.chunk_bytes} * options.chunks >= 1024 * 1024);
   chunks_.set_kept(&messages_);
@@ -53,7 +53,7 @@ Stack::~Stack() {
     if (!slab_.has(i) || !slab_[i].has_connection() || left_to_interface(i)) continue;
     slab_[i].tcp.connection->abort();
     // Without room the network interface resets the peer: nobody has the port then.
-    if (send_segments(i)) tables_.give_back(std::exchange(slab_[i].told_at, kNone));
+    if (output_.send_all(i, now_)) tables_.give_back(std::exchange(slab_[i].told_at, kNone));
   }
 }
 
@@ -459,7 +459,7 @@ void Stack::run() {
     owed_[i] = owed_.back();
     owed_.pop_back();
   }
-  if (!held_.empty()) run_held();
+  if (output_.has_held()) output_.run_held([this](uint32_t index) { after(index); });
   // Those that find no room are due again, behind these; none stands in another's way.
   const size_t count = due_.size();
   bool full = false;
@@ -470,7 +470,7 @@ void Stack::run() {
     process_due(index, full);
   }
   due_.erase(due_.begin(), due_.begin() + static_cast<ptrdiff_t>(count));
-  if (!held_.empty() && due_.empty()) network_.await_taken(held_until_);
+  if (output_.has_held() && due_.empty()) network_.await_taken(output_.held_until());
   if (!starved_.empty() && chunks_.may_send()) notify_starved();
 }
 

@@ -46,6 +46,7 @@
 #include "ipstack/sockets/stream_messages.h"
 #include "ipstack/sockets/stream_options.h"
 #include "ipstack/sockets/syn_cookies.h"
+#include "ipstack/sockets/tcp_output.h"
 #include "ipstack/sockets/time_waits.h"
 #include "ipstack/sockets/timer_heap.h"
 #include "unet/limits.h"
@@ -254,7 +255,7 @@ class Stack {
     return waits_for_chunks() ? std::min(first, now_ + kMillisecond) : first;
   }
   bool wants_room() const noexcept {
-    return !due_.empty() || !owed_.empty() || !held_.empty() || (!starved_.empty() && chunks_.may_send());
+    return !due_.empty() || !owed_.empty() || output_.has_held() || (!starved_.empty() && chunks_.may_send());
   }
   bool is_due() const noexcept { return wants_room() || waits_for_chunks() || next_event() <= now_; }  // run() has something now
   // No connection is left that has to end yet; TIME-WAIT does not count, and neither does what the network interface ends for a process
@@ -370,11 +371,6 @@ class Stack {
   void consume_at(uint32_t index, uint32_t bytes);
   void take_name_back(uint32_t index);
   void after(uint32_t index);
-  bool send_segments(uint32_t index);
-  void hold(uint32_t index);
-  void run_held();
-  bool send_segment(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment,
-                    const tcp::Connection* connection, MutableBytes room = {});
   void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
   void handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn);
   int take_error(Socket& socket);
@@ -548,17 +544,8 @@ class Stack {
   uint64_t telling_ = 0;            // SocketTables::asked() that is being answered, from telling_at_ on
   uint32_t telling_at_ = 0;
 
-  std::vector<Bytes> pieces_;       // room for those of one message
+  TcpOutput output_;
   std::vector<uint32_t> due_;       // sockets that may have something to send
-  // Streams that have less than a message has room for, which waits for more as long as the network interface has other messages to take.
-  struct Held {
-    uint32_t index;
-    tcp::Sequence from;             // of what waits
-  };
-  std::vector<Held> held_;
-  const bool holds_ = network_.is_polled();
-  uint32_t released_ = kNone;       // it is not to be held now
-  uint64_t held_until_ = 0;         // Network::taken(): then it has waited for long enough
   IndexQueue starved_;              // streams that would take more of their applications, but for chunks, which others still use
   std::vector<Owed> owed_;          // to local peers whose channels had no room
   IndexQueue changed_;              // for next_change()

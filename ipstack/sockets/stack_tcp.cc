@@ -11,9 +11,6 @@
 namespace unet::sockets {
 namespace {
 
-// Payload of the longest message, whatever its headers are.
-constexpr uint32_t kPayloadMax = kMessageMax - sizeof(IpMessageHeader) - ip::kIpv6Bytes - ip::kTcpHeaderMax;
-
 int errno_of(tcp::Error error) noexcept {
   switch (error) {
     case tcp::Error::none: return 0;
@@ -28,9 +25,6 @@ int errno_of(tcp::Error error) noexcept {
   }
   return EIO;
 }
-
-constexpr uint8_t kEct0 = 2;         // RFC 3168, 5
-constexpr uint32_t kLendMin = 1024;  // bytes of payload that are rather read in place than copied
 
 // As Linux's tcp_v4_err() has them.
 int errno_of(tcp::PathError error, bool ipv4) noexcept {
@@ -87,7 +81,7 @@ void Stack::make_connection(Socket& socket) {
   const uint32_t header = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   // What stays in this network interface is not cut.
   const bool own = addresses_.is_own(socket.remote.host);
-  const uint32_t mtu = own ? kPayloadMax + header + sizeof(ip::TcpHeader) : addresses_.mtu_from(socket.local.host);
+  const uint32_t mtu = own ? TcpOutput::kPayloadMax + header + sizeof(ip::TcpHeader) : addresses_.mtu_from(socket.local.host);
   tcp::Options options = *socket.tcp.options;
   options.mss = socket.mss(mtu - header - static_cast<uint32_t>(sizeof(ip::TcpHeader)));
   options.default_mss = socket.remote.host.is_ipv4() ? 536 : 1220;
@@ -238,7 +232,7 @@ int Stack::disconnect(int number) {
                       state == tcp::State::last_ack;
     if (!over) socket->error = ECONNRESET;
     connection.abort();
-    send_segments(index);  // without room the peer is reset when it says something
+    output_.send_all(index, now_);  // without room the peer is reset when it says something
     if (socket->early) end_early(*socket);
     forget_connection(index);
   }
@@ -330,8 +324,9 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   }
   if (peek) {
     size_t copied = 0;
-    const uint32_t count = connection.gather(pieces_);
-    for (uint32_t i = 0; i < count && copied < data.size(); ++i) copied += copy_behind(pieces_[i], skip, data.subspan(copied));
+    std::vector<Bytes>& pieces = output_.pieces();
+    const uint32_t count = connection.gather(pieces);
+    for (uint32_t i = 0; i < count && copied < data.size(); ++i) copied += copy_behind(pieces[i], skip, data.subspan(copied));
     count_peeked(static_cast<uint32_t>(number), copied);
     return static_cast<int64_t>(copied);
   }
@@ -380,7 +375,7 @@ void Stack::consume_at(uint32_t index, uint32_t bytes) {
 // After whatever may have changed a connection: what it has to send, its timer, its owner. The socket may be gone then.
 void Stack::after(uint32_t index) {
   if (slab_[index].deferred) return notify(index);
-  const bool blocked = !send_segments(index);
+  const bool blocked = !output_.send_all(index, now_);
   if (blocked) make_due(index);
   Socket& socket = slab_[index];
   if (!blocked) socket.due = false;  // run() would do the same once more
@@ -417,102 +412,6 @@ void Stack::take_failure(Socket& socket) {
   // As Linux has it: who has heard the end of the stream, and goes on, writes into a broken pipe.
   const bool broken = connection.error() == tcp::Error::reset && connection.readiness().ended;
   socket.error = path != 0 ? path : broken ? EPIPE : errno_of(connection.error());
-}
-
-// False: the network takes no more now.
-bool Stack::send_segments(uint32_t index) {
-  Socket& socket = slab_[index];
-  tcp::Connection& connection = *socket.tcp.connection;
-  tcp::Segment segment;
-  constexpr uint32_t headers = sizeof(IpMessageHeader) + ip::kIpv6Bytes + ip::kTcpHeaderMax;
-  while (true) {
-    const uint32_t mss = std::max(connection.mss(), 1u);
-    const uint32_t longest = std::max(kPayloadMax / mss * mss, mss);
-    // As Linux's automatic corking: what would only wait behind other messages may as well become a longer one. Not where somebody else may
-    // take them while the application is elsewhere, and this would stay.
-    const uint32_t unsent = connection.unsent();
-    const bool may_wait = unsent != 0 && unsent < longest && connection.unacknowledged() != 0 && index != released_;
-    connection.hold(may_wait && holds_ && network_.taken() < network_.posted());
-    uint32_t length = std::clamp(unsent, mss, longest);
-    MutableBytes room = network_.reserve(headers + length);
-    if (room.empty()) {
-      length = mss;
-      room = network_.reserve(headers + length);
-      if (room.empty()) {
-        ++counters_.no_room;
-        return false;
-      }
-    }
-    if (!connection.poll_segment(now_, length, segment)) {
-      if (connection.is_held()) hold(index);
-      return true;
-    }
-    if (!send_segment(&socket, socket.local, socket.remote, segment, &connection, room)) return true;  // lost: it is sent again
-  }
-}
-
-void Stack::hold(uint32_t index) {
-  Socket& socket = slab_[index];
-  if (socket.held) return;
-  socket.held = true;
-  if (held_.empty()) held_until_ = network_.posted();
-  held_.push_back({index, socket.tcp.connection->send_next()});
-}
-
-// What was held leaves when all that was before it has; where that much has gone meanwhile, with what came after it, the new rest is held.
-void Stack::run_held() {
-  if (network_.taken() < held_until_) return;
-  const size_t count = held_.size();
-  for (size_t i = 0; i < count; ++i) {
-    const auto [index, from] = held_[i];
-    if (!slab_.has(index) || !slab_[index].held) continue;
-    slab_[index].held = false;
-    if (!slab_[index].has_connection()) continue;
-    if (slab_[index].tcp.connection->send_next() == from) released_ = index;
-    after(index);
-    released_ = kNone;
-  }
-  held_.erase(held_.begin(), held_.begin() + static_cast<ptrdiff_t>(count));
-  held_until_ = network_.posted();
-}
-
-// `room`: what is reserved, for that or more; if it is less it is reserved anew.
-bool Stack::send_segment(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment,
-                         const tcp::Connection* connection, MutableBytes room) {
-  std::array<std::byte, ip::kTcpHeaderMax> header;
-  const uint32_t size = emit_tcp(header.data(), segment.fields);
-  const uint32_t ip_bytes = to.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
-  const uint32_t head = static_cast<uint32_t>(sizeof(IpMessageHeader)) + ip_bytes + size;
-  const uint32_t count = segment.length == 0 ? 0 : connection->gather(segment, pieces_);
-  const std::span<const Bytes> payload = std::span(pieces_).first(count);
-  const bool lends = segment.length >= kLendMin && count <= kKeptMax &&
-                     std::all_of(payload.begin(), payload.end(), [&](Bytes each) { return chunks_.is_lendable(each); });
-  const uint32_t total = head + (lends ? 0 : segment.length);
-  if (room.size() < total) room = network_.reserve(total);  // a SYN with data keeps to no length
-  if (room.empty()) return false;
-  static const Socket kNobody;
-  const uint16_t cut = segment.length > segment.mss ? segment.mss : uint16_t{0};
-  const HeaderOptions options = (socket != nullptr ? *socket : kNobody).header_options();
-  const auto traffic_class = static_cast<uint8_t>(options.traffic_class | (segment.ecn_capable ? kEct0 : 0));
-  std::byte* at = begin_message(room.first(total), {.from = from.host, .to = to.host, .protocol = ip::Protocol::kTcp,
-                                                    .hop_limit = options.hop_limit, .traffic_class = traffic_class},
-                                size + segment.length, cut);
-  std::memcpy(at, header.data(), size);
-  ++counters_.messages_out;
-  if (lends) {
-    network_.post(head, payload);
-    for (const Bytes& each : payload) chunks_.lend(each, network_.posted());
-    return true;
-  }
-  at += size;
-  uint32_t copied = 0;
-  for (const Bytes& each : payload) {
-    copy_bytes(at + copied, each.data(), each.size());
-    copied += static_cast<uint32_t>(each.size());
-  }
-  UNET_CHECK(copied == segment.length);
-  network_.post(total);
-  return true;
 }
 
 // ---- what comes
@@ -555,7 +454,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
     if (!segment.has(Flags::kAck)) return void(++counters_.no_socket);  // RFC 9293, 3.10.7.2, fourth
   }
   ++counters_.no_socket;
-  if (const auto reset = tcp::reset_for(segment)) send_segment(nullptr, local, remote, {.fields = *reset}, nullptr);
+  if (const auto reset = tcp::reset_for(segment)) output_.send(nullptr, local, remote, {.fields = *reset}, nullptr);
 }
 
 void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn) {

@@ -37,7 +37,7 @@ bool Stack::handle_time_wait(uint32_t hash, const Address& local, const Address&
     return false;
   }
   const auto answer = time_waits_.handle_segment(at, segment, now_, options_.tcp, tcp_counters_);
-  if (answer) send_segment(nullptr, local, remote, {.fields = *answer}, nullptr);  // without room it is lost, and asked for again
+  if (answer) output_.send(nullptr, local, remote, {.fields = *answer}, nullptr);  // without room it is lost, and asked for again
   return true;
 }
 
