@@ -85,13 +85,13 @@ void Stack::drop(uint32_t index) {
   timers_.remove(index);
   if (socket.found) find_flow(index, false);
   if (socket.listener != kNone && slab_.has(socket.listener) && slab_[socket.listener].listening != nullptr && !socket.waits) {
-    --slab_[socket.listener].listening->embryos;
-    --embryos_;
+    listeners_.end_handshake(socket.listener);
   }
-  if (socket.early) end_early(socket);
+  if (socket.early) listeners_.end_early(socket);
   if (socket.datagram != nullptr && socket.bound) {
-    unlink_datagram(index);
-    if (datagrams_[socket.local.port] != kNone) static_cast<void>(tell_takes_new(socket));
+    ++route_generation_;
+    datagrams_.unlink(index);
+    if (datagrams_.first(socket.local.port) != kNone) static_cast<void>(tell_takes_new(socket));
   }
   if (socket.local_stream != nullptr) drop_pieces(*socket.local_stream);
   give_back_port(socket);
@@ -176,7 +176,8 @@ int Stack::take_port(uint32_t index) {
       socket.local = {};
       return error;
     }
-    link_datagram(index);
+    ++route_generation_;
+    datagrams_.link(index);
   }
   show(index);
   return 0;
@@ -184,7 +185,7 @@ int Stack::take_port(uint32_t index) {
 
 // SO_REUSEADDR lets several have a port of which none listens.
 bool Stack::is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept {
-  for (uint32_t i = listeners_[port]; i != kNone; i = slab_[i].listening->next) {
+  for (uint32_t i = listeners_.first(port); i != kNone; i = slab_[i].listening->next) {
     const Socket& other = slab_[i];
     const bool meets = other.local.host == host || other.local.host.is_unspecified() || host.is_unspecified();
     const bool joins = share != 0 && other.local.host == host && tcp_ports_.group_of(host, port) == share;
@@ -219,9 +220,9 @@ int Stack::tell_takes_new(const Socket& socket) {
     takes = std::max(takes, slab_[i].passes ? TakesNew::if_nobody_does : TakesNew::yes);
   };
   if (socket.type == Type::stream) {
-    for (uint32_t i = listeners_[port]; i != kNone; i = slab_[i].listening->next) add(i);
+    for (uint32_t i = listeners_.first(port); i != kNone; i = slab_[i].listening->next) add(i);
   } else {
-    for (uint32_t i = datagrams_[port]; i != kNone; i = slab_[i].datagram->next) add(i);
+    for (uint32_t i = datagrams_.first(port); i != kNone; i = slab_[i].datagram->next) add(i);
   }
   return ports_of(socket).set_takes_new(socket.local.host, port, takes);
 }

@@ -37,6 +37,7 @@
 #include "ipstack/sockets/network.h"
 #include "ipstack/sockets/option_sets.h"
 #include "ipstack/sockets/peer_directory.h"
+#include "ipstack/sockets/port_sockets.h"
 #include "ipstack/sockets/ports.h"
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
@@ -398,8 +399,6 @@ class Stack {
   static void inherit(Socket& child, const Socket& parent);
   uint32_t make_embryo(uint32_t listener, const Address& local, const Address& remote);
   void embryo_changed(uint32_t index);
-  uint32_t listener_at(const Address& local, uint32_t choice) const noexcept;
-  uint32_t listener_in_turn(const Address& local) noexcept;
   void end_listener(uint32_t index);
 
   // stack_reserve.cc
@@ -415,7 +414,6 @@ class Stack {
   bool begin_fast_open(Socket& socket);
   void learn_fast_open(Socket& socket, const ip::TcpView& answer);
   void answer_fast_open(uint32_t index, const ip::TcpView& segment);
-  void end_early(Socket& socket) noexcept;
 
   // stack_udp.cc
   static uint32_t datagram_max(bool ipv4) noexcept;
@@ -425,9 +423,6 @@ class Stack {
   int refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes);
   static std::byte* begin_datagram(MutableBytes room, const Socket& socket, const SendRoute& route, uint32_t length) noexcept;
   void handle_udp(const ip::IpView& packet, const IpMessageHeader& header);
-  uint32_t datagram_socket(const Address& local, const Address& remote) const noexcept;
-  void link_datagram(uint32_t index);
-  void unlink_datagram(uint32_t index);
 
   // stack_cork.cc
   int64_t gather_datagram(uint32_t index, Bytes data, bool more);
@@ -520,11 +515,11 @@ class Stack {
   Groups groups_;
   ip::PathMtu path_mtus_;           // that connections have found, for those that come after them
   ip::PathMtu datagram_paths_;      // that routers have told of datagrams: anybody can who knows both ends of a socket
-  std::vector<uint32_t> listeners_ = std::vector<uint32_t>(65'536, kNone), datagrams_ = listeners_;  // the first at that port
+  Listeners listeners_{slab_};
+  DatagramSockets datagrams_{slab_, flows_};
   std::map<uint32_t, uint32_t> peek_offsets_;  // of the few sockets that have one
   std::map<uint32_t, ErrorQueue> error_queues_;
   std::map<uint32_t, Urgent> urgents_;
-  uint32_t embryos_ = 0;            // connections whose handshake peers have begun
   SynCookies cookies_{key_, flows_};
 
   FastOpenCookies fast_open_;       // that we give

@@ -19,7 +19,7 @@ void Stack::queue_error(uint32_t index, QueuedError error) {
 
 void Stack::handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
                                   DatagramError told, Bytes quoted) {
-  const uint32_t index = datagram_socket(local, remote);
+  const uint32_t index = datagrams_.find(local, remote);
   if (index == kNone) return void(++counters_.icmp_unknown);
   const DatagramPart& part = *slab_[index].datagram;
   if (error.kind == ip::IcmpKind::packet_too_big) {

@@ -65,13 +65,4 @@ void Stack::answer_fast_open(uint32_t index, const ip::TcpView& segment) {
   socket.early = true;
 }
 
-// A connection that was taken early has finished its handshake, or has ended.
-void Stack::end_early(Socket& socket) noexcept {
-  socket.early = false;
-  // Of one that was accepted its listener is not known any more, if there are several; one may have come to the port since.
-  uint32_t listener = socket.listener != kNone ? socket.listener : listeners_[socket.local.port];
-  while (listener != kNone && slab_[listener].listening->early == 0) listener = slab_[listener].listening->next;
-  if (listener != kNone) --slab_[listener].listening->early;
-}
-
 }  // namespace unet::sockets

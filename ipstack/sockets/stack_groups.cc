@@ -74,7 +74,7 @@ bool Stack::group_conflicts(const Socket& socket, const ip::IpAddress& host, uin
   const auto hears = [](const Socket& each, const ip::IpAddress& group) {
     return group.is_ipv4() ? !each.only_ipv6 : each.ipv6;
   };
-  for (uint32_t i = datagrams_[port]; i != kNone; i = slab_[i].datagram->next) {
+  for (uint32_t i = datagrams_.first(port); i != kNone; i = slab_[i].datagram->next) {
     const Socket& other = slab_[i];
     if ((socket.reuse && other.reuse) || (socket.reuse_port && other.reuse_port)) continue;
     const bool same = host.is_multicast() && other.local.host == host;
@@ -115,7 +115,7 @@ void Stack::deliver(uint32_t index, const DatagramQueue::Datagram& datagram) {
 bool Stack::deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram) {
   const bool group = datagram.to.is_multicast();
   bool any = false;
-  for (uint32_t i = datagrams_[port]; i != kNone; i = slab_[i].datagram->next) {
+  for (uint32_t i = datagrams_.first(port); i != kNone; i = slab_[i].datagram->next) {
     const Socket& socket = slab_[i];
     if (!(datagram.to.is_ipv4() ? !socket.only_ipv6 : socket.ipv6)) continue;
     if (socket.connected && socket.remote != datagram.from) continue;

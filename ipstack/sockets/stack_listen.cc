@@ -19,16 +19,14 @@ int Stack::listen(int number, int backlog) {
     return 0;
   }
   if (const int error = bind_free(index); error != 0) return -error;
-  uint32_t& first = listeners_[socket->local.port];
-  for (uint32_t i = first; i != kNone; i = slab_[i].listening->next) {
+  for (uint32_t i = listeners_.first(socket->local.port); i != kNone; i = slab_[i].listening->next) {
     const bool meet = slab_[i].local.host == socket->local.host && (families_of(slab_[i]) & families_of(*socket)) != 0;
     if (meet && !tcp_ports_.is_share(socket->local.host, socket->local.port)) return -EADDRINUSE;
   }
   socket->listening = std::make_unique<ListenerPart>();
-  socket->listening->next = first;
-  first = index;
+  listeners_.link(index);
   if (tell_takes_new(*socket) == EADDRINUSE) {
-    first = socket->listening->next;
+    listeners_.unlink(index);
     socket->listening.reset();
     return -EADDRINUSE;
   }
@@ -57,42 +55,15 @@ int Stack::accept(int number, Address* peer) {
   return static_cast<int>(index);
 }
 
-// Of those at that port that take new connections, or all if none does: the one that `choice` says.
-uint32_t Stack::listener_at(const Address& local, uint32_t choice) const noexcept {
-  const uint32_t first = listeners_[local.port];
-  const auto fits = [&](const Socket& socket) {
-    const bool family = local.host.is_ipv4() ? !socket.only_ipv6 : socket.ipv6;
-    return family && (socket.local.host.is_unspecified() || socket.local.host == local.host);
-  };
-  if (first == kNone || slab_[first].listening->next == kNone) return first != kNone && fits(slab_[first]) ? first : kNone;
-  uint32_t count = 0, takers = 0;
-  for (uint32_t i = first; i != kNone; i = slab_[i].listening->next) {
-    count += fits(slab_[i]) ? 1 : 0;
-    takers += fits(slab_[i]) && !slab_[i].passes ? 1 : 0;
-  }
-  if (count == 0) return kNone;
-  uint32_t before = choice % (takers != 0 ? takers : count);
-  for (uint32_t i = first;; i = slab_[i].listening->next) {
-    if (fits(slab_[i]) && (takers == 0 || !slab_[i].passes) && before-- == 0) return i;
-  }
-}
-
-uint32_t Stack::listener_in_turn(const Address& local) noexcept {
-  const uint32_t first = listeners_[local.port];
-  return first == kNone ? kNone : listener_at(local, slab_[first].listening->turns++);
-}
-
 // What nobody has accepted is reset.
 void Stack::end_listener(uint32_t listener) {
   Socket& socket = slab_[listener];
-  uint32_t* at = &listeners_[socket.local.port];
-  while (*at != listener) at = &slab_[*at].listening->next;
-  *at = socket.listening->next;
+  listeners_.unlink(listener);
   static_cast<void>(tell_takes_new(socket));
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || slab_[i].listener != listener) continue;
     Socket& child = slab_[i];
-    if (!child.waits) --embryos_;
+    if (!child.waits) listeners_.end_handshake(listener);
     child.listener = kNone;
     child.waits = false;
     if (child.local_stream != nullptr) {
@@ -125,19 +96,17 @@ void Stack::inherit(Socket& child, const Socket& parent) {
 uint32_t Stack::make_embryo(uint32_t listener, const Address& local, const Address& remote) {
   const uint32_t index = new_socket(Type::stream, slab_[listener].ipv6);
   if (index == kNone) return kNone;
-  const Socket& parent = slab_[listener];
   Socket& child = slab_[index];
   child.owned = false;
   child.listener = listener;
-  inherit(child, parent);
+  inherit(child, slab_[listener]);
   child.local = local;
   child.remote = remote;
   child.bound = child.named = true;
   tcp_ports_.use(local.host, local.port);
   make_connection(child);
   find_flow(index, true);
-  ++parent.listening->embryos;
-  ++embryos_;
+  listeners_.begin_handshake(listener);
   return index;
 }
 
@@ -146,7 +115,7 @@ void Stack::handle_syn(uint32_t listener, const Address& local, const Address& r
   const ListenerPart& part = *slab_[listener].listening;
   // RFC 9293, 3.10.7.2 leaves it open: the peer tries again, when accept() may have been called.
   if (part.ready.size() >= part.backlog) return void(++counters_.listen_overflow);
-  if (embryos_ >= options_.half_open_max || part.embryos >= std::max(part.backlog, 16u)) {
+  if (listeners_.handshakes() >= options_.half_open_max || part.embryos >= std::max(part.backlog, 16u)) {
     return send_cookie(slab_[listener], local, remote, segment);
   }
   const uint32_t index = make_embryo(listener, local, remote);
@@ -164,8 +133,7 @@ void Stack::embryo_changed(uint32_t index) {
   if (!is_synchronized(state) && !socket.early) return;
   Socket& listener = slab_[socket.listener];
   socket.waits = true;
-  --listener.listening->embryos;
-  --embryos_;
+  listeners_.end_handshake(socket.listener);
   ++counters_.connections_in;
   const uint32_t parent = socket.listener;
   listener.listening->ready.push_back(index);

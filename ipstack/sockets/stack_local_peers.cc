@@ -270,7 +270,7 @@ void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
   const Address from{{open.from}, open.from_port}, to{{open.to}, open.to_port};
   const PeerHeader refused{.kind = PeerKind::kRefused, .socket = open.header.socket, .life = open.header.life};
   const auto refuse = [&] { say(local_peer, refused); };
-  const uint32_t listener = listener_in_turn(to);
+  const uint32_t listener = listeners_.choose_in_turn(to);
   const bool honest = addresses_.is_own(from.host) && addresses_.is_own(to.host) && from.port != 0 && open.window <= 0x7FFF'FFFF &&
                       (from.port >= kPrivileged || local_peers_[local_peer].same_user);
   if (!honest) ++counters_.near_bad;
@@ -369,7 +369,7 @@ bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
   const bool honest = addresses_.is_own(from.host) && addresses_.is_own(to.host) &&
                       (from.port >= kPrivileged || local_peers_[local_peer].same_user);
   if (!honest) return ++counters_.near_bad, false;
-  checked.socket = datagram_socket(to, from);
+  checked.socket = datagrams_.find(to, from);
   if (checked.socket == kNone) {
     ++counters_.no_socket;
     std::array<std::byte, kPeerDatagramHeadMax> answer = checked.head;
@@ -392,7 +392,7 @@ void Stack::handle_no_port(uint32_t local_peer, const Address& from, const Addre
   PeerDirectory::Entry* const place = directory_.find(ip::Protocol::kUdp, to);
   if (place == nullptr || place->local_peer != local_peer) return void(++counters_.near_bad);
   *place = {};
-  const uint32_t index = datagram_socket(from, to);
+  const uint32_t index = datagrams_.find(from, to);
   if (index == kNone) return;
   const bool ipv4 = to.host.is_ipv4();
   if (slab_[index].datagram->queues_errors(ipv4)) {  // as the packet would say; its data was in the datagram alone

@@ -169,7 +169,8 @@ int Stack::connect(int number, const Address& asked) {
 void Stack::take_name_back(uint32_t index) {
   Socket& socket = slab_[index];
   if (socket.bound) {
-    unlink_datagram(index);
+    ++route_generation_;
+    datagrams_.unlink(index);
     give_back_port(socket);
   }
   socket.local = {};
@@ -233,7 +234,7 @@ int Stack::disconnect(int number) {
     if (!over) socket->error = ECONNRESET;
     connection.abort();
     output_.send_all(index, now_);  // without room the peer is reset when it says something
-    if (socket->early) end_early(*socket);
+    if (socket->early) listeners_.end_early(*socket);
     forget_connection(index);
   }
   socket->local.port = port;  // as Linux goes on to call it, though it may be another's
@@ -391,7 +392,7 @@ void Stack::after(uint32_t index) {
   const bool ends = !socket.owned && socket.listener == kNone;
   if (ends || static_cast<uint8_t>(connection.state()) != socket.shown) show(index);
   const bool closed = connection.state() == tcp::State::closed;
-  if (socket.early && !is_opening(connection.state())) end_early(socket);
+  if (socket.early && !is_opening(connection.state())) listeners_.end_early(socket);
   if (closed && !blocked && socket.found) find_flow(index, false);  // the same ends may connect anew
   if (socket.listener != kNone && !socket.waits) return blocked ? void() : embryo_changed(index);
   if (!socket.owned && socket.listener == kNone && !blocked) {
@@ -447,7 +448,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
     index = kNone;
   }
   if (index != kNone && !is_local) return handle_connection(index, segment, packet.traffic_class & 3);
-  if (const uint32_t listener = is_local ? kNone : listener_at(local, hash); listener != kNone) {
+  if (const uint32_t listener = is_local ? kNone : listeners_.choose(local, hash); listener != kNone) {
     if (calls) return handle_syn(listener, local, remote, segment, packet.traffic_class & 3, begin);
     const bool answers = segment.has(Flags::kAck) && !segment.has(Flags::kSyn) && !segment.has(Flags::kRst);
     if (answers && take_cookie(listener, local, remote, segment)) return;

@@ -31,7 +31,7 @@ bool Stack::handle_time_wait(uint32_t hash, const Address& local, const Address&
   const uint32_t at = time_waits_.find(hash, local, remote);
   if (at == kNone) return false;
   const tcp::TimeWait& state = time_waits_[at].state;
-  if (state.yields_to(segment) && listener_at(local, hash) != kNone) {
+  if (state.yields_to(segment) && listeners_.choose(local, hash) != kNone) {
     begin = state.snd_nxt;
     time_waits_.end(at);
     return false;

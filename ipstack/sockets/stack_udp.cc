@@ -11,49 +11,6 @@ namespace unet::sockets {
 // What its length and the packet's have room for; one message has room for either.
 uint32_t Stack::datagram_max(bool ipv4) noexcept { return 0xFFFF - ip::kUdpBytes - (ipv4 ? ip::kIpv4Bytes : 0); }
 
-void Stack::link_datagram(uint32_t index) {
-  ++route_generation_;
-  uint32_t& first = datagrams_[slab_[index].local.port];
-  slab_[index].datagram->next = first;
-  first = index;
-}
-
-void Stack::unlink_datagram(uint32_t index) {
-  ++route_generation_;
-  uint32_t* at = &datagrams_[slab_[index].local.port];
-  while (*at != kNone && *at != index) at = &slab_[*at].datagram->next;
-  if (*at == index) *at = slab_[index].datagram->next;
-}
-
-// Who knows the peer goes before who does not, and who has the very address before who has all. Of several that share the port each gets
-// some flows, of those that take them.
-uint32_t Stack::datagram_socket(const Address& local, const Address& remote) const noexcept {
-  const auto rank_of = [&](const Socket& socket) {
-    if (!(local.host.is_ipv4() ? !socket.only_ipv6 : socket.ipv6)) return -1;
-    if (socket.connected && socket.remote != remote) return -1;
-    const bool any = socket.local.host.is_unspecified();
-    if (!any && socket.local.host != local.host) return -1;
-    return (socket.connected ? 4 : 0) + (any ? 0 : 2) + (socket.passes ? 0 : 1);
-  };
-  uint32_t found = kNone, alike = 0;
-  int best = -1;
-  for (uint32_t i = datagrams_[local.port]; i != kNone; i = slab_[i].datagram->next) {
-    const int rank = rank_of(slab_[i]);
-    if (rank == best && rank >= 0 && slab_[i].shares && slab_[found].shares) ++alike;
-    if (rank <= best) continue;
-    best = rank;
-    found = i;
-    alike = 0;
-  }
-  if (alike == 0) return found;
-  uint32_t behind = flows_.hash(local, remote) % (alike + 1);
-  while (behind != 0) {
-    found = slab_[found].datagram->next;
-    if (rank_of(slab_[found]) == best && slab_[found].shares) --behind;
-  }
-  return found;
-}
-
 // From where a datagram goes that the application sends to `route.to`, and how; an error as -errno.
 int Stack::find_route(Socket& socket, const Sending& how, SendRoute& route) {
   if (socket.error != 0) return -take_error(socket);
@@ -245,7 +202,7 @@ void Stack::handle_udp(const ip::IpView& packet, const IpMessageHeader& header) 
   const DatagramQueue::Datagram datagram{remote, packet.to, header.segment_size, view.payload,
                                          {packet.hop_limit, packet.traffic_class}, now_};
   if ((packet.to.is_multicast() || addresses_.is_broadcast(packet.to)) && deliver_to_all(view.to, datagram)) return;
-  const uint32_t index = datagram_socket(local, remote);
+  const uint32_t index = datagrams_.find(local, remote);
   if (index == kNone) return void(++counters_.no_socket);
   deliver(index, datagram);
 }
