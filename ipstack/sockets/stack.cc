@@ -93,7 +93,7 @@ void Stack::drop(uint32_t index) {
     datagrams_.unlink(index);
     if (datagrams_.first(socket.local.port) != kNone) static_cast<void>(tell_takes_new(socket));
   }
-  if (socket.local_stream != nullptr) drop_pieces(*socket.local_stream);
+  if (socket.local_stream != nullptr) local_peers_.drop_pieces(*socket.local_stream);
   give_back_port(socket);
   tables_.give_back(socket.told_at);
   if (socket.peeks_behind) peek_offsets_.erase(index);
@@ -452,14 +452,7 @@ void Stack::run() {
     after(index);
   }
   time_waits_.run(now_);
-  for (size_t i = 0; i < owed_.size();) {
-    if (!network_.send_to_local_peer(owed_[i].local_peer, owed_[i].bytes(), {})) {
-      ++i;
-      continue;
-    }
-    owed_[i] = owed_.back();
-    owed_.pop_back();
-  }
+  local_peers_.flush();
   if (output_.has_held()) output_.run_held([this](uint32_t index) { after(index); });
   // Those that find no room are due again, behind these; none stands in another's way.
   const size_t count = due_.size();
@@ -511,7 +504,7 @@ void Stack::process_due(uint32_t index, bool& full) {
 }
 
 bool Stack::idle() const noexcept {
-  if (!due_.empty() || !owed_.empty()) return false;
+  if (!due_.empty() || local_peers_.has_queued()) return false;
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i)) continue;
     const LocalStream* const stream = slab_[i].local_stream.get();

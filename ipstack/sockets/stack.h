@@ -256,7 +256,7 @@ class Stack {
     return waits_for_chunks() ? std::min(first, now_ + kMillisecond) : first;
   }
   bool wants_room() const noexcept {
-    return !due_.empty() || !owed_.empty() || output_.has_held() || (!starved_.empty() && chunks_.may_send());
+    return !due_.empty() || local_peers_.has_queued() || output_.has_held() || (!starved_.empty() && chunks_.may_send());
   }
   bool is_due() const noexcept { return wants_room() || waits_for_chunks() || next_event() <= now_; }  // run() has something now
   // No connection is left that has to end yet; TIME-WAIT does not count, and neither does what the network interface ends for a process
@@ -281,7 +281,6 @@ class Stack {
   static constexpr uint32_t kLocalPeersMax = 1024;
 
  private:
-  static constexpr size_t kOwedMax = 4096;
   // What reserve() has promised.
   struct Reserved {
     int socket = -1;                 // -1: nothing
@@ -452,7 +451,6 @@ class Stack {
   void close_local(uint32_t index);
   uint32_t events_local(const Socket& socket) const noexcept;
   int send_datagram_local(const Address& from, const SendRoute& route, Bytes data);
-  bool tell_header_options(uint32_t local_peer, HeaderOptions options) noexcept;
   static uint32_t emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
   // stack_local_peers.cc: who they are, and what comes
   void await_local_peer(uint32_t index);
@@ -462,15 +460,7 @@ class Stack {
   void end_local(uint32_t index, int error);
   void release_flow(uint32_t index);
   uint32_t handle_local_syn(uint32_t index);
-  void drop_piece(const LocalStream& part, const LocalStream::Piece& piece) noexcept;
-  void drop_pieces(LocalStream& part) noexcept;
-  void copy_out(LocalPeer& local_peer);
-  void copy_first(LocalStream& part);
-  void copy_all(LocalStream& part);
-  void say(uint32_t local_peer, const PeerHeader& header);
-  void reset_local(const LocalStream& part);
   void run_local_timer(uint32_t index);
-  bool tell_local(const LocalStream& part, uint8_t kind, uint32_t value = 0) noexcept;
   bool open_connection(uint32_t index);
   bool handle_local_data(uint32_t index, const Message& message, uint32_t before, bool urgent);
   void handle_local_open(uint32_t local_peer, Bytes message);
@@ -525,7 +515,7 @@ class Stack {
   FastOpenCookies fast_open_;       // that we give
   FastOpenCache fast_open_cache_;   // that we have been given
 
-  std::vector<LocalPeer> local_peers_;
+  LocalPeers local_peers_{network_, slab_};
   PeerDirectory directory_{network_, flows_};
   // Changes invalidate remembered routes of datagrams, to local peers (DatagramPart::route_peer) and from them (LocalPeer::checked).
   uint64_t route_generation_ = 0;
@@ -542,7 +532,6 @@ class Stack {
   TcpOutput output_;
   std::vector<uint32_t> due_;       // sockets that may have something to send
   IndexQueue starved_;              // streams that would take more of their applications, but for chunks, which others still use
-  std::vector<Owed> owed_;          // to local peers whose channels had no room
   IndexQueue changed_;              // for next_change()
 };
 

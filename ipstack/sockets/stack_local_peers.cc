@@ -17,10 +17,6 @@ namespace unet::sockets {
 namespace {
 
 constexpr uint32_t kPrivileged = 1024;
-// How far behind the newest a message may lie in place in a local peer's channel (of 256 messages and 4 MiB).
-constexpr uint64_t kBehindMessages = 96, kBehindBytes = 1536 * 1024;
-constexpr size_t kCopyMax = 64 * 1024;  // small pieces are put together up to this
-
 template <typename T>
 bool read(Bytes message, T& into) noexcept {
   if (message.size() < sizeof into) return false;
@@ -46,8 +42,7 @@ void Stack::await_local_peer(uint32_t index) {
 
 void Stack::handle_local_peer(uint32_t local_peer, bool same_user) {
   UNET_CHECK(local_peer < kLocalPeersMax);
-  if (local_peer >= local_peers_.size()) local_peers_.resize(local_peer + 1);
-  local_peers_[local_peer] = {.open = true, .same_user = same_user};
+  local_peers_.open(local_peer, same_user);
 }
 
 void Stack::handle_local_peer_found(uint8_t protocol, const Address& to, uint32_t local_peer, bool shared) {
@@ -88,26 +83,25 @@ void Stack::handle_local_peer_found(uint8_t protocol, const Address& to, uint32_
 
 void Stack::handle_local_peer_gone(uint32_t local_peer) {
   forget_reserved();
-  if (local_peer >= local_peers_.size() || !local_peers_[local_peer].open) return;
+  if (!local_peers_.is_open(local_peer)) return;
   directory_.forget(local_peer);
   ++route_generation_;
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || slab_[i].local_stream == nullptr || slab_[i].local_stream->local_peer != local_peer) continue;
     LocalStream& part = *slab_[i].local_stream;
-    copy_all(part);  // what has come is still read
+    local_peers_.copy_all(part);  // what has come is still read
     if (part.move == LocalStream::Move::away) part.local_peer = kNone;  // the stream goes on by another one
     else if (part.state == LocalStream::State::asking) fall_back(i);
     else if (part.state == LocalStream::State::open) end_local(i, part.end_came ? 0 : ECONNRESET);
   }
-  local_peers_[local_peer] = {};
-  std::erase_if(owed_, [&](const Owed& each) { return each.local_peer == local_peer; });
+  local_peers_.close(local_peer);
 }
 
 // ---- what comes
 
 bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& message, Bytes head) {
   forget_reserved();
-  if (local_peer >= local_peers_.size() || !local_peers_[local_peer].open) return false;
+  if (!local_peers_.is_open(local_peer)) return false;
   const bool apart = !head.empty();
   const Bytes bytes = apart ? head : message.bytes();
   PeerHeader header;
@@ -135,17 +129,14 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
     handle_local_resume(local_peer, bytes);
     return false;
   }
-  LocalPeer& from = local_peers_[local_peer];
-  ++from.arrived;
-  from.bytes += message.length;
-  if (!from.kept.empty()) copy_out(from);
+  local_peers_.count_arrival(local_peer, message.length);
   const bool known = slab_.has(header.socket) && slab_[header.socket].local_stream != nullptr &&
                      slab_[header.socket].local_stream->local_peer == local_peer && slab_[header.socket].local_stream->life == header.life;
   if (!known) {
     // It has ended here, which the other side has been told. But of an answer it cannot know that nobody waits for it any longer.
     PeerOpened opened;
     if (header.kind == PeerKind::kOpened && read(bytes, opened)) {
-      say(local_peer, {.kind = PeerKind::kReset, .socket = opened.socket, .life = opened.life});
+      local_peers_.send_or_queue(local_peer, {.kind = PeerKind::kReset, .socket = opened.socket, .life = opened.life});
     }
     return false;
   }
@@ -207,7 +198,7 @@ bool Stack::handle_local_data(uint32_t index, const Message& message, uint32_t b
   if (gone || lies) {
     // Nobody reads it, or it is more than it may be.
     if (lies) ++counters_.near_bad;
-    reset_local(part);
+    local_peers_.send_reset(part);
     end_local(index, ECONNRESET);
     return false;
   }
@@ -221,47 +212,10 @@ bool Stack::handle_local_data(uint32_t index, const Message& message, uint32_t b
     tell_read(index);
     return false;
   }
-  LocalPeer& local_peer = local_peers_[part.local_peer];
   part.unread += bytes;
-  part.pieces.push_back({.message = message, .taken = before});
-  local_peer.kept.push_back({index, part.life, message.position, local_peer.arrived, local_peer.bytes});
+  local_peers_.add_piece(index, message, before);
   notify(index, true);
   return true;
-}
-
-// What lies too far behind what has come since.
-void Stack::copy_out(LocalPeer& local_peer) {
-  while (!local_peer.kept.empty()) {
-    const LocalPeer::Kept kept = local_peer.kept.front();
-    if (local_peer.arrived - kept.arrived <= kBehindMessages && local_peer.bytes - kept.bytes <= kBehindBytes) return;
-    local_peer.kept.pop_front();
-    LocalStream* const stream = slab_.has(kept.socket) ? slab_[kept.socket].local_stream.get() : nullptr;
-    if (stream == nullptr || stream->life != kept.life) continue;
-    LocalStream& part = *stream;
-    const auto first = std::find_if(part.pieces.begin(), part.pieces.end(), [](const auto& each) { return each.copy.empty(); });
-    if (first != part.pieces.end() && first->message.position == kept.position) copy_first(part);
-  }
-}
-
-void Stack::copy_all(LocalStream& part) {
-  const auto in_place = [](const LocalStream::Piece& each) { return each.copy.empty(); };
-  while (std::any_of(part.pieces.begin(), part.pieces.end(), in_place)) copy_first(part);
-}
-
-// The oldest piece that lies in place; those before it are copies.
-void Stack::copy_first(LocalStream& part) {
-  const auto at = std::find_if(part.pieces.begin(), part.pieces.end(), [](const LocalStream::Piece& each) { return each.copy.empty(); });
-  const Bytes bytes = at->bytes();
-  if (at != part.pieces.begin() && std::prev(at)->copy.size() + bytes.size() <= kCopyMax) {
-    std::prev(at)->copy.insert(std::prev(at)->copy.end(), bytes.begin(), bytes.end());
-    drop_piece(part, *at);
-    part.pieces.erase(static_cast<size_t>(at - part.pieces.begin()));
-    return;
-  }
-  std::vector<std::byte> copy(bytes.begin(), bytes.end());
-  drop_piece(part, *at);
-  at->taken = 0;
-  at->copy = std::move(copy);
 }
 
 void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
@@ -269,7 +223,7 @@ void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
   if (!read(message, open)) return void(++counters_.near_bad);
   const Address from{{open.from}, open.from_port}, to{{open.to}, open.to_port};
   const PeerHeader refused{.kind = PeerKind::kRefused, .socket = open.header.socket, .life = open.header.life};
-  const auto refuse = [&] { say(local_peer, refused); };
+  const auto refuse = [&] { local_peers_.send_or_queue(local_peer, refused); };
   const uint32_t listener = listeners_.choose_in_turn(to);
   const bool honest = addresses_.is_own(from.host) && addresses_.is_own(to.host) && from.port != 0 && open.window <= 0x7FFF'FFFF &&
                       (from.port >= kPrivileged || local_peers_[local_peer].same_user);
@@ -319,7 +273,7 @@ void Stack::handle_local_answer(uint32_t index, Bytes message) {
   PeerOpened opened;
   if (part.state == LocalStream::State::closed && static_cast<uint8_t>(message[0]) == PeerKind::kOpened && read(message, opened)) {
     // It comes too late: nobody waits any longer.
-    return say(part.local_peer, {.kind = PeerKind::kReset, .socket = opened.socket, .life = opened.life});
+    return local_peers_.send_or_queue(part.local_peer, {.kind = PeerKind::kReset, .socket = opened.socket, .life = opened.life});
   }
   if (part.state != LocalStream::State::asking || part.open_due) return void(++counters_.near_bad);
   if (static_cast<uint8_t>(message[0]) == PeerKind::kRefused) {

@@ -111,7 +111,7 @@ void Stack::consume_local(uint32_t index, uint32_t bytes) {
       break;
     }
     bytes -= left;
-    drop_piece(part, piece);
+    local_peers_.drop_piece(part, piece);
     part.pieces.pop_front();
   }
   tell_read(index);
@@ -121,19 +121,6 @@ void Stack::consume_local(uint32_t index, uint32_t bytes) {
 void Stack::tell_read(uint32_t index) {
   const LocalStream& part = *slab_[index].local_stream;
   if (part.untold >= part.window / 2 && !flush_local(index)) make_due(index);
-}
-
-void Stack::drop_piece(const LocalStream& part, const LocalStream::Piece& piece) noexcept {
-  if (!piece.copy.empty()) return;
-  std::deque<LocalPeer::Kept>& kept = local_peers_[part.local_peer].kept;
-  if (!kept.empty() && kept.front().position == piece.message.position) kept.pop_front();
-  network_.release(part.local_peer, piece.message);
-}
-
-void Stack::drop_pieces(LocalStream& part) noexcept {
-  for (const LocalStream::Piece& piece : part.pieces) drop_piece(part, piece);
-  part.pieces.clear();
-  part.unread = 0;
 }
 
 void Stack::shut_local(uint32_t index) {
@@ -149,7 +136,7 @@ void Stack::close_local(uint32_t index) {
   LocalStream& part = *socket.local_stream;
   socket.owned = false;
   if (part.state == LocalStream::State::open && (part.unread != 0 || socket.linger == 0)) {
-    reset_local(part);
+    local_peers_.send_reset(part);
     return drop(index);
   }
   if (part.state != LocalStream::State::open) return drop(index);  // what answers the question is answered by a reset
@@ -174,11 +161,6 @@ uint32_t Stack::events_local(const Socket& socket) const noexcept {
 
 // ---- what goes
 
-bool Stack::tell_local(const LocalStream& part, uint8_t kind, uint32_t value) noexcept {
-  const PeerCredit message{{.kind = kind, .socket = part.peer_socket, .life = part.peer_life}, value};
-  return network_.send_to_local_peer(part.local_peer, bytes_of(message).first(value == 0 ? sizeof(PeerHeader) : sizeof message), {});
-}
-
 // Tells the peer what it is to know. False: no room for all of it.
 bool Stack::flush_local(uint32_t index) {
   Socket& socket = slab_[index];
@@ -200,11 +182,11 @@ bool Stack::flush_local(uint32_t index) {
   if (part.resume_due && !send_resume(index)) return false;
   if (!send_unsent(network_, part)) return false;
   if (part.untold >= part.window / 2) {
-    if (!tell_local(part, PeerKind::kCredit, part.untold)) return false;
+    if (!local_peers_.send_header(part, PeerKind::kCredit, part.untold)) return false;
     part.untold = 0;
   }
   if (part.end_due) {
-    if (!tell_local(part, PeerKind::kEnd)) return false;
+    if (!local_peers_.send_header(part, PeerKind::kEnd)) return false;
     part.end_due = false;
     part.end_sent = true;
     release_flow(index);
@@ -245,20 +227,8 @@ void Stack::run_local_timer(uint32_t index) {
   if (socket.local_stream->state == LocalStream::State::asking) return end_local(index, ETIMEDOUT);
   if (socket.local_stream->move == LocalStream::Move::away) return end_local(index, ECONNRESET);
   if (socket.local_stream->state != LocalStream::State::open || socket.owned || socket.listener != kNone) return;
-  reset_local(*socket.local_stream);
+  local_peers_.send_reset(*socket.local_stream);
   drop(index);
-}
-
-// Tells a local peer, now or when there is room.
-void Stack::say(uint32_t local_peer, const PeerHeader& header) {
-  if (local_peer == kNone) return;  // the peer of a stream that moves, which is gone
-  const Owed owed{local_peer, header};
-  if (network_.send_to_local_peer(local_peer, owed.bytes(), {}) || owed_.size() >= kOwedMax) return;
-  owed_.push_back(owed);
-}
-
-void Stack::reset_local(const LocalStream& part) {
-  say(part.local_peer, {.kind = PeerKind::kReset, .socket = part.peer_socket, .life = part.peer_life});
 }
 
 // ---- datagrams
@@ -267,21 +237,10 @@ void Stack::reset_local(const LocalStream& part) {
 int Stack::send_datagram_local(const Address& from, const SendRoute& route, Bytes data) {
   const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kUdp, route.to, now_);
   if (where.local_peer == kNone) return 0;
-  if (!tell_header_options(where.local_peer, route.header_options)) return -1;
+  if (!local_peers_.send_header_options(where.local_peer, route.header_options)) return -1;
   std::array<std::byte, kPeerDatagramHeadMax> head;
   const uint32_t size = emit_local_datagram(head.data(), from, route.to, route.segment);
   return network_.send_to_local_peer(where.local_peer, Bytes(head).first(size), data) ? 1 : -1;
-}
-
-// Before a datagram. Most have the options of the one before, of any socket. False: no room.
-bool Stack::tell_header_options(uint32_t local_peer, HeaderOptions options) noexcept {
-  HeaderOptions& told = local_peers_[local_peer].told;
-  if (told == options) [[likely]] return true;
-  const PeerHeaderOptions message{.kind = PeerKind::kHeaderOptions, .hop_limit = options.hop_limit,
-                                  .traffic_class = options.traffic_class};
-  if (!network_.send_to_local_peer(local_peer, bytes_of(message), {})) return false;
-  told = options;
-  return true;
 }
 
 uint32_t Stack::emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept {

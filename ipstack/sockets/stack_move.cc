@@ -263,8 +263,8 @@ void Stack::handle_local_move(uint32_t index, uint64_t token) {
 
 bool Stack::send_agreed(uint32_t index) {
   LocalStream& part = *slab_[index].local_stream;
-  if (!tell_local(part, PeerKind::kAgreed)) return false;
-  copy_all(part);  // what has come lies in the channel to the old end
+  if (!local_peers_.send_header(part, PeerKind::kAgreed)) return false;
+  local_peers_.copy_all(part);  // what has come lies in the channel to the old end
   part.move = LocalStream::Move::away;
   timers_.set(index, now_ + kAwayMost);
   return true;
@@ -282,7 +282,7 @@ void Stack::handle_local_resume(uint32_t local_peer, Bytes message) {
   const bool awaited = known && part->move_token == resume.token &&
                        (part->move == LocalStream::Move::away || (part->move == LocalStream::Move::leaving && same));
   if (!awaited && same) return;  // both ends asked, and both go on
-  if (!awaited) return say(local_peer, {.kind = PeerKind::kReset, .socket = resume.socket, .life = resume.life});
+  if (!awaited) return local_peers_.send_or_queue(local_peer, {.kind = PeerKind::kReset, .socket = resume.socket, .life = resume.life});
   part->peer_moves = part->peer_moves && same;  // the port of a peer that has moved leads to another stack
   part->move = LocalStream::Move::none;
   part->local_peer = local_peer;

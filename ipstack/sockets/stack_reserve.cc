@@ -78,7 +78,9 @@ int Stack::reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room) 
   if (const int error = bind_free(index); error != 0) return -error;
   reserved_.local_peer = addresses_.is_own(to.host) ? directory_.look_up(ip::Protocol::kUdp, to, now_).local_peer : kNone;
   if (reserved_.local_peer != kNone) {
-    if (!tell_header_options(reserved_.local_peer, route.header_options)) return refuse_datagram(index, reserved_.local_peer, bytes);
+    if (!local_peers_.send_header_options(reserved_.local_peer, route.header_options)) {
+      return refuse_datagram(index, reserved_.local_peer, bytes);
+    }
     reserved_.head = 0;
     reserved_.message = network_.reserve_to_local_peer(reserved_.local_peer, bytes);
   } else {

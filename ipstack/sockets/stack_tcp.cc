@@ -197,7 +197,7 @@ void Stack::forget_connection(uint32_t index) {
   timers_.remove(index);
   if (socket.found) find_flow(index, false);
   if (socket.has_connection()) socket.tcp.connection.reset();
-  if (socket.local_stream != nullptr) drop_pieces(*socket.local_stream);
+  if (socket.local_stream != nullptr) local_peers_.drop_pieces(*socket.local_stream);
   socket.local_stream.reset();
   forget_urgent(index);
   socket.urgent_news = socket.came = false;
@@ -224,7 +224,7 @@ int Stack::disconnect(int number) {
   } else if (socket->local_stream != nullptr) {
     if (socket->local_stream->state != LocalStream::State::closed) socket->error = ECONNRESET;
     // An answer to the stream's question is itself answered by a reset.
-    if (socket->local_stream->state == LocalStream::State::open) reset_local(*socket->local_stream);
+    if (socket->local_stream->state == LocalStream::State::open) local_peers_.send_reset(*socket->local_stream);
     forget_connection(index);
   } else if (socket->has_connection()) {
     tcp::Connection& connection = *socket->tcp.connection;

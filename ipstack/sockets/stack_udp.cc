@@ -71,7 +71,8 @@ int64_t Stack::send_by_known_route(uint32_t index, Bytes data) {
   std::array<std::byte, kPeerDatagramHeadMax> head;
   const uint32_t size = emit_local_datagram(head.data(), socket.local, socket.remote, 0);
   const uint32_t peer = socket.datagram->route_peer;
-  const bool went = tell_header_options(peer, socket.header_options()) && network_.send_to_local_peer(peer, Bytes(head).first(size), data);
+  const bool went = local_peers_.send_header_options(peer, socket.header_options()) &&
+                    network_.send_to_local_peer(peer, Bytes(head).first(size), data);
   if (went) return static_cast<int64_t>(data.size());
   return refuse_datagram(index, peer, static_cast<uint32_t>(data.size()));
 }
