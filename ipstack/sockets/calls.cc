@@ -119,7 +119,7 @@ Sockets::~Sockets() {
   if (stack_ == nullptr) return;
   std::vector<int> open;
   stack_->for_each([&](int s, const Socket& socket) {
-    if (socket.owned) open.push_back(s);
+    if (socket.is_owned()) open.push_back(s);
   });
   for (const int s : open) stack_->close(s);
   await_ends(options_.linger);

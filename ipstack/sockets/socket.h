@@ -88,11 +88,19 @@ struct Urgent {
 
 constexpr uint16_t kAnySegment = 0xFFFF;
 
+// Whose a socket is. A stream that a peer has begun goes from embryo to queued to owned.
+enum class Stage : uint8_t {
+  owned,    // the application's
+  embryo,   // its handshake is under way, for its listener
+  queued,   // it waits for its listener's accept()
+  closing,  // closed by the application, or its listener: it only lives on to end well
+};
+
 struct Socket {
   Type type : 1 = Type::stream;
+  Stage stage : 2 = Stage::owned;
   bool ipv6 : 1 = false;           // of that family: also for IPv4 addresses, unless only_ipv6
   bool only_ipv6 : 1 = false;
-  bool owned : 1 = true;           // by the application; else it only lives on to end well
   bool bound : 1 = false;          // has a port, local.port, which it gives back
   bool named : 1 = false;          // by bind(), whatever address that was
   bool reuse : 1 = false;          // SO_REUSEADDR
@@ -102,7 +110,6 @@ struct Socket {
   bool connected : 1 = false;      // a datagram socket with a peer
   bool connecting : 1 = false;     // connect() was called, and what became of it has not been told by a further one
   bool failed : 1 = false;         // its connection's error has been put into `error`
-  bool waits : 1 = false;          // it is in its listener's `ready`
   bool early : 1 = false;          // it counts among those of its listener that are open before their handshakes are over
   bool fast_open_connect : 1 = false;  // TCP_FASTOPEN_CONNECT
   bool fast_open_asked : 1 = false;  // its SYN has a cookie or asks for one, and has not been answered
@@ -136,7 +143,7 @@ struct Socket {
   uint32_t refused_bytes = 0;
   int error = 0;                   // SO_ERROR: what happened and was not told
   uint32_t hash = 0;
-  uint32_t listener = ~uint32_t{0};  // whose embryo this is, or for whose accept() it waits
+  uint32_t listener = ~uint32_t{0};  // of an embryo or a queued socket
   uint32_t told_at = ~uint32_t{0};  // its place in SocketTables; ~0: nobody is told
   uint32_t linger = ~uint32_t{0};  // SO_LINGER, seconds; ~0: off
   TcpPart tcp{};
@@ -144,6 +151,8 @@ struct Socket {
   std::unique_ptr<DatagramPart> datagram{};
   std::unique_ptr<LocalStream> local_stream{};
 
+  bool is_owned() const noexcept { return stage == Stage::owned; }
+  bool is_closing() const noexcept { return stage == Stage::closing; }
   bool has_connection() const noexcept { return tcp.connection != nullptr; }
   // Bytes of a stream that have come and were not read.
   uint32_t unread() const noexcept {

@@ -84,9 +84,7 @@ void Stack::drop(uint32_t index) {
   Socket& socket = slab_[index];
   timers_.remove(index);
   if (socket.found) find_flow(index, false);
-  if (socket.listener != kNone && slab_.has(socket.listener) && slab_[socket.listener].listening != nullptr && !socket.waits) {
-    listeners_.end_handshake(socket.listener);
-  }
+  if (socket.stage == Stage::embryo) listeners_.end_handshake(socket.listener);
   if (socket.early) listeners_.end_early(socket);
   if (socket.datagram != nullptr && socket.bound) {
     ++route_generation_;
@@ -279,7 +277,7 @@ int Stack::close(int number) {
     drop(index);
     return 0;
   }
-  socket->owned = false;
+  socket->stage = Stage::closing;
   socket->deferred = false;
   tcp::Connection& connection = *socket->tcp.connection;
   if (socket->linger == 0) connection.abort();
@@ -359,7 +357,7 @@ uint32_t Stack::events(int number) const noexcept {
 // Something has happened to the socket that its owner may want to know.
 void Stack::notify(uint32_t index, bool came) {
   Socket& socket = slab_[index];
-  if (!socket.owned) return;
+  if (!socket.is_owned()) return;
   if (came) socket.came = true;
   if (socket.changed) return;
   const uint32_t events = events_of(index);
@@ -383,7 +381,7 @@ bool Stack::next_change(Change& change) {
     if (!slab_.has(index) || !slab_[index].changed) continue;
     Socket& socket = slab_[index];
     socket.changed = false;
-    if (!socket.owned) continue;
+    if (!socket.is_owned()) continue;
     socket.told = static_cast<uint16_t>(events_of(index));
     // It had memory when it was noted.
     const bool starves = (socket.told & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory();
@@ -494,7 +492,7 @@ void Stack::process_due(uint32_t index, bool& full) {
     const bool room = socket.refused_bytes == 0 || part.is_silent() || network_.has_room(part.local_peer, socket.refused_bytes);
     if (!told || !room) return make_due(index);
     socket.refused_bytes = 0;
-    const bool over = !socket.owned && socket.listener == kNone && part.end_sent && part.end_came;
+    const bool over = socket.is_closing() && part.end_sent && part.end_came;
     return over ? drop(index) : notify(index);
   }
   if (!socket.has_connection()) return;

@@ -301,7 +301,7 @@ class Stack {
   // stack.cc
   Socket* owned(int socket) noexcept {
     const auto index = static_cast<uint32_t>(socket);
-    return slab_.has(index) && slab_[index].owned ? &slab_[index] : nullptr;
+    return slab_.has(index) && slab_[index].is_owned() ? &slab_[index] : nullptr;
   }
   const Socket* owned(int socket) const noexcept { return const_cast<Stack*>(this)->owned(socket); }
   uint32_t new_socket(Type type, bool ipv6);

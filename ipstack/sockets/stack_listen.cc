@@ -47,8 +47,7 @@ int Stack::accept(int number, Address* peer) {
   socket->listening->ready.pop_front();
   Socket& accepted = slab_[index];
   accepted.listener = kNone;
-  accepted.waits = false;
-  accepted.owned = true;
+  accepted.stage = Stage::owned;
   if (socket->peeks_behind) set_peek_offset(index, peek_offset(static_cast<uint32_t>(number)));
   if (peer != nullptr) *peer = accepted.remote;
   notify(index);
@@ -63,9 +62,9 @@ void Stack::end_listener(uint32_t listener) {
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || slab_[i].listener != listener) continue;
     Socket& child = slab_[i];
-    if (!child.waits) listeners_.end_handshake(listener);
+    if (child.stage == Stage::embryo) listeners_.end_handshake(listener);
     child.listener = kNone;
-    child.waits = false;
+    child.stage = Stage::closing;
     if (child.local_stream != nullptr) {
       child.linger = 0;
       close_local(i);
@@ -97,7 +96,7 @@ uint32_t Stack::make_embryo(uint32_t listener, const Address& local, const Addre
   const uint32_t index = new_socket(Type::stream, slab_[listener].ipv6);
   if (index == kNone) return kNone;
   Socket& child = slab_[index];
-  child.owned = false;
+  child.stage = Stage::embryo;
   child.listener = listener;
   inherit(child, slab_[listener]);
   child.local = local;
@@ -132,7 +131,7 @@ void Stack::embryo_changed(uint32_t index) {
   if (state == tcp::State::closed) return drop(index);
   if (!is_synchronized(state) && !socket.early) return;
   Socket& listener = slab_[socket.listener];
-  socket.waits = true;
+  socket.stage = Stage::queued;
   listeners_.end_handshake(socket.listener);
   ++counters_.connections_in;
   const uint32_t parent = socket.listener;
@@ -166,7 +165,7 @@ void Stack::send_cookie(const Socket& listener, const Address& local, const Addr
 // peer has taken what came first: if that was the cookie, the embryo understands nothing that it says, and is to go.
 SynCookies::Answer Stack::overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept {
   const Socket& socket = slab_[index];
-  const bool embryo = socket.listener != kNone && !socket.waits && !socket.early;
+  const bool embryo = socket.stage == Stage::embryo && !socket.early;
   if (!embryo || !cookies_.has_recent(now_) || socket.tcp.connection->state() != tcp::State::syn_received) return SynCookies::Answer::none;
   const bool plain = segment.has(ip::TcpFlags::kAck) && !segment.has(ip::TcpFlags::kSyn) && !segment.has(ip::TcpFlags::kRst);
   if (!plain || socket.tcp.connection->under_way(segment.acknowledgement - 1)) return SynCookies::Answer::none;

@@ -167,7 +167,7 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
       return false;
     case PeerKind::kEnd:
       part.end_came = true;
-      if (!socket.owned && socket.listener == kNone && part.end_sent) return drop(index), false;
+      if (socket.is_closing() && part.end_sent) return drop(index), false;
       release_flow(index);
       notify(index);
       return false;
@@ -193,7 +193,7 @@ bool Stack::handle_local_data(uint32_t index, const Message& message, uint32_t b
   const uint32_t bytes = message.length - before;
   Socket& socket = slab_[index];
   LocalStream& part = *socket.local_stream;
-  const bool gone = !socket.owned && socket.listener == kNone;
+  const bool gone = socket.is_closing();
   const bool lies = part.end_came || part.unread + part.untold + uint64_t{bytes} > part.window;
   if (gone || lies) {
     // Nobody reads it, or it is more than it may be.
@@ -240,9 +240,8 @@ void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
   if (index == kNone) return refuse();
   Socket& child = slab_[index];
   inherit(child, slab_[listener]);
-  child.owned = false;
+  child.stage = Stage::queued;
   child.listener = listener;
-  child.waits = true;
   child.local = to;
   child.remote = from;
   child.bound = child.named = true;

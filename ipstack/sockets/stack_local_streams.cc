@@ -134,7 +134,7 @@ void Stack::shut_local(uint32_t index) {
 void Stack::close_local(uint32_t index) {
   Socket& socket = slab_[index];
   LocalStream& part = *socket.local_stream;
-  socket.owned = false;
+  socket.stage = Stage::closing;
   if (part.state == LocalStream::State::open && (part.unread != 0 || socket.linger == 0)) {
     local_peers_.send_reset(part);
     return drop(index);
@@ -217,7 +217,7 @@ void Stack::end_local(uint32_t index, int error) {
   release_flow(index);
   if (error != 0) socket.error = error == ECONNRESET && part.end_came ? EPIPE : error;  // as of TCP (take_failure())
   show(index);
-  if (!socket.owned && socket.listener == kNone) return drop(index);
+  if (socket.is_closing()) return drop(index);
   notify(index);
 }
 
@@ -226,7 +226,7 @@ void Stack::run_local_timer(uint32_t index) {
   Socket& socket = slab_[index];
   if (socket.local_stream->state == LocalStream::State::asking) return end_local(index, ETIMEDOUT);
   if (socket.local_stream->move == LocalStream::Move::away) return end_local(index, ECONNRESET);
-  if (socket.local_stream->state != LocalStream::State::open || socket.owned || socket.listener != kNone) return;
+  if (socket.local_stream->state != LocalStream::State::open || !socket.is_closing()) return;
   local_peers_.send_reset(*socket.local_stream);
   drop(index);
 }

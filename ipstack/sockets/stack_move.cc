@@ -289,7 +289,7 @@ void Stack::handle_local_resume(uint32_t local_peer, Bytes message) {
   part->peer_socket = resume.socket;
   part->peer_life = resume.life;
   const Socket& socket = slab_[index];
-  const bool gone = !socket.owned && socket.listener == kNone;
+  const bool gone = socket.is_closing();
   timers_.remove(index);
   if (gone) timers_.set(index, now_ + socket.tcp.options->fin_wait_2);
   if (!flush_local(index)) return make_due(index);

@@ -102,7 +102,7 @@ void Stack::show(uint32_t index) {
   if (socket.local_stream != nullptr) add(true, SocketFlags::kNear);
   if (socket.has_connection()) {
     const tcp::Connection::Ends ends = socket.tcp.connection->ends(now_);
-    add(!socket.owned && socket.listener == kNone, SocketFlags::kClosed);
+    add(socket.is_closing(), SocketFlags::kClosed);
     add(ends.fin_sent, SocketFlags::kFinSent);
     add(ends.timestamps, SocketFlags::kTimestamps);
     record.send_unacknowledged = ends.send_unacknowledged.value;
@@ -141,7 +141,7 @@ void Stack::tell_asked() {
 // The application has closed it and the peer has all data: the network interface goes on with that from what show() said last.
 bool Stack::left_to_interface(uint32_t index) const noexcept {
   const Socket& socket = slab_[index];
-  if (socket.owned || socket.listener != kNone || socket.told_at == kNone || !socket.has_connection()) return false;
+  if (!socket.is_closing() || socket.told_at == kNone || !socket.has_connection()) return false;
   const tcp::Connection& connection = *socket.tcp.connection;
   const tcp::Connection::Ends ends = connection.ends(now_);
   const uint32_t outstanding = ends.send_next - ends.send_unacknowledged;

@@ -389,13 +389,12 @@ void Stack::after(uint32_t index) {
   }
   take_failure(socket);
   // While it ends, others may have to go on from here (unet/socket_table.h).
-  const bool ends = !socket.owned && socket.listener == kNone;
-  if (ends || static_cast<uint8_t>(connection.state()) != socket.shown) show(index);
+  if (socket.is_closing() || static_cast<uint8_t>(connection.state()) != socket.shown) show(index);
   const bool closed = connection.state() == tcp::State::closed;
   if (socket.early && !is_opening(connection.state())) listeners_.end_early(socket);
   if (closed && !blocked && socket.found) find_flow(index, false);  // the same ends may connect anew
-  if (socket.listener != kNone && !socket.waits) return blocked ? void() : embryo_changed(index);
-  if (!socket.owned && socket.listener == kNone && !blocked) {
+  if (socket.stage == Stage::embryo) return blocked ? void() : embryo_changed(index);
+  if (socket.is_closing() && !blocked) {
     if (closed) return drop(index);
     if (connection.state() == tcp::State::time_wait) return begin_time_wait(index);
   }
@@ -437,7 +436,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   if (index == kNone && handle_time_wait(hash, local, remote, segment, begin)) return;
   if (index != kNone && !is_local && slab_[index].tcp.connection->yields_to(segment)) {
     begin = slab_[index].tcp.connection->time_wait().snd_nxt;
-    if (slab_[index].owned) find_flow(index, false);  // its owner has not closed it yet
+    if (slab_[index].is_owned()) find_flow(index, false);  // its owner has not closed it yet
     else drop(index);
     index = kNone;
   }

@@ -24,7 +24,7 @@ void Stack::set_urgent(uint32_t index, uint32_t before, uint32_t there) {
   }
   urgents_[index] = {.before = before};
   socket.urgent = true;
-  if (!socket.owned) return;
+  if (!socket.is_owned()) return;
   socket.urgent_news = true;
   socket.told = static_cast<uint16_t>(socket.told & ~Events::kUrgent);  // a further one is told of anew
   list(index);
