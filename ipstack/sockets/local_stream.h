@@ -69,6 +69,8 @@ struct LocalStream {
   // One end moves to another stack (stack_move.cc). If it is this end: it has asked (asked), the peer has agreed (agreed). If it is the
   // peer's: this end has still to agree (leaving), it has agreed (away). A stream that is_silent() sends nothing.
   enum class Move : uint8_t { none, asked, agreed, leaving, away };
+  // Our end of the stream: data may follow; it is to be sent when the channel has room; it has been sent.
+  enum class End : uint8_t { none, due, sent };
   State state = State::asking;
   Move move = Move::none;
   bool peer_moves = false;       // the peer answers kMove
@@ -80,9 +82,10 @@ struct LocalStream {
   uint32_t credit = 0;           // bytes that the peer has room for
   uint32_t window = 0;           // bytes that we have promised room for
   uint32_t unread = 0, untold = 0;  // of these: not read yet; read, but the peer does not know
-  bool open_due = false, answer_due = false, end_due = false;  // to be told when the channel has room
+  bool open_due = false, answer_due = false;  // to be told when the channel has room
   bool joined = false;             // it waits for the answer to a question that is older than it
-  bool end_sent = false, end_came = false;
+  End end = End::none;
+  bool end_came = false;
   Pieces pieces{};
   // Data that the stream has taken and the full channel has not: a writable stream takes some even then. It counts as sent.
   std::vector<std::byte> unsent{};
@@ -95,9 +98,9 @@ struct LocalStream {
   // What is sent next waits for this.
   bool is_behind() const noexcept { return answer_due || !unsent.empty(); }
   // All that is to be sent is at the peer, with its end.
-  bool has_left() const noexcept { return state == State::open && end_sent; }
+  bool has_left() const noexcept { return state == State::open && end == End::sent; }
   // Both ends have said that they send no more: nothing is left of it but what was not read.
-  bool is_over() const noexcept { return state == State::closed || (end_sent && end_came); }
+  bool is_over() const noexcept { return state == State::closed || (end == End::sent && end_came); }
 };
 
 }  // namespace unet::sockets

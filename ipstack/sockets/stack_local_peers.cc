@@ -167,7 +167,7 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
       return false;
     case PeerKind::kEnd:
       part.end_came = true;
-      if (socket.is_closing() && part.end_sent) return drop(index), false;
+      if (socket.is_closing() && part.end == LocalStream::End::sent) return drop(index), false;
       release_flow(index);
       notify(index);
       return false;

@@ -47,7 +47,7 @@ int64_t Stack::send_local(uint32_t index, Bytes data, bool urgent) {
   Socket& socket = slab_[index];
   LocalStream& part = *socket.local_stream;
   if (part.state == LocalStream::State::asking) return -EAGAIN;
-  if (part.state == LocalStream::State::closed || part.end_due || part.end_sent) return -EPIPE;
+  if (part.state == LocalStream::State::closed || part.end != LocalStream::End::none) return -EPIPE;
   if (part.is_moving() || (part.is_behind() && !flush_local(index))) return -EAGAIN;
   PeerHeader header{.kind = PeerKind::kData, .socket = part.peer_socket, .life = part.peer_life};
   size_t sent = 0;
@@ -125,8 +125,8 @@ void Stack::tell_read(uint32_t index) {
 
 void Stack::shut_local(uint32_t index) {
   LocalStream& part = *slab_[index].local_stream;
-  if (part.end_due || part.end_sent) return;
-  part.end_due = true;
+  if (part.end != LocalStream::End::none) return;
+  part.end = LocalStream::End::due;
   if (!flush_local(index)) make_due(index);
 }
 
@@ -140,11 +140,11 @@ void Stack::close_local(uint32_t index) {
     return drop(index);
   }
   if (part.state != LocalStream::State::open) return drop(index);  // what answers the question is answered by a reset
-  part.end_due = !part.end_sent;
+  if (part.end == LocalStream::End::none) part.end = LocalStream::End::due;
   timers_.set(index, now_ + socket.tcp.options->fin_wait_2);
   const bool blocked = !flush_local(index);
   if (blocked) return make_due(index);
-  if (part.end_sent && part.end_came) drop(index);
+  if (part.is_over()) drop(index);
 }
 
 uint32_t Stack::events_local(const Socket& socket) const noexcept {
@@ -185,10 +185,9 @@ bool Stack::flush_local(uint32_t index) {
     if (!local_peers_.send_header(part, PeerKind::kCredit, part.untold)) return false;
     part.untold = 0;
   }
-  if (part.end_due) {
+  if (part.end == LocalStream::End::due) {
     if (!local_peers_.send_header(part, PeerKind::kEnd)) return false;
-    part.end_due = false;
-    part.end_sent = true;
+    part.end = LocalStream::End::sent;
     release_flow(index);
   }
   return part.move != LocalStream::Move::leaving || send_agreed(index);
@@ -212,7 +211,8 @@ void Stack::end_local(uint32_t index, int error) {
   Socket& socket = slab_[index];
   LocalStream& part = *socket.local_stream;
   part.state = LocalStream::State::closed;
-  part.open_due = part.answer_due = part.end_due = false;
+  part.open_due = part.answer_due = false;
+  if (part.end == LocalStream::End::due) part.end = LocalStream::End::none;
   timers_.remove(index);
   release_flow(index);
   if (error != 0) socket.error = error == ECONNRESET && part.end_came ? EPIPE : error;  // as of TCP (take_failure())

@@ -36,7 +36,9 @@ static_assert(std::is_trivially_copyable_v<MovedStream>);
 
 namespace {
 
-bool has_all_sent(const LocalStream& part) noexcept { return !part.open_due && !part.end_due && !part.resume_due && !part.is_behind(); }
+bool has_all_sent(const LocalStream& part) noexcept {
+  return !part.open_due && part.end != LocalStream::End::due && !part.resume_due && !part.is_behind();
+}
 
 }  // namespace
 
@@ -140,7 +142,7 @@ std::vector<std::byte> Stack::export_stream(int number) {
     moved.credit = part.credit;
     moved.window = part.window;
     moved.untold = part.untold;
-    moved.end_sent = part.end_sent;
+    moved.end_sent = part.end == LocalStream::End::sent;
     moved.end_came = part.end_came;
     moved.token = part.move_token;
   } else {
@@ -214,7 +216,7 @@ int Stack::import_local(uint32_t index, const MovedStream& moved, Bytes unread) 
   part.window = moved.window;
   part.unread = moved.unread;
   part.untold = moved.untold;
-  part.end_sent = moved.end_sent != 0;
+  part.end = moved.end_sent != 0 ? LocalStream::End::sent : LocalStream::End::none;
   part.end_came = moved.end_came != 0;
   part.peer_moves = part.resume_due = true;
   part.move_token = moved.token;
@@ -293,7 +295,7 @@ void Stack::handle_local_resume(uint32_t local_peer, Bytes message) {
   timers_.remove(index);
   if (gone) timers_.set(index, now_ + socket.tcp.options->fin_wait_2);
   if (!flush_local(index)) return make_due(index);
-  if (gone && part->end_sent && part->end_came) return drop(index);
+  if (gone && part->is_over()) return drop(index);
   notify(index);
 }
 

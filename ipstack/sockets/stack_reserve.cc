@@ -51,7 +51,7 @@ int Stack::reserve_local(uint32_t index, uint32_t bytes, MutableBytes& room) {
   Socket& socket = slab_[index];
   LocalStream& part = *socket.local_stream;
   if (part.state == LocalStream::State::asking) return -EAGAIN;
-  if (part.state == LocalStream::State::closed || part.end_due || part.end_sent) return -EPIPE;
+  if (part.state == LocalStream::State::closed || part.end != LocalStream::End::none) return -EPIPE;
   if (part.is_moving() || (part.is_behind() && !flush_local(index)) || part.credit == 0) return -EAGAIN;
   bytes = std::min({bytes, part.credit, kMessageMax});
   reserved_.message = network_.reserve_to_local_peer(part.local_peer, bytes);

@@ -24,7 +24,7 @@ SocketState state_of(const Socket& socket) noexcept {
     }
     if (socket.local_stream->is_over()) return SocketState::closed;
     if (socket.local_stream->end_came) return SocketState::close_wait;
-    return socket.local_stream->end_sent ? SocketState::fin_wait_2 : SocketState::established;
+    return socket.local_stream->end == LocalStream::End::sent ? SocketState::fin_wait_2 : SocketState::established;
   }
   return socket.has_connection() ? static_cast<SocketState>(socket.tcp.connection->state()) : SocketState::closed;
 }
