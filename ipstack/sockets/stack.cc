@@ -50,7 +50,7 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
 Stack::~Stack() {
   if (forgets_) return;
   for (uint32_t i = 0; i < slab_.end(); ++i) {
-    if (!slab_.has(i) || !slab_[i].has_connection() || left_to_interface(i)) continue;
+    if (!slab_.has(i) || !slab_[i].has_connection() || is_left_to_interface(slab_[i], now_)) continue;
     slab_[i].tcp.connection->abort();
     // Without room the network interface resets the peer: nobody has the port then.
     if (output_.send_all(i, now_)) tables_.give_back(std::exchange(slab_[i].told_at, kNone));
@@ -177,7 +177,7 @@ int Stack::take_port(uint32_t index) {
     ++route_generation_;
     datagrams_.link(index);
   }
-  show(index);
+  reports_.show(index, now_);
   return 0;
 }
 
@@ -436,7 +436,7 @@ void Stack::handle_message(Bytes message) {
 
 void Stack::run() {
   forget_reserved();
-  if (tables_.asked() != 0) [[unlikely]] tell_asked();
+  if (tables_.asked() != 0) [[unlikely]] reports_.run(now_);
   if (chunks_.has_waiting()) chunks_.take_back(network_.taken());
   for (uint32_t index; (index = timers_.take(now_)) != kNone;) {
     Socket& socket = slab_[index];
@@ -507,7 +507,7 @@ bool Stack::idle() const noexcept {
     if (!slab_.has(i)) continue;
     const LocalStream* const stream = slab_[i].local_stream.get();
     if (stream != nullptr && stream->state != LocalStream::State::closed && !stream->has_left()) return false;
-    if (!slab_[i].has_connection() || left_to_interface(i)) continue;
+    if (!slab_[i].has_connection() || is_left_to_interface(slab_[i], now_)) continue;
     const tcp::State state = slab_[i].tcp.connection->state();
     if (state != tcp::State::closed && state != tcp::State::time_wait) return false;
   }

@@ -42,6 +42,7 @@
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
 #include "ipstack/sockets/socket_options.h"
+#include "ipstack/sockets/socket_reports.h"
 #include "ipstack/sockets/socket_tables.h"
 #include "ipstack/sockets/stack_counters.h"
 #include "ipstack/sockets/stream_messages.h"
@@ -476,10 +477,6 @@ class Stack {
   void handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data);
   bool check_datagram(uint32_t local_peer, Bytes message);
   void handle_no_port(uint32_t local_peer, const Address& from, const Address& to);
-  // stack_table.cc: what others are told of sockets
-  void show(uint32_t index);
-  void tell_asked();
-  bool left_to_interface(uint32_t index) const noexcept;
 
   Network& network_;
   const HostAddresses addresses_{network_};
@@ -526,8 +523,7 @@ class Stack {
   Reserved reserved_;
   Awaited awaited_;
   SocketTables tables_;
-  uint64_t telling_ = 0;            // SocketTables::asked() that is being answered, from telling_at_ on
-  uint32_t telling_at_ = 0;
+  SocketReports reports_{tables_, slab_, counters_, tcp_counters_};
 
   TcpOutput output_;
   std::vector<uint32_t> due_;       // sockets that may have something to send

@@ -32,7 +32,7 @@ int Stack::listen(int number, int backlog) {
   }
   socket->listening->backlog = wanted;
   socket->listening->fast_open_max = socket->fast_open_max;
-  show(index);
+  reports_.show(index, now_);
   return 0;
 }
 

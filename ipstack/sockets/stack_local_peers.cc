@@ -253,7 +253,7 @@ void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
                          .window = std::max(child.tcp.options->receive_buffer, 64u * 1024), .answer_due = true};
   child.local_stream->peer_moves = open.header.moves != 0;
   ++counters_.near_in;
-  show(index);
+  reports_.show(index, now_);
   part.ready.push_back(index);
   if (!flush_local(index)) make_due(index);
   notify(listener, true);
@@ -289,7 +289,7 @@ void Stack::handle_local_answer(uint32_t index, Bytes message) {
   part.peer_moves = opened.header.moves != 0;
   timers_.remove(index);
   ++counters_.near_out;
-  show(index);
+  reports_.show(index, now_);
   notify(index);
 }
 

@@ -39,7 +39,7 @@ void Stack::connect_local(uint32_t index, bool joined) {
   part.joined = joined;
   if (part.local_peer == kNone) await_local_peer(index);
   timers_.set(index, now_ + socket.tcp.options->syn_timeout);
-  show(index);
+  reports_.show(index, now_);
   if (!flush_local(index)) make_due(index);
 }
 
@@ -216,7 +216,7 @@ void Stack::end_local(uint32_t index, int error) {
   timers_.remove(index);
   release_flow(index);
   if (error != 0) socket.error = error == ECONNRESET && part.end_came ? EPIPE : error;  // as of TCP (take_failure())
-  show(index);
+  reports_.show(index, now_);
   if (socket.is_closing()) return drop(index);
   notify(index);
 }

@@ -189,7 +189,7 @@ int Stack::import_stream(int number, Bytes from) {
   if (error != 0) return error;
   socket->shut_read = moved.shut_read != 0;
   ++counters_.moved_in;
-  show(index);
+  reports_.show(index, now_);
   notify(index, true);
   return 0;
 }

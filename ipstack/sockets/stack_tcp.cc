@@ -112,7 +112,7 @@ int Stack::connect(int number, const Address& asked) {
     socket->remote = socket->connected ? to : Address{};
     if (!socket->connected) {
       if (!socket->named) take_name_back(index);
-      show(index);
+      reports_.show(index, now_);
       return 0;
     }
     const bool reachable = socket->named && !socket->local.host.is_unspecified() ? socket->local.host.is_ipv4() == to.host.is_ipv4()
@@ -126,7 +126,7 @@ int Stack::connect(int number, const Address& asked) {
       socket->connected = false;
       socket->remote = {};
     }
-    show(index);
+    reports_.show(index, now_);
     return -error;
   }
   if (socket->local_stream != nullptr || socket->has_connection()) return connect_again(index);
@@ -208,7 +208,7 @@ void Stack::forget_connection(uint32_t index) {
     give_back_port(socket);
     socket.local = {};
   }
-  show(index);
+  reports_.show(index, now_);
 }
 
 // As Linux's tcp_disconnect().
@@ -238,7 +238,7 @@ int Stack::disconnect(int number) {
     forget_connection(index);
   }
   socket->local.port = port;  // as Linux goes on to call it, though it may be another's
-  show(index);
+  reports_.show(index, now_);
   notify(index);
   return 0;
 }
@@ -389,7 +389,7 @@ void Stack::after(uint32_t index) {
   }
   take_failure(socket);
   // While it ends, others may have to go on from here (unet/socket_table.h).
-  if (socket.is_closing() || static_cast<uint8_t>(connection.state()) != socket.shown) show(index);
+  if (socket.is_closing() || static_cast<uint8_t>(connection.state()) != socket.shown) reports_.show(index, now_);
   const bool closed = connection.state() == tcp::State::closed;
   if (socket.early && !is_opening(connection.state())) listeners_.end_early(socket);
   if (closed && !blocked && socket.found) find_flow(index, false);  // the same ends may connect anew

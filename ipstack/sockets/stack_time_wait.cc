@@ -18,7 +18,7 @@ void Stack::begin_time_wait(uint32_t index) {
   const tcp::Connection& connection = *socket.tcp.connection;
   const uint32_t hash = flows_.hash(socket.local, socket.remote);
   time_waits_.make_room();
-  show(index);  // the network interface holds it when this process is gone
+  reports_.show(index, now_);  // the network interface holds it when this process is gone
   if (time_waits_.add(hash, socket.local, socket.remote, connection.time_wait(), connection.expires_at(), socket.told_at)) {
     socket.told_at = kNone;
   }
@@ -75,7 +75,7 @@ void Stack::leave_port(uint32_t index) {
     socket.error = EADDRNOTAVAIL;
   }
   after(index);
-  if (slab_.has(index)) show(index);
+  if (slab_.has(index)) reports_.show(index, now_);
 }
 
 // From another port, with the numbers that are due between these ends; but what it has to say already keeps those that it has.
