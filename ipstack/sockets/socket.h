@@ -80,12 +80,6 @@ struct DatagramPart {
   uint32_t next = ~uint32_t{0};    // a further one at the same port
 };
 
-// The last urgent byte that a stream's peer has told of, until it has been passed in the stream.
-struct Urgent {
-  uint32_t before = 0;             // bytes to be read before it, which may not have come
-  bool taken = false;              // by Stack::receive_urgent()
-};
-
 constexpr uint16_t kAnySegment = 0xFFFF;
 
 // Whose a socket is. A stream that a peer has begun goes from embryo to queued to owned.
@@ -117,11 +111,11 @@ struct Socket {
   bool reuse_port : 1 = false;     // SO_REUSEPORT
   bool shares : 1 = false;         // its port is of a share: of those of this process that have it, too, each gets some
   bool passes : 1 = false;         // it takes no new flows while others of the share do
-  bool peeks_behind : 1 = false;   // SO_PEEK_OFF: Stack::peek_offsets_ has where
+  bool peeks_behind : 1 = false;   // SO_PEEK_OFF: ReadPositions has where
   bool held : 1 = false;           // Stack::held_ has it
   bool zero_copy : 1 = false;      // SO_ZEROCOPY
   bool has_errors : 1 = false;     // Stack::error_queues_ has some
-  bool urgent : 1 = false;         // Stack::urgents_ has it
+  bool urgent : 1 = false;         // ReadPositions has it
   bool urgent_inline : 1 = false;  // SO_OOBINLINE
   bool urgent_news : 1 = false;    // for Change::urgent
   bool came : 1 = false;           // for Change::came

@@ -94,9 +94,8 @@ void Stack::drop(uint32_t index) {
   if (socket.local_stream != nullptr) local_peers_.drop_pieces(*socket.local_stream);
   give_back_port(socket);
   tables_.give_back(socket.told_at);
-  if (socket.peeks_behind) peek_offsets_.erase(index);
   if (!error_queues_.empty()) error_queues_.erase(index);
-  forget_urgent(index);
+  positions_.forget(index);
   slab_.drop(index);
 }
 

@@ -39,6 +39,7 @@
 #include "ipstack/sockets/peer_directory.h"
 #include "ipstack/sockets/port_sockets.h"
 #include "ipstack/sockets/ports.h"
+#include "ipstack/sockets/read_positions.h"
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
 #include "ipstack/sockets/socket_options.h"
@@ -331,26 +332,10 @@ class Stack {
   }
   Ports& ports_of(const Socket& socket) noexcept { return socket.type == Type::stream ? tcp_ports_ : udp_ports_; }
 
-  // SO_PEEK_OFF: what a peek leaves out, and how that changes by what is peeked, and by what is read.
-  uint32_t peek_offset(uint32_t index) const noexcept { return slab_[index].peeks_behind ? peek_offsets_.at(index) : 0; }
-  void set_peek_offset(uint32_t index, std::optional<uint32_t> offset);
-  void count_peeked(uint32_t index, size_t bytes) noexcept {
-    if (slab_[index].peeks_behind) [[unlikely]] peek_offsets_.at(index) += static_cast<uint32_t>(bytes);
-  }
-  void count_read(uint32_t index, size_t bytes) noexcept {
-    const Socket& socket = slab_[index];
-    if (socket.urgent) [[unlikely]] count_read_urgent(index, static_cast<uint32_t>(bytes));
-    if (!socket.peeks_behind) [[likely]] return;
-    uint32_t& offset = peek_offsets_.at(index);
-    offset -= std::min(offset, static_cast<uint32_t>(bytes));
-  }
   static size_t copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept;
 
   // stack_urgent.cc
   void set_urgent(uint32_t index, uint32_t before, uint32_t there);
-  void forget_urgent(uint32_t index) noexcept;
-  void count_read_urgent(uint32_t index, uint32_t bytes) noexcept;
-  bool is_passed_over(uint32_t index) const noexcept;
   void leave_out_urgent(uint32_t index);
   MutableBytes room_to_urgent(uint32_t index, MutableBytes room, bool peek, size_t& skip);
 
@@ -504,9 +489,8 @@ class Stack {
   ip::PathMtu datagram_paths_;      // that routers have told of datagrams: anybody can who knows both ends of a socket
   Listeners listeners_{slab_};
   DatagramSockets datagrams_{slab_, flows_};
-  std::map<uint32_t, uint32_t> peek_offsets_;  // of the few sockets that have one
+  ReadPositions positions_{slab_};
   std::map<uint32_t, ErrorQueue> error_queues_;
-  std::map<uint32_t, Urgent> urgents_;
   SynCookies cookies_{key_, flows_};
 
   FastOpenCookies fast_open_;       // that we give

@@ -48,7 +48,7 @@ int Stack::accept(int number, Address* peer) {
   Socket& accepted = slab_[index];
   accepted.listener = kNone;
   accepted.stage = Stage::owned;
-  if (socket->peeks_behind) set_peek_offset(index, peek_offset(static_cast<uint32_t>(number)));
+  if (socket->peeks_behind) positions_.set_peek_offset(index, positions_.peek_offset(static_cast<uint32_t>(number)));
   if (peer != nullptr) *peer = accepted.remote;
   notify(index);
   return static_cast<int>(index);

@@ -73,7 +73,7 @@ int64_t Stack::receive_local(uint32_t index, MutableBytes data, bool peek) {
   if (awaited_.socket == static_cast<int>(index) && awaited_.came >= 0) return take_awaited();
   Socket& socket = slab_[index];
   LocalStream& part = *socket.local_stream;
-  size_t skip = peek ? peek_offset(index) : 0;
+  size_t skip = peek ? positions_.peek_offset(index) : 0;
   if (socket.urgent) [[unlikely]] data = room_to_urgent(index, data, peek, skip);
   if (part.unread <= skip) {
     if (part.end_came) return 0;  // as of TCP
@@ -86,7 +86,7 @@ int64_t Stack::receive_local(uint32_t index, MutableBytes data, bool peek) {
     if (copied == data.size()) break;
     copied += copy_behind(piece.bytes(), skip, data.subspan(copied));
   }
-  if (peek) count_peeked(index, copied);
+  if (peek) positions_.count_peeked(index, copied);
   else consume_local(index, static_cast<uint32_t>(copied));
   return static_cast<int64_t>(copied);
 }
@@ -100,7 +100,7 @@ int Stack::gather_local(Socket& socket, std::span<Bytes> pieces) {
 void Stack::consume_local(uint32_t index, uint32_t bytes) {
   LocalStream& part = *slab_[index].local_stream;
   bytes = std::min(bytes, part.unread);
-  count_read(index, bytes);
+  positions_.count_read(index, bytes);
   part.unread -= bytes;
   part.untold += bytes;
   while (bytes != 0) {

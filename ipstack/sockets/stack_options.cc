@@ -11,7 +11,7 @@ int Stack::set_option(int number, Option option, int64_t value) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (option == Option::peek_offset) {
-    set_peek_offset(static_cast<uint32_t>(number), value < 0 ? std::nullopt : std::optional(static_cast<uint32_t>(value)));
+    positions_.set_peek_offset(static_cast<uint32_t>(number), value < 0 ? std::nullopt : std::optional(static_cast<uint32_t>(value)));
     return 0;
   }
   if (socket->type == Type::datagram) {
@@ -40,18 +40,12 @@ int Stack::set_option(int number, Option option, int64_t value) {
   return 0;
 }
 
-void Stack::set_peek_offset(uint32_t index, std::optional<uint32_t> offset) {
-  slab_[index].peeks_behind = offset.has_value();
-  if (offset) peek_offsets_[index] = *offset;
-  else peek_offsets_.erase(index);
-}
-
 int64_t Stack::option(int number, Option option) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   switch (option) {
     case Option::error: return take_error(*socket);
-    case Option::peek_offset: return socket->peeks_behind ? int64_t{peek_offset(static_cast<uint32_t>(number))} : -1;
+    case Option::peek_offset: return socket->peeks_behind ? int64_t{positions_.peek_offset(static_cast<uint32_t>(number))} : -1;
     case Option::path_mtu: return path_mtu(*socket);
     default: return stored_option(*socket, option);
   }

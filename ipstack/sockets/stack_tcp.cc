@@ -199,7 +199,7 @@ void Stack::forget_connection(uint32_t index) {
   if (socket.has_connection()) socket.tcp.connection.reset();
   if (socket.local_stream != nullptr) local_peers_.drop_pieces(*socket.local_stream);
   socket.local_stream.reset();
-  forget_urgent(index);
+  positions_.forget_urgent(index);
   socket.urgent_news = socket.came = false;
   socket.shut_read = socket.shut_write = socket.fast_open_asked = socket.connecting = socket.deferred = false;
   socket.told = 0;
@@ -309,7 +309,7 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   if (socket->local_stream != nullptr) return receive_local(static_cast<uint32_t>(number), data, peek);
   if (!socket->has_connection()) return socket->error != 0 ? -take_error(*socket) : -ENOTCONN;
   tcp::Connection& connection = *socket->tcp.connection;
-  size_t skip = peek ? peek_offset(static_cast<uint32_t>(number)) : 0;
+  size_t skip = peek ? positions_.peek_offset(static_cast<uint32_t>(number)) : 0;
   if (socket->urgent) [[unlikely]] data = room_to_urgent(static_cast<uint32_t>(number), data, peek, skip);
   if (connection.readable() <= skip) {
     if (connection.readiness().ended) return 0;  // as on Linux also if it was reset after that: those who send hear of it
@@ -328,11 +328,11 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
     std::vector<Bytes>& pieces = output_.pieces();
     const uint32_t count = connection.gather(pieces);
     for (uint32_t i = 0; i < count && copied < data.size(); ++i) copied += copy_behind(pieces[i], skip, data.subspan(copied));
-    count_peeked(static_cast<uint32_t>(number), copied);
+    positions_.count_peeked(static_cast<uint32_t>(number), copied);
     return static_cast<int64_t>(copied);
   }
   const uint32_t bytes = connection.receive(data).bytes;
-  count_read(static_cast<uint32_t>(number), bytes);
+  positions_.count_read(static_cast<uint32_t>(number), bytes);
   make_due(static_cast<uint32_t>(number));  // the window may be told; with what the application sends next, if it does
   return bytes;
 }
@@ -367,7 +367,7 @@ void Stack::consume_at(uint32_t index, uint32_t bytes) {
   tcp::Connection& connection = *socket.tcp.connection;
   bytes = std::min(bytes, connection.readable());
   connection.consume(bytes);
-  count_read(index, bytes);
+  positions_.count_read(index, bytes);
   make_due(index);
 }
 

@@ -145,7 +145,7 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
   DatagramPart& part = *socket->datagram;
   const auto index = static_cast<uint32_t>(number);
   const bool behind = peek && socket->peeks_behind;
-  uint32_t skip = behind ? peek_offset(index) : 0;
+  uint32_t skip = behind ? positions_.peek_offset(index) : 0;
   DatagramQueue::Datagram found;
   if (behind ? !part.queue.find(skip, part.coalesce, found) : part.queue.empty()) return socket->shut_read ? 0 : -EAGAIN;
   const DatagramQueue::Datagram datagram = behind ? found : part.queue.front();
@@ -165,8 +165,8 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
     what->came = datagram.came;
     what->lost = datagram.lost;
   }
-  if (peek) return count_peeked(index, copied), static_cast<int64_t>(copied);
-  count_read(index, copied);
+  if (peek) return positions_.count_peeked(index, copied), static_cast<int64_t>(copied);
+  positions_.count_read(index, copied);
   if (bytes.size() < datagram.payload.size()) return part.queue.pop_segment(static_cast<uint32_t>(bytes.size())), copied;
   ++datagrams_read_;
   part.queue.pop();
