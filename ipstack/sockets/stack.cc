@@ -43,8 +43,8 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
   UNET_CHECK(uint64_t{options.chunk_bytes} * options.chunks >= 1024 * 1024);
   chunks_.set_kept(&messages_);
   // The kernel's random numbers at once, as 64 bits of seed are few for a key that strangers see the work of.
-  key_ = key_of(random_);
-  if (options.seed == 0) UNET_CHECK(::getrandom(&key_, sizeof key_, 0) == sizeof key_);
+  hashes_.key = key_of(random_);
+  if (options.seed == 0) UNET_CHECK(::getrandom(&hashes_.key, sizeof hashes_.key, 0) == sizeof hashes_.key);
 }
 
 Stack::~Stack() {

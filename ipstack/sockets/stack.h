@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "ipstack/ip/path_mtu.h"
+#include "ipstack/sockets/connection_hashes.h"
 #include "ipstack/sockets/error_queue.h"
 #include "ipstack/sockets/fast_open.h"
 #include "ipstack/sockets/flow_table.h"
@@ -361,9 +362,6 @@ class Stack {
   void handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn);
   int take_error(Socket& socket);
   void take_failure(Socket& socket);
-  tcp::Sequence initial_sequence(const Address& local, const Address& remote, const std::optional<tcp::Sequence>& begin) const noexcept;
-  uint64_t port_offset(const ip::IpAddress& from, const Address& to) const noexcept { return keyed_hash(key_, {from, 0}, to, 3) >> 32; }
-  uint32_t timestamp_offset(const Address& local, const Address& remote) const noexcept;
 
   // stack_time_wait.cc
   void begin_time_wait(uint32_t index);
@@ -467,7 +465,7 @@ class Stack {
   const HostAddresses addresses_{network_};
   const StackOptions options_;
   Nanoseconds now_;
-  HashKey key_;
+  ConnectionHashes hashes_;
   uint64_t random_;
 
   tcp::ChunkPool chunks_;
@@ -491,7 +489,7 @@ class Stack {
   DatagramSockets datagrams_{slab_, flows_};
   ReadPositions positions_{slab_};
   std::map<uint32_t, ErrorQueue> error_queues_;
-  SynCookies cookies_{key_, flows_};
+  SynCookies cookies_{hashes_.key, flows_};
 
   FastOpenCookies fast_open_;       // that we give
   FastOpenCache fast_open_cache_;   // that we have been given

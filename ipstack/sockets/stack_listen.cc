@@ -119,7 +119,7 @@ void Stack::handle_syn(uint32_t listener, const Address& local, const Address& r
   }
   const uint32_t index = make_embryo(listener, local, remote);
   if (index == kNone) return void(++counters_.listen_overflow);
-  slab_[index].tcp.connection->listen(initial_sequence(local, remote, begin), timestamp_offset(local, remote));
+  slab_[index].tcp.connection->listen(hashes_.initial_sequence(local, remote, now_, begin), hashes_.timestamp_offset(local, remote));
   answer_fast_open(index, segment);
   handle_connection(index, segment, ecn);
 }
@@ -152,7 +152,7 @@ void Stack::send_cookie(const Socket& listener, const Address& local, const Addr
   options.mss = listener.mss(addresses_.mtu_from(local.host) - header - static_cast<uint32_t>(sizeof(ip::TcpHeader)));
   if (own.timestamps && segment.options.has_timestamps) {
     options.has_timestamps = true;
-    options.timestamp = SynCookies::timestamp(tcp::Connection::clock(timestamp_offset(local, remote), now_), segment.options);
+    options.timestamp = SynCookies::timestamp(tcp::Connection::clock(hashes_.timestamp_offset(local, remote), now_), segment.options);
     options.timestamp_echo = segment.options.timestamp;
     options.sack_permitted = own.sack && segment.options.sack_permitted;
     if (own.window_scaling && segment.options.window_scale != ip::TcpOptions::kNoScale) options.window_scale = tcp::window_scale(own);
@@ -191,7 +191,7 @@ bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& 
   ++counters_.cookies_taken;
   // The connection sees the SYN again, and its SYN-ACK has left already.
   tcp::Connection& connection = *slab_[index].tcp.connection;
-  connection.listen(segment.acknowledgement - 1, timestamp_offset(local, remote));
+  connection.listen(segment.acknowledgement - 1, hashes_.timestamp_offset(local, remote));
   const ip::TcpView syn = SynCookies::syn_of(segment);
   connection.handle_segment(syn, now_);
   tcp::Segment sent;

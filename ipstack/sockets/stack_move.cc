@@ -81,7 +81,7 @@ int Stack::begin_move(int number) {
   if (!may_move(*socket)) return -EOPNOTSUPP;
   if (socket->local_stream == nullptr) return 1;
   LocalStream& part = *socket->local_stream;
-  const uint64_t token = keyed_hash(key_, socket->local, socket->remote, uint64_t{++lives_} << 8 | 4);
+  const uint64_t token = hashes_.move_token(socket->local, socket->remote, ++lives_);
   const PeerMove message{.header = {.kind = PeerKind::kMove, .socket = part.peer_socket, .life = part.peer_life}, .token = token};
   if (!network_.send_to_local_peer(part.local_peer, bytes_of(message), {})) return -EAGAIN;
   part.move_token = token;

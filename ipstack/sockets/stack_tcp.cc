@@ -62,20 +62,6 @@ void Stack::find_flow(uint32_t index, bool in) {
   socket.found = in;
 }
 
-// RFC 6528: a clock of 4 us and a hash of both ends, so that numbers of a further connection between them are later ones; also if the
-// last one has sent more than the clock has counted, of which `begin` is the end.
-tcp::Sequence Stack::initial_sequence(const Address& local, const Address& remote,
-                                      const std::optional<tcp::Sequence>& begin) const noexcept {
-  constexpr uint32_t kApart = 65'536;  // more than a window that is not scaled
-  const tcp::Sequence first{static_cast<uint32_t>(now_ / (4 * kMicrosecond)) + static_cast<uint32_t>(keyed_hash(key_, local, remote, 0))};
-  return begin && first <= *begin + kApart ? *begin + (kApart + 1) : first;
-}
-
-// RFC 7323, 5.4: timestamps rise from one connection between the same ends to the next.
-uint32_t Stack::timestamp_offset(const Address& local, const Address& remote) const noexcept {
-  return static_cast<uint32_t>(keyed_hash(key_, local, remote, 2));
-}
-
 // Of a socket that knows both its ends.
 void Stack::make_connection(Socket& socket) {
   const uint32_t header = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
@@ -142,7 +128,7 @@ int Stack::connect(int number, const Address& asked) {
   if (from.is_ipv4() != to.host.is_ipv4() || (addresses_.is_cut_off(from) && !addresses_.is_own(to.host))) return -ENETUNREACH;
   if (!socket->bound) {
     const auto free = [&](uint16_t port) { return is_free({from, port}, to); };
-    if (const int error = tcp_ports_.take_any(port_offset(from, to), free, socket->local.port); error != 0) return -error;
+    if (const int error = tcp_ports_.take_any(hashes_.port_offset(from, to), free, socket->local.port); error != 0) return -error;
     socket->bound = true;
   } else if (!is_free({from, socket->local.port}, to)) {
     return -EADDRNOTAVAIL;
@@ -249,8 +235,8 @@ bool Stack::open_connection(uint32_t index) {
   make_connection(socket);
   ++counters_.connections_out;
   const auto before = time_waits_.replace(flows_.hash(socket.local, socket.remote), socket.local, socket.remote);
-  socket.tcp.connection->connect(socket.remote.port, initial_sequence(socket.local, socket.remote, before), now_,
-                                  timestamp_offset(socket.local, socket.remote));
+  socket.tcp.connection->connect(socket.remote.port, hashes_.initial_sequence(socket.local, socket.remote, now_, before), now_,
+                                  hashes_.timestamp_offset(socket.local, socket.remote));
   socket.deferred = socket.fast_open_connect && begin_fast_open(socket);
   after(index);
   return slab_.has(index) && slab_[index].deferred;

@@ -61,7 +61,7 @@ void Stack::leave_port(uint32_t index) {
     };
     uint16_t port;
     const bool further = ++socket.moves % kMovesPerBlock == 0;
-    error = tcp_ports_.take_any(port_offset(socket.local.host, socket.remote), free, port, further);
+    error = tcp_ports_.take_any(hashes_.port_offset(socket.local.host, socket.remote), free, port, further);
     if (error == 0) {
       find_flow(index, false);
       tcp_ports_.give_back(socket.local.host, std::exchange(socket.local.port, port));
@@ -86,8 +86,8 @@ void Stack::call_again(Socket& socket) {
     return;
   }
   make_connection(socket);
-  socket.tcp.connection->connect(socket.remote.port, initial_sequence(socket.local, socket.remote, {}), now_,
-                                 timestamp_offset(socket.local, socket.remote));
+  socket.tcp.connection->connect(socket.remote.port, hashes_.initial_sequence(socket.local, socket.remote, now_, {}), now_,
+                                 hashes_.timestamp_offset(socket.local, socket.remote));
 }
 
 }  // namespace unet::sockets
