@@ -37,8 +37,9 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
       tcp_ports_(network, ip::Protocol::kTcp, options.seed),
       udp_ports_(network, ip::Protocol::kUdp, options.seed),
       groups_(network), path_mtus_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}),
-      datagram_paths_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}), fast_open_(key_of(random_)),
-      fast_open_cache_(key_of(random_)), tables_(network), output_(network, chunks_, counters_, slab_, options.chunk_bytes) {
+      datagram_paths_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}),
+      fast_open_{key_of(random_), key_of(random_), counters_}, tables_(network),
+      output_(network, chunks_, counters_, slab_, options.chunk_bytes) {
   // A quarter is for what comes (chunk_pool.h): a window worth telling of has to fit.
   UNET_CHECK(uint64_t{options.chunk_bytes} * options.chunks >= 1024 * 1024);
   chunks_.set_kept(&messages_);

@@ -27,7 +27,7 @@
 #include "ipstack/ip/path_mtu.h"
 #include "ipstack/sockets/connection_hashes.h"
 #include "ipstack/sockets/error_queue.h"
-#include "ipstack/sockets/fast_open.h"
+#include "ipstack/sockets/fast_open_handshake.h"
 #include "ipstack/sockets/flow_table.h"
 #include "ipstack/sockets/groups.h"
 #include "ipstack/sockets/host_addresses.h"
@@ -393,11 +393,6 @@ class Stack {
   }
   void drop_reserved() noexcept;
 
-  // stack_fast_open.cc
-  bool begin_fast_open(Socket& socket);
-  void learn_fast_open(Socket& socket, const ip::TcpView& answer);
-  void answer_fast_open(uint32_t index, const ip::TcpView& segment);
-
   // stack_udp.cc
   static uint32_t datagram_max(bool ipv4) noexcept;
   int find_route(Socket& socket, const Sending& how, SendRoute& route);
@@ -491,8 +486,7 @@ class Stack {
   std::map<uint32_t, ErrorQueue> error_queues_;
   SynCookies cookies_{hashes_.key, flows_};
 
-  FastOpenCookies fast_open_;       // that we give
-  FastOpenCache fast_open_cache_;   // that we have been given
+  FastOpen fast_open_;
 
   LocalPeers local_peers_{network_, slab_};
   PeerDirectory directory_{network_, flows_};

@@ -120,7 +120,7 @@ void Stack::handle_syn(uint32_t listener, const Address& local, const Address& r
   const uint32_t index = make_embryo(listener, local, remote);
   if (index == kNone) return void(++counters_.listen_overflow);
   slab_[index].tcp.connection->listen(hashes_.initial_sequence(local, remote, now_, begin), hashes_.timestamp_offset(local, remote));
-  answer_fast_open(index, segment);
+  fast_open_.answer(slab_[index], *slab_[listener].listening, segment, now_);
   handle_connection(index, segment, ecn);
 }
 

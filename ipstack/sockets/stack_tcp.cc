@@ -237,7 +237,7 @@ bool Stack::open_connection(uint32_t index) {
   const auto before = time_waits_.replace(flows_.hash(socket.local, socket.remote), socket.local, socket.remote);
   socket.tcp.connection->connect(socket.remote.port, hashes_.initial_sequence(socket.local, socket.remote, now_, before), now_,
                                   hashes_.timestamp_offset(socket.local, socket.remote));
-  socket.deferred = socket.fast_open_connect && begin_fast_open(socket);
+  socket.deferred = socket.fast_open_connect && fast_open_.begin(socket, now_);
   after(index);
   return slab_.has(index) && slab_[index].deferred;
 }
@@ -448,7 +448,7 @@ void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_
   tcp::Connection& connection = *socket.tcp.connection;
   const uint32_t there = connection.readable();
   connection.handle_segment(segment, now_, ecn);
-  if (socket.fast_open_asked && is_synchronized(connection.state())) learn_fast_open(socket, segment);
+  if (socket.fast_open_asked && is_synchronized(connection.state())) fast_open_.learn(socket, segment, now_);
   if (segment.has(ip::TcpFlags::kUrg)) [[unlikely]] {
     if (const auto before = connection.take_urgent()) set_urgent(index, *before, there);
   }

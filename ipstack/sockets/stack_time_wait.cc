@@ -82,7 +82,7 @@ void Stack::leave_port(uint32_t index) {
 void Stack::call_again(Socket& socket) {
   if (socket.fast_open_asked) {
     socket.tcp.connection->move(socket.local.port);
-    static_cast<void>(begin_fast_open(socket));
+    static_cast<void>(fast_open_.begin(socket, now_));
     return;
   }
   make_connection(socket);
