@@ -211,10 +211,10 @@ void tell_of_datagram(const File& file, const Stack::Received& what, msghdr& mes
   if (tells.lost && what.lost != 0) control.put(SOL_SOCKET, SO_RXQ_OVFL, what.lost);
   if (what.segment != 0) control.put(IPPROTO_UDP, UDP_GRO, int{what.segment});
   tell_destination(file, what.to, control);
-  if (ipv4 && tells.hops4) control.put(IPPROTO_IP, IP_TTL, int{what.marks.hop_limit});
-  if (ipv4 && tells.class4) control.put(IPPROTO_IP, IP_TOS, what.marks.traffic_class);
-  if (!ipv4 && tells.hops6) control.put(IPPROTO_IPV6, IPV6_HOPLIMIT, int{what.marks.hop_limit});
-  if (!ipv4 && tells.class6) control.put(IPPROTO_IPV6, IPV6_TCLASS, int{what.marks.traffic_class});
+  if (ipv4 && tells.hops4) control.put(IPPROTO_IP, IP_TTL, int{what.header_options.hop_limit});
+  if (ipv4 && tells.class4) control.put(IPPROTO_IP, IP_TOS, what.header_options.traffic_class);
+  if (!ipv4 && tells.hops6) control.put(IPPROTO_IPV6, IPV6_HOPLIMIT, int{what.header_options.hop_limit});
+  if (!ipv4 && tells.class6) control.put(IPPROTO_IPV6, IPV6_TCLASS, int{what.header_options.traffic_class});
 }
 
 void tell_of_stream(const File& file, msghdr& message) {

@@ -409,7 +409,7 @@ bool Host::turn(uint32_t neighbours) {
   if (looked || stack.is_due() || at - turned_at_ > kTurnEvery) {
     stack.run();
     turned_at_ = at;
-    sockets_->note_run(at);
+    sockets_->set_run_time(at);
   }
   ++turns_;
   if (came) {

@@ -184,7 +184,7 @@ bool Forks::may_receive(File& file) {
   sockets::Stack& stack = host.sockets().stack();
   const Nanoseconds until = host.now() + kMeetsWithin;
   int met;
-  while ((met = stack.seek_neighbour(file.inherited->remote)) == 0 && host.now() < until) {
+  while ((met = stack.seek_local_peer(file.inherited->remote)) == 0 && host.now() < until) {
     static_cast<void>(host.sockets().network().wait(stack, kMillisecond));
     static_cast<void>(host.turn());
   }

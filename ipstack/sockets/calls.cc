@@ -119,7 +119,7 @@ Sockets::~Sockets() {
   if (stack_ == nullptr) return;
   std::vector<int> open;
   stack_->for_each([&](int s, const Socket& socket) {
-    if (socket.owned) open.push_back(s);
+    if (socket.is_owned()) open.push_back(s);
   });
   for (const int s : open) stack_->close(s);
   await_ends(options_.linger);
@@ -128,7 +128,7 @@ Sockets::~Sockets() {
 bool Sockets::await_ends(Nanoseconds within) {
   const Nanoseconds until = clock_.now() + within;
   // What close() has left to do is done before anybody sleeps: it may have been all.
-  for (turn(); !stack_->idle() && clock_.now() < until && wait(until); turn()) {}
+  for (poll_network(); !stack_->idle() && clock_.now() < until && wait(until); poll_network()) {}
   return stack_->idle();
 }
 
@@ -146,9 +146,9 @@ Sockets::Within Sockets::within(int s) const noexcept {
   return at == within_.end() || !is_known(s) ? Within{} : at->second;
 }
 
-uint32_t Sockets::turn(uint32_t neighbours) {
+uint32_t Sockets::poll_network(uint32_t local_peers) {
   stack_->set_time(clock_.now());
-  const uint32_t count = network_->poll(*stack_, neighbours);
+  const uint32_t count = network_->poll(*stack_, local_peers);
   stack_->run();
   ran_at_ = clock_.now();
   return count;
@@ -162,7 +162,7 @@ uint32_t Sockets::due_intake(bool late) noexcept {
 
 // Moves the stack on until something may have changed. False: nothing will any longer.
 bool Sockets::wait(Nanoseconds until) {
-  if (turn() != 0) return true;
+  if (poll_network() != 0) return true;
   const Nanoseconds now = clock_.now();
   const Nanoseconds next = std::min(until, stack_->next_event());
   return next <= now || network_->wait(*stack_, next == kForever ? kForever : next - now);
@@ -173,7 +173,7 @@ template <typename Try>
 int64_t Sockets::block(bool waits, Nanoseconds within, Try attempt) {
   const Nanoseconds began = clock_.now();  // which costs as much as the rest of a call that finds nothing
   stack_->set_time(began);
-  if (began - ran_at_ > kRunEvery) turn(due_intake(began - ran_at_ > 2 * kRunEvery));
+  if (began - ran_at_ > kRunEvery) poll_network(due_intake(began - ran_at_ > 2 * kRunEvery));
   int64_t result = attempt();
   if (result != -EAGAIN) return answer(result);
   // What has come may be what is asked for, also for those who do not wait; and it is answered by what the application says next.
@@ -318,7 +318,7 @@ ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr*
   const MutableBytes room{static_cast<std::byte*>(data), length};
   const bool peek = (flags & MSG_PEEK) != 0, waits = (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s);
   if ((flags & MSG_OOB) != 0 && !stack_->is_datagram(s)) {  // which never waits
-    turn();
+    poll_network();
     return answer(stack_->receive_urgent(s, room, peek));
   }
   const Awaiting awaiting{*stack_, peek ? -1 : s};
@@ -524,7 +524,7 @@ bool Sockets::is_known(int s) const noexcept { return stack_->is_open(s); }
 
 int Sockets::poll(pollfd* sockets, nfds_t count, int timeout_ms) {
   const Nanoseconds until = timeout_ms < 0 ? kForever : clock_.now() + static_cast<Nanoseconds>(timeout_ms) * kMillisecond;
-  turn();
+  poll_network();
   while (true) {
     int ready = 0;
     for (nfds_t i = 0; i < count; ++i) {

@@ -75,14 +75,14 @@ class Sockets {
   EndpointNetwork& network() noexcept { return *network_; }
   // Waits for the ends of the streams that are closed, `within` at most. False: a peer has not acknowledged all that was sent.
   bool await_ends(Nanoseconds within);
-  // What has come, of neighbours at most so many messages, and timers, without a call: about how many messages; 0: none.
-  uint32_t turn(uint32_t neighbours = EndpointNetwork::kPollMost);
-  // How many messages of neighbours a turn takes in for a program that finds something without it. Who reads datagrams gets a few more than
-  // he has read since the turn before: what their queue has no room for would only be dropped, and who sends them may as well wait. `late`:
-  // the last turn was long ago.
+  // What has come, of local peers at most so many messages, and timers, without a call: about how many messages; 0: none.
+  uint32_t poll_network(uint32_t local_peers = EndpointNetwork::kPollMost);
+  // How many messages of local peers a turn takes in for a program that finds something without it: a few more than the datagrams that it
+  // has read since the turn before. What their queue has no room for would only be dropped, and the sender may as well wait. `late`: the
+  // last turn was long ago.
   uint32_t due_intake(bool late) noexcept;
   // Somebody else has run the stack.
-  void note_run(Nanoseconds at) noexcept { ran_at_ = at; }
+  void set_run_time(Nanoseconds at) noexcept { ran_at_ = at; }
 
  private:
   std::optional<int> set_group(int s, int level, int name, const void* value, socklen_t length);

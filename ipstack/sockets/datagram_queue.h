@@ -17,10 +17,10 @@ namespace unet::sockets {
 
 constexpr uint8_t kHopLimit = 64;  // the host's
 
-// What a packet says of how it is to be carried.
-struct Marks {
+// The fields of an IP header that a datagram's sender may choose and its receiver may ask for.
+struct HeaderOptions {
   uint8_t hop_limit = kHopLimit, traffic_class = 0;
-  friend bool operator==(const Marks&, const Marks&) = default;
+  friend bool operator==(const HeaderOptions&, const HeaderOptions&) = default;
 };
 
 class DatagramQueue {
@@ -31,7 +31,7 @@ class DatagramQueue {
     ip::IpAddress to{};
     uint32_t segment = 0;
     Bytes payload{};  // in the ring until pop()
-    Marks marks{};
+    HeaderOptions header_options{};
     Nanoseconds came = 0;
     uint32_t lost = 0;  // of the socket's, before it
   };
@@ -53,7 +53,8 @@ class DatagramQueue {
     }
     // In place, and read in place: a copy that is made of parts and read as a whole waits for its parts.
     new (memory_.get() + tail_) Head{.bytes = bytes, .payload = payload, .lost = lost, .segment = static_cast<uint16_t>(datagram.segment),
-                                     .marks = datagram.marks, .came = datagram.came, .from = datagram.from, .to = datagram.to};
+                                     .header_options = datagram.header_options, .came = datagram.came, .from = datagram.from,
+                                     .to = datagram.to};
     if (payload != 0) std::memcpy(memory_.get() + tail_ + sizeof(Head), datagram.payload.data(), payload);
     tail_ += bytes;
     if (tail_ == size_) tail_ = 0;
@@ -115,13 +116,13 @@ class DatagramQueue {
     uint32_t bytes = 0;  // of the whole record; 0: the ring goes on at its beginning
     uint32_t payload = 0, lost = 0;
     uint16_t segment = 0;
-    Marks marks{};
+    HeaderOptions header_options{};
     Nanoseconds came = 0;
     Address from{};
     ip::IpAddress to{};
     bool peeked = false;  // without bytes, and find() has had it
 
-    Datagram datagram(Bytes data) const noexcept { return {from, to, segment, data, marks, came, lost}; }
+    Datagram datagram(Bytes data) const noexcept { return {from, to, segment, data, header_options, came, lost}; }
   };
   static_assert(sizeof(Head) == 64 && alignof(Head) == 8);  // as records are aligned
   static constexpr uint32_t kLargest = 64 * 1024 + sizeof(Head) + 8;

@@ -1,4 +1,4 @@
-// endpoint_network.cc - what comes by an endpoint to a stack, and the channels to its neighbours.
+// endpoint_network.cc - what comes by an endpoint to a stack, and the channels to its local peers.
 #include "ipstack/sockets/endpoint_network.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ constexpr uint32_t kPollsPerLook = 256;             // at the control socket
 constexpr uint32_t kShort = 512;                    // bytes: when one such message comes alone, its sender may wait for the answer
 constexpr uint32_t kLastMax = 100'000;              // messages that are looked for in a channel that ends
 constexpr Nanoseconds kRefreshSoon = kSecond / 10;  // of the configuration, while an address is not ours yet
-constexpr Nanoseconds kAnswerWithin = kSecond;      // of a neighbour
+constexpr Nanoseconds kAnswerWithin = kSecond;      // of a local peer
 constexpr Nanoseconds kPatience = kSecond;          // with the service, in calls for what may also be done later
 
 int errno_of(const Error& error) noexcept {
@@ -68,7 +68,7 @@ void EndpointNetwork::configure(IpConfiguration configuration) {
 }
 
 // A thread that looks after the streams must not wait for the service: it asks, and takes the answer when there is one.
-void EndpointNetwork::look_for_configuration() {
+void EndpointNetwork::poll_configuration() {
   if (refreshing_) {
     auto answer = endpoint_.poll_ip_configuration(*refreshing_);
     if (!answer) return;
@@ -87,7 +87,7 @@ void EndpointNetwork::look_for_configuration() {
 // While the service answers nothing, no call waits for it again. Only a claim does, which is of no use later, and not for long.
 Nanoseconds EndpointNetwork::patience() const noexcept { return is_late_ ? 0 : kPatience; }
 
-void EndpointNetwork::note_patience(const Error& error) noexcept {
+void EndpointNetwork::record_patience(const Error& error) noexcept {
   if (error.code != Errc::timed_out || is_late_) return;
   is_late_ = true;
   refresh_at_ = 0;  // its answer tells that the service is back
@@ -99,7 +99,7 @@ void EndpointNetwork::note_patience(const Error& error) noexcept {
 Network::Claimed EndpointNetwork::claim(const IpClaim& claim) {
   const auto claimed = endpoint_.claim_ip(claim, is_late_ ? kPatience : Endpoint::kAnswerWithin);
   if (!claimed) {
-    note_patience(claimed.error());
+    record_patience(claimed.error());
     return {.error = errno_of(claimed.error())};
   }
   return {.claim = claimed->claim, .port = claimed->port, .plenty = claimed->plenty};
@@ -107,20 +107,20 @@ Network::Claimed EndpointNetwork::claim(const IpClaim& claim) {
 
 void EndpointNetwork::release(uint32_t claim) {
   const Status released = endpoint_.release_ip(claim, patience());
-  if (!released) note_patience(released.error());  // gone with the NI is released, too
+  if (!released) record_patience(released.error());  // gone with the NI is released, too
 }
 
 int EndpointNetwork::set_accepts_new_flows(uint32_t claim, AcceptsNewFlows accepts_new_flows) {
   const Status set = endpoint_.set_ip_claim(claim, accepts_new_flows, patience());
   if (set) return 0;
-  note_patience(set.error());
+  record_patience(set.error());
   return errno_of(set.error());
 }
 
 int EndpointNetwork::own_flow(uint32_t claim, const Address& local, const Address& remote) {
   const Status owned = endpoint_.own_ip_flow(claim, local.host, local.port, remote.host, remote.port, patience());
   if (owned) return 0;
-  note_patience(owned.error());
+  record_patience(owned.error());
   return errno_of(owned.error());
 }
 
@@ -143,24 +143,25 @@ void EndpointNetwork::notify_completion(uint64_t submitted) noexcept {
 
 // ---- what comes
 
-uint32_t EndpointNetwork::poll(Stack& stack, uint32_t neighbours, bool for_answer) {
+uint32_t EndpointNetwork::poll(Stack& stack, uint32_t local_peers, bool for_answer) {
   uint32_t count = 0;
   if (news_ || ++polls_ % kPollsPerLook == 0) {
-    look(stack);
+    poll_service(stack);
     count = 1;  // something may have
   }
-  bool near = false;
+  bool after_local = false;
   uint32_t keeps = stack.intake();
   if (keeps == 0) {
     ++taken_in_;  // whoever waits is not to wait: something may be there
     return 1;
   }
   const auto receive = [&](Message& message) {
-    return neighbours == 0 ? endpoint_.receive_queued(message) : near ? endpoint_.receive_next(message) : endpoint_.receive(message);
+    if (local_peers == 0) return endpoint_.receive_queued(message);
+    return after_local ? endpoint_.receive_next(message) : endpoint_.receive(message);
   };
   for (Message message; count < kPollMost && receive(message); ++count) {
-    near = for_answer && message.from_local;
-    if (message.from_local) --neighbours;
+    after_local = for_answer && message.from_local;
+    if (message.from_local) --local_peers;
     const bool kept = take(stack, message);
     const bool enough = kept && !message.from_local && --keeps == 0;
     const bool alone = count < 2 && message.length <= kShort && endpoint_.would_fetch();
@@ -176,16 +177,16 @@ uint32_t EndpointNetwork::poll(Stack& stack, uint32_t neighbours, bool for_answe
 bool EndpointNetwork::take(Stack& stack, const Message& message) {
   ++taken_in_;
   if (message.channel == ip_) return stack.handle_message(message);
-  const uint32_t neighbour = neighbour_of(message.channel);
-  if (neighbour == kNone) return false;
+  const uint32_t local_peer = local_peer_of(message.channel);
+  if (local_peer == kNone) return false;
   const Bytes head = message.kind == MessageKind::headed ? endpoint_.head(message) : Bytes();
-  return stack.handle_neighbour_message(neighbour, message, head);
+  return stack.handle_local_peer_message(local_peer, message, head);
 }
 
 // Who wants a channel, who has closed one, and what became of those that we asked for.
-void EndpointNetwork::look(Stack& stack) {
+void EndpointNetwork::poll_service(Stack& stack) {
   news_ = false;
-  look_for_requests();
+  poll_requests();
   take_accepted(stack);
   while (const auto event = endpoint_.next_event()) {
     if (event->kind == ChannelEvent::Kind::closed) lose_channel(stack, event->channel);
@@ -200,21 +201,21 @@ void EndpointNetwork::look(Stack& stack) {
     const Asked asked = asked_[i];
     asked_.erase(asked_.begin() + static_cast<ptrdiff_t>(i));
     bool found = *answer && endpoint_.kind(**answer) == control::ChannelKind::local;
-    if (found && neighbour_of(**answer) == kNone) found = may_add_neighbour();
+    if (found && local_peer_of(**answer) == kNone) found = may_add_local_peer();
     if (*answer && !found) static_cast<void>(endpoint_.close(**answer, 0));
-    if (found && neighbour_of(**answer) == kNone) add_neighbour(stack, **answer);  // or it is the one that is there
+    if (found && local_peer_of(**answer) == kNone) add_local_peer(stack, **answer);  // or it is the one that is there
     const bool nobody = !*answer && answer->error().code == Errc::not_found;
-    stack.handle_neighbour_found(asked.protocol, asked.to, found ? neighbour_of(**answer) : nobody ? Stack::kUnclaimed : kNone, shared);
+    stack.handle_local_peer_found(asked.protocol, asked.to, found ? local_peer_of(**answer) : nobody ? Stack::kUnclaimed : kNone, shared);
   }
-  look_for_configuration();
+  poll_configuration();
 }
 
-// ---- neighbours
+// ---- local peers
 
-void EndpointNetwork::look_for_requests() {
+void EndpointNetwork::poll_requests() {
   while (const auto request = endpoint_.next_request()) {
     // Any application with IP may be spoken to: the network interface carries what it says anyway.
-    if (!options_.use_neighbours || !may_add_neighbour()) {
+    if (!options_.use_local_peers || !may_add_local_peer()) {
       static_cast<void>(endpoint_.reject(request->id, 0));
     } else if (const auto pending = endpoint_.start_accept(request->id)) {
       accepting_.push_back(*pending);
@@ -224,21 +225,21 @@ void EndpointNetwork::look_for_requests() {
 }
 
 void EndpointNetwork::take_accepted(Stack& stack) {
-  std::erase_if(accepting_, [&](PendingId pending) {
+  std::erase_if(accepting_, [&](uint64_t pending) {
     const auto channel = endpoint_.poll_connect(pending);
-    if (channel && *channel) add_neighbour(stack, **channel);
+    if (channel && *channel) add_local_peer(stack, **channel);
     return channel.has_value();
   });
 }
 
-bool EndpointNetwork::ask_neighbour(uint8_t protocol, const Address& to) {
-  if (!options_.use_neighbours) return false;
+bool EndpointNetwork::ask_local_peer(uint8_t protocol, const Address& to) {
+  if (!options_.use_local_peers) return false;
   const std::string target =
       (protocol == ip::Protocol::kTcp ? "tcp:" : "udp:") + std::to_string(to.port) + ":" + ip::text_of(to.host);
   ConnectOptions options;
   options.path = control::Path::local;
   options.timeout = kAnswerWithin;
-  options.local = options_.neighbours;
+  options.local = options_.local_peers;
   const auto pending = endpoint_.start_connect(target, options);
   if (!pending) return false;
   asked_.push_back({protocol, to, *pending});
@@ -246,26 +247,26 @@ bool EndpointNetwork::ask_neighbour(uint8_t protocol, const Address& to) {
   return true;
 }
 
-bool EndpointNetwork::may_add_neighbour() const noexcept {
+bool EndpointNetwork::may_add_local_peer() const noexcept {
   const auto unused = static_cast<size_t>(std::count(channels_.begin(), channels_.end(), kNone));
-  return channels_.size() - unused + accepting_.size() < Stack::kNeighboursMax;
+  return channels_.size() - unused + accepting_.size() < Stack::kLocalPeersMax;
 }
 
-void EndpointNetwork::add_neighbour(Stack& stack, Channel channel) {
+void EndpointNetwork::add_local_peer(Stack& stack, Channel channel) {
   const auto index = static_cast<uint32_t>(channel);
-  if (index >= neighbours_.size()) neighbours_.resize(index + 1, kNone);
+  if (index >= local_peers_.size()) local_peers_.resize(index + 1, kNone);
   const auto free = std::find(channels_.begin(), channels_.end(), kNone);
-  const auto neighbour = static_cast<uint32_t>(free - channels_.begin());
+  const auto local_peer = static_cast<uint32_t>(free - channels_.begin());
   if (free == channels_.end()) channels_.push_back(index);
   else *free = index;
-  neighbours_[index] = neighbour;
+  local_peers_[index] = local_peer;
   ++taken_in_;
-  stack.handle_neighbour(neighbour, endpoint_.same_user(channel));
+  stack.handle_local_peer(local_peer, endpoint_.same_user(channel));
 }
 
 void EndpointNetwork::lose_channel(Stack& stack, Channel channel) {
-  const uint32_t neighbour = neighbour_of(channel);
-  if (neighbour == kNone) return;
+  const uint32_t local_peer = local_peer_of(channel);
+  if (local_peer == kNone) return;
   // What had come before still counts.
   Message message;
   for (uint32_t i = 0; i < kLastMax && (endpoint_.receive(message) || endpoint_.has_message()); ++i) {
@@ -273,20 +274,20 @@ void EndpointNetwork::lose_channel(Stack& stack, Channel channel) {
     if (!take(stack, message)) endpoint_.release(message);
     message = {};
   }
-  stack.handle_neighbour_gone(neighbour);
+  stack.handle_local_peer_gone(local_peer);
   ++taken_in_;
-  neighbours_[static_cast<uint32_t>(channel)] = kNone;
-  channels_[neighbour] = kNone;
+  local_peers_[static_cast<uint32_t>(channel)] = kNone;
+  channels_[local_peer] = kNone;
   static_cast<void>(endpoint_.close(channel, 0));
 }
 
-uint32_t EndpointNetwork::neighbour_of(Channel channel) const noexcept {
+uint32_t EndpointNetwork::local_peer_of(Channel channel) const noexcept {
   const auto index = static_cast<uint32_t>(channel);
-  return index < neighbours_.size() ? neighbours_[index] : kNone;
+  return index < local_peers_.size() ? local_peers_[index] : kNone;
 }
 
-bool EndpointNetwork::send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept {
-  const auto channel = static_cast<Channel>(channels_[neighbour]);
+bool EndpointNetwork::send_to_local_peer(uint32_t local_peer, Bytes head, Bytes data) noexcept {
+  const auto channel = static_cast<Channel>(channels_[local_peer]);
   const size_t bytes = head.size() + data.size();
   SendOutcome outcome;  // no_channel: it is closed, of which the event comes
   if (data.empty()) {
@@ -303,23 +304,23 @@ bool EndpointNetwork::send_to_neighbour(uint32_t neighbour, Bytes head, Bytes da
   return outcome != SendOutcome::full;
 }
 
-bool EndpointNetwork::has_room(uint32_t neighbour, uint32_t bytes) noexcept {
-  const auto channel = static_cast<Channel>(channels_[neighbour]);
+bool EndpointNetwork::has_room(uint32_t local_peer, uint32_t bytes) noexcept {
+  const auto channel = static_cast<Channel>(channels_[local_peer]);
   // A reservation that is not posted costs nothing.
   const bool room = !endpoint_.is_open(channel) || !endpoint_.reserve(channel, std::min(bytes, kMessageMax)).empty();
   if (!room) refused_ = channel;
   return room;
 }
 
-MutableBytes EndpointNetwork::reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept {
-  const auto channel = static_cast<Channel>(channels_[neighbour]);
+MutableBytes EndpointNetwork::reserve_to_local_peer(uint32_t local_peer, uint32_t bytes) noexcept {
+  const auto channel = static_cast<Channel>(channels_[local_peer]);
   const MutableBytes room = endpoint_.reserve(channel, bytes);
   if (room.empty()) refused_ = channel;
   return room;
 }
 
-void EndpointNetwork::post_to_neighbour(uint32_t neighbour, Bytes head, uint32_t bytes) noexcept {
-  static_cast<void>(endpoint_.post_headed(static_cast<Channel>(channels_[neighbour]), bytes, head));
+void EndpointNetwork::post_to_local_peer(uint32_t local_peer, Bytes head, uint32_t bytes) noexcept {
+  static_cast<void>(endpoint_.post_headed(static_cast<Channel>(channels_[local_peer]), bytes, head));
 }
 
 void EndpointNetwork::release(uint32_t, const Message& message) noexcept { endpoint_.release(message); }

@@ -1,4 +1,4 @@
-// endpoint_network.h - a stack's network over an endpoint of its own: the IP channel, and local channels to neighbours.
+// endpoint_network.h - a stack's network over an endpoint of its own: the IP channel, and local channels to local peers.
 //
 //   auto network = EndpointNetwork::open(context);
 //   Stack stack(**network, {}, now);
@@ -23,8 +23,8 @@ struct EndpointNetworkOptions {
   // Queues of the IP channel; 2 MiB for what comes, thirty messages of 64 KiB, of which streams keep eight until they are read; for what
   // goes 512 KiB and a stack's lendable chunks.
   EndpointOptions endpoint{.buffers = 1024, .send_bytes = 512 * 1024 + 4 * 1024 * 1024};
-  LocalOptions neighbours{};                     // of a channel to each neighbour
-  bool use_neighbours = true;                    // false: everything goes through the network interface
+  LocalOptions local_peers{};                     // of a channel to each local peer
+  bool use_local_peers = true;                    // false: everything goes through the network interface
   Nanoseconds refresh = 10 * kSecond;            // the service is asked so often for the configuration
 };
 
@@ -34,16 +34,16 @@ class EndpointNetwork : public Network {
   static Result<std::unique_ptr<EndpointNetwork>> open(Context& context, const EndpointNetworkOptions& options = {});
   ~EndpointNetwork() override;
 
-  // Brings what has come to the stack, at most about kPollMost messages, and no more than streams keep (ZeroCopyReceive) while those are
-  // being read; 0: none, nor anything else that a stack is told. The stack has its time. `neighbours`: so many of theirs at most, who wait
-  // for room then; the network interface would have none for others.
-  uint32_t poll(Stack& stack, uint32_t neighbours = kPollMost) { return poll(stack, neighbours, false); }
-  // The same for one who waits for an answer, and is waited for with the next: behind what a neighbour says it looks at nobody else.
+  // Brings what has come to the stack, at most about kPollMost messages, and no more than streams keep (ZeroCopyReceive) while those are being
+  // read; 0: none, nor anything else that a stack is told. The stack has its time. `local_peers`: so many of theirs at most, who wait for
+  // room then; the network interface would have none for others.
+  uint32_t poll(Stack& stack, uint32_t local_peers = kPollMost) { return poll(stack, local_peers, false); }
+  // The same for one who waits for an answer, and is waited for with the next: behind what a local peer says it looks at nobody else.
   uint32_t poll_for_answer(Stack& stack) { return poll(stack, kPollMost, true); }
   static constexpr uint32_t kPollMost = 64;
 
   // Until there is something to poll, or room that the stack waits for, at most `timeout`. False: the network interface is gone and no
-  // neighbour is left.
+  // local peer is left.
   bool wait(const Stack& stack, Nanoseconds timeout);
   // Becomes readable when poll() may have something, after arm() said true. arm() says false if there is something already.
   Result<int> descriptor() { return endpoint_.descriptor(); }
@@ -51,7 +51,7 @@ class EndpointNetwork : public Network {
   // Instead of arm(), if nothing has come or been done since that said true, and the descriptor is not readable.
   void stay_armed() noexcept { news_ = true; }
 
-  // Messages that have come so far or, perhaps, wait for others to be read, and neighbours that came or went.
+  // Messages that have come so far or, perhaps, wait for others to be read, and local peers that came or went.
   uint64_t taken_in() const noexcept { return taken_in_; }
   LayerEndpoint& endpoint() noexcept { return endpoint_; }
   // Asks the network interface for its addresses anew, and waits for the answer. False: it says nothing.
@@ -71,12 +71,12 @@ class EndpointNetwork : public Network {
   uint64_t completed() noexcept override { return endpoint_.completed(); }
   bool is_polled() const noexcept override { return endpoint_.is_embedded(); }
   void notify_completion(uint64_t submitted) noexcept override;
-  bool ask_neighbour(uint8_t protocol, const Address& to) override;
-  bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override;
-  bool has_room(uint32_t neighbour, uint32_t bytes) noexcept override;
-  MutableBytes reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override;
-  void post_to_neighbour(uint32_t neighbour, Bytes head, uint32_t bytes) noexcept override;
-  void release(uint32_t neighbour, const Message& message) noexcept override;
+  bool ask_local_peer(uint8_t protocol, const Address& to) override;
+  bool send_to_local_peer(uint32_t local_peer, Bytes head, Bytes data) noexcept override;
+  bool has_room(uint32_t local_peer, uint32_t bytes) noexcept override;
+  MutableBytes reserve_to_local_peer(uint32_t local_peer, uint32_t bytes) noexcept override;
+  void post_to_local_peer(uint32_t local_peer, Bytes head, uint32_t bytes) noexcept override;
+  void release(uint32_t local_peer, const Message& message) noexcept override;
 
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
@@ -89,19 +89,19 @@ class EndpointNetwork : public Network {
 
   EndpointNetwork(LayerEndpoint endpoint, Channel ip, const EndpointNetworkOptions& options);
 
-  void look(Stack& stack);
-  void look_for_requests();
+  void poll_service(Stack& stack);
+  void poll_requests();
   void take_accepted(Stack& stack);
-  void look_for_configuration();
+  void poll_configuration();
   void configure(IpConfiguration configuration);
   Nanoseconds patience() const noexcept;
-  void note_patience(const Error& error) noexcept;
-  uint32_t poll(Stack& stack, uint32_t neighbours, bool for_answer);
+  void record_patience(const Error& error) noexcept;
+  uint32_t poll(Stack& stack, uint32_t local_peers, bool for_answer);
   bool take(Stack& stack, const Message& message);
-  bool may_add_neighbour() const noexcept;
-  void add_neighbour(Stack& stack, Channel channel);
+  bool may_add_local_peer() const noexcept;
+  void add_local_peer(Stack& stack, Channel channel);
   void lose_channel(Stack& stack, Channel channel);
-  uint32_t neighbour_of(Channel channel) const noexcept;
+  uint32_t local_peer_of(Channel channel) const noexcept;
   LayerEndpoint endpoint_;
   const Channel ip_;
   const EndpointNetworkOptions options_;
@@ -113,9 +113,9 @@ class EndpointNetwork : public Network {
   uint32_t polls_ = 0;
   uint64_t taken_in_ = 0;
   std::vector<Asked> asked_;
-  std::vector<PendingId> accepting_;   // Endpoint::start_accept()
-  std::vector<uint32_t> channels_;    // by neighbour; kNone: unused
-  std::vector<uint32_t> neighbours_;  // by channel; kNone: it is none's
+  std::vector<uint64_t> accepting_;   // Endpoint::start_accept()
+  std::vector<uint32_t> channels_;    // by local peer; kNone: unused
+  std::vector<uint32_t> local_peers_;  // by channel; kNone: it is none's
   bool news_ = true;                  // requests, events and answers may be there
 };
 

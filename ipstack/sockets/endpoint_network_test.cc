@@ -81,7 +81,7 @@ TEST_CASE("a stack asks for the configuration, and goes on before the answer com
   CHECK(silent.longest < kSoon);
 }
 
-TEST_CASE("a neighbour that asks for a channel has it when the service answers, and nobody waits until then") {
+TEST_CASE("a local peer that asks for a channel has it when the service answers, and nobody waits until then") {
   Silent silent;
   const uint64_t before = silent.network->taken_in();
   silent.service.send_request(silent.network->endpoint().id(), 7);

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <catch2/catch.hpp>
 
-#include "ipstack/sockets/near_message.h"
+#include "ipstack/sockets/local_peer_message.h"
 #include "ipstack/sockets/test_network.h"
 
 namespace unet::sockets::move_test {
@@ -38,9 +38,9 @@ struct Moving {
     return address;
   }
   void meet() {
-    static_cast<void>(child.stack->seek_neighbour(of_client()));
+    static_cast<void>(child.stack->seek_local_peer(of_client()));
     settle();
-    REQUIRE(child.stack->seek_neighbour(of_client()) == 1);
+    REQUIRE(child.stack->seek_local_peer(of_client()) == 1);
   }
   void begin() { REQUIRE(parent.stack->begin_move(old_end) == 0); }
   void end() {
@@ -153,7 +153,7 @@ TEST_CASE("nothing is lost or doubled, whenever a stream moves") {
           break;
         default:
           if (!moves || !from->stack->has_agreed(end)) break;
-          static_cast<void>(to->stack->seek_neighbour(all.of_client()));
+          static_cast<void>(to->stack->seek_local_peer(all.of_client()));
           all.settle();
           const auto bytes = from->stack->export_stream(end);
           end = to->stack->socket(Type::stream, false);
@@ -277,7 +277,7 @@ TEST_CASE("both ends ask, and both go on") {
   check_goes_on_as_before(all);
 }
 
-// The peer of a lying neighbour cannot agree, as its channel is full: what has come lies there.
+// The peer of a lying local peer cannot agree, as its channel is full: what has come lies there.
 TEST_CASE("a new end that comes before its peer has agreed gets nothing") {
   Moving all;
   all.meet();
@@ -287,14 +287,14 @@ TEST_CASE("a new end that comes before its peer has agreed gets nothing") {
   all.client.port.no_room = true;
   all.settle();
   all.client.port.no_room = false;
-  const NearResume resume{.header = {.kind = NearKind::kResume, .socket = static_cast<uint32_t>(all.near_end)}, .socket = 7, .life = 7};
-  for (uint32_t neighbour = 0; neighbour < 2; ++neighbour) {
+  const PeerResume resume{.header = {.kind = PeerKind::kResume, .socket = static_cast<uint32_t>(all.near_end)}, .socket = 7, .life = 7};
+  for (uint32_t local_peer = 0; local_peer < 2; ++local_peer) {
     for (uint32_t life = 0; life < 4; ++life) {
-      NearResume each = resume;
+      PeerResume each = resume;
       each.header.life = life;
       std::vector<std::byte> bytes(bytes_of(each).begin(), bytes_of(each).end());
       const Message message{.data = bytes.data(), .length = static_cast<uint32_t>(bytes.size()), .from_local = true};
-      CHECK_FALSE(all.client.stack->handle_neighbour_message(neighbour, message));
+      CHECK_FALSE(all.client.stack->handle_local_peer_message(local_peer, message));
     }
   }
   all.settle();

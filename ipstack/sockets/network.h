@@ -1,4 +1,4 @@
-// network.h - what a stack needs of the network interface: ports of its own, packets out, and channels to its neighbours, the stacks of
+// network.h - what a stack needs of the network interface: ports of its own, packets out, and channels to its local peers, the stacks of
 // other applications of the same interface. Implemented over an endpoint (endpoint_network.h), and by the tests.
 #pragma once
 
@@ -60,19 +60,19 @@ class Network {
   // A stack that waits for room (Stack::wants_room()) waits for completed() to come that far, unless reserve() finds none after this.
   virtual void notify_completion(uint64_t submitted) noexcept { static_cast<void>(submitted); }
 
-  // Neighbours are small numbers, which the stack is told by handle_neighbour(). Asks for a channel to the one that has claimed a port of
-  // this interface; the answer is Stack::handle_neighbour_found(). False: it is no use asking.
-  virtual bool ask_neighbour(uint8_t protocol, const Address& to) = 0;
+  // Local peers are small numbers, which the stack is told by handle_local_peer(). Asks for a channel to the one that has claimed a port of
+  // this interface; the answer is Stack::handle_local_peer_found(). False: it is no use asking.
+  virtual bool ask_local_peer(uint8_t protocol, const Address& to) = 0;
   // Sends a message of a head, at most kHeadedMax bytes if there is data, and data, at most kMessageMax bytes. False: no room now.
-  virtual bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept = 0;
+  virtual bool send_to_local_peer(uint32_t local_peer, Bytes head, Bytes data) noexcept = 0;
   // Whether a message of so many bytes beside its head may be sent now.
-  virtual bool has_room(uint32_t neighbour, uint32_t bytes) noexcept = 0;
-  // The same without a copy: room for the data of a message, which post_to_neighbour() sends with its head, or as much of it as it says.
-  virtual MutableBytes reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept = 0;
-  virtual void post_to_neighbour(uint32_t neighbour, Bytes head, uint32_t bytes) noexcept = 0;
-  // Gives back a message that the stack has kept, of a neighbour's or of the IP channel (kNoNeighbour).
-  virtual void release(uint32_t neighbour, const Message& message) noexcept = 0;
-  static constexpr uint32_t kNoNeighbour = ~uint32_t{0};
+  virtual bool has_room(uint32_t local_peer, uint32_t bytes) noexcept = 0;
+  // The same without a copy: room for the data of a message, which post_to_local_peer() sends with its head, or as much of it as it says.
+  virtual MutableBytes reserve_to_local_peer(uint32_t local_peer, uint32_t bytes) noexcept = 0;
+  virtual void post_to_local_peer(uint32_t local_peer, Bytes head, uint32_t bytes) noexcept = 0;
+  // Gives back a message that the stack has kept, of a local peer's or of the IP channel (kNoLocalPeer).
+  virtual void release(uint32_t local_peer, const Message& message) noexcept = 0;
+  static constexpr uint32_t kNoLocalPeer = ~uint32_t{0};
 };
 
 }  // namespace unet::sockets

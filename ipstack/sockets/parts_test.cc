@@ -178,10 +178,10 @@ struct FewPorts : Network {
   const IpConfiguration& configuration() override { return nothing; }
   MutableBytes reserve(uint32_t) noexcept override { return {}; }
   void post(uint32_t) noexcept override {}
-  bool ask_neighbour(uint8_t, const Address&) override { return false; }
-  bool send_to_neighbour(uint32_t, Bytes, Bytes) noexcept override { return false; }
-  MutableBytes reserve_to_neighbour(uint32_t, uint32_t) noexcept override { return {}; }
-  void post_to_neighbour(uint32_t, Bytes, uint32_t) noexcept override {}
+  bool ask_local_peer(uint8_t, const Address&) override { return false; }
+  bool send_to_local_peer(uint32_t, Bytes, Bytes) noexcept override { return false; }
+  MutableBytes reserve_to_local_peer(uint32_t, uint32_t) noexcept override { return {}; }
+  void post_to_local_peer(uint32_t, Bytes, uint32_t) noexcept override {}
   bool has_room(uint32_t, uint32_t) noexcept override { return false; }
   void release(uint32_t, const Message&) noexcept override {}
 

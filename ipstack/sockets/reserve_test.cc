@@ -1,5 +1,5 @@
-// reserve_test.cc - sending without a copy: over packets, to neighbours, as datagrams; what ends a reservation, and what is told of
-// a neighbour's stream.
+// reserve_test.cc - sending without a copy: over packets, to local peers, as datagrams; what ends a reservation, and what is told of
+// a local peer's stream.
 #include <algorithm>
 #include <cerrno>
 #include <catch2/catch.hpp>
@@ -15,7 +15,7 @@ namespace {
 constexpr uint16_t kPort = 80;
 
 struct Two {
-  explicit Two(bool near) : b(world, near ? here : there), place(at(near ? "10.0.0.1" : "10.0.0.2", kPort)) {}
+  explicit Two(bool is_local) : b(world, is_local ? here : there), place(at(is_local ? "10.0.0.1" : "10.0.0.2", kPort)) {}
 
   // `client` is of `a`, `server` of `b`.
   void stream() {
@@ -33,7 +33,7 @@ struct Two {
     REQUIRE(b.stack->bind(server, place) == 0);
     client = a.stack->socket(Type::datagram, false);
     REQUIRE(a.stack->connect(client, place) == 0);
-    REQUIRE(a.stack->send(client, {}) == 0);  // so that neighbours are known
+    REQUIRE(a.stack->send(client, {}) == 0);  // so that local peers are known
     settle();
     std::array<std::byte, 1> none;
     REQUIRE(b.stack->receive(server, none) == 0);
@@ -50,8 +50,8 @@ struct Two {
 }  // namespace
 
 TEST_CASE("what is written in place arrives, whatever the room") {
-  const bool near = GENERATE(false, true);
-  Two two(near);
+  const bool is_local = GENERATE(false, true);
+  Two two(is_local);
   two.stream();
   const auto data = pattern(300'000);
   std::vector<std::byte> got;
@@ -91,8 +91,8 @@ TEST_CASE("what is written in place arrives, whatever the room") {
 }
 
 TEST_CASE("a datagram is written in place") {
-  const bool near = GENERATE(false, true);
-  Two two(near);
+  const bool is_local = GENERATE(false, true);
+  Two two(is_local);
   two.datagrams();
   for (const uint32_t size : {1u, 1400u, 60'000u}) {
     const auto data = pattern(size, size);
@@ -116,8 +116,8 @@ TEST_CASE("a datagram is written in place") {
 }
 
 TEST_CASE("any other call ends a reservation, and nothing of it is sent") {
-  const bool near = GENERATE(false, true);
-  Two two(near);
+  const bool is_local = GENERATE(false, true);
+  Two two(is_local);
   two.stream();
   MutableBytes room;
   const auto ended = [&](auto call) {
@@ -162,8 +162,8 @@ TEST_CASE("reservations that are not used keep no memory from others") {
 }
 
 TEST_CASE("who has no room hears of it when there is some") {
-  const bool near = GENERATE(false, true);
-  Two two(near);
+  const bool is_local = GENERATE(false, true);
+  Two two(is_local);
   two.stream();
   MutableBytes room;
   uint64_t sent = 0;
@@ -274,24 +274,24 @@ TEST_CASE("who is connected while there are no chunks is told that there is room
   CHECK(told);
 }
 
-TEST_CASE("a near stream tells of its traffic and windows") {
-  Two near(true);
-  near.stream();
-  const auto window = static_cast<uint32_t>(near.b.stack->option(near.server, Stack::Option::receive_buffer));
-  tcp::Info from = near.a.stack->info(near.client), to = near.b.stack->info(near.server);
+TEST_CASE("a local stream tells of its traffic and windows") {
+  Two two(true);
+  two.stream();
+  const auto window = static_cast<uint32_t>(two.b.stack->option(two.server, Stack::Option::receive_buffer));
+  tcp::Info from = two.a.stack->info(two.client), to = two.b.stack->info(two.server);
   CHECK(from.state == tcp::State::established);
   CHECK(from.bytes_sent + from.bytes_received + from.segs_out + from.segs_in == 0);
   CHECK(from.last_data_sent == ~Nanoseconds{0});
   CHECK(from.snd_wnd == window);
-  REQUIRE(near.a.stack->send(near.client, pattern(1000)) == 1000);
-  REQUIRE(near.a.stack->send(near.client, pattern(kMessageMax + 1)) == kMessageMax + 1);
+  REQUIRE(two.a.stack->send(two.client, pattern(1000)) == 1000);
+  REQUIRE(two.a.stack->send(two.client, pattern(kMessageMax + 1)) == kMessageMax + 1);
   MutableBytes room;
-  REQUIRE(near.a.stack->reserve(near.client, 500, room) == 0);
-  REQUIRE(near.a.stack->commit(near.client, 300) == 300);
-  near.world.run(near.world.now + 7 * kMillisecond);
+  REQUIRE(two.a.stack->reserve(two.client, 500, room) == 0);
+  REQUIRE(two.a.stack->commit(two.client, 300) == 300);
+  two.world.run(two.world.now + 7 * kMillisecond);
   constexpr uint32_t kAll = 1300 + kMessageMax + 1;
-  from = near.a.stack->info(near.client);
-  to = near.b.stack->info(near.server);
+  from = two.a.stack->info(two.client);
+  to = two.b.stack->info(two.server);
   CHECK(from.bytes_sent == kAll);
   CHECK(from.bytes_acked == kAll);
   CHECK(from.data_segs_out == 4);
@@ -305,21 +305,21 @@ TEST_CASE("a near stream tells of its traffic and windows") {
   CHECK(to.rcv_wnd == window - kAll);
   CHECK(to.rcv_ssthresh == window);
   std::vector<std::byte> all(kAll);
-  CHECK(near.b.stack->receive(near.server, all) == kAll);
-  CHECK(near.b.stack->info(near.server).bytes_received == kAll);
+  CHECK(two.b.stack->receive(two.server, all) == kAll);
+  CHECK(two.b.stack->info(two.server).bytes_received == kAll);
 }
 
-TEST_CASE("who has closed a near stream has nothing left to do for it, whatever its peer does") {
-  Two near(true);
-  near.stream();
-  CHECK(!near.a.stack->idle());
-  REQUIRE(near.a.stack->send(near.client, pattern(1000)) == 1000);
-  REQUIRE(near.a.stack->close(near.client) == 0);
-  near.settle();
-  CHECK(near.a.stack->idle());
-  CHECK(!near.b.stack->idle());
+TEST_CASE("who has closed a local stream has nothing left to do for it, whatever its peer does") {
+  Two two(true);
+  two.stream();
+  CHECK(!two.a.stack->idle());
+  REQUIRE(two.a.stack->send(two.client, pattern(1000)) == 1000);
+  REQUIRE(two.a.stack->close(two.client) == 0);
+  two.settle();
+  CHECK(two.a.stack->idle());
+  CHECK(!two.b.stack->idle());
   std::vector<std::byte> all(2000);
-  CHECK(near.b.stack->receive(near.server, all) == 1000);
+  CHECK(two.b.stack->receive(two.server, all) == 1000);
 }
 
 }  // namespace unet::sockets::reserve_test

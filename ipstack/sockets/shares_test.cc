@@ -19,7 +19,7 @@ constexpr uint64_t kToken = 0x1234'5678'9ABC'DEF0;
 struct Hosts {
   World world;
   uint32_t here = world.add_interface({"10.0.0.1"}), there = world.add_interface({"10.0.0.2"});
-  Application caller{world, there}, neighbour{world, here};
+  Application caller{world, there}, local_peer{world, here};
   std::vector<std::unique_ptr<Application>> workers;
   const Address to = at("10.0.0.1", 80);
 
@@ -116,7 +116,7 @@ TEST_CASE("several listeners of one process have a share each of what comes, fro
   }
   h.call(h.caller, 120);
   for (const int s : listeners) CHECK(h.accept(a, s).size() > 15);
-  h.call(h.neighbour, 30);
+  h.call(h.local_peer, 30);
   for (const int s : listeners) CHECK(h.accept(a, s).size() == 10);
   CHECK(a.stack->counters().near_in == 30);
   // One that passes gets none; and one that ends leaves its to nobody.
@@ -181,7 +181,7 @@ TEST_CASE("a child takes what comes to its parent's listener, and the parent non
   const int joined = h.listen(child, kToken);
   CHECK(stranger.stack->bind(h.reusing(stranger), {{}, 80}) == -EADDRINUSE);
   h.call(h.caller, 20);
-  h.call(h.neighbour, 20);
+  h.call(h.local_peer, 20);
   CHECK(h.accept(parent, held).empty());
   CHECK(h.accept(child, joined).size() == 40);
   // The child's listener ends, but not what it has accepted: the claim stays, and takes none.
@@ -198,19 +198,19 @@ TEST_CASE("a child takes what comes to its parent's listener, and the parent non
   CHECK(child.stack->set_accepts_new_flows(s, true) == -EINVAL);
 }
 
-TEST_CASE("near connections are led to one process after the other, each by a question of its own") {
+TEST_CASE("local connections are led to one process after the other, each by a question of its own") {
   Hosts h;
   std::map<Application*, int> listeners;
   for (int i = 0; i < 4; ++i) {
     Application& w = h.worker();
     listeners[&w] = h.listen(w);
   }
-  h.call(h.neighbour, 40);
+  h.call(h.local_peer, 40);
   for (const auto& [w, s] : listeners) CHECK(h.accept(*w, s).size() == 10);
-  CHECK(h.neighbour.port.questions == 40);
-  CHECK(h.neighbour.stack->counters().near_out == 40);
-  CHECK(h.neighbour.port.sent == 0);
-  // A member calls its own port: itself is no neighbour here, so that call goes by TCP, and the others are led on.
+  CHECK(h.local_peer.port.questions == 40);
+  CHECK(h.local_peer.stack->counters().near_out == 40);
+  CHECK(h.local_peer.port.sent == 0);
+  // A member calls its own port: itself is no local peer here, so that call goes by TCP, and the others are led on.
   for (const int count : {1, 12}) h.call(*h.workers[0], count);
   size_t all = 0;
   for (const auto& [w, s] : listeners) all += h.accept(*w, s).size();

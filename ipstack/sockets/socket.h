@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "ipstack/sockets/datagram_queue.h"
+#include "ipstack/sockets/local_stream.h"
 #include "ipstack/sockets/option_sets.h"
 #include "ipstack/tcp/connection.h"
-#include "unet/message.h"
 
 namespace unet::sockets {
 
@@ -19,7 +19,7 @@ enum class Type : uint8_t { stream, datagram };
 // Of a stream: its options, of which setsockopt() may make others at any time, and a connection that uses them.
 struct TcpPart {
   SharedOptions options{};
-  std::unique_ptr<tcp::Connection> connection{};  // a stream to a neighbour has none, which is most of its memory
+  std::unique_ptr<tcp::Connection> connection{};  // a stream to a local peer has none, which is most of its memory
 };
 
 struct ListenerPart {
@@ -29,21 +29,21 @@ struct ListenerPart {
   uint32_t early = 0;              // that are
   std::deque<uint32_t> ready{};    // for accept()
   uint32_t next = ~uint32_t{0};    // a further one at the same port
-  uint32_t turns = 0;              // of the first: how many near connections have been given out
+  uint32_t turns = 0;              // of the first: how many local connections have been given out
 };
 
 // Where a datagram goes, and how.
-struct Departure {
+struct SendRoute {
   bool dont_fragment = false;
   Address to{};
   ip::IpAddress from{};
   uint16_t segment = 0;            // bytes of each of several; 0: it is one
-  Marks marks{};
+  HeaderOptions header_options{};
 };
 
 // What calls with MSG_MORE, or under UDP_CORK, have put together of a datagram: it goes where the first one said, as the first one said.
 struct Gathered {
-  Departure way{};
+  SendRoute route{};
   std::vector<std::byte> bytes{};
   bool due = false;                // it is whole, and waits for room
 };
@@ -70,118 +70,31 @@ struct DatagramPart {
   bool of_group = false;           // bound to a group's address: its port is that group's alone,
   bool has_port = false;           // and besides one to send from
   ip::IpAddress group_source{};    // IP_MULTICAST_IF
-  // Of a connected one whose datagrams go by a neighbour's channel: all that send_to() has found out about them, for so long.
-  uint32_t way = ~uint32_t{0};     // the neighbour
-  uint64_t way_version = 0;        // as Stack::ways_, or it is another one by now
-  Nanoseconds way_until = 0;
+  // Of a connected one whose datagrams go by a local peer's channel: all that send_to() has found out about them, for so long.
+  uint32_t route_peer = ~uint32_t{0};     // the local peer
+  uint64_t route_generation = 0;        // as Stack::route_generation_, or it is another one by now
+  Nanoseconds route_until = 0;
   std::vector<ip::IpAddress> groups{};  // that it has joined
   std::unique_ptr<Gathered> gathered{};
   uint32_t lost = 0;               // datagrams for which there was no room
   uint32_t next = ~uint32_t{0};    // a further one at the same port
 };
 
-// A stream to an application of the same network interface: a pair of message queues, no TCP (stack_neighbours.cc).
-struct NearPart {
-  enum class State : uint8_t { asking, open, closed };  // asking: for the neighbour, or for its answer
-  // What has come and was not read: in place in the neighbour's channel, or copied where others need the room.
-  struct Piece {
-    Message message{};
-    std::vector<std::byte> copy{};
-    uint32_t taken = 0;
-
-    Bytes bytes() const noexcept { return (copy.empty() ? message.bytes() : Bytes(copy)).subspan(taken); }
-  };
-  // In order. An empty one has no memory but what the last pieces needed, if that was little: a std::deque has 600 bytes, always.
-  class Pieces {
-   public:
-    bool empty() const noexcept { return first_ == all_.size(); }
-    size_t size() const noexcept { return all_.size() - first_; }
-    Piece& operator[](size_t i) noexcept { return all_[first_ + i]; }
-    Piece& front() noexcept { return all_[first_]; }
-    auto begin() noexcept { return all_.begin() + static_cast<ptrdiff_t>(first_); }
-    auto end() noexcept { return all_.end(); }
-    auto begin() const noexcept { return all_.begin() + static_cast<ptrdiff_t>(first_); }
-    auto end() const noexcept { return all_.end(); }
-    void push_back(Piece piece) {
-      if (all_.size() == all_.capacity() && first_ > all_.size() / 2) {  // those that are left go to the front instead of more memory
-        all_.erase(all_.begin(), begin());
-        first_ = 0;
-      }
-      all_.push_back(std::move(piece));
-    }
-    void pop_front() noexcept {
-      all_[first_++] = {};
-      if (empty()) clear();
-    }
-    void erase(size_t i) { all_.erase(begin() + static_cast<ptrdiff_t>(i)); }
-    void clear() noexcept {
-      all_.clear();
-      first_ = 0;
-    }
-
-   private:
-    std::vector<Piece> all_;
-    size_t first_ = 0;  // those before it have been taken
-  };
-  // What is told of it (Stack::info()): data alone.
-  struct Traffic {
-    uint64_t bytes = 0;
-    Nanoseconds last = 0;          // when; 0: never
-    uint32_t messages = 0;
-
-    void count(uint32_t more, Nanoseconds now) noexcept {
-      bytes += more;
-      last = now;
-      ++messages;
-    }
-  };
-  // One end moves to another stack (stack_move.cc). If it is this end: it has asked (asked), the peer has agreed (agreed). If it is the
-  // peer's: this end has still to agree (leaving), it has agreed (away). A stream that is_silent() sends nothing.
-  enum class Move : uint8_t { none, asked, agreed, leaving, away };
-  State state = State::asking;
-  Move move = Move::none;
-  bool peer_moves = false;       // the peer answers kMove
-  bool resume_due = false;       // kResume is to be sent when the channel has room
-  uint32_t neighbour = ~uint32_t{0};
-  uint32_t peer = 0;             // its number for the other end, with
-  uint32_t peer_life = 0;        // which of those that had the number
-  uint32_t life = 0;             // the same of ours
-  uint32_t credit = 0;           // bytes that the peer has room for
-  uint32_t window = 0;           // bytes that we have promised room for
-  uint32_t unread = 0, untold = 0;  // of these: not read yet; read, but the peer does not know
-  bool open_due = false, answer_due = false, end_due = false;  // to be told when the channel has room
-  bool joined = false;             // it waits for the answer to a question that is older than it
-  bool end_sent = false, end_came = false;
-  Pieces pieces{};
-  // Data that the stream has taken and the full channel has not: a writable stream takes some even then. It counts as sent.
-  std::vector<std::byte> unsent{};
-  bool unsent_urgent = false;      // its last byte
-  uint64_t move_token = 0;
-  Traffic sent{}, received{};
-
-  bool is_moving() const noexcept { return move != Move::none; }
-  bool is_silent() const noexcept { return move != Move::none && move != Move::leaving; }
-  // What is sent next waits for this.
-  bool is_behind() const noexcept { return answer_due || !unsent.empty(); }
-  // All that is to be sent is at the peer, with its end.
-  bool has_left() const noexcept { return state == State::open && end_sent; }
-  // Both ends have said that they send no more: nothing is left of it but what was not read.
-  bool is_over() const noexcept { return state == State::closed || (end_sent && end_came); }
-};
-
-// The last urgent byte that a stream's peer has told of, until it has been passed in the stream.
-struct Urgent {
-  uint32_t before = 0;             // bytes to be read before it, which may not have come
-  bool taken = false;              // by Stack::receive_urgent()
-};
-
 constexpr uint16_t kAnySegment = 0xFFFF;
+
+// Whose a socket is. A stream that a peer has begun goes from embryo to queued to owned.
+enum class Stage : uint8_t {
+  owned,    // the application's
+  embryo,   // its handshake is under way, for its listener
+  queued,   // it waits for its listener's accept()
+  closing,  // closed by the application, or its listener: it only lives on to end well
+};
 
 struct Socket {
   Type type : 1 = Type::stream;
+  Stage stage : 2 = Stage::owned;
   bool ipv6 : 1 = false;           // of that family: also for IPv4 addresses, unless only_ipv6
   bool only_ipv6 : 1 = false;
-  bool owned : 1 = true;           // by the application; else it only lives on to end well
   bool bound : 1 = false;          // has a port, local.port, which it gives back
   bool named : 1 = false;          // by bind(), whatever address that was
   bool reuse : 1 = false;          // SO_REUSEADDR
@@ -191,7 +104,6 @@ struct Socket {
   bool connected : 1 = false;      // a datagram socket with a peer
   bool connecting : 1 = false;     // connect() was called, and what became of it has not been told by a further one
   bool failed : 1 = false;         // its connection's error has been put into `error`
-  bool waits : 1 = false;          // it is in its listener's `ready`
   bool early : 1 = false;          // it counts among those of its listener that are open before their handshakes are over
   bool fast_open_connect : 1 = false;  // TCP_FASTOPEN_CONNECT
   bool fast_open_asked : 1 = false;  // its SYN has a cookie or asks for one, and has not been answered
@@ -199,11 +111,11 @@ struct Socket {
   bool reuse_port : 1 = false;     // SO_REUSEPORT
   bool shares : 1 = false;         // its port is of a share: of those of this process that have it, too, each gets some
   bool passes : 1 = false;         // it takes no new flows while others of the share do
-  bool peeks_behind : 1 = false;   // SO_PEEK_OFF: Stack::peek_offsets_ has where
+  bool peeks_behind : 1 = false;   // SO_PEEK_OFF: ReadPositions has where
   bool held : 1 = false;           // Stack::held_ has it
   bool zero_copy : 1 = false;      // SO_ZEROCOPY
   bool has_errors : 1 = false;     // Stack::error_queues_ has some
-  bool urgent : 1 = false;         // Stack::urgents_ has it
+  bool urgent : 1 = false;         // ReadPositions has it
   bool urgent_inline : 1 = false;  // SO_OOBINLINE
   bool urgent_news : 1 = false;    // for Change::urgent
   bool came : 1 = false;           // for Change::came
@@ -221,22 +133,27 @@ struct Socket {
   uint16_t keep_idle = 7200;       // seconds until the first keep-alive, if they are on
   Address local{}, remote{};
   uint16_t told = 0;               // events that were told last
-  uint32_t refused_by = ~uint32_t{0};  // while it is due for want of room: which neighbour's; ~0: the network interface's
+  uint32_t refused_by = ~uint32_t{0};  // while it is due for want of room: which local peer's; ~0: the network interface's
   uint32_t refused_bytes = 0;
   int error = 0;                   // SO_ERROR: what happened and was not told
   uint32_t hash = 0;
-  uint32_t listener = ~uint32_t{0};  // whose embryo this is, or for whose accept() it waits
+  uint32_t listener = ~uint32_t{0};  // of an embryo or a queued socket
   uint32_t told_at = ~uint32_t{0};  // its place in SocketTables; ~0: nobody is told
   uint32_t linger = ~uint32_t{0};  // SO_LINGER, seconds; ~0: off
   TcpPart tcp{};
   std::unique_ptr<ListenerPart> listening{};
   std::unique_ptr<DatagramPart> datagram{};
-  std::unique_ptr<NearPart> near{};
+  std::unique_ptr<LocalStream> local_stream{};
 
+  bool is_owned() const noexcept { return stage == Stage::owned; }
+  bool is_closing() const noexcept { return stage == Stage::closing; }
   bool has_connection() const noexcept { return tcp.connection != nullptr; }
   // Bytes of a stream that have come and were not read.
-  uint32_t unread() const noexcept { return near != nullptr ? near->unread : has_connection() ? tcp.connection->readable() : 0; }
-  Marks marks() const noexcept { return {hop_limit != 0 ? hop_limit : kHopLimit, traffic_class}; }
+  uint32_t unread() const noexcept {
+    if (local_stream != nullptr) return local_stream->unread;
+    return has_connection() ? tcp.connection->readable() : 0;
+  }
+  HeaderOptions header_options() const noexcept { return {hop_limit != 0 ? hop_limit : kHopLimit, traffic_class}; }
 };
 static_assert(sizeof(Socket) == 120);
 

@@ -33,27 +33,28 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
     : network_(network), options_(options), now_(now), random_(seed_of(options.seed)),
       chunks_(options.chunk_bytes, options.chunks, network.register_send_memory(uint64_t{options.chunk_bytes} * options.lendable_chunks)),
       messages_(network), records_(options.records), default_options_(option_sets_.get(options.tcp)), slab_(options.sockets),
-      flows_(key_of(random_)), time_waits_(options.time_waits_max, {}), tcp_ports_(network, ip::Protocol::kTcp, options.seed),
+      flows_(key_of(random_)), time_waits_(options.time_waits_max, {}, tcp_ports_, tables_, counters_),
+      tcp_ports_(network, ip::Protocol::kTcp, options.seed),
       udp_ports_(network, ip::Protocol::kUdp, options.seed),
       groups_(network), path_mtus_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}),
-      datagram_paths_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}), fast_open_(key_of(random_)),
-      fast_open_cache_(key_of(random_)), tables_(network),
-      pieces_(kMessageMax / options.chunk_bytes + 2 + tcp::ZeroCopyReceive::kPiecesMore) {
+      datagram_paths_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}),
+      fast_open_{key_of(random_), key_of(random_), counters_}, tables_(network),
+      output_(network, chunks_, counters_, slab_, options.chunk_bytes) {
   // A quarter is for what comes (chunk_pool.h): a window worth telling of has to fit.
   UNET_CHECK(uint64_t{options.chunk_bytes} * options.chunks >= 1024 * 1024);
   chunks_.set_kept(&messages_);
   // The kernel's random numbers at once, as 64 bits of seed are few for a key that strangers see the work of.
-  key_ = key_of(random_);
-  if (options.seed == 0) UNET_CHECK(::getrandom(&key_, sizeof key_, 0) == sizeof key_);
+  hashes_.key = key_of(random_);
+  if (options.seed == 0) UNET_CHECK(::getrandom(&hashes_.key, sizeof hashes_.key, 0) == sizeof hashes_.key);
 }
 
 Stack::~Stack() {
   if (forgets_) return;
   for (uint32_t i = 0; i < slab_.end(); ++i) {
-    if (!slab_.has(i) || !slab_[i].has_connection() || left_to_interface(i)) continue;
+    if (!slab_.has(i) || !slab_[i].has_connection() || is_left_to_interface(slab_[i], now_)) continue;
     slab_[i].tcp.connection->abort();
     // Without room the network interface resets the peer: nobody has the port then.
-    if (send_segments(i)) tables_.give_back(std::exchange(slab_[i].told_at, kNone));
+    if (output_.send_all(i, now_)) tables_.give_back(std::exchange(slab_[i].told_at, kNone));
   }
 }
 
@@ -61,8 +62,8 @@ uint32_t Stack::new_socket(Type type, bool ipv6) {
   const uint32_t index = slab_.make();
   if (index == kNone) return kNone;
   timers_.reserve(slab_.end());
-  listed_.resize(slab_.end());
-  starving_.resize(slab_.end());
+  changed_.reserve(slab_.end());
+  starved_.reserve(slab_.end());
   Socket& made = slab_[index];
   made.type = type;
   made.ipv6 = ipv6;
@@ -84,21 +85,18 @@ void Stack::drop(uint32_t index) {
   Socket& socket = slab_[index];
   timers_.remove(index);
   if (socket.found) find_flow(index, false);
-  if (socket.listener != kNone && slab_.has(socket.listener) && slab_[socket.listener].listening != nullptr && !socket.waits) {
-    --slab_[socket.listener].listening->embryos;
-    --embryos_;
-  }
-  if (socket.early) end_early(socket);
+  if (socket.stage == Stage::embryo) listeners_.end_handshake(socket.listener);
+  if (socket.early) listeners_.end_early(socket);
   if (socket.datagram != nullptr && socket.bound) {
-    unlink_datagram(index);
-    if (datagrams_[socket.local.port] != kNone) static_cast<void>(tell_accepts_new_flows(socket));
+    ++route_generation_;
+    datagrams_.unlink(index);
+    if (datagrams_.first(socket.local.port) != kNone) static_cast<void>(tell_accepts_new_flows(socket));
   }
-  if (socket.near != nullptr) drop_pieces(*socket.near);
+  if (socket.local_stream != nullptr) local_peers_.drop_pieces(*socket.local_stream);
   give_back_port(socket);
   tables_.give_back(socket.told_at);
-  if (socket.peeks_behind) peek_offsets_.erase(index);
   if (!error_queues_.empty()) error_queues_.erase(index);
-  forget_urgent(index);
+  positions_.forget(index);
   slab_.drop(index);
 }
 
@@ -133,14 +131,14 @@ int Stack::bind_to(int number, const Address& to, uint64_t share) {
   forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
-  const bool over = socket->near != nullptr ? socket->near->state == NearPart::State::closed
+  const bool over = socket->local_stream != nullptr ? socket->local_stream->state == LocalStream::State::closed
                                             : socket->has_connection() && socket->tcp.connection->state() == tcp::State::closed;
   if (over && !socket->named) forget_connection(static_cast<uint32_t>(number));
   if (socket->named || socket->bound || socket->has_connection()) return -EINVAL;
   if (!fits(*socket, to)) return socket->ipv6 ? -EINVAL : -EAFNOSUPPORT;
   const bool any = to.host.is_unspecified();
   const bool group = to.host.is_multicast() && socket->type == Type::datagram;
-  if (!any && !group && !is_own(to.host)) return -EADDRNOTAVAIL;
+  if (!any && !group && !addresses_.is_own(to.host)) return -EADDRNOTAVAIL;
   const ip::IpAddress host = any ? ip::IpAddress{} : to.host;
   uint16_t port = to.port;
   if (socket->type == Type::datagram && group_conflicts(*socket, host, port)) return -EADDRINUSE;
@@ -176,15 +174,16 @@ int Stack::take_port(uint32_t index) {
       socket.local = {};
       return error;
     }
-    link_datagram(index);
+    ++route_generation_;
+    datagrams_.link(index);
   }
-  show(index);
+  reports_.show(index, now_);
   return 0;
 }
 
 // SO_REUSEADDR lets several have a port of which none listens.
 bool Stack::is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept {
-  for (uint32_t i = listeners_[port]; i != kNone; i = slab_[i].listening->next) {
+  for (uint32_t i = listeners_.first(port); i != kNone; i = slab_[i].listening->next) {
     const Socket& other = slab_[i];
     const bool meets = other.local.host == host || other.local.host.is_unspecified() || host.is_unspecified();
     const bool joins = share != 0 && other.local.host == host && tcp_ports_.group_of(host, port) == share;
@@ -219,9 +218,9 @@ int Stack::tell_accepts_new_flows(const Socket& socket) {
     takes = std::max(takes, slab_[i].passes ? AcceptsNewFlows::if_no_other_does : AcceptsNewFlows::yes);
   };
   if (socket.type == Type::stream) {
-    for (uint32_t i = listeners_[port]; i != kNone; i = slab_[i].listening->next) add(i);
+    for (uint32_t i = listeners_.first(port); i != kNone; i = slab_[i].listening->next) add(i);
   } else {
-    for (uint32_t i = datagrams_[port]; i != kNone; i = slab_[i].datagram->next) add(i);
+    for (uint32_t i = datagrams_.first(port); i != kNone; i = slab_[i].datagram->next) add(i);
   }
   return ports_of(socket).set_accepts_new_flows(socket.local.host, port, takes);
 }
@@ -245,10 +244,10 @@ int Stack::shutdown(int number, How how) {
     connected = socket->connected;  // as on Linux it is told so, and wakes who waits all the same
   } else if (socket->listening != nullptr) {
     return how == How::write ? 0 : disconnect(number);
-  } else if (socket->near != nullptr) {
-    if (socket->near->state == NearPart::State::asking) return disconnect(number);
-    if (socket->near->is_over()) return -ENOTCONN;
-    if (how != How::read) shut_near(index);
+  } else if (socket->local_stream != nullptr) {
+    if (socket->local_stream->state == LocalStream::State::asking) return disconnect(number);
+    if (socket->local_stream->is_over()) return -ENOTCONN;
+    if (how != How::read) shut_local(index);
   } else {
     if (!socket->has_connection() || is_over(socket->tcp.connection->state())) return -ENOTCONN;
     if (socket->tcp.connection->state() == tcp::State::syn_sent) return disconnect(number);
@@ -260,7 +259,7 @@ int Stack::shutdown(int number, How how) {
   }
   socket->shut_read = socket->shut_read || how != How::write;
   socket->shut_write = socket->shut_write || how != How::read;
-  note(index);
+  notify(index);
   return connected ? 0 : -ENOTCONN;
 }
 
@@ -270,15 +269,15 @@ int Stack::close(int number) {
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
   if (socket->listening != nullptr) end_listener(index);
-  if (socket->near != nullptr) {
-    close_near(index);
+  if (socket->local_stream != nullptr) {
+    close_local(index);
     return 0;
   }
   if (!socket->has_connection()) {
     drop(index);
     return 0;
   }
-  socket->owned = false;
+  socket->stage = Stage::closing;
   socket->deferred = false;
   tcp::Connection& connection = *socket->tcp.connection;
   if (socket->linger == 0) connection.abort();
@@ -287,7 +286,7 @@ int Stack::close(int number) {
   return 0;
 }
 
-// What nobody has read resets the connection, and a neighbour has all that was sent to it.
+// What nobody has read resets the connection, and a local peer has all that was sent to it.
 Nanoseconds Stack::linger_time(int number) const noexcept {
   const Socket* const socket = owned(number);
   const bool may = socket != nullptr && socket->linger != kNone && socket->has_connection() && socket->unread() == 0;
@@ -306,8 +305,8 @@ int Stack::remote_address(int number, Address& address) const {
   const Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   const bool has = socket->type == Type::datagram ? socket->connected
-                   : socket->near != nullptr
-                       ? socket->near->state == NearPart::State::open && !socket->near->is_over()
+                   : socket->local_stream != nullptr
+                       ? socket->local_stream->state == LocalStream::State::open && !socket->local_stream->is_over()
                        : socket->has_connection() && !is_over(socket->tcp.connection->state()) &&
                              socket->tcp.connection->state() != tcp::State::syn_sent;
   if (!has) return -ENOTCONN;
@@ -332,7 +331,7 @@ uint32_t Stack::events_of(const Socket& socket) const noexcept {
     return socket.due ? events : events | Events::kOut;
   }
   if (socket.listening != nullptr) return events | (socket.listening->ready.empty() ? 0 : Events::kIn);
-  if (socket.near != nullptr) return events | events_near(socket);
+  if (socket.local_stream != nullptr) return events | events_local(socket);
   if (!socket.has_connection()) return events | Events::kOut | Events::kHangUp;
   const tcp::Connection& connection = *socket.tcp.connection;
   const tcp::Readiness ready = connection.readiness();
@@ -359,14 +358,14 @@ uint32_t Stack::events(int number) noexcept {
 }
 
 // Something has happened to the socket that its owner may want to know.
-void Stack::note(uint32_t index, bool came) {
+void Stack::notify(uint32_t index, bool came) {
   Socket& socket = slab_[index];
-  if (!socket.owned) return;
+  if (!socket.is_owned()) return;
   if (came) socket.came = true;
   if (socket.changed) return;
   const uint32_t events = events_of(index);
   // As of one that has just been connected, whose owner has not tried to send.
-  if ((events & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory()) [[unlikely]] starve(index);
+  if ((events & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory()) [[unlikely]] starved_.push(index);
   if ((events & ~socket.told) == 0 && (events & (Events::kIn | Events::kError)) == 0) {
     socket.told = static_cast<uint16_t>(events);
     return;
@@ -376,24 +375,20 @@ void Stack::note(uint32_t index, bool came) {
 
 void Stack::list(uint32_t index) {
   slab_[index].changed = true;
-  if (listed_[index]) return;
-  listed_[index] = true;
-  changed_.push_back(index);
+  changed_.push(index);
 }
 
 bool Stack::next_change(Change& change) {
   while (!changed_.empty()) {
-    const uint32_t index = changed_.front();
-    changed_.pop_front();
-    listed_[index] = false;
+    const uint32_t index = changed_.pop();
     if (!slab_.has(index) || !slab_[index].changed) continue;
     Socket& socket = slab_[index];
     socket.changed = false;
-    if (!socket.owned) continue;
+    if (!socket.is_owned()) continue;
     socket.told = static_cast<uint16_t>(events_of(index));
     // It had memory when it was noted.
     const bool starves = (socket.told & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory();
-    if (starves) [[unlikely]] starve(index);
+    if (starves) [[unlikely]] starved_.push(index);
     change = {static_cast<int>(index), socket.told, socket.urgent_news, socket.came};
     socket.urgent_news = socket.came = false;
     return true;
@@ -444,12 +439,12 @@ void Stack::handle_message(Bytes message) {
 
 void Stack::run() {
   forget_reserved();
-  if (tables_.asked() != 0) [[unlikely]] tell_asked();
+  if (tables_.asked() != 0) [[unlikely]] reports_.run(now_);
   if (chunks_.has_waiting()) chunks_.take_back(network_.completed());
   for (uint32_t index; (index = timers_.take(now_)) != kNone;) {
     Socket& socket = slab_[index];
-    if (socket.near != nullptr) {
-      run_near_timer(index);
+    if (socket.local_stream != nullptr) {
+      run_local_timer(index);
       continue;
     }
     if (!socket.has_connection()) continue;
@@ -457,16 +452,9 @@ void Stack::run() {
     if (connection.next_timer() <= now_) connection.handle_timer(now_);
     after(index);
   }
-  run_time_waits();
-  for (size_t i = 0; i < owed_.size();) {
-    if (!network_.send_to_neighbour(owed_[i].neighbour, owed_[i].bytes(), {})) {
-      ++i;
-      continue;
-    }
-    owed_[i] = owed_.back();
-    owed_.pop_back();
-  }
-  if (!held_.empty()) run_held();
+  time_waits_.run(now_);
+  local_peers_.flush();
+  if (output_.has_held()) output_.run_held([this](uint32_t index) { after(index); });
   // Those that find no room are due again, behind these; none stands in another's way.
   const size_t count = due_.size();
   bool full = false;
@@ -474,47 +462,41 @@ void Stack::run() {
     const uint32_t index = due_[i];
     if (!slab_.has(index) || !slab_[index].due) continue;
     slab_[index].due = false;
-    settle(index, full);
+    process_due(index, full);
   }
   due_.erase(due_.begin(), due_.begin() + static_cast<ptrdiff_t>(count));
-  if (!held_.empty() && due_.empty()) network_.notify_completion(held_until_);
-  if (!starved_.empty() && chunks_.may_send()) feed();
+  if (output_.has_held() && due_.empty()) network_.notify_completion(output_.held_until());
+  if (!starved_.empty() && chunks_.may_send()) notify_starved();
 }
 
-// A stream that would take more of its application, but for chunks, which come back when others' data is acknowledged or read.
-void Stack::starve(uint32_t index) {
-  if (starving_[index]) return;
-  starving_[index] = true;
-  starved_.push_back(index);
-}
-
-void Stack::feed() {
-  for (const uint32_t index : std::exchange(starved_, {})) {
-    starving_[index] = false;
-    if (slab_.has(index)) note(index);
+// One that still has no chunks starves again, behind these.
+void Stack::notify_starved() {
+  for (size_t count = starved_.size(); count != 0; --count) {
+    const uint32_t index = starved_.pop();
+    if (slab_.has(index)) notify(index);
   }
 }
 
 // A socket that may have something to send. `full`: the network interface has refused another's message already.
-void Stack::settle(uint32_t index, bool& full) {
+void Stack::process_due(uint32_t index, bool& full) {
   Socket& socket = slab_[index];
   if (socket.type == Type::datagram) {
-    const bool near = socket.refused_by != kNone;
-    const bool room = near ? network_.has_room(socket.refused_by, socket.refused_bytes)
+    const bool is_local = socket.refused_by != kNone;
+    const bool room = is_local ? network_.has_room(socket.refused_by, socket.refused_bytes)
                            : !full && !network_.reserve(sizeof(IpMessageHeader) + 576).empty();
-    if (!near) full = !room;
+    if (!is_local) full = !room;
     const Gathered* const gathered = socket.datagram->gathered.get();
     if (room && gathered != nullptr && gathered->due && send_gathered(index) == -EAGAIN) return;
-    return room ? note(index) : make_due(index);
+    return room ? notify(index) : make_due(index);
   }
-  if (socket.near != nullptr) {
-    NearPart& part = *socket.near;
-    const bool told = after_near(index);
-    const bool room = socket.refused_bytes == 0 || part.is_silent() || network_.has_room(part.neighbour, socket.refused_bytes);
+  if (socket.local_stream != nullptr) {
+    LocalStream& part = *socket.local_stream;
+    const bool told = flush_local(index);
+    const bool room = socket.refused_bytes == 0 || part.is_silent() || network_.has_room(part.local_peer, socket.refused_bytes);
     if (!told || !room) return make_due(index);
     socket.refused_bytes = 0;
-    const bool over = !socket.owned && socket.listener == kNone && part.end_sent && part.end_came;
-    return over ? drop(index) : note(index);
+    const bool over = socket.is_closing() && part.end == LocalStream::End::sent && part.end_came;
+    return over ? drop(index) : notify(index);
   }
   if (!socket.has_connection()) return;
   if (full) return make_due(index);
@@ -523,12 +505,12 @@ void Stack::settle(uint32_t index, bool& full) {
 }
 
 bool Stack::idle() const noexcept {
-  if (!due_.empty() || !owed_.empty()) return false;
+  if (!due_.empty() || local_peers_.has_queued()) return false;
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i)) continue;
-    const NearPart* const near = slab_[i].near.get();
-    if (near != nullptr && near->state != NearPart::State::closed && !near->has_left()) return false;
-    if (!slab_[i].has_connection() || left_to_interface(i)) continue;
+    const LocalStream* const stream = slab_[i].local_stream.get();
+    if (stream != nullptr && stream->state != LocalStream::State::closed && !stream->has_left()) return false;
+    if (!slab_[i].has_connection() || is_left_to_interface(slab_[i], now_)) continue;
     const tcp::State state = slab_[i].tcp.connection->state();
     if (state != tcp::State::closed && state != tcp::State::time_wait) return false;
   }

@@ -25,21 +25,32 @@
 #include <vector>
 
 #include "ipstack/ip/path_mtu.h"
+#include "ipstack/sockets/connection_hashes.h"
 #include "ipstack/sockets/error_queue.h"
-#include "ipstack/sockets/fast_open.h"
+#include "ipstack/sockets/fast_open_handshake.h"
 #include "ipstack/sockets/flow_table.h"
 #include "ipstack/sockets/groups.h"
-#include "ipstack/sockets/near_message.h"
-#include "ipstack/sockets/neighbours.h"
+#include "ipstack/sockets/host_addresses.h"
+#include "ipstack/sockets/index_queue.h"
+#include "ipstack/sockets/ip_message.h"
+#include "ipstack/sockets/local_peer_message.h"
+#include "ipstack/sockets/local_peers.h"
 #include "ipstack/sockets/network.h"
 #include "ipstack/sockets/option_sets.h"
+#include "ipstack/sockets/peer_directory.h"
+#include "ipstack/sockets/port_sockets.h"
 #include "ipstack/sockets/ports.h"
+#include "ipstack/sockets/read_positions.h"
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
+#include "ipstack/sockets/socket_options.h"
+#include "ipstack/sockets/socket_reports.h"
 #include "ipstack/sockets/socket_tables.h"
 #include "ipstack/sockets/stack_counters.h"
 #include "ipstack/sockets/stream_messages.h"
 #include "ipstack/sockets/stream_options.h"
+#include "ipstack/sockets/syn_cookies.h"
+#include "ipstack/sockets/tcp_output.h"
 #include "ipstack/sockets/time_waits.h"
 #include "ipstack/sockets/timer_heap.h"
 #include "unet/limits.h"
@@ -133,7 +144,7 @@ class Stack {
     uint32_t whole = 0;                // its bytes,
     bool cut = false;                  // for which there was not room
     uint16_t segment = 0;
-    Marks marks{};
+    HeaderOptions header_options{};
     Nanoseconds came = 0;              // when the stack got it
     uint32_t lost = 0;                 // how many had been lost for want of room in the socket, modulo 2^32
   };
@@ -174,12 +185,7 @@ class Stack {
   int gather(int socket, std::span<Bytes> pieces);
   void consume(int socket, uint32_t bytes);
 
-  enum class Option : uint8_t {
-    error, type, accepts, reuse_address, only_ipv6, send_buffer, receive_buffer, no_delay, cork, keep_alive, keep_idle, keep_interval,
-    keep_count, user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro, broadcast, group_loop,
-    group_hops, fast_open, fast_open_connect, reuse_port, queue_errors4, queue_errors6, zero_copy, path_discovery4, path_discovery6,
-    path_mtu, max_pacing_rate, peek_offset, urgent_inline
-  };
+  using Option = SocketOption;
   // Values as Linux's; -1 is no error of linger and peek_offset: they are off.
   int set_option(int socket, Option option, int64_t value);
   int64_t option(int socket, Option option);
@@ -193,7 +199,7 @@ class Stack {
   // ---- a stream that moves to another stack of this network interface, as from a process to its child (stack_move.cc)
 
   // Whether a channel leads to the stack that has that port: 1; 0: it is being made; -1: there is none to be had.
-  int seek_neighbour(const Address& to);
+  int seek_local_peer(const Address& to);
   // The stream is to leave. 0: has_agreed() tells when, and nothing is sent until then; 1: the new end calls own_flow() first, and then all
   // that has come is taken in here; or -errno: it cannot move now.
   int begin_move(int socket);
@@ -227,7 +233,7 @@ class Stack {
   };
   Queued queued(int socket) noexcept;
   const tcp::Connection* connection(int socket) const noexcept;  // of a stream, or nullptr
-  tcp::Info info(int socket) const noexcept;  // what can be told of a stream; by a neighbour's channel its traffic and windows
+  tcp::Info info(int socket) const noexcept;  // what can be told of a stream; by a local peer's channel its traffic and windows
 
   // The next socket whose events have changed, with all it has now. Edges are told once: take what there is.
   bool next_change(Change& change);
@@ -239,14 +245,14 @@ class Stack {
   void handle_message(Bytes message);           // which it never keeps
   uint32_t intake() noexcept { return messages_.intake(now_); }  // how many more it would rather keep, before it is asked again
   void copy_stale() noexcept;                   // when nothing has come
-  // A channel to a neighbour is open; the same user's, or another's. `neighbour`: below kNeighboursMax, unused.
-  void handle_neighbour(uint32_t neighbour, bool same_user);
-  void handle_neighbour_gone(uint32_t neighbour);
-  // The answer to Network::ask_neighbour(); kNone: who has the port is not to be had as a neighbour; kUnclaimed: no one has it. `shared`:
+  // A channel to a local peer is open; the same user's, or another's. `local_peer`: below kLocalPeersMax, unused.
+  void handle_local_peer(uint32_t local_peer, bool same_user);
+  void handle_local_peer_gone(uint32_t local_peer);
+  // The answer to Network::ask_local_peer(); kNone: who has the port is not to be had as a local peer; kUnclaimed: no one has it. `shared`:
   // the next who asks may be led to another, so for one stream alone.
-  void handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t neighbour, bool shared = false);
+  void handle_local_peer_found(uint8_t protocol, const Address& to, uint32_t local_peer, bool shared = false);
   // True: the stack keeps it in place, until Network::release(). `head`: if it came beside the message, and not in front of its data.
-  bool handle_neighbour_message(uint32_t neighbour, const Message& message, Bytes head = {});
+  bool handle_local_peer_message(uint32_t local_peer, const Message& message, Bytes head = {});
   void run();
   // When run() may have something without a message; ~0: never. 0: it waits for room in the network.
   Nanoseconds next_event() const noexcept {
@@ -254,7 +260,7 @@ class Stack {
     return waits_for_chunks() ? std::min(first, now_ + kMillisecond) : first;
   }
   bool wants_room() const noexcept {
-    return !due_.empty() || !owed_.empty() || !held_.empty() || (!starved_.empty() && chunks_.may_send());
+    return !due_.empty() || local_peers_.has_queued() || output_.has_held() || (!starved_.empty() && chunks_.may_send());
   }
   bool is_due() const noexcept { return wants_room() || waits_for_chunks() || next_event() <= now_; }  // run() has something now
   // No connection is left that has to end yet; TIME-WAIT does not count, and neither does what the network interface ends for a process
@@ -275,20 +281,19 @@ class Stack {
   const StackCounters& counters() const noexcept { return counters_; }
   const tcp::Counters& tcp_counters() const noexcept { return tcp_counters_; }
 
-  static constexpr uint32_t kNone = ~uint32_t{0}, kUnclaimed = kNone - 1;
-  static constexpr uint32_t kNeighboursMax = 1024;
+  static constexpr uint32_t kNone = ~uint32_t{0}, kUnclaimed = PeerDirectory::kUnclaimed;
+  static constexpr uint32_t kLocalPeersMax = 1024;
 
  private:
-  static constexpr size_t kOwedMax = 4096;
   // What reserve() has promised.
   struct Reserved {
     int socket = -1;                 // -1: nothing
-    uint32_t neighbour = kNone;      // in whose channel the room is
+    uint32_t local_peer = kNone;      // in whose channel the room is
     uint32_t head = 0;               // bytes of the message before the room, of the IP channel
-    MutableBytes message{};          // of the IP channel, or of the neighbour's
+    MutableBytes message{};          // of the IP channel, or of the local peer's
     uint32_t bytes = 0;
     tcp::ChunkIndex spare = tcp::kNoChunk;
-    Departure way{};
+    SendRoute route{};
   };
   // await(), and what has come.
   struct Awaited {
@@ -300,17 +305,16 @@ class Stack {
   // stack.cc
   Socket* owned(int socket) noexcept {
     const auto index = static_cast<uint32_t>(socket);
-    return slab_.has(index) && slab_[index].owned ? &slab_[index] : nullptr;
+    return slab_.has(index) && slab_[index].is_owned() ? &slab_[index] : nullptr;
   }
   const Socket* owned(int socket) const noexcept { return const_cast<Stack*>(this)->owned(socket); }
   uint32_t new_socket(Type type, bool ipv6);
   void drop(uint32_t index);
-  void note(uint32_t index, bool came = false);  // Change::came
+  void notify(uint32_t index, bool came = false);  // Change::came
   void list(uint32_t index);
   void make_due(uint32_t index);
-  void settle(uint32_t index, bool& full);
-  void starve(uint32_t index);
-  void feed();
+  void process_due(uint32_t index, bool& full);
+  void notify_starved();
   uint32_t events_of(const Socket& socket) const noexcept;
   uint32_t events_of(uint32_t index) const noexcept;
   int bind_to(int number, const Address& to, uint64_t group);
@@ -330,26 +334,10 @@ class Stack {
   }
   Ports& ports_of(const Socket& socket) noexcept { return socket.type == Type::stream ? tcp_ports_ : udp_ports_; }
 
-  // SO_PEEK_OFF: what a peek leaves out, and how that changes by what is peeked, and by what is read.
-  uint32_t peek_offset(uint32_t index) const noexcept { return slab_[index].peeks_behind ? peek_offsets_.at(index) : 0; }
-  void set_peek_offset(uint32_t index, std::optional<uint32_t> offset);
-  void count_peeked(uint32_t index, size_t bytes) noexcept {
-    if (slab_[index].peeks_behind) [[unlikely]] peek_offsets_.at(index) += static_cast<uint32_t>(bytes);
-  }
-  void count_read(uint32_t index, size_t bytes) noexcept {
-    const Socket& socket = slab_[index];
-    if (socket.urgent) [[unlikely]] count_read_urgent(index, static_cast<uint32_t>(bytes));
-    if (!socket.peeks_behind) [[likely]] return;
-    uint32_t& offset = peek_offsets_.at(index);
-    offset -= std::min(offset, static_cast<uint32_t>(bytes));
-  }
   static size_t copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept;
 
   // stack_urgent.cc
-  void note_urgent(uint32_t index, uint32_t before, uint32_t there);
-  void forget_urgent(uint32_t index) noexcept;
-  void count_read_urgent(uint32_t index, uint32_t bytes) noexcept;
-  bool is_passed_over(uint32_t index) const noexcept;
+  void set_urgent(uint32_t index, uint32_t before, uint32_t there);
   void leave_out_urgent(uint32_t index);
   MutableBytes room_to_urgent(uint32_t index, MutableBytes room, bool peek, size_t& skip);
 
@@ -358,15 +346,8 @@ class Stack {
   void drop_queued_errors(uint32_t index);
   void handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
                              DatagramError told, Bytes quoted);
-  int fit_path(uint32_t index, Departure& way, uint32_t length);
+  int fit_path(uint32_t index, SendRoute& route, uint32_t length);
   int64_t path_mtu(const Socket& socket);
-
-  // paths.cc: which addresses we have, and what way leads where
-  bool is_own(const ip::IpAddress& address) const, is_cut_off(const ip::IpAddress& from) const;
-  bool source_for(const ip::IpAddress& to, ip::IpAddress& from) const;
-  uint32_t mtu_from(const ip::IpAddress& from) const;
-  static std::byte* begin_message(MutableBytes room, const ip::IpFields& fields, uint32_t length, uint16_t segment,
-                                  uint16_t flags = 0) noexcept;
 
   // stack_tcp.cc
   void find_flow(uint32_t index, bool in);
@@ -378,23 +359,13 @@ class Stack {
   void consume_at(uint32_t index, uint32_t bytes);
   void take_name_back(uint32_t index);
   void after(uint32_t index);
-  bool send_segments(uint32_t index);
-  void hold(uint32_t index);
-  void run_held();
-  bool send_segment(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment,
-                    const tcp::Connection* connection, MutableBytes room = {});
   void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
   void handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn);
   int take_error(Socket& socket);
   void take_failure(Socket& socket);
-  tcp::Sequence initial_sequence(const Address& local, const Address& remote, const std::optional<tcp::Sequence>& begin) const noexcept;
-  uint64_t port_offset(const ip::IpAddress& from, const Address& to) const noexcept { return keyed_hash(key_, {from, 0}, to, 3) >> 32; }
-  uint32_t timestamp_offset(const Address& local, const Address& remote) const noexcept;
 
   // stack_time_wait.cc
   void begin_time_wait(uint32_t index);
-  void end_time_wait(uint32_t at);
-  void run_time_waits();
   bool handle_time_wait(uint32_t hash, const Address& local, const Address& remote, const ip::TcpView& segment,
                         std::optional<tcp::Sequence>& begin);
   bool is_free(const Address& local, const Address& remote) const noexcept;
@@ -402,52 +373,35 @@ class Stack {
   void call_again(Socket& socket);
   // Streams that need memory, of which some is back when the network has read it: nobody tells.
   bool waits_for_chunks() const noexcept { return !starved_.empty() && chunks_.has_waiting(); }
-  std::optional<tcp::Sequence> replace_time_wait(const Address& local, const Address& remote);
 
   // stack_listen.cc
   void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
                   const std::optional<tcp::Sequence>& begin);
   void send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment);
-  bool awaits_cookies() const noexcept;
-  // `later`: of somebody who was sent one: the first that he has said is lost, or comes yet, and only then he is connected.
-  enum class CookieAnswer : uint8_t { none, later, first };
-  CookieAnswer answers_cookie(const Address& local, const Address& remote, const ip::TcpView& segment) const noexcept;
-  uint32_t& asked_place(const Address& local, const Address& remote) noexcept;
-  CookieAnswer overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept;
+  SynCookies::Answer overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept;
   bool take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment);
   static void inherit(Socket& child, const Socket& parent);
   uint32_t make_embryo(uint32_t listener, const Address& local, const Address& remote);
   void embryo_changed(uint32_t index);
-  uint32_t listener_at(const Address& local, uint32_t choice) const noexcept;
-  uint32_t listener_in_turn(const Address& local) noexcept;
   void end_listener(uint32_t index);
 
   // stack_reserve.cc
   int reserve_stream(uint32_t index, uint32_t bytes, MutableBytes& room);
-  int reserve_near(uint32_t index, uint32_t bytes, MutableBytes& room);
+  int reserve_local(uint32_t index, uint32_t bytes, MutableBytes& room);
   int reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room);
   void forget_reserved() noexcept {
     if (reserved_.socket >= 0) [[unlikely]] drop_reserved();
   }
   void drop_reserved() noexcept;
 
-  // stack_fast_open.cc
-  bool begin_fast_open(Socket& socket);
-  void learn_fast_open(Socket& socket, const ip::TcpView& answer);
-  void answer_fast_open(uint32_t index, const ip::TcpView& segment);
-  void end_early(Socket& socket) noexcept;
-
   // stack_udp.cc
   static uint32_t datagram_max(bool ipv4) noexcept;
-  int find_way(Socket& socket, const Sending& how, Departure& way);
-  int64_t send_datagram(uint32_t index, Bytes data, const Departure& way);
-  int64_t send_by_way(uint32_t index, Bytes data);
-  int refuse_datagram(uint32_t index, uint32_t neighbour, uint32_t bytes);
-  static std::byte* begin_datagram(MutableBytes room, const Socket& socket, const Departure& way, uint32_t length) noexcept;
+  int find_route(Socket& socket, const Sending& how, SendRoute& route);
+  int64_t send_datagram(uint32_t index, Bytes data, const SendRoute& route);
+  int64_t send_by_known_route(uint32_t index, Bytes data);
+  int refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes);
+  static std::byte* begin_datagram(MutableBytes room, const Socket& socket, const SendRoute& route, uint32_t length) noexcept;
   void handle_udp(const ip::IpView& packet, const IpMessageHeader& header);
-  uint32_t datagram_socket(const Address& local, const Address& remote) const noexcept;
-  void link_datagram(uint32_t index);
-  void unlink_datagram(uint32_t index);
 
   // stack_cork.cc
   int64_t gather_datagram(uint32_t index, Bytes data, bool more);
@@ -459,7 +413,6 @@ class Stack {
   void give_back_groups(const Socket& socket);
   int take_port_to_send(Socket& socket);
   bool group_conflicts(const Socket& socket, const ip::IpAddress& host, uint16_t port) const noexcept;
-  bool is_broadcast(const ip::IpAddress& address) const;
   void deliver(uint32_t index, const DatagramQueue::Datagram& datagram);
   bool deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram);
 
@@ -467,65 +420,48 @@ class Stack {
   void handle_icmp(const ip::IpView& packet);
   void handle_connection_error(uint32_t index, const ip::IpAddress& from, const ip::IcmpView& error, Bytes quoted);
 
-  // stack_near.cc: calls of streams between applications of one network interface, and what goes
-  void connect_near(uint32_t index, bool joined);
-  int64_t send_near(uint32_t index, Bytes data, bool urgent);
-  int64_t receive_near(uint32_t index, MutableBytes data, bool peek);
-  int gather_near(Socket& socket, std::span<Bytes> pieces);
-  void consume_near(uint32_t index, uint32_t bytes);
+  // stack_local_streams.cc: calls of streams between applications of one network interface, and what goes
+  void connect_local(uint32_t index, bool joined);
+  int64_t send_local(uint32_t index, Bytes data, bool urgent);
+  int64_t receive_local(uint32_t index, MutableBytes data, bool peek);
+  int gather_local(Socket& socket, std::span<Bytes> pieces);
+  void consume_local(uint32_t index, uint32_t bytes);
   void tell_read(uint32_t index);
-  void shut_near(uint32_t index);
-  void close_near(uint32_t index);
-  uint32_t events_near(const Socket& socket) const noexcept;
-  int send_datagram_near(const Address& from, const Departure& way, Bytes data);
-  bool tell_marks(uint32_t neighbour, Marks marks) noexcept;
-  static uint32_t emit_near_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
-  // stack_neighbours.cc: who they are, and what comes
-  Whereabouts& whereabouts(uint8_t protocol, const Address& address);
-  std::vector<Whereabouts>::iterator first_place(uint8_t protocol, const Address& address) noexcept;
-  Whereabouts* known_place(uint8_t protocol, const Address& address) noexcept;
-  void await_neighbour(uint32_t index);
-  bool awaits_neighbour(uint32_t index) const noexcept;
-  bool after_near(uint32_t index);
+  void shut_local(uint32_t index);
+  void close_local(uint32_t index);
+  uint32_t events_local(const Socket& socket) const noexcept;
+  int send_datagram_local(const Address& from, const SendRoute& route, Bytes data);
+  static uint32_t emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
+  // stack_local_peers.cc: who they are, and what comes
+  void await_local_peer(uint32_t index);
+  bool awaits_local_peer(uint32_t index) const noexcept;
+  bool flush_local(uint32_t index);
   void fall_back(uint32_t index);
-  void end_near(uint32_t index, int error);
-  void leave_ends(uint32_t index);
-  uint32_t begin_beside_near(uint32_t index);
-  void drop_piece(const NearPart& part, const NearPart::Piece& piece) noexcept;
-  void drop_pieces(NearPart& part) noexcept;
-  void copy_out(Neighbour& neighbour);
-  void copy_first(NearPart& part);
-  void copy_all(NearPart& part);
-  void say(uint32_t neighbour, const NearHeader& header);
-  void reset_near(const NearPart& part);
-  void run_near_timer(uint32_t index);
-  bool tell_near(const NearPart& part, uint8_t kind, uint32_t value = 0) noexcept;
+  void end_local(uint32_t index, int error);
+  void release_flow(uint32_t index);
+  uint32_t handle_local_syn(uint32_t index);
+  void run_local_timer(uint32_t index);
   bool open_connection(uint32_t index);
-  bool handle_near_data(uint32_t index, const Message& message, uint32_t before, bool urgent);
-  void handle_near_open(uint32_t neighbour, Bytes message);
-  void handle_near_answer(uint32_t index, Bytes message);
+  bool handle_local_data(uint32_t index, const Message& message, uint32_t before, bool urgent);
+  void handle_local_open(uint32_t local_peer, Bytes message);
+  void handle_local_answer(uint32_t index, Bytes message);
   // stack_move.cc
   bool may_move(const Socket& socket) const noexcept;
-  int import_near(uint32_t index, const MovedStream& moved, Bytes unread);
+  int import_local(uint32_t index, const MovedStream& moved, Bytes unread);
   int import_connection(uint32_t index, const MovedStream& moved, Bytes unread, Bytes unsent);
-  void handle_near_move(uint32_t index, uint64_t token);
-  void handle_near_resume(uint32_t neighbour, Bytes message);
+  void handle_local_move(uint32_t index, uint64_t token);
+  void handle_local_resume(uint32_t local_peer, Bytes message);
   bool send_agreed(uint32_t index);
   bool send_resume(uint32_t index);
-  void handle_near_datagram(uint32_t neighbour, Bytes message, Bytes data);
-  bool judge_datagram(uint32_t neighbour, Bytes message);
-  void refuse_way(uint32_t neighbour, const Address& from, const Address& to);
-  // stack_table.cc: what others are told of sockets
-  void show(uint32_t index);
-  void tell_asked();
-  bool left_to_interface(uint32_t index) const noexcept;
-  // stack_options.cc
-  int choose(Socket& socket, Option option, int64_t value, tcp::Options& tcp) noexcept;
+  void handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data);
+  bool check_datagram(uint32_t local_peer, Bytes message);
+  void handle_no_port(uint32_t local_peer, const Address& from, const Address& to);
 
   Network& network_;
+  const HostAddresses addresses_{network_};
   const StackOptions options_;
   Nanoseconds now_;
-  HashKey key_;
+  ConnectionHashes hashes_;
   uint64_t random_;
 
   tcp::ChunkPool chunks_;
@@ -545,49 +481,31 @@ class Stack {
   Groups groups_;
   ip::PathMtu path_mtus_;           // that connections have found, for those that come after them
   ip::PathMtu datagram_paths_;      // that routers have told of datagrams: anybody can who knows both ends of a socket
-  std::vector<uint32_t> listeners_ = std::vector<uint32_t>(65'536, kNone), datagrams_ = listeners_;  // the first at that port
-  std::map<uint32_t, uint32_t> peek_offsets_;  // of the few sockets that have one
+  Listeners listeners_{slab_};
+  DatagramSockets datagrams_{slab_, flows_};
+  ReadPositions positions_{slab_};
   std::map<uint32_t, ErrorQueue> error_queues_;
-  std::map<uint32_t, Urgent> urgents_;
-  uint32_t embryos_ = 0;            // connections whose handshake peers have begun
-  Nanoseconds cookie_at_ = 0;       // when one was sent last
-  static constexpr uint32_t kAskedMax = 4096;
-  std::vector<uint32_t> asked_;     // hashes of flows that were sent a cookie, each at its place; empty: none was ever
+  SynCookies cookies_{hashes_.key, flows_};
 
-  FastOpenCookies fast_open_;       // that we give
-  FastOpenCache fast_open_cache_;   // that we have been given
+  FastOpen fast_open_;
 
-  std::vector<Neighbour> neighbours_;
-  static constexpr size_t kPlaceWays = 8;  // places that an address may have, by its hash: the oldest of them gives way
-  std::vector<Whereabouts> whereabouts_ = std::vector<Whereabouts>(256 * kPlaceWays);
-  // Another one whenever datagrams may go another way than they did, to neighbours (DatagramPart::way) or from them (Neighbour::judged).
-  uint64_t ways_ = 0;
-  static constexpr Nanoseconds kWayFor = kSecond;  // so long addresses and ports of the interface are believed to be whose they were
+  LocalPeers local_peers_{network_, slab_};
+  PeerDirectory directory_{network_, flows_};
+  // Changes invalidate remembered routes of datagrams, to local peers (DatagramPart::route_peer) and from them (LocalPeer::checked).
+  uint64_t route_generation_ = 0;
+  static constexpr Nanoseconds kRouteLifetime = kSecond;  // of remembered routes: other processes' ports change without a word
   std::vector<uint32_t> awaiting_;  // streams that wait to hear whose a port is, and some that do no longer
   uint32_t lives_ = 0;
   bool forgets_ = false;
   Reserved reserved_;
   Awaited awaited_;
   SocketTables tables_;
-  uint64_t telling_ = 0;            // SocketTables::asked() that is being answered, from telling_at_ on
-  uint32_t telling_at_ = 0;
+  SocketReports reports_{tables_, slab_, counters_, tcp_counters_};
 
-  std::vector<Bytes> pieces_;       // room for those of one message
+  TcpOutput output_;
   std::vector<uint32_t> due_;       // sockets that may have something to send
-  // Streams that have less than a message has room for, which waits for more as long as the network interface has other messages to take.
-  struct Held {
-    uint32_t index;
-    tcp::Sequence from;             // of what waits
-  };
-  std::vector<Held> held_;
-  const bool holds_ = network_.is_polled();
-  uint32_t released_ = kNone;       // it is not to be held now
-  uint64_t held_until_ = 0;         // Network::completed(): then it has waited for long enough
-  std::vector<uint32_t> starved_;   // sockets that wait for chunks: each number once,
-  std::vector<bool> starving_;      // be it for a socket that is gone
-  std::vector<Owed> owed_;          // to neighbours whose channels had no room
-  std::deque<uint32_t> changed_;    // for next_change(): each number once
-  std::vector<bool> listed_;        // that are in it, be it for a socket that is gone
+  IndexQueue starved_;              // streams that would take more of their applications, but for chunks, which others still use
+  IndexQueue changed_;              // for next_change()
 };
 
 }  // namespace unet::sockets

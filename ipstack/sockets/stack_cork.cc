@@ -13,7 +13,7 @@ int64_t Stack::gather_datagram(uint32_t index, Bytes data, bool more) {
   std::unique_ptr<Gathered>& gathered = socket.datagram->gathered;
   const int error = socket.error != 0 ? take_error(socket) : socket.shut_write ? EPIPE : 0;
   const size_t before = gathered->bytes.size();
-  const bool ipv4 = gathered->way.to.host.is_ipv4(), too_long = before + data.size() > datagram_max(ipv4);
+  const bool ipv4 = gathered->route.to.host.is_ipv4(), too_long = before + data.size() > datagram_max(ipv4);
   if (ipv4 && data.size() > 0xFFFF) return -EMSGSIZE;  // by itself, which spares what was before
   if (error != 0 || too_long) {
     gathered.reset();
@@ -29,7 +29,7 @@ int64_t Stack::gather_datagram(uint32_t index, Bytes data, bool more) {
 // -EAGAIN: it is still there.
 int64_t Stack::send_gathered(uint32_t index) {
   std::unique_ptr<Gathered>& gathered = slab_[index].datagram->gathered;
-  const int64_t sent = send_datagram(index, gathered->bytes, gathered->way);
+  const int64_t sent = send_datagram(index, gathered->bytes, gathered->route);
   if (sent != -EAGAIN) gathered.reset();
   return sent;
 }

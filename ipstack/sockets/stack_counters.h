@@ -30,9 +30,9 @@ struct StackCounters {
   uint64_t time_waits_reused = 0;  // whose pair of ports connect() has taken
   uint64_t ports_not_over = 0;     // that connect() chose, and the network interface held a connection of, of a process that is gone
   uint64_t no_room = 0;            // times that a message had to wait
-  uint64_t near_in = 0, near_out = 0;  // streams by a neighbour's channel, both ways
+  uint64_t near_in = 0, near_out = 0;  // streams by a local peer's channel, both ways
   uint64_t near_refused = 0;       // that went by TCP then
-  uint64_t near_bad = 0;           // messages of a neighbour that are none, or beyond what it may send
+  uint64_t near_bad = 0;           // messages of a local peer that are none, or beyond what it may send
   uint64_t moved_out = 0, moved_in = 0;  // streams that went to another stack, and came from one
 };
 

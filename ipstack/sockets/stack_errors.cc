@@ -14,12 +14,12 @@ void Stack::queue_error(uint32_t index, QueuedError error) {
   if (error.is_pending()) socket.error = error.error;
   socket.has_errors = true;
   error_queues_[index].push(std::move(error));
-  note(index, true);
+  notify(index, true);
 }
 
 void Stack::handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
                                   DatagramError told, Bytes quoted) {
-  const uint32_t index = datagram_socket(local, remote);
+  const uint32_t index = datagrams_.find(local, remote);
   if (index == kNone) return void(++counters_.icmp_unknown);
   const DatagramPart& part = *slab_[index].datagram;
   if (error.kind == ip::IcmpKind::packet_too_big) {
@@ -43,25 +43,25 @@ void Stack::handle_datagram_error(const Address& local, const Address& remote, c
   if (!slab_[index].connected) return void(++counters_.icmp_unknown);
   if (!told.fatal) return;
   slab_[index].error = told.error;
-  note(index, true);
+  notify(index, true);
 }
 
 // Says whether a datagram of `length` bytes may be cut on its way. 0, or -EMSGSIZE.
-int Stack::fit_path(uint32_t index, Departure& way, uint32_t length) {
-  const bool ipv4 = way.to.host.is_ipv4();
+int Stack::fit_path(uint32_t index, SendRoute& route, uint32_t length) {
+  const bool ipv4 = route.to.host.is_ipv4();
   const PathDiscovery how = slab_[index].datagram->discovery(ipv4);
-  way.dont_fragment = false;
-  if (how == PathDiscovery::dont || how == PathDiscovery::omit || is_own(way.to.host)) return 0;
-  uint32_t mtu = mtu_from(way.from);
-  if (how == PathDiscovery::want || how == PathDiscovery::must) mtu = std::min(mtu, datagram_paths_.mtu(way.to.host, now_));
+  route.dont_fragment = false;
+  if (how == PathDiscovery::dont || how == PathDiscovery::omit || addresses_.is_own(route.to.host)) return 0;
+  uint32_t mtu = addresses_.mtu_from(route.from);
+  if (how == PathDiscovery::want || how == PathDiscovery::must) mtu = std::min(mtu, datagram_paths_.mtu(route.to.host, now_));
   const uint32_t headers = (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
-  const bool fits = headers + (way.segment != 0 ? way.segment : length) <= mtu;
+  const bool fits = headers + (route.segment != 0 ? route.segment : length) <= mtu;
   // What is not known to be less than the least that is believed may be even less than that: routers cut it then.
   const bool may_be_less = how == PathDiscovery::want && mtu <= ip::kIpv4PathMtuMin;
-  way.dont_fragment = fits && how != PathDiscovery::interface && !may_be_less;
+  route.dont_fragment = fits && how != PathDiscovery::interface && !may_be_less;
   if (fits || how == PathDiscovery::want) return 0;
   if (slab_[index].datagram->queues_errors(ipv4)) {
-    queue_error(index, {.origin = QueuedError::Origin::local, .error = EMSGSIZE, .info = mtu, .to = way.to});
+    queue_error(index, {.origin = QueuedError::Origin::local, .error = EMSGSIZE, .info = mtu, .to = route.to});
   }
   return -EMSGSIZE;
 }
@@ -70,12 +70,12 @@ int Stack::fit_path(uint32_t index, Departure& way, uint32_t length) {
 int64_t Stack::path_mtu(const Socket& socket) {
   constexpr int64_t kOfThisHost = 65'536, kLongest4 = 65'535;  // as Linux's loopback
   const bool stream = socket.type == Type::stream;
-  if (stream ? !socket.has_connection() && socket.near == nullptr : !socket.connected) return -ENOTCONN;
+  if (stream ? !socket.has_connection() && socket.local_stream == nullptr : !socket.connected) return -ENOTCONN;
   const ip::IpAddress& to = socket.remote.host;
-  if (socket.near != nullptr || is_own(to)) return to.is_ipv4() ? kLongest4 : kOfThisHost;
-  if (!stream) return std::min(mtu_from(socket.local.host), datagram_paths_.mtu(to, now_));
+  if (socket.local_stream != nullptr || addresses_.is_own(to)) return to.is_ipv4() ? kLongest4 : kOfThisHost;
+  if (!stream) return std::min(addresses_.mtu_from(socket.local.host), datagram_paths_.mtu(to, now_));
   const uint32_t known = socket.tcp.connection->info(now_).path_mtu(!to.is_ipv4());
-  return known != 0 ? known : std::min(mtu_from(socket.local.host), path_mtus_.mtu(to, now_));
+  return known != 0 ? known : std::min(addresses_.mtu_from(socket.local.host), path_mtus_.mtu(to, now_));
 }
 
 void Stack::end_zero_copy(int number) {
@@ -84,7 +84,7 @@ void Stack::end_zero_copy(int number) {
   const auto index = static_cast<uint32_t>(number);
   socket->has_errors = true;
   error_queues_[index].push_send();
-  note(index, true);
+  notify(index, true);
 }
 
 // Of who does not ask any longer.
@@ -103,7 +103,7 @@ std::optional<QueuedError> Stack::take_queued_error(int number) {
   ErrorQueue& queue = error_queues_.at(static_cast<uint32_t>(number));
   QueuedError error = queue.pop();
   socket->has_errors = !queue.empty();
-  if (socket->has_errors) note(static_cast<uint32_t>(number));
+  if (socket->has_errors) notify(static_cast<uint32_t>(number));
   const bool next = socket->has_errors && queue.front().is_pending();
   if (next) socket->error = queue.front().error;
   else if (error.is_pending()) socket->error = 0;

@@ -47,7 +47,7 @@ int Stack::set_group_source(int number, const ip::IpAddress& address) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return -ENOPROTOOPT;
-  if (!address.is_unspecified() && !is_own(address)) return -EADDRNOTAVAIL;
+  if (!address.is_unspecified() && !addresses_.is_own(address)) return -EADDRNOTAVAIL;
   socket->datagram->group_source = address;
   return 0;
 }
@@ -74,7 +74,7 @@ bool Stack::group_conflicts(const Socket& socket, const ip::IpAddress& host, uin
   const auto hears = [](const Socket& each, const ip::IpAddress& group) {
     return group.is_ipv4() ? !each.only_ipv6 : each.ipv6;
   };
-  for (uint32_t i = datagrams_[port]; i != kNone; i = slab_[i].datagram->next) {
+  for (uint32_t i = datagrams_.first(port); i != kNone; i = slab_[i].datagram->next) {
     const Socket& other = slab_[i];
     if ((socket.reuse && other.reuse) || (socket.reuse_port && other.reuse_port)) continue;
     const bool same = host.is_multicast() && other.local.host == host;
@@ -94,15 +94,6 @@ int Stack::take_port_to_send(Socket& socket) {
   return error;
 }
 
-bool Stack::is_broadcast(const ip::IpAddress& address) const {
-  if (!address.is_ipv4() || (address.bytes[15] & 3) != 3) return false;  // no network that has one is smaller
-  if (address.is_limited_broadcast()) return true;
-  const auto& addresses = network_.configuration().addresses;
-  return std::any_of(addresses.begin(), addresses.end(), [&](const IpConfiguration::Address& each) {
-    return each.address.is_ipv4() && is_directed_broadcast(address, each.address, each.prefix);
-  });
-}
-
 void Stack::deliver(uint32_t index, const DatagramQueue::Datagram& datagram) {
   DatagramPart& part = *slab_[index].datagram;
   if (is_awaited(index) && part.queue.empty() && datagram.segment == 0 && !slab_[index].shut_read) {
@@ -117,14 +108,14 @@ void Stack::deliver(uint32_t index, const DatagramQueue::Datagram& datagram) {
     ++counters_.queue_full;
     return;
   }
-  note(index, true);
+  notify(index, true);
 }
 
 // What came to a group goes to all who are in it, and what came to everybody to all; false: nobody of us is.
 bool Stack::deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram) {
   const bool group = datagram.to.is_multicast();
   bool any = false;
-  for (uint32_t i = datagrams_[port]; i != kNone; i = slab_[i].datagram->next) {
+  for (uint32_t i = datagrams_.first(port); i != kNone; i = slab_[i].datagram->next) {
     const Socket& socket = slab_[i];
     if (!(datagram.to.is_ipv4() ? !socket.only_ipv6 : socket.ipv6)) continue;
     if (socket.connected && socket.remote != datagram.from) continue;

@@ -1,6 +1,6 @@
 // stack_move.cc - streams that move to another stack of this network interface, as from a process to the child that serves them.
 //
-// On a neighbour's channel the end that moves asks its peer (kMove). The peer agrees (kAgreed) and sends nothing from then on. The channel
+// On a local peer's channel the end that moves asks its peer (kMove). The peer agrees (kAgreed) and sends nothing from then on. The channel
 // keeps the order, so all that the peer has sent is there with its answer. The new end takes over state and unread bytes, and tells the
 // peer by a channel of its own (kResume). A token proves that the stream was given to it. A peer that hears nothing ends the stream.
 //
@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ipstack/sockets/near_message.h"
+#include "ipstack/sockets/local_peer_message.h"
 #include "ipstack/sockets/stack.h"
 #include "unet/base/bytes.h"
 
@@ -27,7 +27,7 @@ struct MovedStream {
   uint32_t version = 1;
   uint32_t unread = 0, unsent = 0;  // bytes that follow: to be read, and to be sent or acknowledged
   Address local{}, remote{};
-  uint32_t peer = 0, peer_life = 0, credit = 0, window = 0, untold = 0;  // as of NearPart
+  uint32_t peer_socket = 0, peer_life = 0, credit = 0, window = 0, untold = 0;  // as of LocalStream
   uint8_t by_channel = 0, end_sent = 0, end_came = 0, shut_read = 0;
   uint64_t token = 0;
   tcp::MovedConnection connection{};
@@ -36,15 +36,17 @@ static_assert(std::is_trivially_copyable_v<MovedStream>);
 
 namespace {
 
-bool has_all_sent(const NearPart& part) noexcept { return !part.open_due && !part.end_due && !part.resume_due && !part.is_behind(); }
+bool has_all_sent(const LocalStream& part) noexcept {
+  return !part.open_due && part.end != LocalStream::End::due && !part.resume_due && !part.is_behind();
+}
 
 }  // namespace
 
-int Stack::seek_neighbour(const Address& to) {
+int Stack::seek_local_peer(const Address& to) {
   forget_reserved();
-  if (!is_own(to.host)) return -1;
-  const Whereabouts& where = whereabouts(ip::Protocol::kTcp, to);
-  return where.neighbour != kNone ? 1 : where.asked ? 0 : -1;
+  if (!addresses_.is_own(to.host)) return -1;
+  const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kTcp, to, now_);
+  return where.local_peer != kNone ? 1 : where.asked ? 0 : -1;
 }
 
 // ---- the end that moves
@@ -64,11 +66,12 @@ Address Stack::claimed_at(int number) const noexcept {
 
 bool Stack::may_move(const Socket& socket) const noexcept {
   if (socket.type != Type::stream || socket.urgent || socket.peeks_behind || socket.has_errors || socket.error != 0) return false;
-  if (socket.near != nullptr) {
-    const NearPart& part = *socket.near;
-    return part.state == NearPart::State::open && part.peer_moves && !part.is_moving() && has_all_sent(part);
+  if (socket.local_stream != nullptr) {
+    const LocalStream& part = *socket.local_stream;
+    return part.state == LocalStream::State::open && part.peer_moves && !part.is_moving() && has_all_sent(part);
   }
-  return socket.has_connection() && socket.tcp.connection->may_move() && !socket.early && !socket.deferred && !is_own(socket.remote.host);
+  return socket.has_connection() && socket.tcp.connection->may_move() && !socket.early && !socket.deferred &&
+         !addresses_.is_own(socket.remote.host);
 }
 
 int Stack::begin_move(int number) {
@@ -76,32 +79,32 @@ int Stack::begin_move(int number) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (!may_move(*socket)) return -EOPNOTSUPP;
-  if (socket->near == nullptr) return 1;
-  NearPart& part = *socket->near;
-  const uint64_t token = keyed_hash(key_, socket->local, socket->remote, uint64_t{++lives_} << 8 | 4);
-  const NearMove message{.header = {.kind = NearKind::kMove, .socket = part.peer, .life = part.peer_life}, .token = token};
-  if (!network_.send_to_neighbour(part.neighbour, bytes_of(message), {})) return -EAGAIN;
+  if (socket->local_stream == nullptr) return 1;
+  LocalStream& part = *socket->local_stream;
+  const uint64_t token = hashes_.move_token(socket->local, socket->remote, ++lives_);
+  const PeerMove message{.header = {.kind = PeerKind::kMove, .socket = part.peer_socket, .life = part.peer_life}, .token = token};
+  if (!network_.send_to_local_peer(part.local_peer, bytes_of(message), {})) return -EAGAIN;
   part.move_token = token;
-  part.move = NearPart::Move::asked;
+  part.move = LocalStream::Move::asked;
   return 0;
 }
 
 bool Stack::has_agreed(int number) const noexcept {
   const Socket* const socket = owned(number);
   if (socket == nullptr) return false;
-  if (socket->near == nullptr) return may_move(*socket);
-  return socket->near->state == NearPart::State::open && socket->near->move == NearPart::Move::agreed;
+  if (socket->local_stream == nullptr) return may_move(*socket);
+  return socket->local_stream->state == LocalStream::State::open && socket->local_stream->move == LocalStream::Move::agreed;
 }
 
 // The peer may have agreed: the stream is resumed by the channel that it had.
 void Stack::cancel_move(int number) {
   forget_reserved();
   Socket* const socket = owned(number);
-  if (socket == nullptr || socket->near == nullptr || !socket->near->is_silent()) return;
-  socket->near->move = NearPart::Move::none;
-  socket->near->resume_due = true;
+  if (socket == nullptr || socket->local_stream == nullptr || !socket->local_stream->is_silent()) return;
+  socket->local_stream->move = LocalStream::Move::none;
+  socket->local_stream->resume_due = true;
   const auto index = static_cast<uint32_t>(number);
-  if (!after_near(index)) make_due(index);
+  if (!flush_local(index)) make_due(index);
 }
 
 StreamOptions Stack::stream_options(int number) const {
@@ -131,15 +134,15 @@ std::vector<std::byte> Stack::export_stream(int number) {
   UNET_CHECK(has_agreed(number));
   const Socket& socket = slab_[index];
   MovedStream moved{.unread = socket.unread(), .local = socket.local, .remote = socket.remote, .shut_read = socket.shut_read};
-  if (socket.near != nullptr) {
-    const NearPart& part = *socket.near;
+  if (socket.local_stream != nullptr) {
+    const LocalStream& part = *socket.local_stream;
     moved.by_channel = 1;
-    moved.peer = part.peer;
+    moved.peer_socket = part.peer_socket;
     moved.peer_life = part.peer_life;
     moved.credit = part.credit;
     moved.window = part.window;
     moved.untold = part.untold;
-    moved.end_sent = part.end_sent;
+    moved.end_sent = part.end == LocalStream::End::sent;
     moved.end_came = part.end_came;
     moved.token = part.move_token;
   } else {
@@ -149,9 +152,9 @@ std::vector<std::byte> Stack::export_stream(int number) {
   std::vector<std::byte> bytes(sizeof moved + moved.unread + moved.unsent);
   std::memcpy(bytes.data(), &moved, sizeof moved);
   const MutableBytes unread = MutableBytes(bytes).subspan(sizeof moved, moved.unread);
-  if (socket.near != nullptr) {
+  if (socket.local_stream != nullptr) {
     std::byte* to = unread.data();
-    for (const NearPart::Piece& each : socket.near->pieces) to = std::copy(each.bytes().begin(), each.bytes().end(), to);
+    for (const LocalStream::Piece& each : socket.local_stream->pieces) to = std::copy(each.bytes().begin(), each.bytes().end(), to);
   } else {
     socket.tcp.connection->copy_to_read(unread);
     socket.tcp.connection->copy_to_send(MutableBytes(bytes).last(moved.unsent));
@@ -172,27 +175,29 @@ int Stack::import_stream(int number, Bytes from) {
   if (from.size() < sizeof moved) return -EINVAL;
   std::memcpy(&moved, from.data(), sizeof moved);
   from = from.subspan(sizeof moved);
-  const bool fresh = socket->type == Type::stream && !socket->has_connection() && socket->near == nullptr && socket->listening == nullptr;
+  const bool fresh = socket->type == Type::stream && !socket->has_connection() && socket->local_stream == nullptr &&
+                     socket->listening == nullptr;
   const bool sane = moved.version == 1 && uint64_t{moved.unread} + moved.unsent == from.size() && moved.by_channel <= 1 &&
                     moved.shut_read <= 1 && moved.local.port != 0 && moved.remote.port != 0 &&
                     moved.local.host.is_ipv4() == moved.remote.host.is_ipv4();
-  if (!fresh || !sane || !is_own(moved.local.host) || is_own(moved.remote.host) != (moved.by_channel != 0)) return -EINVAL;
+  const bool right = addresses_.is_own(moved.local.host) && addresses_.is_own(moved.remote.host) == (moved.by_channel != 0);
+  if (!fresh || !sane || !right) return -EINVAL;
   if (flow(moved.local, moved.remote) != kNone) return -EADDRINUSE;
   const auto index = static_cast<uint32_t>(number);
   const Bytes unread = from.first(moved.unread), unsent = from.last(moved.unsent);
-  const int error = moved.by_channel != 0 ? import_near(index, moved, unread) : import_connection(index, moved, unread, unsent);
+  const int error = moved.by_channel != 0 ? import_local(index, moved, unread) : import_connection(index, moved, unread, unsent);
   if (error != 0) return error;
   socket->shut_read = moved.shut_read != 0;
   ++counters_.moved_in;
-  show(index);
-  note(index, true);
+  reports_.show(index, now_);
+  notify(index, true);
   return 0;
 }
 
-int Stack::import_near(uint32_t index, const MovedStream& moved, Bytes unread) {
+int Stack::import_local(uint32_t index, const MovedStream& moved, Bytes unread) {
   Socket& socket = slab_[index];
-  const Whereabouts* const where = known_place(ip::Protocol::kTcp, moved.remote);
-  if (where == nullptr || where->neighbour == kNone) return -ENETUNREACH;
+  const PeerDirectory::Entry* const where = directory_.find(ip::Protocol::kTcp, moved.remote);
+  if (where == nullptr || where->local_peer == kNone) return -ENETUNREACH;
   const bool sane = moved.unsent == 0 && moved.window <= kWindowMost && moved.credit <= kWindowMost && moved.end_sent <= 1 &&
                     moved.end_came <= 1 && uint64_t{moved.unread} + moved.untold <= moved.window;
   if (!sane || socket.bound) return -EINVAL;
@@ -200,24 +205,24 @@ int Stack::import_near(uint32_t index, const MovedStream& moved, Bytes unread) {
   socket.remote = moved.remote;
   socket.named = true;
   socket.shut_write = moved.end_sent != 0;
-  socket.near = std::make_unique<NearPart>();
-  NearPart& part = *socket.near;
-  part.state = NearPart::State::open;
-  part.neighbour = where->neighbour;
-  part.peer = moved.peer;
+  socket.local_stream = std::make_unique<LocalStream>();
+  LocalStream& part = *socket.local_stream;
+  part.state = LocalStream::State::open;
+  part.local_peer = where->local_peer;
+  part.peer_socket = moved.peer_socket;
   part.peer_life = moved.peer_life;
   part.life = ++lives_;
   part.credit = moved.credit;
   part.window = moved.window;
   part.unread = moved.unread;
   part.untold = moved.untold;
-  part.end_sent = moved.end_sent != 0;
+  part.end = moved.end_sent != 0 ? LocalStream::End::sent : LocalStream::End::none;
   part.end_came = moved.end_came != 0;
   part.peer_moves = part.resume_due = true;
   part.move_token = moved.token;
   if (!unread.empty()) part.pieces.push_back({.copy = {unread.begin(), unread.end()}});
   if (!part.is_over()) find_flow(index, true);
-  if (!after_near(index)) make_due(index);
+  if (!flush_local(index)) make_due(index);
   return 0;
 }
 
@@ -240,58 +245,58 @@ int Stack::import_connection(uint32_t index, const MovedStream& moved, Bytes unr
 }
 
 bool Stack::send_resume(uint32_t index) {
-  NearPart& part = *slab_[index].near;
-  const NearResume message{.header = {.kind = NearKind::kResume, .socket = part.peer, .life = part.peer_life}, .socket = index,
+  LocalStream& part = *slab_[index].local_stream;
+  const PeerResume message{.header = {.kind = PeerKind::kResume, .socket = part.peer_socket, .life = part.peer_life}, .socket = index,
                            .life = part.life, .token = part.move_token};
-  part.resume_due = !network_.send_to_neighbour(part.neighbour, bytes_of(message), {});
+  part.resume_due = !network_.send_to_local_peer(part.local_peer, bytes_of(message), {});
   return !part.resume_due;
 }
 
 // ---- the end that stays
 
 // If both ends ask, neither agrees.
-void Stack::handle_near_move(uint32_t index, uint64_t token) {
-  NearPart& part = *slab_[index].near;
+void Stack::handle_local_move(uint32_t index, uint64_t token) {
+  LocalStream& part = *slab_[index].local_stream;
   if (part.is_moving()) return;
-  part.move = NearPart::Move::leaving;
+  part.move = LocalStream::Move::leaving;
   part.move_token = token;
-  if (!after_near(index)) make_due(index);
+  if (!flush_local(index)) make_due(index);
 }
 
 bool Stack::send_agreed(uint32_t index) {
-  NearPart& part = *slab_[index].near;
-  if (!tell_near(part, NearKind::kAgreed)) return false;
-  copy_all(part);  // what has come lies in the channel to the old end
-  part.move = NearPart::Move::away;
+  LocalStream& part = *slab_[index].local_stream;
+  if (!local_peers_.send_header(part, PeerKind::kAgreed)) return false;
+  local_peers_.copy_all(part);  // what has come lies in the channel to the old end
+  part.move = LocalStream::Move::away;
   timers_.set(index, now_ + kAwayMost);
   return true;
 }
 
-void Stack::handle_near_resume(uint32_t neighbour, Bytes message) {
-  NearResume resume;
+void Stack::handle_local_resume(uint32_t local_peer, Bytes message) {
+  PeerResume resume;
   if (message.size() < sizeof resume) return void(++counters_.near_bad);
   std::memcpy(&resume, message.data(), sizeof resume);
   const uint32_t index = resume.header.socket;
-  NearPart* const part = slab_.has(index) ? slab_[index].near.get() : nullptr;
-  const bool known = part != nullptr && part->life == resume.header.life && part->state == NearPart::State::open;
-  const bool same = known && part->neighbour == neighbour && part->peer == resume.socket && part->peer_life == resume.life;
+  LocalStream* const part = slab_.has(index) ? slab_[index].local_stream.get() : nullptr;
+  const bool known = part != nullptr && part->life == resume.header.life && part->state == LocalStream::State::open;
+  const bool same = known && part->local_peer == local_peer && part->peer_socket == resume.socket && part->peer_life == resume.life;
   // Before this end has agreed, what has come lies in the channel to the old end: only that end may go on.
   const bool awaited = known && part->move_token == resume.token &&
-                       (part->move == NearPart::Move::away || (part->move == NearPart::Move::leaving && same));
+                       (part->move == LocalStream::Move::away || (part->move == LocalStream::Move::leaving && same));
   if (!awaited && same) return;  // both ends asked, and both go on
-  if (!awaited) return say(neighbour, {.kind = NearKind::kReset, .socket = resume.socket, .life = resume.life});
+  if (!awaited) return local_peers_.send_or_queue(local_peer, {.kind = PeerKind::kReset, .socket = resume.socket, .life = resume.life});
   part->peer_moves = part->peer_moves && same;  // the port of a peer that has moved leads to another stack
-  part->move = NearPart::Move::none;
-  part->neighbour = neighbour;
-  part->peer = resume.socket;
+  part->move = LocalStream::Move::none;
+  part->local_peer = local_peer;
+  part->peer_socket = resume.socket;
   part->peer_life = resume.life;
   const Socket& socket = slab_[index];
-  const bool gone = !socket.owned && socket.listener == kNone;
+  const bool gone = socket.is_closing();
   timers_.remove(index);
   if (gone) timers_.set(index, now_ + socket.tcp.options->fin_wait_2);
-  if (!after_near(index)) return make_due(index);
-  if (gone && part->end_sent && part->end_came) return drop(index);
-  note(index);
+  if (!flush_local(index)) return make_due(index);
+  if (gone && part->is_over()) return drop(index);
+  notify(index);
 }
 
 }  // namespace unet::sockets

@@ -156,7 +156,7 @@ TEST_CASE("a peek of a stream leaves out what it is told to, and what it has had
   peeks_behind(*two.b.stack, server);
 }
 
-TEST_CASE("a peek of a stream to a neighbour does so, too, over several pieces") {
+TEST_CASE("a peek of a stream to a local peer does so, too, over several pieces") {
   World world;
   const uint32_t here = world.add_interface({"10.0.0.1"});
   Application a{world, here}, b{world, here};
@@ -183,7 +183,8 @@ struct Datagrams {
   Address to;
   int from = a.socket(Type::datagram, false), at_b = b.socket(Type::datagram, false);
 
-  explicit Datagrams(bool near) : one(world, here), other(world, near ? here : there), to(at(near ? "10.0.0.1" : "10.0.0.2", 53)) {
+  explicit Datagrams(bool is_local)
+      : one(world, here), other(world, is_local ? here : there), to(at(is_local ? "10.0.0.1" : "10.0.0.2", 53)) {
     REQUIRE(b.bind(at_b, to) == 0);
     REQUIRE(a.send_to(from, bytes_of("first"), to) == 5);  // which finds the way
     CHECK(next() == "first");
@@ -275,7 +276,7 @@ TEST_CASE("a datagram is known by how it is marked, when it came, where it went,
   const auto next = [&] {
     two.world.run(two.world.now + kMillisecond);
     const bool some = b.receive_from(two.at_b, room, nullptr, false, &known) > 0;
-    return std::pair(some ? int{known.marks.hop_limit} : -1, some ? int{known.marks.traffic_class} : -1);
+    return std::pair(some ? int{known.header_options.hop_limit} : -1, some ? int{known.header_options.traffic_class} : -1);
   };
   const auto send = [&](const Stack::Sending& how) { return a.send_to(two.from, pattern(10), two.to, how); };
   const Nanoseconds before = two.world.now;
@@ -344,7 +345,7 @@ TEST_CASE("what a caller waits for is known as well") {
   REQUIRE(two.a.send_to(two.from, bytes_of("abcdef"), two.to, {.hop_limit = 7, .traffic_class = 9}) == 6);
   two.world.run(two.world.now + kMillisecond);
   CHECK(two.b.receive_from(two.at_b, room, nullptr, false, &known) == 4);
-  CHECK((known.cut && known.whole == 6 && known.marks == Marks{7, 9} && known.to == two.to.host && known.came != 0));
+  CHECK((known.cut && known.whole == 6 && known.header_options == HeaderOptions{7, 9} && known.to == two.to.host && known.came != 0));
 }
 
 TEST_CASE("a datagram leaves from the address that is said, if its socket has it") {

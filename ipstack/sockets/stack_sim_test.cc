@@ -140,11 +140,11 @@ class Life {
         plan(talk, peer);
         actor->talks.push_back(talk);
       }
-      for (Talk& talk : actor->talks) turn(stack, talk);
+      for (Talk& talk : actor->talks) act(stack, talk);
     }
   }
 
-  void turn(Stack& stack, Talk& talk) {
+  void act(Stack& stack, Talk& talk) {
     if (talk.over) return;
     if (talk.connecting) {
       if ((stack.events(talk.socket) & Events::kOut) == 0) return;

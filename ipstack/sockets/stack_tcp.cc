@@ -11,9 +11,6 @@
 namespace unet::sockets {
 namespace {
 
-// Payload of the longest message, whatever its headers are.
-constexpr uint32_t kPayloadMax = kMessageMax - sizeof(IpMessageHeader) - ip::kIpv6Bytes - ip::kTcpHeaderMax;
-
 int errno_of(tcp::Error error) noexcept {
   switch (error) {
     case tcp::Error::none: return 0;
@@ -28,9 +25,6 @@ int errno_of(tcp::Error error) noexcept {
   }
   return EIO;
 }
-
-constexpr uint8_t kEct0 = 2;         // RFC 3168, 5
-constexpr uint32_t kLendMin = 1024;  // bytes of payload that are rather read in place than copied
 
 // As Linux's tcp_v4_err() has them.
 int errno_of(tcp::PathError error, bool ipv4) noexcept {
@@ -68,26 +62,12 @@ void Stack::find_flow(uint32_t index, bool in) {
   socket.found = in;
 }
 
-// RFC 6528: a clock of 4 us and a hash of both ends, so that numbers of a further connection between them are later ones; also if the
-// last one has sent more than the clock has counted, of which `begin` is the end.
-tcp::Sequence Stack::initial_sequence(const Address& local, const Address& remote,
-                                      const std::optional<tcp::Sequence>& begin) const noexcept {
-  constexpr uint32_t kApart = 65'536;  // more than a window that is not scaled
-  const tcp::Sequence first{static_cast<uint32_t>(now_ / (4 * kMicrosecond)) + static_cast<uint32_t>(keyed_hash(key_, local, remote, 0))};
-  return begin && first <= *begin + kApart ? *begin + (kApart + 1) : first;
-}
-
-// RFC 7323, 5.4: timestamps rise from one connection between the same ends to the next.
-uint32_t Stack::timestamp_offset(const Address& local, const Address& remote) const noexcept {
-  return static_cast<uint32_t>(keyed_hash(key_, local, remote, 2));
-}
-
 // Of a socket that knows both its ends.
 void Stack::make_connection(Socket& socket) {
   const uint32_t header = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   // What stays in this network interface is not cut.
-  const bool own = is_own(socket.remote.host);
-  const uint32_t mtu = own ? kPayloadMax + header + sizeof(ip::TcpHeader) : mtu_from(socket.local.host);
+  const bool own = addresses_.is_own(socket.remote.host);
+  const uint32_t mtu = own ? TcpOutput::kPayloadMax + header + sizeof(ip::TcpHeader) : addresses_.mtu_from(socket.local.host);
   tcp::Options options = *socket.tcp.options;
   options.mss = socket.mss(mtu - header - static_cast<uint32_t>(sizeof(ip::TcpHeader)));
   options.default_mss = socket.remote.host.is_ipv4() ? 536 : 1220;
@@ -112,18 +92,18 @@ int Stack::connect(int number, const Address& asked) {
   Address to = asked;
   if (!fits(*socket, to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   if (socket->type == Type::datagram) {
-    if (!socket->datagram->broadcast && is_broadcast(to.host)) return -EACCES;
+    if (!socket->datagram->broadcast && addresses_.is_broadcast(to.host)) return -EACCES;
     socket->connected = !to.host.is_unspecified();
-    ++ways_;
+    ++route_generation_;
     socket->remote = socket->connected ? to : Address{};
     if (!socket->connected) {
       if (!socket->named) take_name_back(index);
-      show(index);
+      reports_.show(index, now_);
       return 0;
     }
     const bool reachable = socket->named && !socket->local.host.is_unspecified() ? socket->local.host.is_ipv4() == to.host.is_ipv4()
-                           : socket->named || source_for(to.host, socket->local.host);
-    if (!reachable || (is_cut_off(socket->local.host) && !is_own(to.host))) {
+                           : socket->named || addresses_.source_for(to.host, socket->local.host);
+    if (!reachable || (addresses_.is_cut_off(socket->local.host) && !addresses_.is_own(to.host))) {
       socket->connected = false;
       return -ENETUNREACH;
     }
@@ -132,24 +112,23 @@ int Stack::connect(int number, const Address& asked) {
       socket->connected = false;
       socket->remote = {};
     }
-    show(index);
+    reports_.show(index, now_);
     return -error;
   }
-  if (socket->near != nullptr || socket->has_connection()) return connect_again(index);
+  if (socket->local_stream != nullptr || socket->has_connection()) return connect_again(index);
   if (to.host.is_unspecified()) {
-    const auto& own = network_.configuration().addresses;
-    const auto at = std::find_if(own.begin(), own.end(), [&](const auto& each) { return each.address.is_ipv4() == !socket->ipv6; });
-    if (at == own.end()) return -ENETUNREACH;
-    to.host = at->address;
+    const auto own = addresses_.first_of(!socket->ipv6);
+    if (!own) return -ENETUNREACH;
+    to.host = *own;
   }
   if (to.host.is_multicast() || to.host.is_limited_broadcast()) return -ENETUNREACH;
   if (to.port == 0) return -ECONNREFUSED;
   ip::IpAddress from = socket->local.host;
-  if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
-  if (from.is_ipv4() != to.host.is_ipv4() || (is_cut_off(from) && !is_own(to.host))) return -ENETUNREACH;
+  if (from.is_unspecified() && !addresses_.source_for(to.host, from)) return -ENETUNREACH;
+  if (from.is_ipv4() != to.host.is_ipv4() || (addresses_.is_cut_off(from) && !addresses_.is_own(to.host))) return -ENETUNREACH;
   if (!socket->bound) {
     const auto free = [&](uint16_t port) { return is_free({from, port}, to); };
-    if (const int error = tcp_ports_.take_any(port_offset(from, to), free, socket->local.port); error != 0) return -error;
+    if (const int error = tcp_ports_.take_any(hashes_.port_offset(from, to), free, socket->local.port); error != 0) return -error;
     socket->bound = true;
   } else if (!is_free({from, socket->local.port}, to)) {
     return -EADDRNOTAVAIL;
@@ -160,12 +139,12 @@ int Stack::connect(int number, const Address& asked) {
   socket->moves = 0;
   socket->connecting = true;
   find_flow(index, true);
-  if (is_own(to.host)) {
-    const Whereabouts* const known = known_place(ip::Protocol::kTcp, to);
+  if (addresses_.is_own(to.host)) {
+    const PeerDirectory::Entry* const known = directory_.find(ip::Protocol::kTcp, to);
     const bool joined = known != nullptr && known->asked;
-    const Whereabouts& where = whereabouts(ip::Protocol::kTcp, to);
-    if (where.neighbour != kNone || where.asked) {
-      connect_near(index, joined);
+    const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kTcp, to, now_);
+    if (where.local_peer != kNone || where.asked) {
+      connect_local(index, joined);
       return -EINPROGRESS;
     }
   }
@@ -176,7 +155,8 @@ int Stack::connect(int number, const Address& asked) {
 void Stack::take_name_back(uint32_t index) {
   Socket& socket = slab_[index];
   if (socket.bound) {
-    unlink_datagram(index);
+    ++route_generation_;
+    datagrams_.unlink(index);
     give_back_port(socket);
   }
   socket.local = {};
@@ -186,12 +166,12 @@ void Stack::take_name_back(uint32_t index) {
 int Stack::connect_again(uint32_t index) {
   Socket& socket = slab_[index];
   if (!socket.connecting || socket.deferred) return -EISCONN;
-  const NearPart* const near = socket.near.get();
-  if (near != nullptr ? near->state == NearPart::State::asking : is_opening(socket.tcp.connection->state())) return -EALREADY;
+  const LocalStream* const stream = socket.local_stream.get();
+  if (stream != nullptr ? stream->state == LocalStream::State::asking : is_opening(socket.tcp.connection->state())) return -EALREADY;
   socket.connecting = false;
-  // A stream that a neighbour has opened and ended at once has been connected: what became of it is for the next call.
-  const bool opened = near != nullptr && near->peer_life != 0;
-  if (near != nullptr ? opened : socket.tcp.connection->state() != tcp::State::closed) return 0;
+  // A stream that a local peer has opened and ended at once has been connected: what became of it is for the next call.
+  const bool opened = stream != nullptr && stream->peer_life != 0;
+  if (stream != nullptr ? opened : socket.tcp.connection->state() != tcp::State::closed) return 0;
   const int error = take_error(socket);
   forget_connection(index);
   return error != 0 ? -error : -ECONNABORTED;
@@ -203,9 +183,9 @@ void Stack::forget_connection(uint32_t index) {
   timers_.remove(index);
   if (socket.found) find_flow(index, false);
   if (socket.has_connection()) socket.tcp.connection.reset();
-  if (socket.near != nullptr) drop_pieces(*socket.near);
-  socket.near.reset();
-  forget_urgent(index);
+  if (socket.local_stream != nullptr) local_peers_.drop_pieces(*socket.local_stream);
+  socket.local_stream.reset();
+  positions_.forget_urgent(index);
   socket.urgent_news = socket.came = false;
   socket.shut_read = socket.shut_write = socket.fast_open_asked = socket.connecting = socket.deferred = false;
   socket.told = 0;
@@ -214,7 +194,7 @@ void Stack::forget_connection(uint32_t index) {
     give_back_port(socket);
     socket.local = {};
   }
-  show(index);
+  reports_.show(index, now_);
 }
 
 // As Linux's tcp_disconnect().
@@ -227,9 +207,10 @@ int Stack::disconnect(int number) {
   const uint16_t port = socket->local.port;
   if (socket->listening != nullptr) {
     end_listener(index);
-  } else if (socket->near != nullptr) {
-    if (socket->near->state != NearPart::State::closed) socket->error = ECONNRESET;
-    if (socket->near->state == NearPart::State::open) reset_near(*socket->near);  // what answers a question is answered by one
+  } else if (socket->local_stream != nullptr) {
+    if (socket->local_stream->state != LocalStream::State::closed) socket->error = ECONNRESET;
+    // An answer to the stream's question is itself answered by a reset.
+    if (socket->local_stream->state == LocalStream::State::open) local_peers_.send_reset(*socket->local_stream);
     forget_connection(index);
   } else if (socket->has_connection()) {
     tcp::Connection& connection = *socket->tcp.connection;
@@ -238,13 +219,13 @@ int Stack::disconnect(int number) {
                       state == tcp::State::last_ack;
     if (!over) socket->error = ECONNRESET;
     connection.abort();
-    send_segments(index);  // without room the peer is reset when it says something
-    if (socket->early) end_early(*socket);
+    output_.send_all(index, now_);  // without room the peer is reset when it says something
+    if (socket->early) listeners_.end_early(*socket);
     forget_connection(index);
   }
   socket->local.port = port;  // as Linux goes on to call it, though it may be another's
-  show(index);
-  note(index);
+  reports_.show(index, now_);
+  notify(index);
   return 0;
 }
 
@@ -253,10 +234,10 @@ bool Stack::open_connection(uint32_t index) {
   Socket& socket = slab_[index];
   make_connection(socket);
   ++counters_.connections_out;
-  const auto before = replace_time_wait(socket.local, socket.remote);
-  socket.tcp.connection->connect(socket.remote.port, initial_sequence(socket.local, socket.remote, before), now_,
-                                  timestamp_offset(socket.local, socket.remote));
-  socket.deferred = socket.fast_open_connect && begin_fast_open(socket);
+  const auto before = time_waits_.replace(flows_.hash(socket.local, socket.remote), socket.local, socket.remote);
+  socket.tcp.connection->connect(socket.remote.port, hashes_.initial_sequence(socket.local, socket.remote, now_, before), now_,
+                                  hashes_.timestamp_offset(socket.local, socket.remote));
+  socket.deferred = socket.fast_open_connect && fast_open_.begin(socket, now_);
   after(index);
   return slab_.has(index) && slab_[index].deferred;
 }
@@ -279,16 +260,16 @@ int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
   if (socket->type == Type::datagram) {
     if (!socket->connected) return -EDESTADDRREQ;
     const DatagramPart& part = *socket->datagram;
-    const bool known = part.way != kNone && part.way_version == ways_ && now_ < part.way_until;
+    const bool known = part.route_peer != kNone && part.route_generation == route_generation_ && now_ < part.route_until;
     const bool plain = socket->error == 0 && !socket->shut_write && part.segment == 0 && !more && !part.cork &&
                        part.gathered == nullptr && data.size() <= datagram_max(socket->remote.host.is_ipv4());
-    if (known && plain) return send_by_way(static_cast<uint32_t>(number), data);
+    if (known && plain) return send_by_known_route(static_cast<uint32_t>(number), data);
     return send_to(number, data, socket->remote, Sending{.more = more});
   }
   if (socket->error != 0) return -take_error(*socket);
-  if (socket->near != nullptr) {
+  if (socket->local_stream != nullptr) {
     socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);
-    return send_near(static_cast<uint32_t>(number), data, urgent);
+    return send_local(static_cast<uint32_t>(number), data, urgent);
   }
   if (!socket->has_connection() || socket->shut_write) return -EPIPE;
   tcp::Connection& connection = *socket->tcp.connection;
@@ -300,7 +281,7 @@ int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
   if (sent.bytes != 0) connection.expect_more(more || sent.bytes < data.size());  // what found no room follows
   if (sent.error != tcp::Error::none) return -EPIPE;
   if (urgent && sent.bytes != 0 && sent.bytes == data.size()) [[unlikely]] connection.mark_urgent();
-  if (sent.bytes < data.size() && connection.writable() != 0) starve(static_cast<uint32_t>(number));  // no chunk was to be had
+  if (sent.bytes < data.size() && connection.writable() != 0) starved_.push(static_cast<uint32_t>(number));  // no chunk was to be had
   if (sent.bytes == 0 && !opens) return data.empty() ? 0 : -EAGAIN;
   after(static_cast<uint32_t>(number));
   return sent.bytes == 0 && !data.empty() ? -EAGAIN : int64_t{sent.bytes};
@@ -311,10 +292,10 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) return receive_from(number, data, nullptr, peek);
-  if (socket->near != nullptr) return receive_near(static_cast<uint32_t>(number), data, peek);
+  if (socket->local_stream != nullptr) return receive_local(static_cast<uint32_t>(number), data, peek);
   if (!socket->has_connection()) return socket->error != 0 ? -take_error(*socket) : -ENOTCONN;
   tcp::Connection& connection = *socket->tcp.connection;
-  size_t skip = peek ? peek_offset(static_cast<uint32_t>(number)) : 0;
+  size_t skip = peek ? positions_.peek_offset(static_cast<uint32_t>(number)) : 0;
   if (socket->urgent) [[unlikely]] data = room_to_urgent(static_cast<uint32_t>(number), data, peek, skip);
   if (connection.readable() <= skip) {
     if (connection.readiness().ended) return 0;  // as on Linux also if it was reset after that: those who send hear of it
@@ -330,13 +311,14 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   }
   if (peek) {
     size_t copied = 0;
-    const uint32_t count = connection.gather(pieces_);
-    for (uint32_t i = 0; i < count && copied < data.size(); ++i) copied += copy_behind(pieces_[i], skip, data.subspan(copied));
-    count_peeked(static_cast<uint32_t>(number), copied);
+    std::vector<Bytes>& pieces = output_.pieces();
+    const uint32_t count = connection.gather(pieces);
+    for (uint32_t i = 0; i < count && copied < data.size(); ++i) copied += copy_behind(pieces[i], skip, data.subspan(copied));
+    positions_.count_peeked(static_cast<uint32_t>(number), copied);
     return static_cast<int64_t>(copied);
   }
   const uint32_t bytes = connection.receive(data).bytes;
-  count_read(static_cast<uint32_t>(number), bytes);
+  positions_.count_read(static_cast<uint32_t>(number), bytes);
   make_due(static_cast<uint32_t>(number));  // the window may be told; with what the application sends next, if it does
   return bytes;
 }
@@ -352,9 +334,9 @@ size_t Stack::copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept
 int Stack::gather(int number, std::span<Bytes> pieces) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
-  if (socket->near != nullptr && socket->near->unread != 0) return gather_near(*socket, pieces);
-  if (!socket->has_connection() && socket->near == nullptr) return -ENOTCONN;
-  if (socket->near != nullptr || socket->tcp.connection->readable() == 0) return static_cast<int>(receive(number, {}, true));
+  if (socket->local_stream != nullptr && socket->local_stream->unread != 0) return gather_local(*socket, pieces);
+  if (!socket->has_connection() && socket->local_stream == nullptr) return -ENOTCONN;
+  if (socket->local_stream != nullptr || socket->tcp.connection->readable() == 0) return static_cast<int>(receive(number, {}, true));
   return static_cast<int>(socket->tcp.connection->gather(pieces));
 }
 
@@ -366,12 +348,12 @@ void Stack::consume(int number, uint32_t bytes) {
 
 void Stack::consume_at(uint32_t index, uint32_t bytes) {
   Socket& socket = slab_[index];
-  if (socket.near != nullptr) return consume_near(index, bytes);
+  if (socket.local_stream != nullptr) return consume_local(index, bytes);
   if (!socket.has_connection()) return;
   tcp::Connection& connection = *socket.tcp.connection;
   bytes = std::min(bytes, connection.readable());
   connection.consume(bytes);
-  count_read(index, bytes);
+  positions_.count_read(index, bytes);
   make_due(index);
 }
 
@@ -379,8 +361,8 @@ void Stack::consume_at(uint32_t index, uint32_t bytes) {
 
 // After whatever may have changed a connection: what it has to send, its timer, its owner. The socket may be gone then.
 void Stack::after(uint32_t index) {
-  if (slab_[index].deferred) return note(index);
-  const bool blocked = !send_segments(index);
+  if (slab_[index].deferred) return notify(index);
+  const bool blocked = !output_.send_all(index, now_);
   if (blocked) make_due(index);
   Socket& socket = slab_[index];
   if (!blocked) socket.due = false;  // run() would do the same once more
@@ -393,17 +375,16 @@ void Stack::after(uint32_t index) {
   }
   take_failure(socket);
   // While it ends, others may have to go on from here (unet/socket_table.h).
-  const bool ends = !socket.owned && socket.listener == kNone;
-  if (ends || static_cast<uint8_t>(connection.state()) != socket.shown) show(index);
+  if (socket.is_closing() || static_cast<uint8_t>(connection.state()) != socket.shown) reports_.show(index, now_);
   const bool closed = connection.state() == tcp::State::closed;
-  if (socket.early && !is_opening(connection.state())) end_early(socket);
+  if (socket.early && !is_opening(connection.state())) listeners_.end_early(socket);
   if (closed && !blocked && socket.found) find_flow(index, false);  // the same ends may connect anew
-  if (socket.listener != kNone && !socket.waits) return blocked ? void() : embryo_changed(index);
-  if (!socket.owned && socket.listener == kNone && !blocked) {
+  if (socket.stage == Stage::embryo) return blocked ? void() : embryo_changed(index);
+  if (socket.is_closing() && !blocked) {
     if (closed) return drop(index);
     if (connection.state() == tcp::State::time_wait) return begin_time_wait(index);
   }
-  note(index);
+  notify(index);
 }
 
 // Of a connection that has ended: why, for its owner.
@@ -417,102 +398,6 @@ void Stack::take_failure(Socket& socket) {
   // As Linux has it: who has heard the end of the stream, and goes on, writes into a broken pipe.
   const bool broken = connection.error() == tcp::Error::reset && connection.readiness().ended;
   socket.error = path != 0 ? path : broken ? EPIPE : errno_of(connection.error());
-}
-
-// False: the network takes no more now.
-bool Stack::send_segments(uint32_t index) {
-  Socket& socket = slab_[index];
-  tcp::Connection& connection = *socket.tcp.connection;
-  tcp::Segment segment;
-  constexpr uint32_t headers = sizeof(IpMessageHeader) + ip::kIpv6Bytes + ip::kTcpHeaderMax;
-  while (true) {
-    const uint32_t mss = std::max(connection.mss(), 1u);
-    const uint32_t longest = std::max(kPayloadMax / mss * mss, mss);
-    // As Linux's automatic corking: what would only wait behind other messages may as well become a longer one. Not where somebody else may
-    // take them while the application is elsewhere, and this would stay.
-    const uint32_t unsent = connection.unsent();
-    const bool may_wait = unsent != 0 && unsent < longest && connection.unacknowledged() != 0 && index != released_;
-    connection.hold(may_wait && holds_ && network_.completed() < network_.submitted());
-    uint32_t length = std::clamp(unsent, mss, longest);
-    MutableBytes room = network_.reserve(headers + length);
-    if (room.empty()) {
-      length = mss;
-      room = network_.reserve(headers + length);
-      if (room.empty()) {
-        ++counters_.no_room;
-        return false;
-      }
-    }
-    if (!connection.poll_segment(now_, length, segment)) {
-      if (connection.is_held()) hold(index);
-      return true;
-    }
-    if (!send_segment(&socket, socket.local, socket.remote, segment, &connection, room)) return true;  // lost: it is sent again
-  }
-}
-
-void Stack::hold(uint32_t index) {
-  Socket& socket = slab_[index];
-  if (socket.held) return;
-  socket.held = true;
-  if (held_.empty()) held_until_ = network_.submitted();
-  held_.push_back({index, socket.tcp.connection->send_next()});
-}
-
-// What was held leaves when all that was before it has; where that much has gone meanwhile, with what came after it, the new rest is held.
-void Stack::run_held() {
-  if (network_.completed() < held_until_) return;
-  const size_t count = held_.size();
-  for (size_t i = 0; i < count; ++i) {
-    const auto [index, from] = held_[i];
-    if (!slab_.has(index) || !slab_[index].held) continue;
-    slab_[index].held = false;
-    if (!slab_[index].has_connection()) continue;
-    if (slab_[index].tcp.connection->send_next() == from) released_ = index;
-    after(index);
-    released_ = kNone;
-  }
-  held_.erase(held_.begin(), held_.begin() + static_cast<ptrdiff_t>(count));
-  held_until_ = network_.submitted();
-}
-
-// `room`: what is reserved, for that or more; if it is less it is reserved anew.
-bool Stack::send_segment(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment,
-                         const tcp::Connection* connection, MutableBytes room) {
-  std::array<std::byte, ip::kTcpHeaderMax> header;
-  const uint32_t size = emit_tcp(header.data(), segment.fields);
-  const uint32_t ip_bytes = to.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
-  const uint32_t head = static_cast<uint32_t>(sizeof(IpMessageHeader)) + ip_bytes + size;
-  const uint32_t count = segment.length == 0 ? 0 : connection->gather(segment, pieces_);
-  const std::span<const Bytes> payload = std::span(pieces_).first(count);
-  const bool lends = segment.length >= kLendMin && count <= kSendPiecesMax &&
-                     std::all_of(payload.begin(), payload.end(), [&](Bytes each) { return chunks_.is_lendable(each); });
-  const uint32_t total = head + (lends ? 0 : segment.length);
-  if (room.size() < total) room = network_.reserve(total);  // a SYN with data keeps to no length
-  if (room.empty()) return false;
-  static const Socket kNobody;
-  const uint16_t cut = segment.length > segment.mss ? segment.mss : uint16_t{0};
-  const Marks marks = (socket != nullptr ? *socket : kNobody).marks();
-  const auto traffic_class = static_cast<uint8_t>(marks.traffic_class | (segment.ecn_capable ? kEct0 : 0));
-  std::byte* at = begin_message(room.first(total), {.from = from.host, .to = to.host, .protocol = ip::Protocol::kTcp,
-                                                    .hop_limit = marks.hop_limit, .traffic_class = traffic_class},
-                                size + segment.length, cut);
-  std::memcpy(at, header.data(), size);
-  ++counters_.messages_out;
-  if (lends) {
-    network_.post(head, payload);
-    for (const Bytes& each : payload) chunks_.lend(each, network_.submitted());
-    return true;
-  }
-  at += size;
-  uint32_t copied = 0;
-  for (const Bytes& each : payload) {
-    copy_bytes(at + copied, each.data(), each.size());
-    copied += static_cast<uint32_t>(each.size());
-  }
-  UNET_CHECK(copied == segment.length);
-  network_.post(total);
-  return true;
 }
 
 // ---- what comes
@@ -531,31 +416,31 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   std::optional<tcp::Sequence> begin;  // where the numbers of a new connection may begin
   using Flags = ip::TcpFlags;
   const bool calls = segment.has(Flags::kSyn) && !segment.has(Flags::kAck) && !segment.has(Flags::kRst);
-  const bool by_neighbour = index != kNone && slab_[index].near != nullptr && (header.flags & IpMessageFlags::kSameNi) != 0;
-  if (by_neighbour && calls) [[unlikely]] index = begin_beside_near(index);
-  const bool near = index != kNone && !slab_[index].has_connection();  // what comes is not of that stream: nobody's, not a listener's
+  const bool by_local_peer = index != kNone && slab_[index].local_stream != nullptr && (header.flags & IpMessageFlags::kSameNi) != 0;
+  if (by_local_peer && calls) [[unlikely]] index = handle_local_syn(index);
+  const bool is_local = index != kNone && !slab_[index].has_connection();  // what comes is not of that stream: nobody's, not a listener's
   if (index == kNone && handle_time_wait(hash, local, remote, segment, begin)) return;
-  if (index != kNone && !near && slab_[index].tcp.connection->yields_to(segment)) {
+  if (index != kNone && !is_local && slab_[index].tcp.connection->yields_to(segment)) {
     begin = slab_[index].tcp.connection->time_wait().snd_nxt;
-    if (slab_[index].owned) find_flow(index, false);  // its owner has not closed it yet
+    if (slab_[index].is_owned()) find_flow(index, false);  // its owner has not closed it yet
     else drop(index);
     index = kNone;
   }
-  const CookieAnswer cookie = index != kNone && !near ? overtakes_by_cookie(index, segment) : CookieAnswer::none;
-  if (cookie == CookieAnswer::later) [[unlikely]] return void(++counters_.cookies_bad);
-  if (cookie == CookieAnswer::first) [[unlikely]] {
+  const SynCookies::Answer cookie = index != kNone && !is_local ? overtakes_by_cookie(index, segment) : SynCookies::Answer::none;
+  if (cookie == SynCookies::Answer::later) [[unlikely]] return void(++counters_.cookies_bad);
+  if (cookie == SynCookies::Answer::first) [[unlikely]] {
     drop(index);
     index = kNone;
   }
-  if (index != kNone && !near) return handle_connection(index, segment, packet.traffic_class & 3);
-  if (const uint32_t listener = near ? kNone : listener_at(local, hash); listener != kNone) {
+  if (index != kNone && !is_local) return handle_connection(index, segment, packet.traffic_class & 3);
+  if (const uint32_t listener = is_local ? kNone : listeners_.choose(local, hash); listener != kNone) {
     if (calls) return handle_syn(listener, local, remote, segment, packet.traffic_class & 3, begin);
     const bool answers = segment.has(Flags::kAck) && !segment.has(Flags::kSyn) && !segment.has(Flags::kRst);
     if (answers && take_cookie(listener, local, remote, segment)) return;
     if (!segment.has(Flags::kAck)) return void(++counters_.no_socket);  // RFC 9293, 3.10.7.2, fourth
   }
   ++counters_.no_socket;
-  if (const auto reset = tcp::reset_for(segment)) send_segment(nullptr, local, remote, {.fields = *reset}, nullptr);
+  if (const auto reset = tcp::reset_for(segment)) output_.send(nullptr, local, remote, {.fields = *reset}, nullptr);
 }
 
 void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn) {
@@ -563,15 +448,15 @@ void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_
   tcp::Connection& connection = *socket.tcp.connection;
   const uint32_t there = connection.readable();
   connection.handle_segment(segment, now_, ecn);
-  if (socket.fast_open_asked && is_synchronized(connection.state())) learn_fast_open(socket, segment);
+  if (socket.fast_open_asked && is_synchronized(connection.state())) fast_open_.learn(socket, segment, now_);
   if (segment.has(ip::TcpFlags::kUrg)) [[unlikely]] {
-    if (const auto before = connection.take_urgent()) note_urgent(index, *before, there);
+    if (const auto before = connection.take_urgent()) set_urgent(index, *before, there);
   }
   take_failure(socket);
   // What it says of this leaves when all that came at once has been seen, and then its timers are set; but that the owner can go on he is
   // told now.
   make_due(index);
-  note(index, connection.readable() > there);
+  notify(index, connection.readable() > there);
 }
 
 }  // namespace unet::sockets

@@ -11,111 +11,70 @@ namespace unet::sockets {
 // What its length and the packet's have room for; one message has room for either.
 uint32_t Stack::datagram_max(bool ipv4) noexcept { return 0xFFFF - ip::kUdpBytes - (ipv4 ? ip::kIpv4Bytes : 0); }
 
-void Stack::link_datagram(uint32_t index) {
-  ++ways_;
-  uint32_t& first = datagrams_[slab_[index].local.port];
-  slab_[index].datagram->next = first;
-  first = index;
-}
-
-void Stack::unlink_datagram(uint32_t index) {
-  ++ways_;
-  uint32_t* at = &datagrams_[slab_[index].local.port];
-  while (*at != kNone && *at != index) at = &slab_[*at].datagram->next;
-  if (*at == index) *at = slab_[index].datagram->next;
-}
-
-// Who knows the peer goes before who does not, and who has the very address before who has all. Of several that share the port each gets
-// some flows, of those that take them.
-uint32_t Stack::datagram_socket(const Address& local, const Address& remote) const noexcept {
-  const auto rank_of = [&](const Socket& socket) {
-    if (!(local.host.is_ipv4() ? !socket.only_ipv6 : socket.ipv6)) return -1;
-    if (socket.connected && socket.remote != remote) return -1;
-    const bool any = socket.local.host.is_unspecified();
-    if (!any && socket.local.host != local.host) return -1;
-    return (socket.connected ? 4 : 0) + (any ? 0 : 2) + (socket.passes ? 0 : 1);
-  };
-  uint32_t found = kNone, alike = 0;
-  int best = -1;
-  for (uint32_t i = datagrams_[local.port]; i != kNone; i = slab_[i].datagram->next) {
-    const int rank = rank_of(slab_[i]);
-    if (rank == best && rank >= 0 && slab_[i].shares && slab_[found].shares) ++alike;
-    if (rank <= best) continue;
-    best = rank;
-    found = i;
-    alike = 0;
-  }
-  if (alike == 0) return found;
-  uint32_t behind = flows_.hash(local, remote) % (alike + 1);
-  while (behind != 0) {
-    found = slab_[found].datagram->next;
-    if (rank_of(slab_[found]) == best && slab_[found].shares) --behind;
-  }
-  return found;
-}
-
-// From where a datagram goes that the application sends to `way.to`, and how; an error as -errno.
-int Stack::find_way(Socket& socket, const Sending& how, Departure& way) {
+// From where a datagram goes that the application sends to `route.to`, and how; an error as -errno.
+int Stack::find_route(Socket& socket, const Sending& how, SendRoute& route) {
   if (socket.error != 0) return -take_error(socket);
   if (socket.shut_write) return -EPIPE;
-  Address& to = way.to;
-  ip::IpAddress& from = way.from;
+  Address& to = route.to;
+  ip::IpAddress& from = route.from;
   if (to.port == 0) return -EINVAL;
   if (!fits(socket, to)) return socket.ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   const DatagramPart& part = *socket.datagram;
-  if (!part.broadcast && is_broadcast(to.host)) return -EACCES;
+  if (!part.broadcast && addresses_.is_broadcast(to.host)) return -EACCES;
   if (const int error = take_port_to_send(socket); error != 0) return -error;
   from = part.of_group ? ip::IpAddress{} : socket.local.host;
   if (!how.from.is_unspecified()) {
-    const bool may = is_own(how.from) && (from.is_unspecified() || from == how.from);
+    const bool may = addresses_.is_own(how.from) && (from.is_unspecified() || from == how.from);
     if (!may) return how.from.is_ipv4() ? -ENETUNREACH : -EINVAL;
     from = how.from;
   }
   const bool group = to.host.is_multicast();
   if (from.is_unspecified() && group && part.group_source.is_ipv4() == to.host.is_ipv4()) from = part.group_source;
   if (to.host.is_unspecified() && !from.is_unspecified()) to.host = from;
-  if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
-  if (from.is_ipv4() != to.host.is_ipv4() || (is_cut_off(from) && !is_own(to.host))) return -ENETUNREACH;
-  way.segment = how.segment != 0 ? how.segment : part.segment;
-  way.marks = socket.marks();
-  if (group) way.marks.hop_limit = part.group_hops;
-  if (how.hop_limit >= 0) way.marks.hop_limit = static_cast<uint8_t>(how.hop_limit);
-  if (how.traffic_class >= 0) way.marks.traffic_class = static_cast<uint8_t>(how.traffic_class);
+  if (from.is_unspecified() && !addresses_.source_for(to.host, from)) return -ENETUNREACH;
+  if (from.is_ipv4() != to.host.is_ipv4() || (addresses_.is_cut_off(from) && !addresses_.is_own(to.host))) return -ENETUNREACH;
+  route.segment = how.segment != 0 ? how.segment : part.segment;
+  route.header_options = socket.header_options();
+  if (group) route.header_options.hop_limit = part.group_hops;
+  if (how.hop_limit >= 0) route.header_options.hop_limit = static_cast<uint8_t>(how.hop_limit);
+  if (how.traffic_class >= 0) route.header_options.traffic_class = static_cast<uint8_t>(how.traffic_class);
   return 0;
 }
 
-// Told again when there is room: of the interface (kNone), or of a neighbour's channel.
-int Stack::refuse_datagram(uint32_t index, uint32_t neighbour, uint32_t bytes) {
+// Told again when there is room: of the interface (kNone), or of a local peer's channel.
+int Stack::refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes) {
   Socket& socket = slab_[index];
   ++counters_.no_room;
   socket.told = static_cast<uint16_t>(socket.told & ~Events::kOut);
-  socket.refused_by = neighbour;
+  socket.refused_by = local_peer;
   socket.refused_bytes = bytes;
   make_due(index);
   return -EAGAIN;
 }
 
 // The headers of a datagram whose payload is to follow; where that goes.
-std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const Departure& way, uint32_t length) noexcept {
-  const bool loops = !way.to.host.is_multicast() || socket.datagram->group_loop;
-  const ip::IpFields fields{.from = way.from, .to = way.to.host, .protocol = ip::Protocol::kUdp, .hop_limit = way.marks.hop_limit,
-                            .traffic_class = way.marks.traffic_class, .dont_fragment = way.dont_fragment};
-  std::byte* const at = begin_message(room, fields, ip::kUdpBytes + length, way.segment, loops ? uint16_t{0} : IpMessageFlags::kNoLoop);
-  const ip::UdpHeader header{.from = socket.local.port, .to = way.to.port, .length = static_cast<uint16_t>(ip::kUdpBytes + length),
+std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const SendRoute& route, uint32_t length) noexcept {
+  const bool loops = !route.to.host.is_multicast() || socket.datagram->group_loop;
+  const ip::IpFields fields{.from = route.from, .to = route.to.host, .protocol = ip::Protocol::kUdp,
+                            .hop_limit = route.header_options.hop_limit, .traffic_class = route.header_options.traffic_class,
+                            .dont_fragment = route.dont_fragment};
+  std::byte* const at = begin_message(room, fields, ip::kUdpBytes + length, route.segment, loops ? uint16_t{0} : IpMessageFlags::kNoLoop);
+  const ip::UdpHeader header{.from = socket.local.port, .to = route.to.port, .length = static_cast<uint16_t>(ip::kUdpBytes + length),
                              .checksum = 0};
   std::memcpy(at, &header, sizeof header);
   return at + sizeof header;
 }
 
-// To the peer of a connected socket, whose way is known.
-int64_t Stack::send_by_way(uint32_t index, Bytes data) {
+// To the peer of a connected socket: the route is remembered, by the channel of a local peer.
+int64_t Stack::send_by_known_route(uint32_t index, Bytes data) {
   const Socket& socket = slab_[index];
-  std::array<std::byte, kNearDatagramHeadMax> head;
-  const uint32_t size = emit_near_datagram(head.data(), socket.local, socket.remote, 0);
-  const uint32_t way = socket.datagram->way;
-  const bool went = tell_marks(way, socket.marks()) && network_.send_to_neighbour(way, Bytes(head).first(size), data);
+  std::array<std::byte, kPeerDatagramHeadMax> head;
+  const uint32_t size = emit_local_datagram(head.data(), socket.local, socket.remote, 0);
+  const uint32_t peer = socket.datagram->route_peer;
+  const bool went = local_peers_.send_header_options(peer, socket.header_options()) &&
+                    network_.send_to_local_peer(peer, Bytes(head).first(size), data);
   if (went) return static_cast<int64_t>(data.size());
-  return refuse_datagram(index, way, static_cast<uint32_t>(data.size()));
+  return refuse_datagram(index, peer, static_cast<uint32_t>(data.size()));
 }
 
 int64_t Stack::send_to(int number, Bytes data, const Address& to, const Sending& how) {
@@ -127,44 +86,44 @@ int64_t Stack::send_to(int number, Bytes data, const Address& to, const Sending&
   DatagramPart& part = *socket->datagram;
   if (part.gathered != nullptr && part.gathered->due && send_gathered(index) == -EAGAIN) return -EAGAIN;
   if (part.gathered != nullptr) return gather_datagram(index, data, part.cork || how.more);
-  Departure way{.to = to};
-  if (const int error = find_way(*socket, how, way); error != 0) return error;
-  if (!part.cork && !how.more) return send_datagram(index, data, way);
+  SendRoute route{.to = to};
+  if (const int error = find_route(*socket, how, route); error != 0) return error;
+  if (!part.cork && !how.more) return send_datagram(index, data, route);
   if (data.size() > 0xFFFF) return -EMSGSIZE;
-  part.gathered = std::make_unique<Gathered>(Gathered{.way = way});
+  part.gathered = std::make_unique<Gathered>(Gathered{.route = route});
   return gather_datagram(index, data, true);
 }
 
-int64_t Stack::send_datagram(uint32_t index, Bytes data, const Departure& asked) {
+int64_t Stack::send_datagram(uint32_t index, Bytes data, const SendRoute& asked) {
   Socket& socket = slab_[index];
-  Departure way = asked;
-  const ip::IpAddress& host = way.to.host;
+  SendRoute route = asked;
+  const ip::IpAddress& host = route.to.host;
   if (data.size() > datagram_max(host.is_ipv4())) return -EMSGSIZE;
-  if (data.size() <= way.segment) way.segment = 0;
+  if (data.size() <= route.segment) route.segment = 0;
   // As Linux has it: what is cut goes in single packets.
   const uint32_t headers = (host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
-  if (way.segment != 0 && way.segment + headers > mtu_from(way.from) && !is_own(host)) return -EINVAL;
+  if (route.segment != 0 && route.segment + headers > addresses_.mtu_from(route.from) && !addresses_.is_own(host)) return -EINVAL;
   if (const int error = bind_free(index); error != 0) return -error;
   const auto length = static_cast<uint32_t>(data.size());
 
-  if (is_own(host)) {
-    const int near = send_datagram_near({way.from, socket.local.port}, way, data);
-    if (near > 0) {
-      if (socket.connected && way.to == socket.remote && way.from == socket.local.host) {
+  if (addresses_.is_own(host)) {
+    const int local = send_datagram_local({route.from, socket.local.port}, route, data);
+    if (local > 0) {
+      if (socket.connected && route.to == socket.remote && route.from == socket.local.host) {
         DatagramPart& part = *socket.datagram;
-        part.way = whereabouts(ip::Protocol::kUdp, way.to).neighbour;
-        part.way_version = ways_;
-        part.way_until = now_ + kWayFor;
+        part.route_peer = directory_.look_up(ip::Protocol::kUdp, route.to, now_).local_peer;
+        part.route_generation = route_generation_;
+        part.route_until = now_ + kRouteLifetime;
       }
       return length;
     }
-    if (near < 0) return refuse_datagram(index, whereabouts(ip::Protocol::kUdp, way.to).neighbour, length);
+    if (local < 0) return refuse_datagram(index, directory_.look_up(ip::Protocol::kUdp, route.to, now_).local_peer, length);
   }
-  if (const int error = fit_path(index, way, length); error != 0) return error;
+  if (const int error = fit_path(index, route, length); error != 0) return error;
   const auto total = static_cast<uint32_t>(sizeof(IpMessageHeader) + headers) + length;
   const MutableBytes room = network_.reserve(total);
   if (room.empty()) return refuse_datagram(index, kNone, length);
-  copy_bytes(begin_datagram(room, socket, way, length), data.data(), length);
+  copy_bytes(begin_datagram(room, socket, route, length), data.data(), length);
   network_.post(total);
   ++counters_.messages_out;
   return length;
@@ -179,14 +138,14 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
     const DatagramQueue::Datagram& datagram = awaited_.datagram;
     const auto whole = static_cast<uint32_t>(datagram.payload.size());
     if (from != nullptr) *from = datagram.from;
-    if (what != nullptr) *what = {datagram.to, whole, awaited_.came < whole, 0, datagram.marks, datagram.came, datagram.lost};
+    if (what != nullptr) *what = {datagram.to, whole, awaited_.came < whole, 0, datagram.header_options, datagram.came, datagram.lost};
     return take_awaited();
   }
   if (socket->error != 0) return -take_error(*socket);
   DatagramPart& part = *socket->datagram;
   const auto index = static_cast<uint32_t>(number);
   const bool behind = peek && socket->peeks_behind;
-  uint32_t skip = behind ? peek_offset(index) : 0;
+  uint32_t skip = behind ? positions_.peek_offset(index) : 0;
   DatagramQueue::Datagram found;
   if (behind ? !part.queue.find(skip, part.coalesce, found) : part.queue.empty()) return socket->shut_read ? 0 : -EAGAIN;
   const DatagramQueue::Datagram datagram = behind ? found : part.queue.front();
@@ -202,12 +161,12 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
     what->whole = static_cast<uint32_t>(bytes.size());
     what->cut = cut;
     what->segment = static_cast<uint16_t>(part.coalesce ? datagram.segment : 0);
-    what->marks = datagram.marks;
+    what->header_options = datagram.header_options;
     what->came = datagram.came;
     what->lost = datagram.lost;
   }
-  if (peek) return count_peeked(index, copied), static_cast<int64_t>(copied);
-  count_read(index, copied);
+  if (peek) return positions_.count_peeked(index, copied), static_cast<int64_t>(copied);
+  positions_.count_read(index, copied);
   if (bytes.size() < datagram.payload.size()) return part.queue.pop_segment(static_cast<uint32_t>(bytes.size())), copied;
   ++datagrams_read_;
   part.queue.pop();
@@ -243,8 +202,8 @@ void Stack::handle_udp(const ip::IpView& packet, const IpMessageHeader& header) 
   const Address local{packet.to, view.to}, remote{packet.from, view.from};
   const DatagramQueue::Datagram datagram{remote, packet.to, header.segment_size, view.payload,
                                          {packet.hop_limit, packet.traffic_class}, now_};
-  if ((packet.to.is_multicast() || is_broadcast(packet.to)) && deliver_to_all(view.to, datagram)) return;
-  const uint32_t index = datagram_socket(local, remote);
+  if ((packet.to.is_multicast() || addresses_.is_broadcast(packet.to)) && deliver_to_all(view.to, datagram)) return;
+  const uint32_t index = datagrams_.find(local, remote);
   if (index == kNone) return void(++counters_.no_socket);
   deliver(index, datagram);
 }

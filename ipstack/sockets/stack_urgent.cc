@@ -1,5 +1,5 @@
 // stack_urgent.cc - urgent data of streams (RFC 6093), as Linux has it: its last byte can be read beside the stream, from which it is left
-// out unless SO_OOBINLINE leaves it in line. Of the few streams that have any, Stack::urgents_ knows where it is.
+// out unless SO_OOBINLINE leaves it in line. Of the few streams that have any, ReadPositions knows where it is.
 #include <algorithm>
 #include <cerrno>
 #include <vector>
@@ -15,47 +15,28 @@ constexpr uint32_t kEnded = Events::kPeerShut | Events::kHangUp;
 
 // The peer tells of an urgent byte, `before` bytes behind what was read last. The older one is then a byte like any other, but where it
 // was the next to be read, and had come: there were `there` bytes before this.
-void Stack::note_urgent(uint32_t index, uint32_t before, uint32_t there) {
+void Stack::set_urgent(uint32_t index, uint32_t before, uint32_t there) {
   Socket& socket = slab_[index];
-  if (socket.urgent && before <= urgents_.at(index).before) return;
-  if (is_passed_over(index) && there != 0) {
+  if (socket.urgent && before <= positions_.urgent(index).before) return;
+  if (positions_.is_passed_over(index) && there != 0) {
     leave_out_urgent(index);
     --before;
   }
-  urgents_[index] = {.before = before};
-  socket.urgent = true;
-  if (!socket.owned) return;
+  positions_.set_urgent(index, before);
+  if (!socket.is_owned()) return;
   socket.urgent_news = true;
   socket.told = static_cast<uint16_t>(socket.told & ~Events::kUrgent);  // a further one is told of anew
   list(index);
 }
 
-void Stack::forget_urgent(uint32_t index) noexcept {
-  if (!slab_[index].urgent) [[likely]] return;
-  slab_[index].urgent = false;
-  urgents_.erase(index);
-}
-
-void Stack::count_read_urgent(uint32_t index, uint32_t bytes) noexcept {
-  Urgent& urgent = urgents_.at(index);
-  if (bytes > urgent.before) return forget_urgent(index);
-  urgent.before -= bytes;
-}
-
-// The next byte of the stream is the urgent one, and is not for those who read that.
-bool Stack::is_passed_over(uint32_t index) const noexcept {
-  const Socket& socket = slab_[index];
-  return socket.urgent && !socket.urgent_inline && urgents_.at(index).before == 0;
-}
-
 void Stack::leave_out_urgent(uint32_t index) {
-  forget_urgent(index);
+  positions_.forget_urgent(index);
   consume_at(index, 1);
 }
 
 // Of the room of who reads, or peeks behind `skip` bytes: for what stands before the urgent byte, or, if that is next, it is left out now.
 MutableBytes Stack::room_to_urgent(uint32_t index, MutableBytes room, bool peek, size_t& skip) {
-  const size_t before = urgents_.at(index).before;
+  const size_t before = positions_.urgent(index).before;
   if (before > skip) return room.first(std::min(room.size(), before - skip));
   if (before < skip || room.empty() || slab_[index].urgent_inline || slab_[index].unread() <= skip) return room;
   if (peek) ++skip;
@@ -66,13 +47,13 @@ MutableBytes Stack::room_to_urgent(uint32_t index, MutableBytes room, bool peek,
 bool Stack::is_at_urgent(int number) const noexcept {
   const Socket* const socket = owned(number);
   const bool waits = awaited_.socket == number && awaited_.came >= 0;  // what stands before it has come, and is to be told yet
-  return socket != nullptr && socket->urgent && !waits && urgents_.at(static_cast<uint32_t>(number)).before == 0;
+  return socket != nullptr && socket->urgent && !waits && positions_.urgent(static_cast<uint32_t>(number)).before == 0;
 }
 
 uint32_t Stack::to_urgent(int number) const noexcept {
   const Socket* const socket = owned(number);
   const bool stops = socket != nullptr && socket->urgent && !socket->urgent_inline;
-  return stops ? urgents_.at(static_cast<uint32_t>(number)).before : ~uint32_t{0};
+  return stops ? positions_.urgent(static_cast<uint32_t>(number)).before : ~uint32_t{0};
 }
 
 // As Linux's tcp_recv_urg().
@@ -83,13 +64,13 @@ int64_t Stack::receive_urgent(int number, MutableBytes data, bool peek) {
   if (socket->type == Type::datagram) return -EOPNOTSUPP;
   if (socket->listening != nullptr) return -ENOTCONN;
   const auto index = static_cast<uint32_t>(number);
-  if (!socket->urgent || socket->urgent_inline || urgents_.at(index).taken) return -EINVAL;
-  Urgent& urgent = urgents_.at(index);
+  if (!socket->urgent || socket->urgent_inline || positions_.urgent(index).taken) return -EINVAL;
+  Urgent& urgent = positions_.urgent(index);
   if (socket->unread() <= urgent.before) {
     return (events_of(*socket) & kEnded) != 0 ? 0 : -EAGAIN;
   }
   if (!data.empty()) {
-    std::vector<Bytes> pieces(socket->near != nullptr ? socket->near->pieces.size() :
+    std::vector<Bytes> pieces(socket->local_stream != nullptr ? socket->local_stream->pieces.size() :
                               socket->unread() / options_.chunk_bytes + 2 + tcp::ZeroCopyReceive::kPiecesMore);
     pieces.resize(static_cast<size_t>(std::max(gather(number, pieces), 0)));
     size_t skip = urgent.before;
@@ -106,10 +87,10 @@ uint32_t Stack::events_of(uint32_t index) const noexcept {
   const Socket& socket = slab_[index];
   uint32_t events = events_of(socket);
   if (!socket.urgent) [[likely]] return events;
-  const Urgent& urgent = urgents_.at(index);
+  const Urgent& urgent = positions_.urgent(index);
   const uint32_t there = socket.unread();
   if (there > urgent.before && !urgent.taken) events |= Events::kUrgent;
-  return is_passed_over(index) && there == 1 && (events & kEnded) == 0 ? events & ~Events::kIn : events;
+  return positions_.is_passed_over(index) && there == 1 && (events & kEnded) == 0 ? events & ~Events::kIn : events;
 }
 
 }  // namespace unet::sockets

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <string>
 
-#include "ipstack/sockets/near_message.h"
+#include "ipstack/sockets/local_peer_message.h"
 #include "ipstack/sockets/test_network.h"
 
 namespace unet::sockets::stack_urgent_test {
@@ -17,7 +17,7 @@ constexpr uint16_t kPort = 80;
 
 // Two applications, of one host or of two, and a connection of theirs.
 struct Talk {
-  explicit Talk(bool near_) : near(near_), b{world, near ? here : there} {
+  explicit Talk(bool is_local_) : is_local(is_local_), b{world, is_local ? here : there} {
     REQUIRE(b.stack->bind(listener, {{}, kPort}) == 0);
     REQUIRE(b.stack->listen(listener, 8) == 0);
     client = a.stack->socket(Type::stream, false);
@@ -25,10 +25,10 @@ struct Talk {
     settle();
     server = b.stack->accept(listener);
     REQUIRE(server >= 0);
-    REQUIRE(a.stack->counters().near_out == (near ? 1 : 0));
+    REQUIRE(a.stack->counters().near_out == (is_local ? 1 : 0));
   }
 
-  Address at() const { return sim::at(near ? "10.0.0.1" : "10.0.0.2", kPort); }
+  Address at() const { return sim::at(is_local ? "10.0.0.1" : "10.0.0.2", kPort); }
   void settle() { world.run(world.now + kSecond / 2); }
   void send(const std::string& text, bool urgent = false) {
     REQUIRE(a.stack->send(client, std::as_bytes(std::span(text)), false, urgent) == static_cast<int64_t>(text.size()));
@@ -55,7 +55,7 @@ struct Talk {
   }
   bool at_mark() { return b.stack->is_at_urgent(server); }
 
-  const bool near;
+  const bool is_local;
   World world;
   uint32_t here = world.add_interface({"10.0.0.1", "fd00::1"}), there = world.add_interface({"10.0.0.2", "fd00::2"});
   Application a{world, here}, b;
@@ -230,16 +230,16 @@ TEST_CASE("urgent data of a connection that nobody has accepted") {
   CHECK(talk.receive() == "a");
 }
 
-TEST_CASE("a neighbour says that nothing is urgent, or what lies beyond its window") {
+TEST_CASE("a local peer says that nothing is urgent, or what lies beyond its window") {
   Talk talk(true);
   const auto says = [&](uint32_t bytes) {
     static const std::vector<std::byte> kData(2'000'000);
-    NearHeader header{.kind = NearKind::kData, .urgent = 200};
+    PeerHeader header{.kind = PeerKind::kData, .urgent = 200};
     talk.b.stack->for_each([&](int number, const Socket& socket) {
-      if (number == talk.server) header.socket = static_cast<uint32_t>(number), header.life = socket.near->life;
+      if (number == talk.server) header.socket = static_cast<uint32_t>(number), header.life = socket.local_stream->life;
     });
     const Bytes head{reinterpret_cast<const std::byte*>(&header), sizeof header};
-    REQUIRE_FALSE(talk.b.stack->handle_neighbour_message(0, {.data = kData.data(), .length = bytes}, head));
+    REQUIRE_FALSE(talk.b.stack->handle_local_peer_message(0, {.data = kData.data(), .length = bytes}, head));
   };
   says(0);
   CHECK_FALSE(talk.told());

@@ -18,7 +18,7 @@ class StreamMessages final : public tcp::ZeroCopyReceive {
 
  private:
   void release(uint32_t message) noexcept override {
-    if (!forgets_) network_.release(Network::kNoNeighbour, messages_[message]);
+    if (!forgets_) network_.release(Network::kNoLocalPeer, messages_[message]);
   }
 
   Network& network_;

@@ -105,14 +105,14 @@ class World {
     bool is_polled() const noexcept override { return world_.lends; }
     uint64_t completed() noexcept override { return posted_ - posts_.size(); }
 
-    bool ask_neighbour(uint8_t protocol, const Address& to) override {
-      if (!world_.neighbours) return false;
+    bool ask_local_peer(uint8_t protocol, const Address& to) override {
+      if (!world_.local_peers) return false;
       asked_.push_back({protocol, to});
       ++questions;
       return true;
     }
-    bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override {
-      Link& link = *links_.at(neighbour);
+    bool send_to_local_peer(uint32_t local_peer, Bytes head, Bytes data) noexcept override {
+      Link& link = *links_.at(local_peer);
       const uint32_t mine = link.ends[0] == this ? 0 : 1;
       if (link.queues[mine].size() + link.unreleased[mine] >= kLinkDepth || no_room) return false;
       std::vector<std::byte> message(head.begin(), head.end());
@@ -122,28 +122,28 @@ class World {
       link.queues[mine].push_back({std::move(message), apart ? head.size() : 0});
       return true;
     }
-    MutableBytes reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override {
-      if (!has_room(neighbour, bytes)) return {};
+    MutableBytes reserve_to_local_peer(uint32_t local_peer, uint32_t bytes) noexcept override {
+      if (!has_room(local_peer, bytes)) return {};
       room_.resize(bytes);
       return room_;
     }
-    void post_to_neighbour(uint32_t neighbour, Bytes head, uint32_t bytes) noexcept override {
-      UNET_CHECK(send_to_neighbour(neighbour, head, Bytes(room_).first(bytes)));
+    void post_to_local_peer(uint32_t local_peer, Bytes head, uint32_t bytes) noexcept override {
+      UNET_CHECK(send_to_local_peer(local_peer, head, Bytes(room_).first(bytes)));
     }
-    bool has_room(uint32_t neighbour, uint32_t) noexcept override {
-      const Link& link = *links_.at(neighbour);
+    bool has_room(uint32_t local_peer, uint32_t) noexcept override {
+      const Link& link = *links_.at(local_peer);
       const uint32_t mine = link.ends[0] == this ? 0 : 1;
       return link.queues[mine].size() + link.unreleased[mine] < kLinkDepth && !no_room;
     }
-    void release(uint32_t neighbour, const Message& message) noexcept override {
-      if (neighbour == kNoNeighbour) {
+    void release(uint32_t local_peer, const Message& message) noexcept override {
+      if (local_peer == kNoLocalPeer) {
         const auto at = std::find_if(in_place.begin(), in_place.end(), [&](const auto& each) { return each.data() == message.data; });
         UNET_CHECK(at != in_place.end());
         in_place.erase(at);
         return;
       }
-      UNET_CHECK(kept_.erase({neighbour, message.position}) == 1);
-      count_unreleased(neighbour);
+      UNET_CHECK(kept_.erase({local_peer, message.position}) == 1);
+      count_unreleased(local_peer);
     }
     size_t kept() const noexcept { return kept_.size(); }
 
@@ -154,7 +154,7 @@ class World {
     size_t tables_max = 0;  // none: nobody wants to know
     bool no_room = false;
     uint32_t longest = ~uint32_t{0};  // bytes of a message of IP for which there is room
-    bool deaf = false;  // does not look at what neighbours say
+    bool deaf = false;  // does not look at what local peers say
     Stack* stack = nullptr;
     uint64_t sent = 0, questions = 0, lent = 0;
     std::list<std::vector<std::byte>> in_place;  // messages that the stack keeps
@@ -191,18 +191,18 @@ class World {
       link->numbers = {static_cast<uint32_t>(links_.size()), static_cast<uint32_t>(other.links_.size())};
       links_.push_back(link);
       other.links_.push_back(link);
-      stack->handle_neighbour(link->numbers[0], true);
+      stack->handle_local_peer(link->numbers[0], true);
       other.stack->set_time(world_.now);
-      other.stack->handle_neighbour(link->numbers[1], true);
+      other.stack->handle_local_peer(link->numbers[1], true);
       return link->numbers[0];
     }
     // Room comes back in the order of arrival, as of a channel.
-    void count_unreleased(uint32_t neighbour) {
-      if (links_[neighbour] == nullptr) return;
-      Link& link = *links_[neighbour];
+    void count_unreleased(uint32_t local_peer) {
+      if (links_[local_peer] == nullptr) return;
+      Link& link = *links_[local_peer];
       const uint32_t mine = link.ends[0] == this ? 0 : 1;
-      const auto oldest = kept_.lower_bound({neighbour, 0});
-      const bool some = oldest != kept_.end() && oldest->first.first == neighbour;
+      const auto oldest = kept_.lower_bound({local_peer, 0});
+      const bool some = oldest != kept_.end() && oldest->first.first == local_peer;
       link.unreleased[1 - mine] = some ? link.arrived[1 - mine] - (oldest->second.number - 1) : 0;
     }
     // Now or the next time.
@@ -225,7 +225,7 @@ class World {
         const Owner* const owner = at == claims.end() ? nullptr : &choose(at->second, world_.turns_++);
         Port* const other = owner == nullptr ? nullptr : owner->port;
         const bool none = other == this || (other != nullptr && other->stack == nullptr);
-        stack->handle_neighbour_found(each.protocol, each.to,
+        stack->handle_local_peer_found(each.protocol, each.to,
                                       other == nullptr ? Stack::kUnclaimed : none ? Stack::kNone : link_to(*other),
                                       owner != nullptr && owner->group != 0 && !none);
       }
@@ -243,13 +243,13 @@ class World {
           const Bytes head = Bytes(kept.bytes).first(apart), data = Bytes(kept.bytes).subspan(apart);
           const Message message{.data = data.data(), .length = static_cast<uint32_t>(data.size()), .from_local = true,
                                 .position = position};
-          if (!stack->handle_neighbour_message(static_cast<uint32_t>(i), message, head)) {
+          if (!stack->handle_local_peer_message(static_cast<uint32_t>(i), message, head)) {
             kept_.erase({static_cast<uint32_t>(i), position});
           }
           count_unreleased(static_cast<uint32_t>(i));
         }
         if (link.ends[1 - mine] == nullptr) {
-          stack->handle_neighbour_gone(static_cast<uint32_t>(i));
+          stack->handle_local_peer_gone(static_cast<uint32_t>(i));
           links_[i] = nullptr;
           moved = true;
         }
@@ -349,7 +349,7 @@ class World {
   uint32_t narrow = 0;     // packets of more bytes are lost on wires, and nobody says so; 0: of any
   bool keeps = true;       // messages may stay where they came
   bool lends;              // applications may send from memory in place
-  bool neighbours = true;  // applications of one interface have channels to each other
+  bool local_peers = true;  // applications of one interface have channels to each other
   std::vector<Port*> ports;
   uint64_t resets = 0;  // that interfaces have sent for what nobody had
   uint64_t stolen = 0;  // segments that were not sent, as their connections are another's that shares the port
@@ -507,7 +507,7 @@ class World {
     const std::vector<std::byte>& stays = to->in_place.back();
     const Message came{.data = stays.data(), .length = static_cast<uint32_t>(stays.size())};
     if (to->stack->handle_message(came)) ++to->kept_in_place;
-    else to->release(Port::kNoNeighbour, came);
+    else to->release(Port::kNoLocalPeer, came);
   }
   // What an interface answers for nobody.
   void refuse(uint32_t interface, const ip::IpView& packet) {

@@ -1,11 +1,19 @@
-// time_waits.h - the connections of a stack that are in TIME-WAIT and that nobody has any longer: a record of 96 bytes for each, found by
+// time_waits.h - the connections of a stack that are in TIME-WAIT and have no socket any longer: a record of 96 bytes for each, found by
 // both ends, in the order in which they end; used by the stack.
+//
+// Each keeps its port in use, and its place in the tables that tell of sockets.
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
 #include "ipstack/sockets/flow_table.h"
+#include "ipstack/sockets/ports.h"
 #include "ipstack/sockets/slab.h"
+#include "ipstack/sockets/socket_tables.h"
+#include "ipstack/sockets/stack_counters.h"
+#include "ipstack/tcp/counters.h"
+#include "ipstack/tcp/options.h"
 #include "ipstack/tcp/time_wait.h"
 
 namespace unet::sockets {
@@ -23,32 +31,27 @@ class TimeWaits {
   };
   static_assert(sizeof(Record) == 96);
 
-  TimeWaits(uint32_t most, const HashKey& key) : flows_(key), records_(most) {}
+  TimeWaits(uint32_t most, const HashKey& key, Ports& ports, SocketTables& tables, StackCounters& counters)
+      : most_(most), ports_(ports), tables_(tables), counters_(counters), flows_(key), records_(most) {}
 
   uint32_t find(uint32_t hash, const Address& local, const Address& remote) const noexcept {
     if (flows_.size() == 0) return kNone;
     return flows_.find(hash, [&](uint32_t at) { return records_[at].local == local && records_[at].remote == remote; });
   }
-  // False: there is no room, until the oldest is removed.
-  bool add(uint32_t hash, const Address& local, const Address& remote, const tcp::TimeWait& state, Nanoseconds until, uint32_t told_at) {
-    const uint32_t at = records_.make();
-    if (at == kNone) return false;
-    records_[at] = {.local = local, .remote = remote, .state = state, .hash = hash, .told_at = told_at};
-    append(at, until);
-    flows_.insert(hash, at);
-    return true;
-  }
-  void begin_anew(uint32_t at, Nanoseconds until) noexcept {
-    unlink(at);
-    append(at, until);
-  }
-  void remove(uint32_t at) noexcept {
-    unlink(at);
-    flows_.remove(records_[at].hash, at);
-    records_.drop(at);
-  }
+  // For one more: ends the oldest early if it has to.
+  void make_room();
+  // False: there is no room. `told_at` is the record's from now on.
+  bool add(uint32_t hash, const Address& local, const Address& remote, const tcp::TimeWait& state, Nanoseconds until, uint32_t told_at);
+  void end(uint32_t at);
+  void run(Nanoseconds now);
+  // Ends the one between these ends, if there is one: its last sequence number.
+  std::optional<tcp::Sequence> replace(uint32_t hash, const Address& local, const Address& remote);
+  // RFC 6191, of the side that calls: whether a new connection may take the ports of that one, as its timestamps tell them apart.
+  bool may_replace(uint32_t at, Nanoseconds now, const tcp::Options& options) const noexcept;
+  // A segment of that one: the answer, if there is one. It may end by that.
+  std::optional<ip::TcpFields> handle_segment(uint32_t at, const ip::TcpView& segment, Nanoseconds now, const tcp::Options& options,
+                                              tcp::Counters& counters);
 
-  Record& operator[](uint32_t at) noexcept { return records_[at]; }
   const Record& operator[](uint32_t at) const noexcept { return records_[at]; }
   uint32_t oldest() const noexcept { return oldest_; }
   // When the oldest one ends; ~0: there is none.
@@ -56,7 +59,11 @@ class TimeWaits {
   uint32_t size() const noexcept { return flows_.size(); }
 
  private:
-  // None ends before one that is older: who comes with less time left ends with the newest.
+  void begin_anew(uint32_t at, Nanoseconds until) noexcept {
+    unlink(at);
+    append(at, until);
+  }
+  // None ends before one that is older: one with less time left ends with the newest.
   void append(uint32_t at, Nanoseconds until) noexcept {
     Record& record = records_[at];
     record.until = newest_ == kNone ? until : std::max(until, records_[newest_].until);
@@ -71,6 +78,10 @@ class TimeWaits {
     (record.behind == kNone ? newest_ : records_[record.behind].before) = record.before;
   }
 
+  const uint32_t most_;
+  Ports& ports_;
+  SocketTables& tables_;
+  StackCounters& counters_;
   FlowTable flows_;
   Slab<Record> records_;
   uint32_t oldest_ = kNone, newest_ = kNone;

@@ -1,4 +1,4 @@
-// stack_fuzz.cc - any IP messages, calls, neighbours' messages and times, in any order, to the stack of an application: no call breaks it,
+// stack_fuzz.cc - any IP messages, calls, local peers' messages and times, in any order, to the stack of an application: no call breaks it,
 // what it sends parses, and when all is closed nothing is left.
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +13,7 @@ using namespace unet::sockets;
 
 namespace {
 
-constexpr uint32_t kNeighbours = 2;
+constexpr uint32_t kLocalPeers = 2;
 
 class FuzzNetwork : public Network {
  public:
@@ -39,22 +39,22 @@ class FuzzNetwork : public Network {
     UNET_CHECK(bytes <= room_.size());
     peer.hear(Bytes(room_).first(bytes).subspan(sizeof(IpMessageHeader)));
   }
-  bool ask_neighbour(uint8_t, const Address& to) override {
+  bool ask_local_peer(uint8_t, const Address& to) override {
     asked.push_back(to);
     return true;
   }
-  bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override {
-    UNET_CHECK(neighbour < kNeighbours && (data.empty() || head.size() <= kHeadedMax) && data.size() <= kMessageMax);
+  bool send_to_local_peer(uint32_t local_peer, Bytes head, Bytes data) noexcept override {
+    UNET_CHECK(local_peer < kLocalPeers && (data.empty() || head.size() <= kHeadedMax) && data.size() <= kMessageMax);
     return !full;
   }
-  MutableBytes reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override {
-    UNET_CHECK(neighbour < kNeighbours && bytes <= kMessageMax);
+  MutableBytes reserve_to_local_peer(uint32_t local_peer, uint32_t bytes) noexcept override {
+    UNET_CHECK(local_peer < kLocalPeers && bytes <= kMessageMax);
     if (full) return {};
     room_.resize(bytes);
     return room_;
   }
-  void post_to_neighbour(uint32_t neighbour, Bytes head, uint32_t bytes) noexcept override {
-    UNET_CHECK(neighbour < kNeighbours && head.size() <= kHeadedMax && bytes <= room_.size());
+  void post_to_local_peer(uint32_t local_peer, Bytes head, uint32_t bytes) noexcept override {
+    UNET_CHECK(local_peer < kLocalPeers && head.size() <= kHeadedMax && bytes <= room_.size());
   }
   bool has_room(uint32_t, uint32_t) noexcept override { return !full; }
   void release(uint32_t, const Message& message) noexcept override { UNET_CHECK(kept.erase(message.position) == 1); }
@@ -77,8 +77,8 @@ class Fuzz {
       : input_(input), stack_(network_, options, now_), calls_(input, stack_), ends_(FuzzCalls::ends((input.take<uint8_t>() & 1) != 0)) {}
 
   void run() {
-    stack_.handle_neighbour(0, true);
-    stack_.handle_neighbour(1, false);
+    stack_.handle_local_peer(0, true);
+    stack_.handle_local_peer(1, false);
     calls_.steps([this](uint8_t what) { step(what); });
     finish();
   }
@@ -93,7 +93,7 @@ class Fuzz {
       case 9: return deliver(FuzzPeer::datagram(input_, ends_));
       case 10: return raw();
       case 11: return deliver(network_.peer.error(input_, ends_));
-      case 12: return neighbour(input_.take<uint8_t>());
+      case 12: return local_peer(input_.take<uint8_t>());
       case 16: case 17: case 18: case 19: return deliver(network_.peer.segment(input_, ends_, now_));
       default: return calls_.make(which < 7 ? which : which - 6, socket);
     }
@@ -125,18 +125,18 @@ class Fuzz {
     const std::vector<std::byte> message = input_.take_bytes(input_.take<uint8_t>());
     stack_.handle_message(message);
   }
-  void neighbour(uint8_t which) {
+  void local_peer(uint8_t which) {
     const uint32_t from = which & 1;
     if ((which & 6) == 0 && !network_.asked.empty()) {
       const Address to = network_.asked.back();
       network_.asked.pop_back();
       const uint8_t protocol = (which & 8) != 0 ? ip::Protocol::kUdp : ip::Protocol::kTcp;
-      return stack_.handle_neighbour_found(protocol, to, (which & 16) != 0 ? from : (which & 32) != 0 ? Stack::kUnclaimed : Stack::kNone);
+      return stack_.handle_local_peer_found(protocol, to, (which & 16) != 0 ? from : (which & 32) != 0 ? Stack::kUnclaimed : Stack::kNone);
     }
     if (which >= 250) {
-      stack_.handle_neighbour_gone(from);
+      stack_.handle_local_peer_gone(from);
       network_.gone = true;
-      return stack_.handle_neighbour(from, from == 0);
+      return stack_.handle_local_peer(from, from == 0);
     }
     const uint32_t position = ++position_;
     std::vector<std::byte>& bytes = network_.kept[position] = input_.take_bytes(which);
@@ -144,7 +144,7 @@ class Fuzz {
     const Bytes head = Bytes(bytes).first((which & 2) != 0 ? std::min<size_t>(bytes.size(), 12) : 0);
     const Bytes data = Bytes(bytes).subspan(head.size());
     const Message message{.data = data.data(), .length = static_cast<uint32_t>(data.size()), .from_local = true, .position = position};
-    if (!stack_.handle_neighbour_message(from, message, head)) network_.kept.erase(position);
+    if (!stack_.handle_local_peer_message(from, message, head)) network_.kept.erase(position);
   }
 
   // All is closed, and time passes.

@@ -129,11 +129,11 @@ class EngineNetwork final : public Network {
     ++posted_;
     endpoint_.ring(ni_.page);
   }
-  bool ask_neighbour(uint8_t, const Address&) override { return false; }
-  bool send_to_neighbour(uint32_t, Bytes, Bytes) noexcept override { return false; }
+  bool ask_local_peer(uint8_t, const Address&) override { return false; }
+  bool send_to_local_peer(uint32_t, Bytes, Bytes) noexcept override { return false; }
   bool has_room(uint32_t, uint32_t) noexcept override { return false; }
-  MutableBytes reserve_to_neighbour(uint32_t, uint32_t) noexcept override { return {}; }
-  void post_to_neighbour(uint32_t, Bytes, uint32_t) noexcept override { UNET_CHECK(false); }
+  MutableBytes reserve_to_local_peer(uint32_t, uint32_t) noexcept override { return {}; }
+  void post_to_local_peer(uint32_t, Bytes, uint32_t) noexcept override { UNET_CHECK(false); }
   void release(uint32_t, const Message&) noexcept override { UNET_CHECK(false); }
 
  private:

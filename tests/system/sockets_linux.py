@@ -114,7 +114,7 @@ class Ni:
             process.wait(WAIT)
 
     def does(self, *words):
-        """Runs to its end; how many of its streams went by channels to neighbours."""
+        """Runs to its end; how many of its streams went by channels to local peers."""
         process = self.start(*words)
         try:
             line = process.line()

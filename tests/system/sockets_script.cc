@@ -21,7 +21,7 @@
 //   events NAME                          poll() without waiting
 //   port NAME                            of getsockname()            peer NAME                  getpeername(): 0
 //   forget                               closes all, without much ado
-//   near                                 how many streams there were by channels of neighbours; the kernel has none
+//   near                                 how many streams there were by channels of local peers; the kernel has none
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>

@@ -35,7 +35,7 @@ struct ImpairedHost {
     // A network interface that has just started may not know its address yet.
     for (const Nanoseconds until = monotonic_now() + kAddressTime; (*opened)->bind(s, own.get(), sizeof own.bytes) != 0;) {
       if (errno != EADDRNOTAVAIL || monotonic_now() > until || run.stop.raised()) return fail_errno("bind", errno);
-      (*opened)->turn();
+      (*opened)->poll_network();
     }
     if (run.side == Side::a) {
       (*opened)->close(s);
@@ -75,7 +75,7 @@ class ImpairedSockets final : public Path {
   bool poll_until(RunContext& context, Done done) {
     while (!done()) {
       if (context.stop.raised()) return false;
-      host_->sockets->turn();
+      host_->sockets->poll_network();
     }
     return true;
   }
@@ -99,7 +99,7 @@ class ImpairedSockets final : public Path {
     while (host_->sockets->connect(s, to.get(), sizeof to.bytes) != 0 && errno != EISCONN) {
       if (errno == EINPROGRESS || errno == EALREADY) errno = EAGAIN;
       if (!calls.may_retry("connect")) return {};
-      host_->sockets->turn();
+      host_->sockets->poll_network();
     }
     const auto send = [&] {
       return host_->sockets->send(s, buffers_.out.data(), buffers_.out.size(), MSG_DONTWAIT) >= 0 || calls.may_retry("send");

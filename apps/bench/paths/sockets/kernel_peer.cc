@@ -206,7 +206,7 @@ class KernelPeer final : public Path {
       // The address may not be known at once.
       const bool goes_on = errno == EINPROGRESS || errno == EALREADY || errno == ENETUNREACH;
       if (!goes_on || run.stop.raised() || monotonic_now() > until) return fail_errno("connect", errno);
-      sockets_->turn();
+      sockets_->poll_network();
     }
     return {};
   }

@@ -37,7 +37,7 @@ struct SocketCalls {
   static constexpr uint32_t kTriesPerYield = 4;
 
   void poll() {
-    sockets.turn();
+    sockets.poll_network();
     if (yields && ++tries % kTriesPerYield == 0) sched_yield();
   }
   // Whether to try again.

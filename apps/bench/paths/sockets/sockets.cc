@@ -42,7 +42,7 @@ class UnetSockets final : public Path {
     auto context = place_->open(run, environment);
     if (!context) return tl::unexpected(context.error());
     sockets::SocketsOptions options;
-    options.network.use_neighbours = options_.near;
+    options.network.use_local_peers = options_.near;
     options.stack.tcp.nagle = false;
     clock_ = options.clock;
     auto opened = Sockets::open(**context, options);
@@ -100,7 +100,7 @@ class UnetSockets final : public Path {
       sockets_->close(s);
       if (bound) return {};
       if (error != EADDRNOTAVAIL) return fail_errno("bind", error);
-      sockets_->turn();
+      sockets_->poll_network();
     }
     return fail(Errc::timed_out, "the network interface has no address");
   }
@@ -123,7 +123,7 @@ class UnetSockets final : public Path {
     while (true) {
       int error = sockets_->connect(s_, name.get(), sizeof name.bytes) == 0 ? 0 : errno;
       while (error == EINPROGRESS || error == EALREADY) {
-        sockets_->turn();
+        sockets_->poll_network();
         error = sockets_->connect(s_, name.get(), sizeof name.bytes) == 0 ? 0 : errno;
         if (run.stop.raised()) return fail_errno("connect", EINTR);
       }

@@ -163,7 +163,7 @@ struct ZeroCopyTcpLink : SocketCalls {
     const Nanoseconds now = clock.now();
     stack.set_time(now);
     if (now - ran_at > kRunEvery) {
-      sockets.turn();
+      sockets.poll_network();
       ran_at = now;
     }
     int64_t result = call();

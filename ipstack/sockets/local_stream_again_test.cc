@@ -1,13 +1,13 @@
-// near_again_test.cc - streams between applications of one network interface, between ends that had another stream before.
+// local_stream_again_test.cc - streams between applications of one network interface, between ends that had another stream before.
 #include <array>
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <cstring>
 
-#include "ipstack/sockets/near_message.h"
+#include "ipstack/sockets/local_peer_message.h"
 #include "ipstack/sockets/test_network.h"
 
-namespace unet::sockets::near_again_test {
+namespace unet::sockets::local_stream_again_test {
 
 using namespace unet::sockets::sim;
 
@@ -84,7 +84,7 @@ TEST_CASE("a stream that both sides have ended does not stop the next one, thoug
   CHECK(a.send(next, pattern(5)) == 5);
 }
 
-TEST_CASE("a neighbour that calls anew has left the stream before, also if its reset comes later") {
+TEST_CASE("a local peer that calls anew has left the stream before, also if its reset comes later") {
   Again again;
   Stack &a = *again.a.stack, &b = *again.b.stack;
   const int client = again.call(again.a);
@@ -102,18 +102,18 @@ TEST_CASE("a neighbour that calls anew has left the stream before, also if its r
   CHECK(receive(b, server) == -ECONNRESET);
 }
 
-// As when the old neighbour is gone and the news of it comes last.
-TEST_CASE("the owner of a port may call from it, whatever stream another neighbour had from there") {
+// As when the old local peer is gone and the news of it comes last.
+TEST_CASE("the owner of a port may call from it, whatever stream another local peer had from there") {
   Again again;
   Stack& b = *again.b.stack;
   const int first = again.a.stack->socket(Type::stream, false);
   REQUIRE(again.a.stack->connect(first, at("10.0.0.1", kPort)) == -EINPROGRESS);
   again.settle();
-  const NearOpen open{.header = {.kind = NearKind::kOpen, .socket = 9, .life = 9}, .window = 1000, .from_port = kFrom, .to_port = kPort,
+  const PeerOpen open{.header = {.kind = PeerKind::kOpen, .socket = 9, .life = 9}, .window = 1000, .from_port = kFrom, .to_port = kPort,
                       .from = at("10.0.0.1", 0).host.bytes, .to = at("10.0.0.1", 0).host.bytes};
   again.accept();
   again.a.port.deaf = true;
-  b.handle_neighbour_message(0, {.data = reinterpret_cast<const std::byte*>(&open), .length = sizeof open});
+  b.handle_local_peer_message(0, {.data = reinterpret_cast<const std::byte*>(&open), .length = sizeof open});
   const int old = again.accept();
   CHECK(receive(b, old) == -EAGAIN);
 
@@ -143,4 +143,4 @@ TEST_CASE("two sockets that call each other are connected") {
 }
 
 }  // namespace
-}  // namespace unet::sockets::near_again_test
+}  // namespace unet::sockets::local_stream_again_test

@@ -1,7 +1,7 @@
-// near_message.h - what stacks of applications of one network interface tell each other by a local channel; private to ipstack/sockets.
+// local_peer_message.h - what stacks of one network interface tell each other by a local channel; private to ipstack/sockets.
 //
 // A channel loses nothing and keeps the order, so a stream needs neither numbers nor acknowledgements: only how much the reader has room
-// for. All is in host order. A neighbour may write anything: lengths are those of the message, numbers are looked up and compared.
+// for. All is in host order. A local peer may write anything: lengths are those of the message, numbers are looked up and compared.
 #pragma once
 
 #include <array>
@@ -11,16 +11,16 @@
 
 namespace unet::sockets {
 
-struct NearKind {
+struct PeerKind {
   static constexpr uint8_t kOpen = 1, kOpened = 2, kRefused = 3, kData = 4, kCredit = 5, kEnd = 6, kReset = 7, kDatagram = 8,
                            kNoPort = 9,  // the answer to a datagram that nobody wants: its head
-                           kMarks = 10,
+                           kHeaderOptions = 10,
                            // A stream moves to another stack of this network interface (stack_move.cc): its end asks, the other end
                            // agrees and sends nothing until the stream goes on by its new end's channel.
                            kMove = 11, kAgreed = 12, kResume = 13;
 };
 
-struct NearHeader {
+struct PeerHeader {
   uint8_t kind = 0;
   uint8_t urgent = 0;   // of data: not 0 if its last byte is
   uint8_t moves = 0;    // of open and opened: not 0 if the sender answers kMove
@@ -28,56 +28,56 @@ struct NearHeader {
   uint32_t socket = 0;  // the receiver's; of open the sender's
   uint32_t life = 0;    // which of those that had this number
 };
-static_assert(sizeof(NearHeader) == 12);
+static_assert(sizeof(PeerHeader) == 12);
 
-struct NearOpen {
-  NearHeader header{};
+struct PeerOpen {
+  PeerHeader header{};
   uint32_t window = 0;  // bytes that may be sent back
   uint16_t from_port = 0, to_port = 0;
   std::array<uint8_t, 16> from{}, to{};
 };
 
-struct NearOpened {
-  NearHeader header{};
+struct PeerOpened {
+  PeerHeader header{};
   uint32_t socket = 0, life = 0;  // of who accepts
   uint32_t window = 0;
 };
 
-struct NearCredit {
-  NearHeader header{};
+struct PeerCredit {
+  PeerHeader header{};
   uint32_t bytes = 0;  // that were read
 };
 
-struct NearMove {
-  NearHeader header{};
+struct PeerMove {
+  PeerHeader header{};
   uint32_t reserved = 0;
   uint64_t token = 0;  // the new end proves by it that the stream is its own
 };
 
-struct NearResume {
-  NearHeader header{};
+struct PeerResume {
+  PeerHeader header{};
   uint32_t socket = 0, life = 0;  // the new end
   uint32_t reserved = 0;
   uint64_t token = 0;
 };
 
-struct NearDatagram {
+struct PeerDatagram {
   uint8_t kind = 0;
   uint8_t address_bytes = 0;  // 4 or 16: both addresses follow, the sender's first, and then the payload
   uint16_t segment = 0;
   uint16_t from_port = 0, to_port = 0;
 };
-static_assert(sizeof(NearDatagram) == 8);
-// How datagrams are marked that follow by this channel, if it is not as those before; at first they are as the host marks them.
-struct NearMarks {
+static_assert(sizeof(PeerDatagram) == 8);
+// Header options of the datagrams that follow on this channel, sent when they change; at first they are the defaults.
+struct PeerHeaderOptions {
   uint8_t kind = 0;
   uint8_t hop_limit = 0, traffic_class = 0;
   uint8_t reserved[5] = {};
 };
-static_assert(sizeof(NearMarks) == sizeof(NearDatagram));
+static_assert(sizeof(PeerHeaderOptions) == sizeof(PeerDatagram));
 
 inline Bytes bytes_of(const auto& message) noexcept { return {reinterpret_cast<const std::byte*>(&message), sizeof message}; }
 
-constexpr uint32_t kNearDatagramHeadMax = sizeof(NearDatagram) + 2 * 16;
+constexpr uint32_t kPeerDatagramHeadMax = sizeof(PeerDatagram) + 2 * 16;
 
 }  // namespace unet::sockets

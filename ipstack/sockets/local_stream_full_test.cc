@@ -1,10 +1,10 @@
-// near_full_test.cc - streams between applications of one network interface while the channel between them is full.
+// local_stream_full_test.cc - streams between applications of one network interface while the channel between them is full.
 #include <cerrno>
 #include <catch2/catch.hpp>
 
 #include "ipstack/sockets/test_network.h"
 
-namespace unet::sockets::near_full_test {
+namespace unet::sockets::local_stream_full_test {
 
 using namespace unet::sockets::sim;
 
@@ -119,4 +119,4 @@ TEST_CASE("an urgent byte that a full channel did not take is urgent when it com
   CHECK(byte[0] == pattern(3)[2]);
 }
 
-}  // namespace unet::sockets::near_full_test
+}  // namespace unet::sockets::local_stream_full_test

@@ -1,20 +1,21 @@
-// paths.cc - which addresses a stack has, which of them it speaks from, and how messages to the network begin.
+// host_addresses.cc - source address selection (RFC 6724), and the links of addresses.
+#include "ipstack/sockets/host_addresses.h"
+
 #include <algorithm>
 #include <climits>
-#include <cstring>
 
-#include "ipstack/sockets/stack.h"
+#include "unet/wire/ip.h"
 
 namespace unet::sockets {
 
-bool Stack::is_own(const ip::IpAddress& address) const {
+bool HostAddresses::is_own(const ip::IpAddress& address) const {
   const auto& addresses = network_.configuration().addresses;
   return std::any_of(addresses.begin(), addresses.end(),
                      [&](const IpConfiguration::Address& each) { return !each.tentative && each.address == address; });
 }
 
 // The interface under the link of an address of ours is gone, or down.
-bool Stack::is_cut_off(const ip::IpAddress& from) const {
+bool HostAddresses::is_cut_off(const ip::IpAddress& from) const {
   const IpConfiguration& configuration = network_.configuration();
   const auto away = [](const IpConfiguration::Interface& each) { return each.mtu == 0; };
   if (std::none_of(configuration.interfaces.begin(), configuration.interfaces.end(), away)) return false;
@@ -27,7 +28,7 @@ bool Stack::is_cut_off(const ip::IpAddress& from) const {
 
 // RFC 6724 as far as a host with one or a few links needs it: the destination itself, an address of the link that leads there, which the
 // longest prefix says, and of its network there.
-bool Stack::source_for(const ip::IpAddress& to, ip::IpAddress& from) const {
+bool HostAddresses::source_for(const ip::IpAddress& to, ip::IpAddress& from) const {
   const IpConfiguration& configuration = network_.configuration();
   const auto longest_route = [&](uint32_t port) {
     int longest = -1;
@@ -56,7 +57,7 @@ bool Stack::source_for(const ip::IpAddress& to, ip::IpAddress& from) const {
   return best != 0;
 }
 
-uint32_t Stack::mtu_from(const ip::IpAddress& from) const {
+uint32_t HostAddresses::mtu_from(const ip::IpAddress& from) const {
   const IpConfiguration& configuration = network_.configuration();
   for (const IpConfiguration::Address& each : configuration.addresses) {
     if (each.address != from) continue;
@@ -67,12 +68,19 @@ uint32_t Stack::mtu_from(const ip::IpAddress& from) const {
   return ip::kIpv6MtuMin;
 }
 
-// Writes what stands before the transport's header, and says where that goes. `length`: of the packet's payload.
-std::byte* Stack::begin_message(MutableBytes room, const ip::IpFields& fields, uint32_t length, uint16_t segment,
-                                uint16_t flags) noexcept {
-  const IpMessageHeader header{.flags = static_cast<uint16_t>(IpMessageFlags::kFillChecksum | flags), .segment_size = segment};
-  std::memcpy(room.data(), &header, sizeof header);
-  return room.data() + sizeof header + emit_ip_header(room.data() + sizeof header, fields, length);
+bool HostAddresses::is_broadcast(const ip::IpAddress& address) const {
+  if (!address.is_ipv4() || (address.bytes[15] & 3) != 3) return false;  // no network that has one is smaller
+  if (address.is_limited_broadcast()) return true;
+  const auto& addresses = network_.configuration().addresses;
+  return std::any_of(addresses.begin(), addresses.end(), [&](const IpConfiguration::Address& each) {
+    return each.address.is_ipv4() && is_directed_broadcast(address, each.address, each.prefix);
+  });
+}
+
+std::optional<ip::IpAddress> HostAddresses::first_of(bool ipv4) const {
+  const auto& own = network_.configuration().addresses;
+  const auto at = std::find_if(own.begin(), own.end(), [&](const auto& each) { return each.address.is_ipv4() == ipv4; });
+  return at == own.end() ? std::nullopt : std::optional(at->address);
 }
 
 }  // namespace unet::sockets

@@ -1,0 +1,27 @@
+// host_addresses.h - the addresses of the network interface: which are its own, and from which a packet goes; used by the stack.
+#pragma once
+
+#include <optional>
+
+#include "ipstack/sockets/network.h"
+
+namespace unet::sockets {
+
+class HostAddresses {
+ public:
+  explicit HostAddresses(Network& network) noexcept : network_(network) {}
+
+  bool is_own(const ip::IpAddress& address) const;
+  // The link of this own address is down or gone.
+  bool is_cut_off(const ip::IpAddress& from) const;
+  // Chooses the source address for a destination. False: none leads there.
+  bool source_for(const ip::IpAddress& to, ip::IpAddress& from) const;
+  uint32_t mtu_from(const ip::IpAddress& from) const;  // of the link of that own address
+  bool is_broadcast(const ip::IpAddress& address) const;
+  std::optional<ip::IpAddress> first_of(bool ipv4) const;
+
+ private:
+  Network& network_;
+};
+
+}  // namespace unet::sockets

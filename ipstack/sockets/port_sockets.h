@@ -1,0 +1,65 @@
+// port_sockets.h - which sockets have a port: its listeners, with the handshakes that peers have begun, and its datagram sockets; used by
+// the stack.
+//
+// The sockets of a port are a list through the sockets themselves: first(port), then `next`.
+#pragma once
+
+#include <vector>
+
+#include "ipstack/sockets/flow_table.h"
+#include "ipstack/sockets/slab.h"
+#include "ipstack/sockets/socket.h"
+
+namespace unet::sockets {
+
+class Listeners {
+ public:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  explicit Listeners(Slab<Socket>& sockets) noexcept : sockets_(sockets) {}
+
+  uint32_t first(uint16_t port) const noexcept { return first_[port]; }
+  void link(uint32_t index) noexcept;
+  void unlink(uint32_t index) noexcept;
+  // The listener that `choice` chooses among those that take new connections for `local`, or among all if none does.
+  uint32_t choose(const Address& local, uint32_t choice) const noexcept;
+  // One after the other, of those.
+  uint32_t choose_in_turn(const Address& local) noexcept;
+
+  // Handshakes under way, of all listeners and of each.
+  uint32_t handshakes() const noexcept { return handshakes_; }
+  void begin_handshake(uint32_t listener) noexcept {
+    ++sockets_[listener].listening->embryos;
+    ++handshakes_;
+  }
+  void end_handshake(uint32_t listener) noexcept {
+    --sockets_[listener].listening->embryos;
+    --handshakes_;
+  }
+  // A connection that was open before its handshake was over (TCP Fast Open) counts no longer as such.
+  void end_early(Socket& socket) noexcept;
+
+ private:
+  Slab<Socket>& sockets_;
+  std::vector<uint32_t> first_ = std::vector<uint32_t>(65'536, kNone);
+  uint32_t handshakes_ = 0;
+};
+
+class DatagramSockets {
+ public:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  DatagramSockets(Slab<Socket>& sockets, const FlowTable& flows) noexcept : sockets_(sockets), flows_(flows) {}
+
+  uint32_t first(uint16_t port) const noexcept { return first_[port]; }
+  void link(uint32_t index) noexcept;
+  void unlink(uint32_t index) noexcept;
+  // The socket that gets a datagram: a connected one before others, one with the very address before one with all. Of several that share
+  // the port each gets some flows, of those that take new ones.
+  uint32_t find(const Address& local, const Address& remote) const noexcept;
+
+ private:
+  Slab<Socket>& sockets_;
+  const FlowTable& flows_;  // for its keyed hash
+  std::vector<uint32_t> first_ = std::vector<uint32_t>(65'536, kNone);
+};
+
+}  // namespace unet::sockets

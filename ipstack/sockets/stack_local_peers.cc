@@ -1,0 +1,361 @@
+// stack_local_peers.cc - the stacks of other applications of the network interface: which has which port, and their messages
+// (local_peer_message.h).
+//
+// A local peer is as little to be trusted as a stranger on a wire: lengths are the message's, numbers are looked up, with the life of what
+// had them, and must be of that local peer's; what it sends beyond the room it was told of ends the stream. A local peer may claim to speak
+// from a port of another's: not from one below 1024, unless it is of our user.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "ipstack/sockets/local_peer_message.h"
+#include "ipstack/sockets/stack.h"
+#include "unet/base/bytes.h"
+
+namespace unet::sockets {
+namespace {
+
+constexpr uint32_t kPrivileged = 1024;
+template <typename T>
+bool read(Bytes message, T& into) noexcept {
+  if (message.size() < sizeof into) return false;
+  std::memcpy(&into, message.data(), sizeof into);
+  return true;
+}
+
+}  // namespace
+
+bool Stack::awaits_local_peer(uint32_t index) const noexcept {
+  const LocalStream* const part = slab_.has(index) ? slab_[index].local_stream.get() : nullptr;
+  return part != nullptr && part->state == LocalStream::State::asking && part->local_peer == kNone;
+}
+
+void Stack::await_local_peer(uint32_t index) {
+  if (awaiting_.size() > 2 * size_t{slab_.size()} + 64) {  // of numbers that are used again while an answer is long in coming
+    std::sort(awaiting_.begin(), awaiting_.end());
+    awaiting_.erase(std::unique(awaiting_.begin(), awaiting_.end()), awaiting_.end());
+    std::erase_if(awaiting_, [&](uint32_t each) { return !awaits_local_peer(each); });
+  }
+  awaiting_.push_back(index);
+}
+
+void Stack::handle_local_peer(uint32_t local_peer, bool same_user) {
+  UNET_CHECK(local_peer < kLocalPeersMax);
+  local_peers_.open(local_peer, same_user);
+}
+
+void Stack::handle_local_peer_found(uint8_t protocol, const Address& to, uint32_t local_peer, bool shared) {
+  forget_reserved();
+  shared = directory_.answer(protocol, to, local_peer, shared, now_);
+  if (protocol != ip::Protocol::kTcp) return;
+  std::vector<uint32_t> all;
+  all.swap(awaiting_);
+  bool answered = false;
+  for (const uint32_t i : all) {
+    if (!awaits_local_peer(i)) continue;
+    // Of a share an answer is for one: the others ask again.
+    const bool next = shared && answered && slab_[i].remote == to && directory_.look_up(protocol, to, now_).asked;
+    if (slab_[i].remote != to || next) {
+      awaiting_.push_back(i);
+      continue;
+    }
+    answered = true;
+    LocalStream& part = *slab_[i].local_stream;
+    // The answer may be older than this stream, and its server have come between them.
+    if (local_peer == kUnclaimed && std::exchange(part.joined, false) && directory_.look_up(protocol, to, now_).asked) {
+      awaiting_.push_back(i);
+      continue;
+    }
+    if (local_peer == kUnclaimed) {
+      end_local(i, ECONNREFUSED);  // as the reset would say that the network interface answers TCP with
+      continue;
+    }
+    if (local_peer == kNone) {
+      fall_back(i);
+      continue;
+    }
+    part.local_peer = local_peer;
+    part.open_due = true;
+    if (!flush_local(i)) make_due(i);
+  }
+}
+
+void Stack::handle_local_peer_gone(uint32_t local_peer) {
+  forget_reserved();
+  if (!local_peers_.is_open(local_peer)) return;
+  directory_.forget(local_peer);
+  ++route_generation_;
+  for (uint32_t i = 0; i < slab_.end(); ++i) {
+    if (!slab_.has(i) || slab_[i].local_stream == nullptr || slab_[i].local_stream->local_peer != local_peer) continue;
+    LocalStream& part = *slab_[i].local_stream;
+    local_peers_.copy_all(part);  // what has come is still read
+    if (part.move == LocalStream::Move::away) part.local_peer = kNone;  // the stream goes on by another one
+    else if (part.state == LocalStream::State::asking) fall_back(i);
+    else if (part.state == LocalStream::State::open) end_local(i, part.end_came ? 0 : ECONNRESET);
+  }
+  local_peers_.close(local_peer);
+}
+
+// ---- what comes
+
+bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& message, Bytes head) {
+  forget_reserved();
+  if (!local_peers_.is_open(local_peer)) return false;
+  const bool apart = !head.empty();
+  const Bytes bytes = apart ? head : message.bytes();
+  PeerHeader header;
+  PeerHeaderOptions options;
+  if (bytes.size() >= sizeof(PeerDatagram)) {
+    const auto kind = static_cast<uint8_t>(bytes[0]);
+    if (kind == PeerKind::kDatagram || kind == PeerKind::kNoPort) {
+      handle_local_datagram(local_peer, bytes, apart ? message.bytes() : Bytes());
+      return false;
+    }
+    if (kind == PeerKind::kHeaderOptions && read(bytes, options)) {
+      local_peers_[local_peer].heard = {options.hop_limit, options.traffic_class};
+      return false;
+    }
+  }
+  if (!read(bytes, header)) {
+    ++counters_.near_bad;
+    return false;
+  }
+  if (header.kind == PeerKind::kOpen) {
+    handle_local_open(local_peer, bytes);
+    return false;
+  }
+  if (header.kind == PeerKind::kResume) {
+    handle_local_resume(local_peer, bytes);
+    return false;
+  }
+  local_peers_.count_arrival(local_peer, message.length);
+  const bool known = slab_.has(header.socket) && slab_[header.socket].local_stream != nullptr &&
+                     slab_[header.socket].local_stream->local_peer == local_peer && slab_[header.socket].local_stream->life == header.life;
+  if (!known) {
+    // It has ended here, which the other side has been told. But of an answer it cannot know that nobody waits for it any longer.
+    PeerOpened opened;
+    if (header.kind == PeerKind::kOpened && read(bytes, opened)) {
+      local_peers_.send_or_queue(local_peer, {.kind = PeerKind::kReset, .socket = opened.socket, .life = opened.life});
+    }
+    return false;
+  }
+  const uint32_t index = header.socket;
+  Socket& socket = slab_[index];
+  LocalStream& part = *socket.local_stream;
+  if (header.kind == PeerKind::kOpened || header.kind == PeerKind::kRefused) {
+    handle_local_answer(index, bytes);
+    return false;
+  }
+  if (header.kind == PeerKind::kReset && part.state == LocalStream::State::asking) {
+    end_local(index, ECONNRESET);  // accepted, and gone
+    return false;
+  }
+  if (part.state != LocalStream::State::open) return false;
+  if (part.move == LocalStream::Move::away) {
+    if (header.kind == PeerKind::kReset) end_local(index, ECONNRESET);
+    return false;
+  }
+  PeerCredit credit;
+  PeerMove move;
+  switch (header.kind) {
+    case PeerKind::kData: return handle_local_data(index, message, apart ? 0 : sizeof header, header.urgent != 0);
+    case PeerKind::kCredit:
+      if (!read(bytes, credit) || credit.bytes > 0x7FFF'FFFF - part.credit) break;
+      part.credit += credit.bytes;
+      notify(index);
+      return false;
+    case PeerKind::kEnd:
+      part.end_came = true;
+      if (socket.is_closing() && part.end == LocalStream::End::sent) return drop(index), false;
+      release_flow(index);
+      notify(index);
+      return false;
+    case PeerKind::kReset:
+      end_local(index, ECONNRESET);
+      return false;
+    case PeerKind::kMove:
+      if (!read(bytes, move)) break;
+      handle_local_move(index, move.token);
+      return false;
+    case PeerKind::kAgreed:
+      if (part.move == LocalStream::Move::asked) part.move = LocalStream::Move::agreed;
+      list(index);
+      return false;
+    default: break;
+  }
+  ++counters_.near_bad;
+  return false;
+}
+
+// `before`: bytes of the message that are no data.
+bool Stack::handle_local_data(uint32_t index, const Message& message, uint32_t before, bool urgent) {
+  const uint32_t bytes = message.length - before;
+  Socket& socket = slab_[index];
+  LocalStream& part = *socket.local_stream;
+  const bool gone = socket.is_closing();
+  const bool lies = part.end_came || part.unread + part.untold + uint64_t{bytes} > part.window;
+  if (gone || lies) {
+    // Nobody reads it, or it is more than it may be.
+    if (lies) ++counters_.near_bad;
+    local_peers_.send_reset(part);
+    end_local(index, ECONNRESET);
+    return false;
+  }
+  if (bytes == 0) return false;
+  part.received.count(bytes, now_);
+  if (urgent) [[unlikely]] set_urgent(index, part.unread + bytes - 1, part.unread);
+  if (is_awaited(index) && part.unread == 0 && bytes <= awaited_.room.size()) {
+    copy_bytes(awaited_.room.data(), message.data + before, bytes);
+    awaited_.came = bytes;
+    part.untold += bytes;
+    tell_read(index);
+    return false;
+  }
+  part.unread += bytes;
+  local_peers_.add_piece(index, message, before);
+  notify(index, true);
+  return true;
+}
+
+void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
+  PeerOpen open;
+  if (!read(message, open)) return void(++counters_.near_bad);
+  const Address from{{open.from}, open.from_port}, to{{open.to}, open.to_port};
+  const PeerHeader refused{.kind = PeerKind::kRefused, .socket = open.header.socket, .life = open.header.life};
+  const auto refuse = [&] { local_peers_.send_or_queue(local_peer, refused); };
+  const uint32_t listener = listeners_.choose_in_turn(to);
+  const bool honest = addresses_.is_own(from.host) && addresses_.is_own(to.host) && from.port != 0 && open.window <= 0x7FFF'FFFF &&
+                      (from.port >= kPrivileged || local_peers_[local_peer].same_user);
+  if (!honest) ++counters_.near_bad;
+  if (!honest || listener == kNone) return refuse();
+  if (const uint32_t old = flow(to, from); old != kNone) {
+    // The local peer has left that stream, or it would not begin another. What another local peer has is checked by its SYN (handle_tcp()).
+    const LocalStream* const before = slab_[old].local_stream.get();
+    if (before == nullptr || before->state != LocalStream::State::open || before->local_peer != local_peer) return refuse();
+    end_local(old, ECONNRESET);
+  }
+  ListenerPart& part = *slab_[listener].listening;
+  const uint32_t index = part.ready.size() < part.backlog ? new_socket(Type::stream, slab_[listener].ipv6) : kNone;
+  if (index == kNone) return refuse();
+  Socket& child = slab_[index];
+  inherit(child, slab_[listener]);
+  child.stage = Stage::queued;
+  child.listener = listener;
+  child.local = to;
+  child.remote = from;
+  child.bound = child.named = true;
+  tcp_ports_.use(to.host, to.port);
+  find_flow(index, true);
+  child.local_stream = std::make_unique<LocalStream>();
+  *child.local_stream = {.state = LocalStream::State::open, .local_peer = local_peer, .peer_socket = open.header.socket,
+                         .peer_life = open.header.life, .life = ++lives_, .credit = open.window,
+                         .window = std::max(child.tcp.options->receive_buffer, 64u * 1024), .answer_due = true};
+  child.local_stream->peer_moves = open.header.moves != 0;
+  ++counters_.near_in;
+  reports_.show(index, now_);
+  part.ready.push_back(index);
+  if (!flush_local(index)) make_due(index);
+  notify(listener, true);
+}
+
+// A local peer sends a SYN between the ends of a stream. The network interface lets only the owner of the port do so: the local peer has no
+// such stream any longer. If this side is still asking, both sides call each other. Returns the socket that takes the SYN, or kNone.
+uint32_t Stack::handle_local_syn(uint32_t index) {
+  if (slab_[index].local_stream->state == LocalStream::State::asking) return fall_back(index), index;
+  end_local(index, ECONNRESET);
+  return kNone;
+}
+
+void Stack::handle_local_answer(uint32_t index, Bytes message) {
+  LocalStream& part = *slab_[index].local_stream;
+  PeerOpened opened;
+  if (part.state == LocalStream::State::closed && static_cast<uint8_t>(message[0]) == PeerKind::kOpened && read(message, opened)) {
+    // It comes too late: nobody waits any longer.
+    return local_peers_.send_or_queue(part.local_peer, {.kind = PeerKind::kReset, .socket = opened.socket, .life = opened.life});
+  }
+  if (part.state != LocalStream::State::asking || part.open_due) return void(++counters_.near_bad);
+  if (static_cast<uint8_t>(message[0]) == PeerKind::kRefused) {
+    // Perhaps the port is another's by now.
+    PeerDirectory::Entry* const place = directory_.find(ip::Protocol::kTcp, slab_[index].remote);
+    if (place != nullptr && !place->shared) *place = {};
+    return fall_back(index);
+  }
+  if (!read(message, opened) || opened.window > 0x7FFF'FFFF) return void(++counters_.near_bad);
+  part.state = LocalStream::State::open;
+  part.peer_socket = opened.socket;
+  part.peer_life = opened.life;
+  part.credit = opened.window;
+  part.peer_moves = opened.header.moves != 0;
+  timers_.remove(index);
+  ++counters_.near_out;
+  reports_.show(index, now_);
+  notify(index);
+}
+
+// `data`: unless it stands behind the head.
+void Stack::handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data) {
+  const LocalPeer::CheckedFlow& last = local_peers_[local_peer].checked;
+  const bool same = last.size != 0 && last.generation == route_generation_ && now_ < last.until && message.size() >= last.size &&
+                    std::memcmp(message.data(), last.head.data(), last.size) == 0;
+  if (!same && !check_datagram(local_peer, message)) return;
+  deliver(last.socket, {.from = last.from, .to = last.to, .segment = last.segment,
+                        .payload = data.data() == nullptr ? message.subspan(last.size) : data,
+                        .header_options = local_peers_[local_peer].heard, .came = now_});
+}
+
+// Whether somebody gets a datagram of this head: then LocalPeer::checked says who.
+bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
+  LocalPeer::CheckedFlow& checked = local_peers_[local_peer].checked;
+  checked.size = 0;
+  PeerDatagram head;
+  const bool whole = read(message, head) && (head.address_bytes == 4 || head.address_bytes == 16) &&
+                     message.size() >= sizeof head + 2u * head.address_bytes;
+  if (!whole) return ++counters_.near_bad, false;
+  const uint32_t bytes = head.address_bytes, size = static_cast<uint32_t>(sizeof head) + 2 * bytes;
+  std::memcpy(checked.head.data(), &head, sizeof head);
+  std::memcpy(checked.head.data() + sizeof head, message.data() + sizeof head, 2 * bytes);
+  const std::byte* const both = checked.head.data() + sizeof head;
+  const auto address = [&](size_t at) { return bytes == 4 ? ip::ipv4_address(both + at) : ip::ipv6_address(both + at); };
+  const Address from{address(0), head.from_port}, to{address(bytes), head.to_port};
+  if (head.kind == PeerKind::kNoPort) return handle_no_port(local_peer, from, to), false;
+  const bool honest = addresses_.is_own(from.host) && addresses_.is_own(to.host) &&
+                      (from.port >= kPrivileged || local_peers_[local_peer].same_user);
+  if (!honest) return ++counters_.near_bad, false;
+  checked.socket = datagrams_.find(to, from);
+  if (checked.socket == kNone) {
+    ++counters_.no_socket;
+    std::array<std::byte, kPeerDatagramHeadMax> answer = checked.head;
+    answer[0] = std::byte{PeerKind::kNoPort};
+    static_cast<void>(network_.send_to_local_peer(local_peer, Bytes(answer).first(size), {}));
+    return false;
+  }
+  checked.from = from;
+  checked.to = to.host;
+  checked.segment = head.segment;
+  checked.size = size;
+  checked.generation = route_generation_;
+  checked.until = now_ + kRouteLifetime;
+  return true;
+}
+
+// Nobody has the port to which a datagram of ours went; what the local peer says of that is compared with what we have.
+void Stack::handle_no_port(uint32_t local_peer, const Address& from, const Address& to) {
+  ++route_generation_;
+  PeerDirectory::Entry* const place = directory_.find(ip::Protocol::kUdp, to);
+  if (place == nullptr || place->local_peer != local_peer) return void(++counters_.near_bad);
+  *place = {};
+  const uint32_t index = datagrams_.find(from, to);
+  if (index == kNone) return;
+  const bool ipv4 = to.host.is_ipv4();
+  if (slab_[index].datagram->queues_errors(ipv4)) {  // as the packet would say; its data was in the datagram alone
+    return queue_error(index, {.origin = ipv4 ? QueuedError::Origin::icmp4 : QueuedError::Origin::icmp6, .error = ECONNREFUSED,
+                               .type = static_cast<uint8_t>(ipv4 ? 3 : 1), .code = static_cast<uint8_t>(ipv4 ? 3 : 4),
+                               .offender = to.host, .to = to});
+  }
+  if (!slab_[index].connected) return;
+  slab_[index].error = ECONNREFUSED;
+  notify(index, true);
+}
+
+}  // namespace unet::sockets

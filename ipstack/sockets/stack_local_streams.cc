@@ -1,0 +1,263 @@
+// stack_local_streams.cc - streams between applications of one network interface, as their calls see them: no TCP, but a local channel
+// (local_peer_message.h).
+//
+// A payload byte is copied once into the channel and once out of it.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ipstack/sockets/local_peer_message.h"
+#include "ipstack/sockets/stack.h"
+#include "unet/base/bytes.h"
+
+namespace unet::sockets {
+namespace {
+
+constexpr uint32_t kWindowLeast = 64 * 1024;
+constexpr size_t kUnsentMost = 16 * 1024;  // bytes that a stream takes though its channel is full
+
+// False: the channel still has no room.
+bool send_unsent(Network& network, LocalStream& part) {
+  if (part.unsent.empty()) return true;
+  const PeerHeader header{.kind = PeerKind::kData, .urgent = part.unsent_urgent, .socket = part.peer_socket, .life = part.peer_life};
+  if (!network.send_to_local_peer(part.local_peer, bytes_of(header), part.unsent)) return false;
+  part.unsent = {};
+  return true;
+}
+
+}  // namespace
+
+// The socket knows both ends. It is connected, or turns to TCP. `joined`: the question whose the port is was asked before.
+void Stack::connect_local(uint32_t index, bool joined) {
+  Socket& socket = slab_[index];
+  socket.local_stream = std::make_unique<LocalStream>();
+  LocalStream& part = *socket.local_stream;
+  part.life = ++lives_;
+  part.window = std::max(socket.tcp.options->receive_buffer, kWindowLeast);
+  part.local_peer = directory_.look_up(ip::Protocol::kTcp, socket.remote, now_).local_peer;
+  part.open_due = part.local_peer != kNone;
+  part.joined = joined;
+  if (part.local_peer == kNone) await_local_peer(index);
+  timers_.set(index, now_ + socket.tcp.options->syn_timeout);
+  reports_.show(index, now_);
+  if (!flush_local(index)) make_due(index);
+}
+
+int64_t Stack::send_local(uint32_t index, Bytes data, bool urgent) {
+  Socket& socket = slab_[index];
+  LocalStream& part = *socket.local_stream;
+  if (part.state == LocalStream::State::asking) return -EAGAIN;
+  if (part.state == LocalStream::State::closed || part.end != LocalStream::End::none) return -EPIPE;
+  if (part.is_moving() || (part.is_behind() && !flush_local(index))) return -EAGAIN;
+  PeerHeader header{.kind = PeerKind::kData, .socket = part.peer_socket, .life = part.peer_life};
+  size_t sent = 0;
+  while (sent < data.size() && part.credit != 0) {
+    size_t bytes = std::min({data.size() - sent, size_t{part.credit}, size_t{kMessageMax}});
+    header.urgent = urgent && bytes == data.size() - sent;
+    if (!network_.send_to_local_peer(part.local_peer, bytes_of(header), data.subspan(sent, bytes))) {
+      ++counters_.no_room;
+      make_due(index);
+      bytes = std::min(bytes, kUnsentMost);
+      part.unsent.assign(data.begin() + static_cast<ptrdiff_t>(sent), data.begin() + static_cast<ptrdiff_t>(sent + bytes));
+      part.unsent_urgent = urgent && sent + bytes == data.size();
+    }
+    part.credit -= static_cast<uint32_t>(bytes);
+    part.sent.count(static_cast<uint32_t>(bytes), now_);
+    sent += bytes;
+    if (!part.unsent.empty()) break;
+  }
+  return sent == 0 && !data.empty() ? -EAGAIN : static_cast<int64_t>(sent);
+}
+
+int64_t Stack::receive_local(uint32_t index, MutableBytes data, bool peek) {
+  if (awaited_.socket == static_cast<int>(index) && awaited_.came >= 0) return take_awaited();
+  Socket& socket = slab_[index];
+  LocalStream& part = *socket.local_stream;
+  size_t skip = peek ? positions_.peek_offset(index) : 0;
+  if (socket.urgent) [[unlikely]] data = room_to_urgent(index, data, peek, skip);
+  if (part.unread <= skip) {
+    if (part.end_came) return 0;  // as of TCP
+    if (socket.error != 0) return -take_error(socket);
+    if (part.state == LocalStream::State::asking) return -EAGAIN;
+    return part.end_came || socket.shut_read || part.state == LocalStream::State::closed ? 0 : -EAGAIN;
+  }
+  size_t copied = 0;
+  for (const LocalStream::Piece& piece : part.pieces) {
+    if (copied == data.size()) break;
+    copied += copy_behind(piece.bytes(), skip, data.subspan(copied));
+  }
+  if (peek) positions_.count_peeked(index, copied);
+  else consume_local(index, static_cast<uint32_t>(copied));
+  return static_cast<int64_t>(copied);
+}
+
+int Stack::gather_local(Socket& socket, std::span<Bytes> pieces) {
+  const auto count = static_cast<uint32_t>(std::min(pieces.size(), socket.local_stream->pieces.size()));
+  for (uint32_t i = 0; i < count; ++i) pieces[i] = socket.local_stream->pieces[i].bytes();
+  return static_cast<int>(count);
+}
+
+void Stack::consume_local(uint32_t index, uint32_t bytes) {
+  LocalStream& part = *slab_[index].local_stream;
+  bytes = std::min(bytes, part.unread);
+  positions_.count_read(index, bytes);
+  part.unread -= bytes;
+  part.untold += bytes;
+  while (bytes != 0) {
+    LocalStream::Piece& piece = part.pieces.front();
+    const auto left = static_cast<uint32_t>(piece.bytes().size());
+    if (left > bytes) {
+      piece.taken += bytes;
+      break;
+    }
+    bytes -= left;
+    local_peers_.drop_piece(part, piece);
+    part.pieces.pop_front();
+  }
+  tell_read(index);
+}
+
+// Enough was read for the peer to hear of it.
+void Stack::tell_read(uint32_t index) {
+  const LocalStream& part = *slab_[index].local_stream;
+  if (part.untold >= part.window / 2 && !flush_local(index)) make_due(index);
+}
+
+void Stack::shut_local(uint32_t index) {
+  LocalStream& part = *slab_[index].local_stream;
+  if (part.end != LocalStream::End::none) return;
+  part.end = LocalStream::End::due;
+  if (!flush_local(index)) make_due(index);
+}
+
+// The application is gone. What it has not read resets the stream, as of TCP (RFC 9293, 3.6.1).
+void Stack::close_local(uint32_t index) {
+  Socket& socket = slab_[index];
+  LocalStream& part = *socket.local_stream;
+  socket.stage = Stage::closing;
+  if (part.state == LocalStream::State::open && (part.unread != 0 || socket.linger == 0)) {
+    local_peers_.send_reset(part);
+    return drop(index);
+  }
+  if (part.state != LocalStream::State::open) return drop(index);  // what answers the question is answered by a reset
+  if (part.end == LocalStream::End::none) part.end = LocalStream::End::due;
+  timers_.set(index, now_ + socket.tcp.options->fin_wait_2);
+  const bool blocked = !flush_local(index);
+  if (blocked) return make_due(index);
+  if (part.is_over()) drop(index);
+}
+
+uint32_t Stack::events_local(const Socket& socket) const noexcept {
+  const LocalStream& part = *socket.local_stream;
+  uint32_t events = 0;
+  if (part.state == LocalStream::State::closed) return Events::kIn | Events::kOut | Events::kPeerShut | Events::kHangUp;
+  if (part.state == LocalStream::State::asking) return 0;
+  if (part.unread != 0 || part.end_came || socket.shut_read) events |= Events::kIn;
+  if (part.end_came || socket.shut_read) events |= Events::kPeerShut;
+  if ((part.end_came || socket.shut_read) && socket.shut_write) events |= Events::kHangUp;
+  if (socket.shut_write || (part.credit >= kWindowLeast / 3 && !socket.due && !part.is_moving())) events |= Events::kOut;
+  return events;
+}
+
+// ---- what goes
+
+// Tells the peer what it is to know. False: no room for all of it.
+bool Stack::flush_local(uint32_t index) {
+  Socket& socket = slab_[index];
+  LocalStream& part = *socket.local_stream;
+  if (part.open_due) {
+    const PeerOpen open{.header = {.kind = PeerKind::kOpen, .moves = 1, .socket = index, .life = part.life}, .window = part.window,
+                        .from_port = socket.local.port, .to_port = socket.remote.port, .from = socket.local.host.bytes,
+                        .to = socket.remote.host.bytes};
+    if (!network_.send_to_local_peer(part.local_peer, bytes_of(open), {})) return false;
+    part.open_due = false;
+  }
+  if (part.answer_due) {
+    const PeerOpened opened{.header = {.kind = PeerKind::kOpened, .moves = 1, .socket = part.peer_socket, .life = part.peer_life},
+                            .socket = index, .life = part.life, .window = part.window};
+    if (!network_.send_to_local_peer(part.local_peer, bytes_of(opened), {})) return false;
+    part.answer_due = false;
+  }
+  if (part.state != LocalStream::State::open || part.is_silent()) return true;
+  if (part.resume_due && !send_resume(index)) return false;
+  if (!send_unsent(network_, part)) return false;
+  if (part.untold >= part.window / 2) {
+    if (!local_peers_.send_header(part, PeerKind::kCredit, part.untold)) return false;
+    part.untold = 0;
+  }
+  if (part.end == LocalStream::End::due) {
+    if (!local_peers_.send_header(part, PeerKind::kEnd)) return false;
+    part.end = LocalStream::End::sent;
+    release_flow(index);
+  }
+  return part.move != LocalStream::Move::leaving || send_agreed(index);
+}
+
+// When both sides have ended the stream, the same ends may begin another one, even while the application keeps its socket.
+void Stack::release_flow(uint32_t index) {
+  Socket& socket = slab_[index];
+  if (socket.local_stream->is_over() && socket.found) find_flow(index, false);
+}
+
+// The local peer will not have it: TCP says whether there is anybody.
+void Stack::fall_back(uint32_t index) {
+  ++counters_.near_refused;
+  timers_.remove(index);
+  slab_[index].local_stream.reset();
+  open_connection(index);
+}
+
+void Stack::end_local(uint32_t index, int error) {
+  Socket& socket = slab_[index];
+  LocalStream& part = *socket.local_stream;
+  part.state = LocalStream::State::closed;
+  part.open_due = part.answer_due = false;
+  if (part.end == LocalStream::End::due) part.end = LocalStream::End::none;
+  timers_.remove(index);
+  release_flow(index);
+  if (error != 0) socket.error = error == ECONNRESET && part.end_came ? EPIPE : error;  // as of TCP (take_failure())
+  reports_.show(index, now_);
+  if (socket.is_closing()) return drop(index);
+  notify(index);
+}
+
+// A local peer that does not answer, or does not end what its peer has ended and left.
+void Stack::run_local_timer(uint32_t index) {
+  Socket& socket = slab_[index];
+  if (socket.local_stream->state == LocalStream::State::asking) return end_local(index, ETIMEDOUT);
+  if (socket.local_stream->move == LocalStream::Move::away) return end_local(index, ECONNRESET);
+  if (socket.local_stream->state != LocalStream::State::open || !socket.is_closing()) return;
+  local_peers_.send_reset(*socket.local_stream);
+  drop(index);
+}
+
+// ---- datagrams
+
+// 1: it has gone; 0: it must go through the network interface; -1: there is no room.
+int Stack::send_datagram_local(const Address& from, const SendRoute& route, Bytes data) {
+  const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kUdp, route.to, now_);
+  if (where.local_peer == kNone) return 0;
+  if (!local_peers_.send_header_options(where.local_peer, route.header_options)) return -1;
+  std::array<std::byte, kPeerDatagramHeadMax> head;
+  const uint32_t size = emit_local_datagram(head.data(), from, route.to, route.segment);
+  return network_.send_to_local_peer(where.local_peer, Bytes(head).first(size), data) ? 1 : -1;
+}
+
+uint32_t Stack::emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept {
+  const bool four = to.host.is_ipv4();
+  const uint8_t bytes = four ? 4 : 16;
+  const PeerDatagram head{.kind = PeerKind::kDatagram, .address_bytes = bytes, .segment = segment, .from_port = from.port,
+                          .to_port = to.port};
+  std::memcpy(at, &head, sizeof head);
+  std::byte* const addresses = at + sizeof head;
+  if (four) {
+    std::memcpy(addresses, from.host.bytes.data() + 12, 4);
+    std::memcpy(addresses + 4, to.host.bytes.data() + 12, 4);
+  } else {
+    std::memcpy(addresses, from.host.bytes.data(), 16);
+    std::memcpy(addresses + 16, to.host.bytes.data(), 16);
+  }
+  return static_cast<uint32_t>(sizeof head) + 2u * bytes;
+}
+
+}  // namespace unet::sockets
