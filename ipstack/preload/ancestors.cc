@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ipstack/preload/host.h"
+#include "ipstack/preload/runtime.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/relays.h"
 
@@ -24,7 +24,7 @@ UpLink::~UpLink() { renew(-1); }
 void UpLink::renew(int end) noexcept {
   if (fd >= 0) real().close(fd);
   fd = end;
-  Host::get().protect();
+  Runtime::get().protect();
 }
 
 bool UpLink::say(LinkMessage::Kind kind, int socket, int descriptor, bool may_wait) const noexcept {
@@ -42,7 +42,7 @@ std::shared_ptr<UpLink> Ancestors::add(int fd, bool to_parent) {
   }
   auto link = std::make_shared<UpLink>(fd);
   links_.push_back(link);
-  Host::get().protect();
+  Runtime::get().protect();
   return link;
 }
 
@@ -62,7 +62,7 @@ void Ancestors::serve() {
   for (const auto& each : all()) {
     if (serve(each)) continue;
     each->renew(-1);
-    Host::get().relays().settle_all();  // what that one said of datagrams is no longer true
+    Runtime::get().relays().settle_all();  // what that one said of datagrams is no longer true
   }
 }
 
@@ -98,13 +98,13 @@ void Ancestors::hear(const std::shared_ptr<UpLink>& link, std::span<const std::b
   const File::Waiting waiting{.fd = fd, .names = {handed.local, handed.remote}, .from = {link, handed.connection}};
   if (listener == nullptr || !listener->listens || listener->leaves || listener->waiting.size() == kWaitingMost) return refuse(waiting);
   listener->waiting.push_back(waiting);
-  Host::get().tell_owner_too(*listener, true);
-  if (listener->wanted) Host::get().relays().note_arrival(*listener);
+  Runtime::get().tell_owner_too(*listener, true);
+  if (listener->wanted) Runtime::get().relays().note_arrival(*listener);
 }
 
 void Ancestors::hear_of_want(const UpLink& link, int socket) {
   File* const listener = find(link, socket, false);
-  if (listener != nullptr && listener->is_stream()) Host::get().relays().note_want(*listener);
+  if (listener != nullptr && listener->is_stream()) Runtime::get().relays().note_want(*listener);
 }
 
 void Ancestors::hear_of_move(UpLink& link, const HandedMessage& handed, int fd) {
@@ -148,11 +148,11 @@ void Ancestors::hear_of_datagrams(const UpLink& link, const HandedMessage& hande
   for (File::Origin& each : file->origins) {
     if (each.link.get() == &link) each.part = static_cast<File::Part>(std::min(handed.part, static_cast<uint32_t>(File::Part::all)));
   }
-  Host::get().relays().settle(*file);
+  Runtime::get().relays().settle(*file);
 }
 
 File* Ancestors::find(const UpLink& link, int socket, bool served) noexcept {
-  const Table& table = Host::get().table();
+  const Table& table = Runtime::get().table();
   for (int fd = 0; fd < table.end(); ++fd) {
     File* const file = table.file(fd);
     if (file == nullptr || !file->is_joined() || (served && !file->serves)) continue;
@@ -174,11 +174,11 @@ void Ancestors::say_all(const File& file, LinkMessage::Kind kind) noexcept {
 }
 
 void Ancestors::give_back(File& listener) noexcept {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   while (!listener.waiting.empty()) {
     const File::Waiting last = std::move(listener.waiting.back());
     listener.waiting.pop_back();
-    if (last.own != nullptr) host.reset(*last.own);
+    if (last.own != nullptr) runtime.reset(*last.own);
     else refuse(last);
   }
 }

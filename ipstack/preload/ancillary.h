@@ -1,5 +1,5 @@
 // ancillary.h - what recvmsg() tells beside the data of a socket of ours, and what sendmsg() is told; used by transfer.cc and placement.cc,
-// under the host's lock.
+// under the runtime's lock.
 #pragma once
 
 #include <sys/socket.h>
@@ -19,7 +19,7 @@ void tell_of_datagram(const File& file, const sockets::Stack::Received& what, ms
 void tell_of_stream(const File& file, msghdr& message);
 // recvmsg() with MSG_ERRQUEUE, of what a socket of ours has: bytes, or -errno.
 int64_t receive_error(File& file, msghdr& message);
-// By the host's clock, and by the wall's now.
+// By the runtime's clock, and by the wall's now.
 timespec wall_time(Nanoseconds then) noexcept;
 
 // What sendmsg() is told: 0, or -errno, as Linux checks it. `ipv4`: where a datagram goes.

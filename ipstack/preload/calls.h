@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <ctime>
 
-#include "ipstack/preload/host.h"
+#include "ipstack/preload/runtime.h"
 #include "ipstack/preload/kernel_pace.h"
 #include "ipstack/preload/placement.h"
 #include "ipstack/preload/real.h"
@@ -18,9 +18,9 @@
 namespace unet::preload {
 
 // A socket that is ours or may become so; nullptr: the kernel's, or it is this library itself that calls. To be asked again under the lock.
-inline File* file_of(int fd) noexcept { return Host::inside() ? nullptr : Host::get().table().file(fd); }
+inline File* file_of(int fd) noexcept { return Runtime::inside() ? nullptr : Runtime::get().table().file(fd); }
 inline EpollSet* epoll_of(int fd) noexcept {
-  return Host::inside() ? nullptr : Host::get().table().as<EpollSet>(fd, Entry::Kind::epoll);
+  return Runtime::inside() ? nullptr : Runtime::get().table().as<EpollSet>(fd, Entry::Kind::epoll);
 }
 
 // As calls return: -1 and errno for -errno.
@@ -39,7 +39,7 @@ T result_of(T returned) noexcept {
 struct AtKernel {
   AtKernel() noexcept = default;
   ~AtKernel() {
-    if (!Host::inside()) KernelPace::note_call();
+    if (!Runtime::inside()) KernelPace::note_call();
   }
   AtKernel(const AtKernel&) = delete;
   AtKernel& operator=(const AtKernel&) = delete;

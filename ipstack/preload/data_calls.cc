@@ -40,8 +40,8 @@ auto choose_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
   if (file_of(fd) == nullptr) return at_kernel(kernel);
   ::pthread_testcancel();
   {
-    const Host::Guard guard;
-    File* const file = Host::get().file(fd);
+    const Runtime::Guard guard;
+    File* const file = Runtime::get().file(fd);
     if (file != nullptr && (file->is_ours() || file->lost || may_become(*file))) {
       const int64_t result = holding(*file, ours);
       if (result != kLeft) return static_cast<decltype(kernel())>(answer(result));
@@ -67,8 +67,8 @@ auto choose_to_receive(int fd, int flags, Ours ours, Kernel kernel) {
 // The kernel judges what undecided sockets send where: a datagram or a first byte may make one ours. 0, or -errno.
 int place_sender(int fd, int flags, const sockaddr* to, socklen_t length) {
   if (to == nullptr || file_of(fd) == nullptr) return 0;
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   unet::sockets::Address remote;
   const bool places = file != nullptr && !file->is_ours() && (!file->is_stream() || (flags & MSG_FASTOPEN) != 0);
   if (!places || read_address(*file, to, length, remote) != 0) return 0;
@@ -139,8 +139,8 @@ UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, 
       [&](File& file) -> int64_t {
         if (timeout != nullptr && is_nowhere(timeout)) return -EFAULT;
         if (timeout != nullptr && !is_valid(*timeout)) return -EINVAL;
-        Host& host = Host::get();
-        const unet::Nanoseconds until = timeout == nullptr ? kForever : host.now() + nanoseconds_of(*timeout);
+        Runtime& runtime = Runtime::get();
+        const unet::Nanoseconds until = timeout == nullptr ? kForever : runtime.now() + nanoseconds_of(*timeout);
         unsigned got = 0;
         int64_t last = 0;
         while (got < count) {
@@ -149,7 +149,7 @@ UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, 
           if (last < 0) break;
           messages[got++].msg_len = static_cast<unsigned>(last);
           this_call.has_part = true;
-          if (host.now() >= until) break;
+          if (runtime.now() >= until) break;
         }
         return got != 0 ? static_cast<int64_t>(got) : last;
       },

@@ -63,19 +63,19 @@ void Relays::settle(File& file) {
     }
   }
   const bool takes = mine != File::Part::rest && (reads || others == 0);
-  static_cast<void>(Host::get().sockets().stack().set_takes_new(file.socket, takes));
+  static_cast<void>(Runtime::get().sockets().stack().set_takes_new(file.socket, takes));
   if (Ancestors::origin_of(file) != nullptr) watch(file);
 }
 
 void Relays::settle_all() {
-  const Table& table = Host::get().table();
+  const Table& table = Runtime::get().table();
   for (int fd = 0; fd < table.end(); ++fd) {
     if (File* const file = table.file(fd); file != nullptr && !file->origins.empty()) settle(*file);
   }
 }
 
 bool Relays::hand_datagrams(const Link& link, Held& held) {
-  sockets::Stack& stack = Host::get().sockets().stack();
+  sockets::Stack& stack = Runtime::get().sockets().stack();
   const int socket = held.file->socket;
   const HandedMessage head{.kind = HandedMessage::Kind::datagram, .socket = held.socket};
   int handed = 0;
@@ -91,7 +91,7 @@ bool Relays::hand_datagrams(const Link& link, Held& held) {
 void Relays::give_back(File& file) {
   const File::Origin* const origin = Ancestors::origin_of(file);
   if (!file.is_ours() || origin == nullptr) return;
-  sockets::Stack& stack = Host::get().sockets().stack();
+  sockets::Stack& stack = Runtime::get().sockets().stack();
   const LinkMessage head{.kind = LinkMessage::Kind::datagram, .socket = origin->socket};
   while (const auto next = stack.oldest(file.socket)) {
     if (!send_datagram(origin->link->fd, head, *next)) return;
@@ -103,9 +103,9 @@ void Relays::take_in(File& file, std::span<const std::byte> behind) {
   DatagramHead head;
   if (file.is_stream() || !file.is_ours() || behind.size() < sizeof head) return;
   std::memcpy(&head, behind.data(), sizeof head);
-  Host& host = Host::get();
-  static_cast<void>(host.sockets().stack().hand(file.socket, {head.from, head.to, head.segment, behind.subspan(sizeof head)}));
-  Host::tell(file);
+  Runtime& runtime = Runtime::get();
+  static_cast<void>(runtime.sockets().stack().hand(file.socket, {head.from, head.to, head.segment, behind.subspan(sizeof head)}));
+  Runtime::tell(file);
 }
 
 // What was on its way to the other process when that closed the socket comes back behind its word of that.
@@ -131,20 +131,20 @@ void Relays::send_back(const UpLink& link, int socket, std::span<const std::byte
 // Of sockets that came from elsewhere: what nobody here accepts or reads is another's, unless there is none. True: some may be given back
 // later.
 bool Relays::give_up() {
-  Host& host = Host::get();
-  if (host.ancestors().all().empty()) return false;
+  Runtime& runtime = Runtime::get();
+  if (runtime.ancestors().all().empty()) return false;
   bool later = false;
-  for (int fd = 0; fd < host.table().end(); ++fd) {
-    File* const file = host.table().file(fd);
+  for (int fd = 0; fd < runtime.table().end(); ++fd) {
+    File* const file = runtime.table().file(fd);
     if (file == nullptr || !file->is_ours() || Ancestors::origin_of(*file) == nullptr) continue;
     if (file->is_stream()) {
       later = (file->wanted && give_up_connection(*file)) || later;
       continue;
     }
     if (part_of(*file) == File::Part::all) continue;
-    if ((host.events(*file) & EPOLLIN) == 0 || is_waited_for(*file)) file->unserved_since = 0;
-    else if (file->unserved_since == 0) file->unserved_since = host.now(), later = true;
-    else if (host.now() - file->unserved_since < kOursFor) later = true;
+    if ((runtime.events(*file) & EPOLLIN) == 0 || is_waited_for(*file)) file->unserved_since = 0;
+    else if (file->unserved_since == 0) file->unserved_since = runtime.now(), later = true;
+    else if (runtime.now() - file->unserved_since < kOursFor) later = true;
     else give_back(*file);
   }
   return later;

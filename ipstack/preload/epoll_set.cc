@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "ipstack/preload/host.h"
+#include "ipstack/preload/runtime.h"
 #include "ipstack/preload/real.h"
 
 namespace unet::preload {

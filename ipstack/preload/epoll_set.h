@@ -1,5 +1,5 @@
 // epoll_set.h - an epoll set of a program: which of our sockets are in it, or other sets, and which of them are ready; descriptors of the
-// kernel's are in the kernel's set at the same descriptor. Used under the host's lock.
+// kernel's are in the kernel's set at the same descriptor. Used under the runtime's lock.
 #pragma once
 
 #include <sys/epoll.h>
@@ -35,7 +35,7 @@ struct Registration {
 // A thread waits in the kernel alone while the set has no member of ours. Each such thread holds this object.
 struct KernelWaiters {
   explicit KernelWaiters(EpollSet* waited) noexcept : set(waited) {}
-  EpollSet* set;                      // null: it is closed. Used under the host's lock.
+  EpollSet* set;                      // null: it is closed. Used under the runtime's lock.
   std::atomic<bool> recalled{false};  // the set has a member of ours now, and the waits are to end
 };
 

@@ -1,4 +1,4 @@
-// few.h - what a call has one of for each descriptor that it waits for; used by wait_calls.cc and host_wait.cc.
+// few.h - what a call has one of for each descriptor that it waits for; used by wait_calls.cc and runtime_wait.cc.
 #pragma once
 
 #include <cstddef>

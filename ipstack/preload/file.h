@@ -137,7 +137,7 @@ struct File : Entry {
   Nanoseconds busy_since = 0;      // the same of a `wanted` listener, for whose it is
 };
 
-// By descriptor. Looking is free of locks; who changes something, or uses what is found, has the host's lock.
+// By descriptor. Looking is free of locks; who changes something, or uses what is found, has the runtime's lock.
 class Table {
  public:
   static constexpr int kMax = 1 << 20;

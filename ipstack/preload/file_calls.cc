@@ -12,7 +12,7 @@ using namespace unet::preload;
 
 namespace {
 
-File* file_under_lock(int fd) noexcept { return Host::get().file(fd); }
+File* file_under_lock(int fd) noexcept { return Runtime::get().file(fd); }
 
 File* ours_under_lock(int fd) noexcept {
   File* const file = file_under_lock(fd);
@@ -26,7 +26,7 @@ bool is_pipe(int fd) noexcept {
 
 // A disk may take its time, which others need not wait for.
 ssize_t read_at(int in, std::byte* data, size_t length, off_t at) {
-  const Host::Away away;
+  const Runtime::Away away;
   return ::pread(in, data, length, at);
 }
 
@@ -70,7 +70,8 @@ int64_t await_pipe(int fd, short events, bool waits) {
     pollfd pipe{.fd = fd, .events = events, .revents = 0};
     if (real().poll(&pipe, 1, 0) != 0) return 0;
     if (!waits) return -EAGAIN;
-    if (Host::get().wait(Host::this_thread(), {&pipe, 1}, kForever) == Host::Woken::interrupted && !signals_restart()) return -EINTR;
+    const Runtime::Woken woken = Runtime::get().wait(Runtime::this_thread(), {&pipe, 1}, kForever);
+    if (woken == Runtime::Woken::interrupted && !signals_restart()) return -EINTR;
     this_call.handled = false;  // it goes on
   }
 }
@@ -104,18 +105,19 @@ int64_t splice_out(File& file, int out, size_t length, bool waits) {
 int64_t splice_in(int in, File& file, size_t length, bool waits) {
   if (length == 0) return 0;
   const Hold hold(file);
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   unet::MutableBytes room;
   std::optional<Piece> piece;  // of a datagram, which is as long as what there is, and may become a part of one
   if (!file.is_stream()) room = {piece.emplace().data(), std::min(length, kPage)};
   do {  // again if somebody else has emptied the pipe while this call waited for the socket
     if (const int64_t error = await_pipe(in, POLLIN, waits); error < 0) return error;
-    const int64_t error = host.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
-      if (!file.is_ours()) return Host::gone(file, true);
-      host.turn();
+    const int64_t error = runtime.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
+      if (!file.is_ours()) return Runtime::gone(file, true);
+      runtime.turn();
       int64_t result = -EAGAIN;
-      if (!piece) result = host.sockets().stack().reserve(file.socket, static_cast<uint32_t>(std::min<size_t>(length, kSpliceMost)), room);
-      else if ((host.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0) result = 1;
+      const auto most = static_cast<uint32_t>(std::min<size_t>(length, kSpliceMost));
+      if (!piece) result = runtime.sockets().stack().reserve(file.socket, most, room);
+      else if ((runtime.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0) result = 1;
       if (result == -EAGAIN) tell_of_room(file);
       return result;
     });
@@ -124,7 +126,7 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
   const ssize_t got = real().read(in, room.data(), room.size());
   if (got <= 0) return result_of(got);
   if (piece) return send_bytes(file, room.data(), static_cast<size_t>(got), 0);
-  return host.sockets().stack().commit(file.socket, static_cast<uint32_t>(got));
+  return runtime.sockets().stack().commit(file.socket, static_cast<uint32_t>(got));
 }
 
 }  // namespace
@@ -132,7 +134,7 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
 UNET_PRELOAD ssize_t sendfile(int out, int in, off_t* offset, size_t count) noexcept {
   if (file_of(out) != nullptr) {
     const Uncancelled uncancelled;
-    const Host::Guard guard;
+    const Runtime::Guard guard;
     if (File* const file = ours_under_lock(out)) return static_cast<ssize_t>(answer(send_file(*file, in, offset, count)));
   }
   const AtKernel noted;
@@ -145,7 +147,7 @@ UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_of
   const AtKernel noted;
   if (file_of(in) != nullptr || file_of(out) != nullptr) {
     ::pthread_testcancel();
-    const Host::Guard guard;
+    const Runtime::Guard guard;
     File* const from = ours_under_lock(in);
     File* const to = ours_under_lock(out);
     const bool waits = (flags & SPLICE_F_NONBLOCK) == 0;

@@ -16,7 +16,7 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/description.h"
-#include "ipstack/preload/host.h"
+#include "ipstack/preload/runtime.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/last_thread.h"
 #include "ipstack/preload/placement.h"
@@ -89,69 +89,69 @@ std::vector<Divided> divide(const Ancestors& ancestors) {
 bool Forks::may_move = true;
 
 void Forks::before() noexcept {
-  Host& host = Host::get();
-  host.lock();
-  keeper_is_needed = keeper_for != KeeperFor::nobody && needs_keeper(host);
-  if (keeper_for == KeeperFor::nobody || (keeper_for == KeeperFor::exec && keeper_is_needed)) begin(host);
+  Runtime& runtime = Runtime::get();
+  runtime.lock();
+  keeper_is_needed = keeper_for != KeeperFor::nobody && needs_keeper(runtime);
+  if (keeper_for == KeeperFor::nobody || (keeper_for == KeeperFor::exec && keeper_is_needed)) begin(runtime);
 }
 
 // What is for the child.
-void Forks::begin(Host& host) {
-  for (File* const each : host.by_socket_) {
+void Forks::begin(Runtime& runtime) {
+  for (File* const each : runtime.by_socket_) {
     if (each != nullptr && !each->fds.empty() && is_left(*each)) inherited.push_back(each);
   }
-  for (int fd = 0; fd < host.table_.end(); ++fd) {
-    if (File* const file = host.table_.file(fd); file != nullptr && file->pair) file->divided = true;
+  for (int fd = 0; fd < runtime.table_.end(); ++fd) {
+    if (File* const file = runtime.table_.file(fd); file != nullptr && file->pair) file->divided = true;
   }
-  may_move = host.relays_ == nullptr || host.relays_->may_let_go();
+  may_move = runtime.relays_ == nullptr || runtime.relays_->may_let_go();
   if (inherited.empty() || !make_link(link_ends)) link_ends[0] = link_ends[1] = -1;
-  divided = divide(host.ancestors_);
+  divided = divide(runtime.ancestors_);
 }
 
 void Forks::in_parent() noexcept {
-  if (keeper_for == KeeperFor::nobody) go_on_as_parent(Host::get());
+  if (keeper_for == KeeperFor::nobody) go_on_as_parent(Runtime::get());
 }
 
-void Forks::go_on_as_parent(Host& host) {
+void Forks::go_on_as_parent(Runtime& runtime) {
   if (link_ends[0] >= 0) {
     real().close(link_ends[1]);
-    host.relays().add_link(link_ends[0], inherited);
-    host.kick_helper();
+    runtime.relays().add_link(link_ends[0], inherited);
+    runtime.kick_helper();
   }
   for (const Divided& each : divided) real().close(each.end);
   link_ends[0] = link_ends[1] = -1;
   inherited.clear();
   divided.clear();
-  host.unlock();
+  runtime.unlock();
 }
 
 void Forks::in_child() noexcept {
   if (keeper_for != KeeperFor::nobody) return;
-  Host& host = Host::get();
-  host.process_ = ::getpid();
+  Runtime& runtime = Runtime::get();
+  runtime.process_ = ::getpid();
   LastThread::watch_first();
-  Host::this_thread().renew();
-  forget_relays(host);
-  host.asleep_.clear();  // the parent's threads
-  host.watcher_ = nullptr;
-  for (int fd = 0; fd < host.table_.end(); ++fd) {
-    if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
-    if (File* const file = host.table_.file(fd)) forget_threads(*file);  // also what waits for a network interface
+  Runtime::this_thread().renew();
+  forget_relays(runtime);
+  runtime.asleep_.clear();  // the parent's threads
+  runtime.watcher_ = nullptr;
+  for (int fd = 0; fd < runtime.table_.end(); ++fd) {
+    if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
+    if (File* const file = runtime.table_.file(fd)) forget_threads(*file);  // also what waits for a network interface
   }
-  for (File* const file : host.by_socket_) {
+  for (File* const file : runtime.by_socket_) {
     if (file != nullptr) forget_threads(*file);
   }
-  go_on_as_child(host);
+  go_on_as_child(runtime);
 }
 
-void Forks::forget_relays(Host& host) {
-  if (host.relays_ != nullptr) host.relays_->forget();
-  host.relays_.reset();
+void Forks::forget_relays(Runtime& runtime) {
+  if (runtime.relays_ != nullptr) runtime.relays_->forget();
+  runtime.relays_.reset();
 }
 
 // The stack is another process's.
-void Forks::go_on_as_child(Host& host) {
-  for (const auto& each : host.ancestors_.all()) {
+void Forks::go_on_as_child(Runtime& runtime) {
+  for (const auto& each : runtime.ancestors_.all()) {
     const auto own = std::find_if(divided.begin(), divided.end(), [&](const Divided& one) { return one.link == each; });
     each->renew(own == divided.end() ? -1 : own->end);
   }
@@ -162,29 +162,29 @@ void Forks::go_on_as_child(Host& host) {
   std::shared_ptr<UpLink> parent;
   if (link_ends[1] >= 0) {
     real().close(link_ends[0]);
-    parent = host.ancestors_.add(link_ends[1], true);
+    parent = runtime.ancestors_.add(link_ends[1], true);
     link_ends[0] = link_ends[1] = -1;
   }
-  host.waiting_back_.clear();
-  host.given_up_.clear();
-  host.held_.reset();
-  forget_relays(host);
-  if (host.sockets_ != nullptr) leave_stack(host, parent);
-  leave_helper(host);
-  host.protect();
-  for (int fd = 0; fd < host.table_.end(); ++fd) {
-    if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) set->inherited = set->has_ours();
-    if (File* const file = host.table_.file(fd)) forget_waiting(*file);
+  runtime.waiting_back_.clear();
+  runtime.given_up_.clear();
+  runtime.held_.reset();
+  forget_relays(runtime);
+  if (runtime.sockets_ != nullptr) leave_stack(runtime, parent);
+  leave_helper(runtime);
+  runtime.protect();
+  for (int fd = 0; fd < runtime.table_.end(); ++fd) {
+    if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) set->inherited = set->has_ours();
+    if (File* const file = runtime.table_.file(fd)) forget_waiting(*file);
   }
-  for (Sleeper* const each : host.asleep_) each->wake();  // whose program could not be replaced
-  host.unlock();
+  for (Sleeper* const each : runtime.asleep_) each->wake();  // whose program could not be replaced
+  runtime.unlock();
 }
 
-void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
-  for (size_t i = 0; i < host.by_socket_.size(); ++i) {
-    File* const file = host.by_socket_[i];
+void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<UpLink>& parent) {
+  for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {
+    File* const file = runtime.by_socket_[i];
     if (file == nullptr) continue;
-    Host::tell(*file);  // calls of other threads, if exec() fails, find that it is no longer here
+    Runtime::tell(*file);  // calls of other threads, if exec() fails, find that it is no longer here
     forget_waiting(*file);
     file->serves = file->asked = file->leaves = file->wanted = false;
     file->unserved_since = file->busy_since = 0;
@@ -199,35 +199,35 @@ void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
     const File::Pair names = names_of(*file);
     left.local = names.local;
     left.remote = names.remote;
-    left.group = host.sockets_->stack().group_of(file->socket);
-    left.claimed = host.sockets_->stack().claimed_at(file->socket);
-    if (left.connected) left.options = host.sockets_->stack().stream_options(file->socket);
+    left.group = runtime.sockets_->stack().group_of(file->socket);
+    left.claimed = runtime.sockets_->stack().claimed_at(file->socket);
+    if (left.connected) left.options = runtime.sockets_->stack().stream_options(file->socket);
     file->inherited = left;
     const int socket = std::exchange(file->socket, -1);
     for (File::Origin& each : file->origins) each.part = File::Part::rest;  // it is the parent's of whom that was said
     if (parent != nullptr && stays) file->origins.push_back({parent, socket});
   }
-  host.by_socket_.clear();
-  sockets::Sockets::leave(std::move(host.sockets_));
-  host.context_.reset();
-  host.endpoint_fd_ = -1;
-  host.watcher_ = nullptr;
-  host.armed_ = false;
+  runtime.by_socket_.clear();
+  sockets::Sockets::leave(std::move(runtime.sockets_));
+  runtime.context_.reset();
+  runtime.endpoint_fd_ = -1;
+  runtime.watcher_ = nullptr;
+  runtime.armed_ = false;
 }
 
 // The thread is the parent's alone, whether there is a stack or the network interface is away.
-void Forks::leave_helper(Host& host) noexcept {
-  host.helper_rests_ = host.helper_takes_over_ = false;
-  if (host.helper_event_ >= 0) real().close(host.helper_event_);
-  host.helper_event_ = -1;
-  host.helper_runs_ = false;
-  ++host.helper_number_;
+void Forks::leave_helper(Runtime& runtime) noexcept {
+  runtime.helper_rests_ = runtime.helper_takes_over_ = false;
+  if (runtime.helper_event_ >= 0) real().close(runtime.helper_event_);
+  runtime.helper_event_ = -1;
+  runtime.helper_runs_ = false;
+  ++runtime.helper_number_;
 }
 
 bool Forks::adopt(File& file, bool moves) {
   const auto kind = moves && file.inherited->connected && may_receive(file) ? LinkMessage::Kind::move : LinkMessage::Kind::take;
   const bool done = file.inherited->connected ? take(file, kind) : join(file);
-  if (!done) Host::get().close_socket(file);
+  if (!done) Runtime::get().close_socket(file);
   if (done) file.inherited.reset();
   return done;
 }
@@ -235,17 +235,17 @@ bool Forks::adopt(File& file, bool moves) {
 // The child's own listener or datagram socket at its parent's port.
 bool Forks::join(File& file) {
   const File::Inherited& left = *file.inherited;
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   if (begin_ours(file) < 0) return false;
-  sockets::Stack& stack = host.sockets().stack();
+  sockets::Stack& stack = runtime.sockets().stack();
   const bool bound = left.local.port == 0 || left.group == 0 || stack.bind_shared(file.socket, left.local, left.group) == 0;
   if (!bound || (left.listens && stack.listen(file.socket, left.backlog) != 0)) {
-    host.close_socket(file);
+    runtime.close_socket(file);
     return false;
   }
   if (left.listens) static_cast<void>(stack.set_takes_new(file.socket, file.serves));
-  if (!file.is_stream()) host.relays().settle(file);
-  if (file.serves) host.begin_to_serve(file);
+  if (!file.is_stream()) runtime.relays().settle(file);
+  if (file.serves) runtime.begin_to_serve(file);
   if (!file.is_stream() && !left.remote.host.is_unspecified()) static_cast<void>(stack.connect(file.socket, left.remote));
   return true;
 }
@@ -261,7 +261,7 @@ bool Forks::take(File& file, LinkMessage::Kind kind) {
   const int memory = sent && asks ? await_stream(file) : -1;
   const bool received = memory >= 0 && receive(file, memory);
   if (memory >= 0) real().close(memory);
-  if (!received) Host::get().close_socket(file);
+  if (!received) Runtime::get().close_socket(file);
   if (sent && !received) become_pair(file, ends[0], file.inherited->local, file.inherited->remote);
   real().close(ends[0]);
   return sent;
@@ -320,9 +320,9 @@ bool take_numbers(std::string_view& text, int& first, int& second) {
 }  // namespace
 
 std::string Forks::prepare_exec(bool stays) {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   std::vector<File*> joined;  // of this process, which goes on
-  std::vector<std::pair<int, File*>> left = files_left(host.table());
+  std::vector<std::pair<int, File*>> left = files_left(runtime.table());
   for (const auto& [fd, file] : left) {
     if (file->inherited && file->inherited->connected && take(*file, LinkMessage::Kind::take_unused)) file->inherited.reset();
     if (stays && file->is_ours() && file->is_joined()) joined.push_back(file);
@@ -330,10 +330,10 @@ std::string Forks::prepare_exec(bool stays) {
   std::erase_if(left, [](const auto& each) { return is_connection(*each.second) || (!each.second->is_ours() && !each.second->inherited); });
   std::vector<Divided> links;
   const auto came_by_link = [](const auto& each) { return !each.second->origins.empty(); };
-  if (std::any_of(left.begin(), left.end(), came_by_link)) links = divide(host.ancestors_);
-  disclaim_others(host.table(), links, left);
+  if (std::any_of(left.begin(), left.end(), came_by_link)) links = divide(runtime.ancestors_);
+  disclaim_others(runtime.table(), links, left);
   int ends[2] = {-1, -1};
-  if (!joined.empty() && make_link(ends)) host.relays().add_link(ends[0], joined);
+  if (!joined.empty() && make_link(ends)) runtime.relays().add_link(ends[0], joined);
   if (ends[1] >= 0) left_ends.push_back(ends[1]);
   for (const Divided& each : links) left_ends.push_back(each.end);
   for (const int each : left_ends) real().fcntl(each, F_SETFD, 0);
@@ -375,42 +375,42 @@ void take_end_of(pid_t child, bool was_pending) noexcept {
 
 }  // namespace
 
-bool Forks::may_leave_keeper(const Host& host) noexcept {
-  return host.is_open() && !host.sockets_->network().endpoint().is_embedded();
+bool Forks::may_leave_keeper(const Runtime& runtime) noexcept {
+  return runtime.is_open() && !runtime.sockets_->network().endpoint().is_embedded();
 }
 
-bool Forks::carries_for_others(Host& host) {
-  host.hear();
-  return host.relays_ != nullptr && host.relays_->is_needed();
+bool Forks::carries_for_others(Runtime& runtime) {
+  runtime.hear();
+  return runtime.relays_ != nullptr && runtime.relays_->is_needed();
 }
 
 // The streams that make the stack busy at exec() end there, or stay open for the new program. Either needs a stack.
-bool Forks::needs_keeper(Host& host) {
-  return may_leave_keeper(host) && (carries_for_others(host) || !host.sockets().stack().idle());
+bool Forks::needs_keeper(Runtime& runtime) {
+  return may_leave_keeper(runtime) && (carries_for_others(runtime) || !runtime.sockets().stack().idle());
 }
 
-void Forks::close_own(Host& host) {
+void Forks::close_own(Runtime& runtime) {
   {
-    const Host::Guard guard;
-    if (!may_leave_keeper(host) || carries_for_others(host)) return;
+    const Runtime::Guard guard;
+    if (!may_leave_keeper(runtime) || carries_for_others(runtime)) return;
   }
-  forget_program(host);
-  const Host::Guard guard;
-  if (!host.is_open()) return;
-  for (size_t i = 0; i < host.by_socket_.size(); ++i) {  // what calls of other threads still hold
-    if (host.by_socket_[i] != nullptr) host.close_socket(*host.by_socket_[i]);
+  forget_program(runtime);
+  const Runtime::Guard guard;
+  if (!runtime.is_open()) return;
+  for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {  // what calls of other threads still hold
+    if (runtime.by_socket_[i] != nullptr) runtime.close_socket(*runtime.by_socket_[i]);
   }
-  static_cast<void>(host.sockets().await_ends(kEndsWithin));
+  static_cast<void>(runtime.sockets().await_ends(kEndsWithin));
 }
 
 // It is a child's child, of whom the program that comes does not know. It is as the parent of a fork, and this process as the child. The
 // handlers of fork() that the program has run before ours, without our lock, as ever; of the second they need not hear.
 bool Forks::leave_keeper(bool goes_on) {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   int told[2];
   {
-    const Host::Guard guard;
-    if (!needs_keeper(host) || ::pipe2(told, O_CLOEXEC) != 0) return false;
+    const Runtime::Guard guard;
+    if (!needs_keeper(runtime) || ::pipe2(told, O_CLOEXEC) != 0) return false;
     for (int& each : told) each = out_of_the_way(each);
   }
   sigset_t all, before;
@@ -421,8 +421,8 @@ bool Forks::leave_keeper(bool goes_on) {
   const pid_t between = ::fork();
   if (between == 0) {
     if (keeper_is_needed) {
-      close_program(host, told[1]);
-      if (::_Fork() == 0) keep(host, told[1]);
+      close_program(runtime, told[1]);
+      if (::_Fork() == 0) keep(runtime, told[1]);
     }
     real()._exit(EXIT_SUCCESS);
   }
@@ -432,17 +432,17 @@ bool Forks::leave_keeper(bool goes_on) {
   const bool left = between > 0 && real().read(told[0], &byte, 1) == 1;
   if (between > 0) take_end_of(between, was_pending);
   real().close(told[0]);
-  if (left) host.sockets().network().endpoint().connection().pass_to(0);
-  if (goes_on && left) go_on_as_child(host);
-  else if (goes_on && keeper_is_needed) go_on_as_parent(host);
-  else if (!left) host.unlock();
+  if (left) runtime.sockets().network().endpoint().connection().pass_to(0);
+  if (goes_on && left) go_on_as_child(runtime);
+  else if (goes_on && keeper_is_needed) go_on_as_parent(runtime);
+  else if (!left) runtime.unlock();
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return left;
 }
 
 // Before its program is another, or has ended: locks and ends of pipes are not to be there any longer then.
-void Forks::close_program(Host& host, int told) {
-  std::vector<int> own = host.descriptors();
+void Forks::close_program(Runtime& runtime, int told) {
+  std::vector<int> own = runtime.descriptors();
   own.insert(own.end(), {told, link_ends[0], link_ends[1]});
   for (const Divided& each : divided) own.push_back(each.end);
   std::sort(own.begin(), own.end());
@@ -451,40 +451,40 @@ void Forks::close_program(Host& host, int told) {
   for (int fd = 0; fd <= STDERR_FILENO; ++fd) static_cast<void>(!::open("/dev/null", O_RDWR));
 }
 
-void Forks::keep(Host& host, int told) {
+void Forks::keep(Runtime& runtime, int told) {
   keeper_for = KeeperFor::nobody;
   signals_held = false;
   ::setsid();  // what the program's terminal and group are told is not for it
   static_cast<void>(!::chdir("/"));
   ::prctl(PR_SET_NAME, "unet-sockets");
-  host.process_ = ::getpid();
+  runtime.process_ = ::getpid();
   LastThread::watch_first();
-  host.sockets().network().endpoint().connection().pass_to(host.process_);
+  runtime.sockets().network().endpoint().connection().pass_to(runtime.process_);
   real().write(told, "", 1);
   real().close(told);
-  host.keeps_until_ = host.now() + Host::kOthersWithin;
-  host.wanting_ = 0;
-  host.asleep_.clear();
-  host.watcher_ = nullptr;
-  host.relays().hold_alone(host.by_socket_);
-  go_on_as_parent(host);
-  forget_program(host);
-  host.help();
-  host.finish();
+  runtime.keeps_until_ = runtime.now() + Runtime::kOthersWithin;
+  runtime.wanting_ = 0;
+  runtime.asleep_.clear();
+  runtime.watcher_ = nullptr;
+  runtime.relays().hold_alone(runtime.by_socket_);
+  go_on_as_parent(runtime);
+  forget_program(runtime);
+  runtime.help();
+  runtime.finish();
   real()._exit(EXIT_SUCCESS);
   __builtin_unreachable();
 }
 
 // All that no other process has ends.
-void Forks::forget_program(Host& host) {
-  const Host::Guard guard;
-  for (int fd = 0; fd < host.table_.end(); ++fd) {
-    if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
-    if (Entry* const entry = host.table_.take(fd)) host.let_go(*entry);
+void Forks::forget_program(Runtime& runtime) {
+  const Runtime::Guard guard;
+  for (int fd = 0; fd < runtime.table_.end(); ++fd) {
+    if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
+    if (Entry* const entry = runtime.table_.take(fd)) runtime.let_go(*entry);
   }
-  for (size_t i = 0; i < host.by_socket_.size(); ++i) {  // what only calls of the program's threads still had
-    File* const file = host.by_socket_[i];
-    if (file != nullptr && file->fds.empty() && file->holds == 0) host.let_go(*file);
+  for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {  // what only calls of the program's threads still had
+    File* const file = runtime.by_socket_[i];
+    if (file != nullptr && file->fds.empty() && file->holds == 0) runtime.let_go(*file);
   }
 }
 
@@ -513,7 +513,7 @@ void Forks::read_left() {
     if (file == nullptr || fd < 0 || fd >= Table::kMax) return;
     read_origins(*file, each, links);
     // What the environment names may have been closed since by who began the program, or be made up.
-    if (is_socket(fd, file->domain, file->type)) Host::get().table().put(fd, *file.release());
+    if (is_socket(fd, file->domain, file->type)) Runtime::get().table().put(fd, *file.release());
     else Ancestors::say_all(*file, LinkMessage::Kind::close);
   }
 }
@@ -523,7 +523,7 @@ void Forks::read_origins(File& file, std::string_view text, std::vector<std::sha
   while (!text.empty() && take_numbers(text, end, socket)) {
     auto link = std::find_if(links.begin(), links.end(), [&](const auto& each) { return each->fd == end; });
     if (link == links.end()) {
-      auto made = is_socket(end, AF_UNIX, SOCK_SEQPACKET) ? Host::get().ancestors_.add(end) : nullptr;
+      auto made = is_socket(end, AF_UNIX, SOCK_SEQPACKET) ? Runtime::get().ancestors_.add(end) : nullptr;
       if (made == nullptr) return;
       real().fcntl(end, F_SETFD, FD_CLOEXEC);
       link = links.insert(links.end(), std::move(made));

@@ -1,4 +1,4 @@
-// forks.h - what becomes of a process's sockets in a child, and in a program that it becomes; used by process_calls.cc and the host.
+// forks.h - what becomes of a process's sockets in a child, and in a program that it becomes; used by process_calls.cc and the runtime.
 //
 // The stack stays the parent's: its memory is shared with the network interface, and one process at a time may speak for it. A child begins
 // without one. What it has inherited it makes its own when it first uses it: a listener or a datagram socket by joining its parent's claim
@@ -29,7 +29,7 @@ class Forks {
   static bool adopt(File& file, bool moves = true);
 
   // Without the lock, as the process ends: closes what no other process has, and gives peers a moment to acknowledge what was sent.
-  static void close_own(Host& host);
+  static void close_own(Runtime& runtime);
   // Before this process becomes another program, or ends: leaves a keeper if one is needed. False: there is none. Without the lock, which
   // who ends has then. Not where the network interface is inside this process, and ends with it.
   static bool leave_keeper(bool goes_on);
@@ -43,18 +43,18 @@ class Forks {
   static constexpr const char* kVariable = "UNET_SOCKETS_LEFT";
 
  private:
-  static void begin(Host& host);
-  static void forget_relays(Host& host);
-  static void go_on_as_parent(Host& host);
-  static void go_on_as_child(Host& host);
-  static bool may_leave_keeper(const Host& host) noexcept;
-  static bool carries_for_others(Host& host);
-  static bool needs_keeper(Host& host);
-  static void close_program(Host& host, int told);
-  static void forget_program(Host& host);
-  [[noreturn]] static void keep(Host& host, int told);
-  static void leave_stack(Host& host, const std::shared_ptr<UpLink>& parent);
-  static void leave_helper(Host& host) noexcept;
+  static void begin(Runtime& runtime);
+  static void forget_relays(Runtime& runtime);
+  static void go_on_as_parent(Runtime& runtime);
+  static void go_on_as_child(Runtime& runtime);
+  static bool may_leave_keeper(const Runtime& runtime) noexcept;
+  static bool carries_for_others(Runtime& runtime);
+  static bool needs_keeper(Runtime& runtime);
+  static void close_program(Runtime& runtime, int told);
+  static void forget_program(Runtime& runtime);
+  [[noreturn]] static void keep(Runtime& runtime, int told);
+  static void leave_stack(Runtime& runtime, const std::shared_ptr<UpLink>& parent);
+  static void leave_helper(Runtime& runtime) noexcept;
   static bool join(File& file);
   static bool take(File& file, LinkMessage::Kind kind);
   static bool may_move;  // of the child that begins: Relays::may_let_go()

@@ -33,14 +33,14 @@ std::optional<File::Waiting> Relays::next_of(File& listener) {
     if (next.own != nullptr) --next.own->holds;
     return next;
   }
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   listener.unserved_since = 0;
-  const int made = host.sockets().accept(listener.socket, nullptr, nullptr, SOCK_NONBLOCK);
+  const int made = runtime.sockets().accept(listener.socket, nullptr, nullptr, SOCK_NONBLOCK);
   if (made < 0) return std::nullopt;
   auto* const file = new File(listener.domain, SOCK_STREAM);
   file->kernel = false;
   file->bound = true;
-  host.give_socket(*file, made);
+  runtime.give_socket(*file, made);
   return File::Waiting{.names = names_of(*file), .own = file};
 }
 
@@ -158,7 +158,7 @@ void Relays::release(Link& link, size_t at) {
 
 void Relays::end_link(Link& link) {
   take_back(link, nullptr);
-  if (link.moved_at != 0 && Host::get().now() - link.moved_at > kSecond) moves_left_ = std::min(moves_left_ + 1, kMovesMost);
+  if (link.moved_at != 0 && Runtime::get().now() - link.moved_at > kSecond) moves_left_ = std::min(moves_left_ + 1, kMovesMost);
   while (!link.held.empty()) release(link, link.held.size() - 1);
   real().close(link.fd);
 }
@@ -205,7 +205,7 @@ void Relays::ask_back() {
   if (!has_held([&](const Held& each) { return each.file->listens && (each.wants || is_served_here(*each.file)); })) return;
   for (Link& link : links_) {
     for (Held& held : link.held) {
-      if (held.told || !held.file->listens || (Host::get().events(*held.file) & EPOLLIN) != 0) continue;
+      if (held.told || !held.file->listens || (Runtime::get().events(*held.file) & EPOLLIN) != 0) continue;
       const auto wants_it = [&](const Held& each) { return each.file == held.file && each.wants; };
       const bool wanted = is_served_here(*held.file) || std::any_of(links_.begin(), links_.end(), [&](const Link& other) {
         return &other != &link && std::any_of(other.held.begin(), other.held.end(), wants_it);
@@ -218,14 +218,14 @@ void Relays::ask_back() {
 
 bool Relays::may_hand(File& file, bool& later) {
   if (find_back(file) != file.waiting.end()) return true;
-  Host& host = Host::get();
-  if (!file.is_joined() || (host.events(file) & EPOLLIN) == 0) {
+  Runtime& runtime = Runtime::get();
+  if (!file.is_joined() || (runtime.events(file) & EPOLLIN) == 0) {
     file.unserved_since = 0;
     return false;
   }
   if (!file.serves || file.fds.empty()) return true;
-  if (file.unserved_since == 0) file.unserved_since = host.now();
-  const bool due = host.now() - file.unserved_since >= kOursFor;
+  if (file.unserved_since == 0) file.unserved_since = runtime.now();
+  const bool due = runtime.now() - file.unserved_since >= kOursFor;
   later = later || !due;
   return due;
 }
@@ -276,7 +276,7 @@ void Relays::forget_told(uint64_t number, const File& listener) noexcept {
 void Relays::take_back(Passed& passed) {
   passed.listener->waiting.push_back(passed.waiting);
   forget_told(passed.link, *passed.listener);
-  Host::get().tell_owner_too(*passed.listener, true);
+  Runtime::get().tell_owner_too(*passed.listener, true);
 }
 
 // Whoever had it has ended, or closed the listener: it is the next one's.
@@ -285,7 +285,7 @@ void Relays::take_back(Relay& relay) {
   ++relay.file->holds;
   listener.waiting.push_back({.names = names_of(*relay.file), .own = relay.file});
   forget_told(relay.link, listener);
-  Host::get().tell_owner_too(listener, true);
+  Runtime::get().tell_owner_too(listener, true);
 }
 
 // All of a link's, or of one listener.

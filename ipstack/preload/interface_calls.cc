@@ -41,8 +41,8 @@ struct Link {
 
 // Loopback's addresses are the kernel's here, and those that are not certain yet nobody's.
 std::vector<Link> links_under_lock() {
-  static_cast<void>(Host::get().open());
-  const unet::IpConfiguration* const all = Host::get().configuration();
+  static_cast<void>(Runtime::get().open());
+  const unet::IpConfiguration* const all = Runtime::get().configuration();
   std::vector<Link> links;
   if (all == nullptr) return links;
   for (const auto& port : all->interfaces) {
@@ -56,8 +56,8 @@ std::vector<Link> links_under_lock() {
 }
 
 std::vector<Link> links() {
-  if (Host::inside() || !Host::get().is_own_process()) return {};
-  const Host::Guard guard;
+  if (Runtime::inside() || !Runtime::get().is_own_process()) return {};
+  const Runtime::Guard guard;
   return links_under_lock();
 }
 
@@ -97,8 +97,8 @@ bool same(const std::vector<Entry>& made, const std::vector<Entry>& wanted) {
 
 // freeifaddrs() gives back only the kernel's part. So what follows it stays for ever, and is made again only when addresses change.
 ifaddrs* entries() {
-  if (Host::inside() || !Host::get().is_own_process()) return nullptr;
-  const Host::Guard guard;
+  if (Runtime::inside() || !Runtime::get().is_own_process()) return nullptr;
+  const Runtime::Guard guard;
   static std::vector<std::unique_ptr<std::vector<Entry>>> made;
   auto wanted = std::make_unique<std::vector<Entry>>();
   for (const Link& link : links_under_lock()) {
@@ -217,7 +217,7 @@ void say_who_asks() {
   for (int i = 0; i < std::min(state.nscount, MAXNS) && !said; ++i) {
     const sockets::Address server{ip::ipv4_address(&state.nsaddr_list[i].sin_addr), 53};
     if (state.nsaddr_list[i].sin_family != AF_INET) continue;
-    const Host::Guard guard;
+    const Runtime::Guard guard;
     if (owner_of_remote(File(AF_INET, SOCK_DGRAM), server) != Owner::ours) continue;
     char text[INET_ADDRSTRLEN] = "";
     ::inet_ntop(AF_INET, &state.nsaddr_list[i].sin_addr, text, sizeof text);
@@ -312,7 +312,7 @@ UNET_PRELOAD int getaddrinfo(const char* node, const char* service, const addrin
   addrinfo wanted{};
   if (hints != nullptr) wanted = *hints;
   else wanted.ai_flags = AI_V4MAPPED | AI_ADDRCONFIG;
-  if (Host::inside() || !Host::get().is_own_process()) return real().getaddrinfo(node, service, hints, result);
+  if (Runtime::inside() || !Runtime::get().is_own_process()) return real().getaddrinfo(node, service, hints, result);
   if ((wanted.ai_flags & AI_ADDRCONFIG) == 0) return resolve(node, service, hints, result);
   const Families there = families();
   const bool any = wanted.ai_family == AF_UNSPEC;

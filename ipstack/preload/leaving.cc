@@ -32,7 +32,7 @@ bool Relays::has_heirs(const File& file) noexcept {
 }
 
 void Relays::leave(File& listener) {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   listener.leaves = true;
   ++listener.holds;
   if (listener.fds.empty()) EpollSet::forget(listener);
@@ -41,10 +41,10 @@ void Relays::leave(File& listener) {
     if (each.from.link != nullptr) Ancestors::refuse(each);
     return each.from.link != nullptr;
   });
-  static_cast<void>(host.sockets().stack().set_takes_new(listener.socket, false));
+  static_cast<void>(runtime.sockets().stack().set_takes_new(listener.socket, false));
   watch(listener);
-  leaving_.push_back({&listener, host.now() + kQuietFor, host.now() + kLeavesFor});
-  host.turn();
+  leaving_.push_back({&listener, runtime.now() + kQuietFor, runtime.now() + kLeavesFor});
+  runtime.turn();
   while (leave_next(listener)) continue;
 }
 
@@ -61,14 +61,14 @@ void Relays::note_arrival(File& listener) {
 // Of a listener of which another process waits for a connection: one that this one's program does not accept is that one's. What comes
 // next is others' until the program is back. True: perhaps later.
 bool Relays::give_up_connection(File& listener) {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   if (!listener.listens || listener.leaves) return false;
-  if ((host.events(listener) & EPOLLIN) == 0 || is_waited_for(listener)) {
+  if ((runtime.events(listener) & EPOLLIN) == 0 || is_waited_for(listener)) {
     listener.busy_since = 0;
     return false;
   }
-  if (listener.busy_since == 0) listener.busy_since = host.now();
-  if (listener.serves && host.now() - listener.busy_since < kBusyFor) return true;
+  if (listener.busy_since == 0) listener.busy_since = runtime.now();
+  if (listener.serves && runtime.now() - listener.busy_since < kBusyFor) return true;
   const auto handed = std::find_if(listener.waiting.begin(), listener.waiting.end(), [](const File::Waiting& each) {
     return each.from.link != nullptr;
   });
@@ -80,7 +80,7 @@ bool Relays::give_up_connection(File& listener) {
   }
   listener.wanted = false;
   listener.busy_since = 0;
-  host.give_up(listener);
+  runtime.give_up(listener);
   return false;
 }
 
@@ -103,16 +103,16 @@ bool Relays::leave_next(File& listener) {
 
 // True: something may still come.
 bool Relays::leave_what_came() {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   for (size_t i = 0; i < leaving_.size();) {
     auto& [listener, until, last] = leaving_[i];
     File& file = *listener;
     if (file.is_ours()) {
       while (leave_next(file)) continue;
-      const auto queued = host.sockets().stack().queued(file.socket);
-      if (queued.receive + queued.send != 0 || !file.waiting.empty()) until = std::min(host.now() + kQuietFor, last);
+      const auto queued = runtime.sockets().stack().queued(file.socket);
+      if (queued.receive + queued.send != 0 || !file.waiting.empty()) until = std::min(runtime.now() + kQuietFor, last);
     }
-    if (file.is_ours() && Ancestors::origin_of(file) != nullptr && host.now() < until) {
+    if (file.is_ours() && Ancestors::origin_of(file) != nullptr && runtime.now() < until) {
       ++i;
       continue;
     }
@@ -120,7 +120,7 @@ bool Relays::leave_what_came() {
     std::erase(file.sleepers, &sleeper_);
     if (!file.fds.empty()) {  // this process ends; nothing more is to come meanwhile
       Ancestors::say_all(file, LinkMessage::Kind::close);
-      host.close_socket(file);
+      runtime.close_socket(file);
     }
     let_go(file);
   }
@@ -137,7 +137,7 @@ void Relays::take_left(File& listener, std::span<const std::byte> behind, int& f
   std::memcpy(&left.names, behind.data(), sizeof left.names);
   left.fd = std::exchange(fd, -1);
   listener.waiting.push_back(std::move(left));
-  Host::get().tell_owner_too(listener, true);
+  Runtime::get().tell_owner_too(listener, true);
 }
 
 }  // namespace unet::preload

@@ -60,7 +60,7 @@ static_assert(std::is_trivially_copyable_v<LinkMessage> && std::is_trivially_cop
               std::is_trivially_copyable_v<HandedMessage> && std::is_trivially_copyable_v<DatagramHead>);
 constexpr size_t kLinkMessageMax = sizeof(HandedMessage) + sizeof(DatagramHead) + 64 * 1024;
 
-// Room for one, of who has the host's lock.
+// Room for one, of who has the runtime's lock.
 std::span<std::byte> link_memory() noexcept;
 
 // Two ends of a link, where programs do not look for descriptors. False: there is none to be had.

@@ -71,7 +71,7 @@ void Relays::hear_of_move(const Link& link, File& file, const LinkMessage& said,
     if (fd < 0 || at != moves_.end()) return;
     ++file.holds;
     file.sleepers.push_back(&sleeper_);
-    moves_.push_back({.link = link.number, .file = &file, .fd = std::exchange(fd, -1), .since = Host::get().now(), .until = until});
+    moves_.push_back({.link = link.number, .file = &file, .fd = std::exchange(fd, -1), .since = Runtime::get().now(), .until = until});
   } else if (at == moves_.end()) {
     own_again(file);  // it was called off meanwhile
   } else if (at->stage == Move::Stage::child_asked) {
@@ -100,34 +100,34 @@ bool Relays::serve_moves() {
 // The child waits for an answer for a while. In the second half of it a stream does not leave any more.
 Relays::Step Relays::step(Move& move, Link& link, const Held& held) {
   using Stage = Move::Stage;
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   File& file = *move.file;
-  sockets::Stack& stack = host.sockets().stack();
-  if (!is_alone(file)) return move.stage == Stage::waits && host.now() - move.since < kLeavesWithin ? Step::waits : Step::stays;
+  sockets::Stack& stack = runtime.sockets().stack();
+  if (!is_alone(file)) return move.stage == Stage::waits && runtime.now() - move.since < kLeavesWithin ? Step::waits : Step::stays;
   if (move.stage == Stage::waits) return begin_step(move, link, held);
   if (move.stage == Stage::owned) {
-    for (int i = 0; i < kTurnsMost && host.turn(); ++i) {}  // what came here before
+    for (int i = 0; i < kTurnsMost && runtime.turn(); ++i) {}  // what came here before
   }
   if (move.stage == Stage::child_asked || !stack.has_agreed(file.socket)) {
-    return host.now() - move.since < kAgreesWithin && move.stage != Stage::owned ? Step::waits : Step::stays;
+    return runtime.now() - move.since < kAgreesWithin && move.stage != Stage::owned ? Step::waits : Step::stays;
   }
   const auto [unread, unsent] = stack.queued(file.socket);
-  const bool in_time = host.now() < move.until && move.until - host.now() > Ancestors::kMovesWithin / 2;
+  const bool in_time = runtime.now() < move.until && move.until - runtime.now() > Ancestors::kMovesWithin / 2;
   const bool may = in_time && uint64_t{unread} + unsent < kStreamMost / 2;
   const int memory = may ? out_of_the_way(::memfd_create("unet-stream", MFD_CLOEXEC)) : -1;
   if (memory < 0) return Step::stays;
   const HandedMessage said{.kind = HandedMessage::Kind::moved, .socket = held.socket};
-  if (write_stream(memory, stack.export_stream(host.leave_socket(file)))) {
+  if (write_stream(memory, stack.export_stream(runtime.leave_socket(file)))) {
     static_cast<void>(send_by_link(link.fd, &said, sizeof said, memory));  // else its peer is told in time
   }
   real().close(memory);
-  link.moved_at = host.now();
+  link.moved_at = runtime.now();
   moves_left_ -= std::min(moves_left_, 1u);
   return Step::moved;
 }
 
 Relays::Step Relays::begin_step(Move& move, const Link& link, const Held& held) {
-  const int begun = Host::get().sockets().stack().begin_move(move.file->socket);
+  const int begun = Runtime::get().sockets().stack().begin_move(move.file->socket);
   if (begun < 0) return Step::stays;
   move.stage = begun == 0 ? Move::Stage::peer_asked : Move::Stage::child_asked;
   const HandedMessage said{.kind = HandedMessage::Kind::movable, .socket = held.socket};
@@ -137,7 +137,7 @@ Relays::Step Relays::begin_step(Move& move, const Link& link, const Held& held) 
 // What comes of the connection comes to this process again.
 void Relays::own_again(const File& file) {
   const File::Pair names = names_of(file);
-  if (file.is_ours()) static_cast<void>(Host::get().sockets().stack().own_flow(file.socket, names.local.host, names.remote));
+  if (file.is_ours()) static_cast<void>(Runtime::get().sockets().stack().own_flow(file.socket, names.local.host, names.remote));
 }
 
 // The link and the move hold the file, and nothing else does: this process has closed it, and no call of it is under way.
@@ -147,7 +147,7 @@ bool Relays::is_alone(const File& file) noexcept { return file.fds.empty() && fi
 void Relays::finish(const Move& move, Step how) {
   File& file = *move.file;
   const bool asked = how == Step::stays && file.is_ours() && move.stage == Move::Stage::peer_asked;
-  if (asked) Host::get().sockets().stack().cancel_move(file.socket);
+  if (asked) Runtime::get().sockets().stack().cancel_move(file.socket);
   if (how == Step::stays && move.stage > Move::Stage::peer_asked) own_again(file);
   if (const auto at = std::find(file.sleepers.begin(), file.sleepers.end(), &sleeper_); at != file.sleepers.end()) file.sleepers.erase(at);
   Link* const link = find_link(move.link);
@@ -168,7 +168,7 @@ void Relays::finish(const Move& move, Step how) {
 }
 
 bool Relays::may_let_go() noexcept {
-  const uint64_t more = (Host::get().now() - moves_since_) / kMoveEvery;
+  const uint64_t more = (Runtime::get().now() - moves_since_) / kMoveEvery;
   moves_left_ = static_cast<uint32_t>(std::min<uint64_t>(moves_left_ + more, kMovesMost));
   moves_since_ += more * kMoveEvery;
   return moves_left_ != 0;
@@ -179,19 +179,19 @@ bool Relays::may_let_go() noexcept {
 // Whether this process has a stack in which the connection could go on: with a channel to the neighbour that is its peer, or a socket of
 // the port that it comes to.
 bool Forks::may_receive(File& file) {
-  Host& host = Host::get();
-  if (!may_move || file.origins.size() != 1 || host.ni_.starts_with("embedded:") || !host.open(true)) return false;
-  sockets::Stack& stack = host.sockets().stack();
-  const Nanoseconds until = host.now() + kMeetsWithin;
+  Runtime& runtime = Runtime::get();
+  if (!may_move || file.origins.size() != 1 || runtime.ni_.starts_with("embedded:") || !runtime.open(true)) return false;
+  sockets::Stack& stack = runtime.sockets().stack();
+  const Nanoseconds until = runtime.now() + kMeetsWithin;
   int met;
-  while ((met = stack.seek_neighbour(file.inherited->remote)) == 0 && host.now() < until) {
-    static_cast<void>(host.sockets().network().wait(stack, kMillisecond));
-    static_cast<void>(host.turn());
+  while ((met = stack.seek_neighbour(file.inherited->remote)) == 0 && runtime.now() < until) {
+    static_cast<void>(runtime.sockets().network().wait(stack, kMillisecond));
+    static_cast<void>(runtime.turn());
   }
   if (met >= 0 || file.inherited->group == 0) return met == 1;
   if (begin_ours(file) < 0) return false;
   if (stack.bind_shared(file.socket, file.inherited->claimed, file.inherited->group) == 0) return true;
-  host.close_socket(file);
+  runtime.close_socket(file);
   return false;
 }
 
@@ -201,19 +201,19 @@ int Forks::await_stream(const File& file) {
   UpLink::Answer answer = Ancestors::await_move(origin);
   if (!answer.movable) return answer.memory;
   const File::Inherited& left = *file.inherited;
-  if (!file.is_ours() || Host::get().sockets().stack().own_flow(file.socket, left.local.host, left.remote) != 0) return -1;
+  if (!file.is_ours() || Runtime::get().sockets().stack().own_flow(file.socket, left.local.host, left.remote) != 0) return -1;
   return Ancestors::ask(LinkMessage::Kind::owned, origin) ? Ancestors::await_move(origin).memory : -1;
 }
 
 bool Forks::receive(File& file, int memory) {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   if (begin_ours(file) < 0) return false;
-  sockets::Stack& stack = host.sockets().stack();
+  sockets::Stack& stack = runtime.sockets().stack();
   if (file.inherited->options) stack.set_stream_options(file.socket, *file.inherited->options);
   if (stack.import_stream(file.socket, read_stream(memory)) != 0) return false;
   file.moved_by = file.origins.front().link;
   file.origins.clear();
-  host.tell(file);
+  runtime.tell(file);
   return true;
 }
 

@@ -69,7 +69,7 @@ void give_name(int end, std::string_view kind, const std::string& words) {
 // ---- sending
 
 bool passes_ours(const msghdr& message) noexcept {
-  if (message.msg_controllen == 0 || message.msg_controllen > kControlMax || Host::inside()) return false;
+  if (message.msg_controllen == 0 || message.msg_controllen > kControlMax || Runtime::inside()) return false;
   bool found = false;
   each_descriptor(message, [&](const unsigned char* place) { found = found || file_of(descriptor_at(place)) != nullptr; });
   return found;
@@ -79,7 +79,7 @@ StandIns::StandIns(const msghdr& message) : message_(message) {
   const auto* const control = static_cast<const std::byte*>(message.msg_control);
   control_.assign(control, control + message.msg_controllen);
   message_.msg_control = control_.data();
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   each_descriptor(message_, [&](unsigned char* place) {
     const int instead = error_ == 0 ? pass(descriptor_at(place)) : -1;
     if (instead >= 0) {
@@ -90,19 +90,19 @@ StandIns::StandIns(const msghdr& message) : message_(message) {
 }
 
 StandIns::~StandIns() {
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   for (const int each : passed_) real().close(each);
   for (const Shared& each : shared_) {
     if (each.end >= 0) real().close(each.end);
     --each.file->holds;
-    Host::get().let_go(*each.file);
+    Runtime::get().let_go(*each.file);
   }
 }
 
 // A descriptor to be passed instead; -1: it is passed itself, as one that is the kernel's or undecided, or none is to be had (error_).
 int StandIns::pass(int fd) {
   if (!verify(fd)) return -1;
-  Table& table = Host::get().table();
+  Table& table = Runtime::get().table();
   File* file = table.file(fd);
   if (file == nullptr) return -1;
   // Of one that another process has this one gets a pair, which is passed as it is.
@@ -151,11 +151,11 @@ int StandIns::pass_description(const File& file) {
 
 // Before, an error would have looked like the other process's end.
 void StandIns::sent() {
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   for (Shared& each : shared_) {
     if (!each.file->is_ours()) continue;
-    if (each.file->is_joined()) Host::get().share(*each.file, std::exchange(each.end, -1));
-    else Host::get().relay(*each.file, std::exchange(each.end, -1));
+    if (each.file->is_joined()) Runtime::get().share(*each.file, std::exchange(each.end, -1));
+    else Runtime::get().relay(*each.file, std::exchange(each.end, -1));
   }
 }
 
@@ -184,12 +184,12 @@ namespace {
 void take_connection(int fd, std::string_view words) {
   const auto names = read_names(words);
   if (!names) return;
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   auto* const file = new File(names->domain, SOCK_STREAM);
   file->pair = names->pair;
   file->bound = true;
   file->nonblocking = (real().fcntl(fd, F_GETFL) & O_NONBLOCK) != 0;
-  Host::get().table().put(fd, *file);
+  Runtime::get().table().put(fd, *file);
 }
 
 // A socket of the kernel's takes the place of the description: the shadow of what is ours.
@@ -200,13 +200,13 @@ void put_in_place(std::unique_ptr<File> file, int fd) {
   const int flags = real().fcntl(fd, F_GETFD);
   const bool placed = real().dup3(shadow, fd, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0) == fd;
   real().close(shadow);
-  if (placed) Host::get().table().put(fd, *file.release());
+  if (placed) Runtime::get().table().put(fd, *file.release());
 }
 
 // Its description, and its number at whose it is. Who only peeks leaves both to who receives it: it gets one of its own without the link.
 void take_joined(int fd, bool peeks) {
   if (!is_socket(fd, AF_UNIX, SOCK_SEQPACKET)) return;
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   char text[kDescriptionMax];
   int none = -1;
   const ssize_t length = peeks ? real().recv(fd, text, sizeof text, MSG_PEEK | MSG_DONTWAIT) : receive_by_link(fd, text, sizeof text, none);
@@ -220,7 +220,7 @@ void take_joined(int fd, bool peeks) {
   if (peeks) return put_in_place(std::move(file), fd);
   const int end = real().fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (end < 0) return;
-  auto link = Host::get().ancestors().add(out_of_the_way(end));
+  auto link = Runtime::get().ancestors().add(out_of_the_way(end));
   if (link != nullptr) file->origins.push_back({std::move(link), socket});
   put_in_place(std::move(file), fd);
 }
@@ -250,14 +250,14 @@ void take_described(int fd) {
   char text[kDescriptionMax];
   const ssize_t length = ::pread(fd, text, sizeof text, 0);
   auto file = read_description({text, static_cast<size_t>(std::max<ssize_t>(length, 0))});
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   if (file != nullptr) put_in_place(std::move(file), fd);
 }
 
 }  // namespace
 
 void take_sockets(const msghdr& message, bool peeks) {
-  if (message.msg_controllen == 0 || Host::inside()) return;
+  if (message.msg_controllen == 0 || Runtime::inside()) return;
   const int before = errno;
   each_descriptor(message, [&](const unsigned char* place) {
     const int fd = descriptor_at(place);

@@ -17,7 +17,7 @@
 
 #include <vector>
 
-#include "ipstack/preload/host.h"
+#include "ipstack/preload/runtime.h"
 
 namespace unet::preload {
 

@@ -82,8 +82,8 @@ bool is_own(const IpConfiguration& all, const ip::IpAddress& host) {
 
 // What the network interface has, or had before it went: that does not become the kernel's, which might lead it to another host.
 const IpConfiguration* known_addresses() {
-  static_cast<void>(Host::get().open());
-  return Host::get().configuration();
+  static_cast<void>(Runtime::get().open());
+  return Runtime::get().configuration();
 }
 
 // An interface has been named to it (SO_BINDTODEVICE), and that is one of the kernel's.
@@ -98,10 +98,10 @@ enum class Part : uint8_t { ours, kernel, both, nobody };  // nobody: there is n
 
 // Who takes part in what is bound to that address.
 Part part_of_local(const File& file, const sockets::Address& local) {
-  if (const auto said = Host::get().rules().find(protocol_of(file), local)) return *said == Owner::ours ? Part::ours : Part::kernel;
+  if (const auto said = Runtime::get().rules().find(protocol_of(file), local)) return *said == Owner::ours ? Part::ours : Part::kernel;
   if (local.host.is_loopback() || is_of_device(file)) return Part::kernel;
   const IpConfiguration* const all = known_addresses();
-  if (all == nullptr) return Host::get().lacks_memory() ? Part::nobody : Part::kernel;
+  if (all == nullptr) return Runtime::get().lacks_memory() ? Part::nobody : Part::kernel;
   if (local.host.is_unspecified()) return Part::both;
   const bool group = local.host.is_multicast() && !file.is_stream() && has_network(*all);
   return group || is_own(*all, local.host) ? Part::ours : Part::kernel;
@@ -115,7 +115,7 @@ void let_kernel_take_part(File& file) {
 
 // Its port may be had by children, too: they are told the group.
 int bind_ours(File& file, const sockets::Address& to) {
-  sockets::Stack& stack = Host::get().sockets().stack();
+  sockets::Stack& stack = Runtime::get().sockets().stack();
   if (stack.option(file.socket, sockets::Stack::Option::reuse_port) > 0 || to.host.is_multicast()) return stack.bind(file.socket, to);
   uint64_t group = 0;
   while (group <= kIpReusePort) {
@@ -139,12 +139,12 @@ bool is_news(const File::Option& option) {
 // reached by the same socket.
 int give_option(const File& file, const File::Option& option) {
   const auto length = static_cast<socklen_t>(option.value.size());
-  Host& host = Host::get();
-  if (host.sockets().setsockopt(file.socket, option.level, option.name, option.value.data(), length) == 0) return 0;
+  Runtime& runtime = Runtime::get();
+  if (runtime.sockets().setsockopt(file.socket, option.level, option.name, option.value.data(), length) == 0) return 0;
   const int wrong = errno;
   if (wrong == ENOPROTOOPT && does_without(option.level, option.name, option.value.data(), length)) return 0;
   const bool lasts = wrong == ENOPROTOOPT || wrong == ENOENT;  // there is no such option, no such congestion control
-  if (host.logs() || (lasts && is_news(option))) {
+  if (runtime.logs() || (lasts && is_news(option))) {
     tell_user("unet-sockets: descriptor %d: option %d of level %d is the kernel's alone%s\n", file.fd(), option.name, option.level,
               lasts ? ", and so is a socket that needs it: --rule 'kernel ...' leaves it to the kernel" : "");
   }
@@ -156,7 +156,7 @@ int bind_both(File& file, sockets::Address to) {
   const bool any = to.port == 0;
   for (int i = 0; i < (any ? kPortTries : 1); ++i) {
     if (const int result = begin_ours(file); result < 0) return result;
-    sockets::Sockets& ours = Host::get().sockets();
+    sockets::Sockets& ours = Runtime::get().sockets();
     int error = -bind_ours(file, {to.host, any ? uint16_t{0} : to.port});
     if (error == 0) {
       sockaddr_storage address;
@@ -169,7 +169,7 @@ int bind_both(File& file, sockets::Address to) {
       file.bound = true;
       return 0;
     }
-    Host::get().close_socket(file);
+    Runtime::get().close_socket(file);
     if (!any || error != EADDRINUSE) return -error;
   }
   return -EADDRINUSE;
@@ -182,33 +182,33 @@ int read_address(const File& file, const sockaddr* address, socklen_t length, so
 }
 
 std::optional<Owner> owner_of_remote(const File& file, const sockets::Address& remote) {
-  Host& host = Host::get();
-  if (const auto said = host.rules().find(protocol_of(file), remote)) return *said;
+  Runtime& runtime = Runtime::get();
+  if (const auto said = runtime.rules().find(protocol_of(file), remote)) return *said;
   if (remote.host.is_unspecified() || remote.host.is_loopback() || is_of_device(file)) return Owner::kernel;
   const bool mapped = file.domain == AF_INET6 && remote.host.is_ipv4() && remote.host == ip::ipv4_address(0u);
   if (mapped) return Owner::kernel;
   const IpConfiguration* const all = known_addresses();
-  if (all == nullptr && host.lacks_memory()) return std::nullopt;
+  if (all == nullptr && runtime.lacks_memory()) return std::nullopt;
   return all != nullptr && is_reachable(*all, remote.host) ? Owner::ours : Owner::kernel;
 }
 
 int begin_ours(File& file) {
   if (file.is_ours()) return 0;
-  Host& host = Host::get();
-  if (!host.open()) return -errno;
+  Runtime& runtime = Runtime::get();
+  if (!runtime.open()) return -errno;
   if (!has_memory()) return -ENOMEM;
-  const int made = host.sockets().socket(file.domain, file.type, 0);
+  const int made = runtime.sockets().socket(file.domain, file.type, 0);
   if (made < 0) return -errno;
-  host.sockets().set_nonblocking(made, true);
-  host.give_socket(file, made);
+  runtime.sockets().set_nonblocking(made, true);
+  runtime.give_socket(file, made);
   for (const File::Option& each : file.options) {
     const int result = give_option(file, each);
     if (result == 0 || file.inherited) continue;  // what is bound already is bound again: no call could say that it cannot be
-    host.close_socket(file);
+    runtime.close_socket(file);
     return result;
   }
   file.lost = false;
-  host.tell(file);
+  runtime.tell(file);
   return 0;
 }
 
@@ -235,17 +235,17 @@ void join_kernel(File& file) {
 }
 
 void leave_to_kernel(File& file) {
-  Host& host = Host::get();
-  if (host.logs()) tell_user("unet-sockets: descriptor %d is the kernel's\n", file.fd());
+  Runtime& runtime = Runtime::get();
+  if (runtime.logs()) tell_user("unet-sockets: descriptor %d is the kernel's\n", file.fd());
   if (file.is_ours()) {
-    host.close_socket(file);
+    runtime.close_socket(file);
     const int flags = real().fcntl(file.fd(), F_GETFL);
     if (!file.nonblocking) real().fcntl(file.fd(), F_SETFL, flags & ~O_NONBLOCK);
   }
   const Hold hold(file);
   file.left = true;
-  host.tell(file);
-  while (!file.fds.empty()) host.table().take(file.fds.back());
+  runtime.tell(file);
+  while (!file.fds.empty()) runtime.table().take(file.fds.back());
 }
 
 void become_pair(File& file, int end, const sockets::Address& local, const sockets::Address& remote) {
@@ -266,7 +266,7 @@ void become_pair(File& file, int end, const sockets::Address& local, const socke
 
 int bind_file(File& file, const sockaddr* address, socklen_t length) {
   sockets::Address to;
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   const int error = sockets::read_sockaddr(address, length, file.domain == AF_INET6, false, to);
   if (file.is_ours()) return error != 0 ? -error : bind_ours(file, to);
   // What is wrong with it the kernel says better; and the socket stays undecided.
@@ -283,7 +283,7 @@ int bind_file(File& file, const sockaddr* address, socklen_t length) {
   if (result == 0) result = bind_ours(file, to);
   if (result < 0) {
     const int wrong = -result;
-    host.close_socket(file);
+    runtime.close_socket(file);
     return -wrong;
   }
   file.bound = true;
@@ -296,23 +296,23 @@ int listen_file(File& file, int backlog, bool& decided) {
   if (!file.is_stream()) return result_of(real().listen(file.fd(), backlog));
   if (!file.is_ours()) {
     // What is bound already: its port is another's by now, or there is no network interface.
-    if (file.inherited) return Host::get().open() ? -EADDRINUSE : -errno;
+    if (file.inherited) return Runtime::get().open() ? -EADDRINUSE : -errno;
     const bool of_device = is_of_device(file);
     if (of_device || known_addresses() == nullptr) {
-      if (!of_device && Host::get().lacks_memory()) return -ENOMEM;
+      if (!of_device && Runtime::get().lacks_memory()) return -ENOMEM;
       decided = false;
       leave_to_kernel(file);
       return 0;
     }
     if (const int result = bind_both(file, {}); result < 0) return result;
   }
-  const int result = result_of(Host::get().sockets().listen(file.socket, backlog));
+  const int result = result_of(Runtime::get().sockets().listen(file.socket, backlog));
   if (result < 0) return result;
   file.listens = true;
   file.backlog = backlog;
   // A process that only holds it for its children gets none of their connections.
   file.serves = !file.registrations.empty() || file.signals_of >= 0;
-  static_cast<void>(Host::get().sockets().stack().set_takes_new(file.socket, file.serves));
+  static_cast<void>(Runtime::get().sockets().stack().set_takes_new(file.socket, file.serves));
   return file.kernel ? result_of(real().listen(file.fd(), backlog)) : 0;
 }
 
@@ -414,7 +414,7 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
     if (!file.pair) keep_option(file, level, name, value, length);
     return 0;
   }
-  if (Host::get().sockets().setsockopt(file.socket, level, name, value, length) == 0) {
+  if (Runtime::get().sockets().setsockopt(file.socket, level, name, value, length) == 0) {
     if (file.is_joined() || file.bound) keep_option(file, level, name, value, length);  // the network interface may go, and come back
     return 0;
   }
@@ -427,7 +427,7 @@ int set_group_option(File& file, int level, int name, const void* value, socklen
   const IpConfiguration* const all = file.is_undecided() && !is_of_device(file) ? known_addresses() : nullptr;
   if (all == nullptr || !has_network(*all) || begin_ours(file) < 0) return error;
   const int result = set_option(file, level, name, value, length);
-  Host::get().close_socket(file);
+  Runtime::get().close_socket(file);
   return result == ENOPROTOOPT ? error : result;
 }
 

@@ -1,5 +1,5 @@
 // placement.h - whose a socket is: it begins as the kernel's and undecided, and becomes ours, both's or the kernel's alone when its program
-// binds, connects or sends; used by the calls of ipstack/preload, under the host's lock.
+// binds, connects or sends; used by the calls of ipstack/preload, under the runtime's lock.
 #pragma once
 
 #include <sys/socket.h>

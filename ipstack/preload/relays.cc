@@ -19,7 +19,7 @@ constexpr int kPieces = 16;  // of one connection, before another's turn
 constexpr Nanoseconds kHangsFor = 60 * kSecond;
 
 std::byte* piece() noexcept {
-  static std::byte memory[kPiece];  // of who has the host's lock
+  static std::byte memory[kPiece];  // of who has the runtime's lock
   return memory;
 }
 
@@ -33,7 +33,7 @@ bool is_closed(int fd) noexcept {
 
 void Relays::let_go(File& file) {
   --file.holds;
-  Host::get().let_go(file);
+  Runtime::get().let_go(file);
 }
 
 void Relays::add_relay(File& file, int fd, bool used) {
@@ -43,14 +43,14 @@ void Relays::add_relay(File& file, int fd, bool used) {
   // A pair of sockets may have urgent data or not, by the kernel's version: in line nothing of it is lost.
   constexpr int kOn = 1;
   real().setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &kOn, sizeof kOn);
-  if (file.is_ours()) Host::get().sockets().setsockopt(file.socket, SOL_SOCKET, SO_OOBINLINE, &kOn, sizeof kOn);
+  if (file.is_ours()) Runtime::get().sockets().setsockopt(file.socket, SOL_SOCKET, SO_OOBINLINE, &kOn, sizeof kOn);
   relays_.push_back({.fd = fd, .file = &file, .used = used});
 }
 
 void Relays::append(std::vector<pollfd>& to) const {
   for (const Link& each : links_) to.push_back({.fd = each.fd, .events = POLLIN, .revents = 0});
   for (const Relay& each : relays_) {
-    const int in = each.listener != nullptr || each.ended_in || (Host::get().events(*each.file) & EPOLLOUT) == 0 ? 0 : POLLIN;
+    const int in = each.listener != nullptr || each.ended_in || (Runtime::get().events(*each.file) & EPOLLOUT) == 0 ? 0 : POLLIN;
     // poll() would tell of the end again and again: its socket's room wakes.
     const int fd = each.hung_since != 0 ? -1 : each.fd;
     to.push_back({.fd = fd, .events = static_cast<short>(in | (each.wants_out ? POLLOUT : 0)), .revents = 0});
@@ -118,9 +118,9 @@ bool Relays::carry(Relay& relay, bool hung_up) {
   if (!out || !in) return false;
   if (hung_up && relay.ended_in) return false;
   if (relay.ended_in && relay.ended_out) return false;
-  if (hung_up && relay.hung_since == 0) relay.hung_since = Host::get().now();
-  if (relay.hung_since == 0 || Host::get().now() - relay.hung_since < kHangsFor) return true;
-  Host::get().end_by_reset(*relay.file);  // an end would say that this was all
+  if (hung_up && relay.hung_since == 0) relay.hung_since = Runtime::get().now();
+  if (relay.hung_since == 0 || Runtime::get().now() - relay.hung_since < kHangsFor) return true;
+  Runtime::get().end_by_reset(*relay.file);  // an end would say that this was all
   return false;
 }
 
@@ -130,7 +130,7 @@ bool Relays::has_hung() const noexcept {
 
 // From the connection into the pair. False: the other process is gone.
 bool Relays::carry_out(Relay& relay) {
-  sockets::Sockets& sockets = Host::get().sockets();
+  sockets::Sockets& sockets = Runtime::get().sockets();
   relay.wants_out = false;
   if (!relay.used && !relay.file->fds.empty()) return true;
   for (int i = 0; i < kPieces && !relay.ended_out; ++i) {
@@ -155,9 +155,9 @@ bool Relays::carry_out(Relay& relay) {
 
 // The other way. False: the connection takes no more.
 bool Relays::carry_in(Relay& relay) {
-  sockets::Sockets& sockets = Host::get().sockets();
+  sockets::Sockets& sockets = Runtime::get().sockets();
   for (int i = 0; i < kPieces && !relay.ended_in; ++i) {
-    if ((Host::get().events(*relay.file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return true;
+    if ((Runtime::get().events(*relay.file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return true;
     ssize_t there;
     do there = real().recv(relay.fd, piece(), kPiece, MSG_PEEK | MSG_DONTWAIT);
     while (there < 0 && errno == ECONNRESET);  // it was closed with something unread, and says so once
@@ -170,7 +170,7 @@ bool Relays::carry_in(Relay& relay) {
       return true;
     }
     relay.used = true;
-    if (relay.hung_since != 0) relay.hung_since = Host::get().now();
+    if (relay.hung_since != 0) relay.hung_since = Runtime::get().now();
     const int64_t went = result_of(sockets.send(relay.file->socket, piece(), static_cast<size_t>(there), MSG_DONTWAIT | MSG_NOSIGNAL));
     if (went < 0) return went == -EAGAIN;
     real().recv(relay.fd, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
@@ -182,7 +182,7 @@ bool Relays::carry_in(Relay& relay) {
 bool Relays::has_unserved() const noexcept {
   const auto waits = [&](const Held& held) {
     if (!held.file->is_joined() || held.file->serves || !held.file->bound) return false;
-    return (Host::get().events(*held.file) & EPOLLIN) != 0 || served_by(*held.file) == 0;
+    return (Runtime::get().events(*held.file) & EPOLLIN) != 0 || served_by(*held.file) == 0;
   };
   return has_held(waits);
 }

@@ -1,6 +1,6 @@
 // relays.h - sockets of this process that another process uses, too: a child that has inherited one, or whoever was sent one. The stack
 // is this process's, so its helper carries the bytes between a connection and a Unix socket pair, whose other end the other process has.
-// Used by the helper and by forks.cc and passing.cc, under the host's lock.
+// Used by the helper and by forks.cc and passing.cc, under the runtime's lock.
 //
 // A link (links.h) leads to each such process: by it that asks for a connection that it wants to use, and tells what it has closed. Until
 // then, or its end, the sockets that it has inherited stay open, as a descriptor of the kernel's would.
@@ -21,7 +21,7 @@
 #include <span>
 #include <vector>
 
-#include "ipstack/preload/host.h"
+#include "ipstack/preload/runtime.h"
 #include "ipstack/preload/links.h"
 
 namespace unet::preload {

@@ -1,7 +1,7 @@
-// signals.h - a thread in this library runs no handler of its program's: what comes meanwhile is held back until it is out; for host.cc.
+// signals.h - a thread in this library runs no handler of its program's: what comes meanwhile is held back until it is out; for runtime.cc.
 //
 // A handler may call whatever is safe in one, end the process or leave by longjmp(); in the midst of a call of ours it would find the
-// host locked by its own thread. To block all signals for each call would cost two system calls. So handlers are called by one of this
+// runtime locked by its own thread. To block all signals for each call would cost two system calls. So handlers are called by one of this
 // library's, which gives a signal that comes at the wrong time back to the kernel and blocks all, until the thread gives the lock away.
 #pragma once
 

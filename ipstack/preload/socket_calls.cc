@@ -29,11 +29,11 @@ bool may_be_ours(int domain, int type, int protocol) noexcept {
 
 // A connection of the stack at a descriptor of its own. The stack has one ready.
 int take_connection(File& listener, sockaddr* address, socklen_t* length, int flags) {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   if (!has_memory()) return -ENOMEM;
   const int fd = real().socket(listener.domain, SOCK_STREAM | (flags & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0);
   if (fd < 0) return -errno;
-  const int made = host.sockets().accept(listener.socket, address, length, SOCK_NONBLOCK);
+  const int made = runtime.sockets().accept(listener.socket, address, length, SOCK_NONBLOCK);
   if (made < 0) {
     const int error = errno;
     real().close(fd);
@@ -55,8 +55,8 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
   file->receive_told = listener.receive_told;
   file->send_told = listener.send_told;
   file->tells = listener.tells;
-  host.table().put(fd, *file);
-  host.give_socket(*file, made);
+  runtime.table().put(fd, *file);
+  runtime.give_socket(*file, made);
   listener.unserved_since = listener.busy_since = 0;
   return fd;
 }
@@ -75,11 +75,11 @@ int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags
   if (taken.fd >= 0) real().close(taken.fd);
   if (fd < 0 || !Ancestors::answer(taken, LinkMessage::Kind::took)) {
     if (fd >= 0) real().close(fd);
-    else if (taken.own != nullptr) Host::get().reset(*taken.own);
-    Host::get().serve(listener);
+    else if (taken.own != nullptr) Runtime::get().reset(*taken.own);
+    Runtime::get().serve(listener);
     return -EAGAIN;
   }
-  if (Host::get().relays().is_waited_for(listener)) Host::get().serve(listener);  // another thread does
+  if (Runtime::get().relays().is_waited_for(listener)) Runtime::get().serve(listener);  // another thread does
   File* const file = taken.own != nullptr ? taken.own : new File(listener.domain, SOCK_STREAM);
   file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
   file->bound = true;
@@ -89,7 +89,7 @@ int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags
     file->pair = taken.names;
     if (file->nonblocking) real().fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
   }
-  Host::get().table().put(fd, *file);
+  Runtime::get().table().put(fd, *file);
   if (address != nullptr && length != nullptr) sockets::write_sockaddr(taken.names.remote, listener.domain == AF_INET6, address, length);
   return fd;
 }
@@ -99,17 +99,17 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   if (!listener.is_stream()) return -EOPNOTSUPP;
   if (address != nullptr && (sockets::is_nowhere(address) || sockets::is_nowhere(length))) return -EFAULT;
   if (address != nullptr && static_cast<int>(*length) < 0) return -EINVAL;
-  Host& host = Host::get();
-  host.serve(listener);
-  return static_cast<int>(host.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
+  Runtime& runtime = Runtime::get();
+  runtime.serve(listener);
+  return static_cast<int>(runtime.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
     while (!listener.waiting.empty()) {
       if (const int made = take_waiting(listener, address, length, flags); made != -EAGAIN) return made;
     }
     if (!listener.is_ours() && !listener.inherited) return -EINVAL;
     if (!listener.is_ours() && !Forks::adopt(listener)) return -EAGAIN;  // until there is a network interface again
-    if ((host.events(listener) & EPOLLIN) == 0) host.turn();
-    if (host.sockets().stack().option(listener.socket, sockets::Stack::Option::accepts) == 0) return -EINVAL;
-    if ((host.events(listener) & (EPOLLIN | EPOLLERR)) != 0) return take_connection(listener, address, length, flags);
+    if ((runtime.events(listener) & EPOLLIN) == 0) runtime.turn();
+    if (runtime.sockets().stack().option(listener.socket, sockets::Stack::Option::accepts) == 0) return -EINVAL;
+    if ((runtime.events(listener) & (EPOLLIN | EPOLLERR)) != 0) return take_connection(listener, address, length, flags);
     if (!kernel || !listener.kernel) return -EAGAIN;
     const int made = real().accept4(listener.fd(), address, length, flags);
     if (made >= 0) forget(made);
@@ -149,7 +149,7 @@ int told_of(const File& file, int name) {
   if (const int told = name == SO_RCVBUF ? file.receive_told : file.send_told; told != 0) return told;
   int number = 0;
   socklen_t length = sizeof number;
-  Host::get().sockets().getsockopt(file.socket, SOL_SOCKET, name, &number, &length);
+  Runtime::get().sockets().getsockopt(file.socket, SOL_SOCKET, name, &number, &length);
   return 2 * std::min(number, INT_MAX / 2);
 }
 
@@ -158,7 +158,7 @@ bool shadow_tells(const File& file, int level, int name) noexcept {
   if (level == IPPROTO_IPV6 && file.domain == AF_INET) return true;  // that there is no such option
   if (level != SOL_SOCKET) return false;
   if (name == SO_ERROR) return file.kernel_peer;
-  if (name == SO_LINGER) return Host::get().sockets().stack().option(file.socket, sockets::Stack::Option::linger) < 0;
+  if (name == SO_LINGER) return Runtime::get().sockets().stack().option(file.socket, sockets::Stack::Option::linger) < 0;
   return name == SO_RCVTIMEO || name == SO_SNDTIMEO || name == (file.is_stream() ? SO_BROADCAST : SO_KEEPALIVE);
 }
 
@@ -181,7 +181,7 @@ int check_room(const sockaddr* address, const socklen_t* length) noexcept {
 int tell_peer(const File& file, void* value, socklen_t* length) {
   sockaddr_storage name;
   socklen_t whole = sizeof name;
-  if (Host::get().sockets().getpeername(file.socket, reinterpret_cast<sockaddr*>(&name), &whole) != 0) return -1;
+  if (Runtime::get().sockets().getpeername(file.socket, reinterpret_cast<sockaddr*>(&name), &whole) != 0) return -1;
   if (*length > whole) return static_cast<int>(answer(-EINVAL));
   std::memcpy(value, &name, *length);
   return 0;
@@ -195,22 +195,22 @@ int connect_nowhere(File& file, const sockaddr* address, socklen_t length, int e
     return result;
   }
   const bool apart = error == EAFNOSUPPORT && sockets::family_of(address) == AF_UNSPEC;
-  return apart ? result_of(Host::get().sockets().connect(file.socket, address, length)) : -error;
+  return apart ? result_of(Runtime::get().sockets().connect(file.socket, address, length)) : -error;
 }
 
 // One that place_for() has made ours.
 int connect_ours(File& file, const sockaddr* address, socklen_t length, const sockets::Address& to) {
   if (link_of(address, length) == 0u) return -EINVAL;
   note_link(file, address, length);
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   leave_kernel(file);
   file.kernel_peer = false;
-  const int begun = result_of(host.sockets().connect(file.socket, address, length));
+  const int begun = result_of(runtime.sockets().connect(file.socket, address, length));
   if (file.is_stream() && (begun == 0 || begun == -EINPROGRESS)) file.signalled = 0;
   if (file.nonblocking || (begun != -EINPROGRESS && begun != -EALREADY)) return begun;
-  const int64_t done = host.block(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return Host::gone(file, true);
-    const int more = host.sockets().stack().connect(file.socket, to);
+  const int64_t done = runtime.block(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {
+    if (!file.is_ours()) return Runtime::gone(file, true);
+    const int more = runtime.sockets().stack().connect(file.socket, to);
     return more == -EISCONN ? 0 : more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;
   });
   return done == -EAGAIN ? begun : static_cast<int>(done);  // SO_SNDTIMEO, as Linux has it
@@ -219,22 +219,22 @@ int connect_ours(File& file, const sockaddr* address, socklen_t length, const so
 }  // namespace
 
 UNET_PRELOAD int socket(int domain, int type, int protocol) noexcept {
-  if (Host::inside() || !may_be_ours(domain, type, protocol)) return fresh(real().socket(domain, type, protocol));
-  const Host::Guard guard;
+  if (Runtime::inside() || !may_be_ours(domain, type, protocol)) return fresh(real().socket(domain, type, protocol));
+  const Runtime::Guard guard;
   if (!has_memory()) return static_cast<int>(answer(-ENOMEM));
   const int fd = real().socket(domain, type, protocol);
   if (fd < 0) return fd;
   auto* const file = new File(domain, type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC));
   file->nonblocking = (type & SOCK_NONBLOCK) != 0;
-  Host::get().table().put(fd, *file);
+  Runtime::get().table().put(fd, *file);
   return fd;
 }
 
 UNET_PRELOAD int bind(int fd, const sockaddr* address, socklen_t length) noexcept {
   if (file_of(fd) == nullptr) return real().bind(fd, address, length);
-  const Host::Guard guard;
-  Host::get().hear();  // a port that others have closed is free
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  Runtime::get().hear();  // a port that others have closed is free
+  File* const file = Runtime::get().file(fd);
   if (file == nullptr) return real().bind(fd, address, length);
   note_link(*file, address, length);
   return static_cast<int>(answer(bind_file(*file, address, length)));
@@ -242,8 +242,8 @@ UNET_PRELOAD int bind(int fd, const sockaddr* address, socklen_t length) noexcep
 
 UNET_PRELOAD int listen(int fd, int backlog) noexcept {
   if (file_of(fd) == nullptr) return real().listen(fd, backlog);
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   if (file == nullptr) return real().listen(fd, backlog);
   bool decided = false;
   const int result = listen_file(*file, backlog, decided);
@@ -254,8 +254,8 @@ UNET_PRELOAD int accept4(int fd, sockaddr* address, socklen_t* length, int flags
   if (file_of(fd) == nullptr) return fresh(real().accept4(fd, address, length, flags));
   ::pthread_testcancel();
   {
-    const Host::Guard guard;
-    File* const file = Host::get().file(fd);
+    const Runtime::Guard guard;
+    File* const file = Runtime::get().file(fd);
     if (file != nullptr && (file->is_ours() || file->inherited)) {
       return static_cast<int>(answer(holding(*file, [&](File& held) { return accept_of(held, address, length, flags); })));
     }
@@ -269,8 +269,8 @@ UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
   const AtKernel noted;
   if (file_of(fd) == nullptr) return real().connect(fd, address, length);
   ::pthread_testcancel();
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   // The kernel's connect() may wait, but not under our lock: a file that becomes the kernel's is asked for again below.
   if (file != nullptr) {
     sockets::Address to;
@@ -285,11 +285,11 @@ UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
   }
   int result, error;
   {
-    const Host::Away away;
+    const Runtime::Away away;
     result = real().connect(fd, address, length);
     error = errno;
   }
-  File* const both = result == 0 ? Host::get().table().file(fd) : nullptr;
+  File* const both = result == 0 ? Runtime::get().table().file(fd) : nullptr;
   if (both != nullptr && both->is_ours() && !both->is_stream()) both->kernel_peer = true;
   errno = error;
   return result;
@@ -298,12 +298,12 @@ UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
 UNET_PRELOAD int shutdown(int fd, int how) noexcept {
   const AtKernel noted;
   if (file_of(fd) == nullptr) return real().shutdown(fd, how);
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   if (file != nullptr && file->pair && how != SHUT_RD) Ancestors::say_all(*file, LinkMessage::Kind::end);
   if (file == nullptr || !file->is_ours()) return real().shutdown(fd, how);
   if (file->kernel && (file->listens || !file->is_stream())) real().shutdown(fd, how);
-  const int result = Host::get().sockets().shutdown(file->socket, how);
+  const int result = Runtime::get().sockets().shutdown(file->socket, how);
   if (file->listens && how != SHUT_WR) {
     Ancestors::say_all(*file, LinkMessage::Kind::close);
     Ancestors::give_back(*file);
@@ -311,32 +311,32 @@ UNET_PRELOAD int shutdown(int fd, int how) noexcept {
     file->listens = false;
     for (Sleeper* each : file->sleepers) each->wake();
   }
-  if (file->signals_of >= 0) file->signalled = Host::get().events(*file);  // what it did itself is no news
+  if (file->signals_of >= 0) file->signalled = Runtime::get().events(*file);  // what it did itself is no news
   return result;
 }
 
 UNET_PRELOAD int getsockname(int fd, sockaddr* address, socklen_t* length) noexcept {
   if (file_of(fd) == nullptr) return real().getsockname(fd, address, length);
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   const sockets::Address* const kept = file == nullptr ? nullptr : kept_name(*file, true);
   if (file == nullptr || file->kernel_peer || (!file->is_ours() && kept == nullptr)) return real().getsockname(fd, address, length);
   if (const int wrong = check_room(address, length); wrong < 0) return static_cast<int>(answer(wrong));
   if (kept != nullptr) return sockets::write_sockaddr(*kept, file->domain == AF_INET6, address, length), 0;
   const socklen_t room = *length;
-  return with_link(*file, Host::get().sockets().getsockname(file->socket, address, length), address, room);
+  return with_link(*file, Runtime::get().sockets().getsockname(file->socket, address, length), address, room);
 }
 
 UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexcept {
   if (file_of(fd) == nullptr) return real().getpeername(fd, address, length);
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   const sockets::Address* const kept = file == nullptr ? nullptr : kept_name(*file, false);
   if (file == nullptr || file->kernel_peer || (!file->is_ours() && kept == nullptr)) return real().getpeername(fd, address, length);
   if (const int wrong = check_room(address, length); wrong < 0) return static_cast<int>(answer(wrong));
   if (kept != nullptr) return sockets::write_sockaddr(*kept, file->domain == AF_INET6, address, length), 0;
   const socklen_t room = *length;
-  return with_link(*file, Host::get().sockets().getpeername(file->socket, address, length), address, room);
+  return with_link(*file, Runtime::get().sockets().getpeername(file->socket, address, length), address, room);
 }
 
 UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, socklen_t length) noexcept {
@@ -345,8 +345,8 @@ UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, sock
   const int error = errno;
   if (file_of(fd) == nullptr) return result;
   if (result != 0) {
-    const Host::Guard guard;
-    File* const file = Host::get().file(fd);
+    const Runtime::Guard guard;
+    File* const file = Runtime::get().file(fd);
     // Where the kernel has no interface for groups, the network interface is one.
     const bool of_groups = level == IPPROTO_IP || level == IPPROTO_IPV6;
     if (of_groups && (error == ENODEV || error == EADDRNOTAVAIL) && file != nullptr) {
@@ -355,15 +355,15 @@ UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, sock
     errno = error;
     return file != nullptr && file->pair && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6) ? 0 : result;
   }
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   return file == nullptr ? 0 : static_cast<int>(answer(-set_option(*file, level, name, value, length)));
 }
 
 UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t* length) noexcept {
   if (file_of(fd) == nullptr) return real().getsockopt(fd, level, name, value, length);
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   const bool somewhere = !sockets::is_nowhere(value) && !sockets::is_nowhere(length);
   if (file != nullptr && file->lost && level == SOL_SOCKET && name == SO_ERROR && somewhere) {
     const int error = std::exchange(file->error, 0);
@@ -376,11 +376,11 @@ UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t*
   }
   if (sockets::is_nowhere(value) || sockets::is_nowhere(length)) return static_cast<int>(answer(-EFAULT));
   if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
-  Host::get().turn_if_due();
+  Runtime::get().turn_if_due();
   if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF)) return tell_int(told_of(*file, name), value, length);
   if (level == SOL_SOCKET && name == SO_RCVLOWAT) return tell_int(file->receive_least, value, length);
   if (level == IPPROTO_TCP && name == TCP_INQ && file->is_stream()) return tell_int(file->tells.left, value, length);
   if (level == SOL_SOCKET && name == SO_PEERNAME) return tell_peer(*file, value, length);
-  const int result = Host::get().sockets().getsockopt(file->socket, level, name, value, length);
+  const int result = Runtime::get().sockets().getsockopt(file->socket, level, name, value, length);
   return result < 0 && errno == ENOPROTOOPT ? real().getsockopt(fd, level, name, value, length) : result;
 }

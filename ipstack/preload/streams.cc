@@ -111,8 +111,8 @@ void hand_over(FILE& from, FILE& to) {
 }
 
 bool is_at(int fd) {
-  const Host::Guard guard;
-  const File* const file = Host::get().table().file(fd);
+  const Runtime::Guard guard;
+  const File* const file = Runtime::get().table().file(fd);
   return file != nullptr && !file->pair;  // a pair is the kernel's
 }
 
@@ -176,7 +176,7 @@ void unet::preload::flush_streams() noexcept {
 }
 
 void unet::preload::tell_user(const char* format, ...) noexcept {
-  const File* const file = Host::get().table().file(STDERR_FILENO);
+  const File* const file = Runtime::get().table().file(STDERR_FILENO);
   if (file != nullptr && !file->pair) return;
   va_list arguments;
   va_start(arguments, format);

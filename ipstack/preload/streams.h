@@ -7,7 +7,7 @@
 namespace unet::preload {
 
 // glibc's lock of the list of its streams. fork() takes it, and fflush(NULL) has it while it writes to a socket's stream, for which it
-// wants the host's: so who takes both takes this one first.
+// wants the runtime's: so who takes both takes this one first.
 void lock_streams() noexcept;
 void unlock_streams() noexcept;
 void renew_streams_lock() noexcept;  // in a child, whose parent had it

@@ -1,5 +1,5 @@
 // transfer.h - data in and out of a socket of ours, for all functions that read and write; used by data_calls.cc, message_calls.cc and
-// file_calls.cc, under the host's lock. They answer with how much, or -errno.
+// file_calls.cc, under the runtime's lock. They answer with how much, or -errno.
 #pragma once
 
 #include <sys/socket.h>

@@ -22,14 +22,14 @@ constinit thread_local KernelPace kernel_pace{};
 class Waiting {
  public:
   Waiting(pollfd* all, size_t count) : all_(all, count), kernel_(count), ours_(count) {
-    Host& host = Host::get();
+    Runtime& runtime = Runtime::get();
     for (size_t i = 0; i < count; ++i) {
       const int fd = all[i].fd;
       kernel_[i] = {.fd = fd, .events = all[i].events, .revents = 0};
       ours_[i] = nullptr;
       all[i].revents = 0;
-      File* const file = host.file(fd);
-      EpollSet* const set = host.table().as<EpollSet>(fd, Entry::Kind::epoll);
+      File* const file = runtime.file(fd);
+      EpollSet* const set = runtime.table().as<EpollSet>(fd, Entry::Kind::epoll);
       if (set != nullptr) hold(i, *set);
       const bool undecided = file != nullptr && file->is_undecided();
       if (file == nullptr || (!file->is_ours() && !file->lost && !file->waits_back() && !undecided)) {
@@ -38,14 +38,14 @@ class Waiting {
       }
       if (file->kernel) add_kernels(all[i]);
       else kernel_[i].fd = -1;
-      host.serve(*file);
+      runtime.serve(*file);
       hold(i, *file);
     }
   }
   ~Waiting() {
     each([](Entry& entry) {
       --entry.holds;
-      Host::get().let_go(entry);
+      Runtime::get().let_go(entry);
     });
   }
   Waiting(const Waiting&) = delete;
@@ -133,10 +133,10 @@ class Waiting {
   static void look_at(pollfd& one, const Entry& entry) {
     uint32_t wanted = static_cast<uint16_t>(one.events);
     if (entry.kind == Entry::Kind::socket) {
-      if (Host::get().table().find(one.fd) != &entry) return ask_again(one);
+      if (Runtime::get().table().find(one.fd) != &entry) return ask_again(one);
       wanted |= POLLERR | POLLHUP;
     }
-    one.revents = static_cast<short>(one.revents | (Host::get().events(entry) & wanted));
+    one.revents = static_cast<short>(one.revents | (Runtime::get().events(entry) & wanted));
   }
   // Another thread has closed the descriptor meanwhile; or it is the kernel's now.
   static void ask_again(pollfd& one) { real().poll(&one, 1, 0); }
@@ -150,8 +150,8 @@ class Waiting {
 };
 
 bool any_ours(const pollfd* all, size_t count) noexcept {
-  if (Host::inside() || is_nowhere(all) || count > static_cast<size_t>(Table::kMax)) return false;
-  return std::any_of(all, all + count, [](const pollfd& each) { return Host::get().table().find(each.fd) != nullptr; });
+  if (Runtime::inside() || is_nowhere(all) || count > static_cast<size_t>(Table::kMax)) return false;
+  return std::any_of(all, all + count, [](const pollfd& each) { return Runtime::get().table().find(each.fd) != nullptr; });
 }
 
 // How long a call may wait; and, as it says at its end, since when it did: 0 if it did not have to.
@@ -162,29 +162,29 @@ struct Patience {
 
 // Under the lock. -errno.
 int poll_all(Waiting& waiting, Patience& patience, const sigset_t* mask) {
-  Host& host = Host::get();
-  const Nanoseconds began = host.turn_if_due();
+  Runtime& runtime = Runtime::get();
+  const Nanoseconds began = runtime.turn_if_due();
   int ready = waiting.look_paced(began);
-  if (ready == 0 && host.turn()) ready = waiting.look(false);
-  host.note_look(ready != 0, patience.most != 0);
+  if (ready == 0 && runtime.turn()) ready = waiting.look(false);
+  runtime.note_look(ready != 0, patience.most != 0);
   if (ready != 0) return ready;
-  Sleeper& who = Host::this_thread();
+  Sleeper& who = Runtime::this_thread();
   // What the mask lets through is told also to who has no time.
-  const auto nothing = [&] { return mask != nullptr && host.is_interrupted(who, *mask) ? -EINTR : 0; };
+  const auto nothing = [&] { return mask != nullptr && runtime.is_interrupted(who, *mask) ? -EINTR : 0; };
   if (patience.most == 0) return nothing();
   patience.since = began;
   const Nanoseconds until = patience.most == kForever ? kForever : began + patience.most;
   while (true) {
-    Host::Woken woken;
+    Runtime::Woken woken;
     {
       const Waiting::Told told(waiting, who);
-      woken = host.wait(who, waiting.kernel(), host.next_try(waiting.wait_back(), until), mask);
+      woken = runtime.wait(who, waiting.kernel(), runtime.next_try(waiting.wait_back(), until), mask);
     }
     ready = waiting.look(false);
     if (ready != 0) return ready;
-    if (woken == Host::Woken::interrupted) return -EINTR;
-    if (host.now() < until) continue;
-    if (woken != Host::Woken::timed_out) ready = waiting.look(true);
+    if (woken == Runtime::Woken::interrupted) return -EINTR;
+    if (runtime.now() < until) continue;
+    if (woken != Runtime::Woken::timed_out) ready = waiting.look(true);
     return ready != 0 ? ready : nothing();
   }
 }
@@ -192,11 +192,11 @@ int poll_all(Waiting& waiting, Patience& patience, const sigset_t* mask) {
 int poll_with(pollfd* all, nfds_t count, Patience& patience, const sigset_t* mask) {
   ::pthread_testcancel();
   {
-    const Host::Guard guard;
+    const Runtime::Guard guard;
     Waiting waiting(all, count);
     if (waiting.has_ours()) return static_cast<int>(answer(poll_all(waiting, patience, mask)));
   }
-  patience.since = Host::get().now();
+  patience.since = Runtime::get().now();
   timespec limit{.tv_sec = static_cast<time_t>(patience.most / unet::kSecond), .tv_nsec = static_cast<long>(patience.most % unet::kSecond)};
   return real().ppoll(all, count, patience.most == kForever ? nullptr : &limit, mask);
 }
@@ -282,11 +282,11 @@ class Selection {
 };
 
 bool any_selected(int count, fd_set* read, fd_set* write, fd_set* except) noexcept {
-  if (Host::inside() || count < 0) return false;
+  if (Runtime::inside() || count < 0) return false;
   for (const fd_set* set : {read, write, except}) {
     if (set != nullptr && is_nowhere(set)) return false;  // of which the kernel's call says so
   }
-  const unet::preload::Table& table = Host::get().table();
+  const unet::preload::Table& table = Runtime::get().table();
   return Sets(count, read, write, except).any([&](int fd) { return table.find(fd) != nullptr; });
 }
 
@@ -322,7 +322,7 @@ UNET_PRELOAD int select(int count, fd_set* read, fd_set* write, fd_set* except, 
                                              static_cast<Nanoseconds>(timeout->tv_usec) * unet::kMicrosecond};
   const int ready = select_with(count, read, write, except, patience, nullptr);
   if (timeout != nullptr && patience.since != 0) {  // Linux says how much of it is left
-    const Nanoseconds took = Host::get().now() - patience.since, left = took < patience.most ? patience.most - took : 0;
+    const Nanoseconds took = Runtime::get().now() - patience.since, left = took < patience.most ? patience.most - took : 0;
     *timeout = {.tv_sec = static_cast<time_t>(left / unet::kSecond),
                 .tv_usec = static_cast<suseconds_t>(left % unet::kSecond / unet::kMicrosecond)};
   }

@@ -1,11 +1,11 @@
-// host_lost.cc - the network interface goes while the program runs, and perhaps comes back: connections end as if this host had been reset,
+// runtime_lost.cc - the NI goes while the program runs, and perhaps comes back: connections end as if this host had been reset,
 // listeners and datagram sockets are bound again.
 #include <algorithm>
 #include <cerrno>
 
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/forks.h"
-#include "ipstack/preload/host.h"
+#include "ipstack/preload/runtime.h"
 
 namespace unet::preload {
 namespace {
@@ -16,19 +16,19 @@ constexpr Nanoseconds kOthersFirst = 2 * kSecond;
 
 }  // namespace
 
-int64_t Host::gone(File& file, bool sends) noexcept {
+int64_t Runtime::gone(File& file, bool sends) noexcept {
   if (!file.lost) return file.waits_back() ? -ENETDOWN : -EBADF;
   if (const int error = std::exchange(file.error, 0); error != 0) return -error;
   return sends ? -EPIPE : 0;
 }
 
-void Host::tell_next(File& file, int64_t error) noexcept {
+void Runtime::tell_next(File& file, int64_t error) noexcept {
   if (error >= 0 || error == -EAGAIN || error == -EINTR) return;
   if (file.is_ours()) sockets_->stack().return_error(file.socket, static_cast<int>(-error));
   else if (file.lost && error != -EPIPE) file.error = static_cast<int>(-error);
 }
 
-void Host::lose_interface() {
+void Runtime::lose_interface() {
   for (size_t i = 0; i < by_socket_.size(); ++i) {
     File* const file = by_socket_[i];
     if (file == nullptr) continue;
@@ -60,7 +60,7 @@ void Host::lose_interface() {
 }
 
 // If there is one, what was bound is bound again.
-void Host::come_back() {
+void Runtime::come_back() {
   if (now() - tried_at_ < kTryEvery) return;
   tried_at_ = now();
   if (!open()) return;

@@ -1,4 +1,4 @@
-// host_wait.cc - how threads wait for the stack: they spin, sleep, and are woken; and the helper that looks after it meanwhile.
+// runtime_wait.cc - how threads wait for the stack: they spin, sleep, and are woken; and the helper that looks after it meanwhile.
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "ipstack/preload/few.h"
-#include "ipstack/preload/host.h"
+#include "ipstack/preload/runtime.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/last_thread.h"
 #include "ipstack/preload/of_thread.h"
@@ -65,7 +65,7 @@ constinit thread_local SleepOfThread SleepOfThread::own{};
 constinit thread_local HeldByThread HeldByThread::own{};
 
 int HeldByThread::of(const Entry& entry) noexcept {
-  const std::vector<Entry*>& polled = Host::this_thread().polled;
+  const std::vector<Entry*>& polled = Runtime::this_thread().polled;
   return static_cast<int>(std::count(own.entries, own.entries + std::min(own.count, kMost), &entry) +
                           std::count(polled.begin(), polled.end(), &entry));
 }
@@ -74,7 +74,7 @@ Sleeper::Sleeper() : event(event_out_of_the_way()) { note_own(event, true); }
 Sleeper::Sleeper(int fd) noexcept : event(fd), asleep(true), owns_(false) {}
 Sleeper::~Sleeper() {
   if (SleepOfThread::own.who == this) {
-    const Host::Guard guard;  // which finds that it does not sleep any longer
+    const Runtime::Guard guard;  // which finds that it does not sleep any longer
   }
   if (event < 0 || !owns_) return;
   note_own(event, false);
@@ -104,7 +104,7 @@ void Sleeper::renew() noexcept {
   woken = rung_ = false;
 }
 
-Sleeper& Host::this_thread() noexcept { return OfThread<Sleeper>::get(); }
+Sleeper& Runtime::this_thread() noexcept { return OfThread<Sleeper>::get(); }
 
 namespace {
 
@@ -125,7 +125,7 @@ class WakesOuter {
 
 }  // namespace
 
-Host::Woken Host::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask, bool spin_asks) {
+Runtime::Woken Runtime::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask, bool spin_asks) {
   const WakesOuter outer(who);
   who.sleep_begins();
   if (!given_up_.empty()) [[unlikely]] serve_given_up();
@@ -135,14 +135,14 @@ Host::Woken Host::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until
   return sleep(who, kernel, until, mask);
 }
 
-Host::Woken Host::wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until) {
+Runtime::Woken Runtime::wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until) {
   Sleeper& who = this_thread();
   // Another thread may close it meanwhile, and the file be no more: who waits then holds it (Hold).
   const Queued queued(file.sleepers, who);
   return wait(who, kernel, next_try(file.waits_back(), until));
 }
 
-void Host::give_core() noexcept {
+void Runtime::give_core() noexcept {
   constexpr Nanoseconds kAgain = 20 * kMicrosecond;
   const Nanoseconds at = now();
   if (at - std::exchange(asked_at_, at) > kAgain) asks_since_ = at;
@@ -152,7 +152,7 @@ void Host::give_core() noexcept {
 }
 
 // True: something may have happened.
-bool Host::spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until) {
+bool Runtime::spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until) {
   if (spin_ == 0) return false;
   const Nanoseconds began = now(), end = std::min(began + spin_, until);
   Nanoseconds yield_at = began + kYieldEvery;
@@ -174,27 +174,27 @@ bool Host::spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until)
 }
 
 // While there is one, its thread does not have the lock.
-class Host::Asleep {
+class Runtime::Asleep {
  public:
-  Asleep(Host& host, Sleeper& who) : host_(host), who_(who) {
-    host.asleep_.push_back(&who);
+  Asleep(Runtime& runtime, Sleeper& who) : runtime_(runtime), who_(who) {
+    runtime.asleep_.push_back(&who);
     was_asleep_ = std::exchange(who.asleep, true);
     outermost_ = SleepOfThread::own.at == nullptr;
     if (outermost_) SleepOfThread::own = {__builtin_frame_address(0), &who};
-    host.release();
+    runtime.release();
   }
   ~Asleep() {
-    host_.regain();
+    runtime_.regain();
     who_.asleep = was_asleep_;
     if (outermost_) SleepOfThread::own = {};
-    std::erase(host_.asleep_, &who_);
-    if (host_.watcher_ == &who_) host_.watcher_ = nullptr;
+    std::erase(runtime_.asleep_, &who_);
+    if (runtime_.watcher_ == &who_) runtime_.watcher_ = nullptr;
   }
   Asleep(const Asleep&) = delete;
   Asleep& operator=(const Asleep&) = delete;
 
  private:
-  Host& host_;
+  Runtime& runtime_;
   Sleeper& who_;
   bool outermost_ = false;  // not of a handler's call
   bool was_asleep_ = false;
@@ -202,7 +202,7 @@ class Host::Asleep {
 
 // A thread that was asleep is in the library again: by a call of a handler that runs meanwhile, which is below on the stack or on one of
 // its own, or since a handler has left the sleep by longjmp(). Then nobody else ends what its calls had begun.
-void Host::forget_sleep(const void* here) noexcept {
+void Runtime::forget_sleep(const void* here) noexcept {
   if (std::less<>()(here, SleepOfThread::own.at)) return;
   stack_t other{};
   ::sigaltstack(nullptr, &other);
@@ -230,7 +230,7 @@ void Host::forget_sleep(const void* here) noexcept {
   }
 }
 
-Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
+Runtime::Woken Runtime::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
   if (who.woken) return Woken::something;  // while spin() had given the lock away
   Few<pollfd> memory(kernel.size() + 2);
   const std::span<pollfd> all = memory.all();
@@ -271,24 +271,24 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   return ready == 0 && began < end && end == until && now() >= until ? Woken::timed_out : Woken::something;
 }
 
-bool Host::let_handlers_run() {
+bool Runtime::let_handlers_run() {
   const Asleep asleep(*this, this_thread());
   return this_call.handled;
 }
 
 // As ppoll() and pselect() say it at the end of their time.
-bool Host::is_interrupted(Sleeper& who, const sigset_t& mask) {
+bool Runtime::is_interrupted(Sleeper& who, const sigset_t& mask) {
   const Asleep asleep(*this, who);
   return this_call.handled || (poll_for({}, 0, &mask) < 0 && errno == EINTR);
 }
 
 // An idle program waits again and again for a time: nothing has come since, and it has done nothing but wait once more.
-bool Host::is_still_armed() const noexcept {
+bool Runtime::is_still_armed() const noexcept {
   return armed_ && still_armed_ && locks_ == armed_locks_ + 1 && relays_ == nullptr && !sockets_->stack().wants_room();
 }
 
 // False: there is something already, to be taken in before the lock is given away.
-bool Host::arm() {
+bool Runtime::arm() {
   still_armed_ = false;
   if (sockets_ == nullptr) return false;
   armed_for_room_ = sockets_->stack().wants_room();
@@ -297,10 +297,10 @@ bool Host::arm() {
 }
 
 // The watcher would not be told of the room that the stack waits for.
-bool Host::lacks_room() const noexcept { return sockets_ != nullptr && sockets_->stack().wants_room() && !(armed_ && armed_for_room_); }
+bool Runtime::lacks_room() const noexcept { return sockets_ != nullptr && sockets_->stack().wants_room() && !(armed_ && armed_for_room_); }
 
 // Before the lock is given away. True: the helper is to be kicked.
-bool Host::hands_on() noexcept {
+bool Runtime::hands_on() noexcept {
   if (sockets_ == nullptr || ending_) return false;
   if (sockets_->stack().changes() != 0) dispatch();
   if (!helper_rests_) return false;
@@ -320,23 +320,23 @@ bool Host::hands_on() noexcept {
 
 // ---- the helper
 
-bool Host::start_helper() {
+bool Runtime::start_helper() {
   if (helper_event_ < 0) helper_event_ = event_out_of_the_way();
   if (helper_event_ < 0) return false;
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the program's
   pthread_t thread;
-  const bool started = ::pthread_create(&thread, nullptr, &Host::helper, this) == 0;
+  const bool started = ::pthread_create(&thread, nullptr, &Runtime::helper, this) == 0;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (started) ::pthread_detach(thread);
   return started;
 }
 
-void Host::kick_helper() noexcept { ring(helper_event_); }
+void Runtime::kick_helper() noexcept { ring(helper_event_); }
 
 // How long it may take.
-Nanoseconds Host::begin_rest() noexcept {
+Nanoseconds Runtime::begin_rest() noexcept {
   const Nanoseconds next = sockets_->stack().next_event(), at = now();
   Nanoseconds time = next == kForever ? kForever : std::max(next, at) - at;
   if (watcher_ != nullptr) time = std::min(time, kLongRest);
@@ -350,7 +350,7 @@ Nanoseconds Host::begin_rest() noexcept {
 
 // Before that, it is needed: something has come, or would come unnoticed, the network interface has gone, or a timer is due that was not
 // there yet.
-bool Host::must_end_rest() const noexcept {
+bool Runtime::must_end_rest() const noexcept {
   const Nanoseconds next = sockets_->stack().next_event();
   const bool earlier = next < rests_until_ && rests_until_ - next > kSlowTick;
   const bool lost = !sockets_->network().endpoint().connection().alive();  // as far as is known: to ask is a system call
@@ -358,7 +358,7 @@ bool Host::must_end_rest() const noexcept {
 }
 
 // What a keeper was left for is over, and the network interface, which knows by now who else has it, sends nothing of it here any longer.
-bool Host::has_kept_all() noexcept {
+bool Runtime::has_kept_all() noexcept {
   if (keeps_until_ == 0) return false;
   if (sockets_ == nullptr || relays_ == nullptr) return true;
   const bool needed = relays_->is_needed(now() < keeps_until_) || relays_->is_leaving();
@@ -369,7 +369,7 @@ bool Host::has_kept_all() noexcept {
   return !needed && now() - unneeded_since_ > (idle ? kUnderWay : kLinger);
 }
 
-void Host::help() {
+void Runtime::help() {
   Guard guard;
   const uint32_t number = helper_number_;
   uint64_t seen = arrivals_, turns = turns_;

@@ -1,4 +1,4 @@
-// host.h - the stack of this process, which all of its threads use, and how they wait; used by all calls of ipstack/preload.
+// runtime.h - the stack of this process, which all of its threads use, and how they wait; used by all calls of ipstack/preload.
 //
 // One lock is around the stack, the table of descriptors and all that hangs on it. A thread in a call turns the stack; one that waits spins
 // for a while, then sleeps, and the first of those that sleep watches the endpoint for all (the watcher). What comes is told to the threads
@@ -87,35 +87,35 @@ class Queued {
 
 class Relays;
 
-class Host {
+class Runtime {
  public:
   // Of this process; it is never destroyed, as threads may be in calls until the very end.
-  static Host& get() noexcept;
+  static Runtime& get() noexcept;
 
-  // Locks the host. What this thread calls until then, the C library's functions themselves answer.
+  // Locks the runtime. What this thread calls until then, the C library's functions themselves answer.
   class Guard {
    public:
-    Guard() noexcept : host_(get()) { host_.lock(); }
+    Guard() noexcept : runtime_(get()) { runtime_.lock(); }
     ~Guard() {
-      host_.unlock();
+      runtime_.unlock();
       if (standard_changed) [[unlikely]] follow_standard();
     }
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
 
    private:
-    Host& host_;
+    Runtime& runtime_;
   };
   // Within a Guard: gives the lock away, for a call of the kernel's that may wait.
   class Away {
    public:
-    Away() noexcept : host_(get()) { host_.release(); }
-    ~Away() { host_.regain(); }
+    Away() noexcept : runtime_(get()) { runtime_.release(); }
+    ~Away() { runtime_.regain(); }
     Away(const Away&) = delete;
     Away& operator=(const Away&) = delete;
 
    private:
-    Host& host_;
+    Runtime& runtime_;
   };
   // This thread is in the library already: what it calls is not the program's.
   static bool inside() noexcept;
@@ -251,7 +251,7 @@ class Host {
   friend class LastThread;
   class Asleep;
 
-  Host();
+  Runtime();
   void read_environment();
   Status open_stack();
   void lock() noexcept;
@@ -279,7 +279,7 @@ class Host {
   bool lacks_room() const noexcept;
   bool is_still_armed() const noexcept;
   bool start_helper();
-  static void* helper(void* host);
+  static void* helper(void* runtime);
   void help();
   bool has_kept_all() noexcept;
   Nanoseconds begin_rest() noexcept;
@@ -348,7 +348,7 @@ class Host {
   bool ends_ = false;                    // finish() has begun
 };
 
-// What the calls of this thread hold, innermost last: a handler may leave them all by longjmp() (Host::forget_sleep()).
+// What the calls of this thread hold, innermost last: a handler may leave them all by longjmp() (Runtime::forget_sleep()).
 struct HeldByThread {
   static constexpr unsigned kMost = 8;  // of more the last ones are not noted
   Entry* entries[kMost];
@@ -370,7 +370,7 @@ class Hold {
   ~Hold() {
     HeldByThread::own.count = at_;  // also of those that a handler has left, which was called in this one
     --entry_.holds;
-    Host::get().let_go(entry_);
+    Runtime::get().let_go(entry_);
   }
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
@@ -393,7 +393,7 @@ class Uncancelled {
 };
 
 template <typename Attempt>
-int64_t Host::block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
+int64_t Runtime::block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
   int64_t result = attempt(!waits || file.is_undecided());
   note_look(result != -EAGAIN, waits);
   if (result != -EAGAIN || !waits) return result;

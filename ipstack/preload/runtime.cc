@@ -1,5 +1,5 @@
-// host.cc - the process's stack: opening it, its lock, what comes, and the end.
-#include "ipstack/preload/host.h"
+// runtime.cc - the process's stack: opening it, its lock, what comes, and the end.
+#include "ipstack/preload/runtime.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -72,18 +72,18 @@ Nanoseconds microseconds_of(const char* variable, Nanoseconds otherwise) noexcep
 
 }  // namespace
 
-Host& Host::get() noexcept {
-  alignas(Host) static std::byte memory[sizeof(Host)];
-  static Host* const host = new (memory) Host;
-  return *host;
+Runtime& Runtime::get() noexcept {
+  alignas(Runtime) static std::byte memory[sizeof(Runtime)];
+  static Runtime* const runtime = new (memory) Runtime;
+  return *runtime;
 }
 
-Host::Host() {
+Runtime::Runtime() {
   protect();
   read_environment();
 }
 
-void Host::read_environment() {
+void Runtime::read_environment() {
   spin_most_ = spin_ = microseconds_of("UNET_SOCKETS_SPIN_US", spin_most_);
   logs_ = ::secure_getenv("UNET_SOCKETS_LOG") != nullptr;
   // Now, as programs such as nginx give their children an environment without it.
@@ -96,11 +96,11 @@ void Host::read_environment() {
 
 // ---- the lock
 
-bool Host::inside() noexcept { return depth != 0; }
-bool Host::holds_signals() noexcept { return depth != 0 && !get().ending_.load(std::memory_order_relaxed); }
+bool Runtime::inside() noexcept { return depth != 0; }
+bool Runtime::holds_signals() noexcept { return depth != 0 && !get().ending_.load(std::memory_order_relaxed); }
 
 // This thread is not inside any longer, and signals that came meanwhile are handled.
-void Host::come_out() noexcept {
+void Runtime::come_out() noexcept {
   --depth;
   std::atomic_signal_fence(std::memory_order_seq_cst);  // what comes from here on is not held back
   if (signals_held) [[unlikely]] let_signals_in();
@@ -108,13 +108,13 @@ void Host::come_out() noexcept {
 
 // The kernel ends all threads at once. So no call returns to the program in another thread while finish() closes its sockets. That thread
 // would go on, and its exit() could decide the exit status.
-void Host::halt_at_end() noexcept {
+void Runtime::halt_at_end() noexcept {
   if (!ends_ || works_at_end) [[likely]] return;
   mutex_.unlock();
   for (;;) ::pause();
 }
 
-void Host::lock() noexcept {
+void Runtime::lock() noexcept {
   ++depth;
   hold_off_cancellation();
   if (!mutex_.try_lock()) {
@@ -129,10 +129,10 @@ void Host::lock() noexcept {
   if (SleepOfThread::own.at != nullptr) [[unlikely]] forget_sleep(__builtin_frame_address(0));
 }
 
-void Host::unlock() noexcept { release(); }
+void Runtime::unlock() noexcept { release(); }
 
 // While a thread sleeps: signal handlers that run then are the program's, and not inside; some do before this returns.
-void Host::release() noexcept {
+void Runtime::release() noexcept {
   if (hands_on()) kick_helper();  // under the lock, as a thread may be cancelled in write()
   mutex_.unlock();
   // Before handlers, of which one may leave by longjmp().
@@ -140,7 +140,7 @@ void Host::release() noexcept {
   come_out();
 }
 
-void Host::regain() noexcept {
+void Runtime::regain() noexcept {
   ++depth;
   hold_off_cancellation();
   wanting_.fetch_add(1, std::memory_order_relaxed);
@@ -151,7 +151,7 @@ void Host::regain() noexcept {
 }
 
 // Lets a thread in that waits for the lock. std::mutex alone would not: who spins takes it again at once.
-void Host::give_way() noexcept {
+void Runtime::give_way() noexcept {
   mutex_.unlock();
   ::sched_yield();
   mutex_.lock();
@@ -161,7 +161,7 @@ void Host::give_way() noexcept {
 
 // A thread is not cancelled while it has the lock. To say so costs two locked instructions a call, behind which the core waits for what it
 // has stored: so threads only do it once the program has cancelled one, which it cannot while another has the lock.
-void Host::hold_off_cancellation() noexcept {
+void Runtime::hold_off_cancellation() noexcept {
   if (!cancels_.load(std::memory_order_relaxed) || cancellation != kUntouched) [[likely]] return;
   ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
 }
@@ -169,7 +169,7 @@ void Host::hold_off_cancellation() noexcept {
 // ---- the stack
 
 // Either all of it, or nothing.
-Status Host::open_stack() {
+Status Runtime::open_stack() {
   const bool holds = held_ && held_->alive();
   auto context = holds ? Result<Context>(*held_) : Context::open(ni_, {}, kFirstDescriptor);
   if (!context) return tl::unexpected(context.error());
@@ -191,7 +191,7 @@ Status Host::open_stack() {
   return {};
 }
 
-bool Host::open(bool quiet) {
+bool Runtime::open(bool quiet) {
   if (sockets_ != nullptr) return true;
   Status opened;
   try {
@@ -212,13 +212,13 @@ bool Host::open(bool quiet) {
   return false;
 }
 
-void Host::hold_interface() {
+void Runtime::hold_interface() {
   if (sockets_ != nullptr || held_ || ni_.starts_with("embedded:")) return;
   if (auto context = Context::open(ni_, {}, kFirstDescriptor)) held_ = std::move(*context);
 }
 
 // Asked for anew while an address is not to be used yet.
-const IpConfiguration* Host::configuration() {
+const IpConfiguration* Runtime::configuration() {
   if (sockets_ == nullptr) return known_ ? &*known_ : nullptr;
   sockets::EndpointNetwork& network = sockets_->network();
   const auto& all = network.configuration().addresses;
@@ -226,23 +226,23 @@ const IpConfiguration* Host::configuration() {
   return &network.configuration();
 }
 
-void Host::give_socket(File& file, int socket) {
+void Runtime::give_socket(File& file, int socket) {
   file.socket = socket;
   const auto index = static_cast<size_t>(socket);
   if (index >= by_socket_.size()) by_socket_.resize(index + 1);
   by_socket_[index] = &file;
 }
 
-int Host::leave_socket(File& file) noexcept {
+int Runtime::leave_socket(File& file) noexcept {
   by_socket_[static_cast<size_t>(file.socket)] = nullptr;
   return std::exchange(file.socket, -1);
 }
 
-void Host::close_socket(File& file) {
+void Runtime::close_socket(File& file) {
   if (file.is_ours()) sockets_->drop(leave_socket(file));
 }
 
-void Host::await_end(File& file) {
+void Runtime::await_end(File& file) {
   constexpr Nanoseconds kLook = 10 * kMillisecond;  // that an end is acknowledged is no event that wakes
   if (file.is_ours()) turn();
   const Nanoseconds time = file.is_ours() ? sockets_->stack().linger_time(file.socket) : 0;
@@ -254,18 +254,18 @@ void Host::await_end(File& file) {
   }
 }
 
-void Host::end_by_reset(File& file) noexcept {
+void Runtime::end_by_reset(File& file) noexcept {
   constexpr linger kAtOnce{.l_onoff = 1, .l_linger = 0};
   if (file.is_ours()) sockets_->setsockopt(file.socket, SOL_SOCKET, SO_LINGER, &kAtOnce, sizeof kAtOnce);
 }
 
-void Host::reset(File& file) noexcept {
+void Runtime::reset(File& file) noexcept {
   end_by_reset(file);
   --file.holds;
   let_go(file);
 }
 
-void Host::let_go(Entry& entry) {
+void Runtime::let_go(Entry& entry) {
   if (entry.fds.empty() && entry.holds != 0 && relays_ != nullptr) {  // what comes is another process's now
     if (entry.kind == Entry::Kind::socket) rest(static_cast<File&>(entry));
     kick_helper();
@@ -289,7 +289,7 @@ void Host::let_go(Entry& entry) {
   delete &entry;
 }
 
-uint32_t Host::events(const File& file) const noexcept {
+uint32_t Runtime::events(const File& file) const noexcept {
   if (file.lost) return EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLRDNORM | EPOLLWRNORM;
   const uint32_t handed = file.waiting.empty() ? 0 : EPOLLIN | EPOLLRDNORM;
   if (!file.is_ours()) return handed;
@@ -301,21 +301,21 @@ uint32_t Host::events(const File& file) const noexcept {
   return events;
 }
 
-uint32_t Host::events(const Entry& entry) const noexcept {
+uint32_t Runtime::events(const Entry& entry) const noexcept {
   if (entry.kind == Entry::Kind::socket) return events(static_cast<const File&>(entry));
   const bool ready = static_cast<const EpollSet&>(entry).is_ready([this](const Entry& each) { return events(each); });
   return ready ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
 // Than SO_RCVLOWAT says. Of a small buffer Linux wants no more than it holds, and neither do we.
-bool Host::is_less(const File& file) const noexcept {
+bool Runtime::is_less(const File& file) const noexcept {
   sockets::Stack& stack = sockets_->stack();
   const auto room = static_cast<uint32_t>(stack.option(file.socket, sockets::Stack::Option::receive_buffer));
   const uint32_t urgent = stack.to_urgent(file.socket) == 0 ? 1 : 0;  // is not for who reads on
   return stack.queued(file.socket).receive - urgent < std::min(static_cast<uint32_t>(file.receive_least), room / 2);
 }
 
-File* Host::file(int fd) {
+File* Runtime::file(int fd) {
   File* const file = table_.file(fd);
   // What another process has done with it before is carried first, as it would have happened at once.
   if (file != nullptr && file->is_ours() && file->holds != 0 && !file->is_joined()) hear();
@@ -324,11 +324,11 @@ File* Host::file(int fd) {
   return table_.file(fd);
 }
 
-void Host::hear() {
+void Runtime::hear() {
   if (sockets_ != nullptr && relays_ != nullptr && !relays_->empty()) static_cast<void>(relays_->serve({}));
 }
 
-void Host::protect() noexcept {
+void Runtime::protect() noexcept {
   const bool is_open = sockets_ != nullptr;
   Connection* const connection = is_open ? &sockets_->network().endpoint().connection() : nullptr;
   const auto links = ancestors_.all();
@@ -340,18 +340,18 @@ void Host::protect() noexcept {
   }
 }
 
-bool Host::protects(int fd) const noexcept {
+bool Runtime::protects(int fd) const noexcept {
   const auto is_it = [&](const auto& each) { return each.load(std::memory_order_relaxed) == fd; };
   return fd >= 0 && std::any_of(protected_.begin(), protected_.end(), is_it) && is_own_process();
 }
 
-std::vector<int> Host::own_descriptors() {
+std::vector<int> Runtime::own_descriptors() {
   if (inside() || !is_own_process()) return {};
   const Guard guard;
   return descriptors();
 }
 
-std::vector<int> Host::descriptors() const {
+std::vector<int> Runtime::descriptors() const {
   std::vector<int> all;
   for (const auto& each : protected_) {
     if (each.load(std::memory_order_relaxed) >= 0) all.push_back(each.load(std::memory_order_relaxed));
@@ -370,34 +370,34 @@ std::vector<int> Host::descriptors() const {
   return all;
 }
 
-bool Host::is_own(int fd) {
+bool Runtime::is_own(int fd) {
   if (fd < kFirstDescriptor) return protects(fd);
   const std::vector<int> all = own_descriptors();
   return std::binary_search(all.begin(), all.end(), fd);
 }
 
-Relays& Host::relays() {
+Relays& Runtime::relays() {
   if (relays_ == nullptr) relays_ = std::make_unique<Relays>(helper_event_);
   return *relays_;
 }
 
-void Host::relay(File& file, int fd, bool used) {
+void Runtime::relay(File& file, int fd, bool used) {
   relays().add_relay(file, fd, used);
   kick_helper();
 }
 
-void Host::share(File& file, int fd) {
+void Runtime::share(File& file, int fd) {
   File* const all[] = {&file};
   relays().add_link(fd, all);
   kick_helper();
 }
 
-void Host::leave(File& listener) {
+void Runtime::leave(File& listener) {
   relays().leave(listener);
   kick_helper();
 }
 
-bool Host::turn(uint32_t neighbours) {
+bool Runtime::turn(uint32_t neighbours) {
   if (sockets_ == nullptr) return false;
   sockets::Stack& stack = sockets_->stack();
   const Nanoseconds at = now();
@@ -421,7 +421,7 @@ bool Host::turn(uint32_t neighbours) {
   return true;
 }
 
-void Host::begin_to_serve(File& file) {
+void Runtime::begin_to_serve(File& file) {
   if (!file.is_stream()) return begin_to_read(file);
   const bool begins = !std::exchange(file.serves, true);
   if (!file.is_ours()) return;
@@ -435,7 +435,7 @@ void Host::begin_to_serve(File& file) {
 }
 
 // Of a datagram socket. Those that it is from are asked when there is nothing.
-void Host::begin_to_read(File& file) {
+void Runtime::begin_to_read(File& file) {
   const bool begins = !std::exchange(file.serves, true);
   if (!file.is_ours()) return;
   if (begins && relays_ != nullptr) relays_->settle(file);
@@ -445,19 +445,19 @@ void Host::begin_to_read(File& file) {
   Ancestors::say_all(file, LinkMessage::Kind::serve);
 }
 
-void Host::rest(File& file) {
+void Runtime::rest(File& file) {
   if (!file.is_joined() || !file.is_ours() || !std::exchange(file.serves, false)) return;
   if (!file.is_stream()) return relays().settle(file);
   static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
 }
 
-void Host::give_up(File& listener) {
+void Runtime::give_up(File& listener) {
   rest(listener);
   if (std::find(given_up_.begin(), given_up_.end(), &listener) == given_up_.end()) given_up_.push_back(&listener);
 }
 
 // A thread begins to wait: perhaps for one of these, by a set in a set, too.
-void Host::serve_given_up() {
+void Runtime::serve_given_up() {
   for (size_t i = 0; i < given_up_.size();) {
     File& listener = *given_up_[i];
     if (!listener.serves && relays().is_waited_for(listener)) serve(listener);
@@ -466,12 +466,12 @@ void Host::serve_given_up() {
   }
 }
 
-void Host::tell(File& file) {
+void Runtime::tell(File& file) {
   EpollSet::mark_all(file);
   for (Sleeper* each : file.sleepers) each->wake();
 }
 
-void Host::set_signals(File& file, int fd, bool on) {
+void Runtime::set_signals(File& file, int fd, bool on) {
   if (!on) return void(file.signals_of = -1);
   if (file.signals_of >= 0) return;
   file.signals_of = fd;
@@ -479,7 +479,7 @@ void Host::set_signals(File& file, int fd, bool on) {
   serve(file);  // it waits from now on
 }
 
-void Host::tell_owner_too(File& file, bool came) {
+void Runtime::tell_owner_too(File& file, bool came) {
   tell(file);
   if (file.signals_of < 0) [[likely]] return;
   const uint32_t now = events(file);
@@ -489,7 +489,7 @@ void Host::tell_owner_too(File& file, bool came) {
   if (!file.fds.empty()) tell_owner_ready(file.fd(), file.signals_of, fresh);  // its owner is known by a descriptor
 }
 
-void Host::dispatch() {
+void Runtime::dispatch() {
   sockets::Change change;
   while (sockets_->stack().next_change(change)) {
     const auto index = static_cast<size_t>(change.socket);
@@ -502,7 +502,7 @@ void Host::dispatch() {
 }
 
 // Of a process that ends before others have what is theirs. The helper goes on meanwhile.
-void Host::await_others(bool (Relays::*what)() const noexcept, Nanoseconds within) noexcept {
+void Runtime::await_others(bool (Relays::*what)() const noexcept, Nanoseconds within) noexcept {
   constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 1'000'000};
   const Nanoseconds until = now() + within;
   while (sockets_ != nullptr && relays_ != nullptr && now() < until) {
@@ -517,14 +517,14 @@ void Host::await_others(bool (Relays::*what)() const noexcept, Nanoseconds withi
 
 // What the process has not read is for others who have the socket.
 // Of a socket that is from another process: what has come, and what was handed, while its owner knows that it is here.
-void Host::give_back(File& file) {
+void Runtime::give_back(File& file) {
   file.serves = false;
   static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
   turn();
   Relays::give_back(file);
 }
 
-void Host::give_back_datagrams() {
+void Runtime::give_back_datagrams() {
   if (sockets_ == nullptr) return;
   for (File* const each : by_socket_) {
     if (each == nullptr || each->is_stream()) continue;
@@ -535,7 +535,7 @@ void Host::give_back_datagrams() {
 }
 
 // What has come to them is for others who have them: who has not looked yet is waited for (Relays::is_awaited()).
-void Host::leave_listeners() {
+void Runtime::leave_listeners() {
   for (size_t i = 0; i < by_socket_.size(); ++i) {
     File* const file = by_socket_[i];
     if (file == nullptr || !file->listens) continue;
@@ -544,13 +544,13 @@ void Host::leave_listeners() {
   }
 }
 
-void* Host::helper(void* host) {
+void* Runtime::helper(void* runtime) {
   works_at_end = true;
-  static_cast<Host*>(host)->help();
+  static_cast<Runtime*>(runtime)->help();
   return nullptr;
 }
 
-void Host::finish() noexcept {
+void Runtime::finish() noexcept {
   lock();
   ends_ = works_at_end = true;
   give_back_datagrams();
