@@ -137,7 +137,7 @@ UpLink::Answer Ancestors::await_move(const File::Origin& origin) {
 
 void Ancestors::hear_of_datagrams(const UpLink& link, const HandedMessage& handed, std::span<const std::byte> behind) {
   File* const file = find(link, handed.socket);
-  const bool has_it = file != nullptr && !file->is_stream() && file->is_ours();
+  const bool has_it = file != nullptr && !file->is_stream() && file->in_stack();
   if (handed.kind == HandedMessage::Kind::datagram) {
     if (!has_it) return Relays::send_back(link, handed.socket, behind);  // nobody reads here since it asked for it
     file->asked = false;

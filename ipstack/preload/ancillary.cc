@@ -219,7 +219,7 @@ void tell_of_datagram(const File& file, const Stack::Received& what, msghdr& mes
 
 void tell_of_stream(const File& file, msghdr& message) {
   ControlWriter control(message);
-  if (!file.tells.left || !file.is_ours()) return;
+  if (!file.tells.left || !file.in_stack()) return;
   const auto left = static_cast<int>(Runtime::get().sockets().stack().queued(file.socket).receive);
   const bool ended = (Runtime::get().events(file) & sockets::Events::kPeerShut) != 0;
   control.put(IPPROTO_TCP, TCP_CM_INQ, left + (ended ? 1 : 0));  // the end is to be read, too

@@ -1,5 +1,4 @@
-// ancillary.h - what recvmsg() tells beside the data of a socket of ours, and what sendmsg() is told; used by transfer.cc and placement.cc,
-// under the runtime's lock.
+// ancillary.h - control data of recvmsg() and sendmsg() on the stack's sockets; used by transfer.cc and socket_routing.cc under the lock.
 #pragma once
 
 #include <sys/socket.h>

@@ -9,7 +9,7 @@
 
 #include "ipstack/preload/runtime.h"
 #include "ipstack/preload/kernel_pace.h"
-#include "ipstack/preload/placement.h"
+#include "ipstack/preload/socket_routing.h"
 #include "ipstack/preload/real.h"
 
 // A function that programs find instead of the C library's.

@@ -42,7 +42,7 @@ auto choose_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
   {
     const Runtime::Guard guard;
     File* const file = Runtime::get().file(fd);
-    if (file != nullptr && (file->is_ours() || file->lost || may_become(*file))) {
+    if (file != nullptr && (file->in_stack() || file->lost || may_become(*file))) {
       const int64_t result = holding(*file, ours);
       if (result != kLeft) return static_cast<decltype(kernel())>(answer(result));
     }
@@ -65,15 +65,15 @@ auto choose_to_receive(int fd, int flags, Ours ours, Kernel kernel) {
 }
 
 // The kernel judges what undecided sockets send where: a datagram or a first byte may make one ours. 0, or -errno.
-int place_sender(int fd, int flags, const sockaddr* to, socklen_t length) {
+int route_sender(int fd, int flags, const sockaddr* to, socklen_t length) {
   if (to == nullptr || file_of(fd) == nullptr) return 0;
   const Runtime::Guard guard;
   File* const file = Runtime::get().file(fd);
   unet::sockets::Address remote;
-  const bool places = file != nullptr && !file->is_ours() && (!file->is_stream() || (flags & MSG_FASTOPEN) != 0);
+  const bool places = file != nullptr && !file->in_stack() && (!file->is_stream() || (flags & MSG_FASTOPEN) != 0);
   if (!places || read_address(*file, to, length, remote) != 0) return 0;
   bool ours = false;
-  return place_for(*file, remote, ours);
+  return route_for(*file, remote, ours);
 }
 
 // sendmmsg() of messages of which some pass sockets.
@@ -184,7 +184,7 @@ UNET_PRELOAD ssize_t send(int fd, const void* data, size_t length, int flags) {
 }
 
 UNET_PRELOAD ssize_t sendto(int fd, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
-  if (const int wrong = place_sender(fd, flags, to, to_length); wrong < 0) return answer(wrong);
+  if (const int wrong = route_sender(fd, flags, to, to_length); wrong < 0) return answer(wrong);
   return choose(
       fd, [&](File& file) { return send_bytes(file, data, length, flags, to, to_length); },
       [&] { return real().sendto(fd, data, length, flags, to, to_length); });
@@ -192,11 +192,11 @@ UNET_PRELOAD ssize_t sendto(int fd, const void* data, size_t length, int flags, 
 
 UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   const auto* const to = is_nowhere(message) ? nullptr : static_cast<const sockaddr*>(message->msg_name);
-  if (const int wrong = to == nullptr ? 0 : place_sender(fd, flags, to, name_length(*message)); wrong < 0) return answer(wrong);
+  if (const int wrong = to == nullptr ? 0 : route_sender(fd, flags, to, name_length(*message)); wrong < 0) return answer(wrong);
   return choose(
       fd, [&](File& file) { return is_nowhere(message) ? -EFAULT : send_message(file, *message, flags); },
       [&] {
-        if (!is_nowhere(message) && passes_ours(*message)) return pass_sockets(fd, *message, flags);
+        if (!is_nowhere(message) && passes_sockets(*message)) return pass_sockets(fd, *message, flags);
         return real().sendmsg(fd, message, flags);
       });
 }
@@ -204,7 +204,7 @@ UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
   if (count != 0 && !is_nowhere(messages)) {
     const auto* const to = static_cast<const sockaddr*>(messages[0].msg_hdr.msg_name);
-    if (const int wrong = place_sender(fd, flags, to, name_length(messages[0].msg_hdr)); wrong < 0) return static_cast<int>(answer(wrong));
+    if (const int wrong = route_sender(fd, flags, to, name_length(messages[0].msg_hdr)); wrong < 0) return static_cast<int>(answer(wrong));
   }
   return choose(
       fd,
@@ -220,7 +220,7 @@ UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) 
         return sent != 0 ? static_cast<int64_t>(sent) : last;
       },
       [&] {
-        const auto passes = [](const mmsghdr& each) { return passes_ours(each.msg_hdr); };
+        const auto passes = [](const mmsghdr& each) { return passes_sockets(each.msg_hdr); };
         const unsigned some = is_nowhere(messages) ? 0 : std::min(count, static_cast<unsigned>(kIovecsMax));
         return std::any_of(messages, messages + some, passes) ? pass_each(fd, messages, some, flags)
                                                              : real().sendmmsg(fd, messages, count, flags);

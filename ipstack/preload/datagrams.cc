@@ -50,7 +50,7 @@ bool Relays::is_waited_for(const File& file) const noexcept {
 }
 
 void Relays::settle(File& file) {
-  if (file.is_stream() || !file.is_ours()) return;
+  if (file.is_stream() || !file.in_stack()) return;
   const size_t others = served_by(file);
   const File::Part mine = part_of(file);
   const bool reads = is_read_here(file);
@@ -90,7 +90,7 @@ bool Relays::hand_datagrams(const Link& link, Held& held) {
 
 void Relays::give_back(File& file) {
   const File::Origin* const origin = Ancestors::origin_of(file);
-  if (!file.is_ours() || origin == nullptr) return;
+  if (!file.in_stack() || origin == nullptr) return;
   sockets::Stack& stack = Runtime::get().sockets().stack();
   const LinkMessage head{.kind = LinkMessage::Kind::datagram, .socket = origin->socket};
   while (const auto next = stack.oldest(file.socket)) {
@@ -101,7 +101,7 @@ void Relays::give_back(File& file) {
 
 void Relays::take_in(File& file, std::span<const std::byte> behind) {
   DatagramHead head;
-  if (file.is_stream() || !file.is_ours() || behind.size() < sizeof head) return;
+  if (file.is_stream() || !file.in_stack() || behind.size() < sizeof head) return;
   std::memcpy(&head, behind.data(), sizeof head);
   Runtime& runtime = Runtime::get();
   static_cast<void>(runtime.sockets().stack().hand(file.socket, {head.from, head.to, head.segment, behind.subspan(sizeof head)}));
@@ -136,7 +136,7 @@ bool Relays::give_up() {
   bool later = false;
   for (int fd = 0; fd < runtime.table().end(); ++fd) {
     File* const file = runtime.table().file(fd);
-    if (file == nullptr || !file->is_ours() || Ancestors::origin_of(*file) == nullptr) continue;
+    if (file == nullptr || !file->in_stack() || Ancestors::origin_of(*file) == nullptr) continue;
     if (file->is_stream()) {
       later = (file->wanted && give_up_connection(*file)) || later;
       continue;

@@ -68,7 +68,7 @@ int own_number(int fd, int command, int result) noexcept {
 std::optional<int> tell_when(const File& file, unsigned long request, void* argument) {
   const bool exact = request == SIOCGSTAMPNS_OLD || request == SIOCGSTAMPNS_NEW;
   if (!exact && request != SIOCGSTAMP_OLD && request != SIOCGSTAMP_NEW) return std::nullopt;
-  if (!file.is_ours() || file.is_stream() || file.came == 0) return std::nullopt;
+  if (!file.in_stack() || file.is_stream() || file.came == 0) return std::nullopt;
   timespec time = wall_time(file.came);
   if (!exact) time.tv_nsec /= 1000;  // a timeval is as long
   std::memcpy(argument, &time, sizeof time);
@@ -76,7 +76,7 @@ std::optional<int> tell_when(const File& file, unsigned long request, void* argu
 }
 
 // Of a socket of ours; nothing: the kernel's answer is the right one.
-std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
+std::optional<int> control_in_stack(int fd, unsigned long request, void* argument) {
   const Runtime::Guard guard;
   Runtime& runtime = Runtime::get();
   const bool signals = request == FIOASYNC && *static_cast<const int*>(argument) != 0;
@@ -84,7 +84,7 @@ std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
   if (file == nullptr) return std::nullopt;
   if (request == FIONBIO) {
     file->nonblocking = *static_cast<const int*>(argument) != 0;
-    if (file->is_ours() && file->kernel) return 0;  // the shadow does not wait anyway
+    if (file->in_stack() && file->kernel) return 0;  // the shadow does not wait anyway
     return std::nullopt;
   }
   if (request == FIOASYNC) {
@@ -94,7 +94,7 @@ std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
   }
   if (const auto told = tell_when(*file, request, argument)) return told;
   const bool mark = request == SIOCATMARK && file->is_stream(), unsent = request == SIOCOUTQNSD && file->is_stream();
-  if (!file->is_ours() || (request != FIONREAD && request != SIOCOUTQ && !mark && !unsent)) return std::nullopt;
+  if (!file->in_stack() || (request != FIONREAD && request != SIOCOUTQ && !mark && !unsent)) return std::nullopt;
   runtime.turn();
   if (mark) {
     *static_cast<int*>(argument) = runtime.sockets().stack().is_at_urgent(file->socket);
@@ -194,7 +194,7 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   File* const file = signals ? Runtime::get().file(fd) : Runtime::get().table().file(fd);
   if (file == nullptr) return real().fcntl(fd, command, argument);
   // The shadow of a socket that is both's never waits; what the program wants is ours to know.
-  const bool both = file->is_ours() && file->kernel;
+  const bool both = file->in_stack() && file->kernel;
   if (command == F_GETFL) {
     const int flags = real().fcntl(fd, F_GETFL);
     return flags < 0 ? flags : file->nonblocking ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
@@ -225,7 +225,7 @@ UNET_PRELOAD int ioctl(int fd, unsigned long request, ...) noexcept {
     if (const auto result = ask_interface(fd, request, argument)) return *result;
   }
   if (is_known(fd) && !is_nowhere(argument)) {
-    if (const auto result = control_ours(fd, request, argument)) return *result;
+    if (const auto result = control_in_stack(fd, request, argument)) return *result;
   }
   return real().ioctl(fd, request, argument);
 }

@@ -65,9 +65,9 @@ int EpollSet::remove(Entry& entry, int fd) {
   return 0;
 }
 
-bool EpollSet::has_ours() const noexcept {
+bool EpollSet::has_members_in_stack() const noexcept {
   return std::any_of(all_.begin(), all_.end(), [](const auto& each) {
-    return !each->is_set() || static_cast<const EpollSet*>(each->entry)->has_ours();
+    return !each->is_set() || static_cast<const EpollSet*>(each->entry)->has_members_in_stack();
   });
 }
 

@@ -74,7 +74,7 @@ class EpollSet : public Entry {
       return !each->gone && (events_of(*each->entry) & each->asked()) != 0;
     });
   }
-  bool has_ours() const noexcept;
+  bool has_members_in_stack() const noexcept;
   // A set without members needs no look at our sockets.
   bool has_members() const noexcept { return !all_.empty(); }
   // To be held during a wait in the kernel. The first member of ours that is added ends that wait by an event.

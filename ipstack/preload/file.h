@@ -91,14 +91,14 @@ struct File : Entry {
   File(int domain_, int type_) : Entry(Kind::socket), domain(domain_), type(type_) {}
 
   bool is_stream() const noexcept { return type == SOCK_STREAM; }
-  bool is_ours() const noexcept { return socket >= 0; }
+  bool in_stack() const noexcept { return socket >= 0; }
   // Of which each process that has it makes its own, at the same port.
   bool is_joined() const noexcept { return listens || !is_stream(); }
   int fd() const noexcept { return fds.front(); }
   // A datagram socket that may become ours by what is sent next, be it by another thread while this one waits for what comes.
-  bool is_undecided() const noexcept { return !is_stream() && !is_ours() && kernel && !lost && !left && !inherited; }
+  bool is_undecided() const noexcept { return !is_stream() && !in_stack() && kernel && !lost && !left && !inherited; }
   // Until there is a network interface; of a connection there is nothing to wait for.
-  bool waits_back() const noexcept { return inherited && !inherited->connected && !is_ours(); }
+  bool waits_back() const noexcept { return inherited && !inherited->connected && !in_stack(); }
 
   const int domain, type;        // AF_INET or AF_INET6; SOCK_STREAM or SOCK_DGRAM
   int socket = -1;               // the stack's; -1: it has none of it

@@ -16,7 +16,7 @@ File* file_under_lock(int fd) noexcept { return Runtime::get().file(fd); }
 
 File* ours_under_lock(int fd) noexcept {
   File* const file = file_under_lock(fd);
-  return file != nullptr && file->is_ours() ? file : nullptr;
+  return file != nullptr && file->in_stack() ? file : nullptr;
 }
 
 bool is_pipe(int fd) noexcept {
@@ -112,7 +112,7 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
   do {  // again if somebody else has emptied the pipe while this call waited for the socket
     if (const int64_t error = await_pipe(in, POLLIN, waits); error < 0) return error;
     const int64_t error = runtime.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
-      if (!file.is_ours()) return Runtime::gone(file, true);
+      if (!file.in_stack()) return Runtime::gone(file, true);
       runtime.turn();
       int64_t result = -EAGAIN;
       const auto most = static_cast<uint32_t>(std::min<size_t>(length, kSpliceMost));

@@ -19,7 +19,7 @@
 #include "ipstack/preload/runtime.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/last_thread.h"
-#include "ipstack/preload/placement.h"
+#include "ipstack/preload/socket_routing.h"
 #include "ipstack/preload/relays.h"
 #include "ipstack/preload/signals.h"
 #include "unet/connection.h"
@@ -46,7 +46,7 @@ std::vector<int> left_ends;
 
 // What a child may want of it is this process's.
 bool is_left(const File& file) {
-  return is_connection(file) || file.listens || (file.is_ours() && names_of(file).local.port != 0);
+  return is_connection(file) || file.listens || (file.in_stack() && names_of(file).local.port != 0);
 }
 
 // What is not accepted is the parent's.
@@ -173,7 +173,7 @@ void Forks::go_on_as_child(Runtime& runtime) {
   leave_helper(runtime);
   runtime.protect();
   for (int fd = 0; fd < runtime.table_.end(); ++fd) {
-    if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) set->inherited = set->has_ours();
+    if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) set->inherited = set->has_members_in_stack();
     if (File* const file = runtime.table_.file(fd)) forget_waiting(*file);
   }
   for (Sleeper* const each : runtime.asleep_) each->wake();  // whose program could not be replaced
@@ -236,7 +236,7 @@ bool Forks::adopt(File& file, bool moves) {
 bool Forks::join(File& file) {
   const File::Inherited& left = *file.inherited;
   Runtime& runtime = Runtime::get();
-  if (begin_ours(file) < 0) return false;
+  if (open_in_stack(file) < 0) return false;
   sockets::Stack& stack = runtime.sockets().stack();
   const bool bound = left.local.port == 0 || left.group == 0 || stack.bind_shared(file.socket, left.local, left.group) == 0;
   if (!bound || (left.listens && stack.listen(file.socket, left.backlog) != 0)) {
@@ -286,7 +286,7 @@ std::vector<std::pair<int, File*>> files_left(Table& table) {
   std::vector<std::pair<int, File*>> left;
   for (int fd = 0; fd < table.end(); ++fd) {
     File* const file = table.file(fd);
-    if (file != nullptr && (file->is_ours() || file->inherited) && stays_open(fd) && verify(fd)) left.emplace_back(fd, file);
+    if (file != nullptr && (file->in_stack() || file->inherited) && stays_open(fd) && verify(fd)) left.emplace_back(fd, file);
   }
   return left;
 }
@@ -325,9 +325,11 @@ std::string Forks::prepare_exec(bool stays) {
   std::vector<std::pair<int, File*>> left = files_left(runtime.table());
   for (const auto& [fd, file] : left) {
     if (file->inherited && file->inherited->connected && take(*file, LinkMessage::Kind::take_unused)) file->inherited.reset();
-    if (stays && file->is_ours() && file->is_joined()) joined.push_back(file);
+    if (stays && file->in_stack() && file->is_joined()) joined.push_back(file);
   }
-  std::erase_if(left, [](const auto& each) { return is_connection(*each.second) || (!each.second->is_ours() && !each.second->inherited); });
+  std::erase_if(left, [](const auto& each) {
+    return is_connection(*each.second) || (!each.second->in_stack() && !each.second->inherited);
+  });
   std::vector<Divided> links;
   const auto came_by_link = [](const auto& each) { return !each.second->origins.empty(); };
   if (std::any_of(left.begin(), left.end(), came_by_link)) links = divide(runtime.ancestors_);
@@ -341,7 +343,7 @@ std::string Forks::prepare_exec(bool stays) {
   for (const auto& [fd, file] : left) {
     if (file->inherited && file->inherited->connected) continue;
     text += (text.empty() ? "" : ";") + std::to_string(fd) + "," + describe(*file) + describe_origins(*file, links);
-    if (ends[1] >= 0 && file->is_ours() && file->is_joined()) text += "@" + std::to_string(ends[1]) + "," + std::to_string(file->socket);
+    if (ends[1] >= 0 && file->in_stack() && file->is_joined()) text += "@" + std::to_string(ends[1]) + "," + std::to_string(file->socket);
   }
   return text.empty() ? text : std::string(kVariable) + "=" + text;
 }

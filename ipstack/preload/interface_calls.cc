@@ -21,7 +21,7 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/interfaces.h"
-#include "ipstack/preload/placement.h"
+#include "ipstack/preload/socket_routing.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
@@ -218,7 +218,7 @@ void say_who_asks() {
     const sockets::Address server{ip::ipv4_address(&state.nsaddr_list[i].sin_addr), 53};
     if (state.nsaddr_list[i].sin_family != AF_INET) continue;
     const Runtime::Guard guard;
-    if (owner_of_remote(File(AF_INET, SOCK_DGRAM), server) != Owner::ours) continue;
+    if (backend_of_remote(File(AF_INET, SOCK_DGRAM), server) != Backend::user) continue;
     char text[INET_ADDRSTRLEN] = "";
     ::inet_ntop(AF_INET, &state.nsaddr_list[i].sin_addr, text, sizeof text);
     said = true;

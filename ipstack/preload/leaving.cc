@@ -28,7 +28,7 @@ constexpr size_t kLeftMost = 256;                // of a listener: each is a des
 }  // namespace
 
 bool Relays::has_heirs(const File& file) noexcept {
-  return file.listens && file.is_ours() && !file.leaves && Ancestors::origin_of(file) != nullptr;
+  return file.listens && file.in_stack() && !file.leaves && Ancestors::origin_of(file) != nullptr;
 }
 
 void Relays::leave(File& listener) {
@@ -107,12 +107,12 @@ bool Relays::leave_what_came() {
   for (size_t i = 0; i < leaving_.size();) {
     auto& [listener, until, last] = leaving_[i];
     File& file = *listener;
-    if (file.is_ours()) {
+    if (file.in_stack()) {
       while (leave_next(file)) continue;
       const auto queued = runtime.sockets().stack().queued(file.socket);
       if (queued.receive + queued.send != 0 || !file.waiting.empty()) until = std::min(runtime.now() + kQuietFor, last);
     }
-    if (file.is_ours() && Ancestors::origin_of(file) != nullptr && runtime.now() < until) {
+    if (file.in_stack() && Ancestors::origin_of(file) != nullptr && runtime.now() < until) {
       ++i;
       continue;
     }

@@ -15,7 +15,7 @@
 #include "ipstack/preload/ancestors.h"
 #include "ipstack/preload/forks.h"
 #include "ipstack/preload/description.h"
-#include "ipstack/preload/placement.h"
+#include "ipstack/preload/socket_routing.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/relays.h"
 
@@ -85,7 +85,7 @@ bool Relays::serve_moves() {
   for (size_t i = 0; i < moves_.size();) {
     Link* const link = find_link(moves_[i].link);
     const Held* const held = find_held(link, *moves_[i].file);
-    const Step next = held != nullptr && moves_[i].file->is_ours() ? step(moves_[i], *link, *held) : Step::stays;
+    const Step next = held != nullptr && moves_[i].file->in_stack() ? step(moves_[i], *link, *held) : Step::stays;
     if (next == Step::waits) {
       ++i;
       continue;
@@ -137,7 +137,7 @@ Relays::Step Relays::begin_step(Move& move, const Link& link, const Held& held) 
 // What comes of the connection comes to this process again.
 void Relays::own_again(const File& file) {
   const File::Pair names = names_of(file);
-  if (file.is_ours()) static_cast<void>(Runtime::get().sockets().stack().own_flow(file.socket, names.local.host, names.remote));
+  if (file.in_stack()) static_cast<void>(Runtime::get().sockets().stack().own_flow(file.socket, names.local.host, names.remote));
 }
 
 // The link and the move hold the file, and nothing else does: this process has closed it, and no call of it is under way.
@@ -146,7 +146,7 @@ bool Relays::is_alone(const File& file) noexcept { return file.fds.empty() && fi
 // The move is not in the list any longer.
 void Relays::finish(const Move& move, Step how) {
   File& file = *move.file;
-  const bool asked = how == Step::stays && file.is_ours() && move.stage == Move::Stage::peer_asked;
+  const bool asked = how == Step::stays && file.in_stack() && move.stage == Move::Stage::peer_asked;
   if (asked) Runtime::get().sockets().stack().cancel_move(file.socket);
   if (how == Step::stays && move.stage > Move::Stage::peer_asked) own_again(file);
   if (const auto at = std::find(file.sleepers.begin(), file.sleepers.end(), &sleeper_); at != file.sleepers.end()) file.sleepers.erase(at);
@@ -189,7 +189,7 @@ bool Forks::may_receive(File& file) {
     static_cast<void>(runtime.turn());
   }
   if (met >= 0 || file.inherited->group == 0) return met == 1;
-  if (begin_ours(file) < 0) return false;
+  if (open_in_stack(file) < 0) return false;
   if (stack.bind_shared(file.socket, file.inherited->claimed, file.inherited->group) == 0) return true;
   runtime.close_socket(file);
   return false;
@@ -201,13 +201,13 @@ int Forks::await_stream(const File& file) {
   UpLink::Answer answer = Ancestors::await_move(origin);
   if (!answer.movable) return answer.memory;
   const File::Inherited& left = *file.inherited;
-  if (!file.is_ours() || Runtime::get().sockets().stack().own_flow(file.socket, left.local.host, left.remote) != 0) return -1;
+  if (!file.in_stack() || Runtime::get().sockets().stack().own_flow(file.socket, left.local.host, left.remote) != 0) return -1;
   return Ancestors::ask(LinkMessage::Kind::owned, origin) ? Ancestors::await_move(origin).memory : -1;
 }
 
 bool Forks::receive(File& file, int memory) {
   Runtime& runtime = Runtime::get();
-  if (begin_ours(file) < 0) return false;
+  if (open_in_stack(file) < 0) return false;
   sockets::Stack& stack = runtime.sockets().stack();
   if (file.inherited->options) stack.set_stream_options(file.socket, *file.inherited->options);
   if (stack.import_stream(file.socket, read_stream(memory)) != 0) return false;

@@ -7,7 +7,7 @@ namespace unet::preload {
 
 // The stack says as Linux does of a stream that was never connected: it has hung up, but no end has come.
 bool is_connection(const File& file) noexcept {
-  if (!file.is_ours() || !file.is_stream() || file.listens) return false;
+  if (!file.in_stack() || !file.is_stream() || file.listens) return false;
   return (Runtime::get().sockets().stack().events(file.socket) & (EPOLLHUP | EPOLLRDHUP)) != EPOLLHUP;
 }
 

@@ -68,7 +68,7 @@ void give_name(int end, std::string_view kind, const std::string& words) {
 
 // ---- sending
 
-bool passes_ours(const msghdr& message) noexcept {
+bool passes_sockets(const msghdr& message) noexcept {
   if (message.msg_controllen == 0 || message.msg_controllen > kControlMax || Runtime::inside()) return false;
   bool found = false;
   each_descriptor(message, [&](const unsigned char* place) { found = found || file_of(descriptor_at(place)) != nullptr; });
@@ -107,9 +107,9 @@ int StandIns::pass(int fd) {
   if (file == nullptr) return -1;
   // Of one that another process has this one gets a pair, which is passed as it is.
   if (file->inherited && file->inherited->connected) static_cast<void>(Forks::adopt(*file, false));
-  if (!file->is_ours() && (!file->inherited || file->inherited->connected)) return -1;
+  if (!file->in_stack() && (!file->inherited || file->inherited->connected)) return -1;
   const int instead = is_connection(*file)                   ? pass_connection(*file)
-                      : file->is_joined() && file->is_ours() ? pass_joined(*file)
+                      : file->is_joined() && file->in_stack() ? pass_joined(*file)
                                                              : pass_description(*file);
   if (instead < 0) error_ = errno;
   return instead;
@@ -153,7 +153,7 @@ int StandIns::pass_description(const File& file) {
 void StandIns::sent() {
   const Runtime::Guard guard;
   for (Shared& each : shared_) {
-    if (!each.file->is_ours()) continue;
+    if (!each.file->in_stack()) continue;
     if (each.file->is_joined()) Runtime::get().share(*each.file, std::exchange(each.end, -1));
     else Runtime::get().relay(*each.file, std::exchange(each.end, -1));
   }

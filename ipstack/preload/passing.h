@@ -55,7 +55,7 @@ class StandIns {
 };
 
 // Does it pass descriptors of ours? One look, for what has no control data.
-bool passes_ours(const msghdr& message) noexcept;
+bool passes_sockets(const msghdr& message) noexcept;
 // sendmsg() of one that does.
 ssize_t pass_sockets(int fd, const msghdr& message, int flags);
 

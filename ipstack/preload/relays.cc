@@ -43,7 +43,7 @@ void Relays::add_relay(File& file, int fd, bool used) {
   // A pair of sockets may have urgent data or not, by the kernel's version: in line nothing of it is lost.
   constexpr int kOn = 1;
   real().setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &kOn, sizeof kOn);
-  if (file.is_ours()) Runtime::get().sockets().setsockopt(file.socket, SOL_SOCKET, SO_OOBINLINE, &kOn, sizeof kOn);
+  if (file.in_stack()) Runtime::get().sockets().setsockopt(file.socket, SOL_SOCKET, SO_OOBINLINE, &kOn, sizeof kOn);
   relays_.push_back({.fd = fd, .file = &file, .used = used});
 }
 

@@ -239,24 +239,24 @@ int Runtime::leave_socket(File& file) noexcept {
 }
 
 void Runtime::close_socket(File& file) {
-  if (file.is_ours()) sockets_->drop(leave_socket(file));
+  if (file.in_stack()) sockets_->drop(leave_socket(file));
 }
 
 void Runtime::await_end(File& file) {
   constexpr Nanoseconds kLook = 10 * kMillisecond;  // that an end is acknowledged is no event that wakes
-  if (file.is_ours()) turn();
-  const Nanoseconds time = file.is_ours() ? sockets_->stack().linger_time(file.socket) : 0;
+  if (file.in_stack()) turn();
+  const Nanoseconds time = file.in_stack() ? sockets_->stack().linger_time(file.socket) : 0;
   if (time == 0) return;
   const Nanoseconds until = now() + time;
   sockets_->shutdown(file.socket, SHUT_WR);
-  while (file.is_ours() && sockets::is_ending(sockets_->stack(), file.socket) && now() < until) {
+  while (file.in_stack() && sockets::is_ending(sockets_->stack(), file.socket) && now() < until) {
     if (wait_for(file, {}, std::min(until, now() + kLook)) == Woken::interrupted) return;
   }
 }
 
 void Runtime::end_by_reset(File& file) noexcept {
   constexpr linger kAtOnce{.l_onoff = 1, .l_linger = 0};
-  if (file.is_ours()) sockets_->setsockopt(file.socket, SOL_SOCKET, SO_LINGER, &kAtOnce, sizeof kAtOnce);
+  if (file.in_stack()) sockets_->setsockopt(file.socket, SOL_SOCKET, SO_LINGER, &kAtOnce, sizeof kAtOnce);
 }
 
 void Runtime::reset(File& file) noexcept {
@@ -277,7 +277,7 @@ void Runtime::let_go(Entry& entry) {
     EpollSet::forget(file);
     std::erase(waiting_back_, &file);
     std::erase(given_up_, &file);
-    if (!file.is_stream() && file.is_ours() && !file.origins.empty()) {
+    if (!file.is_stream() && file.in_stack() && !file.origins.empty()) {
       give_back(file);
       ancestors_.serve();
     }
@@ -292,7 +292,7 @@ void Runtime::let_go(Entry& entry) {
 uint32_t Runtime::events(const File& file) const noexcept {
   if (file.lost) return EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLRDNORM | EPOLLWRNORM;
   const uint32_t handed = file.waiting.empty() ? 0 : EPOLLIN | EPOLLRDNORM;
-  if (!file.is_ours()) return handed;
+  if (!file.in_stack()) return handed;
   uint32_t events = sockets_->stack().events(file.socket) | handed;
   const bool few = file.receive_least > 1 && file.is_stream() && !file.listens && (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR)) == EPOLLIN;
   if (few && is_less(file)) [[unlikely]] events &= ~static_cast<uint32_t>(EPOLLIN);
@@ -318,7 +318,7 @@ bool Runtime::is_less(const File& file) const noexcept {
 File* Runtime::file(int fd) {
   File* const file = table_.file(fd);
   // What another process has done with it before is carried first, as it would have happened at once.
-  if (file != nullptr && file->is_ours() && file->holds != 0 && !file->is_joined()) hear();
+  if (file != nullptr && file->in_stack() && file->holds != 0 && !file->is_joined()) hear();
   if (file == nullptr || !file->inherited) return file;
   static_cast<void>(Forks::adopt(*file));
   return table_.file(fd);
@@ -424,7 +424,7 @@ bool Runtime::turn(uint32_t neighbours) {
 void Runtime::begin_to_serve(File& file) {
   if (!file.is_stream()) return begin_to_read(file);
   const bool begins = !std::exchange(file.serves, true);
-  if (!file.is_ours()) return;
+  if (!file.in_stack()) return;
   if (begins) {
     std::erase(given_up_, &file);
     static_cast<void>(sockets_->stack().set_takes_new(file.socket, true));
@@ -437,7 +437,7 @@ void Runtime::begin_to_serve(File& file) {
 // Of a datagram socket. Those that it is from are asked when there is nothing.
 void Runtime::begin_to_read(File& file) {
   const bool begins = !std::exchange(file.serves, true);
-  if (!file.is_ours()) return;
+  if (!file.in_stack()) return;
   if (begins && relays_ != nullptr) relays_->settle(file);
   if (file.origins.empty() || (events(file) & EPOLLIN) != 0) return;
   if (begins) kick_helper();
@@ -446,7 +446,7 @@ void Runtime::begin_to_read(File& file) {
 }
 
 void Runtime::rest(File& file) {
-  if (!file.is_joined() || !file.is_ours() || !std::exchange(file.serves, false)) return;
+  if (!file.is_joined() || !file.in_stack() || !std::exchange(file.serves, false)) return;
   if (!file.is_stream()) return relays().settle(file);
   static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
 }
@@ -475,7 +475,7 @@ void Runtime::set_signals(File& file, int fd, bool on) {
   if (!on) return void(file.signals_of = -1);
   if (file.signals_of >= 0) return;
   file.signals_of = fd;
-  file.signalled = file.is_ours() ? events(file) : File::kUnconnected;
+  file.signalled = file.in_stack() ? events(file) : File::kUnconnected;
   serve(file);  // it waits from now on
 }
 

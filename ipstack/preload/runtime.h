@@ -171,7 +171,7 @@ class Runtime {
   void tell_next(File& file, int64_t error) noexcept;
   // The program accepts or reads from a socket, or waits for it: so it may get what comes, if it shares its port with others.
   void serve(File& file) {
-    const bool may = file.is_joined() && (file.is_ours() || file.inherited);
+    const bool may = file.is_joined() && (file.in_stack() || file.inherited);
     if (may && (!file.serves || (!file.asked && !file.origins.empty()))) begin_to_serve(file);
   }
   // It does not, for now; and for so long as no thread waits for it (give_up).

@@ -24,7 +24,7 @@ int64_t Runtime::gone(File& file, bool sends) noexcept {
 
 void Runtime::tell_next(File& file, int64_t error) noexcept {
   if (error >= 0 || error == -EAGAIN || error == -EINTR) return;
-  if (file.is_ours()) sockets_->stack().return_error(file.socket, static_cast<int>(-error));
+  if (file.in_stack()) sockets_->stack().return_error(file.socket, static_cast<int>(-error));
   else if (file.lost && error != -EPIPE) file.error = static_cast<int>(-error);
 }
 

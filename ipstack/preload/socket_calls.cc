@@ -20,7 +20,7 @@ namespace sockets = unet::sockets;
 
 namespace {
 
-bool may_be_ours(int domain, int type, int protocol) noexcept {
+bool may_be_in_stack(int domain, int type, int protocol) noexcept {
   if (domain != AF_INET && domain != AF_INET6) return false;
   const int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
   return (kind == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP)) ||
@@ -105,8 +105,8 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
     while (!listener.waiting.empty()) {
       if (const int made = take_waiting(listener, address, length, flags); made != -EAGAIN) return made;
     }
-    if (!listener.is_ours() && !listener.inherited) return -EINVAL;
-    if (!listener.is_ours() && !Forks::adopt(listener)) return -EAGAIN;  // until there is a network interface again
+    if (!listener.in_stack() && !listener.inherited) return -EINVAL;
+    if (!listener.in_stack() && !Forks::adopt(listener)) return -EAGAIN;  // until there is a network interface again
     if ((runtime.events(listener) & EPOLLIN) == 0) runtime.turn();
     if (runtime.sockets().stack().option(listener.socket, sockets::Stack::Option::accepts) == 0) return -EINVAL;
     if ((runtime.events(listener) & (EPOLLIN | EPOLLERR)) != 0) return take_connection(listener, address, length, flags);
@@ -189,7 +189,7 @@ int tell_peer(const File& file, void* value, socklen_t* length) {
 
 // To what is no address of the socket's kind: AF_UNSPEC ends a connection, all else is the `error`.
 int connect_nowhere(File& file, const sockaddr* address, socklen_t length, int error) {
-  if (!file.is_ours() || file.kernel_peer) {
+  if (!file.in_stack() || file.kernel_peer) {
     const int result = result_of(real().connect(file.fd(), address, length));
     if (result == 0) file.kernel_peer = false;
     return result;
@@ -199,7 +199,7 @@ int connect_nowhere(File& file, const sockaddr* address, socklen_t length, int e
 }
 
 // One that place_for() has made ours.
-int connect_ours(File& file, const sockaddr* address, socklen_t length, const sockets::Address& to) {
+int connect_in_stack(File& file, const sockaddr* address, socklen_t length, const sockets::Address& to) {
   if (link_of(address, length) == 0u) return -EINVAL;
   note_link(file, address, length);
   Runtime& runtime = Runtime::get();
@@ -209,7 +209,7 @@ int connect_ours(File& file, const sockaddr* address, socklen_t length, const so
   if (file.is_stream() && (begun == 0 || begun == -EINPROGRESS)) file.signalled = 0;
   if (file.nonblocking || (begun != -EINPROGRESS && begun != -EALREADY)) return begun;
   const int64_t done = runtime.block(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return Runtime::gone(file, true);
+    if (!file.in_stack()) return Runtime::gone(file, true);
     const int more = runtime.sockets().stack().connect(file.socket, to);
     return more == -EISCONN ? 0 : more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;
   });
@@ -219,7 +219,7 @@ int connect_ours(File& file, const sockaddr* address, socklen_t length, const so
 }  // namespace
 
 UNET_PRELOAD int socket(int domain, int type, int protocol) noexcept {
-  if (Runtime::inside() || !may_be_ours(domain, type, protocol)) return fresh(real().socket(domain, type, protocol));
+  if (Runtime::inside() || !may_be_in_stack(domain, type, protocol)) return fresh(real().socket(domain, type, protocol));
   const Runtime::Guard guard;
   if (!has_memory()) return static_cast<int>(answer(-ENOMEM));
   const int fd = real().socket(domain, type, protocol);
@@ -256,7 +256,7 @@ UNET_PRELOAD int accept4(int fd, sockaddr* address, socklen_t* length, int flags
   {
     const Runtime::Guard guard;
     File* const file = Runtime::get().file(fd);
-    if (file != nullptr && (file->is_ours() || file->inherited)) {
+    if (file != nullptr && (file->in_stack() || file->inherited)) {
       return static_cast<int>(answer(holding(*file, [&](File& held) { return accept_of(held, address, length, flags); })));
     }
   }
@@ -276,10 +276,10 @@ UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
     sockets::Address to;
     const int error = read_address(*file, address, length, to);
     bool decided = false;
-    if (const int result = error == 0 ? place_for(*file, to, decided) : 0; result < 0) return static_cast<int>(answer(result));
+    if (const int result = error == 0 ? route_for(*file, to, decided) : 0; result < 0) return static_cast<int>(answer(result));
     if (error != 0 || decided) {
       return static_cast<int>(answer(holding(*file, [&](File& held) {
-        return error != 0 ? connect_nowhere(held, address, length, error) : connect_ours(held, address, length, to);
+        return error != 0 ? connect_nowhere(held, address, length, error) : connect_in_stack(held, address, length, to);
       })));
     }
   }
@@ -290,7 +290,7 @@ UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
     error = errno;
   }
   File* const both = result == 0 ? Runtime::get().table().file(fd) : nullptr;
-  if (both != nullptr && both->is_ours() && !both->is_stream()) both->kernel_peer = true;
+  if (both != nullptr && both->in_stack() && !both->is_stream()) both->kernel_peer = true;
   errno = error;
   return result;
 }
@@ -301,7 +301,7 @@ UNET_PRELOAD int shutdown(int fd, int how) noexcept {
   const Runtime::Guard guard;
   File* const file = Runtime::get().file(fd);
   if (file != nullptr && file->pair && how != SHUT_RD) Ancestors::say_all(*file, LinkMessage::Kind::end);
-  if (file == nullptr || !file->is_ours()) return real().shutdown(fd, how);
+  if (file == nullptr || !file->in_stack()) return real().shutdown(fd, how);
   if (file->kernel && (file->listens || !file->is_stream())) real().shutdown(fd, how);
   const int result = Runtime::get().sockets().shutdown(file->socket, how);
   if (file->listens && how != SHUT_WR) {
@@ -320,7 +320,7 @@ UNET_PRELOAD int getsockname(int fd, sockaddr* address, socklen_t* length) noexc
   const Runtime::Guard guard;
   File* const file = Runtime::get().file(fd);
   const sockets::Address* const kept = file == nullptr ? nullptr : kept_name(*file, true);
-  if (file == nullptr || file->kernel_peer || (!file->is_ours() && kept == nullptr)) return real().getsockname(fd, address, length);
+  if (file == nullptr || file->kernel_peer || (!file->in_stack() && kept == nullptr)) return real().getsockname(fd, address, length);
   if (const int wrong = check_room(address, length); wrong < 0) return static_cast<int>(answer(wrong));
   if (kept != nullptr) return sockets::write_sockaddr(*kept, file->domain == AF_INET6, address, length), 0;
   const socklen_t room = *length;
@@ -332,7 +332,7 @@ UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexc
   const Runtime::Guard guard;
   File* const file = Runtime::get().file(fd);
   const sockets::Address* const kept = file == nullptr ? nullptr : kept_name(*file, false);
-  if (file == nullptr || file->kernel_peer || (!file->is_ours() && kept == nullptr)) return real().getpeername(fd, address, length);
+  if (file == nullptr || file->kernel_peer || (!file->in_stack() && kept == nullptr)) return real().getpeername(fd, address, length);
   if (const int wrong = check_room(address, length); wrong < 0) return static_cast<int>(answer(wrong));
   if (kept != nullptr) return sockets::write_sockaddr(*kept, file->domain == AF_INET6, address, length), 0;
   const socklen_t room = *length;
@@ -371,7 +371,7 @@ UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t*
     std::memcpy(value, &error, *length);
     return 0;
   }
-  if (file == nullptr || !file->is_ours() || shadow_tells(*file, level, name)) {
+  if (file == nullptr || !file->in_stack() || shadow_tells(*file, level, name)) {
     return real().getsockopt(fd, level, name, value, length);
   }
   if (sockets::is_nowhere(value) || sockets::is_nowhere(length)) return static_cast<int>(answer(-EFAULT));

@@ -133,7 +133,7 @@ void follow(int fd) {
 }
 
 // For freopen(), whose file takes the number by the C library's own dup3(): our socket leaves it before, to one of the kernel's.
-FILE* without_ours(FILE* stream) {
+FILE* without_own_stream(FILE* stream) {
   const int fd = ::fileno(stream), other = file_of(fd) != nullptr ? real().socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
   if (other >= 0) {
     ::fflush(stream);
@@ -190,6 +190,6 @@ UNET_PRELOAD FILE* fdopen(int fd, const char* mode) noexcept {
 }
 
 UNET_PRELOAD FILE* freopen(const char* path, const char* mode, FILE* stream) {
-  return real().freopen(path, mode, without_ours(stream));
+  return real().freopen(path, mode, without_own_stream(stream));
 }
 UNET_PRELOAD FILE* freopen64(const char* path, const char* mode, FILE* stream) { return freopen(path, mode, stream); }

@@ -48,7 +48,7 @@ int64_t check(const msghdr& message) noexcept {
   return 0;
 }
 
-int64_t receive_ours(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length,
+int64_t receive_from_stack(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length,
                      Stack::Received* what = nullptr) {
   const int how = (flags | MSG_DONTWAIT) & ~MSG_WAITALL;
   return result_of(Runtime::get().sockets().recvfrom(file.socket, data, length, how, from, from_length, what));
@@ -60,8 +60,8 @@ int64_t receive_datagram(File& file, void* data, size_t length, int flags, socka
                          Kernels kernels) {
   if (file.left) return kLeft;
   if (file.waits_back()) static_cast<void>(Forks::adopt(file));  // else it waits until there is a network interface again
-  if (!file.is_ours() && !file.is_undecided() && !file.waits_back()) return Runtime::gone(file, false);
-  const int64_t got = file.is_ours() ? receive_ours(file, data, length, flags, from, from_length, &what) : -EAGAIN;
+  if (!file.in_stack() && !file.is_undecided() && !file.waits_back()) return Runtime::gone(file, false);
+  const int64_t got = file.in_stack() ? receive_from_stack(file, data, length, flags, from, from_length, &what) : -EAGAIN;
   if (got >= 0) file.came = what.came;
   if (got != -EAGAIN || !file.kernel) return got;
   const int64_t other = kernels();
@@ -75,10 +75,10 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
   const bool may_wait = waits(file, flags);
   size_t sent = 0;
   const int64_t result = runtime.block(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return Runtime::gone(file, true);
+    if (!file.in_stack()) return Runtime::gone(file, true);
     const auto send = [&] { return result_of(runtime.sockets().send(file.socket, data + sent, length - sent, flags | MSG_DONTWAIT)); };
     int64_t more = send();
-    if (more == -EAGAIN && runtime.turn() && file.is_ours()) more = send();  // what has come may be room, or the end
+    if (more == -EAGAIN && runtime.turn() && file.in_stack()) more = send();  // what has come may be room, or the end
     if (more == -EAGAIN || (more >= 0 && static_cast<size_t>(more) < length - sent)) tell_of_room(file);
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
@@ -92,7 +92,7 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
 
 // Of a whole call on a stream, whose parts are sent without MSG_ZEROCOPY.
 int64_t end_zero_copy(const File& file, int64_t sent, int flags) {
-  if (sent > 0 && (flags & MSG_ZEROCOPY) != 0 && file.is_ours()) Runtime::get().sockets().stack().end_zero_copy(file.socket);
+  if (sent > 0 && (flags & MSG_ZEROCOPY) != 0 && file.in_stack()) Runtime::get().sockets().stack().end_zero_copy(file.socket);
   return sent;
 }
 
@@ -105,22 +105,22 @@ int64_t connect_and_send(File& file, const std::byte* data, size_t length, int f
   if (begun >= 0 && sent == length) return begun;
   const int64_t more = send_stream(file, data + sent, length - sent, flags & ~MSG_FASTOPEN);
   sockets::Address remote;
-  if (more >= 0 && file.is_ours() && read_address(file, to, to_length, remote) == 0) {  // that it stands is told by this
+  if (more >= 0 && file.in_stack() && read_address(file, to, to_length, remote) == 0) {  // that it stands is told by this
     static_cast<void>(Runtime::get().sockets().stack().connect(file.socket, remote));
   }
   return more < 0 && sent == 0 ? more : static_cast<int64_t>(sent) + std::max<int64_t>(more, 0);
 }
 
 // Whose a datagram to `to` is; null: it is connected. 0, or -errno.
-int64_t place_datagram(File& file, const sockaddr* to, socklen_t to_length, bool& ours, bool& ipv4) {
+int64_t route_datagram(File& file, const sockaddr* to, socklen_t to_length, bool& ours, bool& ipv4) {
   sockets::Address remote;
   ours = to != nullptr || !file.kernel_peer;
   if (to != nullptr) {
     const int error = read_address(file, to, to_length, remote);
     // Of a socket of IPv6 Linux's sendto() has another word for it than all others.
     if (error != 0) return error == EAFNOSUPPORT && file.domain == AF_INET6 ? -EINVAL : -error;
-    if (const int result = place_for(file, remote, ours); result < 0) return result;
-  } else if (file.is_ours()) {
+    if (const int result = route_for(file, remote, ours); result < 0) return result;
+  } else if (file.in_stack()) {
     static_cast<void>(Runtime::get().sockets().stack().remote_address(file.socket, remote));
   }
   ipv4 = file.domain == AF_INET || remote.host.is_ipv4();
@@ -130,10 +130,10 @@ int64_t place_datagram(File& file, const sockaddr* to, socklen_t to_length, bool
 int64_t send_datagram(File& file, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
   Runtime& runtime = Runtime::get();
   bool ours, ipv4;
-  if (const int64_t wrong = place_datagram(file, to, to_length, ours, ipv4); wrong < 0) return wrong;
+  if (const int64_t wrong = route_datagram(file, to, to_length, ours, ipv4); wrong < 0) return wrong;
   if (!ours) return result_of(real().sendto(file.fd(), data, length, flags, to, to_length));
   return runtime.block(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return Runtime::gone(file, true);
+    if (!file.in_stack()) return Runtime::gone(file, true);
     const int64_t result = result_of(runtime.sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
     if (result == -EAGAIN) tell_of_room(file);
     return result;
@@ -152,7 +152,7 @@ int64_t receive_waiting(File& file, int flags, Attempt attempt) {
   file.unserved_since = 0;
   runtime.serve(file);
   return runtime.block(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) -> int64_t {
-    if (file.is_ours() && !file.serves) runtime.serve(file);  // meanwhile
+    if (file.in_stack() && !file.serves) runtime.serve(file);  // meanwhile
     const int64_t got = attempt(kernel);
     if (got >= 0 && !file.origins.empty() && runtime.relays().is_waited_for(file)) runtime.serve(file);  // another thread had asked for it
     return got;
@@ -165,7 +165,7 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
   const bool may_wait = waits(file, flags), all = (flags & MSG_WAITALL) != 0 && (flags & MSG_PEEK) == 0 && may_wait;
   size_t received = 0;
   const int64_t result = runtime.block(file, POLLIN, may_wait, file.receive_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return Runtime::gone(file, false);
+    if (!file.in_stack()) return Runtime::gone(file, false);
     if (few_are_no_use(file, length) && (runtime.events(file) & EPOLLIN) == 0) runtime.turn();
     if (few_are_no_use(file, length) && may_wait && (runtime.events(file) & (EPOLLIN | EPOLLERR)) == 0) return -EAGAIN;
     do {
@@ -176,8 +176,8 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
       if (at_urgent) meet_signals();
       const bool handled = at_urgent && signals_held && runtime.let_handlers_run();
       if (handled && may_wait && (file.receive_within != 0 || !signals_restart())) return -EINTR;
-      if (!file.is_ours()) return Runtime::gone(file, false);
-      const int64_t more = receive_ours(file, data + received, length - received, flags, nullptr, nullptr);
+      if (!file.in_stack()) return Runtime::gone(file, false);
+      const int64_t more = receive_from_stack(file, data + received, length - received, flags, nullptr, nullptr);
       if (more <= 0) return more;
       received += static_cast<size_t>(more);
       this_call.has_part = true;
@@ -206,7 +206,7 @@ int64_t with_signal(const File& file, int64_t result, int flags) noexcept {
 
 int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
   length = std::min(length, kTransferMax);
-  if (file.is_ours() && (flags & MSG_ERRQUEUE) != 0) {
+  if (file.in_stack() && (flags & MSG_ERRQUEUE) != 0) {
     if (from != nullptr && (is_nowhere(from) || is_nowhere(from_length))) return -EFAULT;
     iovec room{.iov_base = data, .iov_len = length};
     msghdr message{};
@@ -220,8 +220,8 @@ int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr
   }
   const bool no_data = length != 0 && is_nowhere(data);
   if (file.is_stream() && no_data) return -EFAULT;
-  if (file.is_ours() && file.is_stream() && (flags & MSG_OOB) != 0) {
-    return receive_ours(file, data, length, flags, nullptr, nullptr);
+  if (file.in_stack() && file.is_stream() && (flags & MSG_OOB) != 0) {
+    return receive_from_stack(file, data, length, flags, nullptr, nullptr);
   }
   if (file.is_stream() && (flags & MSG_TRUNC) != 0) {
     const Piece away;
@@ -245,7 +245,7 @@ int64_t send_bytes(File& file, const void* data, size_t length, int flags, const
   length = std::min(length, kTransferMax);
   if (is_nowhere(data) && length != 0) return -EFAULT;
   if (!file.is_stream()) return send_datagram(file, data, length, flags, to, to_length);
-  if (file.is_ours() && (flags & MSG_FASTOPEN) != 0) {
+  if (file.in_stack() && (flags & MSG_FASTOPEN) != 0) {
     const int how = flags & ~MSG_ZEROCOPY;
     const int64_t sent = connect_and_send(file, static_cast<const std::byte*>(data), length, how, to, to_length);
     return with_signal(file, end_zero_copy(file, sent, flags), flags);
@@ -277,7 +277,7 @@ static int64_t receive_pieces(File& file, const msghdr& message, int flags) {
     Runtime::get().tell_next(file, more);
     got += std::max<int64_t>(more, 0);
     if (more < static_cast<int64_t>(length) || (flags & (MSG_PEEK | MSG_OOB)) != 0) break;
-    if (file.is_ours() && Runtime::get().sockets().stack().is_at_urgent(file.socket)) break;
+    if (file.in_stack() && Runtime::get().sockets().stack().is_at_urgent(file.socket)) break;
   }
   return got;
 }
@@ -328,10 +328,10 @@ static int64_t receive_datagram_message(File& file, msghdr& message, int flags) 
 int64_t receive_message(File& file, msghdr& message, int flags) {
   if (const int64_t wrong = check(message); wrong < 0) return wrong;
   message.msg_flags = 0;
-  if (file.is_ours() && (flags & MSG_ERRQUEUE) != 0) {
+  if (file.in_stack() && (flags & MSG_ERRQUEUE) != 0) {
     if (message.msg_name != nullptr && is_nowhere(message.msg_name)) return -EFAULT;
     Runtime::get().turn();
-    if (!file.is_ours()) return -EAGAIN;
+    if (!file.in_stack()) return -EAGAIN;
     const int64_t got = receive_error(file, message);
     return got == -EAGAIN && file.kernel ? result_of(real().recvmsg(file.fd(), &message, flags)) : got;
   }
@@ -344,12 +344,12 @@ static int64_t send_marked(File& file, const msghdr& message, Bytes data, int fl
   const auto* const to = static_cast<const sockaddr*>(message.msg_name);
   const socklen_t to_length = name_length(message);
   bool ours, ipv4;
-  if (const int64_t wrong = place_datagram(file, to, to_length, ours, ipv4); wrong < 0) return wrong;
+  if (const int64_t wrong = route_datagram(file, to, to_length, ours, ipv4); wrong < 0) return wrong;
   if (!ours) return result_of(real().sendmsg(file.fd(), &message, flags));
   Stack::Sending how;
   if (const int64_t wrong = read_control(file, message, ipv4, how); wrong < 0) return wrong;
   return runtime.block(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return Runtime::gone(file, true);
+    if (!file.in_stack()) return Runtime::gone(file, true);
     return result_of(runtime.sockets().sendto(file.socket, data.data(), data.size(), flags | MSG_DONTWAIT, to, to_length, how));
   });
 }

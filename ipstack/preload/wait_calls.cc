@@ -21,18 +21,18 @@ constinit thread_local KernelPace kernel_pace{};
 // What one call of poll() waits for, split: ours, and the kernel's in an array of their own.
 class Waiting {
  public:
-  Waiting(pollfd* all, size_t count) : all_(all, count), kernel_(count), ours_(count) {
+  Waiting(pollfd* all, size_t count) : all_(all, count), kernel_(count), entries_(count) {
     Runtime& runtime = Runtime::get();
     for (size_t i = 0; i < count; ++i) {
       const int fd = all[i].fd;
       kernel_[i] = {.fd = fd, .events = all[i].events, .revents = 0};
-      ours_[i] = nullptr;
+      entries_[i] = nullptr;
       all[i].revents = 0;
       File* const file = runtime.file(fd);
       EpollSet* const set = runtime.table().as<EpollSet>(fd, Entry::Kind::epoll);
       if (set != nullptr) hold(i, *set);
       const bool undecided = file != nullptr && file->is_undecided();
-      if (file == nullptr || (!file->is_ours() && !file->lost && !file->waits_back() && !undecided)) {
+      if (file == nullptr || (!file->in_stack() && !file->lost && !file->waits_back() && !undecided)) {
         if (fd >= 0) add_kernels(all[i]);
         continue;
       }
@@ -51,7 +51,7 @@ class Waiting {
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
-  bool has_ours() const noexcept { return end_ != 0; }
+  bool has_entries() const noexcept { return end_ != 0; }
   std::span<pollfd> kernel() noexcept { return asks_kernel_ ? kernel_.all() : std::span<pollfd>(); }
 
   // How many are ready, as poll() says it.
@@ -68,7 +68,7 @@ class Waiting {
     int ready = 0;
     for (size_t i = 0; i < all_.size(); ++i) {
       all_[i].revents = kernel_[i].fd < 0 ? short{0} : kernel_[i].revents;
-      if (ours_[i] != nullptr) look_at(all_[i], *ours_[i]);
+      if (entries_[i] != nullptr) look_at(all_[i], *entries_[i]);
       ready += all_[i].revents != 0;
     }
     return ready;
@@ -121,12 +121,12 @@ class Waiting {
   }
   void hold(size_t at, Entry& entry) noexcept {
     ++entry.holds;
-    ours_[at] = &entry;
+    entries_[at] = &entry;
     end_ = at + 1;
   }
   template <typename Do>
   void each(Do what) {
-    for (Entry* const entry : ours_.all().first(end_)) {
+    for (Entry* const entry : entries_.all().first(end_)) {
       if (entry != nullptr) what(*entry);
     }
   }
@@ -143,13 +143,13 @@ class Waiting {
 
   const std::span<pollfd> all_;
   Few<pollfd> kernel_;
-  Few<Entry*> ours_;  // null: the kernel's alone
+  Few<Entry*> entries_;  // null: the kernel's alone
   size_t end_ = 0;    // behind the last of ours
   bool asks_kernel_ = false;
   uint32_t names_ = 0;  // which of the kernel's, and for what
 };
 
-bool any_ours(const pollfd* all, size_t count) noexcept {
+bool any_known(const pollfd* all, size_t count) noexcept {
   if (Runtime::inside() || is_nowhere(all) || count > static_cast<size_t>(Table::kMax)) return false;
   return std::any_of(all, all + count, [](const pollfd& each) { return Runtime::get().table().find(each.fd) != nullptr; });
 }
@@ -194,7 +194,7 @@ int poll_with(pollfd* all, nfds_t count, Patience& patience, const sigset_t* mas
   {
     const Runtime::Guard guard;
     Waiting waiting(all, count);
-    if (waiting.has_ours()) return static_cast<int>(answer(poll_all(waiting, patience, mask)));
+    if (waiting.has_entries()) return static_cast<int>(answer(poll_all(waiting, patience, mask)));
   }
   patience.since = Runtime::get().now();
   timespec limit{.tv_sec = static_cast<time_t>(patience.most / unet::kSecond), .tv_nsec = static_cast<long>(patience.most % unet::kSecond)};
@@ -302,13 +302,13 @@ int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Patience
 }  // namespace
 
 UNET_PRELOAD int poll(pollfd* all, nfds_t count, int timeout_ms) {
-  if (!any_ours(all, count)) return real().poll(all, count, timeout_ms);
+  if (!any_known(all, count)) return real().poll(all, count, timeout_ms);
   Patience patience{timeout_ms < 0 ? kForever : static_cast<Nanoseconds>(timeout_ms) * unet::kMillisecond};
   return poll_with(all, count, patience, nullptr);
 }
 
 UNET_PRELOAD int ppoll(pollfd* all, nfds_t count, const timespec* timeout, const sigset_t* mask) {
-  if (!any_ours(all, count)) return real().ppoll(all, count, timeout, mask);
+  if (!any_known(all, count)) return real().ppoll(all, count, timeout, mask);
   if (timeout != nullptr && !is_valid(*timeout)) return static_cast<int>(answer(-EINVAL));
   Patience patience{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
   return poll_with(all, count, patience, mask);

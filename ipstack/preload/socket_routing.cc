@@ -1,5 +1,5 @@
-// placement.cc - decides whose a socket is, and carries it over.
-#include "ipstack/preload/placement.h"
+// socket_routing.cc - chooses a socket's backend, and moves the socket to it.
+#include "ipstack/preload/socket_routing.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -94,17 +94,15 @@ bool is_of_device(const File& file) {
   });
 }
 
-enum class Part : uint8_t { ours, kernel, both, nobody };  // nobody: there is no memory to find out
-
-// Who takes part in what is bound to that address.
-Part part_of_local(const File& file, const sockets::Address& local) {
-  if (const auto said = Runtime::get().rules().find(protocol_of(file), local)) return *said == Owner::ours ? Part::ours : Part::kernel;
-  if (local.host.is_loopback() || is_of_device(file)) return Part::kernel;
+// The backend of a socket that is bound to `local`; none: there is no memory to find out.
+std::optional<Backend> backend_of_local(const File& file, const sockets::Address& local) {
+  if (const auto said = Runtime::get().rules().find(protocol_of(file), local)) return said;
+  if (local.host.is_loopback() || is_of_device(file)) return Backend::kernel;
   const IpConfiguration* const all = known_addresses();
-  if (all == nullptr) return Runtime::get().lacks_memory() ? Part::nobody : Part::kernel;
-  if (local.host.is_unspecified()) return Part::both;
+  if (all == nullptr) return Runtime::get().lacks_memory() ? std::nullopt : std::optional(Backend::kernel);
+  if (local.host.is_unspecified()) return Backend::dual;
   const bool group = local.host.is_multicast() && !file.is_stream() && has_network(*all);
-  return group || is_own(*all, local.host) ? Part::ours : Part::kernel;
+  return group || is_own(*all, local.host) ? Backend::user : Backend::kernel;
 }
 
 // The kernel's socket does not wait, as the program's calls look at both.
@@ -114,7 +112,7 @@ void let_kernel_take_part(File& file) {
 }
 
 // Its port may be had by children, too: they are told the group.
-int bind_ours(File& file, const sockets::Address& to) {
+int bind_in_stack(File& file, const sockets::Address& to) {
   sockets::Stack& stack = Runtime::get().sockets().stack();
   if (stack.option(file.socket, sockets::Stack::Option::reuse_port) > 0 || to.host.is_multicast()) return stack.bind(file.socket, to);
   uint64_t group = 0;
@@ -152,12 +150,12 @@ int give_option(const File& file, const File::Option& option) {
 }
 
 // At any port that both have free, or at the one that is given. 0, or -errno.
-int bind_both(File& file, sockets::Address to) {
+int bind_dual(File& file, sockets::Address to) {
   const bool any = to.port == 0;
   for (int i = 0; i < (any ? kPortTries : 1); ++i) {
-    if (const int result = begin_ours(file); result < 0) return result;
+    if (const int result = open_in_stack(file); result < 0) return result;
     sockets::Sockets& ours = Runtime::get().sockets();
-    int error = -bind_ours(file, {to.host, any ? uint16_t{0} : to.port});
+    int error = -bind_in_stack(file, {to.host, any ? uint16_t{0} : to.port});
     if (error == 0) {
       sockaddr_storage address;
       socklen_t length = sizeof address;
@@ -181,19 +179,19 @@ int read_address(const File& file, const sockaddr* address, socklen_t length, so
   return sockets::read_sockaddr(address, length, file.domain == AF_INET6, !file.is_stream(), into);
 }
 
-std::optional<Owner> owner_of_remote(const File& file, const sockets::Address& remote) {
+std::optional<Backend> backend_of_remote(const File& file, const sockets::Address& remote) {
   Runtime& runtime = Runtime::get();
   if (const auto said = runtime.rules().find(protocol_of(file), remote)) return *said;
-  if (remote.host.is_unspecified() || remote.host.is_loopback() || is_of_device(file)) return Owner::kernel;
+  if (remote.host.is_unspecified() || remote.host.is_loopback() || is_of_device(file)) return Backend::kernel;
   const bool mapped = file.domain == AF_INET6 && remote.host.is_ipv4() && remote.host == ip::ipv4_address(0u);
-  if (mapped) return Owner::kernel;
+  if (mapped) return Backend::kernel;
   const IpConfiguration* const all = known_addresses();
   if (all == nullptr && runtime.lacks_memory()) return std::nullopt;
-  return all != nullptr && is_reachable(*all, remote.host) ? Owner::ours : Owner::kernel;
+  return all != nullptr && is_reachable(*all, remote.host) ? Backend::user : Backend::kernel;
 }
 
-int begin_ours(File& file) {
-  if (file.is_ours()) return 0;
+int open_in_stack(File& file) {
+  if (file.in_stack()) return 0;
   Runtime& runtime = Runtime::get();
   if (!runtime.open()) return -errno;
   if (!has_memory()) return -ENOMEM;
@@ -237,7 +235,7 @@ void join_kernel(File& file) {
 void leave_to_kernel(File& file) {
   Runtime& runtime = Runtime::get();
   if (runtime.logs()) tell_user("unet-sockets: descriptor %d is the kernel's\n", file.fd());
-  if (file.is_ours()) {
+  if (file.in_stack()) {
     runtime.close_socket(file);
     const int flags = real().fcntl(file.fd(), F_GETFL);
     if (!file.nonblocking) real().fcntl(file.fd(), F_SETFL, flags & ~O_NONBLOCK);
@@ -268,19 +266,19 @@ int bind_file(File& file, const sockaddr* address, socklen_t length) {
   sockets::Address to;
   Runtime& runtime = Runtime::get();
   const int error = sockets::read_sockaddr(address, length, file.domain == AF_INET6, false, to);
-  if (file.is_ours()) return error != 0 ? -error : bind_ours(file, to);
+  if (file.in_stack()) return error != 0 ? -error : bind_in_stack(file, to);
   // What is wrong with it the kernel says better; and the socket stays undecided.
-  const Part part = error != 0 || file.bound ? Part::kernel : part_of_local(file, to);
   if (error != 0 || file.bound) return result_of(real().bind(file.fd(), address, length));
-  if (part == Part::nobody) return -ENOMEM;
-  if (part == Part::both) return bind_both(file, to);
-  if (part == Part::kernel) {
+  const std::optional<Backend> backend = backend_of_local(file, to);
+  if (!backend) return -ENOMEM;
+  if (*backend == Backend::dual) return bind_dual(file, to);
+  if (*backend == Backend::kernel) {
     const int result = result_of(real().bind(file.fd(), address, length));
     if (result == 0) leave_to_kernel(file);
     return result;
   }
-  int result = begin_ours(file);
-  if (result == 0) result = bind_ours(file, to);
+  int result = open_in_stack(file);
+  if (result == 0) result = bind_in_stack(file, to);
   if (result < 0) {
     const int wrong = -result;
     runtime.close_socket(file);
@@ -294,7 +292,7 @@ int bind_file(File& file, const sockaddr* address, socklen_t length) {
 int listen_file(File& file, int backlog, bool& decided) {
   decided = true;
   if (!file.is_stream()) return result_of(real().listen(file.fd(), backlog));
-  if (!file.is_ours()) {
+  if (!file.in_stack()) {
     // What is bound already: its port is another's by now, or there is no network interface.
     if (file.inherited) return Runtime::get().open() ? -EADDRINUSE : -errno;
     const bool of_device = is_of_device(file);
@@ -304,7 +302,7 @@ int listen_file(File& file, int backlog, bool& decided) {
       leave_to_kernel(file);
       return 0;
     }
-    if (const int result = bind_both(file, {}); result < 0) return result;
+    if (const int result = bind_dual(file, {}); result < 0) return result;
   }
   const int result = result_of(Runtime::get().sockets().listen(file.socket, backlog));
   if (result < 0) return result;
@@ -316,19 +314,19 @@ int listen_file(File& file, int backlog, bool& decided) {
   return file.kernel ? result_of(real().listen(file.fd(), backlog)) : 0;
 }
 
-int place_for(File& file, const sockets::Address& remote, bool& decided) {
+int route_for(File& file, const sockets::Address& remote, bool& decided) {
   decided = true;
-  if (file.is_ours() && !file.kernel && file.is_stream()) return 0;
-  const std::optional<Owner> owner = owner_of_remote(file, remote);
-  if (!owner) return -ENOMEM;
-  if (*owner == Owner::kernel) {
+  if (file.in_stack() && !file.kernel && file.is_stream()) return 0;
+  const std::optional<Backend> backend = backend_of_remote(file, remote);
+  if (!backend) return -ENOMEM;
+  if (*backend == Backend::kernel) {
     decided = false;
     // A datagram socket may send elsewhere later.
     if (file.is_stream()) leave_to_kernel(file);
-    else if (file.is_ours()) join_kernel(file);
+    else if (file.in_stack()) join_kernel(file);
     return 0;
   }
-  if (const int result = begin_ours(file); result < 0) return result;
+  if (const int result = open_in_stack(file); result < 0) return result;
   if (file.is_stream() || !file.bound) leave_kernel(file);
   return 0;
 }
@@ -410,7 +408,7 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
     for (Registration* each : file.registrations) each->set->mark(*each);
   }
   if (set_telling(file, level, name, value, length)) return 0;
-  if (!file.is_ours()) {
+  if (!file.in_stack()) {
     if (!file.pair) keep_option(file, level, name, value, length);
     return 0;
   }
@@ -423,9 +421,9 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
 
 // An undecided socket has a part in the stack for this call only: the stack judges the option, which is kept for bind().
 int set_group_option(File& file, int level, int name, const void* value, socklen_t length, int error) {
-  if (file.is_ours()) return set_option(file, level, name, value, length);
+  if (file.in_stack()) return set_option(file, level, name, value, length);
   const IpConfiguration* const all = file.is_undecided() && !is_of_device(file) ? known_addresses() : nullptr;
-  if (all == nullptr || !has_network(*all) || begin_ours(file) < 0) return error;
+  if (all == nullptr || !has_network(*all) || open_in_stack(file) < 0) return error;
   const int result = set_option(file, level, name, value, length);
   Runtime::get().close_socket(file);
   return result == ENOPROTOOPT ? error : result;
