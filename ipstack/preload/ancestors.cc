@@ -9,7 +9,7 @@
 
 #include "ipstack/preload/runtime.h"
 #include "ipstack/preload/real.h"
-#include "ipstack/preload/relays.h"
+#include "ipstack/preload/socket_proxies.h"
 
 namespace unet::preload {
 namespace {
@@ -62,7 +62,7 @@ void Ancestors::serve() {
   for (const auto& each : all()) {
     if (serve(each)) continue;
     each->renew(-1);
-    Runtime::get().relays().settle_all();  // what that one said of datagrams is no longer true
+    Runtime::get().proxies().settle_all();  // what that one said of datagrams is no longer true
   }
 }
 
@@ -99,12 +99,12 @@ void Ancestors::hear(const std::shared_ptr<UpLink>& link, std::span<const std::b
   if (listener == nullptr || !listener->listens || listener->leaves || listener->waiting.size() == kWaitingMost) return refuse(waiting);
   listener->waiting.push_back(waiting);
   Runtime::get().tell_owner_too(*listener, true);
-  if (listener->wanted) Runtime::get().relays().note_arrival(*listener);
+  if (listener->wanted) Runtime::get().proxies().note_arrival(*listener);
 }
 
 void Ancestors::hear_of_want(const UpLink& link, int socket) {
   File* const listener = find(link, socket, false);
-  if (listener != nullptr && listener->is_stream()) Runtime::get().relays().note_want(*listener);
+  if (listener != nullptr && listener->is_stream()) Runtime::get().proxies().note_want(*listener);
 }
 
 void Ancestors::hear_of_move(UpLink& link, const HandedMessage& handed, int fd) {
@@ -139,16 +139,16 @@ void Ancestors::hear_of_datagrams(const UpLink& link, const HandedMessage& hande
   File* const file = find(link, handed.socket);
   const bool has_it = file != nullptr && !file->is_stream() && file->in_stack();
   if (handed.kind == HandedMessage::Kind::datagram) {
-    if (!has_it) return Relays::send_back(link, handed.socket, behind);  // nobody reads here since it asked for it
+    if (!has_it) return SocketProxies::send_back(link, handed.socket, behind);  // nobody reads here since it asked for it
     file->asked = false;
-    Relays::take_in(*file, behind);
+    SocketProxies::take_in(*file, behind);
     return;
   }
   if (!has_it) return;
   for (File::Origin& each : file->origins) {
     if (each.link.get() == &link) each.part = static_cast<File::Part>(std::min(handed.part, static_cast<uint32_t>(File::Part::all)));
   }
-  Runtime::get().relays().settle(*file);
+  Runtime::get().proxies().settle(*file);
 }
 
 File* Ancestors::find(const UpLink& link, int socket, bool served) noexcept {

@@ -1,5 +1,5 @@
 // ancestors.h - this process's links to those whose sockets it has inherited, or was passed; used by forks.cc, passing.cc and the helper,
-// under the runtime's lock. What is at their other ends: relays.h.
+// under the runtime's lock. What is at their other ends: socket_proxies.h.
 //
 // Each process has links of its own: with fork() a child gets one to its parent, and for each link of the parent's another that leads where
 // that one does. So it does not need those who are between. A link is there as long as a socket is that came by it.

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ipstack/preload/relays.h"
+#include "ipstack/preload/socket_proxies.h"
 
 namespace unet::preload {
 namespace {
@@ -40,16 +40,16 @@ bool send_datagram(int link, const Head& head, const DatagramQueue::Datagram& da
 }  // namespace
 
 // This process's program reads, as far as is known.
-bool Relays::is_read_here(const File& file) const noexcept { return file.serves && !file.fds.empty(); }
+bool SocketProxies::is_read_here(const File& file) const noexcept { return file.serves && !file.fds.empty(); }
 
-bool Relays::is_waited_for(const File& file) const noexcept {
+bool SocketProxies::is_waited_for(const File& file) const noexcept {
   const auto waits = [](const Registration* each) { return (each->asked() & EPOLLIN) != 0 && each->set->is_waited_for(); };
   if (file.signals_of >= 0) return true;
   return std::any_of(file.sleepers.begin(), file.sleepers.end(), [&](const Sleeper* each) { return each != &sleeper_; }) ||
          std::any_of(file.registrations.begin(), file.registrations.end(), waits);
 }
 
-void Relays::settle(File& file) {
+void SocketProxies::settle(File& file) {
   if (file.is_stream() || !file.in_stack()) return;
   const size_t others = served_by(file);
   const File::Part mine = part_of(file);
@@ -67,14 +67,14 @@ void Relays::settle(File& file) {
   if (Ancestors::origin_of(file) != nullptr) watch(file);
 }
 
-void Relays::settle_all() {
+void SocketProxies::settle_all() {
   const Table& table = Runtime::get().table();
   for (int fd = 0; fd < table.end(); ++fd) {
     if (File* const file = table.file(fd); file != nullptr && !file->origins.empty()) settle(*file);
   }
 }
 
-bool Relays::hand_datagrams(const Link& link, Held& held) {
+bool SocketProxies::hand_datagrams(const Link& link, Held& held) {
   sockets::Stack& stack = Runtime::get().sockets().stack();
   const int socket = held.file->socket;
   const HandedMessage head{.kind = HandedMessage::Kind::datagram, .socket = held.socket};
@@ -88,7 +88,7 @@ bool Relays::hand_datagrams(const Link& link, Held& held) {
   return handed != 0;
 }
 
-void Relays::give_back(File& file) {
+void SocketProxies::give_back(File& file) {
   const File::Origin* const origin = Ancestors::origin_of(file);
   if (!file.in_stack() || origin == nullptr) return;
   sockets::Stack& stack = Runtime::get().sockets().stack();
@@ -99,7 +99,7 @@ void Relays::give_back(File& file) {
   }
 }
 
-void Relays::take_in(File& file, std::span<const std::byte> behind) {
+void SocketProxies::take_in(File& file, std::span<const std::byte> behind) {
   DatagramHead head;
   if (file.is_stream() || !file.in_stack() || behind.size() < sizeof head) return;
   std::memcpy(&head, behind.data(), sizeof head);
@@ -109,17 +109,17 @@ void Relays::take_in(File& file, std::span<const std::byte> behind) {
 }
 
 // What was on its way to the other process when that closed the socket comes back behind its word of that.
-File* Relays::closed_there(const Link& link, int socket) noexcept {
+File* SocketProxies::closed_there(const Link& link, int socket) noexcept {
   const auto at = std::find_if(link.closed.begin(), link.closed.end(), [=](const Held& each) { return each.socket == socket; });
   return at == link.closed.end() ? nullptr : at->file;
 }
 
-void Relays::forget_closed(const File& file) noexcept {
+void SocketProxies::forget_closed(const File& file) noexcept {
   for (Link& each : links_) std::erase_if(each.closed, [&](const Held& one) { return one.file == &file; });
   for (Link& each : born_) std::erase_if(each.closed, [&](const Held& one) { return one.file == &file; });
 }
 
-void Relays::send_back(const UpLink& link, int socket, std::span<const std::byte> behind) noexcept {
+void SocketProxies::send_back(const UpLink& link, int socket, std::span<const std::byte> behind) noexcept {
   static_assert(sizeof(LinkMessage) <= sizeof(HandedMessage));
   const LinkMessage head{.kind = LinkMessage::Kind::datagram, .socket = socket};
   const std::span<std::byte> memory = link_memory();
@@ -130,7 +130,7 @@ void Relays::send_back(const UpLink& link, int socket, std::span<const std::byte
 
 // Of sockets that came from elsewhere: what nobody here accepts or reads is another's, unless there is none. True: some may be given back
 // later.
-bool Relays::give_up() {
+bool SocketProxies::give_up() {
   Runtime& runtime = Runtime::get();
   if (runtime.ancestors().all().empty()) return false;
   bool later = false;

@@ -20,7 +20,7 @@
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/last_thread.h"
 #include "ipstack/preload/socket_routing.h"
-#include "ipstack/preload/relays.h"
+#include "ipstack/preload/socket_proxies.h"
 #include "ipstack/preload/signals.h"
 #include "unet/connection.h"
 
@@ -103,7 +103,7 @@ void Forks::begin(Runtime& runtime) {
   for (int fd = 0; fd < runtime.table_.end(); ++fd) {
     if (File* const file = runtime.table_.file(fd); file != nullptr && file->pair) file->divided = true;
   }
-  may_move = runtime.relays_ == nullptr || runtime.relays_->may_let_go();
+  may_move = runtime.proxies_ == nullptr || runtime.proxies_->may_let_go();
   if (inherited.empty() || !make_link(link_ends)) link_ends[0] = link_ends[1] = -1;
   divided = divide(runtime.ancestors_);
 }
@@ -115,7 +115,7 @@ void Forks::in_parent() noexcept {
 void Forks::go_on_as_parent(Runtime& runtime) {
   if (link_ends[0] >= 0) {
     real().close(link_ends[1]);
-    runtime.relays().add_link(link_ends[0], inherited);
+    runtime.proxies().add_link(link_ends[0], inherited);
     runtime.kick_helper();
   }
   for (const Divided& each : divided) real().close(each.end);
@@ -131,7 +131,7 @@ void Forks::in_child() noexcept {
   runtime.process_ = ::getpid();
   LastThread::watch_first();
   Runtime::this_thread().renew();
-  forget_relays(runtime);
+  forget_proxies(runtime);
   runtime.asleep_.clear();  // the parent's threads
   runtime.watcher_ = nullptr;
   for (int fd = 0; fd < runtime.table_.end(); ++fd) {
@@ -144,9 +144,9 @@ void Forks::in_child() noexcept {
   go_on_as_child(runtime);
 }
 
-void Forks::forget_relays(Runtime& runtime) {
-  if (runtime.relays_ != nullptr) runtime.relays_->forget();
-  runtime.relays_.reset();
+void Forks::forget_proxies(Runtime& runtime) {
+  if (runtime.proxies_ != nullptr) runtime.proxies_->forget();
+  runtime.proxies_.reset();
 }
 
 // The stack is another process's.
@@ -168,7 +168,7 @@ void Forks::go_on_as_child(Runtime& runtime) {
   runtime.waiting_back_.clear();
   runtime.given_up_.clear();
   runtime.held_.reset();
-  forget_relays(runtime);
+  forget_proxies(runtime);
   if (runtime.sockets_ != nullptr) leave_stack(runtime, parent);
   leave_helper(runtime);
   runtime.protect();
@@ -244,7 +244,7 @@ bool Forks::join(File& file) {
     return false;
   }
   if (left.listens) static_cast<void>(stack.set_takes_new(file.socket, file.serves));
-  if (!file.is_stream()) runtime.relays().settle(file);
+  if (!file.is_stream()) runtime.proxies().settle(file);
   if (file.serves) runtime.begin_to_serve(file);
   if (!file.is_stream() && !left.remote.host.is_unspecified()) static_cast<void>(stack.connect(file.socket, left.remote));
   return true;
@@ -335,7 +335,7 @@ std::string Forks::prepare_exec(bool stays) {
   if (std::any_of(left.begin(), left.end(), came_by_link)) links = divide(runtime.ancestors_);
   disclaim_others(runtime.table(), links, left);
   int ends[2] = {-1, -1};
-  if (!joined.empty() && make_link(ends)) runtime.relays().add_link(ends[0], joined);
+  if (!joined.empty() && make_link(ends)) runtime.proxies().add_link(ends[0], joined);
   if (ends[1] >= 0) left_ends.push_back(ends[1]);
   for (const Divided& each : links) left_ends.push_back(each.end);
   for (const int each : left_ends) real().fcntl(each, F_SETFD, 0);
@@ -383,7 +383,7 @@ bool Forks::may_leave_keeper(const Runtime& runtime) noexcept {
 
 bool Forks::carries_for_others(Runtime& runtime) {
   runtime.hear();
-  return runtime.relays_ != nullptr && runtime.relays_->is_needed();
+  return runtime.proxies_ != nullptr && runtime.proxies_->is_needed();
 }
 
 // The streams that make the stack busy at exec() end there, or stay open for the new program. Either needs a stack.
@@ -468,7 +468,7 @@ void Forks::keep(Runtime& runtime, int told) {
   runtime.wanting_ = 0;
   runtime.asleep_.clear();
   runtime.watcher_ = nullptr;
-  runtime.relays().hold_alone(runtime.by_socket_);
+  runtime.proxies().hold_alone(runtime.by_socket_);
   go_on_as_parent(runtime);
   forget_program(runtime);
   runtime.help();

@@ -2,7 +2,7 @@
 //
 // The stack stays the parent's: its memory is shared with the network interface, and one process at a time may speak for it. A child begins
 // without one. What it has inherited it makes its own when it first uses it: a listener or a datagram socket by joining its parent's claim
-// of the port, in a stack of its own, a connection by asking its parent for it (moves.cc), or else to carry its bytes (relays.h).
+// of the port, in a stack of its own, a connection by asking its parent for it (moves.cc), or else to carry its bytes (socket_proxies.h).
 // Connections that come to the listener of its parent all the same are handed over to it when it accepts.
 //
 // A process that becomes another program, or ends, has no memory left for a stack. Other processes may still have its connections, and
@@ -13,7 +13,7 @@
 #include <string>
 
 #include "ipstack/preload/file.h"
-#include "ipstack/preload/relays.h"
+#include "ipstack/preload/socket_proxies.h"
 
 namespace unet::preload {
 
@@ -44,7 +44,7 @@ class Forks {
 
  private:
   static void begin(Runtime& runtime);
-  static void forget_relays(Runtime& runtime);
+  static void forget_proxies(Runtime& runtime);
   static void go_on_as_parent(Runtime& runtime);
   static void go_on_as_child(Runtime& runtime);
   static bool may_leave_keeper(const Runtime& runtime) noexcept;
@@ -57,7 +57,7 @@ class Forks {
   static void leave_helper(Runtime& runtime) noexcept;
   static bool join(File& file);
   static bool take(File& file, LinkMessage::Kind kind);
-  static bool may_move;  // of the child that begins: Relays::may_let_go()
+  static bool may_move;  // of the child that begins: SocketProxies::may_let_go()
   static bool may_receive(File& file);
   static int await_stream(const File& file);
   static bool receive(File& file, int memory);

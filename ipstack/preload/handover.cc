@@ -9,7 +9,7 @@
 
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/real.h"
-#include "ipstack/preload/relays.h"
+#include "ipstack/preload/socket_proxies.h"
 
 namespace unet::preload {
 namespace {
@@ -26,7 +26,7 @@ auto find_back(File& listener) {
 }  // namespace
 
 // Takes one that came back, or one out of the stack's queue. Nothing: there is none.
-std::optional<File::Waiting> Relays::next_of(File& listener) {
+std::optional<File::Waiting> SocketProxies::next_of(File& listener) {
   if (const auto back = find_back(listener); back != listener.waiting.end()) {
     const File::Waiting next = std::move(*back);
     listener.waiting.erase(back);
@@ -45,13 +45,13 @@ std::optional<File::Waiting> Relays::next_of(File& listener) {
 }
 
 // Of next_of(), which nobody got.
-void Relays::put_back(File& listener, const File::Waiting& next) {
+void SocketProxies::put_back(File& listener, const File::Waiting& next) {
   if (next.own != nullptr) ++next.own->holds;
   listener.waiting.push_front(next);
 }
 
 // By a link, with the descriptor of its bytes. False: it is not sent.
-bool Relays::give(const File::Waiting& next, int link, std::span<const std::byte> message) {
+bool SocketProxies::give(const File::Waiting& next, int link, std::span<const std::byte> message) {
   if (next.own == nullptr) return send_by_link(link, message.data(), message.size(), next.fd);  // another process carries them
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
@@ -59,14 +59,14 @@ bool Relays::give(const File::Waiting& next, int link, std::span<const std::byte
   const bool sent = send_by_link(link, message.data(), message.size(), ends[1]);
   real().close(ends[1]);
   if (!sent) return real().close(ends[0]), false;
-  add_relay(*next.own, ends[0], true);
-  relays_.back().handed = true;
+  add_proxy(*next.own, ends[0], true);
+  proxies_.back().handed = true;
   return true;
 }
 
 // ---- links
 
-void Relays::add_link(int fd, std::span<File* const> files) {
+void SocketProxies::add_link(int fd, std::span<File* const> files) {
   Link& link = links_.emplace_back(Link{.number = ++last_link_, .fd = fd});
   for (File* each : files) {
     ++each->holds;
@@ -75,11 +75,11 @@ void Relays::add_link(int fd, std::span<File* const> files) {
 }
 
 // The other process's child has all that it has, but what is a pair by now: the child has that, too.
-void Relays::divide(const Link& link, int fd) {
+void SocketProxies::divide(const Link& link, int fd) {
   Link& child = born_.emplace_back(Link{.number = ++last_link_, .fd = fd, .pairs = link.pairs});
   for (const Held& each : link.held) {
-    const auto is_pair = [&](const Relay& relay) { return relay.link == link.number && relay.file == each.file; };
-    if (std::any_of(relays_.begin(), relays_.end(), is_pair)) {
+    const auto is_pair = [&](const SocketProxy& proxy) { return proxy.link == link.number && proxy.file == each.file; };
+    if (std::any_of(proxies_.begin(), proxies_.end(), is_pair)) {
       child.pairs.push_back(each.socket);
       continue;
     }
@@ -89,7 +89,7 @@ void Relays::divide(const Link& link, int fd) {
 }
 
 // False: the other process is gone.
-bool Relays::serve_link(Link& link) {
+bool SocketProxies::serve_link(Link& link) {
   for (int i = 0; i < kMessagesAtOnce; ++i) {
     const std::span<std::byte> memory = link_memory();
     LinkMessage said;
@@ -107,15 +107,15 @@ bool Relays::serve_link(Link& link) {
 }
 
 // The descriptor is this function's. What makes no sense changes nothing.
-void Relays::hear(Link& link, const LinkMessage& said, std::span<const std::byte> behind, int fd) {
+void SocketProxies::hear(Link& link, const LinkMessage& said, std::span<const std::byte> behind, int fd) {
   using Kind = LinkMessage::Kind;
   const auto held = std::find_if(link.held.begin(), link.held.end(), [&](const Held& each) { return each.socket == said.socket; });
   const bool joined = held != link.held.end() && held->file->is_joined(), connection = held != link.held.end() && !joined;
   if (said.kind == Kind::fork && fd >= 0 && links_.size() + born_.size() < kLinksMax) {
     divide(link, std::exchange(fd, -1));
   } else if ((said.kind == Kind::take || said.kind == Kind::take_unused) && fd >= 0 && connection) {
-    add_relay(*held->file, std::exchange(fd, -1), said.kind == Kind::take);
-    relays_.back().link = link.number;
+    add_proxy(*held->file, std::exchange(fd, -1), said.kind == Kind::take);
+    proxies_.back().link = link.number;
   } else if ((said.kind == Kind::move || said.kind == Kind::owned) && connection) {
     hear_of_move(link, *held->file, said, behind, fd);
   } else if (said.kind == Kind::close && held != link.held.end()) {
@@ -132,11 +132,11 @@ void Relays::hear(Link& link, const LinkMessage& said, std::span<const std::byte
     take_left(*held->file, behind, fd);
   } else if (said.kind == Kind::end) {
     const bool by_fork = std::find(link.pairs.begin(), link.pairs.end(), said.socket) != link.pairs.end();
-    for (Relay& each : relays_) {
+    for (SocketProxy& each : proxies_) {
       if (each.file->socket == said.socket && (by_fork || each.link == link.number)) each.told_end = true;
     }
   } else if (said.kind == Kind::took) {
-    for (Relay& each : relays_) {
+    for (SocketProxy& each : proxies_) {
       if (each.link == link.number && each.file->socket == said.socket) each.listener = nullptr;
     }
     forget_passed(link, said.socket, true);
@@ -146,7 +146,7 @@ void Relays::hear(Link& link, const LinkMessage& said, std::span<const std::byte
   if (fd >= 0) real().close(fd);
 }
 
-void Relays::release(Link& link, size_t at) {
+void SocketProxies::release(Link& link, size_t at) {
   File& file = *link.held[at].file;
   if (!file.is_stream()) link.closed.push_back(link.held[at]);
   take_back(link, &file);
@@ -156,19 +156,19 @@ void Relays::release(Link& link, size_t at) {
   let_go(file);
 }
 
-void Relays::end_link(Link& link) {
+void SocketProxies::end_link(Link& link) {
   take_back(link, nullptr);
   if (link.moved_at != 0 && Runtime::get().now() - link.moved_at > kSecond) moves_left_ = std::min(moves_left_ + 1, kMovesMost);
   while (!link.held.empty()) release(link, link.held.size() - 1);
   real().close(link.fd);
 }
 
-bool Relays::is_held(const File& file) const noexcept {
+bool SocketProxies::is_held(const File& file) const noexcept {
   return has_held([&](const Held& each) { return each.file == &file; });
 }
 
 // How many processes serve it beside this one.
-size_t Relays::served_by(const File& file) const noexcept {
+size_t SocketProxies::served_by(const File& file) const noexcept {
   const auto serves = [&](const Held& each) { return each.file == &file && each.serves; };
   return static_cast<size_t>(std::count_if(links_.begin(), links_.end(), [&](const Link& link) {
     return std::any_of(link.held.begin(), link.held.end(), serves);
@@ -178,13 +178,13 @@ size_t Relays::served_by(const File& file) const noexcept {
 // ---- connections that came to a listener, and datagrams (datagrams.cc)
 
 // The helper looks when one comes.
-void Relays::watch(File& listener) {
+void SocketProxies::watch(File& listener) {
   const auto at = std::find(listener.sleepers.begin(), listener.sleepers.end(), &sleeper_);
   if (at == listener.sleepers.end()) listener.sleepers.push_back(&sleeper_);
 }
 
 // One to each link that wants one, in turn, until none has come. True: some may be handed over later.
-bool Relays::hand_over() {
+bool SocketProxies::hand_over() {
   bool later = false;
   for (size_t idle = 0; idle < links_.size(); ++turn_) {
     Link& link = links_[turn_ % links_.size()];
@@ -200,7 +200,7 @@ bool Relays::hand_over() {
 
 // While one has asked for a connection, or our program accepts, and there is none here, those that came to others' own are wanted: each is
 // told once, whether or not it has any.
-void Relays::ask_back() {
+void SocketProxies::ask_back() {
   const auto is_served_here = [](const File& listener) { return listener.serves && !listener.fds.empty(); };
   if (!has_held([&](const Held& each) { return each.file->listens && (each.wants || is_served_here(*each.file)); })) return;
   for (Link& link : links_) {
@@ -216,7 +216,7 @@ void Relays::ask_back() {
   }
 }
 
-bool Relays::may_hand(File& file, bool& later) {
+bool SocketProxies::may_hand(File& file, bool& later) {
   if (find_back(file) != file.waiting.end()) return true;
   Runtime& runtime = Runtime::get();
   if (!file.is_joined() || (runtime.events(file) & EPOLLIN) == 0) {
@@ -230,7 +230,7 @@ bool Relays::may_hand(File& file, bool& later) {
   return due;
 }
 
-bool Relays::hand_to(const Link& link, Held& held) {
+bool SocketProxies::hand_to(const Link& link, Held& held) {
   if (!held.file->is_stream()) return hand_datagrams(link, held);
   File& listener = *held.file;
   const std::optional<File::Waiting> next = next_of(listener);
@@ -248,13 +248,13 @@ bool Relays::hand_to(const Link& link, Held& held) {
     next_passed_ = number == INT_MIN ? -2 : number - 1;
     return true;
   }
-  relays_.back().link = link.number;
-  relays_.back().listener = &listener;
+  proxies_.back().link = link.number;
+  proxies_.back().listener = &listener;
   return true;
 }
 
 // One that another process had left is accepted, or is to be passed on again.
-void Relays::forget_passed(const Link& link, int number, bool taken) {
+void SocketProxies::forget_passed(const Link& link, int number, bool taken) {
   const auto it = std::find_if(passed_.begin(), passed_.end(), [&](const Passed& each) {
     return each.link == link.number && each.number == number;
   });
@@ -265,7 +265,7 @@ void Relays::forget_passed(const Link& link, int number, bool taken) {
 }
 
 // It has given one back, or refused it: the next is wanted anew.
-void Relays::forget_told(uint64_t number, const File& listener) noexcept {
+void SocketProxies::forget_told(uint64_t number, const File& listener) noexcept {
   for (Link& link : links_) {
     for (Held& each : link.held) {
       if (link.number == number && each.file == &listener) each.told = false;
@@ -273,32 +273,32 @@ void Relays::forget_told(uint64_t number, const File& listener) noexcept {
   }
 }
 
-void Relays::take_back(Passed& passed) {
+void SocketProxies::take_back(Passed& passed) {
   passed.listener->waiting.push_back(passed.waiting);
   forget_told(passed.link, *passed.listener);
   Runtime::get().tell_owner_too(*passed.listener, true);
 }
 
 // Whoever had it has ended, or closed the listener: it is the next one's.
-void Relays::take_back(Relay& relay) {
-  File& listener = *std::exchange(relay.listener, nullptr);
-  ++relay.file->holds;
-  listener.waiting.push_back({.names = names_of(*relay.file), .own = relay.file});
-  forget_told(relay.link, listener);
+void SocketProxies::take_back(SocketProxy& proxy) {
+  File& listener = *std::exchange(proxy.listener, nullptr);
+  ++proxy.file->holds;
+  listener.waiting.push_back({.names = names_of(*proxy.file), .own = proxy.file});
+  forget_told(proxy.link, listener);
   Runtime::get().tell_owner_too(listener, true);
 }
 
 // All of a link's, or of one listener.
-void Relays::take_back(const Link& link, const File* listener) {
-  for (size_t i = 0; i < relays_.size();) {
-    Relay& each = relays_[i];
+void SocketProxies::take_back(const Link& link, const File* listener) {
+  for (size_t i = 0; i < proxies_.size();) {
+    SocketProxy& each = proxies_[i];
     if (each.link != link.number || each.listener == nullptr || (listener != nullptr && each.listener != listener)) {
       ++i;
       continue;
     }
     take_back(each);
     drop(each);
-    relays_.erase(relays_.begin() + static_cast<ptrdiff_t>(i));
+    proxies_.erase(proxies_.begin() + static_cast<ptrdiff_t>(i));
   }
   std::erase_if(passed_, [&](Passed& each) {
     const bool ends = each.link == link.number && (listener == nullptr || each.listener == listener);

@@ -14,7 +14,7 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/real.h"
-#include "ipstack/preload/relays.h"
+#include "ipstack/preload/socket_proxies.h"
 
 namespace unet::preload {
 namespace {
@@ -27,11 +27,11 @@ constexpr size_t kLeftMost = 256;                // of a listener: each is a des
 
 }  // namespace
 
-bool Relays::has_heirs(const File& file) noexcept {
+bool SocketProxies::has_heirs(const File& file) noexcept {
   return file.listens && file.in_stack() && !file.leaves && Ancestors::origin_of(file) != nullptr;
 }
 
-void Relays::leave(File& listener) {
+void SocketProxies::leave(File& listener) {
   Runtime& runtime = Runtime::get();
   listener.leaves = true;
   ++listener.holds;
@@ -48,19 +48,19 @@ void Relays::leave(File& listener) {
   while (leave_next(listener)) continue;
 }
 
-void Relays::note_want(File& listener) {
+void SocketProxies::note_want(File& listener) {
   listener.wanted = true;
   sleeper_.wake();
 }
 
 // Whose program is in a call does without the helper: that is to look in a while.
-void Relays::note_arrival(File& listener) {
+void SocketProxies::note_arrival(File& listener) {
   if (!is_waited_for(listener)) sleeper_.wake();
 }
 
 // Of a listener of which another process waits for a connection: one that this one's program does not accept is that one's. What comes
 // next is others' until the program is back. True: perhaps later.
-bool Relays::give_up_connection(File& listener) {
+bool SocketProxies::give_up_connection(File& listener) {
   Runtime& runtime = Runtime::get();
   if (!listener.listens || listener.leaves) return false;
   if ((runtime.events(listener) & EPOLLIN) == 0 || is_waited_for(listener)) {
@@ -85,7 +85,7 @@ bool Relays::give_up_connection(File& listener) {
 }
 
 // False: there is nothing, or it must wait.
-bool Relays::leave_next(File& listener) {
+bool SocketProxies::leave_next(File& listener) {
   const std::optional<File::Waiting> next = next_of(listener);
   if (!next) return false;
   for (const File::Origin& each : listener.origins) {
@@ -102,7 +102,7 @@ bool Relays::leave_next(File& listener) {
 }
 
 // True: something may still come.
-bool Relays::leave_what_came() {
+bool SocketProxies::leave_what_came() {
   Runtime& runtime = Runtime::get();
   for (size_t i = 0; i < leaving_.size();) {
     auto& [listener, until, last] = leaving_[i];
@@ -128,7 +128,7 @@ bool Relays::leave_what_came() {
 }
 
 // What another process had of a listener of ours. The descriptor is this process's if it is what it should be, and -1 then.
-void Relays::take_left(File& listener, std::span<const std::byte> behind, int& fd) {
+void SocketProxies::take_left(File& listener, std::span<const std::byte> behind, int& fd) {
   File::Waiting left;
   const auto passed = std::count_if(passed_.begin(), passed_.end(), [&](const Passed& each) { return each.listener == &listener; });
   if (!listener.listens || behind.size() != sizeof left.names) return;

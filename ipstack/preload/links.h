@@ -1,5 +1,5 @@
 // links.h - what processes say to one another of sockets that both have, by a link: a Unix socket pair of packets. The process whose
-// sockets they are has one end (relays.h), a process that inherited them, or was passed one, the other (ancestors.h).
+// sockets they are has one end (socket_proxies.h), a process that inherited them, or was passed one, the other (ancestors.h).
 #pragma once
 
 #include <sys/types.h>

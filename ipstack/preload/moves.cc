@@ -1,7 +1,7 @@
 // moves.cc - a connection moves into the stack of the child that uses it. Then no process carries its bytes.
 //
 // The child asks by its link when it first uses the connection. The process that has accepted the connection lets it go if its program has
-// closed it, and no other process has it. Otherwise that process carries the bytes (relays.h).
+// closed it, and no other process has it. Otherwise that process carries the bytes (socket_proxies.h).
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -17,7 +17,7 @@
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/socket_routing.h"
 #include "ipstack/preload/real.h"
-#include "ipstack/preload/relays.h"
+#include "ipstack/preload/socket_proxies.h"
 
 namespace unet::preload {
 namespace {
@@ -49,19 +49,19 @@ std::vector<std::byte> read_stream(int memory) {
 
 // ---- the process that has the connection
 
-Relays::Link* Relays::find_link(uint64_t number) noexcept {
+SocketProxies::Link* SocketProxies::find_link(uint64_t number) noexcept {
   const auto at = std::find_if(links_.begin(), links_.end(), [&](const Link& each) { return each.number == number; });
   return at == links_.end() ? nullptr : &*at;
 }
 
-Relays::Held* Relays::find_held(Link* link, const File& file) noexcept {
+SocketProxies::Held* SocketProxies::find_held(Link* link, const File& file) noexcept {
   if (link == nullptr) return nullptr;
   const auto at = std::find_if(link->held.begin(), link->held.end(), [&](const Held& each) { return each.file == &file; });
   return at == link->held.end() ? nullptr : &*at;
 }
 
 // A descriptor that it takes is this object's.
-void Relays::hear_of_move(const Link& link, File& file, const LinkMessage& said, std::span<const std::byte> behind, int& fd) {
+void SocketProxies::hear_of_move(const Link& link, File& file, const LinkMessage& said, std::span<const std::byte> behind, int& fd) {
   Nanoseconds until = 0;
   if (behind.size() < sizeof until) return;
   std::memcpy(&until, behind.data(), sizeof until);
@@ -81,7 +81,7 @@ void Relays::hear_of_move(const Link& link, File& file, const LinkMessage& said,
 }
 
 // True: some are to be looked at again soon.
-bool Relays::serve_moves() {
+bool SocketProxies::serve_moves() {
   for (size_t i = 0; i < moves_.size();) {
     Link* const link = find_link(moves_[i].link);
     const Held* const held = find_held(link, *moves_[i].file);
@@ -98,7 +98,7 @@ bool Relays::serve_moves() {
 }
 
 // The child waits for an answer for a while. In the second half of it a stream does not leave any more.
-Relays::Step Relays::step(Move& move, Link& link, const Held& held) {
+SocketProxies::Step SocketProxies::step(Move& move, Link& link, const Held& held) {
   using Stage = Move::Stage;
   Runtime& runtime = Runtime::get();
   File& file = *move.file;
@@ -126,7 +126,7 @@ Relays::Step Relays::step(Move& move, Link& link, const Held& held) {
   return Step::moved;
 }
 
-Relays::Step Relays::begin_step(Move& move, const Link& link, const Held& held) {
+SocketProxies::Step SocketProxies::begin_step(Move& move, const Link& link, const Held& held) {
   const int begun = Runtime::get().sockets().stack().begin_move(move.file->socket);
   if (begun < 0) return Step::stays;
   move.stage = begun == 0 ? Move::Stage::peer_asked : Move::Stage::child_asked;
@@ -135,16 +135,16 @@ Relays::Step Relays::begin_step(Move& move, const Link& link, const Held& held) 
 }
 
 // What comes of the connection comes to this process again.
-void Relays::own_again(const File& file) {
+void SocketProxies::own_again(const File& file) {
   const File::Pair names = names_of(file);
   if (file.in_stack()) static_cast<void>(Runtime::get().sockets().stack().own_flow(file.socket, names.local.host, names.remote));
 }
 
 // The link and the move hold the file, and nothing else does: this process has closed it, and no call of it is under way.
-bool Relays::is_alone(const File& file) noexcept { return file.fds.empty() && file.holds == 2; }
+bool SocketProxies::is_alone(const File& file) noexcept { return file.fds.empty() && file.holds == 2; }
 
 // The move is not in the list any longer.
-void Relays::finish(const Move& move, Step how) {
+void SocketProxies::finish(const Move& move, Step how) {
   File& file = *move.file;
   const bool asked = how == Step::stays && file.in_stack() && move.stage == Move::Stage::peer_asked;
   if (asked) Runtime::get().sockets().stack().cancel_move(file.socket);
@@ -153,8 +153,8 @@ void Relays::finish(const Move& move, Step how) {
   Link* const link = find_link(move.link);
   const Held* const held = find_held(link, file);
   if (how == Step::stays && held != nullptr) {
-    add_relay(file, move.fd, true);
-    relays_.back().link = move.link;
+    add_proxy(file, move.fd, true);
+    proxies_.back().link = move.link;
     const HandedMessage said{.kind = HandedMessage::Kind::stays, .socket = held->socket};
     static_cast<void>(send_by_link(link->fd, &said, sizeof said));
   } else {
@@ -167,7 +167,7 @@ void Relays::finish(const Move& move, Step how) {
   let_go(file);
 }
 
-bool Relays::may_let_go() noexcept {
+bool SocketProxies::may_let_go() noexcept {
   const uint64_t more = (Runtime::get().now() - moves_since_) / kMoveEvery;
   moves_left_ = static_cast<uint32_t>(std::min<uint64_t>(moves_left_ + more, kMovesMost));
   moves_since_ += more * kMoveEvery;

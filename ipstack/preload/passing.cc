@@ -155,7 +155,7 @@ void StandIns::sent() {
   for (Shared& each : shared_) {
     if (!each.file->in_stack()) continue;
     if (each.file->is_joined()) Runtime::get().share(*each.file, std::exchange(each.end, -1));
-    else Runtime::get().relay(*each.file, std::exchange(each.end, -1));
+    else Runtime::get().proxy(*each.file, std::exchange(each.end, -1));
   }
 }
 

@@ -4,8 +4,8 @@
 // What the kernel would pass of a socket of ours is its shadow, with which nobody can do anything. Others are passed in their stead:
 //
 // A connection stays with this process's stack, and an end of a Unix socket pair is passed, which has the connection's addresses in its
-// name (relays.h). So a process without this library can use it, too, but for its names and options; and the connection ends with this
-// process.
+// name (socket_proxies.h). So a process without this library can use it, too, but for its names and options; and the connection ends with
+// this process.
 //
 // Of a listener or a datagram socket the end of a link is passed (links.h), whose first packet describes it (description.h); of one that is
 // not this process's own yet, or is bound only, a file in memory that does. Who receives it with this library joins the claim of its port,

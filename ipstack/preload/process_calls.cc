@@ -167,7 +167,7 @@ class Loans {
   Loans& operator=(const Loans&) = delete;
 
   void child_has_begun() {
-    for (Pair& each : pairs_) Runtime::get().relay(*each.file, std::exchange(each.ours, -1), false);
+    for (Pair& each : pairs_) Runtime::get().proxy(*each.file, std::exchange(each.ours, -1), false);
   }
 
  private:

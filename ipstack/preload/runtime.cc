@@ -17,7 +17,7 @@
 
 #include "ipstack/preload/forks.h"
 #include "ipstack/preload/real.h"
-#include "ipstack/preload/relays.h"
+#include "ipstack/preload/socket_proxies.h"
 #include "ipstack/preload/signals.h"
 #include "unet/connection.h"
 
@@ -266,12 +266,12 @@ void Runtime::reset(File& file) noexcept {
 }
 
 void Runtime::let_go(Entry& entry) {
-  if (entry.fds.empty() && entry.holds != 0 && relays_ != nullptr) {  // what comes is another process's now
+  if (entry.fds.empty() && entry.holds != 0 && proxies_ != nullptr) {  // what comes is another process's now
     if (entry.kind == Entry::Kind::socket) rest(static_cast<File&>(entry));
     kick_helper();
   }
   if (!entry.fds.empty() || entry.holds != 0) return;
-  if (entry.kind == Entry::Kind::socket && Relays::has_heirs(static_cast<File&>(entry))) return leave(static_cast<File&>(entry));
+  if (entry.kind == Entry::Kind::socket && SocketProxies::has_heirs(static_cast<File&>(entry))) return leave(static_cast<File&>(entry));
   if (entry.kind == Entry::Kind::socket) {
     File& file = static_cast<File&>(entry);
     EpollSet::forget(file);
@@ -283,7 +283,7 @@ void Runtime::let_go(Entry& entry) {
     }
     if (!file.pair) Ancestors::say_all(file, LinkMessage::Kind::close);
     Ancestors::give_back(file);
-    if (relays_ != nullptr) relays_->forget_closed(file);
+    if (proxies_ != nullptr) proxies_->forget_closed(file);
     close_socket(file);
   }
   delete &entry;
@@ -325,7 +325,7 @@ File* Runtime::file(int fd) {
 }
 
 void Runtime::hear() {
-  if (sockets_ != nullptr && relays_ != nullptr && !relays_->empty()) static_cast<void>(relays_->serve({}));
+  if (sockets_ != nullptr && proxies_ != nullptr && !proxies_->empty()) static_cast<void>(proxies_->serve({}));
 }
 
 void Runtime::protect() noexcept {
@@ -357,7 +357,7 @@ std::vector<int> Runtime::descriptors() const {
     if (each.load(std::memory_order_relaxed) >= 0) all.push_back(each.load(std::memory_order_relaxed));
   }
   append_own(all);
-  if (relays_ != nullptr) relays_->append(all);
+  if (proxies_ != nullptr) proxies_->append(all);
   const auto append = [&](const File* file) {
     if (file == nullptr) return;
     for (const File::Waiting& each : file->waiting) {
@@ -376,24 +376,24 @@ bool Runtime::is_own(int fd) {
   return std::binary_search(all.begin(), all.end(), fd);
 }
 
-Relays& Runtime::relays() {
-  if (relays_ == nullptr) relays_ = std::make_unique<Relays>(helper_event_);
-  return *relays_;
+SocketProxies& Runtime::proxies() {
+  if (proxies_ == nullptr) proxies_ = std::make_unique<SocketProxies>(helper_event_);
+  return *proxies_;
 }
 
-void Runtime::relay(File& file, int fd, bool used) {
-  relays().add_relay(file, fd, used);
+void Runtime::proxy(File& file, int fd, bool used) {
+  proxies().add_proxy(file, fd, used);
   kick_helper();
 }
 
 void Runtime::share(File& file, int fd) {
   File* const all[] = {&file};
-  relays().add_link(fd, all);
+  proxies().add_link(fd, all);
   kick_helper();
 }
 
 void Runtime::leave(File& listener) {
-  relays().leave(listener);
+  proxies().leave(listener);
   kick_helper();
 }
 
@@ -438,7 +438,7 @@ void Runtime::begin_to_serve(File& file) {
 void Runtime::begin_to_read(File& file) {
   const bool begins = !std::exchange(file.serves, true);
   if (!file.in_stack()) return;
-  if (begins && relays_ != nullptr) relays_->settle(file);
+  if (begins && proxies_ != nullptr) proxies_->settle(file);
   if (file.origins.empty() || (events(file) & EPOLLIN) != 0) return;
   if (begins) kick_helper();
   file.asked = true;
@@ -447,7 +447,7 @@ void Runtime::begin_to_read(File& file) {
 
 void Runtime::rest(File& file) {
   if (!file.is_joined() || !file.in_stack() || !std::exchange(file.serves, false)) return;
-  if (!file.is_stream()) return relays().settle(file);
+  if (!file.is_stream()) return proxies().settle(file);
   static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
 }
 
@@ -460,7 +460,7 @@ void Runtime::give_up(File& listener) {
 void Runtime::serve_given_up() {
   for (size_t i = 0; i < given_up_.size();) {
     File& listener = *given_up_[i];
-    if (!listener.serves && relays().is_waited_for(listener)) serve(listener);
+    if (!listener.serves && proxies().is_waited_for(listener)) serve(listener);
     if (listener.serves) std::erase(given_up_, &listener);
     else ++i;
   }
@@ -497,18 +497,18 @@ void Runtime::dispatch() {
     if (file == nullptr) continue;
     if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);  // before who waits is woken, as the kernel
     tell_owner_too(*file, change.came || change.urgent);
-    if (file->wanted) [[unlikely]] relays().note_arrival(*file);
+    if (file->wanted) [[unlikely]] proxies().note_arrival(*file);
   }
 }
 
 // Of a process that ends before others have what is theirs. The helper goes on meanwhile.
-void Runtime::await_others(bool (Relays::*what)() const noexcept, Nanoseconds within) noexcept {
+void Runtime::await_others(bool (SocketProxies::*what)() const noexcept, Nanoseconds within) noexcept {
   constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 1'000'000};
   const Nanoseconds until = now() + within;
-  while (sockets_ != nullptr && relays_ != nullptr && now() < until) {
+  while (sockets_ != nullptr && proxies_ != nullptr && now() < until) {
     turn();
     hear();
-    if (!(*relays_.*what)()) return;
+    if (!(*proxies_.*what)()) return;
     release();
     ::nanosleep(&kBetween, nullptr);
     regain();
@@ -521,26 +521,26 @@ void Runtime::give_back(File& file) {
   file.serves = false;
   static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
   turn();
-  Relays::give_back(file);
+  SocketProxies::give_back(file);
 }
 
 void Runtime::give_back_datagrams() {
   if (sockets_ == nullptr) return;
   for (File* const each : by_socket_) {
     if (each == nullptr || each->is_stream()) continue;
-    if (relays_ != nullptr) rest(*each);
+    if (proxies_ != nullptr) rest(*each);
     if (!each->origins.empty()) give_back(*each);
   }
   ancestors_.serve();
 }
 
-// What has come to them is for others who have them: who has not looked yet is waited for (Relays::is_awaited()).
+// What has come to them is for others who have them: who has not looked yet is waited for (SocketProxies::is_awaited()).
 void Runtime::leave_listeners() {
   for (size_t i = 0; i < by_socket_.size(); ++i) {
     File* const file = by_socket_[i];
     if (file == nullptr || !file->listens) continue;
-    if (Relays::has_heirs(*file)) leave(*file);
-    else if (relays_ != nullptr && relays_->is_held(*file) && (events(*file) & EPOLLIN) != 0) rest(*file);
+    if (SocketProxies::has_heirs(*file)) leave(*file);
+    else if (proxies_ != nullptr && proxies_->is_held(*file) && (events(*file) & EPOLLIN) != 0) rest(*file);
   }
 }
 
@@ -555,15 +555,15 @@ void Runtime::finish() noexcept {
   ends_ = works_at_end = true;
   give_back_datagrams();
   leave_listeners();
-  await_others(&Relays::is_leaving);
+  await_others(&SocketProxies::is_leaving);
   const bool keeper = keeps_until_ != 0;
   // A keeper for children that have ended just before would hold the ports after this process, and a server that starts again wants them.
-  if (!keeper) await_others(&Relays::carries, 100 * kMillisecond);
+  if (!keeper) await_others(&SocketProxies::carries, 100 * kMillisecond);
   unlock();
   if (!keeper) Forks::close_own(*this);
   const bool left = !keeper && Forks::leave_keeper(false);
   if (!left) lock();
-  if (!left && !keeper) await_others(&Relays::is_awaited);
+  if (!left && !keeper) await_others(&SocketProxies::is_awaited);
   ending_ = true;
   if (signals_held) let_signals_in();
   if (!left) {

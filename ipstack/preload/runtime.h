@@ -85,7 +85,7 @@ class Queued {
   Sleeper& who_;
 };
 
-class Relays;
+class SocketProxies;
 
 class Runtime {
  public:
@@ -223,12 +223,12 @@ class Runtime {
 
   // False in a child by vfork(), which has its parent's memory and not its parent's descriptors.
   bool is_own_process() const noexcept { return ::getpid() == process_; }
-  Relays& relays();
+  SocketProxies& proxies();
   Ancestors& ancestors() noexcept { return ancestors_; }
   // What others say of our sockets, before what depends on it.
   void hear();
   // The helper carries the connection's bytes to `fd`, which is its own from now on.
-  void relay(File& file, int fd, bool used = true);
+  void proxy(File& file, int fd, bool used = true);
   // Whoever has the other end of the link `fd`, which is the helper's from now on, has the listener or datagram socket, too.
   void share(File& file, int fd);
   // Descriptors of this library's, in their order: what a program put there instead would be read, written to and closed for it, so it is
@@ -289,7 +289,7 @@ class Runtime {
   void leave_listeners();
   void give_back(File& file);
   static constexpr Nanoseconds kOthersWithin = 5 * kSecond;  // those who have not asked for it by then do not want it
-  void await_others(bool (Relays::*what)() const noexcept, Nanoseconds within = kOthersWithin) noexcept;
+  void await_others(bool (SocketProxies::*what)() const noexcept, Nanoseconds within = kOthersWithin) noexcept;
 
   Table table_;
   std::mutex mutex_;
@@ -329,7 +329,7 @@ class Runtime {
   // Of this library's descriptors those that it cannot do without: the control socket, the endpoint's, the helper's, links.
   std::array<std::atomic<int>, 4 + Ancestors::kMost> protected_;
 
-  std::unique_ptr<Relays> relays_;
+  std::unique_ptr<SocketProxies> proxies_;
   Ancestors ancestors_;
   pid_t process_ = ::getpid();
 

@@ -16,7 +16,7 @@
 #include "ipstack/preload/last_thread.h"
 #include "ipstack/preload/of_thread.h"
 #include "ipstack/preload/real.h"
-#include "ipstack/preload/relays.h"
+#include "ipstack/preload/socket_proxies.h"
 #include "ipstack/preload/signals.h"
 #include "unet/connection.h"
 
@@ -284,7 +284,7 @@ bool Runtime::is_interrupted(Sleeper& who, const sigset_t& mask) {
 
 // An idle program waits again and again for a time: nothing has come since, and it has done nothing but wait once more.
 bool Runtime::is_still_armed() const noexcept {
-  return armed_ && still_armed_ && locks_ == armed_locks_ + 1 && relays_ == nullptr && !sockets_->stack().wants_room();
+  return armed_ && still_armed_ && locks_ == armed_locks_ + 1 && proxies_ == nullptr && !sockets_->stack().wants_room();
 }
 
 // False: there is something already, to be taken in before the lock is given away.
@@ -360,8 +360,8 @@ bool Runtime::must_end_rest() const noexcept {
 // What a keeper was left for is over, and the network interface, which knows by now who else has it, sends nothing of it here any longer.
 bool Runtime::has_kept_all() noexcept {
   if (keeps_until_ == 0) return false;
-  if (sockets_ == nullptr || relays_ == nullptr) return true;
-  const bool needed = relays_->is_needed(now() < keeps_until_) || relays_->is_leaving();
+  if (sockets_ == nullptr || proxies_ == nullptr) return true;
+  const bool needed = proxies_->is_needed(now() < keeps_until_) || proxies_->is_leaving();
   const bool idle = sockets_->stack().idle();
   const bool heard = std::exchange(kept_arrivals_, arrivals_) != arrivals_;
   if (needed) unneeded_since_ = 0;
@@ -398,7 +398,7 @@ void Runtime::help() {
     seen = arrivals_;
     turns = turns_;
     fds.assign({{.fd = helper_event_, .events = POLLIN, .revents = 0}, {.fd = -1, .events = POLLIN, .revents = 0}});
-    if (relays_ != nullptr) relays_->append(fds);
+    if (proxies_ != nullptr) proxies_->append(fds);
     const size_t theirs = fds.size();
     ancestors_.append(fds);
     Nanoseconds time = quiet < kTicks ? kTick : kSlowTick;
@@ -412,7 +412,7 @@ void Runtime::help() {
       }
     }
     if (LastThread::is_awaited()) time = std::min(time, kSlowTick);
-    if (relays_ != nullptr && relays_->has_hung()) time = std::min(time, Relays::kLooksAgain);
+    if (proxies_ != nullptr && proxies_->has_hung()) time = std::min(time, SocketProxies::kLooksAgain);
     release();
     const bool kicked = poll_for(fds, time, nullptr) > 0 && fds[0].revents != 0;
     regain();
@@ -424,7 +424,7 @@ void Runtime::help() {
       quiet = takes_over ? kTicks + kSlowTicks : 0;
     }
     if (ending_ || sockets_ == nullptr) continue;
-    if (relays_ != nullptr && relays_->serve(std::span(fds).subspan(2, theirs - 2))) quiet = 0;
+    if (proxies_ != nullptr && proxies_->serve(std::span(fds).subspan(2, theirs - 2))) quiet = 0;
     if (fds.size() != theirs) ancestors_.serve();
   }
 }

@@ -79,7 +79,7 @@ int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags
     Runtime::get().serve(listener);
     return -EAGAIN;
   }
-  if (Runtime::get().relays().is_waited_for(listener)) Runtime::get().serve(listener);  // another thread does
+  if (Runtime::get().proxies().is_waited_for(listener)) Runtime::get().serve(listener);  // another thread does
   File* const file = taken.own != nullptr ? taken.own : new File(listener.domain, SOCK_STREAM);
   file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
   file->bound = true;

@@ -16,7 +16,7 @@
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/forks.h"
 #include "ipstack/preload/of_thread.h"
-#include "ipstack/preload/relays.h"
+#include "ipstack/preload/socket_proxies.h"
 #include "ipstack/preload/signals.h"
 #include "ipstack/sockets/sockaddr.h"
 
@@ -154,7 +154,7 @@ int64_t receive_waiting(File& file, int flags, Attempt attempt) {
   return runtime.block(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) -> int64_t {
     if (file.in_stack() && !file.serves) runtime.serve(file);  // meanwhile
     const int64_t got = attempt(kernel);
-    if (got >= 0 && !file.origins.empty() && runtime.relays().is_waited_for(file)) runtime.serve(file);  // another thread had asked for it
+    if (got >= 0 && !file.origins.empty() && runtime.proxies().is_waited_for(file)) runtime.serve(file);  // another thread had asked for it
     return got;
   });
 }

@@ -1,5 +1,5 @@
-// relays.h - sockets of this process that another process uses, too: a child that has inherited one, or whoever was sent one. The stack
-// is this process's, so its helper carries the bytes between a connection and a Unix socket pair, whose other end the other process has.
+// socket_proxies.h - sockets of this process that another process uses, too: a child that has inherited one, or a receiver of one. The
+// stack is this process's, so its helper carries the bytes between a connection and a Unix socket pair, whose other end the other process has.
 // Used by the helper and by forks.cc and passing.cc, under the runtime's lock.
 //
 // A link (links.h) leads to each such process: by it that asks for a connection that it wants to use, and tells what it has closed. Until
@@ -31,18 +31,18 @@ constexpr Nanoseconds kOursFor = 5 * kMillisecond;
 // And a connection that came to what a process has made its own: its helper carries the bytes then, so it should be busy for certain.
 constexpr Nanoseconds kBusyFor = 20 * kMillisecond;
 
-class Relays {
+class SocketProxies {
  public:
-  explicit Relays(int helper_event) noexcept : sleeper_(helper_event) {}
-  Relays(const Relays&) = delete;
-  Relays& operator=(const Relays&) = delete;
+  explicit SocketProxies(int helper_event) noexcept : sleeper_(helper_event) {}
+  SocketProxies(const SocketProxies&) = delete;
+  SocketProxies& operator=(const SocketProxies&) = delete;
 
-  bool empty() const noexcept { return links_.empty() && relays_.empty() && leaving_.empty(); }
+  bool empty() const noexcept { return links_.empty() && proxies_.empty() && leaving_.empty(); }
   // Another process has the other end of `fd`, and these connections and listeners.
   void add_link(int fd, std::span<File* const> files);
   // Carries bytes between the file, which has a connection, and `fd`, which is this object's from now on. `used` false: the other process
   // has it only because nobody closed it. While it sends nothing, and this process has the connection, too, what comes is this one's.
-  void add_relay(File& file, int fd, bool used);
+  void add_proxy(File& file, int fd, bool used);
 
   // Its descriptors.
   void append(std::vector<int>& all) const;
@@ -115,9 +115,9 @@ class Relays {
     std::vector<Held> held{};
     std::vector<Held> closed{};  // datagram sockets that it had: some of what it was handed may still come back
     Nanoseconds moved_at = 0;  // a connection has gone there last; 0: none has
-    std::vector<int> pairs{};  // connections that it has by other links' relays, as the process names them that has begun it
+    std::vector<int> pairs{};  // connections that it has by other links' proxies, as the process names them that has begun it
   };
-  struct Relay {
+  struct SocketProxy {
     int fd = -1;
     File* file = nullptr;
     bool ended_in = false, ended_out = false;  // no more comes from the pair; from the connection
@@ -171,10 +171,10 @@ class Relays {
   static File* closed_there(const Link& link, int socket) noexcept;
   void end_link(Link& link);
   void divide(const Link& link, int fd);
-  bool carry(Relay& relay, bool hung_up);
-  static bool carry_in(Relay& relay);
-  static bool carry_out(Relay& relay);
-  void drop(Relay& relay) noexcept;
+  bool carry(SocketProxy& proxy, bool hung_up);
+  static bool carry_in(SocketProxy& proxy);
+  static bool carry_out(SocketProxy& proxy);
+  void drop(SocketProxy& proxy) noexcept;
   static void let_go(File& file);
 
   static std::optional<File::Waiting> next_of(File& listener);
@@ -197,7 +197,7 @@ class Relays {
   bool give_up();
   bool is_read_here(const File& file) const noexcept;
   size_t served_by(const File& file) const noexcept;
-  void take_back(Relay& relay);
+  void take_back(SocketProxy& proxy);
   void take_back(Passed& passed);
   void forget_told(uint64_t number, const File& listener) noexcept;
   void forget_passed(const Link& link, int number, bool taken);
@@ -208,7 +208,7 @@ class Relays {
   std::vector<Link> born_;  // while what comes by others is read
   size_t turn_ = 0;         // of the link that is the next to be handed something
   uint64_t last_link_ = 0;
-  std::vector<Relay> relays_;
+  std::vector<SocketProxy> proxies_;
   std::vector<Leaving> leaving_;
   std::vector<Move> moves_;
   std::vector<Passed> passed_;

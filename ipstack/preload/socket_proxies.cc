@@ -1,5 +1,5 @@
-// relays.cc - carries bytes between connections and socket pairs; handover.cc has what links say.
-#include "ipstack/preload/relays.h"
+// socket_proxies.cc - carries bytes between connections and socket pairs; handover.cc has what links say.
+#include "ipstack/preload/socket_proxies.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -31,12 +31,12 @@ bool is_closed(int fd) noexcept {
 
 }  // namespace
 
-void Relays::let_go(File& file) {
+void SocketProxies::let_go(File& file) {
   --file.holds;
   Runtime::get().let_go(file);
 }
 
-void Relays::add_relay(File& file, int fd, bool used) {
+void SocketProxies::add_proxy(File& file, int fd, bool used) {
   ++file.holds;
   file.sleepers.push_back(&sleeper_);
   real().fcntl(fd, F_SETFL, real().fcntl(fd, F_GETFL) | O_NONBLOCK);
@@ -44,12 +44,12 @@ void Relays::add_relay(File& file, int fd, bool used) {
   constexpr int kOn = 1;
   real().setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &kOn, sizeof kOn);
   if (file.in_stack()) Runtime::get().sockets().setsockopt(file.socket, SOL_SOCKET, SO_OOBINLINE, &kOn, sizeof kOn);
-  relays_.push_back({.fd = fd, .file = &file, .used = used});
+  proxies_.push_back({.fd = fd, .file = &file, .used = used});
 }
 
-void Relays::append(std::vector<pollfd>& to) const {
+void SocketProxies::append(std::vector<pollfd>& to) const {
   for (const Link& each : links_) to.push_back({.fd = each.fd, .events = POLLIN, .revents = 0});
-  for (const Relay& each : relays_) {
+  for (const SocketProxy& each : proxies_) {
     const int in = each.listener != nullptr || each.ended_in || (Runtime::get().events(*each.file) & EPOLLOUT) == 0 ? 0 : POLLIN;
     // poll() would tell of the end again and again: its socket's room wakes.
     const int fd = each.hung_since != 0 ? -1 : each.fd;
@@ -57,14 +57,14 @@ void Relays::append(std::vector<pollfd>& to) const {
   }
 }
 
-void Relays::append(std::vector<int>& all) const {
+void SocketProxies::append(std::vector<int>& all) const {
   for (const auto& each : links_) all.push_back(each.fd);
-  for (const auto& each : relays_) all.push_back(each.fd);
+  for (const auto& each : proxies_) all.push_back(each.fd);
   for (const auto& each : passed_) all.push_back(each.waiting.fd);
   for (const auto& each : moves_) all.push_back(each.fd);
 }
 
-bool Relays::serve(std::span<const pollfd> ready) {
+bool SocketProxies::serve(std::span<const pollfd> ready) {
   const auto hung_up = [&](int fd) {
     const auto at = std::find_if(ready.begin(), ready.end(), [&](const pollfd& each) { return each.fd == fd; });
     return at != ready.end() && (at->revents & (POLLHUP | POLLERR)) != 0;
@@ -80,25 +80,25 @@ bool Relays::serve(std::span<const pollfd> ready) {
   }
   std::move(born_.begin(), born_.end(), std::back_inserter(links_));
   born_.clear();
-  for (size_t i = 0; i < relays_.size();) {
-    if (carry(relays_[i], hung_up(relays_[i].fd))) {
+  for (size_t i = 0; i < proxies_.size();) {
+    if (carry(proxies_[i], hung_up(proxies_[i].fd))) {
       ++i;
       continue;
     }
-    drop(relays_[i]);
-    relays_.erase(relays_.begin() + static_cast<ptrdiff_t>(i));
+    drop(proxies_[i]);
+    proxies_.erase(proxies_.begin() + static_cast<ptrdiff_t>(i));
   }
   const bool moving = serve_moves(), given = give_up(), handed = hand_over(), left = leave_what_came();
   return moving || given || handed || left;
 }
 
-void Relays::drop(Relay& relay) noexcept {
-  File& file = *relay.file;
+void SocketProxies::drop(SocketProxy& proxy) noexcept {
+  File& file = *proxy.file;
   const auto sleeper = std::find(file.sleepers.begin(), file.sleepers.end(), &sleeper_);  // one: another process may have it, too
   if (sleeper != file.sleepers.end()) file.sleepers.erase(sleeper);
-  real().close(relay.fd);
+  real().close(proxy.fd);
   // Who had asked for it has closed it.
-  Link* const link = find_link(relay.link);
+  Link* const link = find_link(proxy.link);
   if (find_held(link, file) != nullptr) {
     erase_held(*link, file);
     let_go(file);
@@ -107,79 +107,79 @@ void Relays::drop(Relay& relay) noexcept {
 }
 
 // False: nothing is left to be carried.
-bool Relays::carry(Relay& relay, bool hung_up) {
-  if (relay.listener != nullptr) {
+bool SocketProxies::carry(SocketProxy& proxy, bool hung_up) {
+  if (proxy.listener != nullptr) {
     if (!hung_up) return true;
-    take_back(relay);
+    take_back(proxy);
     return false;
   }
-  hung_up = hung_up || relay.hung_since != 0;
-  const bool out = carry_out(relay), in = carry_in(relay);
+  hung_up = hung_up || proxy.hung_since != 0;
+  const bool out = carry_out(proxy), in = carry_in(proxy);
   if (!out || !in) return false;
-  if (hung_up && relay.ended_in) return false;
-  if (relay.ended_in && relay.ended_out) return false;
-  if (hung_up && relay.hung_since == 0) relay.hung_since = Runtime::get().now();
-  if (relay.hung_since == 0 || Runtime::get().now() - relay.hung_since < kHangsFor) return true;
-  Runtime::get().end_by_reset(*relay.file);  // an end would say that this was all
+  if (hung_up && proxy.ended_in) return false;
+  if (proxy.ended_in && proxy.ended_out) return false;
+  if (hung_up && proxy.hung_since == 0) proxy.hung_since = Runtime::get().now();
+  if (proxy.hung_since == 0 || Runtime::get().now() - proxy.hung_since < kHangsFor) return true;
+  Runtime::get().end_by_reset(*proxy.file);  // an end would say that this was all
   return false;
 }
 
-bool Relays::has_hung() const noexcept {
-  return std::any_of(relays_.begin(), relays_.end(), [](const Relay& each) { return each.hung_since != 0; });
+bool SocketProxies::has_hung() const noexcept {
+  return std::any_of(proxies_.begin(), proxies_.end(), [](const SocketProxy& each) { return each.hung_since != 0; });
 }
 
 // From the connection into the pair. False: the other process is gone.
-bool Relays::carry_out(Relay& relay) {
+bool SocketProxies::carry_out(SocketProxy& proxy) {
   sockets::Sockets& sockets = Runtime::get().sockets();
-  relay.wants_out = false;
-  if (!relay.used && !relay.file->fds.empty()) return true;
-  for (int i = 0; i < kPieces && !relay.ended_out; ++i) {
-    const int64_t there = result_of(sockets.recv(relay.file->socket, piece(), kPiece, MSG_PEEK | MSG_DONTWAIT));
+  proxy.wants_out = false;
+  if (!proxy.used && !proxy.file->fds.empty()) return true;
+  for (int i = 0; i < kPieces && !proxy.ended_out; ++i) {
+    const int64_t there = result_of(sockets.recv(proxy.file->socket, piece(), kPiece, MSG_PEEK | MSG_DONTWAIT));
     if (there == -EAGAIN) return true;
     if (there <= 0) {  // the end, or a reset, of which a pair can say no more
-      relay.ended_out = true;
-      real().shutdown(relay.fd, SHUT_WR);
+      proxy.ended_out = true;
+      real().shutdown(proxy.fd, SHUT_WR);
       if (there < 0) return false;
       break;
     }
-    const ssize_t went = real().send(relay.fd, piece(), static_cast<size_t>(there), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t went = real().send(proxy.fd, piece(), static_cast<size_t>(there), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (went < 0) {
-      relay.wants_out = errno == EAGAIN;
-      relay.ended_out = !relay.wants_out;  // nobody reads it; but what was written there before is carried
+      proxy.wants_out = errno == EAGAIN;
+      proxy.ended_out = !proxy.wants_out;  // nobody reads it; but what was written there before is carried
       return true;
     }
-    sockets.recv(relay.file->socket, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
+    sockets.recv(proxy.file->socket, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
   }
   return true;
 }
 
 // The other way. False: the connection takes no more.
-bool Relays::carry_in(Relay& relay) {
+bool SocketProxies::carry_in(SocketProxy& proxy) {
   sockets::Sockets& sockets = Runtime::get().sockets();
-  for (int i = 0; i < kPieces && !relay.ended_in; ++i) {
-    if ((Runtime::get().events(*relay.file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return true;
+  for (int i = 0; i < kPieces && !proxy.ended_in; ++i) {
+    if ((Runtime::get().events(*proxy.file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return true;
     ssize_t there;
-    do there = real().recv(relay.fd, piece(), kPiece, MSG_PEEK | MSG_DONTWAIT);
+    do there = real().recv(proxy.fd, piece(), kPiece, MSG_PEEK | MSG_DONTWAIT);
     while (there < 0 && errno == ECONNRESET);  // it was closed with something unread, and says so once
     if (there < 0) return errno == EAGAIN;
     if (there == 0) {
       // Closed there, which is no end for this process if it still has it; but the link is to be read first.
-      if (!relay.told_end && !relay.file->fds.empty() && is_closed(relay.fd)) return !std::exchange(relay.seems_closed, true);
-      relay.ended_in = true;
-      sockets.shutdown(relay.file->socket, SHUT_WR);
+      if (!proxy.told_end && !proxy.file->fds.empty() && is_closed(proxy.fd)) return !std::exchange(proxy.seems_closed, true);
+      proxy.ended_in = true;
+      sockets.shutdown(proxy.file->socket, SHUT_WR);
       return true;
     }
-    relay.used = true;
-    if (relay.hung_since != 0) relay.hung_since = Runtime::get().now();
-    const int64_t went = result_of(sockets.send(relay.file->socket, piece(), static_cast<size_t>(there), MSG_DONTWAIT | MSG_NOSIGNAL));
+    proxy.used = true;
+    if (proxy.hung_since != 0) proxy.hung_since = Runtime::get().now();
+    const int64_t went = result_of(sockets.send(proxy.file->socket, piece(), static_cast<size_t>(there), MSG_DONTWAIT | MSG_NOSIGNAL));
     if (went < 0) return went == -EAGAIN;
-    real().recv(relay.fd, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
+    real().recv(proxy.fd, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
   }
   return true;
 }
 
 // What this process held for others, of whom none has it yet, or one has not got all that came.
-bool Relays::has_unserved() const noexcept {
+bool SocketProxies::has_unserved() const noexcept {
   const auto waits = [&](const Held& held) {
     if (!held.file->is_joined() || held.file->serves || !held.file->bound) return false;
     return (Runtime::get().events(*held.file) & EPOLLIN) != 0 || served_by(*held.file) == 0;
@@ -187,19 +187,19 @@ bool Relays::has_unserved() const noexcept {
   return has_held(waits);
 }
 
-bool Relays::is_needed(bool unserved) const noexcept {
+bool SocketProxies::is_needed(bool unserved) const noexcept {
   const auto is_connection = [](const Held& held) { return !held.file->is_joined(); };
   const auto is_left = [](const File::Waiting& each) { return each.own == nullptr && each.from.link == nullptr; };
   const auto has_left = [&](const Held& held) { return std::any_of(held.file->waiting.begin(), held.file->waiting.end(), is_left); };
-  return !relays_.empty() || !passed_.empty() || has_held(has_left) || (unserved && has_unserved()) || has_held(is_connection);
+  return !proxies_.empty() || !passed_.empty() || has_held(has_left) || (unserved && has_unserved()) || has_held(is_connection);
 }
 
-bool Relays::is_awaited() const noexcept {
-  const auto ends = [](const Relay& each) { return each.handed || is_closed(each.fd); };
-  return has_unserved() || std::any_of(relays_.begin(), relays_.end(), ends);
+bool SocketProxies::is_awaited() const noexcept {
+  const auto ends = [](const SocketProxy& each) { return each.handed || is_closed(each.fd); };
+  return has_unserved() || std::any_of(proxies_.begin(), proxies_.end(), ends);
 }
 
-void Relays::hold_alone(std::span<File* const> files) const noexcept {
+void SocketProxies::hold_alone(std::span<File* const> files) const noexcept {
   for (File* const file : files) {
     if (file == nullptr) continue;
     std::erase_if(file->sleepers, [&](const Sleeper* each) { return each != &sleeper_; });
@@ -208,7 +208,7 @@ void Relays::hold_alone(std::span<File* const> files) const noexcept {
   for (const Link& link : links_) {
     for (const Held& each : link.held) ++each.file->holds;
   }
-  for (const Relay& each : relays_) ++each.file->holds;
+  for (const SocketProxy& each : proxies_) ++each.file->holds;
   for (const Leaving& each : leaving_) ++each.file->holds;
   for (const Move& each : moves_) ++each.file->holds;
   for (const File* const file : files) {
@@ -219,7 +219,7 @@ void Relays::hold_alone(std::span<File* const> files) const noexcept {
   }
 }
 
-void Relays::forget() noexcept {
+void SocketProxies::forget() noexcept {
   const auto release = [&](File& file) {
     --file.holds;
     std::erase(file.sleepers, &sleeper_);
@@ -227,15 +227,15 @@ void Relays::forget() noexcept {
   for (const Link& link : links_) {
     for (const Held& each : link.held) release(*each.file);
   }
-  for (const Relay& each : relays_) release(*each.file);
+  for (const SocketProxy& each : proxies_) release(*each.file);
   for (const Leaving& each : leaving_) release(*each.file);
   for (const Move& each : moves_) release(*each.file);
   for (const Link& each : links_) real().close(each.fd);
-  for (const Relay& each : relays_) real().close(each.fd);
+  for (const SocketProxy& each : proxies_) real().close(each.fd);
   for (const Passed& each : passed_) real().close(each.waiting.fd);
   for (const Move& each : moves_) real().close(each.fd);
   links_.clear();
-  relays_.clear();
+  proxies_.clear();
   leaving_.clear();
   moves_.clear();
   passed_.clear();
