@@ -1,6 +1,6 @@
 // datagrams.cc - datagram sockets that several processes have, each at the same port in a stack of its own. Whoever reads gets what comes:
 //
-// The process that bound the port (the owner) says by its links whose claims take new flows. While its own program reads, it alone; else
+// The process that bound the port (the owner) says by its channels whose claims take new flows. While its own program reads, it alone; else
 // all who do. What comes to the owner all the same it hands, in portions, to those who ask for it as their programs read and find nothing;
 // what comes to another, and nobody reads there for a while, that one's helper gives back. So does a process that closes the socket or
 // ends. Only what a process has that is killed is lost.
@@ -20,21 +20,21 @@ constexpr int kAtOnce = 16;  // to one process that asks
 File::Part part_of(const File& file) noexcept {
   File::Part part = File::Part::all;
   for (const File::Origin& each : file.origins) {
-    if (each.link->fd >= 0) part = std::min(part, each.part);
+    if (each.channel->fd >= 0) part = std::min(part, each.part);
   }
   return part;
 }
 
 template <typename Head>
-bool send_datagram(int link, const Head& head, const DatagramQueue::Datagram& datagram) noexcept {
-  const std::span<std::byte> memory = link_memory();
+bool send_datagram(int channel, const Head& head, const DatagramQueue::Datagram& datagram) noexcept {
+  const std::span<std::byte> memory = message_memory();
   const DatagramHead behind{.from = datagram.from, .to = datagram.to, .segment = datagram.segment};
   const size_t size = sizeof head + sizeof behind + datagram.payload.size();
   if (size > memory.size()) return false;
   std::memcpy(memory.data(), &head, sizeof head);
   std::memcpy(memory.data() + sizeof head, &behind, sizeof behind);
   if (!datagram.payload.empty()) std::memcpy(memory.data() + sizeof head + sizeof behind, datagram.payload.data(), datagram.payload.size());
-  return send_by_link(link, memory.data(), size);
+  return send_on(channel, memory.data(), size);
 }
 
 }  // namespace
@@ -55,16 +55,16 @@ void SocketProxies::settle(File& file) {
   const File::Part mine = part_of(file);
   const bool reads = is_read_here(file);
   const File::Part theirs = reads ? File::Part::rest : others > 1 ? std::min(mine, File::Part::share) : mine;
-  for (const Link& link : links_) {
-    for (const Held& each : link.held) {
+  for (const ChildChannel& channel : channels_) {
+    for (const Held& each : channel.held) {
       if (each.file != &file || !each.serves) continue;
-      const HandedMessage said{.kind = HandedMessage::Kind::part, .socket = each.socket, .part = static_cast<uint32_t>(theirs)};
-      static_cast<void>(send_by_link(link.fd, &said, sizeof said));
+      const ChildMessage said{.kind = ChildMessage::Kind::part, .socket = each.socket, .part = static_cast<uint32_t>(theirs)};
+      static_cast<void>(send_on(channel.fd, &said, sizeof said));
     }
   }
   const bool takes = mine != File::Part::rest && (reads || others == 0);
   static_cast<void>(Runtime::get().sockets().stack().set_takes_new(file.socket, takes));
-  if (Ancestors::origin_of(file) != nullptr) watch(file);
+  if (ParentChannels::origin_of(file) != nullptr) watch(file);
 }
 
 void SocketProxies::settle_all() {
@@ -74,14 +74,14 @@ void SocketProxies::settle_all() {
   }
 }
 
-bool SocketProxies::hand_datagrams(const Link& link, Held& held) {
+bool SocketProxies::hand_datagrams(const ChildChannel& channel, Held& held) {
   sockets::Stack& stack = Runtime::get().sockets().stack();
   const int socket = held.file->socket;
-  const HandedMessage head{.kind = HandedMessage::Kind::datagram, .socket = held.socket};
+  const ChildMessage head{.kind = ChildMessage::Kind::datagram, .socket = held.socket};
   int handed = 0;
   for (; handed < kAtOnce; ++handed) {
     const auto next = stack.oldest(socket);
-    if (!next || !send_datagram(link.fd, head, *next)) break;
+    if (!next || !send_datagram(channel.fd, head, *next)) break;
     stack.drop_oldest(socket);
   }
   if (handed != 0) held.wants = false;
@@ -89,12 +89,12 @@ bool SocketProxies::hand_datagrams(const Link& link, Held& held) {
 }
 
 void SocketProxies::give_back(File& file) {
-  const File::Origin* const origin = Ancestors::origin_of(file);
+  const File::Origin* const origin = ParentChannels::origin_of(file);
   if (!file.in_stack() || origin == nullptr) return;
   sockets::Stack& stack = Runtime::get().sockets().stack();
-  const LinkMessage head{.kind = LinkMessage::Kind::datagram, .socket = origin->socket};
+  const ParentMessage head{.kind = ParentMessage::Kind::datagram, .socket = origin->socket};
   while (const auto next = stack.oldest(file.socket)) {
-    if (!send_datagram(origin->link->fd, head, *next)) return;
+    if (!send_datagram(origin->channel->fd, head, *next)) return;
     stack.drop_oldest(file.socket);
   }
 }
@@ -109,34 +109,34 @@ void SocketProxies::take_in(File& file, std::span<const std::byte> behind) {
 }
 
 // What was on its way to the other process when that closed the socket comes back behind its word of that.
-File* SocketProxies::closed_there(const Link& link, int socket) noexcept {
-  const auto at = std::find_if(link.closed.begin(), link.closed.end(), [=](const Held& each) { return each.socket == socket; });
-  return at == link.closed.end() ? nullptr : at->file;
+File* SocketProxies::closed_there(const ChildChannel& channel, int socket) noexcept {
+  const auto at = std::find_if(channel.closed.begin(), channel.closed.end(), [=](const Held& each) { return each.socket == socket; });
+  return at == channel.closed.end() ? nullptr : at->file;
 }
 
 void SocketProxies::forget_closed(const File& file) noexcept {
-  for (Link& each : links_) std::erase_if(each.closed, [&](const Held& one) { return one.file == &file; });
-  for (Link& each : born_) std::erase_if(each.closed, [&](const Held& one) { return one.file == &file; });
+  for (ChildChannel& each : channels_) std::erase_if(each.closed, [&](const Held& one) { return one.file == &file; });
+  for (ChildChannel& each : new_channels_) std::erase_if(each.closed, [&](const Held& one) { return one.file == &file; });
 }
 
-void SocketProxies::send_back(const UpLink& link, int socket, std::span<const std::byte> behind) noexcept {
-  static_assert(sizeof(LinkMessage) <= sizeof(HandedMessage));
-  const LinkMessage head{.kind = LinkMessage::Kind::datagram, .socket = socket};
-  const std::span<std::byte> memory = link_memory();
+void SocketProxies::send_back(const ParentChannel& channel, int socket, std::span<const std::byte> behind) noexcept {
+  static_assert(sizeof(ParentMessage) <= sizeof(ChildMessage));
+  const ParentMessage head{.kind = ParentMessage::Kind::datagram, .socket = socket};
+  const std::span<std::byte> memory = message_memory();
   std::memmove(memory.data() + sizeof head, behind.data(), behind.size());
   std::memcpy(memory.data(), &head, sizeof head);
-  static_cast<void>(send_by_link(link.fd, memory.data(), sizeof head + behind.size()));
+  static_cast<void>(send_on(channel.fd, memory.data(), sizeof head + behind.size()));
 }
 
 // Of sockets that came from elsewhere: what nobody here accepts or reads is another's, unless there is none. True: some may be given back
 // later.
 bool SocketProxies::give_up() {
   Runtime& runtime = Runtime::get();
-  if (runtime.ancestors().all().empty()) return false;
+  if (runtime.parents().all().empty()) return false;
   bool later = false;
   for (int fd = 0; fd < runtime.table().end(); ++fd) {
     File* const file = runtime.table().file(fd);
-    if (file == nullptr || !file->in_stack() || Ancestors::origin_of(*file) == nullptr) continue;
+    if (file == nullptr || !file->in_stack() || ParentChannels::origin_of(*file) == nullptr) continue;
     if (file->is_stream()) {
       later = (file->wanted && give_up_connection(*file)) || later;
       continue;

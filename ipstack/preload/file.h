@@ -25,7 +25,7 @@ namespace unet::preload {
 class EpollSet;
 struct Sleeper;
 struct Registration;
-struct UpLink;
+struct ParentChannel;
 
 struct Entry {
   enum class Kind : uint8_t { socket, epoll } kind;
@@ -73,9 +73,9 @@ struct File : Entry {
   // Whether a datagram socket that several processes have gets what comes for a process: nothing, what comes of some flows, or all.
   enum class Part : uint8_t { rest, share, all };
 
-  // A socket of another process, from which this one is: inherited, or passed (ancestors.h).
+  // A socket of another process, from which this one is: inherited, or passed (parent_channels.h).
   struct Origin {
-    std::shared_ptr<UpLink> link{};
+    std::shared_ptr<ParentChannel> channel{};
     int socket = -1;             // as that process numbers it
     Part part = Part::rest;      // of a datagram socket: what that process says of ours
   };
@@ -113,7 +113,7 @@ struct File : Entry {
   bool left = false;             // to the kernel, for good: none of its descriptors is in the table any more
   int error = 0;                 // of one that is lost: what was not told
   bool serves = false;           // its program accepts or reads from it, or waits for it
-  bool divided = false;          // a parent or a child has its descriptors, and the kernel's part of epoll sets, too
+  bool in_other_process = false;          // a parent or a child has its descriptors, and the kernel's part of epoll sets, too
   bool wanted = false;           // of a listener from elsewhere: another process waits for a connection
   bool asked = false;            // those it is from have been asked for a connection, or datagrams, and none was taken since
   bool nonblocking = false;
@@ -131,7 +131,7 @@ struct File : Entry {
   std::optional<Inherited> inherited{};
   std::optional<Pair> pair{};
   std::vector<Origin> origins{};
-  std::shared_ptr<UpLink> moved_by{};  // its end tells that process how long the connection was needed here
+  std::shared_ptr<ParentChannel> moved_by{};  // its end tells that process how long the connection was needed here
   std::deque<Waiting> waiting{};
   Nanoseconds unserved_since = 0;  // a connection or a datagram has come, and this process does not take it
   Nanoseconds busy_since = 0;      // the same of a `wanted` listener, for whose it is

@@ -27,16 +27,16 @@
 namespace unet::preload {
 namespace {
 
-// A link of ours, and the end of one that leads to the same process, for a child.
-struct Divided {
-  std::shared_ptr<UpLink> link;
+// A channel of ours, and the end of one that leads to the same process, for a child.
+struct ForkedChannel {
+  std::shared_ptr<ParentChannel> channel;
   int end = -1;
 };
 
-// Of the fork that is under way: what the child inherits of our stack, the two ends of its link to it, and its other links.
+// Of the fork that is under way: what the child inherits of our stack, the two ends of its channel to it, and its other channels.
 std::vector<File*> inherited;
-int link_ends[2] = {-1, -1};
-std::vector<Divided> divided;
+int channel_ends[2] = {-1, -1};
+std::vector<ForkedChannel> forked_channels;
 // What leave_keeper() is for, while this thread is in its fork(): then the handlers take the lock, and leave the rest to it.
 enum class KeeperFor : uint8_t { nobody, exec, end };
 thread_local KeeperFor keeper_for = KeeperFor::nobody;
@@ -69,12 +69,12 @@ void forget_threads(File& file) {
   file.holds = HeldByThread::of(file);
 }
 
-std::vector<Divided> divide(const Ancestors& ancestors) {
-  std::vector<Divided> all;
-  for (auto& each : ancestors.all()) {
+std::vector<ForkedChannel> fork_channels(const ParentChannels& parents) {
+  std::vector<ForkedChannel> all;
+  for (auto& each : parents.all()) {
     int ends[2];
-    if (!make_link(ends)) continue;
-    const bool sent = each->say(LinkMessage::Kind::fork, -1, ends[0]);
+    if (!make_channel(ends)) continue;
+    const bool sent = each->say(ParentMessage::Kind::fork, -1, ends[0]);
     real().close(ends[0]);
     if (sent) all.push_back({std::move(each), ends[1]});
     else real().close(ends[1]);
@@ -101,11 +101,11 @@ void Forks::begin(Runtime& runtime) {
     if (each != nullptr && !each->fds.empty() && is_left(*each)) inherited.push_back(each);
   }
   for (int fd = 0; fd < runtime.table_.end(); ++fd) {
-    if (File* const file = runtime.table_.file(fd); file != nullptr && file->pair) file->divided = true;
+    if (File* const file = runtime.table_.file(fd); file != nullptr && file->pair) file->in_other_process = true;
   }
   may_move = runtime.proxies_ == nullptr || runtime.proxies_->may_let_go();
-  if (inherited.empty() || !make_link(link_ends)) link_ends[0] = link_ends[1] = -1;
-  divided = divide(runtime.ancestors_);
+  if (inherited.empty() || !make_channel(channel_ends)) channel_ends[0] = channel_ends[1] = -1;
+  forked_channels = fork_channels(runtime.parents_);
 }
 
 void Forks::in_parent() noexcept {
@@ -113,15 +113,15 @@ void Forks::in_parent() noexcept {
 }
 
 void Forks::go_on_as_parent(Runtime& runtime) {
-  if (link_ends[0] >= 0) {
-    real().close(link_ends[1]);
-    runtime.proxies().add_link(link_ends[0], inherited);
+  if (channel_ends[0] >= 0) {
+    real().close(channel_ends[1]);
+    runtime.proxies().add_channel(channel_ends[0], inherited);
     runtime.kick_helper();
   }
-  for (const Divided& each : divided) real().close(each.end);
-  link_ends[0] = link_ends[1] = -1;
+  for (const ForkedChannel& each : forked_channels) real().close(each.end);
+  channel_ends[0] = channel_ends[1] = -1;
   inherited.clear();
-  divided.clear();
+  forked_channels.clear();
   runtime.unlock();
 }
 
@@ -151,19 +151,20 @@ void Forks::forget_proxies(Runtime& runtime) {
 
 // The stack is another process's.
 void Forks::go_on_as_child(Runtime& runtime) {
-  for (const auto& each : runtime.ancestors_.all()) {
-    const auto own = std::find_if(divided.begin(), divided.end(), [&](const Divided& one) { return one.link == each; });
-    each->renew(own == divided.end() ? -1 : own->end);
+  for (const auto& each : runtime.parents_.all()) {
+    const auto is_it = [&](const ForkedChannel& one) { return one.channel == each; };
+    const auto own = std::find_if(forked_channels.begin(), forked_channels.end(), is_it);
+    each->renew(own == forked_channels.end() ? -1 : own->end);
   }
-  divided.clear();
+  forked_channels.clear();
   inherited.clear();
   for (const int each : left_ends) real().close(each);
   left_ends.clear();
-  std::shared_ptr<UpLink> parent;
-  if (link_ends[1] >= 0) {
-    real().close(link_ends[0]);
-    parent = runtime.ancestors_.add(link_ends[1], true);
-    link_ends[0] = link_ends[1] = -1;
+  std::shared_ptr<ParentChannel> parent;
+  if (channel_ends[1] >= 0) {
+    real().close(channel_ends[0]);
+    parent = runtime.parents_.add(channel_ends[1], true);
+    channel_ends[0] = channel_ends[1] = -1;
   }
   runtime.waiting_back_.clear();
   runtime.given_up_.clear();
@@ -180,7 +181,7 @@ void Forks::go_on_as_child(Runtime& runtime) {
   runtime.unlock();
 }
 
-void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<UpLink>& parent) {
+void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& parent) {
   for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {
     File* const file = runtime.by_socket_[i];
     if (file == nullptr) continue;
@@ -225,7 +226,7 @@ void Forks::leave_helper(Runtime& runtime) noexcept {
 }
 
 bool Forks::adopt(File& file, bool moves) {
-  const auto kind = moves && file.inherited->connected && may_receive(file) ? LinkMessage::Kind::move : LinkMessage::Kind::take;
+  const auto kind = moves && file.inherited->connected && may_receive(file) ? ParentMessage::Kind::move : ParentMessage::Kind::take;
   const bool done = file.inherited->connected ? take(file, kind) : join(file);
   if (!done) Runtime::get().close_socket(file);
   if (done) file.inherited.reset();
@@ -250,13 +251,13 @@ bool Forks::join(File& file) {
   return true;
 }
 
-bool Forks::take(File& file, LinkMessage::Kind kind) {
+bool Forks::take(File& file, ParentMessage::Kind kind) {
   int ends[2];
   if (file.origins.empty() || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
   for (int& each : ends) each = out_of_the_way(each);  // another thread may close and open what programs do
   const File::Origin& origin = file.origins.front();
-  const bool asks = kind == LinkMessage::Kind::move;
-  const bool sent = asks ? Ancestors::ask(kind, origin, ends[1]) : origin.link->say(kind, origin.socket, ends[1], true);
+  const bool asks = kind == ParentMessage::Kind::move;
+  const bool sent = asks ? ParentChannels::ask(kind, origin, ends[1]) : origin.channel->say(kind, origin.socket, ends[1], true);
   real().close(ends[1]);
   const int memory = sent && asks ? await_stream(file) : -1;
   const bool received = memory >= 0 && receive(file, memory);
@@ -271,12 +272,13 @@ bool Forks::take(File& file, LinkMessage::Kind kind) {
 
 namespace {
 
-// "@LINK,SOCKET" for each link that leads to whose the socket is.
-std::string describe_origins(const File& file, std::span<const Divided> links) {
+// "@LINK,SOCKET" for each channel that leads to whose the socket is.
+std::string describe_origins(const File& file, std::span<const ForkedChannel> channels) {
   std::string text;
   for (const File::Origin& each : file.origins) {
-    const auto link = std::find_if(links.begin(), links.end(), [&](const Divided& one) { return one.link == each.link; });
-    if (link != links.end()) text += "@" + std::to_string(link->end) + "," + std::to_string(each.socket);
+    const auto is_it = [&](const ForkedChannel& one) { return one.channel == each.channel; };
+    const auto channel = std::find_if(channels.begin(), channels.end(), is_it);
+    if (channel != channels.end()) text += "@" + std::to_string(channel->end) + "," + std::to_string(each.socket);
   }
   return text;
 }
@@ -291,16 +293,16 @@ std::vector<std::pair<int, File*>> files_left(Table& table) {
   return left;
 }
 
-// What another process is not to have of what this one has by the same links.
-void disclaim_others(Table& table, std::span<const Divided> links, std::span<const std::pair<int, File*>> left) {
+// What another process is not to have of what this one has by the same channels.
+void disclaim_others(Table& table, std::span<const ForkedChannel> channels, std::span<const std::pair<int, File*>> left) {
   for (int fd = 0; fd < table.end(); ++fd) {
     const File* const file = table.file(fd);
     const auto is_it = [&](const auto& each) { return each.second == file; };
     if (file == nullptr || file->pair || std::any_of(left.begin(), left.end(), is_it)) continue;
     for (const File::Origin& each : file->origins) {
-      const LinkMessage said{.kind = LinkMessage::Kind::close, .socket = each.socket};
-      for (const Divided& link : links) {
-        if (link.link == each.link) static_cast<void>(send_by_link(link.end, &said, sizeof said));
+      const ParentMessage said{.kind = ParentMessage::Kind::close, .socket = each.socket};
+      for (const ForkedChannel& channel : channels) {
+        if (channel.channel == each.channel) static_cast<void>(send_on(channel.end, &said, sizeof said));
       }
     }
   }
@@ -324,25 +326,25 @@ std::string Forks::prepare_exec(bool stays) {
   std::vector<File*> joined;  // of this process, which goes on
   std::vector<std::pair<int, File*>> left = files_left(runtime.table());
   for (const auto& [fd, file] : left) {
-    if (file->inherited && file->inherited->connected && take(*file, LinkMessage::Kind::take_unused)) file->inherited.reset();
+    if (file->inherited && file->inherited->connected && take(*file, ParentMessage::Kind::take_unused)) file->inherited.reset();
     if (stays && file->in_stack() && file->is_joined()) joined.push_back(file);
   }
   std::erase_if(left, [](const auto& each) {
     return is_connection(*each.second) || (!each.second->in_stack() && !each.second->inherited);
   });
-  std::vector<Divided> links;
-  const auto came_by_link = [](const auto& each) { return !each.second->origins.empty(); };
-  if (std::any_of(left.begin(), left.end(), came_by_link)) links = divide(runtime.ancestors_);
-  disclaim_others(runtime.table(), links, left);
+  std::vector<ForkedChannel> channels;
+  const auto came_by_channel = [](const auto& each) { return !each.second->origins.empty(); };
+  if (std::any_of(left.begin(), left.end(), came_by_channel)) channels = fork_channels(runtime.parents_);
+  disclaim_others(runtime.table(), channels, left);
   int ends[2] = {-1, -1};
-  if (!joined.empty() && make_link(ends)) runtime.proxies().add_link(ends[0], joined);
+  if (!joined.empty() && make_channel(ends)) runtime.proxies().add_channel(ends[0], joined);
   if (ends[1] >= 0) left_ends.push_back(ends[1]);
-  for (const Divided& each : links) left_ends.push_back(each.end);
+  for (const ForkedChannel& each : channels) left_ends.push_back(each.end);
   for (const int each : left_ends) real().fcntl(each, F_SETFD, 0);
   std::string text;
   for (const auto& [fd, file] : left) {
     if (file->inherited && file->inherited->connected) continue;
-    text += (text.empty() ? "" : ";") + std::to_string(fd) + "," + describe(*file) + describe_origins(*file, links);
+    text += (text.empty() ? "" : ";") + std::to_string(fd) + "," + describe(*file) + describe_origins(*file, channels);
     if (ends[1] >= 0 && file->in_stack() && file->is_joined()) text += "@" + std::to_string(ends[1]) + "," + std::to_string(file->socket);
   }
   return text.empty() ? text : std::string(kVariable) + "=" + text;
@@ -445,8 +447,8 @@ bool Forks::leave_keeper(bool goes_on) {
 // Before its program is another, or has ended: locks and ends of pipes are not to be there any longer then.
 void Forks::close_program(Runtime& runtime, int told) {
   std::vector<int> own = runtime.descriptors();
-  own.insert(own.end(), {told, link_ends[0], link_ends[1]});
-  for (const Divided& each : divided) own.push_back(each.end);
+  own.insert(own.end(), {told, channel_ends[0], channel_ends[1]});
+  for (const ForkedChannel& each : forked_channels) own.push_back(each.end);
   std::sort(own.begin(), own.end());
   close_all_but(own, 0, ~0u, 0);
   // So that nothing of ours comes to lie there.
@@ -500,7 +502,7 @@ void Forks::read_left() {
   if (variable == nullptr) return;
   const std::string whole = variable;
   ::unsetenv(kVariable);
-  std::vector<std::shared_ptr<UpLink>> links;
+  std::vector<std::shared_ptr<ParentChannel>> channels;
   std::string_view text = whole;
   while (!text.empty()) {
     std::string_view each = text.substr(0, text.find(';'));
@@ -513,24 +515,24 @@ void Forks::read_left() {
     each.remove_prefix(std::min(words.size() + 1, each.size()));
     auto file = read_description(words);
     if (file == nullptr || fd < 0 || fd >= Table::kMax) return;
-    read_origins(*file, each, links);
+    read_origins(*file, each, channels);
     // What the environment names may have been closed since by who began the program, or be made up.
     if (is_socket(fd, file->domain, file->type)) Runtime::get().table().put(fd, *file.release());
-    else Ancestors::say_all(*file, LinkMessage::Kind::close);
+    else ParentChannels::say_all(*file, ParentMessage::Kind::close);
   }
 }
 
-void Forks::read_origins(File& file, std::string_view text, std::vector<std::shared_ptr<UpLink>>& links) {
+void Forks::read_origins(File& file, std::string_view text, std::vector<std::shared_ptr<ParentChannel>>& channels) {
   int end = -1, socket = -1;
   while (!text.empty() && take_numbers(text, end, socket)) {
-    auto link = std::find_if(links.begin(), links.end(), [&](const auto& each) { return each->fd == end; });
-    if (link == links.end()) {
-      auto made = is_socket(end, AF_UNIX, SOCK_SEQPACKET) ? Runtime::get().ancestors_.add(end) : nullptr;
+    auto channel = std::find_if(channels.begin(), channels.end(), [&](const auto& each) { return each->fd == end; });
+    if (channel == channels.end()) {
+      auto made = is_socket(end, AF_UNIX, SOCK_SEQPACKET) ? Runtime::get().parents_.add(end) : nullptr;
       if (made == nullptr) return;
       real().fcntl(end, F_SETFD, FD_CLOEXEC);
-      link = links.insert(links.end(), std::move(made));
+      channel = channels.insert(channels.end(), std::move(made));
     }
-    file.origins.push_back({*link, socket});
+    file.origins.push_back({*channel, socket});
   }
 }
 

@@ -53,15 +53,15 @@ class Forks {
   static void close_program(Runtime& runtime, int told);
   static void forget_program(Runtime& runtime);
   [[noreturn]] static void keep(Runtime& runtime, int told);
-  static void leave_stack(Runtime& runtime, const std::shared_ptr<UpLink>& parent);
+  static void leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& parent);
   static void leave_helper(Runtime& runtime) noexcept;
   static bool join(File& file);
-  static bool take(File& file, LinkMessage::Kind kind);
+  static bool take(File& file, ParentMessage::Kind kind);
   static bool may_move;  // of the child that begins: SocketProxies::may_let_go()
   static bool may_receive(File& file);
   static int await_stream(const File& file);
   static bool receive(File& file, int memory);
-  static void read_origins(File& file, std::string_view text, std::vector<std::shared_ptr<UpLink>>& links);
+  static void read_origins(File& file, std::string_view text, std::vector<std::shared_ptr<ParentChannel>>& channels);
 };
 
 }  // namespace unet::preload

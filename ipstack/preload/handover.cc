@@ -14,12 +14,11 @@
 namespace unet::preload {
 namespace {
 
-constexpr size_t kLinksMax = 4096;
-constexpr int kMessagesAtOnce = 64;  // of a link, before another's turn
+constexpr size_t kChannelsMax = 4096;
 
 // One of ours that came back, or one that another process has left.
 auto find_back(File& listener) {
-  const auto is_back = [](const File::Waiting& each) { return each.from.link == nullptr; };
+  const auto is_back = [](const File::Waiting& each) { return each.from.channel == nullptr; };
   return std::find_if(listener.waiting.begin(), listener.waiting.end(), is_back);
 }
 
@@ -50,13 +49,13 @@ void SocketProxies::put_back(File& listener, const File::Waiting& next) {
   listener.waiting.push_front(next);
 }
 
-// By a link, with the descriptor of its bytes. False: it is not sent.
-bool SocketProxies::give(const File::Waiting& next, int link, std::span<const std::byte> message) {
-  if (next.own == nullptr) return send_by_link(link, message.data(), message.size(), next.fd);  // another process carries them
+// By a channel, with the descriptor of its bytes. False: it is not sent.
+bool SocketProxies::give(const File::Waiting& next, int channel, std::span<const std::byte> message) {
+  if (next.own == nullptr) return send_on(channel, message.data(), message.size(), next.fd);  // another process carries them
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
   ends[0] = out_of_the_way(ends[0]);
-  const bool sent = send_by_link(link, message.data(), message.size(), ends[1]);
+  const bool sent = send_on(channel, message.data(), message.size(), ends[1]);
   real().close(ends[1]);
   if (!sent) return real().close(ends[0]), false;
   add_proxy(*next.own, ends[0], true);
@@ -64,21 +63,21 @@ bool SocketProxies::give(const File::Waiting& next, int link, std::span<const st
   return true;
 }
 
-// ---- links
+// ---- channels
 
-void SocketProxies::add_link(int fd, std::span<File* const> files) {
-  Link& link = links_.emplace_back(Link{.number = ++last_link_, .fd = fd});
+void SocketProxies::add_channel(int fd, std::span<File* const> files) {
+  ChildChannel& channel = channels_.emplace_back(ChildChannel{.number = ++last_channel_, .fd = fd});
   for (File* each : files) {
     ++each->holds;
-    link.held.push_back({each, each->socket});
+    channel.held.push_back({each, each->socket});
   }
 }
 
 // The other process's child has all that it has, but what is a pair by now: the child has that, too.
-void SocketProxies::divide(const Link& link, int fd) {
-  Link& child = born_.emplace_back(Link{.number = ++last_link_, .fd = fd, .pairs = link.pairs});
-  for (const Held& each : link.held) {
-    const auto is_pair = [&](const SocketProxy& proxy) { return proxy.link == link.number && proxy.file == each.file; };
+void SocketProxies::fork_channel(const ChildChannel& channel, int fd) {
+  ChildChannel& child = new_channels_.emplace_back(ChildChannel{.number = ++last_channel_, .fd = fd, .pairs = channel.pairs});
+  for (const Held& each : channel.held) {
+    const auto is_pair = [&](const SocketProxy& proxy) { return proxy.channel == channel.number && proxy.file == each.file; };
     if (std::any_of(proxies_.begin(), proxies_.end(), is_pair)) {
       child.pairs.push_back(each.socket);
       continue;
@@ -89,16 +88,16 @@ void SocketProxies::divide(const Link& link, int fd) {
 }
 
 // False: the other process is gone.
-bool SocketProxies::serve_link(Link& link) {
+bool SocketProxies::serve_channel(ChildChannel& channel) {
   for (int i = 0; i < kMessagesAtOnce; ++i) {
-    const std::span<std::byte> memory = link_memory();
-    LinkMessage said;
+    const std::span<std::byte> memory = message_memory();
+    ParentMessage said;
     int fd = -1;
-    const ssize_t got = receive_by_link(link.fd, memory.data(), memory.size(), fd);
+    const ssize_t got = receive_on(channel.fd, memory.data(), memory.size(), fd);
     if (got <= 0) return got == -EAGAIN || got == -EINTR;
     if (got >= static_cast<ssize_t>(sizeof said)) {
       std::memcpy(&said, memory.data(), sizeof said);
-      hear(link, said, memory.subspan(sizeof said, static_cast<size_t>(got) - sizeof said), fd);
+      hear(channel, said, memory.subspan(sizeof said, static_cast<size_t>(got) - sizeof said), fd);
     } else if (fd >= 0) {
       real().close(fd);
     }
@@ -107,60 +106,60 @@ bool SocketProxies::serve_link(Link& link) {
 }
 
 // The descriptor is this function's. What makes no sense changes nothing.
-void SocketProxies::hear(Link& link, const LinkMessage& said, std::span<const std::byte> behind, int fd) {
-  using Kind = LinkMessage::Kind;
-  const auto held = std::find_if(link.held.begin(), link.held.end(), [&](const Held& each) { return each.socket == said.socket; });
-  const bool joined = held != link.held.end() && held->file->is_joined(), connection = held != link.held.end() && !joined;
-  if (said.kind == Kind::fork && fd >= 0 && links_.size() + born_.size() < kLinksMax) {
-    divide(link, std::exchange(fd, -1));
+void SocketProxies::hear(ChildChannel& channel, const ParentMessage& said, std::span<const std::byte> behind, int fd) {
+  using Kind = ParentMessage::Kind;
+  const auto held = std::find_if(channel.held.begin(), channel.held.end(), [&](const Held& each) { return each.socket == said.socket; });
+  const bool joined = held != channel.held.end() && held->file->is_joined(), connection = held != channel.held.end() && !joined;
+  if (said.kind == Kind::fork && fd >= 0 && channels_.size() + new_channels_.size() < kChannelsMax) {
+    fork_channel(channel, std::exchange(fd, -1));
   } else if ((said.kind == Kind::take || said.kind == Kind::take_unused) && fd >= 0 && connection) {
     add_proxy(*held->file, std::exchange(fd, -1), said.kind == Kind::take);
-    proxies_.back().link = link.number;
+    proxies_.back().channel = channel.number;
   } else if ((said.kind == Kind::move || said.kind == Kind::owned) && connection) {
-    hear_of_move(link, *held->file, said, behind, fd);
-  } else if (said.kind == Kind::close && held != link.held.end()) {
-    release(link, static_cast<size_t>(held - link.held.begin()));
+    hear_of_move(channel, *held->file, said, behind, fd);
+  } else if (said.kind == Kind::close && held != channel.held.end()) {
+    release(channel, static_cast<size_t>(held - channel.held.begin()));
   } else if (said.kind == Kind::serve && joined) {
     held->serves = held->wants = true;
     held->told = false;
     watch(*held->file);
     settle(*held->file);
   } else if (said.kind == Kind::datagram) {
-    if (File* const file = joined ? held->file : closed_there(link, said.socket)) take_in(*file, behind);
+    if (File* const file = joined ? held->file : closed_there(channel, said.socket)) take_in(*file, behind);
   } else if (said.kind == Kind::left && fd >= 0 && joined) {
     held->serves = held->wants = held->told = false;
     take_left(*held->file, behind, fd);
   } else if (said.kind == Kind::end) {
-    const bool by_fork = std::find(link.pairs.begin(), link.pairs.end(), said.socket) != link.pairs.end();
+    const bool by_fork = std::find(channel.pairs.begin(), channel.pairs.end(), said.socket) != channel.pairs.end();
     for (SocketProxy& each : proxies_) {
-      if (each.file->socket == said.socket && (by_fork || each.link == link.number)) each.told_end = true;
+      if (each.file->socket == said.socket && (by_fork || each.channel == channel.number)) each.told_end = true;
     }
   } else if (said.kind == Kind::took) {
     for (SocketProxy& each : proxies_) {
-      if (each.link == link.number && each.file->socket == said.socket) each.listener = nullptr;
+      if (each.channel == channel.number && each.file->socket == said.socket) each.listener = nullptr;
     }
-    forget_passed(link, said.socket, true);
+    forget_passed(channel, said.socket, true);
   } else if (said.kind == Kind::refused) {
-    forget_passed(link, said.socket, false);
+    forget_passed(channel, said.socket, false);
   }
   if (fd >= 0) real().close(fd);
 }
 
-void SocketProxies::release(Link& link, size_t at) {
-  File& file = *link.held[at].file;
-  if (!file.is_stream()) link.closed.push_back(link.held[at]);
-  take_back(link, &file);
-  link.held.erase(link.held.begin() + static_cast<ptrdiff_t>(at));
+void SocketProxies::release(ChildChannel& channel, size_t at) {
+  File& file = *channel.held[at].file;
+  if (!file.is_stream()) channel.closed.push_back(channel.held[at]);
+  take_back(channel, &file);
+  channel.held.erase(channel.held.begin() + static_cast<ptrdiff_t>(at));
   if (file.is_joined() && served_by(file) == 0) std::erase(file.sleepers, &sleeper_);
   settle(file);
   let_go(file);
 }
 
-void SocketProxies::end_link(Link& link) {
-  take_back(link, nullptr);
-  if (link.moved_at != 0 && Runtime::get().now() - link.moved_at > kSecond) moves_left_ = std::min(moves_left_ + 1, kMovesMost);
-  while (!link.held.empty()) release(link, link.held.size() - 1);
-  real().close(link.fd);
+void SocketProxies::end_channel(ChildChannel& channel) {
+  take_back(channel, nullptr);
+  if (channel.moved_at != 0 && Runtime::get().now() - channel.moved_at > kSecond) moves_left_ = std::min(moves_left_ + 1, kMovesMost);
+  while (!channel.held.empty()) release(channel, channel.held.size() - 1);
+  real().close(channel.fd);
 }
 
 bool SocketProxies::is_held(const File& file) const noexcept {
@@ -170,8 +169,8 @@ bool SocketProxies::is_held(const File& file) const noexcept {
 // How many processes serve it beside this one.
 size_t SocketProxies::served_by(const File& file) const noexcept {
   const auto serves = [&](const Held& each) { return each.file == &file && each.serves; };
-  return static_cast<size_t>(std::count_if(links_.begin(), links_.end(), [&](const Link& link) {
-    return std::any_of(link.held.begin(), link.held.end(), serves);
+  return static_cast<size_t>(std::count_if(channels_.begin(), channels_.end(), [&](const ChildChannel& channel) {
+    return std::any_of(channel.held.begin(), channel.held.end(), serves);
   }));
 }
 
@@ -183,14 +182,14 @@ void SocketProxies::watch(File& listener) {
   if (at == listener.sleepers.end()) listener.sleepers.push_back(&sleeper_);
 }
 
-// One to each link that wants one, in turn, until none has come. True: some may be handed over later.
+// One to each channel that wants one, in turn, until none has come. True: some may be handed over later.
 bool SocketProxies::hand_over() {
   bool later = false;
-  for (size_t idle = 0; idle < links_.size(); ++turn_) {
-    Link& link = links_[turn_ % links_.size()];
+  for (size_t idle = 0; idle < channels_.size(); ++turn_) {
+    ChildChannel& channel = channels_[turn_ % channels_.size()];
     bool handed = false;
-    for (Held& each : link.held) {
-      if (each.wants && may_hand(*each.file, later)) handed = hand_to(link, each) || handed;
+    for (Held& each : channel.held) {
+      if (each.wants && may_hand(*each.file, later)) handed = hand_to(channel, each) || handed;
     }
     idle = handed ? 0 : idle + 1;
   }
@@ -203,15 +202,15 @@ bool SocketProxies::hand_over() {
 void SocketProxies::ask_back() {
   const auto is_served_here = [](const File& listener) { return listener.serves && !listener.fds.empty(); };
   if (!has_held([&](const Held& each) { return each.file->listens && (each.wants || is_served_here(*each.file)); })) return;
-  for (Link& link : links_) {
-    for (Held& held : link.held) {
+  for (ChildChannel& channel : channels_) {
+    for (Held& held : channel.held) {
       if (held.told || !held.file->listens || (Runtime::get().events(*held.file) & EPOLLIN) != 0) continue;
       const auto wants_it = [&](const Held& each) { return each.file == held.file && each.wants; };
-      const bool wanted = is_served_here(*held.file) || std::any_of(links_.begin(), links_.end(), [&](const Link& other) {
-        return &other != &link && std::any_of(other.held.begin(), other.held.end(), wants_it);
+      const bool wanted = is_served_here(*held.file) || std::any_of(channels_.begin(), channels_.end(), [&](const ChildChannel& other) {
+        return &other != &channel && std::any_of(other.held.begin(), other.held.end(), wants_it);
       });
-      const HandedMessage said{.kind = HandedMessage::Kind::wanted, .socket = held.socket};
-      if (wanted) held.told = send_by_link(link.fd, &said, sizeof said);
+      const ChildMessage said{.kind = ChildMessage::Kind::wanted, .socket = held.socket};
+      if (wanted) held.told = send_on(channel.fd, &said, sizeof said);
     }
   }
 }
@@ -230,33 +229,33 @@ bool SocketProxies::may_hand(File& file, bool& later) {
   return due;
 }
 
-bool SocketProxies::hand_to(const Link& link, Held& held) {
-  if (!held.file->is_stream()) return hand_datagrams(link, held);
+bool SocketProxies::hand_to(const ChildChannel& channel, Held& held) {
+  if (!held.file->is_stream()) return hand_datagrams(channel, held);
   File& listener = *held.file;
   const std::optional<File::Waiting> next = next_of(listener);
   if (!next) return false;
   const int number = next->own != nullptr ? next->own->socket : next_passed_;
-  const HandedMessage message{.socket = held.socket, .connection = number,
+  const ChildMessage message{.socket = held.socket, .connection = number,
                               .local = next->names.local, .remote = next->names.remote};
-  if (!give(*next, link.fd, std::as_bytes(std::span(&message, 1)))) {
+  if (!give(*next, channel.fd, std::as_bytes(std::span(&message, 1)))) {
     put_back(listener, *next);
     return false;
   }
   held.wants = false;
   if (next->own == nullptr) {
-    passed_.push_back({.link = link.number, .number = number, .listener = &listener, .waiting = *next});
+    passed_.push_back({.channel = channel.number, .number = number, .listener = &listener, .waiting = *next});
     next_passed_ = number == INT_MIN ? -2 : number - 1;
     return true;
   }
-  proxies_.back().link = link.number;
+  proxies_.back().channel = channel.number;
   proxies_.back().listener = &listener;
   return true;
 }
 
 // One that another process had left is accepted, or is to be passed on again.
-void SocketProxies::forget_passed(const Link& link, int number, bool taken) {
+void SocketProxies::forget_passed(const ChildChannel& channel, int number, bool taken) {
   const auto it = std::find_if(passed_.begin(), passed_.end(), [&](const Passed& each) {
-    return each.link == link.number && each.number == number;
+    return each.channel == channel.number && each.number == number;
   });
   if (it == passed_.end()) return;
   if (taken) real().close(it->waiting.fd);
@@ -266,16 +265,16 @@ void SocketProxies::forget_passed(const Link& link, int number, bool taken) {
 
 // It has given one back, or refused it: the next is wanted anew.
 void SocketProxies::forget_told(uint64_t number, const File& listener) noexcept {
-  for (Link& link : links_) {
-    for (Held& each : link.held) {
-      if (link.number == number && each.file == &listener) each.told = false;
+  for (ChildChannel& channel : channels_) {
+    for (Held& each : channel.held) {
+      if (channel.number == number && each.file == &listener) each.told = false;
     }
   }
 }
 
 void SocketProxies::take_back(Passed& passed) {
   passed.listener->waiting.push_back(passed.waiting);
-  forget_told(passed.link, *passed.listener);
+  forget_told(passed.channel, *passed.listener);
   Runtime::get().tell_owner_too(*passed.listener, true);
 }
 
@@ -284,15 +283,15 @@ void SocketProxies::take_back(SocketProxy& proxy) {
   File& listener = *std::exchange(proxy.listener, nullptr);
   ++proxy.file->holds;
   listener.waiting.push_back({.names = names_of(*proxy.file), .own = proxy.file});
-  forget_told(proxy.link, listener);
+  forget_told(proxy.channel, listener);
   Runtime::get().tell_owner_too(listener, true);
 }
 
-// All of a link's, or of one listener.
-void SocketProxies::take_back(const Link& link, const File* listener) {
+// All of a channel's, or of one listener.
+void SocketProxies::take_back(const ChildChannel& channel, const File* listener) {
   for (size_t i = 0; i < proxies_.size();) {
     SocketProxy& each = proxies_[i];
-    if (each.link != link.number || each.listener == nullptr || (listener != nullptr && each.listener != listener)) {
+    if (each.channel != channel.number || each.listener == nullptr || (listener != nullptr && each.listener != listener)) {
       ++i;
       continue;
     }
@@ -301,7 +300,7 @@ void SocketProxies::take_back(const Link& link, const File* listener) {
     proxies_.erase(proxies_.begin() + static_cast<ptrdiff_t>(i));
   }
   std::erase_if(passed_, [&](Passed& each) {
-    const bool ends = each.link == link.number && (listener == nullptr || each.listener == listener);
+    const bool ends = each.channel == channel.number && (listener == nullptr || each.listener == listener);
     if (ends) take_back(each);
     return ends;
   });

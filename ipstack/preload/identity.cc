@@ -61,7 +61,7 @@ Entry* take_out(int fd) {
   Entry* const entry = Runtime::get().table().take(fd);
   if (entry == nullptr || entry->kind != Entry::Kind::socket) return entry;
   const File& file = static_cast<const File&>(*entry);
-  if (file.pair && !file.divided) leave_sets(file, fd);
+  if (file.pair && !file.in_other_process) leave_sets(file, fd);
   return entry;
 }
 

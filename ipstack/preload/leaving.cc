@@ -28,7 +28,7 @@ constexpr size_t kLeftMost = 256;                // of a listener: each is a des
 }  // namespace
 
 bool SocketProxies::has_heirs(const File& file) noexcept {
-  return file.listens && file.in_stack() && !file.leaves && Ancestors::origin_of(file) != nullptr;
+  return file.listens && file.in_stack() && !file.leaves && ParentChannels::origin_of(file) != nullptr;
 }
 
 void SocketProxies::leave(File& listener) {
@@ -38,8 +38,8 @@ void SocketProxies::leave(File& listener) {
   if (listener.fds.empty()) EpollSet::forget(listener);
   // Of another's, which has kept them: they come back to it.
   std::erase_if(listener.waiting, [](const File::Waiting& each) {
-    if (each.from.link != nullptr) Ancestors::refuse(each);
-    return each.from.link != nullptr;
+    if (each.from.channel != nullptr) ParentChannels::refuse(each);
+    return each.from.channel != nullptr;
   });
   static_cast<void>(runtime.sockets().stack().set_takes_new(listener.socket, false));
   watch(listener);
@@ -70,12 +70,12 @@ bool SocketProxies::give_up_connection(File& listener) {
   if (listener.busy_since == 0) listener.busy_since = runtime.now();
   if (listener.serves && runtime.now() - listener.busy_since < kBusyFor) return true;
   const auto handed = std::find_if(listener.waiting.begin(), listener.waiting.end(), [](const File::Waiting& each) {
-    return each.from.link != nullptr;
+    return each.from.channel != nullptr;
   });
   if (handed == listener.waiting.end()) {
     if (!leave_next(listener)) return false;  // and is tried again when something happens
   } else {
-    Ancestors::refuse(*handed);
+    ParentChannels::refuse(*handed);
     listener.waiting.erase(handed);
   }
   listener.wanted = false;
@@ -89,11 +89,11 @@ bool SocketProxies::leave_next(File& listener) {
   const std::optional<File::Waiting> next = next_of(listener);
   if (!next) return false;
   for (const File::Origin& each : listener.origins) {
-    const LinkMessage head{.kind = LinkMessage::Kind::left, .socket = each.socket};
+    const ParentMessage head{.kind = ParentMessage::Kind::left, .socket = each.socket};
     std::byte message[sizeof head + sizeof next->names];
     std::memcpy(message, &head, sizeof head);
     std::memcpy(message + sizeof head, &next->names, sizeof next->names);
-    if (each.link->fd < 0 || !give(*next, each.link->fd, message)) continue;
+    if (each.channel->fd < 0 || !give(*next, each.channel->fd, message)) continue;
     if (next->own == nullptr) real().close(next->fd);
     return true;
   }
@@ -112,14 +112,14 @@ bool SocketProxies::leave_what_came() {
       const auto queued = runtime.sockets().stack().queued(file.socket);
       if (queued.receive + queued.send != 0 || !file.waiting.empty()) until = std::min(runtime.now() + kQuietFor, last);
     }
-    if (file.in_stack() && Ancestors::origin_of(file) != nullptr && runtime.now() < until) {
+    if (file.in_stack() && ParentChannels::origin_of(file) != nullptr && runtime.now() < until) {
       ++i;
       continue;
     }
     leaving_.erase(leaving_.begin() + static_cast<ptrdiff_t>(i));
     std::erase(file.sleepers, &sleeper_);
     if (!file.fds.empty()) {  // this process ends; nothing more is to come meanwhile
-      Ancestors::say_all(file, LinkMessage::Kind::close);
+      ParentChannels::say_all(file, ParentMessage::Kind::close);
       runtime.close_socket(file);
     }
     let_go(file);

@@ -1,7 +1,7 @@
 // moves.cc - a connection moves into the stack of the child that uses it. Then no process carries its bytes.
 //
-// The child asks by its link when it first uses the connection. The process that has accepted the connection lets it go if its program has
-// closed it, and no other process has it. Otherwise that process carries the bytes (socket_proxies.h).
+// The child asks by its channel when it first uses the connection. The process that has accepted the connection lets it go if its program
+// has closed it, and no other process has it. Otherwise that process carries the bytes (socket_proxies.h).
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 #include <cstring>
 #include <vector>
 
-#include "ipstack/preload/ancestors.h"
+#include "ipstack/preload/parent_channels.h"
 #include "ipstack/preload/forks.h"
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/socket_routing.h"
@@ -49,29 +49,31 @@ std::vector<std::byte> read_stream(int memory) {
 
 // ---- the process that has the connection
 
-SocketProxies::Link* SocketProxies::find_link(uint64_t number) noexcept {
-  const auto at = std::find_if(links_.begin(), links_.end(), [&](const Link& each) { return each.number == number; });
-  return at == links_.end() ? nullptr : &*at;
+SocketProxies::ChildChannel* SocketProxies::find_channel(uint64_t number) noexcept {
+  const auto at = std::find_if(channels_.begin(), channels_.end(), [&](const ChildChannel& each) { return each.number == number; });
+  return at == channels_.end() ? nullptr : &*at;
 }
 
-SocketProxies::Held* SocketProxies::find_held(Link* link, const File& file) noexcept {
-  if (link == nullptr) return nullptr;
-  const auto at = std::find_if(link->held.begin(), link->held.end(), [&](const Held& each) { return each.file == &file; });
-  return at == link->held.end() ? nullptr : &*at;
+SocketProxies::Held* SocketProxies::find_held(ChildChannel* channel, const File& file) noexcept {
+  if (channel == nullptr) return nullptr;
+  const auto at = std::find_if(channel->held.begin(), channel->held.end(), [&](const Held& each) { return each.file == &file; });
+  return at == channel->held.end() ? nullptr : &*at;
 }
 
 // A descriptor that it takes is this object's.
-void SocketProxies::hear_of_move(const Link& link, File& file, const LinkMessage& said, std::span<const std::byte> behind, int& fd) {
+void SocketProxies::hear_of_move(const ChildChannel& channel, File& file, const ParentMessage& said, std::span<const std::byte> behind,
+                                 int& fd) {
   Nanoseconds until = 0;
   if (behind.size() < sizeof until) return;
   std::memcpy(&until, behind.data(), sizeof until);
-  const auto is_it = [&](const Move& each) { return each.link == link.number && each.file == &file; };
+  const auto is_it = [&](const Move& each) { return each.channel == channel.number && each.file == &file; };
   const auto at = std::find_if(moves_.begin(), moves_.end(), is_it);
-  if (said.kind == LinkMessage::Kind::move) {
+  if (said.kind == ParentMessage::Kind::move) {
     if (fd < 0 || at != moves_.end()) return;
     ++file.holds;
     file.sleepers.push_back(&sleeper_);
-    moves_.push_back({.link = link.number, .file = &file, .fd = std::exchange(fd, -1), .since = Runtime::get().now(), .until = until});
+    moves_.push_back(
+        {.channel = channel.number, .file = &file, .fd = std::exchange(fd, -1), .since = Runtime::get().now(), .until = until});
   } else if (at == moves_.end()) {
     own_again(file);  // it was called off meanwhile
   } else if (at->stage == Move::Stage::child_asked) {
@@ -83,9 +85,9 @@ void SocketProxies::hear_of_move(const Link& link, File& file, const LinkMessage
 // True: some are to be looked at again soon.
 bool SocketProxies::serve_moves() {
   for (size_t i = 0; i < moves_.size();) {
-    Link* const link = find_link(moves_[i].link);
-    const Held* const held = find_held(link, *moves_[i].file);
-    const Step next = held != nullptr && moves_[i].file->in_stack() ? step(moves_[i], *link, *held) : Step::stays;
+    ChildChannel* const channel = find_channel(moves_[i].channel);
+    const Held* const held = find_held(channel, *moves_[i].file);
+    const Step next = held != nullptr && moves_[i].file->in_stack() ? step(moves_[i], *channel, *held) : Step::stays;
     if (next == Step::waits) {
       ++i;
       continue;
@@ -98,13 +100,13 @@ bool SocketProxies::serve_moves() {
 }
 
 // The child waits for an answer for a while. In the second half of it a stream does not leave any more.
-SocketProxies::Step SocketProxies::step(Move& move, Link& link, const Held& held) {
+SocketProxies::Step SocketProxies::step(Move& move, ChildChannel& channel, const Held& held) {
   using Stage = Move::Stage;
   Runtime& runtime = Runtime::get();
   File& file = *move.file;
   sockets::Stack& stack = runtime.sockets().stack();
   if (!is_alone(file)) return move.stage == Stage::waits && runtime.now() - move.since < kLeavesWithin ? Step::waits : Step::stays;
-  if (move.stage == Stage::waits) return begin_step(move, link, held);
+  if (move.stage == Stage::waits) return begin_step(move, channel, held);
   if (move.stage == Stage::owned) {
     for (int i = 0; i < kTurnsMost && runtime.turn(); ++i) {}  // what came here before
   }
@@ -112,26 +114,26 @@ SocketProxies::Step SocketProxies::step(Move& move, Link& link, const Held& held
     return runtime.now() - move.since < kAgreesWithin && move.stage != Stage::owned ? Step::waits : Step::stays;
   }
   const auto [unread, unsent] = stack.queued(file.socket);
-  const bool in_time = runtime.now() < move.until && move.until - runtime.now() > Ancestors::kMovesWithin / 2;
+  const bool in_time = runtime.now() < move.until && move.until - runtime.now() > ParentChannels::kMovesWithin / 2;
   const bool may = in_time && uint64_t{unread} + unsent < kStreamMost / 2;
   const int memory = may ? out_of_the_way(::memfd_create("unet-stream", MFD_CLOEXEC)) : -1;
   if (memory < 0) return Step::stays;
-  const HandedMessage said{.kind = HandedMessage::Kind::moved, .socket = held.socket};
+  const ChildMessage said{.kind = ChildMessage::Kind::moved, .socket = held.socket};
   if (write_stream(memory, stack.export_stream(runtime.leave_socket(file)))) {
-    static_cast<void>(send_by_link(link.fd, &said, sizeof said, memory));  // else its peer is told in time
+    static_cast<void>(send_on(channel.fd, &said, sizeof said, memory));  // else its peer is told in time
   }
   real().close(memory);
-  link.moved_at = runtime.now();
+  channel.moved_at = runtime.now();
   moves_left_ -= std::min(moves_left_, 1u);
   return Step::moved;
 }
 
-SocketProxies::Step SocketProxies::begin_step(Move& move, const Link& link, const Held& held) {
+SocketProxies::Step SocketProxies::begin_step(Move& move, const ChildChannel& channel, const Held& held) {
   const int begun = Runtime::get().sockets().stack().begin_move(move.file->socket);
   if (begun < 0) return Step::stays;
   move.stage = begun == 0 ? Move::Stage::peer_asked : Move::Stage::child_asked;
-  const HandedMessage said{.kind = HandedMessage::Kind::movable, .socket = held.socket};
-  return begun == 0 || send_by_link(link.fd, &said, sizeof said) ? Step::waits : Step::stays;
+  const ChildMessage said{.kind = ChildMessage::Kind::movable, .socket = held.socket};
+  return begun == 0 || send_on(channel.fd, &said, sizeof said) ? Step::waits : Step::stays;
 }
 
 // What comes of the connection comes to this process again.
@@ -140,7 +142,7 @@ void SocketProxies::own_again(const File& file) {
   if (file.in_stack()) static_cast<void>(Runtime::get().sockets().stack().own_flow(file.socket, names.local.host, names.remote));
 }
 
-// The link and the move hold the file, and nothing else does: this process has closed it, and no call of it is under way.
+// The channel and the move hold the file, and nothing else does: this process has closed it, and no call of it is under way.
 bool SocketProxies::is_alone(const File& file) noexcept { return file.fds.empty() && file.holds == 2; }
 
 // The move is not in the list any longer.
@@ -150,18 +152,18 @@ void SocketProxies::finish(const Move& move, Step how) {
   if (asked) Runtime::get().sockets().stack().cancel_move(file.socket);
   if (how == Step::stays && move.stage > Move::Stage::peer_asked) own_again(file);
   if (const auto at = std::find(file.sleepers.begin(), file.sleepers.end(), &sleeper_); at != file.sleepers.end()) file.sleepers.erase(at);
-  Link* const link = find_link(move.link);
-  const Held* const held = find_held(link, file);
+  ChildChannel* const channel = find_channel(move.channel);
+  const Held* const held = find_held(channel, file);
   if (how == Step::stays && held != nullptr) {
     add_proxy(file, move.fd, true);
-    proxies_.back().link = move.link;
-    const HandedMessage said{.kind = HandedMessage::Kind::stays, .socket = held->socket};
-    static_cast<void>(send_by_link(link->fd, &said, sizeof said));
+    proxies_.back().channel = move.channel;
+    const ChildMessage said{.kind = ChildMessage::Kind::stays, .socket = held->socket};
+    static_cast<void>(send_on(channel->fd, &said, sizeof said));
   } else {
     real().close(move.fd);
   }
   if (how == Step::moved && held != nullptr) {
-    erase_held(*link, file);
+    erase_held(*channel, file);
     --file.holds;
   }
   let_go(file);
@@ -198,11 +200,11 @@ bool Forks::may_receive(File& file) {
 // The file in memory that has the stream; -1: it stays.
 int Forks::await_stream(const File& file) {
   const File::Origin& origin = file.origins.front();
-  UpLink::Answer answer = Ancestors::await_move(origin);
+  ParentChannel::Answer answer = ParentChannels::await_move(origin);
   if (!answer.movable) return answer.memory;
   const File::Inherited& left = *file.inherited;
   if (!file.in_stack() || Runtime::get().sockets().stack().own_flow(file.socket, left.local.host, left.remote) != 0) return -1;
-  return Ancestors::ask(LinkMessage::Kind::owned, origin) ? Ancestors::await_move(origin).memory : -1;
+  return ParentChannels::ask(ParentMessage::Kind::owned, origin) ? ParentChannels::await_move(origin).memory : -1;
 }
 
 bool Forks::receive(File& file, int memory) {
@@ -211,7 +213,7 @@ bool Forks::receive(File& file, int memory) {
   sockets::Stack& stack = runtime.sockets().stack();
   if (file.inherited->options) stack.set_stream_options(file.socket, *file.inherited->options);
   if (stack.import_stream(file.socket, read_stream(memory)) != 0) return false;
-  file.moved_by = file.origins.front().link;
+  file.moved_by = file.origins.front().channel;
   file.origins.clear();
   runtime.tell(file);
   return true;

@@ -26,7 +26,7 @@ constexpr size_t kControlMax = 64 * 1024;  // more than the kernel takes
 constexpr size_t kDescriptionMax = 256;
 constexpr const char* kFile = "unet-socket";
 constexpr std::string_view kLink = "/memfd:unet-socket (deleted)";
-constexpr std::string_view kPairName{"\0unet,", 6}, kLinkName{"\0unet-link,", 11};
+constexpr std::string_view kPairName{"\0unet,", 6}, kChannelName{"\0unet-link,", 11};
 
 // Each place of a descriptor in the message's control data; what is wrong with that is the kernel's to say.
 template <typename Visit>
@@ -128,12 +128,12 @@ int StandIns::pass_connection(File& file) {
 
 int StandIns::pass_joined(File& file) {
   int ends[2];
-  if (!make_link(ends)) return -1;
+  if (!make_channel(ends)) return -1;
   const std::string text = describe(file) + "@" + std::to_string(file.socket);
-  give_name(ends[1], kLinkName, "");
+  give_name(ends[1], kChannelName, "");
   ++file.holds;
   shared_.push_back({&file, ends[0]});
-  if (send_by_link(ends[0], text.data(), text.size())) return ends[1];
+  if (send_on(ends[0], text.data(), text.size())) return ends[1];
   real().close(ends[1]);
   errno = ENOBUFS;
   return -1;
@@ -203,13 +203,13 @@ void put_in_place(std::unique_ptr<File> file, int fd) {
   if (placed) Runtime::get().table().put(fd, *file.release());
 }
 
-// Its description, and its number at whose it is. Who only peeks leaves both to who receives it: it gets one of its own without the link.
+// Takes its description, and its number at its owner. A peek leaves both to the later receive, and makes a socket without the channel.
 void take_joined(int fd, bool peeks) {
   if (!is_socket(fd, AF_UNIX, SOCK_SEQPACKET)) return;
   const Runtime::Guard guard;
   char text[kDescriptionMax];
   int none = -1;
-  const ssize_t length = peeks ? real().recv(fd, text, sizeof text, MSG_PEEK | MSG_DONTWAIT) : receive_by_link(fd, text, sizeof text, none);
+  const ssize_t length = peeks ? real().recv(fd, text, sizeof text, MSG_PEEK | MSG_DONTWAIT) : receive_on(fd, text, sizeof text, none);
   if (none >= 0) real().close(none);
   const std::string_view words(text, static_cast<size_t>(std::max<ssize_t>(length, 0)));
   const size_t at = std::min(words.find('@'), words.size());
@@ -220,8 +220,8 @@ void take_joined(int fd, bool peeks) {
   if (peeks) return put_in_place(std::move(file), fd);
   const int end = real().fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (end < 0) return;
-  auto link = Runtime::get().ancestors().add(out_of_the_way(end));
-  if (link != nullptr) file->origins.push_back({std::move(link), socket});
+  auto channel = Runtime::get().parents().add(out_of_the_way(end));
+  if (channel != nullptr) file->origins.push_back({std::move(channel), socket});
   put_in_place(std::move(file), fd);
 }
 
@@ -232,7 +232,7 @@ void take_socket(int fd, bool peeks) {
   constexpr size_t kAt = offsetof(sockaddr_un, sun_path);
   if (length <= kAt) return;
   std::string_view name(address.sun_path, std::min<size_t>(length - kAt, sizeof address.sun_path));
-  if (name.starts_with(kLinkName)) take_joined(fd, peeks);
+  if (name.starts_with(kChannelName)) take_joined(fd, peeks);
   if (!name.starts_with(kPairName)) return;
   name.remove_prefix(kPairName.size());
   name.remove_prefix(std::min(name.find(',') + 1, name.size()));
@@ -240,10 +240,10 @@ void take_socket(int fd, bool peeks) {
 }
 
 bool is_description(int fd) noexcept {
-  char path[40], link[64];
+  char path[40], channel[64];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  const ssize_t length = ::readlink(path, link, sizeof link);
-  return length > 0 && std::string_view(link, static_cast<size_t>(length)) == kLink;
+  const ssize_t length = ::readlink(path, channel, sizeof channel);
+  return length > 0 && std::string_view(channel, static_cast<size_t>(length)) == kLink;
 }
 
 void take_described(int fd) {

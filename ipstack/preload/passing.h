@@ -7,10 +7,10 @@
 // name (socket_proxies.h). So a process without this library can use it, too, but for its names and options; and the connection ends with
 // this process.
 //
-// Of a listener or a datagram socket the end of a link is passed (links.h), whose first packet describes it (description.h); of one that is
-// not this process's own yet, or is bound only, a file in memory that does. Who receives it with this library joins the claim of its port,
-// and gets what comes to this process, too; to others it is of no use. Where the socket is both's only our part is passed: there is one
-// descriptor to pass.
+// Of a listener or a datagram socket the end of a channel is passed (share_channel.h), whose first packet describes it (description.h); of
+// one that is not this process's own yet, or is bound only, a file in memory that does. A receiver with this library joins the claim
+// of its port, and gets what comes to this process, too; to others it is of no use. Of a dual socket only our part is passed:
+// there is one descriptor to pass.
 #pragma once
 
 #include <sys/socket.h>
@@ -40,7 +40,7 @@ class StandIns {
  private:
   struct Shared {
     File* file;  // held
-    int end;     // of the pair or the link, for this process
+    int end;     // of the pair or the channel, for this process
   };
   int pass(int fd);
   int pass_connection(File& file);

@@ -279,10 +279,10 @@ void Runtime::let_go(Entry& entry) {
     std::erase(given_up_, &file);
     if (!file.is_stream() && file.in_stack() && !file.origins.empty()) {
       give_back(file);
-      ancestors_.serve();
+      parents_.serve();
     }
-    if (!file.pair) Ancestors::say_all(file, LinkMessage::Kind::close);
-    Ancestors::give_back(file);
+    if (!file.pair) ParentChannels::say_all(file, ParentMessage::Kind::close);
+    ParentChannels::give_back(file);
     if (proxies_ != nullptr) proxies_->forget_closed(file);
     close_socket(file);
   }
@@ -331,12 +331,12 @@ void Runtime::hear() {
 void Runtime::protect() noexcept {
   const bool is_open = sockets_ != nullptr;
   Connection* const connection = is_open ? &sockets_->network().endpoint().connection() : nullptr;
-  const auto links = ancestors_.all();
+  const auto channels = parents_.all();
   const int all[] = {is_open ? connection->descriptor() : -1, is_open ? connection->news_descriptor() : -1, endpoint_fd_, helper_event_};
-  static_assert(std::size(all) + Ancestors::kMost == std::tuple_size_v<decltype(protected_)>);
+  static_assert(std::size(all) + ParentChannels::kMost == std::tuple_size_v<decltype(protected_)>);
   for (size_t i = 0; i < protected_.size(); ++i) {
-    const size_t link = i - std::size(all);
-    protected_[i].store(i < std::size(all) ? all[i] : link < links.size() ? links[link]->fd : -1, std::memory_order_relaxed);
+    const size_t channel = i - std::size(all);
+    protected_[i].store(i < std::size(all) ? all[i] : channel < channels.size() ? channels[channel]->fd : -1, std::memory_order_relaxed);
   }
 }
 
@@ -388,7 +388,7 @@ void Runtime::proxy(File& file, int fd, bool used) {
 
 void Runtime::share(File& file, int fd) {
   File* const all[] = {&file};
-  proxies().add_link(fd, all);
+  proxies().add_channel(fd, all);
   kick_helper();
 }
 
@@ -428,10 +428,10 @@ void Runtime::begin_to_serve(File& file) {
   if (begins) {
     std::erase(given_up_, &file);
     static_cast<void>(sockets_->stack().set_takes_new(file.socket, true));
-    if (!file.origins.empty()) kick_helper();  // it may not know the link yet
+    if (!file.origins.empty()) kick_helper();  // it may not know the channel yet
   }
   file.asked = true;
-  Ancestors::say_all(file, LinkMessage::Kind::serve);
+  ParentChannels::say_all(file, ParentMessage::Kind::serve);
 }
 
 // Of a datagram socket. Those that it is from are asked when there is nothing.
@@ -442,7 +442,7 @@ void Runtime::begin_to_read(File& file) {
   if (file.origins.empty() || (events(file) & EPOLLIN) != 0) return;
   if (begins) kick_helper();
   file.asked = true;
-  Ancestors::say_all(file, LinkMessage::Kind::serve);
+  ParentChannels::say_all(file, ParentMessage::Kind::serve);
 }
 
 void Runtime::rest(File& file) {
@@ -531,7 +531,7 @@ void Runtime::give_back_datagrams() {
     if (proxies_ != nullptr) rest(*each);
     if (!each->origins.empty()) give_back(*each);
   }
-  ancestors_.serve();
+  parents_.serve();
 }
 
 // What has come to them is for others who have them: who has not looked yet is waited for (SocketProxies::is_awaited()).
@@ -568,9 +568,9 @@ void Runtime::finish() noexcept {
   if (signals_held) let_signals_in();
   if (!left) {
     give_back_datagrams();  // what came while the lock was given away
-    ancestors_.end();
+    parents_.end();
   }
-  for (const auto& each : ancestors_.all()) each->renew(-1);  // what nobody has accepted is another's
+  for (const auto& each : parents_.all()) each->renew(-1);  // what nobody has accepted is another's
   if (sockets_ != nullptr && !left) {
     context_.reset();
     sockets_.reset();  // waits for the ends of its streams

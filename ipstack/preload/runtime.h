@@ -28,7 +28,7 @@
 #include <string>
 #include <vector>
 
-#include "ipstack/preload/ancestors.h"
+#include "ipstack/preload/parent_channels.h"
 #include "ipstack/preload/epoll_set.h"
 #include "ipstack/preload/file.h"
 #include "ipstack/preload/rules.h"
@@ -224,12 +224,12 @@ class Runtime {
   // False in a child by vfork(), which has its parent's memory and not its parent's descriptors.
   bool is_own_process() const noexcept { return ::getpid() == process_; }
   SocketProxies& proxies();
-  Ancestors& ancestors() noexcept { return ancestors_; }
+  ParentChannels& parents() noexcept { return parents_; }
   // What others say of our sockets, before what depends on it.
   void hear();
   // The helper carries the connection's bytes to `fd`, which is its own from now on.
   void proxy(File& file, int fd, bool used = true);
-  // Whoever has the other end of the link `fd`, which is the helper's from now on, has the listener or datagram socket, too.
+  // Whoever has the other end of the channel `fd`, which is the helper's from now on, has the listener or datagram socket, too.
   void share(File& file, int fd);
   // Descriptors of this library's, in their order: what a program put there instead would be read, written to and closed for it, so it is
   // not to close or to replace them. Of those below kFirstDescriptor only what it cannot do without is known.
@@ -326,11 +326,11 @@ class Runtime {
   uint64_t armed_locks_ = 0;             // before which the lock had been taken so often
   uint64_t locks_ = 0;
 
-  // Of this library's descriptors those that it cannot do without: the control socket, the endpoint's, the helper's, links.
-  std::array<std::atomic<int>, 4 + Ancestors::kMost> protected_;
+  // Of this library's descriptors those that it cannot do without: the control socket, the endpoint's, the helper's, channels.
+  std::array<std::atomic<int>, 4 + ParentChannels::kMost> protected_;
 
   std::unique_ptr<SocketProxies> proxies_;
-  Ancestors ancestors_;
+  ParentChannels parents_;
   pid_t process_ = ::getpid();
 
   Nanoseconds keeps_until_ = 0;          // a keeper (forks.h): so long also for what may be wanted; 0: this process has a program

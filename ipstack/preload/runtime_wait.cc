@@ -400,7 +400,7 @@ void Runtime::help() {
     fds.assign({{.fd = helper_event_, .events = POLLIN, .revents = 0}, {.fd = -1, .events = POLLIN, .revents = 0}});
     if (proxies_ != nullptr) proxies_->append(fds);
     const size_t theirs = fds.size();
-    ancestors_.append(fds);
+    parents_.append(fds);
     Nanoseconds time = quiet < kTicks ? kTick : kSlowTick;
     if (quiet >= kTicks + kSlowTicks && !sockets_->stack().wants_room()) {
       time = kTick;
@@ -425,7 +425,7 @@ void Runtime::help() {
     }
     if (ending_ || sockets_ == nullptr) continue;
     if (proxies_ != nullptr && proxies_->serve(std::span(fds).subspan(2, theirs - 2))) quiet = 0;
-    if (fds.size() != theirs) ancestors_.serve();
+    if (fds.size() != theirs) parents_.serve();
   }
 }
 

@@ -73,7 +73,7 @@ int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags
   listener.busy_since = 0;
   listener.asked = false;  // the next one when the program comes back for it
   if (taken.fd >= 0) real().close(taken.fd);
-  if (fd < 0 || !Ancestors::answer(taken, LinkMessage::Kind::took)) {
+  if (fd < 0 || !ParentChannels::answer(taken, ParentMessage::Kind::took)) {
     if (fd >= 0) real().close(fd);
     else if (taken.own != nullptr) Runtime::get().reset(*taken.own);
     Runtime::get().serve(listener);
@@ -300,13 +300,13 @@ UNET_PRELOAD int shutdown(int fd, int how) noexcept {
   if (file_of(fd) == nullptr) return real().shutdown(fd, how);
   const Runtime::Guard guard;
   File* const file = Runtime::get().file(fd);
-  if (file != nullptr && file->pair && how != SHUT_RD) Ancestors::say_all(*file, LinkMessage::Kind::end);
+  if (file != nullptr && file->pair && how != SHUT_RD) ParentChannels::say_all(*file, ParentMessage::Kind::end);
   if (file == nullptr || !file->in_stack()) return real().shutdown(fd, how);
   if (file->kernel && (file->listens || !file->is_stream())) real().shutdown(fd, how);
   const int result = Runtime::get().sockets().shutdown(file->socket, how);
   if (file->listens && how != SHUT_WR) {
-    Ancestors::say_all(*file, LinkMessage::Kind::close);
-    Ancestors::give_back(*file);
+    ParentChannels::say_all(*file, ParentMessage::Kind::close);
+    ParentChannels::give_back(*file);
     file->origins.clear();
     file->listens = false;
     for (Sleeper* each : file->sleepers) each->wake();

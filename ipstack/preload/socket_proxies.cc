@@ -1,4 +1,4 @@
-// socket_proxies.cc - carries bytes between connections and socket pairs; handover.cc has what links say.
+// socket_proxies.cc - carries bytes between connections and socket pairs; handover.cc has what channels say.
 #include "ipstack/preload/socket_proxies.h"
 
 #include <sys/socket.h>
@@ -48,7 +48,7 @@ void SocketProxies::add_proxy(File& file, int fd, bool used) {
 }
 
 void SocketProxies::append(std::vector<pollfd>& to) const {
-  for (const Link& each : links_) to.push_back({.fd = each.fd, .events = POLLIN, .revents = 0});
+  for (const ChildChannel& each : channels_) to.push_back({.fd = each.fd, .events = POLLIN, .revents = 0});
   for (const SocketProxy& each : proxies_) {
     const int in = each.listener != nullptr || each.ended_in || (Runtime::get().events(*each.file) & EPOLLOUT) == 0 ? 0 : POLLIN;
     // poll() would tell of the end again and again: its socket's room wakes.
@@ -58,7 +58,7 @@ void SocketProxies::append(std::vector<pollfd>& to) const {
 }
 
 void SocketProxies::append(std::vector<int>& all) const {
-  for (const auto& each : links_) all.push_back(each.fd);
+  for (const auto& each : channels_) all.push_back(each.fd);
   for (const auto& each : proxies_) all.push_back(each.fd);
   for (const auto& each : passed_) all.push_back(each.waiting.fd);
   for (const auto& each : moves_) all.push_back(each.fd);
@@ -70,16 +70,16 @@ bool SocketProxies::serve(std::span<const pollfd> ready) {
     return at != ready.end() && (at->revents & (POLLHUP | POLLERR)) != 0;
   };
   sleeper_.woken = false;
-  for (size_t i = 0; i < links_.size();) {
-    if (serve_link(links_[i])) {
+  for (size_t i = 0; i < channels_.size();) {
+    if (serve_channel(channels_[i])) {
       ++i;
       continue;
     }
-    end_link(links_[i]);
-    links_.erase(links_.begin() + static_cast<ptrdiff_t>(i));
+    end_channel(channels_[i]);
+    channels_.erase(channels_.begin() + static_cast<ptrdiff_t>(i));
   }
-  std::move(born_.begin(), born_.end(), std::back_inserter(links_));
-  born_.clear();
+  std::move(new_channels_.begin(), new_channels_.end(), std::back_inserter(channels_));
+  new_channels_.clear();
   for (size_t i = 0; i < proxies_.size();) {
     if (carry(proxies_[i], hung_up(proxies_[i].fd))) {
       ++i;
@@ -98,9 +98,9 @@ void SocketProxies::drop(SocketProxy& proxy) noexcept {
   if (sleeper != file.sleepers.end()) file.sleepers.erase(sleeper);
   real().close(proxy.fd);
   // Who had asked for it has closed it.
-  Link* const link = find_link(proxy.link);
-  if (find_held(link, file) != nullptr) {
-    erase_held(*link, file);
+  ChildChannel* const channel = find_channel(proxy.channel);
+  if (find_held(channel, file) != nullptr) {
+    erase_held(*channel, file);
     let_go(file);
   }
   let_go(file);
@@ -163,7 +163,7 @@ bool SocketProxies::carry_in(SocketProxy& proxy) {
     while (there < 0 && errno == ECONNRESET);  // it was closed with something unread, and says so once
     if (there < 0) return errno == EAGAIN;
     if (there == 0) {
-      // Closed there, which is no end for this process if it still has it; but the link is to be read first.
+      // Closed there, which is no end for this process if it still has it; but the channel is to be read first.
       if (!proxy.told_end && !proxy.file->fds.empty() && is_closed(proxy.fd)) return !std::exchange(proxy.seems_closed, true);
       proxy.ended_in = true;
       sockets.shutdown(proxy.file->socket, SHUT_WR);
@@ -189,7 +189,7 @@ bool SocketProxies::has_unserved() const noexcept {
 
 bool SocketProxies::is_needed(bool unserved) const noexcept {
   const auto is_connection = [](const Held& held) { return !held.file->is_joined(); };
-  const auto is_left = [](const File::Waiting& each) { return each.own == nullptr && each.from.link == nullptr; };
+  const auto is_left = [](const File::Waiting& each) { return each.own == nullptr && each.from.channel == nullptr; };
   const auto has_left = [&](const Held& held) { return std::any_of(held.file->waiting.begin(), held.file->waiting.end(), is_left); };
   return !proxies_.empty() || !passed_.empty() || has_held(has_left) || (unserved && has_unserved()) || has_held(is_connection);
 }
@@ -205,8 +205,8 @@ void SocketProxies::hold_alone(std::span<File* const> files) const noexcept {
     std::erase_if(file->sleepers, [&](const Sleeper* each) { return each != &sleeper_; });
     file->holds = 0;
   }
-  for (const Link& link : links_) {
-    for (const Held& each : link.held) ++each.file->holds;
+  for (const ChildChannel& channel : channels_) {
+    for (const Held& each : channel.held) ++each.file->holds;
   }
   for (const SocketProxy& each : proxies_) ++each.file->holds;
   for (const Leaving& each : leaving_) ++each.file->holds;
@@ -224,17 +224,17 @@ void SocketProxies::forget() noexcept {
     --file.holds;
     std::erase(file.sleepers, &sleeper_);
   };
-  for (const Link& link : links_) {
-    for (const Held& each : link.held) release(*each.file);
+  for (const ChildChannel& channel : channels_) {
+    for (const Held& each : channel.held) release(*each.file);
   }
   for (const SocketProxy& each : proxies_) release(*each.file);
   for (const Leaving& each : leaving_) release(*each.file);
   for (const Move& each : moves_) release(*each.file);
-  for (const Link& each : links_) real().close(each.fd);
+  for (const ChildChannel& each : channels_) real().close(each.fd);
   for (const SocketProxy& each : proxies_) real().close(each.fd);
   for (const Passed& each : passed_) real().close(each.waiting.fd);
   for (const Move& each : moves_) real().close(each.fd);
-  links_.clear();
+  channels_.clear();
   proxies_.clear();
   leaving_.clear();
   moves_.clear();

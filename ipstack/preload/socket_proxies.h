@@ -1,14 +1,14 @@
-// socket_proxies.h - sockets of this process that another process uses, too: a child that has inherited one, or a receiver of one. The
-// stack is this process's, so its helper carries the bytes between a connection and a Unix socket pair, whose other end the other process has.
-// Used by the helper and by forks.cc and passing.cc, under the runtime's lock.
+// socket_proxies.h - sockets of this process that other processes use, too: each child that inherited one, each receiver of one by
+// SCM_RIGHTS; used by the helper, forks.cc and passing.cc under the runtime's lock.
 //
-// A link (links.h) leads to each such process: by it that asks for a connection that it wants to use, and tells what it has closed. Until
-// then, or its end, the sockets that it has inherited stay open, as a descriptor of the kernel's would.
+// The stack is this process's, so its helper carries the bytes between a connection and a Unix socket pair, whose other end the other
+// process has. A channel (share_channel.h) leads to each such process: by it that process asks for a connection, and says what it has
+// closed. Until then, or the channel's end, the sockets that it inherited stay open, as a descriptor of the kernel's would.
 //
 // Of a listener the other process makes its own, which shares the port (forks.h). Connections that come to ours all the same, as those
 // that came before, are handed over to it if our program does not accept them, when it asks for one as its program comes back for it: so
-// none waits for a program that is busy. One that is not taken before its link ends comes back with every byte: none is carried until then.
-// What came to the listener that a process has made its own is theirs who still have it, once that process closes it, or while its
+// none waits for a program that is busy. One that is not taken before its channel ends comes back with every byte: none is carried until
+// then. What came to the listener that a process has made its own is theirs who still have it, once that process closes it, or while its
 // program is busy and another waits (leaving.cc).
 #pragma once
 
@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "ipstack/preload/runtime.h"
-#include "ipstack/preload/links.h"
+#include "ipstack/preload/share_channel.h"
 
 namespace unet::preload {
 
@@ -37,9 +37,9 @@ class SocketProxies {
   SocketProxies(const SocketProxies&) = delete;
   SocketProxies& operator=(const SocketProxies&) = delete;
 
-  bool empty() const noexcept { return links_.empty() && proxies_.empty() && leaving_.empty(); }
+  bool empty() const noexcept { return channels_.empty() && proxies_.empty() && leaving_.empty(); }
   // Another process has the other end of `fd`, and these connections and listeners.
-  void add_link(int fd, std::span<File* const> files);
+  void add_channel(int fd, std::span<File* const> files);
   // Carries bytes between the file, which has a connection, and `fd`, which is this object's from now on. `used` false: the other process
   // has it only because nobody closed it. While it sends nothing, and this process has the connection, too, what comes is this one's.
   void add_proxy(File& file, int fd, bool used);
@@ -86,12 +86,12 @@ class SocketProxies {
   bool is_waited_for(const File& file) const noexcept;
   // What waits at the socket goes to the process that it is from, as this one does not read it.
   static void give_back(File& file);
-  // One that came by a link, behind the message's head.
+  // One that came by a channel, behind the message's head.
   static void take_in(File& file, std::span<const std::byte> behind);
   // It is no more.
   void forget_closed(const File& file) noexcept;
-  // That one goes back, `behind` being in link_memory().
-  static void send_back(const UpLink& link, int socket, std::span<const std::byte> behind) noexcept;
+  // That one goes back, `behind` being in message_memory().
+  static void send_back(const ParentChannel& channel, int socket, std::span<const std::byte> behind) noexcept;
 
   // A child that begins now may have a stack of its own for a connection: that costs it some milliseconds, so not one for each request.
   bool may_let_go() noexcept;
@@ -109,13 +109,13 @@ class SocketProxies {
     bool wants = false;   // and has asked for a connection, or datagrams, that came to ours
     bool told = false;    // it was told that others want one of those that came to its own
   };
-  struct Link {
+  struct ChildChannel {
     uint64_t number = 0;  // unlike all others
     int fd = -1;
     std::vector<Held> held{};
     std::vector<Held> closed{};  // datagram sockets that it had: some of what it was handed may still come back
     Nanoseconds moved_at = 0;  // a connection has gone there last; 0: none has
-    std::vector<int> pairs{};  // connections that it has by other links' proxies, as the process names them that has begun it
+    std::vector<int> pairs{};  // connections that it has by other channels' proxies, as the process names them that has begun it
   };
   struct SocketProxy {
     int fd = -1;
@@ -124,23 +124,23 @@ class SocketProxies {
     bool wants_out = false;                    // the pair had no room
     bool used = true;
     bool told_end = false;                     // by shutdown(), which ends it for all that have it
-    bool seems_closed = false;                 // unless a link tells otherwise
+    bool seems_closed = false;                 // unless a channel tells otherwise
     Nanoseconds hung_since = 0;                // nobody has the pair's other end, and what it left does not go: since then
-    uint64_t link = 0;                         // of who has asked for it, or was handed it; 0: it was passed
+    uint64_t channel = 0;                         // of who has asked for it, or was handed it; 0: it was passed
     bool handed = false;                       // a connection that came to a listener of ours
     File* listener = nullptr;                  // of one that was handed over and is not taken yet
   };
   // What another process had left, and a third has been handed: it stays here until that one has taken it.
   struct Passed {
-    uint64_t link;        // of who has it
+    uint64_t channel;        // of who has it
     int number;           // as it is named there: below 0
     File* listener;
     File::Waiting waiting;
   };
-  // The process at the other end of the link wants the connection in its own stack. If it stays here, its bytes are carried to `fd`.
+  // The process at the other end of the channel wants the connection in its own stack. If it stays here, its bytes are carried to `fd`.
   struct Move {
     enum class Stage : uint8_t { waits, peer_asked, child_asked, owned };  // child_asked: to own what comes by a wire
-    uint64_t link;
+    uint64_t channel;
     File* file;
     int fd;
     Nanoseconds since;
@@ -151,26 +151,26 @@ class SocketProxies {
     File* file;
     Nanoseconds until, last;  // later if something comes, but not than `last`
   };
-  bool serve_link(Link& link);
+  bool serve_channel(ChildChannel& channel);
   // moves.cc
-  void hear_of_move(const Link& link, File& file, const LinkMessage& said, std::span<const std::byte> behind, int& fd);
+  void hear_of_move(const ChildChannel& channel, File& file, const ParentMessage& said, std::span<const std::byte> behind, int& fd);
   bool serve_moves();
   enum class Step : uint8_t { waits, stays, moved };
-  Step step(Move& move, Link& link, const Held& held);
-  Step begin_step(Move& move, const Link& link, const Held& held);
+  Step step(Move& move, ChildChannel& channel, const Held& held);
+  Step begin_step(Move& move, const ChildChannel& channel, const Held& held);
   static bool is_alone(const File& file) noexcept;
   static void own_again(const File& file);
   void finish(const Move& move, Step how);
-  Link* find_link(uint64_t number) noexcept;  // nullptr: its process has ended
-  static Held* find_held(Link* link, const File& file) noexcept;
-  static void erase_held(Link& link, const File& file) noexcept {
-    std::erase_if(link.held, [&](const Held& each) { return each.file == &file; });
+  ChildChannel* find_channel(uint64_t number) noexcept;  // nullptr: its process has ended
+  static Held* find_held(ChildChannel* channel, const File& file) noexcept;
+  static void erase_held(ChildChannel& channel, const File& file) noexcept {
+    std::erase_if(channel.held, [&](const Held& each) { return each.file == &file; });
   }
-  void hear(Link& link, const LinkMessage& said, std::span<const std::byte> behind, int fd);
-  void release(Link& link, size_t at);
-  static File* closed_there(const Link& link, int socket) noexcept;
-  void end_link(Link& link);
-  void divide(const Link& link, int fd);
+  void hear(ChildChannel& channel, const ParentMessage& said, std::span<const std::byte> behind, int fd);
+  void release(ChildChannel& channel, size_t at);
+  static File* closed_there(const ChildChannel& channel, int socket) noexcept;
+  void end_channel(ChildChannel& channel);
+  void fork_channel(const ChildChannel& channel, int fd);
   bool carry(SocketProxy& proxy, bool hung_up);
   static bool carry_in(SocketProxy& proxy);
   static bool carry_out(SocketProxy& proxy);
@@ -179,7 +179,7 @@ class SocketProxies {
 
   static std::optional<File::Waiting> next_of(File& listener);
   static void put_back(File& listener, const File::Waiting& next);
-  bool give(const File::Waiting& next, int link, std::span<const std::byte> message);
+  bool give(const File::Waiting& next, int channel, std::span<const std::byte> message);
   void take_left(File& listener, std::span<const std::byte> behind, int& fd);
   bool leave_what_came();
   bool leave_next(File& listener);
@@ -187,12 +187,14 @@ class SocketProxies {
   void ask_back();
   template <typename Is>  // is(const Held&)
   bool has_held(Is is) const noexcept {
-    return std::any_of(links_.begin(), links_.end(), [&](const Link& each) { return std::any_of(each.held.begin(), each.held.end(), is); });
+    return std::any_of(channels_.begin(), channels_.end(), [&](const ChildChannel& each) {
+      return std::any_of(each.held.begin(), each.held.end(), is);
+    });
   }
   bool has_unserved() const noexcept;
   bool hand_over();
-  bool hand_to(const Link& link, Held& held);
-  static bool hand_datagrams(const Link& link, Held& held);
+  bool hand_to(const ChildChannel& channel, Held& held);
+  static bool hand_datagrams(const ChildChannel& channel, Held& held);
   static bool may_hand(File& file, bool& later);
   bool give_up();
   bool is_read_here(const File& file) const noexcept;
@@ -200,14 +202,14 @@ class SocketProxies {
   void take_back(SocketProxy& proxy);
   void take_back(Passed& passed);
   void forget_told(uint64_t number, const File& listener) noexcept;
-  void forget_passed(const Link& link, int number, bool taken);
-  void take_back(const Link& link, const File* listener);
+  void forget_passed(const ChildChannel& channel, int number, bool taken);
+  void take_back(const ChildChannel& channel, const File* listener);
   void watch(File& listener);
 
-  std::vector<Link> links_;
-  std::vector<Link> born_;  // while what comes by others is read
-  size_t turn_ = 0;         // of the link that is the next to be handed something
-  uint64_t last_link_ = 0;
+  std::vector<ChildChannel> channels_;
+  std::vector<ChildChannel> new_channels_;  // while what comes by others is read
+  size_t turn_ = 0;         // of the channel that is the next to be handed something
+  uint64_t last_channel_ = 0;
   std::vector<SocketProxy> proxies_;
   std::vector<Leaving> leaving_;
   std::vector<Move> moves_;
