@@ -37,10 +37,10 @@ struct ForkedChannel {
 std::vector<File*> inherited;
 int channel_ends[2] = {-1, -1};
 std::vector<ForkedChannel> forked_channels;
-// What leave_keeper() is for, while this thread is in its fork(): then the handlers take the lock, and leave the rest to it.
-enum class KeeperFor : uint8_t { nobody, exec, end };
-thread_local KeeperFor keeper_for = KeeperFor::nobody;
-bool keeper_is_needed = false;
+// What leave_orphan() is for, while this thread is in its fork(): then the handlers take the lock, and leave the rest to it.
+enum class OrphanFor : uint8_t { none, exec, end };
+thread_local OrphanFor orphan_for = OrphanFor::none;
+bool orphan_is_needed = false;
 // For a program that begins: ends that are left to it.
 std::vector<int> left_ends;
 
@@ -91,8 +91,8 @@ bool Forks::may_move = true;
 void Forks::before() noexcept {
   Runtime& runtime = Runtime::get();
   runtime.lock();
-  keeper_is_needed = keeper_for != KeeperFor::nobody && needs_keeper(runtime);
-  if (keeper_for == KeeperFor::nobody || (keeper_for == KeeperFor::exec && keeper_is_needed)) begin(runtime);
+  orphan_is_needed = orphan_for != OrphanFor::none && needs_orphan(runtime);
+  if (orphan_for == OrphanFor::none || (orphan_for == OrphanFor::exec && orphan_is_needed)) begin(runtime);
 }
 
 // What is for the child.
@@ -109,7 +109,7 @@ void Forks::begin(Runtime& runtime) {
 }
 
 void Forks::in_parent() noexcept {
-  if (keeper_for == KeeperFor::nobody) go_on_as_parent(Runtime::get());
+  if (orphan_for == OrphanFor::none) go_on_as_parent(Runtime::get());
 }
 
 void Forks::go_on_as_parent(Runtime& runtime) {
@@ -126,7 +126,7 @@ void Forks::go_on_as_parent(Runtime& runtime) {
 }
 
 void Forks::in_child() noexcept {
-  if (keeper_for != KeeperFor::nobody) return;
+  if (orphan_for != OrphanFor::none) return;
   Runtime& runtime = Runtime::get();
   runtime.process_ = ::getpid();
   LastThread::watch_first();
@@ -350,11 +350,11 @@ std::string Forks::prepare_exec(bool stays) {
   return text.empty() ? text : std::string(kVariable) + "=" + text;
 }
 
-// ---- a keeper
+// ---- orphan processes
 
 namespace {
 
-constexpr Nanoseconds kEndsWithin = kSecond / 2;  // what takes longer is a keeper's
+constexpr Nanoseconds kEndsWithin = kSecond / 2;  // what takes longer is an orphan process's
 
 bool is_pending(int signal) noexcept {
   sigset_t pending;
@@ -379,7 +379,7 @@ void take_end_of(pid_t child, bool was_pending) noexcept {
 
 }  // namespace
 
-bool Forks::may_leave_keeper(const Runtime& runtime) noexcept {
+bool Forks::may_leave_orphan(const Runtime& runtime) noexcept {
   return runtime.is_open() && !runtime.sockets_->network().endpoint().is_embedded();
 }
 
@@ -389,14 +389,14 @@ bool Forks::carries_for_others(Runtime& runtime) {
 }
 
 // The streams that make the stack busy at exec() end there, or stay open for the new program. Either needs a stack.
-bool Forks::needs_keeper(Runtime& runtime) {
-  return may_leave_keeper(runtime) && (carries_for_others(runtime) || !runtime.sockets().stack().idle());
+bool Forks::needs_orphan(Runtime& runtime) {
+  return may_leave_orphan(runtime) && (carries_for_others(runtime) || !runtime.sockets().stack().idle());
 }
 
 void Forks::close_own(Runtime& runtime) {
   {
     const Runtime::Guard guard;
-    if (!may_leave_keeper(runtime) || carries_for_others(runtime)) return;
+    if (!may_leave_orphan(runtime) || carries_for_others(runtime)) return;
   }
   forget_program(runtime);
   const Runtime::Guard guard;
@@ -409,28 +409,28 @@ void Forks::close_own(Runtime& runtime) {
 
 // It is a child's child, of whom the program that comes does not know. It is as the parent of a fork, and this process as the child. The
 // handlers of fork() that the program has run before ours, without our lock, as ever; of the second they need not hear.
-bool Forks::leave_keeper(bool goes_on) {
+bool Forks::leave_orphan(bool goes_on) {
   Runtime& runtime = Runtime::get();
   int told[2];
   {
     const Runtime::Guard guard;
-    if (!needs_keeper(runtime) || ::pipe2(told, O_CLOEXEC) != 0) return false;
+    if (!needs_orphan(runtime) || ::pipe2(told, O_CLOEXEC) != 0) return false;
     for (int& each : told) each = out_of_the_way(each);
   }
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const bool was_pending = is_pending(SIGCHLD);
-  keeper_for = goes_on ? KeeperFor::exec : KeeperFor::end;
+  orphan_for = goes_on ? OrphanFor::exec : OrphanFor::end;
   const pid_t between = ::fork();
   if (between == 0) {
-    if (keeper_is_needed) {
+    if (orphan_is_needed) {
       close_program(runtime, told[1]);
-      if (::_Fork() == 0) keep(runtime, told[1]);
+      if (::_Fork() == 0) run_orphan(runtime, told[1]);
     }
     real()._exit(EXIT_SUCCESS);
   }
-  keeper_for = KeeperFor::nobody;
+  orphan_for = OrphanFor::none;
   real().close(told[1]);
   char byte = 0;
   const bool left = between > 0 && real().read(told[0], &byte, 1) == 1;
@@ -438,7 +438,7 @@ bool Forks::leave_keeper(bool goes_on) {
   real().close(told[0]);
   if (left) runtime.sockets().network().endpoint().connection().pass_to(0);
   if (goes_on && left) go_on_as_child(runtime);
-  else if (goes_on && keeper_is_needed) go_on_as_parent(runtime);
+  else if (goes_on && orphan_is_needed) go_on_as_parent(runtime);
   else if (!left) runtime.unlock();
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return left;
@@ -455,8 +455,8 @@ void Forks::close_program(Runtime& runtime, int told) {
   for (int fd = 0; fd <= STDERR_FILENO; ++fd) static_cast<void>(!::open("/dev/null", O_RDWR));
 }
 
-void Forks::keep(Runtime& runtime, int told) {
-  keeper_for = KeeperFor::nobody;
+void Forks::run_orphan(Runtime& runtime, int told) {
+  orphan_for = OrphanFor::none;
   signals_held = false;
   ::setsid();  // what the program's terminal and group are told is not for it
   static_cast<void>(!::chdir("/"));
@@ -466,7 +466,7 @@ void Forks::keep(Runtime& runtime, int told) {
   runtime.sockets().network().endpoint().connection().pass_to(runtime.process_);
   real().write(told, "", 1);
   real().close(told);
-  runtime.keeps_until_ = runtime.now() + Runtime::kOthersWithin;
+  runtime.orphan_until_ = runtime.now() + Runtime::kOthersWithin;
   runtime.wanting_ = 0;
   runtime.asleep_.clear();
   runtime.watcher_ = nullptr;

@@ -6,7 +6,7 @@
 // Connections that come to the listener of its parent all the same are handed over to it when it accepts.
 //
 // A process that becomes another program, or ends, has no memory left for a stack. Other processes may still have its connections, and
-// its peers may lack a part of what it sent. Then it leaves a keeper, a process without a program, which goes on with the stack as a
+// its peers may lack a part of what it sent. Then it leaves an orphan process, one without a program, which goes on with the stack as a
 // parent does. The new program is as its child.
 #pragma once
 
@@ -30,9 +30,9 @@ class Forks {
 
   // Without the lock, as the process ends: closes what no other process has, and gives peers a moment to acknowledge what was sent.
   static void close_own(Runtime& runtime);
-  // Before this process becomes another program, or ends: leaves a keeper if one is needed. False: there is none. Without the lock, which
-  // who ends has then. Not where the network interface is inside this process, and ends with it.
-  static bool leave_keeper(bool goes_on);
+  // Before this process becomes another program, or ends: leaves an orphan process if one is needed. False: there is none. Without the lock,
+  // which a process that ends has then. Not where the network interface is inside this process, and ends with it.
+  static bool leave_orphan(bool goes_on);
   // Before this process becomes another program: what it leaves open is described in a variable of its environment, kVariable=..., which
   // this returns; connections become socket pairs. Empty: there is nothing. `stays`: another process does, and this one goes on.
   static std::string prepare_exec(bool stays = false);
@@ -47,12 +47,12 @@ class Forks {
   static void forget_proxies(Runtime& runtime);
   static void go_on_as_parent(Runtime& runtime);
   static void go_on_as_child(Runtime& runtime);
-  static bool may_leave_keeper(const Runtime& runtime) noexcept;
+  static bool may_leave_orphan(const Runtime& runtime) noexcept;
   static bool carries_for_others(Runtime& runtime);
-  static bool needs_keeper(Runtime& runtime);
+  static bool needs_orphan(Runtime& runtime);
   static void close_program(Runtime& runtime, int told);
   static void forget_program(Runtime& runtime);
-  [[noreturn]] static void keep(Runtime& runtime, int told);
+  [[noreturn]] static void run_orphan(Runtime& runtime, int told);
   static void leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& parent);
   static void leave_helper(Runtime& runtime) noexcept;
   static bool join(File& file);

@@ -80,7 +80,7 @@ template <typename Exec>
 int become(char* const* environment, Exec exec) {
   std::string left;
   if (!Runtime::inside() && Runtime::get().is_own_process()) {
-    const bool kept = Forks::leave_keeper(true);
+    const bool kept = Forks::leave_orphan(true);
     const Runtime::Guard guard;
     if (!kept) Runtime::get().give_back_datagrams();
     left = Forks::prepare_exec();

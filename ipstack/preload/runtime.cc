@@ -556,14 +556,14 @@ void Runtime::finish() noexcept {
   give_back_datagrams();
   leave_listeners();
   await_others(&SocketProxies::is_leaving);
-  const bool keeper = keeps_until_ != 0;
-  // A keeper for children that have ended just before would hold the ports after this process, and a server that starts again wants them.
-  if (!keeper) await_others(&SocketProxies::carries, 100 * kMillisecond);
+  const bool is_orphan = orphan_until_ != 0;
+  // An orphan process for children that ended just before would hold the ports after this process. A server that starts again wants them.
+  if (!is_orphan) await_others(&SocketProxies::carries, 100 * kMillisecond);
   unlock();
-  if (!keeper) Forks::close_own(*this);
-  const bool left = !keeper && Forks::leave_keeper(false);
+  if (!is_orphan) Forks::close_own(*this);
+  const bool left = !is_orphan && Forks::leave_orphan(false);
   if (!left) lock();
-  if (!left && !keeper) await_others(&SocketProxies::is_awaited);
+  if (!left && !is_orphan) await_others(&SocketProxies::is_awaited);
   ending_ = true;
   if (signals_held) let_signals_in();
   if (!left) {

@@ -281,7 +281,7 @@ class Runtime {
   bool start_helper();
   static void* helper(void* runtime);
   void help();
-  bool has_kept_all() noexcept;
+  bool orphan_is_done() noexcept;
   Nanoseconds begin_rest() noexcept;
   bool must_end_rest() const noexcept;
   void kick_helper() noexcept;
@@ -333,9 +333,9 @@ class Runtime {
   ParentChannels parents_;
   pid_t process_ = ::getpid();
 
-  Nanoseconds keeps_until_ = 0;          // a keeper (forks.h): so long also for what may be wanted; 0: this process has a program
+  Nanoseconds orphan_until_ = 0;          // an orphan process (forks.h): so long also for what may be wanted; 0: this process has a program
   Nanoseconds unneeded_since_ = 0;       // it is: what is under way to it is handed over still; 0: it is needed
-  uint64_t kept_arrivals_ = 0;           // arrivals_ when it last asked whether it is needed
+  uint64_t orphan_arrivals_ = 0;           // arrivals_ when it last asked whether it is needed
   bool helper_runs_ = false;
   uint32_t helper_number_ = 0;           // the one that is to run: a child has none of its parent's
   int helper_event_ = -1;

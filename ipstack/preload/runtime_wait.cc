@@ -33,7 +33,7 @@ constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;
 constexpr Nanoseconds kTick = kMillisecond, kSlowTick = 10 * kMillisecond;
 constexpr int kTicks = 20, kSlowTicks = 10;
 constexpr Nanoseconds kUnderWay = kSecond / 10;
-constexpr Nanoseconds kLinger = 60 * kSecond;    // of a keeper, for a peer that has not acknowledged all and is silent
+constexpr Nanoseconds kLinger = 60 * kSecond;    // of an orphan process, for a peer that has not acknowledged all and is silent
 constexpr Nanoseconds kRest = kSecond / 4;       // while there is no network interface
 constexpr Nanoseconds kLongRest = 10 * kSecond;  // while another thread watches
 
@@ -340,7 +340,7 @@ Nanoseconds Runtime::begin_rest() noexcept {
   const Nanoseconds next = sockets_->stack().next_event(), at = now();
   Nanoseconds time = next == kForever ? kForever : std::max(next, at) - at;
   if (watcher_ != nullptr) time = std::min(time, kLongRest);
-  if (at < keeps_until_) time = std::min(time, keeps_until_ - at);
+  if (at < orphan_until_) time = std::min(time, orphan_until_ - at);
   if (unneeded_since_ != 0) time = std::min(time, kUnderWay);
   helper_rests_ = true;
   rests_since_ = arrivals_;
@@ -357,13 +357,13 @@ bool Runtime::must_end_rest() const noexcept {
   return arrivals_ != rests_since_ || !armed_ || lost || sockets_->stack().wants_room() || earlier;
 }
 
-// What a keeper was left for is over, and the network interface, which knows by now who else has it, sends nothing of it here any longer.
-bool Runtime::has_kept_all() noexcept {
-  if (keeps_until_ == 0) return false;
+// The orphan process is needed no longer, and the network interface, which knows the other owners by now, sends it nothing any longer.
+bool Runtime::orphan_is_done() noexcept {
+  if (orphan_until_ == 0) return false;
   if (sockets_ == nullptr || proxies_ == nullptr) return true;
-  const bool needed = proxies_->is_needed(now() < keeps_until_) || proxies_->is_leaving();
+  const bool needed = proxies_->is_needed(now() < orphan_until_) || proxies_->is_leaving();
   const bool idle = sockets_->stack().idle();
-  const bool heard = std::exchange(kept_arrivals_, arrivals_) != arrivals_;
+  const bool heard = std::exchange(orphan_arrivals_, arrivals_) != arrivals_;
   if (needed) unneeded_since_ = 0;
   else if (unneeded_since_ == 0 || (heard && !idle)) unneeded_since_ = now();
   return !needed && now() - unneeded_since_ > (idle ? kUnderWay : kLinger);
@@ -376,7 +376,7 @@ void Runtime::help() {
   int quiet = 0;
   bool takes_over = false;
   std::vector<pollfd> fds;
-  while (!ending_ && helper_number_ == number && !has_kept_all()) {
+  while (!ending_ && helper_number_ == number && !orphan_is_done()) {
     if (LastThread::is_awaited() && LastThread::is_this()) {
       release();
       std::exit(EXIT_SUCCESS);

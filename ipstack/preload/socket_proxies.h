@@ -57,7 +57,7 @@ class SocketProxies {
   bool is_held(const File& file) const noexcept;
   // When this process ends:
   // - another one has a connection of its stack, or (`unserved`) not yet what is its own of a listener or a datagram socket: it needs a
-  //   keeper.
+  //   orphan process.
   bool is_needed(bool unserved = true) const noexcept;
   bool carries() const noexcept { return is_needed(); }
   // - that is so, and is over soon: the other process has closed the connection, or was handed it.
@@ -98,7 +98,7 @@ class SocketProxies {
 
   // In a child: closes what was the parent's.
   void forget() noexcept;
-  // In a keeper, which has none of the program's threads: nobody holds these, or waits for them, but this object.
+  // In an orphan process, which has none of the program's threads: nobody holds these, or waits for them, but this object.
   void hold_alone(std::span<File* const> files) const noexcept;
 
  private:
