@@ -81,10 +81,10 @@ struct File : Entry {
   };
 
   // A connection of a listener that was accepted by the helper of whose stack it came to, for who serves the listener.
-  struct Waiting {
+  struct PendingAccept {
     int fd = -1;                 // a pair's end, of another process's,
     Pair names{};
-    Origin from{};               // whom it is from, and the connection there; of one that another process has left (leaving.cc) none
+    Origin from{};               // whom it is from, and the connection there; of one that another process has left (listener_drain.cc) none
     File* own = nullptr;         // else: of this process's stack, which holds it
   };
 
@@ -108,7 +108,7 @@ struct File : Entry {
   bool kernel_peer = false;      // a datagram socket of both is connected by the kernel
   bool bound = false;            // by bind(), at both if both take part
   bool listens = false;
-  bool leaves = false;           // a listener that others have, too, and this process has closed: what came to it is theirs (leaving.cc)
+  bool draining = false;         // a listener closed here, which has other owners: they get its queue (listener_drain.cc)
   bool lost = false;             // its connection, with the network interface
   bool left = false;             // to the kernel, for good: none of its descriptors is in the table any more
   int error = 0;                 // of one that is lost: what was not told
@@ -132,7 +132,7 @@ struct File : Entry {
   std::optional<Pair> pair{};
   std::vector<Origin> origins{};
   std::shared_ptr<ParentChannel> moved_by{};  // its end tells that process how long the connection was needed here
-  std::deque<Waiting> waiting{};
+  std::deque<PendingAccept> pending_accepts{};
   Nanoseconds unserved_since = 0;  // a connection or a datagram has come, and this process does not take it
   Nanoseconds busy_since = 0;      // the same of a `wanted` listener, for whose it is
 };

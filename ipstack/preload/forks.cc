@@ -50,11 +50,11 @@ bool is_left(const File& file) {
 }
 
 // What is not accepted is the parent's.
-void forget_waiting(File& file) {
-  for (const File::Waiting& each : file.waiting) {
+void forget_pending_accepts(File& file) {
+  for (const File::PendingAccept& each : file.pending_accepts) {
     if (each.fd >= 0) real().close(each.fd);
   }
-  file.waiting.clear();
+  file.pending_accepts.clear();
 }
 
 // Only this thread is in the child.
@@ -175,7 +175,7 @@ void Forks::go_on_as_child(Runtime& runtime) {
   runtime.protect();
   for (int fd = 0; fd < runtime.table_.end(); ++fd) {
     if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) set->inherited = set->has_members_in_stack();
-    if (File* const file = runtime.table_.file(fd)) forget_waiting(*file);
+    if (File* const file = runtime.table_.file(fd)) forget_pending_accepts(*file);
   }
   for (Sleeper* const each : runtime.asleep_) each->wake();  // whose program could not be replaced
   runtime.unlock();
@@ -186,8 +186,8 @@ void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& 
     File* const file = runtime.by_socket_[i];
     if (file == nullptr) continue;
     Runtime::tell(*file);  // calls of other threads, if exec() fails, find that it is no longer here
-    forget_waiting(*file);
-    file->serves = file->asked = file->leaves = file->wanted = false;
+    forget_pending_accepts(*file);
+    file->serves = file->asked = file->draining = file->wanted = false;
     file->unserved_since = file->busy_since = 0;
     if (file->fds.empty()) {  // of another process, to which the parent's helper carries it
       EpollSet::forget(*file);

@@ -30,8 +30,8 @@ class Forks {
 
   // Without the lock, as the process ends: closes what no other process has, and gives peers a moment to acknowledge what was sent.
   static void close_own(Runtime& runtime);
-  // Before this process becomes another program, or ends: leaves an orphan process if one is needed. False: there is none. Without the lock,
-  // which a process that ends has then. Not where the network interface is inside this process, and ends with it.
+  // Before this process becomes another program, or ends: leaves an orphan process if one is needed. False: there is none. Without the
+  // lock, which a process that ends has then. Not where the network interface is inside this process, and ends with it.
   static bool leave_orphan(bool goes_on);
   // Before this process becomes another program: what it leaves open is described in a variable of its environment, kVariable=..., which
   // this returns; connections become socket pairs. Empty: there is nothing. `stays`: another process does, and this one goes on.

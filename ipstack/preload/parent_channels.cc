@@ -14,7 +14,7 @@
 namespace unet::preload {
 namespace {
 
-constexpr size_t kWaitingMost = 64;     // of a listener; who keeps to what share_channel.h says sends one when it was asked
+constexpr size_t kPendingMost = 64;     // of a listener; who keeps to what share_channel.h says sends one when it was asked
 
 }  // namespace
 
@@ -94,9 +94,11 @@ void ParentChannels::hear(const std::shared_ptr<ParentChannel>& channel, std::sp
   else if (whole && handed.kind != ChildMessage::Kind::connection) hear_of_datagrams(*channel, handed, message.subspan(sizeof handed));
   if (fd < 0) return;
   File* const listener = whole && handed.kind == ChildMessage::Kind::connection ? find(*channel, handed.socket) : nullptr;
-  const File::Waiting waiting{.fd = fd, .names = {handed.local, handed.remote}, .from = {channel, handed.connection}};
-  if (listener == nullptr || !listener->listens || listener->leaves || listener->waiting.size() == kWaitingMost) return refuse(waiting);
-  listener->waiting.push_back(waiting);
+  const File::PendingAccept accept{.fd = fd, .names = {handed.local, handed.remote}, .from = {channel, handed.connection}};
+  if (listener == nullptr || !listener->listens || listener->draining || listener->pending_accepts.size() == kPendingMost) {
+    return refuse(accept);
+  }
+  listener->pending_accepts.push_back(accept);
   Runtime::get().tell_owner_too(*listener, true);
   if (listener->wanted) Runtime::get().proxies().note_arrival(*listener);
 }
@@ -174,20 +176,20 @@ void ParentChannels::say_all(const File& file, ParentMessage::Kind kind) noexcep
 
 void ParentChannels::give_back(File& listener) noexcept {
   Runtime& runtime = Runtime::get();
-  while (!listener.waiting.empty()) {
-    const File::Waiting last = std::move(listener.waiting.back());
-    listener.waiting.pop_back();
+  while (!listener.pending_accepts.empty()) {
+    const File::PendingAccept last = std::move(listener.pending_accepts.back());
+    listener.pending_accepts.pop_back();
     if (last.own != nullptr) runtime.reset(*last.own);
     else refuse(last);
   }
 }
 
-void ParentChannels::refuse(const File::Waiting& handed) noexcept {
+void ParentChannels::refuse(const File::PendingAccept& handed) noexcept {
   real().close(handed.fd);  // which tells who would carry its bytes
   if (handed.from.socket < 0) static_cast<void>(answer(handed, ParentMessage::Kind::refused));
 }
 
-bool ParentChannels::answer(const File::Waiting& handed, ParentMessage::Kind kind) noexcept {
+bool ParentChannels::answer(const File::PendingAccept& handed, ParentMessage::Kind kind) noexcept {
   const File::Origin& from = handed.from;
   if (from.channel == nullptr || from.channel->say(kind, from.socket)) return true;
   // Whoever has much unread would keep what he does not carry for ever: of the channel's end he hears.

@@ -64,9 +64,9 @@ class ParentChannels {
   // Those of its connections that nobody has accepted go back to where they came from, or end.
   static void give_back(File& listener) noexcept;
   // One of those, which is another's: it goes back.
-  static void refuse(const File::Waiting& handed) noexcept;
+  static void refuse(const File::PendingAccept& handed) noexcept;
   // Says to whom it is from what becomes of it. False: he does not hear it, and it is his.
-  static bool answer(const File::Waiting& handed, ParentMessage::Kind kind) noexcept;
+  static bool answer(const File::PendingAccept& handed, ParentMessage::Kind kind) noexcept;
 
  private:
   static bool serve(const std::shared_ptr<ParentChannel>& channel);

@@ -271,9 +271,9 @@ void Runtime::let_go(Entry& entry) {
     kick_helper();
   }
   if (!entry.fds.empty() || entry.holds != 0) return;
-  if (entry.kind == Entry::Kind::socket && SocketProxies::has_heirs(static_cast<File&>(entry))) return leave(static_cast<File&>(entry));
   if (entry.kind == Entry::Kind::socket) {
     File& file = static_cast<File&>(entry);
+    if (SocketProxies::has_other_owners(file)) return drain(file);
     EpollSet::forget(file);
     std::erase(waiting_back_, &file);
     std::erase(given_up_, &file);
@@ -291,7 +291,7 @@ void Runtime::let_go(Entry& entry) {
 
 uint32_t Runtime::events(const File& file) const noexcept {
   if (file.lost) return EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLRDNORM | EPOLLWRNORM;
-  const uint32_t handed = file.waiting.empty() ? 0 : EPOLLIN | EPOLLRDNORM;
+  const uint32_t handed = file.pending_accepts.empty() ? 0 : EPOLLIN | EPOLLRDNORM;
   if (!file.in_stack()) return handed;
   uint32_t events = sockets_->stack().events(file.socket) | handed;
   const bool few = file.receive_least > 1 && file.is_stream() && !file.listens && (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR)) == EPOLLIN;
@@ -360,7 +360,7 @@ std::vector<int> Runtime::descriptors() const {
   if (proxies_ != nullptr) proxies_->append(all);
   const auto append = [&](const File* file) {
     if (file == nullptr) return;
-    for (const File::Waiting& each : file->waiting) {
+    for (const File::PendingAccept& each : file->pending_accepts) {
       if (each.fd >= 0) all.push_back(each.fd);
     }
   };
@@ -392,8 +392,8 @@ void Runtime::share(File& file, int fd) {
   kick_helper();
 }
 
-void Runtime::leave(File& listener) {
-  proxies().leave(listener);
+void Runtime::drain(File& listener) {
+  proxies().drain(listener);
   kick_helper();
 }
 
@@ -535,11 +535,11 @@ void Runtime::give_back_datagrams() {
 }
 
 // What has come to them is for others who have them: who has not looked yet is waited for (SocketProxies::is_awaited()).
-void Runtime::leave_listeners() {
+void Runtime::drain_listeners() {
   for (size_t i = 0; i < by_socket_.size(); ++i) {
     File* const file = by_socket_[i];
     if (file == nullptr || !file->listens) continue;
-    if (SocketProxies::has_heirs(*file)) leave(*file);
+    if (SocketProxies::has_other_owners(*file)) drain(*file);
     else if (proxies_ != nullptr && proxies_->is_held(*file) && (events(*file) & EPOLLIN) != 0) rest(*file);
   }
 }
@@ -554,8 +554,8 @@ void Runtime::finish() noexcept {
   lock();
   ends_ = works_at_end = true;
   give_back_datagrams();
-  leave_listeners();
-  await_others(&SocketProxies::is_leaving);
+  drain_listeners();
+  await_others(&SocketProxies::is_draining);
   const bool is_orphan = orphan_until_ != 0;
   // An orphan process for children that ended just before would hold the ports after this process. A server that starts again wants them.
   if (!is_orphan) await_others(&SocketProxies::carries, 100 * kMillisecond);

@@ -285,8 +285,8 @@ class Runtime {
   Nanoseconds begin_rest() noexcept;
   bool must_end_rest() const noexcept;
   void kick_helper() noexcept;
-  void leave(File& listener);
-  void leave_listeners();
+  void drain(File& listener);
+  void drain_listeners();
   void give_back(File& file);
   static constexpr Nanoseconds kOthersWithin = 5 * kSecond;  // those who have not asked for it by then do not want it
   void await_others(bool (SocketProxies::*what)() const noexcept, Nanoseconds within = kOthersWithin) noexcept;

@@ -39,7 +39,7 @@ void Runtime::lose_interface() {
     const bool connection = is_connection(*file);
     file->lost = connection && !file->kernel;
     file->error = file->lost ? ECONNRESET : 0;
-    if (!connection && !file->leaves) {
+    if (!connection && !file->draining) {
       file->inherited = {.listens = file->listens, .backlog = file->backlog, .local = local, .remote = remote,
                          .group = stack.group_of(file->socket)};
       waiting_back_.push_back(file);

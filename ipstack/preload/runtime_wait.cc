@@ -46,7 +46,7 @@ int poll_for(std::span<pollfd> fds, Nanoseconds time, const sigset_t* mask) {
   return real().ppoll(fds.data(), fds.size(), time == kForever ? nullptr : &limit, mask);
 }
 
-void drain(int event) noexcept {
+void clear(int event) noexcept {
   uint64_t count;
   static_cast<void>(!real().read(event, &count, sizeof count));
 }
@@ -93,7 +93,7 @@ bool Sleeper::wake() noexcept {
 
 void Sleeper::sleep_begins() noexcept {
   if (event < 0 && owns_) note_own(event = event_out_of_the_way(), true);
-  if (std::exchange(rung_, false)) drain(event);
+  if (std::exchange(rung_, false)) clear(event);
   woken = false;
 }
 
@@ -361,7 +361,7 @@ bool Runtime::must_end_rest() const noexcept {
 bool Runtime::orphan_is_done() noexcept {
   if (orphan_until_ == 0) return false;
   if (sockets_ == nullptr || proxies_ == nullptr) return true;
-  const bool needed = proxies_->is_needed(now() < orphan_until_) || proxies_->is_leaving();
+  const bool needed = proxies_->is_needed(now() < orphan_until_) || proxies_->is_draining();
   const bool idle = sockets_->stack().idle();
   const bool heard = std::exchange(orphan_arrivals_, arrivals_) != arrivals_;
   if (needed) unneeded_since_ = 0;
@@ -419,7 +419,7 @@ void Runtime::help() {
     if (helper_number_ != number) return;
     helper_rests_ = false;
     if (kicked) {
-      drain(helper_event_);
+      clear(helper_event_);
       takes_over = std::exchange(helper_takes_over_, false);
       quiet = takes_over ? kTicks + kSlowTicks : 0;
     }

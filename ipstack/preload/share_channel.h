@@ -15,7 +15,7 @@
 namespace unet::preload {
 
 // To the process that owns the socket. With take, move and take_unused comes the descriptor that the bytes are to be carried to, with fork
-// another channel's, with left that of the bytes, which are carried already; behind that stands a File::Pair, behind datagram a
+// another channel's, with passed that of the bytes, which are carried already; behind that stands a File::Pair, behind datagram a
 // DatagramHead and the datagram.
 struct ParentMessage {
   enum class Kind : uint32_t {
@@ -27,7 +27,7 @@ struct ParentMessage {
     took,         // a connection that was handed over: it is accepted
     fork,         // a child of the process has all that it had
     datagram,     // one that came there, and nobody there reads
-    left,         // a connection that came to a listener, and nobody there accepts: nor does it take any more for now
+    passed,       // a connection that came to a listener, and nobody there accepts: nor does it take any more for now
     refused,      // a connection that was handed over and is another's: the listener is closed there, or nobody there accepts
     move,         // as take, and the stream goes on there, if it can: `movable`, `moved` or `stays` answers (MoveMessage)
     owned,        // a connection that is to move: what comes of it comes there (MoveMessage)

@@ -62,14 +62,14 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
 }
 
 // One that the helper has accepted, of this process's stack or of another's. -EAGAIN: it is another process's by now.
-int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags) {
-  File::Waiting& next = listener.waiting.front();
+int take_pending(File& listener, sockaddr* address, socklen_t* length, int flags) {
+  File::PendingAccept& next = listener.pending_accepts.front();
   const int cloexec = (flags & SOCK_CLOEXEC) != 0 ? F_DUPFD_CLOEXEC : F_DUPFD;
   const int fd = next.own != nullptr ? real().socket(listener.domain, SOCK_STREAM | (flags & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0)
                                      : real().fcntl(next.fd, cloexec, 0);
   if (fd < 0 && (errno == EMFILE || errno == ENFILE)) return -errno;
-  const File::Waiting taken = std::move(next);
-  listener.waiting.pop_front();
+  const File::PendingAccept taken = std::move(next);
+  listener.pending_accepts.pop_front();
   listener.busy_since = 0;
   listener.asked = false;  // the next one when the program comes back for it
   if (taken.fd >= 0) real().close(taken.fd);
@@ -102,8 +102,8 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   Runtime& runtime = Runtime::get();
   runtime.serve(listener);
   return static_cast<int>(runtime.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
-    while (!listener.waiting.empty()) {
-      if (const int made = take_waiting(listener, address, length, flags); made != -EAGAIN) return made;
+    while (!listener.pending_accepts.empty()) {
+      if (const int made = take_pending(listener, address, length, flags); made != -EAGAIN) return made;
     }
     if (!listener.in_stack() && !listener.inherited) return -EINVAL;
     if (!listener.in_stack() && !Forks::adopt(listener)) return -EAGAIN;  // until there is a network interface again

@@ -1,4 +1,4 @@
-// socket_proxies.cc - carries bytes between connections and socket pairs; handover.cc has what channels say.
+// socket_proxies.cc - carries bytes between connections and socket pairs; accept_transfer.cc has what channels say.
 #include "ipstack/preload/socket_proxies.h"
 
 #include <sys/socket.h>
@@ -60,7 +60,7 @@ void SocketProxies::append(std::vector<pollfd>& to) const {
 void SocketProxies::append(std::vector<int>& all) const {
   for (const auto& each : channels_) all.push_back(each.fd);
   for (const auto& each : proxies_) all.push_back(each.fd);
-  for (const auto& each : passed_) all.push_back(each.waiting.fd);
+  for (const auto& each : in_flight_) all.push_back(each.accept.fd);
   for (const auto& each : moves_) all.push_back(each.fd);
 }
 
@@ -88,7 +88,7 @@ bool SocketProxies::serve(std::span<const pollfd> ready) {
     drop(proxies_[i]);
     proxies_.erase(proxies_.begin() + static_cast<ptrdiff_t>(i));
   }
-  const bool moving = serve_moves(), given = give_up(), handed = hand_over(), left = leave_what_came();
+  const bool moving = serve_moves(), given = give_up(), handed = transfer_accepts(), left = drain_closed();
   return moving || given || handed || left;
 }
 
@@ -189,9 +189,11 @@ bool SocketProxies::has_unserved() const noexcept {
 
 bool SocketProxies::is_needed(bool unserved) const noexcept {
   const auto is_connection = [](const Held& held) { return !held.file->is_joined(); };
-  const auto is_left = [](const File::Waiting& each) { return each.own == nullptr && each.from.channel == nullptr; };
-  const auto has_left = [&](const Held& held) { return std::any_of(held.file->waiting.begin(), held.file->waiting.end(), is_left); };
-  return !proxies_.empty() || !passed_.empty() || has_held(has_left) || (unserved && has_unserved()) || has_held(is_connection);
+  const auto is_left = [](const File::PendingAccept& each) { return each.own == nullptr && each.from.channel == nullptr; };
+  const auto has_left = [&](const Held& held) {
+    return std::any_of(held.file->pending_accepts.begin(), held.file->pending_accepts.end(), is_left);
+  };
+  return !proxies_.empty() || !in_flight_.empty() || has_held(has_left) || (unserved && has_unserved()) || has_held(is_connection);
 }
 
 bool SocketProxies::is_awaited() const noexcept {
@@ -209,11 +211,11 @@ void SocketProxies::hold_alone(std::span<File* const> files) const noexcept {
     for (const Held& each : channel.held) ++each.file->holds;
   }
   for (const SocketProxy& each : proxies_) ++each.file->holds;
-  for (const Leaving& each : leaving_) ++each.file->holds;
+  for (const DrainingListener& each : draining_) ++each.file->holds;
   for (const Move& each : moves_) ++each.file->holds;
   for (const File* const file : files) {
     if (file == nullptr) continue;
-    for (const File::Waiting& each : file->waiting) {
+    for (const File::PendingAccept& each : file->pending_accepts) {
       if (each.own != nullptr) ++each.own->holds;
     }
   }
@@ -228,17 +230,17 @@ void SocketProxies::forget() noexcept {
     for (const Held& each : channel.held) release(*each.file);
   }
   for (const SocketProxy& each : proxies_) release(*each.file);
-  for (const Leaving& each : leaving_) release(*each.file);
+  for (const DrainingListener& each : draining_) release(*each.file);
   for (const Move& each : moves_) release(*each.file);
   for (const ChildChannel& each : channels_) real().close(each.fd);
   for (const SocketProxy& each : proxies_) real().close(each.fd);
-  for (const Passed& each : passed_) real().close(each.waiting.fd);
+  for (const InFlight& each : in_flight_) real().close(each.accept.fd);
   for (const Move& each : moves_) real().close(each.fd);
   channels_.clear();
   proxies_.clear();
-  leaving_.clear();
+  draining_.clear();
   moves_.clear();
-  passed_.clear();
+  in_flight_.clear();
 }
 
 }  // namespace unet::preload

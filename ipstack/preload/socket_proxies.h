@@ -9,7 +9,7 @@
 // that came before, are handed over to it if our program does not accept them, when it asks for one as its program comes back for it: so
 // none waits for a program that is busy. One that is not taken before its channel ends comes back with every byte: none is carried until
 // then. What came to the listener that a process has made its own is theirs who still have it, once that process closes it, or while its
-// program is busy and another waits (leaving.cc).
+// program is busy and another waits (listener_drain.cc).
 #pragma once
 
 #include <poll.h>
@@ -37,7 +37,7 @@ class SocketProxies {
   SocketProxies(const SocketProxies&) = delete;
   SocketProxies& operator=(const SocketProxies&) = delete;
 
-  bool empty() const noexcept { return channels_.empty() && proxies_.empty() && leaving_.empty(); }
+  bool empty() const noexcept { return channels_.empty() && proxies_.empty() && draining_.empty(); }
   // Another process has the other end of `fd`, and these connections and listeners.
   void add_channel(int fd, std::span<File* const> files);
   // Carries bytes between the file, which has a connection, and `fd`, which is this object's from now on. `used` false: the other process
@@ -63,14 +63,14 @@ class SocketProxies {
   // - that is so, and is over soon: the other process has closed the connection, or was handed it.
   bool is_awaited() const noexcept;
   // - what has come to listeners is on its way to those who have them, too.
-  bool is_leaving() const noexcept { return !leaving_.empty(); }
+  bool is_draining() const noexcept { return !draining_.empty(); }
 
-  // ---- listeners that are closed (leaving.cc)
+  // ---- listeners that are closed (listener_drain.cc)
 
   // A listener whose queue is for others, too, when this process no longer has it.
-  static bool has_heirs(const File& file) noexcept;
+  static bool has_other_owners(const File& file) noexcept;
   // This process closes such a listener, or ends: they get what came to it, and nothing more comes.
-  void leave(File& listener);
+  void drain(File& listener);
 
   // Another process waits for a connection that came to this one's own: it is given one, if the program leaves it for a while.
   void note_want(File& listener);
@@ -131,11 +131,11 @@ class SocketProxies {
     File* listener = nullptr;                  // of one that was handed over and is not taken yet
   };
   // What another process had left, and a third has been handed: it stays here until that one has taken it.
-  struct Passed {
+  struct InFlight {
     uint64_t channel;        // of who has it
     int number;           // as it is named there: below 0
     File* listener;
-    File::Waiting waiting;
+    File::PendingAccept accept;
   };
   // The process at the other end of the channel wants the connection in its own stack. If it stays here, its bytes are carried to `fd`.
   struct Move {
@@ -147,7 +147,7 @@ class SocketProxies {
     Nanoseconds until;    // MoveMessage::until
     Stage stage = Stage::waits;
   };
-  struct Leaving {
+  struct DrainingListener {
     File* file;
     Nanoseconds until, last;  // later if something comes, but not than `last`
   };
@@ -177,12 +177,12 @@ class SocketProxies {
   void drop(SocketProxy& proxy) noexcept;
   static void let_go(File& file);
 
-  static std::optional<File::Waiting> next_of(File& listener);
-  static void put_back(File& listener, const File::Waiting& next);
-  bool give(const File::Waiting& next, int channel, std::span<const std::byte> message);
-  void take_left(File& listener, std::span<const std::byte> behind, int& fd);
-  bool leave_what_came();
-  bool leave_next(File& listener);
+  static std::optional<File::PendingAccept> next_of(File& listener);
+  static void put_back(File& listener, const File::PendingAccept& next);
+  bool give(const File::PendingAccept& next, int channel, std::span<const std::byte> message);
+  void take_passed(File& listener, std::span<const std::byte> behind, int& fd);
+  bool drain_closed();
+  bool pass_next(File& listener);
   bool give_up_connection(File& listener);
   void ask_back();
   template <typename Is>  // is(const Held&)
@@ -192,7 +192,7 @@ class SocketProxies {
     });
   }
   bool has_unserved() const noexcept;
-  bool hand_over();
+  bool transfer_accepts();
   bool hand_to(const ChildChannel& channel, Held& held);
   static bool hand_datagrams(const ChildChannel& channel, Held& held);
   static bool may_hand(File& file, bool& later);
@@ -200,9 +200,9 @@ class SocketProxies {
   bool is_read_here(const File& file) const noexcept;
   size_t served_by(const File& file) const noexcept;
   void take_back(SocketProxy& proxy);
-  void take_back(Passed& passed);
+  void take_back(InFlight& passed);
   void forget_told(uint64_t number, const File& listener) noexcept;
-  void forget_passed(const ChildChannel& channel, int number, bool taken);
+  void forget_in_flight(const ChildChannel& channel, int number, bool taken);
   void take_back(const ChildChannel& channel, const File* listener);
   void watch(File& listener);
 
@@ -211,10 +211,10 @@ class SocketProxies {
   size_t turn_ = 0;         // of the channel that is the next to be handed something
   uint64_t last_channel_ = 0;
   std::vector<SocketProxy> proxies_;
-  std::vector<Leaving> leaving_;
+  std::vector<DrainingListener> draining_;
   std::vector<Move> moves_;
-  std::vector<Passed> passed_;
-  int next_passed_ = -2;  // -1 is none
+  std::vector<InFlight> in_flight_;
+  int next_in_flight_ = -2;  // -1 is none
   // So many connections may move. Every 50 ms one more may, and one for each child that has had its connection for a second.
   static constexpr uint32_t kMovesMost = 64;
   static constexpr Nanoseconds kMoveEvery = 50 * kMillisecond;

@@ -1,4 +1,4 @@
-// handover.cc - what those say who share our sockets, and connections of our listeners for them.
+// accept_transfer.cc - what those say who share our sockets, and connections of our listeners for them.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,17 +18,17 @@ constexpr size_t kChannelsMax = 4096;
 
 // One of ours that came back, or one that another process has left.
 auto find_back(File& listener) {
-  const auto is_back = [](const File::Waiting& each) { return each.from.channel == nullptr; };
-  return std::find_if(listener.waiting.begin(), listener.waiting.end(), is_back);
+  const auto is_back = [](const File::PendingAccept& each) { return each.from.channel == nullptr; };
+  return std::find_if(listener.pending_accepts.begin(), listener.pending_accepts.end(), is_back);
 }
 
 }  // namespace
 
 // Takes one that came back, or one out of the stack's queue. Nothing: there is none.
-std::optional<File::Waiting> SocketProxies::next_of(File& listener) {
-  if (const auto back = find_back(listener); back != listener.waiting.end()) {
-    const File::Waiting next = std::move(*back);
-    listener.waiting.erase(back);
+std::optional<File::PendingAccept> SocketProxies::next_of(File& listener) {
+  if (const auto back = find_back(listener); back != listener.pending_accepts.end()) {
+    const File::PendingAccept next = std::move(*back);
+    listener.pending_accepts.erase(back);
     if (next.own != nullptr) --next.own->holds;
     return next;
   }
@@ -40,17 +40,17 @@ std::optional<File::Waiting> SocketProxies::next_of(File& listener) {
   file->kernel = false;
   file->bound = true;
   runtime.give_socket(*file, made);
-  return File::Waiting{.names = names_of(*file), .own = file};
+  return File::PendingAccept{.names = names_of(*file), .own = file};
 }
 
 // Of next_of(), which nobody got.
-void SocketProxies::put_back(File& listener, const File::Waiting& next) {
+void SocketProxies::put_back(File& listener, const File::PendingAccept& next) {
   if (next.own != nullptr) ++next.own->holds;
-  listener.waiting.push_front(next);
+  listener.pending_accepts.push_front(next);
 }
 
 // By a channel, with the descriptor of its bytes. False: it is not sent.
-bool SocketProxies::give(const File::Waiting& next, int channel, std::span<const std::byte> message) {
+bool SocketProxies::give(const File::PendingAccept& next, int channel, std::span<const std::byte> message) {
   if (next.own == nullptr) return send_on(channel, message.data(), message.size(), next.fd);  // another process carries them
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
@@ -126,9 +126,9 @@ void SocketProxies::hear(ChildChannel& channel, const ParentMessage& said, std::
     settle(*held->file);
   } else if (said.kind == Kind::datagram) {
     if (File* const file = joined ? held->file : closed_there(channel, said.socket)) take_in(*file, behind);
-  } else if (said.kind == Kind::left && fd >= 0 && joined) {
+  } else if (said.kind == Kind::passed && fd >= 0 && joined) {
     held->serves = held->wants = held->told = false;
-    take_left(*held->file, behind, fd);
+    take_passed(*held->file, behind, fd);
   } else if (said.kind == Kind::end) {
     const bool by_fork = std::find(channel.pairs.begin(), channel.pairs.end(), said.socket) != channel.pairs.end();
     for (SocketProxy& each : proxies_) {
@@ -138,9 +138,9 @@ void SocketProxies::hear(ChildChannel& channel, const ParentMessage& said, std::
     for (SocketProxy& each : proxies_) {
       if (each.channel == channel.number && each.file->socket == said.socket) each.listener = nullptr;
     }
-    forget_passed(channel, said.socket, true);
+    forget_in_flight(channel, said.socket, true);
   } else if (said.kind == Kind::refused) {
-    forget_passed(channel, said.socket, false);
+    forget_in_flight(channel, said.socket, false);
   }
   if (fd >= 0) real().close(fd);
 }
@@ -183,7 +183,7 @@ void SocketProxies::watch(File& listener) {
 }
 
 // One to each channel that wants one, in turn, until none has come. True: some may be handed over later.
-bool SocketProxies::hand_over() {
+bool SocketProxies::transfer_accepts() {
   bool later = false;
   for (size_t idle = 0; idle < channels_.size(); ++turn_) {
     ChildChannel& channel = channels_[turn_ % channels_.size()];
@@ -216,7 +216,7 @@ void SocketProxies::ask_back() {
 }
 
 bool SocketProxies::may_hand(File& file, bool& later) {
-  if (find_back(file) != file.waiting.end()) return true;
+  if (find_back(file) != file.pending_accepts.end()) return true;
   Runtime& runtime = Runtime::get();
   if (!file.is_joined() || (runtime.events(file) & EPOLLIN) == 0) {
     file.unserved_since = 0;
@@ -232,9 +232,9 @@ bool SocketProxies::may_hand(File& file, bool& later) {
 bool SocketProxies::hand_to(const ChildChannel& channel, Held& held) {
   if (!held.file->is_stream()) return hand_datagrams(channel, held);
   File& listener = *held.file;
-  const std::optional<File::Waiting> next = next_of(listener);
+  const std::optional<File::PendingAccept> next = next_of(listener);
   if (!next) return false;
-  const int number = next->own != nullptr ? next->own->socket : next_passed_;
+  const int number = next->own != nullptr ? next->own->socket : next_in_flight_;
   const ChildMessage message{.socket = held.socket, .connection = number,
                               .local = next->names.local, .remote = next->names.remote};
   if (!give(*next, channel.fd, std::as_bytes(std::span(&message, 1)))) {
@@ -243,8 +243,8 @@ bool SocketProxies::hand_to(const ChildChannel& channel, Held& held) {
   }
   held.wants = false;
   if (next->own == nullptr) {
-    passed_.push_back({.channel = channel.number, .number = number, .listener = &listener, .waiting = *next});
-    next_passed_ = number == INT_MIN ? -2 : number - 1;
+    in_flight_.push_back({.channel = channel.number, .number = number, .listener = &listener, .accept = *next});
+    next_in_flight_ = number == INT_MIN ? -2 : number - 1;
     return true;
   }
   proxies_.back().channel = channel.number;
@@ -253,14 +253,14 @@ bool SocketProxies::hand_to(const ChildChannel& channel, Held& held) {
 }
 
 // One that another process had left is accepted, or is to be passed on again.
-void SocketProxies::forget_passed(const ChildChannel& channel, int number, bool taken) {
-  const auto it = std::find_if(passed_.begin(), passed_.end(), [&](const Passed& each) {
+void SocketProxies::forget_in_flight(const ChildChannel& channel, int number, bool taken) {
+  const auto it = std::find_if(in_flight_.begin(), in_flight_.end(), [&](const InFlight& each) {
     return each.channel == channel.number && each.number == number;
   });
-  if (it == passed_.end()) return;
-  if (taken) real().close(it->waiting.fd);
+  if (it == in_flight_.end()) return;
+  if (taken) real().close(it->accept.fd);
   else take_back(*it);
-  passed_.erase(it);
+  in_flight_.erase(it);
 }
 
 // It has given one back, or refused it: the next is wanted anew.
@@ -272,17 +272,17 @@ void SocketProxies::forget_told(uint64_t number, const File& listener) noexcept 
   }
 }
 
-void SocketProxies::take_back(Passed& passed) {
-  passed.listener->waiting.push_back(passed.waiting);
-  forget_told(passed.channel, *passed.listener);
-  Runtime::get().tell_owner_too(*passed.listener, true);
+void SocketProxies::take_back(InFlight& in_flight) {
+  in_flight.listener->pending_accepts.push_back(in_flight.accept);
+  forget_told(in_flight.channel, *in_flight.listener);
+  Runtime::get().tell_owner_too(*in_flight.listener, true);
 }
 
 // Whoever had it has ended, or closed the listener: it is the next one's.
 void SocketProxies::take_back(SocketProxy& proxy) {
   File& listener = *std::exchange(proxy.listener, nullptr);
   ++proxy.file->holds;
-  listener.waiting.push_back({.names = names_of(*proxy.file), .own = proxy.file});
+  listener.pending_accepts.push_back({.names = names_of(*proxy.file), .own = proxy.file});
   forget_told(proxy.channel, listener);
   Runtime::get().tell_owner_too(listener, true);
 }
@@ -299,7 +299,7 @@ void SocketProxies::take_back(const ChildChannel& channel, const File* listener)
     drop(each);
     proxies_.erase(proxies_.begin() + static_cast<ptrdiff_t>(i));
   }
-  std::erase_if(passed_, [&](Passed& each) {
+  std::erase_if(in_flight_, [&](InFlight& each) {
     const bool ends = each.channel == channel.number && (listener == nullptr || each.listener == listener);
     if (ends) take_back(each);
     return ends;
