@@ -88,7 +88,7 @@ void SocketProxies::fork_channel(const ChildChannel& channel, int fd) {
 }
 
 // False: the other process is gone.
-bool SocketProxies::serve_channel(ChildChannel& channel) {
+bool SocketProxies::process_channel(ChildChannel& channel) {
   for (int i = 0; i < kMessagesAtOnce; ++i) {
     const std::span<std::byte> memory = message_memory();
     ParentMessage said;
@@ -97,7 +97,7 @@ bool SocketProxies::serve_channel(ChildChannel& channel) {
     if (got <= 0) return got == -EAGAIN || got == -EINTR;
     if (got >= static_cast<ssize_t>(sizeof said)) {
       std::memcpy(&said, memory.data(), sizeof said);
-      hear(channel, said, memory.subspan(sizeof said, static_cast<size_t>(got) - sizeof said), fd);
+      handle(channel, said, memory.subspan(sizeof said, static_cast<size_t>(got) - sizeof said), fd);
     } else if (fd >= 0) {
       real().close(fd);
     }
@@ -106,7 +106,7 @@ bool SocketProxies::serve_channel(ChildChannel& channel) {
 }
 
 // The descriptor is this function's. What makes no sense changes nothing.
-void SocketProxies::hear(ChildChannel& channel, const ParentMessage& said, std::span<const std::byte> behind, int fd) {
+void SocketProxies::handle(ChildChannel& channel, const ParentMessage& said, std::span<const std::byte> behind, int fd) {
   using Kind = ParentMessage::Kind;
   const auto held = std::find_if(channel.held.begin(), channel.held.end(), [&](const Held& each) { return each.socket == said.socket; });
   const bool joined = held != channel.held.end() && held->file->is_joined(), connection = held != channel.held.end() && !joined;
@@ -116,18 +116,18 @@ void SocketProxies::hear(ChildChannel& channel, const ParentMessage& said, std::
     add_proxy(*held->file, std::exchange(fd, -1), said.kind == Kind::take);
     proxies_.back().channel = channel.number;
   } else if ((said.kind == Kind::move || said.kind == Kind::owned) && connection) {
-    hear_of_move(channel, *held->file, said, behind, fd);
+    handle_move(channel, *held->file, said, behind, fd);
   } else if (said.kind == Kind::close && held != channel.held.end()) {
     release(channel, static_cast<size_t>(held - channel.held.begin()));
-  } else if (said.kind == Kind::serve && joined) {
-    held->serves = held->wants = true;
+  } else if (said.kind == Kind::want && joined) {
+    held->receives = held->wants = true;
     held->told = false;
     watch(*held->file);
-    settle(*held->file);
+    update_claims(*held->file);
   } else if (said.kind == Kind::datagram) {
     if (File* const file = joined ? held->file : closed_there(channel, said.socket)) take_in(*file, behind);
   } else if (said.kind == Kind::passed && fd >= 0 && joined) {
-    held->serves = held->wants = held->told = false;
+    held->receives = held->wants = held->told = false;
     take_passed(*held->file, behind, fd);
   } else if (said.kind == Kind::end) {
     const bool by_fork = std::find(channel.pairs.begin(), channel.pairs.end(), said.socket) != channel.pairs.end();
@@ -151,7 +151,7 @@ void SocketProxies::release(ChildChannel& channel, size_t at) {
   take_back(channel, &file);
   channel.held.erase(channel.held.begin() + static_cast<ptrdiff_t>(at));
   if (file.is_joined() && served_by(file) == 0) std::erase(file.sleepers, &sleeper_);
-  settle(file);
+  update_claims(file);
   let_go(file);
 }
 
@@ -168,7 +168,7 @@ bool SocketProxies::is_held(const File& file) const noexcept {
 
 // How many processes serve it beside this one.
 size_t SocketProxies::served_by(const File& file) const noexcept {
-  const auto serves = [&](const Held& each) { return each.file == &file && each.serves; };
+  const auto serves = [&](const Held& each) { return each.file == &file && each.receives; };
   return static_cast<size_t>(std::count_if(channels_.begin(), channels_.end(), [&](const ChildChannel& channel) {
     return std::any_of(channel.held.begin(), channel.held.end(), serves);
   }));
@@ -200,7 +200,7 @@ bool SocketProxies::transfer_accepts() {
 // While one has asked for a connection, or our program accepts, and there is none here, those that came to others' own are wanted: each is
 // told once, whether or not it has any.
 void SocketProxies::ask_back() {
-  const auto is_served_here = [](const File& listener) { return listener.serves && !listener.fds.empty(); };
+  const auto is_served_here = [](const File& listener) { return listener.receives && !listener.fds.empty(); };
   if (!has_held([&](const Held& each) { return each.file->listens && (each.wants || is_served_here(*each.file)); })) return;
   for (ChildChannel& channel : channels_) {
     for (Held& held : channel.held) {
@@ -222,7 +222,7 @@ bool SocketProxies::may_hand(File& file, bool& later) {
     file.unserved_since = 0;
     return false;
   }
-  if (!file.serves || file.fds.empty()) return true;
+  if (!file.receives || file.fds.empty()) return true;
   if (file.unserved_since == 0) file.unserved_since = runtime.now();
   const bool due = runtime.now() - file.unserved_since >= kOursFor;
   later = later || !due;
@@ -275,7 +275,7 @@ void SocketProxies::forget_told(uint64_t number, const File& listener) noexcept 
 void SocketProxies::take_back(InFlight& in_flight) {
   in_flight.listener->pending_accepts.push_back(in_flight.accept);
   forget_told(in_flight.channel, *in_flight.listener);
-  Runtime::get().tell_owner_too(*in_flight.listener, true);
+  Runtime::get().notify_and_signal(*in_flight.listener, true);
 }
 
 // Whoever had it has ended, or closed the listener: it is the next one's.
@@ -284,7 +284,7 @@ void SocketProxies::take_back(SocketProxy& proxy) {
   ++proxy.file->holds;
   listener.pending_accepts.push_back({.names = names_of(*proxy.file), .own = proxy.file});
   forget_told(proxy.channel, listener);
-  Runtime::get().tell_owner_too(listener, true);
+  Runtime::get().notify_and_signal(listener, true);
 }
 
 // All of a channel's, or of one listener.

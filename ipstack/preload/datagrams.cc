@@ -40,7 +40,7 @@ bool send_datagram(int channel, const Head& head, const DatagramQueue::Datagram&
 }  // namespace
 
 // This process's program reads, as far as is known.
-bool SocketProxies::is_read_here(const File& file) const noexcept { return file.serves && !file.fds.empty(); }
+bool SocketProxies::is_read_here(const File& file) const noexcept { return file.receives && !file.fds.empty(); }
 
 bool SocketProxies::is_waited_for(const File& file) const noexcept {
   const auto waits = [](const Registration* each) { return (each->asked() & EPOLLIN) != 0 && each->set->is_waited_for(); };
@@ -49,7 +49,7 @@ bool SocketProxies::is_waited_for(const File& file) const noexcept {
          std::any_of(file.registrations.begin(), file.registrations.end(), waits);
 }
 
-void SocketProxies::settle(File& file) {
+void SocketProxies::update_claims(File& file) {
   if (file.is_stream() || !file.in_stack()) return;
   const size_t others = served_by(file);
   const File::Part mine = part_of(file);
@@ -57,7 +57,7 @@ void SocketProxies::settle(File& file) {
   const File::Part theirs = reads ? File::Part::rest : others > 1 ? std::min(mine, File::Part::share) : mine;
   for (const ChildChannel& channel : channels_) {
     for (const Held& each : channel.held) {
-      if (each.file != &file || !each.serves) continue;
+      if (each.file != &file || !each.receives) continue;
       const ChildMessage said{.kind = ChildMessage::Kind::part, .socket = each.socket, .part = static_cast<uint32_t>(theirs)};
       static_cast<void>(send_on(channel.fd, &said, sizeof said));
     }
@@ -67,10 +67,10 @@ void SocketProxies::settle(File& file) {
   if (ParentChannels::origin_of(file) != nullptr) watch(file);
 }
 
-void SocketProxies::settle_all() {
+void SocketProxies::update_all_claims() {
   const Table& table = Runtime::get().table();
   for (int fd = 0; fd < table.end(); ++fd) {
-    if (File* const file = table.file(fd); file != nullptr && !file->origins.empty()) settle(*file);
+    if (File* const file = table.file(fd); file != nullptr && !file->origins.empty()) update_claims(*file);
   }
 }
 
@@ -105,7 +105,7 @@ void SocketProxies::take_in(File& file, std::span<const std::byte> behind) {
   std::memcpy(&head, behind.data(), sizeof head);
   Runtime& runtime = Runtime::get();
   static_cast<void>(runtime.sockets().stack().hand(file.socket, {head.from, head.to, head.segment, behind.subspan(sizeof head)}));
-  Runtime::tell(file);
+  Runtime::notify(file);
 }
 
 // What was on its way to the other process when that closed the socket comes back behind its word of that.

@@ -95,7 +95,7 @@ std::optional<int> control_in_stack(int fd, unsigned long request, void* argumen
   if (const auto told = tell_when(*file, request, argument)) return told;
   const bool mark = request == SIOCATMARK && file->is_stream(), unsent = request == SIOCOUTQNSD && file->is_stream();
   if (!file->in_stack() || (request != FIONREAD && request != SIOCOUTQ && !mark && !unsent)) return std::nullopt;
-  runtime.turn();
+  runtime.poll();
   if (mark) {
     *static_cast<int*>(argument) = runtime.sockets().stack().is_at_urgent(file->socket);
     return 0;

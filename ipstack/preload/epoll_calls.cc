@@ -27,7 +27,7 @@ int made(Make make) {
 
 // What is ready, to whoever waits: he also accepts from listeners.
 uint32_t events_for_waiter(Entry& entry) {
-  if (entry.kind == Entry::Kind::socket) Runtime::get().serve(static_cast<File&>(entry));
+  if (entry.kind == Entry::Kind::socket) Runtime::get().start_receiving(static_cast<File&>(entry));
   return Runtime::get().events(entry);
 }
 
@@ -116,31 +116,31 @@ void adopt_files(EpollSet& set) {
       if (one->set == &set && each->kernel) join_set(*one);  // what became a pair meanwhile; others are there already
     }
     if (!each->inherited || each->inherited->connected) continue;
-    if (Forks::adopt(*each)) runtime.serve(*each);
+    if (Forks::adopt(*each)) runtime.start_receiving(*each);
     else set.inherited = true;
   }
 }
 
 int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
   Runtime& runtime = Runtime::get();
-  const Nanoseconds began = runtime.turn_if_due();
+  const Nanoseconds began = runtime.poll_if_due();
   // Who will sleep anyway is told there of the kernel's.
   const bool sleeps = timeout != 0 && runtime.is_idle() && !set.is_ready([&](const Entry& each) { return runtime.events(each); });
   int ready = collect(set, epoll, events, most, began, !sleeps);
-  if (ready == 0 && runtime.turn()) ready = collect(set, epoll, events, most, began);
-  runtime.note_look(ready != 0, timeout != 0);
+  if (ready == 0 && runtime.poll()) ready = collect(set, epoll, events, most, began);
+  runtime.record_attempt(ready != 0, timeout != 0);
   if (ready != 0 || timeout == 0) return ready;
   const Nanoseconds until = timeout == kForever ? kForever : began + timeout;
   Sleeper& who = Runtime::this_thread();
   const Hold hold(set);
   while (true) {
     pollfd kernel{.fd = epoll, .events = POLLIN, .revents = 0};
-    EpollSet::Turn turn(set, who);
+    EpollSet::Waiter waiter(set, who);
     const bool recalls = set.is_recalling();  // then the kernel's set is always readable
     const std::span<pollfd> theirs(&kernel, recalls ? size_t{0} : size_t{1});
     const Nanoseconds limit = recalls ? std::min(until, runtime.now() + unet::kMillisecond) : until;
     const Runtime::Woken woken = runtime.wait(who, theirs, runtime.next_try(set.inherited, limit), mask, set.kernel_members > 0);
-    turn.take();
+    waiter.take();
     if (set.inherited) adopt_files(set);
     if (kernel.revents != 0) set.kernel_pace.expect();
     ready = collect(set, epoll, events, most, runtime.now(), recalls || woken != Runtime::Woken::timed_out || kernel.revents != 0);
@@ -220,7 +220,7 @@ UNET_PRELOAD int epoll_ctl(int epoll, int operation, int fd, epoll_event* event)
     const int result = control_kernel(*set, epoll, operation, fd, event);
     if (result != 0) return result;
   }
-  Runtime::get().serve(*file);
+  Runtime::get().start_receiving(*file);
   return static_cast<int>(answer(-control(*set, operation, *file, fd, event)));
 }
 

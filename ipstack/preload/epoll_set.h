@@ -56,9 +56,9 @@ class EpollSet : public Entry {
   // It is the kernel's alone now, or is no more.
   static void forget(Entry& entry) noexcept;
   // What happened to an entry may be what this one's program waits for. True: a thread that waited was woken for it.
-  bool mark(Registration& registration);
+  bool notify(Registration& registration);
   // The same for all sets that have the entry; of those that have it with EPOLLEXCLUSIVE until a thread was woken.
-  static void mark_all(const Entry& entry);
+  static void notify_sets(const Entry& entry);
   // Events of ours, at most so many. `events_of(Entry&)`: what is ready; `spend(Registration&)`: it is not to be told again.
   template <typename EventsOf, typename Spend>
   int collect(epoll_event* into, int most, EventsOf events_of, Spend spend);
@@ -92,17 +92,17 @@ class EpollSet : public Entry {
   int kernel_members = 0;               // how many descriptors of the kernel's were added; closing takes them out untold
   KernelPace kernel_pace{};
   bool kernel_waits = false;            // its part was not asked last, as ours had filled all that there was room for
-  std::vector<Sleeper*> sleepers{};     // threads that wait for what it tells: one gets it (Turn)
+  std::vector<Sleeper*> sleepers{};     // threads that wait for what it tells: one gets it (Waiter)
   std::vector<Sleeper*> pollers{};      // threads that wait until there is something
   bool inherited = false;               // from a parent, and not waited with since
 
   // A thread waits for what the set tells. If it does not take that, as it is cancelled, another one is woken for it.
-  class Turn {
+  class Waiter {
    public:
-    Turn(EpollSet& set, Sleeper& who);
-    ~Turn();
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
+    Waiter(EpollSet& set, Sleeper& who);
+    ~Waiter();
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
     void take() noexcept;
 
    private:

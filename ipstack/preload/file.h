@@ -112,7 +112,7 @@ struct File : Entry {
   bool lost = false;             // its connection, with the network interface
   bool left = false;             // to the kernel, for good: none of its descriptors is in the table any more
   int error = 0;                 // of one that is lost: what was not told
-  bool serves = false;           // its program accepts or reads from it, or waits for it
+  bool receives = false;           // its program accepts or reads from it, or waits for it
   bool in_other_process = false;          // a parent or a child has its descriptors, and the kernel's part of epoll sets, too
   bool wanted = false;           // of a listener from elsewhere: another process waits for a connection
   bool asked = false;            // those it is from have been asked for a connection, or datagrams, and none was taken since

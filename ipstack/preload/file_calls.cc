@@ -113,7 +113,7 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
     if (const int64_t error = await_pipe(in, POLLIN, waits); error < 0) return error;
     const int64_t error = runtime.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
       if (!file.in_stack()) return Runtime::gone(file, true);
-      runtime.turn();
+      runtime.poll();
       int64_t result = -EAGAIN;
       const auto most = static_cast<uint32_t>(std::min<size_t>(length, kSpliceMost));
       if (!piece) result = runtime.sockets().stack().reserve(file.socket, most, room);

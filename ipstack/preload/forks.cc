@@ -74,7 +74,7 @@ std::vector<ForkedChannel> fork_channels(const ParentChannels& parents) {
   for (auto& each : parents.all()) {
     int ends[2];
     if (!make_channel(ends)) continue;
-    const bool sent = each->say(ParentMessage::Kind::fork, -1, ends[0]);
+    const bool sent = each->send(ParentMessage::Kind::fork, -1, ends[0]);
     real().close(ends[0]);
     if (sent) all.push_back({std::move(each), ends[1]});
     else real().close(ends[1]);
@@ -185,9 +185,9 @@ void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& 
   for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {
     File* const file = runtime.by_socket_[i];
     if (file == nullptr) continue;
-    Runtime::tell(*file);  // calls of other threads, if exec() fails, find that it is no longer here
+    Runtime::notify(*file);  // calls of other threads, if exec() fails, find that it is no longer here
     forget_pending_accepts(*file);
-    file->serves = file->asked = file->draining = file->wanted = false;
+    file->receives = file->asked = file->draining = file->wanted = false;
     file->unserved_since = file->busy_since = 0;
     if (file->fds.empty()) {  // of another process, to which the parent's helper carries it
       EpollSet::forget(*file);
@@ -244,9 +244,9 @@ bool Forks::join(File& file) {
     runtime.close_socket(file);
     return false;
   }
-  if (left.listens) static_cast<void>(stack.set_takes_new(file.socket, file.serves));
-  if (!file.is_stream()) runtime.proxies().settle(file);
-  if (file.serves) runtime.begin_to_serve(file);
+  if (left.listens) static_cast<void>(stack.set_takes_new(file.socket, file.receives));
+  if (!file.is_stream()) runtime.proxies().update_claims(file);
+  if (file.receives) runtime.begin_receiving(file);
   if (!file.is_stream() && !left.remote.host.is_unspecified()) static_cast<void>(stack.connect(file.socket, left.remote));
   return true;
 }
@@ -257,7 +257,7 @@ bool Forks::take(File& file, ParentMessage::Kind kind) {
   for (int& each : ends) each = out_of_the_way(each);  // another thread may close and open what programs do
   const File::Origin& origin = file.origins.front();
   const bool asks = kind == ParentMessage::Kind::move;
-  const bool sent = asks ? ParentChannels::ask(kind, origin, ends[1]) : origin.channel->say(kind, origin.socket, ends[1], true);
+  const bool sent = asks ? ParentChannels::ask(kind, origin, ends[1]) : origin.channel->send(kind, origin.socket, ends[1], true);
   real().close(ends[1]);
   const int memory = sent && asks ? await_stream(file) : -1;
   const bool received = memory >= 0 && receive(file, memory);
@@ -384,7 +384,7 @@ bool Forks::may_leave_orphan(const Runtime& runtime) noexcept {
 }
 
 bool Forks::carries_for_others(Runtime& runtime) {
-  runtime.hear();
+  runtime.process_channels();
   return runtime.proxies_ != nullptr && runtime.proxies_->is_needed();
 }
 
@@ -518,7 +518,7 @@ void Forks::read_left() {
     read_origins(*file, each, channels);
     // What the environment names may have been closed since by who began the program, or be made up.
     if (is_socket(fd, file->domain, file->type)) Runtime::get().table().put(fd, *file.release());
-    else ParentChannels::say_all(*file, ParentMessage::Kind::close);
+    else ParentChannels::send_to_all(*file, ParentMessage::Kind::close);
   }
 }
 

@@ -43,17 +43,17 @@ void SocketProxies::drain(File& listener) {
   static_cast<void>(runtime.sockets().stack().set_takes_new(listener.socket, false));
   watch(listener);
   draining_.push_back({&listener, runtime.now() + kQuietFor, runtime.now() + kDrainsFor});
-  runtime.turn();
+  runtime.poll();
   while (pass_next(listener)) continue;
 }
 
-void SocketProxies::note_want(File& listener) {
+void SocketProxies::handle_want(File& listener) {
   listener.wanted = true;
   sleeper_.wake();
 }
 
 // Whose program is in a call does without the helper: that is to look in a while.
-void SocketProxies::note_arrival(File& listener) {
+void SocketProxies::handle_arrival(File& listener) {
   if (!is_waited_for(listener)) sleeper_.wake();
 }
 
@@ -67,7 +67,7 @@ bool SocketProxies::give_up_connection(File& listener) {
     return false;
   }
   if (listener.busy_since == 0) listener.busy_since = runtime.now();
-  if (listener.serves && runtime.now() - listener.busy_since < kBusyFor) return true;
+  if (listener.receives && runtime.now() - listener.busy_since < kBusyFor) return true;
   const auto handed = std::find_if(listener.pending_accepts.begin(), listener.pending_accepts.end(), [](const File::PendingAccept& each) {
     return each.from.channel != nullptr;
   });
@@ -118,7 +118,7 @@ bool SocketProxies::drain_closed() {
     draining_.erase(draining_.begin() + static_cast<ptrdiff_t>(i));
     std::erase(file.sleepers, &sleeper_);
     if (!file.fds.empty()) {  // this process ends; nothing more is to come meanwhile
-      ParentChannels::say_all(file, ParentMessage::Kind::close);
+      ParentChannels::send_to_all(file, ParentMessage::Kind::close);
       runtime.close_socket(file);
     }
     let_go(file);
@@ -136,7 +136,7 @@ void SocketProxies::take_passed(File& listener, std::span<const std::byte> behin
   std::memcpy(&left.names, behind.data(), sizeof left.names);
   left.fd = std::exchange(fd, -1);
   listener.pending_accepts.push_back(std::move(left));
-  Runtime::get().tell_owner_too(listener, true);
+  Runtime::get().notify_and_signal(listener, true);
 }
 
 }  // namespace unet::preload

@@ -24,7 +24,7 @@ namespace {
 
 // Else the connection stays: its process's program closes it, its peer agrees, a channel to the peer is made.
 constexpr Nanoseconds kLeavesWithin = 20 * kMillisecond, kAgreesWithin = 70 * kMillisecond, kMeetsWithin = 20 * kMillisecond;
-constexpr int kTurnsMost = 16;
+constexpr int kPollsMost = 16;
 constexpr size_t kStreamMost = 64 * 1024 * 1024;          // bytes of a stream's description
 
 bool write_stream(int memory, std::span<const std::byte> stream) noexcept {
@@ -61,7 +61,7 @@ SocketProxies::Held* SocketProxies::find_held(ChildChannel* channel, const File&
 }
 
 // A descriptor that it takes is this object's.
-void SocketProxies::hear_of_move(const ChildChannel& channel, File& file, const ParentMessage& said, std::span<const std::byte> behind,
+void SocketProxies::handle_move(const ChildChannel& channel, File& file, const ParentMessage& said, std::span<const std::byte> behind,
                                  int& fd) {
   Nanoseconds until = 0;
   if (behind.size() < sizeof until) return;
@@ -83,7 +83,7 @@ void SocketProxies::hear_of_move(const ChildChannel& channel, File& file, const 
 }
 
 // True: some are to be looked at again soon.
-bool SocketProxies::serve_moves() {
+bool SocketProxies::process_moves() {
   for (size_t i = 0; i < moves_.size();) {
     ChildChannel* const channel = find_channel(moves_[i].channel);
     const Held* const held = find_held(channel, *moves_[i].file);
@@ -108,7 +108,7 @@ SocketProxies::Step SocketProxies::step(Move& move, ChildChannel& channel, const
   if (!is_alone(file)) return move.stage == Stage::waits && runtime.now() - move.since < kLeavesWithin ? Step::waits : Step::stays;
   if (move.stage == Stage::waits) return begin_step(move, channel, held);
   if (move.stage == Stage::owned) {
-    for (int i = 0; i < kTurnsMost && runtime.turn(); ++i) {}  // what came here before
+    for (int i = 0; i < kPollsMost && runtime.poll(); ++i) {}  // what came here before
   }
   if (move.stage == Stage::child_asked || !stack.has_agreed(file.socket)) {
     return runtime.now() - move.since < kAgreesWithin && move.stage != Stage::owned ? Step::waits : Step::stays;
@@ -188,7 +188,7 @@ bool Forks::may_receive(File& file) {
   int met;
   while ((met = stack.seek_neighbour(file.inherited->remote)) == 0 && runtime.now() < until) {
     static_cast<void>(runtime.sockets().network().wait(stack, kMillisecond));
-    static_cast<void>(runtime.turn());
+    static_cast<void>(runtime.poll());
   }
   if (met >= 0 || file.inherited->group == 0) return met == 1;
   if (open_in_stack(file) < 0) return false;
@@ -215,7 +215,7 @@ bool Forks::receive(File& file, int memory) {
   if (stack.import_stream(file.socket, read_stream(memory)) != 0) return false;
   file.moved_by = file.origins.front().channel;
   file.origins.clear();
-  runtime.tell(file);
+  runtime.notify(file);
   return true;
 }
 

@@ -26,7 +26,7 @@ void ParentChannel::renew(int end) noexcept {
   Runtime::get().protect();
 }
 
-bool ParentChannel::say(ParentMessage::Kind kind, int socket, int descriptor, bool may_wait) const noexcept {
+bool ParentChannel::send(ParentMessage::Kind kind, int socket, int descriptor, bool may_wait) const noexcept {
   const ParentMessage said{.kind = kind, .socket = socket};
   return fd >= 0 && send_on(fd, &said, sizeof said, descriptor, may_wait);
 }
@@ -57,41 +57,41 @@ void ParentChannels::append(std::vector<pollfd>& to) const {
   for (const auto& each : all()) to.push_back({.fd = each->fd, .events = POLLIN, .revents = 0});
 }
 
-void ParentChannels::serve() {
+void ParentChannels::process() {
   for (const auto& each : all()) {
-    if (serve(each)) continue;
+    if (process(each)) continue;
     each->renew(-1);
-    Runtime::get().proxies().settle_all();  // what that one said of datagrams is no longer true
+    Runtime::get().proxies().update_all_claims();  // what that one said of datagrams is no longer true
   }
 }
 
 void ParentChannels::end() {
   for (const auto& each : all()) {
     real().shutdown(each->fd, SHUT_RD);  // what is not sent by now stays there
-    while (serve(each)) {}
+    while (process(each)) {}
   }
 }
 
 // False: it is at its end.
-bool ParentChannels::serve(const std::shared_ptr<ParentChannel>& channel) {
+bool ParentChannels::process(const std::shared_ptr<ParentChannel>& channel) {
   const std::span<std::byte> memory = message_memory();
   for (int i = 0; i < kMessagesAtOnce; ++i) {
     int fd = -1;
     const ssize_t got = receive_on(channel->fd, memory.data(), memory.size(), fd);
     if (got <= 0) return got == -EAGAIN || got == -EINTR;
-    hear(channel, memory.first(static_cast<size_t>(got)), fd);
+    handle(channel, memory.first(static_cast<size_t>(got)), fd);
   }
   return true;
 }
 
 // The descriptor is this function's. What makes no sense changes nothing.
-void ParentChannels::hear(const std::shared_ptr<ParentChannel>& channel, std::span<const std::byte> message, int fd) {
+void ParentChannels::handle(const std::shared_ptr<ParentChannel>& channel, std::span<const std::byte> message, int fd) {
   ChildMessage handed;
   const bool whole = message.size() >= sizeof handed;
   if (whole) std::memcpy(&handed, message.data(), sizeof handed);
-  if (whole && handed.kind >= ChildMessage::Kind::movable) return hear_of_move(*channel, handed, fd);
-  if (whole && handed.kind == ChildMessage::Kind::wanted) hear_of_want(*channel, handed.socket);
-  else if (whole && handed.kind != ChildMessage::Kind::connection) hear_of_datagrams(*channel, handed, message.subspan(sizeof handed));
+  if (whole && handed.kind >= ChildMessage::Kind::movable) return handle_move(*channel, handed, fd);
+  if (whole && handed.kind == ChildMessage::Kind::wanted) handle_want(*channel, handed.socket);
+  else if (whole && handed.kind != ChildMessage::Kind::connection) handle_datagrams(*channel, handed, message.subspan(sizeof handed));
   if (fd < 0) return;
   File* const listener = whole && handed.kind == ChildMessage::Kind::connection ? find(*channel, handed.socket) : nullptr;
   const File::PendingAccept accept{.fd = fd, .names = {handed.local, handed.remote}, .from = {channel, handed.connection}};
@@ -99,16 +99,16 @@ void ParentChannels::hear(const std::shared_ptr<ParentChannel>& channel, std::sp
     return refuse(accept);
   }
   listener->pending_accepts.push_back(accept);
-  Runtime::get().tell_owner_too(*listener, true);
-  if (listener->wanted) Runtime::get().proxies().note_arrival(*listener);
+  Runtime::get().notify_and_signal(*listener, true);
+  if (listener->wanted) Runtime::get().proxies().handle_arrival(*listener);
 }
 
-void ParentChannels::hear_of_want(const ParentChannel& channel, int socket) {
+void ParentChannels::handle_want(const ParentChannel& channel, int socket) {
   File* const listener = find(channel, socket, false);
-  if (listener != nullptr && listener->is_stream()) Runtime::get().proxies().note_want(*listener);
+  if (listener != nullptr && listener->is_stream()) Runtime::get().proxies().handle_want(*listener);
 }
 
-void ParentChannels::hear_of_move(ParentChannel& channel, const ChildMessage& handed, int fd) {
+void ParentChannels::handle_move(ParentChannel& channel, const ChildMessage& handed, int fd) {
   const bool moved = handed.kind == ChildMessage::Kind::moved;
   const bool awaited = handed.socket == channel.awaited && !channel.answer.came && moved == (fd >= 0);
   if (awaited) channel.answer = {.came = true, .movable = handed.kind == ChildMessage::Kind::movable, .memory = fd};
@@ -130,13 +130,13 @@ ParentChannel::Answer ParentChannels::await_move(const File::Origin& origin) {
     pollfd end{.fd = channel.fd, .events = POLLIN, .revents = 0};
     const int wait_ms = now >= until ? 0 : static_cast<int>((until - now) / kMillisecond) + 1;
     if (real().poll(&end, 1, wait_ms) == 0) break;
-    if (!serve(origin.channel)) channel.renew(-1);
+    if (!process(origin.channel)) channel.renew(-1);
   }
   channel.awaited = -1;
   return channel.answer;
 }
 
-void ParentChannels::hear_of_datagrams(const ParentChannel& channel, const ChildMessage& handed, std::span<const std::byte> behind) {
+void ParentChannels::handle_datagrams(const ParentChannel& channel, const ChildMessage& handed, std::span<const std::byte> behind) {
   File* const file = find(channel, handed.socket);
   const bool has_it = file != nullptr && !file->is_stream() && file->in_stack();
   if (handed.kind == ChildMessage::Kind::datagram) {
@@ -149,14 +149,14 @@ void ParentChannels::hear_of_datagrams(const ParentChannel& channel, const Child
   for (File::Origin& each : file->origins) {
     if (each.channel.get() == &channel) each.part = static_cast<File::Part>(std::min(handed.part, static_cast<uint32_t>(File::Part::all)));
   }
-  Runtime::get().proxies().settle(*file);
+  Runtime::get().proxies().update_claims(*file);
 }
 
 File* ParentChannels::find(const ParentChannel& channel, int socket, bool served) noexcept {
   const Table& table = Runtime::get().table();
   for (int fd = 0; fd < table.end(); ++fd) {
     File* const file = table.file(fd);
-    if (file == nullptr || !file->is_joined() || (served && !file->serves)) continue;
+    if (file == nullptr || !file->is_joined() || (served && !file->receives)) continue;
     const auto is_it = [&](const File::Origin& each) { return each.channel.get() == &channel && each.socket == socket; };
     if (std::any_of(file->origins.begin(), file->origins.end(), is_it)) return file;
   }
@@ -168,9 +168,9 @@ const File::Origin* ParentChannels::origin_of(const File& file) noexcept {
   return at == file.origins.end() ? nullptr : &*at;
 }
 
-void ParentChannels::say_all(const File& file, ParentMessage::Kind kind) noexcept {
+void ParentChannels::send_to_all(const File& file, ParentMessage::Kind kind) noexcept {
   for (const File::Origin& each : file.origins) {
-    if (each.channel != nullptr) static_cast<void>(each.channel->say(kind, each.socket));
+    if (each.channel != nullptr) static_cast<void>(each.channel->send(kind, each.socket));
   }
 }
 
@@ -191,7 +191,7 @@ void ParentChannels::refuse(const File::PendingAccept& handed) noexcept {
 
 bool ParentChannels::answer(const File::PendingAccept& handed, ParentMessage::Kind kind) noexcept {
   const File::Origin& from = handed.from;
-  if (from.channel == nullptr || from.channel->say(kind, from.socket)) return true;
+  if (from.channel == nullptr || from.channel->send(kind, from.socket)) return true;
   // Whoever has much unread would keep what he does not carry for ever: of the channel's end he hears.
   if (from.socket < 0) from.channel->renew(-1);
   return false;

@@ -22,7 +22,7 @@ struct ParentChannel {
   ParentChannel(const ParentChannel&) = delete;
   ParentChannel& operator=(const ParentChannel&) = delete;
 
-  bool say(ParentMessage::Kind kind, int socket, int descriptor = -1, bool may_wait = false) const noexcept;
+  bool send(ParentMessage::Kind kind, int socket, int descriptor = -1, bool may_wait = false) const noexcept;
   // It leads nowhere any longer, or to the same by another descriptor.
   void renew(int end) noexcept;
 
@@ -48,14 +48,14 @@ class ParentChannels {
   // What the helper is to poll.
   void append(std::vector<pollfd>& to) const;
   // Takes in what has come for our listeners and datagram sockets.
-  void serve();
+  void process();
   // When this process ends: what it is handed goes back, and no more comes.
   void end();
 
   // Of those whose socket it is the first that is still there; nullptr: none.
   static const File::Origin* origin_of(const File& file) noexcept;
   // The program serves a socket that came from elsewhere, or has closed it.
-  static void say_all(const File& file, ParentMessage::Kind kind) noexcept;
+  static void send_to_all(const File& file, ParentMessage::Kind kind) noexcept;
   // Waits for what is said to ParentMessage::move or owned, under the lock, for a second at most. The file in memory is the caller's.
   static ParentChannel::Answer await_move(const File::Origin& origin);
   static constexpr Nanoseconds kMovesWithin = kSecond;  // a parent that is not stopped answers much sooner
@@ -69,11 +69,11 @@ class ParentChannels {
   static bool answer(const File::PendingAccept& handed, ParentMessage::Kind kind) noexcept;
 
  private:
-  static bool serve(const std::shared_ptr<ParentChannel>& channel);
-  static void hear(const std::shared_ptr<ParentChannel>& channel, std::span<const std::byte> message, int fd);
-  static void hear_of_datagrams(const ParentChannel& channel, const ChildMessage& handed, std::span<const std::byte> behind);
-  static void hear_of_want(const ParentChannel& channel, int socket);
-  static void hear_of_move(ParentChannel& channel, const ChildMessage& handed, int fd);
+  static bool process(const std::shared_ptr<ParentChannel>& channel);
+  static void handle(const std::shared_ptr<ParentChannel>& channel, std::span<const std::byte> message, int fd);
+  static void handle_datagrams(const ParentChannel& channel, const ChildMessage& handed, std::span<const std::byte> behind);
+  static void handle_want(const ParentChannel& channel, int socket);
+  static void handle_move(ParentChannel& channel, const ChildMessage& handed, int fd);
   static File* find(const ParentChannel& channel, int socket, bool served = true) noexcept;
 
   std::vector<std::weak_ptr<ParentChannel>> channels_;

@@ -151,7 +151,7 @@ void Runtime::regain() noexcept {
 }
 
 // Lets a thread in that waits for the lock. std::mutex alone would not: who spins takes it again at once.
-void Runtime::give_way() noexcept {
+void Runtime::yield_lock() noexcept {
   mutex_.unlock();
   ::sched_yield();
   mutex_.lock();
@@ -244,7 +244,7 @@ void Runtime::close_socket(File& file) {
 
 void Runtime::await_end(File& file) {
   constexpr Nanoseconds kLook = 10 * kMillisecond;  // that an end is acknowledged is no event that wakes
-  if (file.in_stack()) turn();
+  if (file.in_stack()) poll();
   const Nanoseconds time = file.in_stack() ? sockets_->stack().linger_time(file.socket) : 0;
   if (time == 0) return;
   const Nanoseconds until = now() + time;
@@ -267,7 +267,7 @@ void Runtime::reset(File& file) noexcept {
 
 void Runtime::let_go(Entry& entry) {
   if (entry.fds.empty() && entry.holds != 0 && proxies_ != nullptr) {  // what comes is another process's now
-    if (entry.kind == Entry::Kind::socket) rest(static_cast<File&>(entry));
+    if (entry.kind == Entry::Kind::socket) stop_receiving(static_cast<File&>(entry));
     kick_helper();
   }
   if (!entry.fds.empty() || entry.holds != 0) return;
@@ -279,9 +279,9 @@ void Runtime::let_go(Entry& entry) {
     std::erase(given_up_, &file);
     if (!file.is_stream() && file.in_stack() && !file.origins.empty()) {
       give_back(file);
-      parents_.serve();
+      parents_.process();
     }
-    if (!file.pair) ParentChannels::say_all(file, ParentMessage::Kind::close);
+    if (!file.pair) ParentChannels::send_to_all(file, ParentMessage::Kind::close);
     ParentChannels::give_back(file);
     if (proxies_ != nullptr) proxies_->forget_closed(file);
     close_socket(file);
@@ -318,14 +318,14 @@ bool Runtime::is_less(const File& file) const noexcept {
 File* Runtime::file(int fd) {
   File* const file = table_.file(fd);
   // What another process has done with it before is carried first, as it would have happened at once.
-  if (file != nullptr && file->in_stack() && file->holds != 0 && !file->is_joined()) hear();
+  if (file != nullptr && file->in_stack() && file->holds != 0 && !file->is_joined()) process_channels();
   if (file == nullptr || !file->inherited) return file;
   static_cast<void>(Forks::adopt(*file));
   return table_.file(fd);
 }
 
-void Runtime::hear() {
-  if (sockets_ != nullptr && proxies_ != nullptr && !proxies_->empty()) static_cast<void>(proxies_->serve({}));
+void Runtime::process_channels() {
+  if (sockets_ != nullptr && proxies_ != nullptr && !proxies_->empty()) static_cast<void>(proxies_->process({}));
 }
 
 void Runtime::protect() noexcept {
@@ -397,7 +397,7 @@ void Runtime::drain(File& listener) {
   kick_helper();
 }
 
-bool Runtime::turn(uint32_t neighbours) {
+bool Runtime::poll(uint32_t neighbours) {
   if (sockets_ == nullptr) return false;
   sockets::Stack& stack = sockets_->stack();
   const Nanoseconds at = now();
@@ -406,12 +406,12 @@ bool Runtime::turn(uint32_t neighbours) {
   const bool looked = network.poll(stack, neighbours) != 0;
   // Calls take in what has come, too.
   const bool came = network.taken_in() != std::exchange(taken_in_, network.taken_in());
-  if (looked || stack.is_due() || at - turned_at_ > kTurnEvery) {
+  if (looked || stack.is_due() || at - polled_at_ > kPollEvery) {
     stack.run();
-    turned_at_ = at;
+    polled_at_ = at;
     sockets_->note_run(at);
   }
-  ++turns_;
+  ++polls_;
   if (came) {
     ++arrivals_;
     armed_ = false;
@@ -421,9 +421,9 @@ bool Runtime::turn(uint32_t neighbours) {
   return true;
 }
 
-void Runtime::begin_to_serve(File& file) {
-  if (!file.is_stream()) return begin_to_read(file);
-  const bool begins = !std::exchange(file.serves, true);
+void Runtime::begin_receiving(File& file) {
+  if (!file.is_stream()) return begin_reading(file);
+  const bool begins = !std::exchange(file.receives, true);
   if (!file.in_stack()) return;
   if (begins) {
     std::erase(given_up_, &file);
@@ -431,43 +431,43 @@ void Runtime::begin_to_serve(File& file) {
     if (!file.origins.empty()) kick_helper();  // it may not know the channel yet
   }
   file.asked = true;
-  ParentChannels::say_all(file, ParentMessage::Kind::serve);
+  ParentChannels::send_to_all(file, ParentMessage::Kind::want);
 }
 
 // Of a datagram socket. Those that it is from are asked when there is nothing.
-void Runtime::begin_to_read(File& file) {
-  const bool begins = !std::exchange(file.serves, true);
+void Runtime::begin_reading(File& file) {
+  const bool begins = !std::exchange(file.receives, true);
   if (!file.in_stack()) return;
-  if (begins && proxies_ != nullptr) proxies_->settle(file);
+  if (begins && proxies_ != nullptr) proxies_->update_claims(file);
   if (file.origins.empty() || (events(file) & EPOLLIN) != 0) return;
   if (begins) kick_helper();
   file.asked = true;
-  ParentChannels::say_all(file, ParentMessage::Kind::serve);
+  ParentChannels::send_to_all(file, ParentMessage::Kind::want);
 }
 
-void Runtime::rest(File& file) {
-  if (!file.is_joined() || !file.in_stack() || !std::exchange(file.serves, false)) return;
-  if (!file.is_stream()) return proxies().settle(file);
+void Runtime::stop_receiving(File& file) {
+  if (!file.is_joined() || !file.in_stack() || !std::exchange(file.receives, false)) return;
+  if (!file.is_stream()) return proxies().update_claims(file);
   static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
 }
 
 void Runtime::give_up(File& listener) {
-  rest(listener);
+  stop_receiving(listener);
   if (std::find(given_up_.begin(), given_up_.end(), &listener) == given_up_.end()) given_up_.push_back(&listener);
 }
 
 // A thread begins to wait: perhaps for one of these, by a set in a set, too.
-void Runtime::serve_given_up() {
+void Runtime::resume_given_up() {
   for (size_t i = 0; i < given_up_.size();) {
     File& listener = *given_up_[i];
-    if (!listener.serves && proxies().is_waited_for(listener)) serve(listener);
-    if (listener.serves) std::erase(given_up_, &listener);
+    if (!listener.receives && proxies().is_waited_for(listener)) start_receiving(listener);
+    if (listener.receives) std::erase(given_up_, &listener);
     else ++i;
   }
 }
 
-void Runtime::tell(File& file) {
-  EpollSet::mark_all(file);
+void Runtime::notify(File& file) {
+  EpollSet::notify_sets(file);
   for (Sleeper* each : file.sleepers) each->wake();
 }
 
@@ -476,11 +476,11 @@ void Runtime::set_signals(File& file, int fd, bool on) {
   if (file.signals_of >= 0) return;
   file.signals_of = fd;
   file.signalled = file.in_stack() ? events(file) : File::kUnconnected;
-  serve(file);  // it waits from now on
+  start_receiving(file);  // it waits from now on
 }
 
-void Runtime::tell_owner_too(File& file, bool came) {
-  tell(file);
+void Runtime::notify_and_signal(File& file, bool came) {
+  notify(file);
   if (file.signals_of < 0) [[likely]] return;
   const uint32_t now = events(file);
   const uint32_t what = (now & EPOLLIN) != 0 ? EPOLLIN : now & (EPOLLERR | EPOLLPRI);
@@ -496,8 +496,8 @@ void Runtime::dispatch() {
     File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
     if (file == nullptr) continue;
     if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);  // before who waits is woken, as the kernel
-    tell_owner_too(*file, change.came || change.urgent);
-    if (file->wanted) [[unlikely]] proxies().note_arrival(*file);
+    notify_and_signal(*file, change.came || change.urgent);
+    if (file->wanted) [[unlikely]] proxies().handle_arrival(*file);
   }
 }
 
@@ -506,8 +506,8 @@ void Runtime::await_others(bool (SocketProxies::*what)() const noexcept, Nanosec
   constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 1'000'000};
   const Nanoseconds until = now() + within;
   while (sockets_ != nullptr && proxies_ != nullptr && now() < until) {
-    turn();
-    hear();
+    poll();
+    process_channels();
     if (!(*proxies_.*what)()) return;
     release();
     ::nanosleep(&kBetween, nullptr);
@@ -518,9 +518,9 @@ void Runtime::await_others(bool (SocketProxies::*what)() const noexcept, Nanosec
 // What the process has not read is for others who have the socket.
 // Of a socket that is from another process: what has come, and what was handed, while its owner knows that it is here.
 void Runtime::give_back(File& file) {
-  file.serves = false;
+  file.receives = false;
   static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
-  turn();
+  poll();
   SocketProxies::give_back(file);
 }
 
@@ -528,10 +528,10 @@ void Runtime::give_back_datagrams() {
   if (sockets_ == nullptr) return;
   for (File* const each : by_socket_) {
     if (each == nullptr || each->is_stream()) continue;
-    if (proxies_ != nullptr) rest(*each);
+    if (proxies_ != nullptr) stop_receiving(*each);
     if (!each->origins.empty()) give_back(*each);
   }
-  parents_.serve();
+  parents_.process();
 }
 
 // What has come to them is for others who have them: who has not looked yet is waited for (SocketProxies::is_awaited()).
@@ -540,7 +540,7 @@ void Runtime::drain_listeners() {
     File* const file = by_socket_[i];
     if (file == nullptr || !file->listens) continue;
     if (SocketProxies::has_other_owners(*file)) drain(*file);
-    else if (proxies_ != nullptr && proxies_->is_held(*file) && (events(*file) & EPOLLIN) != 0) rest(*file);
+    else if (proxies_ != nullptr && proxies_->is_held(*file) && (events(*file) & EPOLLIN) != 0) stop_receiving(*file);
   }
 }
 

@@ -158,24 +158,24 @@ class Runtime {
   // A connection that nobody has is reset.
   void reset(File& file) noexcept;
   // Something has happened to it: who waits for it looks.
-  static void tell(File& file);
+  static void notify(File& file);
   // O_ASYNC, said by descriptor `fd` or taken back.
   void set_signals(File& file, int fd, bool on);
   // As tell(); and its owner is signalled what is new, and what `came` anew. For each, not what is merely ready, as Linux does.
-  void tell_owner_too(File& file, bool came);
+  void notify_and_signal(File& file, bool came);
   // The entry is no more, if no descriptor names it and no call holds it.
   void let_go(Entry& entry);
   // What a call on a file says whose connection is gone: once why, then that it has ended.
   static int64_t gone(File& file, bool sends) noexcept;
   // A call that has done a part says so; why it did no more, an -errno, the next one says.
-  void tell_next(File& file, int64_t error) noexcept;
+  void defer_error(File& file, int64_t error) noexcept;
   // The program accepts or reads from a socket, or waits for it: so it may get what comes, if it shares its port with others.
-  void serve(File& file) {
+  void start_receiving(File& file) {
     const bool may = file.is_joined() && (file.in_stack() || file.inherited);
-    if (may && (!file.serves || (!file.asked && !file.origins.empty()))) begin_to_serve(file);
+    if (may && (!file.receives || (!file.asked && !file.origins.empty()))) begin_receiving(file);
   }
   // It does not, for now; and for so long as no thread waits for it (give_up).
-  void rest(File& file);
+  void stop_receiving(File& file);
   void give_up(File& listener);
   // What is ready at a socket of ours, in epoll's bits; without the kernel's part of it.
   uint32_t events(const File& file) const noexcept;
@@ -183,20 +183,20 @@ class Runtime {
   uint32_t events(const Entry& entry) const noexcept;
 
   // Takes in what has come, and tells who waits for it. True: something has.
-  bool turn(uint32_t neighbours = sockets::EndpointNetwork::kPollMost);
+  bool poll(uint32_t neighbours = sockets::EndpointNetwork::kPollMost);
   // turn(), if there was none for a while. Says what time it is.
-  Nanoseconds turn_if_due() {
-    const Nanoseconds at = now(), passed = at - turned_at_;
-    if (passed > kTurnEvery && is_open()) turn(sockets_->due_intake(passed > 2 * kTurnEvery));
+  Nanoseconds poll_if_due() {
+    const Nanoseconds at = now(), passed = at - polled_at_;
+    if (passed > kPollEvery && is_open()) poll(sockets_->due_intake(passed > 2 * kPollEvery));
     return at;
   }
 
   enum class Woken : uint8_t { something, timed_out, interrupted };
   // What a call has found when it began. Who asks in vain again and again, and does not wait, lets others have the core at times: there
   // may be more that poll than cores, and the one that it looks for among them.
-  void note_look(bool found, bool waits) noexcept {
+  void record_attempt(bool found, bool waits) noexcept {
     if (found) asked_at_ = 0;
-    else if (!waits) give_core();
+    else if (!waits) yield_core();
   }
   // The last wait was a long one, so the next begins with sleep.
   bool is_idle() const noexcept { return spin_ == 0; }
@@ -226,7 +226,7 @@ class Runtime {
   SocketProxies& proxies();
   ParentChannels& parents() noexcept { return parents_; }
   // What others say of our sockets, before what depends on it.
-  void hear();
+  void process_channels();
   // The helper carries the connection's bytes to `fd`, which is its own from now on.
   void proxy(File& file, int fd, bool used = true);
   // Whoever has the other end of the channel `fd`, which is the helper's from now on, has the listener or datagram socket, too.
@@ -246,7 +246,7 @@ class Runtime {
 
  private:
   bool protects(int fd) const noexcept;
-  static constexpr Nanoseconds kTurnEvery = 20 * kMicrosecond;
+  static constexpr Nanoseconds kPollEvery = 20 * kMicrosecond;
   friend class Forks;
   friend class LastThread;
   class Asleep;
@@ -261,14 +261,14 @@ class Runtime {
   void regain() noexcept;
   void forget_sleep(const void* here) noexcept;
   bool hands_on() noexcept;
-  void give_way() noexcept;
-  void give_core() noexcept;
+  void yield_lock() noexcept;
+  void yield_core() noexcept;
   void hold_off_cancellation() noexcept;
   void halt_at_end() noexcept;
   void dispatch();
-  void begin_to_serve(File& file);
-  void serve_given_up();
-  void begin_to_read(File& file);
+  void begin_receiving(File& file);
+  void resume_given_up();
+  void begin_reading(File& file);
   bool is_less(const File& file) const noexcept;
   bool is_lost() const noexcept { return context_ && !context_->alive(); }
   void lose_interface();
@@ -312,8 +312,8 @@ class Runtime {
   std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again
   Nanoseconds tried_at_ = 0;             // to find one, last
   Nanoseconds opened_at_ = 0;            // the stack
-  Nanoseconds turned_at_ = 0;
-  uint64_t turns_ = 0;
+  Nanoseconds polled_at_ = 0;
+  uint64_t polls_ = 0;
   Nanoseconds asked_at_ = 0, asks_since_ = 0;  // in vain, last, and again and again
 
   Nanoseconds spin_most_ = 20 * kMicrosecond;
@@ -395,7 +395,7 @@ class Uncancelled {
 template <typename Attempt>
 int64_t Runtime::block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
   int64_t result = attempt(!waits || file.is_undecided());
-  note_look(result != -EAGAIN, waits);
+  record_attempt(result != -EAGAIN, waits);
   if (result != -EAGAIN || !waits) return result;
   const Nanoseconds until = within == 0 ? kForever : now() + within;
   bool has_news = false;  // of the shadow, for which this call has no use, as an error: poll() would say so at once, again and again

@@ -22,7 +22,7 @@ int64_t Runtime::gone(File& file, bool sends) noexcept {
   return sends ? -EPIPE : 0;
 }
 
-void Runtime::tell_next(File& file, int64_t error) noexcept {
+void Runtime::defer_error(File& file, int64_t error) noexcept {
   if (error >= 0 || error == -EAGAIN || error == -EINTR) return;
   if (file.in_stack()) sockets_->stack().return_error(file.socket, static_cast<int>(-error));
   else if (file.lost && error != -EPIPE) file.error = static_cast<int>(-error);
@@ -45,7 +45,7 @@ void Runtime::lose_interface() {
       waiting_back_.push_back(file);
     }
     file->socket = -1;
-    tell_owner_too(*file, connection);
+    notify_and_signal(*file, connection);
     if (!connection) file->signalled = File::kUnconnected;
   }
   by_socket_.clear();
@@ -65,7 +65,7 @@ void Runtime::come_back() {
   tried_at_ = now();
   if (!open()) return;
   for (File* const each : std::exchange(waiting_back_, {})) {
-    const bool early = each->listens && !each->serves && now() - opened_at_ < kOthersFirst;
+    const bool early = each->listens && !each->receives && now() - opened_at_ < kOthersFirst;
     if (each->inherited && (early || !Forks::adopt(*each))) waiting_back_.push_back(each);
   }
 }

@@ -23,7 +23,7 @@
 namespace unet::preload {
 namespace {
 
-constexpr int kTurnsPerLook = 8;                         // at the clock, at who else wants the lock, and at the kernel's descriptors
+constexpr int kPollsPerCheck = 8;                         // at the clock, at who else wants the lock, and at the kernel's descriptors
 constexpr Nanoseconds kSpinLeast = 2 * kMicrosecond;
 constexpr Nanoseconds kWorthSpinning = 60 * kMicrosecond;  // what came so soon after going to sleep would have been worth a longer spin
 constexpr Nanoseconds kIdle = 10 * kMillisecond;  // who sleeps for so long need not spin before the next time
@@ -128,8 +128,8 @@ class WakesOuter {
 Runtime::Woken Runtime::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask, bool spin_asks) {
   const WakesOuter outer(who);
   who.sleep_begins();
-  if (!given_up_.empty()) [[unlikely]] serve_given_up();
-  if (turn()) return Woken::something;
+  if (!given_up_.empty()) [[unlikely]] resume_given_up();
+  if (poll()) return Woken::something;
   if (mask == nullptr && spin(who, spin_asks ? kernel : std::span<pollfd>(), until)) return Woken::something;
   if (now() >= until) return !kernel.empty() && poll_for(kernel, 0, nullptr) > 0 ? Woken::something : Woken::timed_out;
   return sleep(who, kernel, until, mask);
@@ -142,7 +142,7 @@ Runtime::Woken Runtime::wait_for(File& file, std::span<pollfd> kernel, Nanosecon
   return wait(who, kernel, next_try(file.waits_back(), until));
 }
 
-void Runtime::give_core() noexcept {
+void Runtime::yield_core() noexcept {
   constexpr Nanoseconds kAgain = 20 * kMicrosecond;
   const Nanoseconds at = now();
   if (at - std::exchange(asked_at_, at) > kAgain) asks_since_ = at;
@@ -157,14 +157,14 @@ bool Runtime::spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds unt
   const Nanoseconds began = now(), end = std::min(began + spin_, until);
   Nanoseconds yield_at = began + kYieldEvery;
   for (Nanoseconds at = began; at < end; at = now()) {
-    for (int i = 0; i < kTurnsPerLook; ++i) {
-      if (turn() || who.woken) {
+    for (int i = 0; i < kPollsPerCheck; ++i) {
+      if (poll() || who.woken) {
         spin_ = spin_most_;
         return true;
       }
       spin_pause();
     }
-    if (wanting_.load(std::memory_order_relaxed) != 0) give_way();
+    if (wanting_.load(std::memory_order_relaxed) != 0) yield_lock();
     if (!kernel.empty() && poll_for(kernel, 0, nullptr) > 0) return true;
     if (at < yield_at) continue;
     ::sched_yield();  // the one we wait for may be waiting for this very core
@@ -242,7 +242,7 @@ Runtime::Woken Runtime::sleep(Sleeper& who, std::span<pollfd> kernel, Nanosecond
   if (watches && is_still_armed()) {
     sockets_->network().stay_armed();
   } else if ((watches || lacks_room()) && !arm()) {
-    turn();  // who arms takes away what would have woken others
+    poll();  // who arms takes away what would have woken others
     return Woken::something;
   }
   if (watches) {
@@ -266,7 +266,7 @@ Runtime::Woken Runtime::sleep(Sleeper& who, std::span<pollfd> kernel, Nanosecond
   const Nanoseconds slept = now() - began;
   spin_ = slept < kWorthSpinning ? spin_most_ : slept > kIdle ? 0 : std::max(std::min(kSpinLeast, spin_most_), spin_ / 2);
   std::copy(all.begin() + 2, all.end(), kernel.begin());
-  turn();
+  poll();
   if (interrupted) return Woken::interrupted;
   return ready == 0 && began < end && end == until && now() >= until ? Woken::timed_out : Woken::something;
 }
@@ -372,7 +372,7 @@ bool Runtime::orphan_is_done() noexcept {
 void Runtime::help() {
   Guard guard;
   const uint32_t number = helper_number_;
-  uint64_t seen = arrivals_, turns = turns_;
+  uint64_t seen = arrivals_, polls = polls_;
   int quiet = 0;
   bool takes_over = false;
   std::vector<pollfd> fds;
@@ -391,12 +391,12 @@ void Runtime::help() {
       continue;
     }
     // Nobody has looked since the last time, and somebody may have to be woken.
-    if (turns_ == turns) turn();
+    if (polls_ == polls) poll();
     verify_some();
-    if (watcher_ != nullptr && (!armed_ || lacks_room()) && !arm()) turn();
+    if (watcher_ != nullptr && (!armed_ || lacks_room()) && !arm()) poll();
     quiet = arrivals_ == seen ? quiet + 1 : 0;
     seen = arrivals_;
-    turns = turns_;
+    polls = polls_;
     fds.assign({{.fd = helper_event_, .events = POLLIN, .revents = 0}, {.fd = -1, .events = POLLIN, .revents = 0}});
     if (proxies_ != nullptr) proxies_->append(fds);
     const size_t theirs = fds.size();
@@ -424,8 +424,8 @@ void Runtime::help() {
       quiet = takes_over ? kTicks + kSlowTicks : 0;
     }
     if (ending_ || sockets_ == nullptr) continue;
-    if (proxies_ != nullptr && proxies_->serve(std::span(fds).subspan(2, theirs - 2))) quiet = 0;
-    if (fds.size() != theirs) parents_.serve();
+    if (proxies_ != nullptr && proxies_->process(std::span(fds).subspan(2, theirs - 2))) quiet = 0;
+    if (fds.size() != theirs) parents_.process();
   }
 }
 

@@ -23,7 +23,7 @@ struct ParentMessage {
     take_unused,  // the same, but nobody may want it: a program has it because nobody closed it
     end,          // shutdown() of a connection that was taken
     close,        // it is closed there
-    serve,        // a listener or a datagram socket: a connection of it, or datagrams, are wanted
+    want,         // a listener or a datagram socket: a connection of it, or datagrams, are wanted
     took,         // a connection that was handed over: it is accepted
     fork,         // a child of the process has all that it had
     datagram,     // one that came there, and nobody there reads

@@ -76,10 +76,10 @@ int take_pending(File& listener, sockaddr* address, socklen_t* length, int flags
   if (fd < 0 || !ParentChannels::answer(taken, ParentMessage::Kind::took)) {
     if (fd >= 0) real().close(fd);
     else if (taken.own != nullptr) Runtime::get().reset(*taken.own);
-    Runtime::get().serve(listener);
+    Runtime::get().start_receiving(listener);
     return -EAGAIN;
   }
-  if (Runtime::get().proxies().is_waited_for(listener)) Runtime::get().serve(listener);  // another thread does
+  if (Runtime::get().proxies().is_waited_for(listener)) Runtime::get().start_receiving(listener);  // another thread does
   File* const file = taken.own != nullptr ? taken.own : new File(listener.domain, SOCK_STREAM);
   file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
   file->bound = true;
@@ -100,14 +100,14 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   if (address != nullptr && (sockets::is_nowhere(address) || sockets::is_nowhere(length))) return -EFAULT;
   if (address != nullptr && static_cast<int>(*length) < 0) return -EINVAL;
   Runtime& runtime = Runtime::get();
-  runtime.serve(listener);
+  runtime.start_receiving(listener);
   return static_cast<int>(runtime.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
     while (!listener.pending_accepts.empty()) {
       if (const int made = take_pending(listener, address, length, flags); made != -EAGAIN) return made;
     }
     if (!listener.in_stack() && !listener.inherited) return -EINVAL;
     if (!listener.in_stack() && !Forks::adopt(listener)) return -EAGAIN;  // until there is a network interface again
-    if ((runtime.events(listener) & EPOLLIN) == 0) runtime.turn();
+    if ((runtime.events(listener) & EPOLLIN) == 0) runtime.poll();
     if (runtime.sockets().stack().option(listener.socket, sockets::Stack::Option::accepts) == 0) return -EINVAL;
     if ((runtime.events(listener) & (EPOLLIN | EPOLLERR)) != 0) return take_connection(listener, address, length, flags);
     if (!kernel || !listener.kernel) return -EAGAIN;
@@ -233,7 +233,7 @@ UNET_PRELOAD int socket(int domain, int type, int protocol) noexcept {
 UNET_PRELOAD int bind(int fd, const sockaddr* address, socklen_t length) noexcept {
   if (file_of(fd) == nullptr) return real().bind(fd, address, length);
   const Runtime::Guard guard;
-  Runtime::get().hear();  // a port that others have closed is free
+  Runtime::get().process_channels();  // a port that others have closed is free
   File* const file = Runtime::get().file(fd);
   if (file == nullptr) return real().bind(fd, address, length);
   note_link(*file, address, length);
@@ -300,12 +300,12 @@ UNET_PRELOAD int shutdown(int fd, int how) noexcept {
   if (file_of(fd) == nullptr) return real().shutdown(fd, how);
   const Runtime::Guard guard;
   File* const file = Runtime::get().file(fd);
-  if (file != nullptr && file->pair && how != SHUT_RD) ParentChannels::say_all(*file, ParentMessage::Kind::end);
+  if (file != nullptr && file->pair && how != SHUT_RD) ParentChannels::send_to_all(*file, ParentMessage::Kind::end);
   if (file == nullptr || !file->in_stack()) return real().shutdown(fd, how);
   if (file->kernel && (file->listens || !file->is_stream())) real().shutdown(fd, how);
   const int result = Runtime::get().sockets().shutdown(file->socket, how);
   if (file->listens && how != SHUT_WR) {
-    ParentChannels::say_all(*file, ParentMessage::Kind::close);
+    ParentChannels::send_to_all(*file, ParentMessage::Kind::close);
     ParentChannels::give_back(*file);
     file->origins.clear();
     file->listens = false;
@@ -376,7 +376,7 @@ UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t*
   }
   if (sockets::is_nowhere(value) || sockets::is_nowhere(length)) return static_cast<int>(answer(-EFAULT));
   if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
-  Runtime::get().turn_if_due();
+  Runtime::get().poll_if_due();
   if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF)) return tell_int(told_of(*file, name), value, length);
   if (level == SOL_SOCKET && name == SO_RCVLOWAT) return tell_int(file->receive_least, value, length);
   if (level == IPPROTO_TCP && name == TCP_INQ && file->is_stream()) return tell_int(file->tells.left, value, length);

@@ -64,14 +64,14 @@ void SocketProxies::append(std::vector<int>& all) const {
   for (const auto& each : moves_) all.push_back(each.fd);
 }
 
-bool SocketProxies::serve(std::span<const pollfd> ready) {
+bool SocketProxies::process(std::span<const pollfd> ready) {
   const auto hung_up = [&](int fd) {
     const auto at = std::find_if(ready.begin(), ready.end(), [&](const pollfd& each) { return each.fd == fd; });
     return at != ready.end() && (at->revents & (POLLHUP | POLLERR)) != 0;
   };
   sleeper_.woken = false;
   for (size_t i = 0; i < channels_.size();) {
-    if (serve_channel(channels_[i])) {
+    if (process_channel(channels_[i])) {
       ++i;
       continue;
     }
@@ -88,7 +88,7 @@ bool SocketProxies::serve(std::span<const pollfd> ready) {
     drop(proxies_[i]);
     proxies_.erase(proxies_.begin() + static_cast<ptrdiff_t>(i));
   }
-  const bool moving = serve_moves(), given = give_up(), handed = transfer_accepts(), left = drain_closed();
+  const bool moving = process_moves(), given = give_up(), handed = transfer_accepts(), left = drain_closed();
   return moving || given || handed || left;
 }
 
@@ -181,7 +181,7 @@ bool SocketProxies::carry_in(SocketProxy& proxy) {
 // What this process held for others, of whom none has it yet, or one has not got all that came.
 bool SocketProxies::has_unserved() const noexcept {
   const auto waits = [&](const Held& held) {
-    if (!held.file->is_joined() || held.file->serves || !held.file->bound) return false;
+    if (!held.file->is_joined() || held.file->receives || !held.file->bound) return false;
     return (Runtime::get().events(*held.file) & EPOLLIN) != 0 || served_by(*held.file) == 0;
   };
   return has_held(waits);

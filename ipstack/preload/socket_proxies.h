@@ -49,7 +49,7 @@ class SocketProxies {
   // What the helper is to poll, behind what is there.
   void append(std::vector<pollfd>& to) const;
   // What poll() has said of them; whatever can be carried, and handed over. True: this is to be called again soon, whatever happens.
-  bool serve(std::span<const pollfd> ready);
+  bool process(std::span<const pollfd> ready);
   // It is also to be called within kLooksAgain.
   bool has_hung() const noexcept;
   static constexpr Nanoseconds kLooksAgain = kSecond;
@@ -73,15 +73,15 @@ class SocketProxies {
   void drain(File& listener);
 
   // Another process waits for a connection that came to this one's own: it is given one, if the program leaves it for a while.
-  void note_want(File& listener);
+  void handle_want(File& listener);
   // One has come to such a listener.
-  void note_arrival(File& listener);
+  void handle_arrival(File& listener);
 
   // ---- datagrams (datagrams.cc)
 
   // Who has the socket reads, or no longer does: whose claim gets what comes is told anew.
-  void settle(File& file);
-  void settle_all();
+  void update_claims(File& file);
+  void update_all_claims();
   // A thread of the program waits for it.
   bool is_waited_for(const File& file) const noexcept;
   // What waits at the socket goes to the process that it is from, as this one does not read it.
@@ -105,7 +105,7 @@ class SocketProxies {
   struct Held {
     File* file;
     int socket;           // as the other process names it
-    bool serves = false;  // not a connection: the other process accepts or reads from its own
+    bool receives = false;  // not a connection: the other process accepts or reads from its own
     bool wants = false;   // and has asked for a connection, or datagrams, that came to ours
     bool told = false;    // it was told that others want one of those that came to its own
   };
@@ -151,10 +151,10 @@ class SocketProxies {
     File* file;
     Nanoseconds until, last;  // later if something comes, but not than `last`
   };
-  bool serve_channel(ChildChannel& channel);
+  bool process_channel(ChildChannel& channel);
   // moves.cc
-  void hear_of_move(const ChildChannel& channel, File& file, const ParentMessage& said, std::span<const std::byte> behind, int& fd);
-  bool serve_moves();
+  void handle_move(const ChildChannel& channel, File& file, const ParentMessage& said, std::span<const std::byte> behind, int& fd);
+  bool process_moves();
   enum class Step : uint8_t { waits, stays, moved };
   Step step(Move& move, ChildChannel& channel, const Held& held);
   Step begin_step(Move& move, const ChildChannel& channel, const Held& held);
@@ -166,7 +166,7 @@ class SocketProxies {
   static void erase_held(ChildChannel& channel, const File& file) noexcept {
     std::erase_if(channel.held, [&](const Held& each) { return each.file == &file; });
   }
-  void hear(ChildChannel& channel, const ParentMessage& said, std::span<const std::byte> behind, int fd);
+  void handle(ChildChannel& channel, const ParentMessage& said, std::span<const std::byte> behind, int fd);
   void release(ChildChannel& channel, size_t at);
   static File* closed_there(const ChildChannel& channel, int socket) noexcept;
   void end_channel(ChildChannel& channel);

@@ -206,7 +206,7 @@ int open_in_stack(File& file) {
     return result;
   }
   file.lost = false;
-  runtime.tell(file);
+  runtime.notify(file);
   return 0;
 }
 
@@ -217,7 +217,7 @@ void leave_kernel(File& file) {
     if (each->set->fds.empty()) continue;
     real().epoll_ctl(each->set->fds.front(), EPOLL_CTL_DEL, each->fd, &none);
     --each->set->kernel_members;
-    each->set->mark(*each);
+    each->set->notify(*each);
   }
 }
 
@@ -242,7 +242,7 @@ void leave_to_kernel(File& file) {
   }
   const Hold hold(file);
   file.left = true;
-  runtime.tell(file);
+  runtime.notify(file);
   while (!file.fds.empty()) runtime.table().take(file.fds.back());
 }
 
@@ -309,8 +309,8 @@ int listen_file(File& file, int backlog, bool& decided) {
   file.listens = true;
   file.backlog = backlog;
   // A process that only holds it for its children gets none of their connections.
-  file.serves = !file.registrations.empty() || file.signals_of >= 0;
-  static_cast<void>(Runtime::get().sockets().stack().set_takes_new(file.socket, file.serves));
+  file.receives = !file.registrations.empty() || file.signals_of >= 0;
+  static_cast<void>(Runtime::get().sockets().stack().set_takes_new(file.socket, file.receives));
   return file.kernel ? result_of(real().listen(file.fd(), backlog)) : 0;
 }
 
@@ -405,7 +405,7 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
     int least;
     std::memcpy(&least, value, sizeof least);
     file.receive_least = least <= 0 ? least == 0 ? 1 : INT_MAX : least;
-    for (Registration* each : file.registrations) each->set->mark(*each);
+    for (Registration* each : file.registrations) each->set->notify(*each);
   }
   if (set_telling(file, level, name, value, length)) return 0;
   if (!file.in_stack()) {

@@ -78,7 +78,7 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
     if (!file.in_stack()) return Runtime::gone(file, true);
     const auto send = [&] { return result_of(runtime.sockets().send(file.socket, data + sent, length - sent, flags | MSG_DONTWAIT)); };
     int64_t more = send();
-    if (more == -EAGAIN && runtime.turn() && file.in_stack()) more = send();  // what has come may be room, or the end
+    if (more == -EAGAIN && runtime.poll() && file.in_stack()) more = send();  // what has come may be room, or the end
     if (more == -EAGAIN || (more >= 0 && static_cast<size_t>(more) < length - sent)) tell_of_room(file);
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
@@ -86,7 +86,7 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
     return sent < length && may_wait ? -EAGAIN : static_cast<int64_t>(sent);
   });
   if (result >= 0 || sent == 0) return result;
-  runtime.tell_next(file, result);
+  runtime.defer_error(file, result);
   return static_cast<int64_t>(sent);
 }
 
@@ -150,11 +150,12 @@ template <typename Attempt>
 int64_t receive_waiting(File& file, int flags, Attempt attempt) {
   Runtime& runtime = Runtime::get();
   file.unserved_since = 0;
-  runtime.serve(file);
+  runtime.start_receiving(file);
   return runtime.block(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) -> int64_t {
-    if (file.in_stack() && !file.serves) runtime.serve(file);  // meanwhile
+    if (file.in_stack() && !file.receives) runtime.start_receiving(file);  // meanwhile
     const int64_t got = attempt(kernel);
-    if (got >= 0 && !file.origins.empty() && runtime.proxies().is_waited_for(file)) runtime.serve(file);  // another thread had asked for it
+    const bool another_asked = got >= 0 && !file.origins.empty() && runtime.proxies().is_waited_for(file);
+    if (another_asked) runtime.start_receiving(file);
     return got;
   });
 }
@@ -166,7 +167,7 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
   size_t received = 0;
   const int64_t result = runtime.block(file, POLLIN, may_wait, file.receive_within, [&](bool) -> int64_t {
     if (!file.in_stack()) return Runtime::gone(file, false);
-    if (few_are_no_use(file, length) && (runtime.events(file) & EPOLLIN) == 0) runtime.turn();
+    if (few_are_no_use(file, length) && (runtime.events(file) & EPOLLIN) == 0) runtime.poll();
     if (few_are_no_use(file, length) && may_wait && (runtime.events(file) & (EPOLLIN | EPOLLERR)) == 0) return -EAGAIN;
     do {
       const bool at_urgent = (flags & MSG_PEEK) == 0 && runtime.sockets().stack().is_at_urgent(file.socket);
@@ -185,7 +186,7 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
     return static_cast<int64_t>(received);
   });
   if (result > 0 || received == 0) return result;
-  runtime.tell_next(file, result);
+  runtime.defer_error(file, result);
   return static_cast<int64_t>(received);
 }
 
@@ -274,7 +275,7 @@ static int64_t receive_pieces(File& file, const msghdr& message, int flags) {
     const int how = got == 0 || (flags & MSG_WAITALL) != 0 ? flags : flags | MSG_DONTWAIT;
     const int64_t more = receive_bytes(file, each.iov_base, length, how);
     if (more < 0 && got == 0) return more;
-    Runtime::get().tell_next(file, more);
+    Runtime::get().defer_error(file, more);
     got += std::max<int64_t>(more, 0);
     if (more < static_cast<int64_t>(length) || (flags & (MSG_PEEK | MSG_OOB)) != 0) break;
     if (file.in_stack() && Runtime::get().sockets().stack().is_at_urgent(file.socket)) break;
@@ -330,7 +331,7 @@ int64_t receive_message(File& file, msghdr& message, int flags) {
   message.msg_flags = 0;
   if (file.in_stack() && (flags & MSG_ERRQUEUE) != 0) {
     if (message.msg_name != nullptr && is_nowhere(message.msg_name)) return -EFAULT;
-    Runtime::get().turn();
+    Runtime::get().poll();
     if (!file.in_stack()) return -EAGAIN;
     const int64_t got = receive_error(file, message);
     return got == -EAGAIN && file.kernel ? result_of(real().recvmsg(file.fd(), &message, flags)) : got;

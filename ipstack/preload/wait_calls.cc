@@ -38,7 +38,7 @@ class Waiting {
       }
       if (file->kernel) add_kernels(all[i]);
       else kernel_[i].fd = -1;
-      runtime.serve(*file);
+      runtime.start_receiving(*file);
       hold(i, *file);
     }
   }
@@ -163,10 +163,10 @@ struct Patience {
 // Under the lock. -errno.
 int poll_all(Waiting& waiting, Patience& patience, const sigset_t* mask) {
   Runtime& runtime = Runtime::get();
-  const Nanoseconds began = runtime.turn_if_due();
+  const Nanoseconds began = runtime.poll_if_due();
   int ready = waiting.look_paced(began);
-  if (ready == 0 && runtime.turn()) ready = waiting.look(false);
-  runtime.note_look(ready != 0, patience.most != 0);
+  if (ready == 0 && runtime.poll()) ready = waiting.look(false);
+  runtime.record_attempt(ready != 0, patience.most != 0);
   if (ready != 0) return ready;
   Sleeper& who = Runtime::this_thread();
   // What the mask lets through is told also to who has no time.
