@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <ctime>
 
-#include "ipstack/preload/runtime.h"
 #include "ipstack/preload/kernel_pace.h"
-#include "ipstack/preload/socket_routing.h"
 #include "ipstack/preload/real.h"
+#include "ipstack/preload/runtime.h"
+#include "ipstack/preload/socket_routing.h"
 
 // A function that programs find instead of the C library's.
 #define UNET_PRELOAD extern "C" __attribute__((visibility("default")))

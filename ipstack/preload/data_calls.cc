@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "ipstack/preload/calls.h"
-#include "ipstack/preload/passing.h"
+#include "ipstack/preload/shared/passing.h"
 #include "ipstack/preload/transfer.h"
 #include "ipstack/sockets/sockaddr.h"
 

@@ -9,9 +9,9 @@
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/epoll_set.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/interfaces.h"
+#include "ipstack/preload/shared/forks.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;

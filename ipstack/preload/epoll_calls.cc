@@ -3,8 +3,8 @@
 #include <climits>
 
 #include "ipstack/preload/calls.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/memory.h"
+#include "ipstack/preload/shared/forks.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;

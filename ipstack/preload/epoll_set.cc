@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "ipstack/preload/runtime.h"
 #include "ipstack/preload/real.h"
+#include "ipstack/preload/runtime.h"
 
 namespace unet::preload {
 namespace {

@@ -7,8 +7,8 @@
 #include <cerrno>
 
 #include "ipstack/preload/epoll_set.h"
-#include "ipstack/preload/runtime.h"
 #include "ipstack/preload/real.h"
+#include "ipstack/preload/runtime.h"
 
 namespace unet::preload {
 namespace {

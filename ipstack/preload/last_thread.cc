@@ -9,9 +9,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "ipstack/preload/runtime.h"
 #include "ipstack/preload/of_thread.h"
 #include "ipstack/preload/real.h"
+#include "ipstack/preload/runtime.h"
 
 namespace unet::preload {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/description.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/last_thread.h"
+#include "ipstack/preload/shared/forks.h"
 
 using namespace unet::preload;
 

@@ -15,9 +15,9 @@
 #include <cstring>
 #include <new>
 
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/real.h"
-#include "ipstack/preload/socket_proxies.h"
+#include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/socket_proxies.h"
 #include "ipstack/preload/signals.h"
 #include "unet/connection.h"
 

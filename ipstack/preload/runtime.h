@@ -28,10 +28,10 @@
 #include <string>
 #include <vector>
 
-#include "ipstack/preload/parent_channels.h"
 #include "ipstack/preload/epoll_set.h"
 #include "ipstack/preload/file.h"
 #include "ipstack/preload/rules.h"
+#include "ipstack/preload/shared/parent_channels.h"
 #include "ipstack/preload/signals.h"
 #include "ipstack/preload/streams.h"
 #include "ipstack/sockets/calls.h"

@@ -4,8 +4,8 @@
 #include <cerrno>
 
 #include "ipstack/preload/description.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/runtime.h"
+#include "ipstack/preload/shared/forks.h"
 
 namespace unet::preload {
 namespace {

@@ -11,12 +11,12 @@
 #include <utility>
 
 #include "ipstack/preload/few.h"
-#include "ipstack/preload/runtime.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/last_thread.h"
 #include "ipstack/preload/of_thread.h"
 #include "ipstack/preload/real.h"
-#include "ipstack/preload/socket_proxies.h"
+#include "ipstack/preload/runtime.h"
+#include "ipstack/preload/shared/socket_proxies.h"
 #include "ipstack/preload/signals.h"
 #include "unet/connection.h"
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "ipstack/preload/calls.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/memory.h"
+#include "ipstack/preload/shared/forks.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;

@@ -14,9 +14,9 @@
 
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/of_thread.h"
-#include "ipstack/preload/socket_proxies.h"
+#include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/socket_proxies.h"
 #include "ipstack/preload/signals.h"
 #include "ipstack/sockets/sockaddr.h"
 

@@ -6,8 +6,8 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/few.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/kernel_pace.h"
+#include "ipstack/preload/shared/forks.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ipstack/preload/socket_proxies.h"
+#include "ipstack/preload/shared/socket_proxies.h"
 
 namespace unet::preload {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ipstack/preload/file.h"
-#include "ipstack/preload/share_channel.h"
+#include "ipstack/preload/shared/share_channel.h"
 
 namespace unet::preload {
 

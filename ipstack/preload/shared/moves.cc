@@ -12,12 +12,12 @@
 #include <cstring>
 #include <vector>
 
-#include "ipstack/preload/parent_channels.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/description.h"
-#include "ipstack/preload/socket_routing.h"
 #include "ipstack/preload/real.h"
-#include "ipstack/preload/socket_proxies.h"
+#include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/parent_channels.h"
+#include "ipstack/preload/shared/socket_proxies.h"
+#include "ipstack/preload/socket_routing.h"
 
 namespace unet::preload {
 namespace {

@@ -1,5 +1,5 @@
 // socket_proxies.cc - carries bytes between connections and socket pairs; accept_transfer.cc has what channels say.
-#include "ipstack/preload/socket_proxies.h"
+#include "ipstack/preload/shared/socket_proxies.h"
 
 #include <sys/socket.h>
 #include <unistd.h>

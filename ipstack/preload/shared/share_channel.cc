@@ -1,5 +1,5 @@
 // share_channel.cc - packets between processes that share sockets.
-#include "ipstack/preload/share_channel.h"
+#include "ipstack/preload/shared/share_channel.h"
 
 #include <sys/socket.h>
 

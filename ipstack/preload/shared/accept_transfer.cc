@@ -9,7 +9,7 @@
 
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/real.h"
-#include "ipstack/preload/socket_proxies.h"
+#include "ipstack/preload/shared/socket_proxies.h"
 
 namespace unet::preload {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "ipstack/preload/file.h"
-#include "ipstack/preload/socket_proxies.h"
+#include "ipstack/preload/shared/socket_proxies.h"
 
 namespace unet::preload {
 

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "ipstack/preload/runtime.h"
-#include "ipstack/preload/share_channel.h"
+#include "ipstack/preload/shared/share_channel.h"
 
 namespace unet::preload {
 

@@ -1,5 +1,5 @@
 // parent_channels.cc - what comes by channels, and what is said.
-#include "ipstack/preload/parent_channels.h"
+#include "ipstack/preload/shared/parent_channels.h"
 
 #include <sys/socket.h>
 
@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ipstack/preload/runtime.h"
 #include "ipstack/preload/real.h"
-#include "ipstack/preload/socket_proxies.h"
+#include "ipstack/preload/runtime.h"
+#include "ipstack/preload/shared/socket_proxies.h"
 
 namespace unet::preload {
 namespace {

@@ -1,5 +1,5 @@
 // passing.cc - finds what is passed instead of sockets of ours, and makes them of it again.
-#include "ipstack/preload/passing.h"
+#include "ipstack/preload/shared/passing.h"
 
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -16,8 +16,8 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/description.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/identity.h"
+#include "ipstack/preload/shared/forks.h"
 
 namespace unet::preload {
 namespace {

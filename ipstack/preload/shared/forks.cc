@@ -1,5 +1,5 @@
 // forks.cc - a child begins with what its parent had open, but without its stack.
-#include "ipstack/preload/forks.h"
+#include "ipstack/preload/shared/forks.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -16,12 +16,12 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/description.h"
-#include "ipstack/preload/runtime.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/last_thread.h"
-#include "ipstack/preload/socket_routing.h"
-#include "ipstack/preload/socket_proxies.h"
+#include "ipstack/preload/runtime.h"
+#include "ipstack/preload/shared/socket_proxies.h"
 #include "ipstack/preload/signals.h"
+#include "ipstack/preload/socket_routing.h"
 #include "unet/connection.h"
 
 namespace unet::preload {
