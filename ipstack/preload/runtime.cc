@@ -84,7 +84,7 @@ Runtime::Runtime() {
 }
 
 void Runtime::read_environment() {
-  spin_most_ = spin_ = microseconds_of("UNET_SOCKETS_SPIN_US", spin_most_);
+  spin_.set_most(microseconds_of("UNET_SOCKETS_SPIN_US", spin_.most()));
   logs_ = ::secure_getenv("UNET_SOCKETS_LOG") != nullptr;
   // Now, as programs such as nginx give their children an environment without it.
   if (const char* const ni = ::secure_getenv("UNET_NI")) ni_ = ni;
@@ -125,7 +125,7 @@ void Runtime::lock() noexcept {
   halt_at_end();
   hold_off_cancellation();
   this_call = {};
-  ++locks_;
+  poller_.note_lock();
   if (SleepOfThread::own.at != nullptr) [[unlikely]] forget_sleep(__builtin_frame_address(0));
 }
 
@@ -133,7 +133,10 @@ void Runtime::unlock() noexcept { release(); }
 
 // While a thread sleeps: signal handlers that run then are the program's, and not inside; some do before this returns.
 void Runtime::release() noexcept {
-  if (hands_on()) kick_helper();  // under the lock, as a thread may be cancelled in write()
+  if (sockets_ != nullptr && !ending_) {
+    if (sockets_->stack().changes() != 0) dispatch();
+    poller_.hand_on();  // under the lock, as a thread may be cancelled in write()
+  }
   mutex_.unlock();
   // Before handlers, of which one may leave by longjmp().
   if (cancellation != kUntouched) [[unlikely]] ::pthread_setcancelstate(std::exchange(cancellation, kUntouched), nullptr);
@@ -181,13 +184,11 @@ Status Runtime::open_stack() {
   const auto descriptor = (*made)->network().descriptor();
   if (!descriptor) return tl::unexpected(descriptor.error());
   await_addresses((*made)->network());
-  if (!helper_runs_ && !start_helper()) return fail(Errc::out_of_memory, "no thread can be started");
-  helper_runs_ = true;
-  endpoint_fd_ = *descriptor;
+  if (!poller_.start_helper(&Runtime::helper, this)) return fail(Errc::out_of_memory, "no thread can be started");
   context_ = std::move(*context);
   held_.reset();
   sockets_ = std::move(*made);
-  taken_in_ = 0;
+  poller_.attach(*sockets_, *descriptor);
   return {};
 }
 
@@ -332,7 +333,8 @@ void Runtime::protect() noexcept {
   const bool is_open = sockets_ != nullptr;
   Connection* const connection = is_open ? &sockets_->network().endpoint().connection() : nullptr;
   const auto channels = parents_.all();
-  const int all[] = {is_open ? connection->descriptor() : -1, is_open ? connection->news_descriptor() : -1, endpoint_fd_, helper_event_};
+  const int all[] = {is_open ? connection->descriptor() : -1, is_open ? connection->news_descriptor() : -1, poller_.endpoint(),
+                     poller_.helper_event()};
   static_assert(std::size(all) + ParentChannels::kMost == std::tuple_size_v<decltype(protected_)>);
   for (size_t i = 0; i < protected_.size(); ++i) {
     const size_t channel = i - std::size(all);
@@ -377,7 +379,7 @@ bool Runtime::is_own(int fd) {
 }
 
 SocketProxies& Runtime::proxies() {
-  if (proxies_ == nullptr) proxies_ = std::make_unique<SocketProxies>(helper_event_);
+  if (proxies_ == nullptr) proxies_ = std::make_unique<SocketProxies>(poller_.helper_event());
   return *proxies_;
 }
 
@@ -397,26 +399,8 @@ void Runtime::drain(File& listener) {
   kick_helper();
 }
 
-bool Runtime::poll(uint32_t neighbours) {
-  if (sockets_ == nullptr) return false;
-  sockets::Stack& stack = sockets_->stack();
-  const Nanoseconds at = now();
-  stack.set_time(at);
-  sockets::EndpointNetwork& network = sockets_->network();
-  const bool looked = network.poll(stack, neighbours) != 0;
-  // Calls take in what has come, too.
-  const bool came = network.taken_in() != std::exchange(taken_in_, network.taken_in());
-  if (looked || stack.is_due() || at - polled_at_ > kPollEvery) {
-    stack.run();
-    polled_at_ = at;
-    sockets_->note_run(at);
-  }
-  ++polls_;
-  if (came) {
-    ++arrivals_;
-    armed_ = false;
-  }
-  if (stack.changes() == 0) return false;
+bool Runtime::poll(uint32_t local_messages) {
+  if (!poller_.poll(now(), local_messages)) return false;
   dispatch();
   return true;
 }

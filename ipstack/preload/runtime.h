@@ -1,17 +1,11 @@
-// runtime.h - the stack of this process, which all of its threads use, and how they wait; used by all calls of ipstack/preload.
+// runtime.h - the library's state of this process: the lock, the stack, the table of descriptors, and how threads wait; used by all
+// calls of ipstack/preload.
 //
-// One lock is around the stack, the table of descriptors and all that hangs on it. A thread in a call turns the stack; one that waits spins
-// for a while, then sleeps, and the first of those that sleep watches the endpoint for all (the watcher). What comes is told to the threads
-// that wait for it; who sleeps is woken by an eventfd of its own. When no thread is in a call, a helper thread keeps the stack going: it
-// looks every millisecond while the program is busy with something else, more seldom later, and rests when nothing happens at all.
+// One lock is around all of it. A thread in a call polls the stack; poller.h says which thread sleeps for all, and when the helper polls.
+// Arrivals notify the threads that wait for a socket, and wake those that sleep.
 //
-// Whoever gives the lock away leaves one of these behind (hands_on()), or what comes would wake nobody:
-// - the helper is not at rest, or has been kicked: it looks soon, and makes sure that the endpoint is armed;
-// - the endpoint is armed, and who is asleep on it is the watcher, or the helper, which then has not found one when it went to rest;
-// - the endpoint is armed, and one of those who sleep has been woken to become the watcher, because the last one has left.
-//
-// A thread may be cancelled (pthread_cancel()) while it sleeps, and at the beginning of a call, but never while it has the lock. It is
-// unwound then as by an exception: whatever is to be taken back is an object's, and functions that wait are not noexcept.
+// A thread may be cancelled (pthread_cancel()) while it sleeps, and at the beginning of a call, but never while it has the lock. Its stack
+// is unwound then as by an exception: what must be undone belongs to an object, and functions that wait are not noexcept.
 #pragma once
 
 #include <poll.h>
@@ -30,60 +24,16 @@
 
 #include "ipstack/preload/epoll_set.h"
 #include "ipstack/preload/file.h"
+#include "ipstack/preload/poller.h"
 #include "ipstack/preload/rules.h"
 #include "ipstack/preload/shared/parent_channels.h"
 #include "ipstack/preload/signals.h"
+#include "ipstack/preload/sleeper.h"
 #include "ipstack/preload/streams.h"
 #include "ipstack/sockets/calls.h"
 #include "unet/base/time.h"
 
 namespace unet::preload {
-
-constexpr Nanoseconds kForever = ~Nanoseconds{0};
-
-// A thread that waits, and the eventfd that wakes it.
-struct Sleeper {
-  int event = -1;
-  bool woken = false;
-  bool asleep = false;           // or about to be: else `woken` is enough, without two system calls for the eventfd
-  bool ends_call = false;        // a signal has ended its call, which looks once more
-  std::vector<Entry*> polled{};  // that poll() holds while it sleeps
-
-  Sleeper();
-  explicit Sleeper(int fd) noexcept;  // woken by that eventfd, which is somebody else's; always, as if it were asleep
-  ~Sleeper();
-  Sleeper(const Sleeper&) = delete;
-  Sleeper& operator=(const Sleeper&) = delete;
-  // False: it was woken already.
-  bool wake() noexcept;
-  void sleep_begins() noexcept;
-  // In a child: an eventfd of its own.
-  void renew() noexcept;
-
- private:
-  bool rung_ = false;
-  bool owns_ = true;
-};
-
-// Where on its stack this thread sleeps, the outermost time.
-struct SleepOfThread {
-  const void* at;  // null: it does not
-  Sleeper* who;
-  static constinit thread_local SleepOfThread own;
-};
-
-// A thread among those that wait for something, until it no longer does.
-class Queued {
- public:
-  Queued(std::vector<Sleeper*>& queue, Sleeper& who) : queue_(queue), who_(who) { queue.push_back(&who); }
-  ~Queued() { std::erase(queue_, &who_); }
-  Queued(const Queued&) = delete;
-  Queued& operator=(const Queued&) = delete;
-
- private:
-  std::vector<Sleeper*>& queue_;
-  Sleeper& who_;
-};
 
 class SocketProxies;
 
@@ -183,10 +133,10 @@ class Runtime {
   uint32_t events(const Entry& entry) const noexcept;
 
   // Takes in what has come, and tells who waits for it. True: something has.
-  bool poll(uint32_t neighbours = sockets::EndpointNetwork::kPollMost);
-  // turn(), if there was none for a while. Says what time it is.
+  bool poll(uint32_t local_messages = sockets::EndpointNetwork::kPollMost);
+  // poll(), if there was none for a while. Says what time it is.
   Nanoseconds poll_if_due() {
-    const Nanoseconds at = now(), passed = at - polled_at_;
+    const Nanoseconds at = now(), passed = at - poller_.polled_at();
     if (passed > kPollEvery && is_open()) poll(sockets_->due_intake(passed > 2 * kPollEvery));
     return at;
   }
@@ -199,7 +149,7 @@ class Runtime {
     else if (!waits) yield_core();
   }
   // The last wait was a long one, so the next begins with sleep.
-  bool is_idle() const noexcept { return spin_ == 0; }
+  bool is_idle() const noexcept { return spin_.now() == 0; }
   // Waits until something happens to what `who` waits for, or a descriptor of `kernel` is ready (its revents say so), at most until
   // `until`. Gives the lock away meanwhile. May return for nothing. When its time is over the kernel has just been asked, and had nothing.
   // `spin_asks` false: `kernel` is asked by the sleep only. Each look of a thread that spins is a system call.
@@ -260,7 +210,6 @@ class Runtime {
   static void come_out() noexcept;
   void regain() noexcept;
   void forget_sleep(const void* here) noexcept;
-  bool hands_on() noexcept;
   void yield_lock() noexcept;
   void yield_core() noexcept;
   void hold_off_cancellation() noexcept;
@@ -275,16 +224,11 @@ class Runtime {
   void come_back();
   bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
   Woken sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask);
-  bool arm();
-  bool lacks_room() const noexcept;
-  bool is_still_armed() const noexcept;
-  bool start_helper();
   static void* helper(void* runtime);
   void help();
   bool orphan_is_done() noexcept;
-  Nanoseconds begin_rest() noexcept;
-  bool must_end_rest() const noexcept;
-  void kick_helper() noexcept;
+  Nanoseconds orphan_wait(Nanoseconds at) const noexcept;
+  void kick_helper() noexcept { poller_.kick_helper(); }
   void drain(File& listener);
   void drain_listeners();
   void give_back(File& file);
@@ -304,27 +248,15 @@ class Runtime {
   std::optional<Context> held_;          // by hold_interface(), for open()
   std::unique_ptr<sockets::Sockets> sockets_;
   std::optional<IpConfiguration> known_;  // of the network interface, when it was asked last
-  int endpoint_fd_ = -1;
   std::vector<File*> by_socket_;         // of the stack's
-  uint64_t arrivals_ = 0;                // turns that found that something had come
-  uint64_t taken_in_ = 0;                // EndpointNetwork::taken_in(), as the last turn left it
   std::vector<File*> given_up_;          // listeners whose connections another process has, as long as no thread waits for them
   std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again
   Nanoseconds tried_at_ = 0;             // to find one, last
   Nanoseconds opened_at_ = 0;            // the stack
-  Nanoseconds polled_at_ = 0;
-  uint64_t polls_ = 0;
   Nanoseconds asked_at_ = 0, asks_since_ = 0;  // in vain, last, and again and again
 
-  Nanoseconds spin_most_ = 20 * kMicrosecond;
-  Nanoseconds spin_ = spin_most_;        // as much of it as was of use lately
-  std::vector<Sleeper*> asleep_;         // threads that sleep
-  Sleeper* watcher_ = nullptr;           // the one of them that sleeps on the endpoint, or is woken to do so next
-  bool armed_ = false;                   // the next arrival wakes it,
-  bool armed_for_room_ = false;          // and room in the network does, too
-  bool still_armed_ = false;             // and nothing had come when the last sleep ended,
-  uint64_t armed_locks_ = 0;             // before which the lock had been taken so often
-  uint64_t locks_ = 0;
+  Poller poller_;
+  SpinTime spin_;
 
   // Of this library's descriptors those that it cannot do without: the control socket, the endpoint's, the helper's, channels.
   std::array<std::atomic<int>, 4 + ParentChannels::kMost> protected_;
@@ -335,15 +267,7 @@ class Runtime {
 
   Nanoseconds orphan_until_ = 0;          // an orphan process (forks.h): so long also for what may be wanted; 0: this process has a program
   Nanoseconds unneeded_since_ = 0;       // it is: what is under way to it is handed over still; 0: it is needed
-  uint64_t orphan_arrivals_ = 0;           // arrivals_ when it last asked whether it is needed
-  bool helper_runs_ = false;
-  uint32_t helper_number_ = 0;           // the one that is to run: a child has none of its parent's
-  int helper_event_ = -1;
-  bool helper_rests_ = false;            // until it is kicked, because there were arrivals since
-  bool helper_watches_ = false;          // meanwhile: there was no watcher
-  bool helper_takes_over_ = false;       // it is kicked because there is none any longer, though nothing has come
-  uint64_t rests_since_ = 0;
-  Nanoseconds rests_until_ = 0;
+  uint64_t orphan_arrivals_ = 0;         // Poller::arrivals() when it last asked whether it is needed
   std::atomic<bool> ending_{false};
   bool ends_ = false;                    // finish() has begun
 };

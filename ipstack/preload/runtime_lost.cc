@@ -50,12 +50,9 @@ void Runtime::lose_interface() {
   }
   by_socket_.clear();
   known_ = sockets_->network().configuration();
+  poller_.detach();
   sockets::Sockets::forget(std::move(sockets_));
   context_.reset();
-  endpoint_fd_ = -1;
-  if (watcher_ != nullptr) watcher_->wake();
-  watcher_ = nullptr;
-  armed_ = false;
   protect();
 }
 

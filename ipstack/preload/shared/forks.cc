@@ -132,8 +132,7 @@ void Forks::in_child() noexcept {
   LastThread::watch_first();
   Runtime::this_thread().renew();
   forget_proxies(runtime);
-  runtime.asleep_.clear();  // the parent's threads
-  runtime.watcher_ = nullptr;
+  runtime.poller_.forget_sleepers();
   for (int fd = 0; fd < runtime.table_.end(); ++fd) {
     if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
     if (File* const file = runtime.table_.file(fd)) forget_threads(*file);  // also what waits for a network interface
@@ -171,13 +170,13 @@ void Forks::go_on_as_child(Runtime& runtime) {
   runtime.held_.reset();
   forget_proxies(runtime);
   if (runtime.sockets_ != nullptr) leave_stack(runtime, parent);
-  leave_helper(runtime);
+  runtime.poller_.leave_helper();  // whether there is a stack or the network interface is away
   runtime.protect();
   for (int fd = 0; fd < runtime.table_.end(); ++fd) {
     if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) set->inherited = set->has_members_in_stack();
     if (File* const file = runtime.table_.file(fd)) forget_pending_accepts(*file);
   }
-  for (Sleeper* const each : runtime.asleep_) each->wake();  // whose program could not be replaced
+  runtime.poller_.wake_sleepers();  // of a program that could not be replaced
   runtime.unlock();
 }
 
@@ -209,20 +208,9 @@ void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& 
     if (parent != nullptr && stays) file->origins.push_back({parent, socket});
   }
   runtime.by_socket_.clear();
+  runtime.poller_.detach();
   sockets::Sockets::leave(std::move(runtime.sockets_));
   runtime.context_.reset();
-  runtime.endpoint_fd_ = -1;
-  runtime.watcher_ = nullptr;
-  runtime.armed_ = false;
-}
-
-// The thread is the parent's alone, whether there is a stack or the network interface is away.
-void Forks::leave_helper(Runtime& runtime) noexcept {
-  runtime.helper_rests_ = runtime.helper_takes_over_ = false;
-  if (runtime.helper_event_ >= 0) real().close(runtime.helper_event_);
-  runtime.helper_event_ = -1;
-  runtime.helper_runs_ = false;
-  ++runtime.helper_number_;
 }
 
 bool Forks::adopt(File& file, bool moves) {
@@ -468,8 +456,7 @@ void Forks::run_orphan(Runtime& runtime, int told) {
   real().close(told);
   runtime.orphan_until_ = runtime.now() + Runtime::kOthersWithin;
   runtime.wanting_ = 0;
-  runtime.asleep_.clear();
-  runtime.watcher_ = nullptr;
+  runtime.poller_.forget_sleepers();
   runtime.proxies().hold_alone(runtime.by_socket_);
   go_on_as_parent(runtime);
   forget_program(runtime);

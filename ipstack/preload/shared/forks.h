@@ -54,7 +54,6 @@ class Forks {
   static void forget_program(Runtime& runtime);
   [[noreturn]] static void run_orphan(Runtime& runtime, int told);
   static void leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& parent);
-  static void leave_helper(Runtime& runtime) noexcept;
   static bool join(File& file);
   static bool take(File& file, ParentMessage::Kind kind);
   static bool may_move;  // of the child that begins: SocketProxies::may_let_go()
