@@ -188,6 +188,7 @@ bool Forks::may_receive(File& file) {
   int met;
   while ((met = stack.seek_neighbour(file.inherited->remote)) == 0 && runtime.now() < until) {
     static_cast<void>(runtime.sockets().network().wait(stack, kMillisecond));
+    runtime.poller_.disarm();
     static_cast<void>(runtime.poll());
   }
   if (met >= 0 || file.inherited->group == 0) return met == 1;
