@@ -73,15 +73,17 @@ class Waiting {
     }
     return ready;
   }
-  // True: there is no network interface yet for one of them.
-  bool wait_back() {
-    bool more = false;
+  struct Adopted {
+    bool some = false;   // has become this process's own, and may be ready
+    bool waits = false;  // for one of them there is no network interface yet
+  };
+  Adopted adopt() {
+    Adopted result;
     each([&](Entry& entry) {
-      if (entry.kind != Entry::Kind::socket) return;
-      File& file = static_cast<File&>(entry);
-      more = (file.waits_back() && !Forks::adopt(file)) || more;
+      if (entry.kind != Entry::Kind::socket || !static_cast<File&>(entry).waits_back()) return;
+      (Forks::adopt(static_cast<File&>(entry)) ? result.some : result.waits) = true;
     });
-    return more;
+    return result;
   }
   // Is told of all of them, until it goes.
   class Told {
@@ -177,8 +179,10 @@ int poll_all(Waiting& waiting, Patience& patience, const sigset_t* mask) {
   while (true) {
     Runtime::Woken woken;
     {
+      const Waiting::Adopted adopted = waiting.adopt();
+      if (adopted.some && (ready = waiting.look(false)) != 0) return ready;
       const Waiting::Told told(waiting, who);
-      woken = runtime.wait(who, waiting.kernel(), runtime.next_try(waiting.wait_back(), until), mask);
+      woken = runtime.wait(who, waiting.kernel(), runtime.next_try(adopted.waits, until), mask);
     }
     ready = waiting.look(false);
     if (ready != 0) return ready;
