@@ -13,17 +13,10 @@
 namespace unet::preload {
 namespace {
 
-constexpr Nanoseconds kRunEvery = 20 * kMicrosecond;       // timers, while polls find nothing
-constexpr Nanoseconds kSpinLeast = 2 * kMicrosecond;
-constexpr Nanoseconds kWorthSpinning = 60 * kMicrosecond;  // an arrival so soon after a sleep began would have been worth a longer spin
-constexpr Nanoseconds kLongSleep = 10 * kMillisecond;      // the next wait begins with sleep
-constexpr Nanoseconds kIdleMost = 10 * kSecond;            // while another thread watches
+constexpr Nanoseconds kRunEvery = 20 * kMicrosecond;  // timers, while polls find nothing
+constexpr Nanoseconds kIdleMost = 10 * kSecond;  // while another thread watches
 
 }  // namespace
-
-void SpinTime::note_sleep(Nanoseconds slept) noexcept {
-  now_ = slept < kWorthSpinning ? most_ : slept > kLongSleep ? 0 : std::max(std::min(kSpinLeast, most_), now_ / 2);
-}
 
 void Poller::attach(sockets::Sockets& sockets, int endpoint) noexcept {
   sockets_ = &sockets;

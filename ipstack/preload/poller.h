@@ -36,19 +36,6 @@ namespace unet::preload {
 
 constexpr Nanoseconds kForever = ~Nanoseconds{0};
 
-// How long a thread spins before it sleeps: as long as spinning was of use lately.
-class SpinTime {
- public:
-  void set_most(Nanoseconds most) noexcept { most_ = now_ = most; }
-  Nanoseconds now() const noexcept { return now_; }
-  Nanoseconds most() const noexcept { return most_; }
-  void note_found() noexcept { now_ = most_; }
-  void note_sleep(Nanoseconds slept) noexcept;
-
- private:
-  Nanoseconds most_ = 20 * kMicrosecond, now_ = most_;
-};
-
 class Poller {
  public:
   enum class Helper : uint8_t { none, ticking, taking_over, idle, watching };

@@ -1,7 +1,6 @@
 // runtime.cc - the process's stack: opening it, its lock, what comes, and the end.
 #include "ipstack/preload/runtime.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -38,30 +37,6 @@ int errno_of(const Error& error) noexcept {
   }
 }
 
-// An interface that has just begun asks whether another host has its addresses, and they are not to be used so long. A program that is
-// started with it need not know.
-void await_addresses(sockets::EndpointNetwork& network) {
-  constexpr int kTries = 100;  // RFC 5227 takes up to seven seconds
-  constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 100'000'000};
-  for (int i = 0; i < kTries; ++i) {
-    const auto& all = network.configuration().addresses;
-    if (std::none_of(all.begin(), all.end(), [](const auto& each) { return each.tentative; })) return;
-    ::nanosleep(&kBetween, nullptr);
-    if (!network.refresh()) return;
-  }
-}
-
-// As the kernel's sockets of this network namespace have it (net.ipv4.tcp_ecn), by which programs ask for it or not.
-tcp::Ecn ecn_of_system() noexcept {
-  char mode = '2';
-  if (const int fd = ::open("/proc/sys/net/ipv4/tcp_ecn", O_RDONLY | O_CLOEXEC); fd >= 0) {
-    if (real().read(fd, &mode, 1) != 1) mode = '2';
-    real().close(fd);
-  }
-  // 3 asks for more accurate marks (RFC 9768), which we have not and which fall back on these; 4 and 5 agree to them, and 4 asks for these.
-  return mode == '0' ? tcp::Ecn::off : mode == '1' || mode == '3' || mode == '4' ? tcp::Ecn::on : tcp::Ecn::passive;
-}
-
 Nanoseconds microseconds_of(const char* variable, Nanoseconds otherwise) noexcept {
   const char* const text = ::secure_getenv(variable);
   if (text == nullptr) return otherwise;
@@ -87,7 +62,7 @@ void Runtime::read_environment() {
   spin_.set_most(microseconds_of("UNET_SOCKETS_SPIN_US", spin_.most()));
   logs_ = ::secure_getenv("UNET_SOCKETS_LOG") != nullptr;
   // Now, as programs such as nginx give their children an environment without it.
-  if (const char* const ni = ::secure_getenv("UNET_NI")) ni_ = ni;
+  if (const char* const ni = ::secure_getenv("UNET_NI")) ni_.set_name(ni);
   const char* const text = ::secure_getenv("UNET_SOCKETS_RULES");
   if (text == nullptr) return;
   if (auto rules = Rules::parse(text)) rules_ = std::move(*rules);
@@ -173,54 +148,38 @@ void Runtime::hold_off_cancellation() noexcept {
 
 // Either all of it, or nothing.
 Status Runtime::open_stack() {
-  const bool holds = held_ && held_->alive();
-  auto context = holds ? Result<Context>(*held_) : Context::open(ni_, {}, kFirstDescriptor);
-  if (!context) return tl::unexpected(context.error());
-  sockets::SocketsOptions options;
-  options.clock = clock_;
-  options.stack.tcp.ecn = ecn_of_system();
-  auto made = sockets::Sockets::open(*context, options);
-  if (!made) return tl::unexpected(made.error());
-  const auto descriptor = (*made)->network().descriptor();
-  if (!descriptor) return tl::unexpected(descriptor.error());
-  await_addresses((*made)->network());
-  if (!poller_.start_helper(&Runtime::helper, this)) return fail(Errc::out_of_memory, "no thread can be started");
-  context_ = std::move(*context);
-  held_.reset();
-  sockets_ = std::move(*made);
-  poller_.attach(*sockets_, *descriptor);
+  auto opened = ni_.open(clock_);
+  if (!opened) return tl::unexpected(opened.error());
+  if (!poller_.start_helper(&Runtime::helper, this)) {
+    opened->sockets.reset();
+    ni_.close();
+    return fail(Errc::out_of_memory, "no thread can be started");
+  }
+  ni_.forget_reserve();
+  sockets_ = std::move(opened->sockets);
+  ni_.remember(sockets_->network().configuration());
+  poller_.attach(*sockets_, opened->endpoint);
+  opened_at_ = now();
+  protect();
   return {};
 }
 
-bool Runtime::open(bool quiet) {
-  if (sockets_ != nullptr) return true;
-  Status opened;
-  try {
-    opened = open_stack();
-  } catch (const std::bad_alloc&) {
-    opened = fail(Errc::out_of_memory, "no memory for a stack");
-  }
-  lacks_memory_ = !opened && opened.error().code == Errc::out_of_memory;
-  if (opened) {
-    opened_at_ = now();
-    known_ = sockets_->network().configuration();
-    protect();
-    return true;
-  }
+int Runtime::open(bool quiet) {
+  if (sockets_ != nullptr) return 0;
+  const Status opened = open_stack();
+  if (opened) return 0;
   static bool told = false;
   if (logs_ || (!quiet && !std::exchange(told, true))) tell_user("unet-sockets: %s\n", opened.error().text.c_str());
-  errno = errno_of(opened.error());
-  return false;
+  return -errno_of(opened.error());
 }
 
-void Runtime::hold_interface() {
-  if (sockets_ != nullptr || held_ || ni_.starts_with("embedded:")) return;
-  if (auto context = Context::open(ni_, {}, kFirstDescriptor)) held_ = std::move(*context);
+void Runtime::reserve_interface() {
+  if (sockets_ == nullptr) ni_.reserve();
 }
 
 // Asked for anew while an address is not to be used yet.
 const IpConfiguration* Runtime::configuration() {
-  if (sockets_ == nullptr) return known_ ? &*known_ : nullptr;
+  if (sockets_ == nullptr) return ni_.known();
   sockets::EndpointNetwork& network = sockets_->network();
   const auto& all = network.configuration().addresses;
   if (std::any_of(all.begin(), all.end(), [](const auto& each) { return each.tentative; })) static_cast<void>(network.refresh());
@@ -540,7 +499,7 @@ void Runtime::finish() noexcept {
   give_back_datagrams();
   drain_listeners();
   await_others(&SocketProxies::is_draining);
-  const bool is_orphan = orphan_until_ != 0;
+  const bool is_orphan = orphan_.is_orphan();
   // An orphan process for children that ended just before would hold the ports after this process. A server that starts again wants them.
   if (!is_orphan) await_others(&SocketProxies::carries, 100 * kMillisecond);
   unlock();
@@ -556,7 +515,7 @@ void Runtime::finish() noexcept {
   }
   for (const auto& each : parents_.all()) each->renew(-1);  // what nobody has accepted is another's
   if (sockets_ != nullptr && !left) {
-    context_.reset();
+    ni_.close();
     sockets_.reset();  // waits for the ends of its streams
   }
   // The lock is never given back: other threads may be in calls, and there is no stack for them any longer. What this one still calls, the

@@ -19,13 +19,15 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "ipstack/preload/core_use.h"
 #include "ipstack/preload/epoll_set.h"
 #include "ipstack/preload/file.h"
+#include "ipstack/preload/ni_connection.h"
 #include "ipstack/preload/poller.h"
 #include "ipstack/preload/rules.h"
+#include "ipstack/preload/shared/orphan.h"
 #include "ipstack/preload/shared/parent_channels.h"
 #include "ipstack/preload/signals.h"
 #include "ipstack/preload/sleeper.h"
@@ -81,12 +83,12 @@ class Runtime {
   // From here on the program cancels threads.
   void expect_cancellation() noexcept { cancels_.store(true, std::memory_order_relaxed); }
 
-  // Opens the stack if it is not open. False: errno says why; `quiet`: the user is not told.
-  bool open(bool quiet = false);
-  // Connects to the network interface, so that open() succeeds later without the right to connect. Does nothing if there is none.
-  void hold_interface();
-  // It did not, as this process has no memory for it.
-  bool lacks_memory() const noexcept { return lacks_memory_; }
+  // Opens the stack if it is not open: 0, or -errno. `quiet`: the user is not told.
+  int open(bool quiet = false);
+  // NiConnection::reserve().
+  void reserve_interface();
+  // open() failed, as this process has no memory for a stack.
+  bool lacks_memory() const noexcept { return ni_.lacks_memory(); }
   sockets::Sockets& sockets() noexcept { return *sockets_; }
   bool is_open() const noexcept { return sockets_ != nullptr; }
   // Addresses of the network interface; while it is away, as they were. Null: there was none yet.
@@ -142,12 +144,8 @@ class Runtime {
   }
 
   enum class Woken : uint8_t { something, timed_out, interrupted };
-  // What a call has found when it began. Who asks in vain again and again, and does not wait, lets others have the core at times: there
-  // may be more that poll than cores, and the one that it looks for among them.
-  void record_attempt(bool found, bool waits) noexcept {
-    if (found) asked_at_ = 0;
-    else if (!waits) yield_core();
-  }
+  // Records whether a call found something when it began. Repeated misses of calls that do not wait yield the core.
+  void record_attempt(bool found, bool waits) noexcept;
   // The last wait was a long one, so the next begins with sleep.
   bool is_idle() const noexcept { return spin_.now() == 0; }
   // Waits until something happens to what `who` waits for, or a descriptor of `kernel` is ready (its revents say so), at most until
@@ -211,7 +209,6 @@ class Runtime {
   void regain() noexcept;
   void forget_sleep(const void* here) noexcept;
   void yield_lock() noexcept;
-  void yield_core() noexcept;
   void hold_off_cancellation() noexcept;
   void halt_at_end() noexcept;
   void dispatch();
@@ -219,7 +216,7 @@ class Runtime {
   void resume_given_up();
   void begin_reading(File& file);
   bool is_less(const File& file) const noexcept;
-  bool is_lost() const noexcept { return context_ && !context_->alive(); }
+  bool is_lost() const noexcept { return ni_.is_lost(); }
   void lose_interface();
   void come_back();
   bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
@@ -227,7 +224,6 @@ class Runtime {
   static void* helper(void* runtime);
   void help();
   bool orphan_is_done() noexcept;
-  Nanoseconds orphan_wait(Nanoseconds at) const noexcept;
   void kick_helper() noexcept { poller_.kick_helper(); }
   void drain(File& listener);
   void drain_listeners();
@@ -241,22 +237,18 @@ class Runtime {
   std::atomic<int> wanting_{0};          // threads that wait for the lock
   const Clock clock_;
   Rules rules_;
-  std::string ni_;                       // $UNET_NI
+  NiConnection ni_;
   bool logs_ = false;
-  bool lacks_memory_ = false;
-  std::optional<Context> context_;
-  std::optional<Context> held_;          // by hold_interface(), for open()
   std::unique_ptr<sockets::Sockets> sockets_;
-  std::optional<IpConfiguration> known_;  // of the network interface, when it was asked last
   std::vector<File*> by_socket_;         // of the stack's
   std::vector<File*> given_up_;          // listeners whose connections another process has, as long as no thread waits for them
   std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again
   Nanoseconds tried_at_ = 0;             // to find one, last
   Nanoseconds opened_at_ = 0;            // the stack
-  Nanoseconds asked_at_ = 0, asks_since_ = 0;  // in vain, last, and again and again
 
   Poller poller_;
   SpinTime spin_;
+  MissPace misses_;
 
   // Of this library's descriptors those that it cannot do without: the control socket, the endpoint's, the helper's, channels.
   std::array<std::atomic<int>, 4 + ParentChannels::kMost> protected_;
@@ -265,9 +257,7 @@ class Runtime {
   ParentChannels parents_;
   pid_t process_ = ::getpid();
 
-  Nanoseconds orphan_until_ = 0;          // an orphan process (forks.h): so long also for what may be wanted; 0: this process has a program
-  Nanoseconds unneeded_since_ = 0;       // it is: what is under way to it is handed over still; 0: it is needed
-  uint64_t orphan_arrivals_ = 0;         // Poller::arrivals() when it last asked whether it is needed
+  OrphanLife orphan_;
   std::atomic<bool> ending_{false};
   bool ends_ = false;                    // finish() has begun
 };

@@ -49,10 +49,10 @@ void Runtime::lose_interface() {
     if (!connection) file->signalled = File::kUnconnected;
   }
   by_socket_.clear();
-  known_ = sockets_->network().configuration();
+  ni_.remember(sockets_->network().configuration());
   poller_.detach();
   sockets::Sockets::forget(std::move(sockets_));
-  context_.reset();
+  ni_.close();
   protect();
 }
 
@@ -60,7 +60,7 @@ void Runtime::lose_interface() {
 void Runtime::come_back() {
   if (now() - tried_at_ < kTryEvery) return;
   tried_at_ = now();
-  if (!open()) return;
+  if (open() < 0) return;
   for (File* const each : std::exchange(waiting_back_, {})) {
     const bool early = each->listens && !each->receives && now() - opened_at_ < kOthersFirst;
     if (each->inherited && (early || !Forks::adopt(*each))) waiting_back_.push_back(each);

@@ -23,9 +23,6 @@ namespace unet::preload {
 namespace {
 
 constexpr int kPollsPerCheck = 8;                         // at the clock, at who else wants the lock, and at the kernel's descriptors
-constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;
-constexpr Nanoseconds kUnderWay = kSecond / 10;
-constexpr Nanoseconds kLinger = 60 * kSecond;    // of an orphan process, for a peer that has not acknowledged all and is silent
 constexpr Nanoseconds kIdleWithoutInterface = kSecond / 4;
 
 timespec timespec_of(Nanoseconds time) noexcept {
@@ -85,13 +82,11 @@ Runtime::Woken Runtime::wait_for(File& file, std::span<pollfd> kernel, Nanosecon
   return wait(who, kernel, next_try(file.waits_back(), until));
 }
 
-void Runtime::yield_core() noexcept {
-  constexpr Nanoseconds kAgain = 20 * kMicrosecond;
-  const Nanoseconds at = now();
-  if (at - std::exchange(asked_at_, at) > kAgain) asks_since_ = at;
-  if (at - asks_since_ < kYieldEvery || wanting_.load(std::memory_order_relaxed) != 0) return;
+void Runtime::record_attempt(bool found, bool waits) noexcept {
+  if (found) return misses_.note_found();
+  if (waits || !misses_.note_miss(now()) || wanting_.load(std::memory_order_relaxed) != 0) return;
   ::sched_yield();
-  asked_at_ = asks_since_ = now();
+  misses_.note_yield(now());
 }
 
 // True: something may have happened.
@@ -218,22 +213,11 @@ bool Runtime::is_interrupted(Sleeper& who, const sigset_t& mask) {
 
 // ---- the helper
 
-// How long the helper of an orphan process may sleep.
-Nanoseconds Runtime::orphan_wait(Nanoseconds at) const noexcept {
-  const Nanoseconds most = at < orphan_until_ ? orphan_until_ - at : kForever;
-  return unneeded_since_ != 0 ? std::min(most, kUnderWay) : most;
-}
-
-// The orphan process is needed no longer, and the network interface, which knows the other owners by now, sends it nothing any longer.
 bool Runtime::orphan_is_done() noexcept {
-  if (orphan_until_ == 0) return false;
+  if (!orphan_.is_orphan()) return false;
   if (sockets_ == nullptr || proxies_ == nullptr) return true;
-  const bool needed = proxies_->is_needed(now() < orphan_until_) || proxies_->is_draining();
-  const bool idle = sockets_->stack().idle();
-  const bool heard = std::exchange(orphan_arrivals_, poller_.arrivals()) != poller_.arrivals();
-  if (needed) unneeded_since_ = 0;
-  else if (unneeded_since_ == 0 || (heard && !idle)) unneeded_since_ = now();
-  return !needed && now() - unneeded_since_ > (idle ? kUnderWay : kLinger);
+  const bool needed = proxies_->is_needed(orphan_.may_be_wanted(now())) || proxies_->is_draining();
+  return orphan_.is_over(now(), needed, sockets_->stack().idle(), poller_.arrivals());
 }
 
 void Runtime::help() {
@@ -260,7 +244,7 @@ void Runtime::help() {
     verify_some();
     if (!poller_.keep_armed()) poll();
     bool watches;
-    Nanoseconds time = poller_.begin_wait(now(), orphan_wait(now()), watches);
+    Nanoseconds time = poller_.begin_wait(now(), orphan_.limit(now(), kForever), watches);
     if (!waiting_back_.empty()) time = std::min(time, kIdleWithoutInterface);
     if (LastThread::is_awaited()) time = std::min(time, Poller::kSlowTick);
     if (proxies_ != nullptr && proxies_->has_hung()) time = std::min(time, SocketProxies::kLooksAgain);

@@ -193,7 +193,7 @@ std::optional<Backend> backend_of_remote(const File& file, const sockets::Addres
 int open_in_stack(File& file) {
   if (file.in_stack()) return 0;
   Runtime& runtime = Runtime::get();
-  if (!runtime.open()) return -errno;
+  if (const int wrong = runtime.open(); wrong < 0) return wrong;
   if (!has_memory()) return -ENOMEM;
   const int made = runtime.sockets().socket(file.domain, file.type, 0);
   if (made < 0) return -errno;
@@ -294,7 +294,8 @@ int listen_file(File& file, int backlog, bool& decided) {
   if (!file.is_stream()) return result_of(real().listen(file.fd(), backlog));
   if (!file.in_stack()) {
     // What is bound already: its port is another's by now, or there is no network interface.
-    if (file.inherited) return Runtime::get().open() ? -EADDRINUSE : -errno;
+    if (const int wrong = file.inherited ? Runtime::get().open() : 0; wrong < 0) return wrong;
+    if (file.inherited) return -EADDRINUSE;
     const bool of_device = is_of_device(file);
     if (of_device || known_addresses() == nullptr) {
       if (!of_device && Runtime::get().lacks_memory()) return -ENOMEM;

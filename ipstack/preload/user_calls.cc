@@ -20,7 +20,7 @@ int change(Change call) noexcept {
 void unet::preload::before_user_change() noexcept {
   if (Runtime::inside() || !Runtime::get().is_own_process()) return;
   const Runtime::Guard guard;
-  Runtime::get().hold_interface();
+  Runtime::get().reserve_interface();
 }
 
 // Behind it there is no control socket.

@@ -167,7 +167,7 @@ void Forks::go_on_as_child(Runtime& runtime) {
   }
   runtime.waiting_back_.clear();
   runtime.given_up_.clear();
-  runtime.held_.reset();
+  runtime.ni_.forget_reserve();
   forget_proxies(runtime);
   if (runtime.sockets_ != nullptr) leave_stack(runtime, parent);
   runtime.poller_.leave_helper();  // whether there is a stack or the network interface is away
@@ -210,7 +210,7 @@ void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& 
   runtime.by_socket_.clear();
   runtime.poller_.detach();
   sockets::Sockets::leave(std::move(runtime.sockets_));
-  runtime.context_.reset();
+  runtime.ni_.close();
 }
 
 bool Forks::adopt(File& file, bool moves) {
@@ -454,7 +454,7 @@ void Forks::run_orphan(Runtime& runtime, int told) {
   runtime.sockets().network().endpoint().connection().pass_to(runtime.process_);
   real().write(told, "", 1);
   real().close(told);
-  runtime.orphan_until_ = runtime.now() + Runtime::kOthersWithin;
+  runtime.orphan_.begin(runtime.now() + Runtime::kOthersWithin);
   runtime.wanting_ = 0;
   runtime.poller_.forget_sleepers();
   runtime.proxies().hold_alone(runtime.by_socket_);

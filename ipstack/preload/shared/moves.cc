@@ -182,7 +182,7 @@ bool SocketProxies::may_let_go() noexcept {
 // the port that it comes to.
 bool Forks::may_receive(File& file) {
   Runtime& runtime = Runtime::get();
-  if (!may_move || file.origins.size() != 1 || runtime.ni_.starts_with("embedded:") || !runtime.open(true)) return false;
+  if (!may_move || file.origins.size() != 1 || runtime.ni_.is_embedded() || runtime.open(true) < 0) return false;
   sockets::Stack& stack = runtime.sockets().stack();
   const Nanoseconds until = runtime.now() + kMeetsWithin;
   int met;
