@@ -1,6 +1,6 @@
 // ancillary.cc - control data of recvmsg() and sendmsg(), in the order and with the errors of Linux.
 //
-// Whoever asks in recvmsg() for more than there is room for gets as much as there is, and MSG_CTRUNC. There is one network interface,
+// Control data that does not fit is cut, with MSG_CTRUNC. There is one network interface,
 // which has all links: its number is 1.
 #include "ipstack/preload/ancillary.h"
 
@@ -72,7 +72,7 @@ bool is_own(const ip::IpAddress& address) {
   return std::any_of(all.begin(), all.end(), [&](const auto& each) { return !each.tentative && each.address == address; });
 }
 
-// From where an answer to what came there goes: what came to a group, or to everybody, has not come to such an address.
+// From where an answer to what came there goes: a group or broadcast address is no source address.
 ip::IpAddress answering(const ip::IpAddress& to) {
   const auto& all = own_addresses();
   const auto four = std::find_if(all.begin(), all.end(), [](const auto& each) { return each.address.is_ipv4() && !each.tentative; });

@@ -164,7 +164,7 @@ UNET_PRELOAD ssize_t write(int fd, const void* data, size_t length) {
   return choose(fd, [&](File& file) { return send_bytes(file, data, length, 0); }, [&] { return real().write(fd, data, length); });
 }
 
-// The C library's writes without asking anybody.
+// The C library's own makes the system call itself.
 UNET_PRELOAD int eventfd_write(int fd, eventfd_t value) { return write(fd, &value, sizeof value) == sizeof value ? 0 : -1; }
 
 UNET_PRELOAD ssize_t writev(int fd, const iovec* pieces, int count) {

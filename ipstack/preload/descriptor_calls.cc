@@ -121,7 +121,7 @@ void prepare_doubling(int fd) {
   if (file != nullptr && file->inherited) static_cast<void>(Forks::adopt(*file, false));
 }
 
-// dup2() and dup3(). What is at the number stays if they fail; and nobody comes between the kernel's table of descriptors and ours.
+// dup2() and dup3(). What is at the number stays if they fail; and the kernel's table of descriptors and ours change under one lock.
 template <typename Call>
 int doubled_at(int fd, int to, Call call) {
   prepare_doubling(fd);
@@ -190,7 +190,7 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   if (command != F_SETFL && command != F_GETFL) return real().fcntl(fd, command, argument);
   const Runtime::Guard guard;
   const bool signals = command == F_SETFL && (reinterpret_cast<intptr_t>(argument) & O_ASYNC) != 0;
-  // Who wants to be signalled of what is inherited has it from now on.
+  // A process that wants signals for an inherited socket adopts it.
   File* const file = signals ? Runtime::get().file(fd) : Runtime::get().table().file(fd);
   if (file == nullptr) return real().fcntl(fd, command, argument);
   // The shadow of a socket that is both's never waits; what the program wants is ours to know.

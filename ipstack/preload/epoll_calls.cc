@@ -25,7 +25,7 @@ int made(Make make) {
   return fd;
 }
 
-// What is ready, to whoever waits: he also accepts from listeners.
+// What is ready. A thread that waits also accepts from listeners.
 uint32_t events_for_waiter(Entry& entry) {
   if (entry.kind == Entry::Kind::socket) Runtime::get().start_receiving(static_cast<File&>(entry));
   return Runtime::get().events(entry);
@@ -124,7 +124,7 @@ void adopt_files(EpollSet& set) {
 int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
   Runtime& runtime = Runtime::get();
   const Nanoseconds began = runtime.poll_if_due();
-  // Who will sleep anyway is told there of the kernel's.
+  // A call that will sleep anyway learns of the kernel's part there.
   const bool sleeps = timeout != 0 && runtime.is_idle() && !set.is_ready([&](const Entry& each) { return runtime.events(each); });
   int ready = collect(set, epoll, events, most, began, !sleeps);
   if (ready == 0 && runtime.poll()) ready = collect(set, epoll, events, most, began);
@@ -215,7 +215,7 @@ UNET_PRELOAD int epoll_ctl(int epoll, int operation, int fd, epoll_event* event)
     if (inner == nullptr) return control_kernel(*set, epoll, operation, fd, event);
     return static_cast<int>(answer(-control_set(*set, epoll, operation, *inner, fd, event)));
   }
-  // Undecided, it is in both; whose it is then, its events are.
+  // An undecided socket is in both sets, until its backend is chosen.
   if (file->kernel) {
     const int result = control_kernel(*set, epoll, operation, fd, event);
     if (result != 0) return result;

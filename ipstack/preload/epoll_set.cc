@@ -1,4 +1,4 @@
-// epoll_set.cc - who is in an epoll set.
+// epoll_set.cc - members of an epoll set.
 #include "ipstack/preload/epoll_set.h"
 
 #include <sys/eventfd.h>
@@ -168,7 +168,7 @@ bool EpollSet::notify(Registration& registration) {
   return woken;
 }
 
-// As in Linux what nobody was woken for is in each of them, and whoever waits next with one finds it.
+// As in Linux an event that woke no thread is in each of the sets, and the next thread that waits finds it.
 void EpollSet::notify_sets(const Entry& entry) {
   bool woken = false;
   for (Registration* each : entry.registrations) {

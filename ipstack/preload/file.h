@@ -80,11 +80,11 @@ struct File : Entry {
     Part part = Part::rest;      // of a datagram socket: what that process says of ours
   };
 
-  // A connection of a listener that was accepted by the helper of whose stack it came to, for who serves the listener.
+  // A connection that the helper of the owner's stack accepted, for a process that accepts from the listener.
   struct PendingAccept {
     int fd = -1;                 // a pair's end, of another process's,
     Pair names{};
-    Origin from{};               // whom it is from, and the connection there; of one that another process has left (listener_drain.cc) none
+    Origin from{};               // the sender, and its number there; none if another process passed it on (listener_drain.cc)
     File* own = nullptr;         // else: of this process's stack, which holds it
   };
 
@@ -134,10 +134,10 @@ struct File : Entry {
   std::shared_ptr<ParentChannel> moved_by{};  // its end tells that process how long the connection was needed here
   std::deque<PendingAccept> pending_accepts{};
   Nanoseconds unserved_since = 0;  // a connection or a datagram has come, and this process does not take it
-  Nanoseconds busy_since = 0;      // the same of a `wanted` listener, for whose it is
+  Nanoseconds busy_since = 0;      // the same of a `wanted` listener, for its owner
 };
 
-// By descriptor. Looking is free of locks; who changes something, or uses what is found, has the runtime's lock.
+// Entries by descriptor. find() needs no lock; changes, and use of the entry, need the runtime's lock.
 class Table {
  public:
   static constexpr int kMax = 1 << 20;

@@ -91,7 +91,7 @@ int64_t splice_out(File& file, int out, size_t length, bool waits) {
   const Piece piece;
   waits = waits && (real().fcntl(out, F_GETFL) & O_NONBLOCK) == 0;
   int64_t there = 0;
-  do {  // again if somebody else has filled the pipe while this call waited for the socket
+  do {  // again if another process has filled the pipe while this call waited for the socket
     if (const int64_t error = await_pipe(out, POLLOUT, waits); error < 0) return error;
     there = receive_bytes(file, piece.data(), std::min({length, Piece::kSize, room_in(out)}), MSG_PEEK | (waits ? 0 : MSG_DONTWAIT));
     if (there <= 0) return there;
@@ -109,7 +109,7 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
   unet::MutableBytes room;
   std::optional<Piece> piece;  // of a datagram, which is as long as what there is, and may become a part of one
   if (!file.is_stream()) room = {piece.emplace().data(), std::min(length, kPage)};
-  do {  // again if somebody else has emptied the pipe while this call waited for the socket
+  do {  // again if another process has emptied the pipe while this call waited for the socket
     if (const int64_t error = await_pipe(in, POLLIN, waits); error < 0) return error;
     const int64_t error = runtime.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
       if (!file.in_stack()) return Runtime::gone(file, true);
@@ -160,7 +160,7 @@ UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_of
   return real().splice(in, in_offset, out, out_offset, length, flags);
 }
 
-// Formatted in memory: the C library would write it without asking anybody.
+// Formatted in memory: the C library's own would make the system call itself.
 UNET_PRELOAD int vdprintf(int fd, const char* format, va_list arguments) {
   if (file_of(fd) == nullptr) return real().vdprintf(fd, format, arguments);
   char* made = nullptr;

@@ -39,7 +39,7 @@ struct Link {
   std::vector<unet::IpConfiguration::Address> addresses{};
 };
 
-// Loopback's addresses are the kernel's here, and those that are not certain yet nobody's.
+// Loopback's addresses are the kernel's here; tentative ones are left out.
 std::vector<Link> links_under_lock() {
   static_cast<void>(Runtime::get().open());
   const unet::IpConfiguration* const all = Runtime::get().configuration();

@@ -29,7 +29,7 @@ bool unet::preload::has_memory() noexcept {
   if (kept.load(std::memory_order_relaxed) != nullptr) return true;
   void* const fresh = ::mmap(nullptr, kKept, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED) return false;
-  kept.store(fresh, std::memory_order_release);  // nobody else makes one meanwhile
+  kept.store(fresh, std::memory_order_release);  // no other thread makes one meanwhile
   return true;
 }
 

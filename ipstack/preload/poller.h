@@ -20,7 +20,7 @@
 //   idle            the watcher leaves its call, and no other thread sleeps                   taking_over, kicked
 //   idle, watching  must_end_idle(): an arrival, not armed, no room, an earlier timer, NI gone  ticking, kicked
 //   idle, watching  its sleep ends                                                            ticking
-//   any             leave_helper(): in a child, whose parent has the thread                   none
+//   any             leave_helper(): in a child, as the thread is the parent's                 none
 //
 // A helper that took over watches beside a new watcher. Else it would be kicked each time that the watcher leaves its call.
 #pragma once

@@ -248,7 +248,7 @@ UNET_PRELOAD int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_fi
 
 // ---- threads
 
-// Who has the lock is not cancelled: others learn of it when they have it next.
+// A thread with the lock is not cancelled: the others learn of it when they lock next.
 UNET_PRELOAD int pthread_cancel(pthread_t thread) {
   if (!Runtime::inside()) {
     const Runtime::Guard guard;

@@ -51,7 +51,7 @@ template <typename Result, typename... Parameters>
 long call_with(Result (*function)(Parameters...), const Arguments& all) {
   return call_with(function, all, std::index_sequence_for<Parameters...>());
 }
-// A function whose parameters are the kernel's, or the first of them.
+// A function that has the kernel's parameters, or the first of them.
 template <auto kFunction>
 long named(const Arguments& all) {
   return call_with(kFunction, all);

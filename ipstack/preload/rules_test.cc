@@ -1,4 +1,4 @@
-// rules_test.cc - whose traffic is, by rules.
+// rules_test.cc - which backend a rule chooses.
 #include "ipstack/preload/rules.h"
 
 #include <catch2/catch.hpp>

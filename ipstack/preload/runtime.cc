@@ -128,7 +128,7 @@ void Runtime::regain() noexcept {
   hold_off_cancellation();
 }
 
-// Lets a thread in that waits for the lock. std::mutex alone would not: who spins takes it again at once.
+// Lets a thread in that waits for the lock. std::mutex alone would not: the spinning thread takes it again at once.
 void Runtime::yield_lock() noexcept {
   mutex_.unlock();
   ::sched_yield();
@@ -271,7 +271,7 @@ uint32_t Runtime::events(const Entry& entry) const noexcept {
 bool Runtime::is_less(const File& file) const noexcept {
   sockets::Stack& stack = sockets_->stack();
   const auto room = static_cast<uint32_t>(stack.option(file.socket, sockets::Stack::Option::receive_buffer));
-  const uint32_t urgent = stack.to_urgent(file.socket) == 0 ? 1 : 0;  // is not for who reads on
+  const uint32_t urgent = stack.to_urgent(file.socket) == 0 ? 1 : 0;  // does not count for a reader
   return stack.queued(file.socket).receive - urgent < std::min(static_cast<uint32_t>(file.receive_least), room / 2);
 }
 
@@ -438,13 +438,13 @@ void Runtime::dispatch() {
     const auto index = static_cast<size_t>(change.socket);
     File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
     if (file == nullptr) continue;
-    if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);  // before who waits is woken, as the kernel
+    if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);  // before threads are woken, as the kernel does
     notify_and_signal(*file, change.came || change.urgent);
     if (file->wanted) [[unlikely]] proxies().handle_arrival(*file);
   }
 }
 
-// Of a process that ends before others have what is theirs. The helper goes on meanwhile.
+// For a process that ends: waits until other processes have what they need of it. The helper goes on meanwhile.
 void Runtime::await_others(bool (SocketProxies::*what)() const noexcept, Nanoseconds within) noexcept {
   constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 1'000'000};
   const Nanoseconds until = now() + within;
@@ -458,8 +458,7 @@ void Runtime::await_others(bool (SocketProxies::*what)() const noexcept, Nanosec
   }
 }
 
-// What the process has not read is for others who have the socket.
-// Of a socket that is from another process: what has come, and what was handed, while its owner knows that it is here.
+// Gives unread arrivals of an inherited or passed socket back while its owner still knows that this process has it.
 void Runtime::give_back(File& file) {
   file.receives = false;
   static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
@@ -477,7 +476,7 @@ void Runtime::give_back_datagrams() {
   parents_.process();
 }
 
-// What has come to them is for others who have them: who has not looked yet is waited for (SocketProxies::is_awaited()).
+// Passes their queues to the other owners; finish() waits for owners that have not looked yet (SocketProxies::is_awaited()).
 void Runtime::drain_listeners() {
   for (size_t i = 0; i < by_socket_.size(); ++i) {
     File* const file = by_socket_[i];
@@ -513,7 +512,7 @@ void Runtime::finish() noexcept {
     give_back_datagrams();  // what came while the lock was given away
     parents_.end();
   }
-  for (const auto& each : parents_.all()) each->renew(-1);  // what nobody has accepted is another's
+  for (const auto& each : parents_.all()) each->renew(-1);  // connections that were not accepted go to other processes
   if (sockets_ != nullptr && !left) {
     ni_.close();
     sockets_.reset();  // waits for the ends of its streams

@@ -44,7 +44,7 @@ class Runtime {
   // Of this process; it is never destroyed, as threads may be in calls until the very end.
   static Runtime& get() noexcept;
 
-  // Locks the runtime. What this thread calls until then, the C library's functions themselves answer.
+  // Locks the runtime. Until it is unlocked, calls of this thread go to the C library.
   class Guard {
    public:
     Guard() noexcept : runtime_(get()) { runtime_.lock(); }
@@ -58,7 +58,7 @@ class Runtime {
    private:
     Runtime& runtime_;
   };
-  // Within a Guard: gives the lock away, for a call of the kernel's that may wait.
+  // Within a Guard: releases the lock during a call of the kernel that may wait.
   class Away {
    public:
     Away() noexcept : runtime_(get()) { runtime_.release(); }
@@ -75,7 +75,7 @@ class Runtime {
   static bool holds_signals() noexcept;
 
   Table& table() noexcept { return table_; }
-  // Under the lock: a socket that is ours or may become so, and if it was inherited, is this process's own by now.
+  // Under the lock: a socket of the stack, or one that may become so. An inherited socket is adopted first.
   File* file(int fd);
 
   // ---- under the lock
@@ -99,44 +99,44 @@ class Runtime {
 
   // The file has this socket of the stack.
   void give_socket(File& file, int socket);
-  // The same taken away; the socket is closed.
+  // Takes the socket away from the file, and closes it.
   void close_socket(File& file);
-  // Takes the socket away from the file. It stays open, and is the caller's.
+  // Takes the socket away from the file. It stays open, and the caller owns it.
   int leave_socket(File& file) noexcept;
-  // The last descriptor of it is closed: as SO_LINGER says, until the peer has all of what was sent, or a signal comes.
+  // For a close() of the last descriptor: waits as SO_LINGER says, until the peer has all that was sent, or a signal comes.
   void await_end(File& file);
-  // What closes it resets it.
+  // Makes the close of the connection a reset.
   void end_by_reset(File& file) noexcept;
-  // A connection that nobody has is reset.
+  // Resets a connection without an owner.
   void reset(File& file) noexcept;
-  // Something has happened to it: who waits for it looks.
+  // Something has happened to the file: wakes the threads that wait for it.
   static void notify(File& file);
-  // O_ASYNC, said by descriptor `fd` or taken back.
+  // O_ASYNC, set or cleared by descriptor `fd`.
   void set_signals(File& file, int fd, bool on);
-  // As tell(); and its owner is signalled what is new, and what `came` anew. For each, not what is merely ready, as Linux does.
+  // As notify(), and signals the file's owner (F_SETOWN) for events that are new, or if data `came`, as Linux does.
   void notify_and_signal(File& file, bool came);
-  // The entry is no more, if no descriptor names it and no call holds it.
+  // Deletes the entry if no descriptor names it and no call holds it.
   void let_go(Entry& entry);
-  // What a call on a file says whose connection is gone: once why, then that it has ended.
+  // The result of a call on a lost connection: its error once, then the end of the stream.
   static int64_t gone(File& file, bool sends) noexcept;
-  // A call that has done a part says so; why it did no more, an -errno, the next one says.
+  // After a call that did only a part: the next call returns this -errno.
   void defer_error(File& file, int64_t error) noexcept;
-  // The program accepts or reads from a socket, or waits for it: so it may get what comes, if it shares its port with others.
+  // The program accepts or reads from a socket, or waits for it. A socket that shares its port with other processes may get arrivals now.
   void start_receiving(File& file) {
     const bool may = file.is_joined() && (file.in_stack() || file.inherited);
     if (may && (!file.receives || (!file.asked && !file.origins.empty()))) begin_receiving(file);
   }
-  // It does not, for now; and for so long as no thread waits for it (give_up).
+  // The program does not receive for now; give_up(): until a thread waits for the listener.
   void stop_receiving(File& file);
   void give_up(File& listener);
-  // What is ready at a socket of ours, in epoll's bits; without the kernel's part of it.
+  // What is ready at a socket of the stack, in epoll's bits; without the shadow.
   uint32_t events(const File& file) const noexcept;
   // The same of a socket or an epoll set.
   uint32_t events(const Entry& entry) const noexcept;
 
-  // Takes in what has come, and tells who waits for it. True: something has.
+  // Takes in arrivals, and notifies the threads that wait for them. True: some socket changed.
   bool poll(uint32_t local_messages = sockets::EndpointNetwork::kPollMost);
-  // poll(), if there was none for a while. Says what time it is.
+  // poll(), if there was none for a while. Returns the time.
   Nanoseconds poll_if_due() {
     const Nanoseconds at = now(), passed = at - poller_.polled_at();
     if (passed > kPollEvery && is_open()) poll(sockets_->due_intake(passed > 2 * kPollEvery));
@@ -148,22 +148,22 @@ class Runtime {
   void record_attempt(bool found, bool waits) noexcept;
   // The last wait was a long one, so the next begins with sleep.
   bool is_idle() const noexcept { return spin_.now() == 0; }
-  // Waits until something happens to what `who` waits for, or a descriptor of `kernel` is ready (its revents say so), at most until
-  // `until`. Gives the lock away meanwhile. May return for nothing. When its time is over the kernel has just been asked, and had nothing.
-  // `spin_asks` false: `kernel` is asked by the sleep only. Each look of a thread that spins is a system call.
+  // Waits until `who` is woken, a descriptor of `kernel` is ready (in its revents), or until `until`. Releases the lock meanwhile. May
+  // return without a reason. timed_out: the kernel has just been asked, and had nothing. `spin_asks` false: only the sleep asks `kernel`,
+  // as each check of a spinning thread would be a system call.
   Woken wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask = nullptr, bool spin_asks = true);
-  // Handlers of signals that have come while this thread was in the library run now. True: some did. The caller holds its file.
+  // Runs the handlers of signals that came while this thread was in the library. True: there were some. The caller holds its file.
   bool let_handlers_run();
-  // A signal that `mask` lets through has come, and been handled.
+  // Whether a signal that `mask` lets through has come and been handled.
   bool is_interrupted(Sleeper& who, const sigset_t& mask);
-  // The same for a thread that waits for one file.
+  // wait() for one file.
   Woken wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until);
-  // As above, and `attempt`, which says -EAGAIN until it can do what it is to do; it is told whether to look at the kernel's part, too: a
-  // system call that is saved while there is nothing. `within`: 0 is for ever. -EINTR as the kernel has it. The caller holds the file.
+  // Calls `attempt`, and waits while it returns -EAGAIN. Its argument says whether to ask the shadow, too, which costs a system call.
+  // `within` 0: for ever. Returns -EINTR where the kernel does. The caller holds the file.
   template <typename Attempt>
   int64_t block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt);
   static Sleeper& this_thread() noexcept;
-  // While there is no network interface a child has no helper that would find one: who waits for what it has inherited tries so often.
+  // Without a network interface a child has no helper that would find one: a thread that waits for an inherited socket tries so often.
   static constexpr Nanoseconds kTryAgain = kSecond / 4;
   Nanoseconds next_try(bool waits_back, Nanoseconds until) const noexcept {
     return waits_back ? std::min(until, now() + kTryAgain) : until;
@@ -173,23 +173,23 @@ class Runtime {
   bool is_own_process() const noexcept { return ::getpid() == process_; }
   SocketProxies& proxies();
   ParentChannels& parents() noexcept { return parents_; }
-  // What others say of our sockets, before what depends on it.
+  // Processes messages of other processes about our sockets, before a call that depends on them.
   void process_channels();
-  // The helper carries the connection's bytes to `fd`, which is its own from now on.
+  // The helper carries the connection's bytes to `fd`, and owns that from now on.
   void proxy(File& file, int fd, bool used = true);
-  // Whoever has the other end of the channel `fd`, which is the helper's from now on, has the listener or datagram socket, too.
+  // The process at the other end of the channel `fd` has the listener or datagram socket, too. The helper owns `fd` from now on.
   void share(File& file, int fd);
-  // Descriptors of this library's, in their order: what a program put there instead would be read, written to and closed for it, so it is
-  // not to close or to replace them. Of those below kFirstDescriptor only what it cannot do without is known.
+  // Descriptors of this library, sorted. The program must not close or replace them: the library would read, write and close its
+  // replacements. Below kFirstDescriptor only the indispensable ones are known.
   std::vector<int> own_descriptors();
   std::vector<int> descriptors() const;  // the same, under the lock
   bool is_own(int fd);
-  // There are others now.
+  // Updates the indispensable descriptors.
   void protect() noexcept;
 
-  // The process ends, or becomes another program: datagrams that it has not read are others' who have their sockets.
+  // The process ends, or becomes another program: gives unread datagrams to the other owners of their sockets.
   void give_back_datagrams();
-  // The process ends: its connections are closed, and what was sent leaves.
+  // The process ends: closes its connections, and lets sent data leave.
   void finish() noexcept;
 
  private:
@@ -228,7 +228,7 @@ class Runtime {
   void drain(File& listener);
   void drain_listeners();
   void give_back(File& file);
-  static constexpr Nanoseconds kOthersWithin = 5 * kSecond;  // those who have not asked for it by then do not want it
+  static constexpr Nanoseconds kOthersWithin = 5 * kSecond;  // a process that has not asked for a socket by then does not want it
   void await_others(bool (SocketProxies::*what)() const noexcept, Nanoseconds within = kOthersWithin) noexcept;
 
   Table table_;
@@ -250,7 +250,7 @@ class Runtime {
   SpinTime spin_;
   MissPace misses_;
 
-  // Of this library's descriptors those that it cannot do without: the control socket, the endpoint's, the helper's, channels.
+  // Descriptors that the library cannot do without: the control socket, the endpoint's, the helper's, channels.
   std::array<std::atomic<int>, 4 + ParentChannels::kMost> protected_;
 
   std::unique_ptr<SocketProxies> proxies_;

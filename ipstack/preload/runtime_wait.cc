@@ -22,7 +22,7 @@
 namespace unet::preload {
 namespace {
 
-constexpr int kPollsPerCheck = 8;                         // at the clock, at who else wants the lock, and at the kernel's descriptors
+constexpr int kPollsPerCheck = 8;                         // of the clock, of threads that want the lock, and of the kernel's descriptors
 constexpr Nanoseconds kIdleWithoutInterface = kSecond / 4;
 
 timespec timespec_of(Nanoseconds time) noexcept {
@@ -77,7 +77,7 @@ Runtime::Woken Runtime::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds
 
 Runtime::Woken Runtime::wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until) {
   Sleeper& who = this_thread();
-  // Another thread may close it meanwhile, and the file be no more: who waits then holds it (Hold).
+  // Another thread may close the file meanwhile: the caller holds it (Hold).
   const Queued queued(file.sleepers, who);
   return wait(who, kernel, next_try(file.waits_back(), until));
 }
@@ -138,7 +138,7 @@ class Runtime::Asleep {
 };
 
 // A thread that was asleep is in the library again: by a call of a handler that runs meanwhile, which is below on the stack or on one of
-// its own, or since a handler has left the sleep by longjmp(). Then nobody else ends what its calls had begun.
+// its own, or since a handler has left the sleep by longjmp(). Then this must end what its calls had begun.
 void Runtime::forget_sleep(const void* here) noexcept {
   if (std::less<>()(here, SleepOfThread::own.at)) return;
   stack_t other{};
@@ -183,7 +183,7 @@ Runtime::Woken Runtime::sleep(Sleeper& who, std::span<pollfd> kernel, Nanosecond
   const Nanoseconds began = now();
   // Timers of the stack are the watcher's, too.
   Nanoseconds end = watches ? std::min(until, sockets_->stack().next_event()) : until;
-  if (who.event < 0) end = std::min(end, began + Poller::kTick);  // the process may open no more descriptors: nobody can wake us
+  if (who.event < 0) end = std::min(end, began + Poller::kTick);  // the process may open no more descriptors: no thread can wake us
   int ready = 0;
   bool interrupted;
   {

@@ -24,9 +24,9 @@ bool signals_restart() noexcept;
 void meet_signals() noexcept;
 // They come now: the thread is not in the library any longer. errno stays as it is.
 void let_signals_in() noexcept;
-// To whom fcntl() with F_SETOWN or F_SETOWN_EX has given the descriptor, if to anybody. errno stays as it is.
+// The owner that fcntl() with F_SETOWN or F_SETOWN_EX gave the descriptor, if any. errno stays as it is.
 void tell_owner(int fd, int signal) noexcept;
-// Whoever that is, and the signal of F_SETSIG, of `from` becomes that of `to`. errno stays as it is.
+// Copies that owner, and the signal of F_SETSIG, from `from` to `to`. errno stays as it is.
 void copy_owner(int from, int to) noexcept;
 // As tell_owner(), of what has become ready (EPOLLIN ...) at a socket with O_ASYNC: SIGIO, or what F_SETSIG says, with the cause and, as
 // si_fd, the descriptor that the program has named.

@@ -153,7 +153,7 @@ int told_of(const File& file, int name) {
   return 2 * std::min(number, INT_MAX / 2);
 }
 
-// Those whose value means nothing to the stack, so that it does not keep it. The shadow has it.
+// Options with values that the stack does not store. The shadow has them.
 bool shadow_tells(const File& file, int level, int name) noexcept {
   if (level == IPPROTO_IPV6 && file.domain == AF_INET) return true;  // that there is no such option
   if (level != SOL_SOCKET) return false;

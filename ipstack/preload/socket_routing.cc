@@ -61,7 +61,7 @@ bool does_without(int level, int name, const void* value, socklen_t length) noex
   return is_advice(level, name) || is_off(level, name, value, length);
 }
 
-// There are others to whom groups lead.
+// There is a network beyond this host that groups reach.
 bool has_network(const IpConfiguration& all) {
   return std::any_of(all.addresses.begin(), all.addresses.end(), [](const auto& each) { return !each.address.is_loopback(); });
 }
@@ -132,9 +132,9 @@ bool is_news(const File::Option& option) {
   return true;
 }
 
-// What the program has set before anybody knew whose the socket is: 0, or -errno. An error is then that of bind() or connect(), as the
-// alternative is that a filter it believes in is not there. But groups and interfaces that we have not may be the kernel's, who is
-// reached by the same socket.
+// Applies an option that the program set before the backend was chosen: 0, or -errno. An error is then that of bind() or connect(), as the
+// alternative is that a filter it believes in is not there. But groups and interfaces that we have not may be the kernel's, which
+// the same socket reaches.
 int give_option(const File& file, const File::Option& option) {
   const auto length = static_cast<socklen_t>(option.value.size());
   Runtime& runtime = Runtime::get();

@@ -35,7 +35,7 @@ void join_set(Registration& each);
 // The kernel alone has it: the file is no more.
 void leave_to_kernel(File& file);
 
-// At its descriptors is an end of a socket pair instead, whose other end has its connection.
+// Puts an end of a socket pair at its descriptors. The owner of the other end carries the connection's bytes.
 void become_pair(File& file, int end, const sockets::Address& local, const sockets::Address& remote);
 
 // What an option of it means to us, and to the stack if it has the socket: 0, or an errno. The shadow has taken it already.

@@ -30,7 +30,7 @@ constexpr int kUnbuffered = 0x2, kPushedBack = 0x100;
 
 int fd_of(void* cookie) noexcept { return static_cast<int>(reinterpret_cast<intptr_t>(cookie)); }
 
-// A call that has waited leaves errno changed; who reads to the end of a stream tells by it whether that is an error.
+// A call that has waited leaves errno changed; a reader at the end of a stream tells by it whether that is an error.
 ssize_t done(ssize_t result, int error) noexcept {
   if (result >= 0) errno = error;
   return result;
@@ -132,7 +132,7 @@ void follow(int fd) {
   }
 }
 
-// For freopen(), whose file takes the number by the C library's own dup3(): our socket leaves it before, to one of the kernel's.
+// For freopen(). Its file takes the number by the C library's own dup3(): before that a socket of the kernel replaces ours there.
 FILE* without_own_stream(FILE* stream) {
   const int fd = ::fileno(stream), other = file_of(fd) != nullptr ? real().socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
   if (other >= 0) {
@@ -184,7 +184,7 @@ void unet::preload::tell_user(const char* format, ...) noexcept {
   va_end(arguments);
 }
 
-// Of a socket, whoever it becomes.
+// For a socket of any backend.
 UNET_PRELOAD FILE* fdopen(int fd, const char* mode) noexcept {
   return file_of(fd) == nullptr ? real().fdopen(fd, mode) : stream_of(fd, mode, &close_cookie);
 }

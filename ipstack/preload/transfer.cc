@@ -28,7 +28,7 @@ using sockets::Stack;
 namespace {
 
 constexpr size_t kGather = Piece::kSize;
-constexpr short kNothingOfKernels = 0;  // the shadow of a datagram socket is writable always, and of no help to who waits for room in ours
+constexpr short kNothingOfKernels = 0;  // the shadow of a datagram socket is always writable
 
 // The length of all pieces. As in the kernel, one call moves kTransferMax bytes at most.
 size_t bytes_of(const msghdr& message) noexcept {
@@ -90,7 +90,7 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
   return static_cast<int64_t>(sent);
 }
 
-// Of a whole call on a stream, whose parts are sent without MSG_ZEROCOPY.
+// Ends a whole call on a stream. Its parts are sent without MSG_ZEROCOPY.
 int64_t end_zero_copy(const File& file, int64_t sent, int flags) {
   if (sent > 0 && (flags & MSG_ZEROCOPY) != 0 && file.in_stack()) Runtime::get().sockets().stack().end_zero_copy(file.socket);
   return sent;
@@ -111,7 +111,7 @@ int64_t connect_and_send(File& file, const std::byte* data, size_t length, int f
   return more < 0 && sent == 0 ? more : static_cast<int64_t>(sent) + std::max<int64_t>(more, 0);
 }
 
-// Whose a datagram to `to` is; null: it is connected. 0, or -errno.
+// The backend of a datagram to `to`; null: it is connected. 0, or -errno.
 int64_t route_datagram(File& file, const sockaddr* to, socklen_t to_length, bool& ours, bool& ipv4) {
   sockets::Address remote;
   ours = to != nullptr || !file.kernel_peer;
@@ -145,7 +145,7 @@ bool few_are_no_use(const File& file, size_t length) noexcept {
   return file.receive_least > 1 && length >= static_cast<size_t>(file.receive_least);
 }
 
-// A datagram, by `attempt`: of processes that share a socket whoever reads has what comes.
+// Receives a datagram by `attempt`. Of processes that share a socket, the one that reads gets the datagrams.
 template <typename Attempt>
 int64_t receive_waiting(File& file, int flags, Attempt attempt) {
   Runtime& runtime = Runtime::get();
@@ -172,7 +172,7 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
     do {
       const bool at_urgent = (flags & MSG_PEEK) == 0 && runtime.sockets().stack().is_at_urgent(file.socket);
       if (at_urgent && received != 0) break;
-      // SIGURG's handler is to find the byte there, or who is interrupted by it.
+      // SIGURG's handler must find the byte there, or the call that it interrupts.
       if (at_urgent && Runtime::this_thread().ends_call) return -EAGAIN;
       if (at_urgent) meet_signals();
       const bool handled = at_urgent && signals_held && runtime.let_handlers_run();
@@ -380,7 +380,7 @@ int64_t send_message(File& file, const msghdr& message, int flags) {
     const iovec& each = message.msg_iov[i];
     const size_t length = std::min(each.iov_len, whole - static_cast<size_t>(sent));
     if (length == 0) continue;
-    const bool last = static_cast<size_t>(sent) + length == whole;  // whose last byte may be urgent
+    const bool last = static_cast<size_t>(sent) + length == whole;  // its last byte may be urgent
     const int no = last ? MSG_ZEROCOPY : MSG_ZEROCOPY | MSG_OOB;
     const int how = (sent == 0 ? flags : flags | MSG_NOSIGNAL) & ~no;
     const int64_t more = send_bytes(file, each.iov_base, length, how, to, to_length);

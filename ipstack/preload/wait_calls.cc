@@ -171,7 +171,7 @@ int poll_all(Waiting& waiting, Patience& patience, const sigset_t* mask) {
   runtime.record_attempt(ready != 0, patience.most != 0);
   if (ready != 0) return ready;
   Sleeper& who = Runtime::this_thread();
-  // What the mask lets through is told also to who has no time.
+  // A call without time reports a signal that the mask lets through, too.
   const auto nothing = [&] { return mask != nullptr && runtime.is_interrupted(who, *mask) ? -EINTR : 0; };
   if (patience.most == 0) return nothing();
   patience.since = began;

@@ -1,4 +1,4 @@
-// accept_transfer.cc - what those say who share our sockets, and connections of our listeners for them.
+// accept_transfer.cc - messages of processes that share our sockets, and connections of our listeners for them.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -43,7 +43,7 @@ std::optional<File::PendingAccept> SocketProxies::next_of(File& listener) {
   return File::PendingAccept{.names = names_of(*file), .own = file};
 }
 
-// Of next_of(), which nobody got.
+// Undoes next_of(), for a connection that was not sent.
 void SocketProxies::put_back(File& listener, const File::PendingAccept& next) {
   if (next.own != nullptr) ++next.own->holds;
   listener.pending_accepts.push_front(next);
@@ -278,7 +278,7 @@ void SocketProxies::take_back(InFlight& in_flight) {
   Runtime::get().notify_and_signal(*in_flight.listener, true);
 }
 
-// Whoever had it has ended, or closed the listener: it is the next one's.
+// The process that had it has ended, or closed the listener: the next one gets it.
 void SocketProxies::take_back(SocketProxy& proxy) {
   File& listener = *std::exchange(proxy.listener, nullptr);
   ++proxy.file->holds;

@@ -1,9 +1,10 @@
-// datagrams.cc - datagram sockets that several processes have, each at the same port in a stack of its own. Whoever reads gets what comes:
+// datagrams.cc - datagram sockets that several processes have, each at the same port in a stack of its own. The process that reads gets the
+// datagrams.
 //
-// The process that bound the port (the owner) says by its channels whose claims take new flows. While its own program reads, it alone; else
-// all who do. What comes to the owner all the same it hands, in portions, to those who ask for it as their programs read and find nothing;
-// what comes to another, and nobody reads there for a while, that one's helper gives back. So does a process that closes the socket or
-// ends. Only what a process has that is killed is lost.
+// The process that bound the port (the owner) says by its channels which claims take new flows: its own while its program reads, else
+// those of all processes that read. The owner sends other arrivals, in portions, to processes that read and find nothing. The helper of a
+// child gives back datagrams that its program does not read for a while. A process that closes the socket or ends gives them back, too.
+// Only the datagrams of a killed process are lost.
 #include <algorithm>
 #include <cstring>
 
@@ -16,7 +17,7 @@ using sockets::DatagramQueue;
 
 constexpr int kAtOnce = 16;  // to one process that asks
 
-// As those say whose socket it is.
+// The least of what the owners of the socket say.
 File::Part part_of(const File& file) noexcept {
   File::Part part = File::Part::all;
   for (const File::Origin& each : file.origins) {
@@ -128,7 +129,7 @@ void SocketProxies::send_back(const ParentChannel& channel, int socket, std::spa
   static_cast<void>(send_on(channel.fd, memory.data(), sizeof head + behind.size()));
 }
 
-// Of sockets that came from elsewhere: what nobody here accepts or reads is another's, unless there is none. True: some may be given back
+// Gives back arrivals at inherited and passed sockets that this program does not accept or read. True: some may be given back
 // later.
 bool SocketProxies::give_up() {
   Runtime& runtime = Runtime::get();

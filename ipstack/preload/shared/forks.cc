@@ -204,7 +204,7 @@ void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& 
     if (left.connected) left.options = runtime.sockets_->stack().stream_options(file->socket);
     file->inherited = left;
     const int socket = std::exchange(file->socket, -1);
-    for (File::Origin& each : file->origins) each.part = File::Part::rest;  // it is the parent's of whom that was said
+    for (File::Origin& each : file->origins) each.part = File::Part::rest;  // the owner said that of the parent's claim
     if (parent != nullptr && stays) file->origins.push_back({parent, socket});
   }
   runtime.by_socket_.clear();
@@ -260,7 +260,7 @@ bool Forks::take(File& file, ParentMessage::Kind kind) {
 
 namespace {
 
-// "@LINK,SOCKET" for each channel that leads to whose the socket is.
+// "@CHANNEL,SOCKET" for each channel that leads to an owner of the socket.
 std::string describe_origins(const File& file, std::span<const ForkedChannel> channels) {
   std::string text;
   for (const File::Origin& each : file.origins) {
@@ -395,7 +395,7 @@ void Forks::close_own(Runtime& runtime) {
   static_cast<void>(runtime.sockets().await_ends(kEndsWithin));
 }
 
-// It is a child's child, of whom the program that comes does not know. It is as the parent of a fork, and this process as the child. The
+// The orphan is a child's child, which the next program does not know. It is as the parent of a fork, and this process as the child. The
 // handlers of fork() that the program has run before ours, without our lock, as ever; of the second they need not hear.
 bool Forks::leave_orphan(bool goes_on) {
   Runtime& runtime = Runtime::get();
@@ -503,7 +503,7 @@ void Forks::read_left() {
     auto file = read_description(words);
     if (file == nullptr || fd < 0 || fd >= Table::kMax) return;
     read_origins(*file, each, channels);
-    // What the environment names may have been closed since by who began the program, or be made up.
+    // What the environment names may have been closed since by the process that began the program, or be made up.
     if (is_socket(fd, file->domain, file->type)) Runtime::get().table().put(fd, *file.release());
     else ParentChannels::send_to_all(*file, ParentMessage::Kind::close);
   }

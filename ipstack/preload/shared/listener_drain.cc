@@ -19,10 +19,10 @@ namespace unet::preload {
 namespace {
 
 // Longer than the network interface takes to hear that nothing more is wanted, and than what it has given before waits for a core, or for
-// the last segment of a handshake by a cookie, of which nobody knows: on a busy machine ten milliseconds were not.
+// the last segment of a handshake by a cookie, which leaves no state here: on a busy machine ten milliseconds were too short.
 constexpr Nanoseconds kQuietFor = 100 * kMillisecond;
 constexpr Nanoseconds kDrainsFor = 3 * kSecond;  // a handshake may need a segment that is sent again
-constexpr size_t kLeftMost = 256;                // of a listener: each is a descriptor of whose it is
+constexpr size_t kLeftMost = 256;                // of a listener: each is a descriptor of its owner
 
 }  // namespace
 
@@ -52,7 +52,7 @@ void SocketProxies::handle_want(File& listener) {
   sleeper_.wake();
 }
 
-// Whose program is in a call does without the helper: that is to look in a while.
+// A program in a call takes it without the helper, which looks in a while.
 void SocketProxies::handle_arrival(File& listener) {
   if (!is_waited_for(listener)) sleeper_.wake();
 }

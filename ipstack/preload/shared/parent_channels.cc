@@ -14,7 +14,7 @@
 namespace unet::preload {
 namespace {
 
-constexpr size_t kPendingMost = 64;     // of a listener; who keeps to what share_channel.h says sends one when it was asked
+constexpr size_t kPendingMost = 64;     // of a listener; an honest parent sends one when it was asked
 
 }  // namespace
 
@@ -140,7 +140,7 @@ void ParentChannels::handle_datagrams(const ParentChannel& channel, const ChildM
   File* const file = find(channel, handed.socket);
   const bool has_it = file != nullptr && !file->is_stream() && file->in_stack();
   if (handed.kind == ChildMessage::Kind::datagram) {
-    if (!has_it) return SocketProxies::send_back(channel, handed.socket, behind);  // nobody reads here since it asked for it
+    if (!has_it) return SocketProxies::send_back(channel, handed.socket, behind);  // the program has stopped reading since it asked
     file->asked = false;
     SocketProxies::take_in(*file, behind);
     return;
@@ -185,14 +185,14 @@ void ParentChannels::give_back(File& listener) noexcept {
 }
 
 void ParentChannels::refuse(const File::PendingAccept& handed) noexcept {
-  real().close(handed.fd);  // which tells who would carry its bytes
+  real().close(handed.fd);  // which tells the process that would carry its bytes
   if (handed.from.socket < 0) static_cast<void>(answer(handed, ParentMessage::Kind::refused));
 }
 
 bool ParentChannels::answer(const File::PendingAccept& handed, ParentMessage::Kind kind) noexcept {
   const File::Origin& from = handed.from;
   if (from.channel == nullptr || from.channel->send(kind, from.socket)) return true;
-  // Whoever has much unread would keep what he does not carry for ever: of the channel's end he hears.
+  // A process with much unread would keep the connection for ever. It learns of the channel's end.
   if (from.socket < 0) from.channel->renew(-1);
   return false;
 }

@@ -2,7 +2,7 @@
 // the helper under the runtime's lock. What is at their other ends: socket_proxies.h.
 //
 // Each process has channels of its own: with fork() a child gets one to its parent, and for each channel of the parent's another that leads
-// where that one does. So it does not need those who are between. A channel is there as long as a socket is that came by it.
+// where that one does. So processes in between may end. A channel lasts as long as a socket that came by it.
 #pragma once
 
 #include <poll.h>
@@ -23,11 +23,11 @@ struct ParentChannel {
   ParentChannel& operator=(const ParentChannel&) = delete;
 
   bool send(ParentMessage::Kind kind, int socket, int descriptor = -1, bool may_wait = false) const noexcept;
-  // It leads nowhere any longer, or to the same by another descriptor.
+  // Closes the channel (-1), or replaces its descriptor by one that leads to the same process.
   void renew(int end) noexcept;
 
-  int fd;  // -1: whom it led to is gone
-  // What has been said to ParentMessage::move of the socket `awaited`.
+  int fd;  // -1: the process at the other end is gone
+  // The answer to ParentMessage::move of the socket `awaited`.
   struct Answer {
     bool came = false;
     bool movable = false;
@@ -39,33 +39,33 @@ struct ParentChannel {
 
 class ParentChannels {
  public:
-  static constexpr size_t kMost = 12;  // that are protected from a program which closes all descriptors that it finds
+  static constexpr size_t kMost = 12;  // each has a place among the protected descriptors (Runtime::protect())
 
-  // nullptr: there are too many, which is said; the descriptor is closed. The last place is for a child's channel to its parent.
+  // nullptr: there are too many. Then it tells the user, and closes the descriptor. The last place is for a child's channel to its parent.
   std::shared_ptr<ParentChannel> add(int fd, bool to_parent = false);
   std::vector<std::shared_ptr<ParentChannel>> all() const;
 
   // What the helper is to poll.
   void append(std::vector<pollfd>& to) const;
-  // Takes in what has come for our listeners and datagram sockets.
+  // Processes the messages for our listeners and datagram sockets.
   void process();
-  // When this process ends: what it is handed goes back, and no more comes.
+  // When this process ends: gives back what it is sent, and stops further messages.
   void end();
 
-  // Of those whose socket it is the first that is still there; nullptr: none.
+  // The first owner of the socket that is still there; nullptr: none.
   static const File::Origin* origin_of(const File& file) noexcept;
-  // The program serves a socket that came from elsewhere, or has closed it.
+  // Sends to all owners of the socket.
   static void send_to_all(const File& file, ParentMessage::Kind kind) noexcept;
-  // Waits for what is said to ParentMessage::move or owned, under the lock, for a second at most. The file in memory is the caller's.
+  // Waits for the answer to move or owned, under the lock, for a second at most. The caller owns the file in memory.
   static ParentChannel::Answer await_move(const File::Origin& origin);
   static constexpr Nanoseconds kMovesWithin = kSecond;  // a parent that is not stopped answers much sooner
-  // Says move or owned, to be answered in that time.
+  // Sends move or owned, to be answered in that time.
   static bool ask(ParentMessage::Kind kind, const File::Origin& origin, int descriptor = -1) noexcept;
-  // Those of its connections that nobody has accepted go back to where they came from, or end.
+  // Gives back the connections that the program has not accepted, or ends them.
   static void give_back(File& listener) noexcept;
-  // One of those, which is another's: it goes back.
+  // Gives one back.
   static void refuse(const File::PendingAccept& handed) noexcept;
-  // Says to whom it is from what becomes of it. False: he does not hear it, and it is his.
+  // Answers the process that sent the connection. False: that process does not hear it, and keeps the connection.
   static bool answer(const File::PendingAccept& handed, ParentMessage::Kind kind) noexcept;
 
  private:

@@ -49,7 +49,7 @@ int descriptor_at(const unsigned char* place) noexcept {
   return fd;
 }
 
-// The end of the pair that is passed says by its name whose it is; the number makes the name unlike others. Without a name it is good, too.
+// The name of the passed end has the connection's addresses; the number makes it unique. The end is of use without a name, too.
 void give_name(int end, std::string_view kind, const std::string& words) {
   uint32_t number;
   if (::getrandom(&number, sizeof number, 0) != sizeof number) return;

@@ -1,16 +1,16 @@
 // passing.h - sockets that processes pass to one another by Unix sockets (SCM_RIGHTS); used by data_calls.cc for descriptors that are not
 // ours.
 //
-// What the kernel would pass of a socket of ours is its shadow, with which nobody can do anything. Others are passed in their stead:
+// The kernel would pass the shadow of a socket, which is of no use. Other descriptors are passed instead:
 //
 // A connection stays with this process's stack, and an end of a Unix socket pair is passed, which has the connection's addresses in its
 // name (socket_proxies.h). So a process without this library can use it, too, but for its names and options; and the connection ends with
 // this process.
 //
-// Of a listener or a datagram socket the end of a channel is passed (share_channel.h), whose first packet describes it (description.h); of
-// one that is not this process's own yet, or is bound only, a file in memory that does. A receiver with this library joins the claim
-// of its port, and gets what comes to this process, too; to others it is of no use. Of a dual socket only our part is passed:
-// there is one descriptor to pass.
+// For a listener or a datagram socket it is the end of a channel (share_channel.h). The first packet describes the socket (description.h).
+// For one that is not this process's own yet, or is bound only, it is a file in memory with the description. A
+// receiver with this library joins the claim of its port, and gets what comes to this process, too; to others it is of no use. Of a dual
+// socket only our part is passed: there is one descriptor to pass.
 #pragma once
 
 #include <sys/socket.h>
@@ -34,7 +34,7 @@ class StandIns {
   int error() const noexcept { return error_; }
   // What is to be sent.
   const msghdr& message() const noexcept { return message_; }
-  // It was: whoever receives it has its connections, too.
+  // The message was sent: its receiver has its connections, too.
   void sent();
 
  private:

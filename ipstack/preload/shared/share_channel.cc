@@ -58,7 +58,7 @@ ssize_t receive_on(int channel, void* data, size_t size, int& descriptor) noexce
   packet.give_control();
   descriptor = -1;
   ssize_t got;
-  // Who has ended with something unread is told of first, and once: what it had said before is there all the same.
+  // A peer that ended with unread packets causes ECONNRESET once. Its own packets follow.
   do got = real().recvmsg(channel, &packet.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   while (got < 0 && errno == ECONNRESET);
   if (got < 0) return -errno;

@@ -19,11 +19,11 @@ constexpr int kPieces = 16;  // of one connection, before another's turn
 constexpr Nanoseconds kHangsFor = 60 * kSecond;
 
 std::byte* piece() noexcept {
-  static std::byte memory[kPiece];  // of who has the runtime's lock
+  static std::byte memory[kPiece];  // under the runtime's lock
   return memory;
 }
 
-// Nobody has the other end of a pair any longer. shutdown() of both directions looks like it.
+// No process has the other end of the pair any longer. shutdown() of both directions looks like it.
 bool is_closed(int fd) noexcept {
   pollfd end{.fd = fd, .events = 0, .revents = 0};
   return real().poll(&end, 1, 0) == 1 && (end.revents & POLLHUP) != 0;
@@ -97,7 +97,7 @@ void SocketProxies::drop(SocketProxy& proxy) noexcept {
   const auto sleeper = std::find(file.sleepers.begin(), file.sleepers.end(), &sleeper_);  // one: another process may have it, too
   if (sleeper != file.sleepers.end()) file.sleepers.erase(sleeper);
   real().close(proxy.fd);
-  // Who had asked for it has closed it.
+  // The process that had asked for it has closed it.
   ChildChannel* const channel = find_channel(proxy.channel);
   if (find_held(channel, file) != nullptr) {
     erase_held(*channel, file);
@@ -145,7 +145,7 @@ bool SocketProxies::carry_out(SocketProxy& proxy) {
     const ssize_t went = real().send(proxy.fd, piece(), static_cast<size_t>(there), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (went < 0) {
       proxy.wants_out = errno == EAGAIN;
-      proxy.ended_out = !proxy.wants_out;  // nobody reads it; but what was written there before is carried
+      proxy.ended_out = !proxy.wants_out;  // no process reads it; but what was written there before is carried
       return true;
     }
     sockets.recv(proxy.file->socket, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
@@ -178,7 +178,7 @@ bool SocketProxies::carry_in(SocketProxy& proxy) {
   return true;
 }
 
-// What this process held for others, of whom none has it yet, or one has not got all that came.
+// Whether this process holds a socket for others that none has opened yet, or that has arrivals left.
 bool SocketProxies::has_unserved() const noexcept {
   const auto waits = [&](const Held& held) {
     if (!held.file->is_joined() || held.file->receives || !held.file->bound) return false;

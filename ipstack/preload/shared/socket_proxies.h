@@ -5,11 +5,28 @@
 // process has. A channel (share_channel.h) leads to each such process: by it that process asks for a connection, and says what it has
 // closed. Until then, or the channel's end, the sockets that it inherited stay open, as a descriptor of the kernel's would.
 //
-// Of a listener the other process makes its own, which shares the port (forks.h). Connections that come to ours all the same, as those
-// that came before, are handed over to it if our program does not accept them, when it asks for one as its program comes back for it: so
-// none waits for a program that is busy. One that is not taken before its channel ends comes back with every byte: none is carried until
-// then. What came to the listener that a process has made its own is theirs who still have it, once that process closes it, or while its
-// program is busy and another waits (listener_drain.cc).
+// A child opens a listener of its own that shares the port (forks.h). Connections that arrive at ours all the same are transferred to a
+// child that asks for one, if our program does not accept them: so none waits for a busy program. No byte is carried before the child takes
+// the connection, so it comes back whole if the child's channel ends. Connections that arrived at a child's listener go to the other owners
+// when the child closes it, or while its program is busy and another process waits (listener_drain.cc).
+//
+// A connection that this process accepted or had before fork():
+//
+//   held ---take, take_unused-----------------------> proxied ---both ends closed, reset--------------------> gone
+//   held ---move--> waits --> peer_asked -----------> moved: the child's stack has it (moves.cc)
+//                     \--> child_asked --> owned ---> moved
+//                      any of these, too late -------> proxied
+//   held ---close, end of the channel, and closed here-----------------------------------------------------> gone
+//
+// A connection in the accept queue of a listener that several processes have (accept_transfer.cc, listener_drain.cc):
+//
+//   queued in the stack ---accept() here-----------------------> this program's
+//   queued in the stack ---a child wants one, none taken here--> sent to the child ---took--> proxied
+//   sent to the child   ---end of the channel, close-----------> pending accept here (File::pending_accepts)
+//   child's queue       ---child closes, or is busy: passed----> pending accept here
+//   pending accept      ---accept() here-----------------------> this program's
+//   pending accept      ---another child wants one-------------> in flight ---took--> that child's
+//   in flight           ---refused, end of the channel---------> pending accept
 #pragma once
 
 #include <poll.h>
@@ -26,9 +43,9 @@
 
 namespace unet::preload {
 
-// What our program has not taken for so long, though it does so at times, is for those who serve the socket, too.
+// An arrival that a program which receives has not taken for so long goes to another process that receives from the socket.
 constexpr Nanoseconds kOursFor = 5 * kMillisecond;
-// And a connection that came to what a process has made its own: its helper carries the bytes then, so it should be busy for certain.
+// The same for a connection at a child's own listener. The child's helper would carry its bytes, so the child should be busy for certain.
 constexpr Nanoseconds kBusyFor = 20 * kMillisecond;
 
 class SocketProxies {
@@ -40,65 +57,64 @@ class SocketProxies {
   bool empty() const noexcept { return channels_.empty() && proxies_.empty() && draining_.empty(); }
   // Another process has the other end of `fd`, and these connections and listeners.
   void add_channel(int fd, std::span<File* const> files);
-  // Carries bytes between the file, which has a connection, and `fd`, which is this object's from now on. `used` false: the other process
-  // has it only because nobody closed it. While it sends nothing, and this process has the connection, too, what comes is this one's.
+  // Carries bytes between the file's connection and `fd`, and owns `fd` from now on. `used` false: perhaps the other process only did not
+  // close it. While that process sends nothing, and this one has the connection, too, arrivals are this one's.
   void add_proxy(File& file, int fd, bool used);
 
-  // Its descriptors.
+  // Appends its descriptors.
   void append(std::vector<int>& all) const;
-  // What the helper is to poll, behind what is there.
+  // Appends what the helper polls.
   void append(std::vector<pollfd>& to) const;
-  // What poll() has said of them; whatever can be carried, and handed over. True: this is to be called again soon, whatever happens.
+  // Processes what poll() found ready, carries bytes, and transfers connections and datagrams. True: call this again soon in any case.
   bool process(std::span<const pollfd> ready);
-  // It is also to be called within kLooksAgain.
+  // Whether process() must be called within kLooksAgain.
   bool has_hung() const noexcept;
   static constexpr Nanoseconds kLooksAgain = kSecond;
-  // Another process has it, too.
+  // Whether another process has it, too.
   bool is_held(const File& file) const noexcept;
-  // When this process ends:
-  // - another one has a connection of its stack, or (`unserved`) not yet what is its own of a listener or a datagram socket: it needs a
-  //   orphan process.
+  // When this process ends: another process has a connection of its stack, or (`unserved`) has not yet opened a listener or datagram socket
+  // of its own. Then an orphan process must go on.
   bool is_needed(bool unserved = true) const noexcept;
   bool carries() const noexcept { return is_needed(); }
-  // - that is so, and is over soon: the other process has closed the connection, or was handed it.
+  // The same, and it is over soon: the other process has closed the connection, or was sent it.
   bool is_awaited() const noexcept;
-  // - what has come to listeners is on its way to those who have them, too.
+  // Connections of closed listeners are on their way to the other owners.
   bool is_draining() const noexcept { return !draining_.empty(); }
 
   // ---- listeners that are closed (listener_drain.cc)
 
-  // A listener whose queue is for others, too, when this process no longer has it.
+  // A listener whose queue goes to other owners when this process closes it.
   static bool has_other_owners(const File& file) noexcept;
-  // This process closes such a listener, or ends: they get what came to it, and nothing more comes.
+  // This process closes such a listener, or ends: stops new connections, and passes the queue on.
   void drain(File& listener);
 
-  // Another process waits for a connection that came to this one's own: it is given one, if the program leaves it for a while.
+  // Another process waits for a connection of this one's listener. It gets one that the program does not accept for a while.
   void handle_want(File& listener);
-  // One has come to such a listener.
+  // A connection has arrived at such a listener.
   void handle_arrival(File& listener);
 
   // ---- datagrams (datagrams.cc)
 
-  // Who has the socket reads, or no longer does: whose claim gets what comes is told anew.
+  // A process that has the socket began or stopped to read: tells each whether its claim takes new flows.
   void update_claims(File& file);
   void update_all_claims();
-  // A thread of the program waits for it.
+  // Whether a thread of the program waits for it.
   bool is_waited_for(const File& file) const noexcept;
-  // What waits at the socket goes to the process that it is from, as this one does not read it.
+  // Gives unread datagrams to the owner of the socket, as this program does not read them.
   static void give_back(File& file);
-  // One that came by a channel, behind the message's head.
+  // Takes in a datagram that came by a channel, behind the message's head.
   static void take_in(File& file, std::span<const std::byte> behind);
-  // It is no more.
+  // The file is about to be deleted.
   void forget_closed(const File& file) noexcept;
-  // That one goes back, `behind` being in message_memory().
+  // Sends a datagram back; `behind` is in message_memory().
   static void send_back(const ParentChannel& channel, int socket, std::span<const std::byte> behind) noexcept;
 
-  // A child that begins now may have a stack of its own for a connection: that costs it some milliseconds, so not one for each request.
+  // Whether a child that begins now may open a stack for a moved connection. That costs some milliseconds, so not one for each request.
   bool may_let_go() noexcept;
 
-  // In a child: closes what was the parent's.
+  // In a child: closes the parent's descriptors.
   void forget() noexcept;
-  // In an orphan process, which has none of the program's threads: nobody holds these, or waits for them, but this object.
+  // In an orphan process, which has none of the program's threads: only this object holds these files, and waits for them.
   void hold_alone(std::span<File* const> files) const noexcept;
 
  private:
