@@ -195,17 +195,22 @@ int connect_nowhere(File& file, const sockaddr* address, socklen_t length, int e
     return result;
   }
   const bool apart = error == EAFNOSUPPORT && sockets::family_of(address) == AF_UNSPEC;
-  return apart ? result_of(Runtime::get().sockets().connect(file.socket, address, length)) : -error;
+  if (!apart) return -error;
+  Runtime& runtime = Runtime::get();
+  runtime.sockets().stack().set_time(runtime.now());
+  return runtime.sockets().stack().disconnect(file.socket);
 }
 
-// One that place_for() has made ours.
+// Connects a socket that route_for() has put into the stack.
 int connect_in_stack(File& file, const sockaddr* address, socklen_t length, const sockets::Address& to) {
   if (link_of(address, length) == 0u) return -EINVAL;
   note_link(file, address, length);
   Runtime& runtime = Runtime::get();
   leave_kernel(file);
   file.kernel_peer = false;
-  const int begun = result_of(runtime.sockets().connect(file.socket, address, length));
+  sockets::Stack& stack = runtime.sockets().stack();
+  stack.set_time(runtime.now());
+  const int begun = stack.connect(file.socket, to);
   if (file.is_stream() && (begun == 0 || begun == -EINPROGRESS)) file.signalled = 0;
   if (file.nonblocking || (begun != -EINPROGRESS && begun != -EALREADY)) return begun;
   const int64_t done = runtime.block(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {

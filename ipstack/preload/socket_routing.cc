@@ -305,7 +305,7 @@ int listen_file(File& file, int backlog, bool& decided) {
     }
     if (const int result = bind_dual(file, {}); result < 0) return result;
   }
-  const int result = result_of(Runtime::get().sockets().listen(file.socket, backlog));
+  const int result = Runtime::get().sockets().stack().listen(file.socket, backlog);
   if (result < 0) return result;
   file.listens = true;
   file.backlog = backlog;
