@@ -11,7 +11,7 @@ namespace unet::preload {
 
 // This thread's, which are blocked.
 extern constinit thread_local bool signals_held;
-// Of this thread's call, since it has begun.
+// State of this thread's call since it began.
 struct CallState {
   bool handled = false;   // a handler has run; what a call has got all the same, it returns, and does not sleep again
   bool ends = false;      // one without SA_RESTART
@@ -20,7 +20,7 @@ struct CallState {
 extern constinit thread_local CallState this_call;
 // Whether a call that has been interrupted, and waits without a limit, goes on as if nothing had been (SA_RESTART).
 bool signals_restart() noexcept;
-// What another thread has sent this one by now comes before this returns: run, or held.
+// Signals that other threads have sent this one by now are run, or deferred, before this returns.
 void meet_signals() noexcept;
 // They come now: the thread is not in the library any longer. errno stays as it is.
 void let_signals_in() noexcept;
