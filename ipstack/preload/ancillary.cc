@@ -1,6 +1,6 @@
 // ancillary.cc - control data of recvmsg() and sendmsg(), in the order and with the errors of Linux.
 //
-// Whoever asks in recvmsg() for more than there is room for gets as much as there is, and MSG_CTRUNC. There is one network interface,
+// Control data that does not fit is cut, with MSG_CTRUNC. There is one network interface,
 // which has all links: its number is 1.
 #include "ipstack/preload/ancillary.h"
 
@@ -17,7 +17,7 @@
 #include <initializer_list>
 #include <optional>
 
-#include "ipstack/preload/host.h"
+#include "ipstack/preload/runtime.h"
 #include "ipstack/preload/transfer.h"
 #include "ipstack/sockets/sockaddr.h"
 
@@ -65,14 +65,14 @@ class ControlWriter {
   const size_t whole_;
 };
 
-const std::vector<IpConfiguration::Address>& own_addresses() { return Host::get().sockets().network().configuration().addresses; }
+const std::vector<IpConfiguration::Address>& own_addresses() { return Runtime::get().sockets().network().configuration().addresses; }
 
 bool is_own(const ip::IpAddress& address) {
   const auto& all = own_addresses();
   return std::any_of(all.begin(), all.end(), [&](const auto& each) { return !each.tentative && each.address == address; });
 }
 
-// From where an answer to what came there goes: what came to a group, or to everybody, has not come to such an address.
+// From where an answer to what came there goes: a group or broadcast address is no source address.
 ip::IpAddress answering(const ip::IpAddress& to) {
   const auto& all = own_addresses();
   const auto four = std::find_if(all.begin(), all.end(), [](const auto& each) { return each.address.is_ipv4() && !each.tentative; });
@@ -110,7 +110,7 @@ bool read(const cmsghdr& each, T& into) noexcept {
   return true;
 }
 
-// Of numbers that are an int.
+// Options with an int as value.
 bool read_within(const cmsghdr& each, int least, int most, int16_t& into) noexcept {
   int number;
   if (!read(each, number) || number < least || number > most) return false;
@@ -198,7 +198,7 @@ bool set_telling(File& file, int level, int name, const void* value, socklen_t l
 }
 
 timespec wall_time(Nanoseconds then) noexcept {
-  const Nanoseconds at = wall_now() - (Host::get().now() - then);
+  const Nanoseconds at = wall_now() - (Runtime::get().now() - then);
   return {.tv_sec = static_cast<time_t>(at / kSecond), .tv_nsec = static_cast<long>(at % kSecond)};
 }
 
@@ -219,14 +219,14 @@ void tell_of_datagram(const File& file, const Stack::Received& what, msghdr& mes
 
 void tell_of_stream(const File& file, msghdr& message) {
   ControlWriter control(message);
-  if (!file.tells.left || !file.is_ours()) return;
-  const auto left = static_cast<int>(Host::get().sockets().stack().queued(file.socket).receive);
-  const bool ended = (Host::get().events(file) & sockets::Events::kPeerShut) != 0;
+  if (!file.tells.left || !file.in_stack()) return;
+  const auto left = static_cast<int>(Runtime::get().sockets().stack().queued(file.socket).receive);
+  const bool ended = (Runtime::get().events(file) & sockets::Events::kPeerShut) != 0;
   control.put(IPPROTO_TCP, TCP_CM_INQ, left + (ended ? 1 : 0));  // the end is to be read, too
 }
 
 int64_t receive_error(File& file, msghdr& message) {
-  const std::optional<sockets::QueuedError> error = Host::get().sockets().stack().take_queued_error(file.socket);
+  const std::optional<sockets::QueuedError> error = Runtime::get().sockets().stack().take_queued_error(file.socket);
   if (!error) return -EAGAIN;
   const Bytes left = scatter(error->payload, message);
   const bool six = file.domain == AF_INET6;

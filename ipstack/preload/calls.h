@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <ctime>
 
-#include "ipstack/preload/host.h"
 #include "ipstack/preload/kernel_pace.h"
-#include "ipstack/preload/placement.h"
 #include "ipstack/preload/real.h"
+#include "ipstack/preload/runtime.h"
+#include "ipstack/preload/socket_routing.h"
 
 // A function that programs find instead of the C library's.
 #define UNET_PRELOAD extern "C" __attribute__((visibility("default")))
@@ -18,9 +18,9 @@
 namespace unet::preload {
 
 // A socket that is ours or may become so; nullptr: the kernel's, or it is this library itself that calls. To be asked again under the lock.
-inline File* file_of(int fd) noexcept { return Host::inside() ? nullptr : Host::get().table().file(fd); }
+inline File* file_of(int fd) noexcept { return Runtime::inside() ? nullptr : Runtime::get().table().file(fd); }
 inline EpollSet* epoll_of(int fd) noexcept {
-  return Host::inside() ? nullptr : Host::get().table().as<EpollSet>(fd, Entry::Kind::epoll);
+  return Runtime::inside() ? nullptr : Runtime::get().table().as<EpollSet>(fd, Entry::Kind::epoll);
 }
 
 // As calls return: -1 and errno for -errno.
@@ -39,7 +39,7 @@ T result_of(T returned) noexcept {
 struct AtKernel {
   AtKernel() noexcept = default;
   ~AtKernel() {
-    if (!Host::inside()) KernelPace::note_call();
+    if (!Runtime::inside()) KernelPace::note_call();
   }
   AtKernel(const AtKernel&) = delete;
   AtKernel& operator=(const AtKernel&) = delete;
@@ -55,7 +55,7 @@ auto holding(File& file, Call call) {
 // The program is about to change its user or root. Connects to the network interface while it has the right to.
 void before_user_change() noexcept;
 
-// What calls take for a time, and as time here.
+// Times as calls have them, and as this library has them.
 inline bool is_valid(const timespec& time) noexcept { return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000; }
 inline Nanoseconds nanoseconds_of(const timespec& time) noexcept {
   return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);

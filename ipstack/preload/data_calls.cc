@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "ipstack/preload/calls.h"
-#include "ipstack/preload/passing.h"
+#include "ipstack/preload/shared/passing.h"
 #include "ipstack/preload/transfer.h"
 #include "ipstack/sockets/sockaddr.h"
 
@@ -40,21 +40,21 @@ auto choose_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
   if (file_of(fd) == nullptr) return at_kernel(kernel);
   ::pthread_testcancel();
   {
-    const Host::Guard guard;
-    File* const file = Host::get().file(fd);
-    if (file != nullptr && (file->is_ours() || file->lost || may_become(*file))) {
+    const Runtime::Guard guard;
+    File* const file = Runtime::get().file(fd);
+    if (file != nullptr && (file->in_stack() || file->lost || may_become(*file))) {
       const int64_t result = holding(*file, ours);
       if (result != kLeft) return static_cast<decltype(kernel())>(answer(result));
     }
   }
   return at_kernel(kernel);
 }
-// Of a call that sends: not by the kernel while there is no network interface.
+// For a call that sends. The kernel must not send while there is no network interface.
 template <typename Ours, typename Kernel>
 auto choose(int fd, Ours ours, Kernel kernel) {
   return choose_if(fd, [](const File& file) { return !file.is_stream() && file.waits_back(); }, ours, kernel);
 }
-// Of a call that waits for a datagram.
+// For a call that waits for a datagram.
 template <typename Ours, typename Kernel>
 auto choose_to_receive(int fd, int flags, Ours ours, Kernel kernel) {
   const auto may_become = [=](const File& file) {
@@ -65,15 +65,15 @@ auto choose_to_receive(int fd, int flags, Ours ours, Kernel kernel) {
 }
 
 // The kernel judges what undecided sockets send where: a datagram or a first byte may make one ours. 0, or -errno.
-int place_sender(int fd, int flags, const sockaddr* to, socklen_t length) {
+int route_sender(int fd, int flags, const sockaddr* to, socklen_t length) {
   if (to == nullptr || file_of(fd) == nullptr) return 0;
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   unet::sockets::Address remote;
-  const bool places = file != nullptr && !file->is_ours() && (!file->is_stream() || (flags & MSG_FASTOPEN) != 0);
+  const bool places = file != nullptr && !file->in_stack() && (!file->is_stream() || (flags & MSG_FASTOPEN) != 0);
   if (!places || read_address(*file, to, length, remote) != 0) return 0;
   bool ours = false;
-  return place_for(*file, remote, ours);
+  return route_for(*file, remote, ours);
 }
 
 // sendmmsg() of messages of which some pass sockets.
@@ -139,8 +139,8 @@ UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, 
       [&](File& file) -> int64_t {
         if (timeout != nullptr && is_nowhere(timeout)) return -EFAULT;
         if (timeout != nullptr && !is_valid(*timeout)) return -EINVAL;
-        Host& host = Host::get();
-        const unet::Nanoseconds until = timeout == nullptr ? kForever : host.now() + nanoseconds_of(*timeout);
+        Runtime& runtime = Runtime::get();
+        const unet::Nanoseconds until = timeout == nullptr ? kForever : runtime.now() + nanoseconds_of(*timeout);
         unsigned got = 0;
         int64_t last = 0;
         while (got < count) {
@@ -149,7 +149,7 @@ UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, 
           if (last < 0) break;
           messages[got++].msg_len = static_cast<unsigned>(last);
           this_call.has_part = true;
-          if (host.now() >= until) break;
+          if (runtime.now() >= until) break;
         }
         return got != 0 ? static_cast<int64_t>(got) : last;
       },
@@ -164,7 +164,7 @@ UNET_PRELOAD ssize_t write(int fd, const void* data, size_t length) {
   return choose(fd, [&](File& file) { return send_bytes(file, data, length, 0); }, [&] { return real().write(fd, data, length); });
 }
 
-// The C library's writes without asking anybody.
+// The C library's own makes the system call itself.
 UNET_PRELOAD int eventfd_write(int fd, eventfd_t value) { return write(fd, &value, sizeof value) == sizeof value ? 0 : -1; }
 
 UNET_PRELOAD ssize_t writev(int fd, const iovec* pieces, int count) {
@@ -184,7 +184,7 @@ UNET_PRELOAD ssize_t send(int fd, const void* data, size_t length, int flags) {
 }
 
 UNET_PRELOAD ssize_t sendto(int fd, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
-  if (const int wrong = place_sender(fd, flags, to, to_length); wrong < 0) return answer(wrong);
+  if (const int wrong = route_sender(fd, flags, to, to_length); wrong < 0) return answer(wrong);
   return choose(
       fd, [&](File& file) { return send_bytes(file, data, length, flags, to, to_length); },
       [&] { return real().sendto(fd, data, length, flags, to, to_length); });
@@ -192,11 +192,11 @@ UNET_PRELOAD ssize_t sendto(int fd, const void* data, size_t length, int flags, 
 
 UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   const auto* const to = is_nowhere(message) ? nullptr : static_cast<const sockaddr*>(message->msg_name);
-  if (const int wrong = to == nullptr ? 0 : place_sender(fd, flags, to, name_length(*message)); wrong < 0) return answer(wrong);
+  if (const int wrong = to == nullptr ? 0 : route_sender(fd, flags, to, name_length(*message)); wrong < 0) return answer(wrong);
   return choose(
       fd, [&](File& file) { return is_nowhere(message) ? -EFAULT : send_message(file, *message, flags); },
       [&] {
-        if (!is_nowhere(message) && passes_ours(*message)) return pass_sockets(fd, *message, flags);
+        if (!is_nowhere(message) && passes_sockets(*message)) return pass_sockets(fd, *message, flags);
         return real().sendmsg(fd, message, flags);
       });
 }
@@ -204,7 +204,7 @@ UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
   if (count != 0 && !is_nowhere(messages)) {
     const auto* const to = static_cast<const sockaddr*>(messages[0].msg_hdr.msg_name);
-    if (const int wrong = place_sender(fd, flags, to, name_length(messages[0].msg_hdr)); wrong < 0) return static_cast<int>(answer(wrong));
+    if (const int wrong = route_sender(fd, flags, to, name_length(messages[0].msg_hdr)); wrong < 0) return static_cast<int>(answer(wrong));
   }
   return choose(
       fd,
@@ -220,7 +220,7 @@ UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) 
         return sent != 0 ? static_cast<int64_t>(sent) : last;
       },
       [&] {
-        const auto passes = [](const mmsghdr& each) { return passes_ours(each.msg_hdr); };
+        const auto passes = [](const mmsghdr& each) { return passes_sockets(each.msg_hdr); };
         const unsigned some = is_nowhere(messages) ? 0 : std::min(count, static_cast<unsigned>(kIovecsMax));
         return std::any_of(messages, messages + some, passes) ? pass_each(fd, messages, some, flags)
                                                              : real().sendmmsg(fd, messages, count, flags);
@@ -267,7 +267,7 @@ UNET_PRELOAD ssize_t pwritev2(int fd, const iovec* pieces, int count, off_t at, 
   return pwritev64v2(fd, pieces, count, at, flags);
 }
 
-// What programs built with _FORTIFY_SOURCE call instead; the compiler has looked at what it could.
+// Programs built with _FORTIFY_SOURCE call these instead. The compiler has checked the sizes that it knows.
 UNET_PRELOAD ssize_t __read_chk(int fd, void* data, size_t length, size_t) { return read(fd, data, length); }
 UNET_PRELOAD ssize_t __recv_chk(int fd, void* data, size_t length, size_t, int flags) { return recv(fd, data, length, flags); }
 UNET_PRELOAD ssize_t __recvfrom_chk(int fd, void* data, size_t length, size_t, int flags, sockaddr* from, socklen_t* from_length) {

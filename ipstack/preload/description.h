@@ -1,6 +1,6 @@
-// description.h - sockets in words, for another process that makes its own of them; used by forks.cc and passing.cc, under the host's lock.
+// description.h - sockets as text, for another process that makes its own of them; used by forks.cc and passing.cc under the lock.
 //
-// What is read was written by whoever has passed the socket or begun the program: it is checked, and the group says whether its port may be
+// The text is from the process that passed the socket or began the program: it is checked, and the group says whether its port may be
 // had.
 #pragma once
 

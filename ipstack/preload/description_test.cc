@@ -49,7 +49,7 @@ TEST_CASE("a listener is what it was") {
   CHECK(file->bound);
   CHECK(file->kernel);
   CHECK(file->nonblocking);
-  CHECK_FALSE(file->is_ours());
+  CHECK_FALSE(file->in_stack());
   CHECK(file->fds.empty());
   REQUIRE(file->inherited);
   CHECK(file->inherited->listens);

@@ -9,9 +9,9 @@
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/epoll_set.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/interfaces.h"
+#include "ipstack/preload/shared/forks.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
@@ -22,17 +22,17 @@ namespace {
 // The number is free before the call waits for the end of what it named.
 int close_known(int fd) {
   ::pthread_testcancel();
-  const Host::Guard guard;
-  Host& host = Host::get();
+  const Runtime::Guard guard;
+  Runtime& runtime = Runtime::get();
   Entry* const entry = take_out(fd);
   const int result = real().close(fd);
   const int error = errno;
   if (entry != nullptr && entry->kind == Entry::Kind::socket && entry->holds == 0) {
     const Hold hold(*entry);  // which lets go of it
     EpollSet::forget(*entry);
-    host.await_end(static_cast<File&>(*entry));
+    runtime.await_end(static_cast<File&>(*entry));
   } else if (entry != nullptr) {
-    host.let_go(*entry);
+    runtime.let_go(*entry);
   }
   errno = error;
   return result;
@@ -40,20 +40,20 @@ int close_known(int fd) {
 
 // `made` is one more of `fd`.
 int doubled(int fd, int made) {
-  if (made < 0 || Host::inside()) return made;
-  const Host::Guard guard;
-  Entry* const entry = Host::get().table().find(fd);
-  if (entry != nullptr && made != fd) Host::get().table().put(made, *entry);
+  if (made < 0 || Runtime::inside()) return made;
+  const Runtime::Guard guard;
+  Entry* const entry = Runtime::get().table().find(fd);
+  if (entry != nullptr && made != fd) Runtime::get().table().put(made, *entry);
   return made;
 }
 
 // This library has it: as a number that open() is about to take, by Linux's words. Programs that choose so high a number look first whether
 // it is free.
-bool is_taken(int to) { return to >= kFirstDescriptor && Host::get().is_own(to); }
+bool is_taken(int to) { return to >= kFirstDescriptor && Runtime::get().is_own(to); }
 
 // A child by vfork() closes and doubles its own descriptors, and has its parent's table.
 bool is_known(int fd) noexcept {
-  return !Host::inside() && Host::get().table().find(fd) != nullptr && Host::get().is_own_process();
+  return !Runtime::inside() && Runtime::get().table().find(fd) != nullptr && Runtime::get().is_own_process();
 }
 
 // By unet/, which gives its descriptors such numbers (Descriptor::renumber()) and takes them back by close(). One that has such a number,
@@ -68,47 +68,47 @@ int own_number(int fd, int command, int result) noexcept {
 std::optional<int> tell_when(const File& file, unsigned long request, void* argument) {
   const bool exact = request == SIOCGSTAMPNS_OLD || request == SIOCGSTAMPNS_NEW;
   if (!exact && request != SIOCGSTAMP_OLD && request != SIOCGSTAMP_NEW) return std::nullopt;
-  if (!file.is_ours() || file.is_stream() || file.came == 0) return std::nullopt;
+  if (!file.in_stack() || file.is_stream() || file.came == 0) return std::nullopt;
   timespec time = wall_time(file.came);
   if (!exact) time.tv_nsec /= 1000;  // a timeval is as long
   std::memcpy(argument, &time, sizeof time);
   return 0;
 }
 
-// Of a socket of ours; nothing: the kernel's answer is the right one.
-std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
-  const Host::Guard guard;
-  Host& host = Host::get();
+// ioctl() on a socket of the stack; none: the kernel must answer.
+std::optional<int> control_in_stack(int fd, unsigned long request, void* argument) {
+  const Runtime::Guard guard;
+  Runtime& runtime = Runtime::get();
   const bool signals = request == FIOASYNC && *static_cast<const int*>(argument) != 0;
-  File* const file = signals ? host.file(fd) : host.table().file(fd);
+  File* const file = signals ? runtime.file(fd) : runtime.table().file(fd);
   if (file == nullptr) return std::nullopt;
   if (request == FIONBIO) {
     file->nonblocking = *static_cast<const int*>(argument) != 0;
-    if (file->is_ours() && file->kernel) return 0;  // the shadow does not wait anyway
+    if (file->in_stack() && file->kernel) return 0;  // the shadow does not wait anyway
     return std::nullopt;
   }
   if (request == FIOASYNC) {
     const int result = real().ioctl(fd, request, argument);
-    if (result == 0) host.set_signals(*file, fd, signals);
+    if (result == 0) runtime.set_signals(*file, fd, signals);
     return result;
   }
   if (const auto told = tell_when(*file, request, argument)) return told;
   const bool mark = request == SIOCATMARK && file->is_stream(), unsent = request == SIOCOUTQNSD && file->is_stream();
-  if (!file->is_ours() || (request != FIONREAD && request != SIOCOUTQ && !mark && !unsent)) return std::nullopt;
-  host.turn();
+  if (!file->in_stack() || (request != FIONREAD && request != SIOCOUTQ && !mark && !unsent)) return std::nullopt;
+  runtime.poll();
   if (mark) {
-    *static_cast<int*>(argument) = host.sockets().stack().is_at_urgent(file->socket);
+    *static_cast<int*>(argument) = runtime.sockets().stack().is_at_urgent(file->socket);
     return 0;
   }
   if (file->listens) return static_cast<int>(answer(-EINVAL));
   if (unsent) {
-    const auto* const connection = host.sockets().stack().connection(file->socket);
+    const auto* const connection = runtime.sockets().stack().connection(file->socket);
     *static_cast<int*>(argument) = connection != nullptr ? static_cast<int>(connection->unsent()) : 0;
     return 0;
   }
-  const auto told = host.sockets().stack().queued(file->socket);
+  const auto told = runtime.sockets().stack().queued(file->socket);
   if (request == FIONREAD && told.receive == 0 && file->kernel) return std::nullopt;  // the next datagram may be the kernel's
-  const uint32_t readable = std::min(told.receive, host.sockets().stack().to_urgent(file->socket));
+  const uint32_t readable = std::min(told.receive, runtime.sockets().stack().to_urgent(file->socket));
   *static_cast<int*>(argument) = static_cast<int>(request == FIONREAD ? readable : told.send);
   return 0;
 }
@@ -116,21 +116,21 @@ std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
 // A program that doubles an inherited connection often becomes another program soon. The connection stays with the parent.
 void prepare_doubling(int fd) {
   if (!is_known(fd)) return;
-  const Host::Guard guard;
-  File* const file = verify(fd) ? Host::get().table().file(fd) : nullptr;
+  const Runtime::Guard guard;
+  File* const file = verify(fd) ? Runtime::get().table().file(fd) : nullptr;
   if (file != nullptr && file->inherited) static_cast<void>(Forks::adopt(*file, false));
 }
 
-// dup2() and dup3(). What is at the number stays if they fail; and nobody comes between the kernel's table of descriptors and ours.
+// dup2() and dup3(). What is at the number stays if they fail; and the kernel's table of descriptors and ours change under one lock.
 template <typename Call>
 int doubled_at(int fd, int to, Call call) {
   prepare_doubling(fd);
   if (fd == to || (!is_known(fd) && !is_known(to))) return call();
-  const Host::Guard guard;
-  Table& table = Host::get().table();
+  const Runtime::Guard guard;
+  Table& table = Runtime::get().table();
   const int made = call();
   if (made < 0) return made;
-  if (Entry* const before = table.take(to)) Host::get().let_go(*before);
+  if (Entry* const before = table.take(to)) Runtime::get().let_go(*before);
   if (Entry* const entry = table.find(fd)) table.put(made, *entry);
   return made;
 }
@@ -140,22 +140,22 @@ int doubled_at(int fd, int to, Call call) {
 UNET_PRELOAD int close(int fd) {
   const AtKernel noted;
   if (is_known(fd)) return close_known(fd);
-  if (Host::inside()) note_own(fd, false);
-  else if (Host::get().is_own(fd)) return static_cast<int>(answer(-EBADF));
+  if (Runtime::inside()) note_own(fd, false);
+  else if (Runtime::get().is_own(fd)) return static_cast<int>(answer(-EBADF));
   return real().close(fd);
 }
 
 UNET_PRELOAD int close_range(unsigned first, unsigned last, int flags) noexcept {
   const AtKernel noted;
-  if (!Host::inside() && (flags & static_cast<int>(CLOSE_RANGE_CLOEXEC)) == 0) {
+  if (!Runtime::inside() && (flags & static_cast<int>(CLOSE_RANGE_CLOEXEC)) == 0) {
     for (unsigned fd = first; fd <= std::min(last, static_cast<unsigned>(Table::kMax - 1)); ++fd) {
       if (!is_known(static_cast<int>(fd))) continue;
-      const Host::Guard guard;
-      if (Entry* const entry = take_out(static_cast<int>(fd))) Host::get().let_go(*entry);
+      const Runtime::Guard guard;
+      if (Entry* const entry = take_out(static_cast<int>(fd))) Runtime::get().let_go(*entry);
     }
   }
-  if (Host::inside() || first > last) return real().close_range(first, last, flags);
-  return close_all_but(Host::get().own_descriptors(), first, last, flags);  // those are not the program's to close
+  if (Runtime::inside() || first > last) return real().close_range(first, last, flags);
+  return close_all_but(Runtime::get().own_descriptors(), first, last, flags);  // those are not the program's to close
 }
 
 UNET_PRELOAD void closefrom(int first) noexcept { close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0); }
@@ -182,19 +182,19 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   va_start(all, command);
   void* const argument = va_arg(all, void*);
   va_end(all);
-  if (Host::inside()) return own_number(fd, command, real().fcntl(fd, command, argument));
+  if (Runtime::inside()) return own_number(fd, command, real().fcntl(fd, command, argument));
   const bool doubles = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
   if (doubles) prepare_doubling(fd);
   if (!is_known(fd)) return doubles ? fresh(real().fcntl(fd, command, argument)) : real().fcntl(fd, command, argument);
   if (doubles) return doubled(fd, real().fcntl(fd, command, argument));
   if (command != F_SETFL && command != F_GETFL) return real().fcntl(fd, command, argument);
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   const bool signals = command == F_SETFL && (reinterpret_cast<intptr_t>(argument) & O_ASYNC) != 0;
-  // Who wants to be signalled of what is inherited has it from now on.
-  File* const file = signals ? Host::get().file(fd) : Host::get().table().file(fd);
+  // A process that wants signals for an inherited socket adopts it.
+  File* const file = signals ? Runtime::get().file(fd) : Runtime::get().table().file(fd);
   if (file == nullptr) return real().fcntl(fd, command, argument);
   // The shadow of a socket that is both's never waits; what the program wants is ours to know.
-  const bool both = file->is_ours() && file->kernel;
+  const bool both = file->in_stack() && file->kernel;
   if (command == F_GETFL) {
     const int flags = real().fcntl(fd, F_GETFL);
     return flags < 0 ? flags : file->nonblocking ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
@@ -203,7 +203,7 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   const int result = real().fcntl(fd, F_SETFL, both ? flags | O_NONBLOCK : flags);
   if (result == 0) {
     file->nonblocking = (flags & O_NONBLOCK) != 0;
-    Host::get().set_signals(*file, fd, (flags & O_ASYNC) != 0);
+    Runtime::get().set_signals(*file, fd, (flags & O_ASYNC) != 0);
   }
   return result;
 }
@@ -225,7 +225,7 @@ UNET_PRELOAD int ioctl(int fd, unsigned long request, ...) noexcept {
     if (const auto result = ask_interface(fd, request, argument)) return *result;
   }
   if (is_known(fd) && !is_nowhere(argument)) {
-    if (const auto result = control_ours(fd, request, argument)) return *result;
+    if (const auto result = control_in_stack(fd, request, argument)) return *result;
   }
   return real().ioctl(fd, request, argument);
 }

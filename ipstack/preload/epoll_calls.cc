@@ -3,8 +3,8 @@
 #include <climits>
 
 #include "ipstack/preload/calls.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/memory.h"
+#include "ipstack/preload/shared/forks.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
@@ -17,18 +17,18 @@ constexpr int kEventsMax = INT_MAX / static_cast<int>(sizeof(epoll_event));
 
 template <typename Make>
 int made(Make make) {
-  if (Host::inside()) return make();
-  const Host::Guard guard;
+  if (Runtime::inside()) return make();
+  const Runtime::Guard guard;
   if (!has_memory()) return static_cast<int>(answer(-ENOMEM));
   const int fd = make();
-  if (fd >= 0) Host::get().table().put(fd, *new EpollSet);
+  if (fd >= 0) Runtime::get().table().put(fd, *new EpollSet);
   return fd;
 }
 
-// What is ready, to whoever waits: he also accepts from listeners.
+// The ready events of an entry. A thread that waits also accepts from listeners.
 uint32_t events_for_waiter(Entry& entry) {
-  if (entry.kind == Entry::Kind::socket) Host::get().serve(static_cast<File&>(entry));
-  return Host::get().events(entry);
+  if (entry.kind == Entry::Kind::socket) Runtime::get().start_receiving(static_cast<File&>(entry));
+  return Runtime::get().events(entry);
 }
 
 // A descriptor of the kernel's, or a socket that is undecided or both's.
@@ -53,7 +53,7 @@ int control(EpollSet& set, int operation, Entry& entry, int fd, const epoll_even
   }
 }
 
-// What the kernel is to tell of a set in the set.
+// Sets the events that the kernel reports for an inner set.
 int tell_kernel(const Registration& inner, int epoll, uint32_t events) {
   epoll_event event{.events = events, .data = {.ptr = const_cast<Registration*>(&inner)}};
   return real().epoll_ctl(epoll, EPOLL_CTL_MOD, inner.fd, &event);
@@ -74,7 +74,7 @@ void spend(Registration& registration, int epoll) {
   if (registration.is_set()) tell_kernel(registration, epoll, 0);
 }
 
-// Of what the kernel has told of sets in the set, the program's data, and only what ours have not told. How many are left.
+// Puts the program's data into the kernel's events of inner sets, and drops events that our part reported. Returns how many remain.
 int merge(EpollSet& set, int epoll, epoll_event* events, int count) {
   int left = 0;
   for (int i = 0; i < count; ++i) {
@@ -109,44 +109,44 @@ int collect(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds
 
 // A child waits with a set that its parent has made: so it serves what is in it, when there is a network interface.
 void adopt_files(EpollSet& set) {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   set.inherited = false;
   for (File* each : set.files()) {
     for (Registration* one : each->registrations) {
       if (one->set == &set && each->kernel) join_set(*one);  // what became a pair meanwhile; others are there already
     }
     if (!each->inherited || each->inherited->connected) continue;
-    if (Forks::adopt(*each)) host.serve(*each);
+    if (Forks::adopt(*each)) runtime.start_receiving(*each);
     else set.inherited = true;
   }
 }
 
 int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
-  Host& host = Host::get();
-  const Nanoseconds began = host.turn_if_due();
-  // Who will sleep anyway is told there of the kernel's.
-  const bool sleeps = timeout != 0 && host.is_idle() && !set.is_ready([&](const Entry& each) { return host.events(each); });
+  Runtime& runtime = Runtime::get();
+  const Nanoseconds began = runtime.poll_if_due();
+  // A call that will sleep anyway learns of the kernel's part there.
+  const bool sleeps = timeout != 0 && runtime.is_idle() && !set.is_ready([&](const Entry& each) { return runtime.events(each); });
   int ready = collect(set, epoll, events, most, began, !sleeps);
-  if (ready == 0 && host.turn()) ready = collect(set, epoll, events, most, began);
-  host.note_look(ready != 0, timeout != 0);
+  if (ready == 0 && runtime.poll()) ready = collect(set, epoll, events, most, began);
+  runtime.record_attempt(ready != 0, timeout != 0);
   if (ready != 0 || timeout == 0) return ready;
   const Nanoseconds until = timeout == kForever ? kForever : began + timeout;
-  Sleeper& who = Host::this_thread();
+  Sleeper& who = Runtime::this_thread();
   const Hold hold(set);
   while (true) {
     pollfd kernel{.fd = epoll, .events = POLLIN, .revents = 0};
-    EpollSet::Turn turn(set, who);
+    EpollSet::Waiter waiter(set, who);
     const bool recalls = set.is_recalling();  // then the kernel's set is always readable
     const std::span<pollfd> theirs(&kernel, recalls ? size_t{0} : size_t{1});
-    const Nanoseconds limit = recalls ? std::min(until, host.now() + unet::kMillisecond) : until;
-    const Host::Woken woken = host.wait(who, theirs, host.next_try(set.inherited, limit), mask, set.kernel_members > 0);
-    turn.take();
+    const Nanoseconds limit = recalls ? std::min(until, runtime.now() + unet::kMillisecond) : until;
+    const Runtime::Woken woken = runtime.wait(who, theirs, runtime.next_try(set.inherited, limit), mask, set.kernel_members > 0);
+    waiter.take();
     if (set.inherited) adopt_files(set);
     if (kernel.revents != 0) set.kernel_pace.expect();
-    ready = collect(set, epoll, events, most, host.now(), recalls || woken != Host::Woken::timed_out || kernel.revents != 0);
+    ready = collect(set, epoll, events, most, runtime.now(), recalls || woken != Runtime::Woken::timed_out || kernel.revents != 0);
     if (ready != 0) return ready;
-    if (woken == Host::Woken::interrupted) return -EINTR;
-    if (host.now() >= until) return 0;
+    if (woken == Runtime::Woken::interrupted) return -EINTR;
+    if (runtime.now() >= until) return 0;
   }
 }
 
@@ -159,7 +159,7 @@ int wait_in_kernel(int epoll, epoll_event* events, int most, Nanoseconds timeout
 void end_recalled_wait(std::shared_ptr<const KernelWaiters>& waiters, int& epoll) {
   const int error = errno;
   {
-    const Host::Guard guard;
+    const Runtime::Guard guard;
     EpollSet* const set = waiters->set;
     waiters.reset();
     if (set != nullptr) static_cast<void>(set->is_recalling());
@@ -172,12 +172,12 @@ void end_recalled_wait(std::shared_ptr<const KernelWaiters>& waiters, int& epoll
 int wait_with(int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
   ::pthread_testcancel();
   const bool ends = timeout != 0 && timeout != kForever;
-  const Nanoseconds until = ends ? Host::get().now() + timeout : 0;
+  const Nanoseconds until = ends ? Runtime::get().now() + timeout : 0;
   while (true) {
     std::shared_ptr<const KernelWaiters> waiters;
     {
-      const Host::Guard guard;
-      auto* const set = Host::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
+      const Runtime::Guard guard;
+      auto* const set = Runtime::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
       if (set != nullptr && set->inherited) adopt_files(*set);
       if (set != nullptr && (set->has_members() || set->is_recalling())) {
         if (most <= 0 || most > kEventsMax) return static_cast<int>(answer(-EINVAL));
@@ -191,7 +191,7 @@ int wait_with(int epoll, epoll_event* events, int most, Nanoseconds timeout, con
     if (count <= 0) return count;
     const int told = static_cast<int>(std::remove_if(events, events + count, EpollSet::is_recall) - events);
     if (told != 0) return told;
-    if (ends) timeout = until - std::min(until, Host::get().now());
+    if (ends) timeout = until - std::min(until, Runtime::get().now());
   }
 }
 
@@ -206,21 +206,21 @@ UNET_PRELOAD int epoll_create1(int flags) noexcept {
 
 UNET_PRELOAD int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) noexcept {
   if (epoll_of(epoll) == nullptr) return real().epoll_ctl(epoll, operation, fd, event);
-  const Host::Guard guard;
-  auto* const set = Host::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
+  const Runtime::Guard guard;
+  auto* const set = Runtime::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
   if (set == nullptr) return real().epoll_ctl(epoll, operation, fd, event);
-  File* const file = Host::get().file(fd);
+  File* const file = Runtime::get().file(fd);
   if (file == nullptr) {
-    auto* const inner = Host::get().table().as<EpollSet>(fd, Entry::Kind::epoll);
+    auto* const inner = Runtime::get().table().as<EpollSet>(fd, Entry::Kind::epoll);
     if (inner == nullptr) return control_kernel(*set, epoll, operation, fd, event);
     return static_cast<int>(answer(-control_set(*set, epoll, operation, *inner, fd, event)));
   }
-  // Undecided, it is in both; whose it is then, its events are.
+  // An undecided socket is in both sets, until its backend is chosen.
   if (file->kernel) {
     const int result = control_kernel(*set, epoll, operation, fd, event);
     if (result != 0) return result;
   }
-  Host::get().serve(*file);
+  Runtime::get().start_receiving(*file);
   return static_cast<int>(answer(-control(*set, operation, *file, fd, event)));
 }
 

@@ -1,4 +1,4 @@
-// epoll_set.cc - who is in an epoll set.
+// epoll_set.cc - members of an epoll set.
 #include "ipstack/preload/epoll_set.h"
 
 #include <sys/eventfd.h>
@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "ipstack/preload/host.h"
 #include "ipstack/preload/real.h"
+#include "ipstack/preload/runtime.h"
 
 namespace unet::preload {
 namespace {
@@ -43,7 +43,7 @@ int EpollSet::add(Entry& entry, int fd, const epoll_event& event) {
   all_.push_back(std::make_unique<Registration>(Registration{.set = this, .entry = &entry, .fd = fd, .wanted = event}));
   entry.registrations.push_back(all_.back().get());
   sets_ += all_.back()->is_set();
-  mark(*all_.back());
+  notify(*all_.back());
   if (kernel_waiters_.use_count() > 1 && !kernel_waiters_->recalled) recall();
   return 0;
 }
@@ -54,7 +54,7 @@ int EpollSet::modify(Entry& entry, int fd, const epoll_event& event) {
   if (((registration->wanted.events | event.events) & EPOLLEXCLUSIVE) != 0) return EINVAL;
   registration->wanted = event;
   registration->spent = false;
-  mark(*registration);
+  notify(*registration);
   return 0;
 }
 
@@ -65,9 +65,9 @@ int EpollSet::remove(Entry& entry, int fd) {
   return 0;
 }
 
-bool EpollSet::has_ours() const noexcept {
+bool EpollSet::has_members_in_stack() const noexcept {
   return std::any_of(all_.begin(), all_.end(), [](const auto& each) {
-    return !each->is_set() || static_cast<const EpollSet*>(each->entry)->has_ours();
+    return !each->is_set() || static_cast<const EpollSet*>(each->entry)->has_members_in_stack();
   });
 }
 
@@ -102,14 +102,14 @@ void EpollSet::forget(Entry& entry) noexcept {
   while (!entry.registrations.empty()) entry.registrations.back()->set->drop(*entry.registrations.back());
 }
 
-EpollSet::Turn::Turn(EpollSet& set, Sleeper& who) : set_(set), who_(who) { set.sleepers.push_back(&who); }
+EpollSet::Waiter::Waiter(EpollSet& set, Sleeper& who) : set_(set), who_(who) { set.sleepers.push_back(&who); }
 
-void EpollSet::Turn::take() noexcept {
+void EpollSet::Waiter::take() noexcept {
   std::erase(set_.sleepers, &who_);
   taken_ = true;
 }
 
-EpollSet::Turn::~Turn() {
+EpollSet::Waiter::~Waiter() {
   if (taken_) return;
   take();
   if (who_.woken) set_.wake_one();
@@ -158,23 +158,23 @@ void EpollSet::list(Registration& registration) {
   ready_.push_back(&registration);
 }
 
-// Of several threads that wait with the set one is woken, as Linux does. Sets that it is in hear of it, too; the kernel has seen to it that
+// As Linux does, wakes one of several threads that wait with the set. Sets that it is in hear of it, too; the kernel has seen to it that
 // there are few, and that none is in itself.
-bool EpollSet::mark(Registration& registration) {
+bool EpollSet::notify(Registration& registration) {
   list(registration);
   bool woken = wake_one();
   for (Sleeper* each : pollers) woken = each->wake() || woken;
-  for (Registration* each : registrations) woken = each->set->mark(*each) || woken;
+  for (Registration* each : registrations) woken = each->set->notify(*each) || woken;
   return woken;
 }
 
-// As in Linux what nobody was woken for is in each of them, and whoever waits next with one finds it.
-void EpollSet::mark_all(const Entry& entry) {
+// As in Linux an event that woke no thread is in each of the sets, and the next thread that waits finds it.
+void EpollSet::notify_sets(const Entry& entry) {
   bool woken = false;
   for (Registration* each : entry.registrations) {
     const bool exclusive = (each->wanted.events & EPOLLEXCLUSIVE) != 0;
     if (exclusive && woken) continue;
-    const bool one = each->set->mark(*each);
+    const bool one = each->set->notify(*each);
     woken = woken || (exclusive && one);
   }
 }

@@ -1,5 +1,5 @@
 // epoll_set.h - an epoll set of a program: which of our sockets are in it, or other sets, and which of them are ready; descriptors of the
-// kernel's are in the kernel's set at the same descriptor. Used under the host's lock.
+// kernel's are in the kernel's set at the same descriptor. Used under the runtime's lock.
 #pragma once
 
 #include <sys/epoll.h>
@@ -28,14 +28,14 @@ struct Registration {
   uint64_t told = 0;     // by which call of collect()
 
   bool is_set() const noexcept { return entry->kind == Entry::Kind::epoll; }
-  // Of one that is told at all.
+  // The events to report.
   uint32_t asked() const noexcept { return spent ? 0 : wanted.events | EPOLLERR | EPOLLHUP; }
 };
 
 // A thread waits in the kernel alone while the set has no member of ours. Each such thread holds this object.
 struct KernelWaiters {
   explicit KernelWaiters(EpollSet* waited) noexcept : set(waited) {}
-  EpollSet* set;                      // null: it is closed. Used under the host's lock.
+  EpollSet* set;                      // null: it is closed. Used under the runtime's lock.
   std::atomic<bool> recalled{false};  // the set has a member of ours now, and the waits are to end
 };
 
@@ -51,21 +51,21 @@ class EpollSet : public Entry {
   int modify(Entry& entry, int fd, const epoll_event& event);
   int remove(Entry& entry, int fd);
   Registration* find(const Entry& entry, int fd) const noexcept;
-  // What of a set in this one the kernel has told; nullptr: it is none.
+  // The inner set of an event of the kernel; nullptr: it is no set.
   Registration* find(const epoll_event& of_kernel) const noexcept;
   // It is the kernel's alone now, or is no more.
   static void forget(Entry& entry) noexcept;
-  // What happened to an entry may be what this one's program waits for. True: a thread that waited was woken for it.
-  bool mark(Registration& registration);
-  // The same for all sets that have the entry; of those that have it with EPOLLEXCLUSIVE until a thread was woken.
-  static void mark_all(const Entry& entry);
+  // Notifies the threads that wait with this set. True: one was woken.
+  bool notify(Registration& registration);
+  // Notifies all sets that have the entry; those that have it with EPOLLEXCLUSIVE only until a thread was woken.
+  static void notify_sets(const Entry& entry);
   // Events of ours, at most so many. `events_of(Entry&)`: what is ready; `spend(Registration&)`: it is not to be told again.
   template <typename EventsOf, typename Spend>
   int collect(epoll_event* into, int most, EventsOf events_of, Spend spend);
   // Whether the last collect() had it.
   bool is_told(const Registration& registration) const noexcept { return registration.told == collected_; }
 
-  // What woke a thread that does not take it is for another one.
+  // Wakes another thread, as the woken one does not take the event.
   bool wake_one() noexcept;
   // Whether collect() would have any.
   template <typename EventsOf>
@@ -74,12 +74,12 @@ class EpollSet : public Entry {
       return !each->gone && (events_of(*each->entry) & each->asked()) != 0;
     });
   }
-  bool has_ours() const noexcept;
+  bool has_members_in_stack() const noexcept;
   // A set without members needs no look at our sockets.
   bool has_members() const noexcept { return !all_.empty(); }
   // To be held during a wait in the kernel. The first member of ours that is added ends that wait by an event.
   std::shared_ptr<const KernelWaiters> kernel_waiters() const noexcept { return kernel_waiters_; }
-  // That event is in the kernel's set, because some wait has not ended yet. After the last one it is taken out here.
+  // Whether the recall event is in the kernel's set, as some wait has not ended yet. After the last wait this removes it.
   bool is_recalling() noexcept;
   // In a child: the parent's threads wait, and the event is the parent's.
   void forget_kernel_waiters();
@@ -92,17 +92,17 @@ class EpollSet : public Entry {
   int kernel_members = 0;               // how many descriptors of the kernel's were added; closing takes them out untold
   KernelPace kernel_pace{};
   bool kernel_waits = false;            // its part was not asked last, as ours had filled all that there was room for
-  std::vector<Sleeper*> sleepers{};     // threads that wait for what it tells: one gets it (Turn)
+  std::vector<Sleeper*> sleepers{};     // threads that wait for what it tells: one gets it (Waiter)
   std::vector<Sleeper*> pollers{};      // threads that wait until there is something
   bool inherited = false;               // from a parent, and not waited with since
 
   // A thread waits for what the set tells. If it does not take that, as it is cancelled, another one is woken for it.
-  class Turn {
+  class Waiter {
    public:
-    Turn(EpollSet& set, Sleeper& who);
-    ~Turn();
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
+    Waiter(EpollSet& set, Sleeper& who);
+    ~Waiter();
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
     void take() noexcept;
 
    private:

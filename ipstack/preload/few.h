@@ -1,4 +1,4 @@
-// few.h - what a call has one of for each descriptor that it waits for; used by wait_calls.cc and host_wait.cc.
+// few.h - what a call has one of for each descriptor that it waits for; used by wait_calls.cc and runtime_wait.cc.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace unet::preload {
 
 // So many T, with nothing in them yet. They are on the stack while they are few, as in most calls: malloc() and free() would cost more than
-// all else there, and who leaves such a call by longjmp() has nothing to give back.
+// all else there, and a handler that leaves the call by longjmp() leaks nothing.
 template <typename T>
 class Few {
  public:

@@ -25,7 +25,7 @@ namespace unet::preload {
 class EpollSet;
 struct Sleeper;
 struct Registration;
-struct UpLink;
+struct ParentChannel;
 
 struct Entry {
   enum class Kind : uint8_t { socket, epoll } kind;
@@ -46,7 +46,7 @@ struct File : Entry {
     int level, name;
     std::vector<std::byte> value;
   };
-  // What a process has left to its child, of which the child makes its own when it wants it.
+  // A parent's socket, from which the child opens its own when it first uses it.
   struct Inherited {
     bool listens = false, connected = false;
     int backlog = 0;
@@ -56,7 +56,7 @@ struct File : Entry {
     std::optional<sockets::StreamOptions> options{};  // of a connection
   };
 
-  // What recvmsg() is to tell beside the data, as options have asked for.
+  // Control data for recvmsg(), as socket options have asked.
   struct Tells {
     int time = 0;                // the one of SO_TIMESTAMP's options that was set last; 0: none
     bool lost = false;           // SO_RXQ_OVFL
@@ -65,7 +65,7 @@ struct File : Entry {
     bool destination6 = false, hops6 = false, class6 = false;  // IPV6_RECVPKTINFO, IPV6_RECVHOPLIMIT, IPV6_RECVTCLASS
   };
 
-  // The names of a connection. Of a file: another process's stack has it, and at our descriptor is a socket pair to it (relays.h).
+  // The names of a connection. Of a file: another process's stack has it, and at our descriptor is a socket pair to it (socket_proxies.h).
   struct Pair {
     sockets::Address local{}, remote{};
   };
@@ -73,32 +73,32 @@ struct File : Entry {
   // Whether a datagram socket that several processes have gets what comes for a process: nothing, what comes of some flows, or all.
   enum class Part : uint8_t { rest, share, all };
 
-  // A socket of another process, from which this one is: inherited, or passed (ancestors.h).
+  // A socket of another process, from which this one is: inherited, or passed (parent_channels.h).
   struct Origin {
-    std::shared_ptr<UpLink> link{};
+    std::shared_ptr<ParentChannel> channel{};
     int socket = -1;             // as that process numbers it
     Part part = Part::rest;      // of a datagram socket: what that process says of ours
   };
 
-  // A connection of a listener that was accepted by the helper of whose stack it came to, for who serves the listener.
-  struct Waiting {
+  // A connection that the helper of the owner's stack accepted, for a process that accepts from the listener.
+  struct PendingAccept {
     int fd = -1;                 // a pair's end, of another process's,
     Pair names{};
-    Origin from{};               // whom it is from, and the connection there; of one that another process has left (leaving.cc) none
+    Origin from{};               // the sender, and its number there; none if another process passed it on (listener_drain.cc)
     File* own = nullptr;         // else: of this process's stack, which holds it
   };
 
   File(int domain_, int type_) : Entry(Kind::socket), domain(domain_), type(type_) {}
 
   bool is_stream() const noexcept { return type == SOCK_STREAM; }
-  bool is_ours() const noexcept { return socket >= 0; }
-  // Of which each process that has it makes its own, at the same port.
+  bool in_stack() const noexcept { return socket >= 0; }
+  // Each process that has such a socket opens one of its own at the same port.
   bool is_joined() const noexcept { return listens || !is_stream(); }
   int fd() const noexcept { return fds.front(); }
   // A datagram socket that may become ours by what is sent next, be it by another thread while this one waits for what comes.
-  bool is_undecided() const noexcept { return !is_stream() && !is_ours() && kernel && !lost && !left && !inherited; }
+  bool is_undecided() const noexcept { return !is_stream() && !in_stack() && kernel && !lost && !left && !inherited; }
   // Until there is a network interface; of a connection there is nothing to wait for.
-  bool waits_back() const noexcept { return inherited && !inherited->connected && !is_ours(); }
+  bool waits_back() const noexcept { return inherited && !inherited->connected && !in_stack(); }
 
   const int domain, type;        // AF_INET or AF_INET6; SOCK_STREAM or SOCK_DGRAM
   int socket = -1;               // the stack's; -1: it has none of it
@@ -108,12 +108,12 @@ struct File : Entry {
   bool kernel_peer = false;      // a datagram socket of both is connected by the kernel
   bool bound = false;            // by bind(), at both if both take part
   bool listens = false;
-  bool leaves = false;           // a listener that others have, too, and this process has closed: what came to it is theirs (leaving.cc)
+  bool draining = false;         // a listener closed here, which has other owners: they get its queue (listener_drain.cc)
   bool lost = false;             // its connection, with the network interface
   bool left = false;             // to the kernel, for good: none of its descriptors is in the table any more
   int error = 0;                 // of one that is lost: what was not told
-  bool serves = false;           // its program accepts or reads from it, or waits for it
-  bool divided = false;          // a parent or a child has its descriptors, and the kernel's part of epoll sets, too
+  bool receives = false;           // its program accepts or reads from it, or waits for it
+  bool in_other_process = false;          // a parent or a child has its descriptors, and the kernel's part of epoll sets, too
   bool wanted = false;           // of a listener from elsewhere: another process waits for a connection
   bool asked = false;            // those it is from have been asked for a connection, or datagrams, and none was taken since
   bool nonblocking = false;
@@ -131,13 +131,13 @@ struct File : Entry {
   std::optional<Inherited> inherited{};
   std::optional<Pair> pair{};
   std::vector<Origin> origins{};
-  std::shared_ptr<UpLink> moved_by{};  // its end tells that process how long the connection was needed here
-  std::deque<Waiting> waiting{};
+  std::shared_ptr<ParentChannel> moved_by{};  // its end tells that process how long the connection was needed here
+  std::deque<PendingAccept> pending_accepts{};
   Nanoseconds unserved_since = 0;  // a connection or a datagram has come, and this process does not take it
-  Nanoseconds busy_since = 0;      // the same of a `wanted` listener, for whose it is
+  Nanoseconds busy_since = 0;      // the same of a `wanted` listener, for its owner
 };
 
-// By descriptor. Looking is free of locks; who changes something, or uses what is found, has the host's lock.
+// Entries by descriptor. find() needs no lock; changes, and use of the entry, need the runtime's lock.
 class Table {
  public:
   static constexpr int kMax = 1 << 20;

@@ -12,11 +12,11 @@ using namespace unet::preload;
 
 namespace {
 
-File* file_under_lock(int fd) noexcept { return Host::get().file(fd); }
+File* file_under_lock(int fd) noexcept { return Runtime::get().file(fd); }
 
 File* ours_under_lock(int fd) noexcept {
   File* const file = file_under_lock(fd);
-  return file != nullptr && file->is_ours() ? file : nullptr;
+  return file != nullptr && file->in_stack() ? file : nullptr;
 }
 
 bool is_pipe(int fd) noexcept {
@@ -26,7 +26,7 @@ bool is_pipe(int fd) noexcept {
 
 // A disk may take its time, which others need not wait for.
 ssize_t read_at(int in, std::byte* data, size_t length, off_t at) {
-  const Host::Away away;
+  const Runtime::Away away;
   return ::pread(in, data, length, at);
 }
 
@@ -70,12 +70,13 @@ int64_t await_pipe(int fd, short events, bool waits) {
     pollfd pipe{.fd = fd, .events = events, .revents = 0};
     if (real().poll(&pipe, 1, 0) != 0) return 0;
     if (!waits) return -EAGAIN;
-    if (Host::get().wait(Host::this_thread(), {&pipe, 1}, kForever) == Host::Woken::interrupted && !signals_restart()) return -EINTR;
+    const Runtime::Woken woken = Runtime::get().wait(Runtime::this_thread(), {&pipe, 1}, kForever);
+    if (woken == Runtime::Woken::interrupted && !signals_restart()) return -EINTR;
     this_call.handled = false;  // it goes on
   }
 }
 
-// What a pipe takes without waiting, when poll() says that it takes something: all of it is free, or a page of it.
+// How much a pipe takes without waiting, when poll() says that it is writable: it is empty, or has a free page.
 constexpr size_t kPage = 4096;
 constexpr size_t kSpliceMost = 60 * 1024;
 size_t room_in(int pipe) noexcept {
@@ -90,7 +91,7 @@ int64_t splice_out(File& file, int out, size_t length, bool waits) {
   const Piece piece;
   waits = waits && (real().fcntl(out, F_GETFL) & O_NONBLOCK) == 0;
   int64_t there = 0;
-  do {  // again if somebody else has filled the pipe while this call waited for the socket
+  do {  // again if another process has filled the pipe while this call waited for the socket
     if (const int64_t error = await_pipe(out, POLLOUT, waits); error < 0) return error;
     there = receive_bytes(file, piece.data(), std::min({length, Piece::kSize, room_in(out)}), MSG_PEEK | (waits ? 0 : MSG_DONTWAIT));
     if (there <= 0) return there;
@@ -104,18 +105,19 @@ int64_t splice_out(File& file, int out, size_t length, bool waits) {
 int64_t splice_in(int in, File& file, size_t length, bool waits) {
   if (length == 0) return 0;
   const Hold hold(file);
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   unet::MutableBytes room;
   std::optional<Piece> piece;  // of a datagram, which is as long as what there is, and may become a part of one
   if (!file.is_stream()) room = {piece.emplace().data(), std::min(length, kPage)};
-  do {  // again if somebody else has emptied the pipe while this call waited for the socket
+  do {  // again if another process has emptied the pipe while this call waited for the socket
     if (const int64_t error = await_pipe(in, POLLIN, waits); error < 0) return error;
-    const int64_t error = host.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
-      if (!file.is_ours()) return Host::gone(file, true);
-      host.turn();
+    const int64_t error = runtime.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
+      if (!file.in_stack()) return Runtime::gone(file, true);
+      runtime.poll();
       int64_t result = -EAGAIN;
-      if (!piece) result = host.sockets().stack().reserve(file.socket, static_cast<uint32_t>(std::min<size_t>(length, kSpliceMost)), room);
-      else if ((host.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0) result = 1;
+      const auto most = static_cast<uint32_t>(std::min<size_t>(length, kSpliceMost));
+      if (!piece) result = runtime.sockets().stack().reserve(file.socket, most, room);
+      else if ((runtime.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0) result = 1;
       if (result == -EAGAIN) tell_of_room(file);
       return result;
     });
@@ -124,7 +126,7 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
   const ssize_t got = real().read(in, room.data(), room.size());
   if (got <= 0) return result_of(got);
   if (piece) return send_bytes(file, room.data(), static_cast<size_t>(got), 0);
-  return host.sockets().stack().commit(file.socket, static_cast<uint32_t>(got));
+  return runtime.sockets().stack().commit(file.socket, static_cast<uint32_t>(got));
 }
 
 }  // namespace
@@ -132,7 +134,7 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
 UNET_PRELOAD ssize_t sendfile(int out, int in, off_t* offset, size_t count) noexcept {
   if (file_of(out) != nullptr) {
     const Uncancelled uncancelled;
-    const Host::Guard guard;
+    const Runtime::Guard guard;
     if (File* const file = ours_under_lock(out)) return static_cast<ssize_t>(answer(send_file(*file, in, offset, count)));
   }
   const AtKernel noted;
@@ -145,7 +147,7 @@ UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_of
   const AtKernel noted;
   if (file_of(in) != nullptr || file_of(out) != nullptr) {
     ::pthread_testcancel();
-    const Host::Guard guard;
+    const Runtime::Guard guard;
     File* const from = ours_under_lock(in);
     File* const to = ours_under_lock(out);
     const bool waits = (flags & SPLICE_F_NONBLOCK) == 0;
@@ -158,7 +160,7 @@ UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_of
   return real().splice(in, in_offset, out, out_offset, length, flags);
 }
 
-// Formatted in memory: the C library would write it without asking anybody.
+// Formatted in memory: the C library's own would make the system call itself.
 UNET_PRELOAD int vdprintf(int fd, const char* format, va_list arguments) {
   if (file_of(fd) == nullptr) return real().vdprintf(fd, format, arguments);
   char* made = nullptr;

@@ -7,8 +7,8 @@
 #include <cerrno>
 
 #include "ipstack/preload/epoll_set.h"
-#include "ipstack/preload/host.h"
 #include "ipstack/preload/real.h"
+#include "ipstack/preload/runtime.h"
 
 namespace unet::preload {
 namespace {
@@ -43,13 +43,14 @@ uint64_t inode_of(int fd) noexcept {
 }
 
 int fresh(int fd) noexcept {
-  if (fd < 0 || !has_begun() || Host::inside() || Host::get().table().find(fd) == nullptr || !Host::get().is_own_process()) [[likely]] {
+  if (fd < 0 || !has_begun() || Runtime::inside() || Runtime::get().table().find(fd) == nullptr ||
+      !Runtime::get().is_own_process()) [[likely]] {
     return fd;
   }
   const int error = errno;
   {
     const Uncancelled uncancelled;
-    const Host::Guard guard;
+    const Runtime::Guard guard;
     forget(fd);
   }
   errno = error;
@@ -57,19 +58,19 @@ int fresh(int fd) noexcept {
 }
 
 Entry* take_out(int fd) {
-  Entry* const entry = Host::get().table().take(fd);
+  Entry* const entry = Runtime::get().table().take(fd);
   if (entry == nullptr || entry->kind != Entry::Kind::socket) return entry;
   const File& file = static_cast<const File&>(*entry);
-  if (file.pair && !file.divided) leave_sets(file, fd);
+  if (file.pair && !file.in_other_process) leave_sets(file, fd);
   return entry;
 }
 
 void forget(int fd) {
-  if (Entry* const entry = Host::get().table().take(fd)) Host::get().let_go(*entry);
+  if (Entry* const entry = Runtime::get().table().take(fd)) Runtime::get().let_go(*entry);
 }
 
 bool verify(int fd) {
-  const Entry* const entry = Host::get().table().find(fd);
+  const Entry* const entry = Runtime::get().table().find(fd);
   if (entry == nullptr) return false;
   const int error = errno;
   const bool named = is_named(*entry, fd);
@@ -81,7 +82,7 @@ bool verify(int fd) {
 void verify_some() {
   constexpr int kAtOnce = 16;
   static int next = 0;
-  const int end = Host::get().table().end();
+  const int end = Runtime::get().table().end();
   for (int i = 0; i < std::min(kAtOnce, end); ++i) {
     next = next < end ? next : 0;
     static_cast<void>(verify(next++));

@@ -21,7 +21,7 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/interfaces.h"
-#include "ipstack/preload/placement.h"
+#include "ipstack/preload/socket_routing.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
@@ -39,10 +39,10 @@ struct Link {
   std::vector<unet::IpConfiguration::Address> addresses{};
 };
 
-// Loopback's addresses are the kernel's here, and those that are not certain yet nobody's.
+// Loopback's addresses are the kernel's here; tentative ones are left out.
 std::vector<Link> links_under_lock() {
-  static_cast<void>(Host::get().open());
-  const unet::IpConfiguration* const all = Host::get().configuration();
+  static_cast<void>(Runtime::get().open());
+  const unet::IpConfiguration* const all = Runtime::get().configuration();
   std::vector<Link> links;
   if (all == nullptr) return links;
   for (const auto& port : all->interfaces) {
@@ -56,8 +56,8 @@ std::vector<Link> links_under_lock() {
 }
 
 std::vector<Link> links() {
-  if (Host::inside() || !Host::get().is_own_process()) return {};
-  const Host::Guard guard;
+  if (Runtime::inside() || !Runtime::get().is_own_process()) return {};
+  const Runtime::Guard guard;
   return links_under_lock();
 }
 
@@ -97,8 +97,8 @@ bool same(const std::vector<Entry>& made, const std::vector<Entry>& wanted) {
 
 // freeifaddrs() gives back only the kernel's part. So what follows it stays for ever, and is made again only when addresses change.
 ifaddrs* entries() {
-  if (Host::inside() || !Host::get().is_own_process()) return nullptr;
-  const Host::Guard guard;
+  if (Runtime::inside() || !Runtime::get().is_own_process()) return nullptr;
+  const Runtime::Guard guard;
   static std::vector<std::unique_ptr<std::vector<Entry>>> made;
   auto wanted = std::make_unique<std::vector<Entry>>();
   for (const Link& link : links_under_lock()) {
@@ -147,7 +147,7 @@ int append_ipv4(ifconf& all, size_t room) {
   return 0;
 }
 
-// What SIOCGIF... asks of a link. 0, or an errno.
+// Answers SIOCGIF... for a link: 0, or an errno.
 int tell(const Link& link, unsigned long request, ifreq& into) {
   const auto four = std::find_if(link.addresses.begin(), link.addresses.end(), [](const auto& each) { return each.address.is_ipv4(); });
   const auto put = [&](What what) {
@@ -217,8 +217,8 @@ void say_who_asks() {
   for (int i = 0; i < std::min(state.nscount, MAXNS) && !said; ++i) {
     const sockets::Address server{ip::ipv4_address(&state.nsaddr_list[i].sin_addr), 53};
     if (state.nsaddr_list[i].sin_family != AF_INET) continue;
-    const Host::Guard guard;
-    if (owner_of_remote(File(AF_INET, SOCK_DGRAM), server) != Owner::ours) continue;
+    const Runtime::Guard guard;
+    if (backend_of_remote(File(AF_INET, SOCK_DGRAM), server) != Backend::user) continue;
     char text[INET_ADDRSTRLEN] = "";
     ::inet_ntop(AF_INET, &state.nsaddr_list[i].sin_addr, text, sizeof text);
     said = true;
@@ -312,7 +312,7 @@ UNET_PRELOAD int getaddrinfo(const char* node, const char* service, const addrin
   addrinfo wanted{};
   if (hints != nullptr) wanted = *hints;
   else wanted.ai_flags = AI_V4MAPPED | AI_ADDRCONFIG;
-  if (Host::inside() || !Host::get().is_own_process()) return real().getaddrinfo(node, service, hints, result);
+  if (Runtime::inside() || !Runtime::get().is_own_process()) return real().getaddrinfo(node, service, hints, result);
   if ((wanted.ai_flags & AI_ADDRCONFIG) == 0) return resolve(node, service, hints, result);
   const Families there = families();
   const bool any = wanted.ai_family == AF_UNSPEC;

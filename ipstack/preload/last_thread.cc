@@ -9,9 +9,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "ipstack/preload/host.h"
 #include "ipstack/preload/of_thread.h"
 #include "ipstack/preload/real.h"
+#include "ipstack/preload/runtime.h"
 
 namespace unet::preload {
 namespace {
@@ -34,7 +34,7 @@ char state_of_first() noexcept {
 
 LastThread::First::~First() {
   first_ended.store(true, std::memory_order_relaxed);
-  Host::get().kick_helper();
+  Runtime::get().kick_helper();
 }
 
 void LastThread::watch_first() {

@@ -24,9 +24,9 @@ mode_t mode_of(int flags, va_list& list) noexcept {
 
 // The number of a stream, which the C library may have opened without a call that this library sees.
 int number_of(int fd) noexcept {
-  if (fd < 0 || Host::inside() || Host::get().table().find(fd) == nullptr || !Host::get().is_own_process()) return fd;
+  if (fd < 0 || Runtime::inside() || Runtime::get().table().find(fd) == nullptr || !Runtime::get().is_own_process()) return fd;
   const Uncancelled uncancelled;
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   static_cast<void>(verify(fd));
   return fd;
 }
@@ -56,7 +56,7 @@ UNET_OPEN_AT(openat64)
 UNET_PRELOAD int creat(const char* path, mode_t mode) { return fresh(real().creat(path, mode)); }
 UNET_PRELOAD int creat64(const char* path, mode_t mode) { return fresh(real().creat64(path, mode)); }
 
-// What programs built with _FORTIFY_SOURCE call instead.
+// Programs built with _FORTIFY_SOURCE call these instead.
 UNET_PRELOAD int __open_2(const char* path, int flags) { return open(path, flags); }
 UNET_PRELOAD int __open64_2(const char* path, int flags) { return open64(path, flags); }
 UNET_PRELOAD int __openat_2(int directory, const char* path, int flags) { return openat(directory, path, flags); }

@@ -29,11 +29,11 @@ bool unet::preload::has_memory() noexcept {
   if (kept.load(std::memory_order_relaxed) != nullptr) return true;
   void* const fresh = ::mmap(nullptr, kKept, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED) return false;
-  kept.store(fresh, std::memory_order_release);  // nobody else makes one meanwhile
+  kept.store(fresh, std::memory_order_release);  // no other thread makes one meanwhile
   return true;
 }
 
-// Of this library alone: no other sees it (preload.map).
+// Only this library sees it (preload.map).
 void* operator new(size_t size) {
   return allocated([=] { return std::malloc(size == 0 ? 1 : size); });
 }

@@ -1,4 +1,4 @@
-// of_thread.h - what each thread has for itself; used by host_wait.cc and transfer.cc.
+// of_thread.h - what each thread has for itself; used by runtime_wait.cc and transfer.cc.
 #pragma once
 
 #include <pthread.h>

@@ -1,14 +1,14 @@
 // own_names.cc - what description.h says of the sockets of this process's stack, and of its descriptors.
 #include "ipstack/preload/description.h"
-#include "ipstack/preload/host.h"
 #include "ipstack/preload/real.h"
+#include "ipstack/preload/runtime.h"
 
 namespace unet::preload {
 
 // The stack says as Linux does of a stream that was never connected: it has hung up, but no end has come.
 bool is_connection(const File& file) noexcept {
-  if (!file.is_ours() || !file.is_stream() || file.listens) return false;
-  return (Host::get().sockets().stack().events(file.socket) & (EPOLLHUP | EPOLLRDHUP)) != EPOLLHUP;
+  if (!file.in_stack() || !file.is_stream() || file.listens) return false;
+  return (Runtime::get().sockets().stack().events(file.socket) & (EPOLLHUP | EPOLLRDHUP)) != EPOLLHUP;
 }
 
 bool stays_open(int fd) noexcept {
@@ -18,7 +18,7 @@ bool stays_open(int fd) noexcept {
 
 File::Pair names_of(const File& file) {
   File::Pair names;
-  sockets::Stack& stack = Host::get().sockets().stack();
+  sockets::Stack& stack = Runtime::get().sockets().stack();
   static_cast<void>(stack.local_address(file.socket, names.local));
   static_cast<void>(stack.remote_address(file.socket, names.remote));
   return names;
@@ -27,7 +27,7 @@ File::Pair names_of(const File& file) {
 std::string describe(const File& file) {
   if (file.inherited) return describe(file, *file.inherited);
   const File::Pair names = names_of(file);
-  return describe(file, {.local = names.local, .remote = names.remote, .group = Host::get().sockets().stack().group_of(file.socket)});
+  return describe(file, {.local = names.local, .remote = names.remote, .group = Runtime::get().sockets().stack().group_of(file.socket)});
 }
 
 }  // namespace unet::preload

@@ -10,9 +10,9 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/description.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/last_thread.h"
+#include "ipstack/preload/shared/forks.h"
 
 using namespace unet::preload;
 
@@ -25,27 +25,27 @@ namespace {
 
 // The C library calls this at the end of quick_exit(), which flushes no streams.
 void end_quickly() {
-  if (!Host::inside() && Host::get().is_own_process()) Host::get().finish();
+  if (!Runtime::inside() && Runtime::get().is_own_process()) Runtime::get().finish();
 }
 
 // Before everything that the program's own constructors do: and so, at the end, behind its destructors.
 [[gnu::constructor(101)]] void begin() {
   static_cast<void>(real());
-  static_cast<void>(Host::get());
+  static_cast<void>(Runtime::get());
   LastThread::watch_first();
   Forks::read_left();
   note_begun();
   if (standard_changed) follow_standard();
   ::at_quick_exit(&end_quickly);  // handlers run in reverse order: the program's run before it
   ::__register_atfork(&Forks::before, &Forks::in_parent, &Forks::in_child, nullptr);
-  // What is registered last is called first before a fork(), and last behind it.
+  // The handler that is registered last runs first before a fork(), and last after it.
   ::__register_atfork(&lock_streams, &unlock_streams, &renew_streams_lock, nullptr);
 }
 
 [[gnu::destructor(101)]] void end() {
-  if (Host::inside() || !Host::get().is_own_process()) return;
+  if (Runtime::inside() || !Runtime::get().is_own_process()) return;
   flush_streams();
-  Host::get().finish();
+  Runtime::get().finish();
 }
 
 }  // namespace
@@ -79,16 +79,16 @@ std::vector<char*> with_variable(char* const* environment, std::string& variable
 template <typename Exec>
 int become(char* const* environment, Exec exec) {
   std::string left;
-  if (!Host::inside() && Host::get().is_own_process()) {
-    const bool kept = Forks::leave_keeper(true);
-    const Host::Guard guard;
-    if (!kept) Host::get().give_back_datagrams();
+  if (!Runtime::inside() && Runtime::get().is_own_process()) {
+    const bool kept = Forks::leave_orphan(true);
+    const Runtime::Guard guard;
+    if (!kept) Runtime::get().give_back_datagrams();
     left = Forks::prepare_exec();
   }
   if (left.empty()) return exec(environment);
   const std::vector<char*> all = with_variable(environment, left);
   const int result = exec(all.data());
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   Forks::forget_exec();
   return result;
 }
@@ -147,7 +147,7 @@ namespace {
 class Loans {
  public:
   Loans() {
-    Table& table = Host::get().table();
+    Table& table = Runtime::get().table();
     for (int fd = 0; fd < table.end(); ++fd) {
       File* const file = table.file(fd);
       if (file != nullptr && is_connection(*file) && stays_open(fd) && verify(fd)) lend(*file, fd);
@@ -167,7 +167,7 @@ class Loans {
   Loans& operator=(const Loans&) = delete;
 
   void child_has_begun() {
-    for (Pair& each : pairs_) Host::get().relay(*each.file, std::exchange(each.ours, -1), false);
+    for (Pair& each : pairs_) Runtime::get().proxy(*each.file, std::exchange(each.ours, -1), false);
   }
 
  private:
@@ -220,9 +220,9 @@ class SpawnAttributes {
 
 template <typename Spawn>
 int spawn(const posix_spawnattr_t* wanted, char* const* environment, Spawn real_spawn) {
-  if (Host::inside() || !Host::get().is_own_process()) return real_spawn(wanted, environment);
+  if (Runtime::inside() || !Runtime::get().is_own_process()) return real_spawn(wanted, environment);
   const SpawnAttributes attributes(wanted);
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   std::string left = Forks::prepare_exec(true);
   Loans loans;
   const int error = real_spawn(attributes.get(), with_variable(environment, left).data());
@@ -248,11 +248,11 @@ UNET_PRELOAD int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_fi
 
 // ---- threads
 
-// Who has the lock is not cancelled: others learn of it when they have it next.
+// A thread with the lock is not cancelled: the others learn of it when they lock next.
 UNET_PRELOAD int pthread_cancel(pthread_t thread) {
-  if (!Host::inside()) {
-    const Host::Guard guard;
-    Host::get().expect_cancellation();
+  if (!Runtime::inside()) {
+    const Runtime::Guard guard;
+    Runtime::get().expect_cancellation();
   }
   return real().pthread_cancel(thread);
 }

@@ -51,7 +51,7 @@ template <typename Result, typename... Parameters>
 long call_with(Result (*function)(Parameters...), const Arguments& all) {
   return call_with(function, all, std::index_sequence_for<Parameters...>());
 }
-// A function whose parameters are the kernel's, or the first of them.
+// A function that has the kernel's parameters, or the first of them.
 template <auto kFunction>
 long named(const Arguments& all) {
   return call_with(kFunction, all);
@@ -62,7 +62,7 @@ template <long kNumber>
 long makes(const Arguments& all) {
   return fresh(static_cast<int>(kernel(kNumber, all)));
 }
-// The same of two, which it writes to where its argument says.
+// Two descriptors, which the call writes to its argument.
 template <long kNumber, size_t kWhere>
 long makes_two(const Arguments& all) {
   const long result = kernel(kNumber, all);
@@ -156,12 +156,12 @@ UNET_PRELOAD __attribute__((no_sanitize_address)) long syscall(long number, ...)
   for (long& each : all) each = va_arg(list, long);
   va_end(list);
   const Call ours = static_cast<unsigned long>(number) < kNumbers ? calls[static_cast<size_t>(number)] : nullptr;
-  if (ours == nullptr || !has_begun() || Host::inside()) return kernel(number, all);
+  if (ours == nullptr || !has_begun() || Runtime::inside()) return kernel(number, all);
   const Uncancelled uncancelled;  // as the C library's
   return ours(all);
 }
 
-// Those of liburing, which calls the kernel by an instruction of its own.
+// Functions of liburing, which makes system calls itself.
 UNET_PRELOAD int io_uring_queue_init(unsigned, void*, unsigned) noexcept { return -ENOSYS; }
 UNET_PRELOAD int io_uring_queue_init_params(unsigned, void*, void*) noexcept { return -ENOSYS; }
 UNET_PRELOAD int io_uring_queue_init_mem(unsigned, void*, void*, void*, size_t) noexcept { return -ENOSYS; }

@@ -36,7 +36,7 @@ Result<Rules::Rule> Rules::parse_rule(std::string_view text) {
   Rule rule;
   const std::string_view owner = next_word(rest);
   if (owner != "ours" && owner != "kernel") return unreadable(text, "begins with 'ours' or 'kernel'");
-  rule.owner = owner == "ours" ? Owner::ours : Owner::kernel;
+  rule.backend = owner == "ours" ? Backend::user : Backend::kernel;
   std::string_view word = next_word(rest);
   if (word == "tcp" || word == "udp") {
     rule.protocol = word == "tcp" ? ip::Protocol::kTcp : ip::Protocol::kUdp;
@@ -81,12 +81,12 @@ Result<Rules> Rules::parse(std::string_view text) {
   return rules;
 }
 
-std::optional<Owner> Rules::find(uint8_t protocol, const sockets::Address& address) const noexcept {
+std::optional<Backend> Rules::find(uint8_t protocol, const sockets::Address& address) const noexcept {
   for (const Rule& rule : rules_) {
     if (rule.protocol != 0 && rule.protocol != protocol) continue;
     if (!rule.any && !ip::same_network(rule.address, address.host, rule.prefix)) continue;
     if (address.port < rule.first || address.port > rule.last) continue;
-    return rule.owner;
+    return rule.backend;
   }
   return std::nullopt;
 }

@@ -19,19 +19,20 @@
 
 namespace unet::preload {
 
-enum class Owner : uint8_t { ours, kernel };
+// Which stack serves a socket. `dual`: the kernel's and the library's, as at a wildcard address. A rule names one of the first two.
+enum class Backend : uint8_t { user, kernel, dual };
 
 class Rules {
  public:
   // Errors: invalid_argument; the text names the rule that cannot be read.
   static Result<Rules> parse(std::string_view text);
 
-  // Whose it is; nothing: no rule says so.
-  std::optional<Owner> find(uint8_t protocol, const sockets::Address& address) const noexcept;
+  // The backend by the first rule that matches; none: no rule does.
+  std::optional<Backend> find(uint8_t protocol, const sockets::Address& address) const noexcept;
 
  private:
   struct Rule {
-    Owner owner = Owner::kernel;
+    Backend backend = Backend::kernel;
     uint8_t protocol = 0;  // 0: both
     bool any = true;       // whatever the address
     ip::IpAddress address{};

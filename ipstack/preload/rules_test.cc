@@ -1,4 +1,4 @@
-// rules_test.cc - whose traffic is, by rules.
+// rules_test.cc - which backend a rule chooses.
 #include "ipstack/preload/rules.h"
 
 #include <catch2/catch.hpp>
@@ -13,11 +13,11 @@ sockets::Address at(const char* host, uint16_t port) { return {*ip::parse_addres
 TEST_CASE("the first rule that fits counts") {
   const auto rules = Rules::parse("kernel tcp * 22; ours 10.0.0.0/24;; kernel udp fd00::/16 53-99 ; kernel *");
   REQUIRE(rules);
-  CHECK(rules->find(kTcp, at("10.0.0.7", 22)) == Owner::kernel);
-  CHECK(rules->find(kUdp, at("10.0.0.7", 22)) == Owner::ours);
-  CHECK(rules->find(kTcp, at("10.0.0.255", 80)) == Owner::ours);
-  CHECK(rules->find(kTcp, at("10.0.1.0", 80)) == Owner::kernel);
-  CHECK(rules->find(kUdp, at("fd00::1", 53)) == Owner::kernel);
+  CHECK(rules->find(kTcp, at("10.0.0.7", 22)) == Backend::kernel);
+  CHECK(rules->find(kUdp, at("10.0.0.7", 22)) == Backend::user);
+  CHECK(rules->find(kTcp, at("10.0.0.255", 80)) == Backend::user);
+  CHECK(rules->find(kTcp, at("10.0.1.0", 80)) == Backend::kernel);
+  CHECK(rules->find(kUdp, at("fd00::1", 53)) == Backend::kernel);
 }
 
 TEST_CASE("where no rule fits nothing is said") {
@@ -27,7 +27,7 @@ TEST_CASE("where no rule fits nothing is said") {
   const auto one = Rules::parse("ours udp fd00::/16 53-99");
   REQUIRE(one);
   CHECK(one->find(kUdp, at("fd00::1", 52)) == std::nullopt);
-  CHECK(one->find(kUdp, at("fd00::1", 99)) == Owner::ours);
+  CHECK(one->find(kUdp, at("fd00::1", 99)) == Backend::user);
   CHECK(one->find(kTcp, at("fd00::1", 99)) == std::nullopt);
   CHECK(one->find(kUdp, at("10.0.0.1", 99)) == std::nullopt);
 }

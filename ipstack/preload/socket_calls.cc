@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "ipstack/preload/calls.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/memory.h"
+#include "ipstack/preload/shared/forks.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
@@ -20,7 +20,7 @@ namespace sockets = unet::sockets;
 
 namespace {
 
-bool may_be_ours(int domain, int type, int protocol) noexcept {
+bool may_be_in_stack(int domain, int type, int protocol) noexcept {
   if (domain != AF_INET && domain != AF_INET6) return false;
   const int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
   return (kind == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP)) ||
@@ -29,11 +29,11 @@ bool may_be_ours(int domain, int type, int protocol) noexcept {
 
 // A connection of the stack at a descriptor of its own. The stack has one ready.
 int take_connection(File& listener, sockaddr* address, socklen_t* length, int flags) {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   if (!has_memory()) return -ENOMEM;
   const int fd = real().socket(listener.domain, SOCK_STREAM | (flags & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0);
   if (fd < 0) return -errno;
-  const int made = host.sockets().accept(listener.socket, address, length, SOCK_NONBLOCK);
+  const int made = runtime.sockets().accept(listener.socket, address, length, SOCK_NONBLOCK);
   if (made < 0) {
     const int error = errno;
     real().close(fd);
@@ -55,31 +55,31 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
   file->receive_told = listener.receive_told;
   file->send_told = listener.send_told;
   file->tells = listener.tells;
-  host.table().put(fd, *file);
-  host.give_socket(*file, made);
+  runtime.table().put(fd, *file);
+  runtime.give_socket(*file, made);
   listener.unserved_since = listener.busy_since = 0;
   return fd;
 }
 
 // One that the helper has accepted, of this process's stack or of another's. -EAGAIN: it is another process's by now.
-int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags) {
-  File::Waiting& next = listener.waiting.front();
+int take_pending(File& listener, sockaddr* address, socklen_t* length, int flags) {
+  File::PendingAccept& next = listener.pending_accepts.front();
   const int cloexec = (flags & SOCK_CLOEXEC) != 0 ? F_DUPFD_CLOEXEC : F_DUPFD;
   const int fd = next.own != nullptr ? real().socket(listener.domain, SOCK_STREAM | (flags & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0)
                                      : real().fcntl(next.fd, cloexec, 0);
   if (fd < 0 && (errno == EMFILE || errno == ENFILE)) return -errno;
-  const File::Waiting taken = std::move(next);
-  listener.waiting.pop_front();
+  const File::PendingAccept taken = std::move(next);
+  listener.pending_accepts.pop_front();
   listener.busy_since = 0;
   listener.asked = false;  // the next one when the program comes back for it
   if (taken.fd >= 0) real().close(taken.fd);
-  if (fd < 0 || !Ancestors::answer(taken, LinkMessage::Kind::took)) {
+  if (fd < 0 || !ParentChannels::answer(taken, ParentMessage::Kind::took)) {
     if (fd >= 0) real().close(fd);
-    else if (taken.own != nullptr) Host::get().reset(*taken.own);
-    Host::get().serve(listener);
+    else if (taken.own != nullptr) Runtime::get().reset(*taken.own);
+    Runtime::get().start_receiving(listener);
     return -EAGAIN;
   }
-  if (Host::get().relays().is_waited_for(listener)) Host::get().serve(listener);  // another thread does
+  if (Runtime::get().proxies().is_waited_for(listener)) Runtime::get().start_receiving(listener);  // another thread does
   File* const file = taken.own != nullptr ? taken.own : new File(listener.domain, SOCK_STREAM);
   file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
   file->bound = true;
@@ -89,7 +89,7 @@ int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags
     file->pair = taken.names;
     if (file->nonblocking) real().fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
   }
-  Host::get().table().put(fd, *file);
+  Runtime::get().table().put(fd, *file);
   if (address != nullptr && length != nullptr) sockets::write_sockaddr(taken.names.remote, listener.domain == AF_INET6, address, length);
   return fd;
 }
@@ -99,17 +99,17 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   if (!listener.is_stream()) return -EOPNOTSUPP;
   if (address != nullptr && (sockets::is_nowhere(address) || sockets::is_nowhere(length))) return -EFAULT;
   if (address != nullptr && static_cast<int>(*length) < 0) return -EINVAL;
-  Host& host = Host::get();
-  host.serve(listener);
-  return static_cast<int>(host.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
-    while (!listener.waiting.empty()) {
-      if (const int made = take_waiting(listener, address, length, flags); made != -EAGAIN) return made;
+  Runtime& runtime = Runtime::get();
+  runtime.start_receiving(listener);
+  return static_cast<int>(runtime.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
+    while (!listener.pending_accepts.empty()) {
+      if (const int made = take_pending(listener, address, length, flags); made != -EAGAIN) return made;
     }
-    if (!listener.is_ours() && !listener.inherited) return -EINVAL;
-    if (!listener.is_ours() && !Forks::adopt(listener)) return -EAGAIN;  // until there is a network interface again
-    if ((host.events(listener) & EPOLLIN) == 0) host.turn();
-    if (host.sockets().stack().option(listener.socket, sockets::Stack::Option::accepts) == 0) return -EINVAL;
-    if ((host.events(listener) & (EPOLLIN | EPOLLERR)) != 0) return take_connection(listener, address, length, flags);
+    if (!listener.in_stack() && !listener.inherited) return -EINVAL;
+    if (!listener.in_stack() && !Forks::adopt(listener)) return -EAGAIN;  // until there is a network interface again
+    if ((runtime.events(listener) & EPOLLIN) == 0) runtime.poll();
+    if (runtime.sockets().stack().option(listener.socket, sockets::Stack::Option::accepts) == 0) return -EINVAL;
+    if ((runtime.events(listener) & (EPOLLIN | EPOLLERR)) != 0) return take_connection(listener, address, length, flags);
     if (!kernel || !listener.kernel) return -EAGAIN;
     const int made = real().accept4(listener.fd(), address, length, flags);
     if (made >= 0) forget(made);
@@ -144,21 +144,21 @@ int tell_int(int number, void* value, socklen_t* length) {
   return 0;
 }
 
-// Of SO_RCVBUF and SO_SNDBUF, which Linux tells doubled, as it counts what its own bookkeeping takes.
+// SO_RCVBUF and SO_SNDBUF: Linux reports them doubled, as it counts its own bookkeeping.
 int told_of(const File& file, int name) {
   if (const int told = name == SO_RCVBUF ? file.receive_told : file.send_told; told != 0) return told;
   int number = 0;
   socklen_t length = sizeof number;
-  Host::get().sockets().getsockopt(file.socket, SOL_SOCKET, name, &number, &length);
+  Runtime::get().sockets().getsockopt(file.socket, SOL_SOCKET, name, &number, &length);
   return 2 * std::min(number, INT_MAX / 2);
 }
 
-// Those whose value means nothing to the stack, so that it does not keep it. The shadow has it.
+// Options with values that the stack does not store. The shadow has them.
 bool shadow_tells(const File& file, int level, int name) noexcept {
   if (level == IPPROTO_IPV6 && file.domain == AF_INET) return true;  // that there is no such option
   if (level != SOL_SOCKET) return false;
   if (name == SO_ERROR) return file.kernel_peer;
-  if (name == SO_LINGER) return Host::get().sockets().stack().option(file.socket, sockets::Stack::Option::linger) < 0;
+  if (name == SO_LINGER) return Runtime::get().sockets().stack().option(file.socket, sockets::Stack::Option::linger) < 0;
   return name == SO_RCVTIMEO || name == SO_SNDTIMEO || name == (file.is_stream() ? SO_BROADCAST : SO_KEEPALIVE);
 }
 
@@ -181,7 +181,7 @@ int check_room(const sockaddr* address, const socklen_t* length) noexcept {
 int tell_peer(const File& file, void* value, socklen_t* length) {
   sockaddr_storage name;
   socklen_t whole = sizeof name;
-  if (Host::get().sockets().getpeername(file.socket, reinterpret_cast<sockaddr*>(&name), &whole) != 0) return -1;
+  if (Runtime::get().sockets().getpeername(file.socket, reinterpret_cast<sockaddr*>(&name), &whole) != 0) return -1;
   if (*length > whole) return static_cast<int>(answer(-EINVAL));
   std::memcpy(value, &name, *length);
   return 0;
@@ -189,28 +189,33 @@ int tell_peer(const File& file, void* value, socklen_t* length) {
 
 // To what is no address of the socket's kind: AF_UNSPEC ends a connection, all else is the `error`.
 int connect_nowhere(File& file, const sockaddr* address, socklen_t length, int error) {
-  if (!file.is_ours() || file.kernel_peer) {
+  if (!file.in_stack() || file.kernel_peer) {
     const int result = result_of(real().connect(file.fd(), address, length));
     if (result == 0) file.kernel_peer = false;
     return result;
   }
   const bool apart = error == EAFNOSUPPORT && sockets::family_of(address) == AF_UNSPEC;
-  return apart ? result_of(Host::get().sockets().connect(file.socket, address, length)) : -error;
+  if (!apart) return -error;
+  Runtime& runtime = Runtime::get();
+  runtime.sockets().stack().set_time(runtime.now());
+  return runtime.sockets().stack().disconnect(file.socket);
 }
 
-// One that place_for() has made ours.
-int connect_ours(File& file, const sockaddr* address, socklen_t length, const sockets::Address& to) {
+// Connects a socket that route_for() has put into the stack.
+int connect_in_stack(File& file, const sockaddr* address, socklen_t length, const sockets::Address& to) {
   if (link_of(address, length) == 0u) return -EINVAL;
   note_link(file, address, length);
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   leave_kernel(file);
   file.kernel_peer = false;
-  const int begun = result_of(host.sockets().connect(file.socket, address, length));
+  sockets::Stack& stack = runtime.sockets().stack();
+  stack.set_time(runtime.now());
+  const int begun = stack.connect(file.socket, to);
   if (file.is_stream() && (begun == 0 || begun == -EINPROGRESS)) file.signalled = 0;
   if (file.nonblocking || (begun != -EINPROGRESS && begun != -EALREADY)) return begun;
-  const int64_t done = host.block(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return Host::gone(file, true);
-    const int more = host.sockets().stack().connect(file.socket, to);
+  const int64_t done = runtime.block(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {
+    if (!file.in_stack()) return Runtime::gone(file, true);
+    const int more = runtime.sockets().stack().connect(file.socket, to);
     return more == -EISCONN ? 0 : more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;
   });
   return done == -EAGAIN ? begun : static_cast<int>(done);  // SO_SNDTIMEO, as Linux has it
@@ -219,22 +224,22 @@ int connect_ours(File& file, const sockaddr* address, socklen_t length, const so
 }  // namespace
 
 UNET_PRELOAD int socket(int domain, int type, int protocol) noexcept {
-  if (Host::inside() || !may_be_ours(domain, type, protocol)) return fresh(real().socket(domain, type, protocol));
-  const Host::Guard guard;
+  if (Runtime::inside() || !may_be_in_stack(domain, type, protocol)) return fresh(real().socket(domain, type, protocol));
+  const Runtime::Guard guard;
   if (!has_memory()) return static_cast<int>(answer(-ENOMEM));
   const int fd = real().socket(domain, type, protocol);
   if (fd < 0) return fd;
   auto* const file = new File(domain, type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC));
   file->nonblocking = (type & SOCK_NONBLOCK) != 0;
-  Host::get().table().put(fd, *file);
+  Runtime::get().table().put(fd, *file);
   return fd;
 }
 
 UNET_PRELOAD int bind(int fd, const sockaddr* address, socklen_t length) noexcept {
   if (file_of(fd) == nullptr) return real().bind(fd, address, length);
-  const Host::Guard guard;
-  Host::get().hear();  // a port that others have closed is free
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  Runtime::get().process_channels();  // a port that others have closed is free
+  File* const file = Runtime::get().file(fd);
   if (file == nullptr) return real().bind(fd, address, length);
   note_link(*file, address, length);
   return static_cast<int>(answer(bind_file(*file, address, length)));
@@ -242,8 +247,8 @@ UNET_PRELOAD int bind(int fd, const sockaddr* address, socklen_t length) noexcep
 
 UNET_PRELOAD int listen(int fd, int backlog) noexcept {
   if (file_of(fd) == nullptr) return real().listen(fd, backlog);
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   if (file == nullptr) return real().listen(fd, backlog);
   bool decided = false;
   const int result = listen_file(*file, backlog, decided);
@@ -254,9 +259,9 @@ UNET_PRELOAD int accept4(int fd, sockaddr* address, socklen_t* length, int flags
   if (file_of(fd) == nullptr) return fresh(real().accept4(fd, address, length, flags));
   ::pthread_testcancel();
   {
-    const Host::Guard guard;
-    File* const file = Host::get().file(fd);
-    if (file != nullptr && (file->is_ours() || file->inherited)) {
+    const Runtime::Guard guard;
+    File* const file = Runtime::get().file(fd);
+    if (file != nullptr && (file->in_stack() || file->inherited)) {
       return static_cast<int>(answer(holding(*file, [&](File& held) { return accept_of(held, address, length, flags); })));
     }
   }
@@ -269,28 +274,28 @@ UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
   const AtKernel noted;
   if (file_of(fd) == nullptr) return real().connect(fd, address, length);
   ::pthread_testcancel();
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   // The kernel's connect() may wait, but not under our lock: a file that becomes the kernel's is asked for again below.
   if (file != nullptr) {
     sockets::Address to;
     const int error = read_address(*file, address, length, to);
     bool decided = false;
-    if (const int result = error == 0 ? place_for(*file, to, decided) : 0; result < 0) return static_cast<int>(answer(result));
+    if (const int result = error == 0 ? route_for(*file, to, decided) : 0; result < 0) return static_cast<int>(answer(result));
     if (error != 0 || decided) {
       return static_cast<int>(answer(holding(*file, [&](File& held) {
-        return error != 0 ? connect_nowhere(held, address, length, error) : connect_ours(held, address, length, to);
+        return error != 0 ? connect_nowhere(held, address, length, error) : connect_in_stack(held, address, length, to);
       })));
     }
   }
   int result, error;
   {
-    const Host::Away away;
+    const Runtime::Away away;
     result = real().connect(fd, address, length);
     error = errno;
   }
-  File* const both = result == 0 ? Host::get().table().file(fd) : nullptr;
-  if (both != nullptr && both->is_ours() && !both->is_stream()) both->kernel_peer = true;
+  File* const both = result == 0 ? Runtime::get().table().file(fd) : nullptr;
+  if (both != nullptr && both->in_stack() && !both->is_stream()) both->kernel_peer = true;
   errno = error;
   return result;
 }
@@ -298,45 +303,45 @@ UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
 UNET_PRELOAD int shutdown(int fd, int how) noexcept {
   const AtKernel noted;
   if (file_of(fd) == nullptr) return real().shutdown(fd, how);
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
-  if (file != nullptr && file->pair && how != SHUT_RD) Ancestors::say_all(*file, LinkMessage::Kind::end);
-  if (file == nullptr || !file->is_ours()) return real().shutdown(fd, how);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
+  if (file != nullptr && file->pair && how != SHUT_RD) ParentChannels::send_to_all(*file, ParentMessage::Kind::end);
+  if (file == nullptr || !file->in_stack()) return real().shutdown(fd, how);
   if (file->kernel && (file->listens || !file->is_stream())) real().shutdown(fd, how);
-  const int result = Host::get().sockets().shutdown(file->socket, how);
+  const int result = Runtime::get().sockets().shutdown(file->socket, how);
   if (file->listens && how != SHUT_WR) {
-    Ancestors::say_all(*file, LinkMessage::Kind::close);
-    Ancestors::give_back(*file);
+    ParentChannels::send_to_all(*file, ParentMessage::Kind::close);
+    ParentChannels::give_back(*file);
     file->origins.clear();
     file->listens = false;
     for (Sleeper* each : file->sleepers) each->wake();
   }
-  if (file->signals_of >= 0) file->signalled = Host::get().events(*file);  // what it did itself is no news
+  if (file->signals_of >= 0) file->signalled = Runtime::get().events(*file);  // what it did itself is no news
   return result;
 }
 
 UNET_PRELOAD int getsockname(int fd, sockaddr* address, socklen_t* length) noexcept {
   if (file_of(fd) == nullptr) return real().getsockname(fd, address, length);
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   const sockets::Address* const kept = file == nullptr ? nullptr : kept_name(*file, true);
-  if (file == nullptr || file->kernel_peer || (!file->is_ours() && kept == nullptr)) return real().getsockname(fd, address, length);
+  if (file == nullptr || file->kernel_peer || (!file->in_stack() && kept == nullptr)) return real().getsockname(fd, address, length);
   if (const int wrong = check_room(address, length); wrong < 0) return static_cast<int>(answer(wrong));
   if (kept != nullptr) return sockets::write_sockaddr(*kept, file->domain == AF_INET6, address, length), 0;
   const socklen_t room = *length;
-  return with_link(*file, Host::get().sockets().getsockname(file->socket, address, length), address, room);
+  return with_link(*file, Runtime::get().sockets().getsockname(file->socket, address, length), address, room);
 }
 
 UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexcept {
   if (file_of(fd) == nullptr) return real().getpeername(fd, address, length);
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   const sockets::Address* const kept = file == nullptr ? nullptr : kept_name(*file, false);
-  if (file == nullptr || file->kernel_peer || (!file->is_ours() && kept == nullptr)) return real().getpeername(fd, address, length);
+  if (file == nullptr || file->kernel_peer || (!file->in_stack() && kept == nullptr)) return real().getpeername(fd, address, length);
   if (const int wrong = check_room(address, length); wrong < 0) return static_cast<int>(answer(wrong));
   if (kept != nullptr) return sockets::write_sockaddr(*kept, file->domain == AF_INET6, address, length), 0;
   const socklen_t room = *length;
-  return with_link(*file, Host::get().sockets().getpeername(file->socket, address, length), address, room);
+  return with_link(*file, Runtime::get().sockets().getpeername(file->socket, address, length), address, room);
 }
 
 UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, socklen_t length) noexcept {
@@ -345,8 +350,8 @@ UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, sock
   const int error = errno;
   if (file_of(fd) == nullptr) return result;
   if (result != 0) {
-    const Host::Guard guard;
-    File* const file = Host::get().file(fd);
+    const Runtime::Guard guard;
+    File* const file = Runtime::get().file(fd);
     // Where the kernel has no interface for groups, the network interface is one.
     const bool of_groups = level == IPPROTO_IP || level == IPPROTO_IPV6;
     if (of_groups && (error == ENODEV || error == EADDRNOTAVAIL) && file != nullptr) {
@@ -355,15 +360,15 @@ UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, sock
     errno = error;
     return file != nullptr && file->pair && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6) ? 0 : result;
   }
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   return file == nullptr ? 0 : static_cast<int>(answer(-set_option(*file, level, name, value, length)));
 }
 
 UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t* length) noexcept {
   if (file_of(fd) == nullptr) return real().getsockopt(fd, level, name, value, length);
-  const Host::Guard guard;
-  File* const file = Host::get().file(fd);
+  const Runtime::Guard guard;
+  File* const file = Runtime::get().file(fd);
   const bool somewhere = !sockets::is_nowhere(value) && !sockets::is_nowhere(length);
   if (file != nullptr && file->lost && level == SOL_SOCKET && name == SO_ERROR && somewhere) {
     const int error = std::exchange(file->error, 0);
@@ -371,16 +376,16 @@ UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t*
     std::memcpy(value, &error, *length);
     return 0;
   }
-  if (file == nullptr || !file->is_ours() || shadow_tells(*file, level, name)) {
+  if (file == nullptr || !file->in_stack() || shadow_tells(*file, level, name)) {
     return real().getsockopt(fd, level, name, value, length);
   }
   if (sockets::is_nowhere(value) || sockets::is_nowhere(length)) return static_cast<int>(answer(-EFAULT));
   if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
-  Host::get().turn_if_due();
+  Runtime::get().poll_if_due();
   if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF)) return tell_int(told_of(*file, name), value, length);
   if (level == SOL_SOCKET && name == SO_RCVLOWAT) return tell_int(file->receive_least, value, length);
   if (level == IPPROTO_TCP && name == TCP_INQ && file->is_stream()) return tell_int(file->tells.left, value, length);
   if (level == SOL_SOCKET && name == SO_PEERNAME) return tell_peer(*file, value, length);
-  const int result = Host::get().sockets().getsockopt(file->socket, level, name, value, length);
+  const int result = Runtime::get().sockets().getsockopt(file->socket, level, name, value, length);
   return result < 0 && errno == ENOPROTOOPT ? real().getsockopt(fd, level, name, value, length) : result;
 }

@@ -30,7 +30,7 @@ constexpr int kUnbuffered = 0x2, kPushedBack = 0x100;
 
 int fd_of(void* cookie) noexcept { return static_cast<int>(reinterpret_cast<intptr_t>(cookie)); }
 
-// A call that has waited leaves errno changed; who reads to the end of a stream tells by it whether that is an error.
+// A call that has waited leaves errno changed; a reader at the end of a stream tells by it whether that is an error.
 ssize_t done(ssize_t result, int error) noexcept {
   if (result >= 0) errno = error;
   return result;
@@ -101,7 +101,7 @@ void move_buffers(FILE& from, FILE& to) {
 }
 
 // A stream that a thread is in, perhaps until something comes, keeps what it has.
-void hand_over(FILE& from, FILE& to) {
+void transfer_accepts(FILE& from, FILE& to) {
   if (::ftrylockfile(&from) != 0) return;
   if (::ftrylockfile(&to) == 0) {
     move_buffers(from, to);
@@ -111,8 +111,8 @@ void hand_over(FILE& from, FILE& to) {
 }
 
 bool is_at(int fd) {
-  const Host::Guard guard;
-  const File* const file = Host::get().table().file(fd);
+  const Runtime::Guard guard;
+  const File* const file = Runtime::get().table().file(fd);
   return file != nullptr && !file->pair;  // a pair is the kernel's
 }
 
@@ -125,15 +125,15 @@ void follow(int fd) {
     if (one.ours == nullptr) one.ours = stream_of(fd, fd == STDIN_FILENO ? "r" : "w", &close_standard);
     if (one.ours == nullptr) return;
     one.become(one.ours);
-    hand_over(*one.original, *one.ours);
+    transfer_accepts(*one.original, *one.ours);
   } else if (!wanted && current != nullptr && current == one.ours) {
     one.become(one.original);
-    hand_over(*one.ours, *one.original);
+    transfer_accepts(*one.ours, *one.original);
   }
 }
 
-// For freopen(), whose file takes the number by the C library's own dup3(): our socket leaves it before, to one of the kernel's.
-FILE* without_ours(FILE* stream) {
+// For freopen(). Its file takes the number by the C library's own dup3(): before that a socket of the kernel replaces ours there.
+FILE* without_own_stream(FILE* stream) {
   const int fd = ::fileno(stream), other = file_of(fd) != nullptr ? real().socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
   if (other >= 0) {
     ::fflush(stream);
@@ -176,7 +176,7 @@ void unet::preload::flush_streams() noexcept {
 }
 
 void unet::preload::tell_user(const char* format, ...) noexcept {
-  const File* const file = Host::get().table().file(STDERR_FILENO);
+  const File* const file = Runtime::get().table().file(STDERR_FILENO);
   if (file != nullptr && !file->pair) return;
   va_list arguments;
   va_start(arguments, format);
@@ -184,12 +184,12 @@ void unet::preload::tell_user(const char* format, ...) noexcept {
   va_end(arguments);
 }
 
-// Of a socket, whoever it becomes.
+// For a socket of any backend.
 UNET_PRELOAD FILE* fdopen(int fd, const char* mode) noexcept {
   return file_of(fd) == nullptr ? real().fdopen(fd, mode) : stream_of(fd, mode, &close_cookie);
 }
 
 UNET_PRELOAD FILE* freopen(const char* path, const char* mode, FILE* stream) {
-  return real().freopen(path, mode, without_ours(stream));
+  return real().freopen(path, mode, without_own_stream(stream));
 }
 UNET_PRELOAD FILE* freopen64(const char* path, const char* mode, FILE* stream) { return freopen(path, mode, stream); }

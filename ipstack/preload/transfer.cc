@@ -14,9 +14,9 @@
 
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/of_thread.h"
-#include "ipstack/preload/relays.h"
+#include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/socket_proxies.h"
 #include "ipstack/preload/signals.h"
 #include "ipstack/sockets/sockaddr.h"
 
@@ -28,7 +28,7 @@ using sockets::Stack;
 namespace {
 
 constexpr size_t kGather = Piece::kSize;
-constexpr short kNothingOfKernels = 0;  // the shadow of a datagram socket is writable always, and of no help to who waits for room in ours
+constexpr short kNothingOfKernels = 0;  // the shadow of a datagram socket is always writable
 
 // The length of all pieces. As in the kernel, one call moves kTransferMax bytes at most.
 size_t bytes_of(const msghdr& message) noexcept {
@@ -48,10 +48,10 @@ int64_t check(const msghdr& message) noexcept {
   return 0;
 }
 
-int64_t receive_ours(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length,
+int64_t receive_from_stack(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length,
                      Stack::Received* what = nullptr) {
   const int how = (flags | MSG_DONTWAIT) & ~MSG_WAITALL;
-  return result_of(Host::get().sockets().recvfrom(file.socket, data, length, how, from, from_length, what));
+  return result_of(Runtime::get().sockets().recvfrom(file.socket, data, length, how, from, from_length, what));
 }
 
 // A datagram, once: ours, or `kernels()`.
@@ -60,8 +60,8 @@ int64_t receive_datagram(File& file, void* data, size_t length, int flags, socka
                          Kernels kernels) {
   if (file.left) return kLeft;
   if (file.waits_back()) static_cast<void>(Forks::adopt(file));  // else it waits until there is a network interface again
-  if (!file.is_ours() && !file.is_undecided() && !file.waits_back()) return Host::gone(file, false);
-  const int64_t got = file.is_ours() ? receive_ours(file, data, length, flags, from, from_length, &what) : -EAGAIN;
+  if (!file.in_stack() && !file.is_undecided() && !file.waits_back()) return Runtime::gone(file, false);
+  const int64_t got = file.in_stack() ? receive_from_stack(file, data, length, flags, from, from_length, &what) : -EAGAIN;
   if (got >= 0) file.came = what.came;
   if (got != -EAGAIN || !file.kernel) return got;
   const int64_t other = kernels();
@@ -71,14 +71,14 @@ int64_t receive_datagram(File& file, void* data, size_t length, int flags, socka
 
 // All of `data` if the call waits, else as much as there is room for.
 int64_t send_stream(File& file, const std::byte* data, size_t length, int flags) {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   const bool may_wait = waits(file, flags);
   size_t sent = 0;
-  const int64_t result = host.block(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return Host::gone(file, true);
-    const auto send = [&] { return result_of(host.sockets().send(file.socket, data + sent, length - sent, flags | MSG_DONTWAIT)); };
+  const int64_t result = runtime.block(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
+    if (!file.in_stack()) return Runtime::gone(file, true);
+    const auto send = [&] { return result_of(runtime.sockets().send(file.socket, data + sent, length - sent, flags | MSG_DONTWAIT)); };
     int64_t more = send();
-    if (more == -EAGAIN && host.turn() && file.is_ours()) more = send();  // what has come may be room, or the end
+    if (more == -EAGAIN && runtime.poll() && file.in_stack()) more = send();  // what has come may be room, or the end
     if (more == -EAGAIN || (more >= 0 && static_cast<size_t>(more) < length - sent)) tell_of_room(file);
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
@@ -86,55 +86,55 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
     return sent < length && may_wait ? -EAGAIN : static_cast<int64_t>(sent);
   });
   if (result >= 0 || sent == 0) return result;
-  host.tell_next(file, result);
+  runtime.defer_error(file, result);
   return static_cast<int64_t>(sent);
 }
 
-// Of a whole call on a stream, whose parts are sent without MSG_ZEROCOPY.
+// Ends a whole call on a stream. Its parts are sent without MSG_ZEROCOPY.
 int64_t end_zero_copy(const File& file, int64_t sent, int flags) {
-  if (sent > 0 && (flags & MSG_ZEROCOPY) != 0 && file.is_ours()) Host::get().sockets().stack().end_zero_copy(file.socket);
+  if (sent > 0 && (flags & MSG_ZEROCOPY) != 0 && file.in_stack()) Runtime::get().sockets().stack().end_zero_copy(file.socket);
   return sent;
 }
 
 // MSG_FASTOPEN. What did not go with the SYN follows when the connection stands, if the call may wait for that.
 int64_t connect_and_send(File& file, const std::byte* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
-  const int64_t begun = result_of(Host::get().sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
+  const int64_t begun = result_of(Runtime::get().sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
   if (begun == -EINPROGRESS) file.signalled = 0;
   if (!waits(file, flags) || (begun < 0 && begun != -EINPROGRESS && begun != -EALREADY && begun != -EAGAIN)) return begun;
   const auto sent = static_cast<size_t>(std::max<int64_t>(begun, 0));
   if (begun >= 0 && sent == length) return begun;
   const int64_t more = send_stream(file, data + sent, length - sent, flags & ~MSG_FASTOPEN);
   sockets::Address remote;
-  if (more >= 0 && file.is_ours() && read_address(file, to, to_length, remote) == 0) {  // that it stands is told by this
-    static_cast<void>(Host::get().sockets().stack().connect(file.socket, remote));
+  if (more >= 0 && file.in_stack() && read_address(file, to, to_length, remote) == 0) {  // that it stands is told by this
+    static_cast<void>(Runtime::get().sockets().stack().connect(file.socket, remote));
   }
   return more < 0 && sent == 0 ? more : static_cast<int64_t>(sent) + std::max<int64_t>(more, 0);
 }
 
-// Whose a datagram to `to` is; null: it is connected. 0, or -errno.
-int64_t place_datagram(File& file, const sockaddr* to, socklen_t to_length, bool& ours, bool& ipv4) {
+// The backend of a datagram to `to`; null: it is connected. 0, or -errno.
+int64_t route_datagram(File& file, const sockaddr* to, socklen_t to_length, bool& ours, bool& ipv4) {
   sockets::Address remote;
   ours = to != nullptr || !file.kernel_peer;
   if (to != nullptr) {
     const int error = read_address(file, to, to_length, remote);
-    // Of a socket of IPv6 Linux's sendto() has another word for it than all others.
+    // For a socket of IPv6, Linux's sendto() has another error than all other calls.
     if (error != 0) return error == EAFNOSUPPORT && file.domain == AF_INET6 ? -EINVAL : -error;
-    if (const int result = place_for(file, remote, ours); result < 0) return result;
-  } else if (file.is_ours()) {
-    static_cast<void>(Host::get().sockets().stack().remote_address(file.socket, remote));
+    if (const int result = route_for(file, remote, ours); result < 0) return result;
+  } else if (file.in_stack()) {
+    static_cast<void>(Runtime::get().sockets().stack().remote_address(file.socket, remote));
   }
   ipv4 = file.domain == AF_INET || remote.host.is_ipv4();
   return 0;
 }
 
 int64_t send_datagram(File& file, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   bool ours, ipv4;
-  if (const int64_t wrong = place_datagram(file, to, to_length, ours, ipv4); wrong < 0) return wrong;
+  if (const int64_t wrong = route_datagram(file, to, to_length, ours, ipv4); wrong < 0) return wrong;
   if (!ours) return result_of(real().sendto(file.fd(), data, length, flags, to, to_length));
-  return host.block(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return Host::gone(file, true);
-    const int64_t result = result_of(host.sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
+  return runtime.block(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
+    if (!file.in_stack()) return Runtime::gone(file, true);
+    const int64_t result = result_of(runtime.sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
     if (result == -EAGAIN) tell_of_room(file);
     return result;
   });
@@ -145,39 +145,40 @@ bool few_are_no_use(const File& file, size_t length) noexcept {
   return file.receive_least > 1 && length >= static_cast<size_t>(file.receive_least);
 }
 
-// A datagram, by `attempt`: of processes that share a socket whoever reads has what comes.
+// Receives a datagram by `attempt`. Of processes that share a socket, the one that reads gets the datagrams.
 template <typename Attempt>
 int64_t receive_waiting(File& file, int flags, Attempt attempt) {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   file.unserved_since = 0;
-  host.serve(file);
-  return host.block(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) -> int64_t {
-    if (file.is_ours() && !file.serves) host.serve(file);  // meanwhile
+  runtime.start_receiving(file);
+  return runtime.block(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) -> int64_t {
+    if (file.in_stack() && !file.receives) runtime.start_receiving(file);  // meanwhile
     const int64_t got = attempt(kernel);
-    if (got >= 0 && !file.origins.empty() && host.relays().is_waited_for(file)) host.serve(file);  // another thread had asked for it
+    const bool another_asked = got >= 0 && !file.origins.empty() && runtime.proxies().is_waited_for(file);
+    if (another_asked) runtime.start_receiving(file);
     return got;
   });
 }
 
 // Also if it is nothing that is asked for, it waits until there is something.
 int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   const bool may_wait = waits(file, flags), all = (flags & MSG_WAITALL) != 0 && (flags & MSG_PEEK) == 0 && may_wait;
   size_t received = 0;
-  const int64_t result = host.block(file, POLLIN, may_wait, file.receive_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return Host::gone(file, false);
-    if (few_are_no_use(file, length) && (host.events(file) & EPOLLIN) == 0) host.turn();
-    if (few_are_no_use(file, length) && may_wait && (host.events(file) & (EPOLLIN | EPOLLERR)) == 0) return -EAGAIN;
+  const int64_t result = runtime.block(file, POLLIN, may_wait, file.receive_within, [&](bool) -> int64_t {
+    if (!file.in_stack()) return Runtime::gone(file, false);
+    if (few_are_no_use(file, length) && (runtime.events(file) & EPOLLIN) == 0) runtime.poll();
+    if (few_are_no_use(file, length) && may_wait && (runtime.events(file) & (EPOLLIN | EPOLLERR)) == 0) return -EAGAIN;
     do {
-      const bool at_urgent = (flags & MSG_PEEK) == 0 && host.sockets().stack().is_at_urgent(file.socket);
+      const bool at_urgent = (flags & MSG_PEEK) == 0 && runtime.sockets().stack().is_at_urgent(file.socket);
       if (at_urgent && received != 0) break;
-      // SIGURG's handler is to find the byte there, or who is interrupted by it.
-      if (at_urgent && Host::this_thread().ends_call) return -EAGAIN;
+      // SIGURG's handler must find the byte there, or the call that it interrupts.
+      if (at_urgent && Runtime::this_thread().ends_call) return -EAGAIN;
       if (at_urgent) meet_signals();
-      const bool handled = at_urgent && signals_held && host.let_handlers_run();
+      const bool handled = at_urgent && signals_held && runtime.let_handlers_run();
       if (handled && may_wait && (file.receive_within != 0 || !signals_restart())) return -EINTR;
-      if (!file.is_ours()) return Host::gone(file, false);
-      const int64_t more = receive_ours(file, data + received, length - received, flags, nullptr, nullptr);
+      if (!file.in_stack()) return Runtime::gone(file, false);
+      const int64_t more = receive_from_stack(file, data + received, length - received, flags, nullptr, nullptr);
       if (more <= 0) return more;
       received += static_cast<size_t>(more);
       this_call.has_part = true;
@@ -185,7 +186,7 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
     return static_cast<int64_t>(received);
   });
   if (result > 0 || received == 0) return result;
-  host.tell_next(file, result);
+  runtime.defer_error(file, result);
   return static_cast<int64_t>(received);
 }
 
@@ -206,7 +207,7 @@ int64_t with_signal(const File& file, int64_t result, int flags) noexcept {
 
 int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
   length = std::min(length, kTransferMax);
-  if (file.is_ours() && (flags & MSG_ERRQUEUE) != 0) {
+  if (file.in_stack() && (flags & MSG_ERRQUEUE) != 0) {
     if (from != nullptr && (is_nowhere(from) || is_nowhere(from_length))) return -EFAULT;
     iovec room{.iov_base = data, .iov_len = length};
     msghdr message{};
@@ -220,15 +221,15 @@ int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr
   }
   const bool no_data = length != 0 && is_nowhere(data);
   if (file.is_stream() && no_data) return -EFAULT;
-  if (file.is_ours() && file.is_stream() && (flags & MSG_OOB) != 0) {
-    return receive_ours(file, data, length, flags, nullptr, nullptr);
+  if (file.in_stack() && file.is_stream() && (flags & MSG_OOB) != 0) {
+    return receive_from_stack(file, data, length, flags, nullptr, nullptr);
   }
   if (file.is_stream() && (flags & MSG_TRUNC) != 0) {
     const Piece away;
     return receive_stream(file, away.data(), std::min(length, kGather), flags);
   }
   if (file.is_stream()) return receive_stream(file, static_cast<std::byte*>(data), length, flags);
-  // What cannot be stored is lost with the datagram, as the kernel has it.
+  // As in the kernel, bytes that cannot be stored are lost with the datagram.
   const bool no_name = from != nullptr && (is_nowhere(from) || is_nowhere(from_length));
   if (no_data) length = 0;
   if (no_name) from = nullptr;
@@ -245,7 +246,7 @@ int64_t send_bytes(File& file, const void* data, size_t length, int flags, const
   length = std::min(length, kTransferMax);
   if (is_nowhere(data) && length != 0) return -EFAULT;
   if (!file.is_stream()) return send_datagram(file, data, length, flags, to, to_length);
-  if (file.is_ours() && (flags & MSG_FASTOPEN) != 0) {
+  if (file.in_stack() && (flags & MSG_FASTOPEN) != 0) {
     const int how = flags & ~MSG_ZEROCOPY;
     const int64_t sent = connect_and_send(file, static_cast<const std::byte*>(data), length, how, to, to_length);
     return with_signal(file, end_zero_copy(file, sent, flags), flags);
@@ -274,10 +275,10 @@ static int64_t receive_pieces(File& file, const msghdr& message, int flags) {
     const int how = got == 0 || (flags & MSG_WAITALL) != 0 ? flags : flags | MSG_DONTWAIT;
     const int64_t more = receive_bytes(file, each.iov_base, length, how);
     if (more < 0 && got == 0) return more;
-    Host::get().tell_next(file, more);
+    Runtime::get().defer_error(file, more);
     got += std::max<int64_t>(more, 0);
     if (more < static_cast<int64_t>(length) || (flags & (MSG_PEEK | MSG_OOB)) != 0) break;
-    if (file.is_ours() && Host::get().sockets().stack().is_at_urgent(file.socket)) break;
+    if (file.in_stack() && Runtime::get().sockets().stack().is_at_urgent(file.socket)) break;
   }
   return got;
 }
@@ -328,10 +329,10 @@ static int64_t receive_datagram_message(File& file, msghdr& message, int flags) 
 int64_t receive_message(File& file, msghdr& message, int flags) {
   if (const int64_t wrong = check(message); wrong < 0) return wrong;
   message.msg_flags = 0;
-  if (file.is_ours() && (flags & MSG_ERRQUEUE) != 0) {
+  if (file.in_stack() && (flags & MSG_ERRQUEUE) != 0) {
     if (message.msg_name != nullptr && is_nowhere(message.msg_name)) return -EFAULT;
-    Host::get().turn();
-    if (!file.is_ours()) return -EAGAIN;
+    Runtime::get().poll();
+    if (!file.in_stack()) return -EAGAIN;
     const int64_t got = receive_error(file, message);
     return got == -EAGAIN && file.kernel ? result_of(real().recvmsg(file.fd(), &message, flags)) : got;
   }
@@ -340,17 +341,17 @@ int64_t receive_message(File& file, msghdr& message, int flags) {
 
 // As send_message(), of one with ancillary data.
 static int64_t send_marked(File& file, const msghdr& message, Bytes data, int flags) {
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   const auto* const to = static_cast<const sockaddr*>(message.msg_name);
   const socklen_t to_length = name_length(message);
   bool ours, ipv4;
-  if (const int64_t wrong = place_datagram(file, to, to_length, ours, ipv4); wrong < 0) return wrong;
+  if (const int64_t wrong = route_datagram(file, to, to_length, ours, ipv4); wrong < 0) return wrong;
   if (!ours) return result_of(real().sendmsg(file.fd(), &message, flags));
   Stack::Sending how;
   if (const int64_t wrong = read_control(file, message, ipv4, how); wrong < 0) return wrong;
-  return host.block(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return Host::gone(file, true);
-    return result_of(host.sockets().sendto(file.socket, data.data(), data.size(), flags | MSG_DONTWAIT, to, to_length, how));
+  return runtime.block(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
+    if (!file.in_stack()) return Runtime::gone(file, true);
+    return result_of(runtime.sockets().sendto(file.socket, data.data(), data.size(), flags | MSG_DONTWAIT, to, to_length, how));
   });
 }
 
@@ -379,7 +380,7 @@ int64_t send_message(File& file, const msghdr& message, int flags) {
     const iovec& each = message.msg_iov[i];
     const size_t length = std::min(each.iov_len, whole - static_cast<size_t>(sent));
     if (length == 0) continue;
-    const bool last = static_cast<size_t>(sent) + length == whole;  // whose last byte may be urgent
+    const bool last = static_cast<size_t>(sent) + length == whole;  // its last byte may be urgent
     const int no = last ? MSG_ZEROCOPY : MSG_ZEROCOPY | MSG_OOB;
     const int how = (sent == 0 ? flags : flags | MSG_NOSIGNAL) & ~no;
     const int64_t more = send_bytes(file, each.iov_base, length, how, to, to_length);

@@ -18,9 +18,9 @@ int change(Change call) noexcept {
 }  // namespace
 
 void unet::preload::before_user_change() noexcept {
-  if (Host::inside() || !Host::get().is_own_process()) return;
-  const Host::Guard guard;
-  Host::get().hold_interface();
+  if (Runtime::inside() || !Runtime::get().is_own_process()) return;
+  const Runtime::Guard guard;
+  Runtime::get().reserve_interface();
 }
 
 // Behind it there is no control socket.

@@ -6,8 +6,8 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/few.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/kernel_pace.h"
+#include "ipstack/preload/shared/forks.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
@@ -18,40 +18,40 @@ namespace {
 
 constinit thread_local KernelPace kernel_pace{};
 
-// What one call of poll() waits for, split: ours, and the kernel's in an array of their own.
+// The entries of one poll(): those of the stack, and those of the kernel in an array of their own.
 class Waiting {
  public:
-  Waiting(pollfd* all, size_t count) : all_(all, count), kernel_(count), ours_(count) {
-    Host& host = Host::get();
+  Waiting(pollfd* all, size_t count) : all_(all, count), kernel_(count), entries_(count) {
+    Runtime& runtime = Runtime::get();
     for (size_t i = 0; i < count; ++i) {
       const int fd = all[i].fd;
       kernel_[i] = {.fd = fd, .events = all[i].events, .revents = 0};
-      ours_[i] = nullptr;
+      entries_[i] = nullptr;
       all[i].revents = 0;
-      File* const file = host.file(fd);
-      EpollSet* const set = host.table().as<EpollSet>(fd, Entry::Kind::epoll);
+      File* const file = runtime.file(fd);
+      EpollSet* const set = runtime.table().as<EpollSet>(fd, Entry::Kind::epoll);
       if (set != nullptr) hold(i, *set);
       const bool undecided = file != nullptr && file->is_undecided();
-      if (file == nullptr || (!file->is_ours() && !file->lost && !file->waits_back() && !undecided)) {
+      if (file == nullptr || (!file->in_stack() && !file->lost && !file->waits_back() && !undecided)) {
         if (fd >= 0) add_kernels(all[i]);
         continue;
       }
       if (file->kernel) add_kernels(all[i]);
       else kernel_[i].fd = -1;
-      host.serve(*file);
+      runtime.start_receiving(*file);
       hold(i, *file);
     }
   }
   ~Waiting() {
     each([](Entry& entry) {
       --entry.holds;
-      Host::get().let_go(entry);
+      Runtime::get().let_go(entry);
     });
   }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
-  bool has_ours() const noexcept { return end_ != 0; }
+  bool has_entries() const noexcept { return end_ != 0; }
   std::span<pollfd> kernel() noexcept { return asks_kernel_ ? kernel_.all() : std::span<pollfd>(); }
 
   // How many are ready, as poll() says it.
@@ -68,20 +68,22 @@ class Waiting {
     int ready = 0;
     for (size_t i = 0; i < all_.size(); ++i) {
       all_[i].revents = kernel_[i].fd < 0 ? short{0} : kernel_[i].revents;
-      if (ours_[i] != nullptr) look_at(all_[i], *ours_[i]);
+      if (entries_[i] != nullptr) look_at(all_[i], *entries_[i]);
       ready += all_[i].revents != 0;
     }
     return ready;
   }
-  // True: there is no network interface yet for one of them.
-  bool wait_back() {
-    bool more = false;
+  struct Adopted {
+    bool some = false;   // has become this process's own, and may be ready
+    bool waits = false;  // for one of them there is no network interface yet
+  };
+  Adopted adopt() {
+    Adopted result;
     each([&](Entry& entry) {
-      if (entry.kind != Entry::Kind::socket) return;
-      File& file = static_cast<File&>(entry);
-      more = (file.waits_back() && !Forks::adopt(file)) || more;
+      if (entry.kind != Entry::Kind::socket || !static_cast<File&>(entry).waits_back()) return;
+      (Forks::adopt(static_cast<File&>(entry)) ? result.some : result.waits) = true;
     });
-    return more;
+    return result;
   }
   // Is told of all of them, until it goes.
   class Told {
@@ -121,37 +123,37 @@ class Waiting {
   }
   void hold(size_t at, Entry& entry) noexcept {
     ++entry.holds;
-    ours_[at] = &entry;
+    entries_[at] = &entry;
     end_ = at + 1;
   }
   template <typename Do>
   void each(Do what) {
-    for (Entry* const entry : ours_.all().first(end_)) {
+    for (Entry* const entry : entries_.all().first(end_)) {
       if (entry != nullptr) what(*entry);
     }
   }
   static void look_at(pollfd& one, const Entry& entry) {
     uint32_t wanted = static_cast<uint16_t>(one.events);
     if (entry.kind == Entry::Kind::socket) {
-      if (Host::get().table().find(one.fd) != &entry) return ask_again(one);
+      if (Runtime::get().table().find(one.fd) != &entry) return ask_again(one);
       wanted |= POLLERR | POLLHUP;
     }
-    one.revents = static_cast<short>(one.revents | (Host::get().events(entry) & wanted));
+    one.revents = static_cast<short>(one.revents | (Runtime::get().events(entry) & wanted));
   }
   // Another thread has closed the descriptor meanwhile; or it is the kernel's now.
   static void ask_again(pollfd& one) { real().poll(&one, 1, 0); }
 
   const std::span<pollfd> all_;
   Few<pollfd> kernel_;
-  Few<Entry*> ours_;  // null: the kernel's alone
+  Few<Entry*> entries_;  // null: the kernel's alone
   size_t end_ = 0;    // behind the last of ours
   bool asks_kernel_ = false;
   uint32_t names_ = 0;  // which of the kernel's, and for what
 };
 
-bool any_ours(const pollfd* all, size_t count) noexcept {
-  if (Host::inside() || is_nowhere(all) || count > static_cast<size_t>(Table::kMax)) return false;
-  return std::any_of(all, all + count, [](const pollfd& each) { return Host::get().table().find(each.fd) != nullptr; });
+bool any_known(const pollfd* all, size_t count) noexcept {
+  if (Runtime::inside() || is_nowhere(all) || count > static_cast<size_t>(Table::kMax)) return false;
+  return std::any_of(all, all + count, [](const pollfd& each) { return Runtime::get().table().find(each.fd) != nullptr; });
 }
 
 // How long a call may wait; and, as it says at its end, since when it did: 0 if it did not have to.
@@ -162,29 +164,31 @@ struct Patience {
 
 // Under the lock. -errno.
 int poll_all(Waiting& waiting, Patience& patience, const sigset_t* mask) {
-  Host& host = Host::get();
-  const Nanoseconds began = host.turn_if_due();
+  Runtime& runtime = Runtime::get();
+  const Nanoseconds began = runtime.poll_if_due();
   int ready = waiting.look_paced(began);
-  if (ready == 0 && host.turn()) ready = waiting.look(false);
-  host.note_look(ready != 0, patience.most != 0);
+  if (ready == 0 && runtime.poll()) ready = waiting.look(false);
+  runtime.record_attempt(ready != 0, patience.most != 0);
   if (ready != 0) return ready;
-  Sleeper& who = Host::this_thread();
-  // What the mask lets through is told also to who has no time.
-  const auto nothing = [&] { return mask != nullptr && host.is_interrupted(who, *mask) ? -EINTR : 0; };
+  Sleeper& who = Runtime::this_thread();
+  // A call without time reports a signal that the mask lets through, too.
+  const auto nothing = [&] { return mask != nullptr && runtime.is_interrupted(who, *mask) ? -EINTR : 0; };
   if (patience.most == 0) return nothing();
   patience.since = began;
   const Nanoseconds until = patience.most == kForever ? kForever : began + patience.most;
   while (true) {
-    Host::Woken woken;
+    Runtime::Woken woken;
     {
+      const Waiting::Adopted adopted = waiting.adopt();
+      if (adopted.some && (ready = waiting.look(false)) != 0) return ready;
       const Waiting::Told told(waiting, who);
-      woken = host.wait(who, waiting.kernel(), host.next_try(waiting.wait_back(), until), mask);
+      woken = runtime.wait(who, waiting.kernel(), runtime.next_try(adopted.waits, until), mask);
     }
     ready = waiting.look(false);
     if (ready != 0) return ready;
-    if (woken == Host::Woken::interrupted) return -EINTR;
-    if (host.now() < until) continue;
-    if (woken != Host::Woken::timed_out) ready = waiting.look(true);
+    if (woken == Runtime::Woken::interrupted) return -EINTR;
+    if (runtime.now() < until) continue;
+    if (woken != Runtime::Woken::timed_out) ready = waiting.look(true);
     return ready != 0 ? ready : nothing();
   }
 }
@@ -192,16 +196,16 @@ int poll_all(Waiting& waiting, Patience& patience, const sigset_t* mask) {
 int poll_with(pollfd* all, nfds_t count, Patience& patience, const sigset_t* mask) {
   ::pthread_testcancel();
   {
-    const Host::Guard guard;
+    const Runtime::Guard guard;
     Waiting waiting(all, count);
-    if (waiting.has_ours()) return static_cast<int>(answer(poll_all(waiting, patience, mask)));
+    if (waiting.has_entries()) return static_cast<int>(answer(poll_all(waiting, patience, mask)));
   }
-  patience.since = Host::get().now();
+  patience.since = Runtime::get().now();
   timespec limit{.tv_sec = static_cast<time_t>(patience.most / unet::kSecond), .tv_nsec = static_cast<long>(patience.most % unet::kSecond)};
   return real().ppoll(all, count, patience.most == kForever ? nullptr : &limit, mask);
 }
 
-// What one call of select() names. Its sets have room for a thousand descriptors and mostly few in them: so they are looked at by words.
+// The sets of one select(). They have room for a thousand descriptors and mostly few in them: so they are scanned by words.
 class Sets {
  public:
   Sets(int count, fd_set* read_, fd_set* write_, fd_set* except_) noexcept
@@ -228,7 +232,7 @@ class Sets {
 
  private:
   static_assert(NFDBITS == 64);
-  // Of the descriptors from `first` on.
+  // One word: the descriptors from `first` on.
   uint64_t word(int first) const noexcept {
     uint64_t all = 0;
     for (const fd_set* set : {read, write, except}) {
@@ -282,11 +286,11 @@ class Selection {
 };
 
 bool any_selected(int count, fd_set* read, fd_set* write, fd_set* except) noexcept {
-  if (Host::inside() || count < 0) return false;
+  if (Runtime::inside() || count < 0) return false;
   for (const fd_set* set : {read, write, except}) {
     if (set != nullptr && is_nowhere(set)) return false;  // of which the kernel's call says so
   }
-  const unet::preload::Table& table = Host::get().table();
+  const unet::preload::Table& table = Runtime::get().table();
   return Sets(count, read, write, except).any([&](int fd) { return table.find(fd) != nullptr; });
 }
 
@@ -294,7 +298,7 @@ int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Patience
   Selection selection(Sets(count, read, write, except));
   const int ready = poll_with(selection.all().data(), selection.all().size(), patience, mask);
   if (ready < 0) return ready;
-  // What another thread closes meanwhile is ready, as Linux has it.
+  // As in Linux, a descriptor that another thread closes meanwhile is ready.
   if (patience.since == 0 && selection.names_nothing()) return static_cast<int>(answer(-EBADF));
   return selection.answer();
 }
@@ -302,13 +306,13 @@ int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Patience
 }  // namespace
 
 UNET_PRELOAD int poll(pollfd* all, nfds_t count, int timeout_ms) {
-  if (!any_ours(all, count)) return real().poll(all, count, timeout_ms);
+  if (!any_known(all, count)) return real().poll(all, count, timeout_ms);
   Patience patience{timeout_ms < 0 ? kForever : static_cast<Nanoseconds>(timeout_ms) * unet::kMillisecond};
   return poll_with(all, count, patience, nullptr);
 }
 
 UNET_PRELOAD int ppoll(pollfd* all, nfds_t count, const timespec* timeout, const sigset_t* mask) {
-  if (!any_ours(all, count)) return real().ppoll(all, count, timeout, mask);
+  if (!any_known(all, count)) return real().ppoll(all, count, timeout, mask);
   if (timeout != nullptr && !is_valid(*timeout)) return static_cast<int>(answer(-EINVAL));
   Patience patience{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
   return poll_with(all, count, patience, mask);
@@ -322,7 +326,7 @@ UNET_PRELOAD int select(int count, fd_set* read, fd_set* write, fd_set* except, 
                                              static_cast<Nanoseconds>(timeout->tv_usec) * unet::kMicrosecond};
   const int ready = select_with(count, read, write, except, patience, nullptr);
   if (timeout != nullptr && patience.since != 0) {  // Linux says how much of it is left
-    const Nanoseconds took = Host::get().now() - patience.since, left = took < patience.most ? patience.most - took : 0;
+    const Nanoseconds took = Runtime::get().now() - patience.since, left = took < patience.most ? patience.most - took : 0;
     *timeout = {.tv_sec = static_cast<time_t>(left / unet::kSecond),
                 .tv_usec = static_cast<suseconds_t>(left % unet::kSecond / unet::kMicrosecond)};
   }

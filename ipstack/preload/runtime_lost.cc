@@ -1,11 +1,11 @@
-// host_lost.cc - the network interface goes while the program runs, and perhaps comes back: connections end as if this host had been reset,
+// runtime_lost.cc - the NI goes while the program runs, and perhaps comes back: connections end as if this host had been reset,
 // listeners and datagram sockets are bound again.
 #include <algorithm>
 #include <cerrno>
 
 #include "ipstack/preload/description.h"
-#include "ipstack/preload/forks.h"
-#include "ipstack/preload/host.h"
+#include "ipstack/preload/runtime.h"
+#include "ipstack/preload/shared/forks.h"
 
 namespace unet::preload {
 namespace {
@@ -16,19 +16,19 @@ constexpr Nanoseconds kOthersFirst = 2 * kSecond;
 
 }  // namespace
 
-int64_t Host::gone(File& file, bool sends) noexcept {
+int64_t Runtime::gone(File& file, bool sends) noexcept {
   if (!file.lost) return file.waits_back() ? -ENETDOWN : -EBADF;
   if (const int error = std::exchange(file.error, 0); error != 0) return -error;
   return sends ? -EPIPE : 0;
 }
 
-void Host::tell_next(File& file, int64_t error) noexcept {
+void Runtime::defer_error(File& file, int64_t error) noexcept {
   if (error >= 0 || error == -EAGAIN || error == -EINTR) return;
-  if (file.is_ours()) sockets_->stack().return_error(file.socket, static_cast<int>(-error));
+  if (file.in_stack()) sockets_->stack().return_error(file.socket, static_cast<int>(-error));
   else if (file.lost && error != -EPIPE) file.error = static_cast<int>(-error);
 }
 
-void Host::lose_interface() {
+void Runtime::lose_interface() {
   for (size_t i = 0; i < by_socket_.size(); ++i) {
     File* const file = by_socket_[i];
     if (file == nullptr) continue;
@@ -39,33 +39,30 @@ void Host::lose_interface() {
     const bool connection = is_connection(*file);
     file->lost = connection && !file->kernel;
     file->error = file->lost ? ECONNRESET : 0;
-    if (!connection && !file->leaves) {
+    if (!connection && !file->draining) {
       file->inherited = {.listens = file->listens, .backlog = file->backlog, .local = local, .remote = remote,
                          .group = stack.group_of(file->socket)};
       waiting_back_.push_back(file);
     }
     file->socket = -1;
-    tell_owner_too(*file, connection);
+    notify_and_signal(*file, connection);
     if (!connection) file->signalled = File::kUnconnected;
   }
   by_socket_.clear();
-  known_ = sockets_->network().configuration();
+  ni_.remember(sockets_->network().configuration());
+  poller_.detach();
   sockets::Sockets::forget(std::move(sockets_));
-  context_.reset();
-  endpoint_fd_ = -1;
-  if (watcher_ != nullptr) watcher_->wake();
-  watcher_ = nullptr;
-  armed_ = false;
+  ni_.close();
   protect();
 }
 
 // If there is one, what was bound is bound again.
-void Host::come_back() {
+void Runtime::come_back() {
   if (now() - tried_at_ < kTryEvery) return;
   tried_at_ = now();
-  if (!open()) return;
+  if (open() < 0) return;
   for (File* const each : std::exchange(waiting_back_, {})) {
-    const bool early = each->listens && !each->serves && now() - opened_at_ < kOthersFirst;
+    const bool early = each->listens && !each->receives && now() - opened_at_ < kOthersFirst;
     if (each->inherited && (early || !Forks::adopt(*each))) waiting_back_.push_back(each);
   }
 }

@@ -1,5 +1,5 @@
-// links.cc - packets between processes that share sockets.
-#include "ipstack/preload/links.h"
+// share_channel.cc - packets between processes that share sockets.
+#include "ipstack/preload/shared/share_channel.h"
 
 #include <sys/socket.h>
 
@@ -29,18 +29,18 @@ struct Packet {
 
 }  // namespace
 
-std::span<std::byte> link_memory() noexcept {
-  alignas(HandedMessage) static std::byte memory[kLinkMessageMax];
+std::span<std::byte> message_memory() noexcept {
+  alignas(ChildMessage) static std::byte memory[kShareMessageMax];
   return memory;
 }
 
-bool make_link(int (&ends)[2]) noexcept {
+bool make_channel(int (&ends)[2]) noexcept {
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return false;
   for (int& each : ends) each = out_of_the_way(each);
   return true;
 }
 
-bool send_by_link(int link, const void* data, size_t size, int descriptor, bool may_wait) noexcept {
+bool send_on(int channel, const void* data, size_t size, int descriptor, bool may_wait) noexcept {
   Packet packet(const_cast<void*>(data), size);
   if (descriptor >= 0) {
     packet.give_control();
@@ -50,16 +50,16 @@ bool send_by_link(int link, const void* data, size_t size, int descriptor, bool 
     rights->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
   }
-  return real().sendmsg(link, &packet.message, MSG_NOSIGNAL | (may_wait ? 0 : MSG_DONTWAIT)) == static_cast<ssize_t>(size);
+  return real().sendmsg(channel, &packet.message, MSG_NOSIGNAL | (may_wait ? 0 : MSG_DONTWAIT)) == static_cast<ssize_t>(size);
 }
 
-ssize_t receive_by_link(int link, void* data, size_t size, int& descriptor) noexcept {
+ssize_t receive_on(int channel, void* data, size_t size, int& descriptor) noexcept {
   Packet packet(data, size);
   packet.give_control();
   descriptor = -1;
   ssize_t got;
-  // Who has ended with something unread is told of first, and once: what it had said before is there all the same.
-  do got = real().recvmsg(link, &packet.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  // A peer that ended with unread packets causes ECONNRESET once. Its own packets follow.
+  do got = real().recvmsg(channel, &packet.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   while (got < 0 && errno == ECONNRESET);
   if (got < 0) return -errno;
   const cmsghdr* const rights = CMSG_FIRSTHDR(&packet.message);

@@ -1,23 +1,23 @@
 // passing.h - sockets that processes pass to one another by Unix sockets (SCM_RIGHTS); used by data_calls.cc for descriptors that are not
 // ours.
 //
-// What the kernel would pass of a socket of ours is its shadow, with which nobody can do anything. Others are passed in their stead:
+// The kernel would pass the shadow of a socket, which is of no use. Other descriptors are passed instead:
 //
 // A connection stays with this process's stack, and an end of a Unix socket pair is passed, which has the connection's addresses in its
-// name (relays.h). So a process without this library can use it, too, but for its names and options; and the connection ends with this
-// process.
+// name (socket_proxies.h). So a process without this library can use it, too, but for its names and options; and the connection ends with
+// this process.
 //
-// Of a listener or a datagram socket the end of a link is passed (links.h), whose first packet describes it (description.h); of one that is
-// not this process's own yet, or is bound only, a file in memory that does. Who receives it with this library joins the claim of its port,
-// and gets what comes to this process, too; to others it is of no use. Where the socket is both's only our part is passed: there is one
-// descriptor to pass.
+// For a listener or a datagram socket it is the end of a channel (share_channel.h). The first packet describes the socket (description.h).
+// For one that is not this process's own yet, or is bound only, it is a file in memory with the description. A
+// receiver with this library joins the claim of its port, and gets what comes to this process, too; to others it is of no use. Of a dual
+// socket only our part is passed: there is one descriptor to pass.
 #pragma once
 
 #include <sys/socket.h>
 
 #include <vector>
 
-#include "ipstack/preload/host.h"
+#include "ipstack/preload/runtime.h"
 
 namespace unet::preload {
 
@@ -32,15 +32,15 @@ class StandIns {
 
   // 0, or an errno: there is no other descriptor to be had.
   int error() const noexcept { return error_; }
-  // What is to be sent.
+  // The message to be sent.
   const msghdr& message() const noexcept { return message_; }
-  // It was: whoever receives it has its connections, too.
+  // The message was sent: its receiver has its connections, too.
   void sent();
 
  private:
   struct Shared {
     File* file;  // held
-    int end;     // of the pair or the link, for this process
+    int end;     // of the pair or the channel, for this process
   };
   int pass(int fd);
   int pass_connection(File& file);
@@ -55,7 +55,7 @@ class StandIns {
 };
 
 // Does it pass descriptors of ours? One look, for what has no control data.
-bool passes_ours(const msghdr& message) noexcept;
+bool passes_sockets(const msghdr& message) noexcept;
 // sendmsg() of one that does.
 ssize_t pass_sockets(int fd, const msghdr& message, int flags);
 

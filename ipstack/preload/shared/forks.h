@@ -1,19 +1,19 @@
-// forks.h - what becomes of a process's sockets in a child, and in a program that it becomes; used by process_calls.cc and the host.
+// forks.h - what becomes of a process's sockets in a child, and in a program that it becomes; used by process_calls.cc and the runtime.
 //
 // The stack stays the parent's: its memory is shared with the network interface, and one process at a time may speak for it. A child begins
 // without one. What it has inherited it makes its own when it first uses it: a listener or a datagram socket by joining its parent's claim
-// of the port, in a stack of its own, a connection by asking its parent for it (moves.cc), or else to carry its bytes (relays.h).
+// of the port, in a stack of its own, a connection by asking its parent for it (moves.cc), or else to carry its bytes (socket_proxies.h).
 // Connections that come to the listener of its parent all the same are handed over to it when it accepts.
 //
 // A process that becomes another program, or ends, has no memory left for a stack. Other processes may still have its connections, and
-// its peers may lack a part of what it sent. Then it leaves a keeper, a process without a program, which goes on with the stack as a
+// its peers may lack a part of what it sent. Then it leaves an orphan process, one without a program, which goes on with the stack as a
 // parent does. The new program is as its child.
 #pragma once
 
 #include <string>
 
 #include "ipstack/preload/file.h"
-#include "ipstack/preload/relays.h"
+#include "ipstack/preload/shared/socket_proxies.h"
 
 namespace unet::preload {
 
@@ -29,10 +29,10 @@ class Forks {
   static bool adopt(File& file, bool moves = true);
 
   // Without the lock, as the process ends: closes what no other process has, and gives peers a moment to acknowledge what was sent.
-  static void close_own(Host& host);
-  // Before this process becomes another program, or ends: leaves a keeper if one is needed. False: there is none. Without the lock, which
-  // who ends has then. Not where the network interface is inside this process, and ends with it.
-  static bool leave_keeper(bool goes_on);
+  static void close_own(Runtime& runtime);
+  // Before this process becomes another program, or ends: leaves an orphan process if one is needed. False: there is none. Without the
+  // lock, which a process that ends has then. Not where the network interface is inside this process, and ends with it.
+  static bool leave_orphan(bool goes_on);
   // Before this process becomes another program: what it leaves open is described in a variable of its environment, kVariable=..., which
   // this returns; connections become socket pairs. Empty: there is nothing. `stays`: another process does, and this one goes on.
   static std::string prepare_exec(bool stays = false);
@@ -43,25 +43,24 @@ class Forks {
   static constexpr const char* kVariable = "UNET_SOCKETS_LEFT";
 
  private:
-  static void begin(Host& host);
-  static void forget_relays(Host& host);
-  static void go_on_as_parent(Host& host);
-  static void go_on_as_child(Host& host);
-  static bool may_leave_keeper(const Host& host) noexcept;
-  static bool carries_for_others(Host& host);
-  static bool needs_keeper(Host& host);
-  static void close_program(Host& host, int told);
-  static void forget_program(Host& host);
-  [[noreturn]] static void keep(Host& host, int told);
-  static void leave_stack(Host& host, const std::shared_ptr<UpLink>& parent);
-  static void leave_helper(Host& host) noexcept;
+  static void begin(Runtime& runtime);
+  static void forget_proxies(Runtime& runtime);
+  static void go_on_as_parent(Runtime& runtime);
+  static void go_on_as_child(Runtime& runtime);
+  static bool may_leave_orphan(const Runtime& runtime) noexcept;
+  static bool carries_for_others(Runtime& runtime);
+  static bool needs_orphan(Runtime& runtime);
+  static void close_program(Runtime& runtime, int told);
+  static void forget_program(Runtime& runtime);
+  [[noreturn]] static void run_orphan(Runtime& runtime, int told);
+  static void leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& parent);
   static bool join(File& file);
-  static bool take(File& file, LinkMessage::Kind kind);
-  static bool may_move;  // of the child that begins: Relays::may_let_go()
+  static bool take(File& file, ParentMessage::Kind kind);
+  static bool may_move;  // of the child that begins: SocketProxies::may_let_go()
   static bool may_receive(File& file);
   static int await_stream(const File& file);
   static bool receive(File& file, int memory);
-  static void read_origins(File& file, std::string_view text, std::vector<std::shared_ptr<UpLink>>& links);
+  static void read_origins(File& file, std::string_view text, std::vector<std::shared_ptr<ParentChannel>>& channels);
 };
 
 }  // namespace unet::preload

@@ -1,5 +1,5 @@
-// placement.h - whose a socket is: it begins as the kernel's and undecided, and becomes ours, both's or the kernel's alone when its program
-// binds, connects or sends; used by the calls of ipstack/preload, under the host's lock.
+// socket_routing.h - chooses the backend of a socket: the stack (`user`), the kernel, or both (`dual`); used by the calls of
+// ipstack/preload under the runtime's lock. A socket begins undecided at the kernel. bind(), connect() or a first datagram decides.
 #pragma once
 
 #include <sys/socket.h>
@@ -14,18 +14,18 @@ namespace unet::preload {
 // Where it is to connect or to send: 0, or an errno.
 int read_address(const File& file, const sockaddr* address, socklen_t length, sockets::Address& into) noexcept;
 
-// Whose what goes to that address is. ours only if the stack is open then; nothing: there is no memory to find out.
-std::optional<Owner> owner_of_remote(const File& file, const sockets::Address& remote);
+// The backend for what goes to that address: `user` only if the stack is open then; none: there is no memory to find out.
+std::optional<Backend> backend_of_remote(const File& file, const sockets::Address& remote);
 
-// Calls that place a socket. They answer as the call of that name does, but an error as -errno; `decided` is false when the socket has
+// Calls that route a socket. They answer as the call of that name does, but an error as -errno; `decided` is false when the socket has
 // become the kernel's alone, the file is no more, and the kernel is to be asked.
 int bind_file(File& file, const sockaddr* address, socklen_t length);
 int listen_file(File& file, int backlog, bool& decided);
 // Before connect() or a datagram to there: the socket is ours, or (`decided` false) the kernel's.
-int place_for(File& file, const sockets::Address& remote, bool& decided);
+int route_for(File& file, const sockets::Address& remote, bool& decided);
 
 // The stack has a part of it from now on. 0, or -errno.
-int begin_ours(File& file);
+int open_in_stack(File& file);
 // The kernel has no part of it any longer.
 void leave_kernel(File& file);
 // The kernel has a part of it again.
@@ -35,12 +35,12 @@ void join_set(Registration& each);
 // The kernel alone has it: the file is no more.
 void leave_to_kernel(File& file);
 
-// At its descriptors is an end of a socket pair instead, whose other end has its connection.
+// Puts an end of a socket pair at its descriptors. The owner of the other end carries the connection's bytes.
 void become_pair(File& file, int end, const sockets::Address& local, const sockets::Address& remote);
 
-// What an option of it means to us, and to the stack if it has the socket: 0, or an errno. The shadow has taken it already.
+// Applies an option to the file, and to the stack's socket if there is one: 0, or an errno. The shadow has accepted the option before.
 int set_option(File& file, int level, int name, const void* value, socklen_t length);
-// The same of an option that may be about a group of the network interface's, which the shadow has refused by `error`.
+// The same for an option that the shadow refused by `error`, as it may be about a group of the NI.
 int set_group_option(File& file, int level, int name, const void* value, socklen_t length, int error);
 
 }  // namespace unet::preload

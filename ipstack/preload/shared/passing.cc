@@ -1,5 +1,5 @@
 // passing.cc - finds what is passed instead of sockets of ours, and makes them of it again.
-#include "ipstack/preload/passing.h"
+#include "ipstack/preload/shared/passing.h"
 
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -16,8 +16,8 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/description.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/identity.h"
+#include "ipstack/preload/shared/forks.h"
 
 namespace unet::preload {
 namespace {
@@ -26,7 +26,7 @@ constexpr size_t kControlMax = 64 * 1024;  // more than the kernel takes
 constexpr size_t kDescriptionMax = 256;
 constexpr const char* kFile = "unet-socket";
 constexpr std::string_view kLink = "/memfd:unet-socket (deleted)";
-constexpr std::string_view kPairName{"\0unet,", 6}, kLinkName{"\0unet-link,", 11};
+constexpr std::string_view kPairName{"\0unet,", 6}, kChannelName{"\0unet-link,", 11};
 
 // Each place of a descriptor in the message's control data; what is wrong with that is the kernel's to say.
 template <typename Visit>
@@ -49,7 +49,7 @@ int descriptor_at(const unsigned char* place) noexcept {
   return fd;
 }
 
-// The end of the pair that is passed says by its name whose it is; the number makes the name unlike others. Without a name it is good, too.
+// The name of the passed end has the connection's addresses; the number makes it unique. The end is of use without a name, too.
 void give_name(int end, std::string_view kind, const std::string& words) {
   uint32_t number;
   if (::getrandom(&number, sizeof number, 0) != sizeof number) return;
@@ -68,8 +68,8 @@ void give_name(int end, std::string_view kind, const std::string& words) {
 
 // ---- sending
 
-bool passes_ours(const msghdr& message) noexcept {
-  if (message.msg_controllen == 0 || message.msg_controllen > kControlMax || Host::inside()) return false;
+bool passes_sockets(const msghdr& message) noexcept {
+  if (message.msg_controllen == 0 || message.msg_controllen > kControlMax || Runtime::inside()) return false;
   bool found = false;
   each_descriptor(message, [&](const unsigned char* place) { found = found || file_of(descriptor_at(place)) != nullptr; });
   return found;
@@ -79,7 +79,7 @@ StandIns::StandIns(const msghdr& message) : message_(message) {
   const auto* const control = static_cast<const std::byte*>(message.msg_control);
   control_.assign(control, control + message.msg_controllen);
   message_.msg_control = control_.data();
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   each_descriptor(message_, [&](unsigned char* place) {
     const int instead = error_ == 0 ? pass(descriptor_at(place)) : -1;
     if (instead >= 0) {
@@ -90,26 +90,26 @@ StandIns::StandIns(const msghdr& message) : message_(message) {
 }
 
 StandIns::~StandIns() {
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   for (const int each : passed_) real().close(each);
   for (const Shared& each : shared_) {
     if (each.end >= 0) real().close(each.end);
     --each.file->holds;
-    Host::get().let_go(*each.file);
+    Runtime::get().let_go(*each.file);
   }
 }
 
 // A descriptor to be passed instead; -1: it is passed itself, as one that is the kernel's or undecided, or none is to be had (error_).
 int StandIns::pass(int fd) {
   if (!verify(fd)) return -1;
-  Table& table = Host::get().table();
+  Table& table = Runtime::get().table();
   File* file = table.file(fd);
   if (file == nullptr) return -1;
-  // Of one that another process has this one gets a pair, which is passed as it is.
+  // A connection of another process becomes a pair here, which is passed as it is.
   if (file->inherited && file->inherited->connected) static_cast<void>(Forks::adopt(*file, false));
-  if (!file->is_ours() && (!file->inherited || file->inherited->connected)) return -1;
+  if (!file->in_stack() && (!file->inherited || file->inherited->connected)) return -1;
   const int instead = is_connection(*file)                   ? pass_connection(*file)
-                      : file->is_joined() && file->is_ours() ? pass_joined(*file)
+                      : file->is_joined() && file->in_stack() ? pass_joined(*file)
                                                              : pass_description(*file);
   if (instead < 0) error_ = errno;
   return instead;
@@ -128,12 +128,12 @@ int StandIns::pass_connection(File& file) {
 
 int StandIns::pass_joined(File& file) {
   int ends[2];
-  if (!make_link(ends)) return -1;
+  if (!make_channel(ends)) return -1;
   const std::string text = describe(file) + "@" + std::to_string(file.socket);
-  give_name(ends[1], kLinkName, "");
+  give_name(ends[1], kChannelName, "");
   ++file.holds;
   shared_.push_back({&file, ends[0]});
-  if (send_by_link(ends[0], text.data(), text.size())) return ends[1];
+  if (send_on(ends[0], text.data(), text.size())) return ends[1];
   real().close(ends[1]);
   errno = ENOBUFS;
   return -1;
@@ -151,11 +151,11 @@ int StandIns::pass_description(const File& file) {
 
 // Before, an error would have looked like the other process's end.
 void StandIns::sent() {
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   for (Shared& each : shared_) {
-    if (!each.file->is_ours()) continue;
-    if (each.file->is_joined()) Host::get().share(*each.file, std::exchange(each.end, -1));
-    else Host::get().relay(*each.file, std::exchange(each.end, -1));
+    if (!each.file->in_stack()) continue;
+    if (each.file->is_joined()) Runtime::get().share(*each.file, std::exchange(each.end, -1));
+    else Runtime::get().proxy(*each.file, std::exchange(each.end, -1));
   }
 }
 
@@ -179,17 +179,16 @@ ssize_t pass_sockets(int fd, const msghdr& message, int flags) {
 
 namespace {
 
-// Of what was passed instead of a connection: it is one, with these names. It is believed as far as who passed it: whoever passes a
-// connection could as well have put itself between.
+// Takes the end of a pair as a connection with these names. They are believed, as the passer could have proxied the connection anyway.
 void take_connection(int fd, std::string_view words) {
   const auto names = read_names(words);
   if (!names) return;
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   auto* const file = new File(names->domain, SOCK_STREAM);
   file->pair = names->pair;
   file->bound = true;
   file->nonblocking = (real().fcntl(fd, F_GETFL) & O_NONBLOCK) != 0;
-  Host::get().table().put(fd, *file);
+  Runtime::get().table().put(fd, *file);
 }
 
 // A socket of the kernel's takes the place of the description: the shadow of what is ours.
@@ -200,16 +199,16 @@ void put_in_place(std::unique_ptr<File> file, int fd) {
   const int flags = real().fcntl(fd, F_GETFD);
   const bool placed = real().dup3(shadow, fd, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0) == fd;
   real().close(shadow);
-  if (placed) Host::get().table().put(fd, *file.release());
+  if (placed) Runtime::get().table().put(fd, *file.release());
 }
 
-// Its description, and its number at whose it is. Who only peeks leaves both to who receives it: it gets one of its own without the link.
+// Takes its description, and its number at its owner. A peek leaves both to the later receive, and makes a socket without the channel.
 void take_joined(int fd, bool peeks) {
   if (!is_socket(fd, AF_UNIX, SOCK_SEQPACKET)) return;
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   char text[kDescriptionMax];
   int none = -1;
-  const ssize_t length = peeks ? real().recv(fd, text, sizeof text, MSG_PEEK | MSG_DONTWAIT) : receive_by_link(fd, text, sizeof text, none);
+  const ssize_t length = peeks ? real().recv(fd, text, sizeof text, MSG_PEEK | MSG_DONTWAIT) : receive_on(fd, text, sizeof text, none);
   if (none >= 0) real().close(none);
   const std::string_view words(text, static_cast<size_t>(std::max<ssize_t>(length, 0)));
   const size_t at = std::min(words.find('@'), words.size());
@@ -220,8 +219,8 @@ void take_joined(int fd, bool peeks) {
   if (peeks) return put_in_place(std::move(file), fd);
   const int end = real().fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (end < 0) return;
-  auto link = Host::get().ancestors().add(out_of_the_way(end));
-  if (link != nullptr) file->origins.push_back({std::move(link), socket});
+  auto channel = Runtime::get().parents().add(out_of_the_way(end));
+  if (channel != nullptr) file->origins.push_back({std::move(channel), socket});
   put_in_place(std::move(file), fd);
 }
 
@@ -232,7 +231,7 @@ void take_socket(int fd, bool peeks) {
   constexpr size_t kAt = offsetof(sockaddr_un, sun_path);
   if (length <= kAt) return;
   std::string_view name(address.sun_path, std::min<size_t>(length - kAt, sizeof address.sun_path));
-  if (name.starts_with(kLinkName)) take_joined(fd, peeks);
+  if (name.starts_with(kChannelName)) take_joined(fd, peeks);
   if (!name.starts_with(kPairName)) return;
   name.remove_prefix(kPairName.size());
   name.remove_prefix(std::min(name.find(',') + 1, name.size()));
@@ -240,24 +239,24 @@ void take_socket(int fd, bool peeks) {
 }
 
 bool is_description(int fd) noexcept {
-  char path[40], link[64];
+  char path[40], channel[64];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  const ssize_t length = ::readlink(path, link, sizeof link);
-  return length > 0 && std::string_view(link, static_cast<size_t>(length)) == kLink;
+  const ssize_t length = ::readlink(path, channel, sizeof channel);
+  return length > 0 && std::string_view(channel, static_cast<size_t>(length)) == kLink;
 }
 
 void take_described(int fd) {
   char text[kDescriptionMax];
   const ssize_t length = ::pread(fd, text, sizeof text, 0);
   auto file = read_description({text, static_cast<size_t>(std::max<ssize_t>(length, 0))});
-  const Host::Guard guard;
+  const Runtime::Guard guard;
   if (file != nullptr) put_in_place(std::move(file), fd);
 }
 
 }  // namespace
 
 void take_sockets(const msghdr& message, bool peeks) {
-  if (message.msg_controllen == 0 || Host::inside()) return;
+  if (message.msg_controllen == 0 || Runtime::inside()) return;
   const int before = errno;
   each_descriptor(message, [&](const unsigned char* place) {
     const int fd = descriptor_at(place);

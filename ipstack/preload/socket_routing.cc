@@ -1,5 +1,5 @@
-// placement.cc - decides whose a socket is, and carries it over.
-#include "ipstack/preload/placement.h"
+// socket_routing.cc - chooses a socket's backend, and moves the socket to it.
+#include "ipstack/preload/socket_routing.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -28,7 +28,7 @@ constexpr int kPortTries = 32;  // at ports that both, the stack and the kernel,
 
 uint8_t protocol_of(const File& file) noexcept { return file.is_stream() ? ip::Protocol::kTcp : ip::Protocol::kUdp; }
 
-// What the stack has no use for, as it only says how the kernel is to go about its work.
+// Options that only tune the kernel's work. The stack has no use for them.
 bool is_advice(int level, int name) noexcept {
   constexpr std::pair<int, int> kAdvice[] = {
       {SOL_SOCKET, SO_PRIORITY}, {SOL_SOCKET, SO_MARK}, {SOL_SOCKET, SO_DONTROUTE}, {SOL_SOCKET, SO_INCOMING_CPU},
@@ -41,13 +41,13 @@ bool is_advice(int level, int name) noexcept {
       {IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT}, {IPPROTO_IP, IP_FREEBIND}, {IPPROTO_IP, IP_MULTICAST_ALL},
       {IPPROTO_IPV6, IPV6_FREEBIND}, {IPPROTO_IPV6, IPV6_AUTOFLOWLABEL}, {IPPROTO_IPV6, IPV6_MULTICAST_ALL},
       {IPPROTO_IPV6, IPV6_MTU}, {IPPROTO_IPV6, IPV6_ADDR_PREFERENCES},
-      // Of streams.
+      // For streams only.
       {IPPROTO_IP, IP_MTU_DISCOVER}, {IPPROTO_IP, IP_RECVERR}, {IPPROTO_IP, IP_MULTICAST_LOOP},
       {IPPROTO_IPV6, IPV6_MTU_DISCOVER}, {IPPROTO_IPV6, IPV6_RECVERR}, {IPPROTO_IPV6, IPV6_MULTICAST_LOOP}};
   return std::find(std::begin(kAdvice), std::end(kAdvice), std::pair(level, name)) != std::end(kAdvice);
 }
 
-// What the stack has not is off, or of no device: saying so is no mistake.
+// Whether the value switches the option off, or names no device. The stack is without it anyway.
 bool is_off(int level, int name, const void* value, socklen_t length) noexcept {
   if (level == SOL_SOCKET && name == SO_BINDTODEVICE) return length == 0 || *static_cast<const char*>(value) == 0;
   if (level == SOL_SOCKET && (name == SO_ATTACH_BPF || name == SO_ATTACH_REUSEPORT_EBPF)) return false;  // 0 is a descriptor
@@ -61,7 +61,7 @@ bool does_without(int level, int name, const void* value, socklen_t length) noex
   return is_advice(level, name) || is_off(level, name, value, length);
 }
 
-// There are others to whom groups lead.
+// There is a network beyond this host that groups reach.
 bool has_network(const IpConfiguration& all) {
   return std::any_of(all.addresses.begin(), all.addresses.end(), [](const auto& each) { return !each.address.is_loopback(); });
 }
@@ -80,10 +80,10 @@ bool is_own(const IpConfiguration& all, const ip::IpAddress& host) {
   return std::any_of(all.addresses.begin(), all.addresses.end(), [&](const auto& each) { return each.address == host; });
 }
 
-// What the network interface has, or had before it went: that does not become the kernel's, which might lead it to another host.
+// The NI's addresses, or those before it went. Their traffic must not become the kernel's, which might route it to another host.
 const IpConfiguration* known_addresses() {
-  static_cast<void>(Host::get().open());
-  return Host::get().configuration();
+  static_cast<void>(Runtime::get().open());
+  return Runtime::get().configuration();
 }
 
 // An interface has been named to it (SO_BINDTODEVICE), and that is one of the kernel's.
@@ -94,17 +94,15 @@ bool is_of_device(const File& file) {
   });
 }
 
-enum class Part : uint8_t { ours, kernel, both, nobody };  // nobody: there is no memory to find out
-
-// Who takes part in what is bound to that address.
-Part part_of_local(const File& file, const sockets::Address& local) {
-  if (const auto said = Host::get().rules().find(protocol_of(file), local)) return *said == Owner::ours ? Part::ours : Part::kernel;
-  if (local.host.is_loopback() || is_of_device(file)) return Part::kernel;
+// The backend of a socket that is bound to `local`; none: there is no memory to find out.
+std::optional<Backend> backend_of_local(const File& file, const sockets::Address& local) {
+  if (const auto said = Runtime::get().rules().find(protocol_of(file), local)) return said;
+  if (local.host.is_loopback() || is_of_device(file)) return Backend::kernel;
   const IpConfiguration* const all = known_addresses();
-  if (all == nullptr) return Host::get().lacks_memory() ? Part::nobody : Part::kernel;
-  if (local.host.is_unspecified()) return Part::both;
+  if (all == nullptr) return Runtime::get().lacks_memory() ? std::nullopt : std::optional(Backend::kernel);
+  if (local.host.is_unspecified()) return Backend::dual;
   const bool group = local.host.is_multicast() && !file.is_stream() && has_network(*all);
-  return group || is_own(*all, local.host) ? Part::ours : Part::kernel;
+  return group || is_own(*all, local.host) ? Backend::user : Backend::kernel;
 }
 
 // The kernel's socket does not wait, as the program's calls look at both.
@@ -114,8 +112,8 @@ void let_kernel_take_part(File& file) {
 }
 
 // Its port may be had by children, too: they are told the group.
-int bind_ours(File& file, const sockets::Address& to) {
-  sockets::Stack& stack = Host::get().sockets().stack();
+int bind_in_stack(File& file, const sockets::Address& to) {
+  sockets::Stack& stack = Runtime::get().sockets().stack();
   if (stack.option(file.socket, sockets::Stack::Option::reuse_port) > 0 || to.host.is_multicast()) return stack.bind(file.socket, to);
   uint64_t group = 0;
   while (group <= kIpReusePort) {
@@ -134,17 +132,17 @@ bool is_news(const File::Option& option) {
   return true;
 }
 
-// What the program has set before anybody knew whose the socket is: 0, or -errno. An error is then that of bind() or connect(), as the
-// alternative is that a filter it believes in is not there. But groups and interfaces that we have not may be the kernel's, who is
-// reached by the same socket.
+// Applies an option that the program set before the backend was chosen: 0, or -errno. An error is then that of bind() or connect(), as the
+// alternative is that a filter it believes in is not there. But groups and interfaces that we have not may be the kernel's, which
+// the same socket reaches.
 int give_option(const File& file, const File::Option& option) {
   const auto length = static_cast<socklen_t>(option.value.size());
-  Host& host = Host::get();
-  if (host.sockets().setsockopt(file.socket, option.level, option.name, option.value.data(), length) == 0) return 0;
+  Runtime& runtime = Runtime::get();
+  if (runtime.sockets().setsockopt(file.socket, option.level, option.name, option.value.data(), length) == 0) return 0;
   const int wrong = errno;
   if (wrong == ENOPROTOOPT && does_without(option.level, option.name, option.value.data(), length)) return 0;
   const bool lasts = wrong == ENOPROTOOPT || wrong == ENOENT;  // there is no such option, no such congestion control
-  if (host.logs() || (lasts && is_news(option))) {
+  if (runtime.logs() || (lasts && is_news(option))) {
     tell_user("unet-sockets: descriptor %d: option %d of level %d is the kernel's alone%s\n", file.fd(), option.name, option.level,
               lasts ? ", and so is a socket that needs it: --rule 'kernel ...' leaves it to the kernel" : "");
   }
@@ -152,12 +150,12 @@ int give_option(const File& file, const File::Option& option) {
 }
 
 // At any port that both have free, or at the one that is given. 0, or -errno.
-int bind_both(File& file, sockets::Address to) {
+int bind_dual(File& file, sockets::Address to) {
   const bool any = to.port == 0;
   for (int i = 0; i < (any ? kPortTries : 1); ++i) {
-    if (const int result = begin_ours(file); result < 0) return result;
-    sockets::Sockets& ours = Host::get().sockets();
-    int error = -bind_ours(file, {to.host, any ? uint16_t{0} : to.port});
+    if (const int result = open_in_stack(file); result < 0) return result;
+    sockets::Sockets& ours = Runtime::get().sockets();
+    int error = -bind_in_stack(file, {to.host, any ? uint16_t{0} : to.port});
     if (error == 0) {
       sockaddr_storage address;
       socklen_t length = sizeof address;
@@ -169,7 +167,7 @@ int bind_both(File& file, sockets::Address to) {
       file.bound = true;
       return 0;
     }
-    Host::get().close_socket(file);
+    Runtime::get().close_socket(file);
     if (!any || error != EADDRINUSE) return -error;
   }
   return -EADDRINUSE;
@@ -181,34 +179,34 @@ int read_address(const File& file, const sockaddr* address, socklen_t length, so
   return sockets::read_sockaddr(address, length, file.domain == AF_INET6, !file.is_stream(), into);
 }
 
-std::optional<Owner> owner_of_remote(const File& file, const sockets::Address& remote) {
-  Host& host = Host::get();
-  if (const auto said = host.rules().find(protocol_of(file), remote)) return *said;
-  if (remote.host.is_unspecified() || remote.host.is_loopback() || is_of_device(file)) return Owner::kernel;
+std::optional<Backend> backend_of_remote(const File& file, const sockets::Address& remote) {
+  Runtime& runtime = Runtime::get();
+  if (const auto said = runtime.rules().find(protocol_of(file), remote)) return *said;
+  if (remote.host.is_unspecified() || remote.host.is_loopback() || is_of_device(file)) return Backend::kernel;
   const bool mapped = file.domain == AF_INET6 && remote.host.is_ipv4() && remote.host == ip::ipv4_address(0u);
-  if (mapped) return Owner::kernel;
+  if (mapped) return Backend::kernel;
   const IpConfiguration* const all = known_addresses();
-  if (all == nullptr && host.lacks_memory()) return std::nullopt;
-  return all != nullptr && is_reachable(*all, remote.host) ? Owner::ours : Owner::kernel;
+  if (all == nullptr && runtime.lacks_memory()) return std::nullopt;
+  return all != nullptr && is_reachable(*all, remote.host) ? Backend::user : Backend::kernel;
 }
 
-int begin_ours(File& file) {
-  if (file.is_ours()) return 0;
-  Host& host = Host::get();
-  if (!host.open()) return -errno;
+int open_in_stack(File& file) {
+  if (file.in_stack()) return 0;
+  Runtime& runtime = Runtime::get();
+  if (const int wrong = runtime.open(); wrong < 0) return wrong;
   if (!has_memory()) return -ENOMEM;
-  const int made = host.sockets().socket(file.domain, file.type, 0);
+  const int made = runtime.sockets().socket(file.domain, file.type, 0);
   if (made < 0) return -errno;
-  host.sockets().set_nonblocking(made, true);
-  host.give_socket(file, made);
+  runtime.sockets().set_nonblocking(made, true);
+  runtime.give_socket(file, made);
   for (const File::Option& each : file.options) {
     const int result = give_option(file, each);
     if (result == 0 || file.inherited) continue;  // what is bound already is bound again: no call could say that it cannot be
-    host.close_socket(file);
+    runtime.close_socket(file);
     return result;
   }
   file.lost = false;
-  host.tell(file);
+  runtime.notify(file);
   return 0;
 }
 
@@ -219,7 +217,7 @@ void leave_kernel(File& file) {
     if (each->set->fds.empty()) continue;
     real().epoll_ctl(each->set->fds.front(), EPOLL_CTL_DEL, each->fd, &none);
     --each->set->kernel_members;
-    each->set->mark(*each);
+    each->set->notify(*each);
   }
 }
 
@@ -235,17 +233,17 @@ void join_kernel(File& file) {
 }
 
 void leave_to_kernel(File& file) {
-  Host& host = Host::get();
-  if (host.logs()) tell_user("unet-sockets: descriptor %d is the kernel's\n", file.fd());
-  if (file.is_ours()) {
-    host.close_socket(file);
+  Runtime& runtime = Runtime::get();
+  if (runtime.logs()) tell_user("unet-sockets: descriptor %d is the kernel's\n", file.fd());
+  if (file.in_stack()) {
+    runtime.close_socket(file);
     const int flags = real().fcntl(file.fd(), F_GETFL);
     if (!file.nonblocking) real().fcntl(file.fd(), F_SETFL, flags & ~O_NONBLOCK);
   }
   const Hold hold(file);
   file.left = true;
-  host.tell(file);
-  while (!file.fds.empty()) host.table().take(file.fds.back());
+  runtime.notify(file);
+  while (!file.fds.empty()) runtime.table().take(file.fds.back());
 }
 
 void become_pair(File& file, int end, const sockets::Address& local, const sockets::Address& remote) {
@@ -266,24 +264,24 @@ void become_pair(File& file, int end, const sockets::Address& local, const socke
 
 int bind_file(File& file, const sockaddr* address, socklen_t length) {
   sockets::Address to;
-  Host& host = Host::get();
+  Runtime& runtime = Runtime::get();
   const int error = sockets::read_sockaddr(address, length, file.domain == AF_INET6, false, to);
-  if (file.is_ours()) return error != 0 ? -error : bind_ours(file, to);
-  // What is wrong with it the kernel says better; and the socket stays undecided.
-  const Part part = error != 0 || file.bound ? Part::kernel : part_of_local(file, to);
+  if (file.in_stack()) return error != 0 ? -error : bind_in_stack(file, to);
+  // The kernel reports the error, and the socket stays undecided.
   if (error != 0 || file.bound) return result_of(real().bind(file.fd(), address, length));
-  if (part == Part::nobody) return -ENOMEM;
-  if (part == Part::both) return bind_both(file, to);
-  if (part == Part::kernel) {
+  const std::optional<Backend> backend = backend_of_local(file, to);
+  if (!backend) return -ENOMEM;
+  if (*backend == Backend::dual) return bind_dual(file, to);
+  if (*backend == Backend::kernel) {
     const int result = result_of(real().bind(file.fd(), address, length));
     if (result == 0) leave_to_kernel(file);
     return result;
   }
-  int result = begin_ours(file);
-  if (result == 0) result = bind_ours(file, to);
+  int result = open_in_stack(file);
+  if (result == 0) result = bind_in_stack(file, to);
   if (result < 0) {
     const int wrong = -result;
-    host.close_socket(file);
+    runtime.close_socket(file);
     return -wrong;
   }
   file.bound = true;
@@ -294,41 +292,42 @@ int bind_file(File& file, const sockaddr* address, socklen_t length) {
 int listen_file(File& file, int backlog, bool& decided) {
   decided = true;
   if (!file.is_stream()) return result_of(real().listen(file.fd(), backlog));
-  if (!file.is_ours()) {
-    // What is bound already: its port is another's by now, or there is no network interface.
-    if (file.inherited) return Host::get().open() ? -EADDRINUSE : -errno;
+  if (!file.in_stack()) {
+    // Bound before: another process has its port by now, or there is no network interface.
+    if (const int wrong = file.inherited ? Runtime::get().open() : 0; wrong < 0) return wrong;
+    if (file.inherited) return -EADDRINUSE;
     const bool of_device = is_of_device(file);
     if (of_device || known_addresses() == nullptr) {
-      if (!of_device && Host::get().lacks_memory()) return -ENOMEM;
+      if (!of_device && Runtime::get().lacks_memory()) return -ENOMEM;
       decided = false;
       leave_to_kernel(file);
       return 0;
     }
-    if (const int result = bind_both(file, {}); result < 0) return result;
+    if (const int result = bind_dual(file, {}); result < 0) return result;
   }
-  const int result = result_of(Host::get().sockets().listen(file.socket, backlog));
+  const int result = Runtime::get().sockets().stack().listen(file.socket, backlog);
   if (result < 0) return result;
   file.listens = true;
   file.backlog = backlog;
   // A process that only holds it for its children gets none of their connections.
-  file.serves = !file.registrations.empty() || file.signals_of >= 0;
-  static_cast<void>(Host::get().sockets().stack().set_accepts_new_flows(file.socket, file.serves));
+  file.receives = !file.registrations.empty() || file.signals_of >= 0;
+  static_cast<void>(Runtime::get().sockets().stack().set_accepts_new_flows(file.socket, file.receives));
   return file.kernel ? result_of(real().listen(file.fd(), backlog)) : 0;
 }
 
-int place_for(File& file, const sockets::Address& remote, bool& decided) {
+int route_for(File& file, const sockets::Address& remote, bool& decided) {
   decided = true;
-  if (file.is_ours() && !file.kernel && file.is_stream()) return 0;
-  const std::optional<Owner> owner = owner_of_remote(file, remote);
-  if (!owner) return -ENOMEM;
-  if (*owner == Owner::kernel) {
+  if (file.in_stack() && !file.kernel && file.is_stream()) return 0;
+  const std::optional<Backend> backend = backend_of_remote(file, remote);
+  if (!backend) return -ENOMEM;
+  if (*backend == Backend::kernel) {
     decided = false;
     // A datagram socket may send elsewhere later.
     if (file.is_stream()) leave_to_kernel(file);
-    else if (file.is_ours()) join_kernel(file);
+    else if (file.in_stack()) join_kernel(file);
     return 0;
   }
-  if (const int result = begin_ours(file); result < 0) return result;
+  if (const int result = open_in_stack(file); result < 0) return result;
   if (file.is_stream() || !file.bound) leave_kernel(file);
   return 0;
 }
@@ -407,14 +406,14 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
     int least;
     std::memcpy(&least, value, sizeof least);
     file.receive_least = least <= 0 ? least == 0 ? 1 : INT_MAX : least;
-    for (Registration* each : file.registrations) each->set->mark(*each);
+    for (Registration* each : file.registrations) each->set->notify(*each);
   }
   if (set_telling(file, level, name, value, length)) return 0;
-  if (!file.is_ours()) {
+  if (!file.in_stack()) {
     if (!file.pair) keep_option(file, level, name, value, length);
     return 0;
   }
-  if (Host::get().sockets().setsockopt(file.socket, level, name, value, length) == 0) {
+  if (Runtime::get().sockets().setsockopt(file.socket, level, name, value, length) == 0) {
     if (file.is_joined() || file.bound) keep_option(file, level, name, value, length);  // the network interface may go, and come back
     return 0;
   }
@@ -423,11 +422,11 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
 
 // An undecided socket has a part in the stack for this call only: the stack judges the option, which is kept for bind().
 int set_group_option(File& file, int level, int name, const void* value, socklen_t length, int error) {
-  if (file.is_ours()) return set_option(file, level, name, value, length);
+  if (file.in_stack()) return set_option(file, level, name, value, length);
   const IpConfiguration* const all = file.is_undecided() && !is_of_device(file) ? known_addresses() : nullptr;
-  if (all == nullptr || !has_network(*all) || begin_ours(file) < 0) return error;
+  if (all == nullptr || !has_network(*all) || open_in_stack(file) < 0) return error;
   const int result = set_option(file, level, name, value, length);
-  Host::get().close_socket(file);
+  Runtime::get().close_socket(file);
   return result == ENOPROTOOPT ? error : result;
 }
 

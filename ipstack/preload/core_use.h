@@ -1,0 +1,49 @@
+// core_use.h - how long threads spin and when they yield the core; used by runtime_wait.cc.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "unet/base/time.h"
+
+namespace unet::preload {
+
+// How long a thread spins before it sleeps: as long as spinning was of use lately.
+class SpinTime {
+ public:
+  void set_most(Nanoseconds most) noexcept { most_ = now_ = most; }
+  Nanoseconds now() const noexcept { return now_; }
+  Nanoseconds most() const noexcept { return most_; }
+  void note_found() noexcept { now_ = most_; }
+  void note_sleep(Nanoseconds slept) noexcept {
+    now_ = slept < kWorthSpinning ? most_ : slept > kLongSleep ? 0 : std::max(std::min(kLeast, most_), now_ / 2);
+  }
+
+ private:
+  static constexpr Nanoseconds kLeast = 2 * kMicrosecond;
+  static constexpr Nanoseconds kWorthSpinning = 60 * kMicrosecond;  // an arrival so soon after a sleep began: a longer spin had found it
+  static constexpr Nanoseconds kLongSleep = 10 * kMillisecond;      // the next wait begins with sleep
+
+  Nanoseconds most_ = 20 * kMicrosecond, now_ = most_;
+};
+
+constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;
+
+// Non-blocking calls that find nothing, again and again, yield the core: the awaited peer may need it.
+class MissPace {
+ public:
+  void note_found() noexcept { missed_at_ = 0; }
+  // True: yield, then note_yield().
+  bool note_miss(Nanoseconds at) noexcept {
+    if (at - std::exchange(missed_at_, at) > kAgain) since_ = at;
+    return at - since_ >= kYieldEvery;
+  }
+  void note_yield(Nanoseconds at) noexcept { missed_at_ = since_ = at; }
+
+ private:
+  static constexpr Nanoseconds kAgain = 20 * kMicrosecond;
+
+  Nanoseconds missed_at_ = 0, since_ = 0;
+};
+
+}  // namespace unet::preload

@@ -1,0 +1,71 @@
+// ni_connection.cc - opens a stack over the network interface.
+#include "ipstack/preload/ni_connection.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <ctime>
+#include <new>
+#include <utility>
+
+#include "ipstack/preload/real.h"
+
+namespace unet::preload {
+namespace {
+
+// An interface that has just begun asks whether another host has its addresses. Until then they are not to be used.
+void await_addresses(sockets::EndpointNetwork& network) {
+  constexpr int kTries = 100;  // RFC 5227 takes up to seven seconds
+  constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 100'000'000};
+  for (int i = 0; i < kTries; ++i) {
+    const auto& all = network.configuration().addresses;
+    if (std::none_of(all.begin(), all.end(), [](const auto& each) { return each.tentative; })) return;
+    ::nanosleep(&kBetween, nullptr);
+    if (!network.refresh()) return;
+  }
+}
+
+// As the kernel's sockets of this network namespace have it (net.ipv4.tcp_ecn), by which programs ask for it or not.
+tcp::Ecn ecn_of_system() noexcept {
+  char mode = '2';
+  if (const int fd = ::open("/proc/sys/net/ipv4/tcp_ecn", O_RDONLY | O_CLOEXEC); fd >= 0) {
+    if (real().read(fd, &mode, 1) != 1) mode = '2';
+    real().close(fd);
+  }
+  // 3 asks for more accurate marks (RFC 9768), which we have not and which fall back on these; 4 and 5 agree to them, and 4 asks for these.
+  return mode == '0' ? tcp::Ecn::off : mode == '1' || mode == '3' || mode == '4' ? tcp::Ecn::on : tcp::Ecn::passive;
+}
+
+}  // namespace
+
+Result<NiConnection::Opened> NiConnection::try_open(const Clock& clock) {
+  auto context = reserve_ && reserve_->alive() ? Result<Context>(*reserve_) : Context::open(name_, {}, kFirstDescriptor);
+  if (!context) return tl::unexpected(context.error());
+  sockets::SocketsOptions options;
+  options.clock = clock;
+  options.stack.tcp.ecn = ecn_of_system();
+  auto made = sockets::Sockets::open(*context, options);
+  if (!made) return tl::unexpected(made.error());
+  const auto descriptor = (*made)->network().descriptor();
+  if (!descriptor) return tl::unexpected(descriptor.error());
+  await_addresses((*made)->network());
+  context_ = std::move(*context);
+  return Opened{std::move(*made), *descriptor};
+}
+
+Result<NiConnection::Opened> NiConnection::open(const Clock& clock) {
+  Result<Opened> opened = fail(Errc::out_of_memory, "no memory for a stack");
+  try {
+    opened = try_open(clock);
+  } catch (const std::bad_alloc&) {
+  }
+  lacks_memory_ = !opened && opened.error().code == Errc::out_of_memory;
+  return opened;
+}
+
+void NiConnection::reserve() {
+  if (reserve_ || is_embedded()) return;
+  if (auto context = Context::open(name_, {}, kFirstDescriptor)) reserve_ = std::move(*context);
+}
+
+}  // namespace unet::preload

@@ -1,0 +1,48 @@
+// ni_connection.h - the process's connection to the network interface, and what it knows of it; the runtime's.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ipstack/sockets/calls.h"
+#include "unet/base/result.h"
+
+namespace unet::preload {
+
+class NiConnection {
+ public:
+  struct Opened {
+    std::unique_ptr<sockets::Sockets> sockets;
+    int endpoint;  // its descriptor
+  };
+
+  // $UNET_NI.
+  void set_name(const char* name) { name_ = name; }
+  bool is_embedded() const noexcept { return name_.starts_with("embedded:"); }
+
+  // Opens a stack. Waits until the interface may use its addresses: a program that is started with the interface need not know that.
+  Result<Opened> open(const Clock& clock);
+  // The last open() failed as this process has no memory for a stack.
+  bool lacks_memory() const noexcept { return lacks_memory_; }
+  // Connects now, so that open() succeeds later without the right to connect. Does nothing if there is no interface.
+  void reserve();
+  void forget_reserve() noexcept { reserve_.reset(); }
+  bool is_lost() const noexcept { return context_ && !context_->alive(); }
+  void close() noexcept { context_.reset(); }
+
+  // The addresses are remembered while the interface is away. Null: there was none yet.
+  const IpConfiguration* known() const noexcept { return known_ ? &*known_ : nullptr; }
+  void remember(const IpConfiguration& configuration) { known_ = configuration; }
+
+ private:
+  Result<Opened> try_open(const Clock& clock);
+
+  std::string name_;
+  std::optional<Context> context_;
+  std::optional<Context> reserve_;
+  std::optional<IpConfiguration> known_;
+  bool lacks_memory_ = false;
+};
+
+}  // namespace unet::preload

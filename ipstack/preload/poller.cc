@@ -1,0 +1,176 @@
+// poller.cc - polling, arming the endpoint, and the helper's states.
+#include "ipstack/preload/poller.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ipstack/preload/real.h"
+#include "unet/connection.h"
+
+namespace unet::preload {
+namespace {
+
+constexpr Nanoseconds kRunEvery = 20 * kMicrosecond;  // timers, while polls find nothing
+constexpr Nanoseconds kIdleMost = 10 * kSecond;  // while another thread watches
+
+}  // namespace
+
+void Poller::attach(sockets::Sockets& sockets, int endpoint) noexcept {
+  sockets_ = &sockets;
+  endpoint_ = endpoint;
+  taken_in_ = 0;
+}
+
+void Poller::detach() noexcept {
+  sockets_ = nullptr;
+  endpoint_ = -1;
+  if (watcher_ != nullptr) watcher_->wake();
+  watcher_ = nullptr;
+  armed_ = Armed::no;
+}
+
+bool Poller::poll(Nanoseconds at, uint32_t local_messages) {
+  if (sockets_ == nullptr) return false;
+  sockets::Stack& stack = sockets_->stack();
+  stack.set_time(at);
+  sockets::EndpointNetwork& network = sockets_->network();
+  const bool found = network.poll(stack, local_messages) != 0;
+  // Calls take in what has come, too.
+  const bool came = network.taken_in() != std::exchange(taken_in_, network.taken_in());
+  if (found || stack.is_due() || at - polled_at_ > kRunEvery) {
+    stack.run();
+    polled_at_ = at;
+    sockets_->set_run_time(at);
+  }
+  ++polls_;
+  if (came) {
+    ++arrivals_;
+    armed_ = Armed::no;
+  }
+  return stack.changes() != 0;
+}
+
+// ---- threads that sleep
+
+void Poller::remove_sleeper(Sleeper& who) noexcept {
+  std::erase(asleep_, &who);
+  if (watcher_ == &who) watcher_ = nullptr;
+}
+
+void Poller::forget_sleepers() noexcept {
+  asleep_.clear();
+  watcher_ = nullptr;
+}
+
+void Poller::wake_sleepers() noexcept {
+  for (Sleeper* const each : asleep_) each->wake();
+}
+
+Poller::Sleep Poller::begin_sleep(Sleeper& who, bool idles) {
+  // A handler's call watches instead of the call that it has interrupted: that one does not sleep again (WakesOuter).
+  const bool watches = (watcher_ == nullptr || watcher_ == &who) && sockets_ != nullptr;
+  // An idle program waits again and again for a time: nothing has come since, and it has done nothing but wait once more.
+  if (watches && idles && armed_ != Armed::no && locks_ == quiet_at_ + 1 && !wants_room()) {
+    sockets_->network().stay_armed();
+  } else if ((watches || lacks_room()) && !arm()) {
+    return Sleep::poll_first;
+  }
+  if (watches) watcher_ = &who;
+  return watches ? Sleep::as_watcher : Sleep::until_woken;
+}
+
+// False: there is something already, to be taken in before the lock is given away.
+bool Poller::arm() {
+  quiet_at_ = kNever;
+  if (sockets_ == nullptr) return false;
+  const Armed armed = wants_room() ? Armed::for_room : Armed::for_arrivals;
+  armed_ = sockets_->network().arm(sockets_->stack()) ? armed : Armed::no;
+  return armed_ != Armed::no;
+}
+
+// ---- the helper
+
+bool Poller::start_helper(void* (*body)(void*), void* argument) {
+  if (helper_ != Helper::none) return true;
+  if (helper_event_ < 0) helper_event_ = make_event();
+  if (helper_event_ < 0) return false;
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the program's
+  pthread_t thread;
+  const bool started = ::pthread_create(&thread, nullptr, body, argument) == 0;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!started) return false;
+  ::pthread_detach(thread);
+  helper_ = Helper::ticking;
+  return true;
+}
+
+void Poller::leave_helper() noexcept {
+  helper_ = Helper::none;
+  if (helper_event_ >= 0) real().close(helper_event_);
+  helper_event_ = -1;
+  ++helper_number_;
+}
+
+void Poller::kick_helper() noexcept { ring_event(helper_event_); }
+
+void Poller::hand_on() noexcept {
+  if (sockets_ == nullptr || !is_idle()) return;
+  if (must_end_idle()) {
+    helper_ = Helper::ticking;
+    return kick_helper();
+  }
+  if (watcher_ != nullptr || helper_ == Helper::watching) return;
+  if (!asleep_.empty()) {
+    watcher_ = asleep_.front();
+    watcher_->wake();
+    return;
+  }
+  helper_ = Helper::taking_over;
+  kick_helper();
+}
+
+bool Poller::must_end_idle() const noexcept {
+  const Nanoseconds next = sockets_->stack().next_event();
+  const bool earlier = next < idle_until_ && idle_until_ - next > kSlowTick;
+  const bool lost = !sockets_->network().endpoint().connection().alive();  // as far as is known: to ask is a system call
+  return arrivals_ != idle_arrivals_ || armed_ == Armed::no || lost || wants_room() || earlier;
+}
+
+void Poller::begin_passes() noexcept {
+  quiet_ = 0;
+  seen_arrivals_ = arrivals_;
+  seen_polls_ = polls_;
+}
+
+bool Poller::keep_armed() { return watcher_ == nullptr || (armed_ != Armed::no && !lacks_room()) || arm(); }
+
+Nanoseconds Poller::begin_wait(Nanoseconds at, Nanoseconds most, bool& watches) {
+  quiet_ = arrivals_ == seen_arrivals_ ? quiet_ + 1 : 0;
+  seen_arrivals_ = arrivals_;
+  seen_polls_ = polls_;
+  watches = false;
+  if (quiet_ < kTicks + kSlowTicks || wants_room()) return quiet_ < kTicks ? kTick : kSlowTick;
+  if (watcher_ != nullptr ? armed_ == Armed::no : !arm()) return kTick;
+  watches = watcher_ == nullptr || helper_ == Helper::taking_over;
+  helper_ = watches ? Helper::watching : Helper::idle;
+  const Nanoseconds next = sockets_->stack().next_event();
+  Nanoseconds time = std::min(most, next == kForever ? kForever : std::max(next, at) - at);
+  if (watcher_ != nullptr) time = std::min(time, kIdleMost);
+  idle_arrivals_ = arrivals_;
+  idle_until_ = time == kForever ? kForever : at + time;
+  return time;
+}
+
+void Poller::end_wait(bool kicked) noexcept {
+  if (is_idle()) helper_ = Helper::ticking;
+  if (!kicked) return;
+  clear_event(helper_event_);
+  quiet_ = helper_ == Helper::taking_over ? kTicks + kSlowTicks : 0;
+}
+
+}  // namespace unet::preload

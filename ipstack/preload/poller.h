@@ -1,0 +1,128 @@
+// poller.h - decides which thread sleeps on the network interface for all, and when the helper thread polls instead; part of the
+// runtime, under its lock.
+//
+// A thread in a call polls the stack. A thread that waits spins for a while, then sleeps. The first sleeper is the watcher: it sleeps on
+// the endpoint's descriptor, too, and notifies the others of what arrives. While no thread is in a call the helper polls each
+// millisecond, then each 10 ms, and idles when nothing arrives at all.
+//
+// Each release of the lock (hand_on()) leaves one of these, or an arrival would wake no thread:
+// - the helper is not idle, or has been kicked: it polls soon, and arms the endpoint then;
+// - the endpoint is armed, and the watcher or the helper sleeps on it;
+// - the endpoint is armed, and a sleeper has been woken to become the watcher, because the last one has left.
+//
+// The helper's states:
+//
+//   from            event                                                                     to
+//   none            start_helper()                                                            ticking
+//   ticking         no arrival in kTicks + kSlowTicks passes, endpoint armed, a thread watches  idle
+//   ticking         the same, and no thread watches                                           watching
+//   taking_over     the same, whether or not a thread watches again by then                   watching
+//   idle            the watcher leaves its call, and no other thread sleeps                   taking_over, kicked
+//   idle, watching  must_end_idle(): an arrival, not armed, no room, an earlier timer, NI gone  ticking, kicked
+//   idle, watching  its sleep ends                                                            ticking
+//   any             leave_helper(): in a child, as the thread is the parent's                 none
+//
+// A helper that took over watches beside a new watcher. Else it would be kicked each time that the watcher leaves its call.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ipstack/preload/sleeper.h"
+#include "ipstack/sockets/calls.h"
+#include "unet/base/time.h"
+
+namespace unet::preload {
+
+constexpr Nanoseconds kForever = ~Nanoseconds{0};
+
+class Poller {
+ public:
+  enum class Helper : uint8_t { none, ticking, taking_over, idle, watching };
+  // How a thread that wants to sleep goes on.
+  enum class Sleep : uint8_t { poll_first, until_woken, as_watcher };
+
+  // The stack that is polled from now on, and the descriptor of its endpoint.
+  void attach(sockets::Sockets& sockets, int endpoint) noexcept;
+  // The stack is about to go. Wakes the watcher.
+  void detach() noexcept;
+  int endpoint() const noexcept { return endpoint_; }
+
+  // Takes in what has arrived, of local peers at most so many messages, and runs timers that are due. True: sockets have changed.
+  bool poll(Nanoseconds at, uint32_t local_messages);
+  Nanoseconds polled_at() const noexcept { return polled_at_; }
+  uint64_t arrivals() const noexcept { return arrivals_; }
+
+  // ---- threads that sleep
+
+  void add_sleeper(Sleeper& who) { asleep_.push_back(&who); }
+  void remove_sleeper(Sleeper& who) noexcept;
+  void forget_sleepers() noexcept;  // in a child: they are the parent's threads
+  void wake_sleepers() noexcept;
+  // poll_first: something has arrived, and the edges of the endpoint's descriptor are taken. `idles`: the thread does nothing but wait in
+  // one call after another, so the endpoint may be armed still.
+  Sleep begin_sleep(Sleeper& who, bool idles);
+  // `quiet`: the watcher's sleep ended by its time.
+  void end_sleep(bool quiet) noexcept { quiet_at_ = quiet ? locks_ : kNever; }
+  void note_lock() noexcept { ++locks_; }
+  // Another wait on the endpoint has taken edges, or withdrawn the announcement of sleep.
+  void disarm() noexcept { armed_ = Armed::no; }
+
+  // ---- the helper
+
+  // Starts the thread if there is none. False: no thread or no eventfd is to be had.
+  bool start_helper(void* (*body)(void*), void* argument);
+  void leave_helper() noexcept;
+  void kick_helper() noexcept;
+  // Before the lock is released.
+  void hand_on() noexcept;
+  int helper_event() const noexcept { return helper_event_; }
+  uint32_t helper_number() const noexcept { return helper_number_; }
+
+  // A pass of the helper: has_polled(), keep_armed(), begin_wait(), its sleep, end_wait().
+  void begin_passes() noexcept;
+  bool has_polled() const noexcept { return polls_ != seen_polls_; }  // another thread, since the last pass
+  bool keep_armed();                                                   // false: poll first
+  // How long the helper sleeps, `most` if it idles. `watches`: on the endpoint, too.
+  Nanoseconds begin_wait(Nanoseconds at, Nanoseconds most, bool& watches);
+  void end_wait(bool kicked) noexcept;
+  void note_work() noexcept { quiet_ = 0; }
+
+  // The helper ticks so often while the program is busy elsewhere, for so many passes; then more seldom.
+  static constexpr Nanoseconds kTick = kMillisecond, kSlowTick = 10 * kMillisecond;
+  static constexpr int kTicks = 20, kSlowTicks = 10;
+
+ private:
+  enum class Armed : uint8_t { no, for_arrivals, for_room };  // for_room: for arrivals, too
+  static constexpr uint64_t kNever = ~uint64_t{0} - 1;
+
+  bool arm();
+  bool wants_room() const noexcept { return sockets_ != nullptr && sockets_->stack().wants_room(); }
+  // The watcher would not be told of the room that the stack waits for.
+  bool lacks_room() const noexcept { return wants_room() && armed_ != Armed::for_room; }
+  bool is_idle() const noexcept { return helper_ == Helper::idle || helper_ == Helper::watching; }
+  bool must_end_idle() const noexcept;
+
+  sockets::Sockets* sockets_ = nullptr;
+  int endpoint_ = -1;
+  Nanoseconds polled_at_ = 0;
+  uint64_t polls_ = 0;
+  uint64_t arrivals_ = 0;       // polls that found that something had come
+  uint64_t taken_in_ = 0;       // EndpointNetwork::taken_in(), as the last poll left it
+
+  std::vector<Sleeper*> asleep_;
+  Sleeper* watcher_ = nullptr;  // the one of them that sleeps on the endpoint, or is woken to do so next
+  Armed armed_ = Armed::no;
+  uint64_t locks_ = 0;          // how often the lock was taken
+  uint64_t quiet_at_ = kNever;  // locks_ when the watcher's sleep ended by its time, and nothing has been armed since
+
+  Helper helper_ = Helper::none;
+  uint32_t helper_number_ = 0;  // the one that is to run: a child has none of its parent's
+  int helper_event_ = -1;
+  int quiet_ = 0;               // passes without an arrival
+  uint64_t seen_arrivals_ = 0, seen_polls_ = 0;  // by the last pass
+  uint64_t idle_arrivals_ = 0;  // arrivals_ when it began to idle
+  Nanoseconds idle_until_ = 0;
+};
+
+}  // namespace unet::preload

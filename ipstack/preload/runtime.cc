@@ -1,0 +1,524 @@
+// runtime.cc - the process's stack: opening it, its lock, what comes, and the end.
+#include "ipstack/preload/runtime.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <cstring>
+#include <new>
+
+#include "ipstack/preload/real.h"
+#include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/socket_proxies.h"
+#include "ipstack/preload/signals.h"
+#include "unet/connection.h"
+
+namespace unet::preload {
+namespace {
+
+[[gnu::tls_model("initial-exec")]] thread_local int depth = 0;  // of this thread, in the library
+constexpr int kUntouched = -1;
+[[gnu::tls_model("initial-exec")]] thread_local bool works_at_end = false;  // the helper, and the thread that ends the process
+[[gnu::tls_model("initial-exec")]] thread_local int cancellation = kUntouched;  // whether the program lets it be cancelled
+
+int errno_of(const Error& error) noexcept {
+  switch (error.code) {
+    case Errc::not_permitted: return EACCES;
+    case Errc::quota_exceeded:
+    case Errc::out_of_memory: return ENOBUFS;
+    default: return ENETDOWN;
+  }
+}
+
+Nanoseconds microseconds_of(const char* variable, Nanoseconds otherwise) noexcept {
+  const char* const text = ::secure_getenv(variable);
+  if (text == nullptr) return otherwise;
+  char* end = nullptr;
+  const unsigned long value = std::strtoul(text, &end, 10);
+  return end == text || *end != 0 || value > 1'000'000 ? otherwise : value * kMicrosecond;
+}
+
+}  // namespace
+
+Runtime& Runtime::get() noexcept {
+  alignas(Runtime) static std::byte memory[sizeof(Runtime)];
+  static Runtime* const runtime = new (memory) Runtime;
+  return *runtime;
+}
+
+Runtime::Runtime() {
+  protect();
+  read_environment();
+}
+
+void Runtime::read_environment() {
+  spin_.set_most(microseconds_of("UNET_SOCKETS_SPIN_US", spin_.most()));
+  logs_ = ::secure_getenv("UNET_SOCKETS_LOG") != nullptr;
+  // Now, as programs such as nginx give their children an environment without it.
+  if (const char* const ni = ::secure_getenv("UNET_NI")) ni_.set_name(ni);
+  const char* const text = ::secure_getenv("UNET_SOCKETS_RULES");
+  if (text == nullptr) return;
+  if (auto rules = Rules::parse(text)) rules_ = std::move(*rules);
+  else std::fprintf(stderr, "unet-sockets: UNET_SOCKETS_RULES: %s; no rule is used\n", rules.error().text.c_str());
+}
+
+// ---- the lock
+
+bool Runtime::inside() noexcept { return depth != 0; }
+bool Runtime::holds_signals() noexcept { return depth != 0 && !get().ending_.load(std::memory_order_relaxed); }
+
+// This thread is not inside any longer, and signals that came meanwhile are handled.
+void Runtime::come_out() noexcept {
+  --depth;
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // what comes from here on is not held back
+  if (signals_held) [[unlikely]] let_signals_in();
+}
+
+// The kernel ends all threads at once. So no call returns to the program in another thread while finish() closes its sockets. That thread
+// would go on, and its exit() could decide the exit status.
+void Runtime::halt_at_end() noexcept {
+  if (!ends_ || works_at_end) [[likely]] return;
+  mutex_.unlock();
+  for (;;) ::pause();
+}
+
+void Runtime::lock() noexcept {
+  ++depth;
+  hold_off_cancellation();
+  if (!mutex_.try_lock()) {
+    wanting_.fetch_add(1, std::memory_order_relaxed);
+    mutex_.lock();
+    wanting_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  halt_at_end();
+  hold_off_cancellation();
+  this_call = {};
+  poller_.note_lock();
+  if (SleepOfThread::own.at != nullptr) [[unlikely]] forget_sleep(__builtin_frame_address(0));
+}
+
+void Runtime::unlock() noexcept { release(); }
+
+// While a thread sleeps: signal handlers that run then are the program's, and not inside; some do before this returns.
+void Runtime::release() noexcept {
+  if (sockets_ != nullptr && !ending_) {
+    if (sockets_->stack().changes() != 0) dispatch();
+    poller_.hand_on();  // under the lock, as a thread may be cancelled in write()
+  }
+  mutex_.unlock();
+  // Before handlers, of which one may leave by longjmp().
+  if (cancellation != kUntouched) [[unlikely]] ::pthread_setcancelstate(std::exchange(cancellation, kUntouched), nullptr);
+  come_out();
+}
+
+void Runtime::regain() noexcept {
+  ++depth;
+  hold_off_cancellation();
+  wanting_.fetch_add(1, std::memory_order_relaxed);
+  mutex_.lock();
+  wanting_.fetch_sub(1, std::memory_order_relaxed);
+  halt_at_end();
+  hold_off_cancellation();
+}
+
+// Lets a thread in that waits for the lock. std::mutex alone would not: the spinning thread takes it again at once.
+void Runtime::yield_lock() noexcept {
+  mutex_.unlock();
+  ::sched_yield();
+  mutex_.lock();
+  halt_at_end();
+  hold_off_cancellation();
+}
+
+// A thread is not cancelled while it has the lock. To say so costs two locked instructions a call, behind which the core waits for what it
+// has stored: so threads only do it once the program has cancelled one, which it cannot while another has the lock.
+void Runtime::hold_off_cancellation() noexcept {
+  if (!cancels_.load(std::memory_order_relaxed) || cancellation != kUntouched) [[likely]] return;
+  ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
+}
+
+// ---- the stack
+
+// Either all of it, or nothing.
+Status Runtime::open_stack() {
+  auto opened = ni_.open(clock_);
+  if (!opened) return tl::unexpected(opened.error());
+  if (!poller_.start_helper(&Runtime::helper, this)) {
+    opened->sockets.reset();
+    ni_.close();
+    return fail(Errc::out_of_memory, "no thread can be started");
+  }
+  ni_.forget_reserve();
+  sockets_ = std::move(opened->sockets);
+  ni_.remember(sockets_->network().configuration());
+  poller_.attach(*sockets_, opened->endpoint);
+  opened_at_ = now();
+  protect();
+  return {};
+}
+
+int Runtime::open(bool quiet) {
+  if (sockets_ != nullptr) return 0;
+  const Status opened = open_stack();
+  if (opened) return 0;
+  static bool told = false;
+  if (logs_ || (!quiet && !std::exchange(told, true))) tell_user("unet-sockets: %s\n", opened.error().text.c_str());
+  return -errno_of(opened.error());
+}
+
+void Runtime::reserve_interface() {
+  if (sockets_ == nullptr) ni_.reserve();
+}
+
+// Asked for anew while an address is not to be used yet.
+const IpConfiguration* Runtime::configuration() {
+  if (sockets_ == nullptr) return ni_.known();
+  sockets::EndpointNetwork& network = sockets_->network();
+  const auto& all = network.configuration().addresses;
+  if (std::any_of(all.begin(), all.end(), [](const auto& each) { return each.tentative; })) static_cast<void>(network.refresh());
+  return &network.configuration();
+}
+
+void Runtime::give_socket(File& file, int socket) {
+  file.socket = socket;
+  const auto index = static_cast<size_t>(socket);
+  if (index >= by_socket_.size()) by_socket_.resize(index + 1);
+  by_socket_[index] = &file;
+}
+
+int Runtime::leave_socket(File& file) noexcept {
+  by_socket_[static_cast<size_t>(file.socket)] = nullptr;
+  return std::exchange(file.socket, -1);
+}
+
+void Runtime::close_socket(File& file) {
+  if (file.in_stack()) sockets_->drop(leave_socket(file));
+}
+
+void Runtime::await_end(File& file) {
+  constexpr Nanoseconds kLook = 10 * kMillisecond;  // that an end is acknowledged is no event that wakes
+  if (file.in_stack()) poll();
+  const Nanoseconds time = file.in_stack() ? sockets_->stack().linger_time(file.socket) : 0;
+  if (time == 0) return;
+  const Nanoseconds until = now() + time;
+  sockets_->shutdown(file.socket, SHUT_WR);
+  while (file.in_stack() && sockets::is_ending(sockets_->stack(), file.socket) && now() < until) {
+    if (wait_for(file, {}, std::min(until, now() + kLook)) == Woken::interrupted) return;
+  }
+}
+
+void Runtime::end_by_reset(File& file) noexcept {
+  constexpr linger kAtOnce{.l_onoff = 1, .l_linger = 0};
+  if (file.in_stack()) sockets_->setsockopt(file.socket, SOL_SOCKET, SO_LINGER, &kAtOnce, sizeof kAtOnce);
+}
+
+void Runtime::reset(File& file) noexcept {
+  end_by_reset(file);
+  --file.holds;
+  let_go(file);
+}
+
+void Runtime::let_go(Entry& entry) {
+  if (entry.fds.empty() && entry.holds != 0 && proxies_ != nullptr) {  // what comes is another process's now
+    if (entry.kind == Entry::Kind::socket) stop_receiving(static_cast<File&>(entry));
+    kick_helper();
+  }
+  if (!entry.fds.empty() || entry.holds != 0) return;
+  if (entry.kind == Entry::Kind::socket) {
+    File& file = static_cast<File&>(entry);
+    if (SocketProxies::has_other_owners(file)) return drain(file);
+    EpollSet::forget(file);
+    std::erase(waiting_back_, &file);
+    std::erase(given_up_, &file);
+    if (!file.is_stream() && file.in_stack() && !file.origins.empty()) {
+      give_back(file);
+      parents_.process();
+    }
+    if (!file.pair) ParentChannels::send_to_all(file, ParentMessage::Kind::close);
+    ParentChannels::give_back(file);
+    if (proxies_ != nullptr) proxies_->forget_closed(file);
+    close_socket(file);
+  }
+  delete &entry;
+}
+
+uint32_t Runtime::events(const File& file) const noexcept {
+  if (file.lost) return EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLRDNORM | EPOLLWRNORM;
+  const uint32_t handed = file.pending_accepts.empty() ? 0 : EPOLLIN | EPOLLRDNORM;
+  if (!file.in_stack()) return handed;
+  uint32_t events = sockets_->stack().events(file.socket) | handed;
+  const bool few = file.receive_least > 1 && file.is_stream() && !file.listens && (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR)) == EPOLLIN;
+  if (few && is_less(file)) [[unlikely]] events &= ~static_cast<uint32_t>(EPOLLIN);
+  if ((events & EPOLLIN) != 0) events |= EPOLLRDNORM;
+  if ((events & EPOLLOUT) != 0) events |= EPOLLWRNORM;
+  return events;
+}
+
+uint32_t Runtime::events(const Entry& entry) const noexcept {
+  if (entry.kind == Entry::Kind::socket) return events(static_cast<const File&>(entry));
+  const bool ready = static_cast<const EpollSet&>(entry).is_ready([this](const Entry& each) { return events(each); });
+  return ready ? EPOLLIN | EPOLLRDNORM : 0;
+}
+
+// Than SO_RCVLOWAT says. Of a small buffer Linux wants no more than it holds, and neither do we.
+bool Runtime::is_less(const File& file) const noexcept {
+  sockets::Stack& stack = sockets_->stack();
+  const auto room = static_cast<uint32_t>(stack.option(file.socket, sockets::Stack::Option::receive_buffer));
+  const uint32_t urgent = stack.to_urgent(file.socket) == 0 ? 1 : 0;  // does not count for a reader
+  return stack.queued(file.socket).receive - urgent < std::min(static_cast<uint32_t>(file.receive_least), room / 2);
+}
+
+File* Runtime::file(int fd) {
+  File* const file = table_.file(fd);
+  // Messages of other processes come first, as a call on one socket would take effect at once.
+  if (file != nullptr && file->in_stack() && file->holds != 0 && !file->is_joined()) process_channels();
+  if (file == nullptr || !file->inherited) return file;
+  static_cast<void>(Forks::adopt(*file));
+  return table_.file(fd);
+}
+
+void Runtime::process_channels() {
+  if (sockets_ != nullptr && proxies_ != nullptr && !proxies_->empty()) static_cast<void>(proxies_->process({}));
+}
+
+void Runtime::protect() noexcept {
+  const bool is_open = sockets_ != nullptr;
+  Connection* const connection = is_open ? &sockets_->network().endpoint().connection() : nullptr;
+  const auto channels = parents_.all();
+  const int all[] = {is_open ? connection->descriptor() : -1, is_open ? connection->news_descriptor() : -1, poller_.endpoint(),
+                     poller_.helper_event()};
+  static_assert(std::size(all) + ParentChannels::kMost == std::tuple_size_v<decltype(protected_)>);
+  for (size_t i = 0; i < protected_.size(); ++i) {
+    const size_t channel = i - std::size(all);
+    protected_[i].store(i < std::size(all) ? all[i] : channel < channels.size() ? channels[channel]->fd : -1, std::memory_order_relaxed);
+  }
+}
+
+bool Runtime::protects(int fd) const noexcept {
+  const auto is_it = [&](const auto& each) { return each.load(std::memory_order_relaxed) == fd; };
+  return fd >= 0 && std::any_of(protected_.begin(), protected_.end(), is_it) && is_own_process();
+}
+
+std::vector<int> Runtime::own_descriptors() {
+  if (inside() || !is_own_process()) return {};
+  const Guard guard;
+  return descriptors();
+}
+
+std::vector<int> Runtime::descriptors() const {
+  std::vector<int> all;
+  for (const auto& each : protected_) {
+    if (each.load(std::memory_order_relaxed) >= 0) all.push_back(each.load(std::memory_order_relaxed));
+  }
+  append_own(all);
+  if (proxies_ != nullptr) proxies_->append(all);
+  const auto append = [&](const File* file) {
+    if (file == nullptr) return;
+    for (const File::PendingAccept& each : file->pending_accepts) {
+      if (each.fd >= 0) all.push_back(each.fd);
+    }
+  };
+  for (int i = 0; i < table_.end(); ++i) append(table_.file(i));
+  for (const File* each : by_socket_) append(each);  // also what others have, and no descriptor names here
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+bool Runtime::is_own(int fd) {
+  if (fd < kFirstDescriptor) return protects(fd);
+  const std::vector<int> all = own_descriptors();
+  return std::binary_search(all.begin(), all.end(), fd);
+}
+
+SocketProxies& Runtime::proxies() {
+  if (proxies_ == nullptr) proxies_ = std::make_unique<SocketProxies>(poller_.helper_event());
+  return *proxies_;
+}
+
+void Runtime::proxy(File& file, int fd, bool used) {
+  proxies().add_proxy(file, fd, used);
+  kick_helper();
+}
+
+void Runtime::share(File& file, int fd) {
+  File* const all[] = {&file};
+  proxies().add_channel(fd, all);
+  kick_helper();
+}
+
+void Runtime::drain(File& listener) {
+  proxies().drain(listener);
+  kick_helper();
+}
+
+bool Runtime::poll(uint32_t local_messages) {
+  if (!poller_.poll(now(), local_messages)) return false;
+  dispatch();
+  return true;
+}
+
+void Runtime::begin_receiving(File& file) {
+  if (!file.is_stream()) return begin_reading(file);
+  const bool begins = !std::exchange(file.receives, true);
+  if (!file.in_stack()) return;
+  if (begins) {
+    std::erase(given_up_, &file);
+    static_cast<void>(sockets_->stack().set_accepts_new_flows(file.socket, true));
+    if (!file.origins.empty()) kick_helper();  // it may not know the channel yet
+  }
+  file.asked = true;
+  ParentChannels::send_to_all(file, ParentMessage::Kind::want);
+}
+
+// For a datagram socket. Asks its owners while nothing is there.
+void Runtime::begin_reading(File& file) {
+  const bool begins = !std::exchange(file.receives, true);
+  if (!file.in_stack()) return;
+  if (begins && proxies_ != nullptr) proxies_->update_claims(file);
+  if (file.origins.empty() || (events(file) & EPOLLIN) != 0) return;
+  if (begins) kick_helper();
+  file.asked = true;
+  ParentChannels::send_to_all(file, ParentMessage::Kind::want);
+}
+
+void Runtime::stop_receiving(File& file) {
+  if (!file.is_joined() || !file.in_stack() || !std::exchange(file.receives, false)) return;
+  if (!file.is_stream()) return proxies().update_claims(file);
+  static_cast<void>(sockets_->stack().set_accepts_new_flows(file.socket, false));
+}
+
+void Runtime::give_up(File& listener) {
+  stop_receiving(listener);
+  if (std::find(given_up_.begin(), given_up_.end(), &listener) == given_up_.end()) given_up_.push_back(&listener);
+}
+
+// A thread begins to wait: perhaps for one of these, by a set in a set, too.
+void Runtime::resume_given_up() {
+  for (size_t i = 0; i < given_up_.size();) {
+    File& listener = *given_up_[i];
+    if (!listener.receives && proxies().is_waited_for(listener)) start_receiving(listener);
+    if (listener.receives) std::erase(given_up_, &listener);
+    else ++i;
+  }
+}
+
+void Runtime::notify(File& file) {
+  EpollSet::notify_sets(file);
+  for (Sleeper* each : file.sleepers) each->wake();
+}
+
+void Runtime::set_signals(File& file, int fd, bool on) {
+  if (!on) return void(file.signals_of = -1);
+  if (file.signals_of >= 0) return;
+  file.signals_of = fd;
+  file.signalled = file.in_stack() ? events(file) : File::kUnconnected;
+  start_receiving(file);  // it waits from now on
+}
+
+void Runtime::notify_and_signal(File& file, bool came) {
+  notify(file);
+  if (file.signals_of < 0) [[likely]] return;
+  const uint32_t now = events(file);
+  const uint32_t what = (now & EPOLLIN) != 0 ? EPOLLIN : now & (EPOLLERR | EPOLLPRI);
+  const uint32_t fresh = (now & ~file.signalled) | (came ? what : 0);
+  file.signalled = now;
+  if (!file.fds.empty()) tell_owner_ready(file.fd(), file.signals_of, fresh);  // its owner is known by a descriptor
+}
+
+void Runtime::dispatch() {
+  sockets::Change change;
+  while (sockets_->stack().next_change(change)) {
+    const auto index = static_cast<size_t>(change.socket);
+    File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
+    if (file == nullptr) continue;
+    if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);  // before threads are woken, as the kernel does
+    notify_and_signal(*file, change.came || change.urgent);
+    if (file->wanted) [[unlikely]] proxies().handle_arrival(*file);
+  }
+}
+
+// For a process that ends: waits until other processes have what they need of it. The helper goes on meanwhile.
+void Runtime::await_others(bool (SocketProxies::*what)() const noexcept, Nanoseconds within) noexcept {
+  constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 1'000'000};
+  const Nanoseconds until = now() + within;
+  while (sockets_ != nullptr && proxies_ != nullptr && now() < until) {
+    poll();
+    process_channels();
+    if (!(*proxies_.*what)()) return;
+    release();
+    ::nanosleep(&kBetween, nullptr);
+    regain();
+  }
+}
+
+// Gives unread arrivals of an inherited or passed socket back while its owner still knows that this process has it.
+void Runtime::give_back(File& file) {
+  file.receives = false;
+  static_cast<void>(sockets_->stack().set_accepts_new_flows(file.socket, false));
+  poll();
+  SocketProxies::give_back(file);
+}
+
+void Runtime::give_back_datagrams() {
+  if (sockets_ == nullptr) return;
+  for (File* const each : by_socket_) {
+    if (each == nullptr || each->is_stream()) continue;
+    if (proxies_ != nullptr) stop_receiving(*each);
+    if (!each->origins.empty()) give_back(*each);
+  }
+  parents_.process();
+}
+
+// Passes their queues to the other owners; finish() waits for owners that have not looked yet (SocketProxies::is_awaited()).
+void Runtime::drain_listeners() {
+  for (size_t i = 0; i < by_socket_.size(); ++i) {
+    File* const file = by_socket_[i];
+    if (file == nullptr || !file->listens) continue;
+    if (SocketProxies::has_other_owners(*file)) drain(*file);
+    else if (proxies_ != nullptr && proxies_->is_held(*file) && (events(*file) & EPOLLIN) != 0) stop_receiving(*file);
+  }
+}
+
+void* Runtime::helper(void* runtime) {
+  works_at_end = true;
+  static_cast<Runtime*>(runtime)->help();
+  return nullptr;
+}
+
+void Runtime::finish() noexcept {
+  lock();
+  ends_ = works_at_end = true;
+  give_back_datagrams();
+  drain_listeners();
+  await_others(&SocketProxies::is_draining);
+  const bool is_orphan = orphan_.is_orphan();
+  // An orphan process for children that ended just before would hold the ports after this process. A server that starts again wants them.
+  if (!is_orphan) await_others(&SocketProxies::carries, 100 * kMillisecond);
+  unlock();
+  if (!is_orphan) Forks::close_own(*this);
+  const bool left = !is_orphan && Forks::leave_orphan(false);
+  if (!left) lock();
+  if (!left && !is_orphan) await_others(&SocketProxies::is_awaited);
+  ending_ = true;
+  if (signals_held) let_signals_in();
+  if (!left) {
+    give_back_datagrams();  // what came while the lock was given away
+    parents_.end();
+  }
+  for (const auto& each : parents_.all()) each->renew(-1);  // connections that were not accepted go to other processes
+  if (sockets_ != nullptr && !left) {
+    ni_.close();
+    sockets_.reset();  // waits for the ends of its streams
+  }
+  // The lock is never given back: other threads may be in calls, and there is no stack for them any longer. What this one still calls, the
+  // kernel's sockets answer.
+}
+
+}  // namespace unet::preload

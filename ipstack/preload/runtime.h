@@ -1,0 +1,332 @@
+// runtime.h - the library's state of this process: the lock, the stack, the table of descriptors, and how threads wait; used by all
+// calls of ipstack/preload.
+//
+// One lock is around all of it. A thread in a call polls the stack; poller.h says which thread sleeps for all, and when the helper polls.
+// Arrivals notify the threads that wait for a socket, and wake those that sleep.
+//
+// A thread may be cancelled (pthread_cancel()) while it sleeps, and at the beginning of a call, but never while it has the lock. Its stack
+// is unwound then as by an exception: what must be undone belongs to an object, and functions that wait are not noexcept.
+#pragma once
+
+#include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ipstack/preload/core_use.h"
+#include "ipstack/preload/epoll_set.h"
+#include "ipstack/preload/file.h"
+#include "ipstack/preload/ni_connection.h"
+#include "ipstack/preload/poller.h"
+#include "ipstack/preload/rules.h"
+#include "ipstack/preload/shared/orphan.h"
+#include "ipstack/preload/shared/parent_channels.h"
+#include "ipstack/preload/signals.h"
+#include "ipstack/preload/sleeper.h"
+#include "ipstack/preload/streams.h"
+#include "ipstack/sockets/calls.h"
+#include "unet/base/time.h"
+
+namespace unet::preload {
+
+class SocketProxies;
+
+class Runtime {
+ public:
+  // The process's only one. It is never destroyed, as threads may be in calls until the very end.
+  static Runtime& get() noexcept;
+
+  // Locks the runtime. Until it is unlocked, calls of this thread go to the C library.
+  class Guard {
+   public:
+    Guard() noexcept : runtime_(get()) { runtime_.lock(); }
+    ~Guard() {
+      runtime_.unlock();
+      if (standard_changed) [[unlikely]] follow_standard();
+    }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    Runtime& runtime_;
+  };
+  // Within a Guard: releases the lock during a call of the kernel that may wait.
+  class Away {
+   public:
+    Away() noexcept : runtime_(get()) { runtime_.release(); }
+    ~Away() { runtime_.regain(); }
+    Away(const Away&) = delete;
+    Away& operator=(const Away&) = delete;
+
+   private:
+    Runtime& runtime_;
+  };
+  // This thread is in the library already: what it calls is not the program's.
+  static bool inside() noexcept;
+  // Nor do its signals come now (signals.h); only when the process ends.
+  static bool holds_signals() noexcept;
+
+  Table& table() noexcept { return table_; }
+  // Under the lock: a socket of the stack, or one that may become so. An inherited socket is adopted first.
+  File* file(int fd);
+
+  // ---- under the lock
+
+  // From here on the program cancels threads.
+  void expect_cancellation() noexcept { cancels_.store(true, std::memory_order_relaxed); }
+
+  // Opens the stack if it is not open: 0, or -errno. `quiet`: the user is not told.
+  int open(bool quiet = false);
+  // NiConnection::reserve().
+  void reserve_interface();
+  // open() failed, as this process has no memory for a stack.
+  bool lacks_memory() const noexcept { return ni_.lacks_memory(); }
+  sockets::Sockets& sockets() noexcept { return *sockets_; }
+  bool is_open() const noexcept { return sockets_ != nullptr; }
+  // Addresses of the network interface; while it is away, as they were. Null: there was none yet.
+  const IpConfiguration* configuration();
+  const Rules& rules() const noexcept { return rules_; }
+  Nanoseconds now() const noexcept { return clock_.now(); }
+  bool logs() const noexcept { return logs_; }
+
+  // The file has this socket of the stack.
+  void give_socket(File& file, int socket);
+  // Takes the socket away from the file, and closes it.
+  void close_socket(File& file);
+  // Takes the socket away from the file. It stays open, and the caller owns it.
+  int leave_socket(File& file) noexcept;
+  // For a close() of the last descriptor: waits as SO_LINGER says, until the peer has all that was sent, or a signal comes.
+  void await_end(File& file);
+  // Makes the close of the connection a reset.
+  void end_by_reset(File& file) noexcept;
+  // Resets a connection without an owner.
+  void reset(File& file) noexcept;
+  // Something has happened to the file: wakes the threads that wait for it.
+  static void notify(File& file);
+  // O_ASYNC, set or cleared by a descriptor.
+  void set_signals(File& file, int fd, bool on);
+  // As notify(), and signals the file's owner (F_SETOWN) for events that are new, or if data `came`, as Linux does.
+  void notify_and_signal(File& file, bool came);
+  // Deletes the entry if no descriptor names it and no call holds it.
+  void let_go(Entry& entry);
+  // The result of a call on a lost connection: its error once, then the end of the stream.
+  static int64_t gone(File& file, bool sends) noexcept;
+  // After a call that did only a part: the next call returns this -errno.
+  void defer_error(File& file, int64_t error) noexcept;
+  // The program accepts or reads from a socket, or waits for it. A socket that shares its port with other processes may get arrivals now.
+  void start_receiving(File& file) {
+    const bool may = file.is_joined() && (file.in_stack() || file.inherited);
+    if (may && (!file.receives || (!file.asked && !file.origins.empty()))) begin_receiving(file);
+  }
+  // The program does not receive for now; give_up(): until a thread waits for the listener.
+  void stop_receiving(File& file);
+  void give_up(File& listener);
+  // The ready events of a socket of the stack, in epoll's bits; without the shadow.
+  uint32_t events(const File& file) const noexcept;
+  // The same for a socket or an epoll set.
+  uint32_t events(const Entry& entry) const noexcept;
+
+  // Takes in arrivals, and notifies the threads that wait for them. True: some socket changed.
+  bool poll(uint32_t local_messages = sockets::EndpointNetwork::kPollMost);
+  // poll(), if there was none for a while. Returns the time.
+  Nanoseconds poll_if_due() {
+    const Nanoseconds at = now(), passed = at - poller_.polled_at();
+    if (passed > kPollEvery && is_open()) poll(sockets_->due_intake(passed > 2 * kPollEvery));
+    return at;
+  }
+
+  enum class Woken : uint8_t { something, timed_out, interrupted };
+  // Records whether a call found something when it began. Repeated misses of calls that do not wait yield the core.
+  void record_attempt(bool found, bool waits) noexcept;
+  // The last wait was a long one, so the next begins with sleep.
+  bool is_idle() const noexcept { return spin_.now() == 0; }
+  // Waits until `who` is woken, a descriptor of `kernel` is ready (in its revents), or until `until`. Releases the lock meanwhile. May
+  // return without a reason. timed_out: the kernel has just been asked, and had nothing. `spin_asks` false: only the sleep asks `kernel`,
+  // as each check of a spinning thread would be a system call.
+  Woken wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask = nullptr, bool spin_asks = true);
+  // Runs the handlers of signals that came while this thread was in the library. True: there were some. The caller holds its file.
+  bool let_handlers_run();
+  // Whether a signal that `mask` lets through has come and been handled.
+  bool is_interrupted(Sleeper& who, const sigset_t& mask);
+  // wait() for one file.
+  Woken wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until);
+  // Calls `attempt`, and waits while it returns -EAGAIN. Its argument says whether to ask the shadow, too, which costs a system call.
+  // `within` 0: for ever. Returns -EINTR where the kernel does. The caller holds the file.
+  template <typename Attempt>
+  int64_t block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt);
+  static Sleeper& this_thread() noexcept;
+  // Without a network interface a child has no helper that would find one: a thread that waits for an inherited socket tries so often.
+  static constexpr Nanoseconds kTryAgain = kSecond / 4;
+  Nanoseconds next_try(bool waits_back, Nanoseconds until) const noexcept {
+    return waits_back ? std::min(until, now() + kTryAgain) : until;
+  }
+
+  // False in a child by vfork(), which has its parent's memory and not its parent's descriptors.
+  bool is_own_process() const noexcept { return ::getpid() == process_; }
+  SocketProxies& proxies();
+  ParentChannels& parents() noexcept { return parents_; }
+  // Processes messages of other processes about our sockets, before a call that depends on them.
+  void process_channels();
+  // The helper carries the connection's bytes to `fd`, and owns that from now on.
+  void proxy(File& file, int fd, bool used = true);
+  // The process at the other end of the channel `fd` has the listener or datagram socket, too. The helper owns `fd` from now on.
+  void share(File& file, int fd);
+  // Descriptors of this library, sorted. The program must not close or replace them: the library would read, write and close its
+  // replacements. Below kFirstDescriptor only the indispensable ones are known.
+  std::vector<int> own_descriptors();
+  std::vector<int> descriptors() const;  // the same, under the lock
+  bool is_own(int fd);
+  // Updates the indispensable descriptors.
+  void protect() noexcept;
+
+  // The process ends, or becomes another program: gives unread datagrams to the other owners of their sockets.
+  void give_back_datagrams();
+  // The process ends: closes its connections, and lets sent data leave.
+  void finish() noexcept;
+
+ private:
+  bool protects(int fd) const noexcept;
+  static constexpr Nanoseconds kPollEvery = 20 * kMicrosecond;
+  friend class Forks;
+  friend class LastThread;
+  class Asleep;
+
+  Runtime();
+  void read_environment();
+  Status open_stack();
+  void lock() noexcept;
+  void unlock() noexcept;
+  void release() noexcept;
+  static void come_out() noexcept;
+  void regain() noexcept;
+  void forget_sleep(const void* here) noexcept;
+  void yield_lock() noexcept;
+  void hold_off_cancellation() noexcept;
+  void halt_at_end() noexcept;
+  void dispatch();
+  void begin_receiving(File& file);
+  void resume_given_up();
+  void begin_reading(File& file);
+  bool is_less(const File& file) const noexcept;
+  bool is_lost() const noexcept { return ni_.is_lost(); }
+  void lose_interface();
+  void come_back();
+  bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
+  Woken sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask);
+  static void* helper(void* runtime);
+  void help();
+  bool orphan_is_done() noexcept;
+  void kick_helper() noexcept { poller_.kick_helper(); }
+  void drain(File& listener);
+  void drain_listeners();
+  void give_back(File& file);
+  static constexpr Nanoseconds kOthersWithin = 5 * kSecond;  // a process that has not asked for a socket by then does not want it
+  void await_others(bool (SocketProxies::*what)() const noexcept, Nanoseconds within = kOthersWithin) noexcept;
+
+  Table table_;
+  std::mutex mutex_;
+  std::atomic<bool> cancels_{false};     // the program has cancelled a thread
+  std::atomic<int> wanting_{0};          // threads that wait for the lock
+  const Clock clock_;
+  Rules rules_;
+  NiConnection ni_;
+  bool logs_ = false;
+  std::unique_ptr<sockets::Sockets> sockets_;
+  std::vector<File*> by_socket_;         // of the stack's
+  std::vector<File*> given_up_;          // listeners that give their connections to another process while no thread waits for them
+  std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again
+  Nanoseconds tried_at_ = 0;             // to find one, last
+  Nanoseconds opened_at_ = 0;            // the stack
+
+  Poller poller_;
+  SpinTime spin_;
+  MissPace misses_;
+
+  // Descriptors that the library cannot do without: the control socket, the endpoint's, the helper's, channels.
+  std::array<std::atomic<int>, 4 + ParentChannels::kMost> protected_;
+
+  std::unique_ptr<SocketProxies> proxies_;
+  ParentChannels parents_;
+  pid_t process_ = ::getpid();
+
+  OrphanLife orphan_;
+  std::atomic<bool> ending_{false};
+  bool ends_ = false;                    // finish() has begun
+};
+
+// Entries that this thread's calls hold, innermost last. A handler may leave all calls by longjmp() (Runtime::forget_sleep()).
+struct HeldByThread {
+  static constexpr unsigned kMost = 8;  // of more the last ones are not noted
+  Entry* entries[kMost];
+  unsigned count;
+  static constinit thread_local HeldByThread own;
+  // How many of the entry's holds are this thread's.
+  static int of(const Entry& entry) noexcept;
+};
+
+// A call that gives the lock away still has the file.
+class Hold {
+ public:
+  explicit Hold(Entry& entry) noexcept : entry_(entry) {
+    ++entry_.holds;
+    HeldByThread& own = HeldByThread::own;
+    if (at_ < HeldByThread::kMost) own.entries[at_] = &entry;
+    own.count = at_ + 1;
+  }
+  ~Hold() {
+    HeldByThread::own.count = at_;  // also of those that a handler has left, which was called in this one
+    --entry_.holds;
+    Runtime::get().let_go(entry_);
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  Entry& entry_;
+  const unsigned at_ = HeldByThread::own.count;
+};
+
+// Meanwhile this thread cannot be cancelled, as in a function that is no place for that. To be there before a Guard.
+class Uncancelled {
+ public:
+  Uncancelled() noexcept { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~Uncancelled() { ::pthread_setcancelstate(before_, nullptr); }
+  Uncancelled(const Uncancelled&) = delete;
+  Uncancelled& operator=(const Uncancelled&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
+
+template <typename Attempt>
+int64_t Runtime::block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
+  int64_t result = attempt(!waits || file.is_undecided());
+  record_attempt(result != -EAGAIN, waits);
+  if (result != -EAGAIN || !waits) return result;
+  const Nanoseconds until = within == 0 ? kForever : now() + within;
+  bool has_news = false;  // of the shadow, for which this call has no use, as an error: poll() would say so at once, again and again
+  while (true) {
+    pollfd shadow{.fd = file.kernel && !file.fds.empty() && !has_news ? file.fd() : -1, .events = kernel_events, .revents = 0};
+    const Nanoseconds limit = has_news ? std::min(until, now() + kMillisecond) : until;
+    const Woken woken = wait_for(file, {&shadow, shadow.fd < 0 ? size_t{0} : size_t{1}}, limit);
+    const bool ends = woken == Woken::interrupted && (within != 0 || !signals_restart());
+    if (ends) [[unlikely]] this_thread().ends_call = true;
+    result = attempt((shadow.revents != 0 || has_news) && !file.fds.empty());
+    if (ends) [[unlikely]] this_thread().ends_call = false;
+    has_news = shadow.revents != 0 && (shadow.revents & kernel_events) == 0;
+    if (result != -EAGAIN) return result;
+    if (ends) return -EINTR;
+    if (now() >= until) return -EAGAIN;
+    this_call.handled = false;  // it goes on
+  }
+}
+
+}  // namespace unet::preload

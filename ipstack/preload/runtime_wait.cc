@@ -1,0 +1,267 @@
+// runtime_wait.cc - how threads wait for the stack: they spin, sleep, and are woken; and the helper that looks after it meanwhile.
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <functional>
+#include <utility>
+
+#include "ipstack/preload/few.h"
+#include "ipstack/preload/identity.h"
+#include "ipstack/preload/last_thread.h"
+#include "ipstack/preload/of_thread.h"
+#include "ipstack/preload/real.h"
+#include "ipstack/preload/runtime.h"
+#include "ipstack/preload/shared/socket_proxies.h"
+#include "ipstack/preload/signals.h"
+#include "unet/connection.h"
+
+namespace unet::preload {
+namespace {
+
+constexpr int kPollsPerCheck = 8;                         // of the clock, of threads that want the lock, and of the kernel's descriptors
+constexpr Nanoseconds kIdleWithoutInterface = kSecond / 4;
+
+timespec timespec_of(Nanoseconds time) noexcept {
+  return {.tv_sec = static_cast<time_t>(time / kSecond), .tv_nsec = static_cast<long>(time % kSecond)};
+}
+
+int poll_for(std::span<pollfd> fds, Nanoseconds time, const sigset_t* mask) {
+  const timespec limit = timespec_of(time);
+  return real().ppoll(fds.data(), fds.size(), time == kForever ? nullptr : &limit, mask);
+}
+
+}  // namespace
+
+constinit thread_local HeldByThread HeldByThread::own{};
+
+int HeldByThread::of(const Entry& entry) noexcept {
+  const std::vector<Entry*>& polled = Runtime::this_thread().polled;
+  return static_cast<int>(std::count(own.entries, own.entries + std::min(own.count, kMost), &entry) +
+                          std::count(polled.begin(), polled.end(), &entry));
+}
+
+Sleeper& Runtime::this_thread() noexcept { return OfThread<Sleeper>::get(); }
+
+namespace {
+
+// A handler waits between two steps of its thread's own wait, and takes away what was to wake that.
+class WakesOuter {
+ public:
+  explicit WakesOuter(Sleeper& who) noexcept : who_(who), sleeps_(who.asleep) {}
+  ~WakesOuter() {
+    if (sleeps_) static_cast<void>(who_.wake());
+  }
+  WakesOuter(const WakesOuter&) = delete;
+  WakesOuter& operator=(const WakesOuter&) = delete;
+
+ private:
+  Sleeper& who_;
+  const bool sleeps_;
+};
+
+}  // namespace
+
+Runtime::Woken Runtime::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask, bool spin_asks) {
+  const WakesOuter outer(who);
+  who.sleep_begins();
+  if (!given_up_.empty()) [[unlikely]] resume_given_up();
+  if (poll()) return Woken::something;
+  if (mask == nullptr && spin(who, spin_asks ? kernel : std::span<pollfd>(), until)) return Woken::something;
+  if (now() >= until) return !kernel.empty() && poll_for(kernel, 0, nullptr) > 0 ? Woken::something : Woken::timed_out;
+  return sleep(who, kernel, until, mask);
+}
+
+Runtime::Woken Runtime::wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until) {
+  Sleeper& who = this_thread();
+  // Another thread may close the file meanwhile: the caller holds it (Hold).
+  const Queued queued(file.sleepers, who);
+  return wait(who, kernel, next_try(file.waits_back(), until));
+}
+
+void Runtime::record_attempt(bool found, bool waits) noexcept {
+  if (found) return misses_.note_found();
+  if (waits || !misses_.note_miss(now()) || wanting_.load(std::memory_order_relaxed) != 0) return;
+  ::sched_yield();
+  misses_.note_yield(now());
+}
+
+// True: something may have happened.
+bool Runtime::spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until) {
+  if (spin_.now() == 0) return false;
+  const Nanoseconds began = now(), end = std::min(began + spin_.now(), until);
+  Nanoseconds yield_at = began + kYieldEvery;
+  for (Nanoseconds at = began; at < end; at = now()) {
+    for (int i = 0; i < kPollsPerCheck; ++i) {
+      if (poll() || who.woken) {
+        spin_.note_found();
+        return true;
+      }
+      spin_pause();
+    }
+    if (wanting_.load(std::memory_order_relaxed) != 0) yield_lock();
+    if (!kernel.empty() && poll_for(kernel, 0, nullptr) > 0) return true;
+    if (at < yield_at) continue;
+    ::sched_yield();  // the one we wait for may be waiting for this very core
+    yield_at = now() + kYieldEvery;
+  }
+  return false;
+}
+
+// While there is one, its thread does not have the lock.
+class Runtime::Asleep {
+ public:
+  Asleep(Runtime& runtime, Sleeper& who) : runtime_(runtime), who_(who) {
+    runtime.poller_.add_sleeper(who);
+    was_asleep_ = std::exchange(who.asleep, true);
+    outermost_ = SleepOfThread::own.at == nullptr;
+    if (outermost_) SleepOfThread::own = {__builtin_frame_address(0), &who};
+    runtime.release();
+  }
+  ~Asleep() {
+    runtime_.regain();
+    who_.asleep = was_asleep_;
+    if (outermost_) SleepOfThread::own = {};
+    runtime_.poller_.remove_sleeper(who_);
+  }
+  Asleep(const Asleep&) = delete;
+  Asleep& operator=(const Asleep&) = delete;
+
+ private:
+  Runtime& runtime_;
+  Sleeper& who_;
+  bool outermost_ = false;  // not of a handler's call
+  bool was_asleep_ = false;
+};
+
+// A thread that was asleep is in the library again: by a call of a handler that runs meanwhile, which is below on the stack or on one of
+// its own, or since a handler has left the sleep by longjmp(). Then this must end what its calls had begun.
+void Runtime::forget_sleep(const void* here) noexcept {
+  if (std::less<>()(here, SleepOfThread::own.at)) return;
+  stack_t other{};
+  ::sigaltstack(nullptr, &other);
+  if ((other.ss_flags & SS_ONSTACK) != 0) return;
+  Sleeper& who = *std::exchange(SleepOfThread::own, {}).who;
+  poller_.remove_sleeper(who);
+  who.asleep = false;
+  HeldByThread& own = HeldByThread::own;
+  std::vector<Entry*> all = std::exchange(who.polled, {});
+  all.insert(all.end(), own.entries, own.entries + std::min(own.count, HeldByThread::kMost));
+  own.count = 0;
+  for (Entry* const each : all) {
+    if (each->kind == Entry::Kind::socket) {
+      std::erase(static_cast<File*>(each)->sleepers, &who);
+    } else {
+      EpollSet& set = static_cast<EpollSet&>(*each);
+      std::erase(set.pollers, &who);
+      if (std::erase(set.sleepers, &who) != 0 && who.woken) set.wake_one();
+    }
+  }
+  for (Entry* const each : all) {
+    --each->holds;
+    let_go(*each);
+  }
+}
+
+Runtime::Woken Runtime::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
+  if (who.woken) return Woken::something;  // while spin() had given the lock away
+  Few<pollfd> memory(kernel.size() + 2);
+  const std::span<pollfd> all = memory.all();
+  std::copy(kernel.begin(), kernel.end(), all.begin() + 2);
+  all[0] = {.fd = who.event, .events = POLLIN, .revents = 0};
+  all[1] = {.fd = -1, .events = POLLIN, .revents = 0};
+  const Poller::Sleep how = poller_.begin_sleep(who, proxies_ == nullptr);
+  if (how == Poller::Sleep::poll_first) {
+    poll();
+    return Woken::something;
+  }
+  const bool watches = how == Poller::Sleep::as_watcher;
+  if (watches) all[1].fd = poller_.endpoint();
+  const Nanoseconds began = now();
+  // Timers of the stack are the watcher's, too.
+  Nanoseconds end = watches ? std::min(until, sockets_->stack().next_event()) : until;
+  if (who.event < 0) end = std::min(end, began + Poller::kTick);  // the process may open no more descriptors: no thread can wake us
+  int ready = 0;
+  bool interrupted;
+  {
+    const Asleep asleep(*this, who);
+    if (!this_call.handled && end > began) ready = poll_for(all, end == kForever ? kForever : end - began, mask);
+    interrupted = ready < 0 && errno == EINTR;
+  }
+  interrupted = interrupted || this_call.handled;  // also if it had been woken just before: its call looks for what woke it first
+  poller_.end_sleep(watches && ready == 0 && !interrupted);
+  spin_.note_sleep(now() - began);
+  std::copy(all.begin() + 2, all.end(), kernel.begin());
+  poll();
+  if (interrupted) return Woken::interrupted;
+  return ready == 0 && began < end && end == until && now() >= until ? Woken::timed_out : Woken::something;
+}
+
+bool Runtime::let_handlers_run() {
+  const Asleep asleep(*this, this_thread());
+  return this_call.handled;
+}
+
+// As ppoll() and pselect() say it at the end of their time.
+bool Runtime::is_interrupted(Sleeper& who, const sigset_t& mask) {
+  const Asleep asleep(*this, who);
+  return this_call.handled || (poll_for({}, 0, &mask) < 0 && errno == EINTR);
+}
+
+// ---- the helper
+
+bool Runtime::orphan_is_done() noexcept {
+  if (!orphan_.is_orphan()) return false;
+  if (sockets_ == nullptr || proxies_ == nullptr) return true;
+  const bool needed = proxies_->is_needed(orphan_.may_be_wanted(now())) || proxies_->is_draining();
+  return orphan_.is_over(now(), needed, sockets_->stack().idle(), poller_.arrivals());
+}
+
+void Runtime::help() {
+  Guard guard;
+  const uint32_t number = poller_.helper_number();
+  poller_.begin_passes();
+  std::vector<pollfd> fds;
+  while (!ending_ && poller_.helper_number() == number && !orphan_is_done()) {
+    if (LastThread::is_awaited() && LastThread::is_this()) {
+      release();
+      std::exit(EXIT_SUCCESS);
+    }
+    if (is_lost()) lose_interface();
+    // Also where a call of the program has found one before.
+    if (sockets_ == nullptr || !waiting_back_.empty()) come_back();
+    if (sockets_ == nullptr) {
+      release();
+      poll_for({}, kIdleWithoutInterface, nullptr);
+      regain();
+      continue;
+    }
+    // A thread may have to be woken for what no thread has polled for since the last pass.
+    if (!poller_.has_polled()) poll();
+    verify_some();
+    if (!poller_.keep_armed()) poll();
+    bool watches;
+    Nanoseconds time = poller_.begin_wait(now(), orphan_.limit(now(), kForever), watches);
+    if (!waiting_back_.empty()) time = std::min(time, kIdleWithoutInterface);
+    if (LastThread::is_awaited()) time = std::min(time, Poller::kSlowTick);
+    if (proxies_ != nullptr && proxies_->has_hung()) time = std::min(time, SocketProxies::kLooksAgain);
+    fds.assign({{.fd = poller_.helper_event(), .events = POLLIN, .revents = 0},
+                {.fd = watches ? poller_.endpoint() : -1, .events = POLLIN, .revents = 0}});
+    if (proxies_ != nullptr) proxies_->append(fds);
+    const size_t theirs = fds.size();
+    parents_.append(fds);
+    release();
+    const bool kicked = poll_for(fds, time, nullptr) > 0 && fds[0].revents != 0;
+    regain();
+    if (poller_.helper_number() != number) return;
+    poller_.end_wait(kicked);
+    if (ending_ || sockets_ == nullptr) continue;
+    if (proxies_ != nullptr && proxies_->process(std::span(fds).subspan(2, theirs - 2))) poller_.note_work();
+    if (fds.size() != theirs) parents_.process();
+  }
+}
+
+}  // namespace unet::preload

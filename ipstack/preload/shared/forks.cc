@@ -1,0 +1,526 @@
+// forks.cc - a child begins with what its parent had open, but without its stack.
+#include "ipstack/preload/shared/forks.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ipstack/preload/calls.h"
+#include "ipstack/preload/description.h"
+#include "ipstack/preload/identity.h"
+#include "ipstack/preload/last_thread.h"
+#include "ipstack/preload/runtime.h"
+#include "ipstack/preload/shared/socket_proxies.h"
+#include "ipstack/preload/signals.h"
+#include "ipstack/preload/socket_routing.h"
+#include "unet/connection.h"
+
+namespace unet::preload {
+namespace {
+
+// A channel of ours, and the end of one that leads to the same process, for a child.
+struct ForkedChannel {
+  std::shared_ptr<ParentChannel> channel;
+  int end = -1;
+};
+
+// For the fork under way: sockets that the child inherits, the two ends of its channel to this process, and its other channels.
+std::vector<File*> inherited;
+int channel_ends[2] = {-1, -1};
+std::vector<ForkedChannel> forked_channels;
+// Why leave_orphan() calls fork() in this thread. Then the handlers of fork() take the lock, and leave the rest to it.
+enum class OrphanFor : uint8_t { none, exec, end };
+thread_local OrphanFor orphan_for = OrphanFor::none;
+bool orphan_is_needed = false;
+// For a program that begins: ends that are left to it.
+std::vector<int> left_ends;
+
+// Whether a child may need this process for the socket.
+bool is_left(const File& file) {
+  return is_connection(file) || file.listens || (file.in_stack() && names_of(file).local.port != 0);
+}
+
+// Connections that are not accepted stay with the parent.
+void forget_pending_accepts(File& file) {
+  for (const File::PendingAccept& each : file.pending_accepts) {
+    if (each.fd >= 0) real().close(each.fd);
+  }
+  file.pending_accepts.clear();
+}
+
+// Only this thread is in the child.
+void forget_threads(EpollSet& set) {
+  set.sleepers.clear();
+  set.pollers.clear();
+  set.forget_kernel_waiters();
+  set.holds = HeldByThread::of(set);
+}
+void forget_threads(File& file) {
+  file.sleepers.clear();
+  file.holds = HeldByThread::of(file);
+}
+
+std::vector<ForkedChannel> fork_channels(const ParentChannels& parents) {
+  std::vector<ForkedChannel> all;
+  for (auto& each : parents.all()) {
+    int ends[2];
+    if (!make_channel(ends)) continue;
+    const bool sent = each->send(ParentMessage::Kind::fork, -1, ends[0]);
+    real().close(ends[0]);
+    if (sent) all.push_back({std::move(each), ends[1]});
+    else real().close(ends[1]);
+  }
+  return all;
+}
+
+}  // namespace
+
+// ---- fork
+
+bool Forks::may_move = true;
+
+void Forks::before() noexcept {
+  Runtime& runtime = Runtime::get();
+  runtime.lock();
+  orphan_is_needed = orphan_for != OrphanFor::none && needs_orphan(runtime);
+  if (orphan_for == OrphanFor::none || (orphan_for == OrphanFor::exec && orphan_is_needed)) begin(runtime);
+}
+
+// Collects what the child inherits, and makes its channels.
+void Forks::begin(Runtime& runtime) {
+  for (File* const each : runtime.by_socket_) {
+    if (each != nullptr && !each->fds.empty() && is_left(*each)) inherited.push_back(each);
+  }
+  for (int fd = 0; fd < runtime.table_.end(); ++fd) {
+    if (File* const file = runtime.table_.file(fd); file != nullptr && file->pair) file->in_other_process = true;
+  }
+  may_move = runtime.proxies_ == nullptr || runtime.proxies_->may_let_go();
+  if (inherited.empty() || !make_channel(channel_ends)) channel_ends[0] = channel_ends[1] = -1;
+  forked_channels = fork_channels(runtime.parents_);
+}
+
+void Forks::in_parent() noexcept {
+  if (orphan_for == OrphanFor::none) go_on_as_parent(Runtime::get());
+}
+
+void Forks::go_on_as_parent(Runtime& runtime) {
+  if (channel_ends[0] >= 0) {
+    real().close(channel_ends[1]);
+    runtime.proxies().add_channel(channel_ends[0], inherited);
+    runtime.kick_helper();
+  }
+  for (const ForkedChannel& each : forked_channels) real().close(each.end);
+  channel_ends[0] = channel_ends[1] = -1;
+  inherited.clear();
+  forked_channels.clear();
+  runtime.unlock();
+}
+
+void Forks::in_child() noexcept {
+  if (orphan_for != OrphanFor::none) return;
+  Runtime& runtime = Runtime::get();
+  runtime.process_ = ::getpid();
+  LastThread::watch_first();
+  Runtime::this_thread().renew();
+  forget_proxies(runtime);
+  runtime.poller_.forget_sleepers();
+  for (int fd = 0; fd < runtime.table_.end(); ++fd) {
+    if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
+    if (File* const file = runtime.table_.file(fd)) forget_threads(*file);  // also what waits for a network interface
+  }
+  for (File* const file : runtime.by_socket_) {
+    if (file != nullptr) forget_threads(*file);
+  }
+  go_on_as_child(runtime);
+}
+
+void Forks::forget_proxies(Runtime& runtime) {
+  if (runtime.proxies_ != nullptr) runtime.proxies_->forget();
+  runtime.proxies_.reset();
+}
+
+// The stack is another process's.
+void Forks::go_on_as_child(Runtime& runtime) {
+  for (const auto& each : runtime.parents_.all()) {
+    const auto is_it = [&](const ForkedChannel& one) { return one.channel == each; };
+    const auto own = std::find_if(forked_channels.begin(), forked_channels.end(), is_it);
+    each->renew(own == forked_channels.end() ? -1 : own->end);
+  }
+  forked_channels.clear();
+  inherited.clear();
+  for (const int each : left_ends) real().close(each);
+  left_ends.clear();
+  std::shared_ptr<ParentChannel> parent;
+  if (channel_ends[1] >= 0) {
+    real().close(channel_ends[0]);
+    parent = runtime.parents_.add(channel_ends[1], true);
+    channel_ends[0] = channel_ends[1] = -1;
+  }
+  runtime.waiting_back_.clear();
+  runtime.given_up_.clear();
+  runtime.ni_.forget_reserve();
+  forget_proxies(runtime);
+  if (runtime.sockets_ != nullptr) leave_stack(runtime, parent);
+  runtime.poller_.leave_helper();  // whether there is a stack or the network interface is away
+  runtime.protect();
+  for (int fd = 0; fd < runtime.table_.end(); ++fd) {
+    if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) set->inherited = set->has_members_in_stack();
+    if (File* const file = runtime.table_.file(fd)) forget_pending_accepts(*file);
+  }
+  runtime.poller_.wake_sleepers();  // of a program that could not be replaced
+  runtime.unlock();
+}
+
+void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& parent) {
+  for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {
+    File* const file = runtime.by_socket_[i];
+    if (file == nullptr) continue;
+    Runtime::notify(*file);  // calls of other threads, if exec() fails, find that it is no longer here
+    forget_pending_accepts(*file);
+    file->receives = file->asked = file->draining = file->wanted = false;
+    file->unserved_since = file->busy_since = 0;
+    if (file->fds.empty()) {  // of another process, to which the parent's helper carries it
+      EpollSet::forget(*file);
+      file->socket = -1;
+      if (file->holds == 0) delete file;
+      continue;
+    }
+    const bool stays = is_left(*file);
+    File::Inherited left{.listens = file->listens, .connected = is_connection(*file), .backlog = file->backlog};
+    const File::Pair names = names_of(*file);
+    left.local = names.local;
+    left.remote = names.remote;
+    left.group = runtime.sockets_->stack().group_of(file->socket);
+    left.claimed = runtime.sockets_->stack().claimed_at(file->socket);
+    if (left.connected) left.options = runtime.sockets_->stack().stream_options(file->socket);
+    file->inherited = left;
+    const int socket = std::exchange(file->socket, -1);
+    for (File::Origin& each : file->origins) each.part = File::Part::rest;  // the owner said that of the parent's claim
+    if (parent != nullptr && stays) file->origins.push_back({parent, socket});
+  }
+  runtime.by_socket_.clear();
+  runtime.poller_.detach();
+  sockets::Sockets::leave(std::move(runtime.sockets_));
+  runtime.ni_.close();
+}
+
+bool Forks::adopt(File& file, bool moves) {
+  const auto kind = moves && file.inherited->connected && may_receive(file) ? ParentMessage::Kind::move : ParentMessage::Kind::take;
+  const bool done = file.inherited->connected ? take(file, kind) : join(file);
+  if (!done) Runtime::get().close_socket(file);
+  if (done) file.inherited.reset();
+  return done;
+}
+
+// The child's own listener or datagram socket at its parent's port.
+bool Forks::join(File& file) {
+  const File::Inherited& left = *file.inherited;
+  Runtime& runtime = Runtime::get();
+  if (open_in_stack(file) < 0) return false;
+  sockets::Stack& stack = runtime.sockets().stack();
+  const bool bound = left.local.port == 0 || left.group == 0 || stack.bind_shared(file.socket, left.local, left.group) == 0;
+  if (!bound || (left.listens && stack.listen(file.socket, left.backlog) != 0)) {
+    runtime.close_socket(file);
+    return false;
+  }
+  if (left.listens) static_cast<void>(stack.set_accepts_new_flows(file.socket, file.receives));
+  if (!file.is_stream()) runtime.proxies().update_claims(file);
+  if (file.receives) runtime.begin_receiving(file);
+  if (!file.is_stream() && !left.remote.host.is_unspecified()) static_cast<void>(stack.connect(file.socket, left.remote));
+  return true;
+}
+
+bool Forks::take(File& file, ParentMessage::Kind kind) {
+  int ends[2];
+  if (file.origins.empty() || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
+  for (int& each : ends) each = out_of_the_way(each);  // another thread may close and open what programs do
+  const File::Origin& origin = file.origins.front();
+  const bool asks = kind == ParentMessage::Kind::move;
+  const bool sent = asks ? ParentChannels::ask(kind, origin, ends[1]) : origin.channel->send(kind, origin.socket, ends[1], true);
+  real().close(ends[1]);
+  const int memory = sent && asks ? await_stream(file) : -1;
+  const bool received = memory >= 0 && receive(file, memory);
+  if (memory >= 0) real().close(memory);
+  if (!received) Runtime::get().close_socket(file);
+  if (sent && !received) become_pair(file, ends[0], file.inherited->local, file.inherited->remote);
+  real().close(ends[0]);
+  return sent;
+}
+
+// ---- exec
+
+namespace {
+
+// "@CHANNEL,SOCKET" for each channel that leads to an owner of the socket.
+std::string describe_origins(const File& file, std::span<const ForkedChannel> channels) {
+  std::string text;
+  for (const File::Origin& each : file.origins) {
+    const auto is_it = [&](const ForkedChannel& one) { return one.channel == each.channel; };
+    const auto channel = std::find_if(channels.begin(), channels.end(), is_it);
+    if (channel != channels.end()) text += "@" + std::to_string(channel->end) + "," + std::to_string(each.socket);
+  }
+  return text;
+}
+
+// Sockets that exec() does not close. Connections that are not pairs by now are lost.
+std::vector<std::pair<int, File*>> files_left(Table& table) {
+  std::vector<std::pair<int, File*>> left;
+  for (int fd = 0; fd < table.end(); ++fd) {
+    File* const file = table.file(fd);
+    if (file != nullptr && (file->in_stack() || file->inherited) && stays_open(fd) && verify(fd)) left.emplace_back(fd, file);
+  }
+  return left;
+}
+
+// Closes, for the next program, sockets of the same channels that it does not get.
+void disclaim_others(Table& table, std::span<const ForkedChannel> channels, std::span<const std::pair<int, File*>> left) {
+  for (int fd = 0; fd < table.end(); ++fd) {
+    const File* const file = table.file(fd);
+    const auto is_it = [&](const auto& each) { return each.second == file; };
+    if (file == nullptr || file->pair || std::any_of(left.begin(), left.end(), is_it)) continue;
+    for (const File::Origin& each : file->origins) {
+      const ParentMessage said{.kind = ParentMessage::Kind::close, .socket = each.socket};
+      for (const ForkedChannel& channel : channels) {
+        if (channel.channel == each.channel) static_cast<void>(send_on(channel.end, &said, sizeof said));
+      }
+    }
+  }
+}
+
+// Two numbers with a comma between them, up to the next '@'; taken from the text.
+bool take_numbers(std::string_view& text, int& first, int& second) {
+  const std::string_view field = text.substr(0, text.find('@'));
+  text.remove_prefix(std::min(field.size() + 1, text.size()));
+  const char* const end = field.data() + field.size();
+  const auto one = std::from_chars(field.data(), end, first);
+  if (one.ec != std::errc{} || one.ptr == end || *one.ptr != ',') return false;
+  const auto two = std::from_chars(one.ptr + 1, end, second);
+  return two.ec == std::errc{} && two.ptr == end;
+}
+
+}  // namespace
+
+std::string Forks::prepare_exec(bool stays) {
+  Runtime& runtime = Runtime::get();
+  std::vector<File*> joined;  // of this process, which goes on
+  std::vector<std::pair<int, File*>> left = files_left(runtime.table());
+  for (const auto& [fd, file] : left) {
+    if (file->inherited && file->inherited->connected && take(*file, ParentMessage::Kind::take_unused)) file->inherited.reset();
+    if (stays && file->in_stack() && file->is_joined()) joined.push_back(file);
+  }
+  std::erase_if(left, [](const auto& each) {
+    return is_connection(*each.second) || (!each.second->in_stack() && !each.second->inherited);
+  });
+  std::vector<ForkedChannel> channels;
+  const auto came_by_channel = [](const auto& each) { return !each.second->origins.empty(); };
+  if (std::any_of(left.begin(), left.end(), came_by_channel)) channels = fork_channels(runtime.parents_);
+  disclaim_others(runtime.table(), channels, left);
+  int ends[2] = {-1, -1};
+  if (!joined.empty() && make_channel(ends)) runtime.proxies().add_channel(ends[0], joined);
+  if (ends[1] >= 0) left_ends.push_back(ends[1]);
+  for (const ForkedChannel& each : channels) left_ends.push_back(each.end);
+  for (const int each : left_ends) real().fcntl(each, F_SETFD, 0);
+  std::string text;
+  for (const auto& [fd, file] : left) {
+    if (file->inherited && file->inherited->connected) continue;
+    text += (text.empty() ? "" : ";") + std::to_string(fd) + "," + describe(*file) + describe_origins(*file, channels);
+    if (ends[1] >= 0 && file->in_stack() && file->is_joined()) text += "@" + std::to_string(ends[1]) + "," + std::to_string(file->socket);
+  }
+  return text.empty() ? text : std::string(kVariable) + "=" + text;
+}
+
+// ---- orphan processes
+
+namespace {
+
+constexpr Nanoseconds kEndsWithin = kSecond / 2;  // what takes longer is an orphan process's
+
+bool is_pending(int signal) noexcept {
+  sigset_t pending;
+  return ::sigpending(&pending) == 0 && ::sigismember(&pending, signal) == 1;
+}
+
+// The program is to know nothing of the child: its signal is taken away, unless it may be another one's, too. All are held back.
+void take_end_of(pid_t child, bool was_pending) noexcept {
+  ::waitpid(child, nullptr, 0);
+  if (was_pending) return;
+  sigset_t one;
+  ::sigemptyset(&one);
+  ::sigaddset(&one, SIGCHLD);
+  siginfo_t info{};
+  constexpr timespec kNow{};
+  if (::sigtimedwait(&one, &info, &kNow) != SIGCHLD) return;
+  const bool other = info.si_pid != child;
+  info.si_pid = 0;
+  const bool waits = ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+  if (other || waits) ::kill(::getpid(), SIGCHLD);
+}
+
+}  // namespace
+
+bool Forks::may_leave_orphan(const Runtime& runtime) noexcept {
+  return runtime.is_open() && !runtime.sockets_->network().endpoint().is_embedded();
+}
+
+bool Forks::carries_for_others(Runtime& runtime) {
+  runtime.process_channels();
+  return runtime.proxies_ != nullptr && runtime.proxies_->is_needed();
+}
+
+// The streams that make the stack busy at exec() end there, or stay open for the new program. Either needs a stack.
+bool Forks::needs_orphan(Runtime& runtime) {
+  return may_leave_orphan(runtime) && (carries_for_others(runtime) || !runtime.sockets().stack().idle());
+}
+
+void Forks::close_own(Runtime& runtime) {
+  {
+    const Runtime::Guard guard;
+    if (!may_leave_orphan(runtime) || carries_for_others(runtime)) return;
+  }
+  forget_program(runtime);
+  const Runtime::Guard guard;
+  if (!runtime.is_open()) return;
+  for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {  // what calls of other threads still hold
+    if (runtime.by_socket_[i] != nullptr) runtime.close_socket(*runtime.by_socket_[i]);
+  }
+  static_cast<void>(runtime.sockets().await_ends(kEndsWithin));
+}
+
+// The orphan is a child's child, which the next program does not know. It is as the parent of a fork, and this process as the child. The
+// handlers of fork() that the program has run before ours, without our lock, as ever; of the second they need not hear.
+bool Forks::leave_orphan(bool goes_on) {
+  Runtime& runtime = Runtime::get();
+  int told[2];
+  {
+    const Runtime::Guard guard;
+    if (!needs_orphan(runtime) || ::pipe2(told, O_CLOEXEC) != 0) return false;
+    for (int& each : told) each = out_of_the_way(each);
+  }
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const bool was_pending = is_pending(SIGCHLD);
+  orphan_for = goes_on ? OrphanFor::exec : OrphanFor::end;
+  const pid_t between = ::fork();
+  if (between == 0) {
+    if (orphan_is_needed) {
+      close_program(runtime, told[1]);
+      if (::_Fork() == 0) run_orphan(runtime, told[1]);
+    }
+    real()._exit(EXIT_SUCCESS);
+  }
+  orphan_for = OrphanFor::none;
+  real().close(told[1]);
+  char byte = 0;
+  const bool left = between > 0 && real().read(told[0], &byte, 1) == 1;
+  if (between > 0) take_end_of(between, was_pending);
+  real().close(told[0]);
+  if (left) runtime.sockets().network().endpoint().connection().pass_to(0);
+  if (goes_on && left) go_on_as_child(runtime);
+  else if (goes_on && orphan_is_needed) go_on_as_parent(runtime);
+  else if (!left) runtime.unlock();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return left;
+}
+
+// Before its program is another, or has ended: locks and ends of pipes are not to be there any longer then.
+void Forks::close_program(Runtime& runtime, int told) {
+  std::vector<int> own = runtime.descriptors();
+  own.insert(own.end(), {told, channel_ends[0], channel_ends[1]});
+  for (const ForkedChannel& each : forked_channels) own.push_back(each.end);
+  std::sort(own.begin(), own.end());
+  close_all_but(own, 0, ~0u, 0);
+  // So that nothing of ours comes to lie there.
+  for (int fd = 0; fd <= STDERR_FILENO; ++fd) static_cast<void>(!::open("/dev/null", O_RDWR));
+}
+
+void Forks::run_orphan(Runtime& runtime, int told) {
+  orphan_for = OrphanFor::none;
+  signals_held = false;
+  ::setsid();  // what the program's terminal and group are told is not for it
+  static_cast<void>(!::chdir("/"));
+  ::prctl(PR_SET_NAME, "unet-sockets");
+  runtime.process_ = ::getpid();
+  LastThread::watch_first();
+  runtime.sockets().network().endpoint().connection().pass_to(runtime.process_);
+  real().write(told, "", 1);
+  real().close(told);
+  runtime.orphan_.begin(runtime.now() + Runtime::kOthersWithin);
+  runtime.wanting_ = 0;
+  runtime.poller_.forget_sleepers();
+  runtime.proxies().hold_alone(runtime.by_socket_);
+  go_on_as_parent(runtime);
+  forget_program(runtime);
+  runtime.help();
+  runtime.finish();
+  real()._exit(EXIT_SUCCESS);
+  __builtin_unreachable();
+}
+
+// All that no other process has ends.
+void Forks::forget_program(Runtime& runtime) {
+  const Runtime::Guard guard;
+  for (int fd = 0; fd < runtime.table_.end(); ++fd) {
+    if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
+    if (Entry* const entry = runtime.table_.take(fd)) runtime.let_go(*entry);
+  }
+  for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {  // what only calls of the program's threads still had
+    File* const file = runtime.by_socket_[i];
+    if (file != nullptr && file->fds.empty() && file->holds == 0) runtime.let_go(*file);
+  }
+}
+
+void Forks::forget_exec() noexcept {
+  for (const int each : left_ends) real().close(each);
+  left_ends.clear();
+}
+
+void Forks::read_left() {
+  const char* const variable = ::secure_getenv(kVariable);
+  if (variable == nullptr) return;
+  const std::string whole = variable;
+  ::unsetenv(kVariable);
+  std::vector<std::shared_ptr<ParentChannel>> channels;
+  std::string_view text = whole;
+  while (!text.empty()) {
+    std::string_view each = text.substr(0, text.find(';'));
+    text.remove_prefix(std::min(each.size() + 1, text.size()));
+    int fd = -1;
+    const auto [at, error] = std::from_chars(each.data(), each.data() + each.size(), fd);
+    if (error != std::errc{} || at == each.data() + each.size() || *at != ',') return;
+    each.remove_prefix(static_cast<size_t>(at - each.data()) + 1);
+    const std::string_view words = each.substr(0, each.find('@'));
+    each.remove_prefix(std::min(words.size() + 1, each.size()));
+    auto file = read_description(words);
+    if (file == nullptr || fd < 0 || fd >= Table::kMax) return;
+    read_origins(*file, each, channels);
+    // The descriptors in the environment may have been closed since by the process that began the program, or be made up.
+    if (is_socket(fd, file->domain, file->type)) Runtime::get().table().put(fd, *file.release());
+    else ParentChannels::send_to_all(*file, ParentMessage::Kind::close);
+  }
+}
+
+void Forks::read_origins(File& file, std::string_view text, std::vector<std::shared_ptr<ParentChannel>>& channels) {
+  int end = -1, socket = -1;
+  while (!text.empty() && take_numbers(text, end, socket)) {
+    auto channel = std::find_if(channels.begin(), channels.end(), [&](const auto& each) { return each->fd == end; });
+    if (channel == channels.end()) {
+      auto made = is_socket(end, AF_UNIX, SOCK_SEQPACKET) ? Runtime::get().parents_.add(end) : nullptr;
+      if (made == nullptr) return;
+      real().fcntl(end, F_SETFD, FD_CLOEXEC);
+      channel = channels.insert(channels.end(), std::move(made));
+    }
+    file.origins.push_back({*channel, socket});
+  }
+}
+
+}  // namespace unet::preload

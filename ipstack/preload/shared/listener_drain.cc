@@ -1,0 +1,142 @@
+// listener_drain.cc - a closing listener passes its accept queue to its other owners; a busy one gives a connection to an owner that waits.
+// On the kernel's sockets all owners would have one queue.
+//
+// A closed listener takes no new connections. Connections that the network interface has given it are still under way, and so are
+// handshakes that peers began: so the listener stays for a moment. Each connection goes to the listener's owner, as the end of a pair. This
+// process's helper carries its bytes. The owner gives it to its own program, or passes it on to another process that serves the listener,
+// as one of its own. A busy process is told when another waits, and gives one.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "ipstack/preload/calls.h"
+#include "ipstack/preload/real.h"
+#include "ipstack/preload/shared/socket_proxies.h"
+
+namespace unet::preload {
+namespace {
+
+// Longer than the network interface takes to hear that nothing more is wanted, and than what it has given before waits for a core, or for
+// the last segment of a handshake by a cookie, which leaves no state here: on a busy machine ten milliseconds were too short.
+constexpr Nanoseconds kQuietFor = 100 * kMillisecond;
+constexpr Nanoseconds kDrainsFor = 3 * kSecond;  // a handshake may need a segment that is sent again
+constexpr size_t kLeftMost = 256;                // of a listener: each is a descriptor of its owner
+
+}  // namespace
+
+bool SocketProxies::has_other_owners(const File& file) noexcept {
+  return file.listens && file.in_stack() && !file.draining && ParentChannels::origin_of(file) != nullptr;
+}
+
+void SocketProxies::drain(File& listener) {
+  Runtime& runtime = Runtime::get();
+  listener.draining = true;
+  ++listener.holds;
+  if (listener.fds.empty()) EpollSet::forget(listener);
+  // Connections of another process's stack go back to it.
+  std::erase_if(listener.pending_accepts, [](const File::PendingAccept& each) {
+    if (each.from.channel != nullptr) ParentChannels::refuse(each);
+    return each.from.channel != nullptr;
+  });
+  static_cast<void>(runtime.sockets().stack().set_accepts_new_flows(listener.socket, false));
+  watch(listener);
+  draining_.push_back({&listener, runtime.now() + kQuietFor, runtime.now() + kDrainsFor});
+  runtime.poll();
+  while (pass_next(listener)) continue;
+}
+
+void SocketProxies::handle_want(File& listener) {
+  listener.wanted = true;
+  sleeper_.wake();
+}
+
+// A program in a call takes it without the helper, which looks in a while.
+void SocketProxies::handle_arrival(File& listener) {
+  if (!is_waited_for(listener)) sleeper_.wake();
+}
+
+// Another process waits for a connection of this listener: gives it one that this program does not accept. Later arrivals are for others
+// until the program is back. True: perhaps later.
+bool SocketProxies::give_up_connection(File& listener) {
+  Runtime& runtime = Runtime::get();
+  if (!listener.listens || listener.draining) return false;
+  if ((runtime.events(listener) & EPOLLIN) == 0 || is_waited_for(listener)) {
+    listener.busy_since = 0;
+    return false;
+  }
+  if (listener.busy_since == 0) listener.busy_since = runtime.now();
+  if (listener.receives && runtime.now() - listener.busy_since < kBusyFor) return true;
+  const auto handed = std::find_if(listener.pending_accepts.begin(), listener.pending_accepts.end(), [](const File::PendingAccept& each) {
+    return each.from.channel != nullptr;
+  });
+  if (handed == listener.pending_accepts.end()) {
+    if (!pass_next(listener)) return false;  // and is tried again when something happens
+  } else {
+    ParentChannels::refuse(*handed);
+    listener.pending_accepts.erase(handed);
+  }
+  listener.wanted = false;
+  listener.busy_since = 0;
+  runtime.give_up(listener);
+  return false;
+}
+
+// False: there is nothing, or it must wait.
+bool SocketProxies::pass_next(File& listener) {
+  const std::optional<File::PendingAccept> next = next_of(listener);
+  if (!next) return false;
+  for (const File::Origin& each : listener.origins) {
+    const ParentMessage head{.kind = ParentMessage::Kind::passed, .socket = each.socket};
+    std::byte message[sizeof head + sizeof next->names];
+    std::memcpy(message, &head, sizeof head);
+    std::memcpy(message + sizeof head, &next->names, sizeof next->names);
+    if (each.channel->fd < 0 || !give(*next, each.channel->fd, message)) continue;
+    if (next->own == nullptr) real().close(next->fd);
+    return true;
+  }
+  put_back(listener, *next);
+  return false;
+}
+
+// True: something may still come.
+bool SocketProxies::drain_closed() {
+  Runtime& runtime = Runtime::get();
+  for (size_t i = 0; i < draining_.size();) {
+    auto& [listener, until, last] = draining_[i];
+    File& file = *listener;
+    if (file.in_stack()) {
+      while (pass_next(file)) continue;
+      const auto queued = runtime.sockets().stack().queued(file.socket);
+      if (queued.receive + queued.send != 0 || !file.pending_accepts.empty()) until = std::min(runtime.now() + kQuietFor, last);
+    }
+    if (file.in_stack() && ParentChannels::origin_of(file) != nullptr && runtime.now() < until) {
+      ++i;
+      continue;
+    }
+    draining_.erase(draining_.begin() + static_cast<ptrdiff_t>(i));
+    std::erase(file.sleepers, &sleeper_);
+    if (!file.fds.empty()) {  // this process ends; nothing more is to come meanwhile
+      ParentChannels::send_to_all(file, ParentMessage::Kind::close);
+      runtime.close_socket(file);
+    }
+    let_go(file);
+  }
+  return !draining_.empty();
+}
+
+// Takes a connection that another process passed on. This process owns the descriptor if it is valid; then `fd` is -1.
+void SocketProxies::take_passed(File& listener, std::span<const std::byte> behind, int& fd) {
+  File::PendingAccept left;
+  const auto passed = std::count_if(in_flight_.begin(), in_flight_.end(), [&](const InFlight& each) { return each.listener == &listener; });
+  if (!listener.listens || behind.size() != sizeof left.names) return;
+  if (listener.pending_accepts.size() + static_cast<size_t>(passed) >= kLeftMost) return;
+  if (!is_socket(fd, AF_UNIX, SOCK_STREAM)) return;
+  std::memcpy(&left.names, behind.data(), sizeof left.names);
+  left.fd = std::exchange(fd, -1);
+  listener.pending_accepts.push_back(std::move(left));
+  Runtime::get().notify_and_signal(listener, true);
+}
+
+}  // namespace unet::preload
