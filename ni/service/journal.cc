@@ -39,13 +39,13 @@ Status Journal::inherit() {
         break;
       }
       case JournalLink::Received::closed:
-        return fail(Errc::disconnected, "the keeper is gone");
+        return fail(Errc::disconnected, "the supervisor is gone");
       case JournalLink::Received::broken:
-        return fail(Errc::protocol, "the keeper sent something that is no journal");
+        return fail(Errc::protocol, "the supervisor sent something that is no journal");
     }
   }
   for (const JournalItem& item : inherited_) {
-    if (item.op != JournalOp::put) return fail(Errc::protocol, "the keeper sent an order with the journal");
+    if (item.op != JournalOp::put) return fail(Errc::protocol, "the supervisor sent an order with the journal");
     note_put(item.key, item.descriptors.size());
   }
   resumes_ = !inherited_.empty();

@@ -1,10 +1,10 @@
-// journal_link.h - packets between a network interface and its keeper: records, descriptors beside them, orders; used by both ends.
+// journal_link.h - packets between a network interface and its supervisor: records, descriptors beside them, orders; used by both ends.
 //
 // A record has a key, a value and up to four descriptors. A packet carries records and orders, many together; what several packets
 // carry counts from the one on that is marked as the last, or not at all. Integers are in host order.
 //
-//   NI -> keeper   hello (first), put and erase, ready, upgrade, stop, released
-//   keeper -> NI   put (once, all that the NI before it had), release, refused or upgraded
+//   NI -> supervisor   hello (first), put and erase, ready, upgrade, stop, released
+//   supervisor -> NI   put (once, all that the NI before it had), release, refused or upgraded
 #pragma once
 
 #include <sys/types.h>

@@ -21,7 +21,7 @@ namespace unet::service {
 namespace {
 
 constexpr uint64_t kListenerKey = ~uint64_t{0};
-constexpr uint64_t kKeeperKey = kListenerKey - 1;
+constexpr uint64_t kSupervisorKey = kListenerKey - 1;
 constexpr int kEventsPerPoll = 256;        // epoll events
 constexpr Nanoseconds kClientsFor = 50 * kMicrosecond;  // and so many requests: then signals, timers and the engine have their turn
 constexpr uint32_t kRequestsPerTurn = 16;
@@ -82,8 +82,8 @@ Status Service::listen_on(Listener listener) {
   return {};
 }
 
-Status Service::watch_keeper() {
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = kKeeperKey}};
+Status Service::watch_supervisor() {
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kSupervisorKey}};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, journal_->descriptor(), &event) != 0) return fail_errno("epoll_ctl", errno);
   return {};
 }
@@ -132,8 +132,8 @@ void Service::serve_clients() {
       worked_ = true;
       if (event.data.u64 == kListenerKey) {
         on_listener();
-      } else if (event.data.u64 == kKeeperKey) {
-        on_keeper();
+      } else if (event.data.u64 == kSupervisorKey) {
+        on_supervisor();
       } else if (event.data.u64 >= kPortKeys) {
         ports_[event.data.u64 - kPortKeys].state->look();
       } else if (const ClientRecord* client = client_at(static_cast<uint32_t>(event.data.u64)); client != nullptr) {
@@ -181,7 +181,7 @@ Status Service::adopt_connection(Descriptor socket) {
     return fail(Errc::quota_exceeded, std::to_string(kClientsMax) + " connections are open, which is the maximum");
   }
   if (journal_ != nullptr && !(journal_->has_room(1, true) && journal_->has_room_for_records())) {
-    return keeper_takes(journal_->descriptors_max());
+    return supervisor_takes(journal_->descriptors_max());
   }
   Rights rights = options_.policy.rights(*who);
   if (Status status = accounts_.take(who->uid, rights, {.connections = 1}); !status) return status;
@@ -426,7 +426,7 @@ void Service::stop(Nanoseconds now) {
     journal_->order(JournalOp::stop);
     journal_->commit();
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, journal_->descriptor(), nullptr);
-    journal_.reset();  // its end stays open until the keeper has read that
+    journal_.reset();  // its end stays open until the supervisor has read that
   }
   listener_.reset();
   others_unasked_ = false;

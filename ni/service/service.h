@@ -137,10 +137,10 @@ class Service {
   // Clients are served now.
   void tell_ready();
 
-  // The keeper wants another NI in our place: leave() it everything once the engine has stopped, and tell_left() when wires are closed.
+  // The supervisor wants another NI in our place: leave() it everything once the engine has stopped, and tell_left() when wires are closed.
   bool released() const noexcept { return released_; }
-  // The keeper is gone: stop().
-  bool keeper_lost() const noexcept { return journal_ != nullptr && journal_->lost(); }
+  // The supervisor is gone: stop().
+  bool supervisor_lost() const noexcept { return journal_ != nullptr && journal_->lost(); }
   void leave();
   void tell_left();
 
@@ -189,7 +189,7 @@ class Service {
   void on_packet(ClientRecord& client, Bytes packet);
   void on_kept_packet(ClientRecord& client, Bytes packet);
   Status listen_on(Listener listener);
-  Status watch_keeper();
+  Status watch_supervisor();
   void on_engine_events();
   void on_engine_event(uint32_t engine, const engine::Event& event);
   void on_deadlines();
@@ -260,10 +260,10 @@ class Service {
   void erase_outputs(ClientRecord& client, uint64_t up_to);
   void note_handled(ClientRecord& client, Bytes packet);
   bool was_handled(ClientRecord& client, Bytes packet);
-  Status keeper_takes(size_t descriptors) const;  // an error if whoever keeps them has no room
+  Status supervisor_takes(size_t descriptors) const;  // an error if whoever keeps them has no room
   void commit_changes();
   void settle();
-  void on_keeper();
+  void on_supervisor();
 
   // service_resume.cc: what was written down
   Status resume(std::vector<JournalItem> items);
@@ -543,7 +543,7 @@ class Service {
   size_t resume_left_ = 0;       // of the takeover's commands, those that found no room in the mailbox yet
   Nanoseconds ask_others_by_ = 0;  // 0: some of them are left
   bool released_ = false;
-  bool resumable_ = false;  // another NI could go on with what the keeper has: the socket stays for it
+  bool resumable_ = false;  // another NI could go on with what the supervisor has: the socket stays for it
 };
 
 }  // namespace unet::service

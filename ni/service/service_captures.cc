@@ -74,7 +74,7 @@ Result<CaptureRecord*> Service::start_capture(ClientRecord& client, const contro
     if (now_ < next_capture_) return fail(Errc::unavailable, "captures are being started too fast; try again in a moment");
     next_capture_ = now_ + kEvery;
   }
-  if (Status status = keeper_takes(1); !status) return tl::unexpected(status.error());
+  if (Status status = supervisor_takes(1); !status) return tl::unexpected(status.error());
   const uint64_t memory = kCapturePage + uint64_t{packet.bytes};
   if (Status status = charge(client, {.memory = memory}); !status) return tl::unexpected(status.error());
   Result<SharedMemory> shared = create_charged("unet-capture", memory);

@@ -87,7 +87,7 @@ Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t m
                 whose + std::to_string(kChannelsPerEndpointMax) + " channels, which is the maximum; close some" + also);
   }
   ClientRecord& client = *client_at(endpoint.client);
-  if (Status status = keeper_takes(0); !status) return tl::unexpected(status.error());
+  if (Status status = supervisor_takes(0); !status) return tl::unexpected(status.error());
   if (Status status = charge(client, {.channels = 1, .memory = memory}); !status) {
     return tl::unexpected(status.error());
   }

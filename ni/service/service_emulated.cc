@@ -18,7 +18,7 @@ Result<uint32_t> Service::create_emulated(ClientRecord& client, EndpointRecord& 
     return fail(Errc::quota_exceeded, "this network interface has " + std::to_string(kEmulatedMax) +
                                           " emulated endpoints, which is the maximum");
   }
-  if (Status status = keeper_takes(0); !status) return tl::unexpected(status.error());
+  if (Status status = supervisor_takes(0); !status) return tl::unexpected(status.error());
   if (Status status = accounts_.take(client.who.uid, client.rights, {.emulated = 1}); !status) return tl::unexpected(status.error());
   uint32_t id = kEndpointsMax + next_emulated_;
   if (next_emulated_ < kEmulatedMax) {

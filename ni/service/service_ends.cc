@@ -42,7 +42,7 @@ void Service::drop(ClientRecord& client, std::string_view why) {
 // Descriptors that it has not read stay charged to us for as long as it keeps its end open: they go on counting as its user's.
 void Service::end_socket(ClientRecord& client) {
   const bool all_read = client.socket.unread_descriptors() == 0;
-  if (!all_read || journal_ != nullptr) client.socket.end();  // the keeper has it, too
+  if (!all_read || journal_ != nullptr) client.socket.end();  // the supervisor has it, too
   if (all_read) return client.socket.close();
   unread_ends_.emplace_back(client.who.uid, std::exchange(client.socket, PacketSocket()));
   next_look_ = std::min(next_look_, now_ + kLookEvery);

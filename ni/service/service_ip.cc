@@ -91,7 +91,7 @@ Result<IpClaimed> Service::claim_ip(ClientRecord& client, EndpointRecord& endpoi
   if (!claim.local.is_unspecified() && !claim.local.is_multicast() && !has_address(claim.local)) {
     return fail(Errc::not_found, ip::text_of(claim.local) + " is no address of this network interface");
   }
-  if (Status status = keeper_takes(0); !status) return tl::unexpected(status.error());
+  if (Status status = supervisor_takes(0); !status) return tl::unexpected(status.error());
   const Usage wanted{.ip_claims = 1, .ip_ports = claim.ports};
   if (Status status = accounts_.take(client.who.uid, client.rights, wanted); !status) return tl::unexpected(status.error());
   Result<IpClaimed> claimed = ip_ports_.claim(endpoint.id, owner_of(client), claim, client.rights);

@@ -26,7 +26,7 @@ Status Service::keep_journal(std::unique_ptr<Journal> journal, int kept, const s
   listening_at_ = path;
   const bool resumes = resumable_ = journal->resumes();
   journal_ = std::move(journal);
-  if (Status status = watch_keeper(); !status) return status;
+  if (Status status = watch_supervisor(); !status) return status;
   if (resumes) {
     if (Status status = resume(journal_->take_inherited()); !status) return status;
   }
@@ -67,7 +67,7 @@ void Service::tell_left() {
   journal_->commit();
 }
 
-void Service::on_keeper() {
+void Service::on_supervisor() {
   while (std::optional<JournalItem> order = journal_->next_order()) {
     if (order->op == JournalOp::release) released_ = true;
     if (order->op == JournalOp::upgraded) end_upgrade({});
@@ -79,16 +79,16 @@ void Service::on_keeper() {
   if (journal_->lost()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, journal_->descriptor(), nullptr);
 }
 
-// Asked before anything is made that stays: a keeper without descriptors would be the end of everybody.
-Status Service::keeper_takes(size_t descriptors) const {
+// Asked before anything is made that stays: a supervisor without descriptors would be the end of everybody.
+Status Service::supervisor_takes(size_t descriptors) const {
   if (journal_ == nullptr) return {};
   if (!journal_->has_room_for_records()) {
-    return fail(Errc::quota_exceeded, "the keeper of this network interface holds as many records as it may, which are " +
+    return fail(Errc::quota_exceeded, "the supervisor of this network interface holds as many records as it may, which are " +
                                           std::to_string(journal_->records_max()) + ": end what is not needed");
   }
   if (descriptors == 0 || journal_->has_room(descriptors)) return {};
-  return fail(Errc::quota_exceeded, "the keeper of this network interface holds as many descriptors as its limit of open files allows (" +
-                                        std::to_string(journal_->descriptors_max()) +
+  return fail(Errc::quota_exceeded, "the supervisor of this network interface holds as many descriptors as its limit of open files allows "
+                                    "(" + std::to_string(journal_->descriptors_max()) +
                                         "): raise the limit (ulimit -n, LimitNOFILE=), or end what is not needed");
 }
 

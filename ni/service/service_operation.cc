@@ -86,7 +86,7 @@ void Service::handle(ClientRecord& client, const control::Upgrade& packet) {
   Status status;
   if (journal_ == nullptr) {
     status = fail(Errc::unavailable,
-                  "this network interface has no keeper, which would hold what a new one goes on with: start unetd with --takeover");
+                  "this network interface has no supervisor, which would hold what a new one goes on with: start unetd with --takeover");
   } else if (upgrade_) {
     status = fail(Errc::unavailable, "another upgrade is under way");
   }

@@ -176,7 +176,7 @@ Status Service::greet(ClientRecord& client, const control::Hello& packet) {
     return fail(Errc::not_permitted, "the policy of this network interface gives user " + std::to_string(client.who.uid) +
                                          " no right to use it: its administrator can add a [[rule]]");
   }
-  if (Status status = keeper_takes(2); !status) return status;
+  if (Status status = supervisor_takes(2); !status) return status;
   Result<SharedMemory> page = create_shared("unet-client", sizeof(ClientPage));
   if (!page) return tl::unexpected(page.error());
   Result<Descriptor> wake = create_eventfd();
@@ -223,7 +223,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
     return fail(Errc::quota_exceeded, "this network interface has " + std::to_string(kEndpointsMax) +
                                           " endpoints, which is the maximum");
   }
-  if (Status status = keeper_takes(1); !status) return tl::unexpected(status.error());
+  if (Status status = supervisor_takes(1); !status) return tl::unexpected(status.error());
   const Usage wanted{.endpoints = 1, .memory = geometry.total};
   if (Status status = charge(client, wanted); !status) return tl::unexpected(status.error());
   Result<SharedMemory> segment = create_charged("unet-segment", geometry.total);
@@ -337,7 +337,7 @@ Status Service::make_region(ClientRecord& client, EndpointRecord& endpoint, uint
     return fail(Errc::already_exists, "the endpoint has a region of " + std::to_string(kept) +
                                           " bytes from a request that could not be answered: ask for that much or less");
   }
-  if (Status status = keeper_takes(1); !status) return status;
+  if (Status status = supervisor_takes(1); !status) return status;
   if (Status status = charge(client, {.memory = bytes}); !status) return status;
   Result<SharedMemory> region = create_charged("unet-region", bytes);
   if (!region) {
@@ -375,7 +375,7 @@ void Service::handle(ClientRecord& client, const control::GetDescriptor& packet)
   EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "wake descriptor");
   if (endpoint == nullptr) return;
   if (!endpoint->wake.valid()) {
-    if (Status status = keeper_takes(1); !status) return fail_request(client, packet.header, status.error());
+    if (Status status = supervisor_takes(1); !status) return fail_request(client, packet.header, status.error());
     Result<Descriptor> wake = create_eventfd();
     if (!wake) return fail_request(client, packet.header, wake.error());
     endpoint->wake = std::move(*wake);

@@ -45,7 +45,7 @@ Status Service::make_socket_table(ClientRecord& client, EndpointRecord& endpoint
   if (table == kSocketTablesMax) {
     return fail(Errc::already_exists, "the endpoint has " + std::to_string(kSocketTablesMax) + " tables of sockets, which is the maximum");
   }
-  if (Status status = keeper_takes(1); !status) return status;
+  if (Status status = supervisor_takes(1); !status) return status;
   const uint64_t bytes = SocketTableGeometry::of_table(table).total;
   if (Status status = charge(client, {.memory = bytes}); !status) return status;
   Result<SharedMemory> memory = create_charged("unet-sockets", bytes);
