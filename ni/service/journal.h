@@ -1,7 +1,7 @@
 // journal.h - a network interface's end of its journal: what it writes down so that the next one can go on; used by Service and Ni.
 //
 // Nothing leaves for a client before it counts in the journal, and no request is taken from a client's socket before what came of it
-// has left (Service::settle). So whenever the network interface is stopped, the one after it finds all of a request or nothing of it.
+// has left (Service::commit_poll). So whenever the network interface is stopped, the one after it finds all of a request or nothing of it.
 #pragma once
 
 #include <sys/types.h>
@@ -86,7 +86,7 @@ class Journal {
   static constexpr size_t kForAnswers = 32;
   static constexpr size_t kRecordsAtOnce = 4;  // of an endpoint
   explicit Journal(Descriptor socket) noexcept : link_(std::move(socket)) {}
-  void note_put(const JournalKey& key, size_t descriptors);
+  void record_put(const JournalKey& key, size_t descriptors);
   void check(const Status& status) noexcept { lost_ = lost_ || !status; }
 
   JournalLink link_;

@@ -46,7 +46,7 @@ enum class JournalKind : uint32_t {
   socket_table,    // a: endpoint, b: which of its tables; descriptor: memory
   ip_lease,        // a: port
   ip_host,         // a: port
-  left,            // a 0; descriptor: text of connections that the engine has not ended yet of processes that are gone
+  orphans,         // a 0; descriptor: text of connections that the engine has not ended yet of processes that are gone
   held_memory,     // b: its id; descriptors: watches, one or two
 };
 

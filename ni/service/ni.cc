@@ -41,7 +41,7 @@ Result<std::unique_ptr<Ni>> Ni::create(NiOptions options, std::vector<std::uniqu
 
 Ni::~Ni() {
   // With a journal, what is here is not ours to end: another goes on with it.
-  if (engine_ != nullptr && !threads_ && !service_->keeps_journal()) {
+  if (engine_ != nullptr && !threads_ && !service_->has_journal()) {
     // Whoever shares channels with us is told, and gets everything back, before the engine goes.
     disarm();
     service_->stop(clock_.now());
@@ -139,7 +139,7 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
   service_ = std::move(*service);
   Descriptor memory;
   if (journal != nullptr) {
-    Result<Descriptor> made = kept_memory(*journal);
+    Result<Descriptor> made = checkpoint_memory(*journal);
     if (!made) return tl::unexpected(made.error());
     memory = std::move(*made);
   }
@@ -147,7 +147,7 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
   if (!kept) return tl::unexpected(kept.error());
   if (Status status = build_engines(std::move(drivers), std::move(*kept)); !status) return status;
   if (journal != nullptr) {
-    const Status status = service_->keep_journal(std::move(journal), memory.get(), options_.socket, options_.group, clock_.now());
+    const Status status = service_->start_journal(std::move(journal), memory.get(), options_.socket, options_.group, clock_.now());
     if (!status) return status;
   } else if (!options_.socket.empty()) {
     if (Status status = service_->listen(options_.socket, options_.group); !status) return status;
@@ -158,7 +158,7 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
 }
 
 // What the engine keeps, of the NI before this one or new.
-Result<Descriptor> Ni::kept_memory(const Journal& journal) {
+Result<Descriptor> Ni::checkpoint_memory(const Journal& journal) {
   if (!journal.resumes()) return create_sealed("unet-kept", engine::Kept::kBytes);
   Descriptor memory(fcntl(journal.inherited_descriptor(JournalKind::ni, 0), F_DUPFD_CLOEXEC, 0));
   if (!memory.valid()) return fail(Errc::protocol, "the journal has no memory of an engine");
@@ -298,7 +298,7 @@ uint64_t Ni::endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounte
 
 uint64_t Ni::ip_counter(uint32_t port, size_t counter) const noexcept { return runners_[0]->engine().ip_counter(port, counter); }
 
-std::vector<engine::LeftConnection> Ni::take_left() { return runners_[0]->engine().take_left(); }
+std::vector<engine::LeftConnection> Ni::take_orphans() { return runners_[0]->engine().take_left(); }
 
 void Ni::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept { engine_->begin_endpoint(endpoint, buffers); }
 

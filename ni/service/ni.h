@@ -109,7 +109,7 @@ class Ni final : private EngineSide {
     if (__builtin_expect(now_ >= next_service_ || !events_->empty(), 0)) service_turn(now_ = clock_.now());
   }
   Status set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<Journal> journal);
-  static Result<Descriptor> kept_memory(const Journal& journal);
+  static Result<Descriptor> checkpoint_memory(const Journal& journal);
   Status check_options(size_t ports, bool journal) const;
   Status check_queues(const std::vector<std::unique_ptr<Driver>>& drivers) const;
   uint32_t engine_of(uint32_t port) const noexcept { return engine_of_port(port, options_.engines, options_.port_engines); }
@@ -135,7 +135,7 @@ class Ni final : private EngineSide {
   uint64_t ni_gauge(uint32_t engine, NiGauge gauge) const noexcept override;
   uint64_t endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounter counter) const noexcept override;
   uint64_t ip_counter(uint32_t port, size_t counter) const noexcept override;
-  std::vector<engine::LeftConnection> take_left() override;
+  std::vector<engine::LeftConnection> take_orphans() override;
   std::vector<std::vector<DriverCounter>> port_counters() override;
 
   NiOptions options_;

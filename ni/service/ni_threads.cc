@@ -74,9 +74,9 @@ Status Ni::run() {
   for (std::thread& engine : engines) engine.join();
   if (leaves) {
     service_->poll(clock_.now());  // what the engine has said last
-    service_->leave();
+    service_->hand_over();
     for (const auto& runner : runners_) runner->destroy_engine();  // and its wires
-    service_->tell_left();
+    service_->tell_released();
   }
   const bool lost = service_->supervisor_lost() && !stop_.load(std::memory_order_acquire);
   return lost ? fail(Errc::disconnected, "the supervisor is gone: every client is let go") : Status{};

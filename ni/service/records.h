@@ -74,7 +74,7 @@ struct EndpointRecord {
   std::optional<uint32_t> ip_channel;  // number of it, while it is open
   std::set<uint32_t> ip_claims;   // numbers; none without that
   std::vector<SharedMemory> socket_tables;  // unet/socket_table.h; none without that
-  uint32_t left_number = 0;       // under which the engine expects what they leave, once the IP channel is closed
+  uint32_t orphans_number = 0;       // under which the engine expects what they leave, once the IP channel is closed
   uint64_t sockets_asked = 0;     // when they were to be brought up to date last
   std::set<uint64_t> requests;    // waiting for accept or reject
   bool detaching = false;         // the engine was told to let go
@@ -146,17 +146,17 @@ struct ClientRecord {
   std::set<uint32_t> endpoints;
   size_t channels = 0;            // of all endpoints, in any state
   size_t channels_peak = 0;       // since no packet waited
-  size_t unsettled = 0;           // of the packets that wait, the last so many do not count yet, and may not leave
+  size_t uncommitted = 0;           // of the packets that wait, the last so many do not count yet, and may not leave
   // Its socket has no room for what could leave.
-  bool blocked() const noexcept { return socket.packets_waiting() > unsettled; }
-  bool held = false;              // its next request waits for what dead processes left (Service::must_wait)
+  bool blocked() const noexcept { return socket.packets_waiting() > uncommitted; }
+  bool deferred = false;              // its next request waits for what dead processes left (Service::must_wait)
   uint64_t outputs = 0;           // packets to it that the journal has had, and
   uint64_t outputs_sent = 0;      // those of them that have left
   uint64_t events_numbered = 0;
   uint64_t handled_cookie = 0;    // of the last request of which all is in the journal
   uint32_t handled_op = 0;        // 0: none
   std::unique_ptr<Report> report; // of which it has not had all parts
-  bool look_twice = false;        // the next request may be that one, still in the socket
+  bool maybe_handled = false;        // the next request may be that one, still in the socket
   std::vector<uint64_t> doorbells = std::vector<uint64_t>(ClientPage::kWords);  // taken bits
 };
 

@@ -492,8 +492,8 @@ std::string Service::report(const Credentials& who) const {
 void Service::handle(ClientRecord& client, const control::Report& packet) {
   if (packet.part == 0) {
     // What it shows as charged is what is held now.
-    if (is_operator(client.who)) look_at_held_memory();
-    else look_at_held_memory(client.who.uid);
+    if (is_operator(client.who)) scan_held_memory();
+    else scan_held_memory(client.who.uid);
     client.report = std::make_unique<Report>(Reader{owner_of(client), client.who.uid, is_operator(client.who)});
   } else if (client.report == nullptr || client.report->parts() != packet.part) {
     return fail_request(client, packet.header, {Errc::invalid_argument, "this is not the report's next part: begin again with part 0"});

@@ -24,9 +24,9 @@ constexpr uint64_t kListenerKey = ~uint64_t{0};
 constexpr uint64_t kSupervisorKey = kListenerKey - 1;
 constexpr int kEventsPerPoll = 256;        // epoll events
 constexpr Nanoseconds kClientsFor = 50 * kMicrosecond;  // and so many requests: then signals, timers and the engine have their turn
-constexpr uint32_t kRequestsPerTurn = 16;
+constexpr uint32_t kRequestsPerPoll = 16;
 constexpr int kEngineEventsPerPoll = 256;
-constexpr int kAcceptsPerTurn = 16;
+constexpr int kAcceptsPerPoll = 16;
 constexpr int kSendBuffer = 64 * 1024;     // bytes the kernel keeps for a client that does not read
 
 uint64_t incarnation_of_start() {
@@ -65,7 +65,7 @@ Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vecto
 }
 
 Service::~Service() {
-  if (resumable_ && listener_ != nullptr) listener_->leave();
+  if (resumable_ && listener_ != nullptr) listener_->keep_path();
 }
 
 Status Service::listen(const std::string& path, const std::string& group) {
@@ -92,17 +92,17 @@ bool Service::poll(Nanoseconds now) {
   now_ = now;
   worked_ = false;
   ask_others();           // after a takeover, before anybody has more for the engine
-  serve_clients();
-  look_at_wires();
+  process_clients();
+  poll_wires();
   on_engine_events();
   on_deadlines();         // connects to endpoints that did not answer
   end_silent();           // connections that did not say hello
   flush_starved();        // answers that found no descriptors
-  look_at_ends();
+  scan_ended();
   run_signalling();       // what the machine wants after all of that
   finish_drops();         // clients that ended during this turn
-  tell_left_sockets();    // whose peers are to know
-  settle();               // all of that counts, and what it says leaves:
+  send_orphans();    // whose peers are to know
+  commit_poll();               // all of that counts, and what it says leaves:
   send_signals();         // to other hosts, too
   flush_commands();       // to the engine, and wake it
   return worked_;
@@ -111,19 +111,19 @@ bool Service::poll(Nanoseconds now) {
 Nanoseconds Service::next_timeout() const noexcept {
   Nanoseconds next = signalling_->next_timeout();
   if (!deadlines_.empty() && deadlines_.begin()->first < next) next = deadlines_.begin()->first;
-  next = std::min({next, next_hello_, next_flush_, next_look_});
+  next = std::min({next, next_hello_, next_flush_, next_scan_});
   if ((backlogged() || others_unasked_) && now_ + kMillisecond < next) next = now_ + kMillisecond;
   for (const EngineLine& line : lines_) {
     if (!line.events.empty()) next = 0;
   }
   if (!unserved_ends_.empty() || !unserved_captures_.empty()) next = 0;
-  if ((!left_sockets_.empty() || !left_before_.empty()) && !backlogged()) next = 0;
+  if ((!dead_sockets_.empty() || !inherited_orphans_.empty()) && !backlogged()) next = 0;
   return next;
 }
 
 // A request at a time, of the user that has cost the least. A user that comes meanwhile is found soon, and what is left is ready in the
 // next turn, too.
-void Service::serve_clients() {
+void Service::process_clients() {
   const auto look = [this] {
     std::array<epoll_event, kEventsPerPoll> ready;
     const int count = epoll_wait(epoll_.get(), ready.data(), kEventsPerPoll, 0);
@@ -137,7 +137,7 @@ void Service::serve_clients() {
       } else if (event.data.u64 >= kPortKeys) {
         ports_[event.data.u64 - kPortKeys].state->look();
       } else if (const ClientRecord* client = client_at(static_cast<uint32_t>(event.data.u64)); client != nullptr) {
-        turns_.add(client->who.uid, {client->index, event.events});
+        fair_queue_.add(client->who.uid, {client->index, event.events});
       }
     }
   };
@@ -145,23 +145,23 @@ void Service::serve_clients() {
   Nanoseconds looked = monotonic_now();
   const Nanoseconds end = looked + kClientsFor;
   uint32_t served = 0;
-  while (const std::optional<Turns::Next> next = turns_.next()) {
+  while (const std::optional<FairQueue::Next> next = fair_queue_.next()) {
     {
-      const ChargedTime charged(turns_, next->user);
+      const ChargedTime charged(fair_queue_, next->user);
       ClientRecord* const client = client_at(next->ready.client);
-      if (client != nullptr && on_client(*client, next->ready.events)) turns_.add(next->user, next->ready);
+      if (client != nullptr && on_client(*client, next->ready.events)) fair_queue_.add(next->user, next->ready);
     }
     const Nanoseconds now = monotonic_now();
-    if (++served >= kRequestsPerTurn && now >= end) break;
+    if (++served >= kRequestsPerPoll && now >= end) break;
     if (now - looked < kClientsFor) continue;
     look();
     looked = now;
   }
-  turns_.clear();
+  fair_queue_.clear();
 }
 
 void Service::on_listener() {
-  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+  for (int i = 0; i < kAcceptsPerPoll; ++i) {
     std::optional<Descriptor> connection = listener_->accept();
     if (!connection) return;
     if (Status status = adopt_connection(std::move(*connection)); !status) {
@@ -176,7 +176,7 @@ void Service::on_listener() {
 Status Service::adopt_connection(Descriptor socket) {
   Result<Credentials> who = peer_credentials(socket.get(), unknown_user_);
   if (!who) return tl::unexpected(who.error());
-  const ChargedTime charged(turns_, who->uid);
+  const ChargedTime charged(fair_queue_, who->uid);
   if (free_clients_.empty()) {
     return fail(Errc::quota_exceeded, std::to_string(kClientsMax) + " connections are open, which is the maximum");
   }
@@ -208,19 +208,19 @@ bool Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   if ((epoll_events & EPOLLOUT) != 0) flush(client);
   if (client.dropped) return false;
   // A client that does not take its replies gets no further requests served. If it is gone, they have no reader any more.
-  if (client.blocked() || client.held) {
+  if (client.blocked() || client.deferred) {
     if ((epoll_events & (EPOLLHUP | EPOLLERR)) != 0) drop(client, "it is gone");
     return false;
   }
   alignas(8) std::array<std::byte, control::kPacketMax> room;
   size_t size = 0;
-  const bool stays = journal_ != nullptr || !left_sockets_.empty();
+  const bool stays = journal_ != nullptr || !dead_sockets_.empty();
   switch (client.socket.receive(room, size, stays)) {
     case PacketSocket::Received::packet:
       if (must_wait(client, Bytes(room.data(), size))) {
-        hold(client);
+        defer(client);
       } else if (journal_ != nullptr) {
-        on_kept_packet(client, Bytes(room.data(), size));
+        on_journaled_packet(client, Bytes(room.data(), size));
       } else {
         if (stays) client.socket.take();
         on_packet(client, Bytes(room.data(), size));
@@ -239,8 +239,8 @@ bool Service::on_client(ClientRecord& client, uint32_t epoll_events) {
 }
 
 void Service::flush(ClientRecord& client) {
-  const PacketSocket::Outcome outcome = client.socket.flush(client.unsettled);
-  if (journal_ != nullptr && client.outputs - client.socket.packets_waiting() > client.outputs_sent) journal_left_.insert(client.index);
+  const PacketSocket::Outcome outcome = client.socket.flush(client.uncommitted);
+  if (journal_ != nullptr && client.outputs - client.socket.packets_waiting() > client.outputs_sent) sent_outputs_.insert(client.index);
   if (outcome == PacketSocket::Outcome::broken) return drop(client, "the connection broke");
   client.starved = outcome == PacketSocket::Outcome::no_descriptors;
   if (client.starved) next_flush_ = std::min(next_flush_, now_ + kFlushAgain);
@@ -261,7 +261,7 @@ bool Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int
   if (client.dropped) return true;
   const bool refused = descriptors.size() != 0 && !reads_descriptors(client);
   PacketSocket::Outcome outcome = PacketSocket::Outcome::no_descriptors;
-  if (!refused && journal_ != nullptr) outcome = keep_output(client, packet, {descriptors.begin(), descriptors.size()});
+  if (!refused && journal_ != nullptr) outcome = journal_output(client, packet, {descriptors.begin(), descriptors.size()});
   else if (!refused) outcome = client.socket.send(packet, descriptors, client.waiting_max());
   switch (outcome) {
     case PacketSocket::Outcome::sent:
@@ -311,7 +311,7 @@ void Service::announce(ClientRecord& client) {
 void Service::watch_for_room(ClientRecord& client) {
   const bool want = client.blocked();
   if (!want) client.channels_peak = client.channels;
-  const uint32_t events = client.starved ? 0u : want ? uint32_t{EPOLLOUT} : client.held ? 0u : uint32_t{EPOLLIN};
+  const uint32_t events = client.starved ? 0u : want ? uint32_t{EPOLLOUT} : client.deferred ? 0u : uint32_t{EPOLLIN};
   if (events == client.watched || client.dropped) return;
   client.watched = events;
   epoll_event event{.events = events, .data = {.u64 = client.index}};
@@ -343,7 +343,7 @@ void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
   } else if (const auto* changed = std::get_if<engine::IpChanged>(&event)) {
     on_ip_changed(*changed);
   } else if (const auto* kept = std::get_if<engine::IpKept>(&event)) {
-    on_ip_kept(*kept);
+    on_host_checkpoint(*kept);
   } else if (const auto* signal = std::get_if<engine::SignalReceived>(&event)) {
     UNET_CHECK(signal->length <= engine::kSignalMax);
     signalling_->handle_signal({signal->port, signal->from}, Bytes(signal->bytes.data(), signal->length), now_);
@@ -406,7 +406,7 @@ void Service::flush_commands() {
     engine::CommandMailbox& commands = lines_[engine].commands;
     while (!backlog.empty() && commands.push(backlog.front())) {
       backlog.pop_front();
-      if (engine == 0 && resume_left_ != 0) --resume_left_;
+      if (engine == 0 && resume_commands_ != 0) --resume_commands_;
       if (backlog.empty()) commands.announce_more(false);
     }
     if (!commands.empty()) engine_.wake_engine(engine);
@@ -422,7 +422,7 @@ size_t Service::commands_waiting() const noexcept {
 void Service::stop(Nanoseconds now) {
   now_ = now;
   if (journal_ != nullptr) {
-    settle();
+    commit_poll();
     journal_->order(JournalOp::stop);
     journal_->commit();
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, journal_->descriptor(), nullptr);

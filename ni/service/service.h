@@ -28,14 +28,14 @@
 #include "ni/service/held_memory.h"
 #include "ni/service/ip_ports.h"
 #include "ni/service/journal.h"
-#include "ni/service/left_sockets.h"
+#include "ni/service/dead_process_sockets.h"
 #include "ni/service/listener.h"
 #include "ni/service/names.h"
 #include "ni/service/policy.h"
 #include "ni/service/records.h"
 #include "ni/service/signalling.h"
 #include "ni/service/tags.h"
-#include "ni/service/turns.h"
+#include "ni/service/fair_queue.h"
 #include "unet/base/result.h"
 #include "unet/base/time.h"
 #include "unet/control.h"
@@ -80,7 +80,7 @@ class EngineSide {
   // What the host that a port is has counted (ip::HostCounter).
   virtual uint64_t ip_counter(uint32_t, size_t) const noexcept { return 0; }
   // Of the one engine, which has stopped: what it has not ended yet of processes that are gone.
-  virtual std::vector<engine::LeftConnection> take_left() { return {}; }
+  virtual std::vector<engine::LeftConnection> take_orphans() { return {}; }
   virtual std::vector<std::vector<DriverCounter>> port_counters() = 0;  // one list per port
 };
 
@@ -115,7 +115,7 @@ class Service {
  public:
   static constexpr uint32_t kBacklogMax = 64;          // requests that wait for one endpoint's accept
   static constexpr Nanoseconds kHelloFor = 10 * kSecond;  // a connection that says nothing
-  static constexpr Nanoseconds kLookEvery = 200 * kMillisecond;  // at ended connections whose descriptors were not read, and held memory
+  static constexpr Nanoseconds kScanEvery = 200 * kMillisecond;  // at ended connections whose descriptors were not read, and held memory
   static constexpr Nanoseconds kFlushAgain = 10 * kMillisecond;  // an answer for which there were no descriptors
   static constexpr uint32_t kConnectMsDefault = 5'000;
   static constexpr uint32_t kConnectMsMax = 3'600'000;
@@ -132,17 +132,17 @@ class Service {
   // From now on everything is written down, for an NI that takes over; `kept` is the memory of the engine. Before any client is taken.
   // With what was inherited, goes on where the NI before this one stopped: its socket, clients, endpoints and channels. Errors:
   // protocol (what was inherited makes no sense), invalid_argument (another socket), out_of_memory.
-  Status keep_journal(std::unique_ptr<Journal> journal, int kept, const std::string& path, const std::string& group, Nanoseconds now);
-  bool keeps_journal() const noexcept { return journal_ != nullptr; }
+  Status start_journal(std::unique_ptr<Journal> journal, int kept, const std::string& path, const std::string& group, Nanoseconds now);
+  bool has_journal() const noexcept { return journal_ != nullptr; }
   // Clients are served now.
   void tell_ready();
 
-  // The supervisor wants another NI in our place: leave() it everything once the engine has stopped, and tell_left() when wires are closed.
+  // The supervisor wants another NI in our place: hand_over() once the engine has stopped, tell_released() when wires are closed.
   bool released() const noexcept { return released_; }
   // The supervisor is gone: stop().
   bool supervisor_lost() const noexcept { return journal_ != nullptr && journal_->lost(); }
-  void leave();
-  void tell_left();
+  void hand_over();
+  void tell_released();
 
   // Takes a connected SOCK_SEQPACKET socket as a client.
   Status adopt_connection(Descriptor socket);
@@ -184,10 +184,10 @@ class Service {
 
   // service.cc: connections and the loop
   void on_listener();
-  void serve_clients();
+  void process_clients();
   bool on_client(ClientRecord& client, uint32_t epoll_events);  // true: there may be more
   void on_packet(ClientRecord& client, Bytes packet);
-  void on_kept_packet(ClientRecord& client, Bytes packet);
+  void on_journaled_packet(ClientRecord& client, Bytes packet);
   Status listen_on(Listener listener);
   Status watch_supervisor();
   void on_engine_events();
@@ -216,12 +216,12 @@ class Service {
   uint32_t engines() const noexcept { return static_cast<uint32_t>(lines_.size()); }
   uint32_t engines_of(const PortInfo& port) const noexcept;  // bit e: engine e has a queue of it
   uint32_t least_busy_engine(uint32_t among = ~uint32_t{0}) const;
-  void serve(EndpointRecord& endpoint, uint32_t engine);
-  void serve_both(EndpointRecord& one, EndpointRecord& other);
-  void introduce(ClientRecord& client, uint32_t engine);
-  void dismiss(ClientRecord& client);
+  void assign_engine(EndpointRecord& endpoint, uint32_t engine);
+  void assign_one_engine(EndpointRecord& one, EndpointRecord& other);
+  void attach_client(ClientRecord& client, uint32_t engine);
+  void detach_client(ClientRecord& client);
   std::optional<uint32_t> take_doorbell(ClientRecord& client, uint32_t& engine);
-  void attach(EndpointRecord& endpoint);
+  void attach_endpoint(EndpointRecord& endpoint);
   Status open_hairpin(EndpointRecord& connector, ChannelRecord& connecting, EndpointRecord& acceptor, ChannelRecord& accepting);
 
   // service_requests.cc
@@ -256,13 +256,13 @@ class Service {
   bool write_request(uint64_t id);
   SharedValue shared_value(const Shared& shared) const;
   uint64_t monotonic_of(Nanoseconds at) const;
-  PacketSocket::Outcome keep_output(ClientRecord& client, Bytes packet, std::span<const int> descriptors);
+  PacketSocket::Outcome journal_output(ClientRecord& client, Bytes packet, std::span<const int> descriptors);
   void erase_outputs(ClientRecord& client, uint64_t up_to);
-  void note_handled(ClientRecord& client, Bytes packet);
+  void record_handled(ClientRecord& client, Bytes packet);
   bool was_handled(ClientRecord& client, Bytes packet);
   Status supervisor_takes(size_t descriptors) const;  // an error if whoever keeps them has no room
   void commit_changes();
-  void settle();
+  void commit_poll();
   void on_supervisor();
 
   // service_resume.cc: what was written down
@@ -380,13 +380,13 @@ class Service {
   // service_wires.cc: what wires say beside their frames
   static constexpr uint64_t kPortKeys = uint64_t{1} << 32;  // in epoll_, behind the numbers of clients
   Status watch_wires();
-  void look_at_wires();
+  void poll_wires();
   void tell_ip_changed();
   uint32_t mtu_now(uint32_t port) const noexcept;
   bool is_up(uint32_t port) const noexcept;
   std::string link_text(uint32_t port) const;  // for lists
 
-  void on_ip_kept(const engine::IpKept& event);
+  void on_host_checkpoint(const engine::IpKept& event);
   bool write_ip_claim(uint32_t endpoint, uint32_t number);
   bool resume_ip_claim(uint32_t endpoint, uint64_t number, const IpClaimValue& value);
   void resume_ip(EndpointRecord& endpoint);
@@ -403,17 +403,17 @@ class Service {
   Status make_socket_table(ClientRecord& client, EndpointRecord& endpoint);
   bool sees(const ClientRecord& client, const EndpointRecord& endpoint) const;
   void ask_sockets(EndpointRecord& endpoint);
-  void expect_left(EndpointRecord& endpoint);
-  void leave_sockets(EndpointRecord& endpoint);
+  void expect_orphans(EndpointRecord& endpoint);
+  void orphan_sockets(EndpointRecord& endpoint);
   void tell_flows(EndpointRecord& endpoint);
-  void tell_left_sockets();
-  void tell_left_before();
+  void send_orphans();
+  void send_inherited_orphans();
   bool must_wait(const ClientRecord& client, Bytes packet) const;
-  void hold(ClientRecord& client);
-  void resume_held(uint64_t owner);
+  void defer(ClientRecord& client);
+  void resume_deferred(uint64_t owner);
   bool resume_socket_table(JournalItem& item);
-  void keep_left();
-  bool resume_left(const JournalItem& item);
+  void save_orphans();
+  bool restore_orphans(const JournalItem& item);
 
   // service_wire.cc
   Status connect_wire(EndpointRecord& endpoint, const control::Connect& packet, std::string_view name, std::string_view host);
@@ -436,10 +436,10 @@ class Service {
   void drop(ClientRecord& client, std::string_view why);
   void protocol_error(ClientRecord& client, std::string_view what);
   void end_socket(ClientRecord& client);
-  void look_at_ends();
+  void scan_ended();
   Status charge(const ClientRecord& client, const Usage& wanted);
   void give_back(uid_t user, const Usage& usage, std::vector<Descriptor> watches);
-  void look_at_held_memory(std::optional<uid_t> user = {}, uint32_t looks = 64);  // about two microseconds each
+  void scan_held_memory(std::optional<uid_t> user = {}, uint32_t looks = 64);  // about two microseconds each
   bool resume_held_memory(JournalItem& item);
   void finish_drops();
   void destroy(EndpointRecord& endpoint, control::CloseReason reason);
@@ -466,7 +466,7 @@ class Service {
   Descriptor epoll_;
   std::unique_ptr<Listener> listener_;
   Accounts accounts_;
-  Turns turns_;
+  FairQueue fair_queue_;
   struct Terms {
     uint32_t weight = 1;
     engine::SendLimits limits{};
@@ -480,21 +480,21 @@ class Service {
   struct IpLease {
     uint64_t since = 0;                // by CLOCK_MONOTONIC
     MacAddress station{};
-    ip::DhcpKept kept;
+    ip::DhcpKept checkpoint;
   };
   std::map<uint32_t, IpLease> ip_leases_;         // of those that have one of a server
   struct IpHost {
     uint64_t since = 0;
     MacAddress station{};
-    ip::HostKept kept;
+    ip::HostKept checkpoint;
   };
   std::map<uint32_t, IpHost> ip_hosts_;
   std::set<uint32_t> with_sockets_;    // endpoints that have tables of sockets
-  std::map<uint64_t, LeftOfUser> left_sockets_;  // by their owners (owner_of())
-  uint64_t left_turn_ = 0;             // whose were read last
-  uint32_t left_number_ = 0;           // of the last endpoint whose tables are read so
-  std::set<uint32_t> held_;            // clients whose claims wait for that
-  std::vector<engine::LeftConnection> left_before_;  // of the NI before us, of which the engine was not told
+  std::map<uint64_t, DeadProcessesOfUser> dead_sockets_;  // by their owners (owner_of())
+  uint64_t last_owner_ = 0;             // whose were read last
+  uint32_t last_orphans_number_ = 0;           // of the last endpoint whose tables are read so
+  std::set<uint32_t> deferred_;            // clients whose claims wait for that
+  std::vector<engine::LeftConnection> inherited_orphans_;  // of the NI before us, of which the engine was not told
   std::unique_ptr<Signalling> signalling_;
   ServiceCounters counters_;
 
@@ -506,7 +506,7 @@ class Service {
   // Our ends of connections that are over, whose clients have not read all descriptors; by user.
   std::list<std::pair<uid_t, PacketSocket>> unread_ends_;
   HeldMemory held_memory_;  // of what is over
-  Nanoseconds next_look_ = ~Nanoseconds{0};  // at both
+  Nanoseconds next_scan_ = ~Nanoseconds{0};  // at both
   Nanoseconds next_refusal_log_ = 0;
   Nanoseconds next_static_log_ = 0;
   const std::optional<uid_t> unknown_user_ = unknown_user();
@@ -531,16 +531,16 @@ class Service {
   Nanoseconds next_capture_ = 0;  // of an ordinary user
 
   std::unique_ptr<Journal> journal_;     // none: nobody takes over
-  Descriptor left_text_;                 // of those that our engine has left
+  Descriptor orphans_memory_;                 // of those that our engine has left
   Descriptor policy_text_;               // until we are ready: what is in force from then on
   std::set<JournalKey> changed_;         // records to be written
-  uint64_t ids_kept_ = 0;                // signalling's ids below may have been seen by others
+  uint64_t reserved_ids_ = 0;                // signalling's ids below may have been seen by others
   std::set<uint32_t> outputs_waiting_;   // clients to which something is to be sent when it is written
-  std::set<uint32_t> journal_left_;      // clients with packets in the journal that have left meanwhile
+  std::set<uint32_t> sent_outputs_;      // clients with packets in the journal that have left meanwhile
   std::string listening_at_;
   std::optional<std::pair<uint32_t, uint64_t>> upgrade_;  // client and cookie of who asked for one
   bool others_unasked_ = false;  // we took over, and the engine has not taken all of that yet: our signals wait for it
-  size_t resume_left_ = 0;       // of the takeover's commands, those that found no room in the mailbox yet
+  size_t resume_commands_ = 0;       // of the takeover's commands, those that found no room in the mailbox yet
   Nanoseconds ask_others_by_ = 0;  // 0: some of them are left
   bool released_ = false;
   bool resumable_ = false;  // another NI could go on with what the supervisor has: the socket stays for it

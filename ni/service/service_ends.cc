@@ -45,14 +45,14 @@ void Service::end_socket(ClientRecord& client) {
   if (!all_read || journal_ != nullptr) client.socket.end();  // the supervisor has it, too
   if (all_read) return client.socket.close();
   unread_ends_.emplace_back(client.who.uid, std::exchange(client.socket, PacketSocket()));
-  next_look_ = std::min(next_look_, now_ + kLookEvery);
+  next_scan_ = std::min(next_scan_, now_ + kScanEvery);
 }
 
-void Service::look_at_ends() {
-  if (now_ < next_look_) return;
+void Service::scan_ended() {
+  if (now_ < next_scan_) return;
   std::erase_if(unread_ends_, [](auto& end) { return end.second.unread_descriptors() == 0; });
-  look_at_held_memory();
-  next_look_ = unread_ends_.empty() && held_memory_.empty() ? ~Nanoseconds{0} : now_ + kLookEvery;
+  scan_held_memory();
+  next_scan_ = unread_ends_.empty() && held_memory_.empty() ? ~Nanoseconds{0} : now_ + kScanEvery;
 }
 
 // Memory that the client has let go of a moment ago may still be charged to it.
@@ -60,7 +60,7 @@ Status Service::charge(const ClientRecord& client, const Usage& wanted) {
   const Status status = accounts_.take(client.who.uid, client.rights, wanted);
   if (status) return status;
   constexpr uint32_t kLooks = 8;  // others wait for each request that is refused
-  look_at_held_memory(client.who.uid, kLooks);
+  scan_held_memory(client.who.uid, kLooks);
   return accounts_.take(client.who.uid, client.rights, wanted);
 }
 
@@ -68,7 +68,7 @@ Status Service::charge(const ClientRecord& client, const Usage& wanted) {
 void Service::give_back(uid_t user, const Usage& usage, std::vector<Descriptor> watches) {
   std::erase_if(watches, [](const Descriptor& watch) { return !watch.valid() || !is_held(watch.get()); });
   if (watches.empty()) return accounts_.give_back(user, usage);
-  next_look_ = std::min(next_look_, now_ + kLookEvery);
+  next_scan_ = std::min(next_scan_, now_ + kScanEvery);
   const HeldMemory::Entry& entry = held_memory_.add(user, usage, std::move(watches));
   if (journal_ == nullptr || !journal_->has_room(entry.watches.size())) return;
   const HeldMemoryValue value{.memory = usage.memory, .user = user, .endpoints = usage.endpoints};
@@ -88,18 +88,18 @@ bool Service::resume_held_memory(JournalItem& item) {
   const Usage usage{.endpoints = value.endpoints, .memory = value.memory};
   accounts_.resume(value.user, usage);
   held_memory_.resume(value.user, {item.key.b, usage, std::move(item.descriptors)});
-  next_look_ = 0;
+  next_scan_ = 0;
   return true;
 }
 
 // Of one user, or of all.
-void Service::look_at_held_memory(std::optional<uid_t> user, uint32_t looks) {
+void Service::scan_held_memory(std::optional<uid_t> user, uint32_t looks) {
   const auto released = [this](uid_t owner, const HeldMemory::Entry& entry) {
     accounts_.give_back(owner, entry.usage);
     if (journal_ != nullptr) journal_->erase(JournalKind::held_memory, 0, entry.id);
   };
-  if (user) held_memory_.look(*user, looks, released);
-  else held_memory_.look(looks, released);
+  if (user) held_memory_.scan(*user, looks, released);
+  else held_memory_.scan(looks, released);
 }
 
 void Service::finish_drops() {
@@ -107,7 +107,7 @@ void Service::finish_drops() {
     const uint32_t index = *dropped_.begin();
     dropped_.erase(dropped_.begin());
     ClientRecord& client = *client_at(index);
-    const ChargedTime charged(turns_, client.who.uid);
+    const ChargedTime charged(fair_queue_, client.who.uid);
     stop_captures_of(client);
     for (const uint32_t id : client.endpoints) {
       EndpointRecord& endpoint = *endpoint_at(id);
@@ -117,7 +117,7 @@ void Service::finish_drops() {
     if (!client.greeted) {
       forget(client);  // no engine ever knew it
     } else if (client.endpoints.empty()) {
-      dismiss(client);
+      detach_client(client);
     }
   }
 }
@@ -214,7 +214,7 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
 void Service::close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel) {
   const EndpointRecord& served = carrier_of(endpoint);
   if (channel.kind != control::ChannelKind::ni || !served.engine) return;
-  if (channel.ip) expect_left(endpoint);
+  if (channel.ip) expect_orphans(endpoint);
   push(*served.engine, engine::CloseChannel{.endpoint = served.id, .channel = channel.number});
   for (uint32_t engine = 0; engine < engines(); ++engine) {
     if ((channel.relays >> engine & 1) != 0) push(engine, engine::CloseRelay{.local_tag = channel.local_tag});
@@ -235,7 +235,7 @@ void Service::on_endpoint_detached(uint32_t id) {
   EndpointRecord* endpoint = endpoint_at(id);
   UNET_CHECK(endpoint != nullptr && endpoint->detaching);
   ClientRecord& client = *client_at(endpoint->client);
-  const ChargedTime charged(turns_, client.who.uid);
+  const ChargedTime charged(fair_queue_, client.who.uid);
   const bool answer = endpoint->answer_detach;
   const control::Header header{.op = control::Op::destroy_endpoint, .endpoint = id, .cookie = endpoint->detach_cookie};
   const Usage usage{.endpoints = 1, .memory = endpoint->memory};
@@ -253,7 +253,7 @@ void Service::on_endpoint_detached(uint32_t id) {
   free_endpoints_.push_back(id);
   if (answer) ok(client, header);
   if (client.dropped && client.endpoints.empty() && !client.told_engine && dropped_.count(client.index) == 0) {
-    dismiss(client);
+    detach_client(client);
   }
 }
 

@@ -79,14 +79,14 @@ struct Alone {
     return n == 0;
   }
   // Under a journal, whose supervisor's end this is.
-  JournalLink keep_journal() {
+  JournalLink start_journal() {
     auto pair = std::move(*JournalLink::make_pair());
     JournalLink supervisor(std::move(pair.first));
     auto journal = std::move(*Journal::open(std::move(pair.second)));
     REQUIRE(supervisor.send(true));  // nothing is kept
     REQUIRE(journal->inherit());
     const Descriptor memory = std::move(*create_eventfd());
-    REQUIRE(service->keep_journal(std::move(journal), memory.get(), "", "", kSecond));
+    REQUIRE(service->start_journal(std::move(journal), memory.get(), "", "", kSecond));
     return supervisor;
   }
   void arrive(const SignalBody& body, uint64_t number = 1) {
@@ -255,7 +255,7 @@ TEST_CASE("several hosts that connect in one turn are all offered, also under a 
   const bool kept = GENERATE(false, true);
   auto alone = std::make_unique<Alone>("[[rule]]\nany = true\nnames = [\"*\"]\n");
   std::optional<JournalLink> supervisor;
-  if (kept) supervisor.emplace(alone->keep_journal());
+  if (kept) supervisor.emplace(alone->start_journal());
   const Descriptor client = alone->connect();
   Alone::say_hello(client);
   Alone::ask_for_endpoint(client);

@@ -66,7 +66,7 @@ void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
   EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "IP channel");
   if (endpoint == nullptr) return;
   if (Status status = may_open_ip(client, *endpoint); !status) return fail_request(client, packet.header, status.error());
-  serve(*endpoint, 0);
+  assign_engine(*endpoint, 0);
   // A client that has all doorbells of that engine is given another one's.
   if (endpoint->engine.value_or(0) != 0) {
     return fail_request(client, packet.header, {Errc::quota_exceeded, "engine 0 has IP, and as many endpoints of this connection as it can "
@@ -171,7 +171,7 @@ void Service::release_claim(EndpointRecord& endpoint, uint32_t number) {
 
 // Its IP channel is closed: the engine lets go of the claims with it.
 void Service::end_ip(EndpointRecord& endpoint) {
-  leave_sockets(endpoint);
+  orphan_sockets(endpoint);
   while (!endpoint.ip_claims.empty()) release_claim(endpoint, *endpoint.ip_claims.begin());
   endpoint.ip_channel.reset();
 }
@@ -245,13 +245,13 @@ void Service::on_ip_changed(const engine::IpChanged& event) {
     at->second = event.status;
     tell_ip_changed();
   }
-  if (event.lease) ip_leases_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .kept = *event.lease};
+  if (event.lease) ip_leases_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .checkpoint = *event.lease};
   else if (ip_leases_.erase(event.port) == 0) return;
   changed(JournalKind::ip_lease, event.port);
 }
 
-void Service::on_ip_kept(const engine::IpKept& event) {
-  ip_hosts_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .kept = event.kept};
+void Service::on_host_checkpoint(const engine::IpKept& event) {
+  ip_hosts_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .checkpoint = event.kept};
   changed(JournalKind::ip_host, event.port);
 }
 

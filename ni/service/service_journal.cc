@@ -1,6 +1,6 @@
 // service_journal.cc - what a service writes down for the one after it, and when that counts.
 //
-// Objects that changed are noted by their keys, and written as they are when a request or a turn is over: settle(). Packets to clients
+// Objects that changed are noted by their keys, and written as they are when a request or a turn is over: commit_poll(). Packets to clients
 // wait for that, and are written down, too; so whoever takes over sends again what may not have left. Clients know by its cookie
 // what they have had already.
 #include <sys/epoll.h>
@@ -20,7 +20,7 @@ constexpr uint64_t kIdsAhead = 4096;  // a record for so many ids
 
 }  // namespace
 
-Status Service::keep_journal(std::unique_ptr<Journal> journal, int kept, const std::string& path, const std::string& group,
+Status Service::start_journal(std::unique_ptr<Journal> journal, int kept, const std::string& path, const std::string& group,
                              Nanoseconds now) {
   now_ = now;
   listening_at_ = path;
@@ -48,7 +48,7 @@ Status Service::keep_journal(std::unique_ptr<Journal> journal, int kept, const s
 // That we serve counts together with the policy by which we do.
 void Service::tell_ready() {
   if (journal_ == nullptr) return;
-  settle();
+  commit_poll();
   journal_->put(JournalKind::policy, 0, 0, PolicyValue{}, {policy_text_.get()});
   journal_->order(JournalOp::ready);
   journal_->commit();
@@ -56,13 +56,13 @@ void Service::tell_ready() {
   resumable_ = true;
 }
 
-void Service::leave() {
-  settle();
-  keep_left();
-  if (listener_ != nullptr) listener_->leave();
+void Service::hand_over() {
+  commit_poll();
+  save_orphans();
+  if (listener_ != nullptr) listener_->keep_path();
 }
 
-void Service::tell_left() {
+void Service::tell_released() {
   journal_->order(JournalOp::released);
   journal_->commit();
 }
@@ -97,12 +97,12 @@ Status Service::supervisor_takes(size_t descriptors) const {
 // Everything that changed is written, and counts from here on; then what waits for that leaves. Clients that end by it are only noted:
 // callers may go on with theirs.
 void Service::commit_changes() {
-  if (signalling_->next_id() > ids_kept_) {
-    ids_kept_ = signalling_->next_id() + kIdsAhead;
+  if (signalling_->next_id() > reserved_ids_) {
+    reserved_ids_ = signalling_->next_id() + kIdsAhead;
     changed(JournalKind::ni_state, 0);
   }
-  if (changed_.empty() && outputs_waiting_.empty() && journal_left_.empty() && !journal_->pending()) return;
-  for (const uint32_t index : std::exchange(journal_left_, {})) {
+  if (changed_.empty() && outputs_waiting_.empty() && sent_outputs_.empty() && !journal_->pending()) return;
+  for (const uint32_t index : std::exchange(sent_outputs_, {})) {
     if (ClientRecord* const client = client_at(index)) erase_outputs(*client, client->outputs - client->socket.packets_waiting());
   }
   write_changes();
@@ -110,13 +110,13 @@ void Service::commit_changes() {
   for (const uint32_t index : std::exchange(outputs_waiting_, {})) {
     ClientRecord* const client = client_at(index);
     if (client == nullptr || client->dropped) continue;
-    client->unsettled = 0;
+    client->uncommitted = 0;
     flush(*client);
   }
 }
 
 // The end of a turn: of clients that end, too, everything is written.
-void Service::settle() {
+void Service::commit_poll() {
   if (journal_ == nullptr) return;
   do {
     finish_drops();
@@ -124,16 +124,16 @@ void Service::settle() {
   } while (!dropped_.empty());
 }
 
-void Service::on_kept_packet(ClientRecord& client, Bytes packet) {
-  if (!std::exchange(client.look_twice, false) || !was_handled(client, packet)) {
+void Service::on_journaled_packet(ClientRecord& client, Bytes packet) {
+  if (!std::exchange(client.maybe_handled, false) || !was_handled(client, packet)) {
     on_packet(client, packet);
-    note_handled(client, packet);
+    record_handled(client, packet);
     commit_changes();
   }
   if (!client.dropped) client.socket.take();
 }
 
-void Service::note_handled(ClientRecord& client, Bytes packet) {
+void Service::record_handled(ClientRecord& client, Bytes packet) {
   control::Header header{};
   if (client.dropped || packet.size() < sizeof header) return;
   std::memcpy(&header, packet.data(), sizeof header);
@@ -149,7 +149,7 @@ bool Service::was_handled(ClientRecord& client, Bytes packet) {
   return client.handled_op == static_cast<uint32_t>(header.op) && client.handled_cookie == header.cookie;
 }
 
-PacketSocket::Outcome Service::keep_output(ClientRecord& client, Bytes packet, std::span<const int> descriptors) {
+PacketSocket::Outcome Service::journal_output(ClientRecord& client, Bytes packet, std::span<const int> descriptors) {
   if (!descriptors.empty() && !journal_->has_room(descriptors.size(), true)) return PacketSocket::Outcome::no_descriptors;
   std::array<std::byte, control::kPacketMax> room;
   std::memcpy(room.data(), packet.data(), packet.size());
@@ -164,7 +164,7 @@ PacketSocket::Outcome Service::keep_output(ClientRecord& client, Bytes packet, s
   const PacketSocket::Outcome outcome = client.socket.keep(numbered, descriptors, client.waiting_max());
   if (outcome != PacketSocket::Outcome::sent) return outcome;
   journal_->put_bytes({JournalKind::output, client.index, client.outputs++}, numbered, descriptors);
-  ++client.unsettled;
+  ++client.uncommitted;
   outputs_waiting_.insert(client.index);
   return outcome;
 }
@@ -189,7 +189,7 @@ void Service::write_changes() {
       default: {
         const NiStateValue value{.next_request = next_request_,
                                  .incarnation = options_.incarnation,
-                                 .ids = ids_kept_,
+                                 .ids = reserved_ids_,
                                  .draining = draining_ ? 1u : 0u,
                                  .spare = 0};
         journal_->put(JournalKind::ni_state, 0, 0, value);

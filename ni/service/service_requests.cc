@@ -250,7 +250,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
   reinterpret_cast<SegmentHeader*>(made.segment.mapping.data())->doorbell.value.store(Doorbell::kNone, std::memory_order_relaxed);
   // Whoever takes over may find it before our engine has attached it.
   if (journal_ != nullptr) engine_.begin_endpoint(id, geometry.buffers);
-  if (engines() == 1) serve(made, 0);
+  if (engines() == 1) assign_engine(made, 0);
   if (journal_ != nullptr) {
     const SegmentValue value{.options = options, .client = client.index, .doorbell = made.doorbell};
     journal_->put(JournalKind::segment, id, 0, value, {made.segment.descriptor.get()});

@@ -54,7 +54,7 @@ bool is_plain(const JournalKey& key) {
   switch (key.kind) {
     case JournalKind::ni:
     case JournalKind::ni_state:
-    case JournalKind::left:
+    case JournalKind::orphans:
     case JournalKind::policy: return key.a == 0 && key.b == 0;
     case JournalKind::client:
     case JournalKind::client_state:
@@ -145,7 +145,7 @@ Status Service::resume_item(JournalItem& item) {
     case JournalKind::ip_claim:
       return take_value<IpClaimValue>(item, "not a claim that could be", [&](const auto& v) { return resume_ip_claim(a, item.key.b, v); });
     case JournalKind::socket_table:
-    case JournalKind::left: return resume_sockets(item);
+    case JournalKind::orphans: return resume_sockets(item);
     case JournalKind::ip_lease:
       return take_value<IpLeaseValue>(item, "not a lease that could be", [&](const auto& v) { return resume_ip_lease(a, v); });
     case JournalKind::ip_host:
@@ -202,7 +202,7 @@ Status Service::resume_client_state(const JournalItem& item) {
   client->events_numbered = value->events;
   client->handled_cookie = value->handled_cookie;
   client->handled_op = value->handled_op;
-  client->look_twice = value->handled_op != 0;
+  client->maybe_handled = value->handled_op != 0;
   return {};
 }
 
@@ -417,7 +417,8 @@ Status Service::resume_upgrade(const JournalItem& item) {
 }
 
 Status Service::resume_sockets(JournalItem& item) {
-  const bool good = item.descriptors.size() == 1 && (item.key.kind == JournalKind::left ? resume_left(item) : resume_socket_table(item));
+  const bool good = item.descriptors.size() == 1 &&
+                    (item.key.kind == JournalKind::orphans ? restore_orphans(item) : resume_socket_table(item));
   if (!good) return wrong(item, "not a table of sockets that could be");
   return {};
 }
@@ -578,7 +579,7 @@ void Service::finish_resume() {
   for (const auto& [id, endpoint] : endpoints_) ids.push_back(id);
   for (const uint32_t id : ids) end_halves(*endpoint_at(id));
   resume_hosts(), resume_leases();
-  tell_left_before();
+  send_inherited_orphans();
   for (const uint32_t id : ids) {
     EndpointRecord& endpoint = *endpoint_at(id);
     resume_hairpins(endpoint);
@@ -589,7 +590,7 @@ void Service::finish_resume() {
   }
   push(0, engine::Resumed{});
   others_unasked_ = true;
-  resume_left_ = backlogs_[0].size();
+  resume_commands_ = backlogs_[0].size();
 }
 
 }  // namespace unet::service

@@ -18,9 +18,9 @@ namespace unet::service {
 namespace {
 
 constexpr uint32_t kNoEndpoint = ~uint32_t{0};
-constexpr uint32_t kSlotsPerTurn = 2048;     // of processes that are gone
-constexpr uint32_t kTellPerTurn = 256;       // commands to the engine because of them
-constexpr uint32_t kTellBefore = 4096;       // of those, before an engine that takes over goes on
+constexpr uint32_t kSlotsPerPoll = 2048;     // of processes that are gone
+constexpr uint32_t kOrphansPerPoll = 256;       // commands to the engine because of them
+constexpr uint32_t kOrphansBeforeStart = 4096;       // of those, before an engine that takes over goes on
 
 control::Reply reply_to(const control::Header& header) {
   auto reply = zeroed<control::Reply>();
@@ -124,14 +124,14 @@ void Service::ask_sockets(EndpointRecord& endpoint) {
 // ---- what is left
 
 // Its IP channel is about to be closed, and its claims with it. Who reads the tables takes a while, in which a last ACK may come.
-void Service::expect_left(EndpointRecord& endpoint) {
+void Service::expect_orphans(EndpointRecord& endpoint) {
   if (endpoint.socket_tables.empty()) return;
-  endpoint.left_number = ++left_number_;
-  push(0, engine::ExpectLeft{.endpoint = endpoint.id, .number = endpoint.left_number});
+  endpoint.orphans_number = ++last_orphans_number_;
+  push(0, engine::ExpectLeft{.endpoint = endpoint.id, .number = endpoint.orphans_number});
 }
 
 // Its IP channel is closed, and its claims are still known.
-void Service::leave_sockets(EndpointRecord& endpoint) {
+void Service::orphan_sockets(EndpointRecord& endpoint) {
   if (endpoint.socket_tables.empty()) return;
   std::vector<IpClaim> claims;
   for (const uint32_t number : endpoint.ip_claims) claims.push_back(ip_ports_.at(number)->claim);
@@ -141,25 +141,25 @@ void Service::leave_sockets(EndpointRecord& endpoint) {
   }
   const ClientRecord& client = *client_at(endpoint.client);
   const uint64_t owner = owner_of(client);
-  left_sockets_[owner].add({client.who.uid, owner, endpoint.left_number, std::move(endpoint.socket_tables), claims});
+  dead_sockets_[owner].add({client.who.uid, owner, endpoint.orphans_number, std::move(endpoint.socket_tables), claims});
   endpoint.socket_tables.clear();
   with_sockets_.erase(endpoint.id);
 }
 
 // A part each turn, of one user after the other, and only as fast as the engine takes it.
-void Service::tell_left_sockets() {
+void Service::send_orphans() {
   if (commands_waiting() != 0) return;
-  for (uint32_t i = 0; i < kTellPerTurn && !left_before_.empty() && commands_waiting() == 0; ++i) {
-    push(0, engine::LeaveIp{left_before_.back()});
-    left_before_.pop_back();
+  for (uint32_t i = 0; i < kOrphansPerPoll && !inherited_orphans_.empty() && commands_waiting() == 0; ++i) {
+    push(0, engine::LeaveIp{inherited_orphans_.back()});
+    inherited_orphans_.pop_back();
   }
-  if (left_sockets_.empty() || commands_waiting() != 0) return;
-  auto at = left_sockets_.upper_bound(left_turn_);
-  if (at == left_sockets_.end()) at = left_sockets_.begin();
-  left_turn_ = at->first;
-  LeftSockets& first = at->second.front();
+  if (dead_sockets_.empty() || commands_waiting() != 0) return;
+  auto at = dead_sockets_.upper_bound(last_owner_);
+  if (at == dead_sockets_.end()) at = dead_sockets_.begin();
+  last_owner_ = at->first;
+  DeadProcessSockets& first = at->second.front();
   uint32_t told = 0;
-  for (uint32_t i = 0; i < kSlotsPerTurn && told < kTellPerTurn && commands_waiting() == 0; ++i) {
+  for (uint32_t i = 0; i < kSlotsPerPoll && told < kOrphansPerPoll && commands_waiting() == 0; ++i) {
     std::optional<engine::LeftConnection> left;
     const bool more = first.next(left);
     if (left && has_address(left->local)) {
@@ -177,21 +177,21 @@ void Service::tell_left_sockets() {
       give_back(user, {.memory = bytes}, std::move(watches));
     }
     const uint64_t owner = at->first;
-    if (at->second.empty()) left_sockets_.erase(at);
+    if (at->second.empty()) dead_sockets_.erase(at);
     worked_ = true;
-    return resume_held(owner);
+    return resume_deferred(owner);
   }
 }
 
 // Before any claim: what begins at its port is not to meet the end of what was there before. An address may come yet, from a router or a
 // server. But no message moves until the engine goes on: of many, those of ports that nobody has claimed follow a part at a time.
-void Service::tell_left_before() {
-  if (ip_status_.empty()) return left_before_.clear();
+void Service::send_inherited_orphans() {
+  if (ip_status_.empty()) return inherited_orphans_.clear();
   const auto claimed = [this](const engine::LeftConnection& each) { return ip_ports_.claims_any(ip::Protocol::kTcp, each.local_port); };
-  std::partition(left_before_.begin(), left_before_.end(), [&](const auto& each) { return !claimed(each); });
-  for (uint32_t i = 0; i < kTellBefore && !left_before_.empty(); ++i) {
-    push(0, engine::LeaveIp{left_before_.back()});
-    left_before_.pop_back();
+  std::partition(inherited_orphans_.begin(), inherited_orphans_.end(), [&](const auto& each) { return !claimed(each); });
+  for (uint32_t i = 0; i < kOrphansBeforeStart && !inherited_orphans_.empty(); ++i) {
+    push(0, engine::LeaveIp{inherited_orphans_.back()});
+    inherited_orphans_.pop_back();
   }
 }
 
@@ -199,30 +199,30 @@ void Service::tell_left_before() {
 // until it has been told all of the same user's that were there. It stays in the socket, with what is behind it.
 bool Service::must_wait(const ClientRecord& client, Bytes packet) const {
   control::ClaimIp request;
-  if (left_sockets_.empty() || !client.greeted || packet.size() != sizeof request) return false;
+  if (dead_sockets_.empty() || !client.greeted || packet.size() != sizeof request) return false;
   std::memcpy(static_cast<void*>(&request), packet.data(), sizeof request);
   if (request.header.op != control::Op::claim_ip) return false;
   const auto endpoint = endpoints_.find(request.header.endpoint);
   if (endpoint == endpoints_.end() || endpoint->second->client != client.index) return false;  // it is refused
-  const auto at = left_sockets_.find(owner_of(client));
-  return at != left_sockets_.end() && at->second.has_claimed(request.claim);
+  const auto at = dead_sockets_.find(owner_of(client));
+  return at != dead_sockets_.end() && at->second.has_claimed(request.claim);
 }
 
-void Service::hold(ClientRecord& client) {
-  client.held = true;
-  held_.insert(client.index);
+void Service::defer(ClientRecord& client) {
+  client.deferred = true;
+  deferred_.insert(client.index);
   watch_for_room(client);
 }
 
-void Service::resume_held(uint64_t owner) {
-  for (auto at = held_.begin(); at != held_.end();) {
+void Service::resume_deferred(uint64_t owner) {
+  for (auto at = deferred_.begin(); at != deferred_.end();) {
     ClientRecord* const client = client_at(*at);
     if (client != nullptr && owner_of(*client) != owner) {
       ++at;
       continue;
     }
-    at = held_.erase(at);
-    if (client == nullptr || !std::exchange(client->held, false) || client->dropped) continue;
+    at = deferred_.erase(at);
+    if (client == nullptr || !std::exchange(client->deferred, false) || client->dropped) continue;
     watch_for_room(*client);
   }
 }
@@ -277,14 +277,14 @@ bool Service::resume_socket_table(JournalItem& item) {
 }
 
 // What the engine, which has stopped, had not ended, with what it was not told yet.
-void Service::keep_left() {
-  std::vector<engine::LeftConnection> all = engine_.take_left();
-  all.insert(all.end(), left_before_.begin(), left_before_.end());
+void Service::save_orphans() {
+  std::vector<engine::LeftConnection> all = engine_.take_orphans();
+  all.insert(all.end(), inherited_orphans_.begin(), inherited_orphans_.end());
   for (const engine::Command& command : backlogs_[0]) {
     if (const auto* const one = std::get_if<engine::LeaveIp>(&command)) all.push_back(one->left);
   }
-  for (auto& [user, tables] : std::exchange(left_sockets_, {})) {
-    for (LeftSockets& each : tables.all()) {
+  for (auto& [user, tables] : std::exchange(dead_sockets_, {})) {
+    for (DeadProcessSockets& each : tables.all()) {
       for (std::optional<engine::LeftConnection> left; each.next(left);) {
         if (left && has_address(left->local)) all.push_back(*left);
       }
@@ -292,17 +292,17 @@ void Service::keep_left() {
   }
   if (all.empty() || !journal_->has_room(1)) return;
   const std::string_view bytes(reinterpret_cast<const char*>(all.data()), all.size() * sizeof all[0]);
-  left_text_ = create_text("unet-left", bytes).value_or(Descriptor{});
-  if (!left_text_.valid()) return;
-  const LeftValue value{.since = monotonic_now(), .connections = static_cast<uint32_t>(all.size()), .spare = 0};
-  journal_->put(JournalKind::left, 0, 0, value, {left_text_.get()});
+  orphans_memory_ = create_text("unet-left", bytes).value_or(Descriptor{});
+  if (!orphans_memory_.valid()) return;
+  const OrphansValue value{.since = monotonic_now(), .connections = static_cast<uint32_t>(all.size()), .spare = 0};
+  journal_->put(JournalKind::orphans, 0, 0, value, {orphans_memory_.get()});
   journal_->commit();
 }
 
-bool Service::resume_left(const JournalItem& item) {
-  LeftValue value;
+bool Service::restore_orphans(const JournalItem& item) {
+  OrphansValue value;
   if (!item.read(value)) return false;
-  journal_->erase(JournalKind::left, 0, 0);
+  journal_->erase(JournalKind::orphans, 0, 0);
   const uint64_t now = monotonic_now();
   const uint64_t age_ms = now > value.since ? (now - value.since) / kMillisecond : 0;
   for (uint32_t i = 0; i < std::min(value.connections, kIpRemainsMax); ++i) {
@@ -311,7 +311,7 @@ bool Service::resume_left(const JournalItem& item) {
     if (::pread(item.descriptors[0].get(), static_cast<void*>(&left), sizeof left, at) != static_cast<ssize_t>(sizeof left)) return false;
     if (left.remain > engine::Remain::time_wait) return false;
     left.age_ms = static_cast<uint32_t>(std::min<uint64_t>(left.age_ms + age_ms, ~uint32_t{0}));
-    left_before_.push_back(left);
+    inherited_orphans_.push_back(left);
   }
   return true;
 }

@@ -92,7 +92,7 @@ Status Service::accept_wire(EndpointRecord& endpoint, const RequestRecord& reque
 void Service::open_wire(EndpointRecord& endpoint, ChannelRecord& channel, Tag remote_tag, const WireAddress& remote) {
   const uint32_t owners = engines_of(ports_[remote.port]);
   EndpointRecord& served = carrier_of(endpoint);
-  serve(served, least_busy_engine(owners));
+  assign_engine(served, least_busy_engine(owners));
   // It may be served elsewhere already, and what arrives at another queue is its, too.
   channel.relays = owners & ~(1u << *served.engine);
   for (uint32_t engine = 0; engine < engines(); ++engine) {
@@ -167,7 +167,7 @@ void Service::send_signals() {
 // there is room for all that is wanted of it: what we said would be dropped.
 void Service::ask_others() {
   constexpr Nanoseconds kMailboxTime = 50 * kMillisecond;
-  if (!others_unasked_ || resume_left_ != 0) return;
+  if (!others_unasked_ || resume_commands_ != 0) return;
   if (ask_others_by_ == 0) ask_others_by_ = now_ + kMailboxTime;
   if (backlogged() || (!lines_[0].commands.empty() && now_ < ask_others_by_)) return;
   others_unasked_ = false;

@@ -1,4 +1,4 @@
-// service_ip_kept.cc - claims, leases and addresses in the journal, and what the next network interface makes of them.
+// service_ip_checkpoint.cc - claims, leases and addresses in the journal, and what the next network interface makes of them.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -62,7 +62,7 @@ bool Service::resume_ip_claim(uint32_t id, uint64_t number, const IpClaimValue& 
 bool Service::write_ip_lease(uint32_t port) {
   const auto at = ip_leases_.find(port);
   if (at == ip_leases_.end()) return false;
-  const ip::DhcpKept& kept = at->second.kept;
+  const ip::DhcpKept& kept = at->second.checkpoint;
   auto value = zeroed<IpLeaseValue>();
   value.since = at->second.since;
   value.renew_in = kept.renew_in;
@@ -83,11 +83,11 @@ bool Service::write_ip_lease(uint32_t port) {
 }
 
 bool Service::resume_ip_lease(uint32_t port, const IpLeaseValue& value) {
-  IpLease lease{.since = value.since, .station = value.station, .kept = {}};
-  lease.kept.renew_in = value.renew_in;
-  lease.kept.rebind_in = value.rebind_in;
-  lease.kept.end_in = value.end_in;
-  ip::DhcpLease& of = lease.kept.lease;
+  IpLease lease{.since = value.since, .station = value.station, .checkpoint = {}};
+  lease.checkpoint.renew_in = value.renew_in;
+  lease.checkpoint.rebind_in = value.rebind_in;
+  lease.checkpoint.end_in = value.end_in;
+  ip::DhcpLease& of = lease.checkpoint.lease;
   of.address = address_of(value.address);
   of.server = address_of(value.server);
   if (value.has_router != 0) of.router = address_of(value.router);
@@ -111,11 +111,11 @@ void Service::resume_leases() {
     const auto takes = [&, number = port](const engine::IpPortOptions& each) { return each.port == number && each.dhcp; };
     const uint64_t age = now - std::min(now, lease.since);
     const bool wanted = std::any_of(options_.ip.begin(), options_.ip.end(), takes) && ports_[port].address == lease.station;
-    if (!wanted || lease.kept.end_in <= age) {
+    if (!wanted || lease.checkpoint.end_in <= age) {
       changed(JournalKind::ip_lease, port);
       continue;
     }
-    ip::DhcpKept kept = lease.kept;
+    ip::DhcpKept kept = lease.checkpoint;
     for (Nanoseconds* each : {&kept.renew_in, &kept.rebind_in, &kept.end_in}) {
       if (*each != ~Nanoseconds{0}) *each -= std::min(*each, age);
     }
@@ -130,7 +130,7 @@ void Service::resume_leases() {
 bool Service::write_ip_host(uint32_t port) {
   const auto at = ip_hosts_.find(port);
   if (at == ip_hosts_.end()) return false;
-  const ip::HostKept& kept = at->second.kept;
+  const ip::HostKept& kept = at->second.checkpoint;
   auto value = zeroed<IpHostValue>();
   static_assert(std::size(value.addresses) == ip::HostKept::kAddressesMax && std::size(value.prefixes) == ip::HostKept::kPrefixesMax);
   value.since = at->second.since;
@@ -164,10 +164,10 @@ bool Service::resume_ip_host(uint32_t port, const IpHostValue& value) {
       value.hop_limit6 > 0xFF) {
     return false;
   }
-  IpHost host{.since = value.since, .station = value.station, .kept = {.address_count = value.address_count,
+  IpHost host{.since = value.since, .station = value.station, .checkpoint = {.address_count = value.address_count,
                                                                        .prefix_count = value.prefix_count}};
   // Much of it came from the wire: what is not as it should be is left out, and asked for anew, and keeps nobody from going on.
-  host.kept.address_count = host.kept.prefix_count = 0;
+  host.checkpoint.address_count = host.checkpoint.prefix_count = 0;
   for (uint32_t i = 0; i < value.address_count; ++i) {
     const IpHostValue::Address& from = value.addresses[i];
     const ip::IpAddress address = address_of(from.address);
@@ -175,7 +175,7 @@ bool Service::resume_ip_host(uint32_t port, const IpHostValue& value) {
     const bool good = address.is_wire_host(ipv4) && from.prefix != 0 && from.prefix <= (ipv4 ? 32u : 128u) &&
                       (from.of_router == 0 || (from.of_router == 1 && !ipv4 && from.prefix == 64)) && from.preferred_s <= from.valid_s;
     if (!good) continue;
-    ip::HostKept::Address& to = host.kept.addresses[host.kept.address_count++];
+    ip::HostKept::Address& to = host.checkpoint.addresses[host.checkpoint.address_count++];
     to.address = address;
     to.prefix = static_cast<uint8_t>(from.prefix);
     to.of_router = from.of_router != 0;
@@ -186,14 +186,14 @@ bool Service::resume_ip_host(uint32_t port, const IpHostValue& value) {
     const IpHostValue::Prefix& from = value.prefixes[i];
     const ip::IpAddress prefix = address_of(from.prefix);
     if (from.bits > 128 || prefix.is_ipv4() || prefix.is_multicast() || prefix.is_link_local()) continue;
-    host.kept.prefixes[host.kept.prefix_count++] = {prefix, static_cast<uint8_t>(from.bits), from.valid_s};
+    host.checkpoint.prefixes[host.checkpoint.prefix_count++] = {prefix, static_cast<uint8_t>(from.bits), from.valid_s};
   }
-  host.kept.router = address_of(value.router);
-  const ip::IpAddress& router = host.kept.router;
+  host.checkpoint.router = address_of(value.router);
+  const ip::IpAddress& router = host.checkpoint.router;
   if (!router.is_unspecified() && (router.is_ipv4() || !router.is_wire_host(false))) return false;
-  host.kept.router_s = value.router_s;
-  host.kept.mtu6 = value.mtu6;
-  host.kept.hop_limit6 = static_cast<uint8_t>(value.hop_limit6);
+  host.checkpoint.router_s = value.router_s;
+  host.checkpoint.mtu6 = value.mtu6;
+  host.checkpoint.hop_limit6 = static_cast<uint8_t>(value.hop_limit6);
   ip_hosts_[port] = host;
   return true;
 }
@@ -208,7 +208,7 @@ void Service::resume_hosts() {
       continue;
     }
     ip_hosts_[port] = host;
-    ip::HostKept kept = host.kept;
+    ip::HostKept kept = host.checkpoint;
     const uint64_t age = (now - std::min(now, host.since)) / kSecond;
     const auto shorten = [&](uint32_t& seconds) {
       if (seconds != ip::HostKept::kForever) seconds -= static_cast<uint32_t>(std::min<uint64_t>(seconds, age));
