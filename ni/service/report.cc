@@ -285,7 +285,7 @@ class ReportBuilder {
               {"ip_claims", s_.ip_ports_.all().size()},
               {"requests", s_.requests_.size()},
               {"tags", s_.tags_.used()},
-              {"commands_waiting", s_.commands_waiting()},
+              {"commands_waiting", s_.commands_.waiting()},
               {"packets_waiting", packets}}},
             {"signalling",
              {{"channels", signals.channels},

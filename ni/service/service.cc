@@ -50,7 +50,7 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, std::ve
 }
 
 Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vector<EngineLine> lines, EngineSide& engine)
-    : options_(std::move(options)), ports_(std::move(ports)), lines_(std::move(lines)), engine_(engine),
+    : options_(std::move(options)), ports_(std::move(ports)), engine_(engine), commands_(std::move(lines), engine),
       epoll_(epoll_create1(EPOLL_CLOEXEC)), tags_(options_.seed), ip_ports_(options_.seed == 0 ? 0 : ~options_.seed) {
   SignallingOptions signalling{.host = options_.host,
                                .port_mtus = {},
@@ -91,6 +91,7 @@ Status Service::watch_supervisor() {
 bool Service::poll(Nanoseconds now) {
   now_ = now;
   worked_ = false;
+  commands_.take_pushed();
   ask_others();           // after a takeover, before anybody has more for the engine
   process_clients();
   poll_wires();
@@ -104,8 +105,8 @@ bool Service::poll(Nanoseconds now) {
   send_orphans();    // whose peers are to know
   commit_poll();               // all of that counts, and what it says leaves:
   send_signals();         // to other hosts, too
-  flush_commands();       // to the engine, and wake it
-  return worked_;
+  commands_.flush();      // to the engine, and wake it
+  return commands_.take_pushed() || worked_;
 }
 
 Nanoseconds Service::next_timeout() const noexcept {
@@ -113,9 +114,7 @@ Nanoseconds Service::next_timeout() const noexcept {
   if (!deadlines_.empty() && deadlines_.begin()->first < next) next = deadlines_.begin()->first;
   next = std::min({next, next_hello_, next_flush_, next_scan_});
   if ((backlogged() || others_unasked_) && now_ + kMillisecond < next) next = now_ + kMillisecond;
-  for (const EngineLine& line : lines_) {
-    if (!line.events.empty()) next = 0;
-  }
+  if (commands_.has_events()) next = 0;
   if (!unserved_ends_.empty() || !unserved_captures_.empty()) next = 0;
   if ((!dead_sockets_.empty() || !inherited_orphans_.empty()) && !backlogged()) next = 0;
   return next;
@@ -320,7 +319,7 @@ void Service::watch_for_room(ClientRecord& client) {
 
 void Service::on_engine_events() {
   for (uint32_t engine = 0; engine < engines(); ++engine) {
-    engine::EventMailbox& events = lines_[engine].events;
+    engine::EventMailbox& events = commands_.events(engine);
     for (int i = 0; i < kEngineEventsPerPoll; ++i) {
       const engine::Event* event = events.front();
       if (event == nullptr) break;
@@ -376,47 +375,9 @@ void Service::end_silent() {
   }
 }
 
-void Service::push(uint32_t engine, const engine::Command& command) {
-  worked_ = true;
-  std::deque<engine::Command>& backlog = backlogs_[engine];
-  // Order matters to an engine: nothing overtakes what waits.
-  if (backlog.empty() && lines_[engine].commands.push(command)) return;
-  if (backlog.empty()) lines_[engine].commands.announce_more(true);
-  backlog.push_back(command);
-}
-
-void Service::push_all(const engine::Command& command) {
-  for (uint32_t engine = 0; engine < engines(); ++engine) push(engine, command);
-}
-
-// A signal may be lost, and whoever is on the wire causes them: they do not wait where clients' commands wait. Frames that follow from
-// one may arrive at any queue of the port, so its engines have all commands before it leaves.
 void Service::push_signal(const engine::SendSignal& signal) {
   const PortInfo& port = ports_[signal.port];
-  const uint32_t owners = engines_of(port);
-  bool ready = true;
-  for (uint32_t engine = 0; engine < engines(); ++engine) ready = ready && ((owners >> engine & 1) == 0 || backlogs_[engine].empty());
-  if (!ready || !lines_[port.engine].commands.push(signal)) ++counters_.dropped_signals;
-  worked_ = true;
-}
-
-void Service::flush_commands() {
-  for (uint32_t engine = 0; engine < engines(); ++engine) {
-    std::deque<engine::Command>& backlog = backlogs_[engine];
-    engine::CommandMailbox& commands = lines_[engine].commands;
-    while (!backlog.empty() && commands.push(backlog.front())) {
-      backlog.pop_front();
-      if (engine == 0 && resume_commands_ != 0) --resume_commands_;
-      if (backlog.empty()) commands.announce_more(false);
-    }
-    if (!commands.empty()) engine_.wake_engine(engine);
-  }
-}
-
-size_t Service::commands_waiting() const noexcept {
-  size_t waiting = 0;
-  for (const auto& backlog : backlogs_) waiting += backlog.size();
-  return waiting;
+  if (!commands_.push_signal(port.engine, engines_of(port), signal)) ++counters_.dropped_signals;
 }
 
 void Service::stop(Nanoseconds now) {
@@ -440,7 +401,7 @@ void Service::stop(Nanoseconds now) {
   run_signalling();
   send_signals();
   finish_drops();
-  flush_commands();
+  commands_.flush();
 }
 
 ClientRecord* Service::client_at(uint32_t index) {

@@ -25,17 +25,19 @@
 #include "ni/engine/ip_options.h"
 #include "ni/engine/mailbox.h"
 #include "ni/service/accounts.h"
+#include "ni/service/dead_process_sockets.h"
+#include "ni/service/engine_commands.h"
+#include "ni/service/engine_side.h"
+#include "ni/service/fair_queue.h"
 #include "ni/service/held_memory.h"
 #include "ni/service/ip_ports.h"
 #include "ni/service/journal.h"
-#include "ni/service/dead_process_sockets.h"
 #include "ni/service/listener.h"
 #include "ni/service/names.h"
 #include "ni/service/policy.h"
 #include "ni/service/records.h"
 #include "ni/service/signalling.h"
 #include "ni/service/tags.h"
-#include "ni/service/fair_queue.h"
 #include "unet/base/result.h"
 #include "unet/base/time.h"
 #include "unet/control.h"
@@ -49,40 +51,6 @@ struct IpHostValue;
 struct IpLeaseValue;
 struct RequestValue;
 struct SharedValue;
-
-struct PortInfo {
-  MacAddress address{};
-  uint32_t mtu = 0;
-  std::string description;
-  uint32_t engine = 0;  // to which it belongs, or its first queue; of further queues each to the next engine
-  uint32_t queues = 1;
-  std::shared_ptr<WireState> state;  // null: the wire says nothing beside its frames
-  uint32_t state_changes = 0;        // that clients were told of
-};
-
-// The way to an engine and back.
-struct EngineLine {
-  engine::CommandMailbox& commands;
-  engine::EventMailbox& events;
-};
-
-// The rest of the NI, as the service sees it. Called by the service's thread.
-class EngineSide {
- public:
-  virtual ~EngineSide() = default;
-  virtual void wake_engine(uint32_t engine) noexcept = 0;          // commands were put into its mailbox
-  virtual Status watch_client(uint32_t engine, int wake_descriptor) = 0;  // the engine's sleep ends when it is written
-  virtual void forget_client(uint32_t engine, int wake_descriptor) noexcept = 0;
-  virtual void begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept = 0;  // of the one engine, before its number counts as given
-  virtual uint64_t ni_counter(uint32_t engine, NiCounter counter) const noexcept = 0;
-  virtual uint64_t ni_gauge(uint32_t engine, NiGauge gauge) const noexcept = 0;
-  virtual uint64_t endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounter counter) const noexcept = 0;
-  // What the host that a port is has counted (ip::HostCounter).
-  virtual uint64_t ip_counter(uint32_t, size_t) const noexcept { return 0; }
-  // Of the one engine, which has stopped: what it has not ended yet of processes that are gone.
-  virtual std::vector<engine::LeftConnection> take_orphans() { return {}; }
-  virtual std::vector<std::vector<DriverCounter>> port_counters() = 0;  // one list per port
-};
 
 // A channel of the configuration: both NIs are configured alike, and nothing is signalled.
 struct StaticChannel {
@@ -157,7 +125,7 @@ class Service {
   int descriptor() const noexcept { return epoll_.get(); }
 
   // True while commands wait for room in the mailbox: poll() again soon.
-  bool backlogged() const noexcept { return commands_waiting() != 0; }
+  bool backlogged() const noexcept { return commands_.waiting() != 0; }
 
   // Drops every client and tells other NIs. poll() on until idle(), or give up: the engine may be gone.
   void stop(Nanoseconds now);
@@ -196,11 +164,8 @@ class Service {
   void end_silent();
   void flush(ClientRecord& client);
   void flush_starved();
-  void push(uint32_t engine, const engine::Command& command);
-  void push_all(const engine::Command& command);
+  void push(uint32_t engine, const engine::Command& command) { commands_.push(engine, command); }
   void push_signal(const engine::SendSignal& signal);
-  void flush_commands();
-  size_t commands_waiting() const noexcept;
   // False: the descriptors could not be had. The client got an error instead; what it asked for is the caller's to undo.
   bool send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors = {});
   template <typename Packet>
@@ -213,7 +178,7 @@ class Service {
   void watch_for_room(ClientRecord& client);
 
   // service_engines.cc: which engine serves what
-  uint32_t engines() const noexcept { return static_cast<uint32_t>(lines_.size()); }
+  uint32_t engines() const noexcept { return commands_.engines(); }
   uint32_t engines_of(const PortInfo& port) const noexcept;  // bit e: engine e has a queue of it
   uint32_t least_busy_engine(uint32_t among = ~uint32_t{0}) const;
   void assign_engine(EndpointRecord& endpoint, uint32_t engine);
@@ -457,8 +422,8 @@ class Service {
 
   ServiceOptions options_;
   std::vector<PortInfo> ports_;
-  std::vector<EngineLine> lines_;
   EngineSide& engine_;
+  EngineCommands commands_;
   Nanoseconds now_ = 0;  // of the poll() under way
   bool worked_ = false;
   bool draining_ = false;
@@ -521,9 +486,6 @@ class Service {
   std::unordered_map<uint64_t, uint64_t> wire_requests_;                   // Signalling's request -> ours
   std::unordered_map<uint64_t, std::pair<uint32_t, uint32_t>> connects_;   // Signalling's connect -> endpoint, channel
   std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
-  // Of each engine, what its mailbox had no room for: one that takes no commands holds up nobody else. Nothing has an order across
-  // engines but what an engine keeps itself: it takes no frame that another passes on, and refuses no channel, while commands wait for it.
-  std::array<std::deque<engine::Command>, kEnginesMax> backlogs_;
   std::array<uint32_t, kEnginesMax> served_{};  // endpoints of each engine
   std::vector<uint32_t> unserved_ends_;  // endpoints that ended before any engine knew them
   std::map<uint32_t, CaptureRecord> captures_;
@@ -540,7 +502,6 @@ class Service {
   std::string listening_at_;
   std::optional<std::pair<uint32_t, uint64_t>> upgrade_;  // client and cookie of who asked for one
   bool others_unasked_ = false;  // we took over, and the engine has not taken all of that yet: our signals wait for it
-  size_t resume_commands_ = 0;       // of the takeover's commands, those that found no room in the mailbox yet
   Nanoseconds ask_others_by_ = 0;  // 0: some of them are left
   bool released_ = false;
   bool resumable_ = false;  // another NI could go on with what the supervisor has: the socket stays for it

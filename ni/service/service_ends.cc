@@ -216,9 +216,7 @@ void Service::close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel) 
   if (channel.kind != control::ChannelKind::ni || !served.engine) return;
   if (channel.ip) expect_orphans(endpoint);
   push(*served.engine, engine::CloseChannel{.endpoint = served.id, .channel = channel.number});
-  for (uint32_t engine = 0; engine < engines(); ++engine) {
-    if ((channel.relays >> engine & 1) != 0) push(engine, engine::CloseRelay{.local_tag = channel.local_tag});
-  }
+  commands_.push_each(channel.relays, engine::CloseRelay{.local_tag = channel.local_tag});
   if (channel.linked) tags_.release(channel.local_tag);
   channel.relays = 0;
   channel.linked = false;

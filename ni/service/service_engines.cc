@@ -74,9 +74,7 @@ void Service::attach_client(ClientRecord& client, uint32_t engine) {
 // It has no endpoints any more.
 void Service::detach_client(ClientRecord& client) {
   client.told_engine = true;
-  for (uint32_t engine = 0; engine < engines(); ++engine) {
-    if ((client.engines >> engine & 1) != 0) push(engine, engine::DetachClient{.client = client.index});
-  }
+  commands_.push_each(client.engines, engine::DetachClient{.client = client.index});
   if (client.engines == 0) forget(client);
 }
 

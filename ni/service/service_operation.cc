@@ -62,7 +62,7 @@ void Service::tell_terms(const ClientRecord& client) {
   Terms& known = terms_[client.who.uid];
   if (terms == known) return;
   known = terms;
-  push_all(engine::SetUser{.user = client.who.uid, .weight = terms.weight, .limits = terms.limits});
+  commands_.push_each(commands_.all(), engine::SetUser{.user = client.who.uid, .weight = terms.weight, .limits = terms.limits});
 }
 
 void Service::handle(ClientRecord& client, const control::Drain& packet) {

@@ -590,7 +590,7 @@ void Service::finish_resume() {
   }
   push(0, engine::Resumed{});
   others_unasked_ = true;
-  resume_commands_ = backlogs_[0].size();
+  commands_.begin_countdown();
 }
 
 }  // namespace unet::service

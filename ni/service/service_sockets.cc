@@ -148,18 +148,18 @@ void Service::orphan_sockets(EndpointRecord& endpoint) {
 
 // A part each turn, of one user after the other, and only as fast as the engine takes it.
 void Service::send_orphans() {
-  if (commands_waiting() != 0) return;
-  for (uint32_t i = 0; i < kOrphansPerPoll && !inherited_orphans_.empty() && commands_waiting() == 0; ++i) {
+  if (commands_.waiting() != 0) return;
+  for (uint32_t i = 0; i < kOrphansPerPoll && !inherited_orphans_.empty() && commands_.waiting() == 0; ++i) {
     push(0, engine::LeaveIp{inherited_orphans_.back()});
     inherited_orphans_.pop_back();
   }
-  if (dead_sockets_.empty() || commands_waiting() != 0) return;
+  if (dead_sockets_.empty() || commands_.waiting() != 0) return;
   auto at = dead_sockets_.upper_bound(last_owner_);
   if (at == dead_sockets_.end()) at = dead_sockets_.begin();
   last_owner_ = at->first;
   DeadProcessSockets& first = at->second.front();
   uint32_t told = 0;
-  for (uint32_t i = 0; i < kSlotsPerPoll && told < kOrphansPerPoll && commands_waiting() == 0; ++i) {
+  for (uint32_t i = 0; i < kSlotsPerPoll && told < kOrphansPerPoll && commands_.waiting() == 0; ++i) {
     std::optional<engine::LeftConnection> left;
     const bool more = first.next(left);
     if (left && has_address(left->local)) {
@@ -280,7 +280,7 @@ bool Service::resume_socket_table(JournalItem& item) {
 void Service::save_orphans() {
   std::vector<engine::LeftConnection> all = engine_.take_orphans();
   all.insert(all.end(), inherited_orphans_.begin(), inherited_orphans_.end());
-  for (const engine::Command& command : backlogs_[0]) {
+  for (const engine::Command& command : commands_.waiting(0)) {
     if (const auto* const one = std::get_if<engine::LeaveIp>(&command)) all.push_back(one->left);
   }
   for (auto& [user, tables] : std::exchange(dead_sockets_, {})) {

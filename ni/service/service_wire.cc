@@ -95,10 +95,7 @@ void Service::open_wire(EndpointRecord& endpoint, ChannelRecord& channel, Tag re
   assign_engine(served, least_busy_engine(owners));
   // It may be served elsewhere already, and what arrives at another queue is its, too.
   channel.relays = owners & ~(1u << *served.engine);
-  for (uint32_t engine = 0; engine < engines(); ++engine) {
-    if ((channel.relays >> engine & 1) == 0) continue;
-    push(engine, engine::OpenRelay{.local_tag = channel.local_tag, .engine = *served.engine});
-  }
+  commands_.push_each(channel.relays, engine::OpenRelay{.local_tag = channel.local_tag, .engine = *served.engine});
   push(*served.engine, engine::OpenWire{.endpoint = served.id,
                                     .channel = channel.number,
                                     .local_tag = channel.local_tag,
@@ -167,9 +164,9 @@ void Service::send_signals() {
 // there is room for all that is wanted of it: what we said would be dropped.
 void Service::ask_others() {
   constexpr Nanoseconds kMailboxTime = 50 * kMillisecond;
-  if (!others_unasked_ || resume_commands_ != 0) return;
+  if (!others_unasked_ || !commands_.counted_down()) return;
   if (ask_others_by_ == 0) ask_others_by_ = now_ + kMailboxTime;
-  if (backlogged() || (!lines_[0].commands.empty() && now_ < ask_others_by_)) return;
+  if (backlogged() || (!commands_.has_taken_all(0) && now_ < ask_others_by_)) return;
   others_unasked_ = false;
   signalling_->resumed(now_);
 }
