@@ -84,7 +84,7 @@ Status Service::listen_on(Listener listener) {
 
 Status Service::watch_supervisor() {
   epoll_event event{.events = EPOLLIN, .data = {.u64 = kSupervisorKey}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, journal_->descriptor(), &event) != 0) return fail_errno("epoll_ctl", errno);
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, persistence_.journal().descriptor(), &event) != 0) return fail_errno("epoll_ctl", errno);
   return {};
 }
 
@@ -179,9 +179,7 @@ Status Service::adopt_connection(Descriptor socket) {
   if (free_clients_.empty()) {
     return fail(Errc::quota_exceeded, std::to_string(kClientsMax) + " connections are open, which is the maximum");
   }
-  if (journal_ != nullptr && !(journal_->has_room(1, true) && journal_->has_room_for_records())) {
-    return supervisor_takes(journal_->descriptors_max());
-  }
+  if (Status status = persistence_.takes_client(); !status) return status;
   Rights rights = options_.policy.rights(*who);
   if (Status status = accounts_.take(who->uid, rights, {.connections = 1}); !status) return status;
   // The kernel's own queue for a client that does not read stays small; ours is bounded, too.
@@ -193,8 +191,8 @@ Status Service::adopt_connection(Descriptor socket) {
     return fail_errno("epoll_ctl", errno);
   }
   free_clients_.pop_front();
-  if (journal_ != nullptr) journal_->put(JournalKind::client, index, 0, ClientValue{}, {socket.get()});
-  changed(JournalKind::client_state, index);
+  persistence_.put(JournalKind::client, index, 0, ClientValue{}, {socket.get()});
+  persistence_.changed(JournalKind::client_state, index);
   next_hello_ = 0;  // to be known in the next turn
   ++counters_.connections;
   clients_.emplace(index, std::make_unique<ClientRecord>(index, std::move(socket), std::move(*who), std::move(rights)));
@@ -213,12 +211,12 @@ bool Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   }
   alignas(8) std::array<std::byte, control::kPacketMax> room;
   size_t size = 0;
-  const bool stays = journal_ != nullptr || !dead_sockets_.empty();
+  const bool stays = persistence_.active() || !dead_sockets_.empty();
   switch (client.socket.receive(room, size, stays)) {
     case PacketSocket::Received::packet:
       if (must_wait(client, Bytes(room.data(), size))) {
         defer(client);
-      } else if (journal_ != nullptr) {
+      } else if (persistence_.active()) {
         on_journaled_packet(client, Bytes(room.data(), size));
       } else {
         if (stays) client.socket.take();
@@ -239,7 +237,7 @@ bool Service::on_client(ClientRecord& client, uint32_t epoll_events) {
 
 void Service::flush(ClientRecord& client) {
   const PacketSocket::Outcome outcome = client.socket.flush(client.uncommitted);
-  if (journal_ != nullptr && client.outputs - client.socket.packets_waiting() > client.outputs_sent) sent_outputs_.insert(client.index);
+  persistence_.flushed(client);
   if (outcome == PacketSocket::Outcome::broken) return drop(client, "the connection broke");
   client.starved = outcome == PacketSocket::Outcome::no_descriptors;
   if (client.starved) next_flush_ = std::min(next_flush_, now_ + kFlushAgain);
@@ -260,11 +258,11 @@ bool Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int
   if (client.dropped) return true;
   const bool refused = descriptors.size() != 0 && !reads_descriptors(client);
   PacketSocket::Outcome outcome = PacketSocket::Outcome::no_descriptors;
-  if (!refused && journal_ != nullptr) outcome = journal_output(client, packet, {descriptors.begin(), descriptors.size()});
+  if (!refused && persistence_.active()) outcome = persistence_.send(client, packet, {descriptors.begin(), descriptors.size()});
   else if (!refused) outcome = client.socket.send(packet, descriptors, client.waiting_max());
   switch (outcome) {
     case PacketSocket::Outcome::sent:
-      if (journal_ != nullptr) return true;
+      if (persistence_.active()) return true;
       announce(client);
       watch_for_room(client);
       return true;
@@ -382,12 +380,10 @@ void Service::push_signal(const engine::SendSignal& signal) {
 
 void Service::stop(Nanoseconds now) {
   now_ = now;
-  if (journal_ != nullptr) {
+  if (persistence_.active()) {
     commit_poll();
-    journal_->order(JournalOp::stop);
-    journal_->commit();
-    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, journal_->descriptor(), nullptr);
-    journal_.reset();  // its end stays open until the supervisor has read that
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, persistence_.journal().descriptor(), nullptr);
+    persistence_.stop();
   }
   listener_.reset();
   others_unasked_ = false;

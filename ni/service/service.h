@@ -34,6 +34,7 @@
 #include "ni/service/journal.h"
 #include "ni/service/listener.h"
 #include "ni/service/names.h"
+#include "ni/service/persistence.h"
 #include "ni/service/policy.h"
 #include "ni/service/records.h"
 #include "ni/service/signalling.h"
@@ -101,14 +102,14 @@ class Service {
   // With what was inherited, goes on where the NI before this one stopped: its socket, clients, endpoints and channels. Errors:
   // protocol (what was inherited makes no sense), invalid_argument (another socket), out_of_memory.
   Status start_journal(std::unique_ptr<Journal> journal, int kept, const std::string& path, const std::string& group, Nanoseconds now);
-  bool has_journal() const noexcept { return journal_ != nullptr; }
+  bool has_journal() const noexcept { return persistence_.active(); }
   // Clients are served now.
   void tell_ready();
 
   // The supervisor wants another NI in our place: hand_over() once the engine has stopped, tell_released() when wires are closed.
   bool released() const noexcept { return released_; }
   // The supervisor is gone: stop().
-  bool supervisor_lost() const noexcept { return journal_ != nullptr && journal_->lost(); }
+  bool supervisor_lost() const noexcept { return persistence_.lost(); }
   void hand_over();
   void tell_released();
 
@@ -211,9 +212,6 @@ class Service {
   void ok(ClientRecord& client, const control::Header& header, std::initializer_list<int> descriptors = {});
 
   // service_journal.cc: what is written down
-  void changed(JournalKind kind, uint32_t a, uint64_t b = 0) {
-    if (journal_ != nullptr) changed_.insert({kind, a, b});
-  }
   void write_changes();
   bool write_client(uint32_t index);
   bool write_endpoint(uint32_t id);
@@ -221,11 +219,6 @@ class Service {
   bool write_request(uint64_t id);
   SharedValue shared_value(const Shared& shared) const;
   uint64_t monotonic_of(Nanoseconds at) const;
-  PacketSocket::Outcome journal_output(ClientRecord& client, Bytes packet, std::span<const int> descriptors);
-  void erase_outputs(ClientRecord& client, uint64_t up_to);
-  void record_handled(ClientRecord& client, Bytes packet);
-  bool was_handled(ClientRecord& client, Bytes packet);
-  Status supervisor_takes(size_t descriptors) const;  // an error if whoever keeps them has no room
   void commit_changes();
   void commit_poll();
   void on_supervisor();
@@ -424,6 +417,7 @@ class Service {
   std::vector<PortInfo> ports_;
   EngineSide& engine_;
   EngineCommands commands_;
+  Persistence persistence_;
   Nanoseconds now_ = 0;  // of the poll() under way
   bool worked_ = false;
   bool draining_ = false;
@@ -492,13 +486,8 @@ class Service {
   std::vector<uint32_t> unserved_captures_;  // that were stopped before any engine knew them
   Nanoseconds next_capture_ = 0;  // of an ordinary user
 
-  std::unique_ptr<Journal> journal_;     // none: nobody takes over
   Descriptor orphans_memory_;                 // of those that our engine has left
   Descriptor policy_text_;               // until we are ready: what is in force from then on
-  std::set<JournalKey> changed_;         // records to be written
-  uint64_t reserved_ids_ = 0;                // signalling's ids below may have been seen by others
-  std::set<uint32_t> outputs_waiting_;   // clients to which something is to be sent when it is written
-  std::set<uint32_t> sent_outputs_;      // clients with packets in the journal that have left meanwhile
   std::string listening_at_;
   std::optional<std::pair<uint32_t, uint64_t>> upgrade_;  // client and cookie of who asked for one
   bool others_unasked_ = false;  // we took over, and the engine has not taken all of that yet: our signals wait for it

@@ -74,7 +74,7 @@ Result<CaptureRecord*> Service::start_capture(ClientRecord& client, const contro
     if (now_ < next_capture_) return fail(Errc::unavailable, "captures are being started too fast; try again in a moment");
     next_capture_ = now_ + kEvery;
   }
-  if (Status status = supervisor_takes(1); !status) return tl::unexpected(status.error());
+  if (Status status = persistence_.takes(1); !status) return tl::unexpected(status.error());
   const uint64_t memory = kCapturePage + uint64_t{packet.bytes};
   if (Status status = charge(client, {.memory = memory}); !status) return tl::unexpected(status.error());
   Result<SharedMemory> shared = create_charged("unet-capture", memory);
@@ -111,9 +111,7 @@ void Service::handle(ClientRecord& client, const control::CaptureStart& packet) 
   auto reply = zeroed<control::Reply>();
   reply.header = packet.header;
   reply.capture = {.capture = capture.capture, .bytes = capture.bytes, .epoch = time_of_day() - now_};
-  if (journal_ != nullptr) {
-    journal_->put(JournalKind::capture, capture.capture, 0, CaptureValue{}, {capture.shared.descriptor.get()});
-  }
+  persistence_.put(JournalKind::capture, capture.capture, 0, CaptureValue{}, {capture.shared.descriptor.get()});
   if (!send_packet(client, reply, {capture.shared.descriptor.get()})) stop_capture(capture);
   capture.shared.descriptor.reset();
 }
@@ -205,7 +203,7 @@ void Service::forget_capture(uint32_t number) {
   const Usage usage{.memory = capture.memory};
   std::vector<Descriptor> watches;
   watches.push_back(std::move(capture.shared.watch));
-  if (journal_ != nullptr) journal_->erase(JournalKind::capture, number);
+  persistence_.erase(JournalKind::capture, number);
   captures_.erase(number);
   give_back(user, usage, std::move(watches));
 }
@@ -216,7 +214,7 @@ bool Service::end_capture(JournalItem& item) {
   const Result<Mapping> header = Mapping::map(item.descriptors[0].get(), kCapturePage);
   if (!header) return false;
   reinterpret_cast<CaptureHeader*>(header->data())->ended.store(1, std::memory_order_release);
-  journal_->erase(JournalKind::capture, item.key.a, item.key.b);
+  persistence_.erase(JournalKind::capture, item.key.a, item.key.b);
   return true;
 }
 

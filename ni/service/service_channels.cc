@@ -87,7 +87,7 @@ Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t m
                 whose + std::to_string(kChannelsPerEndpointMax) + " channels, which is the maximum; close some" + also);
   }
   ClientRecord& client = *client_at(endpoint.client);
-  if (Status status = supervisor_takes(0); !status) return tl::unexpected(status.error());
+  if (Status status = persistence_.takes(0); !status) return tl::unexpected(status.error());
   if (Status status = charge(client, {.channels = 1, .memory = memory}); !status) {
     return tl::unexpected(status.error());
   }
@@ -102,8 +102,8 @@ Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t m
   ChannelRecord& channel = endpoint.channels[number];
   channel.number = number;
   channel.memory = memory;
-  changed(JournalKind::channel, endpoint.id, number);
-  changed(JournalKind::endpoint, numbered.id);
+  persistence_.changed(JournalKind::channel, endpoint.id, number);
+  persistence_.changed(JournalKind::endpoint, numbered.id);
   return &channel;
 }
 
@@ -218,8 +218,8 @@ Status Service::offer(RequestRecord request, int32_t uid, int32_t pid, bool same
   event.same_user = same_user ? 1 : 0;
   event.peer.set(request.from);
   target.requests.insert(request.id);
-  changed(JournalKind::request, 0, request.id);
-  changed(JournalKind::ni_state, 0);
+  persistence_.changed(JournalKind::request, 0, request.id);
+  persistence_.changed(JournalKind::ni_state, 0);
   requests_.emplace(request.id, std::move(request));
   send_packet(owner, event);
   return {};
@@ -237,7 +237,7 @@ void Service::remove_request(uint64_t id) {
   deadlines_.erase({at->second.deadline, id});
   if (at->second.wire) wire_requests_.erase(at->second.wire_request);
   requests_.erase(at);
-  changed(JournalKind::request, 0, id);
+  persistence_.changed(JournalKind::request, 0, id);
 }
 
 // The connecting side's answer when there will be no channel. The request is removed already.
@@ -287,7 +287,7 @@ bool Service::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, O
   channel.state = State::open;
   UNET_PROBE(channel_open, endpoint.id, channel.number, static_cast<int>(channel.kind));
   channel.request = 0;
-  changed(JournalKind::channel, endpoint.id, channel.number);
+  persistence_.changed(JournalKind::channel, endpoint.id, channel.number);
   auto reply = zeroed<control::Reply>();
   reply.header = {.op = op, .endpoint = endpoint.id, .cookie = cookie};
   reply.channel = info_of(endpoint, channel);

@@ -18,7 +18,7 @@ Result<uint32_t> Service::create_emulated(ClientRecord& client, EndpointRecord& 
     return fail(Errc::quota_exceeded, "this network interface has " + std::to_string(kEmulatedMax) +
                                           " emulated endpoints, which is the maximum");
   }
-  if (Status status = supervisor_takes(0); !status) return tl::unexpected(status.error());
+  if (Status status = persistence_.takes(0); !status) return tl::unexpected(status.error());
   if (Status status = accounts_.take(client.who.uid, client.rights, {.emulated = 1}); !status) return tl::unexpected(status.error());
   uint32_t id = kEndpointsMax + next_emulated_;
   if (next_emulated_ < kEmulatedMax) {
@@ -32,7 +32,7 @@ Result<uint32_t> Service::create_emulated(ClientRecord& client, EndpointRecord& 
   endpoint->client = client.index;
   endpoint->carrier = carrier.id;
   carrier.emulated.insert(id);
-  changed(JournalKind::endpoint, id);
+  persistence_.changed(JournalKind::endpoint, id);
   endpoints_[id] = std::move(endpoint);
   UNET_PROBE(endpoint_open, id, client.who.uid, client.who.pid);
   return id;
@@ -56,7 +56,7 @@ void Service::destroy_emulated(EndpointRecord& endpoint, control::CloseReason re
   end_parts(endpoint, reason);
   UNET_CHECK(carrier_of(endpoint).emulated.erase(id) == 1);
   accounts_.give_back(client.who.uid, {.emulated = 1});
-  changed(JournalKind::endpoint, id);
+  persistence_.changed(JournalKind::endpoint, id);
   endpoints_.erase(id);
   free_emulated_.push_back(id);
 }

@@ -32,7 +32,7 @@ void Service::drop(ClientRecord& client, std::string_view why) {
   if (client.dropped) return;
   log::debug("client {} (pid {}, user {}) ends: {}", client.index, client.who.pid, client.who.uid, why);
   client.dropped = true;
-  if (journal_ != nullptr) static_cast<void>(client.socket.flush());  // what it did wrong
+  if (persistence_.active()) static_cast<void>(client.socket.flush());  // what it did wrong
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.descriptor(), nullptr);
   end_socket(client);
   announce(client);
@@ -42,7 +42,7 @@ void Service::drop(ClientRecord& client, std::string_view why) {
 // Descriptors that it has not read stay charged to us for as long as it keeps its end open: they go on counting as its user's.
 void Service::end_socket(ClientRecord& client) {
   const bool all_read = client.socket.unread_descriptors() == 0;
-  if (!all_read || journal_ != nullptr) client.socket.end();  // the supervisor has it, too
+  if (!all_read || persistence_.active()) client.socket.end();  // the supervisor has it, too
   if (all_read) return client.socket.close();
   unread_ends_.emplace_back(client.who.uid, std::exchange(client.socket, PacketSocket()));
   next_scan_ = std::min(next_scan_, now_ + kScanEvery);
@@ -70,12 +70,12 @@ void Service::give_back(uid_t user, const Usage& usage, std::vector<Descriptor> 
   if (watches.empty()) return accounts_.give_back(user, usage);
   next_scan_ = std::min(next_scan_, now_ + kScanEvery);
   const HeldMemory::Entry& entry = held_memory_.add(user, usage, std::move(watches));
-  if (journal_ == nullptr || !journal_->has_room(entry.watches.size())) return;
+  if (!persistence_.has_room(entry.watches.size())) return;
   const HeldMemoryValue value{.memory = usage.memory, .user = user, .endpoints = usage.endpoints};
   if (entry.watches.size() == 1) {
-    journal_->put(JournalKind::held_memory, 0, entry.id, value, {entry.watches[0].get()});
+    persistence_.put(JournalKind::held_memory, 0, entry.id, value, {entry.watches[0].get()});
   } else {
-    journal_->put(JournalKind::held_memory, 0, entry.id, value, {entry.watches[0].get(), entry.watches[1].get()});
+    persistence_.put(JournalKind::held_memory, 0, entry.id, value, {entry.watches[0].get(), entry.watches[1].get()});
   }
 }
 
@@ -96,7 +96,7 @@ bool Service::resume_held_memory(JournalItem& item) {
 void Service::scan_held_memory(std::optional<uid_t> user, uint32_t looks) {
   const auto released = [this](uid_t owner, const HeldMemory::Entry& entry) {
     accounts_.give_back(owner, entry.usage);
-    if (journal_ != nullptr) journal_->erase(JournalKind::held_memory, 0, entry.id);
+    persistence_.erase(JournalKind::held_memory, 0, entry.id);
   };
   if (user) held_memory_.scan(*user, looks, released);
   else held_memory_.scan(looks, released);
@@ -136,7 +136,7 @@ void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
 // What every endpoint has: a name, requests, channels.
 void Service::end_parts(EndpointRecord& endpoint, CloseReason reason) {
   UNET_PROBE(endpoint_close, endpoint.id, static_cast<int>(reason));
-  changed(JournalKind::endpoint, endpoint.id);
+  persistence_.changed(JournalKind::endpoint, endpoint.id);
   const std::string who = describe(endpoint);
   names_.unbind(endpoint.id);
   stop_captures_of(endpoint);
@@ -162,7 +162,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   UNET_CHECK(at != endpoint.channels.end());
   ChannelRecord channel = std::move(at->second);
   endpoint.channels.erase(at);
-  changed(JournalKind::channel, endpoint.id, number);
+  persistence_.changed(JournalKind::channel, endpoint.id, number);
   if (endpoint.carrier) carrier_of(endpoint).lent.erase(number);
   ClientRecord& client = *client_at(endpoint.client);
   --client.channels;
@@ -197,7 +197,7 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   if (channel.state != State::open) return;
   channel.state = State::closed;
   UNET_PROBE(channel_close, endpoint.id, channel.number, static_cast<int>(reason));
-  changed(JournalKind::channel, endpoint.id, channel.number);
+  persistence_.changed(JournalKind::channel, endpoint.id, channel.number);
   close_in_engine(endpoint, channel);
   if (channel.ip) end_ip(endpoint);
   if (channel.wire) release_wire(channel);
@@ -244,7 +244,7 @@ void Service::on_endpoint_detached(uint32_t id) {
     client.doorbells[endpoint->doorbell / 64] &= ~(uint64_t{1} << (endpoint->doorbell % 64));
   }
   client.endpoints.erase(id);
-  changed(JournalKind::endpoint, id);
+  persistence_.changed(JournalKind::endpoint, id);
   --real_endpoints_;
   endpoints_.erase(id);  // unmaps segment and region, closes the wake descriptor
   give_back(client.who.uid, usage, std::move(watches));
@@ -267,13 +267,13 @@ void Service::forget(ClientRecord& client) {
   UNET_CHECK(client.dropped && client.endpoints.empty());
   const uint32_t index = client.index;
   accounts_.give_back(client.who.uid, {.connections = 1});
-  if (journal_ != nullptr) {
-    erase_outputs(*client_at(index), client.outputs);
+  if (persistence_.active()) {
+    persistence_.erase_outputs(*client_at(index), client.outputs);
     if (upgrade_ && upgrade_->first == index) {
-      journal_->erase(JournalKind::upgrade, index, upgrade_->second);
+      persistence_.erase(JournalKind::upgrade, index, upgrade_->second);
       upgrade_.reset();
     }
-    changed(JournalKind::client_state, index);
+    persistence_.changed(JournalKind::client_state, index);
   }
   clients_.erase(index);
   free_clients_.push_back(index);

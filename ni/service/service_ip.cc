@@ -91,7 +91,7 @@ Result<IpClaimed> Service::claim_ip(ClientRecord& client, EndpointRecord& endpoi
   if (!claim.local.is_unspecified() && !claim.local.is_multicast() && !has_address(claim.local)) {
     return fail(Errc::not_found, ip::text_of(claim.local) + " is no address of this network interface");
   }
-  if (Status status = supervisor_takes(0); !status) return tl::unexpected(status.error());
+  if (Status status = persistence_.takes(0); !status) return tl::unexpected(status.error());
   const Usage wanted{.ip_claims = 1, .ip_ports = claim.ports};
   if (Status status = accounts_.take(client.who.uid, client.rights, wanted); !status) return tl::unexpected(status.error());
   Result<IpClaimed> claimed = ip_ports_.claim(endpoint.id, owner_of(client), claim, client.rights);
@@ -102,7 +102,7 @@ Result<IpClaimed> Service::claim_ip(ClientRecord& client, EndpointRecord& endpoi
   const Usage used = accounts_.of(client.who.uid);
   claimed->plenty = claimed->plenty && used.ip_claims <= client.rights.ip_claims / 4 && used.ip_ports <= client.rights.ip_ports_at_once / 4;
   endpoint.ip_claims.insert(claimed->claim);
-  changed(JournalKind::ip_claim, endpoint.id, claimed->claim);
+  persistence_.changed(JournalKind::ip_claim, endpoint.id, claimed->claim);
   push(0, engine::ClaimIp{.endpoint = endpoint.id, .number = claimed->claim, .claim = ip_ports_.at(claimed->claim)->claim,
                            .user = owner_of(client)});
   return claimed;
@@ -144,7 +144,7 @@ void Service::handle(ClientRecord& client, const control::SetIpClaim& packet) {
   }
   if (Status set = ip_ports_.set(packet.claim, takes_new); !set) return fail_request(client, packet.header, set.error());
   push(0, engine::SetClaim{.number = packet.claim, .takes_new = takes_new});
-  changed(JournalKind::ip_claim, endpoint->id, packet.claim);
+  persistence_.changed(JournalKind::ip_claim, endpoint->id, packet.claim);
   ok(client, packet.header);
 }
 
@@ -166,7 +166,7 @@ void Service::release_claim(EndpointRecord& endpoint, uint32_t number) {
   accounts_.give_back(client_at(endpoint.client)->who.uid, {.ip_claims = 1, .ip_ports = ports});
   ip_ports_.release(number);
   endpoint.ip_claims.erase(number);
-  changed(JournalKind::ip_claim, endpoint.id, number);
+  persistence_.changed(JournalKind::ip_claim, endpoint.id, number);
 }
 
 // Its IP channel is closed: the engine lets go of the claims with it.
@@ -247,12 +247,12 @@ void Service::on_ip_changed(const engine::IpChanged& event) {
   }
   if (event.lease) ip_leases_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .checkpoint = *event.lease};
   else if (ip_leases_.erase(event.port) == 0) return;
-  changed(JournalKind::ip_lease, event.port);
+  persistence_.changed(JournalKind::ip_lease, event.port);
 }
 
 void Service::on_host_checkpoint(const engine::IpKept& event) {
   ip_hosts_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .checkpoint = event.kept};
-  changed(JournalKind::ip_host, event.port);
+  persistence_.changed(JournalKind::ip_host, event.port);
 }
 
 }  // namespace unet::service

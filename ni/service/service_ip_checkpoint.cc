@@ -34,7 +34,7 @@ bool Service::write_ip_claim(uint32_t endpoint, uint32_t number) {
   value.group = claim.group;
   value.token = record->token;
   value.reuses = claim.reuses;
-  journal_->put(JournalKind::ip_claim, endpoint, number, value);
+  persistence_.put(JournalKind::ip_claim, endpoint, number, value);
   return true;
 }
 
@@ -78,7 +78,7 @@ bool Service::write_ip_lease(uint32_t port) {
   value.name_server_count = kept.lease.name_server_count;
   value.has_router = kept.lease.router ? 1 : 0;
   value.station = at->second.station;
-  journal_->put(JournalKind::ip_lease, port, 0, value);
+  persistence_.put(JournalKind::ip_lease, port, 0, value);
   return true;
 }
 
@@ -112,7 +112,7 @@ void Service::resume_leases() {
     const uint64_t age = now - std::min(now, lease.since);
     const bool wanted = std::any_of(options_.ip.begin(), options_.ip.end(), takes) && ports_[port].address == lease.station;
     if (!wanted || lease.checkpoint.end_in <= age) {
-      changed(JournalKind::ip_lease, port);
+      persistence_.changed(JournalKind::ip_lease, port);
       continue;
     }
     ip::DhcpKept kept = lease.checkpoint;
@@ -155,7 +155,7 @@ bool Service::write_ip_host(uint32_t port) {
   value.router_s = kept.router_s;
   value.mtu6 = kept.mtu6;
   value.hop_limit6 = kept.hop_limit6;
-  journal_->put(JournalKind::ip_host, port, 0, value);
+  persistence_.put(JournalKind::ip_host, port, 0, value);
   return true;
 }
 
@@ -204,7 +204,7 @@ void Service::resume_hosts() {
   for (auto& [port, host] : std::exchange(ip_hosts_, {})) {
     const auto at = std::find_if(options_.ip.begin(), options_.ip.end(), [number = port](const auto& each) { return each.port == number; });
     if (at == options_.ip.end() || ports_[port].address != host.station) {
-      changed(JournalKind::ip_host, port);
+      persistence_.changed(JournalKind::ip_host, port);
       continue;
     }
     ip_hosts_[port] = host;

@@ -371,7 +371,7 @@ Status Service::resume_request(const JournalItem& item) {
   const std::optional<Shared> shared = here ? std::nullopt : shared_of(value->shared);
   const uint64_t wire_request = shared ? signalling_->resume_request(*shared, now_) : 0;
   if (!here && wire_request == 0) {
-    changed(JournalKind::request, 0, item.key.b);  // the other host repeats it, if it still can
+    persistence_.changed(JournalKind::request, 0, item.key.b);  // the other host repeats it, if it still can
     return {};
   }
   RequestRecord request;
@@ -405,7 +405,7 @@ Status Service::resume_output(JournalItem& item) {
   if (client->socket.keep(item.value, std::move(item.descriptors), ClientRecord::kWaitingMax * 1024) != PacketSocket::Outcome::sent) {
     return wrong(item, "more packets than may wait");
   }
-  outputs_waiting_.insert(client->index);
+  persistence_.wait_for_commit(client->index);
   return {};
 }
 

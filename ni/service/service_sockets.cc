@@ -45,7 +45,7 @@ Status Service::make_socket_table(ClientRecord& client, EndpointRecord& endpoint
   if (table == kSocketTablesMax) {
     return fail(Errc::already_exists, "the endpoint has " + std::to_string(kSocketTablesMax) + " tables of sockets, which is the maximum");
   }
-  if (Status status = supervisor_takes(1); !status) return status;
+  if (Status status = persistence_.takes(1); !status) return status;
   const uint64_t bytes = SocketTableGeometry::of_table(table).total;
   if (Status status = charge(client, {.memory = bytes}); !status) return status;
   Result<SharedMemory> memory = create_charged("unet-sockets", bytes);
@@ -55,9 +55,7 @@ Status Service::make_socket_table(ClientRecord& client, EndpointRecord& endpoint
   }
   endpoint.socket_tables.push_back(std::move(*memory));
   with_sockets_.insert(endpoint.id);
-  if (journal_ != nullptr) {
-    journal_->put(JournalKind::socket_table, endpoint.id, table, SocketTableValue{}, {endpoint.socket_tables.back().descriptor.get()});
-  }
+  persistence_.put(JournalKind::socket_table, endpoint.id, table, SocketTableValue{}, {endpoint.socket_tables.back().descriptor.get()});
   return {};
 }
 
@@ -74,7 +72,7 @@ void Service::handle(ClientRecord& client, const control::OpenSockets& packet) {
   const uint64_t bytes = endpoint->socket_tables.back().mapping.size();
   endpoint->socket_tables.pop_back();
   accounts_.give_back(client.who.uid, {.memory = bytes});
-  if (journal_ != nullptr) journal_->erase(JournalKind::socket_table, endpoint->id, table);
+  persistence_.erase(JournalKind::socket_table, endpoint->id, table);
   if (endpoint->socket_tables.empty()) with_sockets_.erase(endpoint->id);
 }
 
@@ -137,7 +135,7 @@ void Service::orphan_sockets(EndpointRecord& endpoint) {
   for (const uint32_t number : endpoint.ip_claims) claims.push_back(ip_ports_.at(number)->claim);
   for (uint32_t i = 0; i < endpoint.socket_tables.size(); ++i) {
     endpoint.socket_tables[i].descriptor.reset();
-    if (journal_ != nullptr) journal_->erase(JournalKind::socket_table, endpoint.id, i);
+    persistence_.erase(JournalKind::socket_table, endpoint.id, i);
   }
   const ClientRecord& client = *client_at(endpoint.client);
   const uint64_t owner = owner_of(client);
@@ -290,19 +288,19 @@ void Service::save_orphans() {
       }
     }
   }
-  if (all.empty() || !journal_->has_room(1)) return;
+  if (all.empty() || !persistence_.has_room(1)) return;
   const std::string_view bytes(reinterpret_cast<const char*>(all.data()), all.size() * sizeof all[0]);
   orphans_memory_ = create_text("unet-left", bytes).value_or(Descriptor{});
   if (!orphans_memory_.valid()) return;
   const OrphansValue value{.since = monotonic_now(), .connections = static_cast<uint32_t>(all.size()), .spare = 0};
-  journal_->put(JournalKind::orphans, 0, 0, value, {orphans_memory_.get()});
-  journal_->commit();
+  persistence_.put(JournalKind::orphans, 0, 0, value, {orphans_memory_.get()});
+  persistence_.journal().commit();
 }
 
 bool Service::restore_orphans(const JournalItem& item) {
   OrphansValue value;
   if (!item.read(value)) return false;
-  journal_->erase(JournalKind::orphans, 0, 0);
+  persistence_.erase(JournalKind::orphans, 0, 0);
   const uint64_t now = monotonic_now();
   const uint64_t age_ms = now > value.since ? (now - value.since) / kMillisecond : 0;
   for (uint32_t i = 0; i < std::min(value.connections, kIpRemainsMax); ++i) {
