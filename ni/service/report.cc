@@ -237,7 +237,7 @@ class ReportBuilder {
 
   // What each user is charged with now, its share, and the limits it has.
   Found user(json& out) {
-    const auto* const next = next_of(s_.accounts_.all());
+    const auto* const next = next_of(s_.charges_.all());
     if (next == nullptr) return Found::end;
     const auto& [user, usage] = *next;
     if (!all_ && user != r_.reader_.user) return Found::nothing;
@@ -492,8 +492,8 @@ std::string Service::report(const Credentials& who) const {
 void Service::handle(ClientRecord& client, const control::Report& packet) {
   if (packet.part == 0) {
     // What it shows as charged is what is held now.
-    if (is_operator(client.who)) scan_held_memory();
-    else scan_held_memory(client.who.uid);
+    if (is_operator(client.who)) charges_.scan_all();
+    else charges_.scan_user(client.who.uid);
     client.report = std::make_unique<Report>(Reader{owner_of(client), client.who.uid, is_operator(client.who)});
   } else if (client.report == nullptr || client.report->parts() != packet.part) {
     return fail_request(client, packet.header, {Errc::invalid_argument, "this is not the report's next part: begin again with part 0"});

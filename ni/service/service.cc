@@ -106,6 +106,7 @@ bool Service::poll(Nanoseconds now) {
   commit_poll();               // all of that counts, and what it says leaves:
   send_signals();         // to other hosts, too
   commands_.flush();      // to the engine, and wake it
+  if (has_ended()) next_scan_ = std::min(next_scan_, now_ + kScanEvery);
   return commands_.take_pushed() || worked_;
 }
 
@@ -181,13 +182,13 @@ Status Service::adopt_connection(Descriptor socket) {
   }
   if (Status status = persistence_.takes_client(); !status) return status;
   Rights rights = options_.policy.rights(*who);
-  if (Status status = accounts_.take(who->uid, rights, {.connections = 1}); !status) return status;
+  if (Status status = charges_.take(who->uid, rights, {.connections = 1}); !status) return status;
   // The kernel's own queue for a client that does not read stays small; ours is bounded, too.
   setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
   const uint32_t index = free_clients_.front();
   epoll_event event{.events = EPOLLIN, .data = {.u64 = index}};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) {
-    accounts_.give_back(who->uid, {.connections = 1});
+    charges_.give_back(who->uid, {.connections = 1});
     return fail_errno("epoll_ctl", errno);
   }
   free_clients_.pop_front();

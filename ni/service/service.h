@@ -24,12 +24,11 @@
 
 #include "ni/engine/ip_options.h"
 #include "ni/engine/mailbox.h"
-#include "ni/service/accounts.h"
+#include "ni/service/charges.h"
 #include "ni/service/dead_process_sockets.h"
 #include "ni/service/engine_commands.h"
 #include "ni/service/engine_side.h"
 #include "ni/service/fair_queue.h"
-#include "ni/service/held_memory.h"
 #include "ni/service/ip_ports.h"
 #include "ni/service/journal.h"
 #include "ni/service/listener.h"
@@ -395,10 +394,7 @@ class Service {
   void protocol_error(ClientRecord& client, std::string_view what);
   void end_socket(ClientRecord& client);
   void scan_ended();
-  Status charge(const ClientRecord& client, const Usage& wanted);
-  void give_back(uid_t user, const Usage& usage, std::vector<Descriptor> watches);
-  void scan_held_memory(std::optional<uid_t> user = {}, uint32_t looks = 64);  // about two microseconds each
-  bool resume_held_memory(JournalItem& item);
+  bool has_ended() const noexcept { return !unread_ends_.empty() || charges_.holds_memory(); }
   void finish_drops();
   void destroy(EndpointRecord& endpoint, control::CloseReason reason);
   void end_parts(EndpointRecord& endpoint, control::CloseReason reason);
@@ -418,13 +414,13 @@ class Service {
   EngineSide& engine_;
   EngineCommands commands_;
   Persistence persistence_;
+  Charges charges_{persistence_};
   Nanoseconds now_ = 0;  // of the poll() under way
   bool worked_ = false;
   bool draining_ = false;
 
   Descriptor epoll_;
   std::unique_ptr<Listener> listener_;
-  Accounts accounts_;
   FairQueue fair_queue_;
   struct Terms {
     uint32_t weight = 1;
@@ -464,8 +460,7 @@ class Service {
   Nanoseconds next_flush_ = ~Nanoseconds{0};  // of clients that are starved
   // Our ends of connections that are over, whose clients have not read all descriptors; by user.
   std::list<std::pair<uid_t, PacketSocket>> unread_ends_;
-  HeldMemory held_memory_;  // of what is over
-  Nanoseconds next_scan_ = ~Nanoseconds{0};  // at both
+  Nanoseconds next_scan_ = ~Nanoseconds{0};  // of unread_ends_ and of held memory
   Nanoseconds next_refusal_log_ = 0;
   Nanoseconds next_static_log_ = 0;
   const std::optional<uid_t> unknown_user_ = unknown_user();

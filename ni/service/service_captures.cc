@@ -76,10 +76,11 @@ Result<CaptureRecord*> Service::start_capture(ClientRecord& client, const contro
   }
   if (Status status = persistence_.takes(1); !status) return tl::unexpected(status.error());
   const uint64_t memory = kCapturePage + uint64_t{packet.bytes};
-  if (Status status = charge(client, {.memory = memory}); !status) return tl::unexpected(status.error());
+  const Usage wanted{.memory = memory};
+  if (Status status = charges_.take_memory(client.who.uid, client.rights, wanted); !status) return tl::unexpected(status.error());
   Result<SharedMemory> shared = create_charged("unet-capture", memory);
   if (!shared) {
-    accounts_.give_back(client.who.uid, {.memory = memory});
+    charges_.give_back(client.who.uid, {.memory = memory});
     return tl::unexpected(shared.error());
   }
   uint32_t number = 0;
@@ -205,7 +206,7 @@ void Service::forget_capture(uint32_t number) {
   watches.push_back(std::move(capture.shared.watch));
   persistence_.erase(JournalKind::capture, number);
   captures_.erase(number);
-  give_back(user, usage, std::move(watches));
+  charges_.give_back(user, usage, std::move(watches));
 }
 
 // What it was of and how far it had come went with the engine before us; whoever reads it is told that it has ended.

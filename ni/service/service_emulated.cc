@@ -19,7 +19,7 @@ Result<uint32_t> Service::create_emulated(ClientRecord& client, EndpointRecord& 
                                           " emulated endpoints, which is the maximum");
   }
   if (Status status = persistence_.takes(0); !status) return tl::unexpected(status.error());
-  if (Status status = accounts_.take(client.who.uid, client.rights, {.emulated = 1}); !status) return tl::unexpected(status.error());
+  if (Status status = charges_.take(client.who.uid, client.rights, {.emulated = 1}); !status) return tl::unexpected(status.error());
   uint32_t id = kEndpointsMax + next_emulated_;
   if (next_emulated_ < kEmulatedMax) {
     ++next_emulated_;
@@ -55,7 +55,7 @@ void Service::destroy_emulated(EndpointRecord& endpoint, control::CloseReason re
   const ClientRecord& client = *client_at(endpoint.client);
   end_parts(endpoint, reason);
   UNET_CHECK(carrier_of(endpoint).emulated.erase(id) == 1);
-  accounts_.give_back(client.who.uid, {.emulated = 1});
+  charges_.give_back(client.who.uid, {.emulated = 1});
   persistence_.changed(JournalKind::endpoint, id);
   endpoints_.erase(id);
   free_emulated_.push_back(id);
@@ -67,7 +67,7 @@ bool Service::resume_emulated(uint32_t id, uint32_t carrier_id) {
   const bool carries = carrier != nullptr && !carrier->carrier && !carrier->detaching;
   const bool good = carries && id >= kEndpointsMax && id - kEndpointsMax < kEmulatedMax;
   if (!good || endpoint_at(id) != nullptr) return false;
-  accounts_.resume(client_at(carrier->client)->who.uid, {.emulated = 1});
+  charges_.resume(client_at(carrier->client)->who.uid, {.emulated = 1});
   auto endpoint = std::make_unique<EndpointRecord>();
   endpoint->id = id;
   endpoint->client = carrier->client;

@@ -45,61 +45,13 @@ void Service::end_socket(ClientRecord& client) {
   if (!all_read || persistence_.active()) client.socket.end();  // the supervisor has it, too
   if (all_read) return client.socket.close();
   unread_ends_.emplace_back(client.who.uid, std::exchange(client.socket, PacketSocket()));
-  next_scan_ = std::min(next_scan_, now_ + kScanEvery);
 }
 
 void Service::scan_ended() {
   if (now_ < next_scan_) return;
   std::erase_if(unread_ends_, [](auto& end) { return end.second.unread_descriptors() == 0; });
-  scan_held_memory();
-  next_scan_ = unread_ends_.empty() && held_memory_.empty() ? ~Nanoseconds{0} : now_ + kScanEvery;
-}
-
-// Memory that the client has let go of a moment ago may still be charged to it.
-Status Service::charge(const ClientRecord& client, const Usage& wanted) {
-  const Status status = accounts_.take(client.who.uid, client.rights, wanted);
-  if (status) return status;
-  constexpr uint32_t kLooks = 8;  // others wait for each request that is refused
-  scan_held_memory(client.who.uid, kLooks);
-  return accounts_.take(client.who.uid, client.rights, wanted);
-}
-
-// Gives back what was charged for memory that the NI uses no longer, once no client holds it.
-void Service::give_back(uid_t user, const Usage& usage, std::vector<Descriptor> watches) {
-  std::erase_if(watches, [](const Descriptor& watch) { return !watch.valid() || !is_held(watch.get()); });
-  if (watches.empty()) return accounts_.give_back(user, usage);
-  next_scan_ = std::min(next_scan_, now_ + kScanEvery);
-  const HeldMemory::Entry& entry = held_memory_.add(user, usage, std::move(watches));
-  if (!persistence_.has_room(entry.watches.size())) return;
-  const HeldMemoryValue value{.memory = usage.memory, .user = user, .endpoints = usage.endpoints};
-  if (entry.watches.size() == 1) {
-    persistence_.put(JournalKind::held_memory, 0, entry.id, value, {entry.watches[0].get()});
-  } else {
-    persistence_.put(JournalKind::held_memory, 0, entry.id, value, {entry.watches[0].get(), entry.watches[1].get()});
-  }
-}
-
-bool Service::resume_held_memory(JournalItem& item) {
-  constexpr uint64_t kMost = kSegmentMax + kRegionMax, kIdsMax = uint64_t{1} << 63;
-  HeldMemoryValue value;
-  const size_t watches = item.descriptors.size();
-  if (!item.read(value) || watches == 0 || watches > 2 || item.key.b >= kIdsMax) return false;
-  if (value.memory > kMost || value.endpoints > 1) return false;
-  const Usage usage{.endpoints = value.endpoints, .memory = value.memory};
-  accounts_.resume(value.user, usage);
-  held_memory_.resume(value.user, {item.key.b, usage, std::move(item.descriptors)});
-  next_scan_ = 0;
-  return true;
-}
-
-// Of one user, or of all.
-void Service::scan_held_memory(std::optional<uid_t> user, uint32_t looks) {
-  const auto released = [this](uid_t owner, const HeldMemory::Entry& entry) {
-    accounts_.give_back(owner, entry.usage);
-    persistence_.erase(JournalKind::held_memory, 0, entry.id);
-  };
-  if (user) held_memory_.scan(*user, looks, released);
-  else held_memory_.scan(looks, released);
+  charges_.scan_all();
+  next_scan_ = ~Nanoseconds{0};
 }
 
 void Service::finish_drops() {
@@ -166,7 +118,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   if (endpoint.carrier) carrier_of(endpoint).lent.erase(number);
   ClientRecord& client = *client_at(endpoint.client);
   --client.channels;
-  accounts_.give_back(client.who.uid, {.channels = 1, .memory = channel.memory});
+  charges_.give_back(client.who.uid, {.channels = 1, .memory = channel.memory});
 
   if (channel.state == State::connecting) {
     if (channel.wire) {
@@ -202,7 +154,7 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   if (channel.ip) end_ip(endpoint);
   if (channel.wire) release_wire(channel);
   const ClientRecord& owner = *client_at(endpoint.client);
-  accounts_.give_back(owner.who.uid, {.memory = channel.memory});
+  charges_.give_back(owner.who.uid, {.memory = channel.memory});
   channel.memory = 0;
   auto event = zeroed<control::ChannelClosed>();
   event.header = {.op = control::Op::channel_closed, .endpoint = endpoint.id, .cookie = 0};
@@ -247,7 +199,7 @@ void Service::on_endpoint_detached(uint32_t id) {
   persistence_.changed(JournalKind::endpoint, id);
   --real_endpoints_;
   endpoints_.erase(id);  // unmaps segment and region, closes the wake descriptor
-  give_back(client.who.uid, usage, std::move(watches));
+  charges_.give_back(client.who.uid, usage, std::move(watches));
   free_endpoints_.push_back(id);
   if (answer) ok(client, header);
   if (client.dropped && client.endpoints.empty() && !client.told_engine && dropped_.count(client.index) == 0) {
@@ -266,7 +218,7 @@ void Service::on_client_detached(uint32_t engine, uint32_t index) {
 void Service::forget(ClientRecord& client) {
   UNET_CHECK(client.dropped && client.endpoints.empty());
   const uint32_t index = client.index;
-  accounts_.give_back(client.who.uid, {.connections = 1});
+  charges_.give_back(client.who.uid, {.connections = 1});
   if (persistence_.active()) {
     persistence_.erase_outputs(*client_at(index), client.outputs);
     if (upgrade_ && upgrade_->first == index) {

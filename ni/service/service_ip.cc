@@ -93,13 +93,13 @@ Result<IpClaimed> Service::claim_ip(ClientRecord& client, EndpointRecord& endpoi
   }
   if (Status status = persistence_.takes(0); !status) return tl::unexpected(status.error());
   const Usage wanted{.ip_claims = 1, .ip_ports = claim.ports};
-  if (Status status = accounts_.take(client.who.uid, client.rights, wanted); !status) return tl::unexpected(status.error());
+  if (Status status = charges_.take(client.who.uid, client.rights, wanted); !status) return tl::unexpected(status.error());
   Result<IpClaimed> claimed = ip_ports_.claim(endpoint.id, owner_of(client), claim, client.rights);
   if (!claimed) {
-    accounts_.give_back(client.who.uid, wanted);
+    charges_.give_back(client.who.uid, wanted);
     return claimed;
   }
-  const Usage used = accounts_.of(client.who.uid);
+  const Usage used = charges_.of(client.who.uid);
   claimed->plenty = claimed->plenty && used.ip_claims <= client.rights.ip_claims / 4 && used.ip_ports <= client.rights.ip_ports_at_once / 4;
   endpoint.ip_claims.insert(claimed->claim);
   persistence_.changed(JournalKind::ip_claim, endpoint.id, claimed->claim);
@@ -163,7 +163,7 @@ void Service::handle(ClientRecord& client, const control::OwnIpFlow& packet) {
 
 void Service::release_claim(EndpointRecord& endpoint, uint32_t number) {
   const uint32_t ports = ip_ports_.at(number)->claim.ports;
-  accounts_.give_back(client_at(endpoint.client)->who.uid, {.ip_claims = 1, .ip_ports = ports});
+  charges_.give_back(client_at(endpoint.client)->who.uid, {.ip_claims = 1, .ip_ports = ports});
   ip_ports_.release(number);
   endpoint.ip_claims.erase(number);
   persistence_.changed(JournalKind::ip_claim, endpoint.id, number);

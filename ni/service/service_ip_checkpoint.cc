@@ -55,7 +55,7 @@ bool Service::resume_ip_claim(uint32_t id, uint64_t number, const IpClaimValue& 
   record.token = value.token;
   if (!ip_ports_.resume(static_cast<uint32_t>(number), record)) return false;
   endpoint->ip_claims.insert(static_cast<uint32_t>(number));
-  accounts_.resume(client.who.uid, {.ip_claims = 1, .ip_ports = record.claim.ports});
+  charges_.resume(client.who.uid, {.ip_claims = 1, .ip_ports = record.claim.ports});
   return true;
 }
 

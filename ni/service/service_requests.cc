@@ -223,10 +223,10 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
   }
   if (Status status = persistence_.takes(1); !status) return tl::unexpected(status.error());
   const Usage wanted{.endpoints = 1, .memory = geometry.total};
-  if (Status status = charge(client, wanted); !status) return tl::unexpected(status.error());
+  if (Status status = charges_.take_memory(client.who.uid, client.rights, wanted); !status) return tl::unexpected(status.error());
   Result<SharedMemory> segment = create_charged("unet-segment", geometry.total);
   if (!segment || client.endpoints.size() >= kEndpointsPerClientMax) {
-    accounts_.give_back(client.who.uid, wanted);
+    charges_.give_back(client.who.uid, wanted);
     if (!segment) return tl::unexpected(segment.error());
     return fail(Errc::quota_exceeded, "this connection has the maximum of endpoints");
   }
@@ -336,10 +336,10 @@ Status Service::make_region(ClientRecord& client, EndpointRecord& endpoint, uint
                                           " bytes from a request that could not be answered: ask for that much or less");
   }
   if (Status status = persistence_.takes(1); !status) return status;
-  if (Status status = charge(client, {.memory = bytes}); !status) return status;
+  if (Status status = charges_.take_memory(client.who.uid, client.rights, {.memory = bytes}); !status) return status;
   Result<SharedMemory> region = create_charged("unet-region", bytes);
   if (!region) {
-    accounts_.give_back(client.who.uid, {.memory = bytes});
+    charges_.give_back(client.who.uid, {.memory = bytes});
     return tl::unexpected(region.error());
   }
   endpoint.memory += bytes;

@@ -141,7 +141,9 @@ Status Service::resume_item(JournalItem& item) {
     case JournalKind::output: return resume_output(item);
     case JournalKind::upgrade: return resume_upgrade(item);
     case JournalKind::capture: return end_capture(item) ? Status{} : Status(wrong(item, "no memory of a capture"));
-    case JournalKind::held_memory: return resume_held_memory(item) ? Status{} : Status(wrong(item, "no memory that could be held"));
+    case JournalKind::held_memory:
+      next_scan_ = 0;
+      return charges_.resume_held(item) ? Status{} : Status(wrong(item, "no memory that could be held"));
     case JournalKind::ip_claim:
       return take_value<IpClaimValue>(item, "not a claim that could be", [&](const auto& v) { return resume_ip_claim(a, item.key.b, v); });
     case JournalKind::socket_table:
@@ -186,7 +188,7 @@ Status Service::resume_client(JournalItem& item) {
   Rights rights = options_.policy.rights(*who);
   epoll_event event{.events = EPOLLIN, .data = {.u64 = index}};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) return fail_errno("epoll_ctl", errno);
-  accounts_.resume(who->uid, {.connections = 1});
+  charges_.resume(who->uid, {.connections = 1});
   next_hello_ = 0;
   clients_.emplace(index, std::make_unique<ClientRecord>(index, std::move(socket), std::move(*who), std::move(rights)));
   return {};
@@ -251,7 +253,7 @@ Status Service::resume_segment(JournalItem& item) {
   endpoint->segment = std::move(*segment);
   endpoint->segment.descriptor.reset();
   endpoint->memory = endpoint->geometry.total;
-  accounts_.resume(client->who.uid, {.endpoints = 1, .memory = endpoint->memory});
+  charges_.resume(client->who.uid, {.endpoints = 1, .memory = endpoint->memory});
   tell_terms(*client);
   push(0, engine::AttachEndpoint{.endpoint = id,
                               .client = client->index,
@@ -276,7 +278,7 @@ Status Service::resume_region(JournalItem& item) {
   if (!region) return tl::unexpected(region.error());
   endpoint->region = std::move(*region);
   endpoint->memory += value->memory;
-  accounts_.resume(client_at(endpoint->client)->who.uid, {.memory = value->memory});
+  charges_.resume(client_at(endpoint->client)->who.uid, {.memory = value->memory});
   return {};
 }
 
@@ -355,7 +357,7 @@ Status Service::resume_channel(const JournalItem& item) {
   if (channel.ip && channel.state == State::open) endpoint->ip_channel = number;
   resume_signalling(*endpoint, channel, *value);
   client.channels_peak = ++client.channels;
-  accounts_.resume(client.who.uid, {.channels = 1, .memory = channel.memory});
+  charges_.resume(client.who.uid, {.channels = 1, .memory = channel.memory});
   return {};
 }
 

@@ -47,10 +47,10 @@ Status Service::make_socket_table(ClientRecord& client, EndpointRecord& endpoint
   }
   if (Status status = persistence_.takes(1); !status) return status;
   const uint64_t bytes = SocketTableGeometry::of_table(table).total;
-  if (Status status = charge(client, {.memory = bytes}); !status) return status;
+  if (Status status = charges_.take_memory(client.who.uid, client.rights, {.memory = bytes}); !status) return status;
   Result<SharedMemory> memory = create_charged("unet-sockets", bytes);
   if (!memory) {
-    accounts_.give_back(client.who.uid, {.memory = bytes});
+    charges_.give_back(client.who.uid, {.memory = bytes});
     return tl::unexpected(memory.error());
   }
   endpoint.socket_tables.push_back(std::move(*memory));
@@ -71,7 +71,7 @@ void Service::handle(ClientRecord& client, const control::OpenSockets& packet) {
   if (send_packet(client, reply, {endpoint->socket_tables.back().descriptor.get()})) return;
   const uint64_t bytes = endpoint->socket_tables.back().mapping.size();
   endpoint->socket_tables.pop_back();
-  accounts_.give_back(client.who.uid, {.memory = bytes});
+  charges_.give_back(client.who.uid, {.memory = bytes});
   persistence_.erase(JournalKind::socket_table, endpoint->id, table);
   if (endpoint->socket_tables.empty()) with_sockets_.erase(endpoint->id);
 }
@@ -172,7 +172,7 @@ void Service::send_orphans() {
     for (auto& [bytes, watch] : tables) {
       std::vector<Descriptor> watches;
       watches.push_back(std::move(watch));
-      give_back(user, {.memory = bytes}, std::move(watches));
+      charges_.give_back(user, {.memory = bytes}, std::move(watches));
     }
     const uint64_t owner = at->first;
     if (at->second.empty()) dead_sockets_.erase(at);
@@ -270,7 +270,7 @@ bool Service::resume_socket_table(JournalItem& item) {
   if (!watch) return false;
   endpoint->socket_tables.push_back({std::move(item.descriptors[0]), std::move(*mapping), std::move(*watch)});
   with_sockets_.insert(endpoint->id);
-  accounts_.resume(client_at(endpoint->client)->who.uid, {.memory = bytes});
+  charges_.resume(client_at(endpoint->client)->who.uid, {.memory = bytes});
   return true;
 }
 
