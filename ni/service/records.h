@@ -97,25 +97,6 @@ struct RequestRecord {
   Nanoseconds deadline = ~Nanoseconds{0};
 };
 
-// A capture that runs, or that the engine has not let go of yet.
-struct CaptureRecord {
-  uint32_t capture = 0;
-  uint32_t client = 0;            // index; the connection it was started by, while `stopping` is false
-  uint64_t owner = 0;             // Service::owner_of()
-  bool of_operator = false;
-  uid_t user = 0;
-  pid_t pid = 0;
-  int32_t port = -1;              // -1: all
-  std::optional<uint32_t> endpoint, channel;
-  uint32_t snap_length = 0;
-  uint32_t bytes = 0;
-  uint64_t memory = 0;            // charged
-  bool stopping = false;
-  uint32_t engines = 0;           // bit e: engine e has it
-  std::unique_ptr<engine::CaptureWriter> writer;
-  SharedMemory shared;
-};
-
 // One control connection.
 struct ClientRecord {
   // Packets that may wait for a client that does not read, besides what its own channels can cause.

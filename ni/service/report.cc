@@ -295,7 +295,7 @@ class ReportBuilder {
   }
 
   Found capture(json& out) {
-    const auto* const next = next_of(s_.captures_);
+    const auto* const next = next_of(s_.captures_.all());
     if (next == nullptr) return Found::end;
     const CaptureRecord& capture = next->second;
     if (capture.stopping || (!all_ && capture.owner != r_.reader_.owner)) return Found::nothing;

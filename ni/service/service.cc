@@ -116,7 +116,7 @@ Nanoseconds Service::next_timeout() const noexcept {
   next = std::min({next, next_hello_, next_flush_, next_scan_});
   if ((backlogged() || others_unasked_) && now_ + kMillisecond < next) next = now_ + kMillisecond;
   if (commands_.has_events()) next = 0;
-  if (!unserved_ends_.empty() || !unserved_captures_.empty()) next = 0;
+  if (!unserved_ends_.empty() || captures_.has_unserved()) next = 0;
   if ((!dead_sockets_.empty() || !inherited_orphans_.empty()) && !backlogged()) next = 0;
   return next;
 }
@@ -328,7 +328,7 @@ void Service::on_engine_events() {
     }
   }
   for (const uint32_t endpoint : std::exchange(unserved_ends_, {})) on_endpoint_detached(endpoint);
-  for (const uint32_t capture : std::exchange(unserved_captures_, {})) forget_capture(capture);
+  captures_.end_unserved();
 }
 
 void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
@@ -337,7 +337,7 @@ void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
   } else if (const auto* client = std::get_if<engine::ClientDetached>(&event)) {
     on_client_detached(engine, client->client);
   } else if (const auto* stopped = std::get_if<engine::CaptureStopped>(&event)) {
-    on_capture_stopped(engine, stopped->capture);
+    captures_.on_stopped(engine, stopped->capture);
   } else if (const auto* changed = std::get_if<engine::IpChanged>(&event)) {
     on_ip_changed(*changed);
   } else if (const auto* kept = std::get_if<engine::IpKept>(&event)) {

@@ -24,6 +24,7 @@
 
 #include "ni/engine/ip_options.h"
 #include "ni/engine/mailbox.h"
+#include "ni/service/captures.h"
 #include "ni/service/charges.h"
 #include "ni/service/dead_process_sockets.h"
 #include "ni/service/engine_commands.h"
@@ -238,7 +239,6 @@ class Service {
   Status resume_request(const JournalItem& item);
   Status resume_output(JournalItem& item);
   Status resume_upgrade(const JournalItem& item);
-  bool end_capture(JournalItem& item);
   Status resume_sockets(JournalItem& item);
   Status resume_state(const JournalItem& item);
   std::optional<Shared> shared_of(const SharedValue& value) const;
@@ -279,14 +279,7 @@ class Service {
   void handle(ClientRecord& client, const control::CaptureStart& packet);
   void handle(ClientRecord& client, const control::CaptureStop& packet);
   Status may_capture(ClientRecord& client, const control::CaptureStart& packet);
-  Result<CaptureRecord*> start_capture(ClientRecord& client, const control::CaptureStart& packet);
-  void start_in_engines(CaptureRecord& capture);
-  void start_captures_of(const EndpointRecord& endpoint);
-  void stop_capture(CaptureRecord& capture);
-  void stop_captures_of(const ClientRecord& client);
-  void stop_captures_of(const EndpointRecord& endpoint);
-  void on_capture_stopped(uint32_t engine, uint32_t number);
-  void forget_capture(uint32_t number);
+  uint32_t engines_of(const CaptureRecord& capture);
 
   // service_emulated.cc
   Result<uint32_t> create_emulated(ClientRecord& client, EndpointRecord& carrier);
@@ -477,9 +470,7 @@ class Service {
   std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
   std::array<uint32_t, kEnginesMax> served_{};  // endpoints of each engine
   std::vector<uint32_t> unserved_ends_;  // endpoints that ended before any engine knew them
-  std::map<uint32_t, CaptureRecord> captures_;
-  std::vector<uint32_t> unserved_captures_;  // that were stopped before any engine knew them
-  Nanoseconds next_capture_ = 0;  // of an ordinary user
+  Captures captures_{commands_, charges_, persistence_};
 
   Descriptor orphans_memory_;                 // of those that our engine has left
   Descriptor policy_text_;               // until we are ready: what is in force from then on

@@ -60,7 +60,7 @@ void Service::finish_drops() {
     dropped_.erase(dropped_.begin());
     ClientRecord& client = *client_at(index);
     const ChargedTime charged(fair_queue_, client.who.uid);
-    stop_captures_of(client);
+    captures_.stop_of_client(client.index);
     for (const uint32_t id : client.endpoints) {
       EndpointRecord& endpoint = *endpoint_at(id);
       endpoint.answer_detach = false;
@@ -91,7 +91,7 @@ void Service::end_parts(EndpointRecord& endpoint, CloseReason reason) {
   persistence_.changed(JournalKind::endpoint, endpoint.id);
   const std::string who = describe(endpoint);
   names_.unbind(endpoint.id);
-  stop_captures_of(endpoint);
+  captures_.stop_of_endpoint(endpoint.id);
   while (!endpoint.requests.empty()) {
     const RequestRecord request = requests_.at(*endpoint.requests.begin());
     remove_request(request.id);

@@ -41,7 +41,7 @@ void Service::assign_engine(EndpointRecord& endpoint, uint32_t engine) {
   endpoint.doorbell = *doorbell;
   attach_client(client, engine);
   attach_endpoint(endpoint);
-  start_captures_of(endpoint);
+  captures_.on_endpoint_assigned(endpoint.id, engine);
 }
 
 void Service::assign_one_engine(EndpointRecord& one, EndpointRecord& other) {

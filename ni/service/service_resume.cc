@@ -18,7 +18,6 @@
 #include "ni/service/log.h"
 #include "ni/service/service.h"
 #include "unet/base/check.h"
-#include "unet/capture_memory.h"
 
 namespace unet::service {
 
@@ -140,7 +139,7 @@ Status Service::resume_item(JournalItem& item) {
     case JournalKind::request: return resume_request(item);
     case JournalKind::output: return resume_output(item);
     case JournalKind::upgrade: return resume_upgrade(item);
-    case JournalKind::capture: return end_capture(item) ? Status{} : Status(wrong(item, "no memory of a capture"));
+    case JournalKind::capture: return captures_.end_inherited(item) ? Status{} : Status(wrong(item, "no memory of a capture"));
     case JournalKind::held_memory:
       next_scan_ = 0;
       return charges_.resume_held(item) ? Status{} : Status(wrong(item, "no memory that could be held"));
