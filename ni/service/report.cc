@@ -336,8 +336,8 @@ class ReportBuilder {
       if (port.state != nullptr && port.state->descriptor() >= 0) values["rx_unfinished_checksum"] = port.state->unfinished();
       out["counters"] = std::move(values);
     }
-    const auto ip = s_.ip_status_.find(static_cast<uint32_t>(i));
-    if (ip != s_.ip_status_.end()) out["ip"] = ip_entry(ip->first, ip->second);
+    const auto ip = s_.ip_hosts_.all().find(static_cast<uint32_t>(i));
+    if (ip != s_.ip_hosts_.all().end()) out["ip"] = ip_entry(ip->first, ip->second);
     return Found::entry;
   }
 

@@ -59,7 +59,6 @@ Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vecto
                                .peers = options_.peers};
   for (const PortInfo& port : ports_) signalling.port_mtus.push_back(port.mtu);
   signalling_ = std::make_unique<Signalling>(std::move(signalling));
-  begin_ip();
   for (uint32_t i = 0; i < kClientsMax; ++i) free_clients_.push_back(i);
   for (uint32_t i = 0; i < kEndpointsMax; ++i) free_endpoints_.push_back(i);
 }
@@ -341,7 +340,7 @@ void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
   } else if (const auto* changed = std::get_if<engine::IpChanged>(&event)) {
     on_ip_changed(*changed);
   } else if (const auto* kept = std::get_if<engine::IpKept>(&event)) {
-    on_host_checkpoint(*kept);
+    ip_hosts_.on_checkpoint(*kept, ports_[kept->port].address);
   } else if (const auto* signal = std::get_if<engine::SignalReceived>(&event)) {
     UNET_CHECK(signal->length <= engine::kSignalMax);
     signalling_->handle_signal({signal->port, signal->from}, Bytes(signal->bytes.data(), signal->length), now_);

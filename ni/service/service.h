@@ -30,6 +30,7 @@
 #include "ni/service/engine_commands.h"
 #include "ni/service/engine_side.h"
 #include "ni/service/fair_queue.h"
+#include "ni/service/ip_hosts.h"
 #include "ni/service/ip_ports.h"
 #include "ni/service/journal.h"
 #include "ni/service/listener.h"
@@ -48,8 +49,6 @@ namespace unet::service {
 
 struct ChannelValue;  // journal_records.h
 struct IpClaimValue;
-struct IpHostValue;
-struct IpLeaseValue;
 struct RequestValue;
 struct SharedValue;
 
@@ -310,7 +309,6 @@ class Service {
   std::string describe(const EndpointRecord& endpoint) const;
 
   // service_ip.cc
-  void begin_ip();
   void handle(ClientRecord& client, const control::OpenIp& packet);
   void handle(ClientRecord& client, const control::ClaimIp& packet);
   void handle(ClientRecord& client, const control::ReleaseIp& packet);
@@ -322,7 +320,6 @@ class Service {
   EndpointRecord* endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim);
   void release_claim(EndpointRecord& endpoint, uint32_t number);
   void end_ip(EndpointRecord& endpoint);
-  bool has_address(const ip::IpAddress& address) const;
   Result<IpPorts::Found> find_claim(std::string_view target);
   static const ChannelRecord* local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept;
   void on_ip_changed(const engine::IpChanged& event);
@@ -336,16 +333,9 @@ class Service {
   bool is_up(uint32_t port) const noexcept;
   std::string link_text(uint32_t port) const;  // for lists
 
-  void on_host_checkpoint(const engine::IpKept& event);
   bool write_ip_claim(uint32_t endpoint, uint32_t number);
   bool resume_ip_claim(uint32_t endpoint, uint64_t number, const IpClaimValue& value);
   void resume_ip(EndpointRecord& endpoint);
-  bool write_ip_lease(uint32_t port);
-  bool resume_ip_lease(uint32_t port, const IpLeaseValue& value);
-  void resume_leases();
-  bool write_ip_host(uint32_t port);
-  bool resume_ip_host(uint32_t port, const IpHostValue& value);
-  void resume_hosts();
 
   // service_sockets.cc
   void handle(ClientRecord& client, const control::OpenSockets& packet);
@@ -407,6 +397,7 @@ class Service {
   EngineSide& engine_;
   EngineCommands commands_;
   Persistence persistence_;
+  IpHosts ip_hosts_{options_.ip, commands_, persistence_};
   Charges charges_{persistence_};
   Nanoseconds now_ = 0;  // of the poll() under way
   bool worked_ = false;
@@ -424,19 +415,6 @@ class Service {
   Names names_;
   TagTable tags_;
   IpPorts ip_ports_;
-  std::map<uint32_t, ip::HostStatus> ip_status_;  // of the ports that have IP
-  struct IpLease {
-    uint64_t since = 0;                // by CLOCK_MONOTONIC
-    MacAddress station{};
-    ip::DhcpKept checkpoint;
-  };
-  std::map<uint32_t, IpLease> ip_leases_;         // of those that have one of a server
-  struct IpHost {
-    uint64_t since = 0;
-    MacAddress station{};
-    ip::HostKept checkpoint;
-  };
-  std::map<uint32_t, IpHost> ip_hosts_;
   std::set<uint32_t> with_sockets_;    // endpoints that have tables of sockets
   std::map<uint64_t, DeadProcessesOfUser> dead_sockets_;  // by their owners (owner_of())
   uint64_t last_owner_ = 0;             // whose were read last

@@ -24,30 +24,9 @@ void append(std::string& to, const T& value) {
 
 }  // namespace
 
-// Before a port has told what it has: its configuration. Of what is probed nobody has said yet that it is free.
-void Service::begin_ip() {
-  for (const engine::IpPortOptions& each : options_.ip) {
-    ip::HostStatus& status = ip_status_[each.port];
-    for (const ip::HostAddress& address : each.addresses) {
-      if (status.count < ip::HostStatus::kAddressesMax) status.addresses[status.count++] = {address.address, address.prefix, each.probe};
-    }
-    status.gateway4 = each.gateway4.value_or(ip::IpAddress{});
-    status.gateway6 = each.gateway6.value_or(ip::IpAddress{});
-  }
-}
-
-bool Service::has_address(const ip::IpAddress& address) const {
-  for (const auto& [port, status] : ip_status_) {
-    for (uint32_t i = 0; i < status.count; ++i) {
-      if (status.addresses[i].address == address) return true;
-    }
-  }
-  return false;
-}
-
 Status Service::may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint) {
   if (Status more = takes_more(); !more) return more;
-  if (ip_status_.empty()) {
+  if (ip_hosts_.empty()) {
     return fail(Errc::not_found, "this network interface has no IP: its configuration has to give a port an address (ip, --ip)");
   }
   if (client.rights.ip_ports.empty()) {
@@ -88,7 +67,7 @@ Result<IpClaimed> Service::claim_ip(ClientRecord& client, EndpointRecord& endpoi
   if (Status more = takes_more(); !more) return tl::unexpected(more.error());
   if (!endpoint.ip_channel) return fail(Errc::invalid_argument, "the endpoint has no IP channel: open one first");
   if (Status status = check_ip_claim(claim); !status) return tl::unexpected(status.error());
-  if (!claim.local.is_unspecified() && !claim.local.is_multicast() && !has_address(claim.local)) {
+  if (!claim.local.is_unspecified() && !claim.local.is_multicast() && !ip_hosts_.has_address(claim.local)) {
     return fail(Errc::not_found, ip::text_of(claim.local) + " is no address of this network interface");
   }
   if (Status status = persistence_.takes(0); !status) return tl::unexpected(status.error());
@@ -178,12 +157,12 @@ void Service::end_ip(EndpointRecord& endpoint) {
 
 void Service::handle(ClientRecord& client, const control::GetIpConfiguration& packet) {
   if (own_endpoint(client, packet.header) == nullptr) return;
-  if (ip_status_.empty()) return fail_request(client, packet.header, {Errc::not_found, "this network interface has no IP"});
+  if (ip_hosts_.empty()) return fail_request(client, packet.header, {Errc::not_found, "this network interface has no IP"});
   std::string addresses, interfaces, routes;
   auto reply = zeroed<control::Reply>();
   reply.header = packet.header;
   reply.ip_configuration = {};
-  for (const auto& [port, status] : ip_status_) {
+  for (const auto& [port, status] : ip_hosts_.all()) {
     for (uint32_t i = 0; i < status.count; ++i) {
       const ip::HostStatus::Address& each = status.addresses[i];
       auto info = zeroed<control::IpAddressInfo>();
@@ -232,7 +211,7 @@ Result<IpPorts::Found> Service::find_claim(std::string_view target) {
   const Result<ip::IpAddress> address = ip::parse_ip({at + 1, static_cast<size_t>(end - at - 1)});
   if (!address) return fail(Errc::invalid_argument, in_quotes(target) + ": " + address.error().text);
   // It may come yet, from a router or a server: nobody is refused for that as if nobody had the port.
-  if (!has_address(*address)) return fail(Errc::refused, ip::text_of(*address) + " is no address of this network interface");
+  if (!ip_hosts_.has_address(*address)) return fail(Errc::refused, ip::text_of(*address) + " is no address of this network interface");
   const std::optional<IpPorts::Found> found = ip_ports_.find(protocol, *address, port);
   if (found) return *found;
   if (!ip_ports_.claims_any(protocol, port)) return none();
@@ -240,19 +219,7 @@ Result<IpPorts::Found> Service::find_claim(std::string_view target) {
 }
 
 void Service::on_ip_changed(const engine::IpChanged& event) {
-  const auto at = ip_status_.find(event.port);
-  if (at != ip_status_.end() && at->second != event.status) {
-    at->second = event.status;
-    tell_ip_changed();
-  }
-  if (event.lease) ip_leases_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .checkpoint = *event.lease};
-  else if (ip_leases_.erase(event.port) == 0) return;
-  persistence_.changed(JournalKind::ip_lease, event.port);
-}
-
-void Service::on_host_checkpoint(const engine::IpKept& event) {
-  ip_hosts_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .checkpoint = event.kept};
-  persistence_.changed(JournalKind::ip_host, event.port);
+  if (ip_hosts_.on_changed(event, ports_[event.port].address)) tell_ip_changed();
 }
 
 }  // namespace unet::service

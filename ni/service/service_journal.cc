@@ -121,8 +121,8 @@ void Service::write_changes() {
       case JournalKind::endpoint: exists = write_endpoint(key.a); break;
       case JournalKind::channel: exists = write_channel(key.a, static_cast<uint32_t>(key.b)); break;
       case JournalKind::ip_claim: exists = write_ip_claim(key.a, static_cast<uint32_t>(key.b)); break;
-      case JournalKind::ip_lease: exists = write_ip_lease(key.a); break;
-      case JournalKind::ip_host: exists = write_ip_host(key.a); break;
+      case JournalKind::ip_lease: exists = ip_hosts_.write_lease(key.a); break;
+      case JournalKind::ip_host: exists = ip_hosts_.write_host(key.a); break;
       case JournalKind::request: exists = write_request(key.b); break;
       default: {
         const NiStateValue value{.next_request = next_request_,

@@ -148,9 +148,9 @@ Status Service::resume_item(JournalItem& item) {
     case JournalKind::socket_table:
     case JournalKind::orphans: return resume_sockets(item);
     case JournalKind::ip_lease:
-      return take_value<IpLeaseValue>(item, "not a lease that could be", [&](const auto& v) { return resume_ip_lease(a, v); });
+      return take_value<IpLeaseValue>(item, "not a lease that could be", [&](const auto& v) { return ip_hosts_.resume_lease(a, v); });
     case JournalKind::ip_host:
-      return take_value<IpHostValue>(item, "not addresses that could be", [&](const auto& v) { return resume_ip_host(a, v); });
+      return take_value<IpHostValue>(item, "not addresses that could be", [&](const auto& v) { return ip_hosts_.resume_host(a, v); });
   }
   return wrong(item, "an unknown kind");
 }
@@ -579,7 +579,7 @@ void Service::finish_resume() {
   std::vector<uint32_t> ids;
   for (const auto& [id, endpoint] : endpoints_) ids.push_back(id);
   for (const uint32_t id : ids) end_halves(*endpoint_at(id));
-  resume_hosts(), resume_leases();
+  ip_hosts_.resume(ports_);
   send_inherited_orphans();
   for (const uint32_t id : ids) {
     EndpointRecord& endpoint = *endpoint_at(id);

@@ -160,7 +160,7 @@ void Service::send_orphans() {
   for (uint32_t i = 0; i < kSlotsPerPoll && told < kOrphansPerPoll && commands_.waiting() == 0; ++i) {
     std::optional<engine::LeftConnection> left;
     const bool more = first.next(left);
-    if (left && has_address(left->local)) {
+    if (left && ip_hosts_.has_address(left->local)) {
       push(0, engine::LeaveIp{*left});
       ++told;
     }
@@ -184,7 +184,7 @@ void Service::send_orphans() {
 // Before any claim: what begins at its port is not to meet the end of what was there before. An address may come yet, from a router or a
 // server. But no message moves until the engine goes on: of many, those of ports that nobody has claimed follow a part at a time.
 void Service::send_inherited_orphans() {
-  if (ip_status_.empty()) return inherited_orphans_.clear();
+  if (ip_hosts_.empty()) return inherited_orphans_.clear();
   const auto claimed = [this](const engine::LeftConnection& each) { return ip_ports_.claims_any(ip::Protocol::kTcp, each.local_port); };
   std::partition(inherited_orphans_.begin(), inherited_orphans_.end(), [&](const auto& each) { return !claimed(each); });
   for (uint32_t i = 0; i < kOrphansBeforeStart && !inherited_orphans_.empty(); ++i) {
@@ -284,7 +284,7 @@ void Service::save_orphans() {
   for (auto& [user, tables] : std::exchange(dead_sockets_, {})) {
     for (DeadProcessSockets& each : tables.all()) {
       for (std::optional<engine::LeftConnection> left; each.next(left);) {
-        if (left && has_address(left->local)) all.push_back(*left);
+        if (left && ip_hosts_.has_address(left->local)) all.push_back(*left);
       }
     }
   }
