@@ -1,111 +1,126 @@
-// dead_process_sockets.cc - each slot is copied once and believed as far as the claims go.
+// dead_process_sockets.cc - which table is read next, and how the engine is told.
 #include "ni/service/dead_process_sockets.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
-#include "unet/wire/ip.h"
+#include "ni/service/journal_records.h"
 
 namespace unet::service {
 namespace {
 
-// What becomes of it: RFC 9293, 3.10.4 for what was closed and is all acknowledged, a reset for everything else.
-engine::Remain remain_of(const SocketRecord& record) noexcept {
-  using engine::Remain;
-  constexpr uint8_t kEnding = SocketFlags::kClosed | SocketFlags::kFinSent;
-  if ((record.flags & kEnding) != kEnding) return Remain::reset;
-  const bool all = record.send_next == record.send_unacknowledged, but_fin = record.send_next - record.send_unacknowledged == 1;
-  switch (static_cast<SocketState>(record.state)) {
-    case SocketState::fin_wait_1: return but_fin ? Remain::fin_wait_1 : Remain::reset;
-    case SocketState::closing: return but_fin ? Remain::closing : Remain::reset;
-    case SocketState::last_ack: return but_fin ? Remain::last_ack : Remain::reset;
-    case SocketState::fin_wait_2: return all ? Remain::fin_wait_2 : Remain::reset;
-    case SocketState::time_wait: return all ? Remain::time_wait : Remain::reset;
-    default: return Remain::reset;
-  }
-}
+constexpr uint32_t kSlotsPerPoll = 2048;
+constexpr uint32_t kOrphansPerPoll = 256;        // commands to the engine
+constexpr uint32_t kOrphansBeforeStart = 4096;   // likewise, before an engine that takes over goes on
 
 }  // namespace
 
-DeadProcessSockets::DeadProcessSockets(uid_t user, uint64_t owner, uint32_t number, std::vector<SharedMemory> tables,
-                         const std::vector<IpClaim>& claims)
-    : user_(user), owner_(owner), number_(number), tables_(std::move(tables)) {
-  for (const IpClaim& claim : claims) {
-    if (claim.protocol != ip::Protocol::kTcp) continue;
-    for (uint32_t i = 0; i < claim.ports; ++i) claims_[claim.port + i].push_back(claim);
+uint32_t DeadProcessSockets::expect(uint32_t endpoint) {
+  commands_.push(0, engine::ExpectLeft{.endpoint = endpoint, .number = ++last_number_});
+  return last_number_;
+}
+
+void DeadProcessSockets::add(DeadProcess process) { users_[process.owner()].add(std::move(process)); }
+
+bool DeadProcessSockets::has_claimed(uint64_t owner, const IpClaim& claim) const noexcept {
+  const auto at = users_.find(owner);
+  return at != users_.end() && at->second.has_claimed(claim);
+}
+
+std::optional<uint64_t> DeadProcessSockets::poll() {
+  if (commands_.waiting() != 0) return std::nullopt;
+  send_inherited(kOrphansPerPoll);
+  if (users_.empty() || commands_.waiting() != 0) return std::nullopt;
+  auto at = users_.upper_bound(last_owner_);
+  if (at == users_.end()) at = users_.begin();
+  last_owner_ = at->first;
+  DeadProcess& first = at->second.front();
+  uint32_t sent = 0;
+  for (uint32_t i = 0; i < kSlotsPerPoll && sent < kOrphansPerPoll && commands_.waiting() == 0; ++i) {
+    std::optional<engine::LeftConnection> orphan;
+    const bool more = first.next(orphan);
+    if (orphan && hosts_.has_address(orphan->local)) {
+      commands_.push(0, engine::LeaveIp{*orphan});
+      ++sent;
+    }
+    if (more) continue;
+    commands_.push(0, engine::LeftAll{.number = first.number()});
+    forget_first(at);
+    return last_owner_;
+  }
+  return std::nullopt;
+}
+
+void DeadProcessSockets::forget_first(std::map<uint64_t, DeadProcessesOfUser>::iterator user) {
+  const uid_t charged = user->second.front().user();
+  std::vector<std::pair<uint64_t, Descriptor>> tables = user->second.front().take_watches();
+  user->second.pop_front();
+  if (user->second.empty()) users_.erase(user);
+  for (auto& [bytes, watch] : tables) {
+    std::vector<Descriptor> watches;
+    watches.push_back(std::move(watch));
+    charges_.give_back(charged, {.memory = bytes}, std::move(watches));
   }
 }
 
-std::vector<std::pair<uint64_t, Descriptor>> DeadProcessSockets::take_watches() {
-  std::vector<std::pair<uint64_t, Descriptor>> watches;
-  for (SharedMemory& table : tables_) watches.emplace_back(table.mapping.size(), std::move(table.watch));
-  return watches;
+void DeadProcessSockets::send_inherited(uint32_t count) {
+  for (uint32_t i = 0; i < count && !inherited_.empty() && commands_.waiting() == 0; ++i) {
+    commands_.push(0, engine::LeaveIp{inherited_.back()});
+    inherited_.pop_back();
+  }
 }
 
-bool DeadProcessSockets::next(std::optional<engine::LeftConnection>& left) noexcept {
-  left.reset();
-  if (table_ == tables_.size()) return false;
-  const SocketTableView view(tables_[table_].mapping.data(), SocketTableGeometry::of_table(table_));
-  if (place_ >= view.used()) {
-    ++table_;
-    place_ = 0;
-    return table_ != tables_.size();
+void DeadProcessSockets::send_inherited(const IpPorts& claims) {
+  // The address of a connection may come later, from a router or a server.
+  if (hosts_.empty()) return inherited_.clear();
+  const auto unclaimed = [&](const engine::LeftConnection& each) { return !claims.claims_any(ip::Protocol::kTcp, each.local_port); };
+  std::partition(inherited_.begin(), inherited_.end(), unclaimed);
+  for (uint32_t i = 0; i < kOrphansBeforeStart && !inherited_.empty(); ++i) {
+    commands_.push(0, engine::LeaveIp{inherited_.back()});
+    inherited_.pop_back();
   }
-  // Nobody writes it any more, or somebody who should not: what was half written is a lie like others.
-  SocketRecord record;
-  view.slot(place_++).copy(record);
-  left = check(record);
+}
+
+void DeadProcessSockets::save(std::vector<engine::LeftConnection> orphans) {
+  std::move(inherited_.begin(), inherited_.end(), std::back_inserter(orphans));
+  for (const engine::Command& command : commands_.waiting(0)) {
+    if (const auto* const one = std::get_if<engine::LeaveIp>(&command)) orphans.push_back(one->left);
+  }
+  for (auto& [owner, processes] : std::exchange(users_, {})) {
+    for (DeadProcess& each : processes.all()) {
+      for (std::optional<engine::LeftConnection> orphan; each.next(orphan);) {
+        if (orphan && hosts_.has_address(orphan->local)) orphans.push_back(*orphan);
+      }
+    }
+  }
+  if (orphans.empty() || !persistence_.has_room(1)) return;
+  const std::string_view bytes(reinterpret_cast<const char*>(orphans.data()), orphans.size() * sizeof orphans[0]);
+  saved_ = create_text("unet-orphans", bytes).value_or(Descriptor{});
+  if (!saved_.valid()) return;
+  const OrphansValue value{.since = monotonic_now(), .connections = static_cast<uint32_t>(orphans.size()), .spare = 0};
+  persistence_.put(JournalKind::orphans, 0, 0, value, {saved_.get()});
+  persistence_.journal().commit();
+}
+
+bool DeadProcessSockets::restore(const JournalItem& item) {
+  OrphansValue value;
+  if (!item.read(value)) return false;
+  persistence_.erase(JournalKind::orphans, 0, 0);
+  const uint64_t now = monotonic_now();
+  const uint64_t age_ms = now > value.since ? (now - value.since) / kMillisecond : 0;
+  for (uint32_t i = 0; i < std::min(value.connections, kIpRemainsMax); ++i) {
+    engine::LeftConnection left;
+    const auto at = static_cast<off_t>(i * sizeof left);
+    if (::pread(item.descriptors[0].get(), static_cast<void*>(&left), sizeof left, at) != static_cast<ssize_t>(sizeof left)) return false;
+    if (left.remain > engine::Remain::time_wait) return false;
+    left.age_ms = static_cast<uint32_t>(std::min<uint64_t>(left.age_ms + age_ms, ~uint32_t{0}));
+    inherited_.push_back(left);
+  }
   return true;
-}
-
-std::optional<engine::LeftConnection> DeadProcessSockets::check(const SocketRecord& record) const noexcept {
-  const bool synchronized = record.state >= static_cast<uint8_t>(SocketState::syn_received) && record.state < kSocketStates;
-  // Who had only sent a SYN has told its peer nothing: the answer is refused.
-  if (record.protocol != ip::Protocol::kTcp || !synchronized || (record.flags & SocketFlags::kNear) != 0) return std::nullopt;
-  const bool ipv4 = record.local.is_ipv4();
-  const bool ends = record.local_port != 0 && record.remote_port != 0 && record.remote.is_ipv4() == ipv4 &&
-                    record.remote.is_wire_host(ipv4) && record.local.is_one_host(ipv4) &&
-                    !record.remote.is_limited_broadcast();
-  if (!ends || !claimed(record)) return std::nullopt;
-  return engine::LeftConnection{.local = record.local, .remote = record.remote, .local_port = record.local_port,
-                                .remote_port = record.remote_port, .remain = remain_of(record),
-                                .timestamps = (record.flags & SocketFlags::kTimestamps) != 0, .send_next = record.send_next,
-                                .receive_next = record.receive_next, .timestamp = record.timestamp,
-                                .timestamp_echo = record.timestamp_echo, .user = owner_};
-}
-
-bool DeadProcessSockets::claimed(const SocketRecord& record) const noexcept {
-  const auto at = claims_.find(record.local_port);
-  if (at == claims_.end()) return false;
-  for (const IpClaim& claim : at->second) {
-    const bool fits = (claim.local.is_unspecified() || claim.local == record.local) &&
-                      (claim.remote.is_unspecified() || claim.remote == record.remote) &&
-                      (claim.remote_port == 0 || claim.remote_port == record.remote_port);
-    if (fits) return true;
-  }
-  return false;
-}
-
-void DeadProcessesOfUser::add(DeadProcessSockets left) {
-  left.for_each_port([this](uint32_t port) { ++ports_[port]; });
-  all_.push_back(std::move(left));
-}
-
-void DeadProcessesOfUser::pop_front() {
-  all_.front().for_each_port([this](uint32_t port) {
-    const auto at = ports_.find(port);
-    if (--at->second == 0) ports_.erase(at);
-  });
-  all_.pop_front();
-}
-
-bool DeadProcessesOfUser::has_claimed(const IpClaim& claim) const noexcept {
-  if (claim.protocol != ip::Protocol::kTcp || ports_.empty()) return false;
-  if (claim.port == 0) return true;
-  for (uint32_t i = 0; i < std::min<uint32_t>(claim.ports, kIpPortsPerClaimMax); ++i) {
-    if (ports_.count(claim.port + i) != 0) return true;
-  }
-  return false;
 }
 
 }  // namespace unet::service

@@ -1,71 +1,60 @@
-// dead_process_sockets.h - the socket tables and claims of a process that has ended, read a part at a time; used by Service.
+// dead_process_sockets.h - connections that dead processes have left, found in their tables of sockets and given to engine 0, which ends
+// them; used by Service.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <optional>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
-#include "ni/engine/ip_remains.h"
-#include "ni/service/memory.h"
-#include "unet/ip.h"
-#include "unet/socket_table.h"
+#include "ni/service/charges.h"
+#include "ni/service/dead_process.h"
+#include "ni/service/engine_commands.h"
+#include "ni/service/ip_hosts.h"
+#include "ni/service/ip_ports.h"
+#include "ni/service/persistence.h"
 
 namespace unet::service {
 
 class DeadProcessSockets {
  public:
-  // `tables`: charged to `user` until this is gone, and no client holds them.
-  // `owner`: whose the connections were, as the engine knows users of claims.
-  // `number`: under which the engine expects them (ExpectLeft).
-  DeadProcessSockets(uid_t user, uint64_t owner, uint32_t number, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims);
+  DeadProcessSockets(const IpHosts& hosts, EngineCommands& commands, Charges& charges, Persistence& persistence) noexcept
+      : hosts_(hosts), commands_(commands), charges_(charges), persistence_(persistence) {}
 
-  // Looks at the next slot. False: that was the last one. `left`: a connection whose peer is to be told, if that slot says so and the
-  // process had a right to it.
-  bool next(std::optional<engine::LeftConnection>& left) noexcept;
+  // Call before the endpoint's IP channel closes, and its claims with it: a last ACK may come while the tables are read, so the engine
+  // expects their connections under this number.
+  uint32_t expect(uint32_t endpoint);
+  void add(DeadProcess process);
 
-  // Ports of TCP that were claimed: visit(port) for each.
-  template <typename Visit>
-  void for_each_port(Visit visit) const {
-    for (const auto& [port, claims] : claims_) visit(port);
-  }
+  bool empty() const noexcept { return users_.empty(); }
+  bool has_work() const noexcept { return !users_.empty() || !inherited_.empty(); }
+  // A dead process of `owner` could have connections of these ports.
+  bool has_claimed(uint64_t owner, const IpClaim& claim) const noexcept;
 
-  uid_t user() const noexcept { return user_; }
-  // Of each table its size, and its watch: what the end of this leaves.
-  std::vector<std::pair<uint64_t, Descriptor>> take_watches();
-  uint32_t number() const noexcept { return number_; }
+  // Reads some slots, of one user after the other, no faster than the engine takes the connections. Returns the owner of a process that
+  // is read to its end.
+  std::optional<uint64_t> poll();
 
- private:
-  std::optional<engine::LeftConnection> check(const SocketRecord& record) const noexcept;
-  bool claimed(const SocketRecord& record) const noexcept;
-
-  uid_t user_;
-  uint64_t owner_;
-  uint32_t number_;
-  std::vector<SharedMemory> tables_;
-  std::unordered_map<uint32_t, std::vector<IpClaim>> claims_;  // of TCP, by port
-  uint32_t table_ = 0, place_ = 0;
-};
-
-// All of one user, the oldest first.
-class DeadProcessesOfUser {
- public:
-  bool empty() const noexcept { return all_.empty(); }
-  DeadProcessSockets& front() noexcept { return all_.front(); }
-  std::deque<DeadProcessSockets>& all() noexcept { return all_; }
-  void add(DeadProcessSockets left);
-  void pop_front();
-
-  // A claim of these ports could be of the same connections: one without a port may get any that has become free.
-  bool has_claimed(const IpClaim& claim) const noexcept;
+  // Saves for the next NI what the engine, which has stopped, has not ended, and what it was not told.
+  void save(std::vector<engine::LeftConnection> orphans);
+  bool restore(const JournalItem& item);
+  // Call before any claim is resumed: a new connection at a port must not meet the end of an old one. Connections of ports that are
+  // claimed go first. No message moves until the engine goes on, so the rest follows later.
+  void send_inherited(const IpPorts& claims);
 
  private:
-  std::deque<DeadProcessSockets> all_;
-  std::unordered_map<uint32_t, uint32_t> ports_;  // how many of them had it claimed
+  void send_inherited(uint32_t count);
+  void forget_first(std::map<uint64_t, DeadProcessesOfUser>::iterator user);
+
+  const IpHosts& hosts_;
+  EngineCommands& commands_;
+  Charges& charges_;
+  Persistence& persistence_;
+  std::map<uint64_t, DeadProcessesOfUser> users_;  // by owner (Service::owner_of())
+  uint64_t last_owner_ = 0;                        // the one that was read last
+  uint32_t last_number_ = 0;                       // the engine expects connections by numbers
+  std::vector<engine::LeftConnection> inherited_;  // from the NI before this one: the engine was not told of them yet
+  Descriptor saved_;
 };
 
 }  // namespace unet::service

@@ -101,7 +101,7 @@ bool Service::poll(Nanoseconds now) {
   scan_ended();
   run_signalling();       // what the machine wants after all of that
   finish_drops();         // clients that ended during this turn
-  send_orphans();    // whose peers are to know
+  if (const auto owner = dead_sockets_.poll()) resume_deferred(*owner);
   commit_poll();               // all of that counts, and what it says leaves:
   send_signals();         // to other hosts, too
   commands_.flush();      // to the engine, and wake it
@@ -116,7 +116,7 @@ Nanoseconds Service::next_timeout() const noexcept {
   if ((backlogged() || others_unasked_) && now_ + kMillisecond < next) next = now_ + kMillisecond;
   if (commands_.has_events()) next = 0;
   if (!unserved_ends_.empty() || captures_.has_unserved()) next = 0;
-  if ((!dead_sockets_.empty() || !inherited_orphans_.empty()) && !backlogged()) next = 0;
+  if (dead_sockets_.has_work() && !backlogged()) next = 0;
   return next;
 }
 

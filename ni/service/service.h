@@ -343,17 +343,12 @@ class Service {
   Status make_socket_table(ClientRecord& client, EndpointRecord& endpoint);
   bool sees(const ClientRecord& client, const EndpointRecord& endpoint) const;
   void ask_sockets(EndpointRecord& endpoint);
-  void expect_orphans(EndpointRecord& endpoint);
   void orphan_sockets(EndpointRecord& endpoint);
   void tell_flows(EndpointRecord& endpoint);
-  void send_orphans();
-  void send_inherited_orphans();
   bool must_wait(const ClientRecord& client, Bytes packet) const;
   void defer(ClientRecord& client);
   void resume_deferred(uint64_t owner);
   bool resume_socket_table(JournalItem& item);
-  void save_orphans();
-  bool restore_orphans(const JournalItem& item);
 
   // service_wire.cc
   Status connect_wire(EndpointRecord& endpoint, const control::Connect& packet, std::string_view name, std::string_view host);
@@ -416,11 +411,7 @@ class Service {
   TagTable tags_;
   IpPorts ip_ports_;
   std::set<uint32_t> with_sockets_;    // endpoints that have tables of sockets
-  std::map<uint64_t, DeadProcessesOfUser> dead_sockets_;  // by their owners (owner_of())
-  uint64_t last_owner_ = 0;             // whose were read last
-  uint32_t last_orphans_number_ = 0;           // of the last endpoint whose tables are read so
   std::set<uint32_t> deferred_;            // clients whose claims wait for that
-  std::vector<engine::LeftConnection> inherited_orphans_;  // of the NI before us, of which the engine was not told
   std::unique_ptr<Signalling> signalling_;
   ServiceCounters counters_;
 
@@ -448,9 +439,9 @@ class Service {
   std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
   std::array<uint32_t, kEnginesMax> served_{};  // endpoints of each engine
   std::vector<uint32_t> unserved_ends_;  // endpoints that ended before any engine knew them
+  DeadProcessSockets dead_sockets_{ip_hosts_, commands_, charges_, persistence_};
   Captures captures_{commands_, charges_, persistence_};
 
-  Descriptor orphans_memory_;                 // of those that our engine has left
   Descriptor policy_text_;               // until we are ready: what is in force from then on
   std::string listening_at_;
   std::optional<std::pair<uint32_t, uint64_t>> upgrade_;  // client and cookie of who asked for one

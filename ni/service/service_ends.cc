@@ -166,7 +166,7 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
 void Service::close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel) {
   const EndpointRecord& served = carrier_of(endpoint);
   if (channel.kind != control::ChannelKind::ni || !served.engine) return;
-  if (channel.ip) expect_orphans(endpoint);
+  if (channel.ip && !endpoint.socket_tables.empty()) endpoint.orphans_number = dead_sockets_.expect(endpoint.id);
   push(*served.engine, engine::CloseChannel{.endpoint = served.id, .channel = channel.number});
   commands_.push_each(channel.relays, engine::CloseRelay{.local_tag = channel.local_tag});
   if (channel.linked) tags_.release(channel.local_tag);

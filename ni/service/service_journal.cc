@@ -52,7 +52,7 @@ void Service::tell_ready() {
 
 void Service::hand_over() {
   commit_poll();
-  save_orphans();
+  dead_sockets_.save(engine_.take_orphans());
   if (listener_ != nullptr) listener_->keep_path();
 }
 

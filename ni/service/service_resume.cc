@@ -419,7 +419,7 @@ Status Service::resume_upgrade(const JournalItem& item) {
 
 Status Service::resume_sockets(JournalItem& item) {
   const bool good = item.descriptors.size() == 1 &&
-                    (item.key.kind == JournalKind::orphans ? restore_orphans(item) : resume_socket_table(item));
+                    (item.key.kind == JournalKind::orphans ? dead_sockets_.restore(item) : resume_socket_table(item));
   if (!good) return wrong(item, "not a table of sockets that could be");
   return {};
 }
@@ -580,7 +580,7 @@ void Service::finish_resume() {
   for (const auto& [id, endpoint] : endpoints_) ids.push_back(id);
   for (const uint32_t id : ids) end_halves(*endpoint_at(id));
   ip_hosts_.resume(ports_);
-  send_inherited_orphans();
+  dead_sockets_.send_inherited(ip_ports_);
   for (const uint32_t id : ids) {
     EndpointRecord& endpoint = *endpoint_at(id);
     resume_hairpins(endpoint);

@@ -18,9 +18,6 @@ namespace unet::service {
 namespace {
 
 constexpr uint32_t kNoEndpoint = ~uint32_t{0};
-constexpr uint32_t kSlotsPerPoll = 2048;     // of processes that are gone
-constexpr uint32_t kOrphansPerPoll = 256;       // commands to the engine because of them
-constexpr uint32_t kOrphansBeforeStart = 4096;       // of those, before an engine that takes over goes on
 
 control::Reply reply_to(const control::Header& header) {
   auto reply = zeroed<control::Reply>();
@@ -121,13 +118,6 @@ void Service::ask_sockets(EndpointRecord& endpoint) {
 
 // ---- what is left
 
-// Its IP channel is about to be closed, and its claims with it. Who reads the tables takes a while, in which a last ACK may come.
-void Service::expect_orphans(EndpointRecord& endpoint) {
-  if (endpoint.socket_tables.empty()) return;
-  endpoint.orphans_number = ++last_orphans_number_;
-  push(0, engine::ExpectLeft{.endpoint = endpoint.id, .number = endpoint.orphans_number});
-}
-
 // Its IP channel is closed, and its claims are still known.
 void Service::orphan_sockets(EndpointRecord& endpoint) {
   if (endpoint.socket_tables.empty()) return;
@@ -138,59 +128,9 @@ void Service::orphan_sockets(EndpointRecord& endpoint) {
     persistence_.erase(JournalKind::socket_table, endpoint.id, i);
   }
   const ClientRecord& client = *client_at(endpoint.client);
-  const uint64_t owner = owner_of(client);
-  dead_sockets_[owner].add({client.who.uid, owner, endpoint.orphans_number, std::move(endpoint.socket_tables), claims});
+  dead_sockets_.add({client.who.uid, owner_of(client), endpoint.orphans_number, std::move(endpoint.socket_tables), claims});
   endpoint.socket_tables.clear();
   with_sockets_.erase(endpoint.id);
-}
-
-// A part each turn, of one user after the other, and only as fast as the engine takes it.
-void Service::send_orphans() {
-  if (commands_.waiting() != 0) return;
-  for (uint32_t i = 0; i < kOrphansPerPoll && !inherited_orphans_.empty() && commands_.waiting() == 0; ++i) {
-    push(0, engine::LeaveIp{inherited_orphans_.back()});
-    inherited_orphans_.pop_back();
-  }
-  if (dead_sockets_.empty() || commands_.waiting() != 0) return;
-  auto at = dead_sockets_.upper_bound(last_owner_);
-  if (at == dead_sockets_.end()) at = dead_sockets_.begin();
-  last_owner_ = at->first;
-  DeadProcessSockets& first = at->second.front();
-  uint32_t told = 0;
-  for (uint32_t i = 0; i < kSlotsPerPoll && told < kOrphansPerPoll && commands_.waiting() == 0; ++i) {
-    std::optional<engine::LeftConnection> left;
-    const bool more = first.next(left);
-    if (left && ip_hosts_.has_address(left->local)) {
-      push(0, engine::LeaveIp{*left});
-      ++told;
-    }
-    if (more) continue;
-    push(0, engine::LeftAll{.number = first.number()});
-    const uid_t user = first.user();
-    std::vector<std::pair<uint64_t, Descriptor>> tables = first.take_watches();
-    at->second.pop_front();
-    for (auto& [bytes, watch] : tables) {
-      std::vector<Descriptor> watches;
-      watches.push_back(std::move(watch));
-      charges_.give_back(user, {.memory = bytes}, std::move(watches));
-    }
-    const uint64_t owner = at->first;
-    if (at->second.empty()) dead_sockets_.erase(at);
-    worked_ = true;
-    return resume_deferred(owner);
-  }
-}
-
-// Before any claim: what begins at its port is not to meet the end of what was there before. An address may come yet, from a router or a
-// server. But no message moves until the engine goes on: of many, those of ports that nobody has claimed follow a part at a time.
-void Service::send_inherited_orphans() {
-  if (ip_hosts_.empty()) return inherited_orphans_.clear();
-  const auto claimed = [this](const engine::LeftConnection& each) { return ip_ports_.claims_any(ip::Protocol::kTcp, each.local_port); };
-  std::partition(inherited_orphans_.begin(), inherited_orphans_.end(), [&](const auto& each) { return !claimed(each); });
-  for (uint32_t i = 0; i < kOrphansBeforeStart && !inherited_orphans_.empty(); ++i) {
-    push(0, engine::LeaveIp{inherited_orphans_.back()});
-    inherited_orphans_.pop_back();
-  }
 }
 
 // A connection that begins at a port is not to meet the end of the one before. The engine takes commands in their order, so a claim waits
@@ -202,8 +142,7 @@ bool Service::must_wait(const ClientRecord& client, Bytes packet) const {
   if (request.header.op != control::Op::claim_ip) return false;
   const auto endpoint = endpoints_.find(request.header.endpoint);
   if (endpoint == endpoints_.end() || endpoint->second->client != client.index) return false;  // it is refused
-  const auto at = dead_sockets_.find(owner_of(client));
-  return at != dead_sockets_.end() && at->second.has_claimed(request.claim);
+  return dead_sockets_.has_claimed(owner_of(client), request.claim);
 }
 
 void Service::defer(ClientRecord& client) {
@@ -271,46 +210,6 @@ bool Service::resume_socket_table(JournalItem& item) {
   endpoint->socket_tables.push_back({std::move(item.descriptors[0]), std::move(*mapping), std::move(*watch)});
   with_sockets_.insert(endpoint->id);
   charges_.resume(client_at(endpoint->client)->who.uid, {.memory = bytes});
-  return true;
-}
-
-// What the engine, which has stopped, had not ended, with what it was not told yet.
-void Service::save_orphans() {
-  std::vector<engine::LeftConnection> all = engine_.take_orphans();
-  all.insert(all.end(), inherited_orphans_.begin(), inherited_orphans_.end());
-  for (const engine::Command& command : commands_.waiting(0)) {
-    if (const auto* const one = std::get_if<engine::LeaveIp>(&command)) all.push_back(one->left);
-  }
-  for (auto& [user, tables] : std::exchange(dead_sockets_, {})) {
-    for (DeadProcessSockets& each : tables.all()) {
-      for (std::optional<engine::LeftConnection> left; each.next(left);) {
-        if (left && ip_hosts_.has_address(left->local)) all.push_back(*left);
-      }
-    }
-  }
-  if (all.empty() || !persistence_.has_room(1)) return;
-  const std::string_view bytes(reinterpret_cast<const char*>(all.data()), all.size() * sizeof all[0]);
-  orphans_memory_ = create_text("unet-left", bytes).value_or(Descriptor{});
-  if (!orphans_memory_.valid()) return;
-  const OrphansValue value{.since = monotonic_now(), .connections = static_cast<uint32_t>(all.size()), .spare = 0};
-  persistence_.put(JournalKind::orphans, 0, 0, value, {orphans_memory_.get()});
-  persistence_.journal().commit();
-}
-
-bool Service::restore_orphans(const JournalItem& item) {
-  OrphansValue value;
-  if (!item.read(value)) return false;
-  persistence_.erase(JournalKind::orphans, 0, 0);
-  const uint64_t now = monotonic_now();
-  const uint64_t age_ms = now > value.since ? (now - value.since) / kMillisecond : 0;
-  for (uint32_t i = 0; i < std::min(value.connections, kIpRemainsMax); ++i) {
-    engine::LeftConnection left;
-    const auto at = static_cast<off_t>(i * sizeof left);
-    if (::pread(item.descriptors[0].get(), static_cast<void*>(&left), sizeof left, at) != static_cast<ssize_t>(sizeof left)) return false;
-    if (left.remain > engine::Remain::time_wait) return false;
-    left.age_ms = static_cast<uint32_t>(std::min<uint64_t>(left.age_ms + age_ms, ~uint32_t{0}));
-    inherited_orphans_.push_back(left);
-  }
   return true;
 }
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "ni/service/dead_process_sockets.h"
+#include "ni/service/dead_process.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
 #include "unet/wire/ip.h"
@@ -200,7 +200,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   {
     std::vector<service::SharedMemory> tables = make_tables();
     write(input, tables);
-    of_user.add(service::DeadProcessSockets(1000, kOwner, 1, std::move(tables), claims.all));
+    of_user.add(service::DeadProcess(1000, kOwner, 1, std::move(tables), claims.all));
   }
   for (const IpClaim& each : claims.all) UNET_CHECK(of_user.has_claimed(each) == (each.protocol == ip::Protocol::kTcp));
   uint32_t looked_at = 0, most = kTables;

@@ -1,0 +1,72 @@
+// dead_process.h - the socket tables and claims of one process that has ended, read a slot at a time; used by DeadProcessSockets.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "ni/engine/ip_remains.h"
+#include "ni/service/memory.h"
+#include "unet/ip.h"
+#include "unet/socket_table.h"
+
+namespace unet::service {
+
+class DeadProcess {
+ public:
+  // `tables`: charged to `user` until this is gone, and no client holds them.
+  // `owner`: whose the connections were, as the engine knows users of claims.
+  // `number`: under which the engine expects them (ExpectLeft).
+  DeadProcess(uid_t user, uint64_t owner, uint32_t number, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims);
+
+  // Looks at the next slot. False: that was the last one. `left`: a connection whose peer is to be told, if that slot says so and the
+  // process had a right to it.
+  bool next(std::optional<engine::LeftConnection>& left) noexcept;
+
+  // Ports of TCP that were claimed: visit(port) for each.
+  template <typename Visit>
+  void for_each_port(Visit visit) const {
+    for (const auto& [port, claims] : claims_) visit(port);
+  }
+
+  uid_t user() const noexcept { return user_; }
+  uint64_t owner() const noexcept { return owner_; }
+  // Of each table its size, and its watch: what the end of this leaves.
+  std::vector<std::pair<uint64_t, Descriptor>> take_watches();
+  uint32_t number() const noexcept { return number_; }
+
+ private:
+  std::optional<engine::LeftConnection> check(const SocketRecord& record) const noexcept;
+  bool claimed(const SocketRecord& record) const noexcept;
+
+  uid_t user_;
+  uint64_t owner_;
+  uint32_t number_;
+  std::vector<SharedMemory> tables_;
+  std::unordered_map<uint32_t, std::vector<IpClaim>> claims_;  // of TCP, by port
+  uint32_t table_ = 0, place_ = 0;
+};
+
+// All of one user, the oldest first.
+class DeadProcessesOfUser {
+ public:
+  bool empty() const noexcept { return all_.empty(); }
+  DeadProcess& front() noexcept { return all_.front(); }
+  std::deque<DeadProcess>& all() noexcept { return all_; }
+  void add(DeadProcess left);
+  void pop_front();
+
+  // A claim of these ports could be of the same connections: one without a port may get any that has become free.
+  bool has_claimed(const IpClaim& claim) const noexcept;
+
+ private:
+  std::deque<DeadProcess> all_;
+  std::unordered_map<uint32_t, uint32_t> ports_;  // how many of them had it claimed
+};
+
+}  // namespace unet::service
