@@ -283,7 +283,7 @@ class ReportBuilder {
               {"emulated", s_.emulated_endpoints()},
               {"names", s_.names_.all().size()},
               {"ip_claims", s_.ip_ports_.all().size()},
-              {"requests", s_.requests_.size()},
+              {"requests", s_.requests_.all().size()},
               {"tags", s_.tags_.used()},
               {"commands_waiting", s_.commands_.waiting()},
               {"packets_waiting", packets}}},

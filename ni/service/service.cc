@@ -59,8 +59,6 @@ Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vecto
                                .peers = options_.peers};
   for (const PortInfo& port : ports_) signalling.port_mtus.push_back(port.mtu);
   signalling_ = std::make_unique<Signalling>(std::move(signalling));
-  for (uint32_t i = 0; i < kClientsMax; ++i) free_clients_.push_back(i);
-  for (uint32_t i = 0; i < kEndpointsMax; ++i) free_endpoints_.push_back(i);
 }
 
 Service::~Service() {
@@ -111,8 +109,7 @@ bool Service::poll(Nanoseconds now) {
 
 Nanoseconds Service::next_timeout() const noexcept {
   Nanoseconds next = signalling_->next_timeout();
-  if (!deadlines_.empty() && deadlines_.begin()->first < next) next = deadlines_.begin()->first;
-  next = std::min({next, next_hello_, next_flush_, next_scan_});
+  next = std::min({next, requests_.next_deadline(), next_hello_, next_flush_, next_scan_});
   if ((backlogged() || others_unasked_) && now_ + kMillisecond < next) next = now_ + kMillisecond;
   if (commands_.has_events()) next = 0;
   if (!unserved_ends_.empty() || captures_.has_unserved()) next = 0;
@@ -190,7 +187,7 @@ Status Service::adopt_connection(Descriptor socket) {
     charges_.give_back(who->uid, {.connections = 1});
     return fail_errno("epoll_ctl", errno);
   }
-  free_clients_.pop_front();
+  free_clients_.take();
   persistence_.put(JournalKind::client, index, 0, ClientValue{}, {socket.get()});
   persistence_.changed(JournalKind::client_state, index);
   next_hello_ = 0;  // to be known in the next turn
@@ -348,12 +345,11 @@ void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
 }
 
 void Service::on_deadlines() {
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {
+  while (requests_.next_deadline() <= now_) {
     worked_ = true;
-    const uint64_t id = deadlines_.begin()->second;
-    const RequestRecord request = requests_.at(id);
+    const RequestRecord request = requests_.at(requests_.first_due());
     const EndpointRecord* target = endpoint_at(request.target);
-    remove_request(id);
+    remove_request(request.id);
     fail_connect(request, {Errc::timed_out, "the endpoint " + (target != nullptr ? in_quotes(describe(*target)) : "") +
                                                 " did not accept the channel in time"});
   }

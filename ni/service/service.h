@@ -35,9 +35,11 @@
 #include "ni/service/journal.h"
 #include "ni/service/listener.h"
 #include "ni/service/names.h"
+#include "ni/service/number_pool.h"
 #include "ni/service/persistence.h"
 #include "ni/service/policy.h"
 #include "ni/service/records.h"
+#include "ni/service/requests.h"
 #include "ni/service/signalling.h"
 #include "ni/service/tags.h"
 #include "unet/base/result.h"
@@ -298,7 +300,7 @@ class Service {
                     uint32_t target, bool shared = false);
   Status connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name);
   Status offer(RequestRecord request, int32_t uid, int32_t pid, bool same_user);
-  RequestRecord* find_request(const EndpointRecord& endpoint, uint64_t id);
+  const RequestRecord* find_request(const EndpointRecord& endpoint, uint64_t id);
   void accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
   void accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
   bool finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, control::Op op, uint64_t cookie,
@@ -416,7 +418,7 @@ class Service {
   ServiceCounters counters_;
 
   std::map<uint32_t, std::unique_ptr<ClientRecord>> clients_;
-  std::deque<uint32_t> free_clients_;
+  NumberPool free_clients_{0, kClientsMax};
   std::set<uint32_t> dropped_;  // clients to finish
   Nanoseconds next_hello_ = ~Nanoseconds{0};  // when a client must have said hello
   Nanoseconds next_flush_ = ~Nanoseconds{0};  // of clients that are starved
@@ -427,14 +429,10 @@ class Service {
   Nanoseconds next_static_log_ = 0;
   const std::optional<uid_t> unknown_user_ = unknown_user();
   std::map<uint32_t, std::unique_ptr<EndpointRecord>> endpoints_;
-  std::deque<uint32_t> free_endpoints_;
+  NumberPool free_endpoints_{0, kEndpointsMax};
   size_t real_endpoints_ = 0;     // of endpoints_; the others are emulated
-  uint32_t next_emulated_ = 0;    // above kEndpointsMax: ids that nobody has had
-  std::deque<uint32_t> free_emulated_;
-  std::map<uint64_t, RequestRecord> requests_;
-  uint64_t next_request_ = 1;
-  std::set<std::pair<Nanoseconds, uint64_t>> deadlines_;                   // of requests on this NI
-  std::unordered_map<uint64_t, uint64_t> wire_requests_;                   // Signalling's request -> ours
+  NumberPool free_emulated_{kEndpointsMax, kEmulatedMax};
+  Requests requests_{persistence_};
   std::unordered_map<uint64_t, std::pair<uint32_t, uint32_t>> connects_;   // Signalling's connect -> endpoint, channel
   std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
   std::array<uint32_t, kEnginesMax> served_{};  // endpoints of each engine

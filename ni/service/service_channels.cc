@@ -180,7 +180,7 @@ Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const
 
   const uint32_t timeout_ms = packet.timeout_ms == 0 ? kConnectMsDefault : std::min(packet.timeout_ms, kConnectMsMax);
   RequestRecord request;
-  request.id = next_request_++;
+  request.id = requests_.take_id();
   request.target = target;
   request.from = describe(endpoint);
   request.connector = endpoint.id;
@@ -195,7 +195,6 @@ Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const
     end_channel(endpoint, channel.number, control::CloseReason::closed_by_peer);
     return status;
   }
-  deadlines_.insert({request.deadline, request.id});
   return {};
 }
 
@@ -218,26 +217,21 @@ Status Service::offer(RequestRecord request, int32_t uid, int32_t pid, bool same
   event.same_user = same_user ? 1 : 0;
   event.peer.set(request.from);
   target.requests.insert(request.id);
-  persistence_.changed(JournalKind::request, 0, request.id);
-  persistence_.changed(JournalKind::ni_state, 0);
-  requests_.emplace(request.id, std::move(request));
+  requests_.add(std::move(request));
   send_packet(owner, event);
   return {};
 }
 
-RequestRecord* Service::find_request(const EndpointRecord& endpoint, uint64_t id) {
-  const auto at = requests_.find(id);
-  return at != requests_.end() && at->second.target == endpoint.id ? &at->second : nullptr;
+const RequestRecord* Service::find_request(const EndpointRecord& endpoint, uint64_t id) {
+  const RequestRecord* const request = requests_.find(id);
+  return request != nullptr && request->target == endpoint.id ? request : nullptr;
 }
 
 void Service::remove_request(uint64_t id) {
-  const auto at = requests_.find(id);
-  if (at == requests_.end()) return;
-  if (EndpointRecord* target = endpoint_at(at->second.target); target != nullptr) target->requests.erase(id);
-  deadlines_.erase({at->second.deadline, id});
-  if (at->second.wire) wire_requests_.erase(at->second.wire_request);
-  requests_.erase(at);
-  persistence_.changed(JournalKind::request, 0, id);
+  const RequestRecord* const request = requests_.find(id);
+  if (request == nullptr) return;
+  if (EndpointRecord* target = endpoint_at(request->target); target != nullptr) target->requests.erase(id);
+  requests_.remove(id);
 }
 
 // The connecting side's answer when there will be no channel. The request is removed already.

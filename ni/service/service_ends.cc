@@ -200,7 +200,7 @@ void Service::on_endpoint_detached(uint32_t id) {
   --real_endpoints_;
   endpoints_.erase(id);  // unmaps segment and region, closes the wake descriptor
   charges_.give_back(client.who.uid, usage, std::move(watches));
-  free_endpoints_.push_back(id);
+  free_endpoints_.give_back(id);
   if (answer) ok(client, header);
   if (client.dropped && client.endpoints.empty() && !client.told_engine && dropped_.count(client.index) == 0) {
     detach_client(client);
@@ -228,7 +228,7 @@ void Service::forget(ClientRecord& client) {
     persistence_.changed(JournalKind::client_state, index);
   }
   clients_.erase(index);
-  free_clients_.push_back(index);
+  free_clients_.give_back(index);
 }
 
 }  // namespace unet::service

@@ -125,7 +125,7 @@ void Service::write_changes() {
       case JournalKind::ip_host: exists = ip_hosts_.write_host(key.a); break;
       case JournalKind::request: exists = write_request(key.b); break;
       default: {
-        const NiStateValue value{.next_request = next_request_,
+        const NiStateValue value{.next_request = requests_.next_id(),
                                  .incarnation = options_.incarnation,
                                  .ids = persistence_.reserved_ids(),
                                  .draining = draining_ ? 1u : 0u,
@@ -226,9 +226,9 @@ bool Service::write_channel(uint32_t endpoint, uint32_t number) {
 }
 
 bool Service::write_request(uint64_t id) {
-  const auto at = requests_.find(id);
-  if (at == requests_.end()) return false;
-  const RequestRecord& request = at->second;
+  const RequestRecord* const found = requests_.find(id);
+  if (found == nullptr) return false;
+  const RequestRecord& request = *found;
   auto value = zeroed<RequestValue>();
   value.deadline = request.deadline == ~Nanoseconds{0} ? request.deadline : monotonic_of(request.deadline);
   value.target = request.target;

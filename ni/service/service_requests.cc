@@ -230,8 +230,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
     if (!segment) return tl::unexpected(segment.error());
     return fail(Errc::quota_exceeded, "this connection has the maximum of endpoints");
   }
-  const uint32_t id = free_endpoints_.front();
-  free_endpoints_.pop_front();
+  const uint32_t id = free_endpoints_.take();
   auto endpoint = std::make_unique<EndpointRecord>();
   endpoint->id = id;
   endpoint->client = client.index;

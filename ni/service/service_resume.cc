@@ -76,14 +76,6 @@ bool is_plain(const JournalKey& key) {
   return false;
 }
 
-// Takes a number that is in use out of those that are free.
-bool take_number(std::deque<uint32_t>& unused, uint32_t number) {
-  const auto at = std::find(unused.begin(), unused.end(), number);
-  if (at == unused.end()) return false;
-  unused.erase(at);
-  return true;
-}
-
 Result<SharedMemory> map_again(Descriptor memory, uint64_t bytes) {
   Result<Mapping> mapping = Mapping::map(memory.get(), bytes);
   if (!mapping) return tl::unexpected(mapping.error());
@@ -170,7 +162,7 @@ Status Service::resume_state(const JournalItem& item) {
   if (!value) return tl::unexpected(value.error());
   if (value->incarnation == 0) return wrong(item, "no life of a network interface");
   if (value->next_request >= kNumbersMax || value->ids >= kNumbersMax) return wrong(item, "numbers that no network interface has got to");
-  next_request_ = value->next_request;
+  requests_.resume_ids(value->next_request);
   draining_ = value->draining != 0;
   options_.incarnation = value->incarnation;
   signalling_->resume(value->incarnation, value->ids);
@@ -180,7 +172,7 @@ Status Service::resume_state(const JournalItem& item) {
 Status Service::resume_client(JournalItem& item) {
   if (const auto value = value_of<ClientValue>(item, 1); !value) return tl::unexpected(value.error());
   const uint32_t index = item.key.a;
-  if (!take_number(free_clients_, index)) return wrong(item, "no such client can be");
+  if (!free_clients_.take(index)) return wrong(item, "no such client can be");
   Descriptor socket = std::move(item.descriptors[0]);
   Result<Credentials> who = peer_credentials(socket.get(), unknown_user_);
   if (!who) return tl::unexpected(who.error());
@@ -233,7 +225,7 @@ Status Service::resume_segment(JournalItem& item) {
   ClientRecord* const client = client_at(value->client);
   const uint32_t id = item.key.a;
   const bool good = client != nullptr && client->greeted && valid_options(value->options) &&
-                    value->doorbell < kEndpointsPerClientMax && take_number(free_endpoints_, id);
+                    value->doorbell < kEndpointsPerClientMax && free_endpoints_.take(id);
   if (!good) return wrong(item, "not an endpoint that could be");
   uint64_t& bells = client->doorbells[value->doorbell / 64];
   const uint64_t bell = uint64_t{1} << (value->doorbell % 64);
@@ -378,9 +370,7 @@ Status Service::resume_request(const JournalItem& item) {
   RequestRecord request;
   request.wire = !here;
   request.wire_request = wire_request;
-  if (request.wire) wire_requests_[wire_request] = item.key.b;
   request.id = item.key.b;
-  next_request_ = std::max(next_request_, request.id + 1);
   request.target = value->target;
   request.from = text_of(value->from);
   request.connector = value->connector;
@@ -388,10 +378,9 @@ Status Service::resume_request(const JournalItem& item) {
   request.path = value->path;
   if (here || value->deadline != ~uint64_t{0}) {
     request.deadline = now_ + time_left(value->deadline);
-    deadlines_.insert({request.deadline, request.id});
   }
   target->requests.insert(request.id);
-  requests_.emplace(request.id, std::move(request));
+  requests_.resume(std::move(request));
   return {};
 }
 
@@ -438,9 +427,8 @@ bool Service::asks(const RequestValue& value, uint64_t request) {
 // Both ends of a channel on this NI are written down in one step, whatever becomes of it: one that is there alone never was.
 void Service::end_halves(EndpointRecord& endpoint) {
   const auto is_asked_for = [&](const ChannelRecord& channel) {
-    const auto at = requests_.find(channel.request);
-    return at != requests_.end() && !at->second.wire && at->second.connector == endpoint.id &&
-           at->second.connector_channel == channel.number;
+    const RequestRecord* const request = requests_.find(channel.request);
+    return request != nullptr && !request->wire && request->connector == endpoint.id && request->connector_channel == channel.number;
   };
   std::vector<uint32_t> unasked;
   for (auto& [number, channel] : endpoint.channels) {

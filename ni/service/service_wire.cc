@@ -202,14 +202,12 @@ void Service::on_signal_event(const Requested& event) {
   Status status = takes_more();
   if (status && target) {
     RequestRecord request;
-    request.id = next_request_++;
+    request.id = requests_.take_id();
     request.target = *target;
     request.wire = true;
     request.wire_request = event.request;
     request.from = event.host;
-    wire_requests_[event.request] = request.id;
     status = offer(request, -1, static_cast<int32_t>(event.pid), false);
-    if (!status) wire_requests_.erase(event.request);
   } else if (status) {
     status = fail(Errc::not_found, "no endpoint is bound to the name " + in_quotes(event.target) + " on host " + in_quotes(options_.host));
   }
@@ -217,7 +215,7 @@ void Service::on_signal_event(const Requested& event) {
 }
 
 void Service::on_signal_event(const Withdrawn& event) {
-  if (const auto at = wire_requests_.find(event.request); at != wire_requests_.end()) remove_request(at->second);
+  if (const auto id = requests_.of_wire(event.request)) remove_request(*id);
 }
 
 void Service::on_signal_event(const Confirmed& event) {
