@@ -25,7 +25,7 @@ namespace unet::service {
 struct CaptureRecord {
   uint32_t capture = 0;
   uint32_t client = 0;            // index of the connection that started it, while `stopping` is false
-  uint64_t owner = 0;             // Service::owner_of()
+  uint64_t owner = 0;             // owner_of()
   bool of_operator = false;
   uid_t user = 0;
   pid_t pid = 0;

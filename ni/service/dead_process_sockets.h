@@ -50,7 +50,7 @@ class DeadProcessSockets {
   EngineCommands& commands_;
   Charges& charges_;
   Persistence& persistence_;
-  std::map<uint64_t, DeadProcessesOfUser> users_;  // by owner (Service::owner_of())
+  std::map<uint64_t, DeadProcessesOfUser> users_;  // by owner (owner_of())
   uint64_t last_owner_ = 0;                        // the one that was read last
   uint32_t last_number_ = 0;                       // the engine expects connections by numbers
   std::vector<engine::LeftConnection> inherited_;  // from the NI before this one: the engine was not told of them yet

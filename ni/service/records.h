@@ -141,4 +141,11 @@ struct ClientRecord {
   std::vector<uint64_t> doorbells = std::vector<uint64_t>(ClientPage::kWords);  // taken bits
 };
 
+// The user, as the service compares users. A user that the kernel cannot name here owns what its own connection has: another with the same
+// number may be another user.
+inline uint64_t owner_of(const Credentials& who, uint32_t client) noexcept {
+  return who.unknown ? uint64_t{1} << 32 | client : uint64_t{who.uid};
+}
+inline uint64_t owner_of(const ClientRecord& client) noexcept { return owner_of(client.who, client.index); }
+
 }  // namespace unet::service

@@ -51,7 +51,7 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, std::ve
 
 Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vector<EngineLine> lines, EngineSide& engine)
     : options_(std::move(options)), ports_(std::move(ports)), engine_(engine), commands_(std::move(lines), engine),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)), tags_(options_.seed), ip_ports_(options_.seed == 0 ? 0 : ~options_.seed) {
+      epoll_(epoll_create1(EPOLL_CLOEXEC)), tags_(options_.seed) {
   SignallingOptions signalling{.host = options_.host,
                                .port_mtus = {},
                                .incarnation = options_.incarnation,
@@ -99,7 +99,7 @@ bool Service::poll(Nanoseconds now) {
   scan_ended();
   run_signalling();       // what the machine wants after all of that
   finish_drops();         // clients that ended during this turn
-  if (const auto owner = dead_sockets_.poll()) resume_deferred(*owner);
+  if (const auto owner = ip_.dead().poll()) resume_deferred(*owner);
   commit_poll();               // all of that counts, and what it says leaves:
   send_signals();         // to other hosts, too
   commands_.flush();      // to the engine, and wake it
@@ -113,7 +113,7 @@ Nanoseconds Service::next_timeout() const noexcept {
   if ((backlogged() || others_unasked_) && now_ + kMillisecond < next) next = now_ + kMillisecond;
   if (commands_.has_events()) next = 0;
   if (!unserved_ends_.empty() || captures_.has_unserved()) next = 0;
-  if (dead_sockets_.has_work() && !backlogged()) next = 0;
+  if (ip_.dead().has_work() && !backlogged()) next = 0;
   return next;
 }
 
@@ -208,7 +208,7 @@ bool Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   }
   alignas(8) std::array<std::byte, control::kPacketMax> room;
   size_t size = 0;
-  const bool stays = persistence_.active() || !dead_sockets_.empty();
+  const bool stays = persistence_.active() || !ip_.dead().empty();
   switch (client.socket.receive(room, size, stays)) {
     case PacketSocket::Received::packet:
       if (must_wait(client, Bytes(room.data(), size))) {
@@ -337,7 +337,7 @@ void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
   } else if (const auto* changed = std::get_if<engine::IpChanged>(&event)) {
     on_ip_changed(*changed);
   } else if (const auto* kept = std::get_if<engine::IpKept>(&event)) {
-    ip_hosts_.on_checkpoint(*kept, ports_[kept->port].address);
+    ip_.hosts().on_checkpoint(*kept, ports_[kept->port].address);
   } else if (const auto* signal = std::get_if<engine::SignalReceived>(&event)) {
     UNET_CHECK(signal->length <= engine::kSignalMax);
     signalling_->handle_signal({signal->port, signal->from}, Bytes(signal->bytes.data(), signal->length), now_);

@@ -26,12 +26,10 @@
 #include "ni/engine/mailbox.h"
 #include "ni/service/captures.h"
 #include "ni/service/charges.h"
-#include "ni/service/dead_process_sockets.h"
 #include "ni/service/engine_commands.h"
 #include "ni/service/engine_side.h"
 #include "ni/service/fair_queue.h"
-#include "ni/service/ip_hosts.h"
-#include "ni/service/ip_ports.h"
+#include "ni/service/ip_control.h"
 #include "ni/service/journal.h"
 #include "ni/service/listener.h"
 #include "ni/service/names.h"
@@ -50,7 +48,6 @@
 namespace unet::service {
 
 struct ChannelValue;  // journal_records.h
-struct IpClaimValue;
 struct RequestValue;
 struct SharedValue;
 
@@ -270,10 +267,6 @@ class Service {
   bool is_operator(const Credentials& who) const noexcept {
     return !who.unknown && (who.uid == 0 || who.uid == options_.own_user);
   }
-  static uint64_t owner_of(const Credentials& who, uint32_t client) noexcept {
-    return who.unknown ? uint64_t{1} << 32 | client : uint64_t{who.uid};
-  }
-  static uint64_t owner_of(const ClientRecord& client) noexcept { return owner_of(client.who, client.index); }
   bool same_user(const EndpointRecord& one, const EndpointRecord& other) const;
 
   // service_captures.cc
@@ -318,11 +311,7 @@ class Service {
   void handle(ClientRecord& client, const control::OwnIpFlow& packet);
   void handle(ClientRecord& client, const control::GetIpConfiguration& packet);
   Status may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint);
-  Result<IpClaimed> claim_ip(ClientRecord& client, EndpointRecord& endpoint, const IpClaim& claim);
   EndpointRecord* endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim);
-  void release_claim(EndpointRecord& endpoint, uint32_t number);
-  void end_ip(EndpointRecord& endpoint);
-  Result<IpPorts::Found> find_claim(std::string_view target);
   static const ChannelRecord* local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept;
   void on_ip_changed(const engine::IpChanged& event);
 
@@ -335,22 +324,16 @@ class Service {
   bool is_up(uint32_t port) const noexcept;
   std::string link_text(uint32_t port) const;  // for lists
 
-  bool write_ip_claim(uint32_t endpoint, uint32_t number);
-  bool resume_ip_claim(uint32_t endpoint, uint64_t number, const IpClaimValue& value);
   void resume_ip(EndpointRecord& endpoint);
 
   // service_sockets.cc
   void handle(ClientRecord& client, const control::OpenSockets& packet);
   void handle(ClientRecord& client, const control::ListSockets& packet);
-  Status make_socket_table(ClientRecord& client, EndpointRecord& endpoint);
   bool sees(const ClientRecord& client, const EndpointRecord& endpoint) const;
   void ask_sockets(EndpointRecord& endpoint);
-  void orphan_sockets(EndpointRecord& endpoint);
-  void tell_flows(EndpointRecord& endpoint);
   bool must_wait(const ClientRecord& client, Bytes packet) const;
   void defer(ClientRecord& client);
   void resume_deferred(uint64_t owner);
-  bool resume_socket_table(JournalItem& item);
 
   // service_wire.cc
   Status connect_wire(EndpointRecord& endpoint, const control::Connect& packet, std::string_view name, std::string_view host);
@@ -394,7 +377,6 @@ class Service {
   EngineSide& engine_;
   EngineCommands commands_;
   Persistence persistence_;
-  IpHosts ip_hosts_{options_.ip, commands_, persistence_};
   Charges charges_{persistence_};
   Nanoseconds now_ = 0;  // of the poll() under way
   bool worked_ = false;
@@ -411,8 +393,6 @@ class Service {
   std::map<uid_t, Terms> terms_;  // of users, as the engine knows them; without: the default
   Names names_;
   TagTable tags_;
-  IpPorts ip_ports_;
-  std::set<uint32_t> with_sockets_;    // endpoints that have tables of sockets
   std::set<uint32_t> deferred_;            // clients whose claims wait for that
   std::unique_ptr<Signalling> signalling_;
   ServiceCounters counters_;
@@ -437,7 +417,7 @@ class Service {
   std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
   std::array<uint32_t, kEnginesMax> served_{};  // endpoints of each engine
   std::vector<uint32_t> unserved_ends_;  // endpoints that ended before any engine knew them
-  DeadProcessSockets dead_sockets_{ip_hosts_, commands_, charges_, persistence_};
+  IpControl ip_{options_.ip, options_.seed == 0 ? 0 : ~options_.seed, commands_, charges_, persistence_};
   Captures captures_{commands_, charges_, persistence_};
 
   Descriptor policy_text_;               // until we are ready: what is in force from then on

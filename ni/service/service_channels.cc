@@ -117,7 +117,7 @@ void Service::handle(ClientRecord& client, const control::Connect& packet) {
   if (Status more = takes_more(); !more) return fail_request(client, packet.header, more.error());
   Status status;
   if (control::names_claim(target)) {
-    const Result<IpPorts::Found> claimer = find_claim(target);
+    const Result<IpPorts::Found> claimer = ip_.find(target);
     // Whoever asks for many ports of another, or again and again, has one channel to him all the same.
     if (const ChannelRecord* known = claimer && packet.path != control::Path::ni ? local_channel_to(*endpoint, claimer->endpoint)
                                                                                            : nullptr) {

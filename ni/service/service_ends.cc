@@ -132,7 +132,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   if (channel.state == State::closed) return;  // the other side ended it, and everything with it
   UNET_PROBE(channel_close, endpoint.id, number, static_cast<int>(reason));
   close_in_engine(endpoint, channel);
-  if (channel.ip) return end_ip(endpoint);
+  if (channel.ip) return ip_.end(client, endpoint);
   if (channel.wire) {
     if (!channel.fixed) signalling_->close(channel.local_tag, reason, now_);
     return release_wire(channel);
@@ -151,7 +151,7 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   UNET_PROBE(channel_close, endpoint.id, channel.number, static_cast<int>(reason));
   persistence_.changed(JournalKind::channel, endpoint.id, channel.number);
   close_in_engine(endpoint, channel);
-  if (channel.ip) end_ip(endpoint);
+  if (channel.ip) ip_.end(*client_at(endpoint.client), endpoint);
   if (channel.wire) release_wire(channel);
   const ClientRecord& owner = *client_at(endpoint.client);
   charges_.give_back(owner.who.uid, {.memory = channel.memory});
@@ -166,7 +166,7 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
 void Service::close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel) {
   const EndpointRecord& served = carrier_of(endpoint);
   if (channel.kind != control::ChannelKind::ni || !served.engine) return;
-  if (channel.ip && !endpoint.socket_tables.empty()) endpoint.orphans_number = dead_sockets_.expect(endpoint.id);
+  if (channel.ip) ip_.expect_end(endpoint);
   push(*served.engine, engine::CloseChannel{.endpoint = served.id, .channel = channel.number});
   commands_.push_each(channel.relays, engine::CloseRelay{.local_tag = channel.local_tag});
   if (channel.linked) tags_.release(channel.local_tag);

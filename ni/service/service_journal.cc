@@ -52,7 +52,7 @@ void Service::tell_ready() {
 
 void Service::hand_over() {
   commit_poll();
-  dead_sockets_.save(engine_.take_orphans());
+  ip_.dead().save(engine_.take_orphans());
   if (listener_ != nullptr) listener_->keep_path();
 }
 
@@ -120,9 +120,9 @@ void Service::write_changes() {
       case JournalKind::client_state: exists = write_client(key.a); break;
       case JournalKind::endpoint: exists = write_endpoint(key.a); break;
       case JournalKind::channel: exists = write_channel(key.a, static_cast<uint32_t>(key.b)); break;
-      case JournalKind::ip_claim: exists = write_ip_claim(key.a, static_cast<uint32_t>(key.b)); break;
-      case JournalKind::ip_lease: exists = ip_hosts_.write_lease(key.a); break;
-      case JournalKind::ip_host: exists = ip_hosts_.write_host(key.a); break;
+      case JournalKind::ip_claim: exists = ip_.write_claim(key.a, static_cast<uint32_t>(key.b)); break;
+      case JournalKind::ip_lease: exists = ip_.hosts().write_lease(key.a); break;
+      case JournalKind::ip_host: exists = ip_.hosts().write_host(key.a); break;
       case JournalKind::request: exists = write_request(key.b); break;
       default: {
         const NiStateValue value{.next_request = requests_.next_id(),

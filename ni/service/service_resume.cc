@@ -136,13 +136,16 @@ Status Service::resume_item(JournalItem& item) {
       next_scan_ = 0;
       return charges_.resume_held(item) ? Status{} : Status(wrong(item, "no memory that could be held"));
     case JournalKind::ip_claim:
-      return take_value<IpClaimValue>(item, "not a claim that could be", [&](const auto& v) { return resume_ip_claim(a, item.key.b, v); });
+      return take_value<IpClaimValue>(item, "not a claim that could be", [&](const auto& v) {
+        EndpointRecord* const endpoint = endpoint_at(a);
+        return endpoint != nullptr && ip_.resume_claim(*client_at(endpoint->client), *endpoint, item.key.b, v);
+      });
     case JournalKind::socket_table:
     case JournalKind::orphans: return resume_sockets(item);
     case JournalKind::ip_lease:
-      return take_value<IpLeaseValue>(item, "not a lease that could be", [&](const auto& v) { return ip_hosts_.resume_lease(a, v); });
+      return take_value<IpLeaseValue>(item, "not a lease that could be", [&](const auto& v) { return ip_.hosts().resume_lease(a, v); });
     case JournalKind::ip_host:
-      return take_value<IpHostValue>(item, "not addresses that could be", [&](const auto& v) { return ip_hosts_.resume_host(a, v); });
+      return take_value<IpHostValue>(item, "not addresses that could be", [&](const auto& v) { return ip_.hosts().resume_host(a, v); });
   }
   return wrong(item, "an unknown kind");
 }
@@ -407,8 +410,10 @@ Status Service::resume_upgrade(const JournalItem& item) {
 }
 
 Status Service::resume_sockets(JournalItem& item) {
-  const bool good = item.descriptors.size() == 1 &&
-                    (item.key.kind == JournalKind::orphans ? dead_sockets_.restore(item) : resume_socket_table(item));
+  EndpointRecord* const endpoint = item.key.kind == JournalKind::orphans ? nullptr : endpoint_at(item.key.a);
+  bool good = item.descriptors.size() == 1;
+  if (item.key.kind == JournalKind::orphans) good = good && ip_.dead().restore(item);
+  else good = good && endpoint != nullptr && ip_.resume_table(*client_at(endpoint->client), *endpoint, item);
   if (!good) return wrong(item, "not a table of sockets that could be");
   return {};
 }
@@ -567,15 +572,15 @@ void Service::finish_resume() {
   std::vector<uint32_t> ids;
   for (const auto& [id, endpoint] : endpoints_) ids.push_back(id);
   for (const uint32_t id : ids) end_halves(*endpoint_at(id));
-  ip_hosts_.resume(ports_);
-  dead_sockets_.send_inherited(ip_ports_);
+  ip_.hosts().resume(ports_);
+  ip_.dead().send_inherited(ip_.ports());
   for (const uint32_t id : ids) {
     EndpointRecord& endpoint = *endpoint_at(id);
     resume_hairpins(endpoint);
     resume_ip(endpoint);
     resume_wires(endpoint);
     if (endpoint.detaching) push(0, engine::DetachEndpoint{.endpoint = id});  // and its end is told as ever
-    else tell_flows(endpoint);
+    else ip_.send_flows(endpoint);
   }
   push(0, engine::Resumed{});
   others_unasked_ = true;
