@@ -23,7 +23,7 @@ Result<nlohmann::json> Interface::report() {
 
 namespace {
 
-constexpr Nanoseconds kUpgradeTime = 24 * 3600 * kSecond;  // the keeper's patience, which --takeover sets, ends it before
+constexpr Nanoseconds kUpgradeTime = 24 * 3600 * kSecond;  // the supervisor's patience, which --takeover sets, ends it before
 
 template <typename Request>
 Status ask(const std::string& socket, Request request, Nanoseconds timeout = 10 * kSecond) {

@@ -30,7 +30,7 @@ Status reload_policy(const std::string& socket);
 // From now on the NI takes no new endpoints, names and channels, or takes them again. Errors: not_permitted.
 Status drain(const std::string& socket, bool on);
 
-// Another unetd takes over: `program`, or the one that was started if that is empty. Errors: not_permitted, unavailable (no keeper, or
+// Another unetd takes over: `program`, or the one that was started if that is empty. Errors: not_permitted, unavailable (no supervisor, or
 // the new one does not come up; the old one goes on).
 Status upgrade(const std::string& socket, const std::string& program);
 

@@ -14,7 +14,7 @@
 #include "apps/drivers.h"
 #include "apps/open_ports.h"
 #include "apps/standard_descriptors.h"
-#include "apps/unetd/keeper.h"
+#include "apps/unetd/supervisor.h"
 #include "apps/unetd/notify.h"
 #include "apps/unetd/options.h"
 #include "apps/unetd/privileges.h"
@@ -84,9 +84,9 @@ Status give_up_rights(const Options& options) {
   return install_syscall_filter(config.ports);
 }
 
-Descriptor keeper_link(const Options& options) {
-  fcntl(options.keeper_fd, F_SETFD, FD_CLOEXEC);
-  return Descriptor(options.keeper_fd);
+Descriptor supervisor_link(const Options& options) {
+  fcntl(options.supervisor_fd, F_SETFD, FD_CLOEXEC);
+  return Descriptor(options.supervisor_fd);
 }
 
 // It may have been changed while we loaded.
@@ -107,8 +107,8 @@ apps::OpenedPorts open_ports_now(const service::Config& config) {
 apps::OpenedPorts open_ports_again(const service::Config& config) {
   const bool have_served = config.ni.service.inherit_policy;
   const Nanoseconds patience = have_served ? config.takeover - config.takeover / 4 : std::min<Nanoseconds>(kSecond, config.takeover / 2);
-  const auto open = [&config, keeper = getppid()]() -> apps::OpenedPorts {
-    if (getppid() != keeper) return fail(Errc::disconnected, "the keeper has ended");
+  const auto open = [&config, supervisor = getppid()]() -> apps::OpenedPorts {
+    if (getppid() != supervisor) return fail(Errc::disconnected, "the supervisor has ended");
     return open_ports_now(config);
   };
   return apps::open_when_free(open, patience, [](const Error& error) { service::log::info("not free yet, trying again: {}", error.text); });
@@ -124,11 +124,11 @@ int run(const Options& options) {
     if (!status) return refuse(status.error());
   }
   std::unique_ptr<service::Journal> journal;
-  if (options.keeper_fd >= 0) {
+  if (options.supervisor_fd >= 0) {
     cycles_per_second();  // both take a while, and nobody waits for us until we say hello
     apps::prepare_drivers(options.config.ports);
     const service::JournalOptions told{.user = ni_options.service.own_user, .listening_at = ni_options.socket};
-    Result<std::unique_ptr<service::Journal>> opened = service::Journal::open(keeper_link(options), told);
+    Result<std::unique_ptr<service::Journal>> opened = service::Journal::open(supervisor_link(options), told);
     if (!opened) return refuse(opened.error());
     journal = std::move(*opened);
     prctl(PR_SET_NAME, "unetd-standby");
@@ -147,9 +147,9 @@ int run(const Options& options) {
   catch_signals();
   if (!kChecked) service::log::warn("built with -Dtrust=unchecked: it believes whatever clients write, and is there to be measured only");
   service::log::info("host {} at {}", ni_options.service.host, ni_options.socket);
-  if (options.keeper_fd < 0) announce_ready(ni_options.socket, options.ready_fd);  // else the keeper does
+  if (options.supervisor_fd < 0) announce_ready(ni_options.socket, options.ready_fd);  // else the supervisor does
   const Status status = (*ni)->run();
-  if (options.keeper_fd < 0) notify_manager("STOPPING=1");
+  if (options.supervisor_fd < 0) notify_manager("STOPPING=1");
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) signal(each, SIG_IGN);  // the handler's Ni goes away
   if (!status) return refuse(status.error());
   service::log::info("stopped");
@@ -174,6 +174,6 @@ int main(int argc, char** argv) {
   }
   set_up_log(parsed.options->log);
   raise_descriptor_limit();
-  const bool keeps = parsed.options->config.takeover != 0 && parsed.options->keeper_fd < 0;
-  return keeps ? run_keeper(*parsed.options, {argv, argv + argc}) : run(*parsed.options);
+  const bool keeps = parsed.options->config.takeover != 0 && parsed.options->supervisor_fd < 0;
+  return keeps ? run_supervisor(*parsed.options, {argv, argv + argc}) : run(*parsed.options);
 }

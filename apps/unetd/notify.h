@@ -1,4 +1,4 @@
-// notify.h - tells a service manager how unetd is doing, by the protocol of sd_notify(3); used by main() and the keeper.
+// notify.h - tells a service manager how unetd is doing, by the protocol of sd_notify(3); used by main() and the supervisor.
 #pragma once
 
 #include <string>

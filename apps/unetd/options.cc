@@ -33,7 +33,7 @@ struct Given {
   bool no_seccomp = false, no_standby = false, inherit_policy = false;
 };
 
-// A keeper has read the file for us: what has served is started again with what it was started with.
+// A supervisor has read the file for us: what has served is started again with what it was started with.
 Status read_configuration(Options& options) {
   if (options.config_file.empty()) return {};
   if (options.config_fd < 0) return service::load_config(options.config_file, options.config);
@@ -72,9 +72,9 @@ Status apply(const CLI::App& app, const Given& given, Options& options) {
     ni.service.peers.push_back(std::move(*peer));
   }
   if (app.count("--takeover") != 0) config.takeover = given.takeover * kSecond;
-  if (options.keeper_fd >= 0 && config.takeover == 0) {
-    return fail(Errc::invalid_argument, "takeover: this network interface has a keeper, which no upgrade ends: stop and start unetd to do "
-                                        "without");
+  if (options.supervisor_fd >= 0 && config.takeover == 0) {
+    return fail(Errc::invalid_argument, "takeover: this network interface has a supervisor, which no upgrade ends: stop and start unetd to "
+                                        "do without");
   }
   if (given.no_standby) config.standby = false;
   if (given.no_seccomp) config.seccomp = false;
@@ -120,8 +120,8 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--takeover", given.takeover, "SECONDS that clients are kept for another unetd when this one dies or is upgraded (0: not)")
       ->check(CLI::Range(0, 3600));
   app.add_flag("--no-standby", given.no_standby, "with --takeover: start another unetd only when it is needed, not before");
-  // For the keeper alone.
-  app.add_option("--keeper-fd", options.keeper_fd)->group("");
+  // For the supervisor alone.
+  app.add_option("--keeper-fd", options.supervisor_fd)->group("");
   app.add_option("--config-fd", options.config_fd)->group("");
   app.add_flag("--inherit-policy", given.inherit_policy)->group("");
   app.add_flag("--no-seccomp", given.no_seccomp, "do not have the kernel refuse system calls that unetd does not need");
@@ -143,7 +143,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.config.ni.socket = default_socket_path();
   if (options.print_config) return {options, 0};
   if (Status status = apply(app, given, options); !status) return refuse(status.error().text);
-  if (options.keeper_fd < 0 && options.ready_fd >= 0 && fcntl(options.ready_fd, F_GETFD) < 0) {
+  if (options.supervisor_fd < 0 && options.ready_fd >= 0 && fcntl(options.ready_fd, F_GETFD) < 0) {
     return refuse("--ready-fd " + std::to_string(options.ready_fd) + " is not an open descriptor");
   }
   return {options, 0};

@@ -15,8 +15,8 @@ struct Options {
   service::Config config;
   std::optional<Account> account;  // whom to become after start
   std::string config_file;
-  int keeper_fd = -1;    // leads to our keeper, which started us
-  int config_fd = -1;    // what the configuration file said when our keeper read it
+  int supervisor_fd = -1;    // leads to our supervisor, which started us
+  int config_fd = -1;    // what the configuration file said when our supervisor read it
   int ready_fd = -1;     // a byte is written when clients may connect
   bool check = false;    // only say whether the configuration is right
   bool print_config = false;

@@ -256,8 +256,8 @@ std::string_view example_config() noexcept {
 # to write the socket's directory (/run/unet is given to it). Without: it stays who started it.
 # user = "unet"
 
-# A keeper process holds what clients have, for so many seconds, until another unetd goes on when this one has died; and
-# `unetctl upgrade` puts another in its place. 0: no keeper.
+# A supervisor process holds what clients have, for so many seconds, until another unetd goes on when this one has died; and
+# `unetctl upgrade` puts another in its place. 0: no supervisor.
 takeover_s = 0
 # With that, a second unetd that has loaded and waits to take over at once; false: it is started when it is needed.
 standby = true

@@ -15,8 +15,8 @@ struct Config {
   std::vector<std::string> ports;  // driver specifications, in port order
   std::string policy_file;         // empty: the default policy
   std::string user;                // whom a daemon becomes after start; empty: it stays who it is
-  Nanoseconds takeover = 0;        // how long a daemon's keeper waits for another NI; 0: no keeper
-  bool standby = true;             // the keeper has another NI ready to take over
+  Nanoseconds takeover = 0;        // how long a daemon's supervisor waits for another NI; 0: no supervisor
+  bool standby = true;             // the supervisor has another NI ready to take over
   bool seccomp = true;             // a daemon has system calls that it does not need refused
 };
 

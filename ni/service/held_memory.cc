@@ -27,8 +27,8 @@ bool is_held(int watch) noexcept {
   return false;
 }
 
-void HeldMemory::look_at(uid_t user, OfUser& entries, uint32_t looks, const Released& released) {
-  for (size_t left = std::min<size_t>(looks, entries.size()); left != 0; --left) {
+void HeldMemory::scan_user(uid_t user, OfUser& entries, uint32_t count, const Released& released) {
+  for (size_t left = std::min<size_t>(count, entries.size()); left != 0; --left) {
     Entry entry = std::move(entries.front());
     entries.pop_front();
     std::erase_if(entry.watches, [](const Descriptor& watch) { return !is_held(watch.get()); });
@@ -37,15 +37,15 @@ void HeldMemory::look_at(uid_t user, OfUser& entries, uint32_t looks, const Rele
   }
 }
 
-void HeldMemory::look(uint32_t looks, const Released& released) {
-  for (auto& [user, entries] : users_) look_at(user, entries, looks, released);
+void HeldMemory::scan(uint32_t count, const Released& released) {
+  for (auto& [user, entries] : users_) scan_user(user, entries, count, released);
   std::erase_if(users_, [](const auto& each) { return each.second.empty(); });
 }
 
-void HeldMemory::look(uid_t user, uint32_t looks, const Released& released) {
+void HeldMemory::scan(uid_t user, uint32_t count, const Released& released) {
   const auto at = users_.find(user);
   if (at == users_.end()) return;
-  look_at(user, at->second, looks, released);
+  scan_user(user, at->second, count, released);
   if (at->second.empty()) users_.erase(at);
 }
 

@@ -36,10 +36,10 @@ class HeldMemory {
   };
   using Released = std::function<void(uid_t user, const Entry& entry)>;
 
-  // Each user's `looks` entries that were not looked at for the longest time: those that no client holds are released.
-  void look(uint32_t looks, const Released& released);
+  // Each user's `count` entries that were not looked at for the longest time: those that no client holds are released.
+  void scan(uint32_t count, const Released& released);
   // The same of one user.
-  void look(uid_t user, uint32_t looks, const Released& released);
+  void scan(uid_t user, uint32_t count, const Released& released);
 
   const Entry& add(uid_t user, const Usage& usage, std::vector<Descriptor> watches);
   void resume(uid_t user, Entry entry);
@@ -47,7 +47,7 @@ class HeldMemory {
 
  private:
   using OfUser = std::deque<Entry>;
-  static void look_at(uid_t user, OfUser& entries, uint32_t looks, const Released& released);
+  static void scan_user(uid_t user, OfUser& entries, uint32_t count, const Released& released);
 
   std::map<uid_t, OfUser> users_;  // those with entries
   uint64_t next_id_ = 0;

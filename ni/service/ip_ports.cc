@@ -237,7 +237,7 @@ void IpPorts::release(uint32_t number) {
     std::erase(list->second, number);
     if (!list->second.empty()) continue;
     if (claim.port + i >= kAlsoDynamic) --dynamic_of(claim.protocol);
-    turns_.erase(list->first);
+    last_found_.erase(list->first);
     by_port_.erase(list);
   }
   ports_ -= claim.ports;
@@ -282,7 +282,7 @@ std::optional<IpPorts::Found> IpPorts::find(uint8_t protocol, const ip::IpAddres
 
 // The number behind the one before among those of the share that take new flows, as far as any does.
 uint32_t IpPorts::next_in_turn(const std::vector<uint32_t>& list, const Record& of) {
-  uint32_t& last = turns_.try_emplace(key(of.claim, 0), ~uint32_t{0}).first->second;
+  uint32_t& last = last_found_.try_emplace(key(of.claim, 0), ~uint32_t{0}).first->second;
   AcceptsNewFlows most = AcceptsNewFlows::no;
   for (const uint32_t number : list) {
     if (alike(claims_.at(number), of)) most = std::max(most, claims_.at(number).claim.accepts_new_flows);

@@ -79,7 +79,7 @@ class IpPorts {
   std::map<uint32_t, Record> claims_;                              // by number
   static constexpr uint32_t kOfGroups = 1u << 31;                  // groups' claims have lists of their own: they keep no port from others
   std::unordered_map<uint32_t, std::vector<uint32_t>> by_port_;    // numbers
-  std::unordered_map<uint32_t, uint32_t> turns_;                   // of ports that are shared: the claim that find() has chosen last
+  std::unordered_map<uint32_t, uint32_t> last_found_;                   // of ports that are shared: the claim that find() has chosen last
   std::vector<uint32_t> free_numbers_;
   uint32_t numbers_ = 0;                                           // used so far
   uint32_t ports_ = 0;                                             // of all claims

@@ -39,14 +39,14 @@ Status Journal::inherit() {
         break;
       }
       case JournalLink::Received::closed:
-        return fail(Errc::disconnected, "the keeper is gone");
+        return fail(Errc::disconnected, "the supervisor is gone");
       case JournalLink::Received::broken:
-        return fail(Errc::protocol, "the keeper sent something that is no journal");
+        return fail(Errc::protocol, "the supervisor sent something that is no journal");
     }
   }
   for (const JournalItem& item : inherited_) {
-    if (item.op != JournalOp::put) return fail(Errc::protocol, "the keeper sent an order with the journal");
-    note_put(item.key, item.descriptors.size());
+    if (item.op != JournalOp::put) return fail(Errc::protocol, "the supervisor sent an order with the journal");
+    record_put(item.key, item.descriptors.size());
   }
   resumes_ = !inherited_.empty();
   return {};
@@ -59,7 +59,7 @@ int Journal::inherited_descriptor(JournalKind kind, size_t index) const noexcept
   return -1;
 }
 
-void Journal::note_put(const JournalKey& key, size_t descriptors) {
+void Journal::record_put(const JournalKey& key, size_t descriptors) {
   size_t& known = holds_[key];
   held_ += descriptors - known;
   known = descriptors;
@@ -67,7 +67,7 @@ void Journal::note_put(const JournalKey& key, size_t descriptors) {
 
 void Journal::put_bytes(const JournalKey& key, Bytes value, std::span<const int> descriptors) {
   uncommitted_ = true;
-  note_put(key, descriptors.size());
+  record_put(key, descriptors.size());
   check(link_.add(JournalOp::put, key, value, descriptors));
   if (!descriptors.empty()) check(link_.send(false));  // the caller may close them
 }

@@ -1,7 +1,7 @@
 // journal.h - a network interface's end of its journal: what it writes down so that the next one can go on; used by Service and Ni.
 //
 // Nothing leaves for a client before it counts in the journal, and no request is taken from a client's socket before what came of it
-// has left (Service::settle). So whenever the network interface is stopped, the one after it finds all of a request or nothing of it.
+// has left (Service::commit_poll). So whenever the network interface is stopped, the one after it finds all of a request or nothing of it.
 #pragma once
 
 #include <sys/types.h>
@@ -29,21 +29,21 @@ constexpr size_t kJournalRecordsAsked = kJournalRecordsMax / 4;
 // So a user with the largest quotas that there are can have them.
 static_assert(kJournalRecordsAsked >= 3 * kClientsMax + 4 * kEndpointsMax + kEmulatedMax + kChannelsMax + kIpClaimsMax);
 
-// What the keeper is told of us, and bounds of what clients ask for.
+// What the supervisor is told of us, and bounds of what clients ask for.
 struct JournalOptions {
   uid_t user = 0;               // whose the network interface is
   std::string listening_at;
-  size_t descriptors_max = 0;   // files that the keeper and we may have open; 0: our own limit, which is the keeper's, too
+  size_t descriptors_max = 0;   // files that the supervisor and we may have open; 0: our own limit, which is the supervisor's, too
   size_t records_max = kJournalRecordsAsked;
 };
 
 class Journal {
  public:
-  // `socket` leads to the keeper.
+  // `socket` leads to the supervisor.
   static Result<std::unique_ptr<Journal>> open(Descriptor socket, const JournalOptions& options = {});
 
   // Waits until the network interface before this one has gone, and takes what it had; nothing if this is the first. Once.
-  // Errors: disconnected (the keeper is gone), protocol.
+  // Errors: disconnected (the supervisor is gone), protocol.
   Status inherit();
   std::vector<JournalItem> take_inherited() noexcept { return std::move(inherited_); }
   bool resumes() const noexcept { return resumes_; }
@@ -64,7 +64,7 @@ class Journal {
   // Something was written since the last commit().
   bool pending() const noexcept { return uncommitted_; }
 
-  // The keeper has room for so many more descriptors, and whoever takes over, too. Those of answers are soon given back: they may take
+  // The supervisor has room for so many more descriptors, and whoever takes over, too. Those of answers are soon given back: they may take
   // some more than what stays.
   bool has_room(size_t descriptors, bool soon_given_back = false) const noexcept {
     return held_ + descriptors <= (soon_given_back ? descriptors_max_ : descriptors_max_ - kForAnswers);
@@ -74,19 +74,19 @@ class Journal {
   bool has_room_for_records() const noexcept { return holds_.size() + kRecordsAtOnce <= records_max_; }
   size_t records_max() const noexcept { return records_max_; }
 
-  // What the keeper wants: release or refused.
+  // What the supervisor wants: release or refused.
   std::optional<JournalItem> next_order();
-  // The keeper is gone: nobody keeps anything any more.
+  // The supervisor is gone: nobody keeps anything any more.
   bool lost() const noexcept { return lost_; }
-  // Readable when there is an order, or when the keeper is gone.
+  // Readable when there is an order, or when the supervisor is gone.
   int descriptor() const noexcept { return link_.descriptor(); }
 
  private:
-  static constexpr size_t kForOthers = 96;   // open files of a keeper, and of a network interface, that are in no journal
+  static constexpr size_t kForOthers = 96;   // open files of a supervisor, and of a network interface, that are in no journal
   static constexpr size_t kForAnswers = 32;
   static constexpr size_t kRecordsAtOnce = 4;  // of an endpoint
   explicit Journal(Descriptor socket) noexcept : link_(std::move(socket)) {}
-  void note_put(const JournalKey& key, size_t descriptors);
+  void record_put(const JournalKey& key, size_t descriptors);
   void check(const Status& status) noexcept { lost_ = lost_ || !status; }
 
   JournalLink link_;

@@ -1,10 +1,10 @@
-// journal_link.h - packets between a network interface and its keeper: records, descriptors beside them, orders; used by both ends.
+// journal_link.h - packets between a network interface and its supervisor: records, descriptors beside them, orders; used by both ends.
 //
 // A record has a key, a value and up to four descriptors. A packet carries records and orders, many together; what several packets
 // carry counts from the one on that is marked as the last, or not at all. Integers are in host order.
 //
-//   NI -> keeper   hello (first), put and erase, ready, upgrade, stop, released
-//   keeper -> NI   put (once, all that the NI before it had), release, refused or upgraded
+//   NI -> supervisor   hello (first), put and erase, ready, upgrade, stop, released
+//   supervisor -> NI   put (once, all that the NI before it had), release, refused or upgraded
 #pragma once
 
 #include <sys/types.h>
@@ -46,7 +46,7 @@ enum class JournalKind : uint32_t {
   socket_table,    // a: endpoint, b: which of its tables; descriptor: memory
   ip_lease,        // a: port
   ip_host,         // a: port
-  left,            // a 0; descriptor: text of connections that the engine has not ended yet of processes that are gone
+  orphans,         // a 0; descriptor: text of connections that the engine has not ended yet of processes that are gone
   held_memory,     // b: its id; descriptors: watches, one or two
 };
 

@@ -157,7 +157,7 @@ static_assert(sizeof(IpHostValue) == 8 + 16 * 32 + 16 * 24 + 16 + 32);
 struct SocketTableValue {
   uint32_t spare;
 };
-struct LeftValue {
+struct OrphansValue {
   uint64_t since;           // when the engine ended
   uint32_t connections;
   uint32_t spare;

@@ -1,4 +1,4 @@
-// journal_store.h - the keeper's side of a journal: the newest value of every record, with its descriptors; used by unetd's keeper.
+// journal_store.h - the supervisor's side of a journal: the newest value of every record, with its descriptors; used by unetd's supervisor.
 //
 // It does not know what the values mean. Whatever its network interface writes, it costs a bounded amount of memory.
 #pragma once

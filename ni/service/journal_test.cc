@@ -23,7 +23,7 @@ std::vector<std::byte> packet_of(const std::function<void(JournalLink&)>& write)
   Ends ends;
   write(ends.ni);
   std::vector<std::byte> packet(JournalLink::kPacketMax);
-  const ssize_t n = recv(ends.keeper.descriptor(), packet.data(), packet.size(), MSG_DONTWAIT);
+  const ssize_t n = recv(ends.supervisor.descriptor(), packet.data(), packet.size(), MSG_DONTWAIT);
   REQUIRE(n > 0);
   packet.resize(static_cast<size_t>(n));
   return packet;
@@ -49,16 +49,16 @@ TEST_CASE("what was not finished never was, and the newest value of a record is 
   REQUIRE(ends.ni.add(JournalOp::put, {JournalKind::channel, 7, 1}, as_bytes(&second, sizeof second)));
   REQUIRE(ends.ni.add(JournalOp::ready, {}));
   REQUIRE(ends.ni.send(false));
-  CHECK(take_all(ends.keeper, store, orders) == JournalLink::Received::nothing);
+  CHECK(take_all(ends.supervisor, store, orders) == JournalLink::Received::nothing);
   CHECK(store.size() == 1);
   CHECK(orders.empty());
   store.forget_pending();
 
-  // The keeper's descriptor is the last that keeps the pipe open.
+  // The supervisor's descriptor is the last that keeps the pipe open.
   writes.reset();
   char byte = 0;
   CHECK(store.descriptor_of(kKey, 0) >= 0);
-  give_all(store, ends.keeper);
+  give_all(store, ends.supervisor);
   std::vector<JournalItem> items;
   bool last = false;
   REQUIRE(ends.ni.receive(items, last) == JournalLink::Received::items);
@@ -73,7 +73,7 @@ TEST_CASE("what was not finished never was, and the newest value of a record is 
   REQUIRE(ends.ni.add(JournalOp::erase, kKey));
   REQUIRE(ends.ni.add(JournalOp::stop, {}));
   REQUIRE(ends.ni.send(true));
-  CHECK(take_all(ends.keeper, store, orders) == JournalLink::Received::nothing);
+  CHECK(take_all(ends.supervisor, store, orders) == JournalLink::Received::nothing);
   CHECK(store.size() == 0);
   REQUIRE(orders.size() == 1);
   CHECK(orders[0].op == JournalOp::stop);
@@ -91,7 +91,7 @@ TEST_CASE("a packet that is cut off anywhere, or whose sizes lie, is not one") {
     REQUIRE(send(ends.ni.descriptor(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
     std::vector<JournalItem> items;
     bool last = false;
-    const auto outcome = ends.keeper.receive(items, last);
+    const auto outcome = ends.supervisor.receive(items, last);
     return std::pair(outcome, items.size());
   };
   CHECK(received(packet) == std::pair(JournalLink::Received::items, size_t{2}));
@@ -113,7 +113,7 @@ TEST_CASE("a packet that is cut off anywhere, or whose sizes lie, is not one") {
   CHECK(broken >= 2 * 4 + 2 * 8);
 }
 
-TEST_CASE("what went to the keeper with a descriptor counts only after a commit, too") {
+TEST_CASE("what went to the supervisor with a descriptor counts only after a commit, too") {
   auto pair = std::move(*JournalLink::make_pair());
   auto journal = std::move(*Journal::open(std::move(pair.first)));
   journal->commit();
@@ -324,7 +324,7 @@ TEST_CASE("a capture ends with the network interface that made it") {
   CHECK(original.store().descriptor_of({JournalKind::capture, 0, 0}, 0) < 0);
 }
 
-TEST_CASE("a keeper that can hold no more descriptors: what would need them is refused with words, and all else goes on") {
+TEST_CASE("a supervisor that can hold no more descriptors: what would need them is refused with words, and all else goes on") {
   Original original({.user = 0, .listening_at = {}, .descriptors_max = 200});
   size_t made = 0;
   std::vector<uint32_t> endpoints;
@@ -360,7 +360,7 @@ TEST_CASE("a keeper that can hold no more descriptors: what would need them is r
   CHECK(code_of(original.client().create()) == Errc::ok);
 }
 
-TEST_CASE("a keeper that may hold no more records: what would need them is refused with words, and all else goes on") {
+TEST_CASE("a supervisor that may hold no more records: what would need them is refused with words, and all else goes on") {
   Original original({.user = 0, .listening_at = {}, .records_max = 100});
   const uint32_t carrier = original.client().endpoint();
   control::CreateEmulated create{};
@@ -395,7 +395,7 @@ TEST_CASE("a keeper that may hold no more records: what would need them is refus
   CHECK(code_of(original.client().create()) == Errc::ok);
 }
 
-TEST_CASE("the largest number of emulated endpoints ends in one step, and the keeper takes it") {
+TEST_CASE("the largest number of emulated endpoints ends in one step, and the supervisor takes it") {
   Original original;
   const uint32_t carrier = original.client().endpoint();
   control::CreateEmulated create{};
@@ -409,13 +409,13 @@ TEST_CASE("the largest number of emulated endpoints ends in one step, and the ke
   }
   CHECK(original.store().size() > kEmulatedMax);
   original.client().close();
-  // A keeper reads while it is being written to.
+  // A supervisor reads while it is being written to.
   std::atomic<bool> done{false};
   bool takes_all = false;
-  std::thread keeper([&] { takes_all = original.keep_until(done); });
+  std::thread supervisor([&] { takes_all = original.keep_until(done); });
   for (int i = 0; i < 8; ++i) original.ni().wait(0);
   done.store(true, std::memory_order_release);
-  keeper.join();
+  supervisor.join();
   CHECK(takes_all);
   CHECK(original.store().size() < 10);
 }

@@ -30,7 +30,7 @@ class Listener {
   std::optional<Descriptor> accept() noexcept;
 
   // The socket stays where it is: another NI goes on with it.
-  void leave() noexcept { path_.clear(); }
+  void keep_path() noexcept { path_.clear(); }
 
   int descriptor() const noexcept { return socket_.get(); }
   const std::string& path() const noexcept { return path_; }

@@ -41,7 +41,7 @@ Result<std::unique_ptr<Ni>> Ni::create(NiOptions options, std::vector<std::uniqu
 
 Ni::~Ni() {
   // With a journal, what is here is not ours to end: another goes on with it.
-  if (engine_ != nullptr && !threads_ && !service_->keeps_journal()) {
+  if (engine_ != nullptr && !threads_ && !service_->has_journal()) {
     // Whoever shares channels with us is told, and gets everything back, before the engine goes.
     disarm();
     service_->stop(clock_.now());
@@ -147,7 +147,7 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
   if (!checkpoint) return tl::unexpected(checkpoint.error());
   if (Status status = build_engines(std::move(drivers), std::move(*checkpoint)); !status) return status;
   if (journal != nullptr) {
-    const Status status = service_->keep_journal(std::move(journal), memory.get(), options_.socket, options_.group, clock_.now());
+    const Status status = service_->start_journal(std::move(journal), memory.get(), options_.socket, options_.group, clock_.now());
     if (!status) return status;
   } else if (!options_.socket.empty()) {
     if (Status status = service_->listen(options_.socket, options_.group); !status) return status;

@@ -45,7 +45,7 @@ class Ni final : private EngineSide {
 
   // ---- in threads of its own (unetd): the caller's thread becomes the service, new ones the engines.
 
-  // Runs until request_stop(); then ends every client and returns. Once. With a journal, also until its keeper wants another in its
+  // Runs until request_stop(); then ends every client and returns. Once. With a journal, also until its supervisor wants another in its
   // place: then everything is left to that one.
   Status run();
   // From any thread or a signal handler.

@@ -74,12 +74,12 @@ Status Ni::run() {
   for (std::thread& engine : engines) engine.join();
   if (leaves) {
     service_->poll(clock_.now());  // what the engine has said last
-    service_->leave();
+    service_->hand_over();
     for (const auto& runner : runners_) runner->destroy_engine();  // and its wires
-    service_->tell_left();
+    service_->tell_released();
   }
-  const bool lost = service_->keeper_lost() && !stop_.load(std::memory_order_acquire);
-  return lost ? fail(Errc::disconnected, "the keeper is gone: every client is let go") : Status{};
+  const bool lost = service_->supervisor_lost() && !stop_.load(std::memory_order_acquire);
+  return lost ? fail(Errc::disconnected, "the supervisor is gone: every client is let go") : Status{};
 }
 
 void Ni::service_loop() {
@@ -88,7 +88,7 @@ void Ni::service_loop() {
       if (Status status = service_->reload_policy(); !status) log::error("{}", status.error().text);
     }
     service_->poll(clock_.now());
-    if (service_->released() || service_->keeper_lost()) return;
+    if (service_->released() || service_->supervisor_lost()) return;
     sleep_service(service_->next_timeout());
   }
 }

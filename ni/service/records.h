@@ -74,7 +74,7 @@ struct EndpointRecord {
   std::optional<uint32_t> ip_channel;  // number of it, while it is open
   std::set<uint32_t> ip_claims;   // numbers; none without that
   std::vector<SharedMemory> socket_tables;  // unet/socket_table.h; none without that
-  uint32_t left_number = 0;       // under which the engine expects what they leave, once the IP channel is closed
+  uint32_t orphans_number = 0;       // under which the engine expects what they leave, once the IP channel is closed
   uint64_t sockets_asked = 0;     // when they were to be brought up to date last
   std::set<uint64_t> requests;    // waiting for accept or reject
   bool detaching = false;         // the engine was told to let go
@@ -95,25 +95,6 @@ struct RequestRecord {
   uint32_t connector = 0, connector_channel = 0;  // on this NI
   control::Path path{};
   Nanoseconds deadline = ~Nanoseconds{0};
-};
-
-// A capture that runs, or that the engine has not let go of yet.
-struct CaptureRecord {
-  uint32_t capture = 0;
-  uint32_t client = 0;            // index; the connection it was started by, while `stopping` is false
-  uint64_t owner = 0;             // Service::owner_of()
-  bool of_operator = false;
-  uid_t user = 0;
-  pid_t pid = 0;
-  int32_t port = -1;              // -1: all
-  std::optional<uint32_t> endpoint, channel;
-  uint32_t snap_length = 0;
-  uint32_t bytes = 0;
-  uint64_t memory = 0;            // charged
-  bool stopping = false;
-  uint32_t engines = 0;           // bit e: engine e has it
-  std::unique_ptr<engine::CaptureWriter> writer;
-  SharedMemory shared;
 };
 
 // One control connection.
@@ -146,18 +127,25 @@ struct ClientRecord {
   std::set<uint32_t> endpoints;
   size_t channels = 0;            // of all endpoints, in any state
   size_t channels_peak = 0;       // since no packet waited
-  size_t unsettled = 0;           // of the packets that wait, the last so many do not count yet, and may not leave
+  size_t uncommitted = 0;           // of the packets that wait, the last so many do not count yet, and may not leave
   // Its socket has no room for what could leave.
-  bool blocked() const noexcept { return socket.packets_waiting() > unsettled; }
-  bool held = false;              // its next request waits for what dead processes left (Service::must_wait)
+  bool blocked() const noexcept { return socket.packets_waiting() > uncommitted; }
+  bool deferred = false;              // its next request waits for what dead processes left (Service::must_wait)
   uint64_t outputs = 0;           // packets to it that the journal has had, and
   uint64_t outputs_sent = 0;      // those of them that have left
   uint64_t events_numbered = 0;
   uint64_t handled_cookie = 0;    // of the last request of which all is in the journal
   uint32_t handled_op = 0;        // 0: none
   std::unique_ptr<Report> report; // of which it has not had all parts
-  bool look_twice = false;        // the next request may be that one, still in the socket
+  bool maybe_handled = false;        // the next request may be that one, still in the socket
   std::vector<uint64_t> doorbells = std::vector<uint64_t>(ClientPage::kWords);  // taken bits
 };
+
+// The user, as the service compares users. A user that the kernel cannot name here owns what its own connection has: another with the same
+// number may be another user.
+inline uint64_t owner_of(const Credentials& who, uint32_t client) noexcept {
+  return who.unknown ? uint64_t{1} << 32 | client : uint64_t{who.uid};
+}
+inline uint64_t owner_of(const ClientRecord& client) noexcept { return owner_of(client.who, client.index); }
 
 }  // namespace unet::service

@@ -80,7 +80,7 @@ class ReportBuilder {
   static const size_t kSectionCount;
 
   bool sees(const EndpointRecord& endpoint) const {
-    return all_ || s_.owner_of(*s_.clients_.at(endpoint.client)) == r_.reader_.owner;
+    return all_ || owner_of(*s_.clients_.at(endpoint.client)) == r_.reader_.owner;
   }
   void write(const json& value) { r_.text_ += value.dump(-1, ' ', true, json::error_handler_t::replace); }
 
@@ -111,7 +111,7 @@ class ReportBuilder {
     const auto* const next = next_of(s_.clients_);
     if (next == nullptr) return Found::end;
     const ClientRecord& client = *next->second;
-    if (!all_ && s_.owner_of(client) != r_.reader_.owner) return Found::nothing;
+    if (!all_ && owner_of(client) != r_.reader_.owner) return Found::nothing;
     out = {{"client", client.index},
            {"pid", client.who.pid},
            {"uid", client.who.uid},
@@ -201,7 +201,7 @@ class ReportBuilder {
   // Ports of TCP and UDP, as a list of sockets would have them.
   Found ip_claim(json& out) {
     const auto text = [](const ip::IpAddress& address) { return address.is_unspecified() ? json() : json(ip::text_of(address)); };
-    const auto* const next = next_of(s_.ip_ports_.all());
+    const auto* const next = next_of(s_.ip_.ports().all());
     if (next == nullptr) return Found::end;
     const auto& [number, record] = *next;
     const EndpointRecord& endpoint = *s_.endpoints_.at(record.endpoint);
@@ -237,7 +237,7 @@ class ReportBuilder {
 
   // What each user is charged with now, its share, and the limits it has.
   Found user(json& out) {
-    const auto* const next = next_of(s_.accounts_.all());
+    const auto* const next = next_of(s_.charges_.all());
     if (next == nullptr) return Found::end;
     const auto& [user, usage] = *next;
     if (!all_ && user != r_.reader_.user) return Found::nothing;
@@ -282,10 +282,10 @@ class ReportBuilder {
               {"endpoints", s_.real_endpoints_},
               {"emulated", s_.emulated_endpoints()},
               {"names", s_.names_.all().size()},
-              {"ip_claims", s_.ip_ports_.all().size()},
-              {"requests", s_.requests_.size()},
+              {"ip_claims", s_.ip_.ports().all().size()},
+              {"requests", s_.requests_.all().size()},
               {"tags", s_.tags_.used()},
-              {"commands_waiting", s_.commands_waiting()},
+              {"commands_waiting", s_.commands_.waiting()},
               {"packets_waiting", packets}}},
             {"signalling",
              {{"channels", signals.channels},
@@ -295,7 +295,7 @@ class ReportBuilder {
   }
 
   Found capture(json& out) {
-    const auto* const next = next_of(s_.captures_);
+    const auto* const next = next_of(s_.captures_.all());
     if (next == nullptr) return Found::end;
     const CaptureRecord& capture = next->second;
     if (capture.stopping || (!all_ && capture.owner != r_.reader_.owner)) return Found::nothing;
@@ -336,8 +336,8 @@ class ReportBuilder {
       if (port.state != nullptr && port.state->descriptor() >= 0) values["rx_unfinished_checksum"] = port.state->unfinished();
       out["counters"] = std::move(values);
     }
-    const auto ip = s_.ip_status_.find(static_cast<uint32_t>(i));
-    if (ip != s_.ip_status_.end()) out["ip"] = ip_entry(ip->first, ip->second);
+    const auto ip = s_.ip_.hosts().all().find(static_cast<uint32_t>(i));
+    if (ip != s_.ip_.hosts().all().end()) out["ip"] = ip_entry(ip->first, ip->second);
     return Found::entry;
   }
 
@@ -492,8 +492,8 @@ std::string Service::report(const Credentials& who) const {
 void Service::handle(ClientRecord& client, const control::Report& packet) {
   if (packet.part == 0) {
     // What it shows as charged is what is held now.
-    if (is_operator(client.who)) look_at_held_memory();
-    else look_at_held_memory(client.who.uid);
+    if (is_operator(client.who)) charges_.scan_all();
+    else charges_.scan_user(client.who.uid);
     client.report = std::make_unique<Report>(Reader{owner_of(client), client.who.uid, is_operator(client.who)});
   } else if (client.report == nullptr || client.report->parts() != packet.part) {
     return fail_request(client, packet.header, {Errc::invalid_argument, "this is not the report's next part: begin again with part 0"});

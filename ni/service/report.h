@@ -17,7 +17,7 @@ class Service;
 
 // Which user asks.
 struct Reader {
-  uint64_t owner = 0;  // Service::owner_of()
+  uint64_t owner = 0;  // owner_of()
   uid_t user = 0;
   bool all = false;    // root and the NI's own user see everything
 };

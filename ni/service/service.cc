@@ -21,12 +21,12 @@ namespace unet::service {
 namespace {
 
 constexpr uint64_t kListenerKey = ~uint64_t{0};
-constexpr uint64_t kKeeperKey = kListenerKey - 1;
+constexpr uint64_t kSupervisorKey = kListenerKey - 1;
 constexpr int kEventsPerPoll = 256;        // epoll events
 constexpr Nanoseconds kClientsFor = 50 * kMicrosecond;  // and so many requests: then signals, timers and the engine have their turn
-constexpr uint32_t kRequestsPerTurn = 16;
+constexpr uint32_t kRequestsPerPoll = 16;
 constexpr int kEngineEventsPerPoll = 256;
-constexpr int kAcceptsPerTurn = 16;
+constexpr int kAcceptsPerPoll = 16;
 constexpr int kSendBuffer = 64 * 1024;     // bytes the kernel keeps for a client that does not read
 
 uint64_t incarnation_of_start() {
@@ -50,8 +50,8 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, std::ve
 }
 
 Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vector<EngineLine> lines, EngineSide& engine)
-    : options_(std::move(options)), ports_(std::move(ports)), lines_(std::move(lines)), engine_(engine),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)), tags_(options_.seed), ip_ports_(options_.seed == 0 ? 0 : ~options_.seed) {
+    : options_(std::move(options)), ports_(std::move(ports)), engine_(engine), commands_(std::move(lines), engine),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)), tags_(options_.seed) {
   SignallingOptions signalling{.host = options_.host,
                                .port_mtus = {},
                                .incarnation = options_.incarnation,
@@ -59,13 +59,10 @@ Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vecto
                                .peers = options_.peers};
   for (const PortInfo& port : ports_) signalling.port_mtus.push_back(port.mtu);
   signalling_ = std::make_unique<Signalling>(std::move(signalling));
-  begin_ip();
-  for (uint32_t i = 0; i < kClientsMax; ++i) free_clients_.push_back(i);
-  for (uint32_t i = 0; i < kEndpointsMax; ++i) free_endpoints_.push_back(i);
 }
 
 Service::~Service() {
-  if (resumable_ && listener_ != nullptr) listener_->leave();
+  if (resumable_ && listener_ != nullptr) listener_->keep_path();
 }
 
 Status Service::listen(const std::string& path, const std::string& group) {
@@ -82,48 +79,47 @@ Status Service::listen_on(Listener listener) {
   return {};
 }
 
-Status Service::watch_keeper() {
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = kKeeperKey}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, journal_->descriptor(), &event) != 0) return fail_errno("epoll_ctl", errno);
+Status Service::watch_supervisor() {
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kSupervisorKey}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, persistence_.journal().descriptor(), &event) != 0) return fail_errno("epoll_ctl", errno);
   return {};
 }
 
 bool Service::poll(Nanoseconds now) {
   now_ = now;
   worked_ = false;
+  commands_.take_pushed();
   ask_others();           // after a takeover, before anybody has more for the engine
-  serve_clients();
-  look_at_wires();
+  process_clients();
+  poll_wires();
   on_engine_events();
   on_deadlines();         // connects to endpoints that did not answer
   end_silent();           // connections that did not say hello
   flush_starved();        // answers that found no descriptors
-  look_at_ends();
+  scan_ended();
   run_signalling();       // what the machine wants after all of that
   finish_drops();         // clients that ended during this turn
-  tell_left_sockets();    // whose peers are to know
-  settle();               // all of that counts, and what it says leaves:
+  if (const auto owner = ip_.dead().poll()) resume_deferred(*owner);
+  commit_poll();               // all of that counts, and what it says leaves:
   send_signals();         // to other hosts, too
-  flush_commands();       // to the engine, and wake it
-  return worked_;
+  commands_.flush();      // to the engine, and wake it
+  if (has_ended()) next_scan_ = std::min(next_scan_, now_ + kScanEvery);
+  return commands_.take_pushed() || worked_;
 }
 
 Nanoseconds Service::next_timeout() const noexcept {
   Nanoseconds next = signalling_->next_timeout();
-  if (!deadlines_.empty() && deadlines_.begin()->first < next) next = deadlines_.begin()->first;
-  next = std::min({next, next_hello_, next_flush_, next_look_});
+  next = std::min({next, requests_.next_deadline(), next_hello_, next_flush_, next_scan_});
   if ((backlogged() || others_unasked_) && now_ + kMillisecond < next) next = now_ + kMillisecond;
-  for (const EngineLine& line : lines_) {
-    if (!line.events.empty()) next = 0;
-  }
-  if (!unserved_ends_.empty() || !unserved_captures_.empty()) next = 0;
-  if ((!left_sockets_.empty() || !left_before_.empty()) && !backlogged()) next = 0;
+  if (commands_.has_events()) next = 0;
+  if (!unserved_ends_.empty() || captures_.has_unserved()) next = 0;
+  if (ip_.dead().has_work() && !backlogged()) next = 0;
   return next;
 }
 
 // A request at a time, of the user that has cost the least. A user that comes meanwhile is found soon, and what is left is ready in the
 // next turn, too.
-void Service::serve_clients() {
+void Service::process_clients() {
   const auto look = [this] {
     std::array<epoll_event, kEventsPerPoll> ready;
     const int count = epoll_wait(epoll_.get(), ready.data(), kEventsPerPoll, 0);
@@ -132,12 +128,12 @@ void Service::serve_clients() {
       worked_ = true;
       if (event.data.u64 == kListenerKey) {
         on_listener();
-      } else if (event.data.u64 == kKeeperKey) {
-        on_keeper();
+      } else if (event.data.u64 == kSupervisorKey) {
+        on_supervisor();
       } else if (event.data.u64 >= kPortKeys) {
         ports_[event.data.u64 - kPortKeys].state->look();
       } else if (const ClientRecord* client = client_at(static_cast<uint32_t>(event.data.u64)); client != nullptr) {
-        turns_.add(client->who.uid, {client->index, event.events});
+        fair_queue_.add(client->who.uid, {client->index, event.events});
       }
     }
   };
@@ -145,23 +141,23 @@ void Service::serve_clients() {
   Nanoseconds looked = monotonic_now();
   const Nanoseconds end = looked + kClientsFor;
   uint32_t served = 0;
-  while (const std::optional<Turns::Next> next = turns_.next()) {
+  while (const std::optional<FairQueue::Next> next = fair_queue_.next()) {
     {
-      const ChargedTime charged(turns_, next->user);
+      const ChargedTime charged(fair_queue_, next->user);
       ClientRecord* const client = client_at(next->ready.client);
-      if (client != nullptr && on_client(*client, next->ready.events)) turns_.add(next->user, next->ready);
+      if (client != nullptr && on_client(*client, next->ready.events)) fair_queue_.add(next->user, next->ready);
     }
     const Nanoseconds now = monotonic_now();
-    if (++served >= kRequestsPerTurn && now >= end) break;
+    if (++served >= kRequestsPerPoll && now >= end) break;
     if (now - looked < kClientsFor) continue;
     look();
     looked = now;
   }
-  turns_.clear();
+  fair_queue_.clear();
 }
 
 void Service::on_listener() {
-  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+  for (int i = 0; i < kAcceptsPerPoll; ++i) {
     std::optional<Descriptor> connection = listener_->accept();
     if (!connection) return;
     if (Status status = adopt_connection(std::move(*connection)); !status) {
@@ -176,26 +172,24 @@ void Service::on_listener() {
 Status Service::adopt_connection(Descriptor socket) {
   Result<Credentials> who = peer_credentials(socket.get(), unknown_user_);
   if (!who) return tl::unexpected(who.error());
-  const ChargedTime charged(turns_, who->uid);
+  const ChargedTime charged(fair_queue_, who->uid);
   if (free_clients_.empty()) {
     return fail(Errc::quota_exceeded, std::to_string(kClientsMax) + " connections are open, which is the maximum");
   }
-  if (journal_ != nullptr && !(journal_->has_room(1, true) && journal_->has_room_for_records())) {
-    return keeper_takes(journal_->descriptors_max());
-  }
+  if (Status status = persistence_.takes_client(); !status) return status;
   Rights rights = options_.policy.rights(*who);
-  if (Status status = accounts_.take(who->uid, rights, {.connections = 1}); !status) return status;
+  if (Status status = charges_.take(who->uid, rights, {.connections = 1}); !status) return status;
   // The kernel's own queue for a client that does not read stays small; ours is bounded, too.
   setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
   const uint32_t index = free_clients_.front();
   epoll_event event{.events = EPOLLIN, .data = {.u64 = index}};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) {
-    accounts_.give_back(who->uid, {.connections = 1});
+    charges_.give_back(who->uid, {.connections = 1});
     return fail_errno("epoll_ctl", errno);
   }
-  free_clients_.pop_front();
-  if (journal_ != nullptr) journal_->put(JournalKind::client, index, 0, ClientValue{}, {socket.get()});
-  changed(JournalKind::client_state, index);
+  free_clients_.take();
+  persistence_.put(JournalKind::client, index, 0, ClientValue{}, {socket.get()});
+  persistence_.changed(JournalKind::client_state, index);
   next_hello_ = 0;  // to be known in the next turn
   ++counters_.connections;
   clients_.emplace(index, std::make_unique<ClientRecord>(index, std::move(socket), std::move(*who), std::move(rights)));
@@ -208,19 +202,19 @@ bool Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   if ((epoll_events & EPOLLOUT) != 0) flush(client);
   if (client.dropped) return false;
   // A client that does not take its replies gets no further requests served. If it is gone, they have no reader any more.
-  if (client.blocked() || client.held) {
+  if (client.blocked() || client.deferred) {
     if ((epoll_events & (EPOLLHUP | EPOLLERR)) != 0) drop(client, "it is gone");
     return false;
   }
   alignas(8) std::array<std::byte, control::kPacketMax> room;
   size_t size = 0;
-  const bool stays = journal_ != nullptr || !left_sockets_.empty();
+  const bool stays = persistence_.active() || !ip_.dead().empty();
   switch (client.socket.receive(room, size, stays)) {
     case PacketSocket::Received::packet:
       if (must_wait(client, Bytes(room.data(), size))) {
-        hold(client);
-      } else if (journal_ != nullptr) {
-        on_kept_packet(client, Bytes(room.data(), size));
+        defer(client);
+      } else if (persistence_.active()) {
+        on_journaled_packet(client, Bytes(room.data(), size));
       } else {
         if (stays) client.socket.take();
         on_packet(client, Bytes(room.data(), size));
@@ -239,8 +233,8 @@ bool Service::on_client(ClientRecord& client, uint32_t epoll_events) {
 }
 
 void Service::flush(ClientRecord& client) {
-  const PacketSocket::Outcome outcome = client.socket.flush(client.unsettled);
-  if (journal_ != nullptr && client.outputs - client.socket.packets_waiting() > client.outputs_sent) journal_left_.insert(client.index);
+  const PacketSocket::Outcome outcome = client.socket.flush(client.uncommitted);
+  persistence_.flushed(client);
   if (outcome == PacketSocket::Outcome::broken) return drop(client, "the connection broke");
   client.starved = outcome == PacketSocket::Outcome::no_descriptors;
   if (client.starved) next_flush_ = std::min(next_flush_, now_ + kFlushAgain);
@@ -261,11 +255,11 @@ bool Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int
   if (client.dropped) return true;
   const bool refused = descriptors.size() != 0 && !reads_descriptors(client);
   PacketSocket::Outcome outcome = PacketSocket::Outcome::no_descriptors;
-  if (!refused && journal_ != nullptr) outcome = keep_output(client, packet, {descriptors.begin(), descriptors.size()});
+  if (!refused && persistence_.active()) outcome = persistence_.send(client, packet, {descriptors.begin(), descriptors.size()});
   else if (!refused) outcome = client.socket.send(packet, descriptors, client.waiting_max());
   switch (outcome) {
     case PacketSocket::Outcome::sent:
-      if (journal_ != nullptr) return true;
+      if (persistence_.active()) return true;
       announce(client);
       watch_for_room(client);
       return true;
@@ -311,7 +305,7 @@ void Service::announce(ClientRecord& client) {
 void Service::watch_for_room(ClientRecord& client) {
   const bool want = client.blocked();
   if (!want) client.channels_peak = client.channels;
-  const uint32_t events = client.starved ? 0u : want ? uint32_t{EPOLLOUT} : client.held ? 0u : uint32_t{EPOLLIN};
+  const uint32_t events = client.starved ? 0u : want ? uint32_t{EPOLLOUT} : client.deferred ? 0u : uint32_t{EPOLLIN};
   if (events == client.watched || client.dropped) return;
   client.watched = events;
   epoll_event event{.events = events, .data = {.u64 = client.index}};
@@ -320,7 +314,7 @@ void Service::watch_for_room(ClientRecord& client) {
 
 void Service::on_engine_events() {
   for (uint32_t engine = 0; engine < engines(); ++engine) {
-    engine::EventMailbox& events = lines_[engine].events;
+    engine::EventMailbox& events = commands_.events(engine);
     for (int i = 0; i < kEngineEventsPerPoll; ++i) {
       const engine::Event* event = events.front();
       if (event == nullptr) break;
@@ -330,7 +324,7 @@ void Service::on_engine_events() {
     }
   }
   for (const uint32_t endpoint : std::exchange(unserved_ends_, {})) on_endpoint_detached(endpoint);
-  for (const uint32_t capture : std::exchange(unserved_captures_, {})) forget_capture(capture);
+  captures_.end_unserved();
 }
 
 void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
@@ -339,11 +333,11 @@ void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
   } else if (const auto* client = std::get_if<engine::ClientDetached>(&event)) {
     on_client_detached(engine, client->client);
   } else if (const auto* stopped = std::get_if<engine::CaptureStopped>(&event)) {
-    on_capture_stopped(engine, stopped->capture);
+    captures_.on_stopped(engine, stopped->capture);
   } else if (const auto* changed = std::get_if<engine::IpChanged>(&event)) {
     on_ip_changed(*changed);
-  } else if (const auto* checkpoint = std::get_if<engine::HostCheckpointed>(&event)) {
-    on_host_checkpointed(*checkpoint);
+  } else if (const auto* kept = std::get_if<engine::HostCheckpointed>(&event)) {
+    ip_.hosts().on_checkpoint(*kept, ports_[kept->port].address);
   } else if (const auto* signal = std::get_if<engine::SignalReceived>(&event)) {
     UNET_CHECK(signal->length <= engine::kSignalMax);
     signalling_->handle_signal({signal->port, signal->from}, Bytes(signal->bytes.data(), signal->length), now_);
@@ -351,12 +345,11 @@ void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
 }
 
 void Service::on_deadlines() {
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {
+  while (requests_.next_deadline() <= now_) {
     worked_ = true;
-    const uint64_t id = deadlines_.begin()->second;
-    const RequestRecord request = requests_.at(id);
+    const RequestRecord request = requests_.at(requests_.first_due());
     const EndpointRecord* target = endpoint_at(request.target);
-    remove_request(id);
+    remove_request(request.id);
     fail_connect(request, {Errc::timed_out, "the endpoint " + (target != nullptr ? in_quotes(describe(*target)) : "") +
                                                 " did not accept the channel in time"});
   }
@@ -376,57 +369,17 @@ void Service::end_silent() {
   }
 }
 
-void Service::push(uint32_t engine, const engine::Command& command) {
-  worked_ = true;
-  std::deque<engine::Command>& backlog = backlogs_[engine];
-  // Order matters to an engine: nothing overtakes what waits.
-  if (backlog.empty() && lines_[engine].commands.push(command)) return;
-  if (backlog.empty()) lines_[engine].commands.announce_more(true);
-  backlog.push_back(command);
-}
-
-void Service::push_all(const engine::Command& command) {
-  for (uint32_t engine = 0; engine < engines(); ++engine) push(engine, command);
-}
-
-// A signal may be lost, and whoever is on the wire causes them: they do not wait where clients' commands wait. Frames that follow from
-// one may arrive at any queue of the port, so its engines have all commands before it leaves.
 void Service::push_signal(const engine::SendSignal& signal) {
   const PortInfo& port = ports_[signal.port];
-  const uint32_t owners = engines_of(port);
-  bool ready = true;
-  for (uint32_t engine = 0; engine < engines(); ++engine) ready = ready && ((owners >> engine & 1) == 0 || backlogs_[engine].empty());
-  if (!ready || !lines_[port.engine].commands.push(signal)) ++counters_.dropped_signals;
-  worked_ = true;
-}
-
-void Service::flush_commands() {
-  for (uint32_t engine = 0; engine < engines(); ++engine) {
-    std::deque<engine::Command>& backlog = backlogs_[engine];
-    engine::CommandMailbox& commands = lines_[engine].commands;
-    while (!backlog.empty() && commands.push(backlog.front())) {
-      backlog.pop_front();
-      if (engine == 0 && resume_left_ != 0) --resume_left_;
-      if (backlog.empty()) commands.announce_more(false);
-    }
-    if (!commands.empty()) engine_.wake_engine(engine);
-  }
-}
-
-size_t Service::commands_waiting() const noexcept {
-  size_t waiting = 0;
-  for (const auto& backlog : backlogs_) waiting += backlog.size();
-  return waiting;
+  if (!commands_.push_signal(port.engine, engines_of(port), signal)) ++counters_.dropped_signals;
 }
 
 void Service::stop(Nanoseconds now) {
   now_ = now;
-  if (journal_ != nullptr) {
-    settle();
-    journal_->order(JournalOp::stop);
-    journal_->commit();
-    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, journal_->descriptor(), nullptr);
-    journal_.reset();  // its end stays open until the keeper has read that
+  if (persistence_.active()) {
+    commit_poll();
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, persistence_.journal().descriptor(), nullptr);
+    persistence_.stop();
   }
   listener_.reset();
   others_unasked_ = false;
@@ -440,7 +393,7 @@ void Service::stop(Nanoseconds now) {
   run_signalling();
   send_signals();
   finish_drops();
-  flush_commands();
+  commands_.flush();
 }
 
 ClientRecord* Service::client_at(uint32_t index) {

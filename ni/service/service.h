@@ -24,18 +24,22 @@
 
 #include "ni/engine/ip_options.h"
 #include "ni/engine/mailbox.h"
-#include "ni/service/accounts.h"
-#include "ni/service/held_memory.h"
-#include "ni/service/ip_ports.h"
+#include "ni/service/captures.h"
+#include "ni/service/charges.h"
+#include "ni/service/engine_commands.h"
+#include "ni/service/engine_side.h"
+#include "ni/service/fair_queue.h"
+#include "ni/service/ip_control.h"
 #include "ni/service/journal.h"
-#include "ni/service/left_sockets.h"
 #include "ni/service/listener.h"
 #include "ni/service/names.h"
+#include "ni/service/number_pool.h"
+#include "ni/service/persistence.h"
 #include "ni/service/policy.h"
 #include "ni/service/records.h"
+#include "ni/service/requests.h"
 #include "ni/service/signalling.h"
 #include "ni/service/tags.h"
-#include "ni/service/turns.h"
 #include "unet/base/result.h"
 #include "unet/base/time.h"
 #include "unet/control.h"
@@ -44,45 +48,8 @@
 namespace unet::service {
 
 struct ChannelValue;  // journal_records.h
-struct IpClaimValue;
-struct IpHostValue;
-struct IpLeaseValue;
 struct RequestValue;
 struct SharedValue;
-
-struct PortInfo {
-  MacAddress address{};
-  uint32_t mtu = 0;
-  std::string description;
-  uint32_t engine = 0;  // to which it belongs, or its first queue; of further queues each to the next engine
-  uint32_t queues = 1;
-  std::shared_ptr<WireState> state;  // null: the wire says nothing beside its frames
-  uint32_t state_changes = 0;        // that clients were told of
-};
-
-// The way to an engine and back.
-struct EngineLine {
-  engine::CommandMailbox& commands;
-  engine::EventMailbox& events;
-};
-
-// The rest of the NI, as the service sees it. Called by the service's thread.
-class EngineSide {
- public:
-  virtual ~EngineSide() = default;
-  virtual void wake_engine(uint32_t engine) noexcept = 0;          // commands were put into its mailbox
-  virtual Status watch_client(uint32_t engine, int wake_descriptor) = 0;  // the engine's sleep ends when it is written
-  virtual void forget_client(uint32_t engine, int wake_descriptor) noexcept = 0;
-  virtual void begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept = 0;  // of the one engine, before its number counts as given
-  virtual uint64_t ni_counter(uint32_t engine, NiCounter counter) const noexcept = 0;
-  virtual uint64_t ni_gauge(uint32_t engine, NiGauge gauge) const noexcept = 0;
-  virtual uint64_t endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounter counter) const noexcept = 0;
-  // What the host that a port is has counted (ip::HostCounter).
-  virtual uint64_t ip_counter(uint32_t, size_t) const noexcept { return 0; }
-  // Of the one engine, which has stopped: what it has not ended yet of processes that are gone.
-  virtual std::vector<engine::OrphanedConnection> take_orphans() { return {}; }
-  virtual std::vector<std::vector<DriverCounter>> port_counters() = 0;  // one list per port
-};
 
 // A channel of the configuration: both NIs are configured alike, and nothing is signalled.
 struct StaticChannel {
@@ -115,7 +82,7 @@ class Service {
  public:
   static constexpr uint32_t kBacklogMax = 64;          // requests that wait for one endpoint's accept
   static constexpr Nanoseconds kHelloFor = 10 * kSecond;  // a connection that says nothing
-  static constexpr Nanoseconds kLookEvery = 200 * kMillisecond;  // at ended connections whose descriptors were not read, and held memory
+  static constexpr Nanoseconds kScanEvery = 200 * kMillisecond;  // at ended connections whose descriptors were not read, and held memory
   static constexpr Nanoseconds kFlushAgain = 10 * kMillisecond;  // an answer for which there were no descriptors
   static constexpr uint32_t kConnectMsDefault = 5'000;
   static constexpr uint32_t kConnectMsMax = 3'600'000;
@@ -132,17 +99,17 @@ class Service {
   // From now on everything is written down, for an NI that takes over; `kept` is the memory of the engine. Before any client is taken.
   // With what was inherited, goes on where the NI before this one stopped: its socket, clients, endpoints and channels. Errors:
   // protocol (what was inherited makes no sense), invalid_argument (another socket), out_of_memory.
-  Status keep_journal(std::unique_ptr<Journal> journal, int kept, const std::string& path, const std::string& group, Nanoseconds now);
-  bool keeps_journal() const noexcept { return journal_ != nullptr; }
+  Status start_journal(std::unique_ptr<Journal> journal, int kept, const std::string& path, const std::string& group, Nanoseconds now);
+  bool has_journal() const noexcept { return persistence_.active(); }
   // Clients are served now.
   void tell_ready();
 
-  // The keeper wants another NI in our place: leave() it everything once the engine has stopped, and tell_left() when wires are closed.
+  // The supervisor wants another NI in our place: hand_over() once the engine has stopped, tell_released() when wires are closed.
   bool released() const noexcept { return released_; }
-  // The keeper is gone: stop().
-  bool keeper_lost() const noexcept { return journal_ != nullptr && journal_->lost(); }
-  void leave();
-  void tell_left();
+  // The supervisor is gone: stop().
+  bool supervisor_lost() const noexcept { return persistence_.lost(); }
+  void hand_over();
+  void tell_released();
 
   // Takes a connected SOCK_SEQPACKET socket as a client.
   Status adopt_connection(Descriptor socket);
@@ -157,7 +124,7 @@ class Service {
   int descriptor() const noexcept { return epoll_.get(); }
 
   // True while commands wait for room in the mailbox: poll() again soon.
-  bool backlogged() const noexcept { return commands_waiting() != 0; }
+  bool backlogged() const noexcept { return commands_.waiting() != 0; }
 
   // Drops every client and tells other NIs. poll() on until idle(), or give up: the engine may be gone.
   void stop(Nanoseconds now);
@@ -184,23 +151,20 @@ class Service {
 
   // service.cc: connections and the loop
   void on_listener();
-  void serve_clients();
+  void process_clients();
   bool on_client(ClientRecord& client, uint32_t epoll_events);  // true: there may be more
   void on_packet(ClientRecord& client, Bytes packet);
-  void on_kept_packet(ClientRecord& client, Bytes packet);
+  void on_journaled_packet(ClientRecord& client, Bytes packet);
   Status listen_on(Listener listener);
-  Status watch_keeper();
+  Status watch_supervisor();
   void on_engine_events();
   void on_engine_event(uint32_t engine, const engine::Event& event);
   void on_deadlines();
   void end_silent();
   void flush(ClientRecord& client);
   void flush_starved();
-  void push(uint32_t engine, const engine::Command& command);
-  void push_all(const engine::Command& command);
+  void push(uint32_t engine, const engine::Command& command) { commands_.push(engine, command); }
   void push_signal(const engine::SendSignal& signal);
-  void flush_commands();
-  size_t commands_waiting() const noexcept;
   // False: the descriptors could not be had. The client got an error instead; what it asked for is the caller's to undo.
   bool send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors = {});
   template <typename Packet>
@@ -213,15 +177,15 @@ class Service {
   void watch_for_room(ClientRecord& client);
 
   // service_engines.cc: which engine serves what
-  uint32_t engines() const noexcept { return static_cast<uint32_t>(lines_.size()); }
+  uint32_t engines() const noexcept { return commands_.engines(); }
   uint32_t engines_of(const PortInfo& port) const noexcept;  // bit e: engine e has a queue of it
   uint32_t least_busy_engine(uint32_t among = ~uint32_t{0}) const;
-  void serve(EndpointRecord& endpoint, uint32_t engine);
-  void serve_both(EndpointRecord& one, EndpointRecord& other);
-  void introduce(ClientRecord& client, uint32_t engine);
-  void dismiss(ClientRecord& client);
+  void assign_engine(EndpointRecord& endpoint, uint32_t engine);
+  void assign_one_engine(EndpointRecord& one, EndpointRecord& other);
+  void attach_client(ClientRecord& client, uint32_t engine);
+  void detach_client(ClientRecord& client);
   std::optional<uint32_t> take_doorbell(ClientRecord& client, uint32_t& engine);
-  void attach(EndpointRecord& endpoint);
+  void attach_endpoint(EndpointRecord& endpoint);
   Status open_hairpin(EndpointRecord& connector, ChannelRecord& connecting, EndpointRecord& acceptor, ChannelRecord& accepting);
 
   // service_requests.cc
@@ -246,9 +210,6 @@ class Service {
   void ok(ClientRecord& client, const control::Header& header, std::initializer_list<int> descriptors = {});
 
   // service_journal.cc: what is written down
-  void changed(JournalKind kind, uint32_t a, uint64_t b = 0) {
-    if (journal_ != nullptr) changed_.insert({kind, a, b});
-  }
   void write_changes();
   bool write_client(uint32_t index);
   bool write_endpoint(uint32_t id);
@@ -256,14 +217,9 @@ class Service {
   bool write_request(uint64_t id);
   SharedValue shared_value(const Shared& shared) const;
   uint64_t monotonic_of(Nanoseconds at) const;
-  PacketSocket::Outcome keep_output(ClientRecord& client, Bytes packet, std::span<const int> descriptors);
-  void erase_outputs(ClientRecord& client, uint64_t up_to);
-  void note_handled(ClientRecord& client, Bytes packet);
-  bool was_handled(ClientRecord& client, Bytes packet);
-  Status keeper_takes(size_t descriptors) const;  // an error if whoever keeps them has no room
   void commit_changes();
-  void settle();
-  void on_keeper();
+  void commit_poll();
+  void on_supervisor();
 
   // service_resume.cc: what was written down
   Status resume(std::vector<JournalItem> items);
@@ -281,7 +237,6 @@ class Service {
   Status resume_request(const JournalItem& item);
   Status resume_output(JournalItem& item);
   Status resume_upgrade(const JournalItem& item);
-  bool end_capture(JournalItem& item);
   Status resume_sockets(JournalItem& item);
   Status resume_state(const JournalItem& item);
   std::optional<Shared> shared_of(const SharedValue& value) const;
@@ -312,24 +267,13 @@ class Service {
   bool is_operator(const Credentials& who) const noexcept {
     return !who.unknown && (who.uid == 0 || who.uid == options_.own_user);
   }
-  static uint64_t owner_of(const Credentials& who, uint32_t client) noexcept {
-    return who.unknown ? uint64_t{1} << 32 | client : uint64_t{who.uid};
-  }
-  static uint64_t owner_of(const ClientRecord& client) noexcept { return owner_of(client.who, client.index); }
   bool same_user(const EndpointRecord& one, const EndpointRecord& other) const;
 
   // service_captures.cc
   void handle(ClientRecord& client, const control::CaptureStart& packet);
   void handle(ClientRecord& client, const control::CaptureStop& packet);
   Status may_capture(ClientRecord& client, const control::CaptureStart& packet);
-  Result<CaptureRecord*> start_capture(ClientRecord& client, const control::CaptureStart& packet);
-  void start_in_engines(CaptureRecord& capture);
-  void start_captures_of(const EndpointRecord& endpoint);
-  void stop_capture(CaptureRecord& capture);
-  void stop_captures_of(const ClientRecord& client);
-  void stop_captures_of(const EndpointRecord& endpoint);
-  void on_capture_stopped(uint32_t engine, uint32_t number);
-  void forget_capture(uint32_t number);
+  uint32_t engines_of(const CaptureRecord& capture);
 
   // service_emulated.cc
   Result<uint32_t> create_emulated(ClientRecord& client, EndpointRecord& carrier);
@@ -349,7 +293,7 @@ class Service {
                     uint32_t target, bool shared = false);
   Status connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name);
   Status offer(RequestRecord request, int32_t uid, int32_t pid, bool same_user);
-  RequestRecord* find_request(const EndpointRecord& endpoint, uint64_t id);
+  const RequestRecord* find_request(const EndpointRecord& endpoint, uint64_t id);
   void accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
   void accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
   bool finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, control::Op op, uint64_t cookie,
@@ -360,7 +304,6 @@ class Service {
   std::string describe(const EndpointRecord& endpoint) const;
 
   // service_ip.cc
-  void begin_ip();
   void handle(ClientRecord& client, const control::OpenIp& packet);
   void handle(ClientRecord& client, const control::ClaimIp& packet);
   void handle(ClientRecord& client, const control::ReleaseIp& packet);
@@ -368,52 +311,29 @@ class Service {
   void handle(ClientRecord& client, const control::OwnIpFlow& packet);
   void handle(ClientRecord& client, const control::GetIpConfiguration& packet);
   Status may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint);
-  Result<IpClaimed> claim_ip(ClientRecord& client, EndpointRecord& endpoint, const IpClaim& claim);
   EndpointRecord* endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim);
-  void release_claim(EndpointRecord& endpoint, uint32_t number);
-  void end_ip(EndpointRecord& endpoint);
-  bool has_address(const ip::IpAddress& address) const;
-  Result<IpPorts::Found> find_claim(std::string_view target);
   static const ChannelRecord* local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept;
   void on_ip_changed(const engine::IpChanged& event);
 
   // service_wires.cc: what wires say beside their frames
   static constexpr uint64_t kPortKeys = uint64_t{1} << 32;  // in epoll_, behind the numbers of clients
   Status watch_wires();
-  void look_at_wires();
+  void poll_wires();
   void tell_ip_changed();
   uint32_t mtu_now(uint32_t port) const noexcept;
   bool is_up(uint32_t port) const noexcept;
   std::string link_text(uint32_t port) const;  // for lists
 
-  void on_host_checkpointed(const engine::HostCheckpointed& event);
-  bool write_ip_claim(uint32_t endpoint, uint32_t number);
-  bool resume_ip_claim(uint32_t endpoint, uint64_t number, const IpClaimValue& value);
   void resume_ip(EndpointRecord& endpoint);
-  bool write_ip_lease(uint32_t port);
-  bool resume_ip_lease(uint32_t port, const IpLeaseValue& value);
-  void resume_leases();
-  bool write_ip_host(uint32_t port);
-  bool resume_ip_host(uint32_t port, const IpHostValue& value);
-  void resume_hosts();
 
   // service_sockets.cc
   void handle(ClientRecord& client, const control::OpenSockets& packet);
   void handle(ClientRecord& client, const control::ListSockets& packet);
-  Status make_socket_table(ClientRecord& client, EndpointRecord& endpoint);
   bool sees(const ClientRecord& client, const EndpointRecord& endpoint) const;
   void ask_sockets(EndpointRecord& endpoint);
-  void expect_orphans(EndpointRecord& endpoint);
-  void leave_sockets(EndpointRecord& endpoint);
-  void tell_flows(EndpointRecord& endpoint);
-  void tell_left_sockets();
-  void tell_left_before();
   bool must_wait(const ClientRecord& client, Bytes packet) const;
-  void hold(ClientRecord& client);
-  void resume_held(uint64_t owner);
-  bool resume_socket_table(JournalItem& item);
-  void keep_left();
-  bool resume_left(const JournalItem& item);
+  void defer(ClientRecord& client);
+  void resume_deferred(uint64_t owner);
 
   // service_wire.cc
   Status connect_wire(EndpointRecord& endpoint, const control::Connect& packet, std::string_view name, std::string_view host);
@@ -436,11 +356,8 @@ class Service {
   void drop(ClientRecord& client, std::string_view why);
   void protocol_error(ClientRecord& client, std::string_view what);
   void end_socket(ClientRecord& client);
-  void look_at_ends();
-  Status charge(const ClientRecord& client, const Usage& wanted);
-  void give_back(uid_t user, const Usage& usage, std::vector<Descriptor> watches);
-  void look_at_held_memory(std::optional<uid_t> user = {}, uint32_t looks = 64);  // about two microseconds each
-  bool resume_held_memory(JournalItem& item);
+  void scan_ended();
+  bool has_ended() const noexcept { return !unread_ends_.empty() || charges_.holds_memory(); }
   void finish_drops();
   void destroy(EndpointRecord& endpoint, control::CloseReason reason);
   void end_parts(EndpointRecord& endpoint, control::CloseReason reason);
@@ -457,16 +374,17 @@ class Service {
 
   ServiceOptions options_;
   std::vector<PortInfo> ports_;
-  std::vector<EngineLine> lines_;
   EngineSide& engine_;
+  EngineCommands commands_;
+  Persistence persistence_;
+  Charges charges_{persistence_};
   Nanoseconds now_ = 0;  // of the poll() under way
   bool worked_ = false;
   bool draining_ = false;
 
   Descriptor epoll_;
   std::unique_ptr<Listener> listener_;
-  Accounts accounts_;
-  Turns turns_;
+  FairQueue fair_queue_;
   struct Terms {
     uint32_t weight = 1;
     engine::SendLimits limits{};
@@ -475,75 +393,40 @@ class Service {
   std::map<uid_t, Terms> terms_;  // of users, as the engine knows them; without: the default
   Names names_;
   TagTable tags_;
-  IpPorts ip_ports_;
-  std::map<uint32_t, ip::HostStatus> ip_status_;  // of the ports that have IP
-  struct IpLease {
-    uint64_t since = 0;                // by CLOCK_MONOTONIC
-    MacAddress station{};
-    ip::LeaseCheckpoint checkpoint;
-  };
-  std::map<uint32_t, IpLease> ip_leases_;         // of those that have one of a server
-  struct IpHost {
-    uint64_t since = 0;
-    MacAddress station{};
-    ip::HostCheckpoint checkpoint;
-  };
-  std::map<uint32_t, IpHost> ip_hosts_;
-  std::set<uint32_t> with_sockets_;    // endpoints that have tables of sockets
-  std::map<uint64_t, LeftOfUser> left_sockets_;  // by their owners (owner_of())
-  uint64_t left_turn_ = 0;             // whose were read last
-  uint32_t left_number_ = 0;           // of the last endpoint whose tables are read so
-  std::set<uint32_t> held_;            // clients whose claims wait for that
-  std::vector<engine::OrphanedConnection> left_before_;  // of the NI before us, of which the engine was not told
+  std::set<uint32_t> deferred_;            // clients whose claims wait for that
   std::unique_ptr<Signalling> signalling_;
   ServiceCounters counters_;
 
   std::map<uint32_t, std::unique_ptr<ClientRecord>> clients_;
-  std::deque<uint32_t> free_clients_;
+  NumberPool free_clients_{0, kClientsMax};
   std::set<uint32_t> dropped_;  // clients to finish
   Nanoseconds next_hello_ = ~Nanoseconds{0};  // when a client must have said hello
   Nanoseconds next_flush_ = ~Nanoseconds{0};  // of clients that are starved
   // Our ends of connections that are over, whose clients have not read all descriptors; by user.
   std::list<std::pair<uid_t, PacketSocket>> unread_ends_;
-  HeldMemory held_memory_;  // of what is over
-  Nanoseconds next_look_ = ~Nanoseconds{0};  // at both
+  Nanoseconds next_scan_ = ~Nanoseconds{0};  // of unread_ends_ and of held memory
   Nanoseconds next_refusal_log_ = 0;
   Nanoseconds next_static_log_ = 0;
   const std::optional<uid_t> unknown_user_ = unknown_user();
   std::map<uint32_t, std::unique_ptr<EndpointRecord>> endpoints_;
-  std::deque<uint32_t> free_endpoints_;
+  NumberPool free_endpoints_{0, kEndpointsMax};
   size_t real_endpoints_ = 0;     // of endpoints_; the others are emulated
-  uint32_t next_emulated_ = 0;    // above kEndpointsMax: ids that nobody has had
-  std::deque<uint32_t> free_emulated_;
-  std::map<uint64_t, RequestRecord> requests_;
-  uint64_t next_request_ = 1;
-  std::set<std::pair<Nanoseconds, uint64_t>> deadlines_;                   // of requests on this NI
-  std::unordered_map<uint64_t, uint64_t> wire_requests_;                   // Signalling's request -> ours
+  NumberPool free_emulated_{kEndpointsMax, kEmulatedMax};
+  Requests requests_{persistence_};
   std::unordered_map<uint64_t, std::pair<uint32_t, uint32_t>> connects_;   // Signalling's connect -> endpoint, channel
   std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
-  // Of each engine, what its mailbox had no room for: one that takes no commands holds up nobody else. Nothing has an order across
-  // engines but what an engine keeps itself: it takes no frame that another passes on, and refuses no channel, while commands wait for it.
-  std::array<std::deque<engine::Command>, kEnginesMax> backlogs_;
   std::array<uint32_t, kEnginesMax> served_{};  // endpoints of each engine
   std::vector<uint32_t> unserved_ends_;  // endpoints that ended before any engine knew them
-  std::map<uint32_t, CaptureRecord> captures_;
-  std::vector<uint32_t> unserved_captures_;  // that were stopped before any engine knew them
-  Nanoseconds next_capture_ = 0;  // of an ordinary user
+  IpControl ip_{options_.ip, options_.seed == 0 ? 0 : ~options_.seed, commands_, charges_, persistence_};
+  Captures captures_{commands_, charges_, persistence_};
 
-  std::unique_ptr<Journal> journal_;     // none: nobody takes over
-  Descriptor left_text_;                 // of those that our engine has left
   Descriptor policy_text_;               // until we are ready: what is in force from then on
-  std::set<JournalKey> changed_;         // records to be written
-  uint64_t ids_kept_ = 0;                // signalling's ids below may have been seen by others
-  std::set<uint32_t> outputs_waiting_;   // clients to which something is to be sent when it is written
-  std::set<uint32_t> journal_left_;      // clients with packets in the journal that have left meanwhile
   std::string listening_at_;
   std::optional<std::pair<uint32_t, uint64_t>> upgrade_;  // client and cookie of who asked for one
   bool others_unasked_ = false;  // we took over, and the engine has not taken all of that yet: our signals wait for it
-  size_t resume_left_ = 0;       // of the takeover's commands, those that found no room in the mailbox yet
   Nanoseconds ask_others_by_ = 0;  // 0: some of them are left
   bool released_ = false;
-  bool resumable_ = false;  // another NI could go on with what the keeper has: the socket stays for it
+  bool resumable_ = false;  // another NI could go on with what the supervisor has: the socket stays for it
 };
 
 }  // namespace unet::service

@@ -87,8 +87,8 @@ Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t m
                 whose + std::to_string(kChannelsPerEndpointMax) + " channels, which is the maximum; close some" + also);
   }
   ClientRecord& client = *client_at(endpoint.client);
-  if (Status status = keeper_takes(0); !status) return tl::unexpected(status.error());
-  if (Status status = charge(client, {.channels = 1, .memory = memory}); !status) {
+  if (Status status = persistence_.takes(0); !status) return tl::unexpected(status.error());
+  if (Status status = charges_.take_memory(client.who.uid, client.rights, {.channels = 1, .memory = memory}); !status) {
     return tl::unexpected(status.error());
   }
   // The engine has a place for each number up to the largest: an endpoint with few channels does not get to the large ones.
@@ -102,8 +102,8 @@ Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t m
   ChannelRecord& channel = endpoint.channels[number];
   channel.number = number;
   channel.memory = memory;
-  changed(JournalKind::channel, endpoint.id, number);
-  changed(JournalKind::endpoint, numbered.id);
+  persistence_.changed(JournalKind::channel, endpoint.id, number);
+  persistence_.changed(JournalKind::endpoint, numbered.id);
   return &channel;
 }
 
@@ -117,7 +117,7 @@ void Service::handle(ClientRecord& client, const control::Connect& packet) {
   if (Status more = takes_more(); !more) return fail_request(client, packet.header, more.error());
   Status status;
   if (control::names_claim(target)) {
-    const Result<IpPorts::Found> claimer = find_claim(target);
+    const Result<IpPorts::Found> claimer = ip_.find(target);
     // Whoever asks for many ports of another, or again and again, has one channel to him all the same.
     if (const ChannelRecord* known = claimer && packet.path != control::Path::ni ? local_channel_to(*endpoint, claimer->endpoint)
                                                                                            : nullptr) {
@@ -180,7 +180,7 @@ Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const
 
   const uint32_t timeout_ms = packet.timeout_ms == 0 ? kConnectMsDefault : std::min(packet.timeout_ms, kConnectMsMax);
   RequestRecord request;
-  request.id = next_request_++;
+  request.id = requests_.take_id();
   request.target = target;
   request.from = describe(endpoint);
   request.connector = endpoint.id;
@@ -195,7 +195,6 @@ Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const
     end_channel(endpoint, channel.number, control::CloseReason::closed_by_peer);
     return status;
   }
-  deadlines_.insert({request.deadline, request.id});
   return {};
 }
 
@@ -218,26 +217,21 @@ Status Service::offer(RequestRecord request, int32_t uid, int32_t pid, bool same
   event.same_user = same_user ? 1 : 0;
   event.peer.set(request.from);
   target.requests.insert(request.id);
-  changed(JournalKind::request, 0, request.id);
-  changed(JournalKind::ni_state, 0);
-  requests_.emplace(request.id, std::move(request));
+  requests_.add(std::move(request));
   send_packet(owner, event);
   return {};
 }
 
-RequestRecord* Service::find_request(const EndpointRecord& endpoint, uint64_t id) {
-  const auto at = requests_.find(id);
-  return at != requests_.end() && at->second.target == endpoint.id ? &at->second : nullptr;
+const RequestRecord* Service::find_request(const EndpointRecord& endpoint, uint64_t id) {
+  const RequestRecord* const request = requests_.find(id);
+  return request != nullptr && request->target == endpoint.id ? request : nullptr;
 }
 
 void Service::remove_request(uint64_t id) {
-  const auto at = requests_.find(id);
-  if (at == requests_.end()) return;
-  if (EndpointRecord* target = endpoint_at(at->second.target); target != nullptr) target->requests.erase(id);
-  deadlines_.erase({at->second.deadline, id});
-  if (at->second.wire) wire_requests_.erase(at->second.wire_request);
-  requests_.erase(at);
-  changed(JournalKind::request, 0, id);
+  const RequestRecord* const request = requests_.find(id);
+  if (request == nullptr) return;
+  if (EndpointRecord* target = endpoint_at(request->target); target != nullptr) target->requests.erase(id);
+  requests_.remove(id);
 }
 
 // The connecting side's answer when there will be no channel. The request is removed already.
@@ -287,7 +281,7 @@ bool Service::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, O
   channel.state = State::open;
   UNET_PROBE(channel_open, endpoint.id, channel.number, static_cast<int>(channel.kind));
   channel.request = 0;
-  changed(JournalKind::channel, endpoint.id, channel.number);
+  persistence_.changed(JournalKind::channel, endpoint.id, channel.number);
   auto reply = zeroed<control::Reply>();
   reply.header = {.op = op, .endpoint = endpoint.id, .cookie = cookie};
   reply.channel = info_of(endpoint, channel);

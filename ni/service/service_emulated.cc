@@ -14,25 +14,19 @@ Result<uint32_t> Service::create_emulated(ClientRecord& client, EndpointRecord& 
   if (carrier.carrier) {
     return fail(Errc::invalid_argument, "endpoint " + std::to_string(carrier.id) + " is emulated itself: it has no queues to share");
   }
-  if (next_emulated_ == kEmulatedMax && free_emulated_.empty()) {
+  if (free_emulated_.empty()) {
     return fail(Errc::quota_exceeded, "this network interface has " + std::to_string(kEmulatedMax) +
                                           " emulated endpoints, which is the maximum");
   }
-  if (Status status = keeper_takes(0); !status) return tl::unexpected(status.error());
-  if (Status status = accounts_.take(client.who.uid, client.rights, {.emulated = 1}); !status) return tl::unexpected(status.error());
-  uint32_t id = kEndpointsMax + next_emulated_;
-  if (next_emulated_ < kEmulatedMax) {
-    ++next_emulated_;
-  } else {
-    id = free_emulated_.front();
-    free_emulated_.pop_front();
-  }
+  if (Status status = persistence_.takes(0); !status) return tl::unexpected(status.error());
+  if (Status status = charges_.take(client.who.uid, client.rights, {.emulated = 1}); !status) return tl::unexpected(status.error());
+  const uint32_t id = free_emulated_.take();
   auto endpoint = std::make_unique<EndpointRecord>();
   endpoint->id = id;
   endpoint->client = client.index;
   endpoint->carrier = carrier.id;
   carrier.emulated.insert(id);
-  changed(JournalKind::endpoint, id);
+  persistence_.changed(JournalKind::endpoint, id);
   endpoints_[id] = std::move(endpoint);
   UNET_PROBE(endpoint_open, id, client.who.uid, client.who.pid);
   return id;
@@ -55,27 +49,24 @@ void Service::destroy_emulated(EndpointRecord& endpoint, control::CloseReason re
   const ClientRecord& client = *client_at(endpoint.client);
   end_parts(endpoint, reason);
   UNET_CHECK(carrier_of(endpoint).emulated.erase(id) == 1);
-  accounts_.give_back(client.who.uid, {.emulated = 1});
-  changed(JournalKind::endpoint, id);
+  charges_.give_back(client.who.uid, {.emulated = 1});
+  persistence_.changed(JournalKind::endpoint, id);
   endpoints_.erase(id);
-  free_emulated_.push_back(id);
+  free_emulated_.give_back(id);
 }
 
 // One that the network interface before this one had. Ids of real endpoints come first, so their carriers are there already.
 bool Service::resume_emulated(uint32_t id, uint32_t carrier_id) {
   EndpointRecord* const carrier = endpoint_at(carrier_id);
   const bool carries = carrier != nullptr && !carrier->carrier && !carrier->detaching;
-  const bool good = carries && id >= kEndpointsMax && id - kEndpointsMax < kEmulatedMax;
-  if (!good || endpoint_at(id) != nullptr) return false;
-  accounts_.resume(client_at(carrier->client)->who.uid, {.emulated = 1});
+  if (!carries || !free_emulated_.take(id)) return false;
+  charges_.resume(client_at(carrier->client)->who.uid, {.emulated = 1});
   auto endpoint = std::make_unique<EndpointRecord>();
   endpoint->id = id;
   endpoint->client = carrier->client;
   endpoint->carrier = carrier_id;
   carrier->emulated.insert(id);
   endpoints_[id] = std::move(endpoint);
-  for (uint32_t unused = kEndpointsMax + next_emulated_; unused < id; ++unused) free_emulated_.push_back(unused);
-  next_emulated_ = id - kEndpointsMax + 1;
   return true;
 }
 

@@ -32,7 +32,7 @@ void Service::drop(ClientRecord& client, std::string_view why) {
   if (client.dropped) return;
   log::debug("client {} (pid {}, user {}) ends: {}", client.index, client.who.pid, client.who.uid, why);
   client.dropped = true;
-  if (journal_ != nullptr) static_cast<void>(client.socket.flush());  // what it did wrong
+  if (persistence_.active()) static_cast<void>(client.socket.flush());  // what it did wrong
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.descriptor(), nullptr);
   end_socket(client);
   announce(client);
@@ -42,64 +42,16 @@ void Service::drop(ClientRecord& client, std::string_view why) {
 // Descriptors that it has not read stay charged to us for as long as it keeps its end open: they go on counting as its user's.
 void Service::end_socket(ClientRecord& client) {
   const bool all_read = client.socket.unread_descriptors() == 0;
-  if (!all_read || journal_ != nullptr) client.socket.end();  // the keeper has it, too
+  if (!all_read || persistence_.active()) client.socket.end();  // the supervisor has it, too
   if (all_read) return client.socket.close();
   unread_ends_.emplace_back(client.who.uid, std::exchange(client.socket, PacketSocket()));
-  next_look_ = std::min(next_look_, now_ + kLookEvery);
 }
 
-void Service::look_at_ends() {
-  if (now_ < next_look_) return;
+void Service::scan_ended() {
+  if (now_ < next_scan_) return;
   std::erase_if(unread_ends_, [](auto& end) { return end.second.unread_descriptors() == 0; });
-  look_at_held_memory();
-  next_look_ = unread_ends_.empty() && held_memory_.empty() ? ~Nanoseconds{0} : now_ + kLookEvery;
-}
-
-// Memory that the client has let go of a moment ago may still be charged to it.
-Status Service::charge(const ClientRecord& client, const Usage& wanted) {
-  const Status status = accounts_.take(client.who.uid, client.rights, wanted);
-  if (status) return status;
-  constexpr uint32_t kLooks = 8;  // others wait for each request that is refused
-  look_at_held_memory(client.who.uid, kLooks);
-  return accounts_.take(client.who.uid, client.rights, wanted);
-}
-
-// Gives back what was charged for memory that the NI uses no longer, once no client holds it.
-void Service::give_back(uid_t user, const Usage& usage, std::vector<Descriptor> watches) {
-  std::erase_if(watches, [](const Descriptor& watch) { return !watch.valid() || !is_held(watch.get()); });
-  if (watches.empty()) return accounts_.give_back(user, usage);
-  next_look_ = std::min(next_look_, now_ + kLookEvery);
-  const HeldMemory::Entry& entry = held_memory_.add(user, usage, std::move(watches));
-  if (journal_ == nullptr || !journal_->has_room(entry.watches.size())) return;
-  const HeldMemoryValue value{.memory = usage.memory, .user = user, .endpoints = usage.endpoints};
-  if (entry.watches.size() == 1) {
-    journal_->put(JournalKind::held_memory, 0, entry.id, value, {entry.watches[0].get()});
-  } else {
-    journal_->put(JournalKind::held_memory, 0, entry.id, value, {entry.watches[0].get(), entry.watches[1].get()});
-  }
-}
-
-bool Service::resume_held_memory(JournalItem& item) {
-  constexpr uint64_t kMost = kSegmentMax + kRegionMax, kIdsMax = uint64_t{1} << 63;
-  HeldMemoryValue value;
-  const size_t watches = item.descriptors.size();
-  if (!item.read(value) || watches == 0 || watches > 2 || item.key.b >= kIdsMax) return false;
-  if (value.memory > kMost || value.endpoints > 1) return false;
-  const Usage usage{.endpoints = value.endpoints, .memory = value.memory};
-  accounts_.resume(value.user, usage);
-  held_memory_.resume(value.user, {item.key.b, usage, std::move(item.descriptors)});
-  next_look_ = 0;
-  return true;
-}
-
-// Of one user, or of all.
-void Service::look_at_held_memory(std::optional<uid_t> user, uint32_t looks) {
-  const auto released = [this](uid_t owner, const HeldMemory::Entry& entry) {
-    accounts_.give_back(owner, entry.usage);
-    if (journal_ != nullptr) journal_->erase(JournalKind::held_memory, 0, entry.id);
-  };
-  if (user) held_memory_.look(*user, looks, released);
-  else held_memory_.look(looks, released);
+  charges_.scan_all();
+  next_scan_ = ~Nanoseconds{0};
 }
 
 void Service::finish_drops() {
@@ -107,8 +59,8 @@ void Service::finish_drops() {
     const uint32_t index = *dropped_.begin();
     dropped_.erase(dropped_.begin());
     ClientRecord& client = *client_at(index);
-    const ChargedTime charged(turns_, client.who.uid);
-    stop_captures_of(client);
+    const ChargedTime charged(fair_queue_, client.who.uid);
+    captures_.stop_of_client(client.index);
     for (const uint32_t id : client.endpoints) {
       EndpointRecord& endpoint = *endpoint_at(id);
       endpoint.answer_detach = false;
@@ -117,7 +69,7 @@ void Service::finish_drops() {
     if (!client.greeted) {
       forget(client);  // no engine ever knew it
     } else if (client.endpoints.empty()) {
-      dismiss(client);
+      detach_client(client);
     }
   }
 }
@@ -136,10 +88,10 @@ void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
 // What every endpoint has: a name, requests, channels.
 void Service::end_parts(EndpointRecord& endpoint, CloseReason reason) {
   UNET_PROBE(endpoint_close, endpoint.id, static_cast<int>(reason));
-  changed(JournalKind::endpoint, endpoint.id);
+  persistence_.changed(JournalKind::endpoint, endpoint.id);
   const std::string who = describe(endpoint);
   names_.unbind(endpoint.id);
-  stop_captures_of(endpoint);
+  captures_.stop_of_endpoint(endpoint.id);
   while (!endpoint.requests.empty()) {
     const RequestRecord request = requests_.at(*endpoint.requests.begin());
     remove_request(request.id);
@@ -162,11 +114,11 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   UNET_CHECK(at != endpoint.channels.end());
   ChannelRecord channel = std::move(at->second);
   endpoint.channels.erase(at);
-  changed(JournalKind::channel, endpoint.id, number);
+  persistence_.changed(JournalKind::channel, endpoint.id, number);
   if (endpoint.carrier) carrier_of(endpoint).lent.erase(number);
   ClientRecord& client = *client_at(endpoint.client);
   --client.channels;
-  accounts_.give_back(client.who.uid, {.channels = 1, .memory = channel.memory});
+  charges_.give_back(client.who.uid, {.channels = 1, .memory = channel.memory});
 
   if (channel.state == State::connecting) {
     if (channel.wire) {
@@ -180,7 +132,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   if (channel.state == State::closed) return;  // the other side ended it, and everything with it
   UNET_PROBE(channel_close, endpoint.id, number, static_cast<int>(reason));
   close_in_engine(endpoint, channel);
-  if (channel.ip) return end_ip(endpoint);
+  if (channel.ip) return ip_.end(client, endpoint);
   if (channel.wire) {
     if (!channel.fixed) signalling_->close(channel.local_tag, reason, now_);
     return release_wire(channel);
@@ -197,12 +149,12 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   if (channel.state != State::open) return;
   channel.state = State::closed;
   UNET_PROBE(channel_close, endpoint.id, channel.number, static_cast<int>(reason));
-  changed(JournalKind::channel, endpoint.id, channel.number);
+  persistence_.changed(JournalKind::channel, endpoint.id, channel.number);
   close_in_engine(endpoint, channel);
-  if (channel.ip) end_ip(endpoint);
+  if (channel.ip) ip_.end(*client_at(endpoint.client), endpoint);
   if (channel.wire) release_wire(channel);
   const ClientRecord& owner = *client_at(endpoint.client);
-  accounts_.give_back(owner.who.uid, {.memory = channel.memory});
+  charges_.give_back(owner.who.uid, {.memory = channel.memory});
   channel.memory = 0;
   auto event = zeroed<control::ChannelClosed>();
   event.header = {.op = control::Op::channel_closed, .endpoint = endpoint.id, .cookie = 0};
@@ -214,11 +166,9 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
 void Service::close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel) {
   const EndpointRecord& served = carrier_of(endpoint);
   if (channel.kind != control::ChannelKind::ni || !served.engine) return;
-  if (channel.ip) expect_orphans(endpoint);
+  if (channel.ip) ip_.expect_end(endpoint);
   push(*served.engine, engine::CloseChannel{.endpoint = served.id, .channel = channel.number});
-  for (uint32_t engine = 0; engine < engines(); ++engine) {
-    if ((channel.relays >> engine & 1) != 0) push(engine, engine::CloseRelay{.local_tag = channel.local_tag});
-  }
+  commands_.push_each(channel.relays, engine::CloseRelay{.local_tag = channel.local_tag});
   if (channel.linked) tags_.release(channel.local_tag);
   channel.relays = 0;
   channel.linked = false;
@@ -235,7 +185,7 @@ void Service::on_endpoint_detached(uint32_t id) {
   EndpointRecord* endpoint = endpoint_at(id);
   UNET_CHECK(endpoint != nullptr && endpoint->detaching);
   ClientRecord& client = *client_at(endpoint->client);
-  const ChargedTime charged(turns_, client.who.uid);
+  const ChargedTime charged(fair_queue_, client.who.uid);
   const bool answer = endpoint->answer_detach;
   const control::Header header{.op = control::Op::destroy_endpoint, .endpoint = id, .cookie = endpoint->detach_cookie};
   const Usage usage{.endpoints = 1, .memory = endpoint->memory};
@@ -246,14 +196,14 @@ void Service::on_endpoint_detached(uint32_t id) {
     client.doorbells[endpoint->doorbell / 64] &= ~(uint64_t{1} << (endpoint->doorbell % 64));
   }
   client.endpoints.erase(id);
-  changed(JournalKind::endpoint, id);
+  persistence_.changed(JournalKind::endpoint, id);
   --real_endpoints_;
   endpoints_.erase(id);  // unmaps segment and region, closes the wake descriptor
-  give_back(client.who.uid, usage, std::move(watches));
-  free_endpoints_.push_back(id);
+  charges_.give_back(client.who.uid, usage, std::move(watches));
+  free_endpoints_.give_back(id);
   if (answer) ok(client, header);
   if (client.dropped && client.endpoints.empty() && !client.told_engine && dropped_.count(client.index) == 0) {
-    dismiss(client);
+    detach_client(client);
   }
 }
 
@@ -268,17 +218,17 @@ void Service::on_client_detached(uint32_t engine, uint32_t index) {
 void Service::forget(ClientRecord& client) {
   UNET_CHECK(client.dropped && client.endpoints.empty());
   const uint32_t index = client.index;
-  accounts_.give_back(client.who.uid, {.connections = 1});
-  if (journal_ != nullptr) {
-    erase_outputs(*client_at(index), client.outputs);
+  charges_.give_back(client.who.uid, {.connections = 1});
+  if (persistence_.active()) {
+    persistence_.erase_outputs(*client_at(index), client.outputs);
     if (upgrade_ && upgrade_->first == index) {
-      journal_->erase(JournalKind::upgrade, index, upgrade_->second);
+      persistence_.erase(JournalKind::upgrade, index, upgrade_->second);
       upgrade_.reset();
     }
-    changed(JournalKind::client_state, index);
+    persistence_.changed(JournalKind::client_state, index);
   }
   clients_.erase(index);
-  free_clients_.push_back(index);
+  free_clients_.give_back(index);
 }
 
 }  // namespace unet::service

@@ -31,7 +31,7 @@ uint32_t Service::least_busy_engine(uint32_t among) const {
   return *best;
 }
 
-void Service::serve(EndpointRecord& endpoint, uint32_t engine) {
+void Service::assign_engine(EndpointRecord& endpoint, uint32_t engine) {
   if (endpoint.engine) return;
   ClientRecord& client = *client_at(endpoint.client);
   const std::optional<uint32_t> doorbell = take_doorbell(client, engine);
@@ -39,15 +39,15 @@ void Service::serve(EndpointRecord& endpoint, uint32_t engine) {
   endpoint.engine = engine;
   ++served_[engine];
   endpoint.doorbell = *doorbell;
-  introduce(client, engine);
-  attach(endpoint);
-  start_captures_of(endpoint);
+  attach_client(client, engine);
+  attach_endpoint(endpoint);
+  captures_.on_endpoint_assigned(endpoint.id, engine);
 }
 
-void Service::serve_both(EndpointRecord& one, EndpointRecord& other) {
-  if (!one.engine && !other.engine) serve(one, least_busy_engine());
-  if (one.engine) serve(other, *one.engine);
-  serve(one, *other.engine);
+void Service::assign_one_engine(EndpointRecord& one, EndpointRecord& other) {
+  if (!one.engine && !other.engine) assign_engine(one, least_busy_engine());
+  if (one.engine) assign_engine(other, *one.engine);
+  assign_engine(one, *other.engine);
 }
 
 // One that `engine` looks at; if the client has all of these, of another engine, which `engine` is then.
@@ -64,7 +64,7 @@ std::optional<uint32_t> Service::take_doorbell(ClientRecord& client, uint32_t& e
   return std::nullopt;
 }
 
-void Service::introduce(ClientRecord& client, uint32_t engine) {
+void Service::attach_client(ClientRecord& client, uint32_t engine) {
   if ((client.engines >> engine & 1) != 0) return;
   client.engines |= 1u << engine;
   if (!engine_.watch_client(engine, client.wake.get())) drop(client, "an engine could not be told to wake for it");
@@ -72,16 +72,14 @@ void Service::introduce(ClientRecord& client, uint32_t engine) {
 }
 
 // It has no endpoints any more.
-void Service::dismiss(ClientRecord& client) {
+void Service::detach_client(ClientRecord& client) {
   client.told_engine = true;
-  for (uint32_t engine = 0; engine < engines(); ++engine) {
-    if ((client.engines >> engine & 1) != 0) push(engine, engine::DetachClient{.client = client.index});
-  }
+  commands_.push_each(client.engines, engine::DetachClient{.client = client.index});
   if (client.engines == 0) forget(client);
 }
 
 // Everything that the engine must know of the endpoint, in the state in which it is.
-void Service::attach(EndpointRecord& endpoint) {
+void Service::attach_endpoint(EndpointRecord& endpoint) {
   const uint32_t engine = *endpoint.engine;
   auto* header = reinterpret_cast<SegmentHeader*>(endpoint.segment.mapping.data());
   const Doorbell doorbell{.bit = endpoint.doorbell, .engine = engine};
@@ -102,7 +100,7 @@ void Service::attach(EndpointRecord& endpoint) {
 // A channel on this NI. Between two engines it is one over their link, with tags as over a wire.
 Status Service::open_hairpin(EndpointRecord& connector, ChannelRecord& connecting, EndpointRecord& acceptor, ChannelRecord& accepting) {
   EndpointRecord &from = carrier_of(connector), &to = carrier_of(acceptor);
-  serve_both(from, to);
+  assign_one_engine(from, to);
   if (from.engine == to.engine) {
     push(*from.engine, engine::OpenHairpin{.endpoint = from.id, .channel = connecting.number, .peer = to.id,
                                            .peer_channel = accepting.number});

@@ -78,16 +78,16 @@ struct Alone {
     }
     return n == 0;
   }
-  // Under a journal, whose keeper's end this is.
-  JournalLink keep_journal() {
+  // Under a journal, whose supervisor's end this is.
+  JournalLink start_journal() {
     auto pair = std::move(*JournalLink::make_pair());
-    JournalLink keeper(std::move(pair.first));
+    JournalLink supervisor(std::move(pair.first));
     auto journal = std::move(*Journal::open(std::move(pair.second)));
-    REQUIRE(keeper.send(true));  // nothing is kept
+    REQUIRE(supervisor.send(true));  // nothing is kept
     REQUIRE(journal->inherit());
     const Descriptor memory = std::move(*create_eventfd());
-    REQUIRE(service->keep_journal(std::move(journal), memory.get(), "", "", kSecond));
-    return keeper;
+    REQUIRE(service->start_journal(std::move(journal), memory.get(), "", "", kSecond));
+    return supervisor;
   }
   void arrive(const SignalBody& body, uint64_t number = 1) {
     engine::SignalReceived event{.port = 0, .from = {2, 0, 0, 0, 0, 9}, .length = 0, .bytes = {}};
@@ -254,8 +254,8 @@ TEST_CASE("a client that binds a name again and again, without the quota for its
 TEST_CASE("several hosts that connect in one turn are all offered, also under a journal") {
   const bool kept = GENERATE(false, true);
   auto alone = std::make_unique<Alone>("[[rule]]\nany = true\nnames = [\"*\"]\n");
-  std::optional<JournalLink> keeper;
-  if (kept) keeper.emplace(alone->keep_journal());
+  std::optional<JournalLink> supervisor;
+  if (kept) supervisor.emplace(alone->start_journal());
   const Descriptor client = alone->connect();
   Alone::say_hello(client);
   Alone::ask_for_endpoint(client);

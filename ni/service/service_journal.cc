@@ -1,6 +1,6 @@
 // service_journal.cc - what a service writes down for the one after it, and when that counts.
 //
-// Objects that changed are noted by their keys, and written as they are when a request or a turn is over: settle(). Packets to clients
+// Objects that changed are noted by their keys, and written as they are when a request or a turn is over: commit_poll(). Packets to clients
 // wait for that, and are written down, too; so whoever takes over sends again what may not have left. Clients know by its cookie
 // what they have had already.
 #include <sys/epoll.h>
@@ -14,21 +14,15 @@
 #include "ni/service/service.h"
 
 namespace unet::service {
-namespace {
-
-constexpr uint64_t kIdsAhead = 4096;  // a record for so many ids
-
-}  // namespace
-
-Status Service::keep_journal(std::unique_ptr<Journal> journal, int kept, const std::string& path, const std::string& group,
+Status Service::start_journal(std::unique_ptr<Journal> journal, int kept, const std::string& path, const std::string& group,
                              Nanoseconds now) {
   now_ = now;
   listening_at_ = path;
   const bool resumes = resumable_ = journal->resumes();
-  journal_ = std::move(journal);
-  if (Status status = watch_keeper(); !status) return status;
+  persistence_.start(std::move(journal));
+  if (Status status = watch_supervisor(); !status) return status;
   if (resumes) {
-    if (Status status = resume(journal_->take_inherited()); !status) return status;
+    if (Status status = resume(persistence_.journal().take_inherited()); !status) return status;
   }
   Result<Descriptor> text = create_text("unet-policy", options_.policy.text());
   if (!text) return tl::unexpected(text.error());
@@ -39,36 +33,36 @@ Status Service::keep_journal(std::unique_ptr<Journal> journal, int kept, const s
   }
   auto value = zeroed<NiValue>();
   value.socket.set(path);
-  if (listener_ != nullptr) journal_->put(JournalKind::ni, 0, 0, value, {kept, listener_->descriptor()});
-  else journal_->put(JournalKind::ni, 0, 0, value, {kept});
-  changed(JournalKind::ni_state, 0);
+  if (listener_ != nullptr) persistence_.put(JournalKind::ni, 0, 0, value, {kept, listener_->descriptor()});
+  else persistence_.put(JournalKind::ni, 0, 0, value, {kept});
+  persistence_.changed(JournalKind::ni_state, 0);
   return {};
 }
 
 // That we serve counts together with the policy by which we do.
 void Service::tell_ready() {
-  if (journal_ == nullptr) return;
-  settle();
-  journal_->put(JournalKind::policy, 0, 0, PolicyValue{}, {policy_text_.get()});
-  journal_->order(JournalOp::ready);
-  journal_->commit();
+  if (!persistence_.active()) return;
+  commit_poll();
+  persistence_.put(JournalKind::policy, 0, 0, PolicyValue{}, {policy_text_.get()});
+  persistence_.journal().order(JournalOp::ready);
+  persistence_.journal().commit();
   policy_text_.reset();
   resumable_ = true;
 }
 
-void Service::leave() {
-  settle();
-  keep_left();
-  if (listener_ != nullptr) listener_->leave();
+void Service::hand_over() {
+  commit_poll();
+  ip_.dead().save(engine_.take_orphans());
+  if (listener_ != nullptr) listener_->keep_path();
 }
 
-void Service::tell_left() {
-  journal_->order(JournalOp::released);
-  journal_->commit();
+void Service::tell_released() {
+  persistence_.journal().order(JournalOp::released);
+  persistence_.journal().commit();
 }
 
-void Service::on_keeper() {
-  while (std::optional<JournalItem> order = journal_->next_order()) {
+void Service::on_supervisor() {
+  while (std::optional<JournalItem> order = persistence_.journal().next_order()) {
     if (order->op == JournalOp::release) released_ = true;
     if (order->op == JournalOp::upgraded) end_upgrade({});
     if (order->op != JournalOp::refused) continue;
@@ -76,20 +70,7 @@ void Service::on_keeper() {
     log::warn("no upgrade: {}", why);
     end_upgrade(fail(Errc::unavailable, why));
   }
-  if (journal_->lost()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, journal_->descriptor(), nullptr);
-}
-
-// Asked before anything is made that stays: a keeper without descriptors would be the end of everybody.
-Status Service::keeper_takes(size_t descriptors) const {
-  if (journal_ == nullptr) return {};
-  if (!journal_->has_room_for_records()) {
-    return fail(Errc::quota_exceeded, "the keeper of this network interface holds as many records as it may, which are " +
-                                          std::to_string(journal_->records_max()) + ": end what is not needed");
-  }
-  if (descriptors == 0 || journal_->has_room(descriptors)) return {};
-  return fail(Errc::quota_exceeded, "the keeper of this network interface holds as many descriptors as its limit of open files allows (" +
-                                        std::to_string(journal_->descriptors_max()) +
-                                        "): raise the limit (ulimit -n, LimitNOFILE=), or end what is not needed");
+  if (persistence_.journal().lost()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, persistence_.journal().descriptor(), nullptr);
 }
 
 // ---- when it counts
@@ -97,110 +78,67 @@ Status Service::keeper_takes(size_t descriptors) const {
 // Everything that changed is written, and counts from here on; then what waits for that leaves. Clients that end by it are only noted:
 // callers may go on with theirs.
 void Service::commit_changes() {
-  if (signalling_->next_id() > ids_kept_) {
-    ids_kept_ = signalling_->next_id() + kIdsAhead;
-    changed(JournalKind::ni_state, 0);
-  }
-  if (changed_.empty() && outputs_waiting_.empty() && journal_left_.empty() && !journal_->pending()) return;
-  for (const uint32_t index : std::exchange(journal_left_, {})) {
-    if (ClientRecord* const client = client_at(index)) erase_outputs(*client, client->outputs - client->socket.packets_waiting());
+  persistence_.reserve_ids(signalling_->next_id());
+  if (!persistence_.has_uncommitted()) return;
+  for (const uint32_t index : persistence_.take_flushed()) {
+    if (ClientRecord* const client = client_at(index)) persistence_.erase_sent(*client);
   }
   write_changes();
-  journal_->commit();
-  for (const uint32_t index : std::exchange(outputs_waiting_, {})) {
+  persistence_.journal().commit();
+  for (const uint32_t index : persistence_.take_waiting()) {
     ClientRecord* const client = client_at(index);
     if (client == nullptr || client->dropped) continue;
-    client->unsettled = 0;
+    client->uncommitted = 0;
     flush(*client);
   }
 }
 
 // The end of a turn: of clients that end, too, everything is written.
-void Service::settle() {
-  if (journal_ == nullptr) return;
+void Service::commit_poll() {
+  if (!persistence_.active()) return;
   do {
     finish_drops();
     commit_changes();
   } while (!dropped_.empty());
 }
 
-void Service::on_kept_packet(ClientRecord& client, Bytes packet) {
-  if (!std::exchange(client.look_twice, false) || !was_handled(client, packet)) {
+void Service::on_journaled_packet(ClientRecord& client, Bytes packet) {
+  if (!std::exchange(client.maybe_handled, false) || !Persistence::was_handled(client, packet)) {
     on_packet(client, packet);
-    note_handled(client, packet);
+    persistence_.record_handled(client, packet);
     commit_changes();
   }
   if (!client.dropped) client.socket.take();
 }
 
-void Service::note_handled(ClientRecord& client, Bytes packet) {
-  control::Header header{};
-  if (client.dropped || packet.size() < sizeof header) return;
-  std::memcpy(&header, packet.data(), sizeof header);
-  client.handled_cookie = header.cookie;
-  client.handled_op = static_cast<uint32_t>(header.op);
-  changed(JournalKind::client_state, client.index);
-}
-
-bool Service::was_handled(ClientRecord& client, Bytes packet) {
-  control::Header header{};
-  if (packet.size() < sizeof header) return false;
-  std::memcpy(&header, packet.data(), sizeof header);
-  return client.handled_op == static_cast<uint32_t>(header.op) && client.handled_cookie == header.cookie;
-}
-
-PacketSocket::Outcome Service::keep_output(ClientRecord& client, Bytes packet, std::span<const int> descriptors) {
-  if (!descriptors.empty() && !journal_->has_room(descriptors.size(), true)) return PacketSocket::Outcome::no_descriptors;
-  std::array<std::byte, control::kPacketMax> room;
-  std::memcpy(room.data(), packet.data(), packet.size());
-  control::Header header{};
-  std::memcpy(&header, room.data(), sizeof header);
-  if (header.op >= control::Op::connect_request) {
-    header.cookie = ++client.events_numbered;
-    std::memcpy(room.data(), &header, sizeof header);
-    changed(JournalKind::client_state, client.index);
-  }
-  const Bytes numbered(room.data(), packet.size());
-  const PacketSocket::Outcome outcome = client.socket.keep(numbered, descriptors, client.waiting_max());
-  if (outcome != PacketSocket::Outcome::sent) return outcome;
-  journal_->put_bytes({JournalKind::output, client.index, client.outputs++}, numbered, descriptors);
-  ++client.unsettled;
-  outputs_waiting_.insert(client.index);
-  return outcome;
-}
-
-void Service::erase_outputs(ClientRecord& client, uint64_t up_to) {
-  for (; client.outputs_sent < up_to; ++client.outputs_sent) journal_->erase(JournalKind::output, client.index, client.outputs_sent);
-}
-
 // ---- records
 
 void Service::write_changes() {
-  for (const JournalKey& key : std::exchange(changed_, {})) {
+  for (const JournalKey& key : persistence_.take_changed()) {
     bool exists = true;
     switch (key.kind) {
       case JournalKind::client_state: exists = write_client(key.a); break;
       case JournalKind::endpoint: exists = write_endpoint(key.a); break;
       case JournalKind::channel: exists = write_channel(key.a, static_cast<uint32_t>(key.b)); break;
-      case JournalKind::ip_claim: exists = write_ip_claim(key.a, static_cast<uint32_t>(key.b)); break;
-      case JournalKind::ip_lease: exists = write_ip_lease(key.a); break;
-      case JournalKind::ip_host: exists = write_ip_host(key.a); break;
+      case JournalKind::ip_claim: exists = ip_.write_claim(key.a, static_cast<uint32_t>(key.b)); break;
+      case JournalKind::ip_lease: exists = ip_.hosts().write_lease(key.a); break;
+      case JournalKind::ip_host: exists = ip_.hosts().write_host(key.a); break;
       case JournalKind::request: exists = write_request(key.b); break;
       default: {
-        const NiStateValue value{.next_request = next_request_,
+        const NiStateValue value{.next_request = requests_.next_id(),
                                  .incarnation = options_.incarnation,
-                                 .ids = ids_kept_,
+                                 .ids = persistence_.reserved_ids(),
                                  .draining = draining_ ? 1u : 0u,
                                  .spare = 0};
-        journal_->put(JournalKind::ni_state, 0, 0, value);
+        persistence_.put(JournalKind::ni_state, 0, 0, value);
       }
     }
     if (exists) continue;
-    journal_->erase(key.kind, key.a, key.b);
+    persistence_.erase(key.kind, key.a, key.b);
     if (key.kind == JournalKind::client_state) {
-      for (const JournalKind kind : {JournalKind::client, JournalKind::page}) journal_->erase(kind, key.a);
+      for (const JournalKind kind : {JournalKind::client, JournalKind::page}) persistence_.erase(kind, key.a);
     } else if (key.kind == JournalKind::endpoint && key.a < kEndpointsMax) {  // an emulated one has none of these
-      for (const JournalKind kind : {JournalKind::segment, JournalKind::region, JournalKind::wake}) journal_->erase(kind, key.a);
+      for (const JournalKind kind : {JournalKind::segment, JournalKind::region, JournalKind::wake}) persistence_.erase(kind, key.a);
     }
   }
 }
@@ -214,7 +152,7 @@ bool Service::write_client(uint32_t index) {
   value.handled_op = client->handled_op;
   value.greeted = client->greeted ? 1 : 0;
   value.program.set(client->program);
-  journal_->put(JournalKind::client_state, index, 0, value);
+  persistence_.put(JournalKind::client_state, index, 0, value);
   return true;
 }
 
@@ -230,7 +168,7 @@ bool Service::write_endpoint(uint32_t id) {
   value.next_channel = endpoint->next_channel;
   value.carrier = endpoint->carrier.value_or(kNotEmulated);
   value.name.set(names_.name_of(id));
-  journal_->put(JournalKind::endpoint, id, 0, value);
+  persistence_.put(JournalKind::endpoint, id, 0, value);
   return true;
 }
 
@@ -283,14 +221,14 @@ bool Service::write_channel(uint32_t endpoint, uint32_t number) {
     if (const auto shared = signalling_->shared_channel(channel.local_tag)) value.shared = shared_value(*shared);
   }
   value.peer.set(channel.peer);
-  journal_->put(JournalKind::channel, endpoint, number, value);
+  persistence_.put(JournalKind::channel, endpoint, number, value);
   return true;
 }
 
 bool Service::write_request(uint64_t id) {
-  const auto at = requests_.find(id);
-  if (at == requests_.end()) return false;
-  const RequestRecord& request = at->second;
+  const RequestRecord* const found = requests_.find(id);
+  if (found == nullptr) return false;
+  const RequestRecord& request = *found;
   auto value = zeroed<RequestValue>();
   value.deadline = request.deadline == ~Nanoseconds{0} ? request.deadline : monotonic_of(request.deadline);
   value.target = request.target;
@@ -302,7 +240,7 @@ bool Service::write_request(uint64_t id) {
     if (const auto shared = signalling_->shared_request(request.wire_request)) value.shared = shared_value(*shared);
   }
   value.from.set(request.from);
-  journal_->put(JournalKind::request, 0, id, value);
+  persistence_.put(JournalKind::request, 0, id, value);
   return true;
 }
 

@@ -27,10 +27,10 @@ Status Service::reload_policy() {
   }
   Result<Policy> policy = Policy::load(options_.policy_file, options_.own_user);
   if (!policy) return fail(policy.error().code, "the policy stays as it was: " + policy.error().text);
-  if (journal_ != nullptr) {
+  if (persistence_.active()) {
     const Result<Descriptor> text = create_text("unet-policy", policy->text());
     if (!text) return fail(text.error().code, "the policy stays as it was: " + text.error().text);
-    journal_->put(JournalKind::policy, 0, 0, PolicyValue{}, {text->get()});
+    persistence_.put(JournalKind::policy, 0, 0, PolicyValue{}, {text->get()});
   }
   options_.policy = std::move(*policy);
   // Whoever has more than is allowed now keeps it, and gets no more. How fast it may send is a right for the time to come.
@@ -62,7 +62,7 @@ void Service::tell_terms(const ClientRecord& client) {
   Terms& known = terms_[client.who.uid];
   if (terms == known) return;
   known = terms;
-  push_all(engine::SetUser{.user = client.who.uid, .weight = terms.weight, .limits = terms.limits});
+  commands_.push_each(commands_.all(), engine::SetUser{.user = client.who.uid, .weight = terms.weight, .limits = terms.limits});
 }
 
 void Service::handle(ClientRecord& client, const control::Drain& packet) {
@@ -78,22 +78,22 @@ void Service::handle(ClientRecord& client, const control::Drain& packet) {
 void Service::drain(bool on) {
   if (on != draining_) log::info("{}", on ? "draining: no new endpoints, names and channels" : "no longer draining");
   draining_ = on;
-  changed(JournalKind::ni_state, 0);
+  persistence_.changed(JournalKind::ni_state, 0);
 }
 
 void Service::handle(ClientRecord& client, const control::Upgrade& packet) {
   if (!operates(client, packet.header)) return;
   Status status;
-  if (journal_ == nullptr) {
+  if (!persistence_.active()) {
     status = fail(Errc::unavailable,
-                  "this network interface has no keeper, which would hold what a new one goes on with: start unetd with --takeover");
+                  "this network interface has no supervisor, which would hold what a new one goes on with: start unetd with --takeover");
   } else if (upgrade_) {
     status = fail(Errc::unavailable, "another upgrade is under way");
   }
   if (!status) return fail_request(client, packet.header, status.error());
   upgrade_ = {client.index, packet.header.cookie};
-  journal_->put(JournalKind::upgrade, client.index, packet.header.cookie, UpgradeValue{});
-  journal_->order(JournalOp::upgrade, packet.program.view());
+  persistence_.put(JournalKind::upgrade, client.index, packet.header.cookie, UpgradeValue{});
+  persistence_.journal().order(JournalOp::upgrade, packet.program.view());
 }
 
 // Whoever asked for it is told.
@@ -101,7 +101,7 @@ void Service::end_upgrade(const Status& outcome) {
   if (!upgrade_) return;
   const auto [index, cookie] = *upgrade_;
   upgrade_.reset();
-  journal_->erase(JournalKind::upgrade, index, cookie);
+  persistence_.erase(JournalKind::upgrade, index, cookie);
   ClientRecord* const client = client_at(index);
   const control::Header header{.op = control::Op::upgrade, .endpoint = 0, .cookie = cookie};
   if (client == nullptr || client->dropped) return;

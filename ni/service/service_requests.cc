@@ -143,7 +143,7 @@ void Service::fail_request(ClientRecord& client, const control::Header& header, 
 EndpointRecord* Service::own_endpoint(ClientRecord& client, const control::Header& header) {
   EndpointRecord* endpoint = endpoint_at(header.endpoint);
   if (endpoint != nullptr && endpoint->client == client.index && !endpoint->detaching) {
-    changed(JournalKind::endpoint, endpoint->id);
+    persistence_.changed(JournalKind::endpoint, endpoint->id);
     return endpoint;
   }
   // The same words for "nobody's" and "somebody else's": ids of others are not to be probed.
@@ -176,7 +176,7 @@ Status Service::greet(ClientRecord& client, const control::Hello& packet) {
     return fail(Errc::not_permitted, "the policy of this network interface gives user " + std::to_string(client.who.uid) +
                                          " no right to use it: its administrator can add a [[rule]]");
   }
-  if (Status status = keeper_takes(2); !status) return status;
+  if (Status status = persistence_.takes(2); !status) return status;
   Result<SharedMemory> page = create_shared("unet-client", sizeof(ClientPage));
   if (!page) return tl::unexpected(page.error());
   Result<Descriptor> wake = create_eventfd();
@@ -197,10 +197,8 @@ void Service::handle(ClientRecord& client, const control::Hello& packet) {
   }
   client.program = std::string(packet.program.view());
   client.greeted = true;
-  changed(JournalKind::client_state, client.index);
-  if (journal_ != nullptr) {
-    journal_->put(JournalKind::page, client.index, 0, PageValue{}, {client.page.descriptor.get(), client.wake.get()});
-  }
+  persistence_.changed(JournalKind::client_state, client.index);
+  persistence_.put(JournalKind::page, client.index, 0, PageValue{}, {client.page.descriptor.get(), client.wake.get()});
   auto* page = reinterpret_cast<ClientPage*>(client.page.mapping.data());
   if (engines() == 1) {
     client.engines = 1;
@@ -223,17 +221,16 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
     return fail(Errc::quota_exceeded, "this network interface has " + std::to_string(kEndpointsMax) +
                                           " endpoints, which is the maximum");
   }
-  if (Status status = keeper_takes(1); !status) return tl::unexpected(status.error());
+  if (Status status = persistence_.takes(1); !status) return tl::unexpected(status.error());
   const Usage wanted{.endpoints = 1, .memory = geometry.total};
-  if (Status status = charge(client, wanted); !status) return tl::unexpected(status.error());
+  if (Status status = charges_.take_memory(client.who.uid, client.rights, wanted); !status) return tl::unexpected(status.error());
   Result<SharedMemory> segment = create_charged("unet-segment", geometry.total);
   if (!segment || client.endpoints.size() >= kEndpointsPerClientMax) {
-    accounts_.give_back(client.who.uid, wanted);
+    charges_.give_back(client.who.uid, wanted);
     if (!segment) return tl::unexpected(segment.error());
     return fail(Errc::quota_exceeded, "this connection has the maximum of endpoints");
   }
-  const uint32_t id = free_endpoints_.front();
-  free_endpoints_.pop_front();
+  const uint32_t id = free_endpoints_.take();
   auto endpoint = std::make_unique<EndpointRecord>();
   endpoint->id = id;
   endpoint->client = client.index;
@@ -249,12 +246,12 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
   // Of several engines, the first channel chooses.
   reinterpret_cast<SegmentHeader*>(made.segment.mapping.data())->doorbell.value.store(Doorbell::kNone, std::memory_order_relaxed);
   // Whoever takes over may find it before our engine has attached it.
-  if (journal_ != nullptr) engine_.begin_endpoint(id, geometry.buffers);
-  if (engines() == 1) serve(made, 0);
-  if (journal_ != nullptr) {
+  if (persistence_.active()) engine_.begin_endpoint(id, geometry.buffers);
+  if (engines() == 1) assign_engine(made, 0);
+  if (persistence_.active()) {
     const SegmentValue value{.options = options, .client = client.index, .doorbell = made.doorbell};
-    journal_->put(JournalKind::segment, id, 0, value, {made.segment.descriptor.get()});
-    changed(JournalKind::endpoint, id);
+    persistence_.put(JournalKind::segment, id, 0, value, {made.segment.descriptor.get()});
+    persistence_.changed(JournalKind::endpoint, id);
   }
   UNET_PROBE(endpoint_open, id, client.who.uid, client.who.pid);
   return id;
@@ -337,18 +334,16 @@ Status Service::make_region(ClientRecord& client, EndpointRecord& endpoint, uint
     return fail(Errc::already_exists, "the endpoint has a region of " + std::to_string(kept) +
                                           " bytes from a request that could not be answered: ask for that much or less");
   }
-  if (Status status = keeper_takes(1); !status) return status;
-  if (Status status = charge(client, {.memory = bytes}); !status) return status;
+  if (Status status = persistence_.takes(1); !status) return status;
+  if (Status status = charges_.take_memory(client.who.uid, client.rights, {.memory = bytes}); !status) return status;
   Result<SharedMemory> region = create_charged("unet-region", bytes);
   if (!region) {
-    accounts_.give_back(client.who.uid, {.memory = bytes});
+    charges_.give_back(client.who.uid, {.memory = bytes});
     return tl::unexpected(region.error());
   }
   endpoint.memory += bytes;
   endpoint.region = std::move(*region);
-  if (journal_ != nullptr) {
-    journal_->put(JournalKind::region, endpoint.id, 0, RegionValue{bytes}, {endpoint.region.descriptor.get()});
-  }
+  persistence_.put(JournalKind::region, endpoint.id, 0, RegionValue{bytes}, {endpoint.region.descriptor.get()});
   return {};
 }
 
@@ -375,11 +370,11 @@ void Service::handle(ClientRecord& client, const control::GetDescriptor& packet)
   EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "wake descriptor");
   if (endpoint == nullptr) return;
   if (!endpoint->wake.valid()) {
-    if (Status status = keeper_takes(1); !status) return fail_request(client, packet.header, status.error());
+    if (Status status = persistence_.takes(1); !status) return fail_request(client, packet.header, status.error());
     Result<Descriptor> wake = create_eventfd();
     if (!wake) return fail_request(client, packet.header, wake.error());
     endpoint->wake = std::move(*wake);
-    if (journal_ != nullptr) journal_->put(JournalKind::wake, endpoint->id, 0, WakeValue{}, {endpoint->wake.get()});
+    persistence_.put(JournalKind::wake, endpoint->id, 0, WakeValue{}, {endpoint->wake.get()});
     if (endpoint->engine) {
       push(*endpoint->engine, engine::SetWakeDescriptor{.endpoint = endpoint->id, .descriptor = endpoint->wake.get()});
     }

@@ -18,7 +18,6 @@
 #include "ni/service/log.h"
 #include "ni/service/service.h"
 #include "unet/base/check.h"
-#include "unet/capture_memory.h"
 
 namespace unet::service {
 
@@ -54,7 +53,7 @@ bool is_plain(const JournalKey& key) {
   switch (key.kind) {
     case JournalKind::ni:
     case JournalKind::ni_state:
-    case JournalKind::left:
+    case JournalKind::orphans:
     case JournalKind::policy: return key.a == 0 && key.b == 0;
     case JournalKind::client:
     case JournalKind::client_state:
@@ -75,14 +74,6 @@ bool is_plain(const JournalKey& key) {
     case JournalKind::upgrade: return true;
   }
   return false;
-}
-
-// Takes a number that is in use out of those that are free.
-bool take_number(std::deque<uint32_t>& unused, uint32_t number) {
-  const auto at = std::find(unused.begin(), unused.end(), number);
-  if (at == unused.end()) return false;
-  unused.erase(at);
-  return true;
 }
 
 Result<SharedMemory> map_again(Descriptor memory, uint64_t bytes) {
@@ -140,16 +131,21 @@ Status Service::resume_item(JournalItem& item) {
     case JournalKind::request: return resume_request(item);
     case JournalKind::output: return resume_output(item);
     case JournalKind::upgrade: return resume_upgrade(item);
-    case JournalKind::capture: return end_capture(item) ? Status{} : Status(wrong(item, "no memory of a capture"));
-    case JournalKind::held_memory: return resume_held_memory(item) ? Status{} : Status(wrong(item, "no memory that could be held"));
+    case JournalKind::capture: return captures_.end_inherited(item) ? Status{} : Status(wrong(item, "no memory of a capture"));
+    case JournalKind::held_memory:
+      next_scan_ = 0;
+      return charges_.resume_held(item) ? Status{} : Status(wrong(item, "no memory that could be held"));
     case JournalKind::ip_claim:
-      return take_value<IpClaimValue>(item, "not a claim that could be", [&](const auto& v) { return resume_ip_claim(a, item.key.b, v); });
+      return take_value<IpClaimValue>(item, "not a claim that could be", [&](const auto& v) {
+        EndpointRecord* const endpoint = endpoint_at(a);
+        return endpoint != nullptr && ip_.resume_claim(*client_at(endpoint->client), *endpoint, item.key.b, v);
+      });
     case JournalKind::socket_table:
-    case JournalKind::left: return resume_sockets(item);
+    case JournalKind::orphans: return resume_sockets(item);
     case JournalKind::ip_lease:
-      return take_value<IpLeaseValue>(item, "not a lease that could be", [&](const auto& v) { return resume_ip_lease(a, v); });
+      return take_value<IpLeaseValue>(item, "not a lease that could be", [&](const auto& v) { return ip_.hosts().resume_lease(a, v); });
     case JournalKind::ip_host:
-      return take_value<IpHostValue>(item, "not addresses that could be", [&](const auto& v) { return resume_ip_host(a, v); });
+      return take_value<IpHostValue>(item, "not addresses that could be", [&](const auto& v) { return ip_.hosts().resume_host(a, v); });
   }
   return wrong(item, "an unknown kind");
 }
@@ -169,7 +165,7 @@ Status Service::resume_state(const JournalItem& item) {
   if (!value) return tl::unexpected(value.error());
   if (value->incarnation == 0) return wrong(item, "no life of a network interface");
   if (value->next_request >= kNumbersMax || value->ids >= kNumbersMax) return wrong(item, "numbers that no network interface has got to");
-  next_request_ = value->next_request;
+  requests_.resume_ids(value->next_request);
   draining_ = value->draining != 0;
   options_.incarnation = value->incarnation;
   signalling_->resume(value->incarnation, value->ids);
@@ -179,14 +175,14 @@ Status Service::resume_state(const JournalItem& item) {
 Status Service::resume_client(JournalItem& item) {
   if (const auto value = value_of<ClientValue>(item, 1); !value) return tl::unexpected(value.error());
   const uint32_t index = item.key.a;
-  if (!take_number(free_clients_, index)) return wrong(item, "no such client can be");
+  if (!free_clients_.take(index)) return wrong(item, "no such client can be");
   Descriptor socket = std::move(item.descriptors[0]);
   Result<Credentials> who = peer_credentials(socket.get(), unknown_user_);
   if (!who) return tl::unexpected(who.error());
   Rights rights = options_.policy.rights(*who);
   epoll_event event{.events = EPOLLIN, .data = {.u64 = index}};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) return fail_errno("epoll_ctl", errno);
-  accounts_.resume(who->uid, {.connections = 1});
+  charges_.resume(who->uid, {.connections = 1});
   next_hello_ = 0;
   clients_.emplace(index, std::make_unique<ClientRecord>(index, std::move(socket), std::move(*who), std::move(rights)));
   return {};
@@ -202,7 +198,7 @@ Status Service::resume_client_state(const JournalItem& item) {
   client->events_numbered = value->events;
   client->handled_cookie = value->handled_cookie;
   client->handled_op = value->handled_op;
-  client->look_twice = value->handled_op != 0;
+  client->maybe_handled = value->handled_op != 0;
   return {};
 }
 
@@ -232,7 +228,7 @@ Status Service::resume_segment(JournalItem& item) {
   ClientRecord* const client = client_at(value->client);
   const uint32_t id = item.key.a;
   const bool good = client != nullptr && client->greeted && valid_options(value->options) &&
-                    value->doorbell < kEndpointsPerClientMax && take_number(free_endpoints_, id);
+                    value->doorbell < kEndpointsPerClientMax && free_endpoints_.take(id);
   if (!good) return wrong(item, "not an endpoint that could be");
   uint64_t& bells = client->doorbells[value->doorbell / 64];
   const uint64_t bell = uint64_t{1} << (value->doorbell % 64);
@@ -251,7 +247,7 @@ Status Service::resume_segment(JournalItem& item) {
   endpoint->segment = std::move(*segment);
   endpoint->segment.descriptor.reset();
   endpoint->memory = endpoint->geometry.total;
-  accounts_.resume(client->who.uid, {.endpoints = 1, .memory = endpoint->memory});
+  charges_.resume(client->who.uid, {.endpoints = 1, .memory = endpoint->memory});
   tell_terms(*client);
   push(0, engine::AttachEndpoint{.endpoint = id,
                               .client = client->index,
@@ -276,7 +272,7 @@ Status Service::resume_region(JournalItem& item) {
   if (!region) return tl::unexpected(region.error());
   endpoint->region = std::move(*region);
   endpoint->memory += value->memory;
-  accounts_.resume(client_at(endpoint->client)->who.uid, {.memory = value->memory});
+  charges_.resume(client_at(endpoint->client)->who.uid, {.memory = value->memory});
   return {};
 }
 
@@ -355,7 +351,7 @@ Status Service::resume_channel(const JournalItem& item) {
   if (channel.ip && channel.state == State::open) endpoint->ip_channel = number;
   resume_signalling(*endpoint, channel, *value);
   client.channels_peak = ++client.channels;
-  accounts_.resume(client.who.uid, {.channels = 1, .memory = channel.memory});
+  charges_.resume(client.who.uid, {.channels = 1, .memory = channel.memory});
   return {};
 }
 
@@ -371,15 +367,13 @@ Status Service::resume_request(const JournalItem& item) {
   const std::optional<Shared> shared = here ? std::nullopt : shared_of(value->shared);
   const uint64_t wire_request = shared ? signalling_->resume_request(*shared, now_) : 0;
   if (!here && wire_request == 0) {
-    changed(JournalKind::request, 0, item.key.b);  // the other host repeats it, if it still can
+    persistence_.changed(JournalKind::request, 0, item.key.b);  // the other host repeats it, if it still can
     return {};
   }
   RequestRecord request;
   request.wire = !here;
   request.wire_request = wire_request;
-  if (request.wire) wire_requests_[wire_request] = item.key.b;
   request.id = item.key.b;
-  next_request_ = std::max(next_request_, request.id + 1);
   request.target = value->target;
   request.from = text_of(value->from);
   request.connector = value->connector;
@@ -387,10 +381,9 @@ Status Service::resume_request(const JournalItem& item) {
   request.path = value->path;
   if (here || value->deadline != ~uint64_t{0}) {
     request.deadline = now_ + time_left(value->deadline);
-    deadlines_.insert({request.deadline, request.id});
   }
   target->requests.insert(request.id);
-  requests_.emplace(request.id, std::move(request));
+  requests_.resume(std::move(request));
   return {};
 }
 
@@ -405,7 +398,7 @@ Status Service::resume_output(JournalItem& item) {
   if (client->socket.keep(item.value, std::move(item.descriptors), ClientRecord::kWaitingMax * 1024) != PacketSocket::Outcome::sent) {
     return wrong(item, "more packets than may wait");
   }
-  outputs_waiting_.insert(client->index);
+  persistence_.wait_for_commit(client->index);
   return {};
 }
 
@@ -417,7 +410,10 @@ Status Service::resume_upgrade(const JournalItem& item) {
 }
 
 Status Service::resume_sockets(JournalItem& item) {
-  const bool good = item.descriptors.size() == 1 && (item.key.kind == JournalKind::left ? resume_left(item) : resume_socket_table(item));
+  EndpointRecord* const endpoint = item.key.kind == JournalKind::orphans ? nullptr : endpoint_at(item.key.a);
+  bool good = item.descriptors.size() == 1;
+  if (item.key.kind == JournalKind::orphans) good = good && ip_.dead().restore(item);
+  else good = good && endpoint != nullptr && ip_.resume_table(*client_at(endpoint->client), *endpoint, item);
   if (!good) return wrong(item, "not a table of sockets that could be");
   return {};
 }
@@ -436,9 +432,8 @@ bool Service::asks(const RequestValue& value, uint64_t request) {
 // Both ends of a channel on this NI are written down in one step, whatever becomes of it: one that is there alone never was.
 void Service::end_halves(EndpointRecord& endpoint) {
   const auto is_asked_for = [&](const ChannelRecord& channel) {
-    const auto at = requests_.find(channel.request);
-    return at != requests_.end() && !at->second.wire && at->second.connector == endpoint.id &&
-           at->second.connector_channel == channel.number;
+    const RequestRecord* const request = requests_.find(channel.request);
+    return request != nullptr && !request->wire && request->connector == endpoint.id && request->connector_channel == channel.number;
   };
   std::vector<uint32_t> unasked;
   for (auto& [number, channel] : endpoint.channels) {
@@ -577,19 +572,19 @@ void Service::finish_resume() {
   std::vector<uint32_t> ids;
   for (const auto& [id, endpoint] : endpoints_) ids.push_back(id);
   for (const uint32_t id : ids) end_halves(*endpoint_at(id));
-  resume_hosts(), resume_leases();
-  tell_left_before();
+  ip_.hosts().resume(ports_);
+  ip_.dead().send_inherited(ip_.ports());
   for (const uint32_t id : ids) {
     EndpointRecord& endpoint = *endpoint_at(id);
     resume_hairpins(endpoint);
     resume_ip(endpoint);
     resume_wires(endpoint);
     if (endpoint.detaching) push(0, engine::DetachEndpoint{.endpoint = id});  // and its end is told as ever
-    else tell_flows(endpoint);
+    else ip_.send_flows(endpoint);
   }
   push(0, engine::Resumed{});
   others_unasked_ = true;
-  resume_left_ = backlogs_[0].size();
+  commands_.begin_countdown();
 }
 
 }  // namespace unet::service

@@ -2,25 +2,18 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
 #include <set>
 #include <string>
 #include <utility>
 
-#include "ni/service/journal_records.h"
 #include "ni/service/service.h"
 #include "unet/base/bytes.h"
-#include "unet/base/check.h"
-#include "unet/wire/ip.h"
 
 namespace unet::service {
 namespace {
 
 constexpr uint32_t kNoEndpoint = ~uint32_t{0};
-constexpr uint32_t kSlotsPerTurn = 2048;     // of processes that are gone
-constexpr uint32_t kTellPerTurn = 256;       // commands to the engine because of them
-constexpr uint32_t kTellBefore = 4096;       // of those, before an engine that takes over goes on
 
 control::Reply reply_to(const control::Header& header) {
   auto reply = zeroed<control::Reply>();
@@ -38,44 +31,18 @@ Result<Descriptor> for_reading(int memory) {
 
 }  // namespace
 
-Status Service::make_socket_table(ClientRecord& client, EndpointRecord& endpoint) {
-  if (Status more = takes_more(); !more) return more;
-  if (!endpoint.ip_channel) return fail(Errc::invalid_argument, "the endpoint has no IP channel: open one first");
-  const auto table = static_cast<uint32_t>(endpoint.socket_tables.size());
-  if (table == kSocketTablesMax) {
-    return fail(Errc::already_exists, "the endpoint has " + std::to_string(kSocketTablesMax) + " tables of sockets, which is the maximum");
-  }
-  if (Status status = keeper_takes(1); !status) return status;
-  const uint64_t bytes = SocketTableGeometry::of_table(table).total;
-  if (Status status = charge(client, {.memory = bytes}); !status) return status;
-  Result<SharedMemory> memory = create_charged("unet-sockets", bytes);
-  if (!memory) {
-    accounts_.give_back(client.who.uid, {.memory = bytes});
-    return tl::unexpected(memory.error());
-  }
-  endpoint.socket_tables.push_back(std::move(*memory));
-  with_sockets_.insert(endpoint.id);
-  if (journal_ != nullptr) {
-    journal_->put(JournalKind::socket_table, endpoint.id, table, SocketTableValue{}, {endpoint.socket_tables.back().descriptor.get()});
-  }
-  return {};
-}
-
 void Service::handle(ClientRecord& client, const control::OpenSockets& packet) {
   EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "table of sockets");
   if (endpoint == nullptr) return;
-  if (Status status = make_socket_table(client, *endpoint); !status) return fail_request(client, packet.header, status.error());
+  Status made = takes_more();
+  if (made) made = ip_.make_table(client, *endpoint);
+  if (!made) return fail_request(client, packet.header, made.error());
   control::Reply reply = reply_to(packet.header);
   const auto table = static_cast<uint32_t>(endpoint->socket_tables.size() - 1);
   reply.sockets.endpoint = endpoint->id;
   reply.sockets.table = table;
   reply.sockets.sockets = SocketTableGeometry::of_table(table).sockets;
-  if (send_packet(client, reply, {endpoint->socket_tables.back().descriptor.get()})) return;
-  const uint64_t bytes = endpoint->socket_tables.back().mapping.size();
-  endpoint->socket_tables.pop_back();
-  accounts_.give_back(client.who.uid, {.memory = bytes});
-  if (journal_ != nullptr) journal_->erase(JournalKind::socket_table, endpoint->id, table);
-  if (endpoint->socket_tables.empty()) with_sockets_.erase(endpoint->id);
+  if (!send_packet(client, reply, {endpoint->socket_tables.back().descriptor.get()})) ip_.remove_table(client, *endpoint);
 }
 
 // ---- lists
@@ -87,8 +54,9 @@ bool Service::sees(const ClientRecord& client, const EndpointRecord& endpoint) c
 
 void Service::handle(ClientRecord& client, const control::ListSockets& packet) {
   const bool first = packet.header.endpoint == kNoEndpoint;
+  const std::set<uint32_t>& tables = ip_.with_tables();
   control::Reply reply = reply_to(packet.header);
-  for (auto at = first ? with_sockets_.begin() : with_sockets_.lower_bound(packet.header.endpoint); at != with_sockets_.end(); ++at) {
+  for (auto at = first ? tables.begin() : tables.lower_bound(packet.header.endpoint); at != tables.end(); ++at) {
     EndpointRecord& endpoint = *endpoint_at(*at);
     if (!sees(client, endpoint)) continue;
     const uint64_t table = !first && *at == packet.header.endpoint ? uint64_t{packet.table} + 1 : 0;
@@ -123,197 +91,35 @@ void Service::ask_sockets(EndpointRecord& endpoint) {
 
 // ---- what is left
 
-// Its IP channel is about to be closed, and its claims with it. Who reads the tables takes a while, in which a last ACK may come.
-void Service::expect_orphans(EndpointRecord& endpoint) {
-  if (endpoint.socket_tables.empty()) return;
-  endpoint.left_number = ++left_number_;
-  push(0, engine::ExpectOrphans{.endpoint = endpoint.id, .number = endpoint.left_number});
-}
-
-// Its IP channel is closed, and its claims are still known.
-void Service::leave_sockets(EndpointRecord& endpoint) {
-  if (endpoint.socket_tables.empty()) return;
-  std::vector<IpClaim> claims;
-  for (const uint32_t number : endpoint.ip_claims) claims.push_back(ip_ports_.at(number)->claim);
-  for (uint32_t i = 0; i < endpoint.socket_tables.size(); ++i) {
-    endpoint.socket_tables[i].descriptor.reset();
-    if (journal_ != nullptr) journal_->erase(JournalKind::socket_table, endpoint.id, i);
-  }
-  const ClientRecord& client = *client_at(endpoint.client);
-  const uint64_t owner = owner_of(client);
-  left_sockets_[owner].add({client.who.uid, owner, endpoint.left_number, std::move(endpoint.socket_tables), claims});
-  endpoint.socket_tables.clear();
-  with_sockets_.erase(endpoint.id);
-}
-
-// A part each turn, of one user after the other, and only as fast as the engine takes it.
-void Service::tell_left_sockets() {
-  if (commands_waiting() != 0) return;
-  for (uint32_t i = 0; i < kTellPerTurn && !left_before_.empty() && commands_waiting() == 0; ++i) {
-    push(0, engine::AddOrphan{left_before_.back()});
-    left_before_.pop_back();
-  }
-  if (left_sockets_.empty() || commands_waiting() != 0) return;
-  auto at = left_sockets_.upper_bound(left_turn_);
-  if (at == left_sockets_.end()) at = left_sockets_.begin();
-  left_turn_ = at->first;
-  LeftSockets& first = at->second.front();
-  uint32_t told = 0;
-  for (uint32_t i = 0; i < kSlotsPerTurn && told < kTellPerTurn && commands_waiting() == 0; ++i) {
-    std::optional<engine::OrphanedConnection> left;
-    const bool more = first.next(left);
-    if (left && has_address(left->local)) {
-      push(0, engine::AddOrphan{*left});
-      ++told;
-    }
-    if (more) continue;
-    push(0, engine::OrphansAdded{.number = first.number()});
-    const uid_t user = first.user();
-    std::vector<std::pair<uint64_t, Descriptor>> tables = first.take_watches();
-    at->second.pop_front();
-    for (auto& [bytes, watch] : tables) {
-      std::vector<Descriptor> watches;
-      watches.push_back(std::move(watch));
-      give_back(user, {.memory = bytes}, std::move(watches));
-    }
-    const uint64_t owner = at->first;
-    if (at->second.empty()) left_sockets_.erase(at);
-    worked_ = true;
-    return resume_held(owner);
-  }
-}
-
-// Before any claim: what begins at its port is not to meet the end of what was there before. An address may come yet, from a router or a
-// server. But no message moves until the engine goes on: of many, those of ports that nobody has claimed follow a part at a time.
-void Service::tell_left_before() {
-  if (ip_status_.empty()) return left_before_.clear();
-  const auto claimed = [this](const engine::OrphanedConnection& each) { return ip_ports_.claims_any(ip::Protocol::kTcp, each.local_port); };
-  std::partition(left_before_.begin(), left_before_.end(), [&](const auto& each) { return !claimed(each); });
-  for (uint32_t i = 0; i < kTellBefore && !left_before_.empty(); ++i) {
-    push(0, engine::AddOrphan{left_before_.back()});
-    left_before_.pop_back();
-  }
-}
-
 // A connection that begins at a port is not to meet the end of the one before. The engine takes commands in their order, so a claim waits
 // until it has been told all of the same user's that were there. It stays in the socket, with what is behind it.
 bool Service::must_wait(const ClientRecord& client, Bytes packet) const {
   control::ClaimIp request;
-  if (left_sockets_.empty() || !client.greeted || packet.size() != sizeof request) return false;
+  if (ip_.dead().empty() || !client.greeted || packet.size() != sizeof request) return false;
   std::memcpy(static_cast<void*>(&request), packet.data(), sizeof request);
   if (request.header.op != control::Op::claim_ip) return false;
   const auto endpoint = endpoints_.find(request.header.endpoint);
   if (endpoint == endpoints_.end() || endpoint->second->client != client.index) return false;  // it is refused
-  const auto at = left_sockets_.find(owner_of(client));
-  return at != left_sockets_.end() && at->second.has_claimed(request.claim);
+  return ip_.dead().has_claimed(owner_of(client), request.claim);
 }
 
-void Service::hold(ClientRecord& client) {
-  client.held = true;
-  held_.insert(client.index);
+void Service::defer(ClientRecord& client) {
+  client.deferred = true;
+  deferred_.insert(client.index);
   watch_for_room(client);
 }
 
-void Service::resume_held(uint64_t owner) {
-  for (auto at = held_.begin(); at != held_.end();) {
+void Service::resume_deferred(uint64_t owner) {
+  for (auto at = deferred_.begin(); at != deferred_.end();) {
     ClientRecord* const client = client_at(*at);
     if (client != nullptr && owner_of(*client) != owner) {
       ++at;
       continue;
     }
-    at = held_.erase(at);
-    if (client == nullptr || !std::exchange(client->held, false) || client->dropped) continue;
+    at = deferred_.erase(at);
+    if (client == nullptr || !std::exchange(client->deferred, false) || client->dropped) continue;
     watch_for_room(*client);
   }
-}
-
-// ---- over a takeover
-
-// Connections of ports that the endpoint shares: the engine is to know that they are its. What the table lies about ports that are not the
-// endpoint's, or not shared, the engine does not believe.
-void Service::tell_flows(EndpointRecord& endpoint) {
-  std::set<uint16_t> shared;
-  for (const uint32_t number : endpoint.ip_claims) {
-    const IpClaim& claim = ip_ports_.at(number)->claim;
-    if (claim.group != 0 && claim.protocol == ip::Protocol::kTcp) shared.insert(claim.port);
-  }
-  engine::ResumeFlows command{.endpoint = endpoint.id, .count = 0, .flows = {}};
-  const auto tell = [&] {
-    if (command.count != 0) push(0, command);
-    command.count = 0;
-  };
-  for (size_t table = 0; !shared.empty() && table < endpoint.socket_tables.size(); ++table) {
-    const auto geometry = SocketTableGeometry::of_table(static_cast<uint32_t>(table));
-    const SocketTableView view(endpoint.socket_tables[table].mapping.data(), geometry);
-    for (uint32_t place = 0; place < view.used(); ++place) {
-      SocketRecord record;
-      const bool whole = view.slot(place).read(record);
-      const auto state = static_cast<SocketState>(record.state);
-      const bool open = state > SocketState::syn_sent && state < SocketState::time_wait && (record.flags & SocketFlags::kNear) == 0;
-      if (!whole || record.protocol != ip::Protocol::kTcp || !open || shared.count(record.local_port) == 0) continue;
-      command.flows[command.count++] = {.local = record.local, .remote = record.remote, .local_port = record.local_port,
-                                        .remote_port = record.remote_port};
-      if (command.count == engine::ResumeFlows::kMax) tell();
-    }
-  }
-  tell();
-}
-
-bool Service::resume_socket_table(JournalItem& item) {
-  EndpointRecord* const endpoint = endpoint_at(item.key.a);
-  if (SocketTableValue value; !item.read(value)) return false;
-  if (endpoint == nullptr || !endpoint->ip_channel || item.key.b != endpoint->socket_tables.size() || item.key.b >= kSocketTablesMax) {
-    return false;
-  }
-  const uint64_t bytes = SocketTableGeometry::of_table(static_cast<uint32_t>(item.key.b)).total;
-  Result<Mapping> mapping = Mapping::map(item.descriptors[0].get(), bytes);
-  if (!mapping) return false;
-  Result<Descriptor> watch = watch_memory(item.descriptors[0].get());
-  if (!watch) return false;
-  endpoint->socket_tables.push_back({std::move(item.descriptors[0]), std::move(*mapping), std::move(*watch)});
-  with_sockets_.insert(endpoint->id);
-  accounts_.resume(client_at(endpoint->client)->who.uid, {.memory = bytes});
-  return true;
-}
-
-// What the engine, which has stopped, had not ended, with what it was not told yet.
-void Service::keep_left() {
-  std::vector<engine::OrphanedConnection> all = engine_.take_orphans();
-  all.insert(all.end(), left_before_.begin(), left_before_.end());
-  for (const engine::Command& command : backlogs_[0]) {
-    if (const auto* const one = std::get_if<engine::AddOrphan>(&command)) all.push_back(one->orphan);
-  }
-  for (auto& [user, tables] : std::exchange(left_sockets_, {})) {
-    for (LeftSockets& each : tables.all()) {
-      for (std::optional<engine::OrphanedConnection> left; each.next(left);) {
-        if (left && has_address(left->local)) all.push_back(*left);
-      }
-    }
-  }
-  if (all.empty() || !journal_->has_room(1)) return;
-  const std::string_view bytes(reinterpret_cast<const char*>(all.data()), all.size() * sizeof all[0]);
-  left_text_ = create_text("unet-left", bytes).value_or(Descriptor{});
-  if (!left_text_.valid()) return;
-  const LeftValue value{.since = monotonic_now(), .connections = static_cast<uint32_t>(all.size()), .spare = 0};
-  journal_->put(JournalKind::left, 0, 0, value, {left_text_.get()});
-  journal_->commit();
-}
-
-bool Service::resume_left(const JournalItem& item) {
-  LeftValue value;
-  if (!item.read(value)) return false;
-  journal_->erase(JournalKind::left, 0, 0);
-  const uint64_t now = monotonic_now();
-  const uint64_t age_ms = now > value.since ? (now - value.since) / kMillisecond : 0;
-  for (uint32_t i = 0; i < std::min(value.connections, kOrphanConnectionsMax); ++i) {
-    engine::OrphanedConnection left;
-    const auto at = static_cast<off_t>(i * sizeof left);
-    if (::pread(item.descriptors[0].get(), static_cast<void*>(&left), sizeof left, at) != static_cast<ssize_t>(sizeof left)) return false;
-    if (left.state > engine::OrphanState::time_wait) return false;
-    left.age_ms = static_cast<uint32_t>(std::min<uint64_t>(left.age_ms + age_ms, ~uint32_t{0}));
-    left_before_.push_back(left);
-  }
-  return true;
 }
 
 }  // namespace unet::service

@@ -260,8 +260,8 @@ TEST_CASE("tables and what is left go over a takeover, and a journal that lies a
     return takes([&](JournalItem& item) {
       engine::OrphanedConnection one{.local = address("10.1.0.1"), .remote = address("10.1.0.2"), .local_port = 80, .remote_port = 4000};
       one.state = state;
-      const LeftValue value{.since = monotonic_now(), .connections = connections, .spare = 0};
-      item.key = {JournalKind::left, 0, 0};
+      const OrphansValue value{.since = monotonic_now(), .connections = connections, .spare = 0};
+      item.key = {JournalKind::orphans, 0, 0};
       item.value.assign(as_bytes(&value, sizeof value).begin(), as_bytes(&value, sizeof value).end());
       item.descriptors[0] = std::move(*create_text("left", {reinterpret_cast<const char*>(&one), sizeof one}));
     });
@@ -271,12 +271,11 @@ TEST_CASE("tables and what is left go over a takeover, and a journal that lies a
     engine::TestWire wire;
     Original original({}, &wire);
     return original.take_over([&](std::vector<JournalItem>& items) {
-      const engine::OrphanedConnection one{.local = address("10.1.0.1"), .remote = address("10.1.0.2"), .local_port = 80,
-                                           .remote_port = 4000};
-      const LeftValue value{.since = monotonic_now(), .connections = 1, .spare = 0};
+      const engine::OrphanedConnection one{.local = address("10.1.0.1"), .remote = address("10.1.0.2"), .local_port = 80, .remote_port = 4000};
+      const OrphansValue value{.since = monotonic_now(), .connections = 1, .spare = 0};
       JournalItem item;
       item.op = JournalOp::put;
-      item.key = {JournalKind::left, 0, 0};
+      item.key = {JournalKind::orphans, 0, 0};
       item.value.assign(as_bytes(&value, sizeof value).begin(), as_bytes(&value, sizeof value).end());
       item.descriptors.push_back(std::move(*create_text("left", {reinterpret_cast<const char*>(&one), sizeof one})));
       items.push_back(std::move(item));

@@ -92,13 +92,10 @@ Status Service::accept_wire(EndpointRecord& endpoint, const RequestRecord& reque
 void Service::open_wire(EndpointRecord& endpoint, ChannelRecord& channel, Tag remote_tag, const WireAddress& remote) {
   const uint32_t owners = engines_of(ports_[remote.port]);
   EndpointRecord& served = carrier_of(endpoint);
-  serve(served, least_busy_engine(owners));
+  assign_engine(served, least_busy_engine(owners));
   // It may be served elsewhere already, and what arrives at another queue is its, too.
   channel.relays = owners & ~(1u << *served.engine);
-  for (uint32_t engine = 0; engine < engines(); ++engine) {
-    if ((channel.relays >> engine & 1) == 0) continue;
-    push(engine, engine::OpenRelay{.local_tag = channel.local_tag, .engine = *served.engine});
-  }
+  commands_.push_each(channel.relays, engine::OpenRelay{.local_tag = channel.local_tag, .engine = *served.engine});
   push(*served.engine, engine::OpenWire{.endpoint = served.id,
                                     .channel = channel.number,
                                     .local_tag = channel.local_tag,
@@ -167,9 +164,9 @@ void Service::send_signals() {
 // there is room for all that is wanted of it: what we said would be dropped.
 void Service::ask_others() {
   constexpr Nanoseconds kMailboxTime = 50 * kMillisecond;
-  if (!others_unasked_ || resume_left_ != 0) return;
+  if (!others_unasked_ || !commands_.counted_down()) return;
   if (ask_others_by_ == 0) ask_others_by_ = now_ + kMailboxTime;
-  if (backlogged() || (!lines_[0].commands.empty() && now_ < ask_others_by_)) return;
+  if (backlogged() || (!commands_.has_taken_all(0) && now_ < ask_others_by_)) return;
   others_unasked_ = false;
   signalling_->resumed(now_);
 }
@@ -205,14 +202,12 @@ void Service::on_signal_event(const Requested& event) {
   Status status = takes_more();
   if (status && target) {
     RequestRecord request;
-    request.id = next_request_++;
+    request.id = requests_.take_id();
     request.target = *target;
     request.wire = true;
     request.wire_request = event.request;
     request.from = event.host;
-    wire_requests_[event.request] = request.id;
     status = offer(request, -1, static_cast<int32_t>(event.pid), false);
-    if (!status) wire_requests_.erase(event.request);
   } else if (status) {
     status = fail(Errc::not_found, "no endpoint is bound to the name " + in_quotes(event.target) + " on host " + in_quotes(options_.host));
   }
@@ -220,7 +215,7 @@ void Service::on_signal_event(const Requested& event) {
 }
 
 void Service::on_signal_event(const Withdrawn& event) {
-  if (const auto at = wire_requests_.find(event.request); at != wire_requests_.end()) remove_request(at->second);
+  if (const auto id = requests_.of_wire(event.request)) remove_request(*id);
 }
 
 void Service::on_signal_event(const Confirmed& event) {

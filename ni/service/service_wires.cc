@@ -18,7 +18,7 @@ Status Service::watch_wires() {
   return {};
 }
 
-void Service::look_at_wires() {
+void Service::poll_wires() {
   for (PortInfo& port : ports_) {
     if (port.state == nullptr) continue;
     if (port.state->has_lines()) {

@@ -130,7 +130,7 @@ Signalling::Peer* Signalling::new_peer(const WireAddress& address) {
 }
 
 // The NI a message came from; nullptr if the message is from an earlier life of it and must be ignored.
-Signalling::Peer* Signalling::note_peer(const WireAddress& from, const SignalHeader& header, Nanoseconds now) {
+Signalling::Peer* Signalling::update_peer(const WireAddress& from, const SignalHeader& header, Nanoseconds now) {
   Peer* peer = find_peer(from);
   if (peer == nullptr) peer = new_peer(from);
   if (peer == nullptr) return nullptr;
@@ -250,7 +250,7 @@ void Signalling::handle_signal(const WireAddress& from, Bytes message, Nanosecon
     ++counters_.unexpected;  // our own broadcast came back
     return;
   }
-  Peer* peer = note_peer(from, header, now);
+  Peer* peer = update_peer(from, header, now);
   if (peer == nullptr) return;
   if (header.to_incarnation != 0 && header.to_incarnation != options_.incarnation) {
     ++counters_.stale;  // meant for the NI that was here before: the header of the answer says so
@@ -286,7 +286,7 @@ void Signalling::handle(Peer& peer, const SignalHeader&, const Keepalive& body, 
   }
 }
 
-void Signalling::handle(Peer&, const SignalHeader&, const Alive&, Nanoseconds) {}  // note_peer() did all
+void Signalling::handle(Peer&, const SignalHeader&, const Alive&, Nanoseconds) {}  // update_peer() did all
 
 void Signalling::handle(Peer& peer, const SignalHeader&, const Goodbye&, Nanoseconds now) {
   lose_channels(peer, CloseReason::ni_stopped, now);

@@ -245,7 +245,7 @@ class Signalling {
   };
 
   // signalling.cc: peers, time, dispatch
-  Peer* note_peer(const WireAddress& from, const SignalHeader& header, Nanoseconds now);
+  Peer* update_peer(const WireAddress& from, const SignalHeader& header, Nanoseconds now);
   Peer* find_peer(const WireAddress& address);
   Peer* new_peer(const WireAddress& address);
   void lose_channels(Peer& peer, control::CloseReason reason, Nanoseconds now);

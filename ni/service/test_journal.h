@@ -20,8 +20,8 @@ namespace unet::service::test {
 
 struct Ends {
   Ends() : Ends(std::move(*JournalLink::make_pair())) {}
-  explicit Ends(std::pair<Descriptor, Descriptor> pair) : ni(std::move(pair.first)), keeper(std::move(pair.second)) {}
-  JournalLink ni, keeper;
+  explicit Ends(std::pair<Descriptor, Descriptor> pair) : ni(std::move(pair.first)), supervisor(std::move(pair.second)) {}
+  JournalLink ni, supervisor;
 };
 
 // Everything that has come.
@@ -66,7 +66,7 @@ class Original {
     auto journal = Journal::open(std::move(pair_.first), bounds);
     REQUIRE(journal);
     // The answer to its hello: nothing is kept yet.
-    REQUIRE(keeper_.send(true));
+    REQUIRE(supervisor_.send(true));
     REQUIRE((*journal)->inherit());
     auto ni = make_ni(std::move(*journal), false, wire_);
     REQUIRE(ni);
@@ -106,7 +106,7 @@ class Original {
   // What the NI has written down counts.
   void keep() {
     std::vector<JournalItem> orders;
-    REQUIRE(take_all(keeper_, store_, orders) == JournalLink::Received::nothing);
+    REQUIRE(take_all(supervisor_, store_, orders) == JournalLink::Received::nothing);
   }
   // Goes on until then, in a thread of its own. False: something that was written is refused.
   bool keep_until(const std::atomic<bool>& done) {
@@ -114,8 +114,8 @@ class Original {
     for (bool last = false; !last;) {
       last = done.load(std::memory_order_acquire);
       std::vector<JournalItem> orders;
-      takes_all = take_all(keeper_, store_, orders) != JournalLink::Received::broken && takes_all;
-      pollfd readable{.fd = keeper_.descriptor(), .events = POLLIN, .revents = 0};
+      takes_all = take_all(supervisor_, store_, orders) != JournalLink::Received::broken && takes_all;
+      pollfd readable{.fd = supervisor_.descriptor(), .events = POLLIN, .revents = 0};
       if (!last) ::poll(&readable, 1, 1);
     }
     return takes_all;
@@ -136,21 +136,21 @@ class Original {
   Status take_over(const std::function<void(std::vector<JournalItem>&)>& change, const std::function<void(Ni&)>& look = {},
                    bool inherits_policy = false) {
     auto link = std::move(*JournalLink::make_pair());
-    JournalLink keeper(std::move(link.first));
+    JournalLink supervisor(std::move(link.first));
     auto journal = Journal::open(std::move(link.second));
     REQUIRE(journal);
     Ends copy;
     give_all(store_, copy.ni);
     std::vector<JournalItem> items;
     bool last = false;
-    while (!last) REQUIRE(copy.keeper.receive(items, last) == JournalLink::Received::items);
+    while (!last) REQUIRE(copy.supervisor.receive(items, last) == JournalLink::Received::items);
     change(items);
     for (const JournalItem& item : items) {
       std::vector<int> descriptors;
       for (const Descriptor& each : item.descriptors) descriptors.push_back(each.get());
-      REQUIRE(keeper.add(item.op, item.key, item.value, descriptors));
+      REQUIRE(supervisor.add(item.op, item.key, item.value, descriptors));
     }
-    REQUIRE(keeper.send(true));
+    REQUIRE(supervisor.send(true));
     REQUIRE((*journal)->inherit());
     auto ni = make_ni(std::move(*journal), inherits_policy, next_wire, next_automatic);
     if (!ni) return tl::unexpected(ni.error());
@@ -170,7 +170,7 @@ class Original {
 
  private:
   std::pair<Descriptor, Descriptor> pair_ = std::move(*JournalLink::make_pair());
-  JournalLink keeper_{std::move(pair_.second)};
+  JournalLink supervisor_{std::move(pair_.second)};
   JournalStore store_;
   std::unique_ptr<Ni> ni_;
   std::unique_ptr<TestClient> a_;

@@ -1,4 +1,4 @@
-// service_takeover_test.cc - network interfaces with a keeper on one simulated wire, replaced again and again: their channels to each
+// service_takeover_test.cc - network interfaces with a supervisor on one simulated wire, replaced again and again: their channels to each
 // other go on, none is left at one end only, and nothing is left behind.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@
 #include "drivers/wrapper.h"
 #include "ni/service/journal_records.h"
 #include "ni/service/test_client.h"
-#include "ni/service/test_keeper.h"
+#include "ni/service/test_supervisor.h"
 #include "unet/base/test_seeds.h"
 
 namespace unet::service {
@@ -47,7 +47,7 @@ class Host {
  public:
   Host(drivers::SimNetwork& network, std::string name, uint32_t port, std::vector<StaticChannel> channels = {})
       : network_(network), name_(std::move(name)), port_(port), channels_(std::move(channels)) {
-    start(keeper_.journal());
+    start(supervisor_.journal());
     client = std::make_unique<TestClient>(*ni_, [this] { turn(); });
     client->hello();
   }
@@ -57,7 +57,7 @@ class Host {
     now_ += kTurn;
     if (engine_turns_) ni_->engine().poll(now_);
     ni_->service().poll(now_);
-    keeper_.keep();
+    supervisor_.keep();
   }
   // Whether the engine has turns, too.
   void let_engine_turn(bool turns) { engine_turns_ = turns; }
@@ -83,18 +83,18 @@ class Host {
   // Whatever it did since its last turn ended is lost, as with SIGKILL.
   void take_over(const std::function<void(std::vector<JournalItem>&)>& change = {}) {
     ni_.reset();
-    start(keeper_.journal(change));
+    start(supervisor_.journal(change));
     client->turn_with(*ni_);
   }
   void configure(std::vector<StaticChannel> channels) { channels_ = std::move(channels); }
   void change_port(MacAddress address, uint32_t mtu) { other_ = {address, mtu}; }
   bool replaceable(const std::function<void(std::vector<JournalItem>&)>& change) {
     ni_.reset();
-    auto ni = make(keeper_.journal(change));
+    auto ni = make(supervisor_.journal(change));
     if (ni) begin(std::move(*ni));
     return static_cast<bool>(ni);
   }
-  const JournalStore& store() const { return keeper_.store(); }
+  const JournalStore& store() const { return supervisor_.store(); }
 
   std::unique_ptr<TestClient> client;
 
@@ -130,7 +130,7 @@ class Host {
   bool engine_turns_ = true;
   uint64_t cookie_ = 1'000'000, events_ = 0;
   std::set<uint64_t> waiting_;
-  TestKeeper keeper_;
+  TestSupervisor supervisor_;
   std::unique_ptr<Ni> ni_;
 };
 

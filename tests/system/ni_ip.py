@@ -193,7 +193,7 @@ def test_a_takeover():
                     ni.kernel("asks", OURS[v], 7000, "100,3000")
                 claims = ni.report()["ip_claims"]
                 require([claim["pid"] for claim in claims] == [server.pid], f"the claims are {claims}")
-            require(ni.daemon.stop() == 0, "the keeper did not end well")
+            require(ni.daemon.stop() == 0, "the supervisor did not end well")
         looks_right(f"{ni.socket}.pcap")
 
 
@@ -222,7 +222,7 @@ def test_a_lease_over_a_takeover():
                         require(status == 0 and ni.report()["ni"]["pid"] != before, f"no upgrade: {err}")
                         require(has(leased), "the lease is lost")
                         ni.kernel("asks", leased, 7000, "100,1300")
-                require(ni.daemon.stop() == 0, "the keeper did not end well")
+                require(ni.daemon.stop() == 0, "the supervisor did not end well")
         looks_right(f"{d}/wire.pcap")
 
 

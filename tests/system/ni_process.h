@@ -72,7 +72,7 @@ class NiProcess {
     more_ = std::move(more);
     start();
   }
-  // With a keeper: the network interfaces that it has started and that have not ended.
+  // With a supervisor: the network interfaces that it has started and that have not ended.
   std::vector<pid_t> served_by() const;
   // What it logged: warnings and errors.
   std::string log() const;

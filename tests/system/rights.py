@@ -280,7 +280,7 @@ def unclaimed():
 
 
 def one_network_interface_each():
-    """An interface has one U-Net network interface, whatever opens it, until that ends, however it ends; also with a keeper."""
+    """An interface has one U-Net network interface, whatever opens it, until that ends, however it ends; also with a supervisor."""
     try:
         take_group("va", 0x88B6).close()
     except OSError as error:
@@ -307,7 +307,7 @@ def one_network_interface_each():
         refused(d, ["--port", "vlan:id=1 / pcap:iface=va", "--port", "vlan:id=2 / dpdk:net_af_packet0,iface=va"], "two VLANs")
         unclaimed()
         for port in (packet, pcap):
-            with Unetd(UNETD, "--socket", d + "/s", "--port", port, "--takeover", "60") as keeper:
+            with Unetd(UNETD, "--socket", d + "/s", "--port", port, "--takeover", "60") as supervisor:
                 def serving():
                     status, out, _ = run(UNETCTL, "all", "--json", "--socket", d + "/s")
                     return json.loads(out)["ni"]["pid"] if status == 0 else None
@@ -319,12 +319,12 @@ def one_network_interface_each():
                 os.kill(after, signal.SIGKILL)
                 wait_until(lambda: serving() not in (None, before, after), f"{port}: nobody takes over")
                 refused(d, ["--port", port], f"after a takeover, {port}")
-                require(keeper.stop() == 0, "the keeper")
+                require(supervisor.stop() == 0, "the supervisor")
 
 
 def a_wire_that_comes_back():
     """An interface that is down for a while when a network interface takes over costs nobody anything but that while."""
-    with directory() as d, Unetd(UNETD, "--socket", d + "/s", "--port", "pcap:iface=va", "--takeover", "60", "--no-standby") as keeper:
+    with directory() as d, Unetd(UNETD, "--socket", d + "/s", "--port", "pcap:iface=va", "--takeover", "60", "--no-standby") as supervisor:
         def serving():
             status, out, _ = run(UNETCTL, "all", "--json", "--socket", d + "/s")
             return json.loads(out)["ni"]["pid"] if status == 0 else None
@@ -333,13 +333,13 @@ def a_wire_that_comes_back():
         os.kill(before, signal.SIGKILL)
         line = log = ""
         while "trying again" not in line:
-            line = keeper.process.stderr.readline()
-            require(line, f"the keeper does not wait for the interface: {log!r}")
+            line = supervisor.process.stderr.readline()
+            require(line, f"the supervisor does not wait for the interface: {log!r}")
             log += line
         require("is down" in line, f"waits for something else: {line!r}")
         ip("link", "set", "va", "up")
         wait_until(lambda: serving() not in (None, before), "nobody takes over")
-        require(keeper.stop() == 0, "the keeper")
+        require(supervisor.stop() == 0, "the supervisor")
 
 
 @beside
@@ -347,12 +347,12 @@ def test_a_wire_that_is_gone():
     """A wire is waited for when a network interface takes over; why there is none is told, and after some attempts that is the end."""
     if not IS_ROOT or not namespace() or not veth_pair("va", "vb"):
         return
-    with directory() as d, Unetd(UNETD, "--socket", d + "/s", "--port", "pcap:iface=va", "--takeover", "20", "--no-standby") as keeper:
+    with directory() as d, Unetd(UNETD, "--socket", d + "/s", "--port", "pcap:iface=va", "--takeover", "20", "--no-standby") as supervisor:
         _, out, _ = run(UNETCTL, "all", "--json", "--socket", d + "/s")
         ip("link", "del", "va")
         os.kill(json.loads(out)["ni"]["pid"], signal.SIGKILL)
-        require(keeper.process.wait(WAIT) != 0, "a keeper without a network interface ends well")
-        err = keeper.process.stderr.read()
+        require(supervisor.process.wait(WAIT) != 0, "a supervisor without a network interface ends well")
+        err = supervisor.process.stderr.read()
         require("there is no such network interface" in err, f"the reason is missing: {err!r}")
 
 

@@ -192,7 +192,7 @@ def test_through_upgrades():
             for v in VERSIONS:
                 killed(ni, v, upgrades=1)
                 closed(ni, v, upgrade=True)
-            require(ni.daemon.stop() == 0, "the keeper did not end well")
+            require(ni.daemon.stop() == 0, "the supervisor did not end well")
         looks_right(ni.capture)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# takeover.py - a unetd with a keeper as its operator and a service manager see it: what ends it, what does not, and what is refused.
+# takeover.py - a unetd with a supervisor as its operator and a service manager see it: what ends it, what does not, and what is refused.
 #
 # Usage: takeover.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
 import os
@@ -50,7 +50,7 @@ def test_standby():
         # One that is killed while it stands by is missed by nobody.
         first, second = stands_by(ni)
         os.kill(second, signal.SIGKILL)
-        wait_until(lambda: second not in ni.children(), "the keeper does not see it die")
+        wait_until(lambda: second not in ni.children(), "the supervisor does not see it die")
         os.kill(first, signal.SIGKILL)
         ni.echo()
         upgrade(ni)
@@ -83,7 +83,7 @@ def test_upgrade():
         script(d + "/another", ANOTHER.format(unetd=UNETD))
         upgrade(ni, "--binary", d + "/another")
         with open(f"/proc/{ni.serving()}/cmdline") as file:
-            require("--keeper-fd" in file.read(), "not a child of the keeper")
+            require("--keeper-fd" in file.read(), "not a child of the supervisor")
         ni.echo()
 
 
@@ -159,7 +159,7 @@ def test_other_format():
 
 
 def test_journal_is_broken():
-    """What the keeper itself has to end counts as a fault."""
+    """What the supervisor itself has to end counts as a fault."""
     with directory() as d, Ni(d) as ni:
         other(ni.program, TAKE + "say(4)\nlink.send(b'something else')\n" + HANG)
         ni.kill()
@@ -168,7 +168,7 @@ def test_journal_is_broken():
 
 
 def test_limit_of_open_files():
-    """The keeper holds what all clients have: its limit is as high as it can be."""
+    """The supervisor holds what all clients have: its limit is as high as it can be."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with directory() as d:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
@@ -184,7 +184,7 @@ def test_limit_of_open_files():
             ni.__exit__()
 
 
-def test_without_a_keeper():
+def test_without_a_supervisor():
     with directory() as d, Unetd(UNETD, "--socket", d + "/s"):
         status, _, err = run(UNETCTL, "upgrade", "--socket", d + "/s")
         require(status == 1 and "--takeover" in err, f"{status} {err!r}")
@@ -229,12 +229,12 @@ def test_nobody_comes_in_time():
         ends_with(ni, 1)
 
 
-def test_keeper_dies():
+def test_supervisor_dies():
     with directory() as d, Ni(d) as ni:
         ni.daemon.process.kill()
         ni.daemon.process.wait(WAIT)
         ni.server.wait(WAIT)
-        wait_until(lambda: not os.path.exists(ni.path), "the network interface does not stop when its keeper is gone")
+        wait_until(lambda: not os.path.exists(ni.path), "the network interface does not stop when its supervisor is gone")
 
 
 def test_faults():
@@ -262,14 +262,14 @@ def is_bound(other, name):
 def test_a_wire_is_waited_for():
     """Somebody has it for longer than network interfaces would need that try for a second each, until they have failed too often."""
     with directory() as d, Ni(d, "--port", f"dpdk:net_memif0,role=server,socket={d}/wire") as ni:
-        keeper, victim = ni.daemon.process, ni.serving()
-        keeper.send_signal(signal.SIGSTOP)
+        supervisor, victim = ni.daemon.process, ni.serving()
+        supervisor.send_signal(signal.SIGSTOP)
         os.kill(victim, signal.SIGKILL)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
             wait_until(lambda: is_bound(other, f"\0{d}/wire"), "the wire is not free")
-            keeper.send_signal(signal.SIGCONT)
+            supervisor.send_signal(signal.SIGCONT)
             time.sleep(7)
-            require(keeper.poll() is None, "the keeper has given up")
+            require(supervisor.poll() is None, "the supervisor has given up")
         ni.echo()
 
 
@@ -302,7 +302,7 @@ def test_client_dies_in_the_pause():
         ni.server.wait(WAIT)
         ni.go()
         wait_until(lambda: not ni.report()["endpoints"], "the dead client's endpoint is left")
-        # The keeper's descriptors of the memory go a moment later.
+        # The supervisor's descriptors of the memory go a moment later.
         wait_until(lambda: all(u["endpoints"] == 0 and u["memory"] == 0 for u in ni.report()["users"]), "its memory is charged still")
         report = ni.report()
         require(not report["names"], f"left: {report}")

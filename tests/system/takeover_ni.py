@@ -1,4 +1,4 @@
-# takeover_ni.py - a unetd with a keeper, and programs that stand in its place; for the tests of takeovers.
+# takeover_ni.py - a unetd with a supervisor, and programs that stand in its place; for the tests of takeovers.
 #
 # Usage of these: TEST UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
 import json
@@ -52,7 +52,7 @@ def serve(*given):
 PUT, HELLO, READY, UPGRADE, STOP, RELEASE, RELEASED = 1, 3, 4, 5, 6, 7, 8
 {before}
 say(HELLO, struct.pack("=II32s104s", {format}, {user}, b"9.9.9", path))
-ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # ends with its keeper
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # ends with its supervisor
 {then}
 """
 TAKE = "link.recv(1 << 17)\n"
@@ -78,7 +78,7 @@ def script(path, text):
 
 
 class Ni(EchoNi):
-    """With a keeper, started by a path that can lead elsewhere later."""
+    """With a supervisor, started by a path that can lead elsewhere later."""
 
     def __init__(self, d, *args, seconds=60, standby=False):
         self.directory, self.program, self.standby = d, d + "/unetd", standby
@@ -99,16 +99,16 @@ class Ni(EchoNi):
             return []
 
     def kill(self, with_signal=signal.SIGKILL):
-        """Kills the network interface that serves, and waits until the keeper has noticed."""
+        """Kills the network interface that serves, and waits until the supervisor has noticed."""
         victim = self.serving()
         os.kill(victim, with_signal)
-        wait_until(lambda: victim not in self.children(), "the keeper does not see it die")
+        wait_until(lambda: victim not in self.children(), "the supervisor does not see it die")
 
     def end_one_that_serves(self):
         """And another takes over, which may stand by."""
         victim = stands_by(self)[0] if self.standby else self.serving()
         os.kill(victim, signal.SIGKILL)
-        wait_until(lambda: victim not in self.children(), "the keeper does not see it die")
+        wait_until(lambda: victim not in self.children(), "the supervisor does not see it die")
 
     def serving(self):
         found = []
@@ -177,5 +177,5 @@ def wait_for(path):
 
 
 def scripted(d, program, seconds=60):
-    """A keeper of scripts."""
+    """A supervisor of scripts."""
     return Unetd(program, "--socket", d + "/s", "--takeover", str(seconds), "--no-standby", executable=UNETD)

@@ -1,6 +1,6 @@
 // takeover_test.cc - network interfaces that die or are replaced under living clients: what the clients see is a pause.
 //
-// A unetd with a keeper is killed at any instant of whatever it does, or upgraded, while two clients exchange messages through it and
+// A unetd with a supervisor is killed at any instant of whatever it does, or upgraded, while two clients exchange messages through it and
 // along a local channel, and while others set up and tear down. How long a pause is, is not judged here.
 #include <sys/wait.h>
 

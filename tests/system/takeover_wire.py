@@ -21,7 +21,7 @@ A_MAC, B_MAC = "02:00:00:00:85:01", "02:00:00:00:85:02"
 
 
 class Ni(Host):
-    """A unetd with a keeper. How long others wait for it when it says nothing is not what is tested, and this machine may be slow."""
+    """A unetd with a supervisor. How long others wait for it when it says nothing is not what is tested, and this machine may be slow."""
 
     def __init__(self, spaces, host, path, port, *args, config="", **more):
         self.path = path

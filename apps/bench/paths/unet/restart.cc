@@ -239,7 +239,7 @@ class UnetRestart final : public Path {
       case Replacement::crash: {
         const pid_t serves = daemon_->serving();
         if (serves > 0 && ::kill(serves, SIGKILL) == 0) return {};
-        return fail(Errc::unavailable, "the keeper has no network interface");
+        return fail(Errc::unavailable, "the supervisor has no network interface");
       }
       case Replacement::upgrade: break;
     }

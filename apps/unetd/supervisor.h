@@ -1,4 +1,4 @@
-// keeper.h - the process that `unetd --takeover` is: it starts the network interface as a child, holds what its clients would miss,
+// supervisor.h - the process that `unetd --takeover` is: it starts the network interface as a child, holds what its clients would miss,
 // and starts another one when it dies or is to be upgraded; used by main() alone.
 #pragma once
 
@@ -11,6 +11,6 @@ namespace unet::unetd {
 
 // Runs until the network interface was stopped, or could not be replaced in time. Returns the exit status. `arguments` are those of
 // this process, its name first.
-int run_keeper(const Options& options, std::vector<std::string> arguments);
+int run_supervisor(const Options& options, std::vector<std::string> arguments);
 
 }  // namespace unet::unetd

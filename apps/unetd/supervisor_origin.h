@@ -1,5 +1,5 @@
-// keeper_origin.h - what a network interface is started from, held open: its program and the configuration that it reads; used by the
-// keeper, which can so start again what has worked, whatever is put in its place.
+// supervisor_origin.h - what a network interface is started from, held open: its program and the configuration that it reads; used by the
+// supervisor, which can so start again what has worked, whatever is put in its place.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +18,7 @@ struct Origin {
   dev_t device = 0;
   ino_t inode = 0;
   Descriptor configuration;  // what the configuration file said, in sealed memory; not valid: there is no such file
-  bool named = false;        // by a network interface, and not by who started the keeper
+  bool named = false;        // by a network interface, and not by who started the supervisor
   bool by_path = true;       // false: it is exactly `file` that is executed
 
   // Whatever is at `path` now, without a configuration. What was named is executed as it was looked at.
@@ -29,7 +29,7 @@ struct Origin {
   bool same_program(const Origin& other) const noexcept { return valid() && device == other.device && inode == other.inode; }
 
   // An error in words if it is no regular file that this process may execute; of one that was named, also if another user than root or
-  // the keeper's own could change it.
+  // the supervisor's own could change it.
   Status check() const;
   // Becomes the program; returns if that fails.
   void execute(std::vector<std::string> arguments) const;

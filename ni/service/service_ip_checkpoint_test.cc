@@ -1,4 +1,4 @@
-// service_ip_kept_test.cc - what a port has of its addresses goes to the next network interface, by a journal that may lie.
+// service_ip_checkpoint_test.cc - what a port has of its addresses goes to the next network interface, by a journal that may lie.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -9,7 +9,7 @@
 #include "ni/service/test_ip_client.h"
 #include "ni/service/test_journal.h"
 
-namespace unet::service::service_ip_kept_test {
+namespace unet::service::service_ip_checkpoint_test {
 
 using namespace test;
 using nlohmann::json;
@@ -174,4 +174,4 @@ TEST_CASE("addresses, networks and a router go over a takeover with what is left
   CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { std::memset(value.router, 0xFF, sizeof value.router); }));
 }
 
-}  // namespace unet::service::service_ip_kept_test
+}  // namespace unet::service::service_ip_checkpoint_test

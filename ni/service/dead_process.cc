@@ -1,5 +1,5 @@
-// left_sockets.cc - each slot is copied once and believed as far as the claims go.
-#include "ni/service/left_sockets.h"
+// dead_process.cc - each slot is copied once and believed as far as the claims go.
+#include "ni/service/dead_process.h"
 
 #include <algorithm>
 #include <utility>
@@ -27,7 +27,7 @@ engine::OrphanState orphan_state_of(const SocketRecord& record) noexcept {
 
 }  // namespace
 
-LeftSockets::LeftSockets(uid_t user, uint64_t owner, uint32_t number, std::vector<SharedMemory> tables,
+DeadProcess::DeadProcess(uid_t user, uint64_t owner, uint32_t number, std::vector<SharedMemory> tables,
                          const std::vector<IpClaim>& claims)
     : user_(user), owner_(owner), number_(number), tables_(std::move(tables)) {
   for (const IpClaim& claim : claims) {
@@ -36,13 +36,13 @@ LeftSockets::LeftSockets(uid_t user, uint64_t owner, uint32_t number, std::vecto
   }
 }
 
-std::vector<std::pair<uint64_t, Descriptor>> LeftSockets::take_watches() {
+std::vector<std::pair<uint64_t, Descriptor>> DeadProcess::take_watches() {
   std::vector<std::pair<uint64_t, Descriptor>> watches;
   for (SharedMemory& table : tables_) watches.emplace_back(table.mapping.size(), std::move(table.watch));
   return watches;
 }
 
-bool LeftSockets::next(std::optional<engine::OrphanedConnection>& left) noexcept {
+bool DeadProcess::next(std::optional<engine::OrphanedConnection>& left) noexcept {
   left.reset();
   if (table_ == tables_.size()) return false;
   const SocketTableView view(tables_[table_].mapping.data(), SocketTableGeometry::of_table(table_));
@@ -58,7 +58,7 @@ bool LeftSockets::next(std::optional<engine::OrphanedConnection>& left) noexcept
   return true;
 }
 
-std::optional<engine::OrphanedConnection> LeftSockets::check(const SocketRecord& record) const noexcept {
+std::optional<engine::OrphanedConnection> DeadProcess::check(const SocketRecord& record) const noexcept {
   const bool synchronized = record.state >= static_cast<uint8_t>(SocketState::syn_received) && record.state < kSocketStates;
   // Who had only sent a SYN has told its peer nothing: the answer is refused.
   if (record.protocol != ip::Protocol::kTcp || !synchronized || (record.flags & SocketFlags::kNear) != 0) return std::nullopt;
@@ -74,7 +74,7 @@ std::optional<engine::OrphanedConnection> LeftSockets::check(const SocketRecord&
                                     .timestamp_echo = record.timestamp_echo, .user = owner_};
 }
 
-bool LeftSockets::claimed(const SocketRecord& record) const noexcept {
+bool DeadProcess::claimed(const SocketRecord& record) const noexcept {
   const auto at = claims_.find(record.local_port);
   if (at == claims_.end()) return false;
   for (const IpClaim& claim : at->second) {
@@ -86,12 +86,12 @@ bool LeftSockets::claimed(const SocketRecord& record) const noexcept {
   return false;
 }
 
-void LeftOfUser::add(LeftSockets left) {
+void DeadProcessesOfUser::add(DeadProcess left) {
   left.for_each_port([this](uint32_t port) { ++ports_[port]; });
   all_.push_back(std::move(left));
 }
 
-void LeftOfUser::pop_front() {
+void DeadProcessesOfUser::pop_front() {
   all_.front().for_each_port([this](uint32_t port) {
     const auto at = ports_.find(port);
     if (--at->second == 0) ports_.erase(at);
@@ -99,7 +99,7 @@ void LeftOfUser::pop_front() {
   all_.pop_front();
 }
 
-bool LeftOfUser::has_claimed(const IpClaim& claim) const noexcept {
+bool DeadProcessesOfUser::has_claimed(const IpClaim& claim) const noexcept {
   if (claim.protocol != ip::Protocol::kTcp || ports_.empty()) return false;
   if (claim.port == 0) return true;
   for (uint32_t i = 0; i < std::min<uint32_t>(claim.ports, kIpPortsPerClaimMax); ++i) {

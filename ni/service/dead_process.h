@@ -1,4 +1,4 @@
-// left_sockets.h - the tables of sockets of a process that is gone, and what it had claimed: read a part at a time; used by Service.
+// dead_process.h - the socket tables and claims of one process that has ended, read a slot at a time; used by DeadProcessSockets.
 #pragma once
 
 #include <sys/types.h>
@@ -17,12 +17,12 @@
 
 namespace unet::service {
 
-class LeftSockets {
+class DeadProcess {
  public:
   // `tables`: charged to `user` until this is gone, and no client holds them.
   // `owner`: whose the connections were, as the engine knows users of claims.
   // `number`: under which the engine expects them (ExpectOrphans).
-  LeftSockets(uid_t user, uint64_t owner, uint32_t number, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims);
+  DeadProcess(uid_t user, uint64_t owner, uint32_t number, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims);
 
   // Looks at the next slot. False: that was the last one. `left`: a connection whose peer is to be told, if that slot says so and the
   // process had a right to it.
@@ -35,6 +35,7 @@ class LeftSockets {
   }
 
   uid_t user() const noexcept { return user_; }
+  uint64_t owner() const noexcept { return owner_; }
   // Of each table its size, and its watch: what the end of this leaves.
   std::vector<std::pair<uint64_t, Descriptor>> take_watches();
   uint32_t number() const noexcept { return number_; }
@@ -52,19 +53,19 @@ class LeftSockets {
 };
 
 // All of one user, the oldest first.
-class LeftOfUser {
+class DeadProcessesOfUser {
  public:
   bool empty() const noexcept { return all_.empty(); }
-  LeftSockets& front() noexcept { return all_.front(); }
-  std::deque<LeftSockets>& all() noexcept { return all_; }
-  void add(LeftSockets left);
+  DeadProcess& front() noexcept { return all_.front(); }
+  std::deque<DeadProcess>& all() noexcept { return all_; }
+  void add(DeadProcess left);
   void pop_front();
 
   // A claim of these ports could be of the same connections: one without a port may get any that has become free.
   bool has_claimed(const IpClaim& claim) const noexcept;
 
  private:
-  std::deque<LeftSockets> all_;
+  std::deque<DeadProcess> all_;
   std::unordered_map<uint32_t, uint32_t> ports_;  // how many of them had it claimed
 };
 

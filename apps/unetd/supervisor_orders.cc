@@ -1,4 +1,4 @@
-// keeper_orders.cc - what children say, and what they are told: hello, the journal, that one serves, an upgrade and what came of it.
+// supervisor_orders.cc - what children say, and what they are told: hello, the journal, that one serves, an upgrade and what came of it.
 #include <poll.h>
 #include <unistd.h>
 
@@ -6,7 +6,7 @@
 #include <csignal>
 #include <utility>
 
-#include "apps/unetd/keeper_machine.h"
+#include "apps/unetd/supervisor_machine.h"
 #include "apps/unetd/notify.h"
 #include "ni/service/log.h"
 #include "ni/service/names.h"
@@ -24,13 +24,13 @@ constexpr uint32_t kPacketsPerTurn = 64;          // of one child, which may wri
 
 }  // namespace
 
-void Keeper::give_all(Child& child) {
+void Supervisor::give_all(Child& child) {
   if (std::exchange(child.has_all, true) || !child.link) return;
   child.giving.emplace();
   push_on(child);
 }
 
-void Keeper::tell(Child& child, JournalOp op, Bytes text) {
+void Supervisor::tell(Child& child, JournalOp op, Bytes text) {
   if (!child.link || child.giving) return;
   if (!child.link->fits(text.size(), 0)) return kill_child(child, "was ended, as it does not read what it is told");
   if (Status status = child.link->add(op, {}, text); !status) return kill_child(child, status.error().text);
@@ -38,7 +38,7 @@ void Keeper::tell(Child& child, JournalOp op, Bytes text) {
 }
 
 // As much as it takes now of what is to be sent to it.
-void Keeper::push_on(Child& child) {
+void Supervisor::push_on(Child& child) {
   if (!child.link || !(child.giving || child.link->pending())) return;
   const Result<JournalLink::Sent> sent =
       child.giving ? store_.send_some(*child.link, *child.giving) : child.link->send_now(true);
@@ -48,7 +48,7 @@ void Keeper::push_on(Child& child) {
   if (!sent) kill_child(child, sent.error().text);
 }
 
-void Keeper::drain(Child& child, uint32_t packets_max) {
+void Supervisor::drain(Child& child, uint32_t packets_max) {
   for (uint32_t packets = 0; child.link && packets < packets_max; ++packets) {
     std::vector<JournalItem> items, orders;
     bool last = false;
@@ -65,7 +65,7 @@ void Keeper::drain(Child& child, uint32_t packets_max) {
   }
 }
 
-void Keeper::on_link(Child& child) {
+void Supervisor::on_link(Child& child) {
   // One that is not in charge yet has nothing to say but hello.
   const bool spare = spare_ && &child == &*spare_;
   if (spare || (next_ && &child == &*next_)) {
@@ -93,7 +93,7 @@ void Keeper::on_link(Child& child) {
   }
 }
 
-void Keeper::on_order(Child& child, const JournalItem& item) {
+void Supervisor::on_order(Child& child, const JournalItem& item) {
   switch (item.op) {
     case JournalOp::hello: return on_hello(child, item);
     case JournalOp::ready: return on_ready(child);
@@ -108,7 +108,7 @@ void Keeper::on_order(Child& child, const JournalItem& item) {
   }
 }
 
-void Keeper::on_hello(Child& child, const JournalItem& item) {
+void Supervisor::on_hello(Child& child, const JournalItem& item) {
   const bool upgrade = next_ && &child == &*next_, spare = spare_ && &child == &*spare_;
   service::JournalHello hello{};
   if (child.greeted || !item.read(hello)) {
@@ -141,8 +141,8 @@ void Keeper::on_hello(Child& child, const JournalItem& item) {
   give_all(child);
 }
 
-// What clients rely on for as long as the keeper runs, and the keeper by itself. Empty: it is as it was.
-std::string Keeper::what_cannot_change(const service::JournalHello& hello) const {
+// What clients rely on for as long as the supervisor runs, and the supervisor by itself. Empty: it is as it was.
+std::string Supervisor::what_cannot_change(const service::JournalHello& hello) const {
   const std::string socket = hello.socket;
   if (socket != options_.config.ni.socket) {
     return "its configuration names the control socket " + service::in_quotes(socket) + ", and clients are connected at " +
@@ -153,7 +153,7 @@ std::string Keeper::what_cannot_change(const service::JournalHello& hello) const
          std::to_string(options_.config.ni.service.own_user) + "'s: a takeover cannot change that";
 }
 
-void Keeper::on_ready(Child& child) {
+void Supervisor::on_ready(Child& child) {
   if (std::exchange(child.ready, true)) return;
   fell_back_ = false;
   if (!stopping_) deadline_ = ~Nanoseconds{0};
@@ -173,13 +173,13 @@ void Keeper::on_ready(Child& child) {
   announce_ready(options_.config.ni.socket, options_.ready_fd);
 }
 
-void Keeper::on_upgrade(const JournalItem& item) {
+void Supervisor::on_upgrade(const JournalItem& item) {
   const std::string wanted(reinterpret_cast<const char*>(item.value.data()), item.value.size());
   const std::string path = wanted.empty() ? program_ : wanted;
   outcome_.reset();
   const bool has_less_rights = options_.account && options_.account->user != geteuid();
   if (!wanted.empty() && has_less_rights) {
-    return tell_upgrade("the keeper has rights that the network interface has not, and runs no program but " + program_ +
+    return tell_upgrade("the supervisor has rights that the network interface has not, and runs no program but " + program_ +
                         ": put the new one there, and upgrade without naming it");
   }
   Origin origin = Origin::at(path, named_ || !wanted.empty());
@@ -194,7 +194,7 @@ void Keeper::on_upgrade(const JournalItem& item) {
 }
 
 // One that has not taken over; the network interface that serves goes on.
-void Keeper::end_candidate(const std::string& why) {
+void Supervisor::end_candidate(const std::string& why) {
   const bool serves = active_.pid > 0 && active_.ready && !active_.told_release;
   if (serves) reload_asked_ = false;  // it was told
   let_go_of(*next_);
@@ -205,14 +205,14 @@ void Keeper::end_candidate(const std::string& why) {
   tell_upgrade(why);
 }
 
-void Keeper::tell_upgrade(const std::string& refusal) {
+void Supervisor::tell_upgrade(const std::string& refusal) {
   outcome_ = refusal;
   tell_outcome();
 }
 
 // Whoever serves answers to whoever asked for the upgrade; the next one, if it did not come to that. It is in the journal as long as
 // nobody has answered.
-void Keeper::tell_outcome() {
+void Supervisor::tell_outcome() {
   if (!store_.holds(service::JournalKind::upgrade)) outcome_.reset();
   if (!outcome_ || !active_.ready || active_.pid <= 0) return;
   const Bytes why = as_bytes(outcome_->data(), std::min(outcome_->size(), JournalLink::kValueMax));

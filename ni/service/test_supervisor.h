@@ -1,4 +1,4 @@
-// test_keeper.h - a keeper in the hands of a test: it has what network interfaces write down, and starts the next one from it.
+// test_supervisor.h - a supervisor in the hands of a test: it has what network interfaces write down, and starts the next one from it.
 #pragma once
 
 #include <poll.h>
@@ -14,7 +14,7 @@
 
 namespace unet::service::test {
 
-class TestKeeper {
+class TestSupervisor {
  public:
   // For the first network interface, or the next; the one before has ended. `change`: what that one "had".
   std::unique_ptr<Journal> journal(const std::function<void(std::vector<JournalItem>&)>& change = {}) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-# keeper.py - a keeper between its operator, who changes files and sends signals, and network interfaces that do not do as they should.
+# supervisor.py - a supervisor between its operator, who changes files and sends signals, and network interfaces that misbehave.
 #
-# Usage: keeper.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
+# Usage: supervisor.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
 import os
 import signal
 import socket
@@ -12,8 +12,8 @@ from takeover_ni import (ANOTHER, ECHO_CLIENT, KIND_UPGRADE, TAKE, UNETCTL, UNET
                          wait_for)
 
 
-def test_what_the_keeper_does_not_run():
-    """A network interface may name only what nobody could have changed who has less rights than the keeper."""
+def test_what_the_supervisor_does_not_run():
+    """A network interface may name only what nobody could have changed who has less rights than the supervisor."""
     with directory() as d, Ni(d) as ni:
         program = d + "/other"
         open(program, "w").close()
@@ -176,7 +176,7 @@ def test_an_outcome_is_told_once():
 
 
 def test_another_socket_stays():
-    """What somebody put in its place is not the keeper's to remove."""
+    """What somebody put in its place is not the supervisor's to remove."""
     with directory() as d, Ni(d) as ni:
         ni.late()
         ni.kill()
@@ -206,10 +206,10 @@ def test_socket_is_removed_with_the_users_rights():
 
 
 def stops_at(d, when, then):
-    """A keeper that is told to stop once its network interface has marked `when` ends well, and the one that serves has marked `then`."""
-    with scripted(d, d + "/unetd") as keeper:
+    """A supervisor that is told to stop once its network interface has marked `when` ends well, and the one that serves has marked `then`."""
+    with scripted(d, d + "/unetd") as supervisor:
         wait_for(f"{d}/{when}")
-        require(keeper.stop() == 0, "not status 0")
+        require(supervisor.stop() == 0, "not status 0")
         wait_for(f"{d}/{then}")
 
 
@@ -246,7 +246,7 @@ mark("stopped")
 
 
 def test_one_that_does_not_read():
-    """Neither what is kept nor orders: the keeper does not wait for it."""
+    """Neither what is kept nor orders: the supervisor does not wait for it."""
     with directory() as d:
         program = d + "/unetd"
         other(program, """
@@ -261,9 +261,9 @@ if first("old"):
 else:
     time.sleep(3600)
 """)
-        with scripted(d, program, seconds=3600) as keeper:
+        with scripted(d, program, seconds=3600) as supervisor:
             wait_for(d + "/let go")
-            require(keeper.stop() == 0, "not status 0")
+            require(supervisor.stop() == 0, "not status 0")
         os.unlink(d + "/old")
         # The old one asks for upgrades without end, and never reads that they are refused.
         other(program, before=f"KIND_UPGRADE = {KIND_UPGRADE}", then="""
@@ -282,7 +282,7 @@ else:
     mark("new")
     time.sleep(3600)
 """)
-        with scripted(d, program, seconds=3600) as keeper:
+        with scripted(d, program, seconds=3600) as supervisor:
             wait_for(d + "/new")
 
 
@@ -305,8 +305,8 @@ else:
     mark("got " + str(count))
     time.sleep(3600)
 """)
-        with scripted(d, program) as keeper:
-            pid = keeper.process.pid
+        with scripted(d, program) as supervisor:
+            pid = supervisor.process.pid
             with open(f"/proc/{pid}/task/{pid}/children") as file:
                 os.kill(int(file.read()), signal.SIGKILL)
             wait_for(d + "/got 3000")

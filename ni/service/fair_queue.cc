@@ -1,23 +1,23 @@
-// turns.cc - users in the order of what they have cost.
-#include "ni/service/turns.h"
+// fair_queue.cc - users in the order of what they have cost.
+#include "ni/service/fair_queue.h"
 
 #include <algorithm>
 
 namespace unet::service {
 
-Turns::User& Turns::user_at(uid_t user) {
+FairQueue::User& FairQueue::user_at(uid_t user) {
   User& found = users_[user];
   if (found.waiting.empty()) found.charged = std::max(found.charged, least_);
   return found;
 }
 
-void Turns::add(uid_t user, const Ready& ready) {
+void FairQueue::add(uid_t user, const Ready& ready) {
   User& found = user_at(user);
   if (found.waiting.empty()) order_.emplace(found.charged, user);
   found.waiting[ready.client] = ready.events;
 }
 
-std::optional<Turns::Next> Turns::next() {
+std::optional<FairQueue::Next> FairQueue::next() {
   if (order_.empty()) return std::nullopt;
   const auto [charged, user] = *order_.begin();
   User& found = users_.at(user);
@@ -30,13 +30,13 @@ std::optional<Turns::Next> Turns::next() {
   return next;
 }
 
-void Turns::clear() {
+void FairQueue::clear() {
   order_.clear();
   for (auto& [user, each] : users_) each.waiting.clear();
   std::erase_if(users_, [this](const auto& each) { return each.second.charged <= least_; });
 }
 
-void Turns::charge(uid_t user, Nanoseconds time) {
+void FairQueue::charge(uid_t user, Nanoseconds time) {
   User& found = user_at(user);
   if (!found.waiting.empty()) order_.erase({found.charged, user});
   found.charged += time;

@@ -1,4 +1,4 @@
-// turns.h - which client is served next, fair to users by the time that their requests took; used by the service.
+// fair_queue.h - which client is served next, fair to users by the time that their requests took; used by the service.
 //
 // The user that has cost the least time comes first. A user that rests saves nothing: it begins again beside the others.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace unet::service {
 
-class Turns {
+class FairQueue {
  public:
   struct Ready {
     uint32_t client = 0;
@@ -54,13 +54,13 @@ class Turns {
 // Charges its own lifetime to a user.
 class ChargedTime {
  public:
-  ChargedTime(Turns& turns, uid_t user) noexcept : turns_(turns), user_(user) {}
-  ~ChargedTime() { turns_.charge(user_, monotonic_now() - begin_); }
+  ChargedTime(FairQueue& queue, uid_t user) noexcept : queue_(queue), user_(user) {}
+  ~ChargedTime() { queue_.charge(user_, monotonic_now() - begin_); }
   ChargedTime(const ChargedTime&) = delete;
   ChargedTime& operator=(const ChargedTime&) = delete;
 
  private:
-  Turns& turns_;
+  FairQueue& queue_;
   const uid_t user_;
   const Nanoseconds begin_ = monotonic_now();
 };

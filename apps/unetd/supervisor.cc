@@ -1,10 +1,10 @@
-// keeper.cc - fork, exec, signals and time: a journal for each child, and what to do when one ends.
+// supervisor.cc - fork, exec, signals and time: a journal for each child, and what to do when one ends.
 //
 // It trusts its children to write a journal and to ask for an upgrade, and nothing more: it never looks into what it holds, and never
 // waits for them. It keeps the rights it was started with, because the next network interface needs them to open wires; so it runs no
 // program but the one it was started as, unless network interfaces have all of its rights anyway, and then only one that nobody else
 // could have changed.
-#include "apps/unetd/keeper.h"
+#include "apps/unetd/supervisor.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -19,7 +19,7 @@
 #include <csignal>
 #include <utility>
 
-#include "apps/unetd/keeper_machine.h"
+#include "apps/unetd/supervisor_machine.h"
 #include "apps/unetd/notify.h"
 #include "ni/service/log.h"
 #include "unet/base/time.h"
@@ -45,7 +45,7 @@ std::string how(int status) {
 
 }  // namespace
 
-Status Keeper::set_up() {
+Status Supervisor::set_up() {
   sigset_t mask;
   sigemptyset(&mask);
   for (const int each : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&mask, each);
@@ -60,7 +60,7 @@ Status Keeper::set_up() {
   return {};
 }
 
-int Keeper::run() {
+int Supervisor::run() {
   if (Status status = set_up(); !status) {
     service::log::error("{}", status.error().text);
     return kFailure;
@@ -71,7 +71,7 @@ int Keeper::run() {
   return *exit_status_;
 }
 
-void Keeper::end_children() {
+void Supervisor::end_children() {
   if (next_) let_go_of(*next_);
   if (spare_) let_go_of(*spare_);
   let_go_of(active_);
@@ -88,7 +88,7 @@ void Keeper::end_children() {
   }
 }
 
-Result<Child> Keeper::start(Origin origin, Reads reads) {
+Result<Child> Supervisor::start(Origin origin, Reads reads) {
   if (reads == Reads::anew) {
     Result<Descriptor> configuration = copy_of_configuration(options_.config_file);
     if (!configuration) return tl::unexpected(configuration.error());
@@ -105,7 +105,7 @@ Result<Child> Keeper::start(Origin origin, Reads reads) {
   return child;
 }
 
-void Keeper::become(const Origin& origin, Reads reads, int link) {
+void Supervisor::become(const Origin& origin, Reads reads, int link) {
   sigprocmask(SIG_SETMASK, &signals_before_, nullptr);
   signal(SIGPIPE, SIG_DFL);
   const auto inherited = [](int descriptor) { return std::to_string(fcntl(descriptor, F_DUPFD, 3)); };  // without close-on-exec
@@ -118,7 +118,7 @@ void Keeper::become(const Origin& origin, Reads reads, int link) {
 }
 
 // What is at the path now, to go on by the configuration of the one that served. No program, if it may not be executed.
-Origin Keeper::newest() {
+Origin Supervisor::newest() {
   Origin origin = Origin::at(program_, named_);
   if (Status status = origin.check(); !status) {
     service::log::warn("{}", status.error().text);
@@ -128,7 +128,7 @@ Origin Keeper::newest() {
   return origin;
 }
 
-void Keeper::wait() {
+void Supervisor::wait() {
   const auto look_at = [](const Child* child) {
     const auto events = static_cast<short>(POLLIN | (child != nullptr && child->full ? POLLOUT : 0));
     return pollfd{.fd = child != nullptr && child->link ? child->link->descriptor() : -1, .events = events, .revents = 0};
@@ -147,7 +147,7 @@ void Keeper::wait() {
   if (!exit_status_) on_time(monotonic_now());
 }
 
-void Keeper::on_time(Nanoseconds now) {
+void Supervisor::on_time(Nanoseconds now) {
   if (now >= next_by_) end_candidate("the new unetd did not come up in " + std::to_string(patience() / kSecond) + " s");
   if (now >= deadline_) on_deadline(now);
   if (exit_status_) return;
@@ -163,7 +163,7 @@ void Keeper::on_time(Nanoseconds now) {
 }
 
 // Whoever is in the way is killed, once; where nothing is left to be tried, that is the end.
-void Keeper::on_deadline(Nanoseconds now) {
+void Supervisor::on_deadline(Nanoseconds now) {
   if (stopping_) return give_up("the network interface did not stop in " + std::to_string(kEndTime / kSecond) + " s");
   const bool lets_go = next_ || active_.told_release;
   const bool in_the_way = active_.pid > 0 && active_.failure.empty() && (lets_go || can_fall_back(active_));
@@ -173,18 +173,18 @@ void Keeper::on_deadline(Nanoseconds now) {
 }
 
 // It is not waited for: it may be in the kernel for long.
-void Keeper::let_go_of(Child& child) {
+void Supervisor::let_go_of(Child& child) {
   if (child.pid <= 0) return;
   ::kill(child.pid, SIGKILL);
   leaving_.push_back(std::exchange(child.pid, -1));
 }
 
-void Keeper::kill_child(Child& child, std::string why) {
+void Supervisor::kill_child(Child& child, std::string why) {
   if (child.failure.empty()) child.failure = std::move(why);
   if (child.pid > 0) ::kill(child.pid, SIGKILL);
 }
 
-void Keeper::on_signals() {
+void Supervisor::on_signals() {
   signalfd_siginfo info{};
   while (read(signals_.get(), &info, sizeof info) == sizeof info) {
     if (info.ssi_signo == SIGHUP) on_reload();
@@ -197,7 +197,7 @@ void Keeper::on_signals() {
 
 // A candidate that has not said hello is not needed any more. If another has, the one that serves may have let go by now: whoever of them
 // serves is told.
-void Keeper::on_stop() {
+void Supervisor::on_stop() {
   stopping_ = true;
   end_spare();
   if (next_ && !next_->greeted) end_candidate("the network interface is being stopped");
@@ -207,13 +207,13 @@ void Keeper::on_stop() {
   deadline_ = monotonic_now() + kEndTime;
 }
 
-void Keeper::on_reload() {
+void Supervisor::on_reload() {
   const bool serves = active_.ready && active_.pid > 0;
   if (serves) ::kill(active_.pid, SIGHUP);
   reload_asked_ = !serves || next_;  // it may have let go by now
 }
 
-void Keeper::on_end(pid_t pid, int status) {
+void Supervisor::on_end(pid_t pid, int status) {
   if (pid == active_.pid) {
     active_.pid = -1;
     return on_active_end(status);
@@ -229,7 +229,7 @@ void Keeper::on_end(pid_t pid, int status) {
   std::erase(leaving_, pid);
 }
 
-void Keeper::on_active_end(int status) {
+void Supervisor::on_active_end(int status) {
   // What it wrote is there to be read; nobody to whom it gave its end writes more.
   if (active_.link) shutdown(active_.link->descriptor(), SHUT_RD);
   drain(active_);
@@ -253,11 +253,11 @@ void Keeper::on_active_end(int status) {
 }
 
 // It is another program than the one that has served, or the same with another configuration: there to be tried once.
-bool Keeper::can_fall_back(const Child& child) const {
+bool Supervisor::can_fall_back(const Child& child) const {
   return !child.ready && good_.valid() && (child.candidate || !child.origin.same_program(good_));
 }
 
-void Keeper::fall_back(const Child& failed, const std::string& why) {
+void Supervisor::fall_back(const Child& failed, const std::string& why) {
   service::log::error("{} {}: the unetd before it goes on", failed.origin.path, why);
   if (failed.candidate) {
     outcome_ = "the new unetd (" + failed.origin.path + ") " + why + " when it took over, and the one before goes on: its log says why";
@@ -275,7 +275,7 @@ void Keeper::fall_back(const Child& failed, const std::string& why) {
 }
 
 // Whoever kills it has a reason. What it does to itself, or what a client makes it do, it may do again at once; what we end it for, too.
-bool Keeper::too_many_faults(const Child& child, int status) {
+bool Supervisor::too_many_faults(const Child& child, int status) {
   if (child.released) return false;  // as it was told to
   if (child.failure.empty() && WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM)) return false;
   const Nanoseconds now = monotonic_now();
@@ -286,7 +286,7 @@ bool Keeper::too_many_faults(const Child& child, int status) {
   return ++faults_ >= kFaultsMax;
 }
 
-void Keeper::replace() {
+void Supervisor::replace() {
   if (spare_) {
     active_ = std::move(*spare_);
     spare_.reset();
@@ -305,7 +305,7 @@ void Keeper::replace() {
 }
 
 // The one before has let go: the next has all of it from here on.
-void Keeper::hand_over() {
+void Supervisor::hand_over() {
   if (active_.pid > 0) leaving_.push_back(active_.pid);
   active_ = std::move(*next_);
   next_.reset();
@@ -315,7 +315,7 @@ void Keeper::hand_over() {
 
 // ---- one that stands by
 
-void Keeper::start_spare() {
+void Supervisor::start_spare() {
   spare_at_ = ~Nanoseconds{0};
   if (!options_.config.standby || spare_ || next_ || stopping_ || !active_.ready) return;
   Result<Child> child = start(spare_by_path_ ? newest() : good_.again(), Reads::as_before);
@@ -323,7 +323,7 @@ void Keeper::start_spare() {
   spare_ = std::move(*child);
 }
 
-void Keeper::end_spare() {
+void Supervisor::end_spare() {
   spare_at_ = ~Nanoseconds{0};
   if (!spare_) return;
   let_go_of(*spare_);
@@ -331,7 +331,7 @@ void Keeper::end_spare() {
 }
 
 // Without one, taking over takes as long as loading.
-void Keeper::on_spare_end(const std::string& why) {
+void Supervisor::on_spare_end(const std::string& why) {
   const bool came_up = spare_ && spare_->greeted;
   end_spare();
   service::log::warn("the network interface that stands by {}", why);
@@ -339,14 +339,14 @@ void Keeper::on_spare_end(const std::string& why) {
   spare_at_ = monotonic_now() + (other ? kSpareAfter : kSpareAgain);
 }
 
-void Keeper::remove_control_socket() {
+void Supervisor::remove_control_socket() {
   const std::string& path = options_.config.ni.socket;
   if (!socket_file_ && store_.descriptor_of({service::JournalKind::ni, 0, 0}, 1) >= 0) socket_file_ = socket_file_at(path);
   if (socket_file_) remove_socket(options_.account, path, *socket_file_);
 }
 
 // Clients learn from their connections that nobody is there.
-void Keeper::give_up(const std::string& why) {
+void Supervisor::give_up(const std::string& why) {
   service::log::error("{}: every client is let go", why);
   remove_control_socket();
   kill_child(active_, why);
@@ -354,8 +354,8 @@ void Keeper::give_up(const std::string& why) {
   end(stopping_ ? 0 : kFailure);
 }
 
-int run_keeper(const Options& options, std::vector<std::string> arguments) {
-  return Keeper(options, std::move(arguments)).run();
+int run_supervisor(const Options& options, std::vector<std::string> arguments) {
+  return Supervisor(options, std::move(arguments)).run();
 }
 
 }  // namespace unet::unetd

@@ -1,6 +1,6 @@
-// left_sockets_fuzz.cc - what a process leaves in its tables of sockets, which it could write, as the service reads it and the engine goes
-// on with it: only connections of ports that the process had claimed are believed, whatever peers say then all of them end, and what is
-// sent is sound.
+// dead_process_sockets_fuzz.cc - tables of sockets that a process could write, as the service reads them after its end and the engine ends
+// their connections: only connections of ports that the process had claimed are believed, whatever peers say then all of them end, and
+// what is sent is sound.
 //
 // Input: a byte of claims, then steps of one byte and arguments: a record in a table, raw bytes there, or how many it says it has; from the
 // step that ends the process on: segments of peers, time, or a network interface that takes over.
@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "ni/service/left_sockets.h"
+#include "ni/service/dead_process.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
 #include "unet/wire/ip.h"
@@ -198,11 +198,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzInput input(data, std::min<size_t>(size, 2048));
   const Claims claims(input.take<uint8_t>());
   Remains orphans(claims);
-  service::LeftOfUser of_user;
+  service::DeadProcessesOfUser of_user;
   {
     std::vector<service::SharedMemory> tables = make_tables();
     write(input, tables);
-    of_user.add(service::LeftSockets(1000, kOwner, 1, std::move(tables), claims.all));
+    of_user.add(service::DeadProcess(1000, kOwner, 1, std::move(tables), claims.all));
   }
   for (const IpClaim& each : claims.all) UNET_CHECK(of_user.has_claimed(each) == (each.protocol == ip::Protocol::kTcp));
   uint32_t looked_at = 0, most = kTables;

@@ -1,5 +1,5 @@
-// keeper_machine.h - the keeper behind keeper.h: its children, what it holds for them, and what it does when something happens; used by
-// keeper.cc (processes, signals, time) and keeper_orders.cc (what children say, and what they are told).
+// supervisor_machine.h - the supervisor behind supervisor.h: its children, what it holds for them, and its reactions to events; used by
+// supervisor.cc (processes, signals, time) and supervisor_orders.cc (messages of children, and answers).
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/unetd/keeper_origin.h"
+#include "apps/unetd/supervisor_origin.h"
 #include "apps/unetd/options.h"
 #include "apps/unetd/privileges.h"
 #include "ni/service/journal_store.h"
@@ -35,9 +35,9 @@ struct Child {
   bool released = false;  // it has closed its wires, and leaves
 };
 
-class Keeper {
+class Supervisor {
  public:
-  Keeper(const Options& options, std::vector<std::string> arguments)
+  Supervisor(const Options& options, std::vector<std::string> arguments)
       : options_(options), program_(path_of(arguments.at(0))), arguments_(std::move(arguments)) {}
   int run();
 
@@ -47,7 +47,7 @@ class Keeper {
   // Of a child: whether configuration and policy are those of now, or those that are in force.
   enum class Reads { anew, as_before };
 
-  // keeper.cc
+  // supervisor.cc
   Status set_up();
   Result<Child> start(Origin origin, Reads reads);
   [[noreturn]] void become(const Origin& origin, Reads reads, int link);
@@ -75,7 +75,7 @@ class Keeper {
   void give_up(const std::string& why);
   void end(int status) { exit_status_ = exit_status_ ? exit_status_ : std::optional<int>(status); }
 
-  // keeper_orders.cc
+  // supervisor_orders.cc
   void give_all(Child& child);
   void tell(Child& child, service::JournalOp op, Bytes text = {});
   void push_on(Child& child);

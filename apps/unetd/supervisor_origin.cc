@@ -1,5 +1,5 @@
-// keeper_origin.cc - files looked at and executed through descriptors: nobody can exchange them between the one and the other.
-#include "apps/unetd/keeper_origin.h"
+// supervisor_origin.cc - files looked at and executed through descriptors: nobody can exchange them between the one and the other.
+#include "apps/unetd/supervisor_origin.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -47,11 +47,11 @@ Status Origin::check() const {
   if ((st.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) == 0) return wrong(": nobody may execute it");
   if (!named) return {};
   if (st.st_uid != 0 && st.st_uid != geteuid()) {
-    return wrong(" that the keeper may run: it belongs to user " + std::to_string(st.st_uid) + ", and neither to root nor to user " +
-                 std::to_string(geteuid()) + ", who runs the keeper");
+    return wrong(" that the supervisor may run: it belongs to user " + std::to_string(st.st_uid) + ", and neither to root nor to user " +
+                 std::to_string(geteuid()) + ", who runs the supervisor");
   }
   if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return wrong(" that the keeper may run: others than its owner can write it (chmod go-w)");
+    return wrong(" that the supervisor may run: others than its owner can write it (chmod go-w)");
   }
   return {};
 }

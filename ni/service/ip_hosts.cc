@@ -1,0 +1,239 @@
+// ip_hosts.cc - addresses and leases: status, records in the journal, and what the next network interface makes of them.
+#include "ni/service/ip_hosts.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "ni/service/journal_records.h"
+#include "unet/base/bytes.h"
+#include "unet/wire/address.h"
+
+namespace unet::service {
+namespace {
+
+ip::IpAddress address_of(const uint8_t (&from)[16]) noexcept {
+  ip::IpAddress address;
+  std::memcpy(address.bytes.data(), from, sizeof from);
+  return address;
+}
+
+}  // namespace
+
+// Until a port's host has told what it has, its configuration counts. An address that is still probed may be another host's.
+IpHosts::IpHosts(const std::vector<engine::IpInterfaceOptions>& options, EngineCommands& commands, Persistence& persistence)
+    : options_(options), commands_(commands), persistence_(persistence) {
+  for (const engine::IpInterfaceOptions& each : options_) {
+    ip::HostStatus& status = status_[each.port];
+    for (const ip::HostAddress& address : each.addresses) {
+      if (status.count < ip::HostStatus::kAddressesMax) status.addresses[status.count++] = {address.address, address.prefix, each.probe};
+    }
+    status.gateway4 = each.gateway4.value_or(ip::IpAddress{});
+    status.gateway6 = each.gateway6.value_or(ip::IpAddress{});
+  }
+}
+
+bool IpHosts::has_address(const ip::IpAddress& address) const {
+  for (const auto& [port, status] : status_) {
+    for (uint32_t i = 0; i < status.count; ++i) {
+      if (status.addresses[i].address == address) return true;
+    }
+  }
+  return false;
+}
+
+bool IpHosts::on_changed(const engine::IpChanged& event, const MacAddress& station) {
+  const auto at = status_.find(event.port);
+  const bool differs = at != status_.end() && at->second != event.status;
+  if (differs) at->second = event.status;
+  if (event.lease) leases_[event.port] = {.since = monotonic_now(), .station = station, .state = *event.lease};
+  if (event.lease || leases_.erase(event.port) != 0) persistence_.changed(JournalKind::ip_lease, event.port);
+  return differs;
+}
+
+void IpHosts::on_checkpoint(const engine::HostCheckpointed& event, const MacAddress& station) {
+  hosts_[event.port] = {.since = monotonic_now(), .station = station, .state = event.checkpoint};
+  persistence_.changed(JournalKind::ip_host, event.port);
+}
+
+void IpHosts::resume(std::span<const PortInfo> ports) {
+  resume_hosts(ports);
+  resume_leases(ports);
+}
+
+bool IpHosts::write_lease(uint32_t port) {
+  const auto at = leases_.find(port);
+  if (at == leases_.end()) return false;
+  const ip::LeaseCheckpoint& kept = at->second.state;
+  auto value = zeroed<IpLeaseValue>();
+  value.since = at->second.since;
+  value.renew_in = checkpoint.renew_in;
+  value.rebind_in = checkpoint.rebind_in;
+  value.end_in = checkpoint.end_in;
+  const auto put = [](uint8_t* to, const ip::IpAddress& from) { std::memcpy(to, from.bytes.data(), sizeof value.address); };
+  put(value.address, checkpoint.lease.address);
+  put(value.server, checkpoint.lease.server);
+  if (checkpoint.lease.router) put(value.router, *checkpoint.lease.router);
+  for (uint32_t i = 0; i < checkpoint.lease.name_server_count; ++i) put(value.name_servers[i], checkpoint.lease.name_servers[i]);
+  value.prefix = checkpoint.lease.prefix;
+  value.mtu = checkpoint.lease.mtu;
+  value.name_server_count = checkpoint.lease.name_server_count;
+  value.has_router = checkpoint.lease.router ? 1 : 0;
+  value.station = at->second.station;
+  persistence_.put(JournalKind::ip_lease, port, 0, value);
+  return true;
+}
+
+bool IpHosts::resume_lease(uint32_t port, const IpLeaseValue& value) {
+  Checkpoint<ip::LeaseCheckpoint> lease{.since = value.since, .station = value.station, .state = {}};
+  lease.state.renew_in = value.renew_in;
+  lease.state.rebind_in = value.rebind_in;
+  lease.state.end_in = value.end_in;
+  ip::DhcpLease& of = lease.state.lease;
+  of.address = address_of(value.address);
+  of.server = address_of(value.server);
+  if (value.has_router != 0) of.router = address_of(value.router);
+  of.prefix = static_cast<uint8_t>(value.prefix);
+  of.mtu = static_cast<uint16_t>(value.mtu);
+  of.name_server_count = value.name_server_count;
+  const bool good = port < kPortsMax && value.prefix <= 32 && value.mtu <= 0xFFFF && value.has_router <= 1 &&
+                    value.name_server_count <= ip::kNameServersMax && of.address.is_wire_host(true) &&
+                    of.server.is_wire_host(true) && (!of.router || of.router->is_wire_host(true)) && value.renew_in <= value.rebind_in &&
+                    value.rebind_in <= value.end_in;
+  if (!good) return false;
+  for (uint32_t i = 0; i < value.name_server_count; ++i) of.name_servers[i] = address_of(value.name_servers[i]);
+  leases_[port] = lease;
+  return true;
+}
+
+// Whoever had the address a moment ago has it now, for what is left of its time. A port that takes none any longer forgets it.
+void IpHosts::resume_leases(std::span<const PortInfo> ports) {
+  const uint64_t now = monotonic_now();
+  for (auto& [port, lease] : std::exchange(leases_, {})) {
+    const auto takes = [&, number = port](const engine::IpInterfaceOptions& each) { return each.port == number && each.dhcp; };
+    const uint64_t age = now - std::min(now, lease.since);
+    const bool wanted = std::any_of(options_.begin(), options_.end(), takes) && ports[port].address == lease.station;
+    if (!wanted || lease.state.end_in <= age) {
+      persistence_.changed(JournalKind::ip_lease, port);
+      continue;
+    }
+    ip::LeaseCheckpoint kept = lease.state;
+    for (Nanoseconds* each : {&kept.renew_in, &kept.rebind_in, &kept.end_in}) {
+      if (*each != ~Nanoseconds{0}) *each -= std::min(*each, age);
+    }
+    leases_[port] = lease;
+    commands_.push(0, engine::ResumeLease{.port = port, .lease = kept});
+    ip::HostStatus& status = status_[port];
+    if (status.count < ip::HostStatus::kAddressesMax) status.addresses[status.count++] = {kept.lease.address, kept.lease.prefix, false};
+    if (status.gateway4.is_unspecified()) status.gateway4 = kept.lease.router.value_or(ip::IpAddress{});
+  }
+}
+
+bool IpHosts::write_host(uint32_t port) {
+  const auto at = hosts_.find(port);
+  if (at == hosts_.end()) return false;
+  const ip::HostCheckpoint& kept = at->second.state;
+  auto value = zeroed<IpHostValue>();
+  static_assert(std::size(value.addresses) == ip::HostCheckpoint::kAddressesMax &&
+                std::size(value.prefixes) == ip::HostCheckpoint::kPrefixesMax);
+  value.since = at->second.since;
+  value.station = at->second.station;
+  value.address_count = checkpoint.address_count;
+  for (uint32_t i = 0; i < checkpoint.address_count; ++i) {
+    const ip::HostCheckpoint::Address& from = checkpoint.addresses[i];
+    IpHostValue::Address& to = value.addresses[i];
+    std::memcpy(to.address, from.address.bytes.data(), sizeof to.address);
+    to.prefix = from.prefix;
+    to.of_router = from.of_router ? 1 : 0;
+    to.valid_s = from.valid_s;
+    to.preferred_s = from.preferred_s;
+  }
+  value.prefix_count = checkpoint.prefix_count;
+  for (uint32_t i = 0; i < checkpoint.prefix_count; ++i) {
+    std::memcpy(value.prefixes[i].prefix, checkpoint.prefixes[i].prefix.bytes.data(), sizeof value.prefixes[i].prefix);
+    value.prefixes[i].bits = checkpoint.prefixes[i].bits;
+    value.prefixes[i].valid_s = checkpoint.prefixes[i].valid_s;
+  }
+  std::memcpy(value.router, kept.router.bytes.data(), sizeof value.router);
+  value.router_s = kept.router_s;
+  value.mtu6 = kept.mtu6;
+  value.hop_limit6 = kept.hop_limit6;
+  persistence_.put(JournalKind::ip_host, port, 0, value);
+  return true;
+}
+
+bool IpHosts::resume_host(uint32_t port, const IpHostValue& value) {
+  if (port >= kPortsMax || value.address_count > ip::HostCheckpoint::kAddressesMax || value.prefix_count > ip::HostCheckpoint::kPrefixesMax ||
+      value.hop_limit6 > 0xFF) {
+    return false;
+  }
+  Checkpoint<ip::HostCheckpoint> host{.since = value.since, .station = value.station, .state = {.address_count = value.address_count,
+                                                                       .prefix_count = value.prefix_count}};
+  // Much of it came from the wire: what is not as it should be is left out, and asked for anew, and keeps nobody from going on.
+  host.state.address_count = host.state.prefix_count = 0;
+  for (uint32_t i = 0; i < value.address_count; ++i) {
+    const IpHostValue::Address& from = value.addresses[i];
+    const ip::IpAddress address = address_of(from.address);
+    const bool ipv4 = address.is_ipv4();
+    const bool good = address.is_wire_host(ipv4) && from.prefix != 0 && from.prefix <= (ipv4 ? 32u : 128u) &&
+                      (from.of_router == 0 || (from.of_router == 1 && !ipv4 && from.prefix == 64)) && from.preferred_s <= from.valid_s;
+    if (!good) continue;
+    ip::HostCheckpoint::Address& to = host.state.addresses[host.state.address_count++];
+    to.address = address;
+    to.prefix = static_cast<uint8_t>(from.prefix);
+    to.of_router = from.of_router != 0;
+    to.valid_s = from.valid_s;
+    to.preferred_s = from.preferred_s;
+  }
+  for (uint32_t i = 0; i < value.prefix_count; ++i) {
+    const IpHostValue::Prefix& from = value.prefixes[i];
+    const ip::IpAddress prefix = address_of(from.prefix);
+    if (from.bits > 128 || prefix.is_ipv4() || prefix.is_multicast() || prefix.is_link_local()) continue;
+    host.state.prefixes[host.state.prefix_count++] = {prefix, static_cast<uint8_t>(from.bits), from.valid_s};
+  }
+  host.state.router = address_of(value.router);
+  const ip::IpAddress& router = host.state.router;
+  if (!router.is_unspecified() && (router.is_ipv4() || !router.is_wire_host(false))) return false;
+  host.state.router_s = value.router_s;
+  host.state.mtu6 = value.mtu6;
+  host.state.hop_limit6 = static_cast<uint8_t>(value.hop_limit6);
+  hosts_[port] = host;
+  return true;
+}
+
+// What the port's host had a moment ago it has now, and asks nobody; all else it asks for.
+void IpHosts::resume_hosts(std::span<const PortInfo> ports) {
+  const uint64_t now = monotonic_now();
+  for (auto& [port, host] : std::exchange(hosts_, {})) {
+    const auto at = std::find_if(options_.begin(), options_.end(), [number = port](const auto& each) { return each.port == number; });
+    if (at == options_.end() || ports[port].address != host.station) {
+      persistence_.changed(JournalKind::ip_host, port);
+      continue;
+    }
+    hosts_[port] = host;
+    ip::HostCheckpoint kept = host.state;
+    const uint64_t age = (now - std::min(now, host.since)) / kSecond;
+    const auto shorten = [&](uint32_t& seconds) {
+      if (seconds != ip::HostCheckpoint::kForever) seconds -= static_cast<uint32_t>(std::min<uint64_t>(seconds, age));
+    };
+    shorten(kept.router_s);
+    for (ip::HostCheckpoint::Prefix& each : kept.prefixes) shorten(each.valid_s);
+    ip::HostStatus& status = status_[port];
+    for (uint32_t i = 0; i < kept.address_count; ++i) {
+      ip::HostCheckpoint::Address& each = kept.addresses[i];
+      shorten(each.valid_s);
+      shorten(each.preferred_s);
+      const auto end = status.addresses.begin() + status.count;
+      const auto known = std::find_if(status.addresses.begin(), end, [&](const auto& other) { return other.address == each.address; });
+      if (known != end) known->tentative = false;
+      else if (each.of_router && at->autoconfigure && each.valid_s != 0 && status.count < ip::HostStatus::kAddressesMax) {
+        status.addresses[status.count++] = {each.address, each.prefix, false};
+      }
+    }
+    if (at->autoconfigure && kept.router_s != 0 && status.gateway6.is_unspecified()) status.gateway6 = kept.router;
+    commands_.push(0, engine::ResumeHost{.port = port, .checkpoint = kept});
+  }
+}
+
+}  // namespace unet::service

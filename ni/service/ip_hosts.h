@@ -1,0 +1,59 @@
+// ip_hosts.h - what the NI's ports have of IP: addresses, routers, leases, and their checkpoints for a takeover; used by Service and its
+// parts. Engine 0 has the hosts themselves, and tells of changes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "ni/engine/ip_options.h"
+#include "ni/service/engine_commands.h"
+#include "ni/service/persistence.h"
+
+namespace unet::service {
+
+struct IpHostValue;  // journal_records.h
+struct IpLeaseValue;
+
+class IpHosts {
+ public:
+  // `options` stays.
+  IpHosts(const std::vector<engine::IpInterfaceOptions>& options, EngineCommands& commands, Persistence& persistence);
+
+  bool empty() const noexcept { return status_.empty(); }  // no port has IP
+  bool has_address(const ip::IpAddress& address) const;
+  const std::map<uint32_t, ip::HostStatus>& all() const noexcept { return status_; }  // by port
+
+  // True: clients must be told. `station`: the port's address.
+  bool on_changed(const engine::IpChanged& event, const MacAddress& station);
+  void on_checkpoint(const engine::HostCheckpointed& event, const MacAddress& station);
+
+  // Records of the journal. False: there is nothing to write.
+  bool write_lease(uint32_t port);
+  bool write_host(uint32_t port);
+  // False: no NI wrote that.
+  bool resume_lease(uint32_t port, const IpLeaseValue& value);
+  bool resume_host(uint32_t port, const IpHostValue& value);
+  // Tells the engine what was resumed, once all records are read.
+  void resume(std::span<const PortInfo> ports);
+
+ private:
+  template <typename T>
+  struct Checkpoint {
+    uint64_t since = 0;  // by CLOCK_MONOTONIC
+    MacAddress station{};
+    T state;
+  };
+  void resume_hosts(std::span<const PortInfo> ports);
+  void resume_leases(std::span<const PortInfo> ports);
+
+  const std::vector<engine::IpInterfaceOptions>& options_;
+  EngineCommands& commands_;
+  Persistence& persistence_;
+  std::map<uint32_t, ip::HostStatus> status_;
+  std::map<uint32_t, Checkpoint<ip::LeaseCheckpoint>> leases_;  // of ports with a server's lease
+  std::map<uint32_t, Checkpoint<ip::HostCheckpoint>> hosts_;
+};
+
+}  // namespace unet::service

@@ -1,0 +1,72 @@
+// persistence.h - what the NI writes down for the NI that takes over: records, packets to clients, requests that were answered; used by
+// Service and its parts. Without a journal it writes nothing, and its callers need not ask.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "ni/service/journal.h"
+#include "ni/service/packet_socket.h"
+#include "ni/service/records.h"
+
+namespace unet::service {
+
+class Persistence {
+ public:
+  void start(std::unique_ptr<Journal> journal) noexcept { journal_ = std::move(journal); }
+  void stop();  // the NI ends, and no other takes over
+  bool active() const noexcept { return journal_ != nullptr; }
+  bool lost() const noexcept { return active() && journal_->lost(); }
+  Journal& journal() noexcept { return *journal_; }  // active() only
+
+  template <typename T>
+  void put(JournalKind kind, uint32_t a, uint64_t b, const T& value, std::initializer_list<int> descriptors = {}) {
+    if (active()) journal_->put(kind, a, b, value, descriptors);
+  }
+  void erase(JournalKind kind, uint32_t a, uint64_t b = 0) {
+    if (active()) journal_->erase(kind, a, b);
+  }
+  // The record is written, as it is then, before the next commit.
+  void changed(JournalKind kind, uint32_t a, uint64_t b = 0) {
+    if (active()) changed_.insert({kind, a, b});
+  }
+
+  // Ask before anything is made that stays: a supervisor without descriptors would have to end every client. Errors: quota_exceeded.
+  Status takes(size_t descriptors) const;
+  Status takes_client() const;
+  bool has_room(size_t descriptors) const noexcept { return active() && journal_->has_room(descriptors); }
+
+  // Packets to clients wait for the next commit. The next NI repeats those that may not have left, and clients know them by their cookies.
+  PacketSocket::Outcome send(ClientRecord& client, Bytes packet, std::span<const int> descriptors);
+  void flushed(const ClientRecord& client);  // some of its packets may have left
+  void erase_sent(ClientRecord& client);     // those that have left
+  void erase_outputs(ClientRecord& client, uint64_t up_to);
+  void wait_for_commit(uint32_t client) { waiting_.insert(client); }
+
+  // The last request of a client that was processed stays in its socket until its answer has left: the next NI must not repeat it.
+  void record_handled(ClientRecord& client, Bytes packet);
+  static bool was_handled(const ClientRecord& client, Bytes packet);
+
+  // Ids of signalling below this have been seen by other hosts, or may have been.
+  void reserve_ids(uint64_t next);
+  uint64_t reserved_ids() const noexcept { return reserved_ids_; }
+
+  // The caller writes take_changed(), commits, and flushes take_waiting().
+  bool has_uncommitted() const noexcept;
+  std::set<uint32_t> take_flushed() { return std::exchange(flushed_, {}); }
+  std::set<JournalKey> take_changed() { return std::exchange(changed_, {}); }
+  std::set<uint32_t> take_waiting() { return std::exchange(waiting_, {}); }
+
+ private:
+  std::unique_ptr<Journal> journal_;  // none: no NI takes over
+  std::set<JournalKey> changed_;
+  std::set<uint32_t> waiting_;  // clients with packets that wait for the commit
+  std::set<uint32_t> flushed_;  // clients with packets in the journal that have left
+  uint64_t reserved_ids_ = 0;
+};
+
+}  // namespace unet::service
