@@ -1,7 +1,7 @@
-// connect.c - cases of connect(): blocking or not, refused, twice, dissolved, and the life of SO_ERROR.
+// connect.c - cases of connect(): blocking and not, refused, repeated, dissolved (AF_UNSPEC), and the life of SO_ERROR.
 #include "tests/conformance/conformance.h"
 
-// The address of a listener.
+// The address of a fresh listener.
 static socklen_t of_listener(union Address* address) { return address_of(listening(), address); }
 
 static socklen_t of_nobody(union Address* address) { return own_address(address, unused_port()); }
@@ -254,7 +254,7 @@ CASE(connect_then_listen, "a socket that was refused listens") {
 CASE(connect_not_there_yet, "calls on a socket whose connect() cannot succeed: no answer comes") {
   union Address to;
   char byte = 0;
-  // A listener whose queue is full answers no more.
+  // A listener whose queue is full answers no further SYN.
   const int listener = listening_of(0);
   const socklen_t length = address_of(listener, &to);
   int s = -1;

@@ -1,5 +1,5 @@
-// datagrams.c - cases of datagrams: sending to one and to another, borders, truncation, errors that come back, and who hears what.
-#include <time.h>  // which errqueue.h wants
+// datagrams.c - cases of datagrams: destinations, message boundaries, truncation, ICMP errors, and which socket receives.
+#include <time.h>  // errqueue.h needs it
 
 #include <linux/errqueue.h>
 
@@ -223,7 +223,7 @@ CASE(datagram_broadcast_forbidden, "sending to everybody wants SO_BROADCAST") {
   const int s = OPEN(socket(AF_INET, SOCK_DGRAM, 0));
   family = AF_INET;
   own_address(&to, 7777);
-  to.v4.sin_addr.s_addr |= htonl(255);  // of a network of 24 bits
+  to.v4.sin_addr.s_addr |= htonl(255);  // broadcast address of a /24
   CALL(sendto(s, "x", 1, 0, &to.any, sizeof to.v4));
   CALL(connect(s, &to.any, sizeof to.v4));
   SET_AND_GET(s, SOL_SOCKET, SO_BROADCAST, 1);
@@ -397,7 +397,7 @@ CASE(datagram_oob, "MSG_OOB of datagrams") {
   CALL(recv(ends[1], &byte, 1, MSG_OOB | MSG_DONTWAIT));
 }
 
-// Its peer's name, what that gets, and what comes back.
+// Prints the peer's name, what the peer receives, and its answer.
 static void say_talk(int s, int peer) {
   char bytes[8];
   union Address from;

@@ -1,4 +1,4 @@
-// nonblocking.c - cases of sockets that do not wait, by fcntl(), ioctl(), SOCK_NONBLOCK or a flag of the call.
+// nonblocking.c - cases of nonblocking sockets, by fcntl(), ioctl(), SOCK_NONBLOCK or a flag of the call.
 #include "tests/conformance/conformance.h"
 
 CASE(nonblocking_calls, "every call that would wait says EAGAIN") {

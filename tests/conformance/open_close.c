@@ -1,4 +1,4 @@
-// open_close.c - cases of descriptors: opening with right and wrong arguments, what a descriptor is besides a socket, and closing.
+// open_close.c - cases of descriptors: socket() with valid and invalid arguments, file calls on a socket, and closing.
 #include <sys/resource.h>
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-// passing.c - cases of sockets that are passed to another process, or to the own, over AF_UNIX (SCM_RIGHTS), and by pidfd_getfd().
+// passing.c - cases of sockets passed over AF_UNIX (SCM_RIGHTS), to another process or to the own, and by pidfd_getfd().
 #include <sys/syscall.h>
 
 #include "tests/conformance/conformance.h"
@@ -73,7 +73,7 @@ static void accepts_from_what_is_passed(int over) {
   send(s, "served", 6, 0);
 }
 
-// The child does `body`, which accepts.
+// The child runs `body`, which accepts.
 static void listener_is_passed(void (*body)(int)) {
   char bytes[20];
   MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, locals));

@@ -1,4 +1,4 @@
-// readiness_late.c - cases of threads that wait before there is a socket to wait for: another thread makes it meanwhile.
+// readiness_late.c - cases of threads that wait on a set before it has a socket: another thread adds one meanwhile.
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/select.h>
@@ -17,7 +17,7 @@ static void add(int e, int fd, unsigned events, unsigned mark) {
   CALL(epoll_ctl(e, EPOLL_CTL_ADD, fd, &event));
 }
 
-// Threads: what a wait of five seconds says, as 1000 times the mark and the events.
+// Thread body: waits five seconds; returns 1000 times the mark plus the events.
 static void* waits(void* e) {
   struct epoll_event event;
   const int n = epoll_wait(*(int*)e, &event, 1, 5000);
@@ -56,7 +56,7 @@ static void say_waited(const char* who, pthread_t thread) {
   else say("%s: mark %ld: %s", who, got / 1000, events_name((unsigned)(got % 1000)));
 }
 
-// A listener comes into the set, and is called.
+// Adds a listener to the set, and connects to it.
 static void bring_listener(int e) {
   const int listener = listening();
   add(e, listener, EPOLLIN, 5);

@@ -1,4 +1,4 @@
-// readiness_poll.c - cases of poll() and ppoll(): what is ready in each state, several at once, and arguments of no sense.
+// readiness_poll.c - cases of poll() and ppoll(): readiness in each state, several descriptors, and invalid arguments.
 #include <sys/select.h>
 
 #include "tests/conformance/conformance.h"

@@ -1,7 +1,7 @@
-// reuse.c - cases of ports that are used again: SO_REUSEADDR, SO_REUSEPORT, and what closed connections leave.
+// reuse.c - cases of ports that are used again: SO_REUSEADDR, SO_REUSEPORT, and TIME-WAIT.
 #include "tests/conformance/conformance.h"
 
-// bind() of a new socket of the type, with the option, to this address.
+// Binds a new socket of the type, with the option, to this address.
 static int binds(int type, int option, const union Address* address, socklen_t length) {
   const int on = 1;
   const int s = (int)MUST(socket(family, type, 0));
@@ -78,7 +78,7 @@ CASE(reuse_port_late, "SO_REUSEPORT set by the second only, or after bind()") {
   binds(SOCK_STREAM, SO_REUSEPORT, &own, length);
 }
 
-// A connection whose listener's side has closed first; the listener's address.
+// Makes a connection that the listener's side closes first, so that TIME-WAIT is at its port. Returns the listener's address.
 static void closed_first(union Address* own, socklen_t* length, int reuses) {
   char byte;
   const int listener = listening();
@@ -182,7 +182,7 @@ CASE(reuse_after_reset, "the port of a connection that was reset is free") {
   binds(SOCK_STREAM, 0, &own, length);
 }
 
-// A client with SO_REUSEADDR at a port of its own, connected; `server` is the other end.
+// A client connected from a port of its own with SO_REUSEADDR; `server` is the other end.
 static int client_of(int listener, union Address* own, int* server) {
   const int on = 1;
   union Address to;
@@ -195,7 +195,7 @@ static int client_of(int listener, union Address* own, int* server) {
   return client;
 }
 
-// Another client at that port, to the same listener.
+// Another client from the same port to the same listener.
 static int client_again(int listener, const union Address* own) {
   union Address to;
   const socklen_t length = address_of(listener, &to);
@@ -286,7 +286,7 @@ CASE(reuse_by_other_process, "a server has a connection and no listener: another
 static void binds_first(int told) {
   const int s = server_socket();
   tell(told);
-  pause_ms(50);  // the other binds
+  pause_ms(50);  // until the other has bound
   say("first: listen: %d", listen(s, 1));
   tell(told);
   pause_ms(100);

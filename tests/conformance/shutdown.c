@@ -1,4 +1,4 @@
-// shutdown.c - cases of the end of connections: half, both halves, in either order, with data on its way, and what is ready when.
+// shutdown.c - cases of shutdown(): one half or both, in either order, with data in flight, and the readiness that follows.
 #include "tests/conformance/conformance.h"
 
 CASE(shutdown_write, "SHUT_WR: the peer reads to the end and may still write") {

@@ -1,4 +1,4 @@
-// stream_data.c - cases of sending and receiving on streams: all calls and flags, nothing, and memory that there is not.
+// stream_data.c - cases of sending and receiving on streams: all calls and flags, zero lengths, and invalid memory.
 #include "tests/conformance/conformance.h"
 
 CASE(stream_read_write, "read() and write()") {

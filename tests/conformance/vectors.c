@@ -1,4 +1,4 @@
-// vectors.c - cases of what takes several buffers or several messages: readv, writev, sendmsg, recvmsg, sendmmsg, recvmmsg.
+// vectors.c - cases of calls with several buffers or messages: readv, writev, sendmsg, recvmsg, sendmmsg, recvmmsg.
 #include <limits.h>
 #include <sys/mman.h>
 
