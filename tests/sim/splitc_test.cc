@@ -1,4 +1,5 @@
-// splitc_test.cc - Split-C on a simulated network: every primitive for 1 to 64 ranks, direct, by messages and mixed; and what ends a job.
+// splitc_test.cc - Split-C on a simulated network: every primitive for 1 to 64 ranks, direct, by messages and mixed; and the ways in which
+// a job ends early.
 #include <catch2/catch.hpp>
 
 #include <array>
@@ -103,8 +104,8 @@ TEST_CASE("loops of try_lock(), of is_sync() and of sync() let others come on") 
   }
 }
 
-// Rank 0 acts long after rank 1 has begun to sleep, or between its last look and its sleep. Virtual time: what is not told costs a whole
-// nap.
+// Rank 0 acts long after rank 1 has begun to sleep, or between rank 1's last poll and its sleep. In virtual time a missed wake-up costs a
+// whole nap.
 TEST_CASE("who sleeps is woken by what it waits for, once") {
   struct Turn {
     const char* name;
@@ -117,7 +118,7 @@ TEST_CASE("who sleeps is woken by what it waits for, once") {
       Turn{"bulk store_sync", [](Lock&, Spread<uint64_t>) { store_sync(16); },
            [](Lock&, Spread<uint64_t> at) { bulk_store(at.on(1), to_local(at.on(0)), 2); }},
       Turn{"lock", [](Lock& lock, Spread<uint64_t>) { lock.lock(); }, [](Lock& lock, Spread<uint64_t>) { lock.unlock(); }}};
-  constexpr Nanoseconds kSpin = 2 * kMillisecond;  // Node's
+  constexpr Nanoseconds kSpin = 2 * kMillisecond;  // as in Node
   for (const Turn& turn : turns) {
     for (const auto& [lag, pause] : {std::pair{Nanoseconds{0}, 5 * kMillisecond}, {kMillisecond, kSpin + 9 * kMillisecond / 10}}) {
       INFO(turn.name << ", lag " << lag);
@@ -190,7 +191,7 @@ TEST_CASE("who waits for room sleeps, and goes on when there is some") {
   }
 }
 
-// Whatever the waiting does when there is room again: each look at it may be the one that sends.
+// Covers every moment at which room can appear: each poll of the waiting rank may be the one that sends.
 TEST_CASE("who waited for room sends once") {
   for (Nanoseconds pause = 2 * kMillisecond; pause < 3 * kMillisecond; pause += 5 * kMicrosecond) {
     INFO("computing for " << pause << " ns");
@@ -370,8 +371,8 @@ TEST_CASE("to hand a lock over costs one message") {
       for (int i = 0; i < 1000; ++i) poll();
       lock.unlock();
     } else {
-      lock.lock();    // takes its place in the queue, and tells who is before it
-      lock.unlock();  // nobody is behind it
+      lock.lock();    // enters the queue, and tells its predecessor
+      lock.unlock();  // no rank is behind it
       messages = current_node->counters().messages - before;
     }
   });
@@ -404,7 +405,7 @@ TEST_CASE("memory that is not there, and what was not allocated") {
   }), "all_spread_free of another array at rank"));
 }
 
-// What somebody may send who is no honest rank: each is refused and counted once, without an answer.
+// Messages of a dishonest rank: each is refused and counted once, without an answer.
 TEST_CASE("messages that make no sense change nothing") {
   struct Lie {
     Operation operation;
@@ -448,7 +449,7 @@ TEST_CASE("messages that make no sense change nothing") {
   REQUIRE(fault == "");
 }
 
-// A get's memory is the program's again after sync(): nobody else may say that it is there.
+// After sync() a get's memory belongs to the program again, so only the rank that was asked may complete the get.
 TEST_CASE("a get is not done because a rank says so") {
   Network network(3, {.machine = 1}, 1);
   const std::string fault = network.run([] {
