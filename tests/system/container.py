@@ -3,7 +3,7 @@
 # and the control socket as files: it exchanges messages on every path within one host.
 #
 # Usage: container.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
-#        container.py --inside ROOT SOCKET PROGRAM ARGS...     what the test runs in the namespaces, before the program
+#        container.py --inside ROOT SOCKET PROGRAM ARGS...     run by the test in the namespaces, before the program
 import contextlib
 import ctypes
 import json

@@ -3,7 +3,7 @@
 # duplicate address detection, leases, groups, path MTUs. tshark checks the captures.
 #
 # Usage: ip_linux.py IP_HOST      (77: no root, no network namespaces)
-#        ip_linux.py --peer ...   what the kernel's side does, in its namespace
+#        ip_linux.py --peer ...   the kernel's side, in its namespace
 import contextlib
 import os
 import shutil
