@@ -1,4 +1,4 @@
-// drivers.cc - the wires and wrappers there are, by name.
+// drivers.cc - the table of wires and wrappers, by name.
 #include "apps/drivers.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-// Options of ours; true if `name` is one. Everything else is DPDK's, for the device.
+// Sets one of this project's options; false if `name` is none of them. All other options go to DPDK, for the device.
 Result<bool> set_dpdk(const std::string& name, const std::string& value, drivers::DpdkOptions& o) {
   const auto taken = [](const Status& status) -> Result<bool> {
     if (!status) return tl::unexpected(status.error());
@@ -100,10 +100,10 @@ Made make_wire(std::string_view name, std::string_view options, bool all_types, 
 }  // namespace
 
 Made make_driver(std::string_view specification, bool with_ip) {
-  bool all_types = with_ip;  // the wire has to bring frames of other Ethernet types than ours
-  bool segments = true;      // no wrapper has to see packets as they are on the wire
+  bool all_types = with_ip;  // the wire must deliver frames of all Ethernet types
+  bool segments = true;      // no wrapper needs to see packets as they are on the wire
   if (specification.size() > kLengthMax) return fail(Errc::invalid_argument, "a driver specification has at most 16000 characters");
-  // From the left: wrappers. The last part is the wire.
+  // The wrappers, from the left. The last part is the wire.
   std::vector<Wrapper> wrappers;
   std::string_view rest = trim(specification);
   for (size_t slash; (slash = rest.find(" / ")) != std::string_view::npos; rest = trim(rest.substr(slash + 3))) {

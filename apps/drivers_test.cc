@@ -1,4 +1,4 @@
-// drivers_test.cc - driver specifications: what they make, and what each malformed one is told.
+// drivers_test.cc - driver specifications: the drivers they make, and the error for each malformed one.
 #include "apps/drivers.h"
 
 #include <sys/resource.h>
@@ -27,10 +27,10 @@ std::string refusal(const std::string& specification) {
 
 }  // namespace
 
-// First, as it needs a process that has no EAL yet.
+// The first test, because it needs a process without an EAL.
 TEST_CASE("nothing is asked for again when DPDK's environment has failed to start") {
   ChildProcess child([]() -> int {
-    // No descriptor is left for it. (Little memory would do as well, but not with AddressSanitizer.)
+    // No descriptor is free for EAL. (Too little memory would do as well, but not with AddressSanitizer.)
     const int next = dup(STDERR_FILENO);
     const rlimit limit{static_cast<rlim_t>(next + 1), static_cast<rlim_t>(next + 1)};
     if (next < 0 || setrlimit(RLIMIT_NOFILE, &limit) != 0) return 100;

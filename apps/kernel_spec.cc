@@ -1,4 +1,4 @@
-// kernel_spec.cc - an interface of the kernel, or one that is made for it, from options.
+// kernel_spec.cc - makes a kernel interface wire, existing or new, from options.
 #include "apps/kernel_spec.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// udp_spec.cc - addresses of a network that routes IP, as options.
+// udp_spec.cc - parses the udp wrapper's addresses in a routed IP network.
 #include "apps/udp_spec.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using drivers::UdpOptions;
 
-// Calls `take` with each part of "a+b+c" until one is wrong.
+// Calls `take` with each part of "a+b+c" until one fails.
 template <typename Take>
 Status for_each_part(const std::string& text, Take take) {
   for (size_t start = 0; start <= text.size();) {

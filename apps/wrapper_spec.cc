@@ -1,4 +1,4 @@
-// wrapper_spec.cc - the options of each wrapper.
+// wrapper_spec.cc - parses the options of each wrapper.
 #include "apps/wrapper_spec.h"
 
 #include <algorithm>
@@ -113,12 +113,12 @@ Result<Wrapper> parse_vlan(std::string_view text) {
 struct Known {
   std::string_view name;
   Result<Wrapper> (*parse)(std::string_view options);
-  bool takes_queues;  // it can be around each queue of a wire by itself
+  bool takes_queues;  // it can wrap each queue of a wire separately
 };
 constexpr Known kWrappers[] = {{"faulty", parse_faulty, false}, {"capture", parse_capture, false}, {"trace", parse_trace, false},
                                {"udp", parse_udp, true},        {"vlan", parse_vlan, true}};
 
-// What one of them has in one place would be used by several threads.
+// For a wrapper with state of its own, which several threads would share on a wire with several queues.
 Wrapper of_one_queue(std::string name, Wrapper wrapper) {
   return [name = std::move(name), wrapper = std::move(wrapper)](std::unique_ptr<Driver> wire) -> Made {
     if (wire->queues() == 1) return wrapper(std::move(wire));

@@ -1,4 +1,4 @@
-// options.cc - everything before the program's name is ours, the rest the program's.
+// options.cc - the words before the program's name are this program's options, the rest the program's.
 #include "apps/unet-sockets/options.h"
 
 #include <cstdio>
@@ -30,7 +30,7 @@ constexpr const char* kRulesHelp =
 
 void add_rules(Options& options, const std::string& more) { options.rules += (options.rules.empty() ? "" : ";") + more; }
 
-// Of what the command line has not said. Rules are behind its own: the first that fits counts.
+// Sets what the command line has not set. The environment's rules come after the command line's: the first match counts.
 void read_environment(Options& options) {
   const auto said = [](const char* name) {
     const char* const text = std::getenv(name);
@@ -40,7 +40,7 @@ void read_environment(Options& options) {
   if (const std::string rules = said("UNET_SOCKETS_RULES"); !rules.empty()) add_rules(options, rules);
 }
 
-// The file has what the options have, by their names; rules as a list.
+// The file has the options under their names, and rules as a list.
 Status read_file(const std::string& path, Options& options) {
   toml::table file;
   try {

@@ -1,4 +1,4 @@
-// main.cc - unetctl: what a network interface is doing, as tables or JSON; and what its operator tells it.
+// main.cc - unetctl: shows the state of an NI as tables or JSON, and passes its operator's orders.
 #include <unistd.h>
 
 #include <cerrno>

@@ -16,7 +16,7 @@ namespace {
 constexpr int kUsage = 2;
 constexpr uint32_t kCountMax = 1'000'000'000;
 
-// What is said in words.
+// Option values as words, before they are converted.
 struct Given {
   std::string sort = "messages";
 };
@@ -173,7 +173,7 @@ std::string command_list(const CLI::App& app) {
   return list;
 }
 
-// Where to read more about what went wrong.
+// Names the --help that explains the failed command.
 std::string help_of(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   return "unetctl " + (chosen.empty() ? "" : chosen.front()->get_name() + " ") + "--help";

@@ -1,4 +1,4 @@
-// options.cc - options on top of the configuration file on top of the defaults.
+// options.cc - command line over configuration file over defaults.
 #include "apps/unetd/options.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ ParsedOptions refuse(const std::string& text) {
   return {std::nullopt, kUsage};
 }
 
-// What the command line says, before it is laid over the configuration file.
+// The command line's values, before they override the configuration file's.
 struct Given {
   std::string config, socket, user, group, host, idle, policy;
   std::vector<std::string> ports, peers, ips;
@@ -33,7 +33,7 @@ struct Given {
   bool no_seccomp = false, no_standby = false, inherit_policy = false;
 };
 
-// A keeper has read the file for us: what has served is started again with what it was started with.
+// Under a supervisor the file was read by it, so that an NI that has served is restarted with the same configuration.
 Status read_configuration(Options& options) {
   if (options.config_file.empty()) return {};
   if (options.config_fd < 0) return service::load_config(options.config_file, options.config);
@@ -120,7 +120,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--takeover", given.takeover, "SECONDS that clients are kept for another unetd when this one dies or is upgraded (0: not)")
       ->check(CLI::Range(0, 3600));
   app.add_flag("--no-standby", given.no_standby, "with --takeover: start another unetd only when it is needed, not before");
-  // For the keeper alone.
+  // For the supervisor alone.
   app.add_option("--keeper-fd", options.keeper_fd)->group("");
   app.add_option("--config-fd", options.config_fd)->group("");
   app.add_flag("--inherit-policy", given.inherit_policy)->group("");
