@@ -69,7 +69,7 @@ double weight_of(const EndpointRate& endpoint, Sort by) {
   return 0;
 }
 
-// The NI cannot count messages on local channels, whose memory it does not read, so this line counts the channels.
+// The NI cannot count messages on local channels, because it does not read their memory, so this line counts the channels.
 std::string local_line(const json& now) {
   size_t ends = 0;
   for (const json& channel : now.at("channels")) ends += channel.value("path", "") == "local" ? 1 : 0;

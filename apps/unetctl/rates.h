@@ -38,8 +38,8 @@ struct Rates {
   std::vector<DropRate> drops;  // nonzero ones only
 };
 
-// Compares two reports of one NI. An endpoint that is only in `now` started at 0, and so did one whose number belonged to another endpoint
-// before.
+// Compares two reports of one NI. An endpoint that is only in `now` started at 0. So did one with a number that belonged to another
+// endpoint before.
 Rates rates_between(const nlohmann::json& before, const nlohmann::json& now);
 
 // By rate, largest first, or by name; equal endpoints by their numbers.

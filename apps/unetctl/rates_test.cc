@@ -71,7 +71,7 @@ TEST_CASE("two reports of the same moment, or with parts missing, are no trouble
   const json one = report(5, {endpoint(0, "a", 1, 3, 3, 0)});
   CHECK(rates_between(one, one).endpoints.at(0).sent_messages == 0);
   json bare = one;
-  bare["counters"] = json::object();  // a user who may not see the NI's counters
+  bare["counters"] = json::object();  // for a user that may not see the NI's counters
   CHECK(rates_between(bare, bare).drops.empty());
 }
 

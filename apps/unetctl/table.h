@@ -6,7 +6,7 @@
 
 namespace unet::unetctl {
 
-// Rows of texts under a heading; columns whose cells are all numbers are set flush right.
+// Rows of texts under a heading; columns of numbers only are set flush right.
 class Table {
  public:
   explicit Table(std::vector<std::string> heading) : heading_(std::move(heading)) {}

@@ -104,7 +104,7 @@ class Keeper {
   std::optional<Child> next_;
   std::optional<Child> spare_;     // standby: has loaded, and waits until the active one ends
   bool spare_by_path_ = true;      // false: from the serving NI's file, because the one at the path did not come up
-  std::vector<pid_t> leaving_;     // exiting children, whose status does not matter
+  std::vector<pid_t> leaving_;     // exiting children; their status does not matter
   uint32_t format_ = service::kJournalFormat;  // of the journal
   std::optional<std::string> outcome_;  // of the last upgrade, until reported: why it was refused; empty: it succeeded
   std::optional<SocketFile> socket_file_;

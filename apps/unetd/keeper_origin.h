@@ -18,7 +18,7 @@ struct Origin {
   dev_t device = 0;
   ino_t inode = 0;
   Descriptor configuration;  // contents of the configuration file, in sealed memory; not valid: no such file
-  bool named = false;        // by an NI, not by the user who started the supervisor
+  bool named = false;        // by an NI, not by the user that started the supervisor
   bool by_path = true;       // false: executes exactly `file`
 
   // The file at `path` now, without a configuration. A named program is executed as it was checked.

@@ -138,7 +138,7 @@ int add_rules(scmp_filter_ctx filter, const std::vector<std::string>& ports) {
   if (error == 0) error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
   bool interfaces = false, xdp = false;
   for (const std::string& port : ports) {
-    const std::string wire = port.substr(port.rfind(" / ") + 1);  // without wrappers, whose file names are arbitrary; npos + 1 is 0
+    const std::string wire = port.substr(port.rfind(" / ") + 1);  // without wrappers: their file names are arbitrary; npos + 1 is 0
     interfaces = interfaces || wire.find("net_memif") == std::string::npos;
     xdp = xdp || wire.find("net_af_xdp") != std::string::npos;
   }

@@ -52,7 +52,7 @@ void say(const char* format, ...) __attribute__((format(printf, 1, 2)));
 // left it.
 #define CALL(call) say_call(#call, (errno = 0, (long)(call)))
 int say_call(const char* text, long result);
-// As CALL, for a call that returns a descriptor; the number is not printed.
+// Like CALL, for a call that returns a descriptor; the number is not printed.
 #define OPEN(call) say_opened(#call, (errno = 0, (call)))
 int say_opened(const char* text, int descriptor);
 
@@ -123,7 +123,7 @@ long now_ms(void);                      // the monotonic clock
 // ---- concurrency: threads and processes
 
 pthread_t start(void* (*body)(void*), void* argument);
-// As start(); returns when the thread sleeps in its call on `fd`.
+// Starts a thread, and returns when the thread sleeps in its call on `fd`.
 pthread_t asleep(void* (*body)(void*), int* fd);
 void await_sleep(void);  // until the last thread of asleep() has not run for a tenth of a second
 long joined(pthread_t thread);

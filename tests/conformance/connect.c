@@ -254,7 +254,7 @@ CASE(connect_then_listen, "a socket that was refused listens") {
 CASE(connect_not_there_yet, "calls on a socket whose connect() cannot succeed: no answer comes") {
   union Address to;
   char byte = 0;
-  // A listener whose queue is full answers no further SYN.
+  // A listener with a full queue answers no further SYN.
   const int listener = listening_of(0);
   const socklen_t length = address_of(listener, &to);
   int s = -1;

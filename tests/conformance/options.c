@@ -3,7 +3,7 @@
 
 #include "tests/conformance/conformance.h"
 
-// For options whose bound is a setting of the machine: prints only that the value is at least `least`.
+// For options with a bound that the machine sets: prints only that the value is at least `least`.
 static void say_at_least(const char* what, int s, int option, int least) {
   int value = 0;
   socklen_t length = sizeof value;

@@ -387,7 +387,7 @@ static void going_with_payloads(void) {
   REQUIRE(heir.first < sent);
   unet_am_destroy_endpoint(client);
   REQUIRE(heir.calls == sent && heir.made != NULL && unet_am_bind(heir.made, "am_c/heir") == 0);
-  // As above while the whole bundle is destroyed: the call destroys the endpoint that would be next.
+  // Now destroy the whole bundle: the call destroys the endpoint that would be next.
   REQUIRE(unet_am_create_endpoint(context, all, NULL, &client) == 0 && unet_am_map(client, 0, "am_c/payloads", UNET_AM_ANY_TAG, NULL) == 0);
   REQUIRE(unet_am_move_endpoint(client, elsewhere) == 0);
   while (unet_am_request_long_async(client, 0, DEPOSIT, 0, pattern, SEGMENT, NULL, 0, destroy_heir, &heir) == 0) ++sent;

@@ -62,7 +62,7 @@ def run(*args, env=None, user=None, before=None):
 
 
 def others_may_run(*programs):
-    """User nobody may have no access to a build directory below a home directory."""
+    """Another user may have no access to a build directory below a home directory."""
     may = all(run(program, "--help", user=NOBODY)[0] == 0 for program in programs)
     if not may:
         print(f"      not tried as another user, who may not run {programs[0]}", flush=True)

@@ -61,7 +61,7 @@ WaitOutcome wait_room_of_ended(Endpoint& endpoint, Channel channel) {
   return outcome;
 }
 
-// Every operation on a channel whose other side is gone.
+// Every operation on a channel after the death of its other side.
 void check_ended(Endpoint& endpoint, Channel channel, CloseReason reason, const std::optional<ChannelEvent>& event) {
   REQUIRE(event);
   CHECK(event->kind == ChannelEvent::Kind::closed);

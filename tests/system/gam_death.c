@@ -27,7 +27,7 @@ static void nap(int milliseconds) {
   for (int i = 0; i < milliseconds; ++i) REQUIRE(am_poll() == 0 && nanosleep(&moment, NULL) == 0);
 }
 
-// `ended` is a pipe whose end of file says that the mortal process is dead.
+// `ended` is a pipe; its end of file says that the mortal process is dead.
 static void run(int rank, int ended) {
   char text[2] = {(char)('0' + rank), 0};
   REQUIRE(setenv("UNET_RANK", text, 1) == 0);

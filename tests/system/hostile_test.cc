@@ -43,7 +43,7 @@ uint64_t value(const std::atomic<uint64_t>& of) { return of.load(std::memory_ord
 // A child process may live as long as the whole test.
 void allow_time() { ::alarm(static_cast<unsigned>(seconds() + 6 * kHangSeconds)); }
 
-// ---- the victim: one honest channel, whose every byte it checks, and hostile ones, whose every byte it reads
+// ---- the victim: checks every byte of one honest channel, and reads every byte of hostile ones
 
 class Victim {
  public:

@@ -181,7 +181,7 @@ class Program {
   Host host_;
   uint64_t changes_ = 0;
   std::set<std::string> had_;     // the host's addresses at the last look
-  std::set<std::string> waited_;  // addresses whose outcome is still to be printed
+  std::set<std::string> waited_;  // addresses with an outcome still to be printed
 };
 
 }  // namespace

@@ -86,7 +86,7 @@ def kernel_no_protocol(to):
 
 
 def kernel_trace(to):
-    """What traceroute does: one datagram that expires at the router, and one that reaches us."""
+    """Traceroute: one datagram that expires at the router, and one that reaches us."""
     six = ":" in to
     errors = []
     for hops in (1, 2):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# keeper.py - the supervisor of unetd between an operator, who changes files and sends signals, and NIs that misbehave.
+# keeper.py - the supervisor of unetd between an operator that changes files and sends signals, and NIs that misbehave.
 #
 # Usage: keeper.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
 import os
@@ -28,7 +28,7 @@ def test_what_the_keeper_does_not_run():
             script(program, ANOTHER.format(unetd=UNETD))
             os.chown(program, NOBODY, NOBODY)
             refused(ni, "--binary", program, says=f"belongs to user {NOBODY}")
-        # The same rule holds for a program that replaces it later.
+        # A program that replaces it later must pass the same check.
         script(program, ANOTHER.format(unetd=UNETD))
         upgrade(ni, "--binary", program)
         script(program, f"#!/bin/sh\n: > {d}/ran\n" + ANOTHER.format(unetd=UNETD).partition("\n")[2])

@@ -223,7 +223,7 @@ bool has_grown(uint64_t before, uint64_t after) {
 }
 
 Holdings NiProcess::holdings(Context& context) const {
-  Descriptors descriptors = open_descriptors(pid_);  // before the report, whose connection counts too
+  Descriptors descriptors = open_descriptors(pid_);  // before the report, which adds a connection
   const auto text = context.report();
   UNET_CHECK(text);
   const auto report = nlohmann::json::parse(*text);

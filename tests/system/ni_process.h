@@ -79,7 +79,7 @@ class NiProcess {
 
   // The resources as `context`, a client, sees them, and as the kernel lists them for its process.
   Holdings holdings(Context& context) const;
-  // As holdings(), once nothing changes any more: the NI closes some descriptors after its answer.
+  // Returns holdings() once nothing changes any more: the NI closes some descriptors after its answer.
   Holdings rest(Context& context) const;
   // Frames that the first port's pool has given out: to the port, the wire and the engine, which keeps some in stock.
   static constexpr uint64_t kFramesKept = 128;

@@ -1,4 +1,4 @@
-# program_loops.py - programs whose event loops use syscall(), or would use io_uring: Node.js, dig, and Python's web servers; for
+# program_loops.py - programs with event loops that use syscall(), or would use io_uring: Node.js, dig, and Python's web servers; for
 # sockets_programs.py.
 import importlib.util
 import os

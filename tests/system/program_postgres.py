@@ -1,4 +1,4 @@
-# program_postgres.py - PostgreSQL, whose parent process accepts connections and forks a process for each. It refuses to run as root. For
+# program_postgres.py - PostgreSQL: its parent process accepts connections and forks a process for each. It refuses to run as root. For
 # sockets_programs.py.
 import contextlib
 import glob

@@ -1,8 +1,8 @@
 # program_roles.py - where an unmodified server and its client run: on U-Net's sockets or the kernel's, on one host or with a wire between;
 # for sockets_programs.py.
 #
-# A program on U-Net's sockets runs in a namespace whose kernel has only the loopback address, so traffic that wrongly goes to the kernel is
-# lost.
+# A program on U-Net's sockets runs in a namespace where the kernel has only the loopback address. So traffic that wrongly goes to the
+# kernel is lost.
 import contextlib
 import grp
 import os
@@ -113,7 +113,7 @@ def with_loopback(spaces, *names):
 
 @contextlib.contextmanager
 def network_interface(unetd, spaces, d, port, user=None):
-    """`user`, whose group has the same number, may use it, too."""
+    """`user`, and the group of the same number, may use it, too."""
     if user is not None:
         os.chmod(d, 0o755)
         with open(f"{d}/policy.toml", "w", encoding="ascii") as file:

@@ -20,7 +20,7 @@ NETWORKS = {"udp4": ("10.85.{}.{}", 24), "udp6": ("fd00:85:{}::{}", 64)}
 
 @contextlib.contextmanager
 def routed(kind, mtu=1500):
-    """Hosts a and b, whose kernels have no address, and a router r with one in each network."""
+    """Hosts a and b without kernel addresses, and a router r with one in each network."""
     address, prefix = NETWORKS[kind]
     with Spaces("a", "b", "r") as spaces:
         for network, host in enumerate("ab", 1):

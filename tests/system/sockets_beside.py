@@ -142,7 +142,7 @@ def ask(address):
 
 
 def ask_all(*addresses):
-    """As ask(), for each address, by one program; one datagram socket sends to all of them, forwards and backwards."""
+    """Asks each address, by one program; one datagram socket sends to all of them, forwards and backwards."""
     for address in addresses:
         said, own = by_stream(address)
         say(f"{said} | {own}")

@@ -95,7 +95,7 @@ def on_kernel_over_wire(conformance, version, names):
 
 
 class Ours:
-    """As above, by unet-sockets."""
+    """The cases by unet-sockets."""
 
     def __init__(self, unetd, unet_sockets, conformance):
         self.unetd, self.unet_sockets, self.conformance = unetd, unet_sockets, conformance

@@ -38,7 +38,7 @@ def talk(stream, data, begun):
 
 
 def kernel_fast_call(address, size):
-    """Opens one connection after the other; returns those whose data was not in the SYN."""
+    """Opens one connection after the other; returns those without data in the SYN."""
     late = []
     for number in range(COUNT):
         data = os.urandom(int(size))

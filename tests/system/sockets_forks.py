@@ -211,7 +211,7 @@ def grandchildren(address):
 
 
 def becomes(address):
-    """A child executes a program, whose own child serves. They have nothing else of their parent."""
+    """A child executes a program, and a child of that program serves. They have nothing else of their parent."""
     one, two = connected(address)
     listener = listener_at(address)
     listener.set_inheritable(True)

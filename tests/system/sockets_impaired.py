@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # sockets_impaired.py - streams between ipstack's sockets and Linux's kernel over a wire that loses, repeats, reorders and corrupts frames:
-# both roles, both directions, every byte checked. As a soak (UNET_LONG) 256 MiB over that wire, and 2 GiB over a sound one.
+# both roles, both directions, every byte checked. The soak (UNET_LONG) sends 256 MiB over that wire, and 2 GiB over a sound one.
 #
 # `faulty:` impairs the wire in both directions, because a kernel may lack netem. Corruption changes one bit of a frame: checksums detect
 # each such change, but not all others.

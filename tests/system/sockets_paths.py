@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # sockets_paths.py - sockets of ipstack and of Linux's kernel, with a Linux router between: ICMP errors on both sides, datagrams in
-# fragments, and paths whose MTU changes under a stream, with and without ICMP from the router. tshark checks the captures.
+# fragments, and paths with an MTU that changes under a stream, with and without ICMP from the router. tshark checks the captures.
 #
 # Usage: sockets_paths.py UNETD SOCKETS_SCRIPT   (77: no root, no network namespaces)
 import contextlib

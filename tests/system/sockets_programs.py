@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # sockets_programs.py - Debian's programs, unmodified, on U-Net's sockets by unet-sockets: as servers of a kernel's clients, as clients of a
 # kernel's servers over the same wire, and with each other on one host. Received data is compared with sent data where the program allows
-# it. As a soak (UNET_LONG) with more data, and between two kernels, too.
+# it. The soak (UNET_LONG) sends more data, also between two kernels.
 #
 # Usage: sockets_programs.py PROGRAM UNETD UNET_SOCKETS LIBUNET_EMBEDDED   (77: no root, no network namespaces, or no such program)
 #

@@ -523,7 +523,7 @@ def test_between_applications():
 
 @beside
 def test_silence():
-    """A side whose cable is pulled hears nothing: in the end it gives up."""
+    """A side with its cable pulled hears nothing: in the end it gives up."""
     play({f"silence, heard by {who}": OPEN + CALL_T + SILENCE.replace("W:", f"{who}:") for who in "ab"})
 
 

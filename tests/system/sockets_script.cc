@@ -1,5 +1,5 @@
 // sockets_script.cc - makes the socket calls that it reads from standard input, on ipstack's sockets or the kernel's, and prints each
-// result in a line. Tests play scenes with it, whose results must be equal on both.
+// result in a line. Tests play scenes with it: results must be equal on both.
 //
 // Usage: sockets_script ours [marks]     on the NI $UNET_NI; marks: requests ECN
 //        sockets_script kernel

@@ -1,4 +1,4 @@
-// sockets_stress.c - a program with thousands of short connections whose data is verified, for sockets_stress.py. It is an
+// sockets_stress.c - a program with thousands of short connections and verified data, for sockets_stress.py. It is an
 // unmodified program, which unet-sockets runs.
 //
 //   sockets_stress serve ADDRESS PORT WORKERS [each | prefork]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # sockets_stress.py - a thousand connections that come and go at random, by unmodified programs on U-Net's sockets (sockets_stress.c). First
 # no process is killed, and every connection is complete. Then some are killed all the time: every byte is verified, the others are not
-# disturbed, and nothing is held at the end. Also with a kernel at one end, and with an NI that is killed. As a soak (UNET_LONG) for longer.
+# disturbed, and nothing is held at the end. Also with a kernel at one end, and with an NI that is killed. The soak (UNET_LONG) lasts longer.
 #
 # Usage: sockets_stress.py UNETD UNETCTL UNET_SOCKETS SOCKETS_STRESS   (77: no root, no network namespaces)
 import contextlib
@@ -212,7 +212,7 @@ def restart(it, run_until_the_end, another):
 
 def storm(role, seconds, scale):
     with stage(role) as it:
-        # So that one-time allocations happen before the measurement.
+        # One-time allocations happen here, before the measurement.
         it.calm()
         wait_until(lambda: it.ni.sockets() == [], "sockets of what was killed first")
         had, memory = it.ni.has(), it.ni.memory()

@@ -37,7 +37,7 @@ class Job:
             rank.communicate()
 
     def end(self):
-        """Of each rank: its status, its output, and its errors."""
+        """Returns for each rank its status, its output, and its errors."""
         ends = []
         for rank in self.ranks:
             out, err = rank.communicate(timeout=2 * WAIT)

@@ -82,7 +82,7 @@ class Echoes:
         return line
 
     def go_on(self, count):
-        """That many lines of new echoes; one more line may have been under way."""
+        """Waits for `count` lines of new echoes; one more line may have been under way."""
         for _ in range(count + 1):
             self.said = self.line()
 

@@ -32,7 +32,7 @@ def family(address):
 
 
 def allow_files(count):
-    """That many descriptors, besides the open ones."""
+    """Allows that many descriptors besides the open ones."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 1024 + count), most))
 

@@ -238,7 +238,7 @@ def test_not_root():
     done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, TESTBED, "up"],
                           capture_output=True, text=True, timeout=WAIT, check=False, env={"PATH": os.environ["PATH"]}, cwd="/")
     if "No such file" in done.stderr or "ermission denied" in done.stderr:
-        return  # user nobody may have no access to the build directory
+        return  # the other user may have no access to the build directory
     require(done.returncode == 1, f"not root: {done.returncode} {done.stderr}")
     one_line(done.stderr, "testbed: ", "need root", "unshare")
 

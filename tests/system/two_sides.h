@@ -18,7 +18,7 @@ namespace unet::test {
 constexpr int kSkip = 77;
 constexpr Nanoseconds kHang = 60 * kSecond;  // an event that takes longer is lost
 
-// What the processes share while they run.
+// State shared by the running processes.
 struct Shared {
   std::atomic<uint32_t> ready[2];     // how often side 0 / 1 has opened its port
   MacAddress address[2];

@@ -1,5 +1,5 @@
-// wire_echo.cc - a client of an echo server whose channel must outlive NIs: it asks again for a lost echo, and ends at any other fault.
-// tests/system/takeover_wire.py runs it while NIs are replaced.
+// wire_echo.cc - a client of an echo server, on a channel that must outlive NIs: it asks again for a lost echo, and ends at any other
+// fault. tests/system/takeover_wire.py runs it while NIs are replaced.
 //
 // Usage: wire_echo connect NAME@HOST | static NAME
 //

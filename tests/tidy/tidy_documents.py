@@ -35,7 +35,7 @@ def threat_blocks(source):
 
 
 def missing_test(name, case, sources):
-    """What a document names of a test and the tree lacks; None: nothing is missing. A case may be a beginning and `*`."""
+    """The part of a test's name in a document that the tree lacks; None: nothing is missing. A case may be a beginning and `*`."""
     if name.startswith("fuzz_"):
         endings = (f"_{name.removeprefix('fuzz_')}_fuzz.cc",)
     else:  # the file's name, or meson's test name, which may begin with the directory's name
