@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # sockets_stress.py - a thousand connections that come and go at random, by unmodified programs on U-Net's sockets (sockets_stress.c). First
 # no process is killed, and every connection is complete. Then some are killed all the time: every byte is verified, the others are not
-# disturbed, and nothing is held at the end. Also with a kernel at one end, and with an NI that is killed. The soak (UNET_LONG) lasts longer.
+# disturbed, and nothing is held at the end. Also with a kernel at one end, and with an NI that is killed. The soak (UNET_LONG) lasts
+# longer.
 #
 # Usage: sockets_stress.py UNETD UNETCTL UNET_SOCKETS SOCKETS_STRESS   (77: no root, no network namespaces)
 import contextlib

@@ -25,8 +25,8 @@ from tidy_prose import prose
 
 # ---- The tables. To extend the tree, extend these. ----------------------------------------------------------------
 
-# The permitted includes of each directory, the lowest layer first. The first matching row counts. A file may include headers of its own directory
-# with the same row, and what the row names: files, or directories with all below them. `*` does not cross `/`.
+# The permitted includes of each directory, the lowest layer first. The first matching row counts. A file may include headers of its own
+# directory with the same row, and what the row names: files, or directories with all below them. `*` does not cross `/`.
 INCLUDE_TABLE = [
     # directory          may include
     ("unet/base",        []),
