@@ -1,5 +1,5 @@
 # socket_sides.py - two programs that make socket calls on command (sockets_script.cc), at most one of them on ipstack's sockets, the others
-# on kernels behind a switch; for sockets_scenes.py, sockets_seldom.py and sockets_paths.py.
+# on kernels behind a switch; for sockets_scenes.py, sockets_rare_features.py and sockets_paths.py.
 import contextlib
 import os
 import subprocess

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# sockets_moves.py - a server forks for each connection, by unet-sockets. The child's stack gets the connection, with the bytes that were not
-# read. A connection that the parent keeps open stays with the parent, which carries its bytes.
+# sockets_moves.py - a server forks for each connection, by unet-sockets. The child's stack gets the connection, with the bytes that were
+# not read. A connection that the parent keeps open stays with the parent, which carries its bytes.
 #
 # Usage: sockets_moves.py UNETD UNETCTL UNET_SOCKETS        (77: not root)
 #        sockets_moves.py --server ADDRESS...               the server

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# sockets_whose.py - the routing of an unmodified program's sockets to a backend, by unet-sockets. Sockets of the NI do not become the
+# sockets_routing.py - the routing of an unmodified program's sockets to a backend, by unet-sockets. Sockets of the NI do not become the
 # kernel's while the NI is away, and kernel sockets do not block those of the NI. Also the library's cost for an idle program.
 #
-# Usage: sockets_whose.py UNETD UNET_SOCKETS     (77: no unet-sockets)
-#        sockets_whose.py --peer SCENE ADDRESS   the scene of the program
+# Usage: sockets_routing.py UNETD UNET_SOCKETS     (77: no unet-sockets)
+#        sockets_routing.py --peer SCENE ADDRESS   the scene of the program
 import contextlib
 import errno
 import os

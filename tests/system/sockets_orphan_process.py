@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# sockets_keepers.py - a program of unet-sockets calls exec() with an open connection: an orphan process goes on with the connection, has
-# nothing else of the program, and exits when it is no longer needed.
+# sockets_orphan_process.py - a program of unet-sockets calls exec() with an open connection: an orphan process goes on with the connection,
+# has nothing else of the program, and exits when it is no longer needed.
 #
-# Usage: sockets_keepers.py UNETD UNET_SOCKETS        (77: no unet-sockets)
-#        sockets_keepers.py --peer SCENE ADDRESS      the programs
+# Usage: sockets_orphan_process.py UNETD UNET_SOCKETS        (77: no unet-sockets)
+#        sockets_orphan_process.py --peer SCENE ADDRESS      the programs
 import contextlib
 import os
 import signal

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-# sockets_left.py - sockets of applications that have ended, with Linux's kernel as the peer. It gets a reset at once from a killed
+# sockets_dead_process.py - sockets of applications that have ended, with Linux's kernel as the peer. It gets a reset at once from a killed
 # application. Connections that an application had closed end as if it still ran, also during an upgrade of the NI. `unetctl ss` lists them.
 # tshark checks the captures.
 #
-# Usage: sockets_left.py UNETD UNETCTL SOCKETS_PEER   (77: no root, no network namespaces)
-#        sockets_left.py --peer ...                   the kernel's side, in its namespace
+# Usage: sockets_dead_process.py UNETD UNETCTL SOCKETS_PEER   (77: no root, no network namespaces)
+#        sockets_dead_process.py --peer ...                   the kernel's side, in its namespace
 import contextlib
 import json
 import os

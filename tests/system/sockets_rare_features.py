@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# sockets_seldom.py - rarely used parts of TCP, between ipstack and Linux's kernel over a wire, as scenes of sockets_scenes.py: urgent data,
-# simultaneous open, and ECN. tshark checks the captures.
+# sockets_rare_features.py - rarely used parts of TCP, between ipstack and Linux's kernel over a wire, as scenes of sockets_scenes.py:
+# urgent data, simultaneous open, and ECN. tshark checks the captures.
 #
-# Usage: sockets_seldom.py UNETD SOCKETS_SCRIPT   (77: no root, no network namespaces)
-#        sockets_seldom.py --marks EVERY          passes frames between two interfaces, in the namespace of the switch
+# Usage: sockets_rare_features.py UNETD SOCKETS_SCRIPT   (77: no root, no network namespaces)
+#        sockets_rare_features.py --marks EVERY          passes frames between two interfaces, in the namespace of the switch
 import contextlib
 import os
 import select

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-# sockets_away.py - the NI ends while threads of a program of unet-sockets sleep in calls, and comes back. Calls on a connection return, as
-# after a reset; calls on bound sockets sleep on, and get what comes later. With connections on one host, and to a kernel over a wire.
+# sockets_ni_restart.py - the NI ends while threads of a program of unet-sockets sleep in calls, and comes back. Calls on a connection
+# return, as after a reset; calls on bound sockets sleep on, and get what comes later. With connections on one host, and to a kernel over a
+# wire.
 #
-# Usage: sockets_away.py UNETD UNET_SOCKETS       (77: no unet-sockets; over a wire only as root, with network namespaces)
-#        sockets_away.py --peer SCENE ADDRESS...  the programs
+# Usage: sockets_ni_restart.py UNETD UNET_SOCKETS       (77: no unet-sockets; over a wire only as root, with network namespaces)
+#        sockets_ni_restart.py --peer SCENE ADDRESS...  the programs
 import contextlib
 import errno
 import os

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-# sockets_beside.py - a program of unet-sockets on a host with a kernel interface beside the NI: sockets bound to all addresses are reached
-# through both, and one program connects and sends to peers behind either.
+# sockets_dual_homed.py - a program of unet-sockets on a host with a kernel interface beside the NI: sockets bound to all addresses are
+# reached through both, and one program connects and sends to peers behind either.
 #
 # namespace a: the program; eth0 is the NI's (OURS), eth1 the kernel's (BESIDE)        namespace b: a kernel at both
 #
-# Usage: sockets_beside.py UNETD UNET_SOCKETS     (77: no root, no network namespaces, or no unet-sockets)
-#        sockets_beside.py --peer SCENE ...       the programs
+# Usage: sockets_dual_homed.py UNETD UNET_SOCKETS     (77: no root, no network namespaces, or no unet-sockets)
+#        sockets_dual_homed.py --peer SCENE ...       the programs
 import contextlib
 import ctypes
 import errno
