@@ -1,4 +1,4 @@
-// keepers.c - cases of processes that exec or exit while their connections stay in use: an orphan process goes on with them.
+// orphan_process.c - cases of processes that exec or exit while their connections stay in use: an orphan process goes on with them.
 #include <sys/file.h>
 
 #include "tests/conformance/conformance.h"
@@ -177,5 +177,5 @@ CASE(fork_lock, "a lock is free when its process has ended, whoever has its conn
   say("held: %d", held);
 }
 
-THEME(keepers, &exec_own_connection, &exec_accepted, &exec_fails, &exec_handlers, &exec_of_parent, &fork_to_background,
+THEME(orphan_process, &exec_own_connection, &exec_accepted, &exec_fails, &exec_handlers, &exec_of_parent, &fork_to_background,
       &fork_parent_ends, &fork_lock);
