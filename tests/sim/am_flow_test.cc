@@ -223,7 +223,7 @@ TEST_CASE("goodput over a wire that loses is what it was") {
   CHECK(before.str() == now);
 }
 
-TEST_CASE("of 1 % loss a flow feels little, and less than with go-back-N at any") {
+TEST_CASE("1 % loss costs a flow little, and any loss less than with go-back-N") {
   const double whole = goodput(0, kFlowWindow, Recovery::selective);
   CHECK(whole > 0.95);
   CHECK(goodput(0.01, kFlowWindow, Recovery::selective) > 0.9 * whole);

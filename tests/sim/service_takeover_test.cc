@@ -222,7 +222,7 @@ struct Two {
 
 }  // namespace
 
-TEST_CASE("a channel to another host goes on when network interfaces are replaced") {
+TEST_CASE("takeover: a channel to another host goes on when network interfaces are replaced") {
   Two two;
   const uint32_t which = GENERATE(1u, 2u, 3u);
   const auto [mine, theirs] = two.open();
@@ -326,7 +326,7 @@ TEST_CASE("network interfaces are replaced after any turn of a channel's set-up:
   }
 }
 
-TEST_CASE("a port that is not the one of before ends its channels at once, and no others") {
+TEST_CASE("takeover: a port with another address or MTU ends its channels at once, and no others") {
   Two two;
   two.open();
   SECTION("another address") { two.a.change_port({2, 9, 9, 9, 9, 9}, 1500); }
@@ -347,7 +347,7 @@ TEST_CASE("a port that is not the one of before ends its channels at once, and n
   two.require_held(0);
 }
 
-TEST_CASE("a static channel goes on, and its tag stays its own") {
+TEST_CASE("takeover: a static channel goes on, and its tag stays its own") {
   drivers::SimNetwork network(2);
   const MacAddress mac = drivers::SimNetwork::address_of(1);
   Host host(network, "alpha", 0, {{"fixed", Tag{7}, Tag{9}, mac, 0}});
@@ -367,7 +367,7 @@ TEST_CASE("a static channel goes on, and its tag stays its own") {
   CHECK(report(host.ni())["held"]["engine"]["tags"] == 0);
 }
 
-TEST_CASE("a static channel that the configuration has no more, or with another end, is lost") {
+TEST_CASE("takeover: a static channel that the configuration no longer has, or has changed, is lost") {
   drivers::SimNetwork network(3);
   const StaticChannel before{"fixed", Tag{7}, Tag{9}, drivers::SimNetwork::address_of(1), 0};
   Host host(network, "alpha", 0, {before});
@@ -474,7 +474,7 @@ TEST_CASE("channels and requests at random, under network interfaces that are re
   CHECK(opened > seeds);
 }
 
-TEST_CASE("a journal that lies about other hosts costs nobody but the channels it is about") {
+TEST_CASE("a journal that lies about other hosts costs only the channels it is about") {
   Two two;
   two.open();
   two.open();

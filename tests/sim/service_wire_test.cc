@@ -116,7 +116,7 @@ TEST_CASE("a channel to name@host, closed by the other side") {
   CHECK(event->as<ChannelClosed>().reason == CloseReason::closed_by_peer);
 }
 
-TEST_CASE("why a channel over the wire is not opened") {
+TEST_CASE("a channel over the wire that is not opened says why") {
   Two two;
   SECTION("no such endpoint there") {
     two.client.start_connect(two.from, "nobody@beta");
@@ -262,7 +262,7 @@ TEST_CASE("a static channel comes with the name, and goes with it") {
   CHECK(again->as<Header>().endpoint == heir);
 }
 
-TEST_CASE("static channels that cannot be are refused at the start") {
+TEST_CASE("invalid static channels are refused at the start") {
   Wire wire(1);
   const auto refused = [&](std::vector<StaticChannel> channels) {
     std::vector<std::unique_ptr<Driver>> drivers;

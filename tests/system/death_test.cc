@@ -172,7 +172,7 @@ TEST_CASE("an application that is killed in whatever it does: its peer learns it
   CHECK_FALSE(has_grown(private_before, private_memory(ni.pid())));
 }
 
-TEST_CASE("a job that is killed, all of its processes at once: nothing of it is left, whoever talked to whom") {
+TEST_CASE("a job that is killed, all of its processes at once: nothing of it is left") {
   PrivateFiles files;
   const NiProcess ni;
   Survivor survivor(ni);

@@ -147,7 +147,7 @@ TEST_CASE("emulated endpoints of two hosts talk by two wires, of one engine and 
   for (const NiProcess* const host : {&hosts.left, &hosts.right}) CHECK(host->log() == "");
 }
 
-TEST_CASE("what a closed channel still brings never comes by a later one of its number") {
+TEST_CASE("late messages of a closed channel never arrive on a later channel of its number") {
   const NiProcess ni({}, kQuotas);
   auto victim = Context::open(ni.ni(), "victim"), honest = Context::open(ni.ni(), "honest"), hostile = Context::open(ni.ni(), "hostile");
   REQUIRE((victim && honest && hostile));
@@ -266,7 +266,7 @@ TEST_CASE("what emulated endpoints cannot have is refused with a reason: a taken
   CHECK_FALSE(context->create_endpoint(wrong));
 }
 
-TEST_CASE("an emulated endpoint that does not receive loses its own messages and keeps nobody else from theirs") {
+TEST_CASE("an emulated endpoint that does not receive loses its own messages only") {
   const NiProcess ni({}, kQuotas);
   auto context = Context::open(ni.ni(), "test");
   REQUIRE(context);

@@ -139,7 +139,7 @@ TEST_CASE("a server that is killed in the middle of traffic: its client learns i
   CHECK(ni.log() == "");
 }
 
-TEST_CASE("what a server sent before it was killed comes by the channel that ended, not by the next one") {
+TEST_CASE("messages that a server sent before it was killed arrive on the old channel, not on the next one") {
   const NiProcess ni;
   Client client(ni);
   Endpoint& endpoint = *client.endpoint;
@@ -281,7 +281,7 @@ TEST_CASE("when the network interface is killed, its channels end and local ones
   }
 }
 
-TEST_CASE("whoever waits for the network interface learns that it was killed") {
+TEST_CASE("every call that waits for the network interface learns that it was killed") {
   NiProcess ni;
   const AnswererProcess peer(ni, "peer");
   Client waiting(ni), accepting(ni), connecting(ni), silent(ni), upcalled(ni);
@@ -322,7 +322,7 @@ TEST_CASE("whoever waits for the network interface learns that it was killed") {
 
 bool still_talks(Asker& asker) { return asker.run({0, 1, 100, 5000}) == Asker::Outcome::sent; }
 
-TEST_CASE("clients that are killed in the middle of set-up leave nothing behind, and nobody else notices") {
+TEST_CASE("clients that are killed in the middle of set-up leave nothing behind, and others do not notice") {
   const NiProcess ni;
   const AnswererProcess peer(ni, "peer");
   Client client(ni);
@@ -425,7 +425,7 @@ int sink_until_end(const std::string& ni, const std::string& name, int ready) {
 }
 
 // Frames on the wire may be the segments' own memory. An endpoint ends when the wire has released it, or when the wire stands still.
-TEST_CASE("a network interface stops in the middle of traffic over a wire, even if nobody takes its frames any longer") {
+TEST_CASE("a network interface stops in the middle of traffic over a wire, even if its frames are no longer taken") {
   const bool zero_copy = GENERATE(false, true), peer_hangs = GENERATE(false, true);
   CAPTURE(zero_copy, peer_hangs);
   NiProcess left({"--host", "left"}), right({"--host", "right"});

@@ -69,7 +69,7 @@ TEST_CASE("messages of every size go from process to process and back, copied an
   CHECK(Asker(endpoint, *again, 1, Waiting::sleep).run({0, 1, 48, 49, kMessageMax}) == Asker::Outcome::sent);
 }
 
-TEST_CASE("what was sent before a channel or its endpoint was closed arrives") {
+TEST_CASE("messages sent before a channel or its endpoint was closed arrive") {
   const NiProcess ni;
   Client receiving(ni);
   Endpoint& receiver = *receiving.endpoint;

@@ -225,7 +225,7 @@ TEST_CASE("each lie to the peer of a local channel is dropped and counted once, 
 
 // ---- the control socket
 
-TEST_CASE("each packet that breaks the protocol ends its connection, is counted once, and nobody else notices") {
+TEST_CASE("each packet that breaks the protocol ends its connection, is counted once, and others do not notice") {
   World world;
   const Holdings before = world.ni.rest(world.context.context);
   std::vector<std::byte> bytes(control::kPacketMax + 1);
@@ -280,7 +280,7 @@ TEST_CASE("each packet that breaks the protocol ends its connection, is counted 
   CHECK(world.ni.log() == "");
 }
 
-TEST_CASE("each request for what is not the client's is refused and counted once, and its connection goes on") {
+TEST_CASE("each request for another client's object is refused and counted once, and its connection goes on") {
   World world;
   const uint32_t mine = world.segment->id, victims = world.endpoint.id();
   world.connect(Path::ni);
