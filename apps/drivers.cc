@@ -110,7 +110,7 @@ Made make_driver(std::string_view specification, bool with_ip) {
     if (wrappers.size() == kWrappersMax) return fail(Errc::invalid_argument, "a wire takes at most 8 wrappers");
     const std::string_view text = trim(rest.substr(0, slash));
     if (with_ip && text.starts_with("udp:")) {
-      return fail(Errc::invalid_argument, "a wire whose frames travel in UDP has no IP of its own: leave out udp:, or ip");
+      return fail(Errc::invalid_argument, "a wire under the udp wrapper cannot have IP: leave out udp:, or ip");
     }
     segments = segments && (text.starts_with("capture") || text.starts_with("trace"));
     all_types = all_types || text.starts_with("udp:") || text.starts_with("vlan:");
@@ -122,7 +122,7 @@ Made make_driver(std::string_view specification, bool with_ip) {
   const size_t colon = std::min(rest.find(':'), rest.size());
   Made driver = make_wire(rest.substr(0, colon), rest.substr(std::min(colon + 1, rest.size())), all_types, segments);
   if (!driver) return driver;
-  if (*driver == nullptr && !wrappers.empty()) return fail(Errc::invalid_argument, "none: there is no wire that a wrapper could change");
+  if (*driver == nullptr && !wrappers.empty()) return fail(Errc::invalid_argument, "none: a wrapper needs a wire");
   for (size_t i = wrappers.size(); i-- > 0 && driver;) driver = wrappers[i](std::move(*driver));
   return driver;
 }

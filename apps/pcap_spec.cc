@@ -18,7 +18,7 @@ tl::unexpected<Error> refuse(const std::string& what) { return fail(Errc::invali
 // "02:00:00:00:00:01": a station's address, neither zero nor a group's.
 Result<MacAddress> parse_station(const std::string& text) {
   const std::optional<MacAddress> address = parse_mac(text);
-  if (!address || !is_station(*address)) return refuse("address: '" + text + "' is no station's address: 02:00:00:00:00:01");
+  if (!address || !is_station(*address)) return refuse("address: '" + text + "' is not a station's address, such as 02:00:00:00:00:01");
   return *address;
 }
 
@@ -48,7 +48,7 @@ Result<std::unique_ptr<Driver>> make_pcap(std::string_view text, bool all_types)
       files.address = *address;
       for_files = true;
     } else {
-      return refuse("'" + name + "' is no option; allowed: iface mtu, or read write timed address mtu");
+      return refuse("'" + name + "' is not an option; allowed: iface mtu, or read write timed address mtu");
     }
   }
   const bool has_files = !files.read.empty() || !files.write.empty();

@@ -66,7 +66,7 @@ Status set_udp(const std::string& name, const std::string& value, UdpOptions& o)
   if (name == "ports") return assign(name, parse_count(value, 1, drivers::kUdpPortsMax), o.ports);
   if (name == "mtu") return assign(name, parse_count(value, 576, 9600), o.mtu);
   if (name == "hops") return assign(name, parse_count(value, 1, 255), o.hop_limit);
-  return fail(Errc::invalid_argument, "'" + name + "' is no option; allowed: address gateway peers neighbour port ports mtu hops");
+  return fail(Errc::invalid_argument, "'" + name + "' is not an option; allowed: address gateway peers neighbour port ports mtu hops");
 }
 
 }  // namespace

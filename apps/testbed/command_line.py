@@ -47,7 +47,7 @@ becomes that of this command, and signals reach it. `testbed down` ends what sti
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
-        raise Usage(f"{message} ({self.prog} --help says what there is)")
+        raise Usage(f"{message} ({self.prog} --help lists the options)")
 
 
 def hosts_wanted(text):

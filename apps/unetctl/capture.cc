@@ -38,7 +38,7 @@ class File {
   Status open() {
     if (name_ == "-") {
       if (isatty(STDOUT_FILENO) != 0) {
-        return fail(Errc::invalid_argument, "a capture is not for a terminal: -w FILE, or send it into a program");
+        return fail(Errc::invalid_argument, "a capture cannot go to a terminal: use -w FILE, or pipe it into a program");
       }
       descriptor_ = STDOUT_FILENO;
       return {};

@@ -240,10 +240,10 @@ Result<SocketFilter> SocketFilter::parse(const SocketsOptions& options) {
     } else if (word == "pid") {
       const std::string text = next();
       const auto number = number_of(text, 0x7FFF'FFFF);
-      if (!number) return wrong("'" + text + "' is no process");
+      if (!number) return wrong("'" + text + "' is not a process id");
       filter.pids_.push_back(static_cast<int32_t>(*number));
     } else {
-      return wrong("'" + word + "' is none of state, sport, dport, src, dst, pid");
+      return wrong("'" + word + "' is not one of state, sport, dport, src, dst, pid");
     }
   }
   if (asked != 0) filter.states_ = asked;

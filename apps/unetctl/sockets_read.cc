@@ -58,7 +58,7 @@ Result<SocketList> list_sockets(const std::string& socket) {
     const auto& found = answer->reply.sockets;
     if (found.endpoint == kNoEndpoint) break;
     if (answer->descriptors.size() != 1 || found.table >= kSocketTablesMax) {
-      return fail(Errc::protocol, "the network interface sent a table of sockets that is none");
+      return fail(Errc::protocol, "the network interface sent an invalid table of sockets");
     }
     if (found.table == 0) {
       list.processes.push_back({.pid = found.pid, .uid = found.uid, .endpoint = found.endpoint,

@@ -137,10 +137,10 @@ def test_files_of_others():
         os.symlink(d + "/secret", d + "/link")
         os.link(d + "/linked", d + "/second-name")
         refused(d + "/link", "it is a symbolic link")
-        refused(d + "/second-name", "another name")
+        refused(d + "/second-name", "a second name")
         if os.geteuid() == 0:
             os.chown(d + "/secret", 65534, -1)
-            refused(d + "/secret", "it is another user's")
+            refused(d + "/secret", "it belongs to another user")
         for name in ("secret", "linked"):
             with open(f"{d}/{name}", encoding="ascii") as file:
                 require(file.read() == "kept", f"{name} was written to")

@@ -274,7 +274,7 @@ def test_tap():
                                   (("set", "unet0", "up"), {"link": "up"}), (("delete", "unet0"), {"link": "gone"})):
                 ip("-n", spaces["a"], "link", *change)
                 s.shows(**shown)
-            s.logged("gone: IP has no way through it until unetd is started again")
+            s.logged("gone: IP traffic stops until unetd is started again")
 
 
 def test_checksums():

@@ -352,7 +352,7 @@ def test_what_the_command_line_may_say():
     require(status == 0, f"a port of the first engine: {status}, {err}")
     with directory() as d:
         status, _, err = run(UNETD, "--socket", f"{d}/s", "--port", "udp:address=10.0.0.2/24 / pcap:iface=eth0", "--ip", "0=10.0.0.1/24")
-        require(status == 1 and "in UDP" in err, f"IP in UDP: {status}, {err}")
+        require(status == 1 and "under the udp wrapper" in err, f"IP in UDP: {status}, {err}")
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ def test_refusals():
         refused(spaces, d, packet + "qpairs=2", *two, words="qpairs=2 for 1 queue:")
         refused(spaces, d, "dpdk:net_af_xdp0,iface=eth0,queues=2", *two, words="the interface has fewer for AF_XDP")
         refused(spaces, d, "dpdk:net_memif0,role=server,queues=2", *two, words="a memif has one queue")
-        refused(spaces, d, "faulty:loss=1% / " + packet + "queues=2", *two, words="faulty: goes around a wire with one queue")
+        refused(spaces, d, "faulty:loss=1% / " + packet + "queues=2", *two, words="faulty: needs a wire with one queue")
 
 
 if not can_be_made():

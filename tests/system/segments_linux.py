@@ -266,9 +266,10 @@ def test_checksums_of_a_port():
 
 def test_what_the_command_line_may_say():
     with directory() as d:
-        for port, why in (("packet:", "needs iface="), ("packet:iface=x,y=1", "no option"), ("tap:name=a,address=10.0.0.1", "ADDRESS/PREFIX"),
-                          ("tap:address=10.0.0.1/24", "needs name="), ("tap:name=sixteen-letters-", "no interface name"),
-                          ("vlan:id=5 / packet:iface=lo", "pcap:iface=lo"), ("packet:iface=lo", "loopback"), ("tap:name=lo", "no tap")):
+        for port, why in (("packet:", "needs iface="), ("packet:iface=x,y=1", "not an option"),
+                          ("tap:name=a,address=10.0.0.1", "ADDRESS/PREFIX"),
+                          ("tap:address=10.0.0.1/24", "needs name="), ("tap:name=sixteen-letters-", "not an interface name"),
+                          ("vlan:id=5 / packet:iface=lo", "pcap:iface=lo"), ("packet:iface=lo", "loopback"), ("tap:name=lo", "not a tap")):
             status, _, err = run(UNETD, "--socket", f"{d}/s", "--port", port)
             require(status == 1 and why in err, f"{port}: {status}, {err}")
 
