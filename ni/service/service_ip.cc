@@ -89,7 +89,7 @@ Result<IpClaimed> Service::claim_ip(ClientRecord& client, EndpointRecord& endpoi
   if (!endpoint.ip_channel) return fail(Errc::invalid_argument, "the endpoint has no IP channel: open one first");
   if (Status status = check_ip_claim(claim); !status) return tl::unexpected(status.error());
   if (!claim.local.is_unspecified() && !claim.local.is_multicast() && !has_address(claim.local)) {
-    return fail(Errc::not_found, ip::text_of(claim.local) + " is no address of this network interface");
+    return fail(Errc::not_found, ip::text_of(claim.local) + " is not an address of this network interface");
   }
   if (Status status = keeper_takes(0); !status) return tl::unexpected(status.error());
   const Usage wanted{.ip_claims = 1, .ip_ports = claim.ports};
@@ -232,7 +232,7 @@ Result<IpPorts::Found> Service::find_claim(std::string_view target) {
   const Result<ip::IpAddress> address = ip::parse_ip({at + 1, static_cast<size_t>(end - at - 1)});
   if (!address) return fail(Errc::invalid_argument, in_quotes(target) + ": " + address.error().text);
   // It may come yet, from a router or a server: nobody is refused for that as if nobody had the port.
-  if (!has_address(*address)) return fail(Errc::refused, ip::text_of(*address) + " is no address of this network interface");
+  if (!has_address(*address)) return fail(Errc::refused, ip::text_of(*address) + " is not an address of this network interface");
   const std::optional<IpPorts::Found> found = ip_ports_.find(protocol, *address, port);
   if (found) return *found;
   if (!ip_ports_.claims_any(protocol, port)) return none();

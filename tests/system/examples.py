@@ -282,10 +282,10 @@ def test_wrong_names():
         for language in LANGUAGES:
             client, echo = example("echo_client" + language), example("echo_server" + language)
             refused(1, ["nobody"], client, "nobody", ni=ni)
-            refused(1, ["is no name"], client, "not a name", ni=ni)
+            refused(1, ["is not a valid name"], client, "not a name", ni=ni)
             refused(1, ["no wire"], client, "echo@elsewhere", ni=ni)
             refused(1, ["taken"], echo, "taken", ni=ni)
-            refused(1, ["is no name"], echo, "not a name", ni=ni)
+            refused(1, ["is not a valid name"], echo, "not a name", ni=ni)
 
 
 def main():

@@ -125,7 +125,7 @@ def test_help():
 
 def test_wrong_options():
     rule_is = {"theirs *": "begins with 'ours' or 'kernel'", "ours": "names no address", "kernel tcp": "names no address",
-               "ours nowhere": "'nowhere' is no address", "ours 10.0.0.0/33": "0 to 32", "kernel fd00::/129": "0 to 128",
+               "ours nowhere": "'nowhere' is not an address", "ours 10.0.0.0/33": "0 to 32", "kernel fd00::/129": "0 to 128",
                "ours tcp * 9-8": "PORT-PORT", "ours * 65536": "PORT-PORT", "kernel * 1 2": "a word too many", "ours *; kernel": "names no"}
     for rule, part in rule_is.items():
         refused(2, ["--rule", rule, "true"], "rule", part)
