@@ -56,7 +56,7 @@ static int set_of(int fd, unsigned events) {
   return e;
 }
 
-CASE(close_while_accepting, "close() of a listener in whose accept() a thread waits: it gets who calls next, and then there is nobody") {
+CASE(close_while_accepting, "close() of a listener in whose accept() a thread waits: it accepts one client more, then the port is closed") {
   int listener = listening();
   to_length = address_of(listener, &to);
   const pthread_t acceptor = asleep(accepts, &listener);

@@ -5,7 +5,7 @@
 
 #include "tests/conformance/conformance.h"
 
-CASE(datagram_to_and_from, "sendto(), and whom recvfrom() says it is from") {
+CASE(datagram_to_and_from, "sendto(), and the source address of recvfrom()") {
   union Address to, from, sender;
   char bytes[20];
   const int one = bound(SOCK_DGRAM), two = bound(SOCK_DGRAM);
@@ -159,7 +159,7 @@ CASE(datagram_filter_begins, "what came before connect() is still received") {
   CALL(recv(s, bytes, sizeof bytes, MSG_DONTWAIT));
 }
 
-CASE(datagram_refused, "nobody has the port: a connected socket is told by its next call") {
+CASE(datagram_refused, "port unreachable: a connected socket's next call returns ECONNREFUSED") {
   union Address to;
   char byte = 0;
   const int s = OPEN(socket(family, SOCK_DGRAM, 0));
@@ -180,7 +180,7 @@ CASE(datagram_refused, "nobody has the port: a connected socket is told by its n
   CALL(recv(s, &byte, 1, MSG_DONTWAIT));
 }
 
-CASE(datagram_refused_unconnected, "... a socket that is not connected is not told") {
+CASE(datagram_refused_unconnected, "port unreachable: an unconnected socket reports no error") {
   union Address to;
   char byte = 0;
   const int s = bound(SOCK_DGRAM);

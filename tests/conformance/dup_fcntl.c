@@ -180,7 +180,7 @@ CASE(fcntl_sigio, "O_ASYNC and F_SETOWN: SIGIO when data comes, and the end of i
   say_signals_since(before);
 }
 
-CASE(fcntl_sigio_drawn, "O_ASYNC is drawn: SIGIO no more; nor where nobody owns the socket") {
+CASE(fcntl_sigio_drawn, "clearing O_ASYNC stops SIGIO; a socket without an owner sends none") {
   int ends[2];
   streams(ends);
   count_signal(SIGIO, 0);
@@ -256,7 +256,7 @@ CASE(fcntl_sigio_urgent, "SIGIO of an urgent byte, and of the peer that goes wit
   say_signals_since(before);
 }
 
-CASE(fcntl_sigio_room, "SIGIO when there is room again for who had none") {
+CASE(fcntl_sigio_room, "SIGIO when a full socket has room again") {
   static char bytes[64 * 1024];
   int ends[2];
   ssize_t got;
@@ -353,7 +353,7 @@ CASE(dup2_high, "dup2() to numbers far above those in use") {
   say("not there: %d", others);
 }
 
-CASE(dup2_high_goes_on, "dup2() to numbers far above those in use: sockets go on, and nobody writes there") {
+CASE(dup2_high_goes_on, "dup2() to numbers far above those in use: sockets go on, and no data goes to the wrong file") {
   int ends[2], pipes[2];
   char bytes[20];
   streams(ends);
@@ -374,7 +374,7 @@ static void receives_and_ends(int listener) {
   _exit((int)recv(client, bytes, sizeof bytes, 0));
 }
 
-CASE(dup2_high_between, "... between two processes, of which the other waits") {
+CASE(dup2_high_between, "dup2() to numbers far above those in use, between two processes, of which the other waits") {
   int pipes[2];
   char bytes[20];
   const int listener = listening();

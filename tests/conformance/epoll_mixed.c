@@ -191,7 +191,7 @@ CASE(mixed_turns, "where there is room for few events, all that are ready have t
   say_turns(8, 1);
 }
 
-CASE(mixed_hardly_any_time, "what is the kernel's is told to who has hardly any time, too, after a long wait for nothing") {
+CASE(mixed_hardly_any_time, "a wait with a very short time-out still reports the kernel's descriptors, after a long idle wait") {
   int ends[2], pipes[2];
   const struct timespec hardly_any = {0, 1};
   struct epoll_event event;

@@ -113,7 +113,7 @@ static void* receives_twice(void* fd) {
   return thread_result(atomic_load(&errors_read));
 }
 
-CASE(first_datagram_error_waits, "who waits while the error queue has something is in nobody's way") {
+CASE(first_datagram_error_waits, "a thread that waits while the error queue is not empty blocks no other") {
   union Address name;
   memset(&name, 0, sizeof name);
   name.v4.sin_family = AF_INET;

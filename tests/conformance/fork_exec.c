@@ -249,7 +249,9 @@ CASE(fork_busy_workers, "three children accept from one listener, and two are bu
   with_three_workers(makes_busy_and_calls);
 }
 
-CASE(fork_busy_at_once, "the same, and both begin to be busy at once") { with_three_workers(makes_both_busy_and_calls); }
+CASE(fork_busy_at_once, "three children accept from one listener, and two become busy at once") {
+  with_three_workers(makes_both_busy_and_calls);
+}
 
 // The parent is stopped between accept() and close(). The kernel does not need the parent here; the library must not either.
 static void closes_what_is_in_its_set(int listener) {

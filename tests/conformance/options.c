@@ -187,7 +187,7 @@ CASE(option_off, "what few have, switched off") {
   }
 }
 
-CASE(option_refused, "the same switched on, which the stack cannot do") {
+CASE(option_refused, "options that U-Net does not support, switched on") {
   OF_ALL {
     SET(s, SOL_SOCKET, SO_SELECT_ERR_QUEUE, 1);
     SET(s, SOL_SOCKET, SO_WIFI_STATUS, 1);

@@ -59,7 +59,7 @@ static void fails_to_become(int listener) {
   _exit(failed && waitpid(-1, NULL, 0) < 0 ? 7 + signals_counted() : 1);
 }
 
-CASE(exec_fails, "who fails to become another program has its connections still, and no child") {
+CASE(exec_fails, "a process whose exec() fails keeps its connections, and has no child") {
   const int listener = listening();
   const pid_t pid = child(fails_to_become, listener);
   say_echoes(accepted(listener), 1);
@@ -159,7 +159,7 @@ static void locks_and_leaves(int listener) {
   echoes(s);
 }
 
-CASE(fork_lock, "a lock is free when its process has ended, whoever has its connections") {
+CASE(fork_lock, "a lock is free when its process has ended, though its connections go on") {
   char byte, name[] = "/tmp/unet-conformance-XXXXXX";
   const int listener = listening(), lock = (int)MUST(mkstemp(name));
   int held = 0;

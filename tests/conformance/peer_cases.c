@@ -141,7 +141,7 @@ CASE(peer_lingers_long, "close() with a linger time: until that is over, or a si
   say("interrupted: %d, %d signal", now_ms() - began < 5000, signals_counted());
 }
 
-CASE(peer_refuses, "nobody listens there") {
+CASE(peer_refuses, "connection refused: no socket listens there") {
   union Address to;
   const socklen_t length = peer_address(&to, 6999);
   const int s = OPEN(socket(family, SOCK_STREAM, 0));
@@ -336,7 +336,7 @@ static void* polls_for_a_while(void* fd) {
   return (void*)ready;
 }
 
-CASE(peer_wakes_who_stays, "of two threads that wait, one goes when its time is over: what comes for the other wakes it at once") {
+CASE(peer_wakes_who_stays, "two threads wait, and one times out: the other's event wakes it at once") {
   int quiet = called(PEER_ECHO), answered = called(PEER_ECHOES_LATE);
   const pthread_t poller = start(polls_for_a_while, &quiet);
   pause_ms(50);

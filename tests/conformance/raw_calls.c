@@ -272,7 +272,7 @@ static int made_by(int way) {
   }
 }
 
-CASE(number_again, "a number that was closed behind the C library names what the kernel gives it to next") {
+CASE(number_again, "a number closed behind the C library names the kernel's next file at it") {
   for (int way = 0; way <= 18; ++way) {
     int ends[2];
     char byte = 'x';
@@ -291,7 +291,7 @@ CASE(number_again, "a number that was closed behind the C library names what the
   }
 }
 
-CASE(number_again_rights, "the same of one that comes in a message") {
+CASE(number_again_rights, "a number closed behind the C library, taken by a descriptor received in a message (SCM_RIGHTS)") {
   int ends[2];
   char byte;
   streams(ends);
@@ -302,7 +302,7 @@ CASE(number_again_rights, "the same of one that comes in a message") {
   CALL(recv(ends[1], &byte, 1, 0));
 }
 
-CASE(closed_behind, "the peer of one that was closed behind the C library is told, without a new number") {
+CASE(closed_behind, "a socket closed behind the C library: its peer gets the end, though the number is not reused") {
   int ends[2], others[2];
   char byte;
   streams(ends);

@@ -223,7 +223,7 @@ CASE(epoll_states, "what epoll says of streams in every state") {
   say_events("all", e, 1000);
 }
 
-CASE(epoll_wrong, "epoll calls with arguments of no sense") {
+CASE(epoll_wrong, "epoll calls with invalid arguments") {
   int ends[2];
   struct epoll_event event = {EPOLLIN, {.u64 = 1}};
   streams(ends);

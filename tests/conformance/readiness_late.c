@@ -77,17 +77,17 @@ static void bring_to_waiter(void* (*waits_so)(void*)) {
   say_waited("waiter", waiter);
 }
 
-CASE(late_beside_event, "the same with an eventfd in the set; each call of epoll that waits") {
+CASE(late_beside_event, "epoll_wait() to whose set another thread adds a socket, beside an eventfd; each call of epoll that waits") {
   bring_to_waiter(waits);
   bring_to_waiter(waits_by_nanoseconds);
   bring_to_waiter(waits_for_ever);
 }
 
-CASE(late_poll, "the same of a thread in poll() of the set") { bring_to_waiter(polls_set); }
+CASE(late_poll, "poll() of an epoll set to which another thread adds a socket") { bring_to_waiter(polls_set); }
 
-CASE(late_select, "the same of a thread in select() of the set") { bring_to_waiter(selects_set); }
+CASE(late_select, "select() of an epoll set to which another thread adds a socket") { bring_to_waiter(selects_set); }
 
-CASE(late_event_first, "epoll_wait() to whose set a socket is added tells what happens to an eventfd") {
+CASE(late_event_first, "epoll_wait() on an eventfd still reports it after a socket is added to the set") {
   const int event = eventfd(0, EFD_NONBLOCK);
   int e = set_with(event, 1);
   const pthread_t waiter = asleep(waits, &e);
@@ -197,7 +197,7 @@ static void* waits_a_little(void* e) {
   return (void*)(long)(n == 0 && took >= 590 && took < 5000);
 }
 
-CASE(late_time, "a wait to whose set a socket is added, to which nothing happens, ends when its time is over") {
+CASE(late_time, "a wait on a set to which a quiet socket is added ends at its time-out") {
   int e = set_with(-1, 0);
   const pthread_t waiter = asleep(waits_a_little, &e);
   add(e, listening(), EPOLLIN, 5);

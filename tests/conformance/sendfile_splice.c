@@ -211,7 +211,7 @@ CASE(splice_pipe_not_empty, "splice() to a pipe that has little room moves what 
   CALL(splice(ends[1], NULL, pipes[1], NULL, 65536, 0));
 }
 
-CASE(splice_pipe_empty, "splice() of an empty pipe says EAGAIN with SPLICE_F_NONBLOCK, and is at its end when nobody can write") {
+CASE(splice_pipe_empty, "splice() of an empty pipe: EAGAIN with SPLICE_F_NONBLOCK, end of file without a writer") {
   int ends[2], pipes[2];
   streams(ends);
   MUST(pipe(pipes));

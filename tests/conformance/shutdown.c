@@ -121,7 +121,7 @@ CASE(shutdown_write_after_peer_closed, "the first write after the peer has close
   OPTION(ends[0], SOL_SOCKET, SO_ERROR);
 }
 
-CASE(shutdown_reset_with_data, "a reset after data that nobody has read") {
+CASE(shutdown_reset_with_data, "a reset after unread data") {
   int ends[2];
   char bytes[20];
   streams(ends);

@@ -87,7 +87,7 @@ CASE(signal_receive_datagram, "recv() of datagrams is interrupted, and goes on w
   say_interrupted();
 }
 
-CASE(signal_receive_part, "MSG_WAITALL that is interrupted returns what there is") {
+CASE(signal_receive_part, "an interrupted MSG_WAITALL returns the bytes received so far") {
   int ends[2];
   char bytes[20];
   streams(ends);

@@ -270,7 +270,7 @@ static void* sends_much(void* fd) {
   return thread_result(send(*(int*)fd, bytes, sizeof bytes, 0) < (long)sizeof bytes);
 }
 
-CASE(signal_two_restart_part, "who has a part returns it, also where the handler has SA_RESTART") {
+CASE(signal_two_restart_part, "recv() with a part of its data returns it, also after a handler with SA_RESTART") {
   int ends[2];
   streams(ends);
   handle_both(1);

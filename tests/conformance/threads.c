@@ -398,7 +398,7 @@ CASE(thread_cancelled_before, "a call at the beginning of which its thread is ca
   say_bytes("left", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
 }
 
-CASE(thread_cancelled_in_turn, "of threads that wait for one epoll or socket one after another is cancelled: who is left gets what comes") {
+CASE(thread_cancelled_in_turn, "threads wait for one epoll or socket, and one after another is cancelled: a remaining one gets the event") {
   char bytes[20];
   pthread_t threads[4];
   streams(ends);

@@ -166,7 +166,7 @@ CASE(urgent_vectors, "sendmsg() and writev() of several buffers, and of nothing"
   say_bytes("before", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
 }
 
-CASE(urgent_nobody, "of sockets that are no connection") {
+CASE(urgent_nobody, "urgent data on sockets that are not connected") {
   char byte;
   const int stream = OPEN(socket(family, SOCK_STREAM, 0)), datagram = bound(SOCK_DGRAM), listener = listening();
   CALL(recv(stream, &byte, 1, MSG_OOB));
@@ -261,7 +261,7 @@ CASE(urgent_signal_in_recv, "SIGURG's handler reads the byte, while its thread i
   say("the handler has read: %c", read_by_handler);
 }
 
-CASE(urgent_signal_ends_recv, "the same without SA_RESTART: recv() is interrupted, and the byte is still there") {
+CASE(urgent_signal_ends_recv, "SIGURG without SA_RESTART: recv() is interrupted, and the byte is still there") {
   int ends[2];
   char bytes[20];
   streams(ends);
@@ -280,7 +280,7 @@ static void* owns_and_receives(void* fd) {
   return receives_once(fd);
 }
 
-CASE(urgent_signal_ends_each, "the same again and again, of a thread that sleeps: what wakes it comes with the signal") {
+CASE(urgent_signal_ends_each, "SIGURG again and again, for a thread that sleeps: the wake-up comes with the signal") {
   int ends[2];
   char byte;
   streams(ends);
@@ -350,7 +350,7 @@ CASE(urgent_no_room, "recv() of nothing at the mark") {
   say_bytes("urgent", bytes, CALL(recv(ends[1], bytes, 1, MSG_OOB)));
 }
 
-CASE(urgent_not_accepted, "urgent data of a connection that nobody has accepted yet") {
+CASE(urgent_not_accepted, "urgent data of a connection that is not accepted yet") {
   char bytes[20];
   const int listener = listening(), client = connected(listener);
   MUST(send(client, "X", 1, MSG_OOB));
