@@ -1,5 +1,5 @@
-// supervisor.h - the supervisor process of `unetd --takeover`. It starts the NI as a child, holds descriptors and journal for its clients, and
-// starts another NI after a crash or for an upgrade. Used by main() alone.
+// supervisor.h - the supervisor process of `unetd --takeover`. It starts the NI as a child, holds descriptors and journal for its
+// clients, and starts another NI after a crash or for an upgrade. Used by main() alone.
 #pragma once
 
 #include <string>

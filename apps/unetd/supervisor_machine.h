@@ -1,5 +1,5 @@
-// supervisor_machine.h - the supervisor behind supervisor.h: its children, the state it holds for them, and its reactions to events; used by
-// supervisor.cc (processes, signals, time) and supervisor_orders.cc (messages from and to children).
+// supervisor_machine.h - the supervisor behind supervisor.h: its children, the state it holds for them, and its reactions to events;
+// used by supervisor.cc (processes, signals, time) and supervisor_orders.cc (messages from and to children).
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// supervisor_origin.h - the program of an NI and its configuration, held open. With it the supervisor can restart what has worked, even if the
-// files have been replaced.
+// supervisor_origin.h - the program of an NI and its configuration, held open. With it the supervisor can restart what has worked, even
+// if the files have been replaced.
 #pragma once
 
 #include <sys/types.h>

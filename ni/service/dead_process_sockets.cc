@@ -112,7 +112,7 @@ bool DeadProcessSockets::restore(const JournalItem& item) {
   persistence_.erase(JournalKind::orphans, 0, 0);
   const uint64_t now = monotonic_now();
   const uint64_t age_ms = now > value.since ? (now - value.since) / kMillisecond : 0;
-  for (uint32_t i = 0; i < std::min(value.connections, kIpRemainsMax); ++i) {
+  for (uint32_t i = 0; i < std::min(value.connections, kOrphanConnectionsMax); ++i) {
     engine::OrphanedConnection left;
     const auto at = static_cast<off_t>(i * sizeof left);
     if (::pread(item.descriptors[0].get(), static_cast<void*>(&left), sizeof left, at) != static_cast<ssize_t>(sizeof left)) return false;

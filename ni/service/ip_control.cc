@@ -18,7 +18,7 @@ Result<IpClaimed> IpControl::claim(const ClientRecord& client, EndpointRecord& e
   if (!endpoint.ip_channel) return fail(Errc::invalid_argument, "the endpoint has no IP channel: open one first");
   if (Status status = check_ip_claim(claim); !status) return tl::unexpected(status.error());
   if (!claim.local.is_unspecified() && !claim.local.is_multicast() && !hosts_.has_address(claim.local)) {
-    return fail(Errc::not_found, ip::text_of(claim.local) + " is no address of this network interface");
+    return fail(Errc::not_found, ip::text_of(claim.local) + " is not an address of this network interface");
   }
   if (Status status = persistence_.takes(0); !status) return tl::unexpected(status.error());
   const Usage wanted{.ip_claims = 1, .ip_ports = claim.ports};
@@ -37,11 +37,13 @@ Result<IpClaimed> IpControl::claim(const ClientRecord& client, EndpointRecord& e
   return claimed;
 }
 
-Status IpControl::set(const EndpointRecord& endpoint, uint32_t number, uint32_t takes_new) {
-  if (takes_new > static_cast<uint32_t>(AcceptsNewFlows::yes)) return fail(Errc::invalid_argument, "takes_new is none of no, if_nobody_does, yes");
-  const auto wanted = static_cast<AcceptsNewFlows>(takes_new);
+Status IpControl::set(const EndpointRecord& endpoint, uint32_t number, uint32_t accepts_new_flows) {
+  if (accepts_new_flows > static_cast<uint32_t>(AcceptsNewFlows::yes)) {
+    return fail(Errc::invalid_argument, "takes_new is none of no, if_no_other_does, yes");
+  }
+  const auto wanted = static_cast<AcceptsNewFlows>(accepts_new_flows);
   if (Status set = ports_.set(number, wanted); !set) return set;
-  commands_.push(0, engine::SetClaim{.number = number, .takes_new = wanted});
+  commands_.push(0, engine::SetClaim{.number = number, .accepts_new_flows = wanted});
   persistence_.changed(JournalKind::ip_claim, endpoint.id, number);
   return {};
 }
@@ -76,7 +78,7 @@ Result<IpPorts::Found> IpControl::find(std::string_view target) {
   const Result<ip::IpAddress> address = ip::parse_ip({at + 1, static_cast<size_t>(end - at - 1)});
   if (!address) return fail(Errc::invalid_argument, in_quotes(target) + ": " + address.error().text);
   // It may come yet, from a router or a server: nobody is refused for that as if nobody had the port.
-  if (!hosts_.has_address(*address)) return fail(Errc::refused, ip::text_of(*address) + " is no address of this network interface");
+  if (!hosts_.has_address(*address)) return fail(Errc::refused, ip::text_of(*address) + " is not an address of this network interface");
   const std::optional<IpPorts::Found> found = ports_.find(protocol, *address, port);
   if (found) return *found;
   if (!ports_.claims_any(protocol, port)) return none();

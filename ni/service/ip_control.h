@@ -35,7 +35,7 @@ class IpControl {
 
   // Claims. `client` is the endpoint's, and `number` one of the endpoint's claims.
   Result<IpClaimed> claim(const ClientRecord& client, EndpointRecord& endpoint, const IpClaim& claim);
-  Status set(const EndpointRecord& endpoint, uint32_t number, uint32_t takes_new);
+  Status set(const EndpointRecord& endpoint, uint32_t number, uint32_t accepts_new_flows);
   // Gives a connection to the endpoint. Members of a share are one user's, and know its token. The engine knows which of them has the
   // connection, if any.
   Status own_flow(uint32_t number, const engine::IpFlow& flow);

@@ -164,8 +164,8 @@ bool IpHosts::write_host(uint32_t port) {
 }
 
 bool IpHosts::resume_host(uint32_t port, const IpHostValue& value) {
-  if (port >= kPortsMax || value.address_count > ip::HostCheckpoint::kAddressesMax || value.prefix_count > ip::HostCheckpoint::kPrefixesMax ||
-      value.hop_limit6 > 0xFF) {
+  if (port >= kPortsMax || value.address_count > ip::HostCheckpoint::kAddressesMax ||
+      value.prefix_count > ip::HostCheckpoint::kPrefixesMax || value.hop_limit6 > 0xFF) {
     return false;
   }
   Checkpoint<ip::HostCheckpoint> host{.since = value.since, .station = value.station, .state = {.address_count = value.address_count,

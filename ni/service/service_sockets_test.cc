@@ -271,7 +271,8 @@ TEST_CASE("tables and what is left go over a takeover, and a journal that lies a
     engine::TestWire wire;
     Original original({}, &wire);
     return original.take_over([&](std::vector<JournalItem>& items) {
-      const engine::OrphanedConnection one{.local = address("10.1.0.1"), .remote = address("10.1.0.2"), .local_port = 80, .remote_port = 4000};
+      const engine::OrphanedConnection one{.local = address("10.1.0.1"), .remote = address("10.1.0.2"), .local_port = 80,
+                                           .remote_port = 4000};
       const OrphansValue value{.since = monotonic_now(), .connections = 1, .spare = 0};
       JournalItem item;
       item.op = JournalOp::put;
