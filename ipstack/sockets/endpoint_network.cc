@@ -225,7 +225,7 @@ void EndpointNetwork::poll_requests() {
 }
 
 void EndpointNetwork::take_accepted(Stack& stack) {
-  std::erase_if(accepting_, [&](uint64_t pending) {
+  std::erase_if(accepting_, [&](PendingId pending) {
     const auto channel = endpoint_.poll_connect(pending);
     if (channel && *channel) add_local_peer(stack, **channel);
     return channel.has_value();

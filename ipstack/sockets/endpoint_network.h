@@ -113,7 +113,7 @@ class EndpointNetwork : public Network {
   uint32_t polls_ = 0;
   uint64_t taken_in_ = 0;
   std::vector<Asked> asked_;
-  std::vector<uint64_t> accepting_;   // Endpoint::start_accept()
+  std::vector<PendingId> accepting_;  // Endpoint::start_accept()
   std::vector<uint32_t> channels_;    // by local peer; kNone: unused
   std::vector<uint32_t> local_peers_;  // by channel; kNone: it is none's
   bool news_ = true;                  // requests, events and answers may be there

@@ -66,7 +66,7 @@ bool TcpOutput::send(const Socket* socket, const Address& from, const Address& t
   const uint32_t head = static_cast<uint32_t>(sizeof(IpMessageHeader)) + ip_bytes + size;
   const uint32_t count = segment.length == 0 ? 0 : connection->gather(segment, pieces_);
   const std::span<const Bytes> payload = std::span(pieces_).first(count);
-  const bool lends = segment.length >= kLendMin && count <= kKeptMax &&
+  const bool lends = segment.length >= kLendMin && count <= kSendPiecesMax &&
                      std::all_of(payload.begin(), payload.end(), [&](Bytes each) { return chunks_.is_lendable(each); });
   const uint32_t total = head + (lends ? 0 : segment.length);
   if (room.size() < total) room = network_.reserve(total);  // a SYN with data keeps to no length

@@ -89,7 +89,8 @@ void Service::handle(ClientRecord& client, const control::ReleaseIp& packet) {
 void Service::handle(ClientRecord& client, const control::SetIpClaim& packet) {
   EndpointRecord* endpoint = endpoint_of_claim(client, packet.header, packet.claim);
   if (endpoint == nullptr) return;
-  if (Status set = ip_.set(*endpoint, packet.claim, packet.accepts_new_flows); !set) return fail_request(client, packet.header, set.error());
+  const Status set = ip_.set(*endpoint, packet.claim, packet.accepts_new_flows);
+  if (!set) return fail_request(client, packet.header, set.error());
   ok(client, packet.header);
 }
 
