@@ -53,7 +53,7 @@ void LocalPeers::drop_pieces(LocalStream& stream) noexcept {
   stream.unread = 0;
 }
 
-// What lies too far behind what has come since.
+// Copies messages that lie too far behind the newest.
 void LocalPeers::copy_out(LocalPeer& peer) {
   while (!peer.kept.empty()) {
     const LocalPeer::Kept kept = peer.kept.front();

@@ -34,7 +34,7 @@ int64_t Stack::send_gathered(uint32_t index) {
   return sent;
 }
 
-// Nobody is told whether it has gone; what there is no room for goes when there is.
+// No call returns the result; without room it is sent when there is room.
 void Stack::uncork(uint32_t index) {
   Gathered* const gathered = slab_[index].datagram->gathered.get();
   if (gathered == nullptr) return;

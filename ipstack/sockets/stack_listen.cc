@@ -54,7 +54,7 @@ int Stack::accept(int number, Address* peer) {
   return static_cast<int>(index);
 }
 
-// What nobody has accepted is reset.
+// Connections that were not accepted are reset.
 void Stack::end_listener(uint32_t listener) {
   Socket& socket = slab_[listener];
   listeners_.unlink(listener);
@@ -76,7 +76,7 @@ void Stack::end_listener(uint32_t listener) {
   socket.listening.reset();
 }
 
-// What a listener's options mean for its connections.
+// A connection inherits these options from its listener.
 void Stack::inherit(Socket& child, const Socket& parent) {
   child.tcp.options = parent.tcp.options;
   child.hop_limit = parent.hop_limit;

@@ -27,7 +27,7 @@ bool send_unsent(Network& network, LocalStream& part) {
 
 }  // namespace
 
-// The socket knows both ends. It is connected, or turns to TCP. `joined`: the question whose the port is was asked before.
+// The socket knows both ends. It is connected, or uses TCP then. `joined`: the question for the port's owner is older than this call.
 void Stack::connect_local(uint32_t index, bool joined) {
   Socket& socket = slab_[index];
   socket.local_stream = std::make_unique<LocalStream>();
@@ -199,7 +199,7 @@ void Stack::release_flow(uint32_t index) {
   if (socket.local_stream->is_over() && socket.found) find_flow(index, false);
 }
 
-// The local peer will not have it: TCP says whether there is anybody.
+// The local peer refuses: TCP finds out whether the port has a listener.
 void Stack::fall_back(uint32_t index) {
   ++counters_.near_refused;
   timers_.remove(index);

@@ -62,10 +62,10 @@ void Stack::find_flow(uint32_t index, bool in) {
   socket.found = in;
 }
 
-// Of a socket that knows both its ends.
+// The socket must know both its ends.
 void Stack::make_connection(Socket& socket) {
   const uint32_t header = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
-  // What stays in this network interface is not cut.
+  // Packets inside this network interface are not cut.
   const bool own = addresses_.is_own(socket.remote.host);
   const uint32_t mtu = own ? TcpOutput::kPayloadMax + header + sizeof(ip::TcpHeader) : addresses_.mtu_from(socket.local.host);
   tcp::Options options = *socket.tcp.options;
@@ -162,7 +162,7 @@ void Stack::take_name_back(uint32_t index) {
   socket.local = {};
 }
 
-// What became of the call before: told once, as Linux does (inet_stream_connect()). When it failed, the next one begins anew.
+// Returns the result of the call before, once, as Linux does (inet_stream_connect()). After a failure the next call begins anew.
 int Stack::connect_again(uint32_t index) {
   Socket& socket = slab_[index];
   if (!socket.connecting || socket.deferred) return -EISCONN;
@@ -298,10 +298,10 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   size_t skip = peek ? positions_.peek_offset(static_cast<uint32_t>(number)) : 0;
   if (socket->urgent) [[unlikely]] data = room_to_urgent(static_cast<uint32_t>(number), data, peek, skip);
   if (connection.readable() <= skip) {
-    if (connection.readiness().ended) return 0;  // as on Linux also if it was reset after that: those who send hear of it
+    if (connection.readiness().ended) return 0;  // as on Linux also if it was reset after that: a send returns the error
     if (socket->error != 0) return -take_error(*socket);
     const tcp::State state = connection.state();
-    if (socket->deferred) {  // who waits for an answer has nothing to say first
+    if (socket->deferred) {  // the application waits for the peer's data first: the SYN leaves now
       socket->deferred = false;
       after(static_cast<uint32_t>(number));
       return -EAGAIN;
@@ -367,7 +367,7 @@ void Stack::after(uint32_t index) {
   Socket& socket = slab_[index];
   if (!blocked) socket.due = false;  // run() would do the same once more
   tcp::Connection& connection = *socket.tcp.connection;
-  // While there is no room run() asks again by itself: a pacer that would let more go does not wake anybody for that.
+  // While there is no room run() tries again by itself: the pacer need not wake it before that.
   timers_.set(index, std::max(connection.next_timer(), now_ + (blocked ? kMillisecond : 1)));
   if (const uint16_t size = connection.take_path_news(); size != 0) {
     const uint32_t headers = (socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + sizeof(ip::TcpHeader);
@@ -387,15 +387,15 @@ void Stack::after(uint32_t index) {
   notify(index);
 }
 
-// Of a connection that has ended: why, for its owner.
+// Stores why the connection has ended, for its owner.
 void Stack::take_failure(Socket& socket) {
   const tcp::Connection& connection = *socket.tcp.connection;
   if (connection.state() != tcp::State::closed || socket.failed || connection.error() == tcp::Error::none) return;
   socket.failed = socket.came = true;
-  // What ICMP said meanwhile is a better reason than silence.
+  // An ICMP error meanwhile is a better reason than silence.
   const bool silent = connection.error() == tcp::Error::timed_out || connection.error() == tcp::Error::unreachable;
   const int path = silent ? errno_of(connection.path_error(), socket.remote.host.is_ipv4()) : 0;
-  // As Linux has it: who has heard the end of the stream, and goes on, writes into a broken pipe.
+  // As Linux has it: after the end of the peer's stream a reset is a broken pipe.
   const bool broken = connection.error() == tcp::Error::reset && connection.readiness().ended;
   socket.error = path != 0 ? path : broken ? EPIPE : errno_of(connection.error());
 }
@@ -418,7 +418,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   const bool calls = segment.has(Flags::kSyn) && !segment.has(Flags::kAck) && !segment.has(Flags::kRst);
   const bool by_local_peer = index != kNone && slab_[index].local_stream != nullptr && (header.flags & IpMessageFlags::kSameNi) != 0;
   if (by_local_peer && calls) [[unlikely]] index = handle_local_syn(index);
-  const bool is_local = index != kNone && !slab_[index].has_connection();  // what comes is not of that stream: nobody's, not a listener's
+  const bool is_local = index != kNone && !slab_[index].has_connection();  // the segment is of no stream and no listener: refuse it
   if (index == kNone && handle_time_wait(hash, local, remote, segment, begin)) return;
   if (index != kNone && !is_local && slab_[index].tcp.connection->yields_to(segment)) {
     begin = slab_[index].tcp.connection->time_wait().snd_nxt;
@@ -453,8 +453,7 @@ void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_
     if (const auto before = connection.take_urgent()) set_urgent(index, *before, there);
   }
   take_failure(socket);
-  // What it says of this leaves when all that came at once has been seen, and then its timers are set; but that the owner can go on he is
-  // told now.
+  // The ACK and the timers wait for the end of the batch; the application is notified now.
   make_due(index);
   notify(index, connection.readable() > there);
 }

@@ -8,7 +8,7 @@
 
 namespace unet::sockets {
 
-// What its length and the packet's have room for; one message has room for either.
+// The length fields of UDP and IP allow so much; one message has room for it.
 uint32_t Stack::datagram_max(bool ipv4) noexcept { return 0xFFFF - ip::kUdpBytes - (ipv4 ? ip::kIpv4Bytes : 0); }
 
 // From where a datagram goes that the application sends to `route.to`, and how; an error as -errno.
@@ -52,7 +52,7 @@ int Stack::refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes) 
   return -EAGAIN;
 }
 
-// The headers of a datagram whose payload is to follow; where that goes.
+// Writes the headers of a datagram, and returns where its payload goes.
 std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const SendRoute& route, uint32_t length) noexcept {
   const bool loops = !route.to.host.is_multicast() || socket.datagram->group_loop;
   const ip::IpFields fields{.from = route.from, .to = route.to.host, .protocol = ip::Protocol::kUdp,

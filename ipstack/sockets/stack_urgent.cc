@@ -34,7 +34,7 @@ void Stack::leave_out_urgent(uint32_t index) {
   consume_at(index, 1);
 }
 
-// Of the room of who reads, or peeks behind `skip` bytes: for what stands before the urgent byte, or, if that is next, it is left out now.
+// Limits the room of a read, or of a peek behind `skip` bytes, to the data before the urgent byte. That byte, if next, is left out now.
 MutableBytes Stack::room_to_urgent(uint32_t index, MutableBytes room, bool peek, size_t& skip) {
   const size_t before = positions_.urgent(index).before;
   if (before > skip) return room.first(std::min(room.size(), before - skip));

@@ -17,7 +17,7 @@ BUDGET = {
     "docs": (37, 37),
     "drivers/dpdk": (0, 1),
     "ipstack/preload": (163, 24),
-    "ipstack/sockets": (189, 0),
+    "ipstack/sockets": (36, 0),
     "ni/engine": (167, 0),
     "ni/service": (173, 29),
     "tests": (139, 10),
