@@ -46,6 +46,9 @@ struct LocalPeer {
   std::deque<Kept> kept{};
 };
 
+// Writes the head of a datagram to a local peer: how many bytes.
+uint32_t emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
+
 class LocalPeers {
  public:
   LocalPeers(Network& network, Slab<Socket>& sockets) noexcept : network_(network), sockets_(sockets) {}

@@ -11,6 +11,8 @@
 
 namespace unet::sockets {
 
+constexpr uint32_t kWindowLeast = 64 * 1024;
+
 // A stream to an application of the same network interface: a pair of message queues, no TCP (stack_local_peers.cc).
 struct LocalStream {
   enum class State : uint8_t { asking, open, closed };  // asking: for the local peer, or for its answer

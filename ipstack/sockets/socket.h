@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ipstack/sockets/datagram_queue.h"
@@ -147,6 +148,26 @@ struct Socket {
 
   bool is_owned() const noexcept { return stage == Stage::owned; }
   bool is_closing() const noexcept { return stage == Stage::closing; }
+  // Whether a socket of this family may have to do with that address.
+  bool fits(const Address& to) const noexcept {
+    if (to.host.is_unspecified()) return true;
+    return to.host.is_ipv4() ? !only_ipv6 : ipv6;
+  }
+  int take_error() noexcept { return std::exchange(error, 0); }
+  // A connection inherits these options from its listener.
+  void inherit(const Socket& parent) noexcept {
+    tcp.options = parent.tcp.options;
+    hop_limit = parent.hop_limit;
+    traffic_class = parent.traffic_class;
+    max_segment = parent.max_segment;
+    keep_idle = parent.keep_idle;
+    linger = parent.linger;
+    reuse = parent.reuse;
+    reuse_port = parent.reuse_port;
+    zero_copy = parent.zero_copy;
+    urgent_inline = parent.urgent_inline;
+    only_ipv6 = parent.only_ipv6;
+  }
   bool has_connection() const noexcept { return tcp.connection != nullptr; }
   // Bytes of a stream that have come and were not read.
   uint32_t unread() const noexcept {

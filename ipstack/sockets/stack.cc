@@ -114,12 +114,6 @@ void Stack::give_back_name(Socket& socket) {
   socket.datagram->of_group = socket.datagram->has_port = false;
 }
 
-// Whether a socket of this family may have to do with that address.
-bool Stack::fits(const Socket& socket, const Address& to) const noexcept {
-  if (to.host.is_unspecified()) return true;
-  return to.host.is_ipv4() ? !socket.only_ipv6 : socket.ipv6;
-}
-
 int Stack::bind(int number, const Address& to) {
   const Socket* const socket = owned(number);
   return bind_to(number, to, socket != nullptr && socket->reuse_port ? kIpReusePort : 0);
@@ -135,7 +129,7 @@ int Stack::bind_to(int number, const Address& to, uint64_t share) {
                                             : socket->has_connection() && socket->tcp.connection->state() == tcp::State::closed;
   if (over && !socket->named) forget_connection(static_cast<uint32_t>(number));
   if (socket->named || socket->bound || socket->has_connection()) return -EINVAL;
-  if (!fits(*socket, to)) return socket->ipv6 ? -EINVAL : -EAFNOSUPPORT;
+  if (!socket->fits(to)) return socket->ipv6 ? -EINVAL : -EAFNOSUPPORT;
   const bool any = to.host.is_unspecified();
   const bool group = to.host.is_multicast() && socket->type == Type::datagram;
   if (!any && !group && !addresses_.is_own(to.host)) return -EADDRNOTAVAIL;
@@ -320,34 +314,6 @@ const tcp::Connection* Stack::connection(int number) const noexcept {
 }
 
 // ---- events
-
-// As Linux's tcp_poll() and datagram_poll() say them.
-uint32_t Stack::events_of(const Socket& socket) const noexcept {
-  uint32_t events = socket.error != 0 || socket.has_errors ? Events::kError : 0;
-  if (socket.type == Type::datagram) {
-    if (!socket.datagram->queue.empty() || socket.shut_read) events |= Events::kIn;
-    if (socket.shut_read) events |= Events::kPeerShut;
-    if (socket.shut_read && socket.shut_write) events |= Events::kHangUp;
-    return socket.due ? events : events | Events::kOut;
-  }
-  if (socket.listening != nullptr) return events | (socket.listening->ready.empty() ? 0 : Events::kIn);
-  if (socket.local_stream != nullptr) return events | events_local(socket);
-  if (!socket.has_connection()) return events | Events::kOut | Events::kHangUp;
-  const tcp::Connection& connection = *socket.tcp.connection;
-  const tcp::Readiness ready = connection.readiness();
-  if (connection.state() == tcp::State::closed || connection.state() == tcp::State::time_wait) {
-    return events | Events::kIn | Events::kOut | Events::kPeerShut | Events::kHangUp;
-  }
-  if (socket.deferred) return events | Events::kOut;
-  if (!ready.connected && !connection.is_early()) return events;
-  if (ready.readable || socket.shut_read) events |= Events::kIn;
-  if (ready.ended || socket.shut_read) events |= Events::kPeerShut;
-  if ((ready.ended || socket.shut_read) && socket.shut_write) events |= Events::kHangUp;
-  // A third of the buffer is free, as for Linux: waking a writer for each byte is of no use.
-  const bool room = connection.writable() >= socket.tcp.options->send_buffer / 3 && connection.has_memory();
-  if (socket.shut_write || room) events |= Events::kOut;
-  return events;
-}
 
 uint32_t Stack::events(int number) const noexcept {
   const Socket* const socket = owned(number);

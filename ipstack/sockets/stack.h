@@ -43,6 +43,7 @@
 #include "ipstack/sockets/read_positions.h"
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
+#include "ipstack/sockets/socket_events.h"
 #include "ipstack/sockets/socket_options.h"
 #include "ipstack/sockets/socket_reports.h"
 #include "ipstack/sockets/socket_tables.h"
@@ -72,11 +73,6 @@ struct StackOptions {
   uint32_t half_open_max = 4096;       // handshakes that peers have begun, of all listeners: more get cookies (RFC 4987)
   uint32_t time_waits_max = 256 * 1024;  // connections in TIME-WAIT without a socket: for a further one the oldest ends
   uint64_t seed = 0;                   // 0: from the kernel
-};
-
-// Events, with the values of epoll.
-struct Events {
-  static constexpr uint32_t kIn = 0x001, kUrgent = 0x002, kOut = 0x004, kError = 0x008, kHangUp = 0x010, kPeerShut = 0x2000;
 };
 
 struct Change {
@@ -313,7 +309,6 @@ class Stack {
   void make_due(uint32_t index);
   void process_due(uint32_t index, bool& full);
   void notify_starved();
-  uint32_t events_of(const Socket& socket) const noexcept;
   uint32_t events_of(uint32_t index) const noexcept;
   int bind_to(int number, const Address& to, uint64_t group);
   bool is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept;
@@ -322,7 +317,6 @@ class Stack {
   int take_port(uint32_t index);
   void give_back_port(Socket& socket);
   void give_back_name(Socket& socket);
-  bool fits(const Socket& socket, const Address& to) const noexcept;
   bool is_awaited(uint32_t index) const noexcept {
     return awaited_.socket == static_cast<int>(index) && awaited_.came < 0 && !slab_[index].peeks_behind && !slab_[index].urgent;
   }
@@ -359,7 +353,6 @@ class Stack {
   void after(uint32_t index);
   void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
   void handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn);
-  int take_error(Socket& socket);
   void take_failure(Socket& socket);
 
   // stack_time_wait.cc
@@ -378,7 +371,6 @@ class Stack {
   void send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment);
   SynCookies::Answer overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept;
   bool take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment);
-  static void inherit(Socket& child, const Socket& parent);
   uint32_t make_embryo(uint32_t listener, const Address& local, const Address& remote);
   void embryo_changed(uint32_t index);
   void end_listener(uint32_t index);
@@ -427,9 +419,7 @@ class Stack {
   void tell_read(uint32_t index);
   void shut_local(uint32_t index);
   void close_local(uint32_t index);
-  uint32_t events_local(const Socket& socket) const noexcept;
   int send_datagram_local(const Address& from, const SendRoute& route, Bytes data);
-  static uint32_t emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
   // stack_local_peers.cc: messages of local peers
   void await_local_peer(uint32_t index);
   bool awaits_local_peer(uint32_t index) const noexcept;

@@ -21,7 +21,7 @@ int Stack::join(int number, const ip::IpAddress& group) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return -EPROTO;
-  if (!group.is_multicast() || !fits(*socket, {group, 0})) return -EINVAL;
+  if (!group.is_multicast() || !socket->fits({group, 0})) return -EINVAL;
   std::vector<ip::IpAddress>& groups = socket->datagram->groups;
   if (has(groups, group)) return -EADDRINUSE;
   if (groups.size() == kGroupsOfSocketMax) return -ENOBUFS;

@@ -239,7 +239,7 @@ void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
   const uint32_t index = part.ready.size() < part.backlog ? new_socket(Type::stream, slab_[listener].ipv6) : kNone;
   if (index == kNone) return refuse();
   Socket& child = slab_[index];
-  inherit(child, slab_[listener]);
+  child.inherit(slab_[listener]);
   child.stage = Stage::queued;
   child.listener = listener;
   child.local = to;

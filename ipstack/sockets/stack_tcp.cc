@@ -90,7 +90,7 @@ int Stack::connect(int number, const Address& asked) {
   const auto index = static_cast<uint32_t>(number);
   if (socket->listening != nullptr) return -EISCONN;
   Address to = asked;
-  if (!fits(*socket, to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
+  if (!socket->fits(to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   if (socket->type == Type::datagram) {
     if (!socket->datagram->broadcast && addresses_.is_broadcast(to.host)) return -EACCES;
     socket->connected = !to.host.is_unspecified();
@@ -172,7 +172,7 @@ int Stack::connect_again(uint32_t index) {
   // A stream that a local peer has opened and ended at once has been connected: what became of it is for the next call.
   const bool opened = stream != nullptr && stream->peer_life != 0;
   if (stream != nullptr ? opened : socket.tcp.connection->state() != tcp::State::closed) return 0;
-  const int error = take_error(socket);
+  const int error = socket.take_error();
   forget_connection(index);
   return error != 0 ? -error : -ECONNABORTED;
 }
@@ -242,12 +242,6 @@ bool Stack::open_connection(uint32_t index) {
   return slab_.has(index) && slab_[index].deferred;
 }
 
-int Stack::take_error(Socket& socket) {
-  const int error = socket.error;
-  socket.error = 0;
-  return error;
-}
-
 void Stack::return_error(int number, int error) noexcept {
   Socket* const socket = owned(number);
   if (socket != nullptr && error != EAGAIN && error != EPIPE) socket->error = error;  // those come again by themselves
@@ -266,7 +260,7 @@ int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
     if (known && plain) return send_by_known_route(static_cast<uint32_t>(number), data);
     return send_to(number, data, socket->remote, Sending{.more = more});
   }
-  if (socket->error != 0) return -take_error(*socket);
+  if (socket->error != 0) return -socket->take_error();
   if (socket->local_stream != nullptr) {
     socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);
     return send_local(static_cast<uint32_t>(number), data, urgent);
@@ -293,13 +287,13 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) return receive_from(number, data, nullptr, peek);
   if (socket->local_stream != nullptr) return receive_local(static_cast<uint32_t>(number), data, peek);
-  if (!socket->has_connection()) return socket->error != 0 ? -take_error(*socket) : -ENOTCONN;
+  if (!socket->has_connection()) return socket->error != 0 ? -socket->take_error() : -ENOTCONN;
   tcp::Connection& connection = *socket->tcp.connection;
   size_t skip = peek ? positions_.peek_offset(static_cast<uint32_t>(number)) : 0;
   if (socket->urgent) [[unlikely]] data = room_to_urgent(static_cast<uint32_t>(number), data, peek, skip);
   if (connection.readable() <= skip) {
     if (connection.readiness().ended) return 0;  // as on Linux also if it was reset after that: a send returns the error
-    if (socket->error != 0) return -take_error(*socket);
+    if (socket->error != 0) return -socket->take_error();
     const tcp::State state = connection.state();
     if (socket->deferred) {  // the application waits for the peer's data first: the SYN leaves now
       socket->deferred = false;

@@ -67,7 +67,7 @@ int64_t Stack::receive_urgent(int number, MutableBytes data, bool peek) {
   if (!socket->urgent || socket->urgent_inline || positions_.urgent(index).taken) return -EINVAL;
   Urgent& urgent = positions_.urgent(index);
   if (socket->unread() <= urgent.before) {
-    return (events_of(*socket) & kEnded) != 0 ? 0 : -EAGAIN;
+    return (socket_events(*socket) & kEnded) != 0 ? 0 : -EAGAIN;
   }
   if (!data.empty()) {
     std::vector<Bytes> pieces(socket->local_stream != nullptr ? socket->local_stream->pieces.size() :
@@ -85,7 +85,7 @@ int64_t Stack::receive_urgent(int number, MutableBytes data, bool peek) {
 // The urgent byte alone is nothing to read.
 uint32_t Stack::events_of(uint32_t index) const noexcept {
   const Socket& socket = slab_[index];
-  uint32_t events = events_of(socket);
+  uint32_t events = socket_events(socket);
   if (!socket.urgent) [[likely]] return events;
   const Urgent& urgent = positions_.urgent(index);
   const uint32_t there = socket.unread();
