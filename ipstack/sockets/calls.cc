@@ -46,7 +46,7 @@ struct OptionName {
   int level, name;
   Stack::Option option;
 };
-// Those whose value is an int that means the same to the stack.
+// Options with an int that means the same to the stack.
 constexpr OptionName kOptions[] = {
     {SOL_SOCKET, SO_ERROR, Stack::Option::error},
     {SOL_SOCKET, SO_ACCEPTCONN, Stack::Option::accepts},
@@ -127,7 +127,7 @@ Sockets::~Sockets() {
 
 bool Sockets::await_ends(Nanoseconds within) {
   const Nanoseconds until = clock_.now() + within;
-  // What close() has left to do is done before anybody sleeps: it may have been all.
+  // Does what close() has left to do before the thread sleeps: it may have been all.
   for (poll_network(); !stack_->idle() && clock_.now() < until && wait(until); poll_network()) {}
   return stack_->idle();
 }
@@ -176,7 +176,7 @@ int64_t Sockets::block(bool waits, Nanoseconds within, Try attempt) {
   if (began - ran_at_ > kRunEvery) poll_network(due_intake(began - ran_at_ > 2 * kRunEvery));
   int64_t result = attempt();
   if (result != -EAGAIN) return answer(result);
-  // What has come may be what is asked for, also for those who do not wait; and it is answered by what the application says next.
+  // What has come may be what the call asks for, also if it does not wait; and the application's next data carries its acknowledgement.
   if (network_->poll_for_answer(*stack_) != 0 || waits) result = attempt();
   const Nanoseconds until = within == 0 ? kForever : clock_.now() + within;
   while (result == -EAGAIN && waits && clock_.now() < until) {
@@ -234,7 +234,7 @@ int Sockets::connect(int s, const sockaddr* address, socklen_t length) {
   if (is_nonblocking(s)) return answer(result);
   const int64_t done = block(true, within(s).send, [&]() -> int64_t {
     const int more = stack_->connect(s, to);
-    if (more == -EISCONN) return 0;  // it has turned to TCP, whose SYN waits for data
+    if (more == -EISCONN) return 0;  // it uses TCP now, and its SYN waits for data
     return more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;
   });
   if (done < 0 && errno == EAGAIN) errno = -result;  // SO_SNDTIMEO, as Linux has it
@@ -263,7 +263,7 @@ ssize_t Sockets::send(int s, const void* data, size_t length, int flags) {
   return end_zero_copy(s, static_cast<ssize_t>(sent), flags);
 }
 
-// Of a call with MSG_ZEROCOPY that has sent something: its data is copied already.
+// After a call with MSG_ZEROCOPY that has sent something: its data is copied already.
 ssize_t Sockets::end_zero_copy(int s, ssize_t sent, int flags) {
   if (sent > 0 && (flags & MSG_ZEROCOPY) != 0) stack_->end_zero_copy(s);
   return sent;
@@ -300,7 +300,7 @@ ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const
   return end_zero_copy(s, sent, flags);
 }
 
-// What did not go with the SYN follows when the connection stands, if the call may wait for that.
+// Data that did not leave with the SYN follows on the open connection, if the call may wait for that.
 ssize_t Sockets::connect_with(int s, Bytes data, int flags, const Address& to) {
   stack_->set_time(clock_.now());
   const int64_t begun = stack_->connect_with(s, data, to);
@@ -342,7 +342,7 @@ ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr*
     while (true) {  // what came straight here is not all that has come
       const bool at_urgent = !peek && stack_->is_at_urgent(s);
       if (at_urgent && received != 0) return static_cast<int64_t>(received);
-      if (at_urgent && !marked && !waits) return -EAGAIN;  // who is told of it, as by SIGURG, may want it before it is passed
+      if (at_urgent && !marked && !waits) return -EAGAIN;  // a handler of SIGURG may want it before it is passed
       const int64_t more = stack_->receive(s, room.subspan(received), peek);
       if (more == -EAGAIN) awaiting.into(room.subspan(received));
       if (more <= 0) return more;

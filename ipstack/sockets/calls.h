@@ -7,8 +7,8 @@
 //   (*sockets)->send(s, data, length, 0);
 //
 // They return what Linux's return: -1 and errno. Numbers are of their own: no descriptors of the kernel. An object belongs to one thread at
-// a time. Segments are acknowledged and sent again while a thread is in a call: who computes for long calls poll() with a time-out of 0 in
-// between.
+// a time. Segments are acknowledged and sent again while a thread is in a call: a thread that computes for long calls poll() with time-out
+// 0 in between.
 #pragma once
 
 #include <poll.h>
@@ -28,7 +28,7 @@ struct SocketsOptions {
   EndpointNetworkOptions network{};
   StackOptions stack{};
   Nanoseconds linger = 5 * kSecond;  // how long the destructor waits for connections to end
-  Clock clock{};                     // who runs the stack by itself, too, has to give his own: time may not go back
+  Clock clock{};                     // a caller that also runs the stack itself gives its own: time may not go back
 };
 
 class Sockets {
@@ -39,7 +39,7 @@ class Sockets {
   ~Sockets();
   // In a child after fork(): says and ends nothing, as all of it is the parent's; unmaps and closes what it can.
   static void leave(std::unique_ptr<Sockets> sockets);
-  // When the network interface is gone: nobody is there to be told of their ends.
+  // When the network interface is gone: the ends of streams cannot be sent.
   static void forget(std::unique_ptr<Sockets> sockets);
   Sockets(const Sockets&) = delete;
   Sockets& operator=(const Sockets&) = delete;
@@ -56,12 +56,12 @@ class Sockets {
   ssize_t recv(int s, void* data, size_t length, int flags);
   ssize_t sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length);
   ssize_t recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length, Stack::Received* what = nullptr);
-  // Of datagrams, as sendmsg() with ancillary data; what recvmsg() tells in such is `what` above.
+  // Sends a datagram as sendmsg() with ancillary data. recvfrom() returns what recvmsg() tells there in `what`.
   ssize_t sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length, Stack::Sending how);
   int shutdown(int s, int how);
   // With SO_LINGER it waits for so long, also if it is non-blocking, as Linux's does.
   int close(int s);
-  // The same without that, for who has waited.
+  // close() without the wait, for a caller that has waited.
   int drop(int s);
   int getsockname(int s, sockaddr* address, socklen_t* length);
   int getpeername(int s, sockaddr* address, socklen_t* length);
@@ -75,13 +75,13 @@ class Sockets {
   EndpointNetwork& network() noexcept { return *network_; }
   // Waits for the ends of the streams that are closed, `within` at most. False: a peer has not acknowledged all that was sent.
   bool await_ends(Nanoseconds within);
-  // What has come, of local peers at most so many messages, and timers, without a call: about how many messages; 0: none.
+  // Takes in what has come, at most so many messages of local peers, and runs timers. Returns about how many messages; 0: none.
   uint32_t poll_network(uint32_t local_peers = EndpointNetwork::kPollMost);
-  // How many messages of local peers a turn takes in for a program that finds something without it: a few more than the datagrams that it
-  // has read since the turn before. What their queue has no room for would only be dropped, and the sender may as well wait. `late`: the
-  // last turn was long ago.
+  // How many messages of local peers poll_network() should take in for a program that finds something without it: a few more than the
+  // datagrams that it has read since the poll before. A full queue would drop more; the sender may as well wait. `late`: the last poll was
+  // long ago.
   uint32_t due_intake(bool late) noexcept;
-  // Somebody else has run the stack.
+  // The caller has run the stack itself.
   void set_run_time(Nanoseconds at) noexcept { ran_at_ = at; }
 
  private:
@@ -115,7 +115,7 @@ class Sockets {
   uint64_t reads_seen_ = 0;         // of Stack::datagrams_read(), by due_intake()
 };
 
-// A stream whose end the peer has not acknowledged, for who waits behind shutdown() as Stack::linger_time() says.
+// The peer has not acknowledged the stream's end: a caller waits for that as long as Stack::linger_time() says.
 inline bool is_ending(const Stack& stack, int s) noexcept {
   const tcp::Connection* const it = stack.connection(s);
   return it != nullptr && tcp::is_ending(it->state());

@@ -25,7 +25,7 @@ struct HeaderOptions {
 
 class DatagramQueue {
  public:
-  // What is known of a datagram. `segment` (not 0): it is several that came together, each of so many bytes but the last.
+  // A datagram. `segment` (not 0): several that came together, of that size; the last may be shorter.
   struct Datagram {
     Address from{};
     ip::IpAddress to{};
@@ -96,7 +96,7 @@ class DatagramQueue {
     }
     return false;
   }
-  // Of several that came together, the first is taken.
+  // Takes the first of several that came together.
   void pop_segment(uint32_t bytes) noexcept {
     taken_ += bytes;
     waiting_ -= bytes;

@@ -152,7 +152,7 @@ uint32_t EndpointNetwork::poll(Stack& stack, uint32_t local_peers, bool for_answ
   bool after_local = false;
   uint32_t keeps = stack.intake();
   if (keeps == 0) {
-    ++taken_in_;  // whoever waits is not to wait: something may be there
+    ++taken_in_;  // a waiter must not sleep: something may be there
     return 1;
   }
   const auto receive = [&](Message& message) {
@@ -183,7 +183,7 @@ bool EndpointNetwork::take(Stack& stack, const Message& message) {
   return stack.handle_local_peer_message(local_peer, message, head);
 }
 
-// Who wants a channel, who has closed one, and what became of those that we asked for.
+// Requests for channels, closed channels, and answers to our own requests.
 void EndpointNetwork::poll_service(Stack& stack) {
   news_ = false;
   poll_requests();

@@ -18,7 +18,7 @@ struct QueuedError {
   int error = 0;
   uint8_t type = 0, code = 0;        // of ICMP
   uint32_t info = 0, data = 0;       // of what was too long the path's MTU; of zero_copy the first and the last of the sends, from 0 on
-  ip::IpAddress offender{};          // who says so
+  ip::IpAddress offender{};          // the sender of the ICMP message
   Address to{};                      // where the datagram went
   std::vector<std::byte> payload{};  // of it, as much as was quoted
 
@@ -26,7 +26,7 @@ struct QueuedError {
   bool is_pending() const noexcept { return origin == Origin::icmp4 || origin == Origin::icmp6; }
 };
 
-// What ICMP says of a datagram. Fatal, as Linux has it: it is of the destination, and not of a way that may be different for the next one.
+// An ICMP error about a datagram. Fatal, as Linux has it: it is about the destination, and not about a route that may change.
 struct DatagramError {
   int error = 0;
   bool fatal = false;
@@ -34,7 +34,7 @@ struct DatagramError {
 
 class ErrorQueue {
  public:
-  static constexpr size_t kPayloadMax = 1280;  // of one error: more than anybody quotes who keeps to the rules
+  static constexpr size_t kPayloadMax = 1280;  // of one error: more than a conforming router quotes
   static constexpr uint32_t kErrorsMax = 64;  // of datagrams; what comes then is lost, and the ends of sends never are
 
   bool empty() const noexcept { return errors_.empty(); }

@@ -1,5 +1,4 @@
-// fast_open.h - cookies of TCP fast open (RFC 7413): those that a stack gives to who calls it, and those that it has been given; used by
-// the stack.
+// fast_open.h - cookies of TCP Fast Open (RFC 7413): those given to clients, and those that servers gave; used by the stack.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 
 namespace unet::sockets {
 
-// A hash of both addresses with a key that changes each hour; that of the last hour is good, too, so nothing is kept of who has one.
+// A hash of both addresses with a key that changes each hour. The key of the last hour is good, too. So no state per client is stored.
 class FastOpenCookies {
  public:
   static constexpr size_t kBytes = 8;
@@ -47,7 +46,7 @@ class FastOpenCookies {
   const HashKey key_;
 };
 
-// What servers have given us, by their address: a table of fixed size, in which an older one gives way.
+// Cookies from servers, by address: a table of fixed size, in which an older entry gives way.
 class FastOpenCache {
  public:
   struct Entry {

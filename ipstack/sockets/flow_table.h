@@ -1,7 +1,7 @@
 // flow_table.h - from both ends of a segment to its connection; used by the stack.
 //
 // Open addressing with linear probing, at most half full; what is taken out is filled from behind, so that nothing is left of it. The hash
-// is keyed: nobody can choose ends that collide.
+// is keyed: a stranger cannot choose ends that collide.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class FlowTable {
 
   explicit FlowTable(const HashKey& key) : key_(key), slots_(kLeast) {}
 
-  // A cheap hash of its own: a packet is not worth SipHash. Who does not know the key cannot tell which ends collide.
+  // A cheap hash of its own: a packet is not worth SipHash. Without the key a stranger cannot tell which ends collide.
   uint32_t hash(const Address& local, const Address& remote) const noexcept {
     uint64_t near[2], far[2];
     std::memcpy(near, local.host.bytes.data(), 16);
@@ -48,7 +48,7 @@ class FlowTable {
     }
     --count_;
     for (uint32_t at = (hole + 1) & mask(); slots_[at].item != kNone; at = (at + 1) & mask()) {
-      // What may stand in the hole: whose own place is not between the hole and where it is.
+      // An item may move to the hole if its own place is not between the hole and where it is.
       if (((at - (slots_[at].hash & mask())) & mask()) < ((at - hole) & mask())) continue;
       slots_[hole] = slots_[at];
       hole = at;

@@ -11,7 +11,7 @@
 
 namespace unet::sockets {
 
-// Of both ends, and one number more.
+// Hashes both ends, and one more number.
 inline uint64_t keyed_hash(const HashKey& key, const Address& local, const Address& remote, uint64_t more) noexcept {
   std::array<uint64_t, 6> words;
   std::memcpy(&words[0], local.host.bytes.data(), 16);

@@ -13,7 +13,7 @@ namespace unet::sockets {
 
 struct PeerKind {
   static constexpr uint8_t kOpen = 1, kOpened = 2, kRefused = 3, kData = 4, kCredit = 5, kEnd = 6, kReset = 7, kDatagram = 8,
-                           kNoPort = 9,  // the answer to a datagram that nobody wants: its head
+                           kNoPort = 9,  // the answer to a datagram for a port without a socket: its head
                            kHeaderOptions = 10,
                            // A stream moves to another stack of this network interface (stack_move.cc): its end asks, the other end
                            // agrees and sends nothing until the stream goes on by its new end's channel.
@@ -39,7 +39,7 @@ struct PeerOpen {
 
 struct PeerOpened {
   PeerHeader header{};
-  uint32_t socket = 0, life = 0;  // of who accepts
+  uint32_t socket = 0, life = 0;  // of the accepting end
   uint32_t window = 0;
 };
 

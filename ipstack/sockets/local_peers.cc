@@ -2,6 +2,7 @@
 #include "ipstack/sockets/local_peers.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace unet::sockets {
 namespace {
@@ -53,7 +54,7 @@ void LocalPeers::drop_pieces(LocalStream& stream) noexcept {
   stream.unread = 0;
 }
 
-// What lies too far behind what has come since.
+// Copies messages that lie too far behind the newest.
 void LocalPeers::copy_out(LocalPeer& peer) {
   while (!peer.kept.empty()) {
     const LocalPeer::Kept kept = peer.kept.front();
@@ -122,6 +123,23 @@ bool LocalPeers::send_header_options(uint32_t peer, HeaderOptions options) noexc
   if (!network_.send_to_local_peer(peer, bytes_of(message), {})) return false;
   told = options;
   return true;
+}
+
+uint32_t emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept {
+  const bool four = to.host.is_ipv4();
+  const uint8_t bytes = four ? 4 : 16;
+  const PeerDatagram head{.kind = PeerKind::kDatagram, .address_bytes = bytes, .segment = segment, .from_port = from.port,
+                          .to_port = to.port};
+  std::memcpy(at, &head, sizeof head);
+  std::byte* const addresses = at + sizeof head;
+  if (four) {
+    std::memcpy(addresses, from.host.bytes.data() + 12, 4);
+    std::memcpy(addresses + 4, to.host.bytes.data() + 12, 4);
+  } else {
+    std::memcpy(addresses, from.host.bytes.data(), 16);
+    std::memcpy(addresses + 16, to.host.bytes.data(), 16);
+  }
+  return static_cast<uint32_t>(sizeof head) + 2u * bytes;
 }
 
 }  // namespace unet::sockets

@@ -21,8 +21,8 @@ namespace unet::sockets {
 
 // The stack of another application, to which a channel leads.
 struct LocalPeer {
-  // A message that is read in place. Memory of a channel goes back in the order in which messages came: what lies too far behind is
-  // copied out, so that one that nobody reads does not stop all others.
+  // A message that is read in place. Memory of a channel goes back in the order in which messages came. A message that lies too far behind
+  // is copied out, so that an unread stream does not stop the others.
   struct Kept {
     uint32_t socket = 0, life = 0;
     uint32_t position = 0;           // Message::position
@@ -45,6 +45,9 @@ struct LocalPeer {
   HeaderOptions told{}, heard{};     // of datagrams (PeerHeaderOptions)
   std::deque<Kept> kept{};
 };
+
+// Writes the head of a datagram to a local peer: how many bytes.
+uint32_t emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
 
 class LocalPeers {
  public:
@@ -75,7 +78,7 @@ class LocalPeers {
 
  private:
   static constexpr size_t kQueuedMax = 4096;
-  // That a stream has ended, or that there is none.
+  // It says that a stream has ended, or that there is none.
   struct Queued {
     uint32_t peer;
     PeerHeader header;

@@ -11,10 +11,12 @@
 
 namespace unet::sockets {
 
+constexpr uint32_t kWindowLeast = 64 * 1024;
+
 // A stream to an application of the same network interface: a pair of message queues, no TCP (stack_local_peers.cc).
 struct LocalStream {
   enum class State : uint8_t { asking, open, closed };  // asking: for the local peer, or for its answer
-  // What has come and was not read: in place in the local peer's channel, or copied where others need the room.
+  // Unread data: in place in the local peer's channel, or copied because others need the room.
   struct Piece {
     Message message{};
     std::vector<std::byte> copy{};
@@ -54,7 +56,7 @@ struct LocalStream {
     std::vector<Piece> all_;
     size_t first_ = 0;  // those before it have been taken
   };
-  // What is told of it (Stack::info()): data alone.
+  // For Stack::info(). Counts data alone.
   struct Traffic {
     uint64_t bytes = 0;
     Nanoseconds last = 0;          // when; 0: never
@@ -95,7 +97,7 @@ struct LocalStream {
 
   bool is_moving() const noexcept { return move != Move::none; }
   bool is_silent() const noexcept { return move != Move::none && move != Move::leaving; }
-  // What is sent next waits for this.
+  // Further data must wait for this.
   bool is_behind() const noexcept { return answer_due || !unsent.empty(); }
   // All that is to be sent is at the peer, with its end.
   bool has_left() const noexcept { return state == State::open && end == End::sent; }

@@ -28,15 +28,14 @@ class Network {
   // Set-up: a round trip to the network interface's service.
   virtual Claimed claim(const IpClaim& claim) = 0;
   virtual void release(uint32_t claim) = 0;
-  // Of a claim that others share: whether it takes new flows. 0, or an errno: EADDRINUSE.
-  virtual int set_accepts_new_flows([[maybe_unused]] uint32_t claim, [[maybe_unused]] AcceptsNewFlows accepts) { return 0; }
-  // Of such a claim: a TCP connection that another member of the share has comes to this network from now on, or a moment later. 0, or an
-  // errno.
+  // Says whether a claim of a shared port takes new flows. 0, or an errno: EADDRINUSE.
+  virtual int set_accepts_new_flows(uint32_t claim, AcceptsNewFlows accepts_new_flows) { return static_cast<void>(claim), static_cast<void>(accepts_new_flows), 0; }
+  // Takes over a TCP connection from another member of the share: its segments come to this network now, or a moment later. 0, or an errno.
   virtual int own_flow(uint32_t claim, const Address& local, const Address& remote) {
     return static_cast<void>(claim), static_cast<void>(local), static_cast<void>(remote), ENETDOWN;
   }
   virtual const IpConfiguration& configuration() = 0;
-  // Memory to tell of further sockets in, as Endpoint::open_sockets(); none: nobody wants to know.
+  // Memory to tell of further sockets in, as Endpoint::open_sockets(); none: no reader wants them.
   virtual SocketTableView open_sockets() { return {}; }
 
   // Room for a message of at most so many bytes (IpMessageHeader and a packet), which post() sends, or as much of it as it says. Empty:
@@ -55,7 +54,7 @@ class Network {
   }
   virtual uint64_t submitted() const noexcept { return 0; }
   virtual uint64_t completed() noexcept { return 0; }
-  // What is posted leaves while the application polls, and only then.
+  // Messages leave only while the application polls.
   virtual bool is_polled() const noexcept { return false; }
   // A stack that waits for room (Stack::wants_room()) waits for completed() to come that far, unless reserve() finds none after this.
   virtual void notify_completion(uint64_t submitted) noexcept { static_cast<void>(submitted); }
@@ -67,7 +66,7 @@ class Network {
   virtual bool send_to_local_peer(uint32_t local_peer, Bytes head, Bytes data) noexcept = 0;
   // Whether a message of so many bytes beside its head may be sent now.
   virtual bool has_room(uint32_t local_peer, uint32_t bytes) noexcept = 0;
-  // The same without a copy: room for the data of a message, which post_to_local_peer() sends with its head, or as much of it as it says.
+  // send_to_local_peer() without a copy: room for the data of a message. post_to_local_peer() sends its first `bytes` with a head.
   virtual MutableBytes reserve_to_local_peer(uint32_t local_peer, uint32_t bytes) noexcept = 0;
   virtual void post_to_local_peer(uint32_t local_peer, Bytes head, uint32_t bytes) noexcept = 0;
   // Gives back a message that the stack has kept, of a local peer's or of the IP channel (kNoLocalPeer).

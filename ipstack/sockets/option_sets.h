@@ -11,7 +11,7 @@
 
 namespace unet::sockets {
 
-// One user's hold of a set, which nobody changes: who wants another one takes that. Sets belong to one thread.
+// A counted reference to an immutable set: other options are another set. Sets belong to one thread.
 class SharedOptions {
  public:
   SharedOptions() noexcept = default;  // of none

@@ -45,7 +45,7 @@ bool PeerDirectory::answer(uint8_t protocol, const Address& address, uint32_t lo
   shared = shared && protocol == ip::Protocol::kTcp;
   Entry* const entry = find(protocol, address);
   if (entry == nullptr) return shared;
-  // That there is no channel to one member of a share says nothing of the others.
+  // A missing channel to one member of a share says nothing about the others.
   shared = shared || (entry->shared && local_peer == kNone);
   entry->asked = false;
   entry->shared = shared;

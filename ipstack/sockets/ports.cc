@@ -31,7 +31,7 @@ int Ports::take(const ip::IpAddress& local, uint16_t port, bool shared, Families
 int Ports::take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, AcceptsNewFlows accepts_new_flows,
                        Families families) {
   families = families_of(local, families);
-  Bound* same = nullptr;  // whose claim is of the same address
+  Bound* same = nullptr;  // its claim is of the same address
   const auto [first, last] = bound_.equal_range(port);
   for (auto at = first; at != last; ++at) {
     Bound& bound = at->second;
@@ -52,7 +52,7 @@ int Ports::take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, 
   if (first == last && uses_[port] != 0) return EADDRINUSE;
   Bound made{.local = local, .families = families, .uses = 1, .shared = shared, .group = group, .joins = group != 0,
              .accepts_new_flows = accepts_new_flows};
-  if (in_pool_[port]) {  // ours already, as one whose number is taken again that bind() to port 0 gave; so no other process can have it
+  if (in_pool_[port]) {  // ours already, for example given by bind() to port 0 before; so no other process can have it
     made.of_pool = true;
   } else {
     const Network::Claimed claimed = network_.claim({.protocol = protocol_, .local = local, .accepts_new_flows = accepts_new_flows,
@@ -121,7 +121,7 @@ int Ports::add_block() {
     pool_.push_back(static_cast<uint16_t>(claimed.port + i));
     in_pool_[pool_.back()] = true;
   }
-  // Who can guess a connection's port can attack it more easily (RFC 6056).
+  // A guessable port makes a connection easier to attack (RFC 6056).
   for (size_t i = pool_.size() - 1; i > before; --i) {
     std::swap(pool_[i], pool_[before + random_.below(static_cast<uint32_t>(i - before + 1))]);
   }

@@ -24,7 +24,7 @@ class Ports {
   Ports(const Ports&) = delete;
   Ports& operator=(const Ports&) = delete;
 
-  // Of which packets a socket at all addresses gets some.
+  // The IP versions of the packets that a socket at all addresses gets.
   enum Families : uint8_t { kIpv4 = 1, kIpv6 = 2, kBoth = 3 };
 
   // The port for one socket at `local` (unspecified: all addresses, of `families`). 0, or an errno; EADDRINUSE also if packets to another
@@ -32,11 +32,10 @@ class Ports {
   int take(const ip::IpAddress& local, uint16_t port, bool shared, Families families = kBoth);
   // The same for one of a share (IpClaim::group), with other processes, and with others of ours that want the same, whatever else they
   // agree upon. Port 0: one that the network interface chooses. `accepts_new_flows`: of the claim, if it is made for this.
-  int take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, AcceptsNewFlows accepts_new_flows,
-                  Families families = kBoth);
-  // Of which share the port is, at that address; 0: of none.
+  int take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, AcceptsNewFlows accepts_new_flows, Families families = kBoth);
+  // The share that the port belongs to, at that address; 0: none.
   uint64_t group_of(const ip::IpAddress& local, uint16_t port) const noexcept;
-  // Of such a port: a connection that another process of the share has is ours from now on, or a moment later. 0, or an errno.
+  // Takes over a connection from another process of the share, now or a moment later. 0, or an errno.
   int own_flow(const Address& local, const Address& remote);
   // The address of its claim: that one, or all.
   ip::IpAddress claimed_at(const ip::IpAddress& local, uint16_t port) const noexcept;
@@ -50,7 +49,7 @@ class Ports {
   // Any port, for bind() to port 0; of all addresses. 0, or an errno.
   int take_free(uint16_t& port);
   // One for a connection, which may be another connection's, too: `free(port)` says whether it may be used. 0, or an errno. RFC 6056,
-  // 3.3.3: `offset` is a keyed hash of where it leads, so that who sees the ports of one place cannot tell those of another. Where many
+  // 3.3.3: `offset` is a keyed hash of where it leads, so that the ports seen at one destination tell nothing of another's. Where many
   // are in use, as by TIME-WAITs, further ones are asked for rather than all looked at, until there are no further ones.
   // `further`: not of those that were asked for before, if there are others.
   template <typename Free>

@@ -38,7 +38,7 @@ class ReadPositions {
     offset -= std::min(offset, static_cast<uint32_t>(bytes));
   }
 
-  // Of a socket that has an urgent byte (Socket::urgent).
+  // Only for a socket that has an urgent byte (Socket::urgent).
   Urgent& urgent(uint32_t index) noexcept { return urgents_.at(index); }
   const Urgent& urgent(uint32_t index) const noexcept { return urgents_.at(index); }
   void set_urgent(uint32_t index, uint32_t before) {

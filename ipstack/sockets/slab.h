@@ -1,4 +1,4 @@
-// slab.h - objects by number, at addresses that stay, whose memory is made in blocks and used again; used by the stack.
+// slab.h - objects by number at stable addresses; memory comes in blocks and is reused; used by the stack.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ inline bool is_nowhere(const void* memory) noexcept { return reinterpret_cast<ui
 int read_sockaddr(const sockaddr* address, socklen_t length, bool six, bool either, Address& into) noexcept;
 // The number of the network interface's port 0, where programs expect that of an interface; others follow. The kernel's numbers are lower.
 constexpr uint32_t kLinkNumber = 0x7FFF'0000;
-// As much of it as there is room for; `length` is then how much there is. Null: nobody asks. A link-local address of IPv6 has the scope
+// As much of it as there is room for; `length` is then how much there is. Null: not asked for. A link-local address of IPv6 has the scope
 // kLinkNumber.
 void write_sockaddr(const Address& address, bool six, sockaddr* into, socklen_t* length) noexcept;
 

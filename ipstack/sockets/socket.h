@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ipstack/sockets/datagram_queue.h"
@@ -16,7 +17,7 @@ namespace unet::sockets {
 
 enum class Type : uint8_t { stream, datagram };
 
-// Of a stream: its options, of which setsockopt() may make others at any time, and a connection that uses them.
+// A stream's options, which setsockopt() may replace at any time, and the connection that uses them.
 struct TcpPart {
   SharedOptions options{};
   std::unique_ptr<tcp::Connection> connection{};  // a stream to a local peer has none, which is most of its memory
@@ -24,7 +25,7 @@ struct TcpPart {
 
 struct ListenerPart {
   uint32_t backlog = 0;
-  uint32_t embryos = 0;            // connections whose handshake is under way
+  uint32_t embryos = 0;            // connections with a handshake under way
   uint32_t fast_open_max = 0;      // TCP_FASTOPEN: how many may be open before their handshakes are over; 0: it is off
   uint32_t early = 0;              // that are
   std::deque<uint32_t> ready{};    // for accept()
@@ -41,15 +42,15 @@ struct SendRoute {
   HeaderOptions header_options{};
 };
 
-// What calls with MSG_MORE, or under UDP_CORK, have put together of a datagram: it goes where the first one said, as the first one said.
+// A datagram that calls with MSG_MORE, or under UDP_CORK, put together. The first call's destination and options hold.
 struct Gathered {
   SendRoute route{};
   std::vector<std::byte> bytes{};
   bool due = false;                // it is whole, and waits for room
 };
 
-// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER, with Linux's numbers. Whether datagrams that do not fit into their path are cut, and by whom: by
-// all; by us; by nobody. probe and interface look at the link alone; interface and omit let routers cut.
+// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER, with Linux's numbers: what fragments a datagram that does not fit its path. dont: we and routers;
+// want: we; must: none does. probe and interface look at the link's MTU alone; interface and omit let routers fragment.
 enum class PathDiscovery : uint8_t { dont, want, must, probe, interface, omit };
 
 struct DatagramPart {
@@ -70,7 +71,7 @@ struct DatagramPart {
   bool of_group = false;           // bound to a group's address: its port is that group's alone,
   bool has_port = false;           // and besides one to send from
   ip::IpAddress group_source{};    // IP_MULTICAST_IF
-  // Of a connected one whose datagrams go by a local peer's channel: all that send_to() has found out about them, for so long.
+  // The remembered route of a connected socket with a local peer: what send_to() found, valid for a time and one route generation.
   uint32_t route_peer = ~uint32_t{0};     // the local peer
   uint64_t route_generation = 0;        // as Stack::route_generation_, or it is another one by now
   Nanoseconds route_until = 0;
@@ -82,7 +83,7 @@ struct DatagramPart {
 
 constexpr uint16_t kAnySegment = 0xFFFF;
 
-// Whose a socket is. A stream that a peer has begun goes from embryo to queued to owned.
+// The stage in a socket's life. A stream that a peer has begun goes from embryo to queued to owned.
 enum class Stage : uint8_t {
   owned,    // the application's
   embryo,   // its handshake is under way, for its listener
@@ -125,7 +126,7 @@ struct Socket {
   uint8_t shown = 0xFF;            // the state that others were told last, at told_at
   uint8_t moves = 0;               // to other ports, of this connect()
   uint16_t max_segment = kAnySegment;  // TCP_MAXSEG
-  // Of a path whose packets have room for `payload` bytes; not less than Linux takes for one.
+  // For a path with room for `payload` bytes in a packet; not less than Linux accepts as an MSS.
   uint16_t mss(uint32_t payload) const noexcept {
     return static_cast<uint16_t>(std::max<uint32_t>(std::min<uint32_t>(payload, max_segment), 88));
   }
@@ -138,7 +139,7 @@ struct Socket {
   int error = 0;                   // SO_ERROR: what happened and was not told
   uint32_t hash = 0;
   uint32_t listener = ~uint32_t{0};  // of an embryo or a queued socket
-  uint32_t told_at = ~uint32_t{0};  // its place in SocketTables; ~0: nobody is told
+  uint32_t told_at = ~uint32_t{0};  // its place in SocketTables; ~0: none
   uint32_t linger = ~uint32_t{0};  // SO_LINGER, seconds; ~0: off
   TcpPart tcp{};
   std::unique_ptr<ListenerPart> listening{};
@@ -147,6 +148,26 @@ struct Socket {
 
   bool is_owned() const noexcept { return stage == Stage::owned; }
   bool is_closing() const noexcept { return stage == Stage::closing; }
+  // Whether a socket of this family may have to do with that address.
+  bool fits(const Address& to) const noexcept {
+    if (to.host.is_unspecified()) return true;
+    return to.host.is_ipv4() ? !only_ipv6 : ipv6;
+  }
+  int take_error() noexcept { return std::exchange(error, 0); }
+  // A connection inherits these options from its listener.
+  void inherit(const Socket& parent) noexcept {
+    tcp.options = parent.tcp.options;
+    hop_limit = parent.hop_limit;
+    traffic_class = parent.traffic_class;
+    max_segment = parent.max_segment;
+    keep_idle = parent.keep_idle;
+    linger = parent.linger;
+    reuse = parent.reuse;
+    reuse_port = parent.reuse_port;
+    zero_copy = parent.zero_copy;
+    urgent_inline = parent.urgent_inline;
+    only_ipv6 = parent.only_ipv6;
+  }
   bool has_connection() const noexcept { return tcp.connection != nullptr; }
   // Bytes of a stream that have come and were not read.
   uint32_t unread() const noexcept {

@@ -34,7 +34,7 @@ int store_option(Socket& socket, SocketOption option, int64_t value, tcp::Option
       socket.only_ipv6 = value != 0;
       return 0;
     case SocketOption::send_buffer:
-      tcp.send_buffer = tcp.send_buffer_max = buffer_of(value);  // it grows by itself only while nobody has said how much
+      tcp.send_buffer = tcp.send_buffer_max = buffer_of(value);  // it grows by itself only until the application sets it
       return 0;
     case SocketOption::receive_buffer:
       // A window that was announced is not taken back, and its scale is agreed upon.

@@ -9,7 +9,7 @@
 namespace unet::sockets {
 namespace {
 
-constexpr uint32_t kTellPerRun = 256;  // sockets whose numbers are brought up to date at a time
+constexpr uint32_t kTellPerRun = 256;  // sockets brought up to date at a time
 
 static_assert(static_cast<uint32_t>(tcp::State::listen) == static_cast<uint32_t>(SocketState::listen) &&
               static_cast<uint32_t>(tcp::State::close_wait) == static_cast<uint32_t>(SocketState::close_wait) &&

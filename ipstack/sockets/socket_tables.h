@@ -23,15 +23,15 @@ class SocketTables {
 
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  // A place to tell of a socket, or of a connection in TIME-WAIT that has none any longer; in a further table if it has to be. kNone: none
-  // is to be had, and nobody is told.
+  // A place for a record of a socket, or of a connection in TIME-WAIT without one; in a further table if the others are full. kNone: there
+  // is no more room, and no record.
   uint32_t take();
   // Calls with kNone do nothing.
   void put(uint32_t place, const SocketRecord& record) noexcept;
   // It is no more.
   void give_back(uint32_t place) noexcept;
 
-  // Somebody wants to know all that changes; answered when finish() was called with this.
+  // Not 0: a reader asks for records that are up to date. finish() with this value answers it.
   uint64_t asked() const noexcept;
   void put_info(uint32_t place, const SocketInfo& info) noexcept;
   void finish(uint64_t asked, const StackCounters& stack, const tcp::Counters& tcp) noexcept;

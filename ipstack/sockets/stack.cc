@@ -53,7 +53,7 @@ Stack::~Stack() {
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || !slab_[i].has_connection() || is_left_to_interface(slab_[i], now_)) continue;
     slab_[i].tcp.connection->abort();
-    // Without room the network interface resets the peer: nobody has the port then.
+    // Without room the network interface resets the peer later: the port has no owner then.
     if (output_.send_all(i, now_)) tables_.give_back(std::exchange(slab_[i].told_at, kNone));
   }
 }
@@ -114,12 +114,6 @@ void Stack::give_back_name(Socket& socket) {
   socket.datagram->of_group = socket.datagram->has_port = false;
 }
 
-// Whether a socket of this family may have to do with that address.
-bool Stack::fits(const Socket& socket, const Address& to) const noexcept {
-  if (to.host.is_unspecified()) return true;
-  return to.host.is_ipv4() ? !socket.only_ipv6 : socket.ipv6;
-}
-
 int Stack::bind(int number, const Address& to) {
   const Socket* const socket = owned(number);
   return bind_to(number, to, socket != nullptr && socket->reuse_port ? kIpReusePort : 0);
@@ -135,7 +129,7 @@ int Stack::bind_to(int number, const Address& to, uint64_t share) {
                                             : socket->has_connection() && socket->tcp.connection->state() == tcp::State::closed;
   if (over && !socket->named) forget_connection(static_cast<uint32_t>(number));
   if (socket->named || socket->bound || socket->has_connection()) return -EINVAL;
-  if (!fits(*socket, to)) return socket->ipv6 ? -EINVAL : -EAFNOSUPPORT;
+  if (!socket->fits(to)) return socket->ipv6 ? -EINVAL : -EAFNOSUPPORT;
   const bool any = to.host.is_unspecified();
   const bool group = to.host.is_multicast() && socket->type == Type::datagram;
   if (!any && !group && !addresses_.is_own(to.host)) return -EADDRNOTAVAIL;
@@ -164,7 +158,7 @@ int Stack::bind_to(int number, const Address& to, uint64_t share) {
   return -error;
 }
 
-// `socket.local` is its own: what comes there comes to it. 0, or an errno, and it is nobody's.
+// The socket gets what comes to `socket.local`, which was claimed for it. 0, or an errno: then the claim is given back.
 int Stack::take_port(uint32_t index) {
   Socket& socket = slab_[index];
   socket.bound = true;
@@ -241,7 +235,7 @@ int Stack::shutdown(int number, How how) {
   const auto index = static_cast<uint32_t>(number);
   bool connected = true;
   if (socket->type == Type::datagram) {
-    connected = socket->connected;  // as on Linux it is told so, and wakes who waits all the same
+    connected = socket->connected;  // as on Linux: it is an error, and wakes waiters all the same
   } else if (socket->listening != nullptr) {
     return how == How::write ? 0 : disconnect(number);
   } else if (socket->local_stream != nullptr) {
@@ -286,7 +280,7 @@ int Stack::close(int number) {
   return 0;
 }
 
-// What nobody has read resets the connection, and a local peer has all that was sent to it.
+// Unread data resets the connection at once, and a local peer has all that was sent to it: neither waits.
 Nanoseconds Stack::linger_time(int number) const noexcept {
   const Socket* const socket = owned(number);
   const bool may = socket != nullptr && socket->linger != kNone && socket->has_connection() && socket->unread() == 0;
@@ -321,34 +315,6 @@ const tcp::Connection* Stack::connection(int number) const noexcept {
 
 // ---- events
 
-// As Linux's tcp_poll() and datagram_poll() say them.
-uint32_t Stack::events_of(const Socket& socket) const noexcept {
-  uint32_t events = socket.error != 0 || socket.has_errors ? Events::kError : 0;
-  if (socket.type == Type::datagram) {
-    if (!socket.datagram->queue.empty() || socket.shut_read) events |= Events::kIn;
-    if (socket.shut_read) events |= Events::kPeerShut;
-    if (socket.shut_read && socket.shut_write) events |= Events::kHangUp;
-    return socket.due ? events : events | Events::kOut;
-  }
-  if (socket.listening != nullptr) return events | (socket.listening->ready.empty() ? 0 : Events::kIn);
-  if (socket.local_stream != nullptr) return events | events_local(socket);
-  if (!socket.has_connection()) return events | Events::kOut | Events::kHangUp;
-  const tcp::Connection& connection = *socket.tcp.connection;
-  const tcp::Readiness ready = connection.readiness();
-  if (connection.state() == tcp::State::closed || connection.state() == tcp::State::time_wait) {
-    return events | Events::kIn | Events::kOut | Events::kPeerShut | Events::kHangUp;
-  }
-  if (socket.deferred) return events | Events::kOut;
-  if (!ready.connected && !connection.is_early()) return events;
-  if (ready.readable || socket.shut_read) events |= Events::kIn;
-  if (ready.ended || socket.shut_read) events |= Events::kPeerShut;
-  if ((ready.ended || socket.shut_read) && socket.shut_write) events |= Events::kHangUp;
-  // A third of the buffer is free, as for Linux: writing a byte at a time is nobody's wish.
-  const bool room = connection.writable() >= socket.tcp.options->send_buffer / 3 && connection.has_memory();
-  if (socket.shut_write || room) events |= Events::kOut;
-  return events;
-}
-
 uint32_t Stack::events(int number) noexcept {
   Socket* const socket = owned(number);
   if (socket == nullptr) return Events::kError | Events::kHangUp;
@@ -364,7 +330,7 @@ void Stack::notify(uint32_t index, bool came) {
   if (came) socket.came = true;
   if (socket.changed) return;
   const uint32_t events = events_of(index);
-  // As of one that has just been connected, whose owner has not tried to send.
+  // For example, it has just been connected, and its owner has not tried to send.
   if ((events & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory()) [[unlikely]] starved_.push(index);
   if ((events & ~socket.told) == 0 && (events & (Events::kIn | Events::kError)) == 0) {
     socket.told = static_cast<uint16_t>(events);

@@ -1,17 +1,17 @@
 // stack.h - the TCP/IP stack of an application: its sockets, over a network interface's IP channel. A machine without I/O and clock; the
 // asynchronous API of ipstack, on which blocking calls are made (calls.h).
 //
-//   stack.set_time(now)                      before everything else of a turn
-//   stack.handle_message(message)            each message that has come
-//   stack.run()                              timers, and what there is to send; again when there is room, or next_event() has come
-//   stack.connect(...), send(...), ...       at any time; what they have to send leaves at once
+//   stack.set_time(now)                      first in each poll
+//   stack.handle_message(message)            for each message that has come
+//   stack.run()                              runs timers and sends; again when there is room, or at next_event()
+//   stack.connect(...), send(...), ...       at any time; they send at once
 //   while (stack.next_change(change)) ...    what became of sockets
 //
-// Calls return what Linux's return, but an error as -errno: nothing blocks, so what must wait is -EAGAIN or -EINPROGRESS.
+// Calls return what Linux's return, but an error as -errno. Nothing blocks: -EAGAIN or -EINPROGRESS instead.
 //
-// A payload byte is copied by TCP: on its way out into a chunk (Connection), from which the network reads it, on its way in from its
-// message or, if much has come since, a chunk to the application (gather() saves that one, reserve() the first); by UDP: once into the
-// message (reserve() saves it), and into the socket's queue and from there to the application.
+// Copies of a payload byte. TCP sends through a chunk, from which the network reads; reserve() saves that copy. TCP receives from the
+// message, or from a chunk if much has come since; gather() saves that copy. UDP sends by one copy into the message, which reserve()
+// saves, and receives by two, through the socket's queue.
 #pragma once
 
 #include <algorithm>
@@ -43,6 +43,7 @@
 #include "ipstack/sockets/read_positions.h"
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
+#include "ipstack/sockets/socket_events.h"
 #include "ipstack/sockets/socket_options.h"
 #include "ipstack/sockets/socket_reports.h"
 #include "ipstack/sockets/socket_tables.h"
@@ -69,14 +70,9 @@ struct StackOptions {
                                        // segment of 64 KiB has as many pieces as a message may
   uint32_t records = 16 * 1024;        // segments on their way, of all connections
   tcp::Options tcp{.ack_gather = 5 * kMicrosecond};  // of a new socket; its MSS is the path's
-  uint32_t half_open_max = 4096;       // connections whose handshake a peer has begun, of all listeners: more get cookies (RFC 4987)
-  uint32_t time_waits_max = 256 * 1024;  // connections in TIME-WAIT that nobody has: for a further one the oldest ends
+  uint32_t half_open_max = 4096;       // handshakes that peers have begun, of all listeners: more get cookies (RFC 4987)
+  uint32_t time_waits_max = 256 * 1024;  // connections in TIME-WAIT without a socket: for a further one the oldest ends
   uint64_t seed = 0;                   // 0: from the kernel
-};
-
-// Events, with the values of epoll.
-struct Events {
-  static constexpr uint32_t kIn = 0x001, kUrgent = 0x002, kOut = 0x004, kError = 0x008, kHangUp = 0x010, kPeerShut = 0x2000;
 };
 
 struct Change {
@@ -91,8 +87,8 @@ struct MovedStream;
 class Stack {
  public:
   Stack(Network& network, const StackOptions& options, Nanoseconds now);
-  // Resets all connections but those that the network interface ends: who wants them to end well closes them, and goes on until idle(). Its
-  // claims of ports end with the network.
+  // Resets all connections but those that the network interface ends. To end them well, close them and run the stack until idle(). Claims
+  // of ports end with the network.
   ~Stack();
   void forget() noexcept { messages_.forget(), forgets_ = true; }  // it ends without a word, as the network interface is gone
   Stack(const Stack&) = delete;
@@ -102,22 +98,22 @@ class Stack {
 
   int socket(Type type, bool ipv6);
   int bind(int socket, const Address& to);
-  // As bind(), of one that shares its port with other processes of the user, and other sockets, that name the same group (IpClaim::group;
-  // kIpReusePort is what bind() does with SO_REUSEPORT). A random one is for those who are told it, as a child's process.
+  // bind() to a port that is shared with other sockets and processes of the user that name the same group (IpClaim::group). bind() with
+  // SO_REUSEPORT names kIpReusePort. A random group is for the processes that are told it, such as a child.
   int bind_shared(int socket, const Address& to, uint64_t group);
-  // What a process that is to share the socket's port says to bind_shared(); 0: it has none, or nobody can share it.
+  // The group that another process names to share the socket's port; 0: the port cannot be shared.
   uint64_t group_of(int socket) const noexcept;
-  // Of one with a group: whether new connections, and datagrams of new flows, may come to it while others of the share take them; true
-  // from listen(), of datagrams from bind() on. A process that only holds a listener for its children says no.
+  // Whether a socket with a group takes new connections and flows while others of the share do. True from listen() on, or bind() for
+  // datagrams. A process that only holds a listener for its children says no.
   int set_accepts_new_flows(int socket, bool accepts_new_flows);
   int listen(int socket, int backlog);
   int accept(int socket, Address* peer = nullptr);
   int connect(int socket, const Address& to);
-  // As connect() with AF_UNSPEC: of a stream the connection is reset, or the listener ends, and the socket may be used anew.
+  // connect() with AF_UNSPEC. A connection is reset, a listener ends, and the socket may be used anew.
   int disconnect(int socket);
   int64_t send(int socket, Bytes data, bool more = false, bool urgent = false);  // `urgent`: its last byte is (RFC 6093), if all is taken
-  // connect() and send() at once, as sendto() with MSG_FASTOPEN: how much left with the SYN or waits behind it; -EINPROGRESS: nothing, as
-  // the server's cookie is not known yet, and has been asked for.
+  // connect() and send() at once, as sendto() with MSG_FASTOPEN: how much left with the SYN or waits behind it. -EINPROGRESS: nothing; the
+  // SYN asks for the server's cookie, which is not known yet.
   int64_t connect_with(int socket, Bytes data, const Address& to);
   int64_t receive(int socket, MutableBytes data, bool peek = false);
   // The urgent byte, as MSG_OOB has it: beside the stream, where receive() stops before it and then leaves it out, unless urgent_inline is
@@ -125,20 +121,19 @@ class Stack {
   int64_t receive_urgent(int socket, MutableBytes data, bool peek = false);
   bool is_at_urgent(int socket) const noexcept;  // the stream goes on with that byte, or would, as SIOCATMARK says it
   uint32_t to_urgent(int socket) const noexcept;  // how many bytes receive() may give before it stops there; ~0: it does not
-  // How a datagram is sent, where its socket's options do not say it. `segment`, not 0: it is several, each of so many bytes but the last.
-  // `more`: what is sent next belongs to it, as with MSG_MORE. `from`: one of our addresses, which the socket has, too.
+  // Options of one datagram, instead of its socket's. `segment`, not 0: the data is several datagrams of that size (the last: or less).
+  // `more`: the next call adds to the datagram, as with MSG_MORE. `from`: one of our addresses, which the socket must have.
   struct Sending {
     uint16_t segment = 0;
     bool more = false;
     int16_t hop_limit = -1, traffic_class = -1;  // -1: the socket's
     ip::IpAddress from{};
   };
-  // Datagrams. With UDP_GRO, `segment` of what came says the same as of what is sent.
+  // With UDP_GRO, Received::segment means the same as Sending::segment.
   int64_t send_to(int socket, Bytes data, const Address& to, const Sending& how);
   int64_t send_to(int socket, Bytes data, const Address& to, uint16_t segment = 0) {
     return send_to(socket, data, to, Sending{.segment = segment});
   }
-  // What is known of a datagram that has come.
   struct Received {
     ip::IpAddress to{};
     uint32_t whole = 0;                // its bytes,
@@ -149,34 +144,34 @@ class Stack {
     uint32_t lost = 0;                 // how many had been lost for want of room in the socket, modulo 2^32
   };
   int64_t receive_from(int socket, MutableBytes data, Address* from, bool peek = false, Received* what = nullptr);
-  // Processes that share a port give one another datagrams: the oldest that waits, until anything else is called; it is not to wait here
-  // any longer; one that came to another stack is to wait here.
+  // Processes that share a port pass datagrams on: oldest() is valid until the next call, drop_oldest() drops that one, and hand() queues a
+  // datagram that came to another stack.
   std::optional<DatagramQueue::Datagram> oldest(int socket) noexcept;
   void drop_oldest(int socket) noexcept;
   int hand(int socket, const DatagramQueue::Datagram& datagram);
-  // Whoever has found nothing, and looks at the network now: the next message to that socket is copied to `room` at once instead of being
-  // kept, and told by the next receive() or receive_from(). -1: nobody waits any longer, and `room` is the caller's again.
+  // For a caller that found nothing and polls the network now: the next message to the socket is copied to `room` at once, and the next
+  // receive() or receive_from() returns it. Socket -1 ends that: the stack does not touch `room` any more.
   void await(int socket, MutableBytes room) noexcept {
     awaited_.socket = socket;
     awaited_.room = room;
     awaited_.came = -1;
   }
   enum class How : uint8_t { read, write, both };
-  // An error that a call has been told, which had something better to say, as that some of the data has gone: it is for the next call.
+  // Gives back an error for the next call to return: this call has something better to say, such as that some data has gone.
   void return_error(int socket, int error) noexcept;
-  // What waits for recvmsg() with MSG_ERRQUEUE, the oldest first. All data is copied as it is sent: a send with MSG_ZEROCOPY has no use for
-  // its memory when it returns, and is told so by end_zero_copy(), of sockets that have asked for that.
+  // The oldest error that waits for recvmsg() with MSG_ERRQUEUE. A send with MSG_ZEROCOPY copies too: its memory is free when it
+  // returns, and end_zero_copy() queues that notice for sockets that have asked for it.
   std::optional<QueuedError> take_queued_error(int socket);
   void end_zero_copy(int socket);
   int shutdown(int socket, How how);
   int close(int socket);
-  // How long who closes it is to wait behind shutdown(), while its connection is_ending(), as SO_LINGER says; 0: not at all.
+  // How long close() waits for the end of the connection (is_ending()), as SO_LINGER says; 0: not at all.
   Nanoseconds linger_time(int socket) const noexcept;
 
-  // Sends without a copy: room for at most `bytes` in the memory that they leave from; commit() sends as many of them as it says.
-  // Of a stream it may be less room than asked for, of a connected datagram socket it is one datagram's. One reservation at a time, which
-  // any other call of the stack forgets (then commit() is -EINVAL, and the room is no longer to be written). 0, or an error: -EAGAIN as of
-  // send(), -EINVAL while a datagram is gathered; of commit() -EMSGSIZE of one that nobody may cut.
+  // Sends without a copy: reserve() gives room for at most `bytes` in the memory that the network reads; commit() sends what was written.
+  // A stream may give less room than asked for; a connected datagram socket gives one datagram's. There is one reservation at a time, and
+  // any other call of the stack ends it: then commit() is -EINVAL, and the room must not be written. 0, or an error: -EAGAIN as from
+  // send(), -EINVAL while a datagram is gathered; from commit() -EMSGSIZE if the path needs a fragment and the socket forbids it.
   int reserve(int socket, uint32_t bytes, MutableBytes& room);
   int64_t commit(int socket, uint32_t bytes);
 
@@ -190,31 +185,31 @@ class Stack {
   int set_option(int socket, Option option, int64_t value);
   int64_t option(int socket, Option option);
 
-  // Datagrams to a group come to those who are in it, on all links of the network interface. A source: from which address it sends to
-  // groups.
+  // A member of a group gets its datagrams from all links of the network interface. The source is the address that the socket sends to
+  // groups from.
   int join(int socket, const ip::IpAddress& group);
   int leave(int socket, const ip::IpAddress& group);
   int set_group_source(int socket, const ip::IpAddress& address);
 
   // ---- a stream that moves to another stack of this network interface, as from a process to its child (stack_move.cc)
 
-  // Whether a channel leads to the stack that has that port: 1; 0: it is being made; -1: there is none to be had.
+  // Looks for a channel to the stack that has that port. 1: there is one; 0: it is being made; -1: it cannot be had.
   int seek_local_peer(const Address& to);
-  // The stream is to leave. 0: has_agreed() tells when, and nothing is sent until then; 1: the new end calls own_flow() first, and then all
-  // that has come is taken in here; or -errno: it cannot move now.
+  // Asks for the stream to move. 0: it may when has_agreed(), and sends nothing until then. 1: the new end calls own_flow() first, and then
+  // this end takes in all that has come. Else -errno: it cannot move now.
   int begin_move(int socket);
-  // Of a socket that shares a port with another stack: what comes of its connection with `remote` comes to this stack. 0, or -errno.
+  // For a socket that shares a port with another stack: segments of the connection with `remote` come to this stack now. 0, or -errno.
   int own_flow(int socket, const ip::IpAddress& local, const Address& remote);
-  // Where bind_shared() of the new end binds.
+  // The address that the new end gives to bind_shared().
   Address claimed_at(int socket) const noexcept;
   bool has_agreed(int socket) const noexcept;
-  // It stays after all.
+  // Undoes begin_move().
   void cancel_move(int socket);
   StreamOptions stream_options(int socket) const;
   void set_stream_options(int socket, const StreamOptions& options);
-  // All that import_stream() needs; the socket is no more, and its peer hears nothing of that. It has agreed.
+  // Returns all that import_stream() needs, and ends the socket without a word to its peer, which has agreed (has_agreed()).
   std::vector<std::byte> export_stream(int socket);
-  // The stream goes on at this socket, which is new and keeps its options. The bytes are not believed. 0, or -errno.
+  // Continues the stream at this new socket, which keeps its options. The bytes are checked. 0, or -errno.
   int import_stream(int socket, Bytes moved);
 
   int local_address(int socket, Address& address) const;
@@ -222,12 +217,12 @@ class Stack {
   // Bits of Events that hold now. next_change() tells of an event that is missing here as soon as it holds.
   uint32_t events(int socket) noexcept;
   bool is_open(int socket) const noexcept { return owned(socket) != nullptr; }
-  // Its place among those of which others are told (unet/socket_table.h); ~0: it has none.
+  // The place of its record (unet/socket_table.h); ~0: it has none.
   uint32_t told_at(int socket) const noexcept { return owned(socket) != nullptr ? owned(socket)->told_at : kNone; }
   bool is_ipv6(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->ipv6; }
   bool is_datagram(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->type == Type::datagram; }
   // Bytes that may be read, of a datagram socket those of the first datagram, and bytes that were sent and not acknowledged, as FIONREAD
-  // and SIOCOUTQ tell them. Of a listener connections: to be accepted, and those whose handshake is under way.
+  // and SIOCOUTQ tell them. Of a listener connections: to be accepted, and those with a handshake under way.
   struct Queued {
     uint32_t receive = 0, send = 0;
   };
@@ -235,7 +230,7 @@ class Stack {
   const tcp::Connection* connection(int socket) const noexcept;  // of a stream, or nullptr
   tcp::Info info(int socket) const noexcept;  // what can be told of a stream; by a local peer's channel its traffic and windows
 
-  // The next socket whose events have changed, with all it has now. Edges are told once: take what there is.
+  // The next socket with changed events, and all its events now. Edges are reported once: take what there is.
   bool next_change(Change& change);
 
   // ---- the other side
@@ -248,8 +243,8 @@ class Stack {
   // A channel to a local peer is open; the same user's, or another's. `local_peer`: below kLocalPeersMax, unused.
   void handle_local_peer(uint32_t local_peer, bool same_user);
   void handle_local_peer_gone(uint32_t local_peer);
-  // The answer to Network::ask_local_peer(); kNone: who has the port is not to be had as a local peer; kUnclaimed: no one has it. `shared`:
-  // the next who asks may be led to another, so for one stream alone.
+  // The answer to Network::ask_local_peer(). kNone: there is no channel to the owner of the port. kUnclaimed: the port has no owner.
+  // `shared`: the port is in a group, and the next question may lead to another member: the answer is for one stream alone.
   void handle_local_peer_found(uint8_t protocol, const Address& to, uint32_t local_peer, bool shared = false);
   // True: the stack keeps it in place, until Network::release(). `head`: if it came beside the message, and not in front of its data.
   bool handle_local_peer_message(uint32_t local_peer, const Message& message, Bytes head = {});
@@ -270,7 +265,7 @@ class Stack {
   uint32_t sockets() const noexcept { return slab_.size(); }
   size_t changes() const noexcept { return changed_.size(); }  // that next_change() has to look at
   uint64_t datagrams_read() const noexcept { return datagrams_read_; }  // from queues, in which they had waited
-  // Connections in TIME-WAIT whose sockets are gone.
+  // Connections in TIME-WAIT without a socket.
   const TimeWaits& time_waits() const noexcept { return time_waits_; }
   template <typename Visit>  // visit(number, const Socket&)
   void for_each(Visit visit) const {
@@ -285,10 +280,10 @@ class Stack {
   static constexpr uint32_t kLocalPeersMax = 1024;
 
  private:
-  // What reserve() has promised.
+  // The room that reserve() gave.
   struct Reserved {
     int socket = -1;                 // -1: nothing
-    uint32_t local_peer = kNone;      // in whose channel the room is
+    uint32_t local_peer = kNone;     // the room is in its channel
     uint32_t head = 0;               // bytes of the message before the room, of the IP channel
     MutableBytes message{};          // of the IP channel, or of the local peer's
     uint32_t bytes = 0;
@@ -315,7 +310,6 @@ class Stack {
   void make_due(uint32_t index);
   void process_due(uint32_t index, bool& full);
   void notify_starved();
-  uint32_t events_of(const Socket& socket) const noexcept;
   uint32_t events_of(uint32_t index) const noexcept;
   int bind_to(int number, const Address& to, uint64_t group);
   bool is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept;
@@ -324,7 +318,6 @@ class Stack {
   int take_port(uint32_t index);
   void give_back_port(Socket& socket);
   void give_back_name(Socket& socket);
-  bool fits(const Socket& socket, const Address& to) const noexcept;
   bool is_awaited(uint32_t index) const noexcept {
     return awaited_.socket == static_cast<int>(index) && awaited_.came < 0 && !slab_[index].peeks_behind && !slab_[index].urgent;
   }
@@ -361,7 +354,6 @@ class Stack {
   void after(uint32_t index);
   void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
   void handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn);
-  int take_error(Socket& socket);
   void take_failure(Socket& socket);
 
   // stack_time_wait.cc
@@ -371,7 +363,7 @@ class Stack {
   bool is_free(const Address& local, const Address& remote) const noexcept;
   void leave_port(uint32_t index);
   void call_again(Socket& socket);
-  // Streams that need memory, of which some is back when the network has read it: nobody tells.
+  // Streams need chunks that the network still reads: it does not tell when it has, so run() must look.
   bool waits_for_chunks() const noexcept { return !starved_.empty() && chunks_.has_waiting(); }
 
   // stack_listen.cc
@@ -380,7 +372,6 @@ class Stack {
   void send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment);
   SynCookies::Answer overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept;
   bool take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment);
-  static void inherit(Socket& child, const Socket& parent);
   uint32_t make_embryo(uint32_t listener, const Address& local, const Address& remote);
   void embryo_changed(uint32_t index);
   void end_listener(uint32_t index);
@@ -429,10 +420,8 @@ class Stack {
   void tell_read(uint32_t index);
   void shut_local(uint32_t index);
   void close_local(uint32_t index);
-  uint32_t events_local(const Socket& socket) const noexcept;
   int send_datagram_local(const Address& from, const SendRoute& route, Bytes data);
-  static uint32_t emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
-  // stack_local_peers.cc: who they are, and what comes
+  // stack_local_peers.cc: messages of local peers
   void await_local_peer(uint32_t index);
   bool awaits_local_peer(uint32_t index) const noexcept;
   bool flush_local(uint32_t index);
@@ -480,7 +469,7 @@ class Stack {
   Ports tcp_ports_, udp_ports_;
   Groups groups_;
   ip::PathMtu path_mtus_;           // that connections have found, for those that come after them
-  ip::PathMtu datagram_paths_;      // that routers have told of datagrams: anybody can who knows both ends of a socket
+  ip::PathMtu datagram_paths_;      // that ICMP has told of datagrams: forgeable by a sender that knows both ends
   Listeners listeners_{slab_};
   DatagramSockets datagrams_{slab_, flows_};
   ReadPositions positions_{slab_};
@@ -494,7 +483,7 @@ class Stack {
   // Changes invalidate remembered routes of datagrams, to local peers (DatagramPart::route_peer) and from them (LocalPeer::checked).
   uint64_t route_generation_ = 0;
   static constexpr Nanoseconds kRouteLifetime = kSecond;  // of remembered routes: other processes' ports change without a word
-  std::vector<uint32_t> awaiting_;  // streams that wait to hear whose a port is, and some that do no longer
+  std::vector<uint32_t> awaiting_;  // streams that wait for an answer of the directory, and some that no longer do
   uint32_t lives_ = 0;
   bool forgets_ = false;
   Reserved reserved_;

@@ -11,7 +11,7 @@ namespace unet::sockets {
 int64_t Stack::gather_datagram(uint32_t index, Bytes data, bool more) {
   Socket& socket = slab_[index];
   std::unique_ptr<Gathered>& gathered = socket.datagram->gathered;
-  const int error = socket.error != 0 ? take_error(socket) : socket.shut_write ? EPIPE : 0;
+  const int error = socket.error != 0 ? socket.take_error() : socket.shut_write ? EPIPE : 0;
   const size_t before = gathered->bytes.size();
   const bool ipv4 = gathered->route.to.host.is_ipv4(), too_long = before + data.size() > datagram_max(ipv4);
   if (ipv4 && data.size() > 0xFFFF) return -EMSGSIZE;  // by itself, which spares what was before
@@ -34,7 +34,7 @@ int64_t Stack::send_gathered(uint32_t index) {
   return sent;
 }
 
-// Nobody is told whether it has gone; what there is no room for goes when there is.
+// No call returns the result; without room it is sent when there is room.
 void Stack::uncork(uint32_t index) {
   Gathered* const gathered = slab_[index].datagram->gathered.get();
   if (gathered == nullptr) return;

@@ -5,7 +5,7 @@
 
 namespace unet::sockets {
 
-// What a stack has counted beside TCP's own (tcp::Counters).
+// A stack's counters, beside TCP's own (tcp::Counters).
 struct StackCounters {
   uint64_t messages_in = 0, messages_out = 0;
   uint64_t bad_message = 0;        // not an IpMessageHeader and a packet
@@ -14,7 +14,7 @@ struct StackCounters {
   uint64_t bad_checksum = 0;
   uint64_t bad_datagram = 0;
   uint64_t bad_icmp = 0;
-  uint64_t no_socket = 0;          // for a port that nobody has any longer
+  uint64_t no_socket = 0;          // for a port without a socket
   uint64_t queue_full = 0;         // datagrams for which a socket had no room
   uint64_t icmp_unknown = 0;       // an error about what no socket has sent
   uint64_t connections_in = 0, connections_out = 0;
@@ -25,9 +25,9 @@ struct StackCounters {
   uint64_t fast_open_overflow = 0; // that had to finish their handshakes first, as too many had not
   uint64_t fast_open_learned = 0;  // cookies that servers have given
   uint64_t fast_open_avoided = 0;  // times that such a SYN had to be sent again as a plain one
-  uint64_t time_waits = 0;         // connections whose sockets went in TIME-WAIT; of these:
+  uint64_t time_waits = 0;         // connections that lost their sockets in TIME-WAIT; of these:
   uint64_t time_waits_evicted = 0; // that ended early, for want of room
-  uint64_t time_waits_reused = 0;  // whose pair of ports connect() has taken
+  uint64_t time_waits_reused = 0;  // connect() has taken their pair of ports
   uint64_t ports_not_over = 0;     // that connect() chose, and the network interface held a connection of, of a process that is gone
   uint64_t no_room = 0;            // times that a message had to wait
   uint64_t near_in = 0, near_out = 0;  // streams by a local peer's channel, both ways

@@ -27,7 +27,7 @@ void Stack::handle_datagram_error(const Address& local, const Address& remote, c
     std::memcpy(&length, quoted.data() + offsetof(ip::UdpHeader, length), sizeof length);
     const uint32_t size = (packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes) + uint32_t{length};
     const PathDiscovery how = part.discovery(packet.ipv4);
-    // Who looks at the link alone, as such errors can be forged, is told of it over IPv4 only, as by Linux.
+    // These modes look at the link alone, as such errors can be forged. They are told of it over IPv4 only, as by Linux.
     const bool believes = how != PathDiscovery::interface && how != PathDiscovery::omit;
     if (believes) datagram_paths_.handle_too_big(remote.host, error.mtu, size, now_);
     if (how == PathDiscovery::dont || (!believes && !packet.ipv4)) return;
@@ -39,7 +39,7 @@ void Stack::handle_datagram_error(const Address& local, const Address& remote, c
                                .type = error.type, .code = error.code, .info = error.mtu, .offender = packet.from, .to = remote,
                                .payload = {data.begin(), data.end()}});
   }
-  // Only who is connected can be meant: others would not know by whom they were refused.
+  // Only a connected socket is told: another would not know which destination refused it.
   if (!slab_[index].connected) return void(++counters_.icmp_unknown);
   if (!told.fatal) return;
   slab_[index].error = told.error;
@@ -56,7 +56,7 @@ int Stack::fit_path(uint32_t index, SendRoute& route, uint32_t length) {
   if (how == PathDiscovery::want || how == PathDiscovery::must) mtu = std::min(mtu, datagram_paths_.mtu(route.to.host, now_));
   const uint32_t headers = (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
   const bool fits = headers + (route.segment != 0 ? route.segment : length) <= mtu;
-  // What is not known to be less than the least that is believed may be even less than that: routers cut it then.
+  // The path may have a smaller MTU than the least that is believed: routers may fragment then.
   const bool may_be_less = how == PathDiscovery::want && mtu <= ip::kIpv4PathMtuMin;
   route.dont_fragment = fits && how != PathDiscovery::interface && !may_be_less;
   if (fits || how == PathDiscovery::want) return 0;
@@ -66,7 +66,7 @@ int Stack::fit_path(uint32_t index, SendRoute& route, uint32_t length) {
   return -EMSGSIZE;
 }
 
-// Of who is connected: what goes there in one piece, as far as is known.
+// IP_MTU of a connected socket: the largest packet known to reach the peer in one piece.
 int64_t Stack::path_mtu(const Socket& socket) {
   constexpr int64_t kOfThisHost = 65'536, kLongest4 = 65'535;  // as Linux's loopback
   const bool stream = socket.type == Type::stream;
@@ -87,7 +87,7 @@ void Stack::end_zero_copy(int number) {
   notify(index, true);
 }
 
-// Of who does not ask any longer.
+// The socket no longer asks for them.
 void Stack::drop_queued_errors(uint32_t index) {
   Socket& socket = slab_[index];
   if (!socket.has_errors) return;

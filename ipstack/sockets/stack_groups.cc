@@ -1,4 +1,4 @@
-// stack_groups.cc - groups (multicast) and broadcasts: who is in which group, and datagrams that go to all who want them.
+// stack_groups.cc - multicast groups and broadcasts: members of groups, and datagrams that go to several sockets.
 #include <algorithm>
 #include <cerrno>
 
@@ -21,7 +21,7 @@ int Stack::join(int number, const ip::IpAddress& group) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return -EPROTO;
-  if (!group.is_multicast() || !fits(*socket, {group, 0})) return -EINVAL;
+  if (!group.is_multicast() || !socket->fits({group, 0})) return -EINVAL;
   std::vector<ip::IpAddress>& groups = socket->datagram->groups;
   if (has(groups, group)) return -EADDRINUSE;
   if (groups.size() == kGroupsOfSocketMax) return -ENOBUFS;
@@ -85,7 +85,7 @@ bool Stack::group_conflicts(const Socket& socket, const ip::IpAddress& host, uin
   return false;
 }
 
-// A group's address is nobody's to send from, so a socket that is bound to one has no port for that, until it needs one. 0, or an errno.
+// A group's address is no source address, so a socket bound to one has no port to send from until it needs one. 0, or an errno.
 int Stack::take_port_to_send(Socket& socket) {
   DatagramPart& part = *socket.datagram;
   if (!part.of_group || part.has_port) return 0;
@@ -111,7 +111,7 @@ void Stack::deliver(uint32_t index, const DatagramQueue::Datagram& datagram) {
   notify(index, true);
 }
 
-// What came to a group goes to all who are in it, and what came to everybody to all; false: nobody of us is.
+// Delivers a multicast datagram to all members of the group, and a broadcast to all sockets of the port. False: there is none.
 bool Stack::deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram) {
   const bool group = datagram.to.is_multicast();
   bool any = false;

@@ -70,7 +70,7 @@ void Stack::handle_icmp(const ip::IpView& packet) {
   handle_connection_error(index, packet.from, error, quoted.payload);
 }
 
-// What is not of a segment that is under way is a guess of somebody who does not see the connection (RFC 5927, 4).
+// An error about no segment under way is a guess by a sender that does not see the connection (RFC 5927, 4).
 void Stack::handle_connection_error(uint32_t index, const ip::IpAddress& from, const ip::IcmpView& error, Bytes quoted) {
   Socket& socket = slab_[index];
   tcp::Connection& connection = *socket.tcp.connection;
@@ -78,7 +78,7 @@ void Stack::handle_connection_error(uint32_t index, const ip::IpAddress& from, c
   std::memcpy(&sequence, quoted.data() + offsetof(ip::TcpHeader, sequence), sizeof sequence);
   if (!connection.under_way({sequence})) return void(++counters_.icmp_unknown);
   if (error.why == ip::Unreachable::prohibited && error.kind == ip::IcmpKind::unreachable && from == socket.local.host) {
-    return leave_port(index);  // nobody but the network interface says so
+    return leave_port(index);  // only the network interface says so
   }
   if (error.kind == ip::IcmpKind::packet_too_big) {
     const uint32_t ip_bytes = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;

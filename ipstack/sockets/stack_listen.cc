@@ -54,7 +54,7 @@ int Stack::accept(int number, Address* peer) {
   return static_cast<int>(index);
 }
 
-// What nobody has accepted is reset.
+// Connections that were not accepted are reset.
 void Stack::end_listener(uint32_t listener) {
   Socket& socket = slab_[listener];
   listeners_.unlink(listener);
@@ -76,21 +76,6 @@ void Stack::end_listener(uint32_t listener) {
   socket.listening.reset();
 }
 
-// What a listener's options mean for its connections.
-void Stack::inherit(Socket& child, const Socket& parent) {
-  child.tcp.options = parent.tcp.options;
-  child.hop_limit = parent.hop_limit;
-  child.traffic_class = parent.traffic_class;
-  child.max_segment = parent.max_segment;
-  child.keep_idle = parent.keep_idle;
-  child.linger = parent.linger;
-  child.reuse = parent.reuse;
-  child.reuse_port = parent.reuse_port;
-  child.zero_copy = parent.zero_copy;
-  child.urgent_inline = parent.urgent_inline;
-  child.only_ipv6 = parent.only_ipv6;
-}
-
 // A socket for a handshake that a peer has begun.
 uint32_t Stack::make_embryo(uint32_t listener, const Address& local, const Address& remote) {
   const uint32_t index = new_socket(Type::stream, slab_[listener].ipv6);
@@ -98,7 +83,7 @@ uint32_t Stack::make_embryo(uint32_t listener, const Address& local, const Addre
   Socket& child = slab_[index];
   child.stage = Stage::embryo;
   child.listener = listener;
-  inherit(child, slab_[listener]);
+  child.inherit(slab_[listener]);
   child.local = local;
   child.remote = remote;
   child.bound = child.named = true;

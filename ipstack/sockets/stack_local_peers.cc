@@ -1,9 +1,9 @@
 // stack_local_peers.cc - the stacks of other applications of the network interface: which has which port, and their messages
 // (local_peer_message.h).
 //
-// A local peer is as little to be trusted as a stranger on a wire: lengths are the message's, numbers are looked up, with the life of what
-// had them, and must be of that local peer's; what it sends beyond the room it was told of ends the stream. A local peer may claim to speak
-// from a port of another's: not from one below 1024, unless it is of our user.
+// A local peer is trusted as little as a stranger on a wire. Lengths are the message's. A socket's number is looked up with its life, and
+// must belong to a stream of that peer. Data beyond the credit ends the stream. A peer may claim to speak from a port of another process,
+// but not from one below 1024, unless it is of our user.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -54,7 +54,7 @@ void Stack::handle_local_peer_found(uint8_t protocol, const Address& to, uint32_
   bool answered = false;
   for (const uint32_t i : all) {
     if (!awaits_local_peer(i)) continue;
-    // Of a share an answer is for one: the others ask again.
+    // An answer for a share is for one stream: the others ask again.
     const bool next = shared && answered && slab_[i].remote == to && directory_.look_up(protocol, to, now_).asked;
     if (slab_[i].remote != to || next) {
       awaiting_.push_back(i);
@@ -133,7 +133,7 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
   const bool known = slab_.has(header.socket) && slab_[header.socket].local_stream != nullptr &&
                      slab_[header.socket].local_stream->local_peer == local_peer && slab_[header.socket].local_stream->life == header.life;
   if (!known) {
-    // It has ended here, which the other side has been told. But of an answer it cannot know that nobody waits for it any longer.
+    // The stream has ended here, and the peer has been told. But an answer to kOpen needs a reset: the peer believes the stream open.
     PeerOpened opened;
     if (header.kind == PeerKind::kOpened && read(bytes, opened)) {
       local_peers_.send_or_queue(local_peer, {.kind = PeerKind::kReset, .socket = opened.socket, .life = opened.life});
@@ -196,7 +196,7 @@ bool Stack::handle_local_data(uint32_t index, const Message& message, uint32_t b
   const bool gone = socket.is_closing();
   const bool lies = part.end_came || part.unread + part.untold + uint64_t{bytes} > part.window;
   if (gone || lies) {
-    // Nobody reads it, or it is more than it may be.
+    // The application has closed the stream, or the data exceeds the window.
     if (lies) ++counters_.near_bad;
     local_peers_.send_reset(part);
     end_local(index, ECONNRESET);
@@ -239,7 +239,7 @@ void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
   const uint32_t index = part.ready.size() < part.backlog ? new_socket(Type::stream, slab_[listener].ipv6) : kNone;
   if (index == kNone) return refuse();
   Socket& child = slab_[index];
-  inherit(child, slab_[listener]);
+  child.inherit(slab_[listener]);
   child.stage = Stage::queued;
   child.listener = listener;
   child.local = to;
@@ -271,7 +271,7 @@ void Stack::handle_local_answer(uint32_t index, Bytes message) {
   LocalStream& part = *slab_[index].local_stream;
   PeerOpened opened;
   if (part.state == LocalStream::State::closed && static_cast<uint8_t>(message[0]) == PeerKind::kOpened && read(message, opened)) {
-    // It comes too late: nobody waits any longer.
+    // The answer comes too late.
     return local_peers_.send_or_queue(part.local_peer, {.kind = PeerKind::kReset, .socket = opened.socket, .life = opened.life});
   }
   if (part.state != LocalStream::State::asking || part.open_due) return void(++counters_.near_bad);
@@ -304,7 +304,7 @@ void Stack::handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data
                         .header_options = local_peers_[local_peer].heard, .came = now_});
 }
 
-// Whether somebody gets a datagram of this head: then LocalPeer::checked says who.
+// Whether a socket gets a datagram with this head: LocalPeer::checked has it then.
 bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
   LocalPeer::CheckedFlow& checked = local_peers_[local_peer].checked;
   checked.size = 0;
@@ -339,7 +339,7 @@ bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
   return true;
 }
 
-// Nobody has the port to which a datagram of ours went; what the local peer says of that is compared with what we have.
+// The port to which a datagram of ours went has no socket. The peer's claim is compared with the directory.
 void Stack::handle_no_port(uint32_t local_peer, const Address& from, const Address& to) {
   ++route_generation_;
   PeerDirectory::Entry* const place = directory_.find(ip::Protocol::kUdp, to);

@@ -13,7 +13,6 @@
 namespace unet::sockets {
 namespace {
 
-constexpr uint32_t kWindowLeast = 64 * 1024;
 constexpr size_t kUnsentMost = 16 * 1024;  // bytes that a stream takes though its channel is full
 
 // False: the channel still has no room.
@@ -27,7 +26,7 @@ bool send_unsent(Network& network, LocalStream& part) {
 
 }  // namespace
 
-// The socket knows both ends. It is connected, or turns to TCP. `joined`: the question whose the port is was asked before.
+// The socket knows both ends. It is connected, or uses TCP then. `joined`: the question for the port's owner is older than this call.
 void Stack::connect_local(uint32_t index, bool joined) {
   Socket& socket = slab_[index];
   socket.local_stream = std::make_unique<LocalStream>();
@@ -77,7 +76,7 @@ int64_t Stack::receive_local(uint32_t index, MutableBytes data, bool peek) {
   if (socket.urgent) [[unlikely]] data = room_to_urgent(index, data, peek, skip);
   if (part.unread <= skip) {
     if (part.end_came) return 0;  // as of TCP
-    if (socket.error != 0) return -take_error(socket);
+    if (socket.error != 0) return -socket.take_error();
     if (part.state == LocalStream::State::asking) return -EAGAIN;
     return part.end_came || socket.shut_read || part.state == LocalStream::State::closed ? 0 : -EAGAIN;
   }
@@ -147,18 +146,6 @@ void Stack::close_local(uint32_t index) {
   if (part.is_over()) drop(index);
 }
 
-uint32_t Stack::events_local(const Socket& socket) const noexcept {
-  const LocalStream& part = *socket.local_stream;
-  uint32_t events = 0;
-  if (part.state == LocalStream::State::closed) return Events::kIn | Events::kOut | Events::kPeerShut | Events::kHangUp;
-  if (part.state == LocalStream::State::asking) return 0;
-  if (part.unread != 0 || part.end_came || socket.shut_read) events |= Events::kIn;
-  if (part.end_came || socket.shut_read) events |= Events::kPeerShut;
-  if ((part.end_came || socket.shut_read) && socket.shut_write) events |= Events::kHangUp;
-  if (socket.shut_write || (part.credit >= kWindowLeast / 3 && !socket.due && !part.is_moving())) events |= Events::kOut;
-  return events;
-}
-
 // ---- what goes
 
 // Tells the peer what it is to know. False: no room for all of it.
@@ -199,7 +186,7 @@ void Stack::release_flow(uint32_t index) {
   if (socket.local_stream->is_over() && socket.found) find_flow(index, false);
 }
 
-// The local peer will not have it: TCP says whether there is anybody.
+// The local peer refuses: TCP finds out whether the port has a listener.
 void Stack::fall_back(uint32_t index) {
   ++counters_.near_refused;
   timers_.remove(index);
@@ -241,23 +228,6 @@ int Stack::send_datagram_local(const Address& from, const SendRoute& route, Byte
   std::array<std::byte, kPeerDatagramHeadMax> head;
   const uint32_t size = emit_local_datagram(head.data(), from, route.to, route.segment);
   return network_.send_to_local_peer(where.local_peer, Bytes(head).first(size), data) ? 1 : -1;
-}
-
-uint32_t Stack::emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept {
-  const bool four = to.host.is_ipv4();
-  const uint8_t bytes = four ? 4 : 16;
-  const PeerDatagram head{.kind = PeerKind::kDatagram, .address_bytes = bytes, .segment = segment, .from_port = from.port,
-                          .to_port = to.port};
-  std::memcpy(at, &head, sizeof head);
-  std::byte* const addresses = at + sizeof head;
-  if (four) {
-    std::memcpy(addresses, from.host.bytes.data() + 12, 4);
-    std::memcpy(addresses + 4, to.host.bytes.data() + 12, 4);
-  } else {
-    std::memcpy(addresses, from.host.bytes.data(), 16);
-    std::memcpy(addresses + 16, to.host.bytes.data(), 16);
-  }
-  return static_cast<uint32_t>(sizeof head) + 2u * bytes;
 }
 
 }  // namespace unet::sockets

@@ -22,7 +22,7 @@ constexpr uint32_t kWindowMost = 0x7FFF'FFFF;
 
 }  // namespace
 
-// What export_stream() says, before the bytes.
+// The head of what export_stream() returns.
 struct MovedStream {
   uint32_t version = 1;
   uint32_t unread = 0, unsent = 0;  // bytes that follow: to be read, and to be sent or acknowledged

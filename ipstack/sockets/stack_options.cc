@@ -44,7 +44,7 @@ int64_t Stack::option(int number, Option option) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   switch (option) {
-    case Option::error: return take_error(*socket);
+    case Option::error: return socket->take_error();
     case Option::peek_offset: return socket->peeks_behind ? int64_t{positions_.peek_offset(static_cast<uint32_t>(number))} : -1;
     case Option::path_mtu: return path_mtu(*socket);
     default: return stored_option(*socket, option);

@@ -21,7 +21,7 @@ int Stack::reserve(int number, uint32_t bytes, MutableBytes& room) {
     if (!socket->connected) return -EDESTADDRREQ;
     result = reserve_datagram(index, bytes, room);
   } else {
-    if (socket->error != 0) return -take_error(*socket);
+    if (socket->error != 0) return -socket->take_error();
     result = socket->local_stream != nullptr ? reserve_local(index, bytes, room) : reserve_stream(index, bytes, room);
     if (result == -EAGAIN) socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);  // told again when there is room
   }

@@ -62,10 +62,10 @@ void Stack::find_flow(uint32_t index, bool in) {
   socket.found = in;
 }
 
-// Of a socket that knows both its ends.
+// The socket must know both its ends.
 void Stack::make_connection(Socket& socket) {
   const uint32_t header = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
-  // What stays in this network interface is not cut.
+  // Packets inside this network interface are not cut.
   const bool own = addresses_.is_own(socket.remote.host);
   const uint32_t mtu = own ? TcpOutput::kPayloadMax + header + sizeof(ip::TcpHeader) : addresses_.mtu_from(socket.local.host);
   tcp::Options options = *socket.tcp.options;
@@ -90,7 +90,7 @@ int Stack::connect(int number, const Address& asked) {
   const auto index = static_cast<uint32_t>(number);
   if (socket->listening != nullptr) return -EISCONN;
   Address to = asked;
-  if (!fits(*socket, to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
+  if (!socket->fits(to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   if (socket->type == Type::datagram) {
     if (!socket->datagram->broadcast && addresses_.is_broadcast(to.host)) return -EACCES;
     socket->connected = !to.host.is_unspecified();
@@ -162,7 +162,7 @@ void Stack::take_name_back(uint32_t index) {
   socket.local = {};
 }
 
-// What became of the call before: told once, as Linux does (inet_stream_connect()). When it failed, the next one begins anew.
+// Returns the result of the call before, once, as Linux does (inet_stream_connect()). After a failure the next call begins anew.
 int Stack::connect_again(uint32_t index) {
   Socket& socket = slab_[index];
   if (!socket.connecting || socket.deferred) return -EISCONN;
@@ -172,7 +172,7 @@ int Stack::connect_again(uint32_t index) {
   // A stream that a local peer has opened and ended at once has been connected: what became of it is for the next call.
   const bool opened = stream != nullptr && stream->peer_life != 0;
   if (stream != nullptr ? opened : socket.tcp.connection->state() != tcp::State::closed) return 0;
-  const int error = take_error(socket);
+  const int error = socket.take_error();
   forget_connection(index);
   return error != 0 ? -error : -ECONNABORTED;
 }
@@ -242,12 +242,6 @@ bool Stack::open_connection(uint32_t index) {
   return slab_.has(index) && slab_[index].deferred;
 }
 
-int Stack::take_error(Socket& socket) {
-  const int error = socket.error;
-  socket.error = 0;
-  return error;
-}
-
 void Stack::return_error(int number, int error) noexcept {
   Socket* const socket = owned(number);
   if (socket != nullptr && error != EAGAIN && error != EPIPE) socket->error = error;  // those come again by themselves
@@ -266,7 +260,7 @@ int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
     if (known && plain) return send_by_known_route(static_cast<uint32_t>(number), data);
     return send_to(number, data, socket->remote, Sending{.more = more});
   }
-  if (socket->error != 0) return -take_error(*socket);
+  if (socket->error != 0) return -socket->take_error();
   if (socket->local_stream != nullptr) {
     socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);
     return send_local(static_cast<uint32_t>(number), data, urgent);
@@ -293,15 +287,15 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) return receive_from(number, data, nullptr, peek);
   if (socket->local_stream != nullptr) return receive_local(static_cast<uint32_t>(number), data, peek);
-  if (!socket->has_connection()) return socket->error != 0 ? -take_error(*socket) : -ENOTCONN;
+  if (!socket->has_connection()) return socket->error != 0 ? -socket->take_error() : -ENOTCONN;
   tcp::Connection& connection = *socket->tcp.connection;
   size_t skip = peek ? positions_.peek_offset(static_cast<uint32_t>(number)) : 0;
   if (socket->urgent) [[unlikely]] data = room_to_urgent(static_cast<uint32_t>(number), data, peek, skip);
   if (connection.readable() <= skip) {
-    if (connection.readiness().ended) return 0;  // as on Linux also if it was reset after that: those who send hear of it
-    if (socket->error != 0) return -take_error(*socket);
+    if (connection.readiness().ended) return 0;  // as on Linux also if it was reset after that: a send returns the error
+    if (socket->error != 0) return -socket->take_error();
     const tcp::State state = connection.state();
-    if (socket->deferred) {  // who waits for an answer has nothing to say first
+    if (socket->deferred) {  // the application waits for the peer's data first: the SYN leaves now
       socket->deferred = false;
       after(static_cast<uint32_t>(number));
       return -EAGAIN;
@@ -367,7 +361,7 @@ void Stack::after(uint32_t index) {
   Socket& socket = slab_[index];
   if (!blocked) socket.due = false;  // run() would do the same once more
   tcp::Connection& connection = *socket.tcp.connection;
-  // While there is no room run() asks again by itself: a pacer that would let more go does not wake anybody for that.
+  // While there is no room run() tries again by itself: the pacer need not wake it before that.
   timers_.set(index, std::max(connection.next_timer(), now_ + (blocked ? kMillisecond : 1)));
   if (const uint16_t size = connection.take_path_news(); size != 0) {
     const uint32_t headers = (socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + sizeof(ip::TcpHeader);
@@ -387,15 +381,15 @@ void Stack::after(uint32_t index) {
   notify(index);
 }
 
-// Of a connection that has ended: why, for its owner.
+// Stores why the connection has ended, for its owner.
 void Stack::take_failure(Socket& socket) {
   const tcp::Connection& connection = *socket.tcp.connection;
   if (connection.state() != tcp::State::closed || socket.failed || connection.error() == tcp::Error::none) return;
   socket.failed = socket.came = true;
-  // What ICMP said meanwhile is a better reason than silence.
+  // An ICMP error meanwhile is a better reason than silence.
   const bool silent = connection.error() == tcp::Error::timed_out || connection.error() == tcp::Error::unreachable;
   const int path = silent ? errno_of(connection.path_error(), socket.remote.host.is_ipv4()) : 0;
-  // As Linux has it: who has heard the end of the stream, and goes on, writes into a broken pipe.
+  // As Linux has it: after the end of the peer's stream a reset is a broken pipe.
   const bool broken = connection.error() == tcp::Error::reset && connection.readiness().ended;
   socket.error = path != 0 ? path : broken ? EPIPE : errno_of(connection.error());
 }
@@ -418,7 +412,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   const bool calls = segment.has(Flags::kSyn) && !segment.has(Flags::kAck) && !segment.has(Flags::kRst);
   const bool by_local_peer = index != kNone && slab_[index].local_stream != nullptr && (header.flags & IpMessageFlags::kSameNi) != 0;
   if (by_local_peer && calls) [[unlikely]] index = handle_local_syn(index);
-  const bool is_local = index != kNone && !slab_[index].has_connection();  // what comes is not of that stream: nobody's, not a listener's
+  const bool is_local = index != kNone && !slab_[index].has_connection();  // the segment is of no stream and no listener: refuse it
   if (index == kNone && handle_time_wait(hash, local, remote, segment, begin)) return;
   if (index != kNone && !is_local && slab_[index].tcp.connection->yields_to(segment)) {
     begin = slab_[index].tcp.connection->time_wait().snd_nxt;
@@ -453,8 +447,7 @@ void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_
     if (const auto before = connection.take_urgent()) set_urgent(index, *before, there);
   }
   take_failure(socket);
-  // What it says of this leaves when all that came at once has been seen, and then its timers are set; but that the owner can go on he is
-  // told now.
+  // The ACK and the timers wait for the end of the batch; the application is notified now.
   make_due(index);
   notify(index, connection.readable() > there);
 }

@@ -25,7 +25,7 @@ void Stack::begin_time_wait(uint32_t index) {
   drop(index);
 }
 
-// False: it is for somebody else, as there is no such connection, or a new one takes its place; that one's numbers begin behind `begin`.
+// False: there is no such connection, or a new one takes its place; the new one's sequence numbers begin after `begin`.
 bool Stack::handle_time_wait(uint32_t hash, const Address& local, const Address& remote, const ip::TcpView& segment,
                              std::optional<tcp::Sequence>& begin) {
   const uint32_t at = time_waits_.find(hash, local, remote);

@@ -8,17 +8,17 @@
 
 namespace unet::sockets {
 
-// What its length and the packet's have room for; one message has room for either.
+// The length fields of UDP and IP allow so much; one message has room for it.
 uint32_t Stack::datagram_max(bool ipv4) noexcept { return 0xFFFF - ip::kUdpBytes - (ipv4 ? ip::kIpv4Bytes : 0); }
 
 // From where a datagram goes that the application sends to `route.to`, and how; an error as -errno.
 int Stack::find_route(Socket& socket, const Sending& how, SendRoute& route) {
-  if (socket.error != 0) return -take_error(socket);
+  if (socket.error != 0) return -socket.take_error();
   if (socket.shut_write) return -EPIPE;
   Address& to = route.to;
   ip::IpAddress& from = route.from;
   if (to.port == 0) return -EINVAL;
-  if (!fits(socket, to)) return socket.ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
+  if (!socket.fits(to)) return socket.ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   const DatagramPart& part = *socket.datagram;
   if (!part.broadcast && addresses_.is_broadcast(to.host)) return -EACCES;
   if (const int error = take_port_to_send(socket); error != 0) return -error;
@@ -52,7 +52,7 @@ int Stack::refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes) 
   return -EAGAIN;
 }
 
-// The headers of a datagram whose payload is to follow; where that goes.
+// Writes the headers of a datagram, and returns where its payload goes.
 std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const SendRoute& route, uint32_t length) noexcept {
   const bool loops = !route.to.host.is_multicast() || socket.datagram->group_loop;
   const ip::IpFields fields{.from = route.from, .to = route.to.host, .protocol = ip::Protocol::kUdp,
@@ -141,7 +141,7 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
     if (what != nullptr) *what = {datagram.to, whole, awaited_.came < whole, 0, datagram.header_options, datagram.came, datagram.lost};
     return take_awaited();
   }
-  if (socket->error != 0) return -take_error(*socket);
+  if (socket->error != 0) return -socket->take_error();
   DatagramPart& part = *socket->datagram;
   const auto index = static_cast<uint32_t>(number);
   const bool behind = peek && socket->peeks_behind;

@@ -34,7 +34,7 @@ void Stack::leave_out_urgent(uint32_t index) {
   consume_at(index, 1);
 }
 
-// Of the room of who reads, or peeks behind `skip` bytes: for what stands before the urgent byte, or, if that is next, it is left out now.
+// Limits the room of a read, or of a peek behind `skip` bytes, to the data before the urgent byte. That byte, if next, is left out now.
 MutableBytes Stack::room_to_urgent(uint32_t index, MutableBytes room, bool peek, size_t& skip) {
   const size_t before = positions_.urgent(index).before;
   if (before > skip) return room.first(std::min(room.size(), before - skip));
@@ -67,7 +67,7 @@ int64_t Stack::receive_urgent(int number, MutableBytes data, bool peek) {
   if (!socket->urgent || socket->urgent_inline || positions_.urgent(index).taken) return -EINVAL;
   Urgent& urgent = positions_.urgent(index);
   if (socket->unread() <= urgent.before) {
-    return (events_of(*socket) & kEnded) != 0 ? 0 : -EAGAIN;
+    return (socket_events(*socket) & kEnded) != 0 ? 0 : -EAGAIN;
   }
   if (!data.empty()) {
     std::vector<Bytes> pieces(socket->local_stream != nullptr ? socket->local_stream->pieces.size() :
@@ -85,7 +85,7 @@ int64_t Stack::receive_urgent(int number, MutableBytes data, bool peek) {
 // The urgent byte alone is nothing to read.
 uint32_t Stack::events_of(uint32_t index) const noexcept {
   const Socket& socket = slab_[index];
-  uint32_t events = events_of(socket);
+  uint32_t events = socket_events(socket);
   if (!socket.urgent) [[likely]] return events;
   const Urgent& urgent = positions_.urgent(index);
   const uint32_t there = socket.unread();

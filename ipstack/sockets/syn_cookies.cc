@@ -19,7 +19,7 @@ uint32_t cookie_of(const HashKey& key, const Address& local, const Address& remo
   return hash << 8 | static_cast<uint32_t>(tick & 31) << 3 | mss;
 }
 
-// What an echo of our timestamp tells of the SYN's options.
+// The SYN's options, from the echo of our timestamp.
 ip::TcpOptions options_of(uint32_t stamp) noexcept {
   ip::TcpOptions options;
   const uint32_t scale = stamp & kScaleBits;

@@ -32,7 +32,7 @@ class TcpOutput {
   // Streams that have less than a message has room for. It waits for more as long as the network has other messages to take.
   bool has_held() const noexcept { return !held_.empty(); }
   uint64_t held_until() const noexcept { return held_until_; }  // Network::taken(): then it has waited for long enough
-  // Calls advance(index) for the streams whose wait is over. Where that much has gone meanwhile, with what came after it, the rest is held.
+  // When the wait is over, calls advance(index) for each held stream. A stream that has sent meanwhile may be held again.
   template <typename Advance>
   void run_held(Advance advance) {
     if (network_.completed() < held_until_) return;

@@ -151,7 +151,7 @@ class World {
       std::byte bytes[64];
     };
     std::vector<std::unique_ptr<Line[]>> tables;
-    size_t tables_max = 0;  // none: nobody wants to know
+    size_t tables_max = 0;  // none
     bool no_room = false;
     uint32_t longest = ~uint32_t{0};  // bytes of a message of IP for which there is room
     bool deaf = false;  // does not look at what local peers say
@@ -346,12 +346,12 @@ class World {
   Nanoseconds now = kSecond;
   Nanoseconds delay = 100 * kMicrosecond, jitter = 0;
   double loss = 0, repeat = 0;
-  uint32_t narrow = 0;     // packets of more bytes are lost on wires, and nobody says so; 0: of any
+  uint32_t narrow = 0;     // packets of more bytes are lost on wires without an ICMP error; 0: none is
   bool keeps = true;       // messages may stay where they came
   bool lends;              // applications may send from memory in place
   bool local_peers = true;  // applications of one interface have channels to each other
   std::vector<Port*> ports;
-  uint64_t resets = 0;  // that interfaces have sent for what nobody had
+  uint64_t resets = 0;  // that interfaces have sent for ports without an owner
   uint64_t stolen = 0;  // segments that were not sent, as their connections are another's that shares the port
 
  private:
@@ -388,7 +388,7 @@ class World {
   struct Interface {
     IpConfiguration configuration;
     std::map<std::pair<uint8_t, uint16_t>, std::vector<Owner>> claims;
-    std::vector<std::pair<Flow, Owner>> flows;  // of TCP, on which who shares a port has sent
+    std::vector<std::pair<Flow, Owner>> flows;  // of TCP, on which a member of a shared port has sent
     std::vector<Member> groups;
   };
   struct Travelling {
@@ -425,7 +425,7 @@ class World {
     const Address from{packet.from, ports_[0]}, to{packet.to, ports_[1]};
     return sent ? Flow{from, to} : Flow{to, from};
   }
-  // Of a shared port: whose connection it is from now on. False: another's, so nothing is sent.
+  // Of a shared port: the sender owns the connection from now on. False: another has it, so nothing is sent.
   bool learn(Port& port, const ip::IpView& packet) {
     Interface& interface = interfaces_[port.interface_];
     const Flow flow = flow_of(packet, true);
@@ -509,7 +509,7 @@ class World {
     if (to->stack->handle_message(came)) ++to->kept_in_place;
     else to->release(Port::kNoLocalPeer, came);
   }
-  // What an interface answers for nobody.
+  // An interface's answer for a port without an owner.
   void refuse(uint32_t interface, const ip::IpView& packet) {
     std::vector<std::byte> answer(sizeof(IpMessageHeader) + 2048);
     const auto put = [&](uint8_t protocol, Bytes payload) {

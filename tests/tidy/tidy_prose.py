@@ -13,14 +13,14 @@ GLOSSARY = "docs/GLOSSARY.md"
 # The budget of each directory: (persons, words that the glossary replaces). The longest matching name counts. After a rewrite of comments,
 # lower the row. A directory without a row may have none.
 BUDGET = {
-    "apps": (1, 5),
-    "docs": (37, 37),
+    "apps": (1, 0),
+    "docs": (37, 4),
     "drivers/dpdk": (0, 1),
     "ipstack/preload": (3, 10),
-    "ipstack/sockets": (189, 0),
-    "ni/service": (173, 29),
-    "tests": (2, 2),
-    "tests/conformance": (0, 3),
+    "ipstack/sockets": (36, 0),
+    "ni/service": (158, 0),
+    "tests": (2, 0),
+    "tests/conformance": (0, 2),
     "unet": (0, 2),
 }
 

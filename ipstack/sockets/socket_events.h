@@ -1,0 +1,16 @@
+// socket_events.h - what epoll says of a socket; used by the stack.
+#pragma once
+
+#include "ipstack/sockets/socket.h"
+
+namespace unet::sockets {
+
+// Events, with the values of epoll.
+struct Events {
+  static constexpr uint32_t kIn = 0x001, kUrgent = 0x002, kOut = 0x004, kError = 0x008, kHangUp = 0x010, kPeerShut = 0x2000;
+};
+
+// As Linux's tcp_poll() and datagram_poll() say them; without what urgent data changes (Stack::events()).
+uint32_t socket_events(const Socket& socket) noexcept;
+
+}  // namespace unet::sockets
