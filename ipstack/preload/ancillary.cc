@@ -110,7 +110,7 @@ bool read(const cmsghdr& each, T& into) noexcept {
   return true;
 }
 
-// Of numbers that are an int.
+// Options with an int as value.
 bool read_within(const cmsghdr& each, int least, int most, int16_t& into) noexcept {
   int number;
   if (!read(each, number) || number < least || number > most) return false;

@@ -55,7 +55,7 @@ auto holding(File& file, Call call) {
 // The program is about to change its user or root. Connects to the network interface while it has the right to.
 void before_user_change() noexcept;
 
-// What calls take for a time, and as time here.
+// Times as calls have them, and as this library has them.
 inline bool is_valid(const timespec& time) noexcept { return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000; }
 inline Nanoseconds nanoseconds_of(const timespec& time) noexcept {
   return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);

@@ -49,12 +49,12 @@ auto choose_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
   }
   return at_kernel(kernel);
 }
-// Of a call that sends: not by the kernel while there is no network interface.
+// For a call that sends. The kernel must not send while there is no network interface.
 template <typename Ours, typename Kernel>
 auto choose(int fd, Ours ours, Kernel kernel) {
   return choose_if(fd, [](const File& file) { return !file.is_stream() && file.waits_back(); }, ours, kernel);
 }
-// Of a call that waits for a datagram.
+// For a call that waits for a datagram.
 template <typename Ours, typename Kernel>
 auto choose_to_receive(int fd, int flags, Ours ours, Kernel kernel) {
   const auto may_become = [=](const File& file) {
@@ -267,7 +267,7 @@ UNET_PRELOAD ssize_t pwritev2(int fd, const iovec* pieces, int count, off_t at, 
   return pwritev64v2(fd, pieces, count, at, flags);
 }
 
-// What programs built with _FORTIFY_SOURCE call instead; the compiler has looked at what it could.
+// Programs built with _FORTIFY_SOURCE call these instead. The compiler has checked the sizes that it knows.
 UNET_PRELOAD ssize_t __read_chk(int fd, void* data, size_t length, size_t) { return read(fd, data, length); }
 UNET_PRELOAD ssize_t __recv_chk(int fd, void* data, size_t length, size_t, int flags) { return recv(fd, data, length, flags); }
 UNET_PRELOAD ssize_t __recvfrom_chk(int fd, void* data, size_t length, size_t, int flags, sockaddr* from, socklen_t* from_length) {

@@ -19,7 +19,7 @@ class Fields {
     good_ = good_ && error == std::errc{} && at == field.data() + field.size() && value <= most;
     return good_ ? value : 0;
   }
-  // Of a socket of that domain.
+  // An address of a socket of that domain.
   sockets::Address address(int domain) {
     const auto port = static_cast<uint16_t>(number(UINT16_MAX));
     const std::string_view field = next();

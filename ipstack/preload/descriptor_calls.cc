@@ -75,7 +75,7 @@ std::optional<int> tell_when(const File& file, unsigned long request, void* argu
   return 0;
 }
 
-// Of a socket of ours; nothing: the kernel's answer is the right one.
+// ioctl() on a socket of the stack; none: the kernel must answer.
 std::optional<int> control_in_stack(int fd, unsigned long request, void* argument) {
   const Runtime::Guard guard;
   Runtime& runtime = Runtime::get();

@@ -25,7 +25,7 @@ int made(Make make) {
   return fd;
 }
 
-// What is ready. A thread that waits also accepts from listeners.
+// The ready events of an entry. A thread that waits also accepts from listeners.
 uint32_t events_for_waiter(Entry& entry) {
   if (entry.kind == Entry::Kind::socket) Runtime::get().start_receiving(static_cast<File&>(entry));
   return Runtime::get().events(entry);
@@ -53,7 +53,7 @@ int control(EpollSet& set, int operation, Entry& entry, int fd, const epoll_even
   }
 }
 
-// What the kernel is to tell of a set in the set.
+// Sets the events that the kernel reports for an inner set.
 int tell_kernel(const Registration& inner, int epoll, uint32_t events) {
   epoll_event event{.events = events, .data = {.ptr = const_cast<Registration*>(&inner)}};
   return real().epoll_ctl(epoll, EPOLL_CTL_MOD, inner.fd, &event);
@@ -74,7 +74,7 @@ void spend(Registration& registration, int epoll) {
   if (registration.is_set()) tell_kernel(registration, epoll, 0);
 }
 
-// Of what the kernel has told of sets in the set, the program's data, and only what ours have not told. How many are left.
+// Puts the program's data into the kernel's events of inner sets, and drops events that our part reported. Returns how many remain.
 int merge(EpollSet& set, int epoll, epoll_event* events, int count) {
   int left = 0;
   for (int i = 0; i < count; ++i) {

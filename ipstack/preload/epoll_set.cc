@@ -158,7 +158,7 @@ void EpollSet::list(Registration& registration) {
   ready_.push_back(&registration);
 }
 
-// Of several threads that wait with the set one is woken, as Linux does. Sets that it is in hear of it, too; the kernel has seen to it that
+// As Linux does, wakes one of several threads that wait with the set. Sets that it is in hear of it, too; the kernel has seen to it that
 // there are few, and that none is in itself.
 bool EpollSet::notify(Registration& registration) {
   list(registration);

@@ -28,7 +28,7 @@ struct Registration {
   uint64_t told = 0;     // by which call of collect()
 
   bool is_set() const noexcept { return entry->kind == Entry::Kind::epoll; }
-  // Of one that is told at all.
+  // The events to report.
   uint32_t asked() const noexcept { return spent ? 0 : wanted.events | EPOLLERR | EPOLLHUP; }
 };
 
@@ -51,13 +51,13 @@ class EpollSet : public Entry {
   int modify(Entry& entry, int fd, const epoll_event& event);
   int remove(Entry& entry, int fd);
   Registration* find(const Entry& entry, int fd) const noexcept;
-  // What of a set in this one the kernel has told; nullptr: it is none.
+  // The inner set of an event of the kernel; nullptr: it is no set.
   Registration* find(const epoll_event& of_kernel) const noexcept;
   // It is the kernel's alone now, or is no more.
   static void forget(Entry& entry) noexcept;
-  // What happened to an entry may be what this one's program waits for. True: a thread that waited was woken for it.
+  // Notifies the threads that wait with this set. True: one was woken.
   bool notify(Registration& registration);
-  // The same for all sets that have the entry; of those that have it with EPOLLEXCLUSIVE until a thread was woken.
+  // Notifies all sets that have the entry; those that have it with EPOLLEXCLUSIVE only until a thread was woken.
   static void notify_sets(const Entry& entry);
   // Events of ours, at most so many. `events_of(Entry&)`: what is ready; `spend(Registration&)`: it is not to be told again.
   template <typename EventsOf, typename Spend>
@@ -65,7 +65,7 @@ class EpollSet : public Entry {
   // Whether the last collect() had it.
   bool is_told(const Registration& registration) const noexcept { return registration.told == collected_; }
 
-  // What woke a thread that does not take it is for another one.
+  // Wakes another thread, as the woken one does not take the event.
   bool wake_one() noexcept;
   // Whether collect() would have any.
   template <typename EventsOf>
@@ -79,7 +79,7 @@ class EpollSet : public Entry {
   bool has_members() const noexcept { return !all_.empty(); }
   // To be held during a wait in the kernel. The first member of ours that is added ends that wait by an event.
   std::shared_ptr<const KernelWaiters> kernel_waiters() const noexcept { return kernel_waiters_; }
-  // That event is in the kernel's set, because some wait has not ended yet. After the last one it is taken out here.
+  // Whether the recall event is in the kernel's set, as some wait has not ended yet. After the last wait this removes it.
   bool is_recalling() noexcept;
   // In a child: the parent's threads wait, and the event is the parent's.
   void forget_kernel_waiters();

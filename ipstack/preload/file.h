@@ -46,7 +46,7 @@ struct File : Entry {
     int level, name;
     std::vector<std::byte> value;
   };
-  // What a process has left to its child, of which the child makes its own when it wants it.
+  // A parent's socket, from which the child opens its own when it first uses it.
   struct Inherited {
     bool listens = false, connected = false;
     int backlog = 0;
@@ -56,7 +56,7 @@ struct File : Entry {
     std::optional<sockets::StreamOptions> options{};  // of a connection
   };
 
-  // What recvmsg() is to tell beside the data, as options have asked for.
+  // Control data for recvmsg(), as socket options have asked.
   struct Tells {
     int time = 0;                // the one of SO_TIMESTAMP's options that was set last; 0: none
     bool lost = false;           // SO_RXQ_OVFL
@@ -92,7 +92,7 @@ struct File : Entry {
 
   bool is_stream() const noexcept { return type == SOCK_STREAM; }
   bool in_stack() const noexcept { return socket >= 0; }
-  // Of which each process that has it makes its own, at the same port.
+  // Each process that has such a socket opens one of its own at the same port.
   bool is_joined() const noexcept { return listens || !is_stream(); }
   int fd() const noexcept { return fds.front(); }
   // A datagram socket that may become ours by what is sent next, be it by another thread while this one waits for what comes.

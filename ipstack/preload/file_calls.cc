@@ -76,7 +76,7 @@ int64_t await_pipe(int fd, short events, bool waits) {
   }
 }
 
-// What a pipe takes without waiting, when poll() says that it takes something: all of it is free, or a page of it.
+// How much a pipe takes without waiting, when poll() says that it is writable: it is empty, or has a free page.
 constexpr size_t kPage = 4096;
 constexpr size_t kSpliceMost = 60 * 1024;
 size_t room_in(int pipe) noexcept {

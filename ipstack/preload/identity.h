@@ -23,7 +23,7 @@ int fresh(int fd) noexcept;
 
 // ---- under the lock
 
-// What a descriptor names; 0: there is none.
+// The inode of a descriptor; 0: there is none.
 uint64_t inode_of(int fd) noexcept;
 // The call is about to close the number. The entry, if no other number names it: it is the caller's then.
 Entry* take_out(int fd);

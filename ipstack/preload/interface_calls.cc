@@ -147,7 +147,7 @@ int append_ipv4(ifconf& all, size_t room) {
   return 0;
 }
 
-// What SIOCGIF... asks of a link. 0, or an errno.
+// Answers SIOCGIF... for a link: 0, or an errno.
 int tell(const Link& link, unsigned long request, ifreq& into) {
   const auto four = std::find_if(link.addresses.begin(), link.addresses.end(), [](const auto& each) { return each.address.is_ipv4(); });
   const auto put = [&](What what) {

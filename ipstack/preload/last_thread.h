@@ -10,7 +10,7 @@ class LastThread {
   static void watch_first();
   // The first thread has ended and others go on, so the helper looks now and then whether it is alone.
   static bool is_awaited() noexcept;
-  // Of this process only the calling thread is left, apart from the first.
+  // Whether only the calling thread is left in this process, apart from the first.
   static bool is_this() noexcept;
 
  private:

@@ -56,7 +56,7 @@ UNET_OPEN_AT(openat64)
 UNET_PRELOAD int creat(const char* path, mode_t mode) { return fresh(real().creat(path, mode)); }
 UNET_PRELOAD int creat64(const char* path, mode_t mode) { return fresh(real().creat64(path, mode)); }
 
-// What programs built with _FORTIFY_SOURCE call instead.
+// Programs built with _FORTIFY_SOURCE call these instead.
 UNET_PRELOAD int __open_2(const char* path, int flags) { return open(path, flags); }
 UNET_PRELOAD int __open64_2(const char* path, int flags) { return open64(path, flags); }
 UNET_PRELOAD int __openat_2(int directory, const char* path, int flags) { return openat(directory, path, flags); }

@@ -33,7 +33,7 @@ bool unet::preload::has_memory() noexcept {
   return true;
 }
 
-// Of this library alone: no other sees it (preload.map).
+// Only this library sees it (preload.map).
 void* operator new(size_t size) {
   return allocated([=] { return std::malloc(size == 0 ? 1 : size); });
 }

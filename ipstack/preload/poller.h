@@ -39,7 +39,7 @@ constexpr Nanoseconds kForever = ~Nanoseconds{0};
 class Poller {
  public:
   enum class Helper : uint8_t { none, ticking, taking_over, idle, watching };
-  // What a thread does that wants to sleep.
+  // How a thread that wants to sleep goes on.
   enum class Sleep : uint8_t { poll_first, until_woken, as_watcher };
 
   // The stack that is polled from now on, and the descriptor of its endpoint.

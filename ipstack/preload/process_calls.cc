@@ -38,7 +38,7 @@ void end_quickly() {
   if (standard_changed) follow_standard();
   ::at_quick_exit(&end_quickly);  // handlers run in reverse order: the program's run before it
   ::__register_atfork(&Forks::before, &Forks::in_parent, &Forks::in_child, nullptr);
-  // What is registered last is called first before a fork(), and last behind it.
+  // The handler that is registered last runs first before a fork(), and last after it.
   ::__register_atfork(&lock_streams, &unlock_streams, &renew_streams_lock, nullptr);
 }
 

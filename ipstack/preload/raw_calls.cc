@@ -62,7 +62,7 @@ template <long kNumber>
 long makes(const Arguments& all) {
   return fresh(static_cast<int>(kernel(kNumber, all)));
 }
-// The same of two, which it writes to where its argument says.
+// Two descriptors, which the call writes to its argument.
 template <long kNumber, size_t kWhere>
 long makes_two(const Arguments& all) {
   const long result = kernel(kNumber, all);
@@ -161,7 +161,7 @@ UNET_PRELOAD __attribute__((no_sanitize_address)) long syscall(long number, ...)
   return ours(all);
 }
 
-// Those of liburing, which calls the kernel by an instruction of its own.
+// Functions of liburing, which makes system calls itself.
 UNET_PRELOAD int io_uring_queue_init(unsigned, void*, unsigned) noexcept { return -ENOSYS; }
 UNET_PRELOAD int io_uring_queue_init_params(unsigned, void*, void*) noexcept { return -ENOSYS; }
 UNET_PRELOAD int io_uring_queue_init_mem(unsigned, void*, void*, void*, size_t) noexcept { return -ENOSYS; }

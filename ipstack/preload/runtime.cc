@@ -137,8 +137,8 @@ void Runtime::yield_lock() noexcept {
   hold_off_cancellation();
 }
 
-// A thread is not cancelled while it has the lock. To say so costs two locked instructions a call, behind which the core waits for what it
-// has stored: so threads only do it once the program has cancelled one, which it cannot while another has the lock.
+// A thread is not cancelled while it has the lock. Disabling cancellation costs two locked instructions a call, which wait for earlier
+// stores. So threads only do it once the program has cancelled one, which it cannot while another has the lock.
 void Runtime::hold_off_cancellation() noexcept {
   if (!cancels_.load(std::memory_order_relaxed) || cancellation != kUntouched) [[likely]] return;
   ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
@@ -277,7 +277,7 @@ bool Runtime::is_less(const File& file) const noexcept {
 
 File* Runtime::file(int fd) {
   File* const file = table_.file(fd);
-  // What another process has done with it before is carried first, as it would have happened at once.
+  // Messages of other processes come first, as a call on one socket would take effect at once.
   if (file != nullptr && file->in_stack() && file->holds != 0 && !file->is_joined()) process_channels();
   if (file == nullptr || !file->inherited) return file;
   static_cast<void>(Forks::adopt(*file));
@@ -377,7 +377,7 @@ void Runtime::begin_receiving(File& file) {
   ParentChannels::send_to_all(file, ParentMessage::Kind::want);
 }
 
-// Of a datagram socket. Those that it is from are asked when there is nothing.
+// For a datagram socket. Asks its owners while nothing is there.
 void Runtime::begin_reading(File& file) {
   const bool begins = !std::exchange(file.receives, true);
   if (!file.in_stack()) return;

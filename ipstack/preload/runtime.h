@@ -41,7 +41,7 @@ class SocketProxies;
 
 class Runtime {
  public:
-  // Of this process; it is never destroyed, as threads may be in calls until the very end.
+  // The process's only one. It is never destroyed, as threads may be in calls until the very end.
   static Runtime& get() noexcept;
 
   // Locks the runtime. Until it is unlocked, calls of this thread go to the C library.
@@ -111,7 +111,7 @@ class Runtime {
   void reset(File& file) noexcept;
   // Something has happened to the file: wakes the threads that wait for it.
   static void notify(File& file);
-  // O_ASYNC, set or cleared by descriptor `fd`.
+  // O_ASYNC, set or cleared by a descriptor.
   void set_signals(File& file, int fd, bool on);
   // As notify(), and signals the file's owner (F_SETOWN) for events that are new, or if data `came`, as Linux does.
   void notify_and_signal(File& file, bool came);
@@ -129,9 +129,9 @@ class Runtime {
   // The program does not receive for now; give_up(): until a thread waits for the listener.
   void stop_receiving(File& file);
   void give_up(File& listener);
-  // What is ready at a socket of the stack, in epoll's bits; without the shadow.
+  // The ready events of a socket of the stack, in epoll's bits; without the shadow.
   uint32_t events(const File& file) const noexcept;
-  // The same of a socket or an epoll set.
+  // The same for a socket or an epoll set.
   uint32_t events(const Entry& entry) const noexcept;
 
   // Takes in arrivals, and notifies the threads that wait for them. True: some socket changed.
@@ -241,7 +241,7 @@ class Runtime {
   bool logs_ = false;
   std::unique_ptr<sockets::Sockets> sockets_;
   std::vector<File*> by_socket_;         // of the stack's
-  std::vector<File*> given_up_;          // listeners whose connections another process has, as long as no thread waits for them
+  std::vector<File*> given_up_;          // listeners that give their connections to another process while no thread waits for them
   std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again
   Nanoseconds tried_at_ = 0;             // to find one, last
   Nanoseconds opened_at_ = 0;            // the stack
@@ -262,7 +262,7 @@ class Runtime {
   bool ends_ = false;                    // finish() has begun
 };
 
-// What the calls of this thread hold, innermost last: a handler may leave them all by longjmp() (Runtime::forget_sleep()).
+// Entries that this thread's calls hold, innermost last. A handler may leave all calls by longjmp() (Runtime::forget_sleep()).
 struct HeldByThread {
   static constexpr unsigned kMost = 8;  // of more the last ones are not noted
   Entry* entries[kMost];

@@ -24,7 +24,7 @@ namespace {
 
 using Handler = void (*)(int, siginfo_t*, void*);
 
-// What the program has asked for, by signal; the kernel calls act() instead.
+// The program's handlers, by signal; the kernel calls act() instead.
 struct Wanted {
   std::atomic<Handler> handler{nullptr};
   std::atomic<int> flags{0};
@@ -44,7 +44,7 @@ bool is_handler(const struct sigaction& action) noexcept {
 
 void act(int number, siginfo_t* info, void* context);
 
-// What a thread does to itself cannot wait.
+// A signal that the thread caused itself cannot be deferred.
 constexpr int kAtOnce[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
 
 // As the kernel keeps it, which is less than sigset_t has room for.
@@ -68,8 +68,8 @@ bool hold(siginfo_t& info, ucontext_t& interrupted) noexcept {
   return true;
 }
 
-// Of signals that come at once the kernel asks the first whether the call goes on; it lets the second interrupt that one's handler, which
-// is act(), before its first instruction.
+// Two signals at once: the kernel asks the first whether the call goes on, and lets the second interrupt act(), the first one's handler,
+// before its first instruction.
 bool comes_second(const ucontext_t& interrupted) noexcept {
   return interrupted.uc_mcontext.gregs[REG_RIP] == reinterpret_cast<greg_t>(&act);
 }
@@ -91,7 +91,7 @@ void act(int number, siginfo_t* info, void* context) {
   this_call = after;  // whatever has interrupted the handler, and its calls
 }
 
-// What the kernel has instead of what the program asks for; SA_RESETHAND is for act(), as the signal may come twice.
+// The action that the kernel has in place of the program's; SA_RESETHAND is for act(), as the signal may come twice.
 struct sigaction acting(struct sigaction asked) noexcept {
   asked.sa_flags = (asked.sa_flags | SA_SIGINFO) & ~static_cast<int>(SA_RESETHAND);
   asked.sa_sigaction = &act;
@@ -146,7 +146,7 @@ void send(const f_owner_ex& owner, int signal) noexcept {
   else ::kill(owner.type == F_OWNER_PGRP ? -owner.pid : owner.pid, signal);
 }
 
-// What the kernel says of a cause in si_code and si_band.
+// The cause as the kernel describes it in si_code and si_band.
 struct Cause {
   int code;
   uint32_t band;
@@ -254,7 +254,7 @@ UNET_PRELOAD int siginterrupt(int number, int interrupts) noexcept {
   return sigaction(number, &action, nullptr);
 }
 
-// What signal() is to programs that want that of System V.
+// signal() for programs that want System V's.
 UNET_PRELOAD sighandler_t sysv_signal(int number, sighandler_t handler) noexcept {
   return change(number, handler, static_cast<int>(SA_RESETHAND) | SA_NODEFER, false);
 }

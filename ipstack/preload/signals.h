@@ -1,8 +1,8 @@
-// signals.h - a thread in this library runs no handler of its program's: what comes meanwhile is held back until it is out; for runtime.cc.
+// signals.h - a thread in this library runs no handler of its program: signals are deferred until it leaves; used by runtime.cc.
 //
-// A handler may call whatever is safe in one, end the process or leave by longjmp(); in the midst of a call of ours it would find the
-// runtime locked by its own thread. To block all signals for each call would cost two system calls. So handlers are called by one of this
-// library's, which gives a signal that comes at the wrong time back to the kernel and blocks all, until the thread gives the lock away.
+// A handler may call functions that are safe in one, end the process, or leave by longjmp(). During a call of this library it would find
+// the runtime locked by its own thread. To block all signals for each call would cost two system calls. So this library's handler calls the
+// program's. A signal at the wrong time it gives back to the kernel, and blocks all signals until the thread releases the lock.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace unet::preload {
 
 // This thread's, which are blocked.
 extern constinit thread_local bool signals_held;
-// Of this thread's call, since it has begun.
+// State of this thread's call since it began.
 struct CallState {
   bool handled = false;   // a handler has run; what a call has got all the same, it returns, and does not sleep again
   bool ends = false;      // one without SA_RESTART
@@ -20,7 +20,7 @@ struct CallState {
 extern constinit thread_local CallState this_call;
 // Whether a call that has been interrupted, and waits without a limit, goes on as if nothing had been (SA_RESTART).
 bool signals_restart() noexcept;
-// What another thread has sent this one by now comes before this returns: run, or held.
+// Signals that other threads have sent this one by now are run, or deferred, before this returns.
 void meet_signals() noexcept;
 // They come now: the thread is not in the library any longer. errno stays as it is.
 void let_signals_in() noexcept;

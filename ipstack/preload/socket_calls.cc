@@ -144,7 +144,7 @@ int tell_int(int number, void* value, socklen_t* length) {
   return 0;
 }
 
-// Of SO_RCVBUF and SO_SNDBUF, which Linux tells doubled, as it counts what its own bookkeeping takes.
+// SO_RCVBUF and SO_SNDBUF: Linux reports them doubled, as it counts its own bookkeeping.
 int told_of(const File& file, int name) {
   if (const int told = name == SO_RCVBUF ? file.receive_told : file.send_told; told != 0) return told;
   int number = 0;

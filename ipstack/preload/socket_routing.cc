@@ -28,7 +28,7 @@ constexpr int kPortTries = 32;  // at ports that both, the stack and the kernel,
 
 uint8_t protocol_of(const File& file) noexcept { return file.is_stream() ? ip::Protocol::kTcp : ip::Protocol::kUdp; }
 
-// What the stack has no use for, as it only says how the kernel is to go about its work.
+// Options that only tune the kernel's work. The stack has no use for them.
 bool is_advice(int level, int name) noexcept {
   constexpr std::pair<int, int> kAdvice[] = {
       {SOL_SOCKET, SO_PRIORITY}, {SOL_SOCKET, SO_MARK}, {SOL_SOCKET, SO_DONTROUTE}, {SOL_SOCKET, SO_INCOMING_CPU},
@@ -41,13 +41,13 @@ bool is_advice(int level, int name) noexcept {
       {IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT}, {IPPROTO_IP, IP_FREEBIND}, {IPPROTO_IP, IP_MULTICAST_ALL},
       {IPPROTO_IPV6, IPV6_FREEBIND}, {IPPROTO_IPV6, IPV6_AUTOFLOWLABEL}, {IPPROTO_IPV6, IPV6_MULTICAST_ALL},
       {IPPROTO_IPV6, IPV6_MTU}, {IPPROTO_IPV6, IPV6_ADDR_PREFERENCES},
-      // Of streams.
+      // For streams only.
       {IPPROTO_IP, IP_MTU_DISCOVER}, {IPPROTO_IP, IP_RECVERR}, {IPPROTO_IP, IP_MULTICAST_LOOP},
       {IPPROTO_IPV6, IPV6_MTU_DISCOVER}, {IPPROTO_IPV6, IPV6_RECVERR}, {IPPROTO_IPV6, IPV6_MULTICAST_LOOP}};
   return std::find(std::begin(kAdvice), std::end(kAdvice), std::pair(level, name)) != std::end(kAdvice);
 }
 
-// What the stack has not is off, or of no device: saying so is no mistake.
+// Whether the value switches the option off, or names no device. The stack is without it anyway.
 bool is_off(int level, int name, const void* value, socklen_t length) noexcept {
   if (level == SOL_SOCKET && name == SO_BINDTODEVICE) return length == 0 || *static_cast<const char*>(value) == 0;
   if (level == SOL_SOCKET && (name == SO_ATTACH_BPF || name == SO_ATTACH_REUSEPORT_EBPF)) return false;  // 0 is a descriptor
@@ -80,7 +80,7 @@ bool is_own(const IpConfiguration& all, const ip::IpAddress& host) {
   return std::any_of(all.addresses.begin(), all.addresses.end(), [&](const auto& each) { return each.address == host; });
 }
 
-// What the network interface has, or had before it went: that does not become the kernel's, which might lead it to another host.
+// The NI's addresses, or those before it went. Their traffic must not become the kernel's, which might route it to another host.
 const IpConfiguration* known_addresses() {
   static_cast<void>(Runtime::get().open());
   return Runtime::get().configuration();
@@ -267,7 +267,7 @@ int bind_file(File& file, const sockaddr* address, socklen_t length) {
   Runtime& runtime = Runtime::get();
   const int error = sockets::read_sockaddr(address, length, file.domain == AF_INET6, false, to);
   if (file.in_stack()) return error != 0 ? -error : bind_in_stack(file, to);
-  // What is wrong with it the kernel says better; and the socket stays undecided.
+  // The kernel reports the error, and the socket stays undecided.
   if (error != 0 || file.bound) return result_of(real().bind(file.fd(), address, length));
   const std::optional<Backend> backend = backend_of_local(file, to);
   if (!backend) return -ENOMEM;
@@ -293,7 +293,7 @@ int listen_file(File& file, int backlog, bool& decided) {
   decided = true;
   if (!file.is_stream()) return result_of(real().listen(file.fd(), backlog));
   if (!file.in_stack()) {
-    // What is bound already: its port is another's by now, or there is no network interface.
+    // Bound before: another process has its port by now, or there is no network interface.
     if (const int wrong = file.inherited ? Runtime::get().open() : 0; wrong < 0) return wrong;
     if (file.inherited) return -EADDRINUSE;
     const bool of_device = is_of_device(file);

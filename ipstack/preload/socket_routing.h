@@ -38,9 +38,9 @@ void leave_to_kernel(File& file);
 // Puts an end of a socket pair at its descriptors. The owner of the other end carries the connection's bytes.
 void become_pair(File& file, int end, const sockets::Address& local, const sockets::Address& remote);
 
-// What an option of it means to us, and to the stack if it has the socket: 0, or an errno. The shadow has taken it already.
+// Applies an option to the file, and to the stack's socket if there is one: 0, or an errno. The shadow has accepted the option before.
 int set_option(File& file, int level, int name, const void* value, socklen_t length);
-// The same of an option that may be about a group of the network interface's, which the shadow has refused by `error`.
+// The same for an option that the shadow refused by `error`, as it may be about a group of the NI.
 int set_group_option(File& file, int level, int name, const void* value, socklen_t length, int error);
 
 }  // namespace unet::preload

@@ -18,8 +18,8 @@ extern constinit thread_local bool standard_changed;
 void follow_standard() noexcept;
 // exit() flushes streams when all is over, also our stack. To be called before that.
 void flush_streams() noexcept;
-// What this library has to say, on standard error, unless that is a socket of ours. A thread with the lock must not use `stderr`: another
-// thread may have that one's, and wait for ours.
+// Prints a message of this library on standard error, unless that is a socket of ours. A thread with the lock must not use `stderr`:
+// another thread may have that one's, and wait for ours.
 [[gnu::format(printf, 1, 2)]] void tell_user(const char* format, ...) noexcept;
 
 }  // namespace unet::preload

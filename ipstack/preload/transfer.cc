@@ -117,7 +117,7 @@ int64_t route_datagram(File& file, const sockaddr* to, socklen_t to_length, bool
   ours = to != nullptr || !file.kernel_peer;
   if (to != nullptr) {
     const int error = read_address(file, to, to_length, remote);
-    // Of a socket of IPv6 Linux's sendto() has another word for it than all others.
+    // For a socket of IPv6, Linux's sendto() has another error than all other calls.
     if (error != 0) return error == EAFNOSUPPORT && file.domain == AF_INET6 ? -EINVAL : -error;
     if (const int result = route_for(file, remote, ours); result < 0) return result;
   } else if (file.in_stack()) {
@@ -229,7 +229,7 @@ int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr
     return receive_stream(file, away.data(), std::min(length, kGather), flags);
   }
   if (file.is_stream()) return receive_stream(file, static_cast<std::byte*>(data), length, flags);
-  // What cannot be stored is lost with the datagram, as the kernel has it.
+  // As in the kernel, bytes that cannot be stored are lost with the datagram.
   const bool no_name = from != nullptr && (is_nowhere(from) || is_nowhere(from_length));
   if (no_data) length = 0;
   if (no_name) from = nullptr;

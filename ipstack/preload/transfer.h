@@ -16,14 +16,14 @@
 
 namespace unet::preload {
 
-// What calls that wait return when the file has been left to the kernel meanwhile: its call is to be made.
+// Result of a call that waited while the file was left to the kernel: make the kernel's call.
 constexpr int64_t kLeft = -ERESTART;
 
 // The most that a call moves, as Linux's MAX_RW_COUNT.
 constexpr size_t kTransferMax = 0x7FFF'F000;
 constexpr size_t kIovecsMax = 1024;  // UIO_MAXIOV
 
-// What of a name sendmsg() looks at: of one that is too long as much as there may be.
+// How much of a name sendmsg() reads: at most the longest address.
 inline socklen_t name_length(const msghdr& message) noexcept {
   constexpr socklen_t kMost = sizeof(sockaddr_storage);
   const bool long_ = message.msg_namelen > kMost && static_cast<int>(message.msg_namelen) >= 0;
@@ -53,11 +53,11 @@ class Piece {
 int64_t receive_message(File& file, msghdr& message, int flags);
 // As sendmsg().
 int64_t send_message(File& file, const msghdr& message, int flags);
-// The same of one piece of memory.
+// The same for one piece of memory.
 int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr* from = nullptr, socklen_t* from_length = nullptr);
 int64_t send_bytes(File& file, const void* data, size_t length, int flags, const sockaddr* to = nullptr, socklen_t to_length = 0);
 
-// What there is goes into the pieces of a message; what they have no room for.
+// Copies `all` into the pieces of a message. Returns the rest that does not fit.
 Bytes scatter(Bytes all, const msghdr& message) noexcept;
 
 // SIGPIPE, unless MSG_NOSIGNAL forbids it, when a stream answers -EPIPE.

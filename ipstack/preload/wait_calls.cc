@@ -18,7 +18,7 @@ namespace {
 
 constinit thread_local KernelPace kernel_pace{};
 
-// What one call of poll() waits for, split: ours, and the kernel's in an array of their own.
+// The entries of one poll(): those of the stack, and those of the kernel in an array of their own.
 class Waiting {
  public:
   Waiting(pollfd* all, size_t count) : all_(all, count), kernel_(count), entries_(count) {
@@ -205,7 +205,7 @@ int poll_with(pollfd* all, nfds_t count, Patience& patience, const sigset_t* mas
   return real().ppoll(all, count, patience.most == kForever ? nullptr : &limit, mask);
 }
 
-// What one call of select() names. Its sets have room for a thousand descriptors and mostly few in them: so they are looked at by words.
+// The sets of one select(). They have room for a thousand descriptors and mostly few in them: so they are scanned by words.
 class Sets {
  public:
   Sets(int count, fd_set* read_, fd_set* write_, fd_set* except_) noexcept
@@ -232,7 +232,7 @@ class Sets {
 
  private:
   static_assert(NFDBITS == 64);
-  // Of the descriptors from `first` on.
+  // One word: the descriptors from `first` on.
   uint64_t word(int first) const noexcept {
     uint64_t all = 0;
     for (const fd_set* set : {read, write, except}) {
@@ -298,7 +298,7 @@ int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Patience
   Selection selection(Sets(count, read, write, except));
   const int ready = poll_with(selection.all().data(), selection.all().size(), patience, mask);
   if (ready < 0) return ready;
-  // What another thread closes meanwhile is ready, as Linux has it.
+  // As in Linux, a descriptor that another thread closes meanwhile is ready.
   if (patience.since == 0 && selection.names_nothing()) return static_cast<int>(answer(-EBADF));
   return selection.answer();
 }

@@ -16,7 +16,7 @@ BUDGET = {
     "apps": (34, 19),
     "docs": (37, 37),
     "drivers/dpdk": (0, 1),
-    "ipstack/preload": (11, 10),
+    "ipstack/preload": (3, 10),
     "ipstack/sockets": (189, 0),
     "ni/engine": (167, 0),
     "ni/service": (173, 29),

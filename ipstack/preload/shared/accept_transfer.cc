@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kChannelsMax = 4096;
 
-// One of ours that came back, or one that another process has left.
+// A connection of ours that came back, or one that another process passed on.
 auto find_back(File& listener) {
   const auto is_back = [](const File::PendingAccept& each) { return each.from.channel == nullptr; };
   return std::find_if(listener.pending_accepts.begin(), listener.pending_accepts.end(), is_back);
@@ -252,7 +252,7 @@ bool SocketProxies::hand_to(const ChildChannel& channel, Held& held) {
   return true;
 }
 
-// One that another process had left is accepted, or is to be passed on again.
+// A connection in flight is accepted, or must be sent again.
 void SocketProxies::forget_in_flight(const ChildChannel& channel, int number, bool taken) {
   const auto it = std::find_if(in_flight_.begin(), in_flight_.end(), [&](const InFlight& each) {
     return each.channel == channel.number && each.number == number;

@@ -109,7 +109,7 @@ void SocketProxies::take_in(File& file, std::span<const std::byte> behind) {
   Runtime::notify(file);
 }
 
-// What was on its way to the other process when that closed the socket comes back behind its word of that.
+// The socket of a closed channel entry: datagrams that were on their way to the other process come back behind its close.
 File* SocketProxies::closed_there(const ChildChannel& channel, int socket) noexcept {
   const auto at = std::find_if(channel.closed.begin(), channel.closed.end(), [=](const Held& each) { return each.socket == socket; });
   return at == channel.closed.end() ? nullptr : at->file;

@@ -33,23 +33,23 @@ struct ForkedChannel {
   int end = -1;
 };
 
-// Of the fork that is under way: what the child inherits of our stack, the two ends of its channel to it, and its other channels.
+// For the fork under way: sockets that the child inherits, the two ends of its channel to this process, and its other channels.
 std::vector<File*> inherited;
 int channel_ends[2] = {-1, -1};
 std::vector<ForkedChannel> forked_channels;
-// What leave_orphan() is for, while this thread is in its fork(): then the handlers take the lock, and leave the rest to it.
+// Why leave_orphan() calls fork() in this thread. Then the handlers of fork() take the lock, and leave the rest to it.
 enum class OrphanFor : uint8_t { none, exec, end };
 thread_local OrphanFor orphan_for = OrphanFor::none;
 bool orphan_is_needed = false;
 // For a program that begins: ends that are left to it.
 std::vector<int> left_ends;
 
-// What a child may want of it is this process's.
+// Whether a child may need this process for the socket.
 bool is_left(const File& file) {
   return is_connection(file) || file.listens || (file.in_stack() && names_of(file).local.port != 0);
 }
 
-// What is not accepted is the parent's.
+// Connections that are not accepted stay with the parent.
 void forget_pending_accepts(File& file) {
   for (const File::PendingAccept& each : file.pending_accepts) {
     if (each.fd >= 0) real().close(each.fd);
@@ -95,7 +95,7 @@ void Forks::before() noexcept {
   if (orphan_for == OrphanFor::none || (orphan_for == OrphanFor::exec && orphan_is_needed)) begin(runtime);
 }
 
-// What is for the child.
+// Collects what the child inherits, and makes its channels.
 void Forks::begin(Runtime& runtime) {
   for (File* const each : runtime.by_socket_) {
     if (each != nullptr && !each->fds.empty() && is_left(*each)) inherited.push_back(each);
@@ -271,7 +271,7 @@ std::string describe_origins(const File& file, std::span<const ForkedChannel> ch
   return text;
 }
 
-// What exec() does not close; connections that are not pairs by now are lost.
+// Sockets that exec() does not close. Connections that are not pairs by now are lost.
 std::vector<std::pair<int, File*>> files_left(Table& table) {
   std::vector<std::pair<int, File*>> left;
   for (int fd = 0; fd < table.end(); ++fd) {
@@ -281,7 +281,7 @@ std::vector<std::pair<int, File*>> files_left(Table& table) {
   return left;
 }
 
-// What another process is not to have of what this one has by the same channels.
+// Closes, for the next program, sockets of the same channels that it does not get.
 void disclaim_others(Table& table, std::span<const ForkedChannel> channels, std::span<const std::pair<int, File*>> left) {
   for (int fd = 0; fd < table.end(); ++fd) {
     const File* const file = table.file(fd);
@@ -503,7 +503,7 @@ void Forks::read_left() {
     auto file = read_description(words);
     if (file == nullptr || fd < 0 || fd >= Table::kMax) return;
     read_origins(*file, each, channels);
-    // What the environment names may have been closed since by the process that began the program, or be made up.
+    // The descriptors in the environment may have been closed since by the process that began the program, or be made up.
     if (is_socket(fd, file->domain, file->type)) Runtime::get().table().put(fd, *file.release());
     else ParentChannels::send_to_all(*file, ParentMessage::Kind::close);
   }

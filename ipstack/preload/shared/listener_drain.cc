@@ -2,8 +2,8 @@
 // On the kernel's sockets all owners would have one queue.
 //
 // A closed listener takes no new connections. Connections that the network interface has given it are still under way, and so are
-// handshakes that peers began: so the listener stays for a moment. Each connection goes to the listener's owner, as the end of a pair whose
-// bytes this process's helper carries. The owner gives it to its own program, or passes it on to another process that serves the listener,
+// handshakes that peers began: so the listener stays for a moment. Each connection goes to the listener's owner, as the end of a pair. This
+// process's helper carries its bytes. The owner gives it to its own program, or passes it on to another process that serves the listener,
 // as one of its own. A busy process is told when another waits, and gives one.
 #include <sys/socket.h>
 
@@ -18,8 +18,8 @@
 namespace unet::preload {
 namespace {
 
-// Longer than the network interface takes to hear that nothing more is wanted, and than what it has given before waits for a core, or for
-// the last segment of a handshake by a cookie, which leaves no state here: on a busy machine ten milliseconds were too short.
+// Longer than the network interface takes to learn that no more is wanted, and than a connection that it gave before waits for a core, or
+// for the last segment of a handshake. (A handshake by a SYN cookie leaves no state here.) On a busy machine 10 ms were too short.
 constexpr Nanoseconds kQuietFor = 100 * kMillisecond;
 constexpr Nanoseconds kDrainsFor = 3 * kSecond;  // a handshake may need a segment that is sent again
 constexpr size_t kLeftMost = 256;                // of a listener: each is a descriptor of its owner
@@ -35,7 +35,7 @@ void SocketProxies::drain(File& listener) {
   listener.draining = true;
   ++listener.holds;
   if (listener.fds.empty()) EpollSet::forget(listener);
-  // Of another's, which has kept them: they come back to it.
+  // Connections of another process's stack go back to it.
   std::erase_if(listener.pending_accepts, [](const File::PendingAccept& each) {
     if (each.from.channel != nullptr) ParentChannels::refuse(each);
     return each.from.channel != nullptr;
@@ -57,8 +57,8 @@ void SocketProxies::handle_arrival(File& listener) {
   if (!is_waited_for(listener)) sleeper_.wake();
 }
 
-// Of a listener of which another process waits for a connection: one that this one's program does not accept is that one's. What comes
-// next is others' until the program is back. True: perhaps later.
+// Another process waits for a connection of this listener: gives it one that this program does not accept. Later arrivals are for others
+// until the program is back. True: perhaps later.
 bool SocketProxies::give_up_connection(File& listener) {
   Runtime& runtime = Runtime::get();
   if (!listener.listens || listener.draining) return false;
@@ -126,7 +126,7 @@ bool SocketProxies::drain_closed() {
   return !draining_.empty();
 }
 
-// What another process had of a listener of ours. The descriptor is this process's if it is what it should be, and -1 then.
+// Takes a connection that another process passed on. This process owns the descriptor if it is valid; then `fd` is -1.
 void SocketProxies::take_passed(File& listener, std::span<const std::byte> behind, int& fd) {
   File::PendingAccept left;
   const auto passed = std::count_if(in_flight_.begin(), in_flight_.end(), [&](const InFlight& each) { return each.listener == &listener; });

@@ -136,7 +136,7 @@ SocketProxies::Step SocketProxies::begin_step(Move& move, const ChildChannel& ch
   return begun == 0 || send_on(channel.fd, &said, sizeof said) ? Step::waits : Step::stays;
 }
 
-// What comes of the connection comes to this process again.
+// Directs arrivals for the connection to this process again.
 void SocketProxies::own_again(const File& file) {
   const File::Pair names = names_of(file);
   if (file.in_stack()) static_cast<void>(Runtime::get().sockets().stack().own_flow(file.socket, names.local.host, names.remote));

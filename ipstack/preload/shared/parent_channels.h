@@ -45,7 +45,7 @@ class ParentChannels {
   std::shared_ptr<ParentChannel> add(int fd, bool to_parent = false);
   std::vector<std::shared_ptr<ParentChannel>> all() const;
 
-  // What the helper is to poll.
+  // Appends the descriptors that the helper polls.
   void append(std::vector<pollfd>& to) const;
   // Processes the messages for our listeners and datagram sockets.
   void process();

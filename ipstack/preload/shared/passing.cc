@@ -105,7 +105,7 @@ int StandIns::pass(int fd) {
   Table& table = Runtime::get().table();
   File* file = table.file(fd);
   if (file == nullptr) return -1;
-  // Of one that another process has this one gets a pair, which is passed as it is.
+  // A connection of another process becomes a pair here, which is passed as it is.
   if (file->inherited && file->inherited->connected) static_cast<void>(Forks::adopt(*file, false));
   if (!file->in_stack() && (!file->inherited || file->inherited->connected)) return -1;
   const int instead = is_connection(*file)                   ? pass_connection(*file)
@@ -179,8 +179,7 @@ ssize_t pass_sockets(int fd, const msghdr& message, int flags) {
 
 namespace {
 
-// Of what was passed instead of a connection: it is one, with these names. It is believed as far as who passed it: whoever passes a
-// connection could as well have put itself between.
+// Takes the end of a pair as a connection with these names. They are believed, as the passer could have proxied the connection anyway.
 void take_connection(int fd, std::string_view words) {
   const auto names = read_names(words);
   if (!names) return;

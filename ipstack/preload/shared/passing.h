@@ -32,7 +32,7 @@ class StandIns {
 
   // 0, or an errno: there is no other descriptor to be had.
   int error() const noexcept { return error_; }
-  // What is to be sent.
+  // The message to be sent.
   const msghdr& message() const noexcept { return message_; }
   // The message was sent: its receiver has its connections, too.
   void sent();

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kPiece = 64 * 1024;
 constexpr int kPieces = 16;  // of one connection, before another's turn
-// What a process has left behind waits so long for a peer that takes none of it.
+// Bytes of a process that has ended wait so long for a peer that takes none.
 constexpr Nanoseconds kHangsFor = 60 * kSecond;
 
 std::byte* piece() noexcept {

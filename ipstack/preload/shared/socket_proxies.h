@@ -55,7 +55,7 @@ class SocketProxies {
   SocketProxies& operator=(const SocketProxies&) = delete;
 
   bool empty() const noexcept { return channels_.empty() && proxies_.empty() && draining_.empty(); }
-  // Another process has the other end of `fd`, and these connections and listeners.
+  // The process at the other end of `fd` has these connections and listeners, too.
   void add_channel(int fd, std::span<File* const> files);
   // Carries bytes between the file's connection and `fd`, and owns `fd` from now on. `used` false: perhaps the other process only did not
   // close it. While that process sends nothing, and this one has the connection, too, arrivals are this one's.
@@ -83,7 +83,7 @@ class SocketProxies {
 
   // ---- listeners that are closed (listener_drain.cc)
 
-  // A listener whose queue goes to other owners when this process closes it.
+  // Whether the listener's queue goes to other owners when this process closes it.
   static bool has_other_owners(const File& file) noexcept;
   // This process closes such a listener, or ends: stops new connections, and passes the queue on.
   void drain(File& listener);
@@ -120,10 +120,10 @@ class SocketProxies {
  private:
   struct Held {
     File* file;
-    int socket;           // as the other process names it
-    bool receives = false;  // not a connection: the other process accepts or reads from its own
-    bool wants = false;   // and has asked for a connection, or datagrams, that came to ours
-    bool told = false;    // it was told that others want one of those that came to its own
+    int socket;             // as the other process names it
+    bool receives = false;  // no connection: the other process accepts or reads from a socket of its own
+    bool wants = false;     // and has asked for a connection, or datagrams, that came to ours
+    bool told = false;      // it was told that others want a connection that came to its own
   };
   struct ChildChannel {
     uint64_t number = 0;  // unlike all others
@@ -136,20 +136,20 @@ class SocketProxies {
   struct SocketProxy {
     int fd = -1;
     File* file = nullptr;
-    bool ended_in = false, ended_out = false;  // no more comes from the pair; from the connection
+    bool ended_in = false, ended_out = false;  // the end has come from the pair; from the connection
     bool wants_out = false;                    // the pair had no room
-    bool used = true;
-    bool told_end = false;                     // by shutdown(), which ends it for all that have it
+    bool used = true;                          // add_proxy()
+    bool told_end = false;                     // by shutdown(), which ends it for all owners
     bool seems_closed = false;                 // unless a channel tells otherwise
-    Nanoseconds hung_since = 0;                // nobody has the pair's other end, and what it left does not go: since then
-    uint64_t channel = 0;                         // of who has asked for it, or was handed it; 0: it was passed
-    bool handed = false;                       // a connection that came to a listener of ours
-    File* listener = nullptr;                  // of one that was handed over and is not taken yet
+    Nanoseconds hung_since = 0;                // the pair's other end is closed, and its last bytes find no room: since then
+    uint64_t channel = 0;                      // of the process that asked for it, or was sent it; 0: by SCM_RIGHTS
+    bool handed = false;                       // it came to a listener of ours
+    File* listener = nullptr;                  // of a connection that was sent and is not taken yet
   };
-  // What another process had left, and a third has been handed: it stays here until that one has taken it.
+  // A connection that one process passed on, and that another was sent. Its descriptor stays here until the latter takes it.
   struct InFlight {
-    uint64_t channel;        // of who has it
-    int number;           // as it is named there: below 0
+    uint64_t channel;     // of the process that it was sent to
+    int number;           // its name there: below 0
     File* listener;
     File::PendingAccept accept;
   };
