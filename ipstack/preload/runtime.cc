@@ -137,8 +137,8 @@ void Runtime::yield_lock() noexcept {
   hold_off_cancellation();
 }
 
-// A thread is not cancelled while it has the lock. To say so costs two locked instructions a call, behind which the core waits for what it
-// has stored: so threads only do it once the program has cancelled one, which it cannot while another has the lock.
+// A thread is not cancelled while it has the lock. Disabling cancellation costs two locked instructions a call, which wait for earlier
+// stores. So threads only do it once the program has cancelled one, which it cannot while another has the lock.
 void Runtime::hold_off_cancellation() noexcept {
   if (!cancels_.load(std::memory_order_relaxed) || cancellation != kUntouched) [[likely]] return;
   ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);

@@ -137,8 +137,8 @@ class Runtime::Asleep {
   bool was_asleep_ = false;
 };
 
-// A thread that was asleep is in the library again: by a call of a handler that runs meanwhile, which is below on the stack or on one of
-// its own, or since a handler has left the sleep by longjmp(). Then this must end what its calls had begun.
+// A thread that was asleep is in the library again. Either a handler that runs meanwhile calls: it is below on the stack, or on a stack of
+// its own. Or a handler has left the sleep by longjmp(). Then this must end what its calls had begun.
 void Runtime::forget_sleep(const void* here) noexcept {
   if (std::less<>()(here, SleepOfThread::own.at)) return;
   stack_t other{};

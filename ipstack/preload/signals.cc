@@ -68,8 +68,8 @@ bool hold(siginfo_t& info, ucontext_t& interrupted) noexcept {
   return true;
 }
 
-// Of signals that come at once the kernel asks the first whether the call goes on; it lets the second interrupt that one's handler, which
-// is act(), before its first instruction.
+// Two signals at once: the kernel asks the first whether the call goes on, and lets the second interrupt act(), the first one's handler,
+// before its first instruction.
 bool comes_second(const ucontext_t& interrupted) noexcept {
   return interrupted.uc_mcontext.gregs[REG_RIP] == reinterpret_cast<greg_t>(&act);
 }

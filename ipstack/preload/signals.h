@@ -1,8 +1,8 @@
-// signals.h - a thread in this library runs no handler of its program's: what comes meanwhile is held back until it is out; for runtime.cc.
+// signals.h - a thread in this library runs no handler of its program: signals are deferred until it leaves; used by runtime.cc.
 //
-// A handler may call whatever is safe in one, end the process or leave by longjmp(); in the midst of a call of ours it would find the
-// runtime locked by its own thread. To block all signals for each call would cost two system calls. So handlers are called by one of this
-// library's, which gives a signal that comes at the wrong time back to the kernel and blocks all, until the thread gives the lock away.
+// A handler may call functions that are safe in one, end the process, or leave by longjmp(). During a call of this library it would find
+// the runtime locked by its own thread. To block all signals for each call would cost two system calls. So this library's handler calls the
+// program's. A signal at the wrong time it gives back to the kernel, and blocks all signals until the thread releases the lock.
 #pragma once
 
 #include <cstdint>

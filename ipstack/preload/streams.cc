@@ -120,7 +120,7 @@ void follow(int fd) {
   Standard& one = standard[fd];
   const bool wanted = is_at(fd);
   FILE* const current = one.current();
-  // What a program has put there itself is its own affair; of wide characters ours know nothing.
+  // A stream that the program put there itself stays. Streams of this library have no wide characters.
   if (wanted && current == one.original && ::fileno(current) == fd && ::fwide(current, 0) <= 0) {
     if (one.ours == nullptr) one.ours = stream_of(fd, fd == STDIN_FILENO ? "r" : "w", &close_standard);
     if (one.ours == nullptr) return;

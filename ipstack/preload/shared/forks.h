@@ -1,13 +1,14 @@
 // forks.h - what becomes of a process's sockets in a child, and in a program that it becomes; used by process_calls.cc and the runtime.
 //
 // The stack stays the parent's: its memory is shared with the network interface, and one process at a time may speak for it. A child begins
-// without one. What it has inherited it makes its own when it first uses it: a listener or a datagram socket by joining its parent's claim
-// of the port, in a stack of its own, a connection by asking its parent for it (moves.cc), or else to carry its bytes (socket_proxies.h).
-// Connections that come to the listener of its parent all the same are handed over to it when it accepts.
+// without a stack. It adopts an inherited socket when it first uses it:
+// - a listener or a datagram socket: it joins its parent's claim of the port, in a stack of its own;
+// - a connection: it asks its parent to move the connection (moves.cc), or else to carry its bytes (socket_proxies.h).
+// Connections that still arrive at the parent's listener are transferred to the child when it accepts.
 //
-// A process that becomes another program, or ends, has no memory left for a stack. Other processes may still have its connections, and
-// its peers may lack a part of what it sent. Then it leaves an orphan process, one without a program, which goes on with the stack as a
-// parent does. The new program is as its child.
+// A process that becomes another program, or ends, has no memory left for a stack. Other processes may still have its connections, and its
+// peers may lack a part of what it sent. Then it leaves an orphan process, one without a program, which goes on with the stack as a parent
+// does. The new program is as its child.
 #pragma once
 
 #include <string>

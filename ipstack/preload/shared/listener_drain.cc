@@ -18,8 +18,8 @@
 namespace unet::preload {
 namespace {
 
-// Longer than the network interface takes to hear that nothing more is wanted, and than what it has given before waits for a core, or for
-// the last segment of a handshake by a cookie, which leaves no state here: on a busy machine ten milliseconds were too short.
+// Longer than the network interface takes to learn that no more is wanted, and than a connection that it gave before waits for a core, or
+// for the last segment of a handshake. (A handshake by a SYN cookie leaves no state here.) On a busy machine 10 ms were too short.
 constexpr Nanoseconds kQuietFor = 100 * kMillisecond;
 constexpr Nanoseconds kDrainsFor = 3 * kSecond;  // a handshake may need a segment that is sent again
 constexpr size_t kLeftMost = 256;                // of a listener: each is a descriptor of its owner
