@@ -43,7 +43,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Optio
 
 Endpoint::Endpoint(const Context& context, unet::Endpoint endpoint, const Options& options)
     : context_(context), endpoint_(std::move(endpoint)), flow_options_(options.flow),
-      admission_(options.admit, options.admit_context, options.same_user_only, options.other_hosts), owner_(::getpid()), now_(flow_now()) {
+      admission_(options.admit, options.admit_context, options.same_user_only, options.other_hosts), owner_(::getpid()) {
   budget_.left = kHeldMax;
   flow_options_.session = wall_sixteenths() | 1;  // not 0
   const std::lock_guard held(everyone().mutex);
@@ -62,9 +62,6 @@ Endpoint::~Endpoint() {
   const std::lock_guard held(everyone().mutex);
   std::erase(everyone().endpoints, this);
 }
-
-// Never goes back: a counter may be behind that of another core, or of the machine from which a virtual one was moved.
-Nanoseconds Endpoint::now() noexcept { return now_ = std::max(now_, flow_now()); }
 
 const Flow* Endpoint::flow(Index to) const noexcept {
   return is_mapped(to) && translations_[to].peer->wire != nullptr ? &translations_[to].peer->wire->flow() : nullptr;
@@ -94,7 +91,7 @@ Peer& Endpoint::add_peer(Channel channel, bool on_this_ni) {
     // The delay here is that of processes that share cores, so only the credits limit what is in flight.
     if (on_this_ni) options.congestion.no_wire = true;
     peer.wire = std::make_unique<WireLink>(endpoint_, channel, options, pool_, budget_);
-    if (wires_.empty()) absence_.begin(now());
+    if (wires_.empty()) absence_.begin(clock_.now());
     wires_.push_back(&peer);
   }
   const auto index = static_cast<uint32_t>(channel);
@@ -175,7 +172,7 @@ void Endpoint::tell_all(Nanoseconds limit) noexcept {
   tell_credits();
   const Nanoseconds start = monotonic_now();
   for (Peer* const peer : wires_) {
-    while (peer->open && !peer->wire->tell(now()) && monotonic_now() - start < limit) ::sched_yield();
+    while (peer->open && !peer->wire->tell(clock_.now()) && monotonic_now() - start < limit) ::sched_yield();
   }
 }
 
@@ -217,13 +214,14 @@ uint32_t Endpoint::turn() {
 // Returns how long the endpoint may rest unless something arrives.
 Nanoseconds Endpoint::rest(Nanoseconds limit) const noexcept {
   if (!transfers_.empty()) limit = std::min(limit, kTransferNap);
-  if (next_timeout_ == ~Nanoseconds{0}) return limit;
+  const Nanoseconds next = clock_.next_timeout();
+  if (next == WireClock::kNever) return limit;
   const Nanoseconds now = flow_now();
-  return std::min(limit, next_timeout_ > now ? next_timeout_ - now : 0);
+  return std::min(limit, next > now ? next - now : 0);
 }
 
 // Returns the same as a point in time; 0: soon, or at once.
-Nanoseconds Endpoint::due() const noexcept { return transfers_.empty() ? next_timeout_ : 0; }
+Nanoseconds Endpoint::due() const noexcept { return transfers_.empty() ? clock_.next_timeout() : 0; }
 
 // Prepares a sleep. False if there was work: the caller may be waiting for what a handler did, and handlers also run without a message.
 bool Endpoint::settle(Nanoseconds& limit) {

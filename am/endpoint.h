@@ -35,6 +35,7 @@
 #include "am/handler.h"
 #include "am/local_link.h"
 #include "am/peer.h"
+#include "am/wire_clock.h"
 #include "unet/context.h"
 
 namespace unet::am {
@@ -289,7 +290,6 @@ class Endpoint {
   void end_peer(Peer& peer) noexcept;
   void look_around();
   void handle_arrived();
-  Nanoseconds now() noexcept;
   Peer* peer_of(Channel channel) noexcept {
     const auto index = static_cast<uint32_t>(channel);
     return index < by_channel_.size() ? by_channel_[index] : nullptr;
@@ -376,7 +376,6 @@ class Endpoint {
   Callbacks* callbacks_ = &own_callbacks_;  // the bundle's, while the endpoint is in a bundle
   uint32_t waiting_ = 0;         // calls that wait; meanwhile the endpoint must not be destroyed or moved
   uint32_t unpolled_ = 0;        // requests since the last poll
-  uint32_t turns_ = 0;           // polls that found messages, with peers on wires
   uint32_t looks_ = 0;           // polls since the last look_around(); an empty one counts more
   Tag tag_ = kAnyTag;
   Tag wire_bits_ = 0, wire_mask_ = 0;
@@ -386,9 +385,7 @@ class Endpoint {
   std::vector<Peer*> wires_;
   std::vector<Completion> completions_;
   std::vector<Transfer> transfers_;
-  Nanoseconds next_timeout_ = ~Nanoseconds{0};
-  Nanoseconds now_;              // the latest time that now() has returned
-  bool pumped_ = false;          // this poll has pumped a wire, so now_ is recent
+  WireClock clock_;
   Absence absence_;              // used with peers on wires
   Reservation reserved_;
   ErrorFunction error_function_ = nullptr;

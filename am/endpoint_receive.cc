@@ -10,7 +10,6 @@ namespace {
 constexpr uint32_t kBatch = 32;          // messages per poll
 constexpr uint32_t kLookEvery = 1024;    // polls between two looks for new peers; an empty poll counts kEmptyWeight times
 constexpr uint32_t kEmptyWeight = 16;
-constexpr uint32_t kTurnsPerTimeout = 16;  // polls with messages after which time-outs are checked anyway
 
 }  // namespace
 
@@ -19,7 +18,7 @@ constexpr uint32_t kTurnsPerTimeout = 16;  // polls with messages after which ti
 uint32_t Endpoint::poll() {
   if (in_handler()) return 0;
   unpolled_ = 0;
-  pumped_ = false;
+  clock_.begin_poll();
   uint32_t count = 0;
   Message message;
   if (endpoint_.receive(message)) {
@@ -40,11 +39,9 @@ uint32_t Endpoint::poll() {
 
 // Arrived packets are handled before time-outs.
 void Endpoint::turn_wires(bool empty) {
-  const Nanoseconds now = pumped_ ? now_ : this->now();
+  const Nanoseconds now = clock_.poll_time();
   absence_.polled(now, empty);
-  if (!empty && ++turns_ % kTurnsPerTimeout != 0) return;
-  if (now < next_timeout_) return;
-  next_timeout_ = ~Nanoseconds{0};
+  if (!clock_.take_due(now, empty)) return;
   for (Peer* const peer : wires_) {
     if (!peer->open) continue;
     peer->wire->handle_timeout(now);
@@ -53,10 +50,8 @@ void Endpoint::turn_wires(bool empty) {
 }
 
 void Endpoint::pump(Peer& peer) {
-  pumped_ = true;
-  const bool done = peer.wire->pump(now());
-  // If the NI has no room, the next poll tries again.
-  next_timeout_ = done ? std::min(next_timeout_, peer.wire->next_timeout()) : 0;
+  const bool done = peer.wire->pump(clock_.pump_time());
+  clock_.schedule(done ? peer.wire->next_timeout() : 0);  // if the NI has no room, the next poll tries again
   if (peer.wire->flow().state() != Flow::State::open) end_peer(peer);
 }
 
@@ -92,7 +87,7 @@ void Endpoint::handle(const Message& message) {
   }
   if (__builtin_expect(!peer->open, 0)) return endpoint_.release(message);
   if (__builtin_expect(peer->wire == nullptr, 1)) return handle_local(*peer, message);
-  const Nanoseconds now = this->now();
+  const Nanoseconds now = clock_.now();
   absence_.found(now);
   peer->wire->receive(message, now, absence_.time());
   handle_wire(*peer);

@@ -9,8 +9,13 @@
 //   use(m.bytes());
 //   endpoint->release(m);
 //
-// One thread at a time may use an endpoint. A program does not see which path a channel takes (a local channel, the shared NI or an NI
-// inside the process); only connect() can request one. Layers above, such as an IP stack, use LayerEndpoint (layer_endpoint.h).
+// One thread at a time may use an endpoint (but see start_upcall()). Over an embedded NI, one thread at a time may use all endpoints of a
+// context. Times are nanoseconds, lengths bytes. Calls that return Result or Status are set-up: they may wait for the service, and each may
+// fail with disconnected (the NI is gone) or timed_out (it does not answer). The data path (send, reserve, post, put, receive, release)
+// never throws.
+//
+// A program does not see which path a channel takes (a local channel, the shared NI or an NI inside the process); only connect() can
+// request one. Layers above, such as an IP stack, use LayerEndpoint (layer_endpoint.h).
 //
 // Over a wire, channels are unreliable: a message arrives whole or not at all, and may overtake another. Between two endpoints with a local
 // channel no message is lost: a full channel refuses the send (SendOutcome::full).
@@ -105,13 +110,16 @@ class Endpoint {
 
   // ---- names and channels (set-up: each call is a round trip to the service)
 
-  // Binds a name under which others can connect. Errors: already_exists, not_permitted (policy), invalid_argument.
+  // Binds a name under which others can connect; an endpoint has at most one. Errors: already_exists, not_permitted (policy),
+  // invalid_argument.
   Status bind(std::string_view name);
+  // Channels stay open. Errors: not_found (no name is bound).
   Status unbind();
 
   // Opens a channel to `name` or `name@host`, or to the endpoint of this NI that claims an IP port: `tcp:80:10.0.0.1`, `udp:53:fd00::1`.
-  // The peer must accept. Errors: not_found, refused, timed_out, quota_exceeded, ... There is one local channel to the holder of a claim: a
-  // further connect to any of its ports returns the same channel.
+  // The peer must accept. There is one local channel to the holder of a claim: a further connect to any of its ports returns the same
+  // channel. Errors: not_found (no such name or host), refused, timed_out, quota_exceeded, not_permitted, invalid_argument, out_of_memory
+  // (no memory or descriptors in this process).
   Result<Channel> connect(std::string_view target, const ConnectOptions& options = {});
   // The two steps of connect(), for a thread that also serves the other side. Call poll_connect() until it has a value, or cancel it. Both
   // fail with invalid_argument if `pending` is not in progress.
@@ -123,10 +131,13 @@ class Endpoint {
 
   // Returns the oldest request for a channel, if any. Answer it with accept() or reject().
   std::optional<ConnectionRequest> next_request();
+  // Errors: not_found (the requester has given up), quota_exceeded, out_of_memory.
   Result<Channel> accept(RequestId request);
-  // Here and below, `timeout` limits the wait for the service's answer. The request takes effect even after a timeout.
+  // Succeeds also if the requester has given up. Here and below, `timeout` limits the wait for the service's answer; the request takes
+  // effect even after a timeout.
   Status reject(RequestId request, Nanoseconds timeout = kAnswerWithin);
-  // Waits for a request and accepts it. Errors: timed_out, disconnected.
+  // Waits at most `timeout` for a request and accepts it; *from gets the request unless it is nullptr. Signals do not end the wait. Errors:
+  // timed_out, and those of the other accept().
   Result<Channel> accept(Nanoseconds timeout, ConnectionRequest* from);
 
   // Returns the next channel that opened or closed by itself: static channels, and peers that closed, died or were lost.
@@ -134,10 +145,11 @@ class Endpoint {
 
   // Closes a channel. Its messages that are not released become invalid. Sent messages leave first, unless the NI takes none for kLinger (a
   // wire that is down). Messages that the NI had delivered or was delivering can still be received, under the channel's number. The number
-  // is reused only after all others.
+  // is reused only after all others. A channel that the peer has closed keeps its number until this call. Errors: not_found.
   Status close(Channel channel, Nanoseconds timeout = kAnswerWithin);
   // False after either side has closed it. Messages that had arrived can still be received.
   bool is_open(Channel channel) const noexcept;
+  // The path of a channel: local, ni, or none if there is no such channel.
   control::ChannelKind kind(Channel channel) const noexcept;
   // Whether the peer process is on this NI and of the same user, as the NI sees it. False if unknown: on another host, or no channel.
   bool same_user(Channel channel) const noexcept;
@@ -147,7 +159,8 @@ class Endpoint {
   // ---- sending
 
   // Copies `data` and sends it: at most kMessageMax bytes (on an IP channel kIpMessageMax, as for reserve()). With `more` another send must
-  // follow at once. An embedded NI may then delay this one until the next send without `more`, or any receive.
+  // follow at once. An embedded NI may then delay this one until the next send without `more`, or any receive. Outcomes: sent (the caller
+  // may reuse `data`), full (receive, or wait_room(), and send again), too_long, no_channel (none, or one side has closed it).
   SendOutcome send(Channel channel, Bytes data, bool more = false) noexcept {
     const auto index = static_cast<uint32_t>(channel);
     if (__builtin_expect(index >= channels_.size(), 0)) return send_emulated(channel, data, more);
@@ -167,7 +180,8 @@ class Endpoint {
 
   // ---- direct access
 
-  // Exposes `bytes` of zeroed memory, into which peers of all channels may put; once per endpoint. The endpoint owns the memory.
+  // Exposes `bytes` of zeroed memory, into which peers of all channels may put; once per endpoint. The endpoint owns the memory. Errors:
+  // invalid_argument (0, more than kRegionMax, or an emulated endpoint), already_exists, quota_exceeded, out_of_memory.
   Result<MutableBytes> expose(uint64_t bytes);
   // Maps the region that the peer of a local channel exposes, for put(), and returns its bytes. Errors: not_found if it exposes none.
   Result<uint64_t> map_peer_region(Channel channel);
@@ -175,12 +189,14 @@ class Endpoint {
   // Valid as long as the channel.
   MutableBytes peer_region(Channel channel) const noexcept;
   // Writes `data` at `region_offset` of the region that the peer exposes. With `notify` the peer receives a put_done message when all of it
-  // has arrived. Local channels write straight into the peer's memory, up to 16 MiB - 1; others send up to kMessageMax.
+  // has arrived. Local channels write straight into the peer's memory, up to 16 MiB - 1; others send up to kMessageMax. Outcomes: those of
+  // send(), and on local channels out_of_bounds. On others the peer counts such a put as dropped.
   SendOutcome put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more = false) noexcept;
 
   // ---- receiving
 
-  // Receives the next message, in place. False if there is none. Each message must be released.
+  // Receives the next message, in place; it is valid until its release. False if there is none. Each message must be released. On a local
+  // channel the peer can still write the bytes: copy them before you check them, unless you trust the peer.
   bool receive(Message& message) noexcept {
     return __builtin_expect(locals_.receive_hot(message), 1) ? true : receive_any(message);
   }
@@ -190,7 +206,7 @@ class Endpoint {
     while (count < messages.size() && receive(messages[count])) ++count;
     return count;
   }
-  // Gives a message's memory back, in any order. Memory returns to senders in order of arrival.
+  // Gives a message's memory back, in any order. Memory returns to senders in order of arrival. Releasing twice does nothing.
   void release(const Message& message) noexcept {
     const auto index = static_cast<uint32_t>(message.channel);
     if (__builtin_expect(message.from_local, 1)) {
@@ -213,15 +229,18 @@ class Endpoint {
 
   // A descriptor for poll(2) and epoll. Sleep on it only after arm() returned true; it becomes readable when there may be something to
   // take. False means that there is something already: receive until empty, then arm again. With `room`, a channel that refused a send as
-  // full, it also becomes readable when that channel has room. The endpoint owns the descriptor.
+  // full, it also becomes readable when that channel has room. The endpoint owns the descriptor; never read from it. Errors: system,
+  // invalid_argument (an emulated endpoint over an embedded NI).
   Result<int> descriptor();
   bool arm(std::optional<Channel> room = {}) noexcept;
 
   // Calls `upcall` from a thread of the endpoint whenever messages arrive; each call receives until empty. Between mask() and unmask() no
   // upcall runs. All other calls on this endpoint must be masked or come from the upcall itself. An embedded NI makes progress only while
-  // the upcall's thread runs, so that thread polls.
+  // the upcall's thread runs, so that thread polls. Errors: already_exists (an upcall runs), and those of descriptor().
   Status start_upcall(std::function<void(Endpoint& endpoint)> upcall);
+  // No upcall runs after it returns. Do not call it from the upcall or while masked.
   void stop_upcall() noexcept;
+  // Pairs do not nest, and stay on one thread.
   void mask() noexcept;
   void unmask() noexcept;
 
