@@ -34,8 +34,8 @@ class EndpointNetwork : public Network {
   static Result<std::unique_ptr<EndpointNetwork>> open(Context& context, const EndpointNetworkOptions& options = {});
   ~EndpointNetwork() override;
 
-  // Brings what has come to the stack, at most about kPollMost messages, and no more than streams keep (ZeroCopyReceive) while those are being
-  // read; 0: none, nor anything else that a stack is told. The stack has its time. `local_peers`: at most so many of
+  // Brings what has come to the stack, at most about kPollMost messages, and no more than streams keep (ZeroCopyReceive) while those are
+  // being read; 0: none, nor anything else that a stack is told. The stack has its time. `local_peers`: at most so many of
   // their messages; peers then wait for room, while the network interface would lack room for others.
   uint32_t poll(Stack& stack, uint32_t local_peers = kPollMost) { return poll(stack, local_peers, false); }
   // poll() for a caller that waits for a local peer's answer: after a local peer's message it takes only more of that peer's.

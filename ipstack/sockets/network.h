@@ -29,7 +29,7 @@ class Network {
   virtual Claimed claim(const IpClaim& claim) = 0;
   virtual void release(uint32_t claim) = 0;
   // Says whether a claim of a shared port takes new flows. 0, or an errno: EADDRINUSE.
-  virtual int set_accepts_new_flows(uint32_t claim, AcceptsNewFlows accepts_new_flows) { return static_cast<void>(claim), static_cast<void>(accepts_new_flows), 0; }
+  virtual int set_accepts_new_flows([[maybe_unused]] uint32_t claim, [[maybe_unused]] AcceptsNewFlows accepts) { return 0; }
   // Takes over a TCP connection from another member of the share: its segments come to this network now, or a moment later. 0, or an errno.
   virtual int own_flow(uint32_t claim, const Address& local, const Address& remote) {
     return static_cast<void>(claim), static_cast<void>(local), static_cast<void>(remote), ENETDOWN;

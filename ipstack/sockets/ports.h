@@ -32,7 +32,8 @@ class Ports {
   int take(const ip::IpAddress& local, uint16_t port, bool shared, Families families = kBoth);
   // The same for one of a share (IpClaim::group), with other processes, and with others of ours that want the same, whatever else they
   // agree upon. Port 0: one that the network interface chooses. `accepts_new_flows`: of the claim, if it is made for this.
-  int take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, AcceptsNewFlows accepts_new_flows, Families families = kBoth);
+  int take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, AcceptsNewFlows accepts_new_flows,
+                  Families families = kBoth);
   // The share that the port belongs to, at that address; 0: none.
   uint64_t group_of(const ip::IpAddress& local, uint16_t port) const noexcept;
   // Takes over a connection from another process of the share, now or a moment later. 0, or an errno.
