@@ -165,7 +165,7 @@ struct ReleaseIp {
 struct SetIpClaim {
   Header header;
   uint32_t claim;
-  uint32_t takes_new;  // TakesNew
+  uint32_t accepts_new_flows;  // AcceptsNewFlows
 };
 // Assigns a TCP connection of another member of the claim's share to this member.
 struct OwnIpFlow {

@@ -86,7 +86,7 @@ enum class NiCounter : uint8_t {
   link_overflow,        // the other engine's queue has no room for the frame
   ip_bad_transport,     // TCP or UDP that is malformed or has a wrong checksum
   ip_unclaimed,         // IP packets that no endpoint claims; the sender gets an error, as far as a host sends one
-  ip_left_overflow,     // connections of ended processes beyond kIpRemainsMax: their peers learn of the end when they send again
+  ip_left_overflow,     // connections of ended processes beyond kOrphanConnectionsMax: their peers learn of the end when they send again
   ip_left_unasked,      // dropped segments of such connections: too many unresolved hosts at a time for one user
   count
 };

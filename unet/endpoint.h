@@ -153,7 +153,7 @@ class Endpoint {
   // Releases a claim. Sent packets leave first, unless the NI takes none for 100 ms.
   Status release_ip(uint32_t claim, Nanoseconds timeout = kAnswerWithin);
   // Sets whether a shared claim takes new flows. Errors: not_found.
-  Status set_ip_claim(uint32_t claim, TakesNew takes_new, Nanoseconds timeout = kAnswerWithin);
+  Status set_ip_claim(uint32_t claim, AcceptsNewFlows accepts_new_flows, Nanoseconds timeout = kAnswerWithin);
   // Takes over a TCP connection between these ends from another endpoint of the claim's share. The engine switches a few microseconds after
   // the answer. Errors: not_found (the claim), invalid_argument (its port is not shared, or is not TCP).
   Status own_ip_flow(uint32_t claim, const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote, uint16_t remote_port,

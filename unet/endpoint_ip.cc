@@ -80,10 +80,10 @@ Status Endpoint::release_ip(uint32_t claim, Nanoseconds timeout) {
   return {};
 }
 
-Status Endpoint::set_ip_claim(uint32_t claim, TakesNew takes_new, Nanoseconds timeout) {
+Status Endpoint::set_ip_claim(uint32_t claim, AcceptsNewFlows accepts_new_flows, Nanoseconds timeout) {
   auto request = request_for<control::SetIpClaim>(control::Op::set_ip_claim, id_);
   request.claim = claim;
-  request.takes_new = static_cast<uint32_t>(takes_new);
+  request.accepts_new_flows = static_cast<uint32_t>(accepts_new_flows);
   auto answer = connection_->call(request, timeout);
   if (!answer) return tl::unexpected(answer.error());
   return {};

@@ -38,8 +38,8 @@ static_assert(sizeof(IpMessageHeader) == 8 && std::is_trivially_copyable_v<IpMes
 
 static_assert(kIpMessageMax == sizeof(IpMessageHeader) + 40 + 65535);  // the largest IPv6 packet, which is longer than the largest IPv4 one
 
-// Whether a member of a share takes new flows. Members with `yes` take them; without any, those with `if_nobody_does`; else all.
-enum class TakesNew : uint8_t { no, if_nobody_does, yes };
+// Whether a member of a share takes new flows. Members with `yes` take them; without any, those with `if_no_other_does`; else all.
+enum class AcceptsNewFlows : uint8_t { no, if_no_other_does, yes };
 
 // A claim of the packets that an endpoint wants to receive. It also gives the right to send from the claimed ports. A packet goes to the
 // most specific claim that it fits. A claim with its remote address and port comes before one with any; then one with its local address
@@ -55,7 +55,7 @@ struct IpClaim {
   uint8_t protocol = 0;        // 6: TCP, 17: UDP. Includes ICMP errors about sent packets. Errors with the NI's own source address report a
                                // packet that is too long, or a SYN between ends with an unfinished connection
   ip::IpAddress local{};       // unspecified: all addresses of the NI, of both families
-  TakesNew takes_new = TakesNew::yes;  // only for a share (set_ip_claim())
+  AcceptsNewFlows accepts_new_flows = AcceptsNewFlows::yes;  // only for a share (set_ip_claim())
   uint16_t port = 0;           // 0: the NI chooses `ports` consecutive free ones, from 49152 on or else from 32768 on
   uint16_t ports = 1;          // at most kIpPortsPerClaimMax
   ip::IpAddress remote{};      // unspecified: any

@@ -53,7 +53,7 @@ constexpr uint32_t kIpSegmentsMax = 512;                 // packets that one mes
 constexpr uint32_t kIpAddressesMax = 16;                 // per port
 constexpr uint32_t kIpRoutesMax = 64;                    // per port, besides the gateways
 constexpr uint32_t kIpGroupsMax = 32;                    // multicast groups that an NI is in because endpoints claim them
-constexpr uint32_t kIpRemainsMax = 128 * 1024;           // connections of ended processes, until their peers know of the end
+constexpr uint32_t kOrphanConnectionsMax = 128 * 1024;           // connections of ended processes, until their peers know of the end
 
 // Names
 constexpr size_t kNameMax = 63;                  // characters of an endpoint's name or a host's name

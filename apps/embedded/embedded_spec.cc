@@ -48,7 +48,7 @@ Status apply(std::string_view key, std::string_view value, service::Config& conf
   } else if (key == "port") {
     config.ports.emplace_back(value);
   } else if (key == "ip") {
-    Result<engine::IpPortOptions> options = service::parse_ip_port(value);
+    Result<engine::IpInterfaceOptions> options = service::parse_ip_port(value);
     if (!options) return tl::unexpected(options.error());
     config.ni.engine.ip.ports.push_back(std::move(*options));
   } else if (key == "lost_after") {

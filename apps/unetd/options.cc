@@ -62,7 +62,7 @@ Status apply(const CLI::App& app, const Given& given, Options& options) {
     ni.idle = *idle;
   }
   for (const std::string& text : given.ips) {
-    Result<engine::IpPortOptions> ip = service::parse_ip_port(text);
+    Result<engine::IpInterfaceOptions> ip = service::parse_ip_port(text);
     if (!ip) return tl::unexpected(ip.error());
     ni.engine.ip.ports.push_back(std::move(*ip));
   }

@@ -119,21 +119,21 @@ void DhcpClient::take_ack(const DhcpReply& reply, Nanoseconds) noexcept {
   next_ = renew_;
 }
 
-std::optional<DhcpKept> DhcpClient::kept(Nanoseconds now) const noexcept {
+std::optional<LeaseCheckpoint> DhcpClient::checkpoint(Nanoseconds now) const noexcept {
   if (!lease_) return std::nullopt;
   const auto left = [&](Nanoseconds at) { return at == kNever ? kNever : at - std::min(at, now); };
-  return DhcpKept{.lease = *lease_, .renew_in = left(renew_), .rebind_in = left(rebind_), .end_in = left(end_)};
+  return LeaseCheckpoint{.lease = *lease_, .renew_in = left(renew_), .rebind_in = left(rebind_), .end_in = left(end_)};
 }
 
-void DhcpClient::resume(const DhcpKept& kept, Nanoseconds now) noexcept {
+void DhcpClient::resume(const LeaseCheckpoint& checkpoint, Nanoseconds now) noexcept {
   const auto at = [&](Nanoseconds in) { return in >= kNever - now ? kNever : now + in; };
-  if (kept.end_in == 0) return;
-  lease_ = kept.lease;
-  server_ = kept.lease.server;
-  wanted_ = kept.lease.address;
-  renew_ = at(kept.renew_in);
-  rebind_ = at(kept.rebind_in);
-  end_ = at(kept.end_in);
+  if (checkpoint.end_in == 0) return;
+  lease_ = checkpoint.lease;
+  server_ = checkpoint.lease.server;
+  wanted_ = checkpoint.lease.address;
+  renew_ = at(checkpoint.renew_in);
+  rebind_ = at(checkpoint.rebind_in);
+  end_ = at(checkpoint.end_in);
   state_ = State::bound;
   tries_ = 0;
   next_ = renew_;

@@ -29,7 +29,7 @@ struct DhcpLease {
 };
 
 // A lease for the next instance of the host: remaining times, ~0 for infinite.
-struct DhcpKept {
+struct LeaseCheckpoint {
   DhcpLease lease{};
   Nanoseconds renew_in = 0, rebind_in = 0, end_in = 0;
 };
@@ -47,10 +47,10 @@ class DhcpClient {
   DhcpClient(const MacAddress& own, uint16_t size_max, uint64_t seed, Nanoseconds now) noexcept;
 
   void handle_reply(const DhcpReply& reply, Nanoseconds now) noexcept;
-  // kept(): the current lease with its remaining times. resume(): continues the lease of the previous instance, if it has not ended; it is
-  // renewed when that instance would have.
-  std::optional<DhcpKept> kept(Nanoseconds now) const noexcept;
-  void resume(const DhcpKept& kept, Nanoseconds now) noexcept;
+  // checkpoint(): the current lease with its remaining times. resume(): continues the lease of the previous instance, if it has not ended;
+  // it is renewed when that instance would have.
+  std::optional<LeaseCheckpoint> checkpoint(Nanoseconds now) const noexcept;
+  void resume(const LeaseCheckpoint& checkpoint, Nanoseconds now) noexcept;
   // Another host has the leased address: declines it, and starts again after ten seconds (RFC 2131, 3.1.5), or after a minute if more than
   // ten conflicted in a row (RFC 5227, 2.1.1).
   void handle_conflict(Nanoseconds now) noexcept;

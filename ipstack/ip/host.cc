@@ -35,23 +35,18 @@ uint64_t Host::counter(HostCounter counter) const noexcept {
 }
 
 Host::Host(const HostOptions& options, Nanoseconds now)
-    : options_(options), frame_max_(static_cast<uint32_t>(sizeof(EthernetHeader)) + options.mtu), gateway4_(options.gateway4),
-      gateway6_(options.gateway6), hop_limit6_(options.hop_limit), link_mtu_(options.mtu),
-      mtu4_(options.mtu), mtu6_(options.mtu), reassembly_(options.reassembly),
+    : options_(options), routes_(options.routes, options.gateway4, options.gateway6, options.seed ^ 5), hop_limit6_(options.hop_limit),
+      link_mtu_(options.mtu), mtu4_(options.mtu), mtu6_(options.mtu), reassembly_(options.reassembly),
       neighbours_(with_seed(options.neighbours, options.seed)), groups4_(true, options.seed ^ 4), groups6_(false, options.seed ^ 6),
-      path_mtu_({.link_mtu = options.mtu, .seed = options.seed}), redirects_(options.seed ^ 5),
-      memory_(new std::byte[size_t{options.buffers} * frame_max_]),
-      buffers_(options.buffers), going_(options.buffers), random_(options.seed),
+      path_mtu_({.link_mtu = options.mtu, .seed = options.seed}),
+      frames_(options.buffers, static_cast<uint32_t>(sizeof(EthernetHeader)) + options.mtu), random_(options.seed),
       errors_(std::min(options.errors_per_second, 1'000'000u), now) {
   own_.reserve(kAddressesMax);
-  on_link_.reserve(kPrefixesOnLinkMax);
   unreachable_.reserve(kUnreachableMax);
-  free_.reserve(options.buffers);
-  for (uint32_t i = options.buffers; i-- > 0;) free_.push_back(i);
   for (uint32_t& each : next_id_) each = static_cast<uint32_t>(next_random(random_));
   for (const HostAddress& each : options.addresses) {
     add_address(each.address, each.prefix, options.claim, now);
-    if (on_link_.size() < kPrefixesOnLinkMax) on_link_.push_back({.prefix = each.address, .bits = each.prefix});
+    routes_.add_prefix(each.address, each.prefix);
   }
   if (options.dhcp) {
     const auto size_max = static_cast<uint16_t>(std::min<uint32_t>(options.mtu, 65535));

@@ -23,12 +23,13 @@
 
 #include "ipstack/ip/address_claim.h"
 #include "ipstack/ip/dhcp_client.h"
-#include "ipstack/ip/host_kept.h"
+#include "ipstack/ip/frame_queue.h"
+#include "ipstack/ip/host_checkpoint.h"
 #include "ipstack/ip/memberships.h"
 #include "ipstack/ip/neighbours.h"
 #include "ipstack/ip/path_mtu.h"
 #include "ipstack/ip/reassembly.h"
-#include "ipstack/ip/redirects.h"
+#include "ipstack/ip/routes.h"
 #include "unet/base/keyed_hash.h"
 #include "unet/base/rate_limit.h"
 #include "unet/wire/arp.h"
@@ -40,14 +41,6 @@ namespace unet::ip {
 struct HostAddress {
   IpAddress address{};
   uint8_t prefix = 0;  // length in bits, of 32 or 128; addresses with this prefix are on-link
-};
-
-// A static route beyond the link. The longest prefix wins, also over a shorter on-link prefix.
-struct HostRoute {
-  IpAddress network{};
-  uint8_t prefix = 0;   // length in bits, of 32 or 128; at least 1: the default route is a gateway
-  IpAddress gateway{};  // must be a neighbour
-  bool leads_to(const IpAddress& to) const noexcept { return same_network(to, network, prefix); }
 };
 
 struct HostOptions {
@@ -156,7 +149,7 @@ class Host {
 
   // Writes the next outgoing frame into `room`, of at least frame_max() bytes; returns its length, 0 if there is none.
   uint32_t poll_frame(Nanoseconds now, MutableBytes room) noexcept;
-  uint32_t frame_max() const noexcept { return frame_max_; }
+  uint32_t frame_max() const noexcept { return frames_.frame_max(); }
   // A next hop that did not answer, or was evicted while unresolved: packets for it were dropped.
   bool poll_unreachable(IpAddress& neighbour) noexcept;
   // When poll_frame() may have a frame without further input; ~0: never.
@@ -175,18 +168,18 @@ class Host {
   uint64_t address_changes() const noexcept { return address_changes_; }
   // The current lease; its address may still be tentative.
   const std::optional<DhcpLease>& dhcp_lease() const noexcept { return lease_; }
-  // kept_lease(): the lease with its remaining times, once its address is assigned. resume_lease(): continues the lease of the previous
-  // instance of this host, without conflict detection.
-  std::optional<DhcpKept> kept_lease(Nanoseconds now) const noexcept;
-  void resume_lease(const DhcpKept& kept, Nanoseconds now) noexcept;
+  // lease_checkpoint(): the lease with its remaining times, once its address is assigned. resume_lease(): continues the lease of the
+  // previous instance of this host, without conflict detection.
+  std::optional<LeaseCheckpoint> lease_checkpoint(Nanoseconds now) const noexcept;
+  void resume_lease(const LeaseCheckpoint& checkpoint, Nanoseconds now) noexcept;
   // Changes when a lease is obtained, renewed or lost.
   uint64_t lease_changes() const noexcept { return lease_changes_; }
-  // kept(): the other addresses, prefixes and routers of this link. resume(): continues those of the previous instance of this host,
+  // checkpoint(): the other addresses, prefixes and routers of this link. resume(): continues those of the previous instance of this host,
   // without duplicate address detection. Call it first, before any other method.
-  HostKept kept(Nanoseconds now) const noexcept;
-  void resume(const HostKept& kept, Nanoseconds now) noexcept;
+  HostCheckpoint checkpoint(Nanoseconds now) const noexcept;
+  void resume(const HostCheckpoint& checkpoint, Nanoseconds now) noexcept;
   // Changes after router advertisements, at most once a second.
-  uint64_t router_changes() const noexcept { return router_changes_; }
+  uint64_t router_changes() const noexcept { return router_changes_.published; }
 
   // Multicast membership, announced to routers and switches by IGMP and MLD. False: not a group, more groups than Memberships::kGroupsMax,
   // or more sources than kSourcesMax. Each call replaces the whole filter of the group.
@@ -202,8 +195,8 @@ class Host {
   const Memberships& groups(bool ipv4) const noexcept { return ipv4 ? groups4_ : groups6_; }
 
  private:
-  static constexpr uint32_t kAddressesMax = HostStatus::kAddressesMax, kPrefixesOnLinkMax = 16, kUnreachableMax = 64;
-  static_assert(HostKept::kAddressesMax == kAddressesMax && HostKept::kPrefixesMax == kPrefixesOnLinkMax);
+  static constexpr uint32_t kAddressesMax = HostStatus::kAddressesMax, kUnreachableMax = 64;
+  static_assert(HostCheckpoint::kAddressesMax == kAddressesMax);
   static constexpr Nanoseconds kForever = kNever;
   static constexpr IpAddress kNone6{};
   static constexpr Nanoseconds kRoutersEvery = kSecond;
@@ -219,14 +212,16 @@ class Host {
     Nanoseconds retry_at = kForever;
     bool holds_group = false;  // has joined the solicited-node group
   };
-  struct OnLink {
-    IpAddress prefix{};
-    uint8_t bits = 0;
-    Nanoseconds until = kForever;
-    bool of_router = false;
-  };
-  struct Buffer {
-    uint32_t length = 0;  // of the whole frame
+  // Changes by router advertisements, which may come at any rate. Published at most once in kRoutersEvery.
+  struct RouterChanges {
+    bool pending = false;
+    Nanoseconds published_at = 0;
+    uint64_t published = 0;
+    Nanoseconds next_event() const noexcept { return pending ? published_at + kRoutersEvery : kNever; }
+    void publish(Nanoseconds now) noexcept {
+      if (now < next_event()) return;
+      *this = {.pending = false, .published_at = now, .published = published + 1};
+    }
   };
 
   void count(HostCounter counter) noexcept { ++counters_[static_cast<size_t>(counter)]; }
@@ -254,7 +249,7 @@ class Host {
   void claim_anew(Own& own, Nanoseconds now) noexcept;
   Own* own(const IpAddress& address) noexcept;
   const Own* own(const IpAddress& address) const noexcept;
-  void note_claim(Own& own, AddressClaim::State before, Nanoseconds now) noexcept;
+  void on_claim_change(Own& own, AddressClaim::State before, Nanoseconds now) noexcept;
   void handle_arp(Bytes packet, Nanoseconds now) noexcept;
   void handle_discovery(const MacAddress& station, const IpView& packet, Nanoseconds now) noexcept;
   void handle_solicitation(const MacAddress& station, const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept;
@@ -263,7 +258,7 @@ class Host {
   void take_prefix(const Prefix& prefix, Nanoseconds now) noexcept;
   // Limits for router advertisements: one place is reserved for a DHCP lease.
   size_t most_addresses() const noexcept { return dhcp_ && !lease_ ? kAddressesMax - 1 : kAddressesMax; }
-  size_t most_prefixes() const noexcept { return dhcp_ && !lease_ ? kPrefixesOnLinkMax - 1 : kPrefixesOnLinkMax; }
+  size_t most_prefixes() const noexcept { return dhcp_ && !lease_ ? Routes::kPrefixesMax - 1 : Routes::kPrefixesMax; }
   void expire_addresses(Nanoseconds now) noexcept;
   uint32_t poll_claims(Nanoseconds now, std::byte* frame) noexcept;
   uint32_t poll_question(Nanoseconds now, std::byte* frame) noexcept;
@@ -274,10 +269,6 @@ class Host {
   void queue_message(const std::byte* frame, uint32_t length) noexcept;
   // Writes the headers in front of a payload of `length` bytes that is in place; returns the frame's length.
   uint32_t emit_ip_frame(std::byte* frame, const MacAddress& station, const IpFields& fields, uint32_t length) const noexcept;
-
-  // host_kept.cc: state for the next instance
-  void note_routers() noexcept;
-  void tell_routers(Nanoseconds now) noexcept;
 
   // host_groups.cc: multicast groups
   bool is_membership(const IpView& packet) const noexcept;
@@ -302,22 +293,15 @@ class Host {
   std::optional<Route> route_to(const IpAddress& to, Nanoseconds now) const noexcept;
   // ICMP redirect: `router` says that `next_hop` is the better first hop to `to`.
   bool handle_redirect(const IpAddress& router, const IpAddress& to, const IpAddress& next_hop, Nanoseconds now) noexcept;
-  const HostRoute* static_route(const IpAddress& to) const noexcept;
-  bool is_on_link(const IpAddress& to) const noexcept;
   SendResult send_piece(const IpFields& fields, const Route& route, Bytes header, Bytes data, Nanoseconds now) noexcept;
   SendResult send_cut(IpFields fields, const Route& route, Bytes header, Bytes data, uint32_t mtu, Nanoseconds now) noexcept;
   uint32_t link_mtu(const IpAddress& to) const noexcept { return std::min(to.is_ipv4() ? mtu4_ : mtu6_, link_mtu_); }
-  std::optional<uint32_t> take_buffer() noexcept;
-  std::byte* frame_of(uint32_t buffer) noexcept { return memory_.get() + size_t{buffer} * frame_max_; }
   bool go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept;
   void take_released() noexcept;
 
   const HostOptions options_;
-  const uint32_t frame_max_;
   std::vector<Own> own_;
-  std::vector<OnLink> on_link_;
-  std::optional<IpAddress> gateway4_, gateway6_;
-  Nanoseconds gateway6_until_ = kForever;
+  Routes routes_;
   uint8_t hop_limit6_;
   uint32_t link_mtu_;                 // current link MTU; buffers are sized for options_.mtu
   uint32_t mtu4_, mtu6_;              // link MTU by DHCP, by router advertisement
@@ -328,21 +312,14 @@ class Host {
   std::optional<DhcpLease> lease_;    // the lease that is applied
   uint64_t address_changes_ = 0;
   uint64_t lease_changes_ = 0;
-  bool routers_said_ = false;         // a change that router_changes_ does not count yet
-  Nanoseconds routers_told_at_ = 0;
-  uint64_t router_changes_ = 0;
+  RouterChanges router_changes_;
 
   Reassembly reassembly_;
   Neighbours neighbours_;
   Memberships groups4_, groups6_;
   PathMtu path_mtu_;
-  Redirects redirects_;
 
-  std::unique_ptr<std::byte[]> memory_;
-  std::vector<Buffer> buffers_;
-  std::vector<uint32_t> free_;
-  std::vector<uint32_t> going_;       // ring of buffers to send
-  uint32_t going_first_ = 0, going_count_ = 0, waiting_ = 0;
+  FrameQueue frames_;
   std::vector<IpAddress> unreachable_;
 
   uint64_t random_;

@@ -58,17 +58,14 @@ bool Host::remove_address(const IpAddress& address, Nanoseconds now) noexcept {
   const auto at = std::find_if(own_.begin(), own_.end(), [&](const Own& each) { return each.claim.address() == address; });
   if (at == own_.end()) return false;
   if (at->claim.state() == AddressClaim::State::assigned) ++address_changes_;
-  const auto network = std::find_if(on_link_.begin(), on_link_.end(), [&](const OnLink& each) {
-    return !each.of_router && each.prefix == address && each.bits == at->prefix;
-  });
-  if (network != on_link_.end()) on_link_.erase(network);
+  routes_.remove_prefix(address, at->prefix);
   if (at->holds_group) groups6_.release(solicited_node(address), now);
   own_.erase(at);
   return true;
 }
 
 // Handles a change of a claim's state, which was `before`.
-void Host::note_claim(Own& own, AddressClaim::State before, Nanoseconds now) noexcept {
+void Host::on_claim_change(Own& own, AddressClaim::State before, Nanoseconds now) noexcept {
   const AddressClaim::State state = own.claim.state();
   if (state == before) return;
   if (state == AddressClaim::State::conflict) {
@@ -113,8 +110,8 @@ HostStatus Host::status() const noexcept {
     if (state == AddressState::none || status.count == HostStatus::kAddressesMax) continue;
     status.addresses[status.count++] = {each.claim.address(), each.prefix, state == AddressState::tentative};
   }
-  status.gateway4 = gateway4_.value_or(IpAddress{});
-  status.gateway6 = gateway6_.value_or(IpAddress{});
+  status.gateway4 = routes_.gateway4().value_or(IpAddress{});
+  status.gateway6 = routes_.gateway6().value_or(IpAddress{});
   status.mtu = std::min({options_.ipv6 ? std::min(mtu4_, mtu6_) : mtu4_, link_mtu_});
   return status;
 }
@@ -125,7 +122,7 @@ bool Host::has_conflict(const IpAddress& address) const noexcept {
 }
 
 void Host::expire_addresses(Nanoseconds now) noexcept {
-  tell_routers(now);
+  router_changes_.publish(now);
   for (Own& each : own_) {
     if (each.retry_at <= now) claim_anew(each, now);
   }
@@ -137,11 +134,7 @@ void Host::expire_addresses(Nanoseconds now) noexcept {
     return over;
   });
   own_.erase(ended, own_.end());
-  on_link_.erase(std::remove_if(on_link_.begin(), on_link_.end(), [&](const OnLink& each) { return each.until <= now; }), on_link_.end());
-  if (gateway6_until_ <= now) {
-    gateway6_ = options_.gateway6;
-    gateway6_until_ = kForever;
-  }
+  routes_.expire(now);
 }
 
 void Host::confirm(const IpAddress& to, Nanoseconds now) noexcept {
@@ -158,7 +151,7 @@ void Host::handle_arp(Bytes packet, Nanoseconds now) noexcept {
     const AddressClaim::State before = each.claim.state();
     if (arp.sender.is_unspecified()) each.claim.handle_probe(arp.target, arp.sender_mac, now);
     else each.claim.handle_claim(arp.sender, arp.sender_mac, now);
-    note_claim(each, before, now);
+    on_claim_change(each, before, now);
   }
   decline_conflict(now);
   const Own* const asked = own(arp.target);
@@ -170,7 +163,7 @@ void Host::handle_arp(Bytes packet, Nanoseconds now) noexcept {
   }
   // RFC 826: update a known sender; learn a sender that asks for us, as an answer follows. Gratuitous ARP only updates.
   const bool known = neighbours_.state(arp.sender).has_value();
-  if (!arp.sender.is_unspecified() && (known || (for_us && is_on_link(arp.sender)))) {
+  if (!arp.sender.is_unspecified() && (known || (for_us && routes_.is_on_link(arp.sender)))) {
     neighbours_.handle_question(arp.sender, arp.sender_mac, now);
   }
   take_released();
@@ -212,9 +205,11 @@ void Host::handle_solicitation(const MacAddress& station, const IpView& packet, 
   const bool probe = packet.from.is_unspecified();
   const AddressClaim::State before = asked->claim.state();
   if (probe) asked->claim.handle_probe(discovery.target, station, now);
-  note_claim(*asked, before, now);
+  on_claim_change(*asked, before, now);
   if (asked->claim.state() != AddressClaim::State::assigned) return;
-  if (!probe && discovery.source_mac && is_on_link(packet.from)) neighbours_.handle_question(packet.from, *discovery.source_mac, now);
+  if (!probe && discovery.source_mac && routes_.is_on_link(packet.from)) {
+    neighbours_.handle_question(packet.from, *discovery.source_mac, now);
+  }
   std::array<std::byte, kEthernetBytes + kIpv6Bytes + kDiscoveryBytesMax> frame;
   std::byte* const message = frame.data() + kEthernetBytes + kIpv6Bytes;
   const IpAddress to = probe ? kAllNodes6 : packet.from;
@@ -228,14 +223,12 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
   if (Own* const claimed = own(discovery.target); claimed != nullptr) {
     const AddressClaim::State before = claimed->claim.state();
     claimed->claim.handle_claim(discovery.target, discovery.target_mac.value_or(MacAddress{}), now);
-    note_claim(*claimed, before, now);
+    on_claim_change(*claimed, before, now);
     return;
   }
   // 7.2.5: a neighbour that is no router any more stops being the default router.
-  if (!discovery.router && gateway6_ == discovery.target && gateway6_until_ != kForever && neighbours_.state(discovery.target)) {
-    gateway6_ = options_.gateway6;
-    gateway6_until_ = kForever;
-    note_routers();
+  if (!discovery.router && neighbours_.state(discovery.target) && routes_.withdraw_router(discovery.target)) {
+    router_changes_.pending = true;
   }
   neighbours_.handle_answer(discovery.target, discovery.target_mac, discovery.solicited, discovery.override_entry, discovery.router, now);
 }
@@ -243,7 +236,7 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
 // RFC 4861, 6.3.4: a router advertisement.
 void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept {
   if (!options_.autoconfigure) return;
-  note_routers();
+  router_changes_.pending = true;
   if (discovery.lifetime_s != 0) next_router_question_ = kForever;  // 6.3.7
   if (discovery.source_mac) neighbours_.handle_question(packet.from, *discovery.source_mac, now);
   if (discovery.hop_limit != 0) hop_limit6_ = discovery.hop_limit;
@@ -251,33 +244,14 @@ void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanos
   // Limit the times: packets must not wait for a neighbour indefinitely.
   neighbours_.set_times(std::min(discovery.reachable_ms * kMillisecond, kReachableMax),
                         std::min(discovery.retransmit_ms * kMillisecond, kRetransmitMax));
-  // One default router: the first that advertises itself, until its lifetime ends.
-  if (discovery.lifetime_s != 0 && (!gateway6_ || *gateway6_ == packet.from)) {
-    gateway6_ = packet.from;
-    gateway6_until_ = now + discovery.lifetime_s * kSecond;
-  } else if (discovery.lifetime_s == 0 && gateway6_ == packet.from) {
-    gateway6_ = options_.gateway6;
-    gateway6_until_ = kForever;
-  }
+  routes_.advertise_router(packet.from, now + discovery.lifetime_s * kSecond, now);
   for (uint32_t i = 0; i < discovery.prefix_count; ++i) take_prefix(discovery.prefixes[i], now);
 }
 
 // RFC 4861, 6.3.4 and RFC 4862, 5.5.3: a prefix information option.
 void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
   const auto until = [&](uint32_t seconds) { return seconds == kInfinite ? kForever : now + seconds * kSecond; };
-  if (prefix.on_link) {
-    // 4.6.2: bits after the prefix do not count.
-    const auto is_it = [&](const OnLink& each) {
-      return each.bits == prefix.bits && same_network(each.prefix, prefix.address, prefix.bits);
-    };
-    const auto at = std::find_if(on_link_.begin(), on_link_.end(), is_it);
-    if (at == on_link_.end()) {
-      const OnLink fresh{.prefix = prefix.address, .bits = prefix.bits, .until = until(prefix.valid_s), .of_router = true};
-      if (prefix.valid_s != 0 && on_link_.size() < most_prefixes()) on_link_.push_back(fresh);
-    } else if (at->of_router) {  // configured prefixes stay
-      at->until = until(prefix.valid_s);
-    }
-  }
+  if (prefix.on_link) routes_.advertise_prefix(prefix.address, prefix.bits, until(prefix.valid_s), most_prefixes(), now);
   if (!prefix.autonomous || prefix.bits != kMadeBits) return;
   const IpAddress address = made_address(prefix.address, 0);
   if (!address.is_one_host(false)) return;  // 0::/8 is reserved
@@ -318,7 +292,7 @@ uint32_t Host::poll_claims(Nanoseconds now, std::byte* frame) noexcept {
     AddressClaim::Message message;
     const AddressClaim::State before = each.claim.state();
     const bool some = each.claim.poll_message(now, message);
-    note_claim(each, before, now);
+    on_claim_change(each, before, now);
     if (!some) continue;
     const IpAddress& address = each.claim.address();
     if (address.is_ipv4()) {

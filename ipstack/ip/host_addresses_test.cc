@@ -204,19 +204,19 @@ TEST_CASE("restart: a host resumes addresses, prefixes, router and timers, and p
   REQUIRE(link[a].has_conflict(taken4));
   REQUIRE(link[a].state_of(made) == Host::AddressState::assigned);
   CHECK(link[a].router_changes() == said + 1);
-  const HostKept kept = link[a].kept(link.now);
-  CHECK(kept.address_count == 3);
-  REQUIRE(kept.prefix_count == 1);
-  CHECK(kept.prefixes[0].valid_s >= 490);
-  CHECK(kept.prefixes[0].valid_s < 500);
+  const HostCheckpoint checkpoint = link[a].checkpoint(link.now);
+  CHECK(checkpoint.address_count == 3);
+  REQUIRE(checkpoint.prefix_count == 1);
+  CHECK(checkpoint.prefixes[0].valid_s >= 490);
+  CHECK(checkpoint.prefixes[0].valid_s < 500);
 
   constexpr Nanoseconds kBegin = 7 * kSecond;  // on another host's clock
   options.addresses.push_back({fresh, 24});
   Host next(options, kBegin);
   const uint64_t changes = next.address_changes();
-  next.resume(kept, kBegin);
+  next.resume(checkpoint, kBegin);
   CHECK(next.address_changes() == changes + 3);
-  CHECK(next.kept(kBegin) == kept);
+  CHECK(next.checkpoint(kBegin) == checkpoint);
   for (const IpAddress& each : {own4, made, link_local(TestLink::mac(0))}) CHECK(next.state_of(each) == Host::AddressState::assigned);
   // Addresses that were not its own, or might not be, are probed.
   for (const IpAddress& each : {taken4, fresh}) CHECK(next.state_of(each) == Host::AddressState::tentative);
@@ -224,7 +224,7 @@ TEST_CASE("restart: a host resumes addresses, prefixes, router and timers, and p
   CHECK(next.path_mtu(kFar, kBegin) == 1400);
   CHECK(next.source_for(kFar) == made);
   CHECK(next.send({.to = *parse_ip("fd00:7::99"), .protocol = 17}, {}, Frame(8), kBegin) == SendResult::sent);
-  next.resume(kept, kBegin);  // has no further effect
+  next.resume(checkpoint, kBegin);  // has no further effect
   CHECK(next.status().count == 5);
   // Everything expires when it would have.
   Frame frame(next.frame_max());
@@ -241,7 +241,7 @@ TEST_CASE("restart: a host resumes addresses, prefixes, router and timers, and p
   CHECK(next.status().gateway6.is_unspecified());
   // Addresses that are no longer configured, and state from routers without autoconfiguration, are ignored.
   Host other({.mac = TestLink::mac(0)}, kBegin);
-  other.resume(kept, kBegin);
+  other.resume(checkpoint, kBegin);
   CHECK(other.addresses() == std::vector<IpAddress>{link_local(TestLink::mac(0))});
   CHECK(other.status().gateway6.is_unspecified());
   CHECK(other.path_mtu(kFar, kBegin) == 1500);
@@ -257,7 +257,7 @@ TEST_CASE("router_changes() counts at most once a second, and always in the end"
   world.run_for(5 * kSecond);
   CHECK(world.it().router_changes() - before <= 3);
   CHECK(world.it().router_changes() != before);
-  CHECK(world.it().kept(world.now).prefixes[0].valid_s >= 1090);
+  CHECK(world.it().checkpoint(world.now).prefixes[0].valid_s >= 1090);
 }
 
 TEST_CASE("SLAAC: a duplicate address is not used, and not probed for again while the prefix is valid") {
@@ -290,7 +290,7 @@ TEST_CASE("SLAAC: a duplicate address is not used, and not probed for again whil
   CHECK(questions() == asked);
   CHECK(world.it().has_conflict(made));
   CHECK(world.it().source_for(kFar) != made);
-  CHECK(world.it().kept(world.now).address_count == 1);
+  CHECK(world.it().checkpoint(world.now).address_count == 1);
 }
 
 TEST_CASE("router advertisements do not change static configuration") {

@@ -31,14 +31,14 @@ bool Host::is_dhcp_question(const QuotedPacket& quoted) noexcept {
   return port == kDhcpClientPort;
 }
 
-std::optional<DhcpKept> Host::kept_lease(Nanoseconds now) const noexcept {
+std::optional<LeaseCheckpoint> Host::lease_checkpoint(Nanoseconds now) const noexcept {
   const bool assigned = dhcp_ && lease_ && state_of(lease_->address) == AddressState::assigned;
-  return assigned ? dhcp_->kept(now) : std::nullopt;
+  return assigned ? dhcp_->checkpoint(now) : std::nullopt;
 }
 
-void Host::resume_lease(const DhcpKept& kept, Nanoseconds now) noexcept {
+void Host::resume_lease(const LeaseCheckpoint& checkpoint, Nanoseconds now) noexcept {
   if (!dhcp_ || lease_) return;
-  dhcp_->resume(kept, now);
+  dhcp_->resume(checkpoint, now);
   apply_lease(now, false);
 }
 
@@ -53,10 +53,10 @@ void Host::apply_lease(Nanoseconds now, bool probe) noexcept {
   if (lease && !same && own(lease->address) == nullptr && own_.size() < kAddressesMax) {
     add_address(lease->address, lease->prefix, probe, now);
     own_.back().of_dhcp = true;
-    if (on_link_.size() < kPrefixesOnLinkMax) on_link_.push_back({.prefix = lease->address, .bits = lease->prefix});
+    routes_.add_prefix(lease->address, lease->prefix);
   }
   // Static configuration has priority.
-  gateway4_ = lease && !options_.gateway4 ? lease->router : options_.gateway4;
+  routes_.set_gateway4(lease && !options_.gateway4 ? lease->router : options_.gateway4);
   mtu4_ = lease && lease->mtu >= kIpv4WholeMin ? std::min<uint32_t>(lease->mtu, options_.mtu) : options_.mtu;
   lease_ = lease;
 }

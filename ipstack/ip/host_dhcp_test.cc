@@ -229,32 +229,32 @@ TEST_CASE("DHCP: restart: a host resumes a lease until it ends") {
   Served link;
   link.server.lease_s = 1200;
   const uint32_t a = link.add_client();
-  CHECK_FALSE(link[a].kept_lease(link.now));
+  CHECK_FALSE(link[a].lease_checkpoint(link.now));
   link.serve_for(20 * kSecond);
   REQUIRE(link.is_assigned(a, kFirst));
-  const std::optional<DhcpKept> kept = link[a].kept_lease(link.now);
-  REQUIRE(kept);
-  CHECK(kept->end_in <= 1200 * kSecond);
-  CHECK(kept->end_in >= 1175 * kSecond);
-  CHECK(kept->renew_in <= kept->rebind_in);
+  const std::optional<LeaseCheckpoint> checkpoint = link[a].lease_checkpoint(link.now);
+  REQUIRE(checkpoint);
+  CHECK(checkpoint->end_in <= 1200 * kSecond);
+  CHECK(checkpoint->end_in >= 1175 * kSecond);
+  CHECK(checkpoint->renew_in <= checkpoint->rebind_in);
 
   HostOptions options = with_dhcp();
   options.mac = TestLink::mac(a);
   constexpr Nanoseconds kBegin = 7 * kSecond;  // on another host's clock
   Host next(options, kBegin);
   const uint64_t changes = next.lease_changes();
-  next.resume_lease(*kept, kBegin);
+  next.resume_lease(*checkpoint, kBegin);
   CHECK(next.lease_changes() != changes);
   CHECK(next.state_of(kFirst) == Host::AddressState::assigned);
   CHECK(next.source_for(kFar) == kFirst);
   CHECK(next.status().gateway4 == link[a].status().gateway4);
-  next.resume_lease(*kept, kBegin);  // has no further effect
+  next.resume_lease(*checkpoint, kBegin);  // has no further effect
   CHECK(next.status().count == 1);
   // It sends nothing before the renewal is due; without an answer, its address goes when the lease ends.
   Frame frame(next.frame_max());
   Nanoseconds first = 0;
   Nanoseconds now = kBegin;
-  for (; now < kBegin + kept->end_in; now += kSecond) {
+  for (; now < kBegin + checkpoint->end_in; now += kSecond) {
     REQUIRE(next.state_of(kFirst) == Host::AddressState::assigned);
     while (next.poll_frame(now, frame) != 0) {
       // Except for ARP announcements of the address.
@@ -262,24 +262,24 @@ TEST_CASE("DHCP: restart: a host resumes a lease until it ends") {
       if (!announced && first == 0) first = now;
     }
   }
-  CHECK(first >= kBegin + kept->renew_in);
-  CHECK(first <= kBegin + kept->renew_in + 2 * kSecond);
+  CHECK(first >= kBegin + checkpoint->renew_in);
+  CHECK(first <= kBegin + checkpoint->renew_in + 2 * kSecond);
   while (next.poll_frame(now, frame) != 0) continue;
   CHECK(next.state_of(kFirst) == Host::AddressState::none);
-  CHECK_FALSE(next.kept_lease(now));
+  CHECK_FALSE(next.lease_checkpoint(now));
 
   Host late(options, kBegin);
-  late.resume_lease({.lease = kept->lease}, kBegin);  // expired
+  late.resume_lease({.lease = checkpoint->lease}, kBegin);  // expired
   CHECK(late.status().count == 0);
   Host without({.mac = TestLink::mac(a), .ipv6 = false}, kBegin);
-  without.resume_lease(*kept, kBegin);
+  without.resume_lease(*checkpoint, kBegin);
   CHECK(without.status().count == 0);
   // An infinite lease stays infinite.
   Host always(options, kBegin);
-  DhcpKept all = *kept;
+  LeaseCheckpoint all = *checkpoint;
   all.renew_in = all.rebind_in = all.end_in = ~Nanoseconds{0};
   always.resume_lease(all, kBegin);
-  CHECK(always.kept_lease(kBegin + 9999 * kSecond)->end_in == ~Nanoseconds{0});
+  CHECK(always.lease_checkpoint(kBegin + 9999 * kSecond)->end_in == ~Nanoseconds{0});
 }
 
 }  // namespace unet::ip::host_dhcp_test

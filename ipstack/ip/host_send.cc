@@ -16,23 +16,6 @@ uint32_t common_bits(const IpAddress& a, const IpAddress& b) noexcept {
 
 }  // namespace
 
-bool Host::is_on_link(const IpAddress& to) const noexcept {
-  if (!to.is_ipv4() && to.is_link_local()) return true;
-  return std::any_of(on_link_.begin(), on_link_.end(), [&](const OnLink& each) { return same_network(to, each.prefix, each.bits); });
-}
-
-// Longest prefix match; nullptr if there is none, or if an on-link prefix is at least as long.
-const HostRoute* Host::static_route(const IpAddress& to) const noexcept {
-  const HostRoute* best = nullptr;
-  for (const HostRoute& each : options_.routes) {
-    if (each.leads_to(to) && (best == nullptr || each.prefix > best->prefix)) best = &each;
-  }
-  const bool nearer = best != nullptr && std::any_of(on_link_.begin(), on_link_.end(), [&](const OnLink& each) {
-    return each.bits >= best->prefix && same_network(to, each.prefix, each.bits);
-  });
-  return nearer ? nullptr : best;
-}
-
 std::optional<Host::Route> Host::route_to(const IpAddress& to, Nanoseconds now) const noexcept {
   // Packets to the host itself do not go to the link.
   if (to.is_unspecified() || to.is_loopback() || own(to) != nullptr) return std::nullopt;
@@ -40,12 +23,8 @@ std::optional<Host::Route> Host::route_to(const IpAddress& to, Nanoseconds now) 
   for (const Own& each : own_) {
     if (is_directed_broadcast(to, each.claim.address(), each.prefix)) return Route{.next_hop = to, .direct_group = true};
   }
-  const HostRoute* const route = static_route(to);
-  if (route == nullptr && is_on_link(to)) return Route{.next_hop = to};
-  if (const std::optional<IpAddress> other = redirects_.next_hop(to, now)) return Route{.next_hop = *other};
-  if (route != nullptr) return Route{.next_hop = route->gateway};
-  const std::optional<IpAddress>& gateway = to.is_ipv4() ? gateway4_ : gateway6_;
-  return gateway ? std::optional(Route{.next_hop = *gateway}) : std::nullopt;
+  const std::optional<IpAddress> next_hop = routes_.next_hop(to, now);
+  return next_hop ? std::optional(Route{.next_hop = *next_hop}) : std::nullopt;
 }
 
 // Source address selection (RFC 6724, 5): rule 2, the scope of the destination; rule 3, avoid deprecated addresses; rule 8, the longest
@@ -82,12 +61,12 @@ bool Host::handle_redirect(const IpAddress& router, const IpAddress& to, const I
   const bool right = route && !route->direct_group && route->next_hop == router && router != to && next_hop != router &&
                      next_hop.is_wire_host(to.is_ipv4()) && own(next_hop) == nullptr;
   // The new next hop must be on-link. An IPv6 destination that is redirected to itself is on-link from now on.
-  const bool near = is_on_link(next_hop) || (!to.is_ipv4() && next_hop == to);
-  const bool everybody = std::any_of(own_.begin(), own_.end(), [&](const Own& each) {
+  const bool near = routes_.is_on_link(next_hop) || (!to.is_ipv4() && next_hop == to);
+  const bool broadcast = std::any_of(own_.begin(), own_.end(), [&](const Own& each) {
     return is_directed_broadcast(next_hop, each.claim.address(), each.prefix);
   });
-  if (!right || !near || everybody) return count(HostCounter::bad_redirect), false;
-  redirects_.handle_redirect(to, next_hop, now);
+  if (!right || !near || broadcast) return count(HostCounter::bad_redirect), false;
+  routes_.redirects().handle_redirect(to, next_hop, now);
   count(HostCounter::redirected);
   return true;
 }
@@ -123,7 +102,9 @@ SendResult Host::send_cut(IpFields fields, const Route& route, Bytes header, Byt
   const auto length = static_cast<uint32_t>(header.size() + data.size());
   const uint32_t pieces = (length + room - 1) / room;
   const bool known = route.direct_group || neighbours_.resolve(route.next_hop, now).has_value();
-  if (pieces > free_.size() || (!known && pieces > Neighbours::kWaitingMax)) return count(HostCounter::no_buffer), SendResult::no_buffer;
+  if (pieces > frames_.available() || (!known && pieces > Neighbours::kWaitingMax)) {
+    return count(HostCounter::no_buffer), SendResult::no_buffer;
+  }
   fields.id = take_id(fields.to);
   for (uint32_t at = 0; at < length; at += room) {
     const uint32_t size = std::min(room, length - at);
@@ -139,16 +120,16 @@ SendResult Host::send_cut(IpFields fields, const Route& route, Bytes header, Byt
 }
 
 SendResult Host::send_piece(const IpFields& fields, const Route& route, Bytes header, Bytes data, Nanoseconds now) noexcept {
-  const std::optional<uint32_t> buffer = take_buffer();
+  const std::optional<uint32_t> buffer = frames_.take();
   if (!buffer) return count(HostCounter::no_buffer), SendResult::no_buffer;
-  std::byte* const frame = frame_of(*buffer);
+  std::byte* const frame = frames_.frame(*buffer);
   uint32_t size = emit_ethernet(frame, {}, options_.mac, fields.from.is_ipv4() ? kEtherTypeIpv4 : kEtherTypeIpv6);
   size += emit_ip_header(frame + size, fields, static_cast<uint32_t>(header.size() + data.size()));
   for (const Bytes part : {header, data}) {
     if (!part.empty()) std::memcpy(frame + size, part.data(), part.size());
     size += static_cast<uint32_t>(part.size());
   }
-  buffers_[*buffer].length = size;
+  frames_.set_length(*buffer, size);
   if (!go(*buffer, route, now)) return count(HostCounter::no_buffer), SendResult::no_buffer;
   count(HostCounter::sent);
   return SendResult::sent;
@@ -161,20 +142,18 @@ bool Host::go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept {
   else station = neighbours_.resolve(route.next_hop, now);
   if (!station) {
     take_released();  // packets of an entry evicted for this one
-    if (waiting_ >= buffers_.size() / 2) {
-      // Unresolved neighbours hold at most half of the buffers.
-      free_.push_back(buffer);
+    if (!frames_.begin_wait()) {
+      frames_.release(buffer);
       return false;
     }
-    ++waiting_;
     if (const std::optional<uint32_t> dropped = neighbours_.wait(route.next_hop, buffer)) {
-      --waiting_;
-      free_.push_back(*dropped);
+      frames_.end_wait();
+      frames_.release(*dropped);
     }
     return true;
   }
-  std::memcpy(frame_of(buffer), station->data(), station->size());
-  going_[(going_first_ + going_count_++) % going_.size()] = buffer;
+  std::memcpy(frames_.frame(buffer), station->data(), station->size());
+  frames_.push(buffer);
   return true;
 }
 
@@ -185,26 +164,19 @@ uint32_t Host::take_id(const IpAddress& to, uint32_t packets) noexcept {
   return first;
 }
 
-std::optional<uint32_t> Host::take_buffer() noexcept {
-  if (free_.empty()) return std::nullopt;
-  const uint32_t buffer = free_.back();
-  free_.pop_back();
-  return buffer;
-}
-
 void Host::take_released() noexcept {
   for (Neighbours::Released each; neighbours_.poll_released(each);) {
-    --waiting_;
+    frames_.end_wait();
     if (each.failed) {
-      free_.push_back(each.packet);
+      frames_.release(each.packet);
       count(HostCounter::unreachable);
-      redirects_.forget(each.address);
+      routes_.redirects().forget(each.address);
       const bool told = std::find(unreachable_.begin(), unreachable_.end(), each.address) != unreachable_.end();
       if (!told && unreachable_.size() < kUnreachableMax) unreachable_.push_back(each.address);
       continue;
     }
-    std::memcpy(frame_of(each.packet), each.station.data(), each.station.size());
-    going_[(going_first_ + going_count_++) % going_.size()] = each.packet;
+    std::memcpy(frames_.frame(each.packet), each.station.data(), each.station.size());
+    frames_.push(each.packet);
   }
 }
 
@@ -217,15 +189,15 @@ bool Host::poll_unreachable(IpAddress& neighbour) noexcept {
 
 // Queues a frame of the host itself, with its destination station in place.
 void Host::queue_message(const std::byte* frame, uint32_t length) noexcept {
-  const std::optional<uint32_t> buffer = take_buffer();
+  const std::optional<uint32_t> buffer = frames_.take();
   if (!buffer) return count(HostCounter::no_buffer);
-  std::memcpy(frame_of(*buffer), frame, length);
-  buffers_[*buffer].length = length;
-  going_[(going_first_ + going_count_++) % going_.size()] = *buffer;
+  std::memcpy(frames_.frame(*buffer), frame, length);
+  frames_.set_length(*buffer, length);
+  frames_.push(*buffer);
 }
 
 uint32_t Host::poll_frame(Nanoseconds now, MutableBytes room) noexcept {
-  if (room.size() < frame_max_) return 0;
+  if (room.size() < frames_.frame_max()) return 0;
   expire_addresses(now);
   expire_fragments(now);
   if (const uint32_t length = poll_dhcp(now, room.data())) return length;
@@ -234,26 +206,17 @@ uint32_t Host::poll_frame(Nanoseconds now, MutableBytes room) noexcept {
   if (const uint32_t length = poll_question(now, room.data())) return length;
   if (const uint32_t length = poll_router_question(now, room.data())) return length;
   take_released();
-  if (going_count_ == 0) return 0;
-  const uint32_t buffer = going_[going_first_];
-  going_first_ = static_cast<uint32_t>((going_first_ + 1) % going_.size());
-  --going_count_;
-  const uint32_t length = buffers_[buffer].length;
-  std::memcpy(room.data(), frame_of(buffer), length);
-  free_.push_back(buffer);
-  return length;
+  return frames_.pop(room.data());
 }
 
 Nanoseconds Host::next_event() const noexcept {
-  if (going_count_ != 0) return 0;
+  if (!frames_.empty()) return 0;
   Nanoseconds next = std::min({groups4_.next_event(), groups6_.next_event(), neighbours_.next_event(), reassembly_.next_event(),
-                               next_router_question_, gateway6_until_});
+                               next_router_question_, routes_.next_event(), router_changes_.next_event()});
   if (dhcp_) next = std::min(next, dhcp_->next_event());
-  if (routers_said_) next = std::min(next, routers_told_at_ + kRoutersEvery);
   for (const Own& each : own_) {
     next = std::min({next, each.claim.next_event(), each.retry_at, each.valid_until, each.deprecated ? kForever : each.preferred_until});
   }
-  for (const OnLink& each : on_link_) next = std::min(next, each.until);
   return next;
 }
 

@@ -21,7 +21,7 @@ bool is_everybodys(const IpAddress& group) noexcept {
 }
 
 // Groups of interface-local scope are never reported (RFC 9777, 6).
-bool is_told(const IpAddress& group) noexcept { return group.is_ipv4() || (group.bytes[1] & 0x0F) > 1; }
+bool is_reported(const IpAddress& group) noexcept { return group.is_ipv4() || (group.bytes[1] & 0x0F) > 1; }
 
 }  // namespace
 
@@ -88,8 +88,8 @@ void Memberships::release(const IpAddress& group, Nanoseconds now) noexcept {
 void Memberships::update(Group& group, Nanoseconds now) noexcept {
   const Filter before = group.filter;
   group.filter = group.holds != 0 ? Filter{.mode = FilterMode::exclude} : group.wanted;
-  if (!is_told(group.address)) return forget_left_groups();
-  note_changes(group, before);
+  if (!is_reported(group.address)) return forget_left_groups();
+  schedule_reports(group, before);
   const bool pending = group.mode_left != 0 || group.change_count != 0;
   if (version_ == 3) {
     if (pending) change_at_ = now;
@@ -104,7 +104,7 @@ void Memberships::update(Group& group, Nanoseconds now) noexcept {
 }
 
 // RFC 9776, 5.1: reports a change of filter as a change of mode or of sources.
-void Memberships::note_changes(Group& group, const Filter& before) noexcept {
+void Memberships::schedule_reports(Group& group, const Filter& before) noexcept {
   const Filter& filter = group.filter;
   const auto whole = [&] {
     group.mode_left = robustness_;
@@ -144,7 +144,7 @@ bool Memberships::has_station(const MacAddress& station) const noexcept {
 void Memberships::forget_left_groups() noexcept {
   const auto left = [](const Group& each) {
     if (!each.filter.is_none() || each.holds != 0) return false;
-    return !is_told(each.address) || (each.mode_left == 0 && each.change_count == 0 && each.old_at == kNever);
+    return !is_reported(each.address) || (each.mode_left == 0 && each.change_count == 0 && each.old_at == kNever);
   };
   groups_.erase(std::remove_if(groups_.begin(), groups_.end(), left), groups_.end());
 }
@@ -156,12 +156,12 @@ void Memberships::set_version(uint8_t version) noexcept {
   if (version == version_) return;
   version_ = version;
   general_at_ = change_at_ = kNever;
-  telling_ = false;
+  reporting_ = false;
   for (Group& each : groups_) {
     each.mode_left = each.old_left = 0;
     each.change_count = each.asked_count = 0;
     each.answer_at = each.old_at = kNever;
-    each.tell_change = each.tell_state = each.tell_asked = each.last_to_report = false;
+    each.report_change = each.report_state = each.report_answer = each.last_to_report = false;
   }
   forget_left_groups();
 }
@@ -207,7 +207,7 @@ void Memberships::take_query(const GroupMessage& query, Nanoseconds now) noexcep
     return;
   }
   Group* const known = find(query.group);
-  if (known != nullptr && !known->filter.is_none() && is_told(query.group)) ask_group(*known, query, at);
+  if (known != nullptr && !known->filter.is_none() && is_reported(query.group)) ask_group(*known, query, at);
 }
 
 void Memberships::ask_group(Group& group, const GroupMessage& query, Nanoseconds at) noexcept {
@@ -234,7 +234,7 @@ void Memberships::ask_group(Group& group, const GroupMessage& query, Nanoseconds
 void Memberships::take_old_query(const GroupMessage& query, Nanoseconds now) noexcept {
   const Nanoseconds response = std::max(query.response_ms * kMillisecond, kAnswerWithinLeast);
   for (Group& each : groups_) {
-    if (each.filter.is_none() || !is_told(each.address)) continue;
+    if (each.filter.is_none() || !is_reported(each.address)) continue;
     if (!query.group.is_unspecified() && query.group != each.address) continue;
     const Nanoseconds at = now + within(response);
     each.old_left = std::max<uint8_t>(each.old_left, 1);
@@ -247,17 +247,18 @@ void Memberships::take_old_query(const GroupMessage& query, Nanoseconds now) noe
 void Memberships::mark_due(Nanoseconds now) noexcept {
   const bool general = general_at_ <= now, change = change_at_ <= now;
   for (Group& each : groups_) {
-    if (!is_told(each.address)) continue;
-    if (change && (each.mode_left != 0 || each.change_count != 0)) each.tell_change = true;
+    if (!is_reported(each.address)) continue;
+    if (change && (each.mode_left != 0 || each.change_count != 0)) each.report_change = true;
     const bool asked = each.answer_at <= now;
     if (!general && !asked) continue;
-    each.tell_state = true;
-    each.tell_asked = !general && each.asked_count != 0;
+    each.report_state = true;
+    each.report_answer = !general && each.asked_count != 0;
     each.answer_at = kNever;
   }
   if (general) general_at_ = kNever;
   if (change) change_at_ = kNever;
-  telling_ = telling_ || std::any_of(groups_.begin(), groups_.end(), [](const Group& each) { return each.tell_change || each.tell_state; });
+  const auto to_report = [](const Group& each) { return each.report_change || each.report_state; };
+  reporting_ = reporting_ || std::any_of(groups_.begin(), groups_.end(), to_report);
 }
 
 // RFC 9776, 5.1: writes a filter-mode change, or source-list changes. False: no room.
@@ -290,7 +291,7 @@ bool Memberships::write_change(Group& group, GroupReportWriter& writer) noexcept
     if (--group.changes[i].left != 0) group.changes[left++] = group.changes[i];
   }
   group.change_count = left;
-  group.tell_change = false;
+  group.report_change = false;
   return true;
 }
 
@@ -298,7 +299,7 @@ bool Memberships::write_change(Group& group, GroupReportWriter& writer) noexcept
 bool Memberships::write_state(Group& group, GroupReportWriter& writer) noexcept {
   const Filter& filter = group.filter;
   const bool include = filter.mode == FilterMode::include;
-  if (!filter.is_none() && !group.tell_asked) {
+  if (!filter.is_none() && !group.report_answer) {
     if (!writer.has_room_for(filter.count)) return false;
     writer.begin(include ? GroupRecord::is_include : GroupRecord::is_exclude, group.address, filter.count);
     for (uint32_t i = 0; i < filter.count; ++i) writer.append(filter.sources[i]);
@@ -311,21 +312,21 @@ bool Memberships::write_state(Group& group, GroupReportWriter& writer) noexcept 
       if (is_heard(group.asked[i])) writer.append(group.asked[i]);
     }
   }
-  group.tell_state = group.tell_asked = false;
+  group.report_state = group.report_answer = false;
   group.asked_count = 0;
   return true;
 }
 
 bool Memberships::poll_report(Nanoseconds now, GroupReportWriter& writer) noexcept {
   mark_due(now);
-  if (!telling_) return false;
+  if (!reporting_) return false;
   bool full = false, more = false;
   for (Group& each : groups_) {
-    if (each.tell_change && !full) full = !write_change(each, writer);
-    if (each.tell_state && !full) full = !write_state(each, writer);
+    if (each.report_change && !full) full = !write_change(each, writer);
+    if (each.report_state && !full) full = !write_state(each, writer);
     more = more || each.mode_left != 0 || each.change_count != 0;
   }
-  telling_ = full;
+  reporting_ = full;
   if (more && !full) change_at_ = std::min(change_at_, now + within(kUnsolicitedEvery));
   if (!full) forget_left_groups();
   if (writer.records() == 0) return false;
@@ -367,7 +368,7 @@ bool Memberships::poll_message(Nanoseconds now, GroupReportWriter& writer, Messa
 }
 
 Nanoseconds Memberships::next_event() const noexcept {
-  if (telling_) return 0;
+  if (reporting_) return 0;
   Nanoseconds next = std::min(general_at_, change_at_);
   for (const Group& each : groups_) next = std::min({next, each.answer_at, each.old_at});
   return next;

@@ -83,7 +83,7 @@ class Memberships {
     Nanoseconds answer_at = kNever;     // when to answer a query for this group
     uint32_t asked_count = 0;           // 0: about all its sources
     std::array<IpAddress, kSourcesMax> asked{};
-    bool tell_change = false, tell_state = false, tell_asked = false;  // in the next report
+    bool report_change = false, report_state = false, report_answer = false;  // in the next report
     // Old versions.
     uint8_t old_left = 0;
     Nanoseconds old_at = kNever;
@@ -94,7 +94,7 @@ class Memberships {
   const Group* find(const IpAddress& group) const noexcept;
   Group* open(const IpAddress& group) noexcept;
   void update(Group& group, Nanoseconds now) noexcept;
-  void note_changes(Group& group, const Filter& before) noexcept;
+  void schedule_reports(Group& group, const Filter& before) noexcept;
   void set_version(uint8_t version) noexcept;
   void expire_old_queriers(Nanoseconds now) noexcept;
   void take_query(const GroupMessage& query, Nanoseconds now) noexcept;
@@ -116,7 +116,7 @@ class Memberships {
   uint32_t interval_s_ = 125;
   Nanoseconds version1_until_ = 0, version2_until_ = 0;  // Older Version Querier Present timers
   Nanoseconds general_at_ = kNever, change_at_ = kNever;
-  bool telling_ = false;  // a full report left groups for the next one
+  bool reporting_ = false;  // a full report left groups for the next one
   MembershipCounters counters_;
 };
 

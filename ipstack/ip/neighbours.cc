@@ -247,7 +247,7 @@ void Neighbours::set_times(Nanoseconds reachable, Nanoseconds retransmit) noexce
 
 // Handles an entry that is due; true: `question` is to be sent. If the neighbour is given up, its entry is erased, and another may take its
 // slot.
-bool Neighbours::look_at(Entry& entry, Nanoseconds now, Question& question) noexcept {
+bool Neighbours::poll_entry(Entry& entry, Nanoseconds now, Question& question) noexcept {
   if (entry.state == State::reachable) {
     become_stale(entry);
     return false;
@@ -279,7 +279,7 @@ bool Neighbours::poll_question(Nanoseconds now, Question& question) noexcept {
       ++cursor_;
       continue;
     }
-    if (look_at(entry, now, question)) {
+    if (poll_entry(entry, now, question)) {
       next_pass_ = std::min(next_pass_, entry.due);
       ++cursor_;
       return true;

@@ -109,7 +109,7 @@ class Neighbours {
   void become_reachable(Entry& entry, Nanoseconds now) noexcept;
   void become_stale(Entry& entry) noexcept;
   void release(Entry& entry, bool failed) noexcept;
-  bool look_at(Entry& entry, Nanoseconds now, Question& question) noexcept;
+  bool poll_entry(Entry& entry, Nanoseconds now, Question& question) noexcept;
 
   NeighbourOptions options_;
   std::vector<Entry> table_;       // open addressing from home_of() with linear probing; a power of two, at most half full

@@ -172,7 +172,7 @@ Reassembly::Outcome Reassembly::add(const IpView& fragment, Nanoseconds now, IpV
     place->first = fragment;
     place->first.packet = place->first.payload = {};
   }
-  if (place->length == 0 || place->units != units_of(place->length)) return Outcome::kept;
+  if (place->length == 0 || place->units != units_of(place->length)) return Outcome::stored;
   if ((place->ecn & kCe) != 0) place->first.traffic_class |= kEcnMask;
   whole = view_of(*place, place->length);
   ++counters_.completed;

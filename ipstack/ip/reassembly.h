@@ -35,7 +35,7 @@ class Reassembly {
  public:
   explicit Reassembly(const ReassemblyOptions& options = {});
 
-  enum class Outcome : uint8_t { kept, complete, duplicate, refused, late };
+  enum class Outcome : uint8_t { stored, complete, duplicate, refused, late };
   // Adds a fragment that parse_ip_packet() has accepted. If `complete`, `whole` is the reassembled packet, for parse_reassembled(). It lies
   // in memory of this object until the next call. `problem` may be set if `refused`.
   Outcome add(const IpView& fragment, Nanoseconds now, IpView& whole, Problem& problem) noexcept;

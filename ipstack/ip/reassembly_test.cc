@@ -80,7 +80,7 @@ TEST_CASE("reassembly: up to five fragments, in every order") {
     do {
       for (size_t i = 0; i < order.size(); ++i) {
         const Outcome outcome = world.add(ipv4, id, cuts[order[i]]);
-        REQUIRE(outcome == (i + 1 == order.size() ? Outcome::complete : Outcome::kept));
+        REQUIRE(outcome == (i + 1 == order.size() ? Outcome::complete : Outcome::stored));
       }
       REQUIRE(is_whole(world.whole, id, length));
       REQUIRE(world.whole.hop_limit == 60);
@@ -123,7 +123,7 @@ TEST_CASE("reassembly: many packets at once, fragments in any order and duplicat
   uint32_t completed = 0, duplicates = 0;
   for (const Piece& piece : pieces) {
     const Outcome outcome = world.add(piece.ipv4, piece.id, piece.cut);
-    REQUIRE((outcome == Outcome::kept || outcome == Outcome::complete));
+    REQUIRE((outcome == Outcome::stored || outcome == Outcome::complete));
     if (outcome == Outcome::complete) {
       ++completed;
       REQUIRE(is_whole(world.whole, piece.id, piece.length));
@@ -159,26 +159,26 @@ TEST_CASE("fragments that overlap or contradict end their packet, and nothing of
     CAPTURE(each.what);
     World world;
     if (each.wrong.offset == 0 && !each.wrong.more) continue;  // not a fragment: tested below
-    for (const Cut& cut : each.good) REQUIRE(world.add(ipv4, 5, cut) == Outcome::kept);
+    for (const Cut& cut : each.good) REQUIRE(world.add(ipv4, 5, cut) == Outcome::stored);
     CHECK(world.add(ipv4, 5, each.wrong) == Outcome::refused);
     CHECK(world.reassembly.counters().refused == 1);
     for (const Cut& cut : cut_up(300, 64)) CHECK(world.add(ipv4, 5, cut) == Outcome::late);
     CHECK(world.reassembly.counters().late == 5);
     // Other packets are unaffected, and after the timeout the identification can be reused.
-    CHECK(world.add(ipv4, 6, {0, 64, true}) == Outcome::kept);
+    CHECK(world.add(ipv4, 6, {0, 64, true}) == Outcome::stored);
     CHECK(world.add(ipv4, 6, {64, 9, false}) == Outcome::complete);
     world.now += 60 * kSecond;
     IpView begun;
     REQUIRE(world.reassembly.expire(world.now, begun));
     CHECK(begun.payload.empty());  // no error is sent
-    CHECK(world.add(ipv4, 5, {0, 64, true}) == Outcome::kept);
+    CHECK(world.add(ipv4, 5, {0, 64, true}) == Outcome::stored);
   }
 }
 
 TEST_CASE("reassembly: identical bytes are a duplicate, different ones end the packet") {
   World world;
-  REQUIRE(world.add(true, 5, {0, 64, true}) == Outcome::kept);
-  REQUIRE(world.add(true, 5, {64, 64, true}) == Outcome::kept);
+  REQUIRE(world.add(true, 5, {0, 64, true}) == Outcome::stored);
+  REQUIRE(world.add(true, 5, {64, 64, true}) == Outcome::stored);
   CHECK(world.add(true, 5, {0, 64, true}) == Outcome::duplicate);
   CHECK(world.add(true, 5, {0, 128, true}) == Outcome::duplicate);  // both at once
   CHECK(world.add(true, 5, {8, 16, true}) == Outcome::duplicate);
@@ -190,32 +190,32 @@ TEST_CASE("reassembly: identical bytes are a duplicate, different ones end the p
 TEST_CASE("reassembly: CE on one fragment marks the packet; an invalid ECN combination is refused") {
   constexpr uint8_t kEct0 = 2, kEct1 = 1, kCe = 3, kDscp = 0xB8;
   World world;
-  REQUIRE(world.add(true, 1, {0, 8, true}, kDscp | kEct0) == Outcome::kept);
-  REQUIRE(world.add(true, 1, {8, 8, true}, kDscp | kCe) == Outcome::kept);
+  REQUIRE(world.add(true, 1, {0, 8, true}, kDscp | kEct0) == Outcome::stored);
+  REQUIRE(world.add(true, 1, {8, 8, true}, kDscp | kCe) == Outcome::stored);
   REQUIRE(world.add(true, 1, {16, 8, false}, kDscp | kEct1) == Outcome::complete);
   CHECK(world.whole.traffic_class == (kDscp | kCe));
-  REQUIRE(world.add(true, 2, {0, 8, true}, kDscp | kEct0) == Outcome::kept);
+  REQUIRE(world.add(true, 2, {0, 8, true}, kDscp | kEct0) == Outcome::stored);
   REQUIRE(world.add(true, 2, {8, 8, false}, kDscp | kEct0) == Outcome::complete);
   CHECK(world.whole.traffic_class == (kDscp | kEct0));
-  REQUIRE(world.add(true, 3, {0, 8, true}, kDscp) == Outcome::kept);
+  REQUIRE(world.add(true, 3, {0, 8, true}, kDscp) == Outcome::stored);
   CHECK(world.add(true, 3, {8, 8, false}, kDscp | kCe) == Outcome::refused);
 }
 
 TEST_CASE("reassembly: the key: addresses, identification and, in IPv4, the protocol") {
   World world;
   Fragment first = fragment(true, 5, {0, 8, true});
-  REQUIRE(world.reassembly.add(first.view, world.now, world.whole, world.problem) == Outcome::kept);
+  REQUIRE(world.reassembly.add(first.view, world.now, world.whole, world.problem) == Outcome::stored);
   Fragment second = fragment(true, 5, {8, 8, false});
   second.view.protocol = 201;
-  CHECK(world.reassembly.add(second.view, world.now, world.whole, world.problem) == Outcome::kept);
-  CHECK(world.add(true, 6, {8, 8, false}) == Outcome::kept);
-  CHECK(world.add(true, 5, {8, 8, false}, 0, "10.0.1.3") == Outcome::kept);
-  CHECK(world.add(false, 5, {8, 8, false}) == Outcome::kept);
+  CHECK(world.reassembly.add(second.view, world.now, world.whole, world.problem) == Outcome::stored);
+  CHECK(world.add(true, 6, {8, 8, false}) == Outcome::stored);
+  CHECK(world.add(true, 5, {8, 8, false}, 0, "10.0.1.3") == Outcome::stored);
+  CHECK(world.add(false, 5, {8, 8, false}) == Outcome::stored);
   CHECK(world.add(true, 5, {8, 8, false}) == Outcome::complete);
   // In IPv6, a later fragment may name another protocol: the first fragment's counts (RFC 8200, 4.5).
   Fragment six = fragment(false, 9, {8, 8, false});
   six.view.protocol = 201;
-  REQUIRE(world.reassembly.add(six.view, world.now, world.whole, world.problem) == Outcome::kept);
+  REQUIRE(world.reassembly.add(six.view, world.now, world.whole, world.problem) == Outcome::stored);
   REQUIRE(world.add(false, 9, {0, 8, true}) == Outcome::complete);
   CHECK(world.whole.protocol == 200);
 }
@@ -235,7 +235,7 @@ TEST_CASE("reassembly: the first IPv6 fragment must have all headers") {
                          Row{Protocol::kIcmp6, 8, true}, Row{200, 8, true}}) {
     World world;
     const Fragment made = first(row.protocol, row.length);
-    CHECK(world.reassembly.add(made.view, world.now, world.whole, world.problem) == (row.good ? Outcome::kept : Outcome::refused));
+    CHECK(world.reassembly.add(made.view, world.now, world.whole, world.problem) == (row.good ? Outcome::stored : Outcome::refused));
     CHECK(world.problem.report == !row.good);
     if (!row.good) CHECK(world.problem.code == 3);
   }
@@ -250,11 +250,11 @@ TEST_CASE("reassembly: the first IPv6 fragment must have all headers") {
 TEST_CASE("reassembly: timeout, and time exceeded to the sender if the first fragment is there") {
   World world;
   CHECK(world.reassembly.next_event() == ~Nanoseconds{0});
-  REQUIRE(world.add(true, 1, {0, 64, true}) == Outcome::kept);
-  REQUIRE(world.add(true, 1, {64, 64, true}) == Outcome::kept);
-  REQUIRE(world.add(true, 1, {192, 64, true}) == Outcome::kept);
+  REQUIRE(world.add(true, 1, {0, 64, true}) == Outcome::stored);
+  REQUIRE(world.add(true, 1, {64, 64, true}) == Outcome::stored);
+  REQUIRE(world.add(true, 1, {192, 64, true}) == Outcome::stored);
   world.now += kSecond;
-  REQUIRE(world.add(true, 2, {64, 64, true}) == Outcome::kept);
+  REQUIRE(world.add(true, 2, {64, 64, true}) == Outcome::stored);
   CHECK(world.reassembly.next_event() == 61 * kSecond);
   IpView begun;
   CHECK_FALSE(world.reassembly.expire(61 * kSecond - 1, begun));
@@ -268,16 +268,16 @@ TEST_CASE("reassembly: timeout, and time exceeded to the sender if the first fra
   CHECK(world.reassembly.used() == 0);
   // Further fragments do not extend the timeout.
   world.now = 100 * kSecond;
-  REQUIRE(world.add(true, 3, {0, 64, true}) == Outcome::kept);
+  REQUIRE(world.add(true, 3, {0, 64, true}) == Outcome::stored);
   world.now = 159 * kSecond;
-  REQUIRE(world.add(true, 3, {64, 64, true}) == Outcome::kept);
+  REQUIRE(world.add(true, 3, {64, 64, true}) == Outcome::stored);
   CHECK(world.reassembly.next_event() == 160 * kSecond);
 }
 
 TEST_CASE("a sender has its share of the places, and the oldest packet gives way") {
   World world{.reassembly = Reassembly({.places = 8, .per_sender = 3}), .whole = {}, .problem = {}};
   for (uint32_t id = 0; id < 100; ++id) {
-    REQUIRE(world.add(true, id, {0, 64, true}) == Outcome::kept);
+    REQUIRE(world.add(true, id, {0, 64, true}) == Outcome::stored);
     ++world.now;
   }
   CHECK(world.reassembly.used() == 3);
@@ -285,12 +285,12 @@ TEST_CASE("a sender has its share of the places, and the oldest packet gives way
   CHECK(world.add(true, 99, {64, 8, false}) == Outcome::complete);
   for (int sender = 0; sender < 20; ++sender) {
     const std::string from = "10.0.3." + std::to_string(sender + 1);
-    REQUIRE(world.add(true, 7, {0, 64, true}, 0, from.c_str()) == Outcome::kept);
+    REQUIRE(world.add(true, 7, {0, 64, true}, 0, from.c_str()) == Outcome::stored);
     ++world.now;
   }
   CHECK(world.reassembly.used() == 8);
   CHECK(world.add(true, 7, {64, 8, false}, 0, "10.0.3.20") == Outcome::complete);
-  CHECK(world.add(true, 7, {64, 8, false}, 0, "10.0.3.12") == Outcome::kept);  // its first fragment is gone
+  CHECK(world.add(true, 7, {64, 8, false}, 0, "10.0.3.12") == Outcome::stored);  // its first fragment is gone
   Reassembly none({.places = 0});
   const Fragment made = fragment(true, 1, {0, 64, true});
   CHECK(none.add(made.view, 0, world.whole, world.problem) == Outcome::late);

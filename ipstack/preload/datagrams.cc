@@ -63,7 +63,7 @@ void Relays::settle(File& file) {
     }
   }
   const bool takes = mine != File::Part::rest && (reads || others == 0);
-  static_cast<void>(Host::get().sockets().stack().set_takes_new(file.socket, takes));
+  static_cast<void>(Host::get().sockets().stack().set_accepts_new_flows(file.socket, takes));
   if (Ancestors::origin_of(file) != nullptr) watch(file);
 }
 

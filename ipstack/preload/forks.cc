@@ -243,7 +243,7 @@ bool Forks::join(File& file) {
     host.close_socket(file);
     return false;
   }
-  if (left.listens) static_cast<void>(stack.set_takes_new(file.socket, file.serves));
+  if (left.listens) static_cast<void>(stack.set_accepts_new_flows(file.socket, file.serves));
   if (!file.is_stream()) host.relays().settle(file);
   if (file.serves) host.begin_to_serve(file);
   if (!file.is_stream() && !left.remote.host.is_unspecified()) static_cast<void>(stack.connect(file.socket, left.remote));

@@ -427,7 +427,7 @@ void Host::begin_to_serve(File& file) {
   if (!file.is_ours()) return;
   if (begins) {
     std::erase(given_up_, &file);
-    static_cast<void>(sockets_->stack().set_takes_new(file.socket, true));
+    static_cast<void>(sockets_->stack().set_accepts_new_flows(file.socket, true));
     if (!file.origins.empty()) kick_helper();  // it may not know the link yet
   }
   file.asked = true;
@@ -448,7 +448,7 @@ void Host::begin_to_read(File& file) {
 void Host::rest(File& file) {
   if (!file.is_joined() || !file.is_ours() || !std::exchange(file.serves, false)) return;
   if (!file.is_stream()) return relays().settle(file);
-  static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
+  static_cast<void>(sockets_->stack().set_accepts_new_flows(file.socket, false));
 }
 
 void Host::give_up(File& listener) {
@@ -519,7 +519,7 @@ void Host::await_others(bool (Relays::*what)() const noexcept, Nanoseconds withi
 // Of a socket that is from another process: what has come, and what was handed, while its owner knows that it is here.
 void Host::give_back(File& file) {
   file.serves = false;
-  static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
+  static_cast<void>(sockets_->stack().set_accepts_new_flows(file.socket, false));
   turn();
   Relays::give_back(file);
 }

@@ -41,7 +41,7 @@ void Relays::leave(File& listener) {
     if (each.from.link != nullptr) Ancestors::refuse(each);
     return each.from.link != nullptr;
   });
-  static_cast<void>(host.sockets().stack().set_takes_new(listener.socket, false));
+  static_cast<void>(host.sockets().stack().set_accepts_new_flows(listener.socket, false));
   watch(listener);
   leaving_.push_back({&listener, host.now() + kQuietFor, host.now() + kLeavesFor});
   host.turn();

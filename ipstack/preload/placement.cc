@@ -312,7 +312,7 @@ int listen_file(File& file, int backlog, bool& decided) {
   file.backlog = backlog;
   // A process that only holds it for its children gets none of their connections.
   file.serves = !file.registrations.empty() || file.signals_of >= 0;
-  static_cast<void>(Host::get().sockets().stack().set_takes_new(file.socket, file.serves));
+  static_cast<void>(Host::get().sockets().stack().set_accepts_new_flows(file.socket, file.serves));
   return file.kernel ? result_of(real().listen(file.fd(), backlog)) : 0;
 }
 

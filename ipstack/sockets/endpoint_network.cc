@@ -109,8 +109,8 @@ void EndpointNetwork::release(uint32_t claim) {
   if (!released) note_patience(released.error());  // gone with the NI is released, too
 }
 
-int EndpointNetwork::set_takes_new(uint32_t claim, TakesNew takes_new) {
-  const Status set = endpoint_->set_ip_claim(claim, takes_new, patience());
+int EndpointNetwork::set_accepts_new_flows(uint32_t claim, AcceptsNewFlows accepts_new_flows) {
+  const Status set = endpoint_->set_ip_claim(claim, accepts_new_flows, patience());
   if (set) return 0;
   note_patience(set.error());
   return errno_of(set.error());

@@ -59,7 +59,7 @@ class EndpointNetwork : public Network {
 
   Claimed claim(const IpClaim& claim) override;
   void release(uint32_t claim) override;
-  int set_takes_new(uint32_t claim, TakesNew takes_new) override;
+  int set_accepts_new_flows(uint32_t claim, AcceptsNewFlows accepts_new_flows) override;
   int own_flow(uint32_t claim, const Address& local, const Address& remote) override;
   const IpConfiguration& configuration() override { return configuration_; }
   SocketTableView open_sockets() override { return endpoint_->open_sockets().value_or(SocketTableView{}); }

@@ -29,7 +29,7 @@ class Network {
   virtual Claimed claim(const IpClaim& claim) = 0;
   virtual void release(uint32_t claim) = 0;
   // Of a claim that others share: whether it takes new flows. 0, or an errno: EADDRINUSE.
-  virtual int set_takes_new(uint32_t claim, TakesNew takes_new) { return static_cast<void>(claim), static_cast<void>(takes_new), 0; }
+  virtual int set_accepts_new_flows([[maybe_unused]] uint32_t claim, [[maybe_unused]] AcceptsNewFlows accepts) { return 0; }
   // Of such a claim: a TCP connection that another member of the share has comes to this network from now on, or a moment later. 0, or an
   // errno.
   virtual int own_flow(uint32_t claim, const Address& local, const Address& remote) {

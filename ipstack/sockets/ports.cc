@@ -25,10 +25,11 @@ Ports::Bound* Ports::bound_at(const ip::IpAddress& local, uint16_t port) {
 }
 
 int Ports::take(const ip::IpAddress& local, uint16_t port, bool shared, Families families) {
-  return take_shared(local, port, shared, 0, TakesNew::yes, families);
+  return take_shared(local, port, shared, 0, AcceptsNewFlows::yes, families);
 }
 
-int Ports::take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, TakesNew takes_new, Families families) {
+int Ports::take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, AcceptsNewFlows accepts_new_flows,
+                       Families families) {
   families = families_of(local, families);
   Bound* same = nullptr;  // whose claim is of the same address
   const auto [first, last] = bound_.equal_range(port);
@@ -50,11 +51,12 @@ int Ports::take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, 
   }
   if (first == last && uses_[port] != 0) return EADDRINUSE;
   Bound made{.local = local, .families = families, .uses = 1, .shared = shared, .group = group, .joins = group != 0,
-             .takes_new = takes_new};
+             .accepts_new_flows = accepts_new_flows};
   if (in_pool_[port]) {  // ours already, as one whose number is taken again that bind() to port 0 gave; so no other process can have it
     made.of_pool = true;
   } else {
-    const Network::Claimed claimed = network_.claim({.protocol = protocol_, .local = local, .takes_new = takes_new, .port = port,
+    const Network::Claimed claimed = network_.claim({.protocol = protocol_, .local = local, .accepts_new_flows = accepts_new_flows,
+                                                     .port = port,
                                                      .group = group, .reuses = static_cast<uint8_t>(shared)});
     if (claimed.error != 0) return claimed.error;
     made.claim = claimed.claim;
@@ -80,11 +82,11 @@ ip::IpAddress Ports::claimed_at(const ip::IpAddress& local, uint16_t port) const
   return bound == nullptr ? local : bound->local;
 }
 
-int Ports::set_takes_new(const ip::IpAddress& local, uint16_t port, TakesNew takes_new) {
+int Ports::set_accepts_new_flows(const ip::IpAddress& local, uint16_t port, AcceptsNewFlows accepts_new_flows) {
   Bound* const bound = bound_at(local, port);
-  if (bound == nullptr || bound->group == 0 || bound->takes_new == takes_new) return 0;
-  const int error = bound->of_pool ? 0 : network_.set_takes_new(bound->claim, takes_new);
-  if (error != EADDRINUSE) bound->takes_new = takes_new;
+  if (bound == nullptr || bound->group == 0 || bound->accepts_new_flows == accepts_new_flows) return 0;
+  const int error = bound->of_pool ? 0 : network_.set_accepts_new_flows(bound->claim, accepts_new_flows);
+  if (error != EADDRINUSE) bound->accepts_new_flows = accepts_new_flows;
   return error;
 }
 

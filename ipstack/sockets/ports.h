@@ -31,8 +31,9 @@ class Ports {
   // socket's of ours come to it, too. `shared`: a further socket may have it, if all that have it say so.
   int take(const ip::IpAddress& local, uint16_t port, bool shared, Families families = kBoth);
   // The same for one of a share (IpClaim::group), with other processes, and with others of ours that want the same, whatever else they
-  // agree upon. Port 0: one that the network interface chooses. `takes_new`: of the claim, if it is made for this.
-  int take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, TakesNew takes_new, Families families = kBoth);
+  // agree upon. Port 0: one that the network interface chooses. `accepts_new_flows`: of the claim, if it is made for this.
+  int take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, AcceptsNewFlows accepts_new_flows,
+                  Families families = kBoth);
   // Of which share the port is, at that address; 0: of none.
   uint64_t group_of(const ip::IpAddress& local, uint16_t port) const noexcept;
   // Of such a port: a connection that another process of the share has is ours from now on, or a moment later. 0, or an errno.
@@ -45,7 +46,7 @@ class Ports {
     return bound != nullptr && bound->joins;
   }
   // Whether we take new flows to that port, if others share it. Known: it is not said twice.
-  int set_takes_new(const ip::IpAddress& local, uint16_t port, TakesNew takes_new);
+  int set_accepts_new_flows(const ip::IpAddress& local, uint16_t port, AcceptsNewFlows accepts_new_flows);
   // Any port, for bind() to port 0; of all addresses. 0, or an errno.
   int take_free(uint16_t& port);
   // One for a connection, which may be another connection's, too: `free(port)` says whether it may be used. 0, or an errno. RFC 6056,
@@ -82,7 +83,7 @@ class Ports {
     bool of_pool = false;  // it was one of a block's, and goes back there
     uint64_t group = 0;    // of its claim
     bool joins = false;    // all that have it are of that group
-    TakesNew takes_new = TakesNew::yes;
+    AcceptsNewFlows accepts_new_flows = AcceptsNewFlows::yes;
   };
   size_t newest() const noexcept { return pool_.size() - kBlock; }  // where the newest block begins
   // Ports of the newest block have not all been looked at.

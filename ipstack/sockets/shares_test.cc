@@ -120,7 +120,7 @@ TEST_CASE("several listeners of one process have a share each of what comes, fro
   for (const int s : listeners) CHECK(h.accept(a, s).size() == 10);
   CHECK(a.stack->counters().near_in == 30);
   // One that passes gets none; and one that ends leaves its to nobody.
-  REQUIRE(a.stack->set_takes_new(listeners[0], false) == 0);
+  REQUIRE(a.stack->set_accepts_new_flows(listeners[0], false) == 0);
   h.call(h.caller, 60);
   CHECK(h.accept(a, listeners[0]).empty());
   const auto waiting = h.accept(a, listeners[1]).size();
@@ -175,7 +175,7 @@ TEST_CASE("a child takes what comes to its parent's listener, and the parent non
   CHECK(parent.stack->group_of(held) == kToken);
   h.call(h.caller, 3);  // nobody else is there
   CHECK(h.accept(parent, held).size() == 3);
-  REQUIRE(parent.stack->set_takes_new(held, false) == 0);
+  REQUIRE(parent.stack->set_accepts_new_flows(held, false) == 0);
   Application& child = h.worker();
   Application& stranger = h.worker();
   const int joined = h.listen(child, kToken);
@@ -195,7 +195,7 @@ TEST_CASE("a child takes what comes to its parent's listener, and the parent non
   h.settle();
   std::vector<std::byte> room(20);
   CHECK(h.caller.stack->receive(open[0], room) == 10);
-  CHECK(child.stack->set_takes_new(s, true) == -EINVAL);
+  CHECK(child.stack->set_accepts_new_flows(s, true) == -EINVAL);
 }
 
 TEST_CASE("near connections are led to one process after the other, each by a question of its own") {
@@ -242,7 +242,7 @@ TEST_CASE("datagrams of one peer come to one socket, those of many to all, of on
     for (const auto& [port, count] : seen) CHECK(count == 3);
   }
   // One takes no more; and who is connected hears its peer.
-  REQUIRE(a.stack->set_takes_new(sockets[0].second, false) == 0);
+  REQUIRE(a.stack->set_accepts_new_flows(sockets[0].second, false) == 0);
   for (const int s : callers) REQUIRE(h.caller.stack->send_to(s, pattern(8), h.to) == 8);
   h.settle();
   std::vector<std::byte> room(20);
@@ -279,7 +279,7 @@ TEST_CASE("a datagram that came to one who shares a port is read by another") {
     return s;
   };
   const int first = bound(one), second = bound(other), from = all.caller.stack->socket(Type::datagram, false);
-  REQUIRE(other.stack->set_takes_new(second, false) == 0);
+  REQUIRE(other.stack->set_accepts_new_flows(second, false) == 0);
   const std::array<std::byte, 3> data{std::byte{1}, std::byte{2}, std::byte{3}};
   REQUIRE(all.caller.stack->send_to(from, data, all.to) == 3);
   all.settle();

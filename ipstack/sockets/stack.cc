@@ -90,7 +90,7 @@ void Stack::drop(uint32_t index) {
   if (socket.early) end_early(socket);
   if (socket.datagram != nullptr && socket.bound) {
     unlink_datagram(index);
-    if (datagrams_[socket.local.port] != kNone) static_cast<void>(tell_takes_new(socket));
+    if (datagrams_[socket.local.port] != kNone) static_cast<void>(tell_accepts_new_flows(socket));
   }
   if (socket.near != nullptr) drop_pieces(*socket.near);
   give_back_port(socket);
@@ -146,7 +146,7 @@ int Stack::bind_to(int number, const Address& to, uint64_t share) {
   int error = 0;
   const bool shares = share != 0 && !group;
   if (socket->type == Type::stream && port != 0 && is_listened_at(*socket, host, port, share)) return -EADDRINUSE;
-  const TakesNew first = socket->type == Type::datagram || !shares ? TakesNew::yes : TakesNew::no;  // until listen()
+  const AcceptsNewFlows first = socket->type == Type::datagram || !shares ? AcceptsNewFlows::yes : AcceptsNewFlows::no;  // until listen()
   if (port == 0 && !shares) error = ports_of(*socket).take_free(port);
   else if (!group) error = ports_of(*socket).take_shared(host, port, socket->reuse, share, first, families_of(*socket));
   if (group && error == 0) {
@@ -199,30 +199,30 @@ uint64_t Stack::group_of(int number) const noexcept {
   return (socket->type == Type::stream ? tcp_ports_ : udp_ports_).group_of(socket->local.host, socket->local.port);
 }
 
-int Stack::set_takes_new(int number, bool takes_new) {
+int Stack::set_accepts_new_flows(int number, bool accepts_new_flows) {
   forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (!socket->shares) return -EINVAL;
-  socket->passes = !takes_new;
-  return -tell_takes_new(*socket);
+  socket->passes = !accepts_new_flows;
+  return -tell_accepts_new_flows(*socket);
 }
 
 // The network interface is to know whether any of ours at that port takes new flows, if it is of a share. 0, or an errno.
-int Stack::tell_takes_new(const Socket& socket) {
+int Stack::tell_accepts_new_flows(const Socket& socket) {
   const uint16_t port = socket.local.port;
   if (!socket.shares) return 0;
-  TakesNew takes = TakesNew::no;
+  AcceptsNewFlows takes = AcceptsNewFlows::no;
   const auto add = [&](uint32_t i) {
     if (slab_[i].local.host != socket.local.host) return;
-    takes = std::max(takes, slab_[i].passes ? TakesNew::if_nobody_does : TakesNew::yes);
+    takes = std::max(takes, slab_[i].passes ? AcceptsNewFlows::if_no_other_does : AcceptsNewFlows::yes);
   };
   if (socket.type == Type::stream) {
     for (uint32_t i = listeners_[port]; i != kNone; i = slab_[i].listening->next) add(i);
   } else {
     for (uint32_t i = datagrams_[port]; i != kNone; i = slab_[i].datagram->next) add(i);
   }
-  return ports_of(socket).set_takes_new(socket.local.host, port, takes);
+  return ports_of(socket).set_accepts_new_flows(socket.local.host, port, takes);
 }
 
 int Stack::bind_free(uint32_t index) {

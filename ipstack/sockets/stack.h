@@ -98,7 +98,7 @@ class Stack {
   uint64_t group_of(int socket) const noexcept;
   // Of one with a group: whether new connections, and datagrams of new flows, may come to it while others of the share take them; true
   // from listen(), of datagrams from bind() on. A process that only holds a listener for its children says no.
-  int set_takes_new(int socket, bool takes_new);
+  int set_accepts_new_flows(int socket, bool accepts_new_flows);
   int listen(int socket, int backlog);
   int accept(int socket, Address* peer = nullptr);
   int connect(int socket, const Address& to);
@@ -314,7 +314,7 @@ class Stack {
   uint32_t events_of(uint32_t index) const noexcept;
   int bind_to(int number, const Address& to, uint64_t group);
   bool is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept;
-  int tell_takes_new(const Socket& socket);
+  int tell_accepts_new_flows(const Socket& socket);
   int bind_free(uint32_t index);
   int take_port(uint32_t index);
   void give_back_port(Socket& socket);

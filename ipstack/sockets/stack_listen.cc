@@ -63,7 +63,7 @@ int Stack::listen(int number, int backlog) {
   socket->listening = std::make_unique<ListenerPart>();
   socket->listening->next = first;
   first = index;
-  if (tell_takes_new(*socket) == EADDRINUSE) {
+  if (tell_accepts_new_flows(*socket) == EADDRINUSE) {
     first = socket->listening->next;
     socket->listening.reset();
     return -EADDRINUSE;
@@ -124,7 +124,7 @@ void Stack::end_listener(uint32_t listener) {
   uint32_t* at = &listeners_[socket.local.port];
   while (*at != listener) at = &slab_[*at].listening->next;
   *at = socket.listening->next;
-  static_cast<void>(tell_takes_new(socket));
+  static_cast<void>(tell_accepts_new_flows(socket));
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || slab_[i].listener != listener) continue;
     Socket& child = slab_[i];

@@ -35,7 +35,7 @@ class World {
       };
       if (claim.local.is_multicast()) {
         const uint32_t number = ++world_.last_claim_;
-        world_.interfaces_[interface_].groups.push_back({claim.local, claim.port, {this, number, 0, TakesNew::yes}});
+        world_.interfaces_[interface_].groups.push_back({claim.local, claim.port, {this, number, 0, AcceptsNewFlows::yes}});
         return {.claim = number, .port = claim.port};
       }
       uint16_t first = claim.port;
@@ -52,7 +52,7 @@ class World {
       }
       const uint32_t number = ++world_.last_claim_;
       for (uint32_t i = 0; i < claim.ports; ++i) {
-        claims[{claim.protocol, static_cast<uint16_t>(first + i)}].push_back({this, number, claim.group, claim.takes_new});
+        claims[{claim.protocol, static_cast<uint16_t>(first + i)}].push_back({this, number, claim.group, claim.accepts_new_flows});
       }
       return {.claim = number, .port = first};
     }
@@ -60,9 +60,9 @@ class World {
       std::erase_if(world_.interfaces_[interface_].groups, [&](const Member& each) { return each.owner.claim == claim; });
       world_.remove_owners(interface_, [&](const Owner& each) { return each.claim == claim; });
     }
-    int set_takes_new(uint32_t claim, TakesNew takes_new) override {
+    int set_accepts_new_flows(uint32_t claim, AcceptsNewFlows accepts_new_flows) override {
       for (auto& [key, owners] : world_.interfaces_[interface_].claims) {
-        for (Owner& each : owners) each.takes_new = each.claim == claim ? takes_new : each.takes_new;
+        for (Owner& each : owners) each.accepts_new_flows = each.claim == claim ? accepts_new_flows : each.accepts_new_flows;
       }
       return 0;
     }
@@ -360,14 +360,14 @@ class World {
     Port* port;
     uint32_t claim;
     uint64_t group;
-    TakesNew takes_new;
+    AcceptsNewFlows accepts_new_flows;
   };
   // As network interfaces do, if less well: those that come and go move flows between others, too.
   static const Owner& choose(const std::vector<Owner>& owners, uint64_t by) {
     std::vector<const Owner*> takers;
     for (const Owner& each : owners) {
-      if (!takers.empty() && each.takes_new < takers.front()->takes_new) continue;
-      if (!takers.empty() && each.takes_new > takers.front()->takes_new) takers.clear();
+      if (!takers.empty() && each.accepts_new_flows < takers.front()->accepts_new_flows) continue;
+      if (!takers.empty() && each.accepts_new_flows > takers.front()->accepts_new_flows) takers.clear();
       takers.push_back(&each);
     }
     return *takers[by % takers.size()];

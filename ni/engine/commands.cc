@@ -1,4 +1,4 @@
-// commands.cc - what the service asks for: endpoints, channels, regions and signals; and what it is told in return.
+// commands.cc - runs commands of the service (endpoints, channels, regions, signals), and reports events.
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 namespace unet::engine {
 namespace {
 
-constexpr uint32_t kCommandsPerTurn = 64;    // messages are not kept waiting by more
-constexpr Nanoseconds kLeaveTime = kSecond;  // how long a detached endpoint waits for ports that read its segment
+constexpr uint32_t kCommandsPerPoll = 64;    // bounds the delay of messages
+constexpr Nanoseconds kDetachTime = kSecond;  // how long a detached endpoint waits for ports that read its segment
 
 }  // namespace
 
 uint32_t Engine::State::take_all_commands() noexcept {
   uint32_t taken = 0;
-  for (const Command* command; taken < kCommandsPerTurn && (command = commands.front()) != nullptr; ++taken) {
+  for (const Command* command; taken < kCommandsPerPoll && (command = commands.front()) != nullptr; ++taken) {
     std::visit([this](const auto& each) { run(each); }, *command);
     commands.pop();
   }
@@ -49,8 +49,8 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   EndpointState* e = place.load(std::memory_order_relaxed);
   if (e == nullptr) {
     e = new EndpointState;
-    e->kept = e->receive_kept = kept ? &kept.endpoint(command.endpoint) : &e->own_kept;
-    place.store(e, std::memory_order_release);  // the service's thread may read its counters
+    e->checkpoint = e->receive_checkpoint = checkpoint ? &checkpoint.endpoint(command.endpoint) : &e->own_checkpoint;
+    place.store(e, std::memory_order_release);  // for readers of its counters
   }
   UNET_CHECK(e->life == EndpointState::Life::unused);
 
@@ -69,16 +69,16 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   e->receive = SlotWriter(reinterpret_cast<Slot*>(command.segment + g.receive_queue), g.receive_depth,
                           &e->header->receive_consumed.value);
   const auto* free_queue = reinterpret_cast<const FreeSlot*>(command.segment + g.free_queue);
-  if (!kept) {
+  if (!checkpoint) {
     e->own_held.assign(held_words(g.buffers), 0);
-    e->own_kept.begin();
+    e->own_checkpoint.begin();
   } else if (command.resume) {
     resume(*e);
   } else {
-    kept.begin(command.endpoint, g.buffers);
+    checkpoint.begin(command.endpoint, g.buffers);
   }
-  uint64_t* const held = kept ? kept.held(command.endpoint) : e->own_held.data();
-  e->buffers = BufferPool(free_queue, g.free_depth, g.buffers, held, &e->kept->free_position);
+  uint64_t* const held = checkpoint ? checkpoint.held(command.endpoint) : e->own_held.data();
+  e->buffers = BufferPool(free_queue, g.free_depth, g.buffers, held, &e->checkpoint->free_position);
   e->region = {};
   e->wake_descriptor = -1;
   e->deficit = 0;
@@ -87,7 +87,7 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   e->buckets = {};
   e->buckets.set_prices(e->share->endpoint_prices, now);
   e->terms = e->share->terms;
-  e->held = false;
+  e->deferred = false;
   e->granted = false;
   e->zero_copy = {};
   e->outgoing.active = false;
@@ -96,7 +96,7 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   e->life = EndpointState::Life::attached;
   gauges.change(NiGauge::endpoints, 1);
   doorbells.open(command.client, command.doorbell, *e);
-  mux.activate(*e);  // the client may have rung before we knew its bell
+  mux.activate(*e);  // the client may have rung before its bell was known
 }
 
 Share& Engine::State::share_of(uint32_t user) {
@@ -114,28 +114,28 @@ void Engine::State::run(const SetUser& command) noexcept {
   mux.release_all(share, now);
 }
 
-// Where the engine before us was when it ended, at whatever instruction. Its client may have written anything into the segment since:
-// that decides whether its own last message counts as published, and nothing else.
+// Restores the state in which the previous engine stopped, at any instruction. The client may have written anything into the segment since.
+// That only decides whether the last message of that engine counts as published.
 void Engine::State::resume(EndpointState& e) noexcept {
   const SegmentGeometry& g = e.geometry;
-  KeptEndpoint& k = *e.kept;
-  uint64_t* const held = kept.held(e.index);
+  EndpointCheckpoint& k = *e.checkpoint;
+  uint64_t* const held = checkpoint.held(e.index);
   const auto* send_queue = reinterpret_cast<const Slot*>(e.segment + g.send_queue);
   e.send = SlotReader(send_queue, g.send_depth, &e.header->send_consumed.value, k.send_position);
-  e.send.give_back_now(k.send_position);  // what was on its way to a port is lost, and nobody reads it any more
+  e.send.give_back_now(k.send_position);  // frames on their way to a port are lost, so no port reads the slots
 
   Slot* const slots = reinterpret_cast<Slot*>(e.segment + g.receive_queue);
   uint32_t position = k.receive_position;
   const uint64_t mark = slots[(position - 1) & (g.receive_depth - 1)].mark.load(std::memory_order_acquire);
   if (static_cast<uint32_t>(mark) != position) {
-    --position;  // announced and not published: the slot is still ours, and its buffers, too
+    --position;  // announced but not published: the slot and its buffers are still ours
     for (uint32_t i = 0; i < std::min(k.delivered_runs, kRunsMax); ++i) {
-      for (uint32_t b = k.runs[i].first; b < std::min(uint32_t{k.runs[i].first} + k.runs[i].count, g.buffers); ++b) hold(held, b);
+      for (uint32_t b = k.runs[i].first; b < std::min(uint32_t{k.runs[i].first} + k.runs[i].count, g.buffers); ++b) mark_held(held, b);
     }
   }
   e.receive = SlotWriter::resume(slots, g.receive_depth, &e.header->receive_consumed.value, position);
 
-  // The buffer of the next entry may be held already, and the entry just not passed yet.
+  // The buffer of the next entry may be held already, while the entry was not passed yet.
   const auto* free_queue = reinterpret_cast<const FreeSlot*>(e.segment + g.free_queue);
   FreeReader next(free_queue, g.free_depth, k.free_position);
   uint32_t buffer = 0;
@@ -144,8 +144,8 @@ void Engine::State::resume(EndpointState& e) noexcept {
   e.header->engine_watching.value.store(0, std::memory_order_relaxed);
 }
 
-// Clients that stored a message before they saw that their queue is not watched any more, and those that went to sleep after the
-// engine before us had published something and before it woke them.
+// Activates clients that published before they saw engine_watching = 0, and wakes those that fell asleep after the previous engine had
+// published and before it woke them.
 void Engine::State::run(const Resumed&) noexcept {
   resuming = false;
   heavy_fence();
@@ -162,15 +162,15 @@ void Engine::State::run(const DetachEndpoint& command) noexcept {
   EndpointState* const e = attached(command.endpoint);
   if (e == nullptr) return;
   for (uint32_t channel = 0; channel < e->channel_count; ++channel) close_channel(*e, channel);
-  delivery.flush();  // nothing knows it any longer then
+  delivery.flush();  // no batch refers to it afterwards
   reassembly.forget(*e);
   watch.remove(*e);
   mux.remove(*e);
   doorbells.close(e->client, e->doorbell);
-  ++e->incarnation;  // hairpin channels that lead here are closed by this
-  e->life = EndpointState::Life::leaving;
-  e->leave_by = now + kLeaveTime;
-  leaving.push_back(e->index);
+  ++e->incarnation;  // closes hairpin channels to it
+  e->life = EndpointState::Life::detaching;
+  e->detach_by = now + kDetachTime;
+  detaching.push_back(e->index);
 }
 
 void Engine::State::run(const SetRegion& command) noexcept {
@@ -181,7 +181,7 @@ void Engine::State::run(const SetWakeDescriptor& command) noexcept {
   EndpointState* const e = attached(command.endpoint);
   if (e == nullptr) return;
   e->wake_descriptor = command.descriptor;
-  // The client has the descriptor as soon as the service: it may sleep on what we delivered before we could wake it.
+  // The client may have the descriptor already, and sleep on messages that were delivered before this command.
   light_fence();
   delivery.waker().wake_if_announced(*e, e->header->receiver_asleep.value);
   delivery.waker().wake_if_announced(*e, e->header->sender_waiting.value);
@@ -224,8 +224,8 @@ void Engine::State::run(const OpenWire& command) noexcept {
   channel.remote = command.remote;
   channel.local_tag = command.local_tag;
   channel.remote_tag = command.remote_tag;
-  // Each message takes a slot before it takes a number. So no number comes twice, not even from the engine that takes over: the other
-  // NI would take a message for a duplicate of another, or put together one of both.
+  // Each message takes a slot before a number. So no number is used twice, even by the next engine: the other NI would take the message for
+  // a duplicate, or mix two messages.
   channel.next_message = e->send.position();
   tags.open(command.local_tag, {.endpoint = e, .source = source_key(command.remote, command.port), .tag = command.local_tag,
                                 .channel = command.channel});
@@ -233,7 +233,7 @@ void Engine::State::run(const OpenWire& command) noexcept {
   register_segment(*e, command.port);
 }
 
-// From now on the port may read the endpoint's segment, if it can.
+// Allows the port to read the segment, if it can.
 void Engine::State::register_segment(EndpointState& e, uint32_t port) noexcept {
   if (!ports[port]->external_payload() || (e.registered_ports >> port & 1) != 0) return;
   if (ports[port]->driver().register_memory({e.segment, e.segment_bytes})) e.registered_ports |= uint64_t{1} << port;
@@ -266,43 +266,43 @@ void Engine::State::run(const OpenIp& command) noexcept {
 
 void Engine::State::run(const ClaimIp& command) noexcept {
   EndpointState* const e = attached(command.endpoint);
-  if (e != nullptr && e->ip_channel != kNone) ip->claims().add(command.number, *e, command.claim, command.user);
+  if (e != nullptr && e->ip_channel != kNone) ip->bindings().add(command.number, *e, command.claim, command.user);
 }
 
-void Engine::State::run(const ReleaseIp& command) noexcept { ip->claims().remove(command.number); }
+void Engine::State::run(const ReleaseIp& command) noexcept { ip->bindings().remove(command.number); }
 
-void Engine::State::run(const SetClaim& command) noexcept { ip->claims().set(command.number, command.takes_new); }
+void Engine::State::run(const SetClaim& command) noexcept { ip->bindings().set(command.number, command.accepts_new_flows); }
 
-void Engine::State::run(const OwnFlow& command) noexcept { ip->claims().pass(command.number, command.flow); }
+void Engine::State::run(const SetFlowOwner& command) noexcept { ip->bindings().set_owner(command.number, command.flow); }
 
-void Engine::State::run(const OwnFlows& command) noexcept {
+void Engine::State::run(const ResumeFlows& command) noexcept {
   const EndpointState* const e = attached(command.endpoint);
-  for (uint32_t i = 0; e != nullptr && i < std::min(command.count, OwnFlows::kMax); ++i) ip->own(*e, command.flows[i]);
+  for (uint32_t i = 0; e != nullptr && i < std::min(command.count, ResumeFlows::kMax); ++i) ip->resume_flow(*e, command.flows[i]);
 }
 
-void Engine::State::run(const ExpectLeft& command) noexcept {
-  if (const EndpointState* const e = attached(command.endpoint)) ip->expect_left(*e, command.number);
+void Engine::State::run(const ExpectOrphans& command) noexcept {
+  if (const EndpointState* const e = attached(command.endpoint)) ip->expect_orphans(*e, command.number);
 }
 
-void Engine::State::run(const LeaveIp& command) noexcept { ip->leave(command.left, now); }
+void Engine::State::run(const AddOrphan& command) noexcept { ip->add_orphan(command.orphan, now); }
 
-void Engine::State::run(const LeftAll& command) noexcept { ip->left_all(command.number); }
+void Engine::State::run(const OrphansAdded& command) noexcept { ip->orphans_added(command.number); }
 
 void Engine::State::run(const ResumeLease& command) noexcept { ip->resume_lease(command.port, command.lease, now); }
 
-void Engine::State::run(const ResumeHost& command) noexcept { ip->resume_host(command.port, command.kept, now); }
+void Engine::State::run(const ResumeHost& command) noexcept { ip->resume_host(command.port, command.checkpoint, now); }
 
 void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noexcept {
   ChannelState& state = endpoint.channels[channel];
   if (state.kind == ChannelKind::closed) return;
   gauges.change(NiGauge::channels, -1);
   if (state.kind == ChannelKind::ip) {
-    ip->claims().remove_all(endpoint);
+    ip->bindings().remove_all(endpoint);
     endpoint.ip_channel = kNone;
   }
   if (state.kind != ChannelKind::hairpin) {
     if (endpoint.outgoing.active && endpoint.outgoing.channel == channel) {
-      endpoint.outgoing.active = false;  // the rest of a message is not for the number's next peer
+      endpoint.outgoing.active = false;  // the next peer of this number must not get the rest of a message
       endpoint.count(EndpointCounter::unknown_channel);
     }
   }
@@ -319,16 +319,16 @@ void Engine::State::run(const StartCapture& command) noexcept {
   const EndpointState* const e = command.endpoint == kNone ? nullptr : attached(command.endpoint);
   if (command.endpoint != kNone && e == nullptr) return;
   taps.start(command, e);
-  tell_ports_of_captures();
+  update_port_captures();
 }
 
 void Engine::State::run(const StopCapture& command) noexcept {
   taps.stop(command.capture);
-  tell_ports_of_captures();
+  update_port_captures();
   stopped_captures.push_back(command.capture);
 }
 
-void Engine::State::tell_ports_of_captures() noexcept {
+void Engine::State::update_port_captures() noexcept {
   for (uint32_t p = 0; p < ports.size(); ++p) ports[p]->set_taps(taps.wants_port(p) ? &taps : nullptr, p);
 }
 
@@ -344,14 +344,14 @@ void Engine::State::run(const SendSignal& command) noexcept {
   port.flush(now);
 }
 
-// Puts Detached events as far as the mailbox takes them; the others are tried again in the next turn.
+// Puts Detached events, as many as the mailbox takes; the next poll retries the others.
 void Engine::State::report_events() noexcept {
   bool put = false;
-  std::erase_if(leaving, [&](uint32_t index) {
+  std::erase_if(detaching, [&](uint32_t index) {
     EndpointState& e = *endpoints[index].load(std::memory_order_relaxed);
-    if (e.zero_copy.pending() != 0 && now < e.leave_by) return false;
+    if (e.zero_copy.pending() != 0 && now < e.detach_by) return false;
     if (e.wakes.load(std::memory_order_acquire) != 0) return false;
-    // Before the event: after it the memory may be gone.
+    // Before the event, after which the memory may be unmapped.
     for (uint32_t p = 0; p < ports.size(); ++p) {
       if ((e.registered_ports >> p & 1) == 0) continue;
       ports[p]->drop_staged({e.segment, e.segment_bytes});
@@ -360,7 +360,7 @@ void Engine::State::report_events() noexcept {
     e.registered_ports = 0;
     if (!events.push(EndpointDetached{index})) return false;
     e.life = EndpointState::Life::unused;
-    std::vector<ChannelState>().swap(e.channel_memory);  // as large as the most channels it had
+    std::vector<ChannelState>().swap(e.channel_memory);  // frees its memory
     e.channels = nullptr;
     e.channel_count = 0;
     gauges.change(NiGauge::endpoints, -1);

@@ -49,7 +49,7 @@ bool Delivery::message(EndpointState& to, uint32_t channel, std::span<const Byte
   PieceReader reader(pieces);
   if (length <= kInlineMax) {
     reader.copy(slot->payload, length);
-    to.receive_kept->announce(to.receive.position() + 1);
+    to.receive_checkpoint->announce(to.receive.position() + 1);
     publish(to, slot, channel, length, SlotKind::inline_data);
     return true;
   }
@@ -89,7 +89,7 @@ bool Delivery::runs_message(EndpointState& to, uint32_t channel, const RunList& 
   constexpr Run kEnd{};
   for (uint32_t i = 0; i < runs.count; ++i) std::memcpy(slot->payload + i * sizeof(Run), &runs.runs[i], sizeof(Run));
   if (runs.count != kRunsMax) std::memcpy(slot->payload + runs.count * sizeof(Run), &kEnd, sizeof kEnd);
-  to.receive_kept->announce(to.receive.position() + 1, runs.runs, runs.count, to.buffers.held());
+  to.receive_checkpoint->announce(to.receive.position() + 1, runs.runs, runs.count, to.buffers.held());
   publish(to, slot, channel, length, SlotKind::runs);
   return true;
 }
@@ -116,13 +116,13 @@ bool Delivery::put_done(EndpointState& to, uint32_t channel, uint64_t region_off
   if (slot == nullptr) return drop(to, EndpointCounter::receive_queue_full);
   const PutDoneDescriptor descriptor{.region_offset = region_offset, .length = length};
   std::memcpy(slot->payload, &descriptor, sizeof descriptor);
-  to.receive_kept->announce(to.receive.position() + 1);
+  to.receive_checkpoint->announce(to.receive.position() + 1);
   publish(to, slot, channel, length, SlotKind::put_done);
   return true;
 }
 
 void Delivery::flush_touched() noexcept {
-  light_fence();  // slots were published; now look who sleeps
+  light_fence();  // between the publication of slots and the load of receiver_asleep
   for (uint32_t i = 0; i < touched_count_; ++i) {
     EndpointState& to = *touched_[i];
     to.touched = false;

@@ -23,17 +23,17 @@ class Delivery {
 
   Waker& waker() noexcept { return waker_; }
 
-  // A message of at most kInlineMax bytes. True if it was delivered; so for the others.
+  // A message of at most kInlineMax bytes. True: delivered, as for the calls below.
   bool short_message(EndpointState& to, uint32_t channel, const std::byte* data, uint32_t length) noexcept {
     Slot* const slot = to.receive.reserve();
     if (slot == nullptr) [[unlikely]] return drop(to, EndpointCounter::receive_queue_full);
     copy_small(slot->payload, data, length);
-    to.receive_kept->announce(to.receive.position() + 1);
+    to.receive_checkpoint->announce(to.receive.position() + 1);
     publish(to, slot, channel, length, SlotKind::inline_data);
     return true;
   }
 
-  // A quarter of the queue is free, or it is as if all were full: for messages that are not to leave others without room.
+  // True if a quarter of the queue is free. False: dropped as if it were full, so that such messages leave room for others.
   bool leaves_room(EndpointState& to) noexcept {
     const auto has_quarter = [&] { return to.receive.room() > to.receive.depth() / 4; };
     return has_quarter() || (to.receive.refresh() && has_quarter()) || drop(to, EndpointCounter::receive_queue_full);
@@ -90,7 +90,7 @@ class Delivery {
   Reassembly& reassembly_;
   Waker waker_;
   uint32_t touched_count_ = 0;
-  std::array<EndpointState*, 2 * kBurst> touched_{};  // that got something in this batch
+  std::array<EndpointState*, 2 * kBurst> touched_{};  // receivers of this batch
 };
 
 }  // namespace unet::engine

@@ -24,7 +24,7 @@ NiCounter counter_of(FrameError error) noexcept {
 
 void Demux::burst(const Port& port, uint32_t port_index, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept {
   uint64_t bytes = 0;
-  IpPart* const ip = ip_ != nullptr && ip_->has(port_index) ? ip_ : nullptr;
+  IpDatapath* const ip = ip_ != nullptr && ip_->has(port_index) ? ip_ : nullptr;
   for (size_t i = 0; i < frames.size(); ++i) {
     if (i + 1 < frames.size()) __builtin_prefetch(frames[i + 1].data);
     bytes += frames[i].length;
@@ -32,7 +32,7 @@ void Demux::burst(const Port& port, uint32_t port_index, std::span<const Receive
     frame(port, port_index, frames[i], now);
   }
   if (ip != nullptr) ip->end_burst();
-  if (port.link()) return;  // counted where they came from
+  if (port.link()) return;  // counted by the engine of the wire
   counters_.add(NiCounter::received_frames, frames.size());
   counters_.add(NiCounter::received_bytes, bytes);
 }
@@ -66,14 +66,14 @@ void Demux::frame(const Port& port, uint32_t port_index, const ReceivedFrame& fr
   }
 }
 
-bool Demux::has_strange(std::span<const ReceivedFrame> frames) const noexcept {
+bool Demux::has_unknown_tag(std::span<const ReceivedFrame> frames) const noexcept {
   return std::any_of(frames.begin(), frames.end(), [this](const ReceivedFrame& frame) {
     Tag tag;
     return read_tag({frame.data, frame.length}, tag) && tags_.entry(tag).tag != tag;
   });
 }
 
-// For an endpoint of another engine, which checks the rest; or for nobody.
+// A tag of another engine, which checks the rest, or an unknown tag.
 void Demux::stray(const Port& port, uint32_t port_index, const ReceivedFrame& frame, const TagEntry& entry, Tag tag) noexcept {
   if (links_ == nullptr || entry.tag != tag || port.link()) return counters_.add(NiCounter::unknown_tag);
   if (!links_->arrived(port_index, entry.channel, {frame.data, frame.length})) return counters_.add(NiCounter::link_overflow);

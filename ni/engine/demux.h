@@ -1,11 +1,11 @@
-// demux.h - what becomes of an arriving frame: an endpoint's message, a fragment of one, a put, a signal, or a named drop.
+// demux.h - sorts arriving frames: a message, a fragment, a put, a signal, or a named drop.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "ni/engine/delivery.h"
-#include "ni/engine/ip_part.h"
+#include "ni/engine/ip_datapath.h"
 #include "ni/engine/link.h"
 #include "ni/engine/mailbox.h"
 #include "ni/engine/ni_counters.h"
@@ -17,19 +17,19 @@ namespace unet::engine {
 
 class Demux {
  public:
-  // `links`: nullptr if there is but one engine.
+  // `links`: nullptr for a single engine.
   Demux(const TagTable& tags, Delivery& delivery, Reassembly& reassembly, NiCounters& counters, EventMailbox& events,
         Links* links = nullptr) noexcept
       : tags_(tags), delivery_(delivery), reassembly_(reassembly), counters_(counters), events_(events), links_(links) {}
 
-  // Frames of IP's Ethernet types go there, from ports that have IP.
-  void set_ip(IpPart& ip) noexcept { ip_ = &ip; }
+  // For frames with Ethernet types of IP, from ports that have IP.
+  void set_ip(IpDatapath& ip) noexcept { ip_ = &ip; }
 
-  // A burst from a port. The frames stay the caller's.
+  // A burst from a port; the caller still owns the frames.
   void burst(const Port& port, uint32_t port_index, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept;
 
-  // Whether a burst has a frame of ours with a tag that nobody has.
-  bool has_strange(std::span<const ReceivedFrame> frames) const noexcept;
+  // The burst has a frame of ours with an unknown tag.
+  bool has_unknown_tag(std::span<const ReceivedFrame> frames) const noexcept;
 
   // True once after a burst put signals into the event mailbox.
   bool take_signalled() noexcept {
@@ -54,7 +54,7 @@ class Demux {
   NiCounters& counters_;
   EventMailbox& events_;
   Links* const links_;
-  IpPart* ip_ = nullptr;
+  IpDatapath* ip_ = nullptr;
   bool signalled_ = false;
 };
 

@@ -24,7 +24,7 @@ void deposit(EndpointState& to, const RunList& runs, uint64_t offset, Bytes payl
 
 }  // namespace
 
-// A fragment of a put without notification: nothing waits for the whole, so nothing is remembered but a refusal.
+// A fragment of a put without notification: nothing waits for the whole put, so only a refusal is stored.
 void Demux::put_fragment(const TagEntry& entry, const FrameView& view) noexcept {
   EndpointState& to = *entry.endpoint;
   MessageWindow& window = to.channels[entry.channel].window;

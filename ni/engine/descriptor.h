@@ -1,6 +1,6 @@
 // descriptor.h - checks of what a client wrote into its send queue; used by the mux.
 //
-// A descriptor is copied to private memory first, so that what is checked is what is used.
+// A descriptor is copied to private memory first, so that the check and the use see the same bytes.
 #pragma once
 
 #include <cstdint>

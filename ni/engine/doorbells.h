@@ -1,8 +1,8 @@
-// doorbells.h - finds the endpoints whose clients rang, without visiting any other; used by the engine's poll.
+// doorbells.h - finds endpoints with a rung doorbell, without visiting any other; used by the engine's poll.
 //
-// A client that sends on an endpoint that is not watched sets a bit in its doorbell words and one in its summary. A turn
-// reads the summaries of a few clients: of those that rang lately each time, of the others in rotation. What a client
-// writes there costs a bounded amount of work per turn, and bits of endpoints it does not own are cleared and ignored.
+// A client that sends on an unwatched endpoint sets a bit in its doorbell words and one in its summary. A poll reads the summaries of a few
+// clients: always those that rang lately, the others in rotation. Whatever a client writes there costs a bounded amount of work per poll.
+// Bits of endpoints that it does not own are cleared and ignored.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace unet::engine {
 
 class Doorbells {
  public:
-  // Of engine `engine`, one of `engines`: those words of each page are its own that own_word() says. It touches no other.
+  // One of `engines` engines: it reads and writes only the words of each page that own_word() gives to `engine`.
   explicit Doorbells(uint32_t engine = 0, uint32_t engines = 1);
   static constexpr bool own_word(uint32_t word, uint32_t engine, uint32_t engines) noexcept { return word % engines == engine; }
 
@@ -27,28 +27,28 @@ class Doorbells {
   void open(uint32_t client, uint32_t bit, EndpointState& endpoint);
   void close(uint32_t client, uint32_t bit) noexcept;
 
-  // Calls activate(endpoint) for every endpoint whose bell rang. Returns how many clients it looked at.
+  // Calls activate(endpoint) for every endpoint with a rung bell. Returns how many clients it scanned.
   template <typename Activate>
-  uint32_t look(Activate&& activate) noexcept {
+  uint32_t scan(Activate&& activate) noexcept {
     const uint32_t recent = count_ < kRecent ? count_ : kRecent;
-    for (uint32_t i = 0; i < recent; ++i) look_at(i, activate);
+    for (uint32_t i = 0; i < recent; ++i) scan_client(i, activate);
     const uint32_t others = count_ - recent < kOthers ? count_ - recent : kOthers;
     for (uint32_t i = 0; i < others; ++i) {
       if (next_ >= count_) next_ = kRecent;
-      look_at(next_++, activate);
+      scan_client(next_++, activate);
     }
     return recent + others;
   }
 
-  // True if some client has rung and look() has not seen it. Looks at all: only for an engine that is about to sleep.
+  // True if some client has rung unseen. It scans all: only for an engine that is about to sleep.
   bool any() const noexcept;
-  // Tells all clients whether to write the wake descriptor after they rang.
+  // Tells all clients whether to write the wake descriptor when they ring.
   void announce_sleep(bool asleep) noexcept;
 
  private:
-  static constexpr uint32_t kRecent = 4;           // clients looked at in each turn
-  static constexpr uint32_t kOthers = 4;           // of the rest
-  static constexpr uint32_t kWordsPerClient = 4;   // doorbell words taken from a client in a turn
+  static constexpr uint32_t kRecent = 4;           // clients scanned in each poll
+  static constexpr uint32_t kOthers = 4;           // further clients, in rotation
+  static constexpr uint32_t kWordsPerClient = 4;   // doorbell words taken from a client in a poll
 
   struct Client {
     ClientPage* page = nullptr;
@@ -59,7 +59,7 @@ class Doorbells {
   };
 
   template <typename Activate>
-  void look_at(uint32_t place, Activate& activate) noexcept {
+  void scan_client(uint32_t place, Activate& activate) noexcept {
     Client& client = *order_[place];
     for (uint32_t word = 0; word < client.summary_words; ++word) {
       const uint64_t bits = client.page->summary.words[word].load(std::memory_order_relaxed) & own_[word];
@@ -75,7 +75,7 @@ class Doorbells {
     for (uint32_t taken = 0; bits != 0 && taken < kWordsPerClient; ++taken, bits &= bits - 1) {
       const uint64_t lowest = bits & (~bits + 1);
       const uint32_t word = summary_word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
-      // First the summary, then the word: a bell that rings between the two is seen now or sets the summary again.
+      // The summary first, then the word: a bell that rings in between is seen now, or sets the summary again.
       client.page->summary.words[summary_word].fetch_and(~lowest, std::memory_order_acq_rel);
       uint64_t rung = client.page->doorbells[word].exchange(0, std::memory_order_acq_rel);
       rung &= word < client.valid.size() ? client.valid[word] : 0;

@@ -1,4 +1,4 @@
-// engine.cc - one turn of the engine, and how it goes to sleep.
+// engine.cc - one poll of the engine, and its way to sleep.
 #include "ni/engine/engine.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace unet::engine {
 namespace {
 
-constexpr uint32_t kShortPulls = 8;                 // pulls in a row that may end with the arrivals
+constexpr uint32_t kShortPulls = 8;                 // consecutive pulls that may skip all but arrivals
 constexpr Nanoseconds kRetry = 100 * kMicrosecond;  // for ports that take no frames and a service that takes no events
 
 std::vector<std::unique_ptr<Port>> make_ports(std::vector<std::unique_ptr<Driver>> drivers, NiCounters& counters, const Links* links) {
@@ -27,9 +27,9 @@ std::vector<std::unique_ptr<Port>> make_ports(std::vector<std::unique_ptr<Driver
 }  // namespace
 
 Engine::State::State(const EngineOptions& o, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands_in,
-                     EventMailbox& events_out, int wake, Links* links_in, Kept kept_memory)
+                     EventMailbox& events_out, int wake, Links* links_in, EngineCheckpoint checkpoint_memory)
     : options(o),
-      kept(std::move(kept_memory)),
+      checkpoint(std::move(checkpoint_memory)),
       resuming(o.resume),
       commands(commands_in),
       events(events_out),
@@ -45,7 +45,7 @@ Engine::State::State(const EngineOptions& o, std::vector<std::unique_ptr<Driver>
       mux(ports, delivery, watch, counters, commands),
       endpoints(new std::atomic<EndpointState*>[kEndpointsMax]()) {
   if (options.ip.ports.empty()) return;
-  ip = std::make_unique<IpPart>(options.ip, ports, delivery, counters, commands, now);
+  ip = std::make_unique<IpDatapath>(options.ip, ports, delivery, counters, commands, now);
   demux.set_ip(*ip);
   mux.set_ip(*ip);
 }
@@ -56,15 +56,15 @@ Engine::State::~State() {
 }
 
 Engine::Engine(EngineOptions options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands, EventMailbox& events,
-               int service_wake, Links* links, Kept kept)
-    : state_(std::make_unique<State>(options, std::move(drivers), commands, events, service_wake, links, std::move(kept))) {}
+               int service_wake, Links* links, EngineCheckpoint checkpoint)
+    : state_(std::make_unique<State>(options, std::move(drivers), commands, events, service_wake, links, std::move(checkpoint))) {}
 
 Engine::~Engine() = default;
 
 uint32_t Engine::poll(Nanoseconds now) noexcept {
   State& s = *state_;
   s.now = now;
-  uint32_t work = s.take_commands();   // what the service wants
+  uint32_t work = s.take_commands();   // commands of the service
   if (s.resuming) [[unlikely]] return work;
   work += s.receive(now);              // frames from the wires, to endpoints
   return work + s.send(now);
@@ -87,9 +87,9 @@ uint32_t Engine::pull(Nanoseconds now) noexcept {
 void Engine::push() noexcept {
   State& s = *state_;
   s.take_commands();
-  s.look_at_watched();
-  s.look_at_doorbells(s.now);
-  s.mux.turn(s.now);
+  s.scan_watched();
+  s.scan_doorbells(s.now);
+  s.mux.poll(s.now);
 }
 
 bool Engine::send(uint32_t endpoint, uint32_t channel, Bytes data, bool more) noexcept {
@@ -98,12 +98,12 @@ bool Engine::send(uint32_t endpoint, uint32_t channel, Bytes data, bool more) no
 }
 
 uint32_t Engine::State::send(Nanoseconds when) noexcept {
-  uint32_t work = look_at_doorbells(when);  // endpoints that have begun to send
-  work += look_at_watched();                // endpoints that go on sending
-  if (links != nullptr) [[unlikely]] work += links->forward(ports, when);  // what other engines send over our ports
-  work += mux.turn(when);                   // messages from endpoints, to wires and endpoints
-  run_timers(when);                         // reassemblies given up, queues no longer watched, what dead connections have to say
-  delivery.flush();                         // to whom they said it: he may sleep, or go
+  uint32_t work = scan_doorbells(when);     // endpoints that have begun to send
+  work += scan_watched();                   // endpoints that go on sending
+  if (links != nullptr) [[unlikely]] work += links->forward(ports, when);  // frames of other engines for our ports
+  work += mux.poll(when);                   // messages from endpoints, to wires and endpoints
+  run_timers(when);                         // reassembly timeouts, idle queues, orphaned connections
+  delivery.flush();                         // publish to receivers: they may be asleep or about to exit
   return work;
 }
 
@@ -113,11 +113,11 @@ uint32_t Engine::State::receive(Nanoseconds when) noexcept {
     Driver& driver = ports[p]->driver();
     const uint32_t count = driver.receive(frames, when);
     if (count != 0) {
-      // A channel's first frame may arrive right after the command that opens it was put. At a wire of this engine alone, whose signals
-      // take the way of the commands, not before that was taken; over a link, it may: then it stays there until none waits that was put
-      // before it. From a wire of several engines it has come, and the command is in the mailbox.
+      // The first frame of a channel may follow closely on the command that opens it. A wire of this engine alone: the peer was told by a
+      // later command, so the opening one has been taken. A link: the frame may overtake the command, and stays in the link while commands
+      // wait. A wire of several engines: the frame has arrived, and the command is in the mailbox.
       received += take_commands();
-      if (ports[p]->overtakes() && commands.pending() && come_too_early(*ports[p], {frames.data(), count})) [[unlikely]] continue;
+      if (ports[p]->overtakes() && commands.pending() && arrived_too_early(*ports[p], {frames.data(), count})) [[unlikely]] continue;
       received += count;
       ports[p]->show({frames.data(), count}, when);
       demux.burst(*ports[p], ports[p]->number(), {frames.data(), count}, when);
@@ -132,38 +132,38 @@ uint32_t Engine::State::receive(Nanoseconds when) noexcept {
   return received;
 }
 
-// True: the frames stay in the link. From a wire, takes commands until none of the frames is strange, or all are taken that were there.
-bool Engine::State::come_too_early(const Port& port, std::span<const ReceivedFrame> burst) noexcept {
-  if (port.link()) return demux.has_strange(burst);
-  for (uint32_t taken = 0; taken < kMailboxDepth && !commands.empty() && demux.has_strange(burst);) taken += take_commands();
+// True: the frames stay in the link. For a wire, takes the present commands until all tags of the frames are known.
+bool Engine::State::arrived_too_early(const Port& port, std::span<const ReceivedFrame> burst) noexcept {
+  if (port.link()) return demux.has_unknown_tag(burst);
+  for (uint32_t taken = 0; taken < kMailboxDepth && !commands.empty() && demux.has_unknown_tag(burst);) taken += take_commands();
   return false;
 }
 
-uint32_t Engine::State::look_at_doorbells(Nanoseconds when) noexcept {
+uint32_t Engine::State::scan_doorbells(Nanoseconds when) noexcept {
   uint32_t rung = 0;
-  const uint32_t looked = doorbells.look([&](EndpointState& endpoint) {
+  const uint32_t scanned = doorbells.scan([&](EndpointState& endpoint) {
     ++rung;
-    // An engine that sleeps often would leave the queue before its next message, at the price of a heavy_fence().
+    // An engine that sleeps often would stop watching the queue before its next message, at the cost of a heavy_fence().
     if (!sleep_pace.is_often(when)) watch.add(endpoint, when);
     mux.activate(endpoint);
   });
-  looks.store(looks.load(std::memory_order_relaxed) + looked, std::memory_order_relaxed);
+  scans.store(scans.load(std::memory_order_relaxed) + scanned, std::memory_order_relaxed);
   return rung;
 }
 
-uint32_t Engine::State::look_at_watched() noexcept {
+uint32_t Engine::State::scan_watched() noexcept {
   uint32_t full = 0;
-  const uint32_t looked = watch.look([&](EndpointState& endpoint) {
+  const uint32_t scanned = watch.scan([&](EndpointState& endpoint) {
     ++full;
     mux.activate(endpoint);
   });
-  looks.store(looks.load(std::memory_order_relaxed) + looked, std::memory_order_relaxed);
+  scans.store(scans.load(std::memory_order_relaxed) + scanned, std::memory_order_relaxed);
   return full;
 }
 
 void Engine::State::run_timers(Nanoseconds when) noexcept {
   if (when >= reassembly.next_deadline()) reassembly.expire(when);
-  watch.leave_idle(when, [&](EndpointState& endpoint) { mux.activate(endpoint); });
+  watch.stop_idle(when, [&](EndpointState& endpoint) { mux.activate(endpoint); });
   if (ip == nullptr) return;
   bool told = false;
   ip->run_timers(when, events, told);
@@ -177,9 +177,9 @@ bool Engine::prepare_sleep(Nanoseconds now) noexcept {
   s.sleep_pace.begin_sleep(now);
   s.doorbells.announce_sleep(true);
   if (s.links != nullptr) s.links->announce_sleep(true);
-  const bool fenced = s.watch.leave_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });
-  // From now on clients ring and write the wake descriptor; what they did before is seen below. A client that rings fences; another
-  // engine does not.
+  const bool fenced = s.watch.stop_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });
+  // From now on clients write the wake descriptor when they ring; earlier doorbells are seen below. A client that rings executes a fence;
+  // another engine does not.
   if (s.links != nullptr && !fenced) heavy_fence();
   else std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool linked = s.links != nullptr && s.links->news();
@@ -204,13 +204,13 @@ Nanoseconds Engine::next_event() const noexcept {
   return next;
 }
 
-std::vector<LeftConnection> Engine::take_left() {
-  std::vector<LeftConnection> left;
-  if (state_->ip != nullptr) state_->ip->left(left);
+std::vector<OrphanedConnection> Engine::take_orphans() {
+  std::vector<OrphanedConnection> orphans;
+  if (state_->ip != nullptr) state_->ip->save_orphans(orphans);
   for (const Command* command; (command = state_->commands.front()) != nullptr; state_->commands.pop()) {
-    if (const auto* const one = std::get_if<LeaveIp>(command)) left.push_back(one->left);
+    if (const auto* const one = std::get_if<AddOrphan>(command)) orphans.push_back(one->orphan);
   }
-  return left;
+  return orphans;
 }
 
 uint32_t Engine::ports() const noexcept { return static_cast<uint32_t>(state_->ports.size()); }
@@ -226,18 +226,18 @@ uint64_t Engine::ni_gauge(NiGauge gauge) const noexcept {
 uint64_t Engine::endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept {
   if (endpoint >= kEndpointsMax) return 0;
   const EndpointState* const e = state_->endpoints[endpoint].load(std::memory_order_acquire);
-  return e == nullptr ? 0 : e->kept->counters[static_cast<size_t>(counter)].load(std::memory_order_relaxed);
+  return e == nullptr ? 0 : e->checkpoint->counters[static_cast<size_t>(counter)].load(std::memory_order_relaxed);
 }
 
 void Engine::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept {
   UNET_CHECK(endpoint < kEndpointsMax && buffers <= kBuffersMax);
-  if (state_->kept) state_->kept.begin(endpoint, buffers);
+  if (state_->checkpoint) state_->checkpoint.begin(endpoint, buffers);
 }
 
 uint64_t Engine::ip_counter(uint32_t port, size_t counter) const noexcept {
   return state_->ip == nullptr ? 0 : state_->ip->counter(port, counter);
 }
 
-uint64_t Engine::looks() const noexcept { return state_->looks.load(std::memory_order_relaxed); }
+uint64_t Engine::scans() const noexcept { return state_->scans.load(std::memory_order_relaxed); }
 
 }  // namespace unet::engine

@@ -1,11 +1,11 @@
-// engine.h - the NI's data path: moves messages between endpoints' queues and the wires; used by ni/service's Ni.
+// engine.h - the NI's data path: moves messages between endpoints' queues and the wires; used by Ni of ni/service.
 //
-// An Engine belongs to one thread, which calls poll() in a loop (unetd) or from the application's own poll (embedded NI).
-// It trusts nothing that a client can write: every descriptor is read once into private memory, checked, then used, and
-// all positions, sizes, tags and owners are the engine's own copies. IP, if the NI has it, is ip_part.h.
+// An Engine belongs to one thread, which calls poll() in a loop (unetd) or from the application's own poll (embedded NI). It trusts nothing
+// that a client can write. Every descriptor is read once into private memory, checked, then used. All positions, sizes, tags and owners are
+// the engine's own copies. Its IP, if the NI has it, is in ip_datapath.h.
 //
-// Copies of a payload byte: shared and embedded NI, sending: one (segment -> frame; none where the port reads the segment
-// itself); receiving: one (frame -> receive buffer, or -> exposed region for a put); hairpin: one (segment -> segment).
+// Copies of a payload byte, sending: one (segment -> frame; none where the port reads the segment itself). Receiving: one (frame -> receive
+// buffer, or -> exposed region for a put). Hairpin: one (segment -> segment).
 #pragma once
 
 #include <sched.h>
@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "ni/driver.h"
+#include "ni/engine/engine_checkpoint.h"
 #include "ni/engine/ip_options.h"
-#include "ni/engine/kept.h"
 #include "ni/engine/mailbox.h"
 #include "unet/counters.h"
 
@@ -28,67 +28,66 @@ class Links;
 
 struct EngineOptions {
   Nanoseconds reassembly_timeout = 50 * kMillisecond;
-  Nanoseconds watch_time = 500 * kMicrosecond;  // a send queue idle for this long is left to its doorbell
+  Nanoseconds watch_time = 500 * kMicrosecond;  // a send queue that was idle so long returns to its doorbell
   uint32_t watched_max = 64;                    // send queues of one user polled directly at a time
   uint32_t quantum_bytes = 2 * 1024;            // deficit round robin: bytes per turn and weight
-  IpOptions ip{};                               // of a single engine
-  bool resume = false;                          // takes over endpoints of another engine: nothing moves before Resumed
+  IpOptions ip{};                               // only with a single engine
+  bool resume = false;                          // takes over endpoints of the previous engine: nothing moves before Resumed
 };
 
 class Engine {
  public:
-  // `drivers` in port order, may be empty (an NI without a wire); `commands` and `events` outlive the engine;
-  // `service_wake` is an eventfd written after events were put while the service may sleep, or -1. With `links`, which outlives it, it
-  // is one of several: then `drivers` has all ports of the NI, and the links to the other engines. `kept` outlives it, if it is shared
-  // with the next engine.
+  // `drivers`: in port order, empty for an NI without a wire. `commands`, `events` and `links` outlive the engine.
+  // `service_wake`: an eventfd that is written after events were put while the service may sleep, or -1. With `links` it is one of several
+  // engines: `drivers` then has all ports of the NI, then the links to other engines. The memory of `checkpoint`
+  // outlives the engine, if it is shared with the next one.
   Engine(EngineOptions options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands,
-         EventMailbox& events, int service_wake, Links* links = nullptr, Kept kept = {});
+         EventMailbox& events, int service_wake, Links* links = nullptr, EngineCheckpoint checkpoint = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // One turn: commands, arrivals, doorbells, sends, timers. Returns the number of messages and frames handled (0: idle).
+  // Runs commands, arrivals, doorbells, sends and timers once. Returns the number of messages and frames handled (0: idle).
   uint32_t poll(Nanoseconds now) noexcept;
 
-  // By the engine's thread: long wake-ups may be done by a thread on these cores (wake.h).
+  // Called by the thread of the engine: a thread on these cores may do long wake-ups (wake.h).
   void allow_wake_thread(const cpu_set_t& cores) noexcept;
   void forbid_wake_thread() noexcept;
 
-  // The halves of a turn, for an application that runs the engine itself. pull(): arrivals; the rest of the turn only if
-  // there were none, if frames wait for a port, or if it was left out a few times. push(): doorbells and sends, at the time
-  // of the last turn.
+  // Halves of poll() for an application that runs the engine itself. pull(): arrivals, and the rest only if nothing arrived, if frames wait
+  // for a port, or if it was left out a few times. push(): doorbells and sends, at the time of the last poll.
   uint32_t pull(Nanoseconds now) noexcept;
   void push() noexcept;
 
-  // Sends a message of one frame straight from `data`, which the caller's process owns, at the time of the last turn. It
-  // stays staged if `more`. False: use the queue (several frames, no wire channel, no room, or something is queued before it).
+  // Sends a message of one frame directly from `data`, which the process of the caller owns, at the time of the last poll. `more`: it stays
+  // staged. False: use the queue (several frames, no wire channel, no room, or earlier messages in the queue).
   bool send(uint32_t endpoint, uint32_t channel, Bytes data, bool more) noexcept;
 
-  // Before sleeping: tells every client to ring the wake descriptor, then looks once more (an asymmetric fence makes
-  // sure that no doorbell is missed). False: there is work, do not sleep. After true, poll() may not be called before
-  // wake_up(). The caller sleeps on the clients' wake descriptors, the drivers' wait descriptors and the service's.
+  // Before sleeping: tells every client to write the wake descriptor, then scans once more (an asymmetric fence ensures that no doorbell is
+  // missed). False: there is work, do not sleep. After true, call wake_up() before poll(). The caller sleeps on the wake descriptors of
+  // clients and service, and on the wait descriptors of drivers.
   bool prepare_sleep(Nanoseconds now) noexcept;
   void wake_up() noexcept;
 
-  // When poll() should run again even if nothing is signalled: a reassembly or driver timer; ~0 if never.
+  // When poll() must run again without an event, for timers of reassemblies or drivers; ~0: never.
   Nanoseconds next_event() const noexcept;
 
   uint32_t ports() const noexcept;
   Driver& port(uint32_t index) noexcept;
 
-  // By the service's thread, before a new endpoint's number counts as given: what the next engine would go on with begins anew.
+  // Called by the thread of the service before it gives out the number of a new endpoint: clears its checkpoint.
   void begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept;
 
   // For reports; written by the engine's thread, readable by any (relaxed).
   uint64_t ni_counter(NiCounter counter) const noexcept;
   uint64_t ni_gauge(NiGauge gauge) const noexcept;
   uint64_t endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept;
-  // What the host that a port is has counted (ip::HostCounter); 0 without IP.
+  // A counter of the IP host of a port (ip::HostCounter); 0 without IP.
   uint64_t ip_counter(uint32_t port, size_t counter) const noexcept;
-  // Of an engine that has stopped: connections of processes that are gone, and that it has not ended yet; commands are not taken then.
-  std::vector<LeftConnection> take_left();
-  // How many send queues and clients' doorbells poll() has looked at; for tests of what idle endpoints cost.
-  uint64_t looks() const noexcept;
+  // After the engine has stopped: connections of dead processes that it has not ended. It takes no commands any more.
+  std::vector<OrphanedConnection> take_orphans();
+  // Number of scanned send queues and clients; tests check that idle endpoints cost nothing.
+  uint64_t scans() const noexcept;
 
  private:
   struct State;

@@ -13,7 +13,7 @@
 #include "ni/engine/endpoint_state.h"
 #include "ni/engine/engine.h"
 #include "ni/engine/frame_tap.h"
-#include "ni/engine/ip_part.h"
+#include "ni/engine/ip_datapath.h"
 #include "ni/engine/link.h"
 #include "ni/engine/mux.h"
 #include "ni/engine/ni_counters.h"
@@ -27,18 +27,18 @@ namespace unet::engine {
 
 struct Engine::State {
   State(const EngineOptions& options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands, EventMailbox& events,
-        int service_wake, Links* links, Kept kept_memory);
+        int service_wake, Links* links, EngineCheckpoint checkpoint_memory);
   ~State();
 
   // ---- poll(), step by step
   uint32_t take_commands() noexcept {
     return commands.empty() && !unreported() ? 0 : take_all_commands();
   }
-  [[gnu::noinline, gnu::cold]] bool come_too_early(const Port& port, std::span<const ReceivedFrame> burst) noexcept;
+  [[gnu::noinline, gnu::cold]] bool arrived_too_early(const Port& port, std::span<const ReceivedFrame> burst) noexcept;
   uint32_t receive(Nanoseconds now) noexcept;
   uint32_t send(Nanoseconds now) noexcept;
-  uint32_t look_at_doorbells(Nanoseconds now) noexcept;
-  uint32_t look_at_watched() noexcept;
+  uint32_t scan_doorbells(Nanoseconds now) noexcept;
+  uint32_t scan_watched() noexcept;
   void run_timers(Nanoseconds now) noexcept;
 
   // ---- commands.cc
@@ -59,11 +59,11 @@ struct Engine::State {
   void run(const ClaimIp& command) noexcept;
   void run(const ReleaseIp& command) noexcept;
   void run(const SetClaim& command) noexcept;
-  void run(const OwnFlow& command) noexcept;
-  void run(const OwnFlows& command) noexcept;
-  void run(const ExpectLeft& command) noexcept;
-  void run(const LeaveIp& command) noexcept;
-  void run(const LeftAll& command) noexcept;
+  void run(const SetFlowOwner& command) noexcept;
+  void run(const ResumeFlows& command) noexcept;
+  void run(const ExpectOrphans& command) noexcept;
+  void run(const AddOrphan& command) noexcept;
+  void run(const OrphansAdded& command) noexcept;
   void run(const ResumeLease& command) noexcept;
   void run(const ResumeHost& command) noexcept;
   void run(const SendSignal& command) noexcept;
@@ -78,20 +78,20 @@ struct Engine::State {
   ChannelState& new_channel(EndpointState& endpoint, uint32_t channel);
   void close_channel(EndpointState& endpoint, uint32_t channel) noexcept;
   void register_segment(EndpointState& endpoint, uint32_t port) noexcept;
-  void tell_ports_of_captures() noexcept;
+  void update_port_captures() noexcept;
   void report_events() noexcept;
-  bool unreported() const noexcept { return !leaving.empty() || !detached_clients.empty() || !stopped_captures.empty(); }
+  bool unreported() const noexcept { return !detaching.empty() || !detached_clients.empty() || !stopped_captures.empty(); }
   void wake_service() noexcept;
 
   EngineOptions options;
-  Kept kept;
-  bool resuming;  // until Resumed: no message moves before all is attached again
+  EngineCheckpoint checkpoint;
+  bool resuming;  // until Resumed: no message moves before all is attached
   CommandMailbox& commands;
   EventMailbox& events;
   int service_wake;
-  Links* const links;  // to other engines; nullptr: there are none
-  Nanoseconds now = 0;  // of the poll under way
-  uint32_t short_pulls = 0;  // in a row, see Engine::pull()
+  Links* const links;  // to other engines; nullptr: a single engine
+  Nanoseconds now = 0;  // time of the poll under way
+  uint32_t short_pulls = 0;  // consecutive short pulls, see Engine::pull()
 
   NiCounters counters;
   NiGauges gauges;
@@ -106,14 +106,14 @@ struct Engine::State {
   Watch watch;
   SleepPace sleep_pace;
   Mux mux;
-  std::unique_ptr<IpPart> ip;  // nullptr: the NI has no IP
-  std::atomic<uint64_t> looks{0};  // see Engine::looks()
+  std::unique_ptr<IpDatapath> ip;  // nullptr: the NI has no IP
+  std::atomic<uint64_t> scans{0};  // see Engine::scans()
 
   std::unordered_map<uint32_t, std::unique_ptr<Share>> shares;  // by user
 
-  // By number. Other threads read counters through these, so a state once created stays.
+  // By number. Other threads read counters through these, so a state stays once created.
   std::unique_ptr<std::atomic<EndpointState*>[]> endpoints;
-  std::vector<uint32_t> leaving;           // endpoints whose Detached event is still to come
+  std::vector<uint32_t> detaching;         // endpoints with a Detached event to come
   std::vector<uint32_t> detached_clients;  // likewise
   std::vector<uint32_t> stopped_captures;  // likewise
 };

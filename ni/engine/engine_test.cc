@@ -341,13 +341,14 @@ TEST_CASE("an engine that takes over gives no message a number that one before h
   TestEndpoint& b = receiver.add_endpoint();
   receiver.wire(b, 5, 20, 10, here.capabilities.address);
   const Descriptor memory(memfd_create("kept", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  REQUIRE(ftruncate(memory.get(), static_cast<off_t>(Kept::kBytes)) == 0);
+  REQUIRE(ftruncate(memory.get(), static_cast<off_t>(EngineCheckpoint::kBytes)) == 0);
   REQUIRE(fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
-  auto sender = std::make_unique<TestNi>(std::vector{&here}, EngineOptions{}, std::move(*Kept::open(memory.get())));
+  auto sender = std::make_unique<TestNi>(std::vector{&here}, EngineOptions{}, std::move(*EngineCheckpoint::open(memory.get())));
   TestEndpoint& a = sender->add_endpoint();
   for (uint32_t life = 0; life < 3; ++life) {
     if (life != 0) {
-      auto next = std::make_unique<TestNi>(std::vector{&here}, EngineOptions{.resume = true}, std::move(*Kept::open(memory.get())));
+      auto next = std::make_unique<TestNi>(std::vector{&here}, EngineOptions{.resume = true},
+                                           std::move(*EngineCheckpoint::open(memory.get())));
       next->take_over(*sender);
       sender = std::move(next);
     }

@@ -26,7 +26,7 @@ struct Receiver {
     (on_other_port ? other_wire : wire).arriving.push_back(std::move(frame));
     ni.poll();
   }
-  // The frame was dropped under this name, alone, and reached nobody.
+  // The frame was dropped under this name alone, and reached no endpoint.
   void check_only(NiCounter counter) {
     CHECK(ni.counter(counter) == 1);
     CHECK(ni_drops(ni) == 1);
@@ -37,7 +37,7 @@ struct Receiver {
   }
 };
 
-// A message of 100 bytes with one byte of its header changed, and the crc made right again.
+// A message of 100 bytes with one byte of its header changed, and a correct crc.
 FrameBytes forged(const FrameFields& fields, size_t at, uint8_t value) {
   FrameBytes frame = make_frame(fields, pattern(100, 1));
   frame[sizeof(EthernetHeader) + at] = std::byte{value};

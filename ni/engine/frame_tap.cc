@@ -33,7 +33,7 @@ void FrameTap::received(const TagTable& tags, uint32_t port, Bytes frame, Nanose
   TransmitFrame plain;
   plain.data = const_cast<std::byte*>(frame.data());
   plain.length = static_cast<uint32_t>(frame.size());
-  keep(port, false, plain, now);
+  record(port, false, plain, now);
 }
 
 void FrameTap::sent(uint32_t port, const TransmitFrame& frame, Nanoseconds now) noexcept {
@@ -42,16 +42,16 @@ void FrameTap::sent(uint32_t port, const TransmitFrame& frame, Nanoseconds now) 
     if (!read_tag({frame.data, frame.length}, tag) || tag == kSignallingTag) return;
     if (outbound_.count({address_key(frame.data) | port_key(port), static_cast<uint32_t>(tag)}) == 0) return;
   }
-  keep(port, true, frame, now);
+  record(port, true, frame, now);
 }
 
-void FrameTap::keep(uint32_t port, bool outbound, const TransmitFrame& frame, Nanoseconds now) noexcept {
+void FrameTap::record(uint32_t port, bool outbound, const TransmitFrame& frame, Nanoseconds now) noexcept {
   ++writer_.frames;
   const uint32_t length = frame.size();
   const uint32_t captured = std::min(length, what_.snap_length);
   const uint64_t size = capture_record_size(captured);
   if (writer_.written + size - writer_.read > what_.bytes) {
-    // What cannot be, is not: more than was written, or less than before.
+    // Ignores impossible positions of the reader: beyond what was written, or backwards.
     const uint64_t read = header_.read.load(std::memory_order_acquire);  // pairs with the reader: what it read may be overwritten
     if (read >= writer_.read && read <= writer_.written && read % kCaptureUnit == 0) writer_.read = read;
     if (writer_.written + size - writer_.read > what_.bytes) {
@@ -78,8 +78,8 @@ void FrameTap::keep(uint32_t port, bool outbound, const TransmitFrame& frame, Na
   writer_.written += size;
 }
 
-// Another engine has the memory for a burst's time: some microseconds, unless it lost its core.
-bool FrameTap::take_turn() noexcept {
+// Another engine holds the lock for one burst: some microseconds, unless it lost its core.
+bool FrameTap::lock_writer() noexcept {
   constexpr int kPatience = 1000;
   for (int i = 0; i < kPatience; ++i) {
     if (!writer_.busy.test_and_set(std::memory_order_acquire)) return true;
@@ -88,7 +88,7 @@ bool FrameTap::take_turn() noexcept {
 }
 
 bool FrameTap::begin(size_t frames) noexcept {
-  if (what_.writer == nullptr || take_turn()) return true;
+  if (what_.writer == nullptr || lock_writer()) return true;
   writer_.missed.fetch_add(frames, std::memory_order_relaxed);
   return false;
 }
@@ -107,7 +107,7 @@ void FrameTap::publish() noexcept {
 
 void FrameTap::end() noexcept {
   if (writer_.engines.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  show();  // the last one: nobody else writes
+  show();  // the last engine: no other writes
   header_.ended.store(1, std::memory_order_release);  // after the last record
 }
 
@@ -125,7 +125,7 @@ bool FrameTaps::wants_port(uint32_t port) const noexcept {
   return std::any_of(taps_.begin(), taps_.end(), [&](const auto& tap) { return tap != nullptr && wants(*tap, port); });
 }
 
-// A port's owners see all of its frames. Of an endpoint, only its engine sees which are its, wherever they come from.
+// The owners of a port capture all of its frames. Frames of an endpoint are captured by its engine alone, on any port.
 bool FrameTaps::wants(const FrameTap& tap, uint32_t port) const noexcept {
   if (links_ != nullptr && (number(port) >= links_->wires() || (tap.endpoint() == nullptr && links_->is_link(port)))) return false;
   return tap.wants_port(number(port));

@@ -1,5 +1,5 @@
-// frame_tap.h - a capture that runs: which frames it wants, and the memory it copies them to; and all captures of an engine. Used by
-// the engine and its ports; without a capture a port has none of this.
+// frame_tap.h - FrameTap: one running capture, its filter and memory. FrameTaps: all captures of an engine. Used by the engine and its
+// ports; a port without a capture has none.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class FrameTap {
  public:
   FrameTap(const StartCapture& what, const EndpointState* endpoint);
 
-  // The endpoint's channels over wires: what is sent is known by them, as what arrives is by its tag.
+  // Wire channels of the endpoint: identify its outgoing frames, as tags do those that arrive.
   void open(uint32_t channel, const ChannelState& state);
   void close(uint32_t channel, const ChannelState& state) noexcept;
   const EndpointState* endpoint() const noexcept { return endpoint_; }  // nullptr: every frame of the port
@@ -28,21 +28,21 @@ class FrameTap {
 
   void received(const TagTable& tags, uint32_t port, Bytes frame, Nanoseconds now) noexcept;
   void sent(uint32_t port, const TransmitFrame& frame, Nanoseconds now) noexcept;
-  // Around a burst. False: another engine copies at the moment; the burst is counted as missed.
+  // begin() and end() enclose a burst. False: another engine is copying; the burst counts as missed.
   bool begin(size_t frames) noexcept;
   void publish() noexcept;  // shows the reader what was copied
   void end() noexcept;
 
  private:
-  bool take_turn() noexcept;
+  bool lock_writer() noexcept;
   void show() noexcept;
-  void keep(uint32_t port, bool outbound, const TransmitFrame& frame, Nanoseconds now) noexcept;
+  void record(uint32_t port, bool outbound, const TransmitFrame& frame, Nanoseconds now) noexcept;
 
   const StartCapture what_;
   const EndpointState* const endpoint_;
   CaptureHeader& header_;
   std::byte* const ring_;
-  // Our own copies: the reader can write all of the memory.
+  // Private: the reader can write all of the memory.
   CaptureWriter own_writer_;
   CaptureWriter& writer_;
   std::set<std::pair<uint64_t, uint32_t>> outbound_;  // source_key() of the peer, its tag

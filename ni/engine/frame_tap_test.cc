@@ -1,4 +1,4 @@
-// frame_tap_test.cc - what a capture keeps and what not, and that whatever its reader writes into the memory, the engine stays inside.
+// frame_tap_test.cc - which frames a capture has, and that the engine stays inside of its memory whatever the reader writes.
 #include "ni/engine/frame_tap.h"
 
 #include <catch2/catch.hpp>
@@ -11,7 +11,7 @@ namespace {
 constexpr MacAddress kOwn{2, 0, 0, 0, 0, 1}, kPeer{2, 0, 0, 0, 0, 2}, kOther{2, 0, 0, 0, 0, 3};
 constexpr uint32_t kBytes = kCaptureBytesMin;
 
-// The memory with walls on both sides, which nobody may touch.
+// The memory between inaccessible pages.
 struct Memory {
   static constexpr size_t kWall = 4096;
   struct alignas(kCapturePage) Page {

@@ -1,9 +1,9 @@
-// ip_flows_test.cc - flows of which not each packet is judged anew: what ends that, and what never passes as part of one.
+// ip_flows_test.cc - the flow cache: what invalidates an entry, and packets that never match one.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 
-#include "ni/engine/ip_part.h"
+#include "ni/engine/ip_datapath.h"
 #include "ni/engine/test_ip.h"
 #include "unet/wire/arp.h"
 
@@ -81,7 +81,7 @@ TEST_CASE("a short packet of a flow goes past the queue, and nothing else does")
       t.run();
       return sent;
     };
-    CHECK_FALSE(past_queue(from_us(f, 10)));  // nobody has looked yet whether it may
+    CHECK_FALSE(past_queue(from_us(f, 10)));  // not in the cache yet
     for (int i = 0; i < 2; ++i) REQUIRE(t.send(e, {}, from_us(f, 10)));  // the first one waits for the neighbour
     for (const size_t size : {size_t{10}, size_t{700}, size_t{1000}, size_t{0}}) {
       const uint64_t before = e.counter(EndpointCounter::sent_messages);
@@ -118,7 +118,7 @@ TEST_CASE("that a packet may go past the queue is not known for long") {
   const Packet message = make_message({}, from_us(f, 10));
   for (int i = 0; i < 2; ++i) REQUIRE(t.send(e, {}, from_us(f, 10)));
   REQUIRE(t.ni.engine->send(e.number, TestIp::kChannel, message, false));
-  t.ni.now += kJudgedFor;
+  t.ni.now += kFlowCacheLifetime;
   t.run();
   CHECK_FALSE(t.ni.engine->send(e.number, TestIp::kChannel, message, false));
 }
@@ -130,7 +130,7 @@ TEST_CASE("an address that somebody else has takes its flows along, both ways") 
   REQUIRE(t.send(e, {}, from_us(f, 5)));
   t.arrive(to_us(f, 5));
   REQUIRE(got(e) != nullptr);
-  arrive_arp(t, t.own4, kOther);  // is defended
+  arrive_arp(t, t.own4, kOther);  // the address is defended
   t.arrive(to_us(f, 5));
   REQUIRE(got(e) != nullptr);
   arrive_arp(t, t.own4, kOther);  // and given up
@@ -150,7 +150,7 @@ TEST_CASE("a neighbour that has moved gets what is sent to it soon") {
   REQUIRE(t.send(e, {}, from_us(f, 5)));
   REQUIRE(station_of(t.frames.back()) == TestIp::kPeerMac);
   arrive_arp(t, t.peer4, kOther);
-  t.ni.now += kJudgedFor;
+  t.ni.now += kFlowCacheLifetime;
   REQUIRE(t.send(e, {}, from_us(f, 5)));
   CHECK(station_of(t.frames.back()) == kOther);
 }
@@ -222,7 +222,7 @@ TEST_CASE("what is sent to a port of this NI whose claim is on its way waits for
   for (const ip::IpAddress& own : {t.own4, t.own6}) {
     for (const uint8_t protocol : {kUdp, kTcp}) {
       ++port;
-      // The service has put a command for which the mailbox has no room, or which came behind the last look at it.
+      // The service has put a command without room in the mailbox, or after the engine last took commands.
       t.ni.commands.announce_more(true);
       turn(make_packet({.from = own, .to = own, .protocol = protocol, .from_port = 70, .to_port = port,
                         .tcp_flags = ip::TcpFlags::kSyn}, {}));
@@ -244,7 +244,7 @@ TEST_CASE("what is sent to a port of this NI whose claim is on its way waits for
   t.run();
   CHECK(got(to) != nullptr);
   CHECK(t.ni.counter(NiCounter::ip_unclaimed) == unclaimed);
-  // Nobody claims it: as ever, and soon though there is no end of commands.
+  // An unclaimed port is refused as always, and soon even under endless commands.
   t.ni.commands.announce_more(true);
   turn(make_packet({.from = t.own4, .to = t.own4, .from_port = 70, .to_port = 98}, {}));
   turn(make_packet({.from = t.own4, .to = t.own4, .from_port = 70, .to_port = 97}, {}));

@@ -1,4 +1,4 @@
-// ip_groups_test.cc - groups (multicast) that endpoints claim: the host is in them, and all who claim a group's port get what comes to it.
+// ip_groups_test.cc - multicast groups that endpoints claim: the host joins them, and all claimants of a port of a group get its packets.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -13,12 +13,12 @@ constexpr uint8_t kUdp = ip::Protocol::kUdp;
 struct Groups : TestIp {
   const ip::IpAddress group4 = address("239.1.2.3"), group6 = address("ff05::123");
 
-  // As a router forwards it, to the group's station.
+  // A packet as a router forwards it, to the station of the group.
   void to_group(const ip::IpAddress& group, uint16_t port, Bytes data) {
     const ip::IpAddress from = group.is_ipv4() ? peer4 : peer6;
     arrive(make_packet({.from = from, .to = group, .protocol = kUdp, .from_port = 4000, .to_port = port}, data), ip::group_station(group));
   }
-  // Changes are heeded so often.
+  // Minimum time between changes of groups.
   void settle() {
     ni.now += 100 * kMillisecond;
     run();
@@ -36,7 +36,7 @@ size_t count(TestEndpoint& e) {
 TEST_CASE("what comes to a group goes to all who claim its port, and to nobody before and after") {
   Groups t;
   TestEndpoint& a = t.add({});
-  TestEndpoint& b = t.add({{.protocol = kUdp, .port = 5353}});  // the port of everything, without the group
+  TestEndpoint& b = t.add({{.protocol = kUdp, .port = 5353}});  // the port without the group
   TestEndpoint& c = t.add({});
   for (const ip::IpAddress& group : {t.group4, t.group6}) {
     const auto data = pattern(100, 3);
@@ -68,7 +68,7 @@ TEST_CASE("what comes to a group goes to all who claim its port, and to nobody b
     CHECK(count(a) + count(b) + count(c) == 0);
     CHECK(t.ni.counter(NiCounter::ip_received) == not_listened);
   }
-  CHECK(t.seen.empty());  // nobody is told that a port of a group is nobody's
+  CHECK(t.seen.empty());  // no error about an unclaimed port of a group
 }
 
 TEST_CASE("a group is left with its last claim, and what changes nothing is no change") {
@@ -82,7 +82,7 @@ TEST_CASE("a group is left with its last claim, and what changes nothing is no c
     count(b);
     return t.ni.counter(NiCounter::ip_received) != before;
   };
-  // All that there may be, each with two claims, in two orders.
+  // The maximum of groups, each with two claims, in two orders.
   std::vector<uint32_t> first, second;
   std::vector<ip::IpAddress> groups;
   for (uint32_t i = 0; i < kIpGroupsMax; ++i) groups.push_back(address(("239.9.0." + std::to_string(1 + i)).c_str()));
@@ -128,7 +128,7 @@ TEST_CASE("who joins and leaves without end keeps nobody from joining") {
   run(60);
   t.to_group(t.group4, 9, {});
   CHECK(count(b) == 1);
-  // A report at each change at most, and twice what each says.
+  // At most one report for each change, with everything said twice.
   t.frames.clear();
   run(1000);
   const auto reports = std::count_if(t.frames.begin(), t.frames.end(), [](const FrameBytes& frame) {
@@ -179,7 +179,7 @@ TEST_CASE("what an endpoint sends to a group goes to the wire, and to those of t
   CHECK(count(a) + count(b) == 0);
   CHECK(t.frames.size() == 2);
   CHECK(endpoint_drops(a) == 0);
-  // To be in a group is no right to send from its port, nor from its address.
+  // Membership gives no right to send from the port or the address of the group.
   REQUIRE(t.send(b, {}, make_packet({.from = own, .to = group, .from_port = 99, .to_port = 99}, data)));
   CHECK(b.counter(EndpointCounter::bad_ip_port) == 1);
   REQUIRE(t.send(b, {}, make_packet({.from = group, .to = own, .from_port = 99, .to_port = 53}, data)));

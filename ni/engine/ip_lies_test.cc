@@ -1,4 +1,5 @@
-// ip_lies_test.cc - packets of endpoints that lie, claim what is another's, or go everywhere: each ends by name, and harms nobody.
+// ip_lies_test.cc - packets of endpoints that lie, use ports of others, or go everywhere: each ends under its name, and harms no other
+// endpoint.
 #include <catch2/catch.hpp>
 
 #include "ni/engine/share.h"
@@ -38,7 +39,7 @@ TEST_CASE("a user who sends to ever new hosts of the link soon asks for none mor
     return e;
   };
   TestEndpoint& flood = add(1, 51);
-  TestEndpoint& second = add(1, 52);  // of the same user: his endpoints are no way around it
+  TestEndpoint& second = add(1, 52);  // of the same user: more endpoints give no more lookups
   TestEndpoint& other = add(2, 53);
   const auto send = [&](TestEndpoint& e, uint16_t port, uint32_t host) {
     ip::IpAddress to = t.own6;
@@ -54,7 +55,7 @@ TEST_CASE("a user who sends to ever new hosts of the link soon asks for none mor
     else send(second, 52, i);
   }
   CHECK(refused(flood) + refused(second) == 100);
-  send(flood, 51, 0);  // who has been asked for may be sent to
+  send(flood, 51, 0);  // a resolved neighbour costs no lookup
   CHECK(refused(flood) + refused(second) == 100);
   send(other, 53, 5000);
   CHECK(refused(other) == 0);
@@ -111,20 +112,20 @@ TEST_CASE("a message that lies is dropped by name") {
   expect(C::bad_ip_transport, {}, changed(tcp4, 32, 0x40));        // TCP's header
   expect(C::bad_ip_transport, {.segment_size = 10}, changed(make_packet({.from = t.own4, .to = t.peer4, .protocol = kTcp,
                                                                          .from_port = 53, .to_port = 4000}, {}), 32, 0xF0));
-  expect(C::bad_ip_source, {}, changed(udp4, 15, 7));              // an address of nobody's
+  expect(C::bad_ip_source, {}, changed(udp4, 15, 7));              // not an address of the host
   expect(C::bad_ip_source, {}, make_packet({.from = t.peer4, .to = t.peer4, .from_port = 53, .to_port = 4000}, {}));
   expect(C::bad_ip_port, {}, changed(udp4, 21, 54));               // another's port
   expect(C::bad_ip_port, {}, changed(udp4, 21, 55));
   expect(C::bad_ip_port, {}, changed(tcp4, 19, 3));                // claimed, but for another peer
-  expect(C::bad_ip_port, {}, changed(tcp4, 23, 0xA1));             // or another port of his
+  expect(C::bad_ip_port, {}, changed(tcp4, 23, 0xA1));             // or another port of that peer
   expect(C::bad_ip_port, {}, make_packet({.from = t.own4, .to = t.own4, .from_port = 55, .to_port = 54}, {}));  // on this NI, too
   expect(C::ip_no_route, {}, make_packet({.from = t.own4, .to = address("192.0.2.1"), .from_port = 53, .to_port = 4000}, {}));
   expect(C::ip_no_route, {}, make_packet({.from = t.own4, .to = address("0.0.0.0"), .from_port = 53, .to_port = 4000}, {}));
-  // Its descriptors are checked as everybody's.
+  // Descriptors are checked on IP channels, too.
   REQUIRE(e.put(TestIp::kChannel, 0, udp4, false));
   t.run();
   CHECK(e.counter(C::bad_send_descriptor) == 1);
-  // And an honest one goes on.
+  // Honest messages go on.
   REQUIRE(t.send(e, {}, tcp4));
   CHECK(t.seen.size() == 1);
 }

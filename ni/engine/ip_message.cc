@@ -1,4 +1,4 @@
-// ip_message.cc - what a client says in an IP message, and how it is cut.
+// ip_message.cc - checks of an IP message, and headers of its segments.
 #include "ni/engine/ip_message.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr uint32_t kHeadMax = sizeof(IpMessageHeader) + ip::kIpv6Bytes + kIpTran
 using ip::Ipv4Header, ip::Ipv6Header;
 constexpr uint16_t kMoreOrOffset = Ipv4Header::kMoreFragments | Ipv4Header::kOffsetMask;
 
-// The first bytes of what lies in pieces.
+// Copies the first bytes of the pieces.
 uint32_t copy_head(const Pieces& from, std::byte* to, uint32_t most) noexcept {
   if (most == kHeadMax && from.pieces[0].size() >= kHeadMax) {  // nearly always, and no call
     std::memcpy(to, from.pieces[0].data(), kHeadMax);
@@ -60,12 +60,12 @@ bool read_ipv6(const std::byte* head, uint32_t length, ip::IpFields& fields) noe
   fields.hop_limit = header.hop_limit;
   fields.traffic_class = static_cast<uint8_t>(first >> 20);
   fields.flow_label = first & 0xFFFFF;
-  // No bit of IPv6 says it. Datagrams are cut by their sender, as everywhere; TCP is told what fits.
+  // IPv6 has no such bit. The host fragments datagrams; TCP is told the size that fits.
   fields.dont_fragment = fields.protocol == ip::Protocol::kTcp;
   return !fields.from.is_ipv4() && !fields.to.is_ipv4();
 }
 
-// `here`: bytes of the transport's header and what follows that are in `head`.
+// `here`: bytes of the transport header and payload that are in `head`.
 Reason read_transport(const std::byte* head, uint32_t here, uint32_t length, IpMessage& message) noexcept {
   message.tcp = message.fields.protocol == ip::Protocol::kTcp;
   if (!message.tcp && message.fields.protocol != ip::Protocol::kUdp) return EndpointCounter::bad_ip_protocol;
@@ -79,7 +79,7 @@ Reason read_transport(const std::byte* head, uint32_t here, uint32_t length, IpM
   message.from_port = read_as<be16>(head);
   message.to_port = read_as<be16>(head + 2);
   if (message.to_port == 0) return EndpointCounter::bad_ip_transport;
-  // Of a message that is cut, the pieces get their own.
+  // The segments of a cut message get their own lengths.
   if (!message.tcp && message.segment_size == 0 && read_as<be16>(head + 4) != length) return EndpointCounter::bad_ip_transport;
   std::memcpy(message.transport.data(), head, size);
   message.transport_bytes = size;
@@ -140,7 +140,7 @@ void fill_checksum(const IpMessage& message, std::byte* header, Bytes payload) n
   uint64_t sum = ip::pseudo_header_sum(message.fields.from, message.fields.to, message.fields.protocol, length);
   sum = ip::checksum_add(ip::checksum_add(sum, header, message.transport_bytes), payload);
   uint16_t field = ip::checksum_fold(sum);
-  if (!message.tcp && field == 0) field = 0xFFFF;  // 0 would say that there is none
+  if (!message.tcp && field == 0) field = 0xFFFF;  // 0 means no checksum
   std::memcpy(header + at, &field, sizeof field);
 }
 

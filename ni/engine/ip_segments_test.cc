@@ -37,7 +37,7 @@ struct Segments : TestIp {
   PacketFields to_peer(bool ipv4, uint8_t protocol) const {
     return {.from = own(ipv4), .to = theirs(ipv4), .protocol = protocol, .from_port = kOurs, .to_port = kTheirs};
   }
-  // Once the neighbour is known, what was sent since.
+  // Frames sent since the neighbour was resolved.
   void meet() {
     for (const bool ipv4 : {true, false}) send(e, {.flags = IpMessageFlags::kFillChecksum}, make_packet(to_peer(ipv4, Protocol::kUdp), {}));
     wire.offloads.clear();
@@ -48,7 +48,7 @@ struct Segments : TestIp {
   TestEndpoint& e;
 };
 
-// The field of a frame's checksum, and what a port goes on with.
+// The checksum field of a frame, and the sum from which a port continues.
 bool is_begun(const FrameBytes& frame, const TransmitOffload& offload, const ip::IpAddress& from, const ip::IpAddress& to) {
   const bool tcp = offload.transport == Transport::tcp;
   uint16_t field;
@@ -220,7 +220,7 @@ TEST_CASE("pieces of a frame that waits for long stay its own, whoever comes and
     t.run();
     t.ni.command(DetachEndpoint{other.number});
     t.run();
-    t.ni.now += 2 * kSecond;  // what it has left in the port is dropped
+    t.ni.now += 2 * kSecond;  // its frames in the port are dropped
     t.run();
   }
   t.wire.transmit_room = ~0u;
@@ -318,7 +318,7 @@ TEST_CASE("what the port has gathered goes up as one message, and its checksum i
       CHECK(std::equal(message->packet.begin() + static_cast<ptrdiff_t>(transport), message->packet.end(),
                        packet.begin() + static_cast<ptrdiff_t>(transport), packet.end()));
       CHECK(got(t.e) == nullptr);
-      // Nobody has looked: then we do.
+      // An unverified checksum: the engine verifies it.
       t.wire.checked = false;
       t.arrive(packet);
       CHECK(got(t.e) == nullptr);

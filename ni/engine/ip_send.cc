@@ -1,11 +1,11 @@
-// ip_send.cc - IP that endpoints send: to claims on this NI, straight into frames, or by the host.
+// ip_send.cc - IP packets that endpoints send: to claimants on this NI, directly into frames, or through the host.
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "ipstack/tcp/reset.h"
 #include "ni/engine/endpoint_state.h"
-#include "ni/engine/ip_part.h"
+#include "ni/engine/ip_datapath.h"
 #include "unet/base/check.h"
 #include "unet/wire/ethernet.h"
 #include "unet/wire/icmp.h"
@@ -15,12 +15,12 @@
 namespace unet::engine {
 namespace {
 
-constexpr uint32_t kPacketCost = 64;          // of each packet beside its bytes, as the mux has it
+constexpr uint32_t kPacketCost = 64;          // of each packet in addition to its bytes, as in the mux
 constexpr uint32_t kLendMin = 1024;           // bytes from which it pays to let the port read the segment
-constexpr Nanoseconds kClaimWithin = kMillisecond;  // by then an engine has had what waited for it, unless somebody floods the service
-constexpr uint32_t kUdpSegmentsMax = 64;      // as Linux bounds what it cuts of UDP
+constexpr Nanoseconds kClaimWithin = kMillisecond;  // longest wait for a pending claim, unless the service is flooded
+constexpr uint32_t kUdpSegmentsMax = 64;      // as in Linux
 
-// As the whole packet has them; their size.
+// Writes the headers of the whole packet; returns their size.
 uint32_t emit_headers(std::byte* to, const IpMessage& message) noexcept {
   const uint32_t size = ip::emit_ip_header(to, message.fields, message.transport_bytes + message.payload);
   std::memcpy(to + size, message.transport.data(), message.transport_bytes);
@@ -33,12 +33,12 @@ TcpSigns signs_of(const IpMessage& message) noexcept {
   return {.flags = header.flags, .sequence = header.sequence, .acknowledgement = header.acknowledgement};
 }
 
-// That its port may know more of its connection afterwards.
-bool says_much(const IpMessage& message) noexcept {
+// The segment may change the owner of its connection.
+bool may_change_owner(const IpMessage& message) noexcept {
   return message.tcp && signs_of(message).any(ip::TcpFlags::kSyn | ip::TcpFlags::kFin | ip::TcpFlags::kRst);
 }
 
-// That `length` bytes of the message make.
+// Packets for `length` bytes of the message.
 uint32_t packets_of(const IpMessage& message, uint32_t length) noexcept {
   return message.segment_size == 0 || length == 0 ? 1 : (length + message.segment_size - 1) / message.segment_size;
 }
@@ -56,60 +56,61 @@ EndpointCounter counter_of(ip::SendResult result) noexcept {
 
 }  // namespace
 
-bool IpPart::is_ours(const ip::IpAddress& address) const noexcept {
-  return std::any_of(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(address); });
+bool IpDatapath::is_ours(const ip::IpAddress& address) const noexcept {
+  return std::any_of(interfaces_.begin(), interfaces_.end(), [&](const auto& each) { return each->has(address); });
 }
 
-// The endpoint may, and if it is a segment of a shared port it is known from now on whose connection that is.
-bool IpPart::may_send(const EndpointState& endpoint, IpSend& send) noexcept {
+// True: the endpoint may send this. A segment of a shared port makes it the owner of the connection.
+bool IpDatapath::may_send(const EndpointState& endpoint, IpSend& send) noexcept {
   const IpMessage& message = send.message;
   const ip::IpFields& fields = message.fields;
-  if (!message.tcp) return claims_.may_send(endpoint, fields.protocol, fields.from, message.from_port, fields.to, message.to_port);
+  if (!message.tcp) return bindings_.may_send(endpoint, fields.protocol, fields.from, message.from_port, fields.to, message.to_port);
   const IpFlow flow{.local = fields.from, .remote = fields.to, .local_port = message.from_port, .remote_port = message.to_port};
-  return claims_.sends(endpoint, flow, signs_of(message), send.shared);
+  return bindings_.handle_send(endpoint, flow, signs_of(message), send.shared);
 }
 
-IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, Nanoseconds now) noexcept {
+IpDatapath::Step IpDatapath::begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, Nanoseconds now) noexcept {
   IpSend& send = *endpoint.ip_send;
   IpMessage& message = send.message;
   if (const std::optional<EndpointCounter> bad = read_ip_message(out.pieces, message)) return reason = *bad, Step::dropped;
   const ip::IpFields& fields = message.fields;
   const Nanoseconds waits_until = std::exchange(send.waits_until, 0);
-  const bool known = send.goes_on() && holds(send.judged, now) && !(send.shared && says_much(message));
+  const bool known = send.matches_flow() && is_valid(send.validity, now) && !(send.shared && may_change_owner(message));
   if (!known) {
-    send.judged = {};
+    send.validity = {};
     send.shared = false;
-    const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(fields.from); });
-    if (port == ports_.end() || fields.from.is_ipv4() != fields.to.is_ipv4()) return reason = EndpointCounter::bad_ip_source, Step::dropped;
+    const auto interface = std::find_if(interfaces_.begin(), interfaces_.end(), [&](const auto& each) { return each->has(fields.from); });
+    const bool same_family = fields.from.is_ipv4() == fields.to.is_ipv4();
+    if (interface == interfaces_.end() || !same_family) return reason = EndpointCounter::bad_ip_source, Step::dropped;
     if (!may_send(endpoint, send)) return reason = EndpointCounter::bad_ip_port, Step::dropped;
-    send.port = port->get();
+    send.interface = interface->get();
   }
-  if (!remains_.empty() && message.tcp && !may_begin(message)) {
-    tell_error(endpoint, message, {.why = ip::Unreachable::prohibited});
+  if (!orphans_.empty() && message.tcp && !may_begin(message)) {
+    inject_error(endpoint, message, {.why = ip::Unreachable::prohibited});
     return reason = EndpointCounter::ip_not_over, Step::dropped;
   }
   out.begin(message.payload_at);
   if (!known && is_ours(fields.to)) return deliver_here(endpoint, out, waits_until, now);
   if (fields.to.is_multicast() && message.loop) {
-    const uint32_t copies = claims_.for_group(fields.to, message.to_port, fields.from, message.from_port,
-                                              [&](EndpointState& each) { deliver_here_to(each, out, message); });
+    const uint32_t copies = bindings_.for_group(fields.to, message.to_port, fields.from, message.from_port,
+                                                [&](EndpointState& each) { deliver_here_to(each, out, message); });
     if (copies == 0 && may_be_claimed(send, waits_until, now)) return Step::later;
-    endpoint.deficit -= int64_t{copies} * out.pieces.length;  // each is a message of his
+    endpoint.deficit -= int64_t{copies} * out.pieces.length;  // each copy is charged
   }
-  // What has no hops stays on this host (RFC 1112, 6.1; RFC 1122, 3.2.1.7).
+  // Hop limit 0 stays on this host (RFC 1112, 6.1; RFC 1122, 3.2.1.7).
   if (fields.hop_limit == 0 && fields.to.is_multicast()) return Step::done;
   if (fields.hop_limit == 0) return reason = EndpointCounter::bad_ip_header, Step::dropped;
   out.active = true;
   return Step::done;
 }
 
-// What may be lent to a port is not sent so: its memory is not the queue's. Nor what others of this NI may have to hear.
-bool IpPart::send_now(EndpointState& endpoint, Outgoing& out, std::optional<EndpointCounter>& reason, uint32_t& port,
-                      Nanoseconds now) noexcept {
+// Not for payload that may be lent to a port, as this memory is not the queue's, nor for receivers on this NI.
+bool IpDatapath::send_now(EndpointState& endpoint, Outgoing& out, std::optional<EndpointCounter>& reason, uint32_t& port,
+                          Nanoseconds now) noexcept {
   const IpSend& send = *endpoint.ip_send;
   if (read_ip_message(out.pieces, endpoint.ip_send->message)) return false;
   const IpMessage& message = send.message;
-  if (!send.goes_on() || !holds(send.judged, now) || !remains_.empty() || message.fields.to.is_multicast()) return false;
+  if (!send.matches_flow() || !is_valid(send.validity, now) || !orphans_.empty() || message.fields.to.is_multicast()) return false;
   if (message.fields.hop_limit == 0) return false;
   if (message.payload >= kLendMin || (message.segment_size != 0 && message.payload > message.segment_size)) return false;
   out.begin(message.payload_at);
@@ -123,26 +124,26 @@ bool IpPart::send_now(EndpointState& endpoint, Outgoing& out, std::optional<Endp
 
 // ---- on this NI: one copy, whatever the length
 
-// A claim was put before anybody could know of it, but maybe not before this turn began (Mux::refuse()): what nobody has waits for those
-// commands, but not for as long as others send more of them.
-bool IpPart::may_be_claimed(IpSend& send, Nanoseconds waits_until, Nanoseconds now) const noexcept {
+// A claim that the sender knows of was put before, but its command may still wait (Mux::refuse()). A packet without a receiver waits for
+// pending commands, but only for kClaimWithin.
+bool IpDatapath::may_be_claimed(IpSend& send, Nanoseconds waits_until, Nanoseconds now) const noexcept {
   if (!commands_.pending() || (waits_until != 0 && now >= waits_until)) return false;
   send.waits_until = waits_until != 0 ? waits_until : now + kClaimWithin;
   return true;
 }
 
-IpPart::Step IpPart::deliver_here(EndpointState& from, const Outgoing& out, Nanoseconds waits_until, Nanoseconds now) noexcept {
+IpDatapath::Step IpDatapath::deliver_here(EndpointState& from, const Outgoing& out, Nanoseconds waits_until, Nanoseconds now) noexcept {
   const IpMessage& message = from.ip_send->message;
   const ip::IpFields& fields = message.fields;
-  if (!remains_.empty() && message.tcp && for_left_here(from, message)) return Step::done;
+  if (!orphans_.empty() && message.tcp && for_orphan_here(from, message)) return Step::done;
   const IpFlow flow{.local = fields.to, .remote = fields.from, .local_port = message.to_port, .remote_port = message.from_port};
   EndpointState* to;
   if (message.tcp) {
     const TcpSigns signs = signs_of(message);
-    const IpClaims::Found found = claims_.came(flow, signs);
-    to = found.chosen && may_be_left(message.to_port, signs.flags) ? nullptr : found.endpoint;
+    const PortBindings::Found found = bindings_.handle_arrival(flow, signs);
+    to = found.chosen && may_be_orphan(message.to_port, signs.flags) ? nullptr : found.endpoint;
   } else {
-    to = claims_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
+    to = bindings_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
   }
   if (to == nullptr) {
     if (may_be_claimed(*from.ip_send, waits_until, now)) return Step::later;
@@ -154,7 +155,7 @@ IpPart::Step IpPart::deliver_here(EndpointState& from, const Outgoing& out, Nano
   return Step::done;
 }
 
-void IpPart::deliver_here_to(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept {
+void IpDatapath::deliver_here_to(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
   std::array<std::byte, sizeof(IpMessageHeader) + ip::kIpv6Bytes + kIpTransportMax> head;
   const IpMessageHeader own{.flags = IpMessageFlags::kChecked | IpMessageFlags::kSameNi, .segment_size = message.segment_size};
@@ -166,7 +167,7 @@ void IpPart::deliver_here_to(EndpointState& to, const Outgoing& out, const IpMes
     ip::UdpHeader header;
     std::memcpy(&header, head.data() + size, sizeof header);
     header.length = static_cast<uint16_t>(message.transport_bytes + message.payload);
-    // None would be wrong over IPv6 (RFC 8200, 8.1), and nobody looks at it.
+    // A zero checksum would be wrong over IPv6 (RFC 8200, 8.1). The receiver does not check it.
     if (header.checksum == 0 && !fields.from.is_ipv4()) header.checksum = 0xFFFF;
     std::memcpy(head.data() + size, &header, sizeof header);
   }
@@ -183,8 +184,8 @@ void IpPart::deliver_here_to(EndpointState& to, const Outgoing& out, const IpMes
   if (delivery_.message(to, to.ip_channel, pieces)) counters_.add(NiCounter::ip_same_ni);
 }
 
-// Nobody has that port: as a host would answer over a wire.
-void IpPart::answer_here(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept {
+// An unclaimed port: answers as a host would over a wire.
+void IpDatapath::answer_here(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
   std::array<std::byte, kAnswerMax> answer;
   ip::IpFields back{.from = fields.to, .to = fields.from, .protocol = fields.protocol, .hop_limit = 64};
@@ -192,9 +193,9 @@ void IpPart::answer_here(EndpointState& to, const Outgoing& out, const IpMessage
     ip::TcpView segment;
     if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return;
     std::optional<ip::TcpFields> reset = tcp::reset_for(segment);
-    if (!reset || may_be_left(segment.destination_port, segment.flags)) return;
-    if (!segment.has(ip::TcpFlags::kAck)) reset->acknowledgement += message.payload;  // which the view did not have
-    return tell(to, back, Bytes(answer).first(ip::emit_tcp(answer.data(), *reset)));
+    if (!reset || may_be_orphan(segment.destination_port, segment.flags)) return;
+    if (!segment.has(ip::TcpFlags::kAck)) reset->acknowledgement += message.payload;  // the view has no payload
+    return inject(to, back, Bytes(answer).first(ip::emit_tcp(answer.data(), *reset)));
   }
   std::array<std::byte, kAnswerMax> about;
   uint32_t size = emit_headers(about.data(), message);
@@ -207,45 +208,45 @@ void IpPart::answer_here(EndpointState& to, const Outgoing& out, const IpMessage
   }
   back.protocol = fields.from.is_ipv4() ? ip::Protocol::kIcmp : ip::Protocol::kIcmp6;
   const uint32_t length = ip::emit_icmp_error(answer.data(), back.from, back.to, {.why = ip::Unreachable::port}, Bytes(about).first(size));
-  tell(to, back, Bytes(answer).first(length));
+  inject(to, back, Bytes(answer).first(length));
 }
 
-// ---- connections of processes that are gone
+// ---- orphaned connections
 
-// A first SYN must not be one that the peer takes for the connection before (RFC 6191). An answer to the peer's SYN ends what was left:
-// the SYN may have come before leave() told of that.
-bool IpPart::may_begin(const IpMessage& message) noexcept {
+// A SYN must not look like the orphaned connection to the peer (RFC 6191). A SYN-ACK removes the orphan: the SYN of the peer may have come
+// before add_orphan().
+bool IpDatapath::may_begin(const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
   ip::TcpView segment;
   if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return true;
   if (!segment.has(ip::TcpFlags::kSyn)) return true;
-  if (segment.has(ip::TcpFlags::kAck)) return remains_.forget(fields.from, message.from_port, fields.to, message.to_port), true;
-  if (passed_on(fields.from, message.from_port, fields.to, message.to_port)) return true;
-  return remains_.may_begin(fields.from, fields.to, segment);
+  if (segment.has(ip::TcpFlags::kAck)) return orphans_.forget(fields.from, message.from_port, fields.to, message.to_port), true;
+  if (forget_if_other_users(fields.from, message.from_port, fields.to, message.to_port)) return true;
+  return orphans_.may_begin(fields.from, fields.to, segment);
 }
 
-// What an endpoint says to a process that was on this NI, too.
-bool IpPart::for_left_here(EndpointState& from, const IpMessage& message) noexcept {
+// A segment from an endpoint to an orphan of this NI.
+bool IpDatapath::for_orphan_here(EndpointState& from, const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
   ip::TcpView segment;
   if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return false;
-  if (passed_on(fields.to, message.to_port, fields.from, message.from_port)) return false;
-  segment.payload = Bytes(scratch_.get(), message.payload);  // of which only the length counts
+  if (forget_if_other_users(fields.to, message.to_port, fields.from, message.from_port)) return false;
+  segment.payload = Bytes(scratch_.get(), message.payload);  // only its length is used
   std::optional<ip::TcpFields> answer;
-  if (!remains_.handle(fields.to, fields.from, segment, now_, answer)) return false;
-  if (answer) tell_segment(from, fields.to, fields.from, *answer);
+  if (!orphans_.handle(fields.to, fields.from, segment, now_, answer)) return false;
+  if (answer) inject_segment(from, fields.to, fields.from, *answer);
   return true;
 }
 
-void IpPart::tell_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address,
-                          const ip::TcpFields& fields) noexcept {
+void IpDatapath::inject_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address,
+                                const ip::TcpFields& fields) noexcept {
   std::array<std::byte, ip::kTcpHeaderMax> header;
   const uint32_t size = ip::emit_tcp(header.data(), fields);
-  tell(to, {.from = from, .to = to_address, .protocol = ip::Protocol::kTcp, .hop_limit = 64}, Bytes(header).first(size));
+  inject(to, {.from = from, .to = to_address, .protocol = ip::Protocol::kTcp, .hop_limit = 64}, Bytes(header).first(size));
 }
 
-// What a router would have said, from the address that it was sent from: nothing on a wire is.
-void IpPart::tell_error(EndpointState& to, const IpMessage& message, const ip::IcmpErrorFields& error) noexcept {
+// The error that a router would send, from the destination address: the packet reached no wire.
+void IpDatapath::inject_error(EndpointState& to, const IpMessage& message, const ip::IcmpErrorFields& error) noexcept {
   const ip::IpFields& fields = message.fields;
   std::array<std::byte, kAnswerMax> answer;
   std::array<std::byte, ip::kIpv6Bytes + kIpTransportMax> about;
@@ -253,10 +254,10 @@ void IpPart::tell_error(EndpointState& to, const IpMessage& message, const ip::I
   const ip::IpFields back{.from = fields.from, .to = fields.from,
                           .protocol = fields.from.is_ipv4() ? ip::Protocol::kIcmp : ip::Protocol::kIcmp6, .hop_limit = 64};
   const uint32_t length = ip::emit_icmp_error(answer.data(), back.from, back.to, error, Bytes(about).first(size));
-  tell(to, back, Bytes(answer).first(length));
+  inject(to, back, Bytes(answer).first(length));
 }
 
-void IpPart::tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept {
+void IpDatapath::inject(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept {
   std::array<std::byte, sizeof(IpMessageHeader) + ip::kIpv6Bytes> head;
   const IpMessageHeader own{.flags = IpMessageFlags::kChecked | IpMessageFlags::kSameNi};
   std::memcpy(head.data(), &own, sizeof own);
@@ -271,18 +272,18 @@ void IpPart::tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) 
 
 // ---- to a wire
 
-IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, uint32_t& port, uint32_t& spent,
-                           Nanoseconds now) noexcept {
+IpDatapath::Step IpDatapath::go_on(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, uint32_t& port, uint32_t& spent,
+                                   Nanoseconds now) noexcept {
   IpSend& send = *endpoint.ip_send;
   const IpMessage& message = send.message;
-  IpPort& at = *send.port;
+  IpInterface& at = *send.interface;
   port = at.port().number();
-  bool known = holds(send.judged, now);
-  // A long message outlives a claim or an address: then it is no longer theirs who sent it.
+  bool known = is_valid(send.validity, now);
+  // A claim or an address may end before a long message does: check again.
   if (!known) {
     const ip::IpFields& of = message.fields;
     if (!at.has(of.from)) return out.active = false, reason = EndpointCounter::bad_ip_source, Step::dropped;
-    if (!claims_.may_send(endpoint, of.protocol, of.from, message.from_port, of.to, message.to_port)) {
+    if (!bindings_.may_send(endpoint, of.protocol, of.from, message.from_port, of.to, message.to_port)) {
       return out.active = false, reason = EndpointCounter::bad_ip_port, Step::dropped;
     }
   }
@@ -292,16 +293,16 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
   const uint32_t headers = ip::ip_header_size(fields) + message.transport_bytes;
   const uint32_t size = headers + length;
   const bool group = fields.to.is_multicast() || fields.to.is_limited_broadcast();
-  // TCP's stack knows which segment an error was about, and heeds it by itself: an error that anybody can forge is not to slow all down.
+  // The TCP stack can check errors against its segments, and handles them itself. A forged error must not slow all connections.
   const uint32_t mtu = group || message.tcp ? at.mtu() : at.host().path_mtu(fields.to, now);
   if (size > mtu && fields.dont_fragment) {
     out.active = false;
-    tell_error(endpoint, message, {.kind = ip::IcmpKind::packet_too_big, .value = mtu});  // RFC 1191, RFC 8201
+    inject_error(endpoint, message, {.kind = ip::IcmpKind::packet_too_big, .value = mtu});  // RFC 1191, RFC 8201
     return reason = EndpointCounter::ip_too_big, Step::dropped;
   }
   if (!known && size <= mtu) {
     if (const std::optional<MacAddress> station = at.host().station_for(fields.to, now)) {
-      if (!(send.shared && says_much(message))) send.judged = judged(now);
+      if (!(send.shared && may_change_owner(message))) send.validity = validity_from(now);
       send.from = fields.from;
       send.to = fields.to;
       send.from_port = message.from_port;
@@ -315,7 +316,7 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
   Step step;
   if (known && size <= mtu) {
     length = std::max(length, segments_length(endpoint, out, headers));
-    // Who cuts it gives each packet the number behind the one before it.
+    // Segments take consecutive identifications.
     const bool numbered = !fields.dont_fragment && fields.from.is_ipv4();
     fields.id = numbered ? at.host().take_id(fields.to, packets_of(message, length)) : 0;
     step = compose(endpoint, out, fields, length, send.station, now);
@@ -323,7 +324,7 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
     step = by_host(endpoint, out, fields, length, reason, now);
   }
   if (step == Step::blocked) return step;
-  // Each packet costs as much, whoever cuts them.
+  // Each packet is charged, whether the engine or the port cuts it.
   const uint32_t packets = packets_of(message, length);
   spent = packets * headers + length + (packets - 1) * kPacketCost;
   out.offset += length;
@@ -331,25 +332,25 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
   return step;
 }
 
-// Bytes of the message that its port cuts itself, as far as they lie in as few pieces as it takes; 0: none.
-uint32_t IpPart::segments_length(const EndpointState& endpoint, const Outgoing& out, uint32_t headers) noexcept {
+// Bytes of the message that the port can cut itself, within its number of pieces; 0: none.
+uint32_t IpDatapath::segments_length(const EndpointState& endpoint, const Outgoing& out, uint32_t headers) noexcept {
   const IpMessage& message = endpoint.ip_send->message;
-  const Port& port = endpoint.ip_send->port->port();
+  const Port& port = endpoint.ip_send->interface->port();
   const uint32_t left = message.payload - out.offset, size = message.segment_size;
   if (size == 0 || left <= size || port.segments_max() == 0) return 0;
   if ((endpoint.registered_ports >> port.number() & 1) == 0 || !(message.tcp || port.udp_segments())) return 0;
   auto length = static_cast<uint32_t>(std::min<size_t>({left, out.left_of_pieces(port.external_pieces()), port.segments_max() - headers}));
   if (!message.tcp) length = std::min(length, kUdpSegmentsMax * size);
   if (length != left) length -= length % size;
-  // What is too short to be lent is copied, and a frame has room for one packet of the MTU.
-  const bool fits = length >= kLendMin || headers + length <= endpoint.ip_send->port->mtu();
+  // Payload too short to be lent is copied, and a frame has room for one packet of the MTU.
+  const bool fits = length >= kLendMin || headers + length <= endpoint.ip_send->interface->mtu();
   return length > size && fits ? length : 0;
 }
 
-IpPart::Step IpPart::compose(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length,
-                             const MacAddress& station, Nanoseconds now) noexcept {
+IpDatapath::Step IpDatapath::compose(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length,
+                                     const MacAddress& station, Nanoseconds now) noexcept {
   const IpSend& send = *endpoint.ip_send;
-  Port& port = send.port->port();
+  Port& port = send.interface->port();
   TransmitFrame* const frame = port.frame(now);
   if (frame == nullptr) return Step::blocked;
   const IpMessage& message = send.message;
@@ -365,7 +366,7 @@ IpPart::Step IpPart::compose(EndpointState& endpoint, Outgoing& out, const ip::I
   const bool may_lend = offload && port.segments_max() != 0 && length >= kLendMin && (endpoint.registered_ports >> port.number() & 1) != 0;
   const std::span<Bytes> pieces = may_lend ? port.pieces().first(port.external_pieces()) : std::span<Bytes>();
   const uint32_t lent = may_lend ? out.lend_pieces(length, pieces) : 0;
-  UNET_CHECK(lent != 0 || size + length <= send.port->mtu() + kEthernetBytes);
+  UNET_CHECK(lent != 0 || size + length <= send.interface->mtu() + kEthernetBytes);
   if (lent == 0) out.copy_next(frame->data + size, length);
   if (offload) {
     using Transport = TransmitOffload::Transport;
@@ -391,14 +392,14 @@ IpPart::Step IpPart::compose(EndpointState& endpoint, Outgoing& out, const ip::I
   return Step::done;
 }
 
-// The host asks for the neighbour, or cuts the packet into fragments. Its own frames go first, so that it has buffers.
-IpPart::Step IpPart::by_host(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length, EndpointCounter& reason,
-                             Nanoseconds now) noexcept {
+// The host resolves the neighbour, or fragments the packet. Its own frames go first, to free its buffers.
+IpDatapath::Step IpDatapath::by_host(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length,
+                                     EndpointCounter& reason, Nanoseconds now) noexcept {
   IpSend& send = *endpoint.ip_send;
-  IpPort& at = *send.port;
+  IpInterface& at = *send.interface;
   at.touch();
   if (!at.pump(now, true)) return Step::blocked;
-  // Each costs a question to all hosts of the link, and an entry that others may have used.
+  // Each lookup broadcasts on the link, and may evict an entry of another user.
   if (at.host().is_news(fields.to, now) && !endpoint.share->neighbours.take(now)) {
     return reason = EndpointCounter::ip_many_neighbours, Step::dropped;
   }

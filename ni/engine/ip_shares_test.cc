@@ -1,10 +1,11 @@
-// ip_shares_test.cc - ports that several endpoints share: who gets which packet, who may send, and what joins, leaves and deaths change.
+// ip_shares_test.cc - ports shared by several endpoints: the receiver of each packet, the right to send, and changes by joins, leaves and
+// deaths.
 #include <catch2/catch.hpp>
 
 #include <map>
 #include <set>
 
-#include "ni/engine/ip_part.h"
+#include "ni/engine/ip_datapath.h"
 #include "ni/engine/test_ip.h"
 
 namespace unet::engine::ip_shares_test {
@@ -35,27 +36,27 @@ struct Members {
     all.push_back(&t.add({claim}));
     claims.push_back(t.next_claim - 1);
   }
-  // Who got it; nobody: its sender was told.
+  // The receiver; none: the sender got a reset.
   std::optional<size_t> arrives(uint16_t from_port, uint8_t flags, uint8_t protocol = kTcp) {
     t.arrive(to_us(t, from_port, flags, protocol));
-    std::optional<size_t> who;
+    std::optional<size_t> member;
     for (size_t i = 0; i < all.size(); ++i) {
       while (got(*all[i]) != nullptr) {
-        CHECK(!who);
-        who = i;
+        CHECK(!member);
+        member = i;
       }
     }
-    return who;
+    return member;
   }
-  // A connection is opened; who has it.
+  // Opens a connection; returns its owner.
   size_t open(uint16_t from_port) {
-    const size_t who = arrives(from_port, Flags::kSyn).value();
-    send(who, from_port, Flags::kSyn | Flags::kAck);
-    CHECK(arrives(from_port, Flags::kAck) == who);
-    return who;
+    const size_t member = arrives(from_port, Flags::kSyn).value();
+    send(member, from_port, Flags::kSyn | Flags::kAck);
+    CHECK(arrives(from_port, Flags::kAck) == member);
+    return member;
   }
-  void send(size_t who, uint16_t to_port, uint8_t flags) { REQUIRE(t.send(*all[who], {}, from_us(t, to_port, flags))); }
-  uint64_t refused(size_t who) { return all[who]->counter(EndpointCounter::bad_ip_port); }
+  void send(size_t member, uint16_t to_port, uint8_t flags) { REQUIRE(t.send(*all[member], {}, from_us(t, to_port, flags))); }
+  uint64_t refused(size_t member) { return all[member]->counter(EndpointCounter::bad_ip_port); }
 };
 
 }  // namespace
@@ -66,16 +67,16 @@ TEST_CASE("connections are spread over the members, and stay with whom they bega
   std::map<size_t, int> shares;
   for (uint16_t port = 1000; port < 1200; ++port) ++shares[owners[port] = m.open(port)];
   for (size_t i = 0; i < 4; ++i) CHECK(shares[i] > 20);
-  // One more member, and one fewer: only the leaver's connections are nobody's.
+  // One more member, and one fewer: only connections of the member that left lose their owner.
   m.add();
-  for (const auto& [port, who] : owners) REQUIRE(m.arrives(port, Flags::kAck) == who);
+  for (const auto& [port, member] : owners) REQUIRE(m.arrives(port, Flags::kAck) == member);
   m.t.ni.command(ReleaseIp{m.claims[1]});
   m.t.ni.run();
-  for (const auto& [port, who] : owners) {
+  for (const auto& [port, member] : owners) {
     const auto to = m.arrives(port, Flags::kAck | Flags::kPsh);
     REQUIRE(to);
-    if (who == 1) CHECK(*to != 1);
-    else REQUIRE(*to == who);
+    if (member == 1) CHECK(*to != 1);
+    else REQUIRE(*to == member);
   }
   shares.clear();
   for (uint16_t port = 3000; port < 3200; ++port) ++shares[m.open(port)];
@@ -87,22 +88,22 @@ TEST_CASE("who takes no new flows keeps those that it has, and gets new ones onl
   Members m(2);
   std::map<uint16_t, size_t> owners;
   for (uint16_t port = 1000; port < 1040; ++port) owners[port] = m.open(port);
-  m.t.ni.command(SetClaim{m.claims[0], TakesNew::no});
+  m.t.ni.command(SetClaim{m.claims[0], AcceptsNewFlows::no});
   m.t.ni.run();
   for (uint16_t port = 2000; port < 2040; ++port) CHECK(m.open(port) == 1);
-  for (const auto& [port, who] : owners) REQUIRE(m.arrives(port, Flags::kAck) == who);
-  m.t.ni.command(SetClaim{m.claims[1], TakesNew::no});
+  for (const auto& [port, member] : owners) REQUIRE(m.arrives(port, Flags::kAck) == member);
+  m.t.ni.command(SetClaim{m.claims[1], AcceptsNewFlows::no});
   m.t.ni.run();
   std::set<size_t> both;
   for (uint16_t port = 2100; port < 2140; ++port) both.insert(m.open(port));
   CHECK(both.size() == 2);
-  // A member that joins and takes none is as one that has said so later.
-  m.t.ni.command(SetClaim{m.claims[1], TakesNew::yes});
+  // A member that joins with AcceptsNewFlows::no equals one that sets it later.
+  m.t.ni.command(SetClaim{m.claims[1], AcceptsNewFlows::yes});
   IpClaim quiet = kShared;
-  quiet.takes_new = TakesNew::if_nobody_does;
+  quiet.accepts_new_flows = AcceptsNewFlows::if_no_other_does;
   m.add(quiet);
   for (uint16_t port = 2200; port < 2240; ++port) CHECK(m.open(port) == 1);
-  m.t.ni.command(SetClaim{m.claims[1], TakesNew::no});
+  m.t.ni.command(SetClaim{m.claims[1], AcceptsNewFlows::no});
   m.t.ni.run();
   for (uint16_t port = 2300; port < 2340; ++port) CHECK(m.open(port) == 2);
 }
@@ -112,7 +113,7 @@ TEST_CASE("a connection passes to another member of its share, and to nobody els
   const size_t owner = m.open(1000), other = (owner + 1) % 3;
   const IpFlow flow{.local = m.t.own4, .remote = m.t.peer4, .local_port = 80, .remote_port = 1000};
   const auto pass = [&](uint32_t number, const IpFlow& which) {
-    m.t.ni.command(OwnFlow{number, which});
+    m.t.ni.command(SetFlowOwner{number, which});
     m.t.ni.run();
   };
   pass(m.claims[other], flow);
@@ -121,12 +122,12 @@ TEST_CASE("a connection passes to another member of its share, and to nobody els
   const uint64_t refused = m.refused(owner);
   m.send(owner, 1000, Flags::kAck);
   CHECK(m.refused(owner) == refused + 1);
-  // Of another share, a claim that is not shared, and claims that do not exist.
+  // A claim of another share, an unshared claim, and unknown claims.
   m.add({.protocol = kTcp, .port = 81, .group = kIpReusePort});
   m.add({.protocol = kTcp, .port = 82});
   for (const uint32_t number : {m.claims[3], m.claims[4], 77u, ~0u}) pass(number, flow);
   CHECK(m.arrives(1000, Flags::kAck) == other);
-  // Its new owner goes, and another member takes it back.
+  // The new owner is detached, and another member takes the connection.
   m.t.ni.command(ReleaseIp{m.claims[other]});
   m.t.ni.run();
   pass(m.claims[owner], flow);
@@ -144,16 +145,16 @@ TEST_CASE("no member speaks on another's connection, but where that only ends an
   CHECK(m.refused(other) == 3);
   m.send(owner, 1000, Flags::kAck);
   CHECK(m.t.seen.size() == 1);
-  // Nobody's: both may, the first has it.
+  // No owner: both may send, and the first becomes the owner.
   m.send(other, 1001, Flags::kAck);
   CHECK(m.arrives(1001, Flags::kAck) == other);
   m.send(owner, 1001, Flags::kAck);
   CHECK(m.refused(owner) == 1);
-  // What ends is its owner's still, but for a SYN when he takes none any more.
+  // An ending connection stays with its owner, except a SYN that the owner does not accept.
   m.send(owner, 1000, Flags::kFin | Flags::kAck);
   CHECK(m.arrives(1000, Flags::kAck) == owner);
   CHECK(m.arrives(1000, Flags::kSyn) == owner);
-  m.t.ni.command(SetClaim{m.claims[owner], TakesNew::no});
+  m.t.ni.command(SetClaim{m.claims[owner], AcceptsNewFlows::no});
   m.t.ni.run();
   CHECK(m.arrives(1000, Flags::kAck) == owner);
   CHECK(m.arrives(1000, Flags::kSyn) == other);
@@ -170,7 +171,7 @@ TEST_CASE("a flood of SYNs takes no connection from its owner") {
     const auto port = static_cast<uint16_t>(2000 + i);
     m.send(m.arrives(port, Flags::kSyn).value(), port, Flags::kSyn | Flags::kAck);
   }
-  for (const auto& [port, who] : owners) REQUIRE(m.arrives(port, Flags::kAck) == who);
+  for (const auto& [port, member] : owners) REQUIRE(m.arrives(port, Flags::kAck) == member);
 }
 
 TEST_CASE("a segment that begins or ends is seen though its flow is known") {
@@ -181,7 +182,7 @@ TEST_CASE("a segment that begins or ends is seen though its flow is known") {
     CHECK(m.arrives(1000, Flags::kAck) == owner);
   }
   m.send(owner, 1000, Flags::kFin | Flags::kAck);
-  m.t.ni.command(SetClaim{m.claims[owner], TakesNew::no});
+  m.t.ni.command(SetClaim{m.claims[owner], AcceptsNewFlows::no});
   m.t.ni.run();
   for (int i = 0; i < 2; ++i) CHECK(m.arrives(1000, Flags::kAck) == owner);
   CHECK(m.arrives(1000, Flags::kSyn) == other);
@@ -193,13 +194,13 @@ TEST_CASE("datagrams are spread by both ends, and a claim of one peer comes firs
   std::map<size_t, int> shares;
   for (uint16_t port = 1000; port < 1200; ++port) ++shares[owners[port] = m.arrives(port, 0, kUdp).value()];
   for (size_t i = 0; i < 4; ++i) CHECK(shares[i] > 20);
-  for (const auto& [port, who] : owners) REQUIRE(m.arrives(port, 0, kUdp) == who);
-  m.t.ni.command(SetClaim{m.claims[2], TakesNew::if_nobody_does});
+  for (const auto& [port, member] : owners) REQUIRE(m.arrives(port, 0, kUdp) == member);
+  m.t.ni.command(SetClaim{m.claims[2], AcceptsNewFlows::if_no_other_does});
   m.t.ni.run();
-  for (const auto& [port, who] : owners) {
+  for (const auto& [port, member] : owners) {
     const size_t now = m.arrives(port, 0, kUdp).value();
-    if (who == 2) REQUIRE(now != 2);
-    else REQUIRE(now == who);
+    if (member == 2) REQUIRE(now != 2);
+    else REQUIRE(now == member);
   }
   m.add({.protocol = kUdp, .port = 80, .remote = m.t.peer4, .remote_port = 1000});
   CHECK(m.arrives(1000, 0, kUdp) == 4u);
@@ -210,15 +211,15 @@ TEST_CASE("datagrams are spread by both ends, and a claim of one peer comes firs
 
 TEST_CASE("another engine knows the connections that it was told of, and of others none") {
   Members m(3);
-  OwnFlows told{.endpoint = m.all[2]->number, .count = 2, .flows = {}};
+  ResumeFlows told{.endpoint = m.all[2]->number, .count = 2, .flows = {}};
   for (uint16_t i = 0; i < 2; ++i) {
     told.flows[i] = {.local = m.t.own4, .remote = m.t.peer4, .local_port = 80, .remote_port = static_cast<uint16_t>(1000 + i)};
   }
-  told.flows[1].local_port = 81;  // which it has not
+  told.flows[1].local_port = 81;  // a port that it does not claim
   m.t.ni.command(told);
   m.t.ni.run();
   CHECK(m.arrives(1000, Flags::kAck) == 2u);
-  told.endpoint = m.all[1]->number;  // a second one that says so comes too late
+  told.endpoint = m.all[1]->number;  // a second report comes too late
   m.t.ni.command(told);
   m.t.ni.run();
   CHECK(m.arrives(1000, Flags::kAck) == 2u);
@@ -227,33 +228,33 @@ TEST_CASE("another engine knows the connections that it was told of, and of othe
 TEST_CASE("what a dead member has left does not touch what a living one has between the same ends") {
   Members m(2);
   m.open(1000);
-  LeftConnection left{.local = m.t.own4, .remote = m.t.peer4, .local_port = 80, .remote_port = 1000};
-  m.t.ni.command(LeaveIp{left});
+  OrphanedConnection orphan{.local = m.t.own4, .remote = m.t.peer4, .local_port = 80, .remote_port = 1000};
+  m.t.ni.command(AddOrphan{orphan});
   m.t.run();
   CHECK(m.t.ni.counter(NiCounter::ip_left_owned) == 1);
   CHECK(m.t.ni.counter(NiCounter::ip_left) == 0);
-  left.remote_port = 1001;
-  m.t.ni.command(LeaveIp{left});
+  orphan.remote_port = 1001;
+  m.t.ni.command(AddOrphan{orphan});
   m.t.run();
   CHECK(m.t.ni.counter(NiCounter::ip_left) == 1);
 }
 
 namespace {
 
-// A member is gone that had a connection from port 1000, and leave() has told of nothing yet.
+// A member with a connection from port 1000 was detached, and add_orphan() has not been called yet.
 struct Gone : Members {
   size_t gone, other;
 
   Gone() : Members(2), gone(open(1000)), other(1 - gone) {
     send(gone, 1000, Flags::kFin | Flags::kAck);
-    t.ni.command(ExpectLeft{.endpoint = all[gone]->number, .number = 1});
+    t.ni.command(ExpectOrphans{.endpoint = all[gone]->number, .number = 1});
     t.ni.command(CloseChannel{.endpoint = all[gone]->number, .channel = TestIp::kChannel});
     t.run();
     t.seen.clear();
   }
-  void leave(uint16_t port, Remain remain) {
-    t.ni.command(LeaveIp{{.local = t.own4, .remote = t.peer4, .local_port = 80, .remote_port = port, .remain = remain, .send_next = 100,
-                          .receive_next = 500}});
+  void add_orphan(uint16_t port, OrphanState state) {
+    t.ni.command(AddOrphan{{.local = t.own4, .remote = t.peer4, .local_port = 80, .remote_port = port, .state = state, .send_next = 100,
+                            .receive_next = 500}});
     t.run();
   }
 };
@@ -262,25 +263,25 @@ struct Gone : Members {
 
 TEST_CASE("the member that answers a SYN has the connection, whatever a dead member has left between the same ends") {
   Gone m;
-  const Remain remain = GENERATE(Remain::time_wait, Remain::last_ack, Remain::fin_wait_2, Remain::reset);
+  const OrphanState state = GENERATE(OrphanState::time_wait, OrphanState::last_ack, OrphanState::fin_wait_2, OrphanState::reset);
   REQUIRE(m.arrives(1000, Flags::kSyn) == m.other);
   SECTION("what is left is told of before the answer") {
-    m.leave(1000, remain);
+    m.add_orphan(1000, state);
     m.send(m.other, 1000, Flags::kSyn | Flags::kAck);
     CHECK(m.arrives(1000, Flags::kAck) == m.other);
   }
   SECTION("... behind the answer") {
     m.send(m.other, 1000, Flags::kSyn | Flags::kAck);
-    m.leave(1000, remain);
+    m.add_orphan(1000, state);
     CHECK(m.arrives(1000, Flags::kAck) == m.other);
   }
   SECTION("... when the new one ends already") {
     m.send(m.other, 1000, Flags::kSyn | Flags::kAck);
     CHECK(m.arrives(1000, Flags::kAck) == m.other);
     m.send(m.other, 1000, Flags::kFin | Flags::kAck);
-    m.leave(1000, remain);
+    m.add_orphan(1000, state);
   }
-  m.t.ni.command(LeftAll{.number = 1});
+  m.t.ni.command(OrphansAdded{.number = 1});
   m.t.run();
   CHECK(m.arrives(1000, Flags::kAck | Flags::kPsh) == m.other);
 }
@@ -296,9 +297,9 @@ TEST_CASE("until an engine knows all that a member leaves, what comes for it is 
   CHECK(got(here) == nullptr);
   CHECK(m.arrives(1002, Flags::kSyn) == m.other);
   m.send(m.other, 1002, Flags::kSyn | Flags::kAck);
-  CHECK(m.arrives(1002, Flags::kAck) == m.other);  // of a connection since then
-  m.leave(1000, Remain::fin_wait_1);
-  m.t.ni.command(LeftAll{.number = 1});
+  CHECK(m.arrives(1002, Flags::kAck) == m.other);  // a newer connection
+  m.add_orphan(1000, OrphanState::fin_wait_1);
+  m.t.ni.command(OrphansAdded{.number = 1});
   m.t.run();
   CHECK(!m.arrives(1000, Flags::kAck | Flags::kFin));
   CHECK(m.arrives(1001, Flags::kAck) == m.other);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t frame_size(uint32_t mtu) noexcept { return mtu + static_cast<uint32_t>(sizeof(EthernetHeader)); }
 
-// One end of a ring that leads away and of those that lead here, as a port. Allocating is taking a place in the ring: nothing is copied.
+// One outgoing ring and several incoming ones, as a port. Allocation reserves a place in the ring: nothing is copied.
 class LinkPort final : public Driver {
  public:
   LinkPort(DriverCapabilities capabilities, LinkRing* out, std::vector<LinkRing*> in, LinkBell* other, std::string description)
@@ -27,11 +27,11 @@ class LinkPort final : public Driver {
   ~LinkPort() override = default;
 
   const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }
-  // From one ring at a time, in turns.
+  // Reads one ring at a time, in rotation.
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds) noexcept override {
     for (size_t tried = 0; tried < in_.size(); ++tried) {
       reading_ = reading_ + 1 < in_.size() ? reading_ + 1 : 0;
-      if (const uint32_t count = in_[reading_]->look(frames); count != 0) return count;
+      if (const uint32_t count = in_[reading_]->peek(frames); count != 0) return count;
     }
     return 0;
   }
@@ -45,7 +45,7 @@ class LinkPort final : public Driver {
     }
     return count;
   }
-  // All of them: they have their places, and come in the order of these.
+  // Takes all frames: they have reserved places, in this order.
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds) noexcept override {
     for (const TransmitFrame& frame : frames) out_->put(frame.length);
     out_->publish();
@@ -62,7 +62,7 @@ class LinkPort final : public Driver {
   DriverCapabilities capabilities_;
   LinkRing* out_;  // nullptr, as the bell: leads nowhere
   std::vector<LinkRing*> in_;
-  size_t reading_ = 0;  // whose frames were received last
+  size_t reading_ = 0;  // the ring that was read last
   LinkBell* other_;
   std::string description_;
 };
@@ -84,7 +84,7 @@ std::byte* LinkRing::reserve() noexcept {
   return frame(reserved_++);
 }
 
-uint32_t LinkRing::look(std::span<ReceivedFrame> frames) const noexcept {
+uint32_t LinkRing::peek(std::span<ReceivedFrame> frames) const noexcept {
   const uint32_t head = head_.load(std::memory_order_relaxed);
   const uint32_t there = tail_.load(std::memory_order_acquire) - head;
   const uint32_t count = std::min(there, static_cast<uint32_t>(frames.size()));
@@ -151,7 +151,7 @@ uint32_t Links::forward(OwnPort& own, Port& port, uint32_t engine, Nanoseconds n
   if (ring == nullptr) return 0;
   own.blocked &= ~(1u << engine);
   std::array<ReceivedFrame, kAtOnce> frames;
-  const uint32_t there = ring->look(frames);
+  const uint32_t there = ring->peek(frames);
   uint32_t moved = 0;
   for (; moved < there; ++moved) {
     TransmitFrame* const frame = port.frame(now);
@@ -195,7 +195,7 @@ LinkFabric::LinkFabric(uint32_t engines, std::vector<PortInfo> ports) : engines_
   for (uint32_t engine = 0; engine < engines; ++engine) open_ports(engine);
 }
 
-// Whether `from` can have frames of the port for `to`: it has a queue where they arrived, or none and sends by the first queue.
+// True if `from` can have frames of the port for `to`: `from` has a queue where they arrive, or none and sends by the first queue.
 bool LinkFabric::joined(uint32_t from, uint32_t to, const PortInfo& port) const noexcept {
   return port.has(from) || port.engine == to;
 }
@@ -235,7 +235,7 @@ void LinkFabric::open_ports(uint32_t engine) {
   }
 }
 
-// The rings in which `engine` finds frames that have arrived at the port, at other engines.
+// Rings with frames that arrived for `engine` at queues of other engines.
 std::vector<LinkRing*> LinkFabric::arrivals(uint32_t engine, uint32_t port) const {
   std::vector<LinkRing*> rings;
   for (uint32_t other = 0; other < engines_; ++other) {

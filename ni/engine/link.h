@@ -1,16 +1,17 @@
-// link.h - what the engines of one NI have between them: rings of frames, which each of them sees as ports; made by Ni.
+// link.h - connects the engines of one NI: rings of frames, which each engine sees as ports; made by Ni.
 //
-// A port belongs to one engine. Every other engine has a LinkPort in its place, a Driver like any other: what is sent there goes
-// through a ring to the owner, which puts it on the wire; and frames that arrive for endpoints of another engine come back by a
-// second ring. Two endpoints of different engines talk over a LinkPort between their engines that is no wire's. So mux and demux know
-// nothing of threads. Each ring has one writer and one reader, is bounded, and nobody waits at it: a sender's endpoint waits for the
-// LinkPort as it does for a port, and an arrived frame that finds no room is dropped and counted (link_overflow).
+// A port belongs to one engine. Every other engine has a LinkPort in its place, a Driver like any other. Frames sent there go through a
+// ring to the owner, which puts them on the wire. Frames that arrive for endpoints of another engine come back through a second ring. Two
+// endpoints of different engines use a LinkPort between their engines without a wire. So mux and demux know nothing of threads.
 //
-// A port with several queues belongs to as many engines, each of which sends by its own. What arrives there for endpoints of another
-// engine, one with a queue or one without, comes to that by rings as above: by the LinkPort that stands for the port, which looks into
-// the rings of all its engines; at an engine that has a queue, by one more LinkPort, its entrance, from which frames only come.
+// Each ring has one writer and one reader, is bounded, and never blocks. A sending endpoint waits for the LinkPort as for a port. An
+// arrived frame without room is dropped and counted (link_overflow).
 //
-// Copies of a payload byte, besides those of the way without a link: one, out of the ring (sending) or into it (receiving).
+// A port with several queues belongs to several engines, each of which sends by its own queue. Its frames for endpoints of other engines
+// also go through rings. An engine without a queue reads them by the LinkPort in place of the port, which reads the rings of all its
+// engines. An engine with a queue reads them by one more LinkPort, its entrance, which only receives.
+//
+// Additional copies of a payload byte: one, out of the ring (sending) or into it (receiving).
 #pragma once
 
 #include <array>
@@ -39,13 +40,13 @@ class LinkRing {
 
   // ---- the writer. Frames are published in the order in which they were reserved.
   std::byte* reserve() noexcept;  // nullptr: full
-  void give_back(uint32_t count) noexcept { reserved_ -= count; }  // the last ones reserved
+  void give_back(uint32_t count) noexcept { reserved_ -= count; }  // the last ones that were reserved
   void put(uint32_t length) noexcept { lengths_[put_++ & (kDepth - 1)] = length; }
   void publish() noexcept { tail_.store(put_, std::memory_order_release); }
 
   // ---- the reader
   bool empty() const noexcept { return head_.load(std::memory_order_relaxed) == tail_.load(std::memory_order_acquire); }
-  uint32_t look(std::span<ReceivedFrame> frames) const noexcept;  // the oldest, in place until release()
+  uint32_t peek(std::span<ReceivedFrame> frames) const noexcept;  // the oldest, in place until release()
   void release(uint32_t count) noexcept { head_.store(head_.load(std::memory_order_relaxed) + count, std::memory_order_release); }
 
  private:
@@ -65,48 +66,48 @@ class LinkBell {
   int descriptor = -1;  // eventfd, written for a sleeper
 
   void announce(bool asleep) noexcept { asleep_.store(asleep, std::memory_order_relaxed); }
-  // After something was published in a ring that the engine reads. The sleeper announces, executes heavy_fence(), and looks at its rings.
+  // Call it after a publication in a ring that the engine reads. The sleeper announces, executes heavy_fence(), and checks its rings.
   void ring() noexcept;
 
  private:
   alignas(kCacheLine) std::atomic<bool> asleep_{false};
 };
 
-// An engine's side of the links. Its thread alone uses it.
+// The links of one engine; used by its thread alone.
 class Links {
  public:
-  // Ports of the engine's list that are links. Those of the NI come first, then links that lead to engines, then entrances.
+  // The list of ports of an engine: ports of the NI, then links to engines, then entrances.
   bool is_link(uint32_t port) const noexcept { return (link_mask_ >> port & 1) != 0; }
   bool is_entrance(uint32_t port) const noexcept { return port >= wires_ + engines_; }
-  bool is_shared(uint32_t port) const noexcept { return (shared_mask_ >> port & 1) != 0; }  // other engines have queues of it, too
+  bool is_shared(uint32_t port) const noexcept { return (shared_mask_ >> port & 1) != 0; }  // other engines have queues of it
   uint32_t wires() const noexcept { return wires_; }  // ports of the NI
-  // By which number endpoints know what comes by it: an entrance's is that of its port.
+  // The number for endpoints: an entrance has that of its port.
   uint32_t number(uint32_t port) const noexcept { return is_entrance(port) ? entrances_[port - wires_ - engines_] : port; }
   uint32_t engine() const noexcept { return engine_; }
   uint32_t engines() const noexcept { return engines_; }
 
-  // A frame that arrived at our port, for an endpoint of engine `to`. False: its ring is full.
+  // A frame from our port for an endpoint of engine `to`. False: its ring is full.
   bool arrived(uint32_t port, uint32_t to, Bytes frame) noexcept;
-  void flush() noexcept;  // after a burst of these
+  void flush() noexcept;  // after a burst of arrived()
 
-  // Moves frames of other engines to our ports; returns how many. Our own endpoints that wait for a port come in every second turn.
+  // Moves frames of other engines to our ports; returns how many. Our own waiting endpoints go first in every second poll.
   uint32_t forward(std::span<const std::unique_ptr<Port>> ports, Nanoseconds now) noexcept;
-  // Frames wait for a port, not for another engine: forward() must run again soon.
+  // Frames wait for a port: forward() must run again soon.
   bool unfinished() const noexcept { return unfinished_; }
-  // forward() has something to do that it has not seen.
+  // forward() has new frames to move.
   bool news() const noexcept;
 
   void announce_sleep(bool asleep) noexcept { bell_->announce(asleep); }
 
  private:
   friend class LinkFabric;
-  static constexpr uint32_t kAtOnce = kBurst / 2;  // frames of one other engine for one port in a turn
+  static constexpr uint32_t kAtOnce = kBurst / 2;  // frames from one engine to one port in a poll
 
   struct OwnPort {
     uint32_t port = 0;
     std::array<LinkRing*, kEnginesMax> to_wire{};    // by engine
     std::array<LinkRing*, kEnginesMax> from_wire{};
-    uint32_t blocked = 0;                            // bit e: what waits in to_wire[e] has been seen
+    uint32_t blocked = 0;                            // bit e: frames in to_wire[e] wait for the port
   };
   uint32_t forward(OwnPort& own, Port& port, uint32_t engine, Nanoseconds now) noexcept;
 
@@ -126,7 +127,7 @@ class Links {
 class LinkFabric {
  public:
   struct PortInfo {
-    uint32_t engine;  // to which it belongs, or its first queue
+    uint32_t engine;  // owner of the port, or of its first queue
     DriverCapabilities capabilities;
     uint32_t engines = 0;  // bit e: engine e has a queue of it; 0: only the one above
     bool has(uint32_t each) const noexcept { return each == engine || (engines >> each & 1) != 0; }
@@ -136,11 +137,11 @@ class LinkFabric {
   Links& links(uint32_t engine) noexcept { return links_[engine]; }
   LinkBell& bell(uint32_t engine) noexcept { return bells_[engine]; }
 
-  // What `engine` has in place of a port that belongs to another.
+  // The LinkPort of `engine` in place of a port of another engine.
   std::unique_ptr<Driver> foreign_port(uint32_t engine, uint32_t port);
-  // The link of `engine` to `other`; in its list of ports it has the number link_port(other). To itself: a port that does nothing.
+  // The link of `engine` to `other`, with the number link_port(other). To itself: a port that does nothing.
   std::unique_ptr<Driver> engine_port(uint32_t engine, uint32_t other);
-  // What ends the list: for each port of which `engine` is not the only one to have a queue, whence frames come that arrived at others.
+  // Entrances of `engine`, at the end of its list: one for each port of which other engines have queues, too.
   std::vector<std::unique_ptr<Driver>> entrances(uint32_t engine);
   uint32_t link_port(uint32_t other) const noexcept { return static_cast<uint32_t>(ports_.size()) + other; }
   static MacAddress engine_address(uint32_t engine) noexcept {
@@ -159,7 +160,7 @@ class LinkFabric {
 
   uint32_t engines_;
   std::vector<PortInfo> ports_;
-  // From engine to engine, for each port for which one may have frames for the other, and one for none.
+  // By pair of engines: one ring for each port with frames between them, and one without a port.
   std::vector<std::unique_ptr<LinkRing>> rings_;
   std::array<LinkBell, kEnginesMax> bells_{};
   std::array<Links, kEnginesMax> links_{};

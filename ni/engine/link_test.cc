@@ -18,7 +18,7 @@ namespace {
 constexpr MacAddress kPeer{2, 0, 0, 0, 9, 9};
 constexpr uint32_t kPorts = 2;
 
-// A port whose sent frames another thread may count.
+// A port with sent frames that another thread may count.
 class CountingPort final : public TestPort {
  public:
   CountingPort(TestWire& wire, std::atomic<uint32_t>& sent) : TestPort(wire), sent_(sent) {}
@@ -32,7 +32,7 @@ class CountingPort final : public TestPort {
   std::atomic<uint32_t>& sent_;
 };
 
-// Two engines, each with a port: port e is engine e's.
+// Two engines; port e belongs to engine e.
 struct TwoEngines {
   TwoEngines() {
     for (uint32_t i = 0; i < kPorts; ++i) wires[i].capabilities.address = {2, 0, 0, 0, 0, static_cast<uint8_t>(i + 1)};
@@ -61,7 +61,7 @@ struct TwoEngines {
     nis[0]->wire(a, channel_a, tag, tag + 1, LinkFabric::engine_address(1), fabric->link_port(1));
     nis[1]->wire(b, channel_b, tag + 1, tag, LinkFabric::engine_address(0), fabric->link_port(0));
   }
-  // A channel of engine 0's endpoint over engine 1's port.
+  // A channel of an endpoint of engine 0 over the port of engine 1.
   void wire_over_other(TestEndpoint& a, uint32_t channel, uint32_t local_tag, uint32_t remote_tag) {
     nis[1]->command(OpenRelay{.local_tag = Tag{local_tag}, .engine = 0});
     nis[0]->wire(a, channel, local_tag, remote_tag, kPeer, 1);
@@ -98,12 +98,12 @@ TEST_CASE("a ring gives frames in order and takes no more than it has room for")
     uint32_t reserved = 0;
     for (std::byte* place; (place = ring.reserve()) != nullptr; ++reserved) std::memcpy(place, &(sent += 1), sizeof sent);
     CHECK(reserved == LinkRing::kDepth);
-    CHECK(ring.look(frames) == 0);  // nothing is published yet
+    CHECK(ring.peek(frames) == 0);  // nothing is published yet
     ring.give_back(3);
     sent -= 3;
     for (uint32_t i = 0; i < reserved - 3; ++i) ring.put(10 + i % 7);
     ring.publish();
-    for (uint32_t count, i = 0; (count = ring.look(frames)) != 0; ring.release(count)) {
+    for (uint32_t count, i = 0; (count = ring.peek(frames)) != 0; ring.release(count)) {
       for (uint32_t f = 0; f < count; ++f, ++i) {
         uint32_t value = 0;
         std::memcpy(&value, frames[f].data, sizeof value);
@@ -203,7 +203,7 @@ TEST_CASE("an endpoint uses the port of another engine as its own") {
     two.ni(1).wire(b, 1, 70, 80, kPeer, 1);
     for (uint32_t i = 0; i < LinkRing::kDepth + 10; ++i) two.wires[1].arriving.push_back(from_peer(two.wires[1], 50, pattern(8, 2)));
     two.wires[1].arriving.push_back(from_peer(two.wires[1], 70, pattern(9, 3)));
-    two.ni(1).run();  // engine 0 stands still
+    two.ni(1).run();  // engine 0 does not run
     CHECK(two.ni(1).counter(NiCounter::link_overflow) == 10);
     const auto served = b.receive();
     REQUIRE(served);
@@ -238,7 +238,7 @@ TEST_CASE("a port that takes nothing holds up nobody but those that send over it
   CHECK(of_a < 1000);  // its queue and the ring are full: it waits
   CHECK(two.ni(1).engine->next_event() <= two.ni(1).now + kMillisecond);  // to try again
 
-  // Now some room now and then: both get their part of it, and everything arrives in the end.
+  // With some room at times, both get their part, and everything arrives in the end.
   for (int i = 0; i < 2000; ++i) {
     two.wires[1].transmit_room = 8;
     turn();
@@ -294,7 +294,7 @@ TEST_CASE("two engines write one capture, and neither waits for the other") {
                                    .channel = ~0u, .writer = &writer});
   }
   two.run();
-  // Each frame once, by the engine whose port it passes: the link is none.
+  // Each frame is captured once, by the engine of the port; links are not captured.
   REQUIRE(a.send(0, pattern(8, 1)));
   two.wires[0].arriving.push_back(from_peer(two.wires[0], 99, pattern(8, 1)));
   two.wires[1].arriving.push_back(from_peer(two.wires[1], 50, pattern(8, 1)));
@@ -369,7 +369,7 @@ TEST_CASE("a frame wakes the engine that it is for") {
   CHECK_FALSE(rang(1));
   CHECK(b.receive().has_value() != (two.wires[1].sent.size() == 1));
 
-  // One that arrived at its port: the other way.
+  // A frame that arrived at its port: the other direction.
   REQUIRE(two.ni(0).engine->prepare_sleep(two.ni(0).now));
   two.wires[1].arriving.push_back(from_peer(two.wires[1], 50, pattern(8, 2)));
   two.ni(1).run();
@@ -384,7 +384,7 @@ TEST_CASE("the first messages of a channel wait for the command that opens it, h
   TestEndpoint& a = two.ni(0).add_endpoint();
   TestEndpoint& b = two.ni(1).add_endpoint();
   two.run();
-  const auto takes_part = [&] {  // of what waits: a turn stays short
+  const auto takes_part = [&] {  // a part of the waiting frames: polls stay short
     two.ni(1).poll();
     CHECK_FALSE(b.receive());
     CHECK_FALSE(two.nis[1]->commands.empty());
@@ -467,15 +467,15 @@ TEST_CASE("a message for a channel whose opening has no room yet waits for it") 
 
 namespace {
 
-// Each engine from `first` in a thread of its own, which sleeps whenever it may. Nothing ends a sleep but the engine's bell and the test:
-// who is not woken sleeps until kLost, and is counted.
+// Runs each engine from `first` on in a thread, which sleeps whenever it may. Only the bell of the engine and the test end a sleep: a lost
+// wake-up ends at kLost, and is counted.
 class SleepingEngines {
  public:
   explicit SleepingEngines(TwoEngines& two, uint32_t first = 0) : two_(two) {
     for (uint32_t e = first; e < 2; ++e) threads_[e] = std::thread([this, e] { loop(e); });
   }
   ~SleepingEngines() { stop(); }
-  // How many wake-ups were lost.
+  // Number of lost wake-ups.
   uint32_t stop() {
     stop_ = true;
     for (uint32_t e = 0; e < 2; ++e) {
@@ -488,7 +488,7 @@ class SleepingEngines {
     const uint64_t one = 1;
     static_cast<void>(!write(two_.bells[e], &one, sizeof one));
   }
-  // As a client does after it has put something into its send queue.
+  // Wakes the engine like a client that has written to its send queue.
   void ring(TestEndpoint& endpoint, uint32_t e) {
     ClientPage& page = two_.ni(e).page;
     light_fence();
@@ -500,7 +500,7 @@ class SleepingEngines {
   bool lost() const { return lost_ != 0; }
 
  private:
-  static constexpr int kLost = 60'000;  // ms; who has to wake a sleeper may be kept from its core for seconds
+  static constexpr int kLost = 60'000;  // a waking thread may be without a core for seconds
 
   void loop(uint32_t e) {
     TestNi& ni = two_.ni(e);
@@ -535,7 +535,7 @@ TEST_CASE("two engines in two threads, which sleep between messages") {
   TestEndpoint& b = two.ni(1).add_endpoint();
   two.link(a, 0, b, 0);
   SleepingEngines engines(two);
-  // The clients, here: a message there, its copy back, of many lengths.
+  // The clients run here: a message, and its copy back, of many lengths.
   bool all = true;
   for (uint32_t i = 0; i < 2000 && all; ++i) {
     const auto message = pattern(i % 50 == 0 ? kMessageMax : i * 37 % 4000, i);
@@ -552,7 +552,7 @@ TEST_CASE("two engines in two threads, which sleep between messages") {
   CHECK((ni_drops(two.ni(0)) == 0 && ni_drops(two.ni(1)) == 0));
 }
 
-// Engine 1 sleeps whenever it can. Engine 0, here, sends at distances that differ: the other is met at every point of its way to sleep.
+// Engine 1 sleeps whenever it can. Engine 0, here, sends at varying intervals: at every point of the way of engine 1 to sleep.
 TEST_CASE("no wake-up is lost of an engine that goes to sleep while another sends") {
   constexpr uint32_t kMessages = 30'000;
   TwoEngines two;

@@ -1,8 +1,7 @@
-// mailbox.h - what the service tells the engine and the engine tells the service: two bounded queues of plain messages.
+// mailbox.h - messages between service and engine: two bounded queues.
 //
-// Service and engine may be two threads (unetd) or one (embedded NI). Each queue has one writer and one reader. The
-// service never touches the engine's tables, and the engine never makes a system call for the service's sake but one
-// eventfd write when the service must look at an event.
+// Service and engine may be two threads (unetd) or one (embedded NI). Each queue has one writer and one reader. The service never touches
+// the tables of the engine. The engine makes one system call for the service: an eventfd write when the service must read an event.
 #pragma once
 
 #include <array>
@@ -14,8 +13,8 @@
 
 #include "ipstack/ip/host.h"
 #include "ni/driver.h"
-#include "ni/engine/ip_owners.h"
-#include "ni/engine/ip_remains.h"
+#include "ni/engine/flow_owners.h"
+#include "ni/engine/orphan_connections.h"
 #include "ni/engine/send_limits.h"
 #include "unet/ip.h"
 #include "unet/layout.h"
@@ -30,31 +29,31 @@ constexpr uint32_t kMailboxDepth = 1024;  // a power of two
 // ---- service -> engine. Memory given here stays mapped until the matching Detached event.
 
 struct AttachClient {
-  uint32_t client;          // index, < kClientsMax, unused at the moment
+  uint32_t client;          // unused index < kClientsMax
   ClientPage* page;
 };
 struct DetachClient { uint32_t client; };  // after its endpoints
 struct AttachEndpoint {
-  uint32_t endpoint;        // index, < kEndpointsMax, unused at the moment
+  uint32_t endpoint;        // unused index < kEndpointsMax
   uint32_t client;
   uint32_t doorbell;        // bit in the client's page
   std::byte* segment;       // geometry.total bytes
   SegmentGeometry geometry;
-  uint32_t user = 0;        // whose share it sends by
-  uint32_t weight = 1;      // against the user's other endpoints
-  bool resume = false;      // another engine had it: go on where that one stopped (kept.h)
+  uint32_t user = 0;        // owner of its share
+  uint32_t weight = 1;      // relative to other endpoints of the user
+  bool resume = false;      // the previous engine had it: continue from its checkpoint
 };
-struct SetUser {            // what a user's endpoints may send, from now on; without: weight 1 and no limits
+struct SetUser {            // limits of a user from now on; default: weight 1, no limits
   uint32_t user;
-  uint32_t weight;          // against other users
+  uint32_t weight;          // relative to other users
   SendLimits limits;
 };
 struct DetachEndpoint { uint32_t endpoint; };
-struct SetRegion {          // region.empty(): nothing is exposed any longer
+struct SetRegion {          // empty region: nothing is exposed any longer
   uint32_t endpoint;
   std::span<std::byte> region;
 };
-struct SetWakeDescriptor {  // eventfd to write when the endpoint asked to be woken; stays open until Detached
+struct SetWakeDescriptor {  // eventfd that wakes the endpoint; stays open until Detached
   uint32_t endpoint;
   int descriptor;
 };
@@ -70,47 +69,47 @@ struct OpenWire {           // both directions
   uint32_t port;
 };
 struct CloseChannel { uint32_t endpoint, channel; };
-struct OpenRelay {          // frames with this tag, at our ports, are for an endpoint of another engine
+struct OpenRelay {          // frames with this tag at our ports are for an endpoint of another engine
   Tag local_tag;
   uint32_t engine;
 };
 struct CloseRelay { Tag local_tag; };
-struct OpenIp {             // the endpoint's IP channel; closed as any channel, and its claims with it
+struct OpenIp {             // the IP channel of the endpoint; its claims end when it is closed
   uint32_t endpoint, channel;
 };
-struct ClaimIp {            // port and ports are chosen
+struct ClaimIp {            // port and ports are final
   uint32_t endpoint;
-  uint32_t number;          // < kIpClaimsMax, unused at the moment
+  uint32_t number;          // unused number < kIpClaimsMax
   IpClaim claim;
-  uint64_t user = 0;        // whose it is, for what was left at the port before
+  uint64_t user = 0;        // decides about orphans at the port
 };
 struct ReleaseIp { uint32_t number; };
-struct SetClaim {           // of a share: whether it takes new flows
+struct SetClaim {           // only for a member of a share
   uint32_t number;
-  TakesNew takes_new;
+  AcceptsNewFlows accepts_new_flows;
 };
-struct OwnFlow {            // a connection that another member of the claim's share has is this one's
+struct SetFlowOwner {            // moves a connection between members of a share
   uint32_t number;
   IpFlow flow;
 };
-// Connections of a share that are under way, as their owner has told of them: for an engine that takes over.
-struct OwnFlows {
+// Connections of a share, as reported by their owner, for an engine that takes over.
+struct ResumeFlows {
   static constexpr uint32_t kMax = 16;
   uint32_t endpoint;
   uint32_t count;
   std::array<IpFlow, kMax> flows;
 };
-// Before the IP channel of an endpoint with tables of sockets is closed: its connections follow by LeaveIp, the last before LeftAll.
-struct ExpectLeft { uint32_t endpoint, number; };
-struct LeaveIp { LeftConnection left; };  // of an endpoint that is gone, which claimed its port
-struct LeftAll { uint32_t number; };
-struct ResumeLease {        // of the engine before this one, whose address is used on
+// Sent before the IP channel of an endpoint with socket tables is closed. AddOrphan follows for each connection, then OrphansAdded.
+struct ExpectOrphans { uint32_t endpoint, number; };
+struct AddOrphan { OrphanedConnection orphan; };  // of a detached endpoint that claimed its port
+struct OrphansAdded { uint32_t number; };
+struct ResumeLease {        // the lease of the previous engine, which continues
   uint32_t port;
-  ip::DhcpKept lease;
+  ip::LeaseCheckpoint lease;
 };
 struct ResumeHost {         // likewise
   uint32_t port;
-  ip::HostKept kept;
+  ip::HostCheckpoint checkpoint;
 };
 struct SendSignal {
   uint32_t port;
@@ -118,28 +117,29 @@ struct SendSignal {
   uint32_t length;
   std::array<std::byte, kSignalMax> bytes;
 };
-// Where a capture's writing stands. Several engines may write one: each takes turns by `busy`, and none waits for long.
+// The writer state of a capture. Several engines may share it: `busy` is a lock that each holds briefly.
 struct CaptureWriter {
   std::atomic_flag busy{};
-  std::atomic<uint32_t> engines{1};   // that have not ended it
-  std::atomic<uint64_t> missed{0};    // frames that another engine was in the way of; they are not in the memory
+  std::atomic<uint32_t> engines{1};   // engines that have not ended it
+  std::atomic<uint64_t> missed{0};    // frames lost to the lock
   uint64_t written = 0, read = 0, frames = 0, dropped = 0;
 };
-struct StartCapture {       // memory: capture_memory.h, `bytes` of ring; stays mapped until CaptureStopped
+struct StartCapture {       // memory: capture_memory.h, ring of `bytes`; stays mapped until CaptureStopped
   uint32_t capture;         // < kCapturesMax, unused at the moment
   std::byte* memory;
   uint32_t bytes;
   uint32_t snap_length;
   int32_t port;             // -1: all
-  uint32_t endpoint;        // ~0: whatever passes the port
-  uint32_t channel;         // ~0: all of the endpoint's
-  CaptureWriter* writer = nullptr;  // shared with other engines, and stays until all of them have stopped; nullptr: this one's own
+  uint32_t endpoint;        // ~0: all frames of the port
+  uint32_t channel;         // ~0: all channels of the endpoint
+  CaptureWriter* writer = nullptr;  // shared with other engines until all have stopped; nullptr: private
 };
 struct StopCapture { uint32_t capture; };
-struct Resumed {};          // all that another engine had is attached and open again
+struct Resumed {};          // all endpoints and channels of the previous engine are open again
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
                              OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, SetClaim,
-                             OwnFlow, OwnFlows, ExpectLeft, LeaveIp, LeftAll, ResumeLease, ResumeHost, SendSignal, SetUser,
+                             SetFlowOwner, ResumeFlows, ExpectOrphans, AddOrphan, OrphansAdded, ResumeLease, ResumeHost, SendSignal,
+                                 SetUser,
                              StartCapture, StopCapture, Resumed>;
 
 // ---- engine -> service
@@ -153,16 +153,16 @@ struct SignalReceived {
   std::array<std::byte, kSignalMax> bytes;
 };
 struct CaptureStopped { uint32_t capture; };  // likewise
-struct IpChanged {          // what a port has for IP
+struct IpChanged {          // IP status of a port
   uint32_t port;
   ip::HostStatus status;
-  std::optional<ip::DhcpKept> lease{};  // from a server, once its address is assigned
+  std::optional<ip::LeaseCheckpoint> lease{};  // once its address is assigned
 };
-struct IpKept {             // and what the next engine is to know of that
+struct HostCheckpointed {             // the checkpoint of its host
   uint32_t port;
-  ip::HostKept kept;
+  ip::HostCheckpoint checkpoint;
 };
-using Event = std::variant<std::monostate, ClientDetached, EndpointDetached, SignalReceived, CaptureStopped, IpChanged, IpKept>;
+using Event = std::variant<std::monostate, ClientDetached, EndpointDetached, SignalReceived, CaptureStopped, IpChanged, HostCheckpointed>;
 
 // A bounded queue of one writer thread and one reader thread.
 template <typename T, uint32_t kDepth>
@@ -186,8 +186,7 @@ class Mailbox {
   void pop() noexcept { head_.store(head_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
   bool empty() const noexcept { return front() == nullptr; }
 
-  // The writer has messages for which there was no room. Said before anything can reach the reader that follows from one of them, and
-  // taken back after the last was pushed.
+  // The writer has messages without room. Announced before any consequence of them can reach the reader, and revoked after the last push.
   void announce_more(bool more) noexcept { more_.store(more, std::memory_order_release); }
   // Messages wait for the reader, here or at the writer.
   bool pending() const noexcept { return more_.load(std::memory_order_acquire) || !empty(); }

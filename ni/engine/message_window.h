@@ -1,7 +1,7 @@
-// message_window.h - which of a channel's last 64 fragmented messages are over; used by the reassembly of fragments.
+// message_window.h - which of a channel's last 64 fragmented messages have ended; used by the reassembly of fragments.
 //
-// Without it, a late or repeated fragment of a message that is over would open a reassembly of its own, hold buffers until
-// the timeout and be counted as a second lost message. A sliding bitmap, as in RFC 6479, but for messages, not frames.
+// Without it, a late or repeated fragment of an ended message would open a reassembly of its own, hold buffers until the timeout, and count
+// as a second lost message. A sliding bitmap, as in RFC 6479, but for messages, not frames.
 #pragma once
 
 #include <cstdint>
@@ -35,11 +35,11 @@ class MessageWindow {
     newest_ = message;
   }
 
-  // A newer one has come since: senders send their messages one after the other, so what is missing is probably lost.
+  // A newer message has begun: senders finish one message before the next, so missing fragments are probably lost.
   bool superseded(uint32_t message) const noexcept { return newest_ - message - 1 < kBehindMax - 1; }
 
  private:
-  // Further behind than this is ahead: messages of one frame have numbers, too, and are not seen here.
+  // A number further behind counts as ahead: messages of one frame have numbers, too, and are not recorded here.
   static constexpr uint32_t kBehindMax = 64 * 1024;
 
   uint32_t newest_ = 0;

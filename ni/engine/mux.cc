@@ -1,4 +1,4 @@
-// mux.cc - turns, visits, and one message to where its channel leads; who is next is in mux_shares.cc.
+// mux.cc - turns, visits, and one message to its destination; the order of users is in mux_shares.cc.
 #include "ni/engine/mux.h"
 
 #include <algorithm>
@@ -15,11 +15,11 @@ Mux::Mux(std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, Watch
          const CommandMailbox& commands)
     : ports_(ports), delivery_(delivery), watch_(watch), counters_(counters), commands_(commands) {
   lingering_.reserve(kEndpointsMax);
-  held_.reserve(kEndpointsMax);
+  deferred_.reserve(kEndpointsMax);
 }
 
-// Visits the endpoint until its quantum or the turn is over or somebody else wants to send.
-[[gnu::always_inline]] inline Mux::Visit Mux::serve(EndpointState& endpoint, int64_t most, int64_t& spent, Nanoseconds now) noexcept {
+// Visits the endpoint until its quantum or the poll is over, or another endpoint wants to send.
+[[gnu::always_inline]] inline Mux::Visit Mux::process(EndpointState& endpoint, int64_t most, int64_t& spent, Nanoseconds now) noexcept {
   const Share& share = *endpoint.share;
   for (;;) {
     const bool alone = share.first == nullptr && only_user(share);
@@ -30,51 +30,51 @@ Mux::Mux(std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, Watch
     spent += slice - endpoint.deficit;
     endpoint.deficit += rest;
     if (outcome != Visit::used_up) return outcome;
-    watch_.look([this](EndpointState& other) { activate(other); });
+    watch_.scan([this](EndpointState& other) { activate(other); });
     if (spent >= most || !only_user(share)) return endpoint.deficit > 0 ? Visit::slice_over : Visit::used_up;
     if (endpoint.deficit > 0) continue;
     if (share.first != nullptr) return Visit::used_up;
-    endpoint.deficit = endpoint.quantum;  // alone, it has no debts to pay
+    endpoint.deficit = endpoint.quantum;  // alone, it owes no endpoint else
   }
 }
 
-// Serves the share's first endpoint, and charges the share. Returns what was spent.
-[[gnu::always_inline]] inline int64_t Mux::serve_share(Share& share, int64_t most, bool& later, Nanoseconds now) noexcept {
+// Processes the first endpoint of the share, and charges the share. Returns the bytes spent.
+[[gnu::always_inline]] inline int64_t Mux::process_share(Share& share, int64_t most, bool& later, Nanoseconds now) noexcept {
   EndpointState& endpoint = take_first(share);
   const uint64_t time_before = std::exchange(time_, share.time);
   const int64_t charged_before = std::exchange(charged_, 0);
   if (!endpoint.granted) {
-    // Debts are owed to other endpoints of the user; other users are paid by the share's time.
+    // A deficit is owed to other endpoints of the user. Other users are compensated by the time of the share.
     endpoint.deficit = share.first == nullptr && waiting_ == 0 ? endpoint.quantum : endpoint.deficit + endpoint.quantum;
     endpoint.granted = true;
   }
   int64_t spent = 0;
-  const Visit outcome = serve(endpoint, most, spent, now);
+  const Visit outcome = process(endpoint, most, spent, now);
   later = outcome == Visit::later;
-  if (later) [[unlikely]] spent += kMessageCost;  // or it would be whose turn it is until what it waits for has come
+  if (later) [[unlikely]] spent += kMessageCost;  // else it would stay first until its wait is over
   finish_visit(endpoint);
-  settle_outcome(endpoint, outcome, now);
-  if (spent == 0) time_ = time_before;  // it was not served
+  requeue(endpoint, outcome, now);
+  if (spent == 0) time_ = time_before;  // nothing was sent
   charge(share, spent - std::exchange(charged_, charged_before));
   return spent;
 }
 
-uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
+uint32_t Mux::poll_active(Nanoseconds now) noexcept {
   if (unfinished_) admit_waiting(now);
-  if (now >= next_release_) [[unlikely]] release_held(now);
+  if (now >= next_release_) [[unlikely]] release_deferred(now);
   uint32_t visits = 0;
-  int64_t left = kTurnBytes, next_look = left - kSliceBytes;
-  nested_left_ = kTurnBytes;
+  int64_t left = kPollBytes, next_scan = left - kSliceBytes;
+  nested_left_ = kPollBytes;
   while (first_ != nullptr && left > 0) {
     Share& share = *first_;
-    if (share.limited && hold_if_over(share, now)) [[unlikely]] continue;
+    if (share.limited && defer_if_over(share, now)) [[unlikely]] continue;
     ++visits;
     bool later = false;
-    const int64_t spent = serve_share(share, std::min(left, kAloneBytes), later, now);
+    const int64_t spent = process_share(share, std::min(left, kAloneBytes), later, now);
     left = later && share.next == nullptr ? 0 : left - spent - kMessageCost;
-    if (left > next_look) continue;
-    next_look = left - kSliceBytes;
-    watch_.look([this](EndpointState& other) { activate(other); });
+    if (left > next_scan) continue;
+    next_scan = left - kSliceBytes;
+    watch_.scan([this](EndpointState& other) { activate(other); });
   }
   delivery_.flush();
   unfinished_ = !lingering_.empty();
@@ -85,11 +85,11 @@ uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
   return visits;
 }
 
-// The share has had so many bytes copied. Those that have sent less now come first, as between two turns. No command is taken
-// meanwhile, so the message that is being copied keeps its endpoints.
-void Mux::let_others(Share& share, uint32_t copied, Nanoseconds now) noexcept {
+// `copied` bytes of the share were copied. Shares that have sent less get turns now. No command is taken meanwhile, so both endpoints of
+// the message under way stay attached.
+void Mux::yield_to_others(Share& share, uint32_t copied, Nanoseconds now) noexcept {
   if (nested_ == kNestedMax) return;
-  watch_.look([this](EndpointState& other) { activate(other); });
+  watch_.scan([this](EndpointState& other) { activate(other); });
   charged_ += copied;
   charge(share, copied);
   if (first_ == nullptr || first_ == &share) [[likely]] return;
@@ -97,9 +97,9 @@ void Mux::let_others(Share& share, uint32_t copied, Nanoseconds now) noexcept {
   bool served = false;
   while (first_ != nullptr && first_ != &share && earlier(first_->time, share.time) && nested_left_ > 0) {
     Share& other = *first_;
-    if (other.limited && hold_if_over(other, now)) continue;
+    if (other.limited && defer_if_over(other, now)) continue;
     bool later = false;
-    nested_left_ -= serve_share(other, kSliceBytes, later, now) + kMessageCost;
+    nested_left_ -= process_share(other, kSliceBytes, later, now) + kMessageCost;
     served = true;
     if (later) break;
   }
@@ -107,13 +107,13 @@ void Mux::let_others(Share& share, uint32_t copied, Nanoseconds now) noexcept {
   --nested_;
 }
 
-void Mux::settle_outcome(EndpointState& endpoint, Visit outcome, Nanoseconds now) noexcept {
+void Mux::requeue(EndpointState& endpoint, Visit outcome, Nanoseconds now) noexcept {
   switch (outcome) {
     case Visit::empty:
       endpoint.active = false;
       endpoint.granted = false;
       endpoint.deficit = std::min<int64_t>(endpoint.deficit, 0);
-      watch_.rest(endpoint, now);
+      watch_.set_idle(endpoint, now);
       break;
     case Visit::used_up:
       endpoint.granted = false;
@@ -126,7 +126,7 @@ void Mux::settle_outcome(EndpointState& endpoint, Visit outcome, Nanoseconds now
       append(endpoint);
       break;
     case Visit::limited:
-      hold({.until = endpoint.buckets.room_at(endpoint.share->limits.burst), .endpoint = &endpoint});
+      defer({.until = endpoint.buckets.room_at(endpoint.share->limits.burst), .endpoint = &endpoint});
       break;
     case Visit::blocked: {
       Port& port = *ports_[blocked_port_];
@@ -141,13 +141,13 @@ void Mux::settle_outcome(EndpointState& endpoint, Visit outcome, Nanoseconds now
   }
 }
 
-// Ports that take frames again: those that waited for them come first, in their order.
+// Endpoints of ports that take frames again come first, in their order.
 void Mux::admit_waiting(Nanoseconds now) noexcept {
   for (const auto& port : ports_) {
     port->flush(now);
     if (port->waiting_first != nullptr && port->has_room(now)) admit(*port);
   }
-  settle_lingering();
+  complete_lingering();
 }
 
 void Mux::admit(Port& port) noexcept {
@@ -184,17 +184,17 @@ Mux::Visit Mux::visit(EndpointState& endpoint, Nanoseconds now) noexcept {
   return Visit::used_up;
 }
 
-// Tells the client which slots it may reuse, wakes it if it waits for that, and shows it its counters.
+// Returns slots to the client, wakes it if it waits for slots, and updates its counters.
 void Mux::finish_visit(EndpointState& endpoint) noexcept {
   const uint32_t before = endpoint.send.published();
   const uint32_t position = endpoint.send.position() - (endpoint.outgoing.active ? 1 : 0);
   if (endpoint.zero_copy.lingering) [[unlikely]] {
-    settle(endpoint, position);
+    complete_sends(endpoint, position);
   } else if (position != before) {
     endpoint.send.give_back_now(position);
   }
   if (endpoint.send.published() != before) {
-    light_fence();  // send_consumed was stored; now look who waits
+    light_fence();  // between the store of send_consumed and the load of sender_waiting
     delivery_.waker().wake_if_announced(endpoint, endpoint.header->sender_waiting.value);
   }
   if (endpoint.sent_messages != 0) {
@@ -216,10 +216,9 @@ void Mux::sent(EndpointState& endpoint, uint32_t length) noexcept {
   endpoint.sent_bytes += length;
 }
 
-// A descriptor that cannot be sent: dropped, counted, and paid for.
+// Drops, counts and charges a descriptor that cannot be sent.
 Mux::Step Mux::refuse(EndpointState& endpoint, EndpointCounter reason) noexcept {
-  // A command that opens the channel, or claims the port, may have come since this turn began, or wait; it was put before the client
-  // could know of it.
+  // The command that opens the channel or claims the port was put before the client could know of it. It may still wait.
   const bool may_be_known = reason == EndpointCounter::unknown_channel || reason == EndpointCounter::bad_ip_port;
   if (may_be_known && commands_.pending()) return Step::later;
   endpoint.take_slot();
@@ -228,7 +227,7 @@ Mux::Step Mux::refuse(EndpointState& endpoint, EndpointCounter reason) noexcept 
   return Step::sent;
 }
 
-// A whole message whose payload stands in the frame.
+// Stages a whole message; its payload is in the frame.
 inline void Mux::compose(TransmitFrame& frame, ChannelState& channel, Port& port, uint32_t length) noexcept {
   frame.length = emit_frame(frame.data,
                             {.to = channel.remote, .from = port.address(), .tag = channel.remote_tag,
@@ -237,7 +236,7 @@ inline void Mux::compose(TransmitFrame& frame, ChannelState& channel, Port& port
   port.stage();
 }
 
-// `mark` is Mark's word: kept in a register, it need not go through memory.
+// `mark`: packed, so that it stays in a register.
 Mux::Step Mux::send(EndpointState& endpoint, const Slot& slot, uint64_t mark, Nanoseconds now) noexcept {
   const uint32_t number = __atomic_load_n(&slot.channel, __ATOMIC_RELAXED);  // once: the client may change it
   ChannelState* const channel = endpoint.channel(number);
@@ -286,7 +285,7 @@ bool Mux::send_now(EndpointState& endpoint, uint32_t number, Bytes data, bool mo
   return true;
 }
 
-// The port that has the frame, or nullptr: nothing has happened. So for IP.
+// The port with the staged frame; nullptr: nothing was done.
 Port* Mux::send_frame_now(ChannelState& channel, Bytes data, Nanoseconds now) noexcept {
   Port& port = *ports_[channel.port];
   if (data.size() > port.fragment_size(FrameFlags::kMessage)) return nullptr;

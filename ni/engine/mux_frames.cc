@@ -1,5 +1,4 @@
-// mux_frames.cc - the mux's way to a wire: a message cut into frames, copied or lent to the port, and slots given back; and its way to
-// an endpoint of the same NI: a long message copied in parts.
+// mux_frames.cc - long messages: cut into frames for a wire, copied or lent to the port; or copied in parts to an endpoint of the same NI.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -11,7 +10,7 @@ bool Mux::can_lend(const EndpointState& endpoint, uint32_t port) const noexcept 
   return ports_[port]->external_payload() && (endpoint.registered_ports >> port & 1) != 0;
 }
 
-// A frame of it reads its segment.
+// The port reads the segment of the endpoint for some frame.
 void Mux::linger(EndpointState& endpoint) noexcept {
   ZeroCopy& zero_copy = endpoint.zero_copy;
   if (zero_copy.lingering) return;
@@ -20,7 +19,7 @@ void Mux::linger(EndpointState& endpoint) noexcept {
   lingering_.push_back(&endpoint);
 }
 
-// Sends frames of the endpoint's message under way while its turn lasts.
+// Sends frames of the message under way while the turn lasts.
 Mux::Step Mux::send_frames(EndpointState& endpoint, Nanoseconds now) noexcept {
   Outgoing& out = endpoint.outgoing;
   ChannelState* const channel = endpoint.channel(out.channel);
@@ -68,13 +67,13 @@ Mux::Step Mux::send_frames(EndpointState& endpoint, Nanoseconds now) noexcept {
   return Step::sent;
 }
 
-// A message of an IP channel, whose pieces are in `outgoing`.
+// Begins the IP message in `outgoing`.
 Mux::Step Mux::send_ip(EndpointState& endpoint, uint32_t number, Nanoseconds now) noexcept {
   Outgoing& out = endpoint.outgoing;
   EndpointCounter reason{};
-  const IpPart::Step begun = ip_->begin(endpoint, out, reason, now);
-  if (begun == IpPart::Step::dropped) return refuse(endpoint, reason);
-  if (begun == IpPart::Step::later) return Step::later;
+  const IpDatapath::Step begun = ip_->begin(endpoint, out, reason, now);
+  if (begun == IpDatapath::Step::dropped) return refuse(endpoint, reason);
+  if (begun == IpDatapath::Step::later) return Step::later;
   out.channel = number;
   endpoint.take_slot();
   if (out.active) return send_ip_packets(endpoint, now);
@@ -92,7 +91,7 @@ Port* Mux::send_ip_now(EndpointState& endpoint, Bytes data, Nanoseconds now) noe
   if (data.size() > kIpMessageMax || !ip_->send_now(endpoint, out, reason, port, now)) return nullptr;
   if (reason) [[unlikely]] {
     endpoint.count(*reason);
-    delivery_.flush();  // its sender may have been told
+    delivery_.flush();  // an error may have been delivered to its sender
   }
   return ports_[port].get();
 }
@@ -102,14 +101,14 @@ Mux::Step Mux::send_ip_packets(EndpointState& endpoint, Nanoseconds now) noexcep
   while (out.active && endpoint.deficit > 0) {
     EndpointCounter reason{};
     uint32_t port = 0, spent = 0;
-    const IpPart::Step step = ip_->go_on(endpoint, out, reason, port, spent, now);
-    if (step == IpPart::Step::blocked) {
+    const IpDatapath::Step step = ip_->go_on(endpoint, out, reason, port, spent, now);
+    if (step == IpDatapath::Step::blocked) {
       blocked_port_ = port;
       return Step::blocked;
     }
     if (endpoint.zero_copy.pending() != 0) linger(endpoint);
     endpoint.deficit -= spent + kMessageCost;
-    if (step == IpPart::Step::dropped) {
+    if (step == IpDatapath::Step::dropped) {
       out.active = false;
       endpoint.count(reason);
     } else if (!out.active) {
@@ -120,8 +119,8 @@ Mux::Step Mux::send_ip_packets(EndpointState& endpoint, Nanoseconds now) noexcep
   return Step::sent;
 }
 
-// Gives slots back whose frames the port has read. `position`: the first slot that is not completely in frames.
-void Mux::settle(EndpointState& endpoint, uint32_t position) noexcept {
+// Returns slots that ports have read. `position`: the first slot that is not completely in frames.
+void Mux::complete_sends(EndpointState& endpoint, uint32_t position) noexcept {
   ZeroCopy& zero_copy = endpoint.zero_copy;
   uint32_t consumed = endpoint.send.published();
   // The older generation ends where the current one began.
@@ -137,8 +136,8 @@ void Mux::settle(EndpointState& endpoint, uint32_t position) noexcept {
   if (consumed != endpoint.send.published()) endpoint.send.give_back_now(consumed);
 }
 
-// Looks at the endpoints whose frames ports still read, once per turn.
-void Mux::settle_lingering() noexcept {
+// Returns slots of endpoints with segments that ports still read; once per poll.
+void Mux::complete_lingering() noexcept {
   for (size_t i = 0; i < lingering_.size();) {
     EndpointState& endpoint = *lingering_[i];
     if (endpoint.zero_copy.pending() == 0) {
@@ -154,11 +153,11 @@ void Mux::settle_lingering() noexcept {
 
 // ---- long messages to an endpoint of the same NI
 
-// The pieces of the message, of more than kPartBytes, are in `outgoing`. So of the put.
+// The message, of more than kPartBytes, is in `outgoing`, as it is for hairpin_put().
 bool Mux::hairpin_message(EndpointState& from, EndpointState& to, uint32_t channel, Nanoseconds now) noexcept {
   Outgoing& out = from.outgoing;
   const uint32_t length = out.pieces.length;
-  if (to.receive.reserve() == nullptr) return delivery_.message(to, channel, out.pieces);  // which drops it
+  if (to.receive.reserve() == nullptr) return delivery_.message(to, channel, out.pieces);  // drops it
   RunList runs;
   if (!delivery_.take_buffers(to, length, runs)) return false;
   out.begin(0);
@@ -183,14 +182,14 @@ bool Mux::hairpin_put(EndpointState& from, EndpointState& to, uint32_t channel, 
   return true;
 }
 
-// The next `length` bytes of the endpoint's message. Other users have their turns between the parts.
+// Copies the next `length` bytes of the message. Other users have turns between the parts.
 void Mux::copy_in_parts(EndpointState& from, std::byte* to, uint64_t length, Nanoseconds now) noexcept {
   while (length != 0) {
     const auto part = static_cast<uint32_t>(std::min<uint64_t>(length, kPartBytes));
     from.outgoing.copy_next(to, part);
     to += part;
     length -= part;
-    let_others(*from.share, part, now);
+    yield_to_others(*from.share, part, now);
   }
 }
 

@@ -1,4 +1,4 @@
-// mux_shares.cc - endpoints that leave the lists of a share, and users and endpoints that a limit holds back.
+// mux_shares.cc - removal from the lists of a share, and deferral of users and endpoints over their limits.
 #include <algorithm>
 
 #include "ni/engine/mux.h"
@@ -14,10 +14,10 @@ void Mux::remove(EndpointState& endpoint) noexcept {
   std::erase(lingering_, &endpoint);
   endpoint.zero_copy.lingering = false;
   if (!endpoint.active) return;
-  if (endpoint.held) {
-    endpoint.held = false;  // its entry is stale from now on
+  if (endpoint.deferred) {
+    endpoint.deferred = false;  // its entry is stale from now on
     ++stale_;
-    if (stale_ > kReleases && stale_ > held_.size() / 2) drop_stale();
+    if (stale_ > kReleases && stale_ > deferred_.size() / 2) drop_stale();
   } else {
     Share& share = *endpoint.share;
     const bool waits = endpoint.waiting_port != kNotWaiting;
@@ -37,7 +37,7 @@ void Mux::remove(EndpointState& endpoint) noexcept {
 
 // ---- limits
 
-// One message or frame at a time: each may be the last that a limit allows.
+// Visits one message or frame at a time: each may exhaust a limit.
 Mux::Visit Mux::visit_limited(EndpointState& endpoint, Nanoseconds now) noexcept {
   Share& share = *endpoint.share;
   const Nanoseconds burst = share.limits.burst;
@@ -52,9 +52,9 @@ Mux::Visit Mux::visit_limited(EndpointState& endpoint, Nanoseconds now) noexcept
     }
     if (share.buckets.room_at(burst) > now) {
       endpoint.deficit = left;
-      return Visit::slice_over;  // the share is held before its next turn
+      return Visit::slice_over;  // the share is deferred before its next turn
     }
-    const bool begun = endpoint.outgoing.active && endpoint.outgoing.offset != 0;  // its first frame may have found a full port
+    const bool begun = endpoint.outgoing.active && endpoint.outgoing.offset != 0;  // false while its first frame waits for a port
     endpoint.deficit = 1;
     const Visit outcome = visit(endpoint, now);
     const int64_t spent = 1 - endpoint.deficit;
@@ -73,58 +73,58 @@ Mux::Visit Mux::visit_limited(EndpointState& endpoint, Nanoseconds now) noexcept
   return Visit::used_up;
 }
 
-bool Mux::hold_if_over(Share& share, Nanoseconds now) noexcept {
+bool Mux::defer_if_over(Share& share, Nanoseconds now) noexcept {
   const Nanoseconds until = share.buckets.room_at(share.limits.burst);
   if (until <= now) return false;
   leave(share);
-  share.held = true;
-  hold({.until = until, .share = &share});
+  share.deferred = true;
+  defer({.until = until, .share = &share});
   return true;
 }
 
-void Mux::hold(Held held) noexcept {
-  if (held.endpoint != nullptr) {
-    held.endpoint->active = true;
-    held.endpoint->held = true;
-    held.hold = ++held.endpoint->hold;
+void Mux::defer(Deferred deferred) noexcept {
+  if (deferred.endpoint != nullptr) {
+    deferred.endpoint->active = true;
+    deferred.endpoint->deferred = true;
+    deferred.deferral = ++deferred.endpoint->deferrals;
   }
-  held_.push_back(held);
-  std::push_heap(held_.begin(), held_.end(), kLater);
-  next_release_ = held_.front().until;
+  deferred_.push_back(deferred);
+  std::push_heap(deferred_.begin(), deferred_.end(), kLater);
+  next_release_ = deferred_.front().until;
 }
 
-// A few in each turn: thousands may wait for the same instant.
-void Mux::release_held(Nanoseconds now) noexcept {
-  for (uint32_t i = 0; i < kReleases && !held_.empty() && held_.front().until <= now; ++i) {
-    const Held held = held_.front();
-    std::pop_heap(held_.begin(), held_.end(), kLater);
-    held_.pop_back();
-    if (held.share != nullptr) {
-      held.share->held = false;
-      if (held.share->first != nullptr) enter(*held.share, 0);
-    } else if (held.stale()) {
+// A few in each poll: thousands may be due at the same instant.
+void Mux::release_deferred(Nanoseconds now) noexcept {
+  for (uint32_t i = 0; i < kReleases && !deferred_.empty() && deferred_.front().until <= now; ++i) {
+    const Deferred deferred = deferred_.front();
+    std::pop_heap(deferred_.begin(), deferred_.end(), kLater);
+    deferred_.pop_back();
+    if (deferred.share != nullptr) {
+      deferred.share->deferred = false;
+      if (deferred.share->first != nullptr) enter(*deferred.share, 0);
+    } else if (deferred.stale()) {
       --stale_;
     } else {
-      held.endpoint->held = false;
-      append(*held.endpoint);
+      deferred.endpoint->deferred = false;
+      append(*deferred.endpoint);
     }
   }
-  next_release_ = held_.empty() ? ~Nanoseconds{0} : held_.front().until;
+  next_release_ = deferred_.empty() ? ~Nanoseconds{0} : deferred_.front().until;
 }
 
 void Mux::release_all(Share& share, Nanoseconds now) noexcept {
-  for (Held& held : held_) {
-    if (held.share == &share || (held.endpoint != nullptr && held.endpoint->share == &share)) held.until = 0;
+  for (Deferred& deferred : deferred_) {
+    if (deferred.share == &share || (deferred.endpoint != nullptr && deferred.endpoint->share == &share)) deferred.until = 0;
   }
-  std::make_heap(held_.begin(), held_.end(), kLater);
-  release_held(now);
+  std::make_heap(deferred_.begin(), deferred_.end(), kLater);
+  release_deferred(now);
 }
 
-// Endpoints that went away while they were held leave their entries behind: to look for each of thousands would take a turn.
+// Detached endpoints leave stale entries: a search for each of thousands would take a whole poll.
 void Mux::drop_stale() noexcept {
-  std::erase_if(held_, [](const Held& held) { return held.stale(); });
-  std::make_heap(held_.begin(), held_.end(), kLater);
-  next_release_ = held_.empty() ? ~Nanoseconds{0} : held_.front().until;
+  std::erase_if(deferred_, [](const Deferred& deferred) { return deferred.stale(); });
+  std::make_heap(deferred_.begin(), deferred_.end(), kLater);
+  next_release_ = deferred_.empty() ? ~Nanoseconds{0} : deferred_.front().until;
   stale_ = 0;
 }
 

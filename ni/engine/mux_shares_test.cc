@@ -35,13 +35,13 @@ struct Users {
     ni.command(OpenHairpin{e.number, 0, sink.number, 0});
     return e;
   }
-  // What each user got of `frames` frames, a few at a time, while all endpoints flood; a frame costs its payload and 64.
+  // Frames of each user among `frames` frames, a few at a time, while all endpoints flood. A frame costs its payload and 64.
   std::map<uint32_t, double> share_of(uint32_t frames, const std::map<uint32_t, uint32_t>& size_of) {
     std::map<uint32_t, double> cost;
     for (const auto& [tag, each] : shares_of_endpoints(frames, size_of)) cost[user_of.at(tag)] += each;
     return cost;
   }
-  // Likewise each endpoint, by its tag.
+  // Counts frames of each endpoint, by tag.
   std::map<uint32_t, double> shares_of_endpoints(uint32_t frames, const std::map<uint32_t, uint32_t>& size_of) {
     std::map<uint32_t, double> cost;
     for (uint32_t sent = 0; sent < frames; sent += 5) {
@@ -56,7 +56,7 @@ struct Users {
     }
     return cost;
   }
-  // Sends without end for so long, a step of 100 us at a time; what `e` sent meanwhile.
+  // Sends without end for a time, in steps of 100 us; returns messages that `e` sent.
   struct Sent {
     uint64_t messages, bytes;
   };
@@ -70,7 +70,7 @@ struct Users {
   }
 };
 
-// Sends so many messages in the midst of a turn.
+// Sends messages in the middle of a turn.
 struct Late {
   TestEndpoint* endpoint = nullptr;
   uint32_t messages = 0;
@@ -101,7 +101,7 @@ TEST_CASE("a user gets its share by its weight, however many endpoints the other
   auto cost = s.share_of(6'000, {{1, 40}, {2, kMessageMax}, {3, 900}});
   CHECK(cost[2] == Approx(cost[1]).epsilon(0.05));
   CHECK(cost[3] == Approx(2 * cost[1]).epsilon(0.05));
-  // Weights of the time to come.
+  // Weights from now on.
   s.ni.command(SetUser{.user = 3, .weight = 1, .limits = {}});
   s.ni.command(SetUser{.user = 1, .weight = 4, .limits = {}});
   cost = s.share_of(6'000, {{1, 40}, {2, kMessageMax}, {3, 900}});
@@ -118,7 +118,7 @@ TEST_CASE("weights of endpoints divide their user's share and nobody else's") {
   auto cost = s.shares_of_endpoints(12'000, {{1, size}, {2, 900}});
   CHECK(cost[heavy] == Approx(3 * cost[light]).epsilon(0.05));
   CHECK(cost[modest] == Approx(cost[light] + cost[heavy]).epsilon(0.05));
-  // However heavy, and however many.
+  // Whatever their weight and number.
   std::vector<uint32_t> heaviest;
   for (int i = 0; i < 3; ++i) heaviest.push_back(tag(s.to_wire(1, kEndpointWeightMax)));
   cost = s.shares_of_endpoints(60'000, {{1, size}, {2, 900}});
@@ -328,7 +328,7 @@ TEST_CASE("limits in messages and bytes hold for a user and for each of its endp
     }
     CHECK(a.counter(EndpointCounter::unknown_channel) - before == Approx(1'000).margin(3));
   }
-  // Whom no limit concerns does not notice: it sends as much as 100 us allow a queue of 64.
+  // A user without a limit is unaffected: it sends what 100 us and a queue of 64 allow.
   CHECK(s.flood({&a, &free}, free, 40, 10 * kMillisecond).messages == 64 * 100);
 }
 
@@ -381,7 +381,7 @@ TEST_CASE("a user that changes between two limits without end gets no more than 
   TestEndpoint& sink = s.ni.add_endpoint();
   TestEndpoint& a = s.to_sink(1, sink);
   s.ni.run();
-  // Of its processes some have one rule of the policy and some another.
+  // Some processes of the user have one rule of the policy, some another.
   const SendLimits one{.bytes = 1'000'000, .burst = kMillisecond};
   const SendLimits other = GENERATE(SendLimits{.bytes = 1'000'000, .burst = kMillisecond},
                                     SendLimits{.bytes = 500'000, .burst = kMillisecond},

@@ -107,7 +107,7 @@ TEST_CASE("a modest endpoint waits for one turn of a flooding one at most") {
       Senders::fill(flood, kMessageMax);
       s.transmit(1);
     }
-    // Frames composed already, and the rest of the flood's turn.
+    // Frames that were composed before, and the rest of the turn of the flood.
     CHECK(s.bytes_of[remote_tag(flood)] - before <= kBurst * 1514 + options.quantum_bytes + 1514);
   }
 }

@@ -27,7 +27,7 @@ class NiCounters {
   std::array<std::atomic<uint64_t>, kNiCounters> values_{};
 };
 
-// What the engine holds at the moment.
+// Present numbers of things in the engine.
 class NiGauges {
  public:
   // One writer, as above.

@@ -28,7 +28,7 @@ Port::~Port() { driver_->discard({frames_.data() + begin_, have_ - begin_}); }
 
 TransmitFrame* Port::signal_frame(Nanoseconds now) noexcept {
   if (TransmitFrame* const empty = frame(now)) return empty;
-  // frame() has moved everything to the front. Data has all that is composed, or an empty frame is left of a signal that was forgotten.
+  // frame() has moved all frames to the front. All data frames are composed, or an unused signal frame remains.
   if (end_ == have_ && have_ != frames_.size()) {
     frames_[have_] = TransmitFrame{};
     have_ += driver_->allocate({&frames_[have_], 1});
@@ -36,7 +36,7 @@ TransmitFrame* Port::signal_frame(Nanoseconds now) noexcept {
   return end_ != have_ ? &frames_[end_] : nullptr;
 }
 
-// All frames for data are composed: sends them, and fills up with empty ones.
+// All data frames are composed: sends them and allocates empty ones.
 bool Port::make_room(Nanoseconds now) noexcept {
   flush(now);
   std::move(frames_.begin() + begin_, frames_.begin() + have_, frames_.begin());
@@ -49,26 +49,26 @@ bool Port::make_room(Nanoseconds now) noexcept {
   return room_for_data();
 }
 
-// The memory's owner is gone, so nobody is left who would read a counter of these frames.
+// The owner of the memory has exited, so no process can read a counter of these frames.
 void Port::drop_staged(Bytes memory) noexcept {
-  uint32_t kept = begin_;
+  uint32_t unsent = begin_;
   for (uint32_t i = begin_; i < end_; ++i) {
     const TransmitFrame frame = frames_[i];
     if (frame.external >= memory.data() && frame.external < memory.data() + memory.size()) {
       --frame.completion->pending;
       driver_->discard({&frame, 1});
     } else {
-      frames_[kept++] = frame;
+      frames_[unsent++] = frame;
     }
   }
-  std::move(frames_.begin() + end_, frames_.begin() + have_, frames_.begin() + kept);
-  have_ -= end_ - kept;
-  end_ = kept;
+  std::move(frames_.begin() + end_, frames_.begin() + have_, frames_.begin() + unsent);
+  have_ -= end_ - unsent;
+  end_ = unsent;
   shown_ = std::min(shown_, end_);
   gather_pieces();
 }
 
-// Those of the frames that stay become the last ones: places go round by what is composed.
+// Moves the pieces of remaining frames to the last places: places rotate by composed frames.
 void Port::gather_pieces() noexcept {
   const auto before = pieces_;
   next_pieces_ = 0;
@@ -83,7 +83,7 @@ void Port::gather_pieces() noexcept {
 
 void Port::show_received(std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept { taps_->received(index_, frames, now); }
 
-// Before the driver takes them: afterwards they are its own.
+// Before transmit(): afterwards the driver owns them.
 void Port::show_staged(Nanoseconds now) noexcept {
   const uint32_t first = std::max(begin_, shown_);
   if (first < end_) taps_->sent(index_, {frames_.data() + first, end_ - first}, now);

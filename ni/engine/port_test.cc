@@ -1,4 +1,4 @@
-// port_test.cc - what a port that takes no frames holds back: whose memory it may still read, and what finds room in it.
+// port_test.cc - a port that takes no frames: memory that it may still read, and frames that still find room.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -122,8 +122,8 @@ TEST_CASE("a frame that a signal did not need is not data's, and no frame is los
       compose(port.signal_frame(now), std::byte{2});
       CHECK(port.frame(now) == nullptr);
     }
-    REQUIRE(port.signal_frame(now) != nullptr);  // the eighth, forgotten
-    // Some leave, and data has their room; what was forgotten is used there.
+    REQUIRE(port.signal_frame(now) != nullptr);  // the eighth, not staged
+    // Some frames leave, and data takes their room, including the frame that was not staged.
     wire.transmit_room = 20;
     uint32_t more = 0;
     for (TransmitFrame* frame; more < 100 && (frame = port.frame(now)) != nullptr; ++more) compose(frame, std::byte{1});

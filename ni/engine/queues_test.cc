@@ -1,5 +1,5 @@
-// queues_test.cc - a port with several queues, each of another engine: whichever a frame arrives at, it finds its endpoint, once; and
-// every engine sends by its own.
+// queues_test.cc - a port with a queue for each of several engines: a frame finds its endpoint once, from any queue, and every engine sends
+// by its own.
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -168,7 +168,7 @@ TEST_CASE("the service gets signals from every queue, and what it says leaves by
   CHECK(ni.queues[1].sent.empty());
 }
 
-// The signal that a channel is open left by another engine than the one at whose queue the first message arrives.
+// Another engine sent the signal that opened the channel than the one at the queue of the first message.
 TEST_CASE("a channel's first message waits at no queue's engine for its commands, however many there are") {
   QueuesOfEngines ni;
   const uint32_t serving = GENERATE(0u, 1u, 2u);
@@ -213,7 +213,7 @@ TEST_CASE("a queue whose engine takes nothing costs its frames and no others") {
   ni.run();
   for (uint32_t i = 0; i < LinkRing::kDepth + 10; ++i) ni.queues[1].arriving.push_back(from_peer(50, pattern(8, 2)));
   ni.queues[1].arriving.push_back(from_peer(51, pattern(9, 3)));
-  ni.nis[2]->run();  // engine 1 stands still
+  ni.nis[2]->run();  // engine 1 does not run
   CHECK(ni.nis[2]->counter(NiCounter::link_overflow) == 10);
   const auto served = b.receive();
   REQUIRE(served);

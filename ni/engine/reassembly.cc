@@ -116,14 +116,14 @@ bool Reassembly::reclaim(EndpointState& endpoint) noexcept {
   return false;
 }
 
-// Would it still have as many as the one that wants a place? Clients count first: who has many endpoints gets no more for it.
+// True if `holding` would still have as many places as `wanting`. Clients count first: many endpoints give no advantage.
 bool Reassembly::owes_to(const EndpointState& holding, const EndpointState& wanting) const noexcept {
   if (holding.client != wanting.client) return of_clients_[holding.client % kClientsMax] > of_clients_[wanting.client % kClientsMax] + 1;
   return holding.reassemblies > wanting.reassemblies + 1;
 }
 
-// The NI's pool is empty: looks at the few that have waited longest, whosever they are, then at some places in turn for one
-// that is owed to the one that wants it. So no client keeps the others out.
+// The pool is empty: examines the messages without progress for longest, then some places in rotation, for one that owes_to() allows to
+// take. So no client keeps others out.
 bool Reassembly::reclaim_any(const EndpointState& wanting) noexcept {
   constexpr uint32_t kLook = 16;
   Reassembling* m = oldest_;

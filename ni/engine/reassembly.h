@@ -1,11 +1,11 @@
-// reassembly.h - the messages of which some fragments have arrived and others not; used by the demux.
+// reassembly.h - fragmented messages that are not complete; used by the demux.
 //
-// A fixed pool, found by (tag, message number). Each has a bitmap in units of kFragmentUnit of what has arrived, and its
-// receive buffers, into which fragments are deposited where they belong, in any order. A message without progress for the
-// timeout is given up. When an endpoint is short of buffers or places, messages that are superseded (a newer one of the
-// same channel has begun, so their missing fragments are probably lost) make room before anything new is refused. When the
-// NI is short of places, clients that hold more of them than the one that wants one make room, too, and of its own endpoints those
-// that hold more.
+// A fixed pool, found by (tag, message number). Each message has a bitmap of arrived bytes in units of kFragmentUnit, and its receive
+// buffers. Fragments are deposited in place, in any order. A message without progress for the timeout is given up.
+//
+// When an endpoint is short of buffers or places, superseded messages make room before anything new is refused: a newer message of the same
+// channel has begun, so their missing fragments are probably lost. When the NI is short of places, clients with more places than the
+// requesting one make room, and among the endpoints of one client those with more.
 #pragma once
 
 #include <array>
@@ -44,14 +44,14 @@ class Reassembly {
 
   Reassembling* find(Tag tag, uint32_t message) noexcept;
 
-  // A new one without buffers; nullptr if the endpoint or the NI has too many.
+  // Opens a message without buffers; nullptr: the endpoint or the NI has too many.
   Reassembling* open(EndpointState& endpoint, uint32_t channel, Tag tag, uint32_t message, Nanoseconds now) noexcept;
 
-  // Marks bytes as arrived. `overlap`: some of them had arrived and some not, which no honest sender does.
+  // Marks bytes as arrived. `overlap`: only some of them had arrived, which no honest sender causes.
   enum class Marked : uint8_t { fresh, duplicate, overlap };
   Marked mark(Reassembling& message, uint32_t offset, uint32_t length, Nanoseconds now) noexcept;
 
-  // The message is whole, or over: its place is free. Its buffers are the caller's business.
+  // The message is complete or given up: frees its place. The caller owns its buffers.
   void close(Reassembling& message) noexcept;
 
   // Drops the message: buffers back, counted under `reason` at its endpoint.
@@ -63,11 +63,11 @@ class Reassembly {
   // Drops one superseded message of the endpoint; false if there is none.
   bool reclaim(EndpointState& endpoint) noexcept;
 
-  // Drops all of the endpoint, or of one of its channels; not counted: the channel is gone.
+  // Drops all messages of the endpoint, or of one channel; uncounted, as the channel is closed.
   void forget(EndpointState& endpoint) noexcept { forget(endpoint, kNone); }
   void forget(EndpointState& endpoint, uint32_t channel) noexcept;
 
-  // Gives up what had no progress for the timeout.
+  // Gives up messages without progress for the timeout.
   void expire(Nanoseconds now) noexcept;
   // Messages in reassembly; any thread may ask.
   uint32_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
@@ -92,7 +92,7 @@ class Reassembly {
   Reassembling* oldest_ = nullptr;
   Reassembling* newest_ = nullptr;
   std::array<Reassembling*, kBuckets> buckets_{};
-  std::array<uint32_t, kClientsMax> of_clients_{};  // places that each client's endpoints hold
+  std::array<uint32_t, kClientsMax> of_clients_{};  // places of each client
 };
 
 }  // namespace unet::engine

@@ -1,8 +1,8 @@
-// send_limits.h - how much a user and each of its endpoints may send, and the buckets that hold them to it; used by the mux.
+// send_limits.h - rates of a user and its endpoints, and the token buckets that enforce them; used by the mux.
 //
-// A token bucket kept as one time (the generic cell rate algorithm, ITU-T I.371): when everything sent so far would have
-// been sent at the exact rate. Who is ahead of the clock by less than the burst may send; the last message may overdraw,
-// and is paid for later. Nothing is refilled, so an idle bucket costs nothing.
+// A bucket is one time (generic cell rate algorithm, ITU-T I.371): when all that was sent would have been sent at the exact rate. A sender
+// may send while that is ahead of the clock by less than the burst. The last message may overdraw, and is paid for later. Nothing is
+// refilled, so an idle bucket costs nothing.
 #pragma once
 
 #include <algorithm>
@@ -12,18 +12,18 @@
 
 namespace unet::engine {
 
-// Rates per second; 0: no limit. What goes over a local channel does not pass the NI, and no limit.
+// Rates per second; 0: no limit. Local channels bypass the NI, and so the limits.
 struct SendLimits {
   uint64_t messages = 0, bytes = 0;                    // of all endpoints of the user together
   uint64_t endpoint_messages = 0, endpoint_bytes = 0;  // of each
-  Nanoseconds burst = 10 * kMillisecond;               // at rest, so much time's worth may come at once
+  Nanoseconds burst = 10 * kMillisecond;               // credit of an idle sender, as time
 
   bool any() const noexcept { return (messages | bytes | endpoint_messages | endpoint_bytes) != 0; }
   bool operator==(const SendLimits&) const = default;
 };
 constexpr uint64_t kSendRateMax = 1'000'000'000'000;  // per second
 
-// What one unit costs of the clock.
+// Time per unit.
 class Price {
  public:
   Price() = default;
@@ -37,7 +37,7 @@ class Price {
 
 class Bucket {
  public:
-  // When it has room: `now` or before if it has.
+  // When the bucket has room; in the past: now.
   Nanoseconds room_at(Nanoseconds burst) const noexcept { return price_.cost_ == 0 || paid_until_ < burst ? 0 : paid_until_ - burst; }
 
   void take(uint64_t units, Nanoseconds now) noexcept {
@@ -45,7 +45,7 @@ class Bucket {
     rest_ = cost & ((uint64_t{1} << Price::kShift) - 1);
     paid_until_ = std::max(paid_until_, now) + (cost >> Price::kShift);
   }
-  // A debt stays as many units as it was, also while there is no limit: else a user that changes between two limits had none.
+  // A debt keeps its number of units, also while there is no limit: a user must not lose it by changing between limits.
   void set_price(Price price, Nanoseconds now) noexcept {
     const uint64_t cost = price.cost_;
     if (cost != 0 && cost != debt_cost_) {
@@ -64,7 +64,7 @@ class Bucket {
   Nanoseconds paid_until_ = 0;
   uint64_t rest_ = 0;       // of a nanosecond
   Price price_;
-  uint64_t debt_cost_ = 0;  // of the last price that was one: paid_until_ is counted in it
+  uint64_t debt_cost_ = 0;  // the last price that was not 0: paid_until_ is in its units
 };
 
 struct Prices {

@@ -1,7 +1,7 @@
-// share.h - a user's share of the engine and the wires: its weight, its limits and its endpoints in turn; private to ni/engine.
+// share.h - a user's share of the engine and the wires: its weight, its limits and its active endpoints; private to ni/engine.
 //
-// The engine's thread alone uses it, but for `woken_apart_until`. A share is made when its user is first named and stays as
-// long as the engine, so that nobody gets rid of a debt by leaving and coming again.
+// Used by the engine's thread alone, except `woken_apart_until`. A share is created when its user is first named, and stays as long as the
+// engine: a user cannot lose a debt by reconnecting.
 #pragma once
 
 #include <atomic>
@@ -16,11 +16,11 @@ namespace unet::engine {
 
 struct EndpointState;
 
-// A user's long wake-ups (eventfd_wake.h). An honest user has a few: the processor time of a write has interrupts in it that came
-// meanwhile. So a few of them are forgiven, and a hundredth of the time pays for more.
+// A user's long wake-ups (eventfd_wake.h). An honest user has a few, as the time of a write includes interrupts. So a few are forgiven, and
+// a hundredth of the time pays for more.
 class LongWakes {
  public:
-  // 0, or the time of those that were too long together, from which on they are counted anew.
+  // 0, or the sum of long wake-ups that were not forgiven, which begins again at 0.
   Nanoseconds add(Nanoseconds took, Nanoseconds now) noexcept {
     const Nanoseconds paid = (now - since_) / kPart;
     since_ = now;
@@ -41,33 +41,33 @@ class LongWakes {
 };
 
 struct Share {
-  // A question ends after three seconds: at most half of the places that there are (ip::NeighbourOptions).
+  // A lookup ends after three seconds: at most half of the neighbour cache (ip::NeighbourOptions).
   static constexpr uint32_t kNeighboursPerSecond = 64;
   static constexpr uint64_t kTimeParts = 1 << 16;
-  // Time wraps, after 2^48 bytes. It begins shortly before, so that every long run goes through that.
+  // Time wraps after 2^48 bytes. It begins shortly before, so that every long run tests that.
   static constexpr uint64_t kTimeBegins = uint64_t{0} - (uint64_t{1} << 36);
 
-  // Active endpoints in turn. Those that wait for a port or for their limit are not among them.
+  // Active endpoints, in order of their turns, without those that wait for a port or a limit.
   EndpointState* first = nullptr;
   EndpointState* last = nullptr;
 
   Share* next = nullptr;      // in the mux's list of shares with active endpoints, by time
   Share* previous = nullptr;
   bool active = false;        // is in that list
-  bool held = false;          // is kept out of it until its limit has room
-  bool limited = false;       // any limit, its own or of its endpoints
-  uint32_t watched = 0;       // of its endpoints, places in the watched set
-  uint64_t time = kTimeBegins;  // what it has sent, divided by its weight (mux.h)
-  uint64_t pace = kTimeParts; // of a byte: kTimeParts / weight
+  bool deferred = false;      // not in that list until under its limit
+  bool limited = false;       // it or its endpoints have a limit
+  uint32_t watched = 0;       // its endpoints in the watched set
+  uint64_t time = kTimeBegins;  // bytes sent, divided by its weight (mux.h)
+  uint64_t pace = kTimeParts; // time per byte: kTimeParts / weight
 
   SendLimits limits;
-  uint32_t terms = 0;         // counts changes of the limits, which each endpoint takes over when it is served
+  uint32_t terms = 0;         // counts changes of the limits, which endpoints compare when they are visited
   Prices endpoint_prices;
   Buckets buckets;
-  EventfdWake wake;           // by the engine's thread,
-  LongWakes long_wakes;       // and
-  std::atomic<Nanoseconds> woken_apart_until{0};  // before that, by another (wake.h)
-  RateLimit neighbours{kNeighboursPerSecond};  // that it makes us ask for, on links with IP
+  EventfdWake wake;           // wake-ups by the engine's thread
+  LongWakes long_wakes;       // their long ones
+  std::atomic<Nanoseconds> woken_apart_until{0};  // until then, the wake thread wakes the user (wake.h)
+  RateLimit neighbours{kNeighboursPerSecond};  // address lookups for the user
 
   void set_limits(const SendLimits& to, Nanoseconds now) noexcept {
     limits = to;

@@ -1,4 +1,4 @@
-// sleep_stress_test.cc - clients and an engine that sleep whenever they can: no message may be left lying; runs under TSan.
+// sleep_stress_test.cc - clients and an engine that sleep whenever they can: no message may be left in a queue; runs under TSan.
 //
 // Each thread sleeps in poll(2) with a time limit that only a lost wake-up can reach. The test counts those.
 #include <poll.h>
@@ -13,7 +13,7 @@
 namespace unet::engine::sleep_stress_test {
 namespace {
 
-constexpr int kLost = 60'000;  // ms; who has to wake a sleeper may be kept from its core for seconds
+constexpr int kLost = 60'000;  // a waking thread may be without a core for seconds
 
 // An eventfd and a thread that sleeps on it.
 class Bed {
@@ -21,7 +21,7 @@ class Bed {
   Bed() : descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
   ~Bed() { close(descriptor_); }
   int descriptor() const { return descriptor_; }
-  // False: nobody woke it.
+  // False: a lost wake-up.
   bool sleep() {
     pollfd each{.fd = descriptor_, .events = POLLIN, .revents = 0};
     if (::poll(&each, 1, kLost) != 1) return false;

@@ -16,8 +16,7 @@
 
 namespace unet::engine {
 
-// An address in a word, as it stands in memory, and a port in the two bytes that it leaves: one comparison says whether a
-// frame comes from where it must.
+// An address and a port in one word, as in memory: one comparison checks the source of a frame.
 constexpr bool kLittle = std::endian::native == std::endian::little;
 constexpr uint64_t kAddressMask = kLittle ? 0x0000'FFFF'FFFF'FFFF : 0xFFFF'FFFF'FFFF'0000;
 
@@ -28,14 +27,14 @@ inline uint64_t source_key(const MacAddress& address, uint32_t port) noexcept {
   std::memcpy(&key, address.data(), address.size());
   return key | port_key(port);
 }
-// The same of an address in a frame, where two more bytes follow it: one load.
+// The address part of that word, from a frame: one load, as two more bytes follow.
 inline uint64_t address_key(const std::byte* address) noexcept {
   uint64_t key;
   std::memcpy(&key, address, sizeof key);
   return key & kAddressMask;
 }
 
-// The tag of a frame of ours, before anything else of it is checked; false: it is none.
+// Reads the tag of a frame of ours, before other checks; false: not a frame of ours.
 inline bool read_tag(Bytes frame, Tag& tag) noexcept {
   if (frame.size() < kFrameOverhead) return false;
   be16 type;

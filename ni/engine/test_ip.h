@@ -72,7 +72,7 @@ inline Packet make_message(const IpMessageHeader& header, Bytes packet) {
   return message;
 }
 
-// What came to the peer: a packet for TCP, UDP or others, or an error about one of his.
+// A packet that the peer received: for TCP, UDP or others, or an error about one of its packets.
 struct Seen {
   ip::Arrival::Kind kind{};
   ip::IpView view{};          // its spans lie in `packet`
@@ -90,7 +90,7 @@ class TestIp {
   explicit TestIp(uint32_t mtu = 1500) : TestIp(DriverCapabilities{.address = {2, 0, 0, 0, 0, 1}, .mtu = mtu}) {}
   explicit TestIp(const DriverCapabilities& capabilities)
       : wire(make_wire(capabilities)), ni({&wire}, options()), peer(peer_options(capabilities.mtu), kSecond) {
-    // Its addresses are ours when nobody objects.
+    // Lets its addresses pass duplicate detection.
     for (int i = 0; i < 200; ++i) {
       ni.now += 100 * kMillisecond;
       run();
@@ -111,7 +111,7 @@ class TestIp {
     return next_claim++;
   }
 
-  // A frame of the peer's with that packet; and those that were put so come in one burst.
+  // Puts a frame with that packet, as from the peer; frames put together arrive in one burst.
   void arrive(Bytes packet, std::optional<MacAddress> to = {}) {
     put(packet, to);
     run();
@@ -129,7 +129,7 @@ class TestIp {
     run();
     return result;
   }
-  // The peer's host and the engine, until neither has anything to say.
+  // Runs the host of the peer and the engine until both are idle.
   void run() {
     for (int quiet = 0, turns = 0; quiet < 2; ++turns) {
       UNET_CHECK(turns < 100'000);
@@ -191,7 +191,7 @@ class TestIp {
   }
 };
 
-// What an endpoint got by its IP channel.
+// A message that an endpoint received by its IP channel.
 struct Got {
   IpMessageHeader own{};
   Packet packet;

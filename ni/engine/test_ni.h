@@ -1,4 +1,4 @@
-// test_ni.h - an engine with its mailboxes, and endpoints whose every byte of shared memory a test can write; for unit tests.
+// test_ni.h - an engine with its mailboxes, and endpoints with shared memory that a test can write byte by byte; for unit tests.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -45,7 +45,7 @@ struct Arrived {
 class TestEndpoint {
  public:
   TestEndpoint(uint32_t number, const EndpointOptions& options) : number(number), geometry(SegmentGeometry::of(options)) {
-    // Between two pages that nobody may touch: an access outside the segment ends the test.
+    // Between two inaccessible pages: an access outside of the segment ends the test.
     guarded = mmap(nullptr, geometry.total + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     UNET_CHECK(guarded != MAP_FAILED);
     segment = static_cast<std::byte*>(guarded) + kPage;
@@ -67,7 +67,7 @@ class TestEndpoint {
     for (uint32_t buffer = 0; buffer < geometry.buffers; ++buffer) free_writer.push(buffer);
   }
 
-  // Any descriptor at all. False: no room.
+  // Writes any descriptor. False: no room.
   bool post(uint32_t channel, SlotKind kind, uint32_t length, const void* payload, size_t size) {
     Slot* const slot = writer.reserve();
     if (slot == nullptr) return false;
@@ -149,15 +149,15 @@ class TestEndpoint {
   }
 };
 
-// An engine, one client, and endpoints numbered from 0, whose doorbells have the same numbers.
+// An engine, one client, and endpoints numbered from 0, with doorbells of the same numbers.
 class TestNi {
  public:
   static constexpr uint32_t kClient = 0;
 
-  explicit TestNi(std::vector<TestWire*> wires = {}, EngineOptions options = {}, Kept kept = {}) {
+  explicit TestNi(std::vector<TestWire*> wires = {}, EngineOptions options = {}, EngineCheckpoint checkpoint = {}) {
     std::vector<std::unique_ptr<Driver>> drivers;
     for (TestWire* wire : wires) drivers.push_back(std::make_unique<TestPort>(*wire));
-    start(std::move(drivers), options, nullptr, std::move(kept));
+    start(std::move(drivers), options, nullptr, std::move(checkpoint));
   }
   TestNi(std::vector<std::unique_ptr<Driver>>&& drivers, EngineOptions options) { start(std::move(drivers), options); }
   // One of several engines. Its endpoints have numbers, and so doorbells, that are its own.
@@ -184,7 +184,7 @@ class TestNi {
     e.post_all_buffers();
     return e;
   }
-  // Goes on with the endpoints of another, whose engine ends.
+  // Takes over the endpoints of an engine that has ended.
   void take_over(TestNi& other) {
     other.engine.reset();
     endpoints = std::move(other.endpoints);
@@ -201,7 +201,7 @@ class TestNi {
   void wire(TestEndpoint& e, uint32_t channel, uint32_t local_tag, uint32_t remote_tag, MacAddress remote, uint32_t port = 0) {
     command(OpenWire{e.number, channel, Tag{local_tag}, Tag{remote_tag}, remote, port});
   }
-  // Makes an eventfd, kept open, that the endpoint is woken by.
+  // Makes the eventfd that wakes the endpoint, and keeps it open.
   int wake_descriptor(TestEndpoint& e) {
     wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     command(SetWakeDescriptor{e.number, wake});
@@ -225,8 +225,8 @@ class TestNi {
   template <typename T>
   std::optional<T> event() {
     const Event* front = events.front();
-    if (!std::is_same_v<T, IpKept>) {  // for whom it is not about that
-      for (; front != nullptr && std::holds_alternative<IpKept>(*front); front = events.front()) events.pop();
+    if (!std::is_same_v<T, HostCheckpointed>) {  // skipped unless it is the awaited event
+      for (; front != nullptr && std::holds_alternative<HostCheckpointed>(*front); front = events.front()) events.pop();
     }
     if (front == nullptr || !std::holds_alternative<T>(*front)) return std::nullopt;
     const T event = std::get<T>(*front);
@@ -245,8 +245,9 @@ class TestNi {
   uint32_t first_number = 0;
 
  private:
-  void start(std::vector<std::unique_ptr<Driver>> drivers, const EngineOptions& options, Links* links = nullptr, Kept kept = {}) {
-    engine = std::make_unique<Engine>(options, std::move(drivers), commands, events, -1, links, std::move(kept));
+  void start(std::vector<std::unique_ptr<Driver>> drivers, const EngineOptions& options, Links* links = nullptr,
+             EngineCheckpoint checkpoint = {}) {
+    engine = std::make_unique<Engine>(options, std::move(drivers), commands, events, -1, links, std::move(checkpoint));
     command(AttachClient{kClient, &page});
   }
 };

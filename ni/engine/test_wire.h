@@ -13,7 +13,7 @@ namespace unet::engine {
 
 using FrameBytes = std::vector<std::byte>;
 
-// What the test holds; the TestPort that the engine owns points to it, so it must outlive the engine.
+// The part of the test; the TestPort in the engine points to it, so it must outlive the engine.
 struct TestWire {
   DriverCapabilities capabilities{.address = {2, 0, 0, 0, 0, 1}};
   std::deque<FrameBytes> arriving;      // the engine receives these

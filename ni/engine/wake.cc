@@ -22,12 +22,12 @@
 namespace unet::engine {
 namespace {
 
-constexpr uint64_t kRest = 1000;  // an engine gives a user at most this part of its time for long wake-ups
+constexpr uint64_t kApartShare = 1000;  // an engine spends at most 1/kApartShare of its time on long wake-ups of a user
 constexpr Nanoseconds kApartMin = 5 * kSecond;
 constexpr int kPriority = 19;  // the lowest
 
 void keep_apart(Share& share, Nanoseconds took) noexcept {
-  if (took != 0) share.woken_apart_until.store(monotonic_now() + std::max(took * kRest, kApartMin), std::memory_order_relaxed);
+  if (took != 0) share.woken_apart_until.store(monotonic_now() + std::max(took * kApartShare, kApartMin), std::memory_order_relaxed);
 }
 
 bool is_apart(const Share& share) noexcept {
@@ -37,10 +37,10 @@ bool is_apart(const Share& share) noexcept {
 
 }  // namespace
 
-// Endpoints come by a ring with a place for each there is: an endpoint is in it or with the thread at most once.
+// Takes endpoints from a ring with a place for each: an endpoint is in it at most once.
 class WakeThread {
  public:
-  // nullptr: no thread or memory is left. `bell` is an eventfd that outlives the thread.
+  // nullptr: out of threads or memory. `bell`: an eventfd that outlives the thread.
   static std::unique_ptr<WakeThread> make(int bell, const cpu_set_t& cores) noexcept {
     if (bell < 0) return nullptr;
     try {
@@ -52,8 +52,8 @@ class WakeThread {
   WakeThread(int bell, const cpu_set_t& cores) : bell_(bell), thread_([this, cores] {
     prctl(PR_SET_NAME, "unet-wakes");
     pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
-    // Long wake-ups take no processor from threads that have it. The kernel knows priorities of threads. A thread of the usual policy
-    // preempts others when it is woken, whatever its priority. SCHED_IDLE would starve on a busy machine.
+    // Long wake-ups must not take the processor from other threads. Linux has priorities per thread; a woken thread of the usual policy
+    // preempts others whatever its priority, and SCHED_IDLE would starve on a busy machine.
     setpriority(PRIO_PROCESS, 0, kPriority);
     const sched_param none{};
     sched_setscheduler(0, SCHED_BATCH, &none);
@@ -65,7 +65,7 @@ class WakeThread {
     thread_.join();
   }
 
-  // By the engine's thread. The endpoint's descriptor stays open until its `wakes` is none again.
+  // Called by the engine's thread. The endpoint's descriptor stays open until its `wakes` is 0 again.
   void put(EndpointState& endpoint) noexcept {
     if (endpoint.wakes.fetch_or(EndpointState::kWakeWanted, std::memory_order_acq_rel) != 0) return;
     const uint32_t tail = tail_.load(std::memory_order_relaxed);
@@ -96,18 +96,18 @@ class WakeThread {
   }
   void queue(EndpointState& endpoint) {
     std::deque<EndpointState*>& of_user = waiting_[endpoint.share];
-    if (of_user.empty()) turns_.push_back(endpoint.share);
+    if (of_user.empty()) ready_users_.push_back(endpoint.share);
     of_user.push_back(&endpoint);
   }
-  // One endpoint of the next user.
+  // Wakes one endpoint of the next user.
   void wake_next() {
-    Share* const user = turns_.front();
-    turns_.pop_front();
+    Share* const user = ready_users_.front();
+    ready_users_.pop_front();
     std::deque<EndpointState*>& of_user = waiting_[user];
     EndpointState& endpoint = *of_user.front();
     of_user.pop_front();
     if (of_user.empty()) waiting_.erase(user);
-    else turns_.push_back(user);
+    else ready_users_.push_back(user);
     uint32_t writing = EndpointState::kWakeWriting;
     endpoint.wakes.exchange(writing, std::memory_order_acq_rel);
     const bool asleep = endpoint.header->receiver_asleep.value.exchange(0, std::memory_order_acq_rel) != 0;
@@ -120,12 +120,12 @@ class WakeThread {
   std::atomic<bool> stop_{false};
   std::array<EndpointState*, kEndpointsMax> places_{};
   std::atomic<uint32_t> tail_{0};
-  // The thread's own.
+  // Used by the wake thread alone.
   uint32_t head_ = 0;
   std::map<Share*, std::deque<EndpointState*>> waiting_;  // never an empty list
-  std::deque<Share*> turns_;                              // each user of `waiting_` once
+  std::deque<Share*> ready_users_;                        // each user of `waiting_` once
   EventfdWake wake_;
-  std::thread thread_;  // begins when all the others are there
+  std::thread thread_;  // last member: it starts when the others are initialized
 };
 
 Waker::Waker(NiCounters& counters) : counters_(counters) {}
@@ -144,7 +144,7 @@ void Waker::forbid_thread() noexcept {
 
 void Waker::wake(EndpointState& endpoint, std::atomic<uint32_t>& flag) noexcept {
   if (endpoint.wake_descriptor < 0) return;
-  if (!cores_ || !is_apart(*endpoint.share) || !leave_to_thread(endpoint)) {
+  if (!cores_ || !is_apart(*endpoint.share) || !hand_to_thread(endpoint)) {
     if (flag.exchange(0, std::memory_order_relaxed) == 0) return;
     Share& share = *endpoint.share;
     const Nanoseconds took = share.wake.wake(endpoint.wake_descriptor);
@@ -153,7 +153,7 @@ void Waker::wake(EndpointState& endpoint, std::atomic<uint32_t>& flag) noexcept 
   counters_.add(NiCounter::wakeups);
 }
 
-bool Waker::leave_to_thread(EndpointState& endpoint) noexcept {
+bool Waker::hand_to_thread(EndpointState& endpoint) noexcept {
   if (thread_ == nullptr) thread_ = WakeThread::make(bell_.get(), *cores_);
   if (thread_ == nullptr) return false;  // the next wake-up tries again
   thread_->put(endpoint);

@@ -41,7 +41,7 @@ class Waker {
 
  private:
   void wake(EndpointState& endpoint, std::atomic<uint32_t>& flag) noexcept;
-  bool leave_to_thread(EndpointState& endpoint) noexcept;
+  bool hand_to_thread(EndpointState& endpoint) noexcept;
 
   NiCounters& counters_;
   std::optional<cpu_set_t> cores_;

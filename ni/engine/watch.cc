@@ -11,7 +11,7 @@ Watch::Watch(uint32_t max_per_user, Nanoseconds watch_time) noexcept : max_(std:
 
 void Watch::add(EndpointState& endpoint, Nanoseconds now) noexcept {
   if (endpoint.watch != kNone || count_ == kMax) return;
-  // A user with many busy endpoints does not take the places of those who have few.
+  // A user with many busy endpoints must not take the places of users with few.
   const uint32_t most = count_ < kMax / 2 ? max_ : std::min(max_, kFew);
   if (endpoint.share->watched >= most) return;
   ++endpoint.share->watched;
@@ -23,10 +23,10 @@ void Watch::add(EndpointState& endpoint, Nanoseconds now) noexcept {
 void Watch::remove(EndpointState& endpoint) noexcept {
   if (endpoint.watch == kNone) return;
   endpoint.header->engine_watching.value.store(0, std::memory_order_relaxed);
-  take_out(endpoint.watch);
+  erase(endpoint.watch);
 }
 
-void Watch::take_out(uint32_t index) noexcept {
+void Watch::erase(uint32_t index) noexcept {
   entries_[index].endpoint->watch = kNone;
   --entries_[index].endpoint->share->watched;
   if (index != --count_) {
@@ -35,7 +35,7 @@ void Watch::take_out(uint32_t index) noexcept {
   }
 }
 
-uint32_t Watch::take_idle(Nanoseconds idle_since, std::array<EndpointState*, kMax>& left) noexcept {
+uint32_t Watch::take_idle(Nanoseconds idle_since, std::array<EndpointState*, kMax>& stopped) noexcept {
   uint32_t count = 0;
   for (uint32_t i = 0; i < count_;) {
     const Entry& entry = entries_[i];
@@ -45,10 +45,10 @@ uint32_t Watch::take_idle(Nanoseconds idle_since, std::array<EndpointState*, kMa
     }
     EndpointState& endpoint = *entry.endpoint;
     endpoint.header->engine_watching.value.store(0, std::memory_order_relaxed);
-    left[count++] = &endpoint;
-    take_out(i);
+    stopped[count++] = &endpoint;
+    erase(i);
   }
-  // After it every client either sees the 0 and rings, or has published what the caller is going to see.
+  // After the fence, every client either sees the 0 and rings, or has published a message that the caller will see.
   if (count != 0) heavy_fence();
   return count;
 }

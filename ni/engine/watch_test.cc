@@ -94,9 +94,9 @@ TEST_CASE("bells of endpoints that a client does not have are ignored") {
   ni.run();
   for (auto& word : ni.page.doorbells) word = ~uint64_t{0};
   for (auto& word : ni.page.summary.words) word = ~uint64_t{0};
-  const uint64_t before = ni.engine->looks();
+  const uint64_t before = ni.engine->scans();
   ni.poll();
-  CHECK(ni.engine->looks() - before < 10);
+  CHECK(ni.engine->scans() - before < 10);
   REQUIRE(a.send(0, {}));
   ni.run();
   CHECK(a.counter(EndpointCounter::unknown_channel) == 1);
@@ -104,7 +104,7 @@ TEST_CASE("bells of endpoints that a client does not have are ignored") {
 
 TEST_CASE("4,096 idle endpoints add nothing to a turn") {
   // A turn with an active pair looks at as many queues and doorbells with one idle endpoint as with 4,096.
-  const auto looks_per_turn = [](uint32_t idle, uint32_t clients) {
+  const auto scans_per_poll = [](uint32_t idle, uint32_t clients) {
     TestNi ni;
     TestEndpoint& a = ni.add_endpoint();
     TestEndpoint& b = ni.add_endpoint();
@@ -121,18 +121,18 @@ TEST_CASE("4,096 idle endpoints add nothing to a turn") {
     }
     a.ring(ni.page);
     ni.poll();
-    const uint64_t before = ni.engine->looks();
+    const uint64_t before = ni.engine->scans();
     for (int i = 0; i < 1'000; ++i) {
       UNET_CHECK(a.send(0, {}));
       ni.poll();
       UNET_CHECK(b.receive().has_value());
     }
-    return static_cast<double>(ni.engine->looks() - before) / 1'000;
+    return static_cast<double>(ni.engine->scans() - before) / 1'000;
   };
-  const double few = looks_per_turn(1, 1);
+  const double few = scans_per_poll(1, 1);
   CHECK(few <= 3);
-  CHECK(looks_per_turn(4'096, 1) == few);
-  CHECK(looks_per_turn(100, 2'000) < few + 8);  // a bounded number of idle clients
+  CHECK(scans_per_poll(4'096, 1) == few);
+  CHECK(scans_per_poll(100, 2'000) < few + 8);  // a bounded number of idle clients
 }
 
 TEST_CASE("all of many clients are heard") {

@@ -90,7 +90,7 @@ Status parse_channel_table(const std::string& file, const toml::table& table, Co
 Status parse_ip_table(const std::string& file, const toml::table& table, Config& config) {
   TomlReader in(file, table, "[[ip]]");
   in.allow({"port", "addresses", "gateways", "routes", "dhcp", "slaac", "unprobed"});
-  engine::IpPortOptions options;
+  engine::IpInterfaceOptions options;
   options.port = static_cast<uint32_t>(in.number("port", 0, 0, kPortsMax - 1));
   for (const std::string& text : in.texts("addresses", {})) {
     if (Status status = add_ip_address(text, options); !status) in.wrong("addresses", "addresses: " + status.error().text);

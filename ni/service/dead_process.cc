@@ -10,18 +10,18 @@ namespace unet::service {
 namespace {
 
 // What becomes of it: RFC 9293, 3.10.4 for what was closed and is all acknowledged, a reset for everything else.
-engine::Remain remain_of(const SocketRecord& record) noexcept {
-  using engine::Remain;
+engine::OrphanState orphan_state_of(const SocketRecord& record) noexcept {
+  using engine::OrphanState;
   constexpr uint8_t kEnding = SocketFlags::kClosed | SocketFlags::kFinSent;
-  if ((record.flags & kEnding) != kEnding) return Remain::reset;
+  if ((record.flags & kEnding) != kEnding) return OrphanState::reset;
   const bool all = record.send_next == record.send_unacknowledged, but_fin = record.send_next - record.send_unacknowledged == 1;
   switch (static_cast<SocketState>(record.state)) {
-    case SocketState::fin_wait_1: return but_fin ? Remain::fin_wait_1 : Remain::reset;
-    case SocketState::closing: return but_fin ? Remain::closing : Remain::reset;
-    case SocketState::last_ack: return but_fin ? Remain::last_ack : Remain::reset;
-    case SocketState::fin_wait_2: return all ? Remain::fin_wait_2 : Remain::reset;
-    case SocketState::time_wait: return all ? Remain::time_wait : Remain::reset;
-    default: return Remain::reset;
+    case SocketState::fin_wait_1: return but_fin ? OrphanState::fin_wait_1 : OrphanState::reset;
+    case SocketState::closing: return but_fin ? OrphanState::closing : OrphanState::reset;
+    case SocketState::last_ack: return but_fin ? OrphanState::last_ack : OrphanState::reset;
+    case SocketState::fin_wait_2: return all ? OrphanState::fin_wait_2 : OrphanState::reset;
+    case SocketState::time_wait: return all ? OrphanState::time_wait : OrphanState::reset;
+    default: return OrphanState::reset;
   }
 }
 
@@ -42,7 +42,7 @@ std::vector<std::pair<uint64_t, Descriptor>> DeadProcess::take_watches() {
   return watches;
 }
 
-bool DeadProcess::next(std::optional<engine::LeftConnection>& left) noexcept {
+bool DeadProcess::next(std::optional<engine::OrphanedConnection>& left) noexcept {
   left.reset();
   if (table_ == tables_.size()) return false;
   const SocketTableView view(tables_[table_].mapping.data(), SocketTableGeometry::of_table(table_));
@@ -58,7 +58,7 @@ bool DeadProcess::next(std::optional<engine::LeftConnection>& left) noexcept {
   return true;
 }
 
-std::optional<engine::LeftConnection> DeadProcess::check(const SocketRecord& record) const noexcept {
+std::optional<engine::OrphanedConnection> DeadProcess::check(const SocketRecord& record) const noexcept {
   const bool synchronized = record.state >= static_cast<uint8_t>(SocketState::syn_received) && record.state < kSocketStates;
   // Who had only sent a SYN has told its peer nothing: the answer is refused.
   if (record.protocol != ip::Protocol::kTcp || !synchronized || (record.flags & SocketFlags::kNear) != 0) return std::nullopt;
@@ -67,11 +67,11 @@ std::optional<engine::LeftConnection> DeadProcess::check(const SocketRecord& rec
                     record.remote.is_wire_host(ipv4) && record.local.is_one_host(ipv4) &&
                     !record.remote.is_limited_broadcast();
   if (!ends || !claimed(record)) return std::nullopt;
-  return engine::LeftConnection{.local = record.local, .remote = record.remote, .local_port = record.local_port,
-                                .remote_port = record.remote_port, .remain = remain_of(record),
-                                .timestamps = (record.flags & SocketFlags::kTimestamps) != 0, .send_next = record.send_next,
-                                .receive_next = record.receive_next, .timestamp = record.timestamp,
-                                .timestamp_echo = record.timestamp_echo, .user = owner_};
+  return engine::OrphanedConnection{.local = record.local, .remote = record.remote, .local_port = record.local_port,
+                                    .remote_port = record.remote_port, .state = orphan_state_of(record),
+                                    .timestamps = (record.flags & SocketFlags::kTimestamps) != 0, .send_next = record.send_next,
+                                    .receive_next = record.receive_next, .timestamp = record.timestamp,
+                                    .timestamp_echo = record.timestamp_echo, .user = owner_};
 }
 
 bool DeadProcess::claimed(const SocketRecord& record) const noexcept {

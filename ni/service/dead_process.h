@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "ni/engine/ip_remains.h"
+#include "ni/engine/orphan_connections.h"
 #include "ni/service/memory.h"
 #include "unet/ip.h"
 #include "unet/socket_table.h"
@@ -21,12 +21,12 @@ class DeadProcess {
  public:
   // `tables`: charged to `user` until this is gone, and no client holds them.
   // `owner`: whose the connections were, as the engine knows users of claims.
-  // `number`: under which the engine expects them (ExpectLeft).
+  // `number`: under which the engine expects them (ExpectOrphans).
   DeadProcess(uid_t user, uint64_t owner, uint32_t number, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims);
 
   // Looks at the next slot. False: that was the last one. `left`: a connection whose peer is to be told, if that slot says so and the
   // process had a right to it.
-  bool next(std::optional<engine::LeftConnection>& left) noexcept;
+  bool next(std::optional<engine::OrphanedConnection>& left) noexcept;
 
   // Ports of TCP that were claimed: visit(port) for each.
   template <typename Visit>
@@ -41,7 +41,7 @@ class DeadProcess {
   uint32_t number() const noexcept { return number_; }
 
  private:
-  std::optional<engine::LeftConnection> check(const SocketRecord& record) const noexcept;
+  std::optional<engine::OrphanedConnection> check(const SocketRecord& record) const noexcept;
   bool claimed(const SocketRecord& record) const noexcept;
 
   uid_t user_;

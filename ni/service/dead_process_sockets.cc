@@ -20,7 +20,7 @@ constexpr uint32_t kOrphansBeforeStart = 4096;   // likewise, before an engine t
 }  // namespace
 
 uint32_t DeadProcessSockets::expect(uint32_t endpoint) {
-  commands_.push(0, engine::ExpectLeft{.endpoint = endpoint, .number = ++last_number_});
+  commands_.push(0, engine::ExpectOrphans{.endpoint = endpoint, .number = ++last_number_});
   return last_number_;
 }
 
@@ -41,14 +41,14 @@ std::optional<uint64_t> DeadProcessSockets::poll() {
   DeadProcess& first = at->second.front();
   uint32_t sent = 0;
   for (uint32_t i = 0; i < kSlotsPerPoll && sent < kOrphansPerPoll && commands_.waiting() == 0; ++i) {
-    std::optional<engine::LeftConnection> orphan;
+    std::optional<engine::OrphanedConnection> orphan;
     const bool more = first.next(orphan);
     if (orphan && hosts_.has_address(orphan->local)) {
-      commands_.push(0, engine::LeaveIp{*orphan});
+      commands_.push(0, engine::AddOrphan{*orphan});
       ++sent;
     }
     if (more) continue;
-    commands_.push(0, engine::LeftAll{.number = first.number()});
+    commands_.push(0, engine::OrphansAdded{.number = first.number()});
     forget_first(at);
     return last_owner_;
   }
@@ -69,7 +69,7 @@ void DeadProcessSockets::forget_first(std::map<uint64_t, DeadProcessesOfUser>::i
 
 void DeadProcessSockets::send_inherited(uint32_t count) {
   for (uint32_t i = 0; i < count && !inherited_.empty() && commands_.waiting() == 0; ++i) {
-    commands_.push(0, engine::LeaveIp{inherited_.back()});
+    commands_.push(0, engine::AddOrphan{inherited_.back()});
     inherited_.pop_back();
   }
 }
@@ -77,22 +77,22 @@ void DeadProcessSockets::send_inherited(uint32_t count) {
 void DeadProcessSockets::send_inherited(const IpPorts& claims) {
   // The address of a connection may come later, from a router or a server.
   if (hosts_.empty()) return inherited_.clear();
-  const auto unclaimed = [&](const engine::LeftConnection& each) { return !claims.claims_any(ip::Protocol::kTcp, each.local_port); };
+  const auto unclaimed = [&](const engine::OrphanedConnection& each) { return !claims.claims_any(ip::Protocol::kTcp, each.local_port); };
   std::partition(inherited_.begin(), inherited_.end(), unclaimed);
   for (uint32_t i = 0; i < kOrphansBeforeStart && !inherited_.empty(); ++i) {
-    commands_.push(0, engine::LeaveIp{inherited_.back()});
+    commands_.push(0, engine::AddOrphan{inherited_.back()});
     inherited_.pop_back();
   }
 }
 
-void DeadProcessSockets::save(std::vector<engine::LeftConnection> orphans) {
+void DeadProcessSockets::save(std::vector<engine::OrphanedConnection> orphans) {
   std::move(inherited_.begin(), inherited_.end(), std::back_inserter(orphans));
   for (const engine::Command& command : commands_.waiting(0)) {
-    if (const auto* const one = std::get_if<engine::LeaveIp>(&command)) orphans.push_back(one->left);
+    if (const auto* const one = std::get_if<engine::AddOrphan>(&command)) orphans.push_back(one->orphan);
   }
   for (auto& [owner, processes] : std::exchange(users_, {})) {
     for (DeadProcess& each : processes.all()) {
-      for (std::optional<engine::LeftConnection> orphan; each.next(orphan);) {
+      for (std::optional<engine::OrphanedConnection> orphan; each.next(orphan);) {
         if (orphan && hosts_.has_address(orphan->local)) orphans.push_back(*orphan);
       }
     }
@@ -112,11 +112,11 @@ bool DeadProcessSockets::restore(const JournalItem& item) {
   persistence_.erase(JournalKind::orphans, 0, 0);
   const uint64_t now = monotonic_now();
   const uint64_t age_ms = now > value.since ? (now - value.since) / kMillisecond : 0;
-  for (uint32_t i = 0; i < std::min(value.connections, kIpRemainsMax); ++i) {
-    engine::LeftConnection left;
+  for (uint32_t i = 0; i < std::min(value.connections, kOrphanConnectionsMax); ++i) {
+    engine::OrphanedConnection left;
     const auto at = static_cast<off_t>(i * sizeof left);
     if (::pread(item.descriptors[0].get(), static_cast<void*>(&left), sizeof left, at) != static_cast<ssize_t>(sizeof left)) return false;
-    if (left.remain > engine::Remain::time_wait) return false;
+    if (left.state > engine::OrphanState::time_wait) return false;
     left.age_ms = static_cast<uint32_t>(std::min<uint64_t>(left.age_ms + age_ms, ~uint32_t{0}));
     inherited_.push_back(left);
   }

@@ -36,7 +36,7 @@ class DeadProcessSockets {
   std::optional<uint64_t> poll();
 
   // Saves for the next NI what the engine, which has stopped, has not ended, and what it was not told.
-  void save(std::vector<engine::LeftConnection> orphans);
+  void save(std::vector<engine::OrphanedConnection> orphans);
   bool restore(const JournalItem& item);
   // Call before any claim is resumed: a new connection at a port must not meet the end of an old one. Connections of ports that are
   // claimed go first. No message moves until the engine goes on, so the rest follows later.
@@ -53,7 +53,7 @@ class DeadProcessSockets {
   std::map<uint64_t, DeadProcessesOfUser> users_;  // by owner (owner_of())
   uint64_t last_owner_ = 0;                        // the one that was read last
   uint32_t last_number_ = 0;                       // the engine expects connections by numbers
-  std::vector<engine::LeftConnection> inherited_;  // from the NI before this one: the engine was not told of them yet
+  std::vector<engine::OrphanedConnection> inherited_;  // from the NI before this one: the engine was not told of them yet
   Descriptor saved_;
 };
 

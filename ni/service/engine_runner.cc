@@ -40,14 +40,14 @@ Status EngineRunner::open() {
 }
 
 Status EngineRunner::build(std::vector<std::unique_ptr<Driver>> drivers, int service_wake, engine::LinkFabric* fabric,
-                           engine::Kept kept) {
+                           engine::EngineCheckpoint checkpoint) {
   engine::Links* const links = fabric == nullptr ? nullptr : &fabric->links(number_);
   if (fabric != nullptr) fabric->bell(number_).descriptor = wake_.get();
   for (uint32_t i = 0; i < drivers.size(); ++i) {
     if (links == nullptr || !links->is_link(i)) ports_.push_back(i);
   }
   engine_ = std::make_unique<engine::Engine>(options_.engine, std::move(drivers), commands_, events_, service_wake, links,
-                                             std::move(kept));
+                                             std::move(checkpoint));
   for (const uint32_t port : ports_) {
     const int descriptor = engine_->port(port).wait_descriptor();
     if (descriptor < 0) {

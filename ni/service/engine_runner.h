@@ -36,7 +36,8 @@ class EngineRunner {
 
   Status open();
   // `drivers` as the Engine wants them: the wires of the NI, and with `links` whatever stands in their places, and the links.
-  Status build(std::vector<std::unique_ptr<Driver>> drivers, int service_wake, engine::LinkFabric* links, engine::Kept kept);
+  Status build(std::vector<std::unique_ptr<Driver>> drivers, int service_wake, engine::LinkFabric* links,
+               engine::EngineCheckpoint checkpoint);
 
   engine::CommandMailbox& commands() noexcept { return commands_; }
   engine::EventMailbox& events() noexcept { return events_; }

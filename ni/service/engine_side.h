@@ -43,7 +43,7 @@ class EngineSide {
   // What the host that a port is has counted (ip::HostCounter).
   virtual uint64_t ip_counter(uint32_t, size_t) const noexcept { return 0; }
   // Of the one engine, which has stopped: what it has not ended yet of processes that are gone.
-  virtual std::vector<engine::LeftConnection> take_orphans() { return {}; }
+  virtual std::vector<engine::OrphanedConnection> take_orphans() { return {}; }
   virtual std::vector<std::vector<DriverCounter>> port_counters() = 0;  // one list per port
 };
 

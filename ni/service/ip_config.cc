@@ -42,7 +42,7 @@ bool has_bits_behind(const ip::IpAddress& network, uint32_t prefix) noexcept {
 
 }  // namespace
 
-Status add_ip_address(std::string_view text, engine::IpPortOptions& options) {
+Status add_ip_address(std::string_view text, engine::IpInterfaceOptions& options) {
   const Result<ip::HostAddress> whole = parse_network(text);
   if (!whole) return wrong(in_quotes(text) + ": " + whole.error().text);
   for (const ip::HostAddress& each : options.addresses) {
@@ -53,7 +53,7 @@ Status add_ip_address(std::string_view text, engine::IpPortOptions& options) {
   return {};
 }
 
-Status add_ip_gateway(std::string_view text, engine::IpPortOptions& options) {
+Status add_ip_gateway(std::string_view text, engine::IpInterfaceOptions& options) {
   const Result<ip::IpAddress> address = ip::parse_ip(text);
   if (!address) return wrong("gateway " + in_quotes(text) + ": " + address.error().text);
   if (address->is_loopback()) return wrong("gateway " + in_quotes(text) + ": no wire has that address");
@@ -63,7 +63,7 @@ Status add_ip_gateway(std::string_view text, engine::IpPortOptions& options) {
   return {};
 }
 
-Status add_ip_route(std::string_view text, engine::IpPortOptions& options) {
+Status add_ip_route(std::string_view text, engine::IpInterfaceOptions& options) {
   const auto bad = [&](const std::string& why) { return wrong("route " + in_quotes(text) + ": " + why); };
   const size_t at = text.find('@');
   if (at == std::string_view::npos) return bad("write NETWORK/PREFIX@GATEWAY");
@@ -83,14 +83,14 @@ Status add_ip_route(std::string_view text, engine::IpPortOptions& options) {
   return {};
 }
 
-Result<engine::IpPortOptions> parse_ip_port(std::string_view text) {
+Result<engine::IpInterfaceOptions> parse_ip_port(std::string_view text) {
   const std::string whole(text);
   const auto form = [&](const std::string& why) {
     return fail(Errc::invalid_argument, "ip " + in_quotes(whole) + ": " + why +
                                             "; write PORT=ADDRESS/PREFIX[,...][,gateway=ADDRESS][,route=NETWORK/PREFIX@GATEWAY...]"
                                             "[,dhcp][,slaac][,unprobed]");
   };
-  engine::IpPortOptions options;
+  engine::IpInterfaceOptions options;
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos) return form("it names no port");
   const auto [end, error] = std::from_chars(text.data(), text.data() + equals, options.port);
@@ -113,16 +113,16 @@ Result<engine::IpPortOptions> parse_ip_port(std::string_view text) {
   }
 }
 
-uint32_t ports_with_ip(const std::vector<engine::IpPortOptions>& all) noexcept {
+uint32_t ports_with_ip(const std::vector<engine::IpInterfaceOptions>& all) noexcept {
   uint32_t mask = 0;
-  for (const engine::IpPortOptions& each : all) mask |= 1u << each.port;
+  for (const engine::IpInterfaceOptions& each : all) mask |= 1u << each.port;
   return mask;
 }
 
-Status check_ip_ports(const std::vector<engine::IpPortOptions>& all, size_t ports, uint32_t engines,
+Status check_ip_ports(const std::vector<engine::IpInterfaceOptions>& all, size_t ports, uint32_t engines,
                       const std::vector<uint32_t>& port_engines) {
   for (size_t i = 0; i < all.size(); ++i) {
-    const engine::IpPortOptions& each = all[i];
+    const engine::IpInterfaceOptions& each = all[i];
     if (each.port >= ports) {
       return wrong("ip: port " + std::to_string(each.port) + " does not exist; " + std::to_string(ports) +
                    " are configured (the first is 0)");
@@ -136,7 +136,7 @@ Status check_ip_ports(const std::vector<engine::IpPortOptions>& all, size_t port
       }
     }
   }
-  for (const engine::IpPortOptions& each : all) {
+  for (const engine::IpInterfaceOptions& each : all) {
     for (const ip::HostRoute& route : each.routes) {
       const auto is_it = [&](const ip::HostAddress& one) { return one.address == route.gateway; };
       const auto is_near = [&](const ip::HostAddress& one) { return ip::same_network(one.address, route.gateway, one.prefix); };

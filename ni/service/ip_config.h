@@ -13,14 +13,14 @@ namespace unet::service {
 
 // "PORT=ADDRESS/PREFIX[,ADDRESS/PREFIX...][,gateway=ADDRESS][,route=NETWORK/PREFIX@GATEWAY...][,dhcp][,slaac][,unprobed]". Errors:
 // invalid_argument.
-Result<engine::IpPortOptions> parse_ip_port(std::string_view text);
-Status add_ip_address(std::string_view text, engine::IpPortOptions& options);  // "10.0.0.1/24"
-Status add_ip_gateway(std::string_view text, engine::IpPortOptions& options);
+Result<engine::IpInterfaceOptions> parse_ip_port(std::string_view text);
+Status add_ip_address(std::string_view text, engine::IpInterfaceOptions& options);  // "10.0.0.1/24"
+Status add_ip_gateway(std::string_view text, engine::IpInterfaceOptions& options);
 // "NETWORK/PREFIX@GATEWAY"
-Status add_ip_route(std::string_view text, engine::IpPortOptions& options);
+Status add_ip_route(std::string_view text, engine::IpInterfaceOptions& options);
 
 // Bit p: port p has IP.
-uint32_t ports_with_ip(const std::vector<engine::IpPortOptions>& all) noexcept;
+uint32_t ports_with_ip(const std::vector<engine::IpInterfaceOptions>& all) noexcept;
 
 // Whose port it is: the one that `port_engines` says, or they take turns.
 inline uint32_t engine_of_port(uint32_t port, uint32_t engines, const std::vector<uint32_t>& port_engines) noexcept {
@@ -31,7 +31,7 @@ inline uint32_t engine_of_port(uint32_t port, uint32_t engines, const std::vecto
 HashKey address_key_of_machine() noexcept;
 
 // What only fits together as a whole. Errors: invalid_argument.
-Status check_ip_ports(const std::vector<engine::IpPortOptions>& all, size_t ports, uint32_t engines,
+Status check_ip_ports(const std::vector<engine::IpInterfaceOptions>& all, size_t ports, uint32_t engines,
                       const std::vector<uint32_t>& port_engines = {});
 
 }  // namespace unet::service

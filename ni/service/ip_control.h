@@ -22,7 +22,7 @@ struct IpClaimValue;  // journal_records.h
 class IpControl {
  public:
   // `options` stays; `seed`: of ports that are chosen, 0: from the kernel.
-  IpControl(const std::vector<engine::IpPortOptions>& options, uint64_t seed, EngineCommands& commands, Charges& charges,
+  IpControl(const std::vector<engine::IpInterfaceOptions>& options, uint64_t seed, EngineCommands& commands, Charges& charges,
             Persistence& persistence)
       : commands_(commands), charges_(charges), persistence_(persistence), hosts_(options, commands, persistence), ports_(seed),
         dead_(hosts_, commands, charges, persistence) {}
@@ -35,7 +35,7 @@ class IpControl {
 
   // Claims. `client` is the endpoint's, and `number` one of the endpoint's claims.
   Result<IpClaimed> claim(const ClientRecord& client, EndpointRecord& endpoint, const IpClaim& claim);
-  Status set(const EndpointRecord& endpoint, uint32_t number, uint32_t takes_new);
+  Status set(const EndpointRecord& endpoint, uint32_t number, uint32_t accepts_new_flows);
   // Gives a connection to the endpoint. Members of a share are one user's, and know its token. The engine knows which of them has the
   // connection, if any.
   Status own_flow(uint32_t number, const engine::IpFlow& flow);

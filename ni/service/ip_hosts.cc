@@ -22,9 +22,9 @@ ip::IpAddress address_of(const uint8_t (&from)[16]) noexcept {
 }  // namespace
 
 // Until a port's host has told what it has, its configuration counts. An address that is still probed may be another host's.
-IpHosts::IpHosts(const std::vector<engine::IpPortOptions>& options, EngineCommands& commands, Persistence& persistence)
+IpHosts::IpHosts(const std::vector<engine::IpInterfaceOptions>& options, EngineCommands& commands, Persistence& persistence)
     : options_(options), commands_(commands), persistence_(persistence) {
-  for (const engine::IpPortOptions& each : options_) {
+  for (const engine::IpInterfaceOptions& each : options_) {
     ip::HostStatus& status = status_[each.port];
     for (const ip::HostAddress& address : each.addresses) {
       if (status.count < ip::HostStatus::kAddressesMax) status.addresses[status.count++] = {address.address, address.prefix, each.probe};
@@ -52,8 +52,8 @@ bool IpHosts::on_changed(const engine::IpChanged& event, const MacAddress& stati
   return differs;
 }
 
-void IpHosts::on_checkpoint(const engine::IpKept& event, const MacAddress& station) {
-  hosts_[event.port] = {.since = monotonic_now(), .station = station, .state = event.kept};
+void IpHosts::on_checkpoint(const engine::HostCheckpointed& event, const MacAddress& station) {
+  hosts_[event.port] = {.since = monotonic_now(), .station = station, .state = event.checkpoint};
   persistence_.changed(JournalKind::ip_host, event.port);
 }
 
@@ -65,28 +65,28 @@ void IpHosts::resume(std::span<const PortInfo> ports) {
 bool IpHosts::write_lease(uint32_t port) {
   const auto at = leases_.find(port);
   if (at == leases_.end()) return false;
-  const ip::DhcpKept& kept = at->second.state;
+  const ip::LeaseCheckpoint& checkpoint = at->second.state;
   auto value = zeroed<IpLeaseValue>();
   value.since = at->second.since;
-  value.renew_in = kept.renew_in;
-  value.rebind_in = kept.rebind_in;
-  value.end_in = kept.end_in;
+  value.renew_in = checkpoint.renew_in;
+  value.rebind_in = checkpoint.rebind_in;
+  value.end_in = checkpoint.end_in;
   const auto put = [](uint8_t* to, const ip::IpAddress& from) { std::memcpy(to, from.bytes.data(), sizeof value.address); };
-  put(value.address, kept.lease.address);
-  put(value.server, kept.lease.server);
-  if (kept.lease.router) put(value.router, *kept.lease.router);
-  for (uint32_t i = 0; i < kept.lease.name_server_count; ++i) put(value.name_servers[i], kept.lease.name_servers[i]);
-  value.prefix = kept.lease.prefix;
-  value.mtu = kept.lease.mtu;
-  value.name_server_count = kept.lease.name_server_count;
-  value.has_router = kept.lease.router ? 1 : 0;
+  put(value.address, checkpoint.lease.address);
+  put(value.server, checkpoint.lease.server);
+  if (checkpoint.lease.router) put(value.router, *checkpoint.lease.router);
+  for (uint32_t i = 0; i < checkpoint.lease.name_server_count; ++i) put(value.name_servers[i], checkpoint.lease.name_servers[i]);
+  value.prefix = checkpoint.lease.prefix;
+  value.mtu = checkpoint.lease.mtu;
+  value.name_server_count = checkpoint.lease.name_server_count;
+  value.has_router = checkpoint.lease.router ? 1 : 0;
   value.station = at->second.station;
   persistence_.put(JournalKind::ip_lease, port, 0, value);
   return true;
 }
 
 bool IpHosts::resume_lease(uint32_t port, const IpLeaseValue& value) {
-  Checkpoint<ip::DhcpKept> lease{.since = value.since, .station = value.station, .state = {}};
+  Checkpoint<ip::LeaseCheckpoint> lease{.since = value.since, .station = value.station, .state = {}};
   lease.state.renew_in = value.renew_in;
   lease.state.rebind_in = value.rebind_in;
   lease.state.end_in = value.end_in;
@@ -111,36 +111,39 @@ bool IpHosts::resume_lease(uint32_t port, const IpLeaseValue& value) {
 void IpHosts::resume_leases(std::span<const PortInfo> ports) {
   const uint64_t now = monotonic_now();
   for (auto& [port, lease] : std::exchange(leases_, {})) {
-    const auto takes = [&, number = port](const engine::IpPortOptions& each) { return each.port == number && each.dhcp; };
+    const auto takes = [&, number = port](const engine::IpInterfaceOptions& each) { return each.port == number && each.dhcp; };
     const uint64_t age = now - std::min(now, lease.since);
     const bool wanted = std::any_of(options_.begin(), options_.end(), takes) && ports[port].address == lease.station;
     if (!wanted || lease.state.end_in <= age) {
       persistence_.changed(JournalKind::ip_lease, port);
       continue;
     }
-    ip::DhcpKept kept = lease.state;
-    for (Nanoseconds* each : {&kept.renew_in, &kept.rebind_in, &kept.end_in}) {
+    ip::LeaseCheckpoint checkpoint = lease.state;
+    for (Nanoseconds* each : {&checkpoint.renew_in, &checkpoint.rebind_in, &checkpoint.end_in}) {
       if (*each != ~Nanoseconds{0}) *each -= std::min(*each, age);
     }
     leases_[port] = lease;
-    commands_.push(0, engine::ResumeLease{.port = port, .lease = kept});
+    commands_.push(0, engine::ResumeLease{.port = port, .lease = checkpoint});
     ip::HostStatus& status = status_[port];
-    if (status.count < ip::HostStatus::kAddressesMax) status.addresses[status.count++] = {kept.lease.address, kept.lease.prefix, false};
-    if (status.gateway4.is_unspecified()) status.gateway4 = kept.lease.router.value_or(ip::IpAddress{});
+    if (status.count < ip::HostStatus::kAddressesMax) {
+      status.addresses[status.count++] = {checkpoint.lease.address, checkpoint.lease.prefix, false};
+    }
+    if (status.gateway4.is_unspecified()) status.gateway4 = checkpoint.lease.router.value_or(ip::IpAddress{});
   }
 }
 
 bool IpHosts::write_host(uint32_t port) {
   const auto at = hosts_.find(port);
   if (at == hosts_.end()) return false;
-  const ip::HostKept& kept = at->second.state;
+  const ip::HostCheckpoint& checkpoint = at->second.state;
   auto value = zeroed<IpHostValue>();
-  static_assert(std::size(value.addresses) == ip::HostKept::kAddressesMax && std::size(value.prefixes) == ip::HostKept::kPrefixesMax);
+  static_assert(std::size(value.addresses) == ip::HostCheckpoint::kAddressesMax &&
+                std::size(value.prefixes) == ip::HostCheckpoint::kPrefixesMax);
   value.since = at->second.since;
   value.station = at->second.station;
-  value.address_count = kept.address_count;
-  for (uint32_t i = 0; i < kept.address_count; ++i) {
-    const ip::HostKept::Address& from = kept.addresses[i];
+  value.address_count = checkpoint.address_count;
+  for (uint32_t i = 0; i < checkpoint.address_count; ++i) {
+    const ip::HostCheckpoint::Address& from = checkpoint.addresses[i];
     IpHostValue::Address& to = value.addresses[i];
     std::memcpy(to.address, from.address.bytes.data(), sizeof to.address);
     to.prefix = from.prefix;
@@ -148,26 +151,27 @@ bool IpHosts::write_host(uint32_t port) {
     to.valid_s = from.valid_s;
     to.preferred_s = from.preferred_s;
   }
-  value.prefix_count = kept.prefix_count;
-  for (uint32_t i = 0; i < kept.prefix_count; ++i) {
-    std::memcpy(value.prefixes[i].prefix, kept.prefixes[i].prefix.bytes.data(), sizeof value.prefixes[i].prefix);
-    value.prefixes[i].bits = kept.prefixes[i].bits;
-    value.prefixes[i].valid_s = kept.prefixes[i].valid_s;
+  value.prefix_count = checkpoint.prefix_count;
+  for (uint32_t i = 0; i < checkpoint.prefix_count; ++i) {
+    std::memcpy(value.prefixes[i].prefix, checkpoint.prefixes[i].prefix.bytes.data(), sizeof value.prefixes[i].prefix);
+    value.prefixes[i].bits = checkpoint.prefixes[i].bits;
+    value.prefixes[i].valid_s = checkpoint.prefixes[i].valid_s;
   }
-  std::memcpy(value.router, kept.router.bytes.data(), sizeof value.router);
-  value.router_s = kept.router_s;
-  value.mtu6 = kept.mtu6;
-  value.hop_limit6 = kept.hop_limit6;
+  std::memcpy(value.router, checkpoint.router.bytes.data(), sizeof value.router);
+  value.router_s = checkpoint.router_s;
+  value.mtu6 = checkpoint.mtu6;
+  value.hop_limit6 = checkpoint.hop_limit6;
   persistence_.put(JournalKind::ip_host, port, 0, value);
   return true;
 }
 
 bool IpHosts::resume_host(uint32_t port, const IpHostValue& value) {
-  if (port >= kPortsMax || value.address_count > ip::HostKept::kAddressesMax || value.prefix_count > ip::HostKept::kPrefixesMax ||
+  if (port >= kPortsMax || value.address_count > ip::HostCheckpoint::kAddressesMax ||
+      value.prefix_count > ip::HostCheckpoint::kPrefixesMax ||
       value.hop_limit6 > 0xFF) {
     return false;
   }
-  Checkpoint<ip::HostKept> host{.since = value.since, .station = value.station, .state = {.address_count = value.address_count,
+  Checkpoint<ip::HostCheckpoint> host{.since = value.since, .station = value.station, .state = {.address_count = value.address_count,
                                                                        .prefix_count = value.prefix_count}};
   // Much of it came from the wire: what is not as it should be is left out, and asked for anew, and keeps nobody from going on.
   host.state.address_count = host.state.prefix_count = 0;
@@ -178,7 +182,7 @@ bool IpHosts::resume_host(uint32_t port, const IpHostValue& value) {
     const bool good = address.is_wire_host(ipv4) && from.prefix != 0 && from.prefix <= (ipv4 ? 32u : 128u) &&
                       (from.of_router == 0 || (from.of_router == 1 && !ipv4 && from.prefix == 64)) && from.preferred_s <= from.valid_s;
     if (!good) continue;
-    ip::HostKept::Address& to = host.state.addresses[host.state.address_count++];
+    ip::HostCheckpoint::Address& to = host.state.addresses[host.state.address_count++];
     to.address = address;
     to.prefix = static_cast<uint8_t>(from.prefix);
     to.of_router = from.of_router != 0;
@@ -211,16 +215,16 @@ void IpHosts::resume_hosts(std::span<const PortInfo> ports) {
       continue;
     }
     hosts_[port] = host;
-    ip::HostKept kept = host.state;
+    ip::HostCheckpoint checkpoint = host.state;
     const uint64_t age = (now - std::min(now, host.since)) / kSecond;
     const auto shorten = [&](uint32_t& seconds) {
-      if (seconds != ip::HostKept::kForever) seconds -= static_cast<uint32_t>(std::min<uint64_t>(seconds, age));
+      if (seconds != ip::HostCheckpoint::kForever) seconds -= static_cast<uint32_t>(std::min<uint64_t>(seconds, age));
     };
-    shorten(kept.router_s);
-    for (ip::HostKept::Prefix& each : kept.prefixes) shorten(each.valid_s);
+    shorten(checkpoint.router_s);
+    for (ip::HostCheckpoint::Prefix& each : checkpoint.prefixes) shorten(each.valid_s);
     ip::HostStatus& status = status_[port];
-    for (uint32_t i = 0; i < kept.address_count; ++i) {
-      ip::HostKept::Address& each = kept.addresses[i];
+    for (uint32_t i = 0; i < checkpoint.address_count; ++i) {
+      ip::HostCheckpoint::Address& each = checkpoint.addresses[i];
       shorten(each.valid_s);
       shorten(each.preferred_s);
       const auto end = status.addresses.begin() + status.count;
@@ -230,8 +234,8 @@ void IpHosts::resume_hosts(std::span<const PortInfo> ports) {
         status.addresses[status.count++] = {each.address, each.prefix, false};
       }
     }
-    if (at->autoconfigure && kept.router_s != 0 && status.gateway6.is_unspecified()) status.gateway6 = kept.router;
-    commands_.push(0, engine::ResumeHost{.port = port, .kept = kept});
+    if (at->autoconfigure && checkpoint.router_s != 0 && status.gateway6.is_unspecified()) status.gateway6 = checkpoint.router;
+    commands_.push(0, engine::ResumeHost{.port = port, .checkpoint = checkpoint});
   }
 }
 

@@ -19,7 +19,7 @@ struct IpLeaseValue;
 class IpHosts {
  public:
   // `options` stays.
-  IpHosts(const std::vector<engine::IpPortOptions>& options, EngineCommands& commands, Persistence& persistence);
+  IpHosts(const std::vector<engine::IpInterfaceOptions>& options, EngineCommands& commands, Persistence& persistence);
 
   bool empty() const noexcept { return status_.empty(); }  // no port has IP
   bool has_address(const ip::IpAddress& address) const;
@@ -27,7 +27,7 @@ class IpHosts {
 
   // True: clients must be told. `station`: the port's address.
   bool on_changed(const engine::IpChanged& event, const MacAddress& station);
-  void on_checkpoint(const engine::IpKept& event, const MacAddress& station);
+  void on_checkpoint(const engine::HostCheckpointed& event, const MacAddress& station);
 
   // Records of the journal. False: there is nothing to write.
   bool write_lease(uint32_t port);
@@ -48,12 +48,12 @@ class IpHosts {
   void resume_hosts(std::span<const PortInfo> ports);
   void resume_leases(std::span<const PortInfo> ports);
 
-  const std::vector<engine::IpPortOptions>& options_;
+  const std::vector<engine::IpInterfaceOptions>& options_;
   EngineCommands& commands_;
   Persistence& persistence_;
   std::map<uint32_t, ip::HostStatus> status_;
-  std::map<uint32_t, Checkpoint<ip::DhcpKept>> leases_;  // of ports with a server's lease
-  std::map<uint32_t, Checkpoint<ip::HostKept>> hosts_;
+  std::map<uint32_t, Checkpoint<ip::LeaseCheckpoint>> leases_;  // of ports with a server's lease
+  std::map<uint32_t, Checkpoint<ip::HostCheckpoint>> hosts_;
 };
 
 }  // namespace unet::service

@@ -52,7 +52,7 @@ Status check_ip_claim(const IpClaim& claim) {
   if (uint32_t{claim.port} + claim.ports > kPorts) return wrong("ports beyond 65535");
   const bool both = !claim.local.is_unspecified() && !claim.remote.is_unspecified();
   if (both && claim.local.is_ipv4() != claim.remote.is_ipv4()) return wrong("local and remote address are of different families");
-  if (claim.takes_new > TakesNew::yes) return wrong("takes_new is none of no, if_nobody_does, yes");
+  if (claim.accepts_new_flows > AcceptsNewFlows::yes) return wrong("takes_new is none of no, if_no_other_does, yes");
   if (claim.reuses > 1) return wrong("reuses is 0 or 1");
   if (claim.group != 0 && claim.ports != 1) return wrong("ports are shared one by one");
   if (claim.group != 0 && claim.local.is_multicast()) return wrong("everybody may hear a group (multicast) anyhow");
@@ -67,14 +67,14 @@ uint64_t IpPorts::group_of(const Record& record) const {
   const auto at = by_port_.find(key(record.claim, 0));
   if (record.claim.group <= kIpReusePort || at == by_port_.end()) return record.claim.group;
   uint64_t group = record.claim.group;
-  bool joins = record.claim.reuses != 0 && record.claim.takes_new == TakesNew::no;
+  bool joins = record.claim.reuses != 0 && record.claim.accepts_new_flows == AcceptsNewFlows::no;
   for (const uint32_t number : at->second) {
     const Record& other = claims_.at(number);
     Record member = record;
     member.claim.group = other.claim.group;
     if (!alike(member, other)) continue;
     if (other.token == record.token) return other.claim.group;
-    joins = joins && other.claim.group > kIpReusePort && other.claim.reuses != 0 && other.claim.takes_new == TakesNew::no;
+    joins = joins && other.claim.group > kIpReusePort && other.claim.reuses != 0 && other.claim.accepts_new_flows == AcceptsNewFlows::no;
     if (joins) group = other.claim.group;
   }
   return joins ? group : record.claim.group;
@@ -249,15 +249,15 @@ void IpPorts::release(uint32_t number) {
   free_numbers_.push_back(number);
 }
 
-Status IpPorts::set(uint32_t number, TakesNew takes_new) {
+Status IpPorts::set(uint32_t number, AcceptsNewFlows accepts_new_flows) {
   Record& record = claims_.at(number);
   for (const uint32_t each : by_port_.at(key(record.claim, 0))) {
     const Record& other = claims_.at(each);
-    const bool both_take = takes_new != TakesNew::no && other.claim.takes_new != TakesNew::no;
+    const bool both_take = accepts_new_flows != AcceptsNewFlows::no && other.claim.accepts_new_flows != AcceptsNewFlows::no;
     if (!both_take || record.token == other.token || !alike(record, other)) continue;
     return fail(Errc::already_exists, text_of(record.claim) + " is in use");
   }
-  record.claim.takes_new = takes_new;
+  record.claim.accepts_new_flows = accepts_new_flows;
   return {};
 }
 
@@ -283,14 +283,14 @@ std::optional<IpPorts::Found> IpPorts::find(uint8_t protocol, const ip::IpAddres
 // The number behind the one before among those of the share that take new flows, as far as any does.
 uint32_t IpPorts::next_in_turn(const std::vector<uint32_t>& list, const Record& of) {
   uint32_t& last = last_found_.try_emplace(key(of.claim, 0), ~uint32_t{0}).first->second;
-  TakesNew most = TakesNew::no;
+  AcceptsNewFlows most = AcceptsNewFlows::no;
   for (const uint32_t number : list) {
-    if (alike(claims_.at(number), of)) most = std::max(most, claims_.at(number).claim.takes_new);
+    if (alike(claims_.at(number), of)) most = std::max(most, claims_.at(number).claim.accepts_new_flows);
   }
   const auto distance = [&](uint32_t number) { return number - last - 1; };  // 0: the very next
   std::optional<uint32_t> next;
   for (const uint32_t number : list) {
-    const bool fits = alike(claims_.at(number), of) && claims_.at(number).claim.takes_new == most;
+    const bool fits = alike(claims_.at(number), of) && claims_.at(number).claim.accepts_new_flows == most;
     if (fits && (!next || distance(number) < distance(*next))) next = number;
   }
   last = *next;

@@ -41,7 +41,7 @@ class IpPorts {
   bool resume(uint32_t number, const Record& record);
   void release(uint32_t number);
   // Of a share: whether it takes new flows. Errors: already_exists, if a member of another token does.
-  Status set(uint32_t number, TakesNew takes_new);
+  Status set(uint32_t number, AcceptsNewFlows accepts_new_flows);
 
   const Record* at(uint32_t number) const;
   // Who answers connections to that port: a claim of anybody's packets, of that address before one of all; of a share one that takes new

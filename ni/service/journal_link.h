@@ -22,7 +22,7 @@
 
 namespace unet::service {
 
-// Raised when the value of any record changes, or the meaning of what an engine keeps (ni/engine/kept.h).
+// Raised when the value of any record changes, or the meaning of what an engine keeps (ni/engine/engine_checkpoint.h).
 constexpr uint32_t kJournalFormat = 15;
 
 // In this order they are read again: what refers to something comes after it.

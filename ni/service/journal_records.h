@@ -131,7 +131,7 @@ struct IpLeaseValue {
   uint8_t spare[2];
 };
 static_assert(sizeof(IpLeaseValue) == 152 && ip::kNameServersMax == 3);
-struct IpHostValue {         // ip::HostKept; times are seconds from `since` on, ~0: for ever
+struct IpHostValue {         // ip::HostCheckpoint; times are seconds from `since` on, ~0: for ever
   struct Address {
     uint8_t address[16];
     uint32_t valid_s, preferred_s;

@@ -9,7 +9,7 @@
 #include <functional>
 #include <thread>
 
-#include "ni/engine/kept.h"
+#include "ni/engine/engine_checkpoint.h"
 #include "ni/service/journal_records.h"
 #include "ni/service/test_journal.h"
 #include "unet/capture_memory.h"
@@ -275,13 +275,14 @@ TEST_CASE("clients that end before they were greeted, under a journal") {
 
 TEST_CASE("a new endpoint's number has nothing of the one before, from the moment on in which another engine could find it") {
   Original original;
-  const engine::Kept kept = std::move(*engine::Kept::open(original.store().descriptor_of({JournalKind::ni, 0, 0}, 0)));
+  const int memory = original.store().descriptor_of({JournalKind::ni, 0, 0}, 0);
+  const engine::EngineCheckpoint checkpoint = std::move(*engine::EngineCheckpoint::open(memory));
   constexpr uint32_t kNew = 2;  // there are two
   const uint32_t words = TestClient::small().buffers / 64 + 1;
-  kept.endpoint(kNew).send_position = kept.endpoint(kNew).receive_position = kept.endpoint(kNew).free_position = 77;
-  kept.endpoint(kNew).delivered_runs = 1;
-  kept.endpoint(kNew).counters[0] = 77;
-  std::fill_n(kept.held(kNew), words, ~uint64_t{0});
+  checkpoint.endpoint(kNew).send_position = checkpoint.endpoint(kNew).receive_position = checkpoint.endpoint(kNew).free_position = 77;
+  checkpoint.endpoint(kNew).delivered_runs = 1;
+  checkpoint.endpoint(kNew).counters[0] = 77;
+  std::fill_n(checkpoint.held(kNew), words, ~uint64_t{0});
   control::CreateEndpoint create{};
   create.header = {control::Op::create_endpoint, 0, 1000};
   create.options = TestClient::small();
@@ -289,10 +290,10 @@ TEST_CASE("a new endpoint's number has nothing of the one before, from the momen
   original.ni().service().poll(monotonic_now());  // and the engine has not seen it
   original.keep();
   REQUIRE(original.store().descriptor_of({JournalKind::segment, kNew, 0}, 0) >= 0);
-  const engine::KeptEndpoint& now = kept.endpoint(kNew);
+  const engine::EndpointCheckpoint& now = checkpoint.endpoint(kNew);
   CHECK(now.send_position + now.receive_position + now.free_position + now.delivered_runs == 0);
   CHECK(now.counters[0] == 0);
-  for (uint32_t i = 0; i < words; ++i) CHECK(kept.held(kNew)[i] == 0);
+  for (uint32_t i = 0; i < words; ++i) CHECK(checkpoint.held(kNew)[i] == 0);
 }
 
 TEST_CASE("a capture ends with the network interface that made it") {

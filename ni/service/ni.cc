@@ -101,7 +101,7 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
     const DriverCapabilities& port = driver->capabilities();
     ports.push_back({port.address, port.mtu, driver->description(), engine_of(ports_++), driver->queues(), driver->state()});
   }
-  for (engine::IpPortOptions& each : options_.engine.ip.ports) {
+  for (engine::IpInterfaceOptions& each : options_.engine.ip.ports) {
     each.address_key = address_key_of_machine();
     if (ports[each.port].queues > 1) {
       return fail(Errc::invalid_argument, "port " + std::to_string(each.port) + " has " + std::to_string(ports[each.port].queues) +
@@ -143,9 +143,9 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
     if (!made) return tl::unexpected(made.error());
     memory = std::move(*made);
   }
-  Result<engine::Kept> kept = memory.valid() ? engine::Kept::open(memory.get()) : engine::Kept();
-  if (!kept) return tl::unexpected(kept.error());
-  if (Status status = build_engines(std::move(drivers), std::move(*kept)); !status) return status;
+  Result<engine::EngineCheckpoint> checkpoint = memory.valid() ? engine::EngineCheckpoint::open(memory.get()) : engine::EngineCheckpoint();
+  if (!checkpoint) return tl::unexpected(checkpoint.error());
+  if (Status status = build_engines(std::move(drivers), std::move(*checkpoint)); !status) return status;
   if (journal != nullptr) {
     const Status status = service_->start_journal(std::move(journal), memory.get(), options_.socket, options_.group, clock_.now());
     if (!status) return status;
@@ -159,7 +159,7 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
 
 // What the engine keeps, of the NI before this one or new.
 Result<Descriptor> Ni::checkpoint_memory(const Journal& journal) {
-  if (!journal.resumes()) return create_sealed("unet-kept", engine::Kept::kBytes);
+  if (!journal.resumes()) return create_sealed("unet-kept", engine::EngineCheckpoint::kBytes);
   Descriptor memory(fcntl(journal.inherited_descriptor(JournalKind::ni, 0), F_DUPFD_CLOEXEC, 0));
   if (!memory.valid()) return fail(Errc::protocol, "the journal has no memory of an engine");
   return memory;
@@ -176,7 +176,7 @@ std::vector<std::unique_ptr<Driver>> Ni::by_engine(std::unique_ptr<Driver> port,
 }
 
 // Each engine gets its own ports and queues, and links in the places of the others. `kept` is for a single one.
-Status Ni::build_engines(std::vector<std::unique_ptr<Driver>> drivers, engine::Kept kept) {
+Status Ni::build_engines(std::vector<std::unique_ptr<Driver>> drivers, engine::EngineCheckpoint checkpoint) {
   std::vector<engine::LinkFabric::PortInfo> infos;
   std::vector<std::vector<std::unique_ptr<Driver>>> ports;
   for (uint32_t port = 0; port < ports_; ++port) {
@@ -194,7 +194,8 @@ Status Ni::build_engines(std::vector<std::unique_ptr<Driver>> drivers, engine::K
       for (uint32_t other = 0; other < options_.engines; ++other) all.push_back(links_->engine_port(engine, other));
       for (std::unique_ptr<Driver>& entrance : links_->entrances(engine)) all.push_back(std::move(entrance));
     }
-    if (Status status = runners_[engine]->build(std::move(all), service_wake_.get(), links_.get(), std::exchange(kept, {})); !status) {
+    if (Status status = runners_[engine]->build(std::move(all), service_wake_.get(), links_.get(),
+                                                std::exchange(checkpoint, {})); !status) {
       return status;
     }
   }
@@ -298,7 +299,7 @@ uint64_t Ni::endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounte
 
 uint64_t Ni::ip_counter(uint32_t port, size_t counter) const noexcept { return runners_[0]->engine().ip_counter(port, counter); }
 
-std::vector<engine::LeftConnection> Ni::take_orphans() { return runners_[0]->engine().take_left(); }
+std::vector<engine::OrphanedConnection> Ni::take_orphans() { return runners_[0]->engine().take_orphans(); }
 
 void Ni::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept { engine_->begin_endpoint(endpoint, buffers); }
 

@@ -114,7 +114,7 @@ class Ni final : private EngineSide {
   Status check_queues(const std::vector<std::unique_ptr<Driver>>& drivers) const;
   uint32_t engine_of(uint32_t port) const noexcept { return engine_of_port(port, options_.engines, options_.port_engines); }
   std::vector<std::unique_ptr<Driver>> by_engine(std::unique_ptr<Driver> port, uint32_t number) const;
-  Status build_engines(std::vector<std::unique_ptr<Driver>> drivers, engine::Kept kept);
+  Status build_engines(std::vector<std::unique_ptr<Driver>> drivers, engine::EngineCheckpoint checkpoint);
   Status check_cores() const;
 
   void service_loop();
@@ -135,7 +135,7 @@ class Ni final : private EngineSide {
   uint64_t ni_gauge(uint32_t engine, NiGauge gauge) const noexcept override;
   uint64_t endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounter counter) const noexcept override;
   uint64_t ip_counter(uint32_t port, size_t counter) const noexcept override;
-  std::vector<engine::LeftConnection> take_orphans() override;
+  std::vector<engine::OrphanedConnection> take_orphans() override;
   std::vector<std::vector<DriverCounter>> port_counters() override;
 
   NiOptions options_;

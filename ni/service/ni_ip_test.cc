@@ -40,7 +40,7 @@ struct TwoEngines {
     ni.reset();
     rmdir(directory.c_str());
   }
-  Result<std::unique_ptr<Ni>> make(const engine::IpPortOptions& ip, std::vector<uint32_t> port_engines, const std::string& socket) {
+  Result<std::unique_ptr<Ni>> make(const engine::IpInterfaceOptions& ip, std::vector<uint32_t> port_engines, const std::string& socket) {
     NiOptions options;
     options.service.host = "testhost";
     options.service.own_user = geteuid();

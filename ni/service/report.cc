@@ -218,7 +218,7 @@ class ReportBuilder {
            {"remote", text(record.claim.remote)},
            {"remote_port", record.claim.remote_port},
            {"shared", record.claim.group != 0},
-           {"takes_new", static_cast<uint32_t>(record.claim.takes_new)}};
+           {"takes_new", static_cast<uint32_t>(record.claim.accepts_new_flows)}};
     return Found::entry;
   }
 
@@ -351,7 +351,7 @@ class ReportBuilder {
       if (!each.is_unspecified()) gateways.push_back(ip::text_of(each));
     }
     json routes = json::array();
-    for (const engine::IpPortOptions& each : s_.options_.ip) {
+    for (const engine::IpInterfaceOptions& each : s_.options_.ip) {
       if (each.port != port) continue;
       for (const ip::HostRoute& route : each.routes) {
         routes.push_back({{"network", ip::text_of(route.network)}, {"prefix", route.prefix}, {"gateway", ip::text_of(route.gateway)}});

@@ -70,7 +70,7 @@ struct ServiceOptions {
   Nanoseconds lost_after = 3 * kSecond;
   std::vector<StaticPeer> peers;
   std::vector<StaticChannel> channels;
-  std::vector<engine::IpPortOptions> ip;  // of the first engine; Ni says what its engine has
+  std::vector<engine::IpInterfaceOptions> ip;  // of the first engine; Ni says what its engine has
 };
 
 struct ServiceCounters {

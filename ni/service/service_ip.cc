@@ -89,7 +89,8 @@ void Service::handle(ClientRecord& client, const control::ReleaseIp& packet) {
 void Service::handle(ClientRecord& client, const control::SetIpClaim& packet) {
   EndpointRecord* endpoint = endpoint_of_claim(client, packet.header, packet.claim);
   if (endpoint == nullptr) return;
-  if (Status set = ip_.set(*endpoint, packet.claim, packet.takes_new); !set) return fail_request(client, packet.header, set.error());
+  const Status set = ip_.set(*endpoint, packet.claim, packet.accepts_new_flows);
+  if (!set) return fail_request(client, packet.header, set.error());
   ok(client, packet.header);
 }
 
@@ -127,7 +128,7 @@ void Service::handle(ClientRecord& client, const control::GetIpConfiguration& pa
     append(interfaces, info);
     ++reply.ip_configuration.interfaces;
   }
-  for (const engine::IpPortOptions& each : options_.ip) {
+  for (const engine::IpInterfaceOptions& each : options_.ip) {
     for (const ip::HostRoute& route : each.routes) {
       auto info = zeroed<control::IpRouteInfo>();
       info.network = route.network;

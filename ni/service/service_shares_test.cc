@@ -22,10 +22,10 @@ namespace {
 
 const IpClaim kShared{.protocol = kTcp, .port = 80, .group = kIpReusePort};
 
-Reply set_claim(TestClient& client, uint32_t endpoint, uint32_t number, uint32_t takes_new) {
+Reply set_claim(TestClient& client, uint32_t endpoint, uint32_t number, uint32_t accepts_new_flows) {
   auto request = client.simple<SetIpClaim>(Op::set_ip_claim, endpoint);
   request.claim = number;
-  request.takes_new = takes_new;
+  request.accepts_new_flows = accepts_new_flows;
   return client.ask(request);
 }
 
@@ -73,7 +73,7 @@ TEST_CASE("who joins a claim is of the same user and group, and wants the very s
   // What makes no sense.
   CHECK(claims(100, {.protocol = kTcp, .port = 90, .ports = 2, .group = 1}) == Errc::invalid_argument);
   CHECK(claims(100, {.protocol = kUdp, .local = address("224.1.2.3"), .port = 90, .group = 1}) == Errc::invalid_argument);
-  CHECK(claims(100, {.protocol = kTcp, .takes_new = static_cast<TakesNew>(3), .port = 90}) == Errc::invalid_argument);
+  CHECK(claims(100, {.protocol = kTcp, .accepts_new_flows = static_cast<AcceptsNewFlows>(3), .port = 90}) == Errc::invalid_argument);
   // A chosen port is nobody's before.
   const auto chosen = ports.claim(50, 100, {.protocol = kTcp, .group = 7}, all);
   REQUIRE(chosen);
@@ -115,10 +115,10 @@ TEST_CASE("who asks is led to one member after the other, of those that take new
     return led;
   };
   CHECK(ask(12) == std::map<uint32_t, int>{{10, 3}, {11, 3}, {12, 3}, {13, 3}});
-  CHECK(ports.set(claims[0], TakesNew::no));
-  CHECK(ports.set(claims[1], TakesNew::if_nobody_does));
+  CHECK(ports.set(claims[0], AcceptsNewFlows::no));
+  CHECK(ports.set(claims[1], AcceptsNewFlows::if_no_other_does));
   CHECK(ask(12) == std::map<uint32_t, int>{{12, 6}, {13, 6}});
-  CHECK(ports.set(claims[2], TakesNew::no));
+  CHECK(ports.set(claims[2], AcceptsNewFlows::no));
   ports.release(claims[3]);
   CHECK(ask(3) == std::map<uint32_t, int>{{11, 3}});
   ports.release(claims[1]);
@@ -126,7 +126,7 @@ TEST_CASE("who asks is led to one member after the other, of those that take new
 }
 
 TEST_CASE("a claim that reuses joins a share of another token while none of its members takes new flows") {
-  constexpr IpClaim kOld{.protocol = kTcp, .takes_new = TakesNew::no, .port = 80, .group = 7, .reuses = 1};
+  constexpr IpClaim kOld{.protocol = kTcp, .accepts_new_flows = AcceptsNewFlows::no, .port = 80, .group = 7, .reuses = 1};
   IpPorts ports(1);
   const Rights all = Rights::everything();
   IpClaim next = kOld;
@@ -136,9 +136,9 @@ TEST_CASE("a claim that reuses joins a share of another token while none of its 
     return claimed ? Errc::ok : claimed.error().code;
   };
   const uint32_t old = ports.claim(1, 100, kOld, all)->claim;
-  REQUIRE(ports.set(old, TakesNew::yes));
+  REQUIRE(ports.set(old, AcceptsNewFlows::yes));
   CHECK(claims(2, next) == Errc::already_exists);  // there is a server
-  REQUIRE(ports.set(old, TakesNew::no));           // and it has connections only
+  REQUIRE(ports.set(old, AcceptsNewFlows::no));           // and it has connections only
   CHECK(claims(2, next, 101) == Errc::already_exists);
   IpClaim wrong = next;
   wrong.reuses = 0;
@@ -146,7 +146,7 @@ TEST_CASE("a claim that reuses joins a share of another token while none of its 
   wrong.reuses = 2;  // a client can say that
   CHECK(claims(2, wrong) == Errc::invalid_argument);
   wrong = next;
-  wrong.takes_new = TakesNew::yes;
+  wrong.accepts_new_flows = AcceptsNewFlows::yes;
   CHECK(claims(2, wrong) == Errc::already_exists);
   wrong = next;
   wrong.group = kIpReusePort;
@@ -156,12 +156,12 @@ TEST_CASE("a claim that reuses joins a share of another token while none of its 
   CHECK(ports.at(joined->claim)->claim.group == 7);
   CHECK(ports.at(joined->claim)->token == 8);
   // One of the tokens has the new flows; another member of that token, as a child, may take some of them.
-  REQUIRE(ports.set(joined->claim, TakesNew::yes));
-  CHECK(ports.set(old, TakesNew::if_nobody_does).error().code == Errc::already_exists);
-  CHECK(ports.set(old, TakesNew::no));
+  REQUIRE(ports.set(joined->claim, AcceptsNewFlows::yes));
+  CHECK(ports.set(old, AcceptsNewFlows::if_no_other_does).error().code == Errc::already_exists);
+  CHECK(ports.set(old, AcceptsNewFlows::no));
   const auto child = ports.claim(3, 100, next, all);
   REQUIRE(child);
-  CHECK(ports.set(child->claim, TakesNew::yes));
+  CHECK(ports.set(child->claim, AcceptsNewFlows::yes));
   CHECK(ports.at(child->claim)->claim.group == 7);
   IpClaim third = kOld;
   third.group = 9;

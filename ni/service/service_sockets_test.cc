@@ -256,22 +256,23 @@ TEST_CASE("tables and what is left go over a takeover, and a journal that lies a
   CHECK_FALSE(takes([](JournalItem& item) { item.value.clear(); }));
   CHECK_FALSE(takes([](JournalItem& item) { item.descriptors.clear(); }));
   CHECK_FALSE(takes([](JournalItem& item) { item.descriptors[0] = std::move(*create_sealed("short", 4096)); }));
-  const auto left_as = [&](uint32_t connections, engine::Remain remain) {
+  const auto left_as = [&](uint32_t connections, engine::OrphanState state) {
     return takes([&](JournalItem& item) {
-      engine::LeftConnection one{.local = address("10.1.0.1"), .remote = address("10.1.0.2"), .local_port = 80, .remote_port = 4000};
-      one.remain = remain;
+      engine::OrphanedConnection one{.local = address("10.1.0.1"), .remote = address("10.1.0.2"), .local_port = 80, .remote_port = 4000};
+      one.state = state;
       const OrphansValue value{.since = monotonic_now(), .connections = connections, .spare = 0};
       item.key = {JournalKind::orphans, 0, 0};
       item.value.assign(as_bytes(&value, sizeof value).begin(), as_bytes(&value, sizeof value).end());
       item.descriptors[0] = std::move(*create_text("left", {reinterpret_cast<const char*>(&one), sizeof one}));
     });
   };
-  CHECK(left_as(1, engine::Remain::time_wait));
+  CHECK(left_as(1, engine::OrphanState::time_wait));
   const auto without_ip = [&] {
     engine::TestWire wire;
     Original original({}, &wire);
     return original.take_over([&](std::vector<JournalItem>& items) {
-      const engine::LeftConnection one{.local = address("10.1.0.1"), .remote = address("10.1.0.2"), .local_port = 80, .remote_port = 4000};
+      const engine::OrphanedConnection one{.local = address("10.1.0.1"), .remote = address("10.1.0.2"), .local_port = 80,
+                                           .remote_port = 4000};
       const OrphansValue value{.since = monotonic_now(), .connections = 1, .spare = 0};
       JournalItem item;
       item.op = JournalOp::put;
@@ -282,8 +283,8 @@ TEST_CASE("tables and what is left go over a takeover, and a journal that lies a
     });
   };
   CHECK(without_ip());
-  CHECK_FALSE(left_as(2, engine::Remain::time_wait));
-  CHECK_FALSE(left_as(1, static_cast<engine::Remain>(99)));
+  CHECK_FALSE(left_as(2, engine::OrphanState::time_wait));
+  CHECK_FALSE(left_as(1, static_cast<engine::OrphanState>(99)));
 }
 
 TEST_CASE("a claim waits until the engine knows what was left at its port, and no other request does") {

@@ -38,11 +38,12 @@ struct Claims {
     }
     if ((choice & 16) != 0) all.push_back({.protocol = ip::Protocol::kUdp, .port = 70, .ports = 30});
   }
-  bool has(const engine::LeftConnection& left) const {
+  bool has(const engine::OrphanedConnection& orphan) const {
     return std::any_of(all.begin(), all.end(), [&](const IpClaim& each) {
-      return each.protocol == ip::Protocol::kTcp && left.local_port >= each.port && left.local_port < each.port + each.ports &&
-             (each.local.is_unspecified() || each.local == left.local) && (each.remote.is_unspecified() || each.remote == left.remote) &&
-             (each.remote_port == 0 || each.remote_port == left.remote_port);
+      return each.protocol == ip::Protocol::kTcp && orphan.local_port >= each.port && orphan.local_port < each.port + each.ports &&
+             (each.local.is_unspecified() || each.local == orphan.local) &&
+             (each.remote.is_unspecified() || each.remote == orphan.remote) &&
+             (each.remote_port == 0 || each.remote_port == orphan.remote_port);
     });
   }
 };
@@ -105,15 +106,16 @@ class Remains {
  public:
   explicit Remains(const Claims& claims) : claims_(claims) {}
 
-  void take(const engine::LeftConnection& left) {
-    UNET_CHECK(claims_.has(left));
-    UNET_CHECK(left.local.is_ipv4() == left.remote.is_ipv4() && left.local_port != 0 && left.remote_port != 0 && left.user == kOwner);
-    UNET_CHECK(remains_->add(left, now_));
-    known_.push_back(left);
+  void take(const engine::OrphanedConnection& orphan) {
+    UNET_CHECK(claims_.has(orphan));
+    UNET_CHECK(orphan.local.is_ipv4() == orphan.remote.is_ipv4() && orphan.local_port != 0 && orphan.remote_port != 0 &&
+               orphan.user == kOwner);
+    UNET_CHECK(orphans_->add(orphan, now_));
+    known_.push_back(orphan);
   }
   void arrive(FuzzInput& input) {
     if (known_.empty()) return;
-    engine::LeftConnection& of = known_[input.take<uint8_t>() % known_.size()];
+    engine::OrphanedConnection& of = known_[input.take<uint8_t>() % known_.size()];
     const auto how = input.take<uint8_t>();
     ip::TcpView segment;
     segment.source_port = of.remote_port;
@@ -130,11 +132,11 @@ class Remains {
       // Our own application begins at the port.
       std::swap(segment.source_port, segment.destination_port);
       segment.flags = ip::TcpFlags::kSyn;
-      if (remains_->may_begin(of.local, of.remote, segment)) UNET_CHECK(!user_of(of));
+      if (orphans_->may_begin(of.local, of.remote, segment)) UNET_CHECK(!user_of(of));
       return;
     }
     std::optional<ip::TcpFields> answer;
-    const bool taken = remains_->handle(of.local, of.remote, segment, now_, answer);
+    const bool taken = orphans_->handle(of.local, of.remote, segment, now_, answer);
     UNET_CHECK(taken || !answer);
     if (!taken) UNET_CHECK(!user_of(of));
     if (!answer) return;
@@ -145,37 +147,37 @@ class Remains {
   // Time passes, and what is due leaves, or finds no room.
   void pass(Nanoseconds time, bool room = true) {
     now_ += time;
-    uint32_t ends = engine::IpRemains::kEndsPerTurn;
-    engine::IpRemains::Due due;
-    for (uint32_t i = 0; i < engine::IpRemains::kPerTurn && remains_->poll(now_, due, ends); ++i) {
+    uint32_t ends = engine::OrphanConnections::kEndsPerPoll;
+    engine::OrphanConnections::Due due;
+    for (uint32_t i = 0; i < engine::OrphanConnections::kPerPoll && orphans_->poll(now_, due, ends); ++i) {
       UNET_CHECK(due.user == kOwner);
       UNET_CHECK(claims_.has({.local = due.local, .remote = due.remote, .local_port = due.fields.source_port,
                               .remote_port = due.fields.destination_port}));
       sound(due.fields);
-      if (!room) return remains_->put_back(due, now_);
+      if (!room) return orphans_->put_back(due, now_);
     }
   }
   void take_over() {
-    std::vector<engine::LeftConnection> all;
-    remains_->left(all, now_);
-    UNET_CHECK(all.size() == remains_->size() && all.size() == remains_->size_of(kOwner));
-    remains_ = std::make_unique<engine::IpRemains>(2);
-    for (const engine::LeftConnection& each : all) {
-      UNET_CHECK(each.remain <= engine::Remain::time_wait && claims_.has(each));
-      UNET_CHECK(remains_->add(each, now_));
+    std::vector<engine::OrphanedConnection> all;
+    orphans_->save(all, now_);
+    UNET_CHECK(all.size() == orphans_->size() && all.size() == orphans_->size_of(kOwner));
+    orphans_ = std::make_unique<engine::OrphanConnections>(2);
+    for (const engine::OrphanedConnection& each : all) {
+      UNET_CHECK(each.state <= engine::OrphanState::time_wait && claims_.has(each));
+      UNET_CHECK(orphans_->add(each, now_));
     }
   }
   void end() {
-    for (const Nanoseconds longest = now_ + kLongest; !remains_->empty();) {
-      UNET_CHECK(remains_->next_event() < longest);
-      pass(std::max(remains_->next_event(), now_ + 1) - now_);
+    for (const Nanoseconds longest = now_ + kLongest; !orphans_->empty();) {
+      UNET_CHECK(orphans_->next_event() < longest);
+      pass(std::max(orphans_->next_event(), now_ + 1) - now_);
     }
-    UNET_CHECK(remains_->next_event() == ~Nanoseconds{0});
+    UNET_CHECK(orphans_->next_event() == ~Nanoseconds{0});
   }
 
  private:
-  std::optional<uint64_t> user_of(const engine::LeftConnection& of) const {
-    return remains_->user_of(of.local, of.local_port, of.remote, of.remote_port);
+  std::optional<uint64_t> user_of(const engine::OrphanedConnection& of) const {
+    return orphans_->user_of(of.local, of.local_port, of.remote, of.remote_port);
   }
   static void sound(const ip::TcpFields& fields) {
     std::array<std::byte, ip::kTcpHeaderMax> head;
@@ -185,8 +187,8 @@ class Remains {
   }
 
   const Claims& claims_;
-  std::unique_ptr<engine::IpRemains> remains_ = std::make_unique<engine::IpRemains>(1);
-  std::vector<engine::LeftConnection> known_;
+  std::unique_ptr<engine::OrphanConnections> orphans_ = std::make_unique<engine::OrphanConnections>(1);
+  std::vector<engine::OrphanedConnection> known_;
   Nanoseconds now_ = 1000 * kSecond;
 };
 
@@ -195,7 +197,7 @@ class Remains {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzInput input(data, std::min<size_t>(size, 2048));
   const Claims claims(input.take<uint8_t>());
-  Remains remains(claims);
+  Remains orphans(claims);
   service::DeadProcessesOfUser of_user;
   {
     std::vector<service::SharedMemory> tables = make_tables();
@@ -207,9 +209,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (uint32_t i = 0; i < kTables; ++i) most += SocketTableGeometry::of_table(i).sockets;
   for (bool more = true; more; ++looked_at) {
     UNET_CHECK(looked_at <= most);
-    std::optional<engine::LeftConnection> left;
-    more = of_user.front().next(left);
-    if (left) remains.take(*left);
+    std::optional<engine::OrphanedConnection> orphan;
+    more = of_user.front().next(orphan);
+    if (orphan) orphans.take(*orphan);
   }
   of_user.pop_front();
   UNET_CHECK(of_user.empty());
@@ -218,13 +220,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto step = input.take<uint8_t>();
     switch (step & 7) {
       case 0:
-        if (++takeovers <= 3) remains.take_over();  // which takes as long as a hundred other steps
+        if (++takeovers <= 3) orphans.take_over();  // which takes as long as a hundred other steps
         break;
-      case 1: remains.pass(kMillisecond << (step >> 4), (step & 8) != 0); break;
-      case 2: remains.pass((step >> 3) * kSecond); break;
-      default: remains.arrive(input); break;
+      case 1: orphans.pass(kMillisecond << (step >> 4), (step & 8) != 0); break;
+      case 2: orphans.pass((step >> 3) * kSecond); break;
+      default: orphans.arrive(input); break;
     }
   }
-  remains.end();
+  orphans.end();
   return 0;
 }

@@ -18,7 +18,6 @@ BUDGET = {
     "drivers/dpdk": (0, 1),
     "ipstack/preload": (163, 24),
     "ipstack/sockets": (189, 0),
-    "ni/engine": (167, 0),
     "ni/service": (173, 29),
     "tests": (139, 10),
     "tests/conformance": (19, 3),

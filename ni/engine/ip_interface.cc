@@ -1,14 +1,14 @@
-// ip_port.cc - the host's frames to the wire, and what it tells.
-#include "ni/engine/ip_port.h"
+// ip_interface.cc - moves frames of the host to the wire, and publishes its status.
+#include "ni/engine/ip_interface.h"
 
 #include <algorithm>
 
 namespace unet::engine {
 namespace {
 
-constexpr uint32_t kMtuMax = 9216;  // no link is thought to have more; the host has buffers of that size
+constexpr uint32_t kMtuMax = 9216;  // the largest link MTU; the host has buffers of that size
 
-ip::HostOptions host_options(const IpPortOptions& options, const DriverCapabilities& wire, uint64_t seed) {
+ip::HostOptions host_options(const IpInterfaceOptions& options, const DriverCapabilities& wire, uint64_t seed) {
   ip::HostOptions host{.mac = wire.address, .mtu = std::min(wire.mtu, kMtuMax), .addresses = options.addresses,
                        .gateway4 = options.gateway4, .gateway6 = options.gateway6, .routes = options.routes};
   host.ipv6 = wire.mtu >= ip::kIpv6MtuMin;
@@ -22,15 +22,15 @@ ip::HostOptions host_options(const IpPortOptions& options, const DriverCapabilit
 
 }  // namespace
 
-IpPort::IpPort(const IpPortOptions& options, Port& port, uint64_t seed, Nanoseconds now)
+IpInterface::IpInterface(const IpInterfaceOptions& options, Port& port, uint64_t seed, Nanoseconds now)
     : port_(port), made_for_(std::min(port.driver().capabilities().mtu, kMtuMax)), mtu_(made_for_), state_(port.driver().state().get()),
       host_(host_options(options, port.driver().capabilities(), seed), now) {}
 
-void IpPort::follow_state() noexcept {
+void IpInterface::follow_state() noexcept {
   state_changes_ = state_->changes();
   const uint32_t index = state_->index();
   if (index != 0 && index != interface_) {
-    // Of a new interface the neighbours are new, too.
+    // A new interface has new neighbours.
     if (interface_ != 0) host_.neighbours().forget();
     interface_ = index;
     touch();
@@ -42,13 +42,13 @@ void IpPort::follow_state() noexcept {
   touch();
 }
 
-bool IpPort::pump(Nanoseconds now, bool data) noexcept {
+bool IpInterface::pump(Nanoseconds now, bool data) noexcept {
   if (now < next_) return true;
   dirty_ = true;
   while (TransmitFrame* const frame = data ? port_.frame(now) : port_.signal_frame(now)) {
     const uint32_t length = host_.poll_frame(now, {frame->data, made_for_ + sizeof(EthernetHeader)});
     if (length == 0) {
-      for (ip::IpAddress neighbour; host_.poll_unreachable(neighbour);) {}  // those who sent there learn it by silence
+      for (ip::IpAddress neighbour; host_.poll_unreachable(neighbour);) {}  // senders time out
       next_ = host_.next_event();
       return true;
     }
@@ -59,8 +59,8 @@ bool IpPort::pump(Nanoseconds now, bool data) noexcept {
   return false;
 }
 
-// Linux leaves checksums and segments to an interface, and a wire that shows nothing of that cannot tell them from damage.
-void IpPort::note_unfinished() {
+// Linux leaves checksums and segmentation to an interface. A wire that does not carry these offload flags cannot tell that from damage.
+void IpInterface::report_unfinished() {
   if (state_ == nullptr || !state_->count_unfinished()) return;
   state_->say(port_.driver().description() +
               ": a packet came with an unfinished checksum, and was dropped (rx_unfinished_checksum): the kernel of this machine leaves "
@@ -68,14 +68,14 @@ void IpPort::note_unfinished() {
               "take the wire packet:iface=");
 }
 
-void IpPort::publish_counters() noexcept {
+void IpInterface::publish_counters() noexcept {
   counted_ = false;
   for (size_t i = 0; i < kHostCounters; ++i) {
     counters_[i].store(host_.counter(static_cast<ip::HostCounter>(i)), std::memory_order_relaxed);
   }
 }
 
-bool IpPort::take_status(ip::HostStatus& status) noexcept {
+bool IpInterface::take_status(ip::HostStatus& status) noexcept {
   dirty_ = false;
   publish_counters();
   status = host_.status();
@@ -85,11 +85,11 @@ bool IpPort::take_status(ip::HostStatus& status) noexcept {
   return told_ = true;
 }
 
-bool IpPort::take_kept() noexcept {
-  if (kept_told_ && host_.address_changes() == address_changes_ && host_.router_changes() == router_changes_) return false;
+bool IpInterface::take_checkpoint_due() noexcept {
+  if (checkpoint_told_ && host_.address_changes() == address_changes_ && host_.router_changes() == router_changes_) return false;
   address_changes_ = host_.address_changes();
   router_changes_ = host_.router_changes();
-  return kept_told_ = true;
+  return checkpoint_told_ = true;
 }
 
 }  // namespace unet::engine

@@ -1,5 +1,5 @@
-// ip_claims.cc - claims in the lists of their ports.
-#include "ni/engine/ip_claims.h"
+// port_bindings.cc - claims in the lists of their ports.
+#include "ni/engine/port_bindings.h"
 
 #include <algorithm>
 
@@ -10,13 +10,13 @@
 
 namespace unet::engine {
 
-IpClaims::IpClaims(uint64_t seed, NiCounters& counters) : owners_(seed, counters) {
+PortBindings::PortBindings(uint64_t seed, NiCounters& counters) : owners_(seed, counters) {
   for (std::vector<uint32_t>& heads : heads_) heads.assign(64 * 1024, kEnd);
   groups_.reserve(kIpGroupsMax);
   group_claims_.reserve(kIpGroupsMax);
 }
 
-void IpClaims::add(uint32_t number, EndpointState& owner, const IpClaim& claim, uint64_t user) {
+void PortBindings::add(uint32_t number, EndpointState& owner, const IpClaim& claim, uint64_t user) {
   UNET_CHECK(number < kIpClaimsMax && (claim.protocol == kTcp || claim.protocol == kUdp));
   UNET_CHECK(claim.port != 0 && claim.ports != 0 && claim.port + (claim.ports - 1u) < 64 * 1024);
   if (number >= claims_.size()) claims_.resize(std::max<size_t>(number + 1, claims_.size() * 2));
@@ -24,8 +24,8 @@ void IpClaims::add(uint32_t number, EndpointState& owner, const IpClaim& claim, 
   UNET_CHECK(c.owner == nullptr);
   const uint32_t life = c.life + 1;
   c = {.owner = &owner, .local = claim.local, .remote = claim.remote, .port = claim.port, .ports = claim.ports,
-       .remote_port = claim.remote_port, .protocol = claim.protocol, .takes_new = claim.takes_new, .life = life, .user = user,
-       .group = claim.group};
+       .remote_port = claim.remote_port, .protocol = claim.protocol, .accepts_new_flows = claim.accepts_new_flows, .life = life,
+       .user = user, .group = claim.group};
   c.any_local = claim.local.is_unspecified();
   c.any_remote = claim.remote.is_unspecified();
   c.rank = static_cast<uint8_t>((c.any_remote ? 0 : 4) + (c.remote_port == 0 ? 0 : 2) + (c.any_local ? 0 : 1));
@@ -36,7 +36,7 @@ void IpClaims::add(uint32_t number, EndpointState& owner, const IpClaim& claim, 
   if (claim.local.is_multicast()) join(claim.local);
 }
 
-void IpClaims::remove(uint32_t number) noexcept {
+void PortBindings::remove(uint32_t number) noexcept {
   if (number >= claims_.size() || claims_[number].owner == nullptr) return;
   Claim& c = claims_[number];
   const bool last = c.share == kEnd || leave_share(number);
@@ -47,18 +47,18 @@ void IpClaims::remove(uint32_t number) noexcept {
   if (c.local.is_multicast()) leave(c.local);
 }
 
-void IpClaims::set(uint32_t number, TakesNew takes_new) noexcept {
+void PortBindings::set(uint32_t number, AcceptsNewFlows accepts_new_flows) noexcept {
   if (number >= claims_.size() || claims_[number].owner == nullptr) return;
-  claims_[number].takes_new = takes_new;
+  claims_[number].accepts_new_flows = accepts_new_flows;
   ++version_;
 }
 
 // ---- shares
 
-// True: it is the first of its share.
-bool IpClaims::join_share(uint32_t number) {
+// True: the first claim of its share.
+bool PortBindings::join_share(uint32_t number) {
   Claim& c = claims_[number];
-  c.user_of_owners = owners_.add_user(c.user);
+  c.flow_user = owners_.add_user(c.user);
   UNET_CHECK(c.ports == 1 && !c.local.is_multicast());
   for (uint32_t at = heads_[list_of(c)][c.port]; at != kEnd; at = nodes_[at].next) {
     const Claim& other = claims_[nodes_[at].claim];
@@ -76,8 +76,8 @@ bool IpClaims::join_share(uint32_t number) {
   return true;
 }
 
-// True: it was the last one; else another stands for the share in the list.
-bool IpClaims::leave_share(uint32_t number) noexcept {
+// True: the last claim of its share. Else another claim now stands for the share in the list.
+bool PortBindings::leave_share(uint32_t number) noexcept {
   const Claim& c = claims_[number];
   Share& share = shares_[c.share];
   std::erase(share, number);
@@ -88,31 +88,31 @@ bool IpClaims::leave_share(uint32_t number) noexcept {
   return false;
 }
 
-const IpClaims::Claim& IpClaims::choose(const Claim& any, uint64_t hash) const noexcept {
+const PortBindings::Claim& PortBindings::choose(const Claim& any, uint64_t hash) const noexcept {
   const Share& share = shares_[any.share];
   const Claim* best = &claims_[share.front()];
   uint64_t most = 0;
   for (const uint32_t number : share) {
     const Claim& each = claims_[number];
-    if (each.takes_new < best->takes_new) continue;
+    if (each.accepts_new_flows < best->accepts_new_flows) continue;
     uint64_t weight = (hash ^ number) * 0x9E3779B97F4A7C15;  // 2^64 over the golden ratio
     weight = (weight ^ weight >> 32) * 0xD6E8FEB86659FD93;
     weight ^= weight >> 32;
-    if (best->takes_new == each.takes_new && weight < most) continue;
+    if (best->accepts_new_flows == each.accepts_new_flows && weight < most) continue;
     best = &each;
     most = weight;
   }
   return *best;
 }
 
-const IpClaims::Claim* IpClaims::owner_of(const IpOwners::Entry* entry) const noexcept {
+const PortBindings::Claim* PortBindings::owner_of(const FlowOwners::Entry* entry) const noexcept {
   if (entry == nullptr) return nullptr;
   const Claim& claim = claims_[entry->owner.claim];
   return claim.owner != nullptr && claim.life == entry->owner.life ? &claim : nullptr;
 }
 
-// Of an endpoint, in the share that a claim is of.
-const IpClaims::Claim* IpClaims::member(const Claim& any, const EndpointState& owner) const noexcept {
+// The claim of `owner` in the share of `any`.
+const PortBindings::Claim* PortBindings::member(const Claim& any, const EndpointState& owner) const noexcept {
   if (any.owner == &owner) return &any;
   if (any.share == kEnd) return nullptr;
   const Share& share = shares_[any.share];
@@ -120,68 +120,67 @@ const IpClaims::Claim* IpClaims::member(const Claim& any, const EndpointState& o
   return at == share.end() ? nullptr : &claims_[*at];
 }
 
-IpClaims::Found IpClaims::came(const IpFlow& flow, const TcpSigns& signs) noexcept {
+PortBindings::Found PortBindings::handle_arrival(const IpFlow& flow, const TcpSigns& signs) noexcept {
   using Flags = ip::TcpFlags;
   const Claim* const any = fitting(kTcp, flow.local, flow.local_port, flow.remote, flow.remote_port);
   if (any == nullptr) return {};
   if (any->share == kEnd) return {.endpoint = any->owner};
   const uint64_t hash = owners_.hash(flow);
-  IpOwners::Entry* const entry = owners_.find(hash, flow);
+  FlowOwners::Entry* const entry = owners_.find(hash, flow);
   const Claim* const owner = owner_of(entry);
   if (owner == nullptr) return {.endpoint = choose(*any, hash).owner, .shared = true, .chosen = true, .lasts = false};
-  // Between the ends of a connection that is nearly over another may begin: with its owner, who knows what must not be mixed up, if he
-  // still takes any.
-  const bool anew = signs.any(Flags::kSyn) && !signs.any(Flags::kAck) && entry->state == IpOwners::State::ending &&
-                    owner->takes_new != TakesNew::yes;
+  // A new connection may begin while the old one ends. The owner takes it if it accepts new flows, as it knows the old sequence numbers.
+  const bool anew = signs.any(Flags::kSyn) && !signs.any(Flags::kAck) && entry->state == FlowOwners::State::ending &&
+                    owner->accepts_new_flows != AcceptsNewFlows::yes;
   if (anew) return {.endpoint = choose(*any, hash).owner, .shared = true, .lasts = false};
-  owners_.came(*entry, signs);
-  const bool lasts = entry->state == IpOwners::State::established && !signs.any(Flags::kSyn | Flags::kRst);
+  owners_.handle_arrival(*entry, signs);
+  const bool lasts = entry->state == FlowOwners::State::established && !signs.any(Flags::kSyn | Flags::kRst);
   return {.endpoint = owner->owner, .shared = true, .lasts = lasts};
 }
 
-bool IpClaims::is_owned(const IpFlow& flow) const noexcept {
-  const IpOwners::Entry* const entry = owners_.find(owners_.hash(flow), flow);
-  return owner_of(entry) != nullptr && (entry->state != IpOwners::State::ending || entry->fin_sent);
+bool PortBindings::is_owned(const IpFlow& flow) const noexcept {
+  const FlowOwners::Entry* const entry = owners_.find(owners_.hash(flow), flow);
+  return owner_of(entry) != nullptr && (entry->state != FlowOwners::State::ending || entry->fin_sent);
 }
 
-bool IpClaims::own(const EndpointState& owner, const IpFlow& flow) noexcept {
+bool PortBindings::resume_flow(const EndpointState& owner, const IpFlow& flow) noexcept {
   const Claim* const any = fitting(kTcp, flow.local, flow.local_port, flow.remote, flow.remote_port);
   const Claim* const claim = any == nullptr ? nullptr : member(*any, owner);
   if (claim == nullptr || claim->share == kEnd || is_owned(flow)) return false;
-  owners_.resume(flow, as_owner(*claim), claim->user_of_owners);
+  owners_.resume(flow, as_owner(*claim), claim->flow_user);
   return true;
 }
 
-// A member that is gone may have had it last.
-void IpClaims::pass(uint32_t number, const IpFlow& flow) noexcept {
+// The last owner may have been released.
+void PortBindings::set_owner(uint32_t number, const IpFlow& flow) noexcept {
   if (number >= claims_.size() || claims_[number].owner == nullptr || claims_[number].share == kEnd) return;
   const Claim& claim = claims_[number];
   const Claim* const any = fitting(kTcp, flow.local, flow.local_port, flow.remote, flow.remote_port);
   if (any == nullptr || any->share != claim.share) return;
-  IpOwners::Entry* const entry = owners_.find(owners_.hash(flow), flow);
+  FlowOwners::Entry* const entry = owners_.find(owners_.hash(flow), flow);
   if (owner_of(entry) != nullptr) entry->owner = as_owner(claim);
-  else owners_.resume(flow, as_owner(claim), claim.user_of_owners);
+  else owners_.resume(flow, as_owner(claim), claim.flow_user);
   ++version_;
 }
 
-bool IpClaims::sends(const EndpointState& owner, const IpFlow& flow, const TcpSigns& signs, bool& shared) noexcept {
+bool PortBindings::handle_send(const EndpointState& owner, const IpFlow& flow, const TcpSigns& signs, bool& shared) noexcept {
   const Claim* const any = fitting(kTcp, flow.local, flow.local_port, flow.remote, flow.remote_port);
   const Claim* const claim = any == nullptr ? nullptr : member(*any, owner);
   shared = claim != nullptr && claim->share != kEnd;
   if (!shared) return claim != nullptr;
   const uint64_t hash = owners_.hash(flow);
-  IpOwners::Entry* const entry = owners_.find(hash, flow);
+  FlowOwners::Entry* const entry = owners_.find(hash, flow);
   const Claim* const before = owner_of(entry);
   const bool others = before != nullptr && before != claim;
-  // A new connection may begin where an old one only ends.
-  if (others && !(entry->state == IpOwners::State::ending && signs.any(ip::TcpFlags::kSyn))) return false;
-  owners_.sent(entry, hash, flow, as_owner(*claim), claim->user_of_owners, signs);
+  // A SYN may begin a new connection while the old one ends.
+  if (others && !(entry->state == FlowOwners::State::ending && signs.any(ip::TcpFlags::kSyn))) return false;
+  owners_.handle_send(entry, hash, flow, as_owner(*claim), claim->flow_user, signs);
   return true;
 }
 
 // ---- groups
 
-void IpClaims::join(const ip::IpAddress& group) noexcept {
+void PortBindings::join(const ip::IpAddress& group) noexcept {
   const auto at = std::find(groups_.begin(), groups_.end(), group);
   if (at != groups_.end()) {
     ++group_claims_[static_cast<size_t>(at - groups_.begin())];
@@ -193,7 +192,7 @@ void IpClaims::join(const ip::IpAddress& group) noexcept {
   groups_changed_ = true;
 }
 
-void IpClaims::leave(const ip::IpAddress& group) noexcept {
+void PortBindings::leave(const ip::IpAddress& group) noexcept {
   const auto at = std::find(groups_.begin(), groups_.end(), group);
   UNET_CHECK(at != groups_.end());
   const auto claims = group_claims_.begin() + (at - groups_.begin());
@@ -205,15 +204,15 @@ void IpClaims::leave(const ip::IpAddress& group) noexcept {
   groups_changed_ = true;
 }
 
-void IpClaims::remove_all(EndpointState& owner) noexcept {
+void PortBindings::remove_all(EndpointState& owner) noexcept {
   while (!owner.ip_claims.empty()) {
     const uint32_t number = owner.ip_claims.back();
-    owner.ip_claims.pop_back();  // the last one, so that remove() does not look through all for it
+    owner.ip_claims.pop_back();  // removed first, so that remove() does not search for it
     remove(number);
   }
 }
 
-void IpClaims::ports_of(const EndpointState& owner, uint8_t protocol, std::vector<uint16_t>& ports) const {
+void PortBindings::ports_of(const EndpointState& owner, uint8_t protocol, std::vector<uint16_t>& ports) const {
   for (const uint32_t number : owner.ip_claims) {
     const Claim& claim = claims_[number];
     if (claim.protocol != protocol) continue;
@@ -221,8 +220,8 @@ void IpClaims::ports_of(const EndpointState& owner, uint8_t protocol, std::vecto
   }
 }
 
-// Behind those that are as specific.
-void IpClaims::insert(uint32_t port, uint32_t number) {
+// Inserts behind claims that are as specific.
+void PortBindings::insert(uint32_t port, uint32_t number) {
   uint32_t made = free_node_;
   if (made == kEnd) {
     made = static_cast<uint32_t>(nodes_.size());
@@ -237,7 +236,7 @@ void IpClaims::insert(uint32_t port, uint32_t number) {
   *at = made;
 }
 
-void IpClaims::erase(uint32_t port, uint32_t number) noexcept {
+void PortBindings::erase(uint32_t port, uint32_t number) noexcept {
   uint32_t* at = &heads_[list_of(claims_[number])][port];
   while (*at != kEnd && nodes_[*at].claim != number) at = &nodes_[*at].next;
   UNET_CHECK(*at != kEnd);
@@ -247,8 +246,8 @@ void IpClaims::erase(uint32_t port, uint32_t number) noexcept {
   free_node_ = node;
 }
 
-const IpClaims::Claim* IpClaims::fitting(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
-                                         uint16_t remote_port) const noexcept {
+const PortBindings::Claim* PortBindings::fitting(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
+                                                 uint16_t remote_port) const noexcept {
   for (uint32_t at = heads_[protocol == kTcp ? kTcpList : kUdpList][port]; at != kEnd; at = nodes_[at].next) {
     const Claim& claim = claims_[nodes_[at].claim];
     if (claim.fits(local, remote, remote_port)) return &claim;
@@ -256,8 +255,8 @@ const IpClaims::Claim* IpClaims::fitting(uint8_t protocol, const ip::IpAddress& 
   return nullptr;
 }
 
-EndpointState* IpClaims::find(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
-                              uint16_t remote_port) const noexcept {
+EndpointState* PortBindings::find(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
+                                  uint16_t remote_port) const noexcept {
   const Claim* const claim = fitting(protocol, local, port, remote, remote_port);
   if (claim == nullptr || claim->share == kEnd) return claim == nullptr ? nullptr : claim->owner;
   const IpFlow flow{.local = local, .remote = remote, .local_port = port, .remote_port = remote_port};
@@ -266,14 +265,14 @@ EndpointState* IpClaims::find(uint8_t protocol, const ip::IpAddress& local, uint
   return owner != nullptr ? owner->owner : choose(*claim, hash).owner;
 }
 
-bool IpClaims::is_anothers(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
-                           uint16_t remote_port, uint64_t user) const noexcept {
+bool PortBindings::is_other_users(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
+                                  uint16_t remote_port, uint64_t user) const noexcept {
   const Claim* const claim = fitting(protocol, local, port, remote, remote_port);
   return claim != nullptr && claim->user != user;
 }
 
-bool IpClaims::may_send(const EndpointState& owner, uint8_t protocol, const ip::IpAddress& local, uint16_t port,
-                        const ip::IpAddress& remote, uint16_t remote_port) const noexcept {
+bool PortBindings::may_send(const EndpointState& owner, uint8_t protocol, const ip::IpAddress& local, uint16_t port,
+                            const ip::IpAddress& remote, uint16_t remote_port) const noexcept {
   const Claim* const any = fitting(protocol, local, port, remote, remote_port);
   const Claim* const claim = any == nullptr ? nullptr : member(*any, owner);
   if (claim == nullptr || claim->share == kEnd || protocol != kTcp) return claim != nullptr;

@@ -1,19 +1,21 @@
-// host_kept.h - a host's addresses, prefixes and router, for its next instance on the same link; written and read by Host.
+// host_checkpoint.h - a host's addresses, prefixes and router, for its next instance on the same link; written and read by Host.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
+#include "unet/base/time.h"
 #include "unet/wire/address.h"
 
 namespace unet::ip {
 
 // Times are seconds that remain.
-struct HostKept {
+struct HostCheckpoint {
   static constexpr uint32_t kAddressesMax = 16, kPrefixesMax = 16;
   static constexpr uint32_t kForever = ~uint32_t{0};
 
-  // Assigned addresses only. Tentative and conflicting ones are claimed anew, and the DHCP lease is separate (DhcpKept).
+  // Assigned addresses only. Tentative and conflicting ones are claimed anew, and the DHCP lease is separate (LeaseCheckpoint).
   struct Address {
     IpAddress address{};
     uint8_t prefix = 0;
@@ -35,7 +37,13 @@ struct HostKept {
   uint32_t router_s = 0;
   uint32_t mtu6 = 0;
   uint8_t hop_limit6 = 0;
-  bool operator==(const HostKept&) const noexcept = default;
+  bool operator==(const HostCheckpoint&) const noexcept = default;
+
+  static uint32_t seconds_left(Nanoseconds until, Nanoseconds now) noexcept {
+    if (until == kNever) return kForever;
+    return static_cast<uint32_t>(std::min<Nanoseconds>((until - std::min(until, now)) / kSecond, kForever - 1));
+  }
+  static Nanoseconds time_of(uint32_t seconds, Nanoseconds now) noexcept { return seconds == kForever ? kNever : now + seconds * kSecond; }
 };
 
 }  // namespace unet::ip

@@ -1,5 +1,5 @@
-// ip_remains.cc - entries by both ends, a wheel of their times, and what they answer.
-#include "ni/engine/ip_remains.h"
+// orphan_connections.cc - entries by both ends, a timer wheel, and answers.
+#include "ni/engine/orphan_connections.h"
 
 #include <algorithm>
 
@@ -11,39 +11,39 @@ namespace unet::engine {
 using Flags = ip::TcpFlags;
 using Sequence = ip::TcpSequence;
 
-uint32_t IpRemains::bucket_of(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
-                              uint16_t remote_port) const noexcept {
+uint32_t OrphanConnections::bucket_of(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
+                                      uint16_t remote_port) const noexcept {
   const uint64_t seed = seed_ ^ (uint64_t{local_port} << 16 | remote_port) * 0x9E3779B97F4A7C15;
   return static_cast<uint32_t>(ip::hash_of(remote, ip::hash_of(local, seed))) % kBuckets;
 }
 
-uint32_t IpRemains::find(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
-                         uint16_t remote_port) const noexcept {
+uint32_t OrphanConnections::find(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
+                                 uint16_t remote_port) const noexcept {
   if (count_ == 0) return kEnd;
   for (uint32_t i = buckets_[bucket_of(local, local_port, remote, remote_port)]; i != kEnd; i = at(i).next_hash) {
-    const LeftConnection& of = at(i).of;
+    const OrphanedConnection& of = at(i).of;
     if (of.local_port == local_port && of.remote_port == remote_port && of.local == local && of.remote == remote) return i;
   }
   return kEnd;
 }
 
-bool IpRemains::add(const LeftConnection& left, Nanoseconds now) {
+bool OrphanConnections::add(const OrphanedConnection& orphan, Nanoseconds now) {
   if (buckets_.empty()) {
     buckets_.assign(kBuckets, kEnd);
     wheel_.assign(kWheel, kEnd);
   }
-  const Nanoseconds age = Nanoseconds{left.age_ms} * kMillisecond;
-  const bool waits = left.remain == Remain::time_wait || left.remain == Remain::fin_wait_2;
+  const Nanoseconds age = Nanoseconds{orphan.age_ms} * kMillisecond;
+  const bool waits = orphan.state == OrphanState::time_wait || orphan.state == OrphanState::fin_wait_2;
   if (waits && age >= kTimeWait) return true;
-  if (const uint32_t old = find(left.local, left.local_port, left.remote, left.remote_port); old != kEnd) drop(old);
+  if (const uint32_t old = find(orphan.local, orphan.local_port, orphan.remote, orphan.remote_port); old != kEnd) drop(old);
   if (count_ == 0) {
     tick_ = now / kTick;
     next_at_ = ~Nanoseconds{0};
   }
   bool room = true;
-  if (const auto made = static_cast<uint32_t>(blocks_.size()) * kBlock; free_ == kEnd && made >= kIpRemainsMax) {
+  if (const auto made = static_cast<uint32_t>(blocks_.size()) * kBlock; free_ == kEnd && made >= kOrphanConnectionsMax) {
     room = false;
-    if (!make_room(left.user)) return false;
+    if (!make_room(orphan.user)) return false;
   } else if (free_ == kEnd) {
     blocks_.push_back(std::make_unique<Entry[]>(kBlock));
     for (uint32_t i = kBlock; i-- != 0;) {
@@ -54,25 +54,25 @@ bool IpRemains::add(const LeftConnection& left, Nanoseconds now) {
   const uint32_t index = free_;
   Entry& entry = at(index);
   free_ = entry.next;
-  entry = {.of = left};
+  entry = {.of = orphan};
   entry.used = true;
-  uint32_t& bucket = buckets_[bucket_of(left.local, left.local_port, left.remote, left.remote_port)];
+  uint32_t& bucket = buckets_[bucket_of(orphan.local, orphan.local_port, orphan.remote, orphan.remote_port)];
   entry.next_hash = bucket;
   bucket = index;
   ++count_;
-  User& user = users_[left.user];
+  User& user = users_[orphan.user];
   ++user.count;
   entry.older = user.newest;
   (user.newest == kEnd ? user.oldest : at(user.newest).newer) = index;
   user.newest = index;
   entry.until = now + kTimeWait - std::min(age, kTimeWait);
-  // A reset leaves at once. A FIN is on its way, if the process had not been too quick.
-  schedule(index, waits ? entry.until : now + (left.remain == Remain::reset ? 0 : 2 * kTick));
+  // A reset is due at once. A FIN was probably sent already.
+  schedule(index, waits ? entry.until : now + (orphan.state == OrphanState::reset ? 0 : 2 * kTick));
   return room;
 }
 
-// All are taken: one of whoever has most goes, unless that is `user`, or would be then. Few users have any at all.
-bool IpRemains::make_room(uint64_t user) noexcept {
+// Evicts the oldest entry of the user with most, unless that is `user` or would be then. Few users have entries.
+bool OrphanConnections::make_room(uint64_t user) noexcept {
   const auto fewer = [](const auto& a, const auto& b) { return a.second.count < b.second.count; };
   const auto most = std::max_element(users_.begin(), users_.end(), fewer);
   if (most->second.count <= size_of(user) + 1 && most->first != user) return false;
@@ -80,12 +80,12 @@ bool IpRemains::make_room(uint64_t user) noexcept {
   return true;
 }
 
-uint32_t IpRemains::size_of(uint64_t user) const noexcept {
+uint32_t OrphanConnections::size_of(uint64_t user) const noexcept {
   const auto at = users_.find(user);
   return at == users_.end() ? 0 : at->second.count;
 }
 
-void IpRemains::drop(uint32_t index) noexcept {
+void OrphanConnections::drop(uint32_t index) noexcept {
   Entry& entry = at(index);
   UNET_CHECK(entry.used);
   unschedule(index);
@@ -102,21 +102,21 @@ void IpRemains::drop(uint32_t index) noexcept {
   --count_;
 }
 
-void IpRemains::left(std::vector<LeftConnection>& into, Nanoseconds now) const {
+void OrphanConnections::save(std::vector<OrphanedConnection>& into, Nanoseconds now) const {
   for (const auto& block : blocks_) {
     for (uint32_t i = 0; i < kBlock; ++i) {
       const Entry& entry = block[i];
       if (!entry.used) continue;
       into.push_back(entry.of);
-      const Nanoseconds rest = entry.until > now ? entry.until - now : 0;
-      into.back().age_ms = static_cast<uint32_t>((kTimeWait - std::min(rest, kTimeWait)) / kMillisecond);
+      const Nanoseconds remaining = entry.until > now ? entry.until - now : 0;
+      into.back().age_ms = static_cast<uint32_t>((kTimeWait - std::min(remaining, kTimeWait)) / kMillisecond);
     }
   }
 }
 
 // ---- time
 
-void IpRemains::schedule(uint32_t index, Nanoseconds when) noexcept {
+void OrphanConnections::schedule(uint32_t index, Nanoseconds when) noexcept {
   const uint64_t tick = std::clamp<uint64_t>(when / kTick, tick_, tick_ + kWheel - 1);
   Entry& entry = at(index);
   entry.place = static_cast<uint16_t>(tick % kWheel);
@@ -128,14 +128,14 @@ void IpRemains::schedule(uint32_t index, Nanoseconds when) noexcept {
   first = index;
 }
 
-void IpRemains::unschedule(uint32_t index) noexcept {
+void OrphanConnections::unschedule(uint32_t index) noexcept {
   Entry& entry = at(index);
   if (entry.previous != kEnd) at(entry.previous).next = entry.next;
   else wheel_[entry.place] = entry.next;
   if (entry.next != kEnd) at(entry.next).previous = entry.previous;
 }
 
-bool IpRemains::poll(Nanoseconds now, Due& due, uint32_t& ends) noexcept {
+bool OrphanConnections::poll(Nanoseconds now, Due& due, uint32_t& ends) noexcept {
   while (count_ != 0) {
     const uint32_t index = wheel_[tick_ % kWheel];
     if (index == kEnd) {
@@ -145,16 +145,16 @@ bool IpRemains::poll(Nanoseconds now, Due& due, uint32_t& ends) noexcept {
     }
     if (tick_ > now / kTick) return find_next(), false;
     Entry& entry = at(index);
-    const LeftConnection& of = entry.of;
-    const bool waits = of.remain == Remain::time_wait || of.remain == Remain::fin_wait_2;
+    const OrphanedConnection& of = entry.of;
+    const bool waits = of.state == OrphanState::time_wait || of.state == OrphanState::fin_wait_2;
     if (waits || entry.tries == kTries) {
       if (ends == 0) return false;
       --ends;
       drop(index);
       continue;
     }
-    // Both kinds keep the place that the ends had: an ACK has the number before the next one, and so has our FIN.
-    const bool reset = of.remain == Remain::reset;
+    // Both kinds repeat the last sequence number: that before send_next.
+    const bool reset = of.state == OrphanState::reset;
     const uint32_t far = reset && entry.tries % 2 == 1 ? uint32_t{1} << 31 : 0;
     due.local = of.local;
     due.remote = of.remote;
@@ -168,14 +168,14 @@ bool IpRemains::poll(Nanoseconds now, Due& due, uint32_t& ends) noexcept {
   return false;
 }
 
-// Nothing is at the place that is being looked at, or it is not its time: the next place that has something.
-void IpRemains::find_next() noexcept {
+// Moves to the next slot with an entry, if the current one has none that is due.
+void OrphanConnections::find_next() noexcept {
   uint64_t tick = tick_;
   while (wheel_[tick % kWheel] == kEnd && tick != tick_ + kWheel) ++tick;
   next_at_ = tick * kTick;
 }
 
-void IpRemains::put_back(const Due& due, Nanoseconds now) noexcept {
+void OrphanConnections::put_back(const Due& due, Nanoseconds now) noexcept {
   const uint32_t index = find(due.local, due.fields.source_port, due.remote, due.fields.destination_port);
   if (index == kEnd) return;
   unschedule(index);
@@ -183,19 +183,19 @@ void IpRemains::put_back(const Due& due, Nanoseconds now) noexcept {
   schedule(index, now + kTick);
 }
 
-// TIME-WAIT, or FIN-WAIT-2, from now on.
-void IpRemains::wait(uint32_t index, Remain remain, Nanoseconds now) noexcept {
+// Enters TIME-WAIT or FIN-WAIT-2.
+void OrphanConnections::wait(uint32_t index, OrphanState state, Nanoseconds now) noexcept {
   Entry& entry = at(index);
   unschedule(index);
-  entry.of.remain = remain;
+  entry.of.state = state;
   entry.until = now + kTimeWait;
   schedule(index, entry.until);
 }
 
-// ---- what comes
+// ---- arrivals
 
-ip::TcpFields IpRemains::fields_of(const Entry& entry, uint8_t flags, uint32_t sequence) noexcept {
-  const LeftConnection& of = entry.of;
+ip::TcpFields OrphanConnections::fields_of(const Entry& entry, uint8_t flags, uint32_t sequence) noexcept {
+  const OrphanedConnection& of = entry.of;
   ip::TcpFields fields{.source_port = of.local_port, .destination_port = of.remote_port, .sequence = {sequence},
                        .acknowledgement = {of.receive_next}, .flags = flags, .window = kWindow};
   fields.options.has_timestamps = of.timestamps;
@@ -204,53 +204,55 @@ ip::TcpFields IpRemains::fields_of(const Entry& entry, uint8_t flags, uint32_t s
   return fields;
 }
 
-// RFC 6191, 2: by its timestamp, or else by its sequence number, as RFC 9293, 3.10.7.4 has it for TIME-WAIT.
-bool IpRemains::is_newer(const LeftConnection& old, const ip::TcpView& syn, uint32_t sequence, uint32_t stamp) noexcept {
+// RFC 6191, 2: compares timestamps, or else sequence numbers (RFC 9293, 3.10.7.4, TIME-WAIT).
+bool OrphanConnections::is_newer(const OrphanedConnection& old, const ip::TcpView& syn, uint32_t sequence, uint32_t stamp) noexcept {
   if (old.timestamps && syn.options.has_timestamps && syn.options.timestamp != stamp) {
     return static_cast<int32_t>(syn.options.timestamp - stamp) > 0;
   }
   return syn.sequence > Sequence{sequence};
 }
 
-std::optional<uint64_t> IpRemains::user_of(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
-                                           uint16_t remote_port) const noexcept {
+std::optional<uint64_t> OrphanConnections::user_of(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
+                                                   uint16_t remote_port) const noexcept {
   const uint32_t index = find(local, local_port, remote, remote_port);
   return index == kEnd ? std::nullopt : std::optional(at(index).of.user);
 }
 
-void IpRemains::forget(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote, uint16_t remote_port) noexcept {
+void OrphanConnections::forget(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
+                               uint16_t remote_port) noexcept {
   if (const uint32_t index = find(local, local_port, remote, remote_port); index != kEnd) drop(index);
 }
 
-bool IpRemains::may_begin(const ip::IpAddress& local, const ip::IpAddress& remote, const ip::TcpView& syn) noexcept {
+bool OrphanConnections::may_begin(const ip::IpAddress& local, const ip::IpAddress& remote, const ip::TcpView& syn) noexcept {
   const uint32_t index = find(local, syn.source_port, remote, syn.destination_port);
   if (index == kEnd) return true;
-  const LeftConnection& of = at(index).of;
-  // A peer that is to be reset learns it by the SYN, too (RFC 9293, 3.5.1: half-open connections).
-  if (of.remain != Remain::reset && (of.remain != Remain::time_wait || !is_newer(of, syn, of.send_next, of.timestamp))) return false;
+  const OrphanedConnection& of = at(index).of;
+  // A SYN also tells the peer that the old connection is gone (RFC 9293, 3.5.1: half-open connections).
+  const bool time_wait = of.state == OrphanState::time_wait;
+  if (of.state != OrphanState::reset && !(time_wait && is_newer(of, syn, of.send_next, of.timestamp))) return false;
   drop(index);
   return true;
 }
 
-bool IpRemains::handle(const ip::IpAddress& local, const ip::IpAddress& remote, const ip::TcpView& segment, Nanoseconds now,
-                       std::optional<ip::TcpFields>& answer) noexcept {
+bool OrphanConnections::handle(const ip::IpAddress& local, const ip::IpAddress& remote, const ip::TcpView& segment, Nanoseconds now,
+                               std::optional<ip::TcpFields>& answer) noexcept {
   const uint32_t index = find(local, segment.destination_port, remote, segment.source_port);
   if (index == kEnd) return false;
   Entry& entry = at(index);
   const bool begins = segment.has(Flags::kSyn) && !segment.has(Flags::kAck);
-  if (entry.of.remain != Remain::reset) return handle_end(index, segment, now, answer);
+  if (entry.of.state != OrphanState::reset) return handle_end(index, segment, now, answer);
   if (segment.has(Flags::kRst) || begins) {
     drop(index);
-    return !begins;  // its peer has none any longer: a new one is whoever's has the port
+    return !begins;  // the peer has no connection any more: a SYN is for the claimant of the port
   }
   answer = tcp::reset_for(segment);
-  // An old segment's number would not be the one that the peer expects: once more is asked whether it knows.
+  // An old segment may not have the number that the peer expects now: send one more ACK.
   entry.tries = std::max<uint8_t>(entry.tries, kTries - 1);
   return true;
 }
 
-// What cannot be taken is answered by where we are.
-void IpRemains::acknowledge(Entry& entry, Nanoseconds now, std::optional<ip::TcpFields>& answer) noexcept {
+// Answers an unacceptable segment with our sequence numbers.
+void OrphanConnections::acknowledge(Entry& entry, Nanoseconds now, std::optional<ip::TcpFields>& answer) noexcept {
   const auto tick = static_cast<uint32_t>(now / kTick);
   if (entry.answers_tick != tick) entry.answers = 0;
   entry.answers_tick = tick;
@@ -259,12 +261,13 @@ void IpRemains::acknowledge(Entry& entry, Nanoseconds now, std::optional<ip::Tcp
   answer = fields_of(entry, Flags::kAck, entry.of.send_next);
 }
 
-// RFC 9293, 3.10.7.4, from FIN-WAIT-1 on, of a connection of which all data is acknowledged and which nobody reads.
-bool IpRemains::handle_end(uint32_t index, const ip::TcpView& segment, Nanoseconds now, std::optional<ip::TcpFields>& answer) noexcept {
+// RFC 9293, 3.10.7.4, from FIN-WAIT-1 on. All our data is acknowledged, and no process reads.
+bool OrphanConnections::handle_end(uint32_t index, const ip::TcpView& segment, Nanoseconds now,
+                                   std::optional<ip::TcpFields>& answer) noexcept {
   Entry& entry = at(index);
-  LeftConnection& of = entry.of;
-  const bool receives = of.remain == Remain::fin_wait_1 || of.remain == Remain::fin_wait_2;
-  if (segment.has(Flags::kSyn) && !segment.has(Flags::kAck) && of.remain == Remain::time_wait &&
+  OrphanedConnection& of = entry.of;
+  const bool receives = of.state == OrphanState::fin_wait_1 || of.state == OrphanState::fin_wait_2;
+  if (segment.has(Flags::kSyn) && !segment.has(Flags::kAck) && of.state == OrphanState::time_wait &&
       is_newer(of, segment, of.receive_next, of.timestamp_echo)) {
     drop(index);
     return false;
@@ -280,40 +283,40 @@ bool IpRemains::handle_end(uint32_t index, const ip::TcpView& segment, Nanosecon
   }
   const Sequence expected{of.receive_next};
   if (segment.sequence != expected || segment.has(Flags::kSyn)) {
-    // A FIN that comes again is acknowledged again, and TIME-WAIT begins anew.
+    // Acknowledges a repeated FIN, and restarts TIME-WAIT.
     const bool again = segment.has(Flags::kFin) && segment.sequence + segment.length() == expected;
-    if (segment.has(Flags::kRst)) return true;  // RFC 5961, 3.2: not the exact one
+    if (segment.has(Flags::kRst)) return true;  // RFC 5961, 3.2: not the exact sequence number
     if (receives && segment.sequence > expected && segment.length() != 0) {
-      answer = tcp::reset_for(segment);  // data, of which some is still on its way
+      answer = tcp::reset_for(segment);  // data beyond a gap: no process will read it
       drop(index);
       return true;
     }
     acknowledge(entry, now, answer);
-    if (again && of.remain == Remain::time_wait) wait(index, Remain::time_wait, now);
+    if (again && of.state == OrphanState::time_wait) wait(index, OrphanState::time_wait, now);
     return true;
   }
   if (segment.has(Flags::kRst)) {
-    if (of.remain != Remain::time_wait) drop(index);  // RFC 1337: TIME-WAIT is not cut short
+    if (of.state != OrphanState::time_wait) drop(index);  // RFC 1337: TIME-WAIT is not cut short
     return true;
   }
   if (!segment.has(Flags::kAck)) return true;
   if (!segment.payload.empty()) {
     answer = tcp::reset_for(segment);
-    if (of.remain != Remain::time_wait) drop(index);
+    if (of.state != OrphanState::time_wait) drop(index);
     return true;
   }
   if (segment.acknowledgement.value == of.send_next) {
-    if (of.remain == Remain::last_ack) {
+    if (of.state == OrphanState::last_ack) {
       drop(index);
       return true;
     }
-    if (of.remain == Remain::fin_wait_1) wait(index, Remain::fin_wait_2, now);
-    if (of.remain == Remain::closing) wait(index, Remain::time_wait, now);
+    if (of.state == OrphanState::fin_wait_1) wait(index, OrphanState::fin_wait_2, now);
+    if (of.state == OrphanState::closing) wait(index, OrphanState::time_wait, now);
   }
   if (!segment.has(Flags::kFin)) return true;
   ++of.receive_next;
-  if (of.remain == Remain::fin_wait_2) wait(index, Remain::time_wait, now);
-  if (of.remain == Remain::fin_wait_1) of.remain = Remain::closing;
+  if (of.state == OrphanState::fin_wait_2) wait(index, OrphanState::time_wait, now);
+  if (of.state == OrphanState::fin_wait_1) of.state = OrphanState::closing;
   answer = fields_of(entry, Flags::kAck, of.send_next);
   return true;
 }

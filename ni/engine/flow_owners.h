@@ -1,10 +1,10 @@
-// ip_owners.h - which member of a share (unet/ip.h) has which connection of TCP, as far as members have sent on them; used by IpClaims.
+// flow_owners.h - which member of a share (unet/ip.h) owns which TCP connection, learned from what members send; used by PortBindings.
 //
-// A flow is opening when a SYN with ACK has been sent, established when that was acknowledged by exactly its number or its owner has sent
-// anything else, and ending when its owner has sent a FIN or a reset, or the peer a reset. So who forges SYNs makes openings, of which each
-// user has a bounded number that push out each other, and nothing that has been established.
+// A flow is opening after a SYN-ACK was sent. It is established when exactly that sequence number was acknowledged, or when its owner has
+// sent anything else. It is ending when its owner has sent a FIN or a reset, or the peer a reset. Forged SYNs only make openings. Each user
+// has a bounded number of them, which evict each other and never an established flow.
 //
-// What was an owner's is nobody's as soon as its claim is gone: claims have lives, and a flow knows that of its owner.
+// A flow has no owner any more when the claim is released: claims have lives, and a flow stores that of its owner.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace unet::engine {
 
-// Both ends of a connection, as its owner sees them.
+// Both ends of a connection; `local` is the end of its owner.
 struct IpFlow {
   ip::IpAddress local{}, remote{};
   uint16_t local_port = 0, remote_port = 0;
@@ -27,7 +27,7 @@ struct IpFlow {
 };
 static_assert(sizeof(IpFlow) == 36);
 
-// What a segment says about its connection.
+// The fields of a TCP header that change a flow.
 struct TcpSigns {
   uint8_t flags = 0;             // ip::TcpFlags
   uint32_t sequence = 0, acknowledgement = 0;
@@ -35,12 +35,12 @@ struct TcpSigns {
   bool any(uint8_t of) const noexcept { return (flags & of) != 0; }
 };
 
-class IpOwners {
+class FlowOwners {
  public:
   enum class State : uint8_t { opening, established, ending };
   static constexpr uint32_t kEnd = ~uint32_t{0};
 
-  // A claim in one of its lives.
+  // A claim in one life.
   struct Owner {
     uint32_t claim = kEnd, life = 0;
     bool operator==(const Owner&) const noexcept = default;
@@ -48,29 +48,29 @@ class IpOwners {
   struct Entry {
     IpFlow flow;
     Owner owner;
-    uint32_t begin = 0;                    // opening: the number of the SYN that was sent
-    uint32_t next = kEnd;                  // with the same hash, or free
-    uint32_t newer = kEnd, older = kEnd;   // of the same user and state
-    uint16_t user = 0;                     // its place in users_
+    uint32_t begin = 0;                    // opening: sequence number of our SYN-ACK
+    uint32_t next = kEnd;                  // next with the same hash, or next free
+    uint32_t newer = kEnd, older = kEnd;   // list of the same user and state
+    uint16_t user = 0;                     // index of users_
     State state = State::opening;
     bool fin_sent = false;
   };
 
-  IpOwners(uint64_t seed, NiCounters& counters) noexcept : seed_(seed), counters_(counters) {}
+  FlowOwners(uint64_t seed, NiCounters& counters) noexcept : seed_(seed), counters_(counters) {}
 
-  // For what all of a user's shares have; the number that learn() wants.
+  // One number for all shares of a user; handle_send() takes it.
   uint16_t add_user(uint64_t user);
-  // Of both ends, and such that strangers cannot choose it.
+  // Keyed, so that peers cannot choose it.
   uint64_t hash(const IpFlow& flow) const noexcept;
 
-  // nullptr: nobody has it that is known.
+  // nullptr: no known owner.
   Entry* find(uint64_t hash, const IpFlow& flow) noexcept;
-  const Entry* find(uint64_t hash, const IpFlow& flow) const noexcept { return const_cast<IpOwners*>(this)->find(hash, flow); }
-  // Its owner, who may be another one than before, has sent such a segment. `entry`: what find() has said.
-  void sent(Entry* entry, uint64_t hash, const IpFlow& flow, const Owner& owner, uint16_t user, const TcpSigns& signs) noexcept;
-  // Such a segment came for its owner.
-  void came(Entry& entry, const TcpSigns& signs) noexcept;
-  // An engine before this one knew it as established.
+  const Entry* find(uint64_t hash, const IpFlow& flow) const noexcept { return const_cast<FlowOwners*>(this)->find(hash, flow); }
+  // `owner`, which may be a new one, has sent such a segment. `entry`: the result of find().
+  void handle_send(Entry* entry, uint64_t hash, const IpFlow& flow, const Owner& owner, uint16_t user, const TcpSigns& signs) noexcept;
+  // Such a segment arrived for the owner.
+  void handle_arrival(Entry& entry, const TcpSigns& signs) noexcept;
+  // The previous engine knew the flow as established.
   void resume(const IpFlow& flow, const Owner& owner, uint16_t user) noexcept;
   void forget(Entry& entry) noexcept { drop(index_of(entry)); }
 
@@ -79,7 +79,7 @@ class IpOwners {
 
  private:
   static constexpr uint32_t kBuckets = 128 * 1024;
-  static constexpr uint32_t kBlock = 1024;   // entries that are made at a time, at addresses that stay
+  static constexpr uint32_t kBlock = 1024;   // entries allocated at a time, at fixed addresses
 
   struct List {
     uint32_t count = 0, oldest = kEnd, newest = kEnd;
@@ -102,7 +102,7 @@ class IpOwners {
 
   const uint64_t seed_;
   NiCounters& counters_;
-  std::vector<User> users_;                  // they stay
+  std::vector<User> users_;                  // never removed
   std::vector<uint32_t> buckets_;            // empty until there is a share
   std::vector<std::unique_ptr<Entry[]>> blocks_;
   uint32_t free_ = kEnd;

@@ -1,5 +1,5 @@
-// ip_part.cc - IP that arrives: what a host answers is answered, the rest goes to who claims it; and the hosts' time.
-#include "ni/engine/ip_part.h"
+// ip_datapath.cc - IP packets that arrive: answered by the host or delivered to the claimant; timers of the hosts.
+#include "ni/engine/ip_datapath.h"
 
 #include <algorithm>
 #include <cstring>
@@ -26,110 +26,112 @@ TcpSigns signs_of(const ip::TcpHeader& header) noexcept {
 EndpointState::EndpointState() = default;
 EndpointState::~EndpointState() = default;
 
-IpPart::IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
-               const CommandMailbox& commands, Nanoseconds now)
-    : delivery_(delivery), counters_(counters), commands_(commands), claims_(options.seed + kPortsMax, counters),
-      remains_(options.seed), now_(now), scratch_(new std::byte[kIpMessageMax]), resets_(kResetsPerSecond, now) {
-  for (const IpPortOptions& each : options.ports) {
+IpDatapath::IpDatapath(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
+                       const CommandMailbox& commands, Nanoseconds now)
+    : delivery_(delivery), counters_(counters), commands_(commands), bindings_(options.seed + kPortsMax, counters),
+      orphans_(options.seed), now_(now), scratch_(new std::byte[kIpMessageMax]), resets_(kResetsPerSecond, now) {
+  for (const IpInterfaceOptions& each : options.ports) {
     UNET_CHECK(each.port < ports.size() && each.port < kPortsMax && by_port_[each.port] == nullptr);
-    ports_.push_back(std::make_unique<IpPort>(each, *ports[each.port], options.seed + each.port, now));
-    by_port_[each.port] = ports_.back().get();
+    interfaces_.push_back(std::make_unique<IpInterface>(each, *ports[each.port], options.seed + each.port, now));
+    by_port_[each.port] = interfaces_.back().get();
   }
   groups_.reserve(kIpGroupsMax);
 }
 
-bool IpPart::frame(uint32_t port, const ReceivedFrame& frame, Nanoseconds now) noexcept {
+bool IpDatapath::frame(uint32_t port, const ReceivedFrame& frame, Nanoseconds now) noexcept {
   be16 type;
   if (frame.length < sizeof(EthernetHeader)) return false;
   std::memcpy(&type, frame.data + offsetof(EthernetHeader, type), sizeof type);
   if (type != kEtherTypeIpv4 && type != kEtherTypeIpv6 && type != kEtherTypeArp) return false;
-  IpPort& at = *by_port_[port];
+  IpInterface& at = *by_port_[port];
   frame_ = frame;
-  if (goes_on(at, type == kEtherTypeIpv4, now)) return true;
+  if (deliver_cached(at, type == kEtherTypeIpv4, now)) return true;
   ip::Arrival arrival;
   if (!at.host().handle_frame({frame.data, frame.length}, now, arrival, frame.checked)) return at.touch(), true;
-  at.passed_on();
+  at.count_frame();
   switch (arrival.kind) {
     case ip::Arrival::Kind::packet: packet(at, arrival, now); break;
     case ip::Arrival::Kind::icmp_error: error(at, arrival, now); break;
-    case ip::Arrival::Kind::echo_reply: counters_.add(NiCounter::ip_unclaimed); break;  // nobody of us has asked
+    case ip::Arrival::Kind::echo_reply: counters_.add(NiCounter::ip_unclaimed); break;  // no endpoint sends echo requests
   }
   return true;
 }
 
-void IpPart::flush(uint32_t port, Nanoseconds now) noexcept {
+void IpDatapath::flush(uint32_t port, Nanoseconds now) noexcept {
   by_port_[port]->pump(now);
   by_port_[port]->flush(now);
 }
 
-void IpPart::packet(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
-  if (is_ours(arrival.packet.from)) return counters_.add(NiCounter::wrong_source);  // of another port of ours: it did not come by a wire
-  if (arrival.packet.protocol == ip::Protocol::kTcp) return tcp(port, arrival, now);
-  if (arrival.packet.protocol == ip::Protocol::kUdp) return udp(port, arrival, now);
+void IpDatapath::packet(IpInterface& interface, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+  // an address of another port of ours, which cannot arrive by a wire
+  if (is_ours(arrival.packet.from)) return counters_.add(NiCounter::wrong_source);
+  if (arrival.packet.protocol == ip::Protocol::kTcp) return tcp(interface, arrival, now);
+  if (arrival.packet.protocol == ip::Protocol::kUdp) return udp(interface, arrival, now);
   counters_.add(NiCounter::ip_unclaimed);
-  port.use().refuse_protocol(arrival, now);
+  interface.use().refuse_protocol(arrival, now);
 }
 
-// ---- flows that go on
+// ---- flow cache
 
-uint64_t IpPart::address_changes() const noexcept {
+uint64_t IpDatapath::address_changes() const noexcept {
   uint64_t sum = 0;
-  for (const auto& each : ports_) sum += each->address_changes();
+  for (const auto& each : interfaces_) sum += each->address_changes();
   return sum;
 }
 
-// By both ports of a transport's header.
-uint32_t IpPart::place_of(const std::byte* ports) noexcept {
+// By both ports of the transport header.
+uint32_t IpDatapath::cache_index(const std::byte* ports) noexcept {
   uint32_t both;
   std::memcpy(&both, ports, sizeof both);
   return (both * 0x9E3779B1u) >> 26;  // 2^32 over the golden ratio
 }
 
-// A segment of TCP that may say something about whose its connection is.
-bool IpPart::begins_or_ends(const ip::IpView& packet) noexcept {
+// A TCP segment that may change the owner of its connection.
+bool IpDatapath::begins_or_ends(const ip::IpView& packet) noexcept {
   ip::TcpHeader header;
   if (packet.protocol != ip::Protocol::kTcp || packet.payload.size() < sizeof header) return false;
   std::memcpy(&header, packet.payload.data(), sizeof header);
   return (header.flags & (ip::TcpFlags::kSyn | ip::TcpFlags::kRst)) != 0;
 }
 
-// A packet that differs from the last of its flow in its length, number and transport alone: what was found out about that one, by whom
-// it is claimed, too, holds for it.
-bool IpPart::goes_on(IpPort& port, bool ipv4, Nanoseconds now) noexcept {
+// A packet that differs from the last one of its flow only in length, identification and transport. The checks of that one hold, and its
+// receiver.
+bool IpDatapath::deliver_cached(IpInterface& interface, bool ipv4, Nanoseconds now) noexcept {
   constexpr size_t kPorts = 2 * sizeof(be16);
   const size_t ports_at = sizeof(EthernetHeader) + (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes);
-  if (frame_.length < ports_at + kPorts || !remains_.empty()) return false;
-  const Flow& flow = flows_[place_of(frame_.data + ports_at)];
-  if (flow.port != &port || std::memcmp(flow.head.data() + ports_at, frame_.data + ports_at, kPorts) != 0) return false;
-  if (std::memcmp(flow.head.data(), frame_.data, sizeof(EthernetHeader)) != 0 || !holds(flow.judged, now)) return false;
+  if (frame_.length < ports_at + kPorts || !orphans_.empty()) return false;
+  const FlowCacheEntry& flow = flow_cache_[cache_index(frame_.data + ports_at)];
+  if (flow.interface != &interface || std::memcmp(flow.head.data() + ports_at, frame_.data + ports_at, kPorts) != 0) return false;
+  if (std::memcmp(flow.head.data(), frame_.data, sizeof(EthernetHeader)) != 0 || !is_valid(flow.validity, now)) return false;
   ip::IpView packet;
   const Bytes whole{frame_.data, frame_.length};
   if (!ip::parse_alike(whole.subspan(sizeof(EthernetHeader)), flow.packet, packet) || packet.payload.size() < kPorts) return false;
   if (flow.shared && begins_or_ends(packet)) return false;
-  port.host().count_alike();
-  port.passed_on();
+  interface.host().count_alike();
+  interface.count_frame();
   if (packet.protocol == ip::Protocol::kTcp) {
     ip::TcpHeader header;
     if (read_segment(packet, header)) deliver_segment(*flow.to, packet, header);
-    else refuse_checksum(port, packet);
+    else refuse_checksum(interface, packet);
     return true;
   }
   ip::UdpView datagram;
   if (ip::parse_udp(packet, is_checked(packet), datagram) == ip::UdpError::none) deliver_datagram(*flow.to, packet);
-  else refuse_checksum(port, packet);
+  else refuse_checksum(interface, packet);
   return true;
 }
 
-// What came to one host alone, with the plain header.
-void IpPart::remember(const IpPort& port, EndpointState& to, const ip::Arrival& arrival, bool shared, Nanoseconds now) noexcept {
+// Caches unicast packets with a plain header.
+void IpDatapath::cache_flow(const IpInterface& interface, EndpointState& to, const ip::Arrival& arrival, bool shared,
+                            Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   const size_t head = packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   if (arrival.to_group || !in_frame(packet) || packet.is_fragment() || packet.payload.data() != packet.packet.data() + head) return;
   const size_t size = sizeof(EthernetHeader) + head + 2 * sizeof(be16);
-  Flow& flow = flows_[place_of(packet.payload.data())];
+  FlowCacheEntry& flow = flow_cache_[cache_index(packet.payload.data())];
   std::memcpy(flow.head.data(), frame_.data, size);
-  flow.judged = judged(now);
-  flow.port = &port;
+  flow.validity = validity_from(now);
+  flow.interface = &interface;
   flow.to = &to;
   flow.shared = shared;
   flow.packet = packet;
@@ -137,10 +139,10 @@ void IpPart::remember(const IpPort& port, EndpointState& to, const ip::Arrival& 
   flow.packet.payload = flow.packet.packet.subspan(head);
 }
 
-// ---- whose it is
+// ---- the receiver of a packet
 
-// False: it is too short, or its checksum is wrong.
-bool IpPart::read_segment(const ip::IpView& packet, ip::TcpHeader& header) const noexcept {
+// False: too short, or a wrong checksum.
+bool IpDatapath::read_segment(const ip::IpView& packet, ip::TcpHeader& header) const noexcept {
   if (packet.payload.size() < sizeof header) return false;
   std::memcpy(&header, packet.payload.data(), sizeof header);
   if (is_checked(packet)) return true;
@@ -149,78 +151,78 @@ bool IpPart::read_segment(const ip::IpView& packet, ip::TcpHeader& header) const
   return ip::checksum_fold(ip::checksum_add(sum, packet.payload)) == 0;
 }
 
-// A checksum's field that has the pseudo header's sum alone was left to a device: that is no damage, but a setting.
-void IpPart::refuse_checksum(IpPort& port, const ip::IpView& packet) noexcept {
+// A checksum field with the sum of the pseudo header alone was left to a device: a wrong setting of the sender, not damage.
+void IpDatapath::refuse_checksum(IpInterface& interface, const ip::IpView& packet) noexcept {
   counters_.add(NiCounter::ip_bad_transport);
   const bool tcp = packet.protocol == ip::Protocol::kTcp;
   const size_t at = tcp ? offsetof(ip::TcpHeader, checksum) : offsetof(ip::UdpHeader, checksum);
-  uint16_t field;  // in the order of the wire, as sums are
+  uint16_t field;  // in wire order, as sums are
   if (packet.payload.size() < at + sizeof field) return;
   std::memcpy(&field, packet.payload.data() + at, sizeof field);
   const uint64_t sum = ip::pseudo_header_sum(packet.from, packet.to, packet.protocol, static_cast<uint32_t>(packet.payload.size()));
-  if (field == static_cast<uint16_t>(~ip::checksum_fold(sum))) port.note_unfinished();
+  if (field == static_cast<uint16_t>(~ip::checksum_fold(sum))) interface.report_unfinished();
 }
 
-void IpPart::deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
+void IpDatapath::deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
   if (deliver_segments(to, packet, (header.words >> 4) * 4u)) return;
   if (!gather(to, packet, header)) deliver(to, packet);
 }
 
-void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+void IpDatapath::tcp(IpInterface& interface, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   ip::TcpHeader header;
-  if (!read_segment(packet, header)) return refuse_checksum(port, packet);
+  if (!read_segment(packet, header)) return refuse_checksum(interface, packet);
   if (arrival.to_group) return counters_.add(NiCounter::ip_unclaimed);  // RFC 9293, 3.9.2.3
-  if (!remains_.empty() && answer_for_left(port, packet, now)) return;
+  if (!orphans_.empty() && answer_for_orphan(interface, packet, now)) return;
   const IpFlow flow{.local = packet.to, .remote = packet.from, .local_port = header.destination_port, .remote_port = header.source_port};
-  const IpClaims::Found found = claims_.came(flow, signs_of(header));
-  const bool is_lost = may_be_left(header.destination_port, header.flags);
-  if (found.endpoint != nullptr && !(found.chosen && is_lost)) {
-    if (found.lasts) remember(port, *found.endpoint, arrival, found.shared, now);
-    // Anybody can send SYNs without end: they do not fill the queue in which segments of connections come.
+  const PortBindings::Found found = bindings_.handle_arrival(flow, signs_of(header));
+  const bool is_orphan = may_be_orphan(header.destination_port, header.flags);
+  if (found.endpoint != nullptr && !(found.chosen && is_orphan)) {
+    if (found.lasts) cache_flow(interface, *found.endpoint, arrival, found.shared, now);
+    // SYNs may come without end. They must not fill the queue of established connections.
     const bool begins = (header.flags & (ip::TcpFlags::kSyn | ip::TcpFlags::kAck)) == ip::TcpFlags::kSyn;
     if (begins && !delivery_.leaves_room(*found.endpoint)) return;
     return deliver_segment(*found.endpoint, packet, header);
   }
   counters_.add(NiCounter::ip_unclaimed);
-  if (is_lost) return;
-  if (!arrival.to_group) reset(port, packet, now);  // RFC 9293, 3.10.7.1; RFC 1122, 4.2.3.10: none about what went to a group
+  if (is_orphan) return;
+  if (!arrival.to_group) reset(interface, packet, now);  // no reset about packets to a group
 }
 
-void IpPart::udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+void IpDatapath::udp(IpInterface& interface, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   ip::UdpView datagram;
-  if (ip::parse_udp(packet, is_checked(packet), datagram) != ip::UdpError::none) return refuse_checksum(port, packet);
+  if (ip::parse_udp(packet, is_checked(packet), datagram) != ip::UdpError::none) return refuse_checksum(interface, packet);
   const auto pass_on = [&](EndpointState& each) { deliver_datagram(each, packet); };
-  if (packet.to.is_multicast() && claims_.for_group(packet.to, datagram.to, packet.from, datagram.from, pass_on) != 0) return;
-  EndpointState* const to = claims_.find(IpClaims::kUdp, packet.to, datagram.to, packet.from, datagram.from);
+  if (packet.to.is_multicast() && bindings_.for_group(packet.to, datagram.to, packet.from, datagram.from, pass_on) != 0) return;
+  EndpointState* const to = bindings_.find(PortBindings::kUdp, packet.to, datagram.to, packet.from, datagram.from);
   if (to != nullptr) {
-    if (datagram.to != ip::kDhcpClientPort) remember(port, *to, arrival, false, now);  // of which the host takes some
+    if (datagram.to != ip::kDhcpClientPort) cache_flow(interface, *to, arrival, false, now);  // the host takes some of these
     return deliver_datagram(*to, packet);
   }
   counters_.add(NiCounter::ip_unclaimed);
-  port.use().refuse_port(arrival, now);
+  interface.use().refuse_port(arrival, now);
 }
 
-void IpPart::deliver_datagram(EndpointState& to, const ip::IpView& packet) noexcept {
+void IpDatapath::deliver_datagram(EndpointState& to, const ip::IpView& packet) noexcept {
   if (!deliver_segments(to, packet, ip::kUdpBytes)) deliver(to, packet);
 }
 
-// About a packet that one of ours is said to have sent: whose, its source says. What he would not have sent is nobody's.
-void IpPart::error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+// An error about a packet that one of our endpoints allegedly sent. It goes to the claimant of the quoted source.
+void IpDatapath::error(IpInterface& interface, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   const ip::QuotedPacket& quoted = arrival.quoted;
   be16 ports[2];
   const bool known = quoted.protocol == ip::Protocol::kTcp || quoted.protocol == ip::Protocol::kUdp;
   if (!known || quoted.payload.size() < sizeof ports) return counters_.add(NiCounter::ip_unclaimed);
   std::memcpy(ports, quoted.payload.data(), sizeof ports);
-  EndpointState* const to = claims_.find(quoted.protocol, quoted.from, ports[0], quoted.to, ports[1]);
+  EndpointState* const to = bindings_.find(quoted.protocol, quoted.from, ports[0], quoted.to, ports[1]);
   if (to == nullptr) return counters_.add(NiCounter::ip_unclaimed);
-  if (quoted.protocol == ip::Protocol::kUdp) port.use().believe_too_big(arrival, now);  // of TCP its stack believes it, or not
+  if (quoted.protocol == ip::Protocol::kUdp) interface.use().believe_too_big(arrival, now);  // for TCP, the stack of the endpoint decides
   deliver(*to, arrival.packet);
 }
 
-// Headers of IPv6 between the first and the transport's are left out: they have been dealt with.
-void IpPart::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
+// IPv6 extension headers are left out: the host has processed them.
+void IpDatapath::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
   end_burst();  // what came before it
   struct {
     IpMessageHeader own;
@@ -240,18 +242,18 @@ void IpPart::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
     pieces.pieces[1] = packet.payload;
     if (packet.payload.empty()) pieces.count = 1;
   }
-  // At most kIpMessageMax: the length fields of both versions say so, and whoever puts fragments together.
+  // At most kIpMessageMax, by the length fields of both versions and by the limit of reassembly.
   pieces.length = static_cast<uint32_t>(pieces.pieces[0].size() + (pieces.count == 2 ? pieces.pieces[1].size() : 0));
   if (delivery_.message(to, to.ip_channel, pieces)) counters_.add(NiCounter::ip_received);
 }
 
-// ---- segments that become one
+// ---- joined segments
 
-// Bytes of what packets are joined to, with their headers: no more than either family's length can say, nor than a message of others.
+// Bytes of a joined packet with headers: at most what either length field can say, and what a message can hold.
 constexpr uint32_t kJoinedMax = kMessageMax - sizeof(IpMessageHeader);
 
-// What a port has put together goes up so; in two messages if it and its headers are longer than kJoinedMax. False: it is one packet.
-bool IpPart::deliver_segments(EndpointState& to, const ip::IpView& packet, uint32_t header_bytes) noexcept {
+// Delivers a packet that a port has joined: in two messages if it is longer than kJoinedMax. False: it is one packet.
+bool IpDatapath::deliver_segments(EndpointState& to, const ip::IpView& packet, uint32_t header_bytes) noexcept {
   const uint16_t size = frame_.segment_size;
   const bool tcp = packet.protocol == ip::Protocol::kTcp;
   if (size == 0 || !in_frame(packet) || header_bytes < (tcp ? sizeof(ip::TcpHeader) : ip::kUdpBytes)) return false;
@@ -284,9 +286,9 @@ bool IpPart::deliver_segments(EndpointState& to, const ip::IpView& packet, uint3
   return true;
 }
 
-// False: it goes up alone. As Linux gathers (net/ipv4/tcp_offload.c): one connection, pure data in order, nothing else differs, only the
-// last is shorter, and one that pushes is the last.
-bool IpPart::gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
+// False: the segment is delivered alone. Rules as in Linux (net/ipv4/tcp_offload.c): one connection, data in order, equal headers, only the
+// last is shorter, PSH ends it.
+bool IpDatapath::gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
   Gathered& g = gathered_;
   const uint32_t ip_bytes = packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   const uint32_t header_bytes = (header.words >> 4) * 4u;
@@ -325,7 +327,7 @@ bool IpPart::gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHe
   return true;
 }
 
-void IpPart::deliver_gathered() noexcept {
+void IpDatapath::deliver_gathered() noexcept {
   Gathered& g = gathered_;
   const uint32_t count = std::exchange(g.count, 0);
   if (count == 1) return deliver(*g.to, g.packet);
@@ -347,97 +349,98 @@ void IpPart::deliver_gathered() noexcept {
 
 // ---- resets
 
-void IpPart::reset(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept {
+void IpDatapath::reset(IpInterface& interface, const ip::IpView& packet, Nanoseconds now) noexcept {
   ip::TcpView segment;
   if (ip::parse_tcp(packet.payload, segment) != ip::TcpError::none) return;
   const std::optional<ip::TcpFields> fields = tcp::reset_for(segment);
-  if (fields && resets_.take(now)) send_segment(port, packet.to, packet.from, *fields, now);
+  if (fields && resets_.take(now)) send_segment(interface, packet.to, packet.from, *fields, now);
 }
 
-bool IpPart::send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
-                          Nanoseconds now) noexcept {
+bool IpDatapath::send_segment(IpInterface& interface, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
+                              Nanoseconds now) noexcept {
   std::array<std::byte, ip::kTcpHeaderMax> header;
   const uint32_t size = ip::emit_tcp(header.data(), fields);
   const uint64_t sum = ip::pseudo_header_sum(from, to, ip::Protocol::kTcp, size);
   const uint16_t checksum = ip::checksum_fold(ip::checksum_add(sum, header.data(), size));
   std::memcpy(header.data() + offsetof(ip::TcpHeader, checksum), &checksum, sizeof checksum);
-  return port.use().send({.from = from, .to = to, .protocol = ip::Protocol::kTcp}, Bytes(header).first(size), {}, now) !=
+  return interface.use().send({.from = from, .to = to, .protocol = ip::Protocol::kTcp}, Bytes(header).first(size), {}, now) !=
          ip::SendResult::no_buffer;
 }
 
-// ---- connections of processes that are gone
+// ---- orphaned connections
 
-void IpPart::expect_left(const EndpointState& owner, uint32_t number) {
+void IpDatapath::expect_orphans(const EndpointState& owner, uint32_t number) {
   if (expected_ports_.empty()) expected_ports_.assign(0x1'0000, 0);
   std::vector<uint16_t>& ports = expected_[number];
-  claims_.ports_of(owner, IpClaims::kTcp, ports);
+  bindings_.ports_of(owner, PortBindings::kTcp, ports);
   for (const uint16_t port : ports) ++expected_ports_[port];
 }
 
-void IpPart::left_all(uint32_t number) noexcept {
+void IpDatapath::orphans_added(uint32_t number) noexcept {
   const auto at = expected_.find(number);
   if (at == expected_.end()) return;
   for (const uint16_t port : at->second) --expected_ports_[port];
   expected_.erase(at);
 }
 
-void IpPart::leave(const LeftConnection& left, Nanoseconds now) noexcept {
-  // A process of the same user may have begun another connection between these ends, or had it all the time.
-  const IpFlow flow{.local = left.local, .remote = left.remote, .local_port = left.local_port, .remote_port = left.remote_port};
-  if (claims_.is_owned(flow)) return counters_.add(NiCounter::ip_left_owned);
+void IpDatapath::add_orphan(const OrphanedConnection& orphan, Nanoseconds now) noexcept {
+  // A process of the same user may have a connection between these ends: a new one, or this one all the time.
+  const IpFlow flow{.local = orphan.local, .remote = orphan.remote, .local_port = orphan.local_port, .remote_port = orphan.remote_port};
+  if (bindings_.is_owned(flow)) return counters_.add(NiCounter::ip_left_owned);
   counters_.add(NiCounter::ip_left);
-  left_neighbours_.try_emplace(left.user, kLeftNeighboursPerSecond, now);
-  if (!remains_.add(left, now)) counters_.add(NiCounter::ip_left_overflow);
+  orphan_lookups_.try_emplace(orphan.user, kOrphanLookupsPerSecond, now);
+  if (!orphans_.add(orphan, now)) counters_.add(NiCounter::ip_left_overflow);
 }
 
-void IpPart::resume_lease(uint32_t port, const ip::DhcpKept& lease, Nanoseconds now) noexcept {
+void IpDatapath::resume_lease(uint32_t port, const ip::LeaseCheckpoint& lease, Nanoseconds now) noexcept {
   if (has(port)) by_port_[port]->use().resume_lease(lease, now);
 }
 
-void IpPart::resume_host(uint32_t port, const ip::HostKept& kept, Nanoseconds now) noexcept {
-  if (has(port)) by_port_[port]->use().resume(kept, now);
+void IpDatapath::resume_host(uint32_t port, const ip::HostCheckpoint& checkpoint, Nanoseconds now) noexcept {
+  if (has(port)) by_port_[port]->use().resume(checkpoint, now);
 }
 
-// Another user has the port now: what was left there, by memory that somebody wrote, is not to touch his connections.
-bool IpPart::passed_on(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port) noexcept {
-  const std::optional<uint64_t> user = remains_.user_of(local, port, remote, remote_port);
-  if (!user || !claims_.is_anothers(IpClaims::kTcp, local, port, remote, remote_port, *user)) return false;
-  remains_.forget(local, port, remote, remote_port);
+// Another user claims the port now: an orphan, from memory that a client wrote, must not touch connections of that user.
+bool IpDatapath::forget_if_other_users(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
+                                       uint16_t remote_port) noexcept {
+  const std::optional<uint64_t> user = orphans_.user_of(local, port, remote, remote_port);
+  if (!user || !bindings_.is_other_users(PortBindings::kTcp, local, port, remote, remote_port, *user)) return false;
+  orphans_.forget(local, port, remote, remote_port);
   return true;
 }
 
-// Before who has the port now, if he is of the same user: he knows nothing of it.
-bool IpPart::answer_for_left(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept {
+// Comes before the claimant of the port, if that is of the same user and does not know the connection.
+bool IpDatapath::answer_for_orphan(IpInterface& interface, const ip::IpView& packet, Nanoseconds now) noexcept {
   ip::TcpView segment;
   std::optional<ip::TcpFields> answer;
   if (ip::parse_tcp(packet.payload, segment) != ip::TcpError::none) return false;
-  if (passed_on(packet.to, segment.destination_port, packet.from, segment.source_port)) return false;
-  if (!remains_.handle(packet.to, packet.from, segment, now, answer)) return false;
+  if (forget_if_other_users(packet.to, segment.destination_port, packet.from, segment.source_port)) return false;
+  if (!orphans_.handle(packet.to, packet.from, segment, now, answer)) return false;
   if (answer) {
-    send_segment(port, packet.to, packet.from, *answer, now);
+    send_segment(interface, packet.to, packet.from, *answer, now);
     counters_.add(NiCounter::ip_left_sent);
   }
   return true;
 }
 
-// A few each turn, whoever has left how many.
-void IpPart::send_for_left(Nanoseconds now) noexcept {
-  IpRemains::Due due;
-  remains_.rest(now);
-  uint32_t ends = IpRemains::kEndsPerTurn;
-  for (uint32_t i = 0; i < IpRemains::kPerTurn && remains_.poll(now, due, ends); ++i) {
-    const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(due.local); });
-    if (port == ports_.end()) continue;  // the address is not ours any longer, or not yet
-    if (passed_on(due.local, due.fields.source_port, due.remote, due.fields.destination_port)) continue;
+// A few in each poll, however many orphans there are.
+void IpDatapath::send_for_orphans(Nanoseconds now) noexcept {
+  OrphanConnections::Due due;
+  orphans_.pause(now);
+  uint32_t ends = OrphanConnections::kEndsPerPoll;
+  for (uint32_t i = 0; i < OrphanConnections::kPerPoll && orphans_.poll(now, due, ends); ++i) {
+    const auto interface = std::find_if(interfaces_.begin(), interfaces_.end(), [&](const auto& each) { return each->has(due.local); });
+    if (interface == interfaces_.end()) continue;  // the address is no longer ours, or not yet
+    if (forget_if_other_users(due.local, due.fields.source_port, due.remote, due.fields.destination_port)) continue;
     if (is_ours(due.remote)) {
       EndpointState* const to =
-          claims_.find(IpClaims::kTcp, due.remote, due.fields.destination_port, due.local, due.fields.source_port);
-      if (to != nullptr) tell_segment(*to, due.local, due.remote, due.fields);
-    } else if ((*port)->host().is_news(due.remote, now) && !left_neighbours_.at(due.user).take(now)) {
-      counters_.add(NiCounter::ip_left_unasked);  // as if it were lost: it comes again, or its time is over
+          bindings_.find(PortBindings::kTcp, due.remote, due.fields.destination_port, due.local, due.fields.source_port);
+      if (to != nullptr) inject_segment(*to, due.local, due.remote, due.fields);
+    } else if ((*interface)->host().is_news(due.remote, now) && !orphan_lookups_.at(due.user).take(now)) {
+      counters_.add(NiCounter::ip_left_unasked);  // as if lost: it is repeated, or its time ends
       continue;
-    } else if (!send_segment(**port, due.local, due.remote, due.fields, now)) {
-      remains_.put_back(due, now);
+    } else if (!send_segment(**interface, due.local, due.remote, due.fields, now)) {
+      orphans_.put_back(due, now);
       return;
     }
     counters_.add(NiCounter::ip_left_sent);
@@ -446,53 +449,53 @@ void IpPart::send_for_left(Nanoseconds now) noexcept {
 
 // ---- time
 
-// The hosts are in the groups that are claimed. More than a host can be in are none (Memberships::kGroupsMax is more than kIpGroupsMax).
-void IpPart::keep_groups(Nanoseconds now) noexcept {
-  const std::vector<ip::IpAddress>& wanted = claims_.groups();
+// The hosts join all claimed groups: Memberships::kGroupsMax is more than kIpGroupsMax.
+void IpDatapath::update_groups(Nanoseconds now) noexcept {
+  const std::vector<ip::IpAddress>& wanted = bindings_.groups();
   const auto without = [](const std::vector<ip::IpAddress>& all, const ip::IpAddress& one) {
     return std::find(all.begin(), all.end(), one) == all.end();
   };
-  for (const auto& port : ports_) {
+  for (const auto& interface : interfaces_) {
     for (const ip::IpAddress& each : groups_) {
-      if (without(wanted, each)) port->host().leave(each, now);
+      if (without(wanted, each)) interface->host().leave(each, now);
     }
     for (const ip::IpAddress& each : wanted) {
-      if (without(groups_, each)) port->host().join(each, now);
+      if (without(groups_, each)) interface->host().join(each, now);
     }
-    port->touch();
+    interface->touch();
   }
   groups_ = wanted;
   groups_at_ = now + kGroupsEvery;
 }
 
-void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexcept {
-  if (now >= groups_at_ && claims_.take_groups_changed()) keep_groups(now);
+void IpDatapath::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexcept {
+  if (now >= groups_at_ && bindings_.take_groups_changed()) update_groups(now);
   now_ = now;
-  if (now >= remains_.next_event()) send_for_left(now);
-  for (const auto& port : ports_) {
-    port->look_at_wire();
-    if (now >= port->next_event()) {
-      port->pump(now);
-      port->flush(now);
+  if (now >= orphans_.next_event()) send_for_orphans(now);
+  for (const auto& interface : interfaces_) {
+    interface->poll_wire();
+    if (now >= interface->next_event()) {
+      interface->pump(now);
+      interface->flush(now);
     }
-    port->tell_counters(now);
-    if (!port->dirty()) continue;
-    const uint32_t number = port->port().number();
-    if (IpChanged event{.port = number, .status = {}}; port->take_status(event.status)) {
-      event.lease = port->host().kept_lease(now);
+    interface->publish_counters_if_due(now);
+    if (!interface->dirty()) continue;
+    const uint32_t number = interface->port().number();
+    if (IpChanged event{.port = number, .status = {}}; interface->take_status(event.status)) {
+      event.lease = interface->host().lease_checkpoint(now);
       if (events.push(event)) told = true;
-      else port->tell_again();
+      else interface->publish_again();
     }
-    if (!port->take_kept()) continue;
-    if (events.push(IpKept{.port = number, .kept = port->host().kept(now)})) told = true;
-    else port->tell_again();
+    if (!interface->take_checkpoint_due()) continue;
+    if (events.push(HostCheckpointed{.port = number, .checkpoint = interface->host().checkpoint(now)})) told = true;
+    else interface->publish_again();
   }
 }
 
-Nanoseconds IpPart::next_event() const noexcept {
-  Nanoseconds next = claims_.groups_changed() ? groups_at_ : ~Nanoseconds{0};
-  for (const auto& port : ports_) next = std::min({next, port->next_event(), port->next_counters()});
-  return std::min(next, remains_.next_event());
+Nanoseconds IpDatapath::next_event() const noexcept {
+  Nanoseconds next = bindings_.groups_changed() ? groups_at_ : ~Nanoseconds{0};
+  for (const auto& interface : interfaces_) next = std::min({next, interface->next_event(), interface->next_counters()});
+  return std::min(next, orphans_.next_event());
 }
 
 }  // namespace unet::engine

@@ -1,5 +1,5 @@
-// ip_owners.cc - flows by both ends, and the oldest of each user and state.
-#include "ni/engine/ip_owners.h"
+// flow_owners.cc - flows by both ends, and the oldest of each user and state.
+#include "ni/engine/flow_owners.h"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@ namespace unet::engine {
 
 using Flags = ip::TcpFlags;
 
-uint16_t IpOwners::add_user(uint64_t user) {
+uint16_t FlowOwners::add_user(uint64_t user) {
   if (buckets_.empty()) {
     buckets_.assign(kBuckets, kEnd);
     blocks_.reserve(kIpOwnedFlowsMax / kBlock);
@@ -22,12 +22,12 @@ uint16_t IpOwners::add_user(uint64_t user) {
   return place;
 }
 
-uint64_t IpOwners::hash(const IpFlow& flow) const noexcept {
+uint64_t FlowOwners::hash(const IpFlow& flow) const noexcept {
   const uint64_t ports = uint64_t{flow.local_port} << 16 | flow.remote_port;
   return ip::hash_of(flow.remote, ip::hash_of(flow.local, seed_ ^ ports * 0x9E3779B97F4A7C15));
 }
 
-IpOwners::Entry* IpOwners::find(uint64_t hash, const IpFlow& flow) noexcept {
+FlowOwners::Entry* FlowOwners::find(uint64_t hash, const IpFlow& flow) noexcept {
   if (count_ == 0) return nullptr;
   for (uint32_t i = buckets_[hash % kBuckets]; i != kEnd; i = at(i).next) {
     if (at(i).flow == flow) return &at(i);
@@ -35,16 +35,17 @@ IpOwners::Entry* IpOwners::find(uint64_t hash, const IpFlow& flow) noexcept {
   return nullptr;
 }
 
-uint32_t IpOwners::index_of(const Entry& entry) noexcept {
+uint32_t FlowOwners::index_of(const Entry& entry) noexcept {
   uint32_t i = buckets_[hash(entry.flow) % kBuckets];
   while (&at(i) != &entry) i = at(i).next;
   return i;
 }
 
-void IpOwners::sent(Entry* entry, uint64_t hash, const IpFlow& flow, const Owner& owner, uint16_t user, const TcpSigns& signs) noexcept {
+void FlowOwners::handle_send(Entry* entry, uint64_t hash, const IpFlow& flow, const Owner& owner, uint16_t user,
+                             const TcpSigns& signs) noexcept {
   const bool opens = signs.any(Flags::kSyn), ends = signs.any(Flags::kFin | Flags::kRst);
   if (entry == nullptr) {
-    if (signs.any(Flags::kRst)) return;  // what says that there is no connection
+    if (signs.any(Flags::kRst)) return;  // no connection: nothing to own
     const State state = opens ? State::opening : ends ? State::ending : State::established;
     const uint32_t made = make(hash, flow, user, state);
     if (made == kEnd) return;
@@ -59,25 +60,25 @@ void IpOwners::sent(Entry* entry, uint64_t hash, const IpFlow& flow, const Owner
   if (opens) entry->begin = signs.sequence;
 }
 
-void IpOwners::came(Entry& entry, const TcpSigns& signs) noexcept {
+void FlowOwners::handle_arrival(Entry& entry, const TcpSigns& signs) noexcept {
   State state = entry.state;
   if (signs.any(Flags::kRst)) {
-    state = State::ending;  // if it was none that counts, the owner's next segment says so
+    state = State::ending;  // if the peer ignores the reset, the next segment of the owner undoes this
   } else if (state == State::opening && signs.any(Flags::kAck) && signs.acknowledgement == entry.begin + 1) {
     state = State::established;
   }
   move(entry, state);
 }
 
-void IpOwners::resume(const IpFlow& flow, const Owner& owner, uint16_t user) noexcept {
+void FlowOwners::resume(const IpFlow& flow, const Owner& owner, uint16_t user) noexcept {
   const uint64_t hash_of_it = hash(flow);
-  sent(find(hash_of_it, flow), hash_of_it, flow, owner, user, {.flags = Flags::kAck});
+  handle_send(find(hash_of_it, flow), hash_of_it, flow, owner, user, {.flags = Flags::kAck});
 }
 
 // ---- entries
 
-// kEnd: others have as many as there may be, and none has more than this user.
-uint32_t IpOwners::make(uint64_t hash, const IpFlow& flow, uint16_t user, State state) noexcept {
+// kEnd: the table is full, and no user has more entries than this one.
+uint32_t FlowOwners::make(uint64_t hash, const IpFlow& flow, uint16_t user, State state) noexcept {
   const List& openings = users_[user].lists[static_cast<size_t>(State::opening)];
   if (state == State::opening && openings.count >= kIpOpeningsOfUserMax) {
     drop(openings.oldest);
@@ -107,8 +108,8 @@ uint32_t IpOwners::make(uint64_t hash, const IpFlow& flow, uint16_t user, State 
   return index;
 }
 
-// All are taken: one of whoever has most goes, first of those that end, then of those that have only begun.
-bool IpOwners::make_room(uint16_t user) noexcept {
+// Evicts an entry of the user with most entries: first an ending one, then an opening one.
+bool FlowOwners::make_room(uint16_t user) noexcept {
   const auto fewer = [](const User& a, const User& b) { return a.count() < b.count(); };
   const auto most = std::max_element(users_.begin(), users_.end(), fewer);
   const bool own = most - users_.begin() == user;
@@ -124,7 +125,7 @@ bool IpOwners::make_room(uint16_t user) noexcept {
   return false;
 }
 
-void IpOwners::drop(uint32_t index) noexcept {
+void FlowOwners::drop(uint32_t index) noexcept {
   Entry& entry = at(index);
   uint32_t* before = &buckets_[hash(entry.flow) % kBuckets];
   while (*before != index) before = &at(*before).next;
@@ -135,7 +136,7 @@ void IpOwners::drop(uint32_t index) noexcept {
   --count_;
 }
 
-void IpOwners::link(uint32_t index) noexcept {
+void FlowOwners::link(uint32_t index) noexcept {
   Entry& entry = at(index);
   List& list = list_of(entry);
   entry.newer = kEnd;
@@ -145,7 +146,7 @@ void IpOwners::link(uint32_t index) noexcept {
   ++list.count;
 }
 
-void IpOwners::unlink(uint32_t index) noexcept {
+void FlowOwners::unlink(uint32_t index) noexcept {
   const Entry& entry = at(index);
   List& list = list_of(entry);
   (entry.older == kEnd ? list.oldest : at(entry.older).newer) = entry.newer;
@@ -153,8 +154,8 @@ void IpOwners::unlink(uint32_t index) noexcept {
   --list.count;
 }
 
-// It is the newest of those in that state.
-void IpOwners::move(Entry& entry, State state) noexcept {
+// The entry becomes the newest in its new state.
+void FlowOwners::move(Entry& entry, State state) noexcept {
   const uint32_t newest = list_of(entry).newest;
   if (entry.state == state && newest != kEnd && &at(newest) == &entry) return;
   const uint32_t index = index_of(entry);

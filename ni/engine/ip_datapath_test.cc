@@ -1,11 +1,11 @@
-// ip_part_test.cc - IP through the engine: claims, answers for what nobody claims, packets of endpoints, and those that lie.
+// ip_datapath_test.cc - IP through the engine: claims, answers for unclaimed ports, packets of endpoints, and lies.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 
 #include "ni/engine/test_ip.h"
 
-namespace unet::engine::ip_part_test {
+namespace unet::engine::ip_datapath_test {
 namespace {
 
 constexpr uint8_t kTcp = ip::Protocol::kTcp, kUdp = ip::Protocol::kUdp;
@@ -52,7 +52,7 @@ TEST_CASE("what is claimed comes to its endpoint whole, with its checksum checke
   CHECK(t.ni.counter(NiCounter::ip_received) == 16);
   CHECK(endpoint_drops(e) == 0);
   CHECK(ni_drops(t.ni) == 0);
-  CHECK(t.seen.empty());  // and nobody was answered
+  CHECK(t.seen.empty());  // and no answer was sent
 }
 
 TEST_CASE("what nobody claims is answered as a host does") {
@@ -74,7 +74,7 @@ TEST_CASE("what nobody claims is answered as a host does") {
     CHECK(reset.acknowledgement.value == 78);
     CHECK(reset.source_port == 53);
     CHECK(reset.destination_port == 4000);
-    // Nothing answers a reset, or what went to everybody.
+    // No answer to a reset, or to broadcasts.
     t.arrive(make_packet({.from = f.peer, .to = f.own, .protocol = kTcp, .from_port = 4000, .to_port = 53,
                           .tcp_flags = ip::TcpFlags::kRst}, {}));
     CHECK(t.seen.size() == 1);
@@ -136,7 +136,7 @@ TEST_CASE("the most specific claim gets the packet") {
   CHECK(who(t.own4, 4000, 53) == &any);
   t.ni.command(DetachEndpoint{any.number});
   CHECK(who(t.own4, 4000, 53) == nullptr);
-  // Their places are used again.
+  // The places in the queue are used again.
   for (int i = 0; i < 100; ++i) {
     const uint32_t claim = t.claim(range, {.protocol = kUdp, .port = 50, .ports = 8});
     CHECK(who(t.own4, 4000, 53) == &range);
@@ -220,7 +220,7 @@ TEST_CASE("segments of one connection in a burst become one message, and nothing
   using Flags = ip::TcpFlags;
   const auto data = pattern(40'000, 8);
   for (const Family& f : families(t)) {
-    // In one burst: what they carry, where, with which flags, from which port.
+    // A burst: payload, offset, flags and port of each segment.
     struct One {
       uint32_t at, length;
       uint8_t flags = Flags::kAck;
@@ -234,7 +234,7 @@ TEST_CASE("segments of one connection in a burst become one message, and nothing
       }
       t.ni.run();
     };
-    // The messages that they become: where, how long, segment_size, flags.
+    // The resulting messages: offset, length, segment_size, flags.
     struct Message {
       uint32_t at, length;
       uint16_t size = 0;
@@ -289,7 +289,7 @@ TEST_CASE("what is wrong with a segment is found behind one that it is like, too
                          Bytes(data).subspan(at, 100));
     };
     const auto arrive = [&](const Packet& packet) { t.put(packet); };
-    // What comes up: bytes of payload, and how many packets were dropped or refused meanwhile.
+    // The outcome: bytes of payload delivered, and packets dropped or refused.
     const auto outcome = [&] {
       t.ni.run();
       uint32_t bytes = 0;
@@ -322,7 +322,7 @@ TEST_CASE("what is wrong with a segment is found behind one that it is like, too
         const uint32_t behind = outcome();
         INFO("bit " << bit);
         CHECK(ni_drops(t.ni) - drops - dropped == dropped);
-        // In a message of its own, or with the first.
+        // In a separate message, or with the first.
         CHECK((behind == head_and_data + alone || (alone > head && behind == head_and_data + (alone - head))));
       }
     }
@@ -333,7 +333,7 @@ TEST_CASE("fragments both ways") {
   TestIp t;
   TestEndpoint& e = t.add({{.protocol = kUdp, .port = 53}});
   for (const Family& f : families(t)) {
-    // The neighbour is known behind this.
+    // The neighbour is resolved after this.
     REQUIRE(t.send(e, {}, make_packet({.from = f.own, .to = f.peer, .from_port = 53, .to_port = 4000}, {})));
     for (const size_t size : {size_t{1473}, size_t{5000}, size_t{60'000}, size_t{65'535} - (f.own.is_ipv4() ? 28 : 8)}) {
       t.seen.clear();
@@ -390,7 +390,7 @@ TEST_CASE("an error comes to who sent what it is about, and is believed") {
     std::memcpy(packet.data() + 20, message.data(), length);
     return packet;
   };
-  // About what nobody here can have sent.
+  // An error about a packet that no endpoint here can have sent.
   t.arrive(error(make_packet({.from = t.own4, .to = t.peer4, .protocol = protocol, .from_port = 82, .to_port = 4000}, pattern(1400, 1))));
   CHECK(t.ni.counter(NiCounter::ip_unclaimed) == 1);
   REQUIRE(t.send(e, {}, sent));
@@ -402,7 +402,7 @@ TEST_CASE("an error comes to who sent what it is about, and is believed") {
   CHECK(same(told->packet, about));
   CHECK(got(other) == nullptr);
   REQUIRE(t.send(e, {}, sent));
-  // Of TCP only its stack knows whether it was sent, so the path is not narrower for others.
+  // Only the TCP stack knows if it sent that segment, so the path MTU of others stays.
   CHECK(e.counter(EndpointCounter::ip_too_big) == (protocol == kUdp ? 1 : 0));
 }
 
@@ -410,7 +410,7 @@ TEST_CASE("a message under way ends with the claim that it was sent by") {
   TestIp t;
   TestEndpoint& e = t.add({{.protocol = kUdp, .port = 80}});
   const PacketFields fields{.from = t.own4, .to = t.peer4, .from_port = 80, .to_port = 4000};
-  REQUIRE(t.send(e, {}, make_packet(fields, {})));  // the neighbour is known then
+  REQUIRE(t.send(e, {}, make_packet(fields, {})));  // resolves the neighbour
   t.seen.clear();
   t.wire.transmit_room = 0;
   REQUIRE(e.send(TestIp::kChannel, make_message({.segment_size = 200}, make_packet(fields, pattern(60'000, 1)))));
@@ -420,7 +420,7 @@ TEST_CASE("a message under way ends with the claim that it was sent by") {
   TestEndpoint& other = t.add({{.protocol = kUdp, .port = 80}});
   t.wire.transmit_room = 1000;
   t.run();
-  CHECK(t.seen.size() < 100);  // what was in frames already, of 300
+  CHECK(t.seen.size() < 100);  // frames composed before
   CHECK(e.counter(EndpointCounter::bad_ip_port) == 1);
   REQUIRE(t.send(other, {}, make_packet(fields, pattern(7, 1))));
   CHECK(t.seen.back().payload.size() == ip::kUdpBytes + 7);
@@ -444,14 +444,14 @@ TEST_CASE("on one NI a packet goes over in one copy, uncut") {
         CHECK(message->own.segment_size == 1000);
       }
     }
-    // The largest of all.
+    // The largest packet.
     const auto most = pattern(own.is_ipv4() ? 65'507 : 65'527, 4);
     const Packet largest = make_packet({.from = own, .to = own, .from_port = 5000, .to_port = 80}, most);
     REQUIRE(t.send(client, {}, largest));
     const auto whole = got(server);
     REQUIRE(whole != nullptr);
     CHECK(same(whole->packet, largest));
-    // A datagram that leaves its checksum to the NI has one that IPv6 takes.
+    // A datagram with its checksum left to the NI has one that IPv6 accepts.
     Packet bare = make_packet({.from = own, .to = own, .from_port = 5000, .to_port = 80}, pattern(9, 4));
     bare[bare.size() - 9 - 1] = bare[bare.size() - 9 - 2] = std::byte{0};
     REQUIRE(t.send(client, {.flags = IpMessageFlags::kFillChecksum}, bare));
@@ -459,7 +459,7 @@ TEST_CASE("on one NI a packet goes over in one copy, uncut") {
     REQUIRE(checked != nullptr);
     ip::UdpView datagram;
     CHECK(ip::parse_udp(checked->view, true, datagram) == ip::UdpError::none);
-    // Nobody's ports: answers as over a wire.
+    // Unclaimed ports: answers as over a wire.
     REQUIRE(t.send(client, {}, make_packet({.from = own, .to = own, .protocol = kTcp, .from_port = 5000, .to_port = 99,
                                             .tcp_flags = ip::TcpFlags::kSyn, .sequence = 10}, {})));
     const auto reset = got(client);
@@ -568,4 +568,4 @@ TEST_CASE("a port without IP takes frames of its types for nobody's") {
   CHECK(ni.counter(NiCounter::not_ours) == 1);
 }
 
-}  // namespace unet::engine::ip_part_test
+}  // namespace unet::engine::ip_datapath_test

@@ -1,5 +1,5 @@
-// ip_remains_test.cc - connections of processes that are gone: who hears what, when, and until when.
-#include "ni/engine/ip_remains.h"
+// orphan_connections_test.cc - orphaned connections: what each peer is sent, and until when.
+#include "ni/engine/orphan_connections.h"
 
 #include <catch2/catch.hpp>
 
@@ -9,7 +9,7 @@
 
 #include "ni/engine/test_ip.h"
 
-namespace unet::engine::ip_remains_test {
+namespace unet::engine::orphan_connections_test {
 namespace {
 
 using Flags = ip::TcpFlags;
@@ -17,27 +17,27 @@ using Answer = std::optional<ip::TcpFields>;
 constexpr uint16_t kOurs = 80, kTheirs = 4000;
 
 struct World {
-  IpRemains remains{7};
+  OrphanConnections orphans{7};
   Nanoseconds now = 1000 * kSecond;
   ip::IpAddress local = address("10.1.0.1"), remote = address("10.1.0.2");
 
-  LeftConnection left(Remain remain) const {
-    return {.local = local, .remote = remote, .local_port = kOurs, .remote_port = kTheirs, .remain = remain, .send_next = 5000,
+  OrphanedConnection orphan(OrphanState state) const {
+    return {.local = local, .remote = remote, .local_port = kOurs, .remote_port = kTheirs, .state = state, .send_next = 5000,
             .receive_next = 9000};
   }
-  void add(Remain remain) { REQUIRE(remains.add(left(remain), now)); }
-  bool poll(IpRemains::Due& due) {
+  void add(OrphanState state) { REQUIRE(orphans.add(orphan(state), now)); }
+  bool poll(OrphanConnections::Due& due) {
     uint32_t ends = ~uint32_t{0};
-    return remains.poll(now, due, ends);
+    return orphans.poll(now, due, ends);
   }
   std::vector<ip::TcpFields> sent(Nanoseconds within) {
     std::vector<ip::TcpFields> all;
     for (const Nanoseconds end = now + within; now < end; now += 50 * kMillisecond) {
-      for (IpRemains::Due due; poll(due);) all.push_back(due.fields);
+      for (OrphanConnections::Due due; poll(due);) all.push_back(due.fields);
     }
     return all;
   }
-  // A segment of the peer. Nothing: it is for others.
+  // A segment of the peer. nullopt: not for the orphan.
   std::optional<Answer> comes(uint8_t flags, uint32_t sequence, uint32_t acknowledgement, size_t payload = 0) {
     ip::TcpView view;
     view.source_port = kTheirs;
@@ -47,7 +47,7 @@ struct World {
     view.flags = flags;
     view.payload = Bytes(data).first(payload);
     Answer answer;
-    if (!remains.handle(local, remote, view, now, answer)) return std::nullopt;
+    if (!orphans.handle(local, remote, view, now, answer)) return std::nullopt;
     return answer;
   }
   std::vector<std::byte> data = std::vector<std::byte>(2000);
@@ -57,7 +57,7 @@ struct World {
 
 TEST_CASE("a peer is asked what it expects and is reset with that") {
   World w;
-  w.add(Remain::reset);
+  w.add(OrphanState::reset);
   const auto first = w.sent(100 * kMillisecond);
   REQUIRE(first.size() == 1);
   CHECK(first[0].flags == Flags::kAck);
@@ -68,34 +68,34 @@ TEST_CASE("a peer is asked what it expects and is reset with that") {
   REQUIRE(*answer);
   CHECK((*answer)->flags == Flags::kRst);
   CHECK((*answer)->sequence.value == 777777);
-  // Whether it has heard that, it says once more; and then it is over.
+  // One more ACK tests if the peer got the reset; then the entry ends.
   CHECK(w.sent(2 * kSecond).size() == 1);
   REQUIRE(w.comes(Flags::kRst, 9000, 0));
-  CHECK(w.remains.empty());
+  CHECK(w.orphans.empty());
   CHECK_FALSE(w.comes(Flags::kAck, 1, 1));
 }
 
 TEST_CASE("one that says nothing is asked a few times, from both halves of the sequence space") {
   World w;
-  w.add(Remain::reset);
+  w.add(OrphanState::reset);
   const auto all = w.sent(100 * kSecond);
-  REQUIRE(all.size() == IpRemains::kTries);
+  REQUIRE(all.size() == OrphanConnections::kTries);
   std::set<uint32_t> numbers;
   for (const auto& each : all) numbers.insert(each.sequence.value);
   CHECK(numbers == std::set<uint32_t>{4999, 4999 + (1u << 31)});
-  CHECK(w.remains.empty());
+  CHECK(w.orphans.empty());
 }
 
 TEST_CASE("a SYN of a peer that is to be reset begins something new") {
   World w;
-  w.add(Remain::reset);
+  w.add(OrphanState::reset);
   CHECK_FALSE(w.comes(Flags::kSyn, 1, 0));
-  CHECK(w.remains.empty());
+  CHECK(w.orphans.empty());
 }
 
 TEST_CASE("a FIN is sent again until it is acknowledged, and the peer's is acknowledged") {
   World w;
-  w.add(Remain::fin_wait_1);
+  w.add(OrphanState::fin_wait_1);
   const auto fins = w.sent(2 * kSecond);
   REQUIRE(fins.size() == 2);
   CHECK(fins[0].flags == (Flags::kFin | Flags::kAck));
@@ -108,91 +108,91 @@ TEST_CASE("a FIN is sent again until it is acknowledged, and the peer's is ackno
   CHECK((*answer)->flags == Flags::kAck);
   CHECK((*answer)->sequence.value == 5000);
   CHECK((*answer)->acknowledgement.value == 9001);
-  // TIME-WAIT: what comes again is acknowledged again, and that begins it anew.
+  // TIME-WAIT: acknowledges repeated segments, and starts again.
   CHECK(w.sent(50 * kSecond).empty());
   const auto again = w.comes(Flags::kFin | Flags::kAck, 9000, 5000);
   REQUIRE((again && *again));
   CHECK((*again)->acknowledgement.value == 9001);
   CHECK(w.sent(50 * kSecond).empty());
-  CHECK_FALSE(w.remains.empty());
+  CHECK_FALSE(w.orphans.empty());
   CHECK(w.sent(15 * kSecond).empty());
-  CHECK(w.remains.empty());
+  CHECK(w.orphans.empty());
 }
 
 TEST_CASE("both ways of a close that crosses the peer's") {
   World w;
-  w.add(Remain::fin_wait_1);
+  w.add(OrphanState::fin_wait_1);
   REQUIRE(w.comes(Flags::kFin | Flags::kAck, 9000, 4999));  // CLOSING
   CHECK(w.sent(2 * kSecond).size() == 2);
   REQUIRE(w.comes(Flags::kAck, 9001, 5000));
   CHECK(w.sent(30 * kSecond).empty());
-  CHECK(w.remains.size() == 1);
+  CHECK(w.orphans.size() == 1);
 
   World other;
-  other.add(Remain::last_ack);
+  other.add(OrphanState::last_ack);
   CHECK(other.sent(kSecond).size() == 1);
   REQUIRE(other.comes(Flags::kAck, 9000, 5000));
-  CHECK(other.remains.empty());
+  CHECK(other.orphans.empty());
 }
 
 TEST_CASE("data that nobody will read is answered by a reset") {
   for (const uint32_t sequence : {9000u, 9500u}) {
     World w;
-    w.add(Remain::fin_wait_2);
+    w.add(OrphanState::fin_wait_2);
     const auto answer = w.comes(Flags::kAck, sequence, 5000, 10);
     REQUIRE((answer && *answer));
     CHECK((*answer)->flags == Flags::kRst);
     CHECK((*answer)->sequence.value == 5000);
-    CHECK(w.remains.empty());
+    CHECK(w.orphans.empty());
   }
 }
 
 TEST_CASE("resets end what is not in TIME-WAIT, if their number is exact") {
   World w;
-  w.add(Remain::fin_wait_2);
+  w.add(OrphanState::fin_wait_2);
   REQUIRE(w.comes(Flags::kRst, 9001, 0));
-  CHECK(w.remains.size() == 1);
+  CHECK(w.orphans.size() == 1);
   REQUIRE(w.comes(Flags::kRst, 9000, 0));
-  CHECK(w.remains.empty());
-  w.add(Remain::time_wait);
+  CHECK(w.orphans.empty());
+  w.add(OrphanState::time_wait);
   REQUIRE(w.comes(Flags::kRst, 9000, 0));
-  CHECK(w.remains.size() == 1);
+  CHECK(w.orphans.size() == 1);
 }
 
 TEST_CASE("TIME-WAIT gives way to a later connection alone, of the peer's or of ours") {
   World w;
-  w.add(Remain::time_wait);
+  w.add(OrphanState::time_wait);
   const auto old = w.comes(Flags::kSyn, 8000, 0);
   REQUIRE((old && *old));
   CHECK((*old)->flags == Flags::kAck);
   CHECK_FALSE(w.comes(Flags::kSyn, 9500, 0));
-  CHECK(w.remains.empty());
+  CHECK(w.orphans.empty());
 
-  w.add(Remain::time_wait);
+  w.add(OrphanState::time_wait);
   ip::TcpView syn;
   syn.source_port = kOurs;
   syn.destination_port = kTheirs;
   syn.flags = Flags::kSyn;
   syn.sequence = {4000};
-  CHECK_FALSE(w.remains.may_begin(w.local, w.remote, syn));
+  CHECK_FALSE(w.orphans.may_begin(w.local, w.remote, syn));
   syn.sequence = {6000};
-  CHECK(w.remains.may_begin(w.local, w.remote, syn));
-  CHECK(w.remains.empty());
-  LeftConnection stamped = w.left(Remain::time_wait);
+  CHECK(w.orphans.may_begin(w.local, w.remote, syn));
+  CHECK(w.orphans.empty());
+  OrphanedConnection stamped = w.orphan(OrphanState::time_wait);
   stamped.timestamps = true;
   stamped.timestamp = 100;
-  REQUIRE(w.remains.add(stamped, w.now));
+  REQUIRE(w.orphans.add(stamped, w.now));
   syn.options.has_timestamps = true;
   syn.options.timestamp = 99;
-  CHECK_FALSE(w.remains.may_begin(w.local, w.remote, syn));
+  CHECK_FALSE(w.orphans.may_begin(w.local, w.remote, syn));
   syn.options.timestamp = 101;
   syn.sequence = {4000};
-  CHECK(w.remains.may_begin(w.local, w.remote, syn));
+  CHECK(w.orphans.may_begin(w.local, w.remote, syn));
 }
 
 TEST_CASE("two that hold what the other cannot take do not talk for ever") {
   World w;
-  w.add(Remain::time_wait);
+  w.add(OrphanState::time_wait);
   int answers = 0;
   for (int i = 0; i < 1000; ++i) {
     const auto answer = w.comes(Flags::kAck, 77, 77);
@@ -204,102 +204,102 @@ TEST_CASE("two that hold what the other cannot take do not talk for ever") {
 
 TEST_CASE("there are so many and no more, and a turn sends a few") {
   World w;
-  LeftConnection left = w.left(Remain::reset);
-  for (uint32_t i = 0; i < kIpRemainsMax; ++i) {
-    left.remote_port = static_cast<uint16_t>(1 + i % 60000);
-    left.local_port = static_cast<uint16_t>(1 + i / 60000);
-    REQUIRE(w.remains.add(left, w.now));
+  OrphanedConnection orphan = w.orphan(OrphanState::reset);
+  for (uint32_t i = 0; i < kOrphanConnectionsMax; ++i) {
+    orphan.remote_port = static_cast<uint16_t>(1 + i % 60000);
+    orphan.local_port = static_cast<uint16_t>(1 + i / 60000);
+    REQUIRE(w.orphans.add(orphan, w.now));
   }
-  CHECK(w.remains.size() == kIpRemainsMax);
-  CHECK(w.remains.add(left, w.now));  // of the same ends
-  CHECK(w.remains.size() == kIpRemainsMax);
+  CHECK(w.orphans.size() == kOrphanConnectionsMax);
+  CHECK(w.orphans.add(orphan, w.now));  // of the same ends
+  CHECK(w.orphans.size() == kOrphanConnectionsMax);
   std::map<std::pair<uint16_t, uint16_t>, int> times;
-  IpRemains::Due due;
+  OrphanConnections::Due due;
   while (w.poll(due)) ++times[{due.fields.source_port, due.fields.destination_port}];
-  CHECK(times.size() == kIpRemainsMax);
+  CHECK(times.size() == kOrphanConnectionsMax);
   CHECK(std::all_of(times.begin(), times.end(), [](const auto& each) { return each.second == 1; }));
-  w.remains.put_back(due, w.now);
+  w.orphans.put_back(due, w.now);
   REQUIRE_FALSE(w.poll(due));
-  REQUIRE((w.now += IpRemains::kTick, w.poll(due)));
-  for (int i = 0; i < 2000 && !w.remains.empty(); ++i) {
+  REQUIRE((w.now += OrphanConnections::kTick, w.poll(due)));
+  for (int i = 0; i < 2000 && !w.orphans.empty(); ++i) {
     while (w.poll(due)) continue;
     w.now += 50 * kMillisecond;
   }
-  CHECK(w.remains.empty());
+  CHECK(w.orphans.empty());
 }
 
 TEST_CASE("who leaves most gives way to others, until all have as many") {
   World w;
-  LeftConnection left = w.left(Remain::time_wait);
+  OrphanedConnection orphan = w.orphan(OrphanState::time_wait);
   const auto add = [&](uint64_t user, uint32_t i) {
-    left.user = user;
-    left.remote = ip::ipv4_address(0x0A02'0000 + static_cast<uint32_t>(user));
-    left.remote_port = static_cast<uint16_t>(1 + i % 60000);
-    left.local_port = static_cast<uint16_t>(1 + i / 60000);
-    return w.remains.add(left, w.now);
+    orphan.user = user;
+    orphan.remote = ip::ipv4_address(0x0A02'0000 + static_cast<uint32_t>(user));
+    orphan.remote_port = static_cast<uint16_t>(1 + i % 60000);
+    orphan.local_port = static_cast<uint16_t>(1 + i / 60000);
+    return w.orphans.add(orphan, w.now);
   };
-  for (uint32_t i = 0; i < kIpRemainsMax; ++i) REQUIRE(add(1, i));
-  CHECK_FALSE(add(1, kIpRemainsMax));  // the newest for the oldest
-  CHECK(w.remains.size_of(1) == kIpRemainsMax);
-  CHECK_FALSE(w.remains.user_of(w.local, 1, left.remote, 1));
+  for (uint32_t i = 0; i < kOrphanConnectionsMax; ++i) REQUIRE(add(1, i));
+  CHECK_FALSE(add(1, kOrphanConnectionsMax));  // the newest for the oldest
+  CHECK(w.orphans.size_of(1) == kOrphanConnectionsMax);
+  CHECK_FALSE(w.orphans.user_of(w.local, 1, orphan.remote, 1));
   for (const uint64_t user : {2, 3}) {
-    for (uint32_t i = 0; i < kIpRemainsMax; ++i) CHECK_FALSE(add(user, i));
+    for (uint32_t i = 0; i < kOrphanConnectionsMax; ++i) CHECK_FALSE(add(user, i));
   }
-  CHECK(w.remains.size() == kIpRemainsMax);
+  CHECK(w.orphans.size() == kOrphanConnectionsMax);
   for (const uint64_t user : {1, 2, 3}) {
-    CHECK(w.remains.size_of(user) >= kIpRemainsMax / 3 - 1);
-    CHECK(w.remains.size_of(user) <= kIpRemainsMax / 3 + 2);
+    CHECK(w.orphans.size_of(user) >= kOrphanConnectionsMax / 3 - 1);
+    CHECK(w.orphans.size_of(user) <= kOrphanConnectionsMax / 3 + 2);
   }
-  for (int i = 0; i < 2000 && !w.remains.empty(); ++i) {
-    for (IpRemains::Due due; w.poll(due);) continue;
+  for (int i = 0; i < 2000 && !w.orphans.empty(); ++i) {
+    for (OrphanConnections::Due due; w.poll(due);) continue;
     w.now += 50 * kMillisecond;
   }
-  CHECK(w.remains.empty());
-  for (const uint64_t user : {1, 2, 3}) CHECK(w.remains.size_of(user) == 0);
+  CHECK(w.orphans.empty());
+  for (const uint64_t user : {1, 2, 3}) CHECK(w.orphans.size_of(user) == 0);
 }
 
 TEST_CASE("many that end at once end a part at a time") {
   World w;
-  LeftConnection left = w.left(Remain::time_wait);
+  OrphanedConnection orphan = w.orphan(OrphanState::time_wait);
   for (uint32_t i = 0; i < 10'000; ++i) {
-    left.remote_port = static_cast<uint16_t>(1 + i);
-    REQUIRE(w.remains.add(left, w.now));
+    orphan.remote_port = static_cast<uint16_t>(1 + i);
+    REQUIRE(w.orphans.add(orphan, w.now));
   }
-  w.now += IpRemains::kTimeWait;
-  IpRemains::Due due;
-  for (uint32_t before = w.remains.size(); before != 0; before = w.remains.size()) {
-    uint32_t ends = IpRemains::kEndsPerTurn;
-    CHECK(w.remains.next_event() <= w.now);
-    CHECK_FALSE(w.remains.poll(w.now, due, ends));
-    CHECK(w.remains.size() == before - std::min(before, IpRemains::kEndsPerTurn));
+  w.now += OrphanConnections::kTimeWait;
+  OrphanConnections::Due due;
+  for (uint32_t before = w.orphans.size(); before != 0; before = w.orphans.size()) {
+    uint32_t ends = OrphanConnections::kEndsPerPoll;
+    CHECK(w.orphans.next_event() <= w.now);
+    CHECK_FALSE(w.orphans.poll(w.now, due, ends));
+    CHECK(w.orphans.size() == before - std::min(before, OrphanConnections::kEndsPerPoll));
   }
 }
 
 TEST_CASE("nobody is woken while nothing is to be done") {
   World w;
   const Nanoseconds begin = w.now;
-  for (const Remain remain : {Remain::time_wait, Remain::fin_wait_2, Remain::reset}) {
-    w.add(remain);
+  for (const OrphanState state : {OrphanState::time_wait, OrphanState::fin_wait_2, OrphanState::reset}) {
+    w.add(state);
     int wakes = 0;
-    IpRemains::Due due;
-    for (; !w.remains.empty(); ++wakes) {
+    OrphanConnections::Due due;
+    for (; !w.orphans.empty(); ++wakes) {
       REQUIRE(wakes < 100);
-      w.now = std::max(w.now, w.remains.next_event());
+      w.now = std::max(w.now, w.orphans.next_event());
       while (w.poll(due)) continue;
-      w.remains.rest(w.now);
+      w.orphans.pause(w.now);
     }
-    CHECK(wakes <= (remain == Remain::reset ? 12 : 3));
+    CHECK(wakes <= (state == OrphanState::reset ? 12 : 3));
   }
-  CHECK(w.now - begin >= 2 * (IpRemains::kTimeWait - IpRemains::kTick));
-  // What comes meanwhile is heeded at once.
-  w.add(Remain::time_wait);
-  IpRemains::Due due;
+  CHECK(w.now - begin >= 2 * (OrphanConnections::kTimeWait - OrphanConnections::kTick));
+  // Segments are handled at once meanwhile.
+  w.add(OrphanState::time_wait);
+  OrphanConnections::Due due;
   CHECK_FALSE(w.poll(due));
-  LeftConnection left = w.left(Remain::reset);
-  left.remote_port = 1;
-  REQUIRE(w.remains.add(left, w.now));
-  w.now += IpRemains::kTurnEvery;
-  CHECK(w.remains.next_event() <= w.now);
+  OrphanedConnection orphan = w.orphan(OrphanState::reset);
+  orphan.remote_port = 1;
+  REQUIRE(w.orphans.add(orphan, w.now));
+  w.now += OrphanConnections::kPollInterval;
+  CHECK(w.orphans.next_event() <= w.now);
   CHECK(w.poll(due));
 }
 
@@ -308,16 +308,16 @@ TEST_CASE("segments of any kind at any time break nothing") {
     World w;
     std::mt19937 random(seed);
     for (int step = 0; step < 200; ++step) {
-      if (random() % 8 == 0) w.add(static_cast<Remain>(random() % 6));
+      if (random() % 8 == 0) w.add(static_cast<OrphanState>(random() % 6));
       const uint32_t sequence = 9000 + static_cast<uint32_t>(random() % 5) - 2, ack = 5000 + static_cast<uint32_t>(random() % 3) - 1;
       const auto answer = w.comes(static_cast<uint8_t>(random()), sequence, ack, random() % 3);
       if (answer && *answer) REQUIRE(((*answer)->flags == Flags::kRst || (*answer)->flags == Flags::kAck ||
                                       (*answer)->flags == (Flags::kRst | Flags::kAck)));
       w.sent(random() % 2 * kSecond);
-      REQUIRE(w.remains.size() <= 1);
+      REQUIRE(w.orphans.size() <= 1);
     }
     w.sent(200 * kSecond);
-    REQUIRE(w.remains.empty());
+    REQUIRE(w.orphans.empty());
   }
 }
 
@@ -326,7 +326,7 @@ TEST_CASE("an engine speaks for a process that is gone, by wire and on the netwo
   TestEndpoint& e = t.add({{.protocol = ip::Protocol::kTcp, .port = 443}});
   for (const auto& [own, peer] : {std::pair{t.own4, t.peer4}, std::pair{t.own6, t.peer6}}) {
     t.seen.clear();
-    t.ni.command(LeaveIp{{.local = own, .remote = peer, .local_port = kOurs, .remote_port = kTheirs, .send_next = 5000}});
+    t.ni.command(AddOrphan{{.local = own, .remote = peer, .local_port = kOurs, .remote_port = kTheirs, .send_next = 5000}});
     t.run();
     REQUIRE(t.seen.size() == 1);
     ip::TcpView asks;
@@ -341,9 +341,9 @@ TEST_CASE("an engine speaks for a process that is gone, by wire and on the netwo
     REQUIRE(ip::parse_tcp(t.seen[1].payload, reset) == ip::TcpError::none);
     CHECK(reset.flags == Flags::kRst);
     CHECK(reset.sequence.value == 7);  // as make_packet() acknowledges
-    // Who was connected to it from this network interface is asked and told, too.
-    t.ni.now += IpRemains::kTurnEvery;
-    t.ni.command(LeaveIp{{.local = own, .remote = own, .local_port = kOurs, .remote_port = 443, .send_next = 5000}});
+    // A peer on this network interface is asked and told, too.
+    t.ni.now += OrphanConnections::kPollInterval;
+    t.ni.command(AddOrphan{{.local = own, .remote = own, .local_port = kOurs, .remote_port = 443, .send_next = 5000}});
     t.run();
     t.send(e, {}, make_packet({.from = own, .to = own, .protocol = ip::Protocol::kTcp, .from_port = 443, .to_port = kOurs}, {}));
     int resets = 0, acks = 0;
@@ -355,7 +355,7 @@ TEST_CASE("an engine speaks for a process that is gone, by wire and on the netwo
     }
     CHECK(resets == 1);
     CHECK(acks == 1);
-    t.ni.now += IpRemains::kTurnEvery;
+    t.ni.now += OrphanConnections::kPollInterval;
   }
   CHECK(t.ni.counter(NiCounter::ip_left) == 4);
   CHECK(t.ni.counter(NiCounter::ip_left_sent) >= 6);
@@ -364,13 +364,13 @@ TEST_CASE("an engine speaks for a process that is gone, by wire and on the netwo
 TEST_CASE("whom a dead process's connection asks on the network interface is told of it in the same turn") {
   TestIp t;
   TestEndpoint& e = t.add({{.protocol = ip::Protocol::kTcp, .port = 443}});
-  t.ni.now += IpRemains::kTurnEvery;
-  t.ni.command(LeaveIp{{.local = t.own4, .remote = t.own4, .local_port = kOurs, .remote_port = 443, .send_next = 5000}});
+  t.ni.now += OrphanConnections::kPollInterval;
+  t.ni.command(AddOrphan{{.local = t.own4, .remote = t.own4, .local_port = kOurs, .remote_port = 443, .send_next = 5000}});
   bool came = false;
   for (int turns = 0; turns < 10 && !came; ++turns) {
     t.ni.poll();
     came = got(e) != nullptr;
-    // Later, its endpoint might be gone, or it sleep until something else comes.
+    // At once: later, its endpoint might be detached, or asleep.
     CHECK(e.counter(EndpointCounter::received_messages) == (came ? 1u : 0u));
   }
   CHECK(came);
@@ -389,8 +389,8 @@ TEST_CASE("what a user's dead processes leave asks for few hosts of the link at 
     return all;
   };
   const auto leave = [&](uint8_t host, uint64_t user) {
-    t.ni.command(LeaveIp{{.local = t.own4, .remote = ip::ipv4_address(0x0A01'0000u + host), .local_port = kOurs, .remote_port = kTheirs,
-                          .send_next = 5000, .user = user}});
+    t.ni.command(AddOrphan{{.local = t.own4, .remote = ip::ipv4_address(0x0A01'0000u + host), .local_port = kOurs, .remote_port = kTheirs,
+                            .send_next = 5000, .user = user}});
   };
   const auto run = [&](Nanoseconds time) {
     for (const Nanoseconds end = t.ni.now + time; t.ni.now < end; t.ni.now += 5 * kMillisecond) t.run();
@@ -404,11 +404,11 @@ TEST_CASE("what a user's dead processes leave asks for few hosts of the link at 
   CHECK(first >= 16);
   CHECK(first <= 24);
   CHECK(t.ni.counter(NiCounter::ip_left_unasked) >= 160);
-  // Time brings others.
+  // More lookups with time.
   run(5 * kSecond);
   CHECK(count(10, 199) > first);
   CHECK(count(10, 199) <= 16 + 6 * 16);
-  // A host that is known is no news, whatever the rest.
+  // A resolved host costs no lookup.
   t.seen.clear();
   leave(2, 7);
   run(50 * kMillisecond);
@@ -431,27 +431,27 @@ TEST_CASE("until an engine knows all that an endpoint leaves, what comes for its
     t.send(other, {}, make_packet({.from = t.own4, .to = t.own4, .protocol = ip::Protocol::kTcp, .from_port = 443, .to_port = port}, {}));
     return got(other) == nullptr ? 0 : 1;
   };
-  t.ni.command(ExpectLeft{.endpoint = e.number, .number = 7});
+  t.ni.command(ExpectOrphans{.endpoint = e.number, .number = 7});
   t.ni.command(CloseChannel{.endpoint = e.number, .channel = TestIp::kChannel});
   t.run();
   CHECK(answers(ack) == 0);
   CHECK(answers_here(kOurs) == 0);
   PacketFields refused = ack;
   refused.to_port = kOurs + 1;
-  CHECK(answers(refused) == 1);  // nobody's port
+  CHECK(answers(refused) == 1);  // an unclaimed port
   CHECK(answers_here(kOurs + 1) == 1);
   refused = ack;
   refused.tcp_flags = Flags::kSyn;
   CHECK(answers(refused) == 1);
-  t.ni.command(LeaveIp{{.local = t.own4, .remote = t.peer4, .local_port = kOurs, .remote_port = kTheirs, .remain = Remain::fin_wait_1,
-                        .send_next = 7, .receive_next = 1000}});
+  t.ni.command(AddOrphan{{.local = t.own4, .remote = t.peer4, .local_port = kOurs, .remote_port = kTheirs, .state = OrphanState::fin_wait_1,
+                          .send_next = 7, .receive_next = 1000}});
   t.run();
   CHECK(answers(ack) == 0);  // of its FIN
   refused = ack;
   ++refused.from_port;
-  CHECK(answers(refused) == 0);  // it may be told of yet
-  t.ni.command(LeftAll{.number = 7});
-  t.ni.command(LeftAll{.number = 8});  // there is none
+  CHECK(answers(refused) == 0);  // its orphan may still be added
+  t.ni.command(OrphansAdded{.number = 7});
+  t.ni.command(OrphansAdded{.number = 8});  // no orphans
   t.run();
   CHECK(answers(refused) == 1);
   CHECK(answers_here(kOurs) == 1);
@@ -461,8 +461,8 @@ TEST_CASE("until an engine knows all that an endpoint leaves, what comes for its
 TEST_CASE("who claims the port of a connection that is not over gets neither its segments nor its ports") {
   TestIp t;
   TestEndpoint& e = t.add({{.protocol = ip::Protocol::kTcp, .port = kOurs}});
-  t.ni.command(LeaveIp{{.local = t.own4, .remote = t.peer4, .local_port = kOurs, .remote_port = kTheirs, .remain = Remain::time_wait,
-                        .send_next = 5000, .receive_next = 1000}});
+  t.ni.command(AddOrphan{{.local = t.own4, .remote = t.peer4, .local_port = kOurs, .remote_port = kTheirs, .state = OrphanState::time_wait,
+                          .send_next = 5000, .receive_next = 1000}});
   t.run();
   t.arrive(make_packet({.from = t.peer4, .to = t.own4, .protocol = ip::Protocol::kTcp, .from_port = kTheirs, .to_port = kOurs,
                         .tcp_flags = Flags::kFin | Flags::kAck, .sequence = 999}, {}));
@@ -485,4 +485,4 @@ TEST_CASE("who claims the port of a connection that is not over gets neither its
   CHECK(got(e) != nullptr);  // a later connection
 }
 
-}  // namespace unet::engine::ip_remains_test
+}  // namespace unet::engine::orphan_connections_test

@@ -1,21 +1,21 @@
-// ip_owners_test.cc - whose connections of a shared port are: what begins, holds and ends them, and who gives way when there are too many.
-#include "ni/engine/ip_owners.h"
+// flow_owners_test.cc - owners of connections of a shared port: how a flow begins, stays and ends, and evictions from a full table.
+#include "ni/engine/flow_owners.h"
 
 #include <catch2/catch.hpp>
 
 #include "unet/wire/tcp.h"
 
-namespace unet::engine::ip_owners_test {
+namespace unet::engine::flow_owners_test {
 namespace {
 
 using Flags = ip::TcpFlags;
-using State = IpOwners::State;
+using State = FlowOwners::State;
 
 const ip::IpAddress kOwn = ip::parse_address("10.0.0.1").value(), kPeer = ip::parse_address("10.0.0.2").value();
 
 struct Table {
   NiCounters counters;
-  IpOwners owners{7, counters};
+  FlowOwners owners{7, counters};
   uint16_t user = owners.add_user(1000);
 
   static IpFlow flow(uint32_t i) {
@@ -23,13 +23,13 @@ struct Table {
     peer.bytes[13] = static_cast<uint8_t>(i >> 16);
     return {.local = kOwn, .remote = peer, .local_port = 80, .remote_port = static_cast<uint16_t>(i)};
   }
-  IpOwners::Entry* at(uint32_t i) { return owners.find(owners.hash(flow(i)), flow(i)); }
+  FlowOwners::Entry* at(uint32_t i) { return owners.find(owners.hash(flow(i)), flow(i)); }
   void sends(uint32_t i, uint8_t flags, uint32_t claim = 1, uint32_t sequence = 500) { sends_of(user, i, flags, claim, sequence); }
   void sends_of(uint16_t whose, uint32_t i, uint8_t flags, uint32_t claim = 1, uint32_t sequence = 500) {
-    owners.sent(at(i), owners.hash(flow(i)), flow(i), {claim, 1}, whose, {.flags = flags, .sequence = sequence});
+    owners.handle_send(at(i), owners.hash(flow(i)), flow(i), {claim, 1}, whose, {.flags = flags, .sequence = sequence});
   }
   void comes(uint32_t i, uint8_t flags, uint32_t acknowledgement = 0) {
-    owners.came(*at(i), {.flags = flags, .acknowledgement = acknowledgement});
+    owners.handle_arrival(*at(i), {.flags = flags, .acknowledgement = acknowledgement});
   }
 };
 
@@ -38,29 +38,29 @@ struct Table {
 TEST_CASE("a flow is its who answers its SYN, established by the exact number, and ends with a FIN of its owner's or a reset") {
   Table t;
   CHECK(t.at(1) == nullptr);
-  t.sends(1, Flags::kRst);  // that there is no connection
+  t.sends(1, Flags::kRst);  // reset: no connection
   CHECK(t.at(1) == nullptr);
   t.sends(1, Flags::kSyn | Flags::kAck);
   REQUIRE(t.at(1) != nullptr);
-  CHECK(t.at(1)->owner == IpOwners::Owner{1, 1});
+  CHECK(t.at(1)->owner == FlowOwners::Owner{1, 1});
   CHECK(t.at(1)->state == State::opening);
   for (const uint32_t wrong : {0u, 500u, 502u}) t.comes(1, Flags::kAck, wrong);
   CHECK(t.at(1)->state == State::opening);
   t.comes(1, Flags::kAck, 501);
   CHECK(t.at(1)->state == State::established);
-  t.comes(1, Flags::kRst);  // which its owner does not believe
+  t.comes(1, Flags::kRst);  // the owner ignores it
   CHECK(t.at(1)->state == State::ending);
   t.sends(1, Flags::kAck);
   CHECK(t.at(1)->state == State::established);
   t.comes(1, Flags::kFin | Flags::kAck);
   t.sends(1, Flags::kAck);
-  CHECK(t.at(1)->state == State::established);  // half of it goes on
+  CHECK(t.at(1)->state == State::established);  // one direction goes on
   t.sends(1, Flags::kFin | Flags::kAck);
   t.sends(1, Flags::kAck);
   CHECK(t.at(1)->state == State::ending);
   t.sends(1, Flags::kSyn | Flags::kAck, 2);
   CHECK(t.at(1)->state == State::opening);
-  CHECK(t.at(1)->owner == IpOwners::Owner{2, 1});
+  CHECK(t.at(1)->owner == FlowOwners::Owner{2, 1});
   t.sends(1, Flags::kAck, 2);
   CHECK(t.at(1)->state == State::established);
   CHECK(t.owners.size() == 1);
@@ -97,4 +97,4 @@ TEST_CASE("when all places are taken, who has most gives way, first with what en
   CHECK(t.owners.size_of(other, State::established) == 2);
 }
 
-}  // namespace unet::engine::ip_owners_test
+}  // namespace unet::engine::flow_owners_test
