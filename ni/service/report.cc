@@ -326,8 +326,8 @@ class ReportBuilder {
     const auto i = static_cast<size_t>(r_.at_++);
     if (i >= s_.ports_.size()) return Found::end;
     const PortInfo& port = s_.ports_[i];
-    out = {{"port", i}, {"address", mac_text(port.address).data()}, {"mtu", s_.mtu_now(static_cast<uint32_t>(i))},
-           {"link", s_.link_text(static_cast<uint32_t>(i))}, {"description", port.description},
+    out = {{"port", i}, {"address", mac_text(port.address).data()}, {"mtu", s_.ports_.mtu_now(static_cast<uint32_t>(i))},
+           {"link", s_.ports_.link_text(static_cast<uint32_t>(i))}, {"description", port.description},
            {"engine", port.engine}, {"queues", port.queues}};
     const auto counters = all_ ? s_.engine_.port_counters() : std::vector<std::vector<DriverCounter>>();
     if (i < counters.size()) {

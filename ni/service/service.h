@@ -36,6 +36,7 @@
 #include "ni/service/number_pool.h"
 #include "ni/service/persistence.h"
 #include "ni/service/policy.h"
+#include "ni/service/ports.h"
 #include "ni/service/records.h"
 #include "ni/service/requests.h"
 #include "ni/service/signalling.h"
@@ -314,17 +315,9 @@ class Service {
   EndpointRecord* endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim);
   static const ChannelRecord* local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept;
   void on_ip_changed(const engine::IpChanged& event);
-
-  // service_wires.cc: what wires say beside their frames
-  static constexpr uint64_t kPortKeys = uint64_t{1} << 32;  // in epoll_, behind the numbers of clients
-  Status watch_wires();
-  void poll_wires();
   void tell_ip_changed();
-  uint32_t mtu_now(uint32_t port) const noexcept;
-  bool is_up(uint32_t port) const noexcept;
-  std::string link_text(uint32_t port) const;  // for lists
-
   void resume_ip(EndpointRecord& endpoint);
+
 
   // service_sockets.cc
   void handle(ClientRecord& client, const control::OpenSockets& packet);
@@ -373,7 +366,7 @@ class Service {
   EndpointRecord* endpoint_at(uint32_t id);
 
   ServiceOptions options_;
-  std::vector<PortInfo> ports_;
+  Ports ports_;
   EngineSide& engine_;
   EngineCommands commands_;
   Persistence persistence_;

@@ -572,7 +572,7 @@ void Service::finish_resume() {
   std::vector<uint32_t> ids;
   for (const auto& [id, endpoint] : endpoints_) ids.push_back(id);
   for (const uint32_t id : ids) end_halves(*endpoint_at(id));
-  ip_.hosts().resume(ports_);
+  ip_.hosts().resume(ports_.all());
   ip_.dead().send_inherited(ip_.ports());
   for (const uint32_t id : ids) {
     EndpointRecord& endpoint = *endpoint_at(id);
