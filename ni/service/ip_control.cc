@@ -75,7 +75,7 @@ Result<IpPorts::Found> IpControl::find(std::string_view target) {
   }
   const Result<ip::IpAddress> address = ip::parse_ip({at + 1, static_cast<size_t>(end - at - 1)});
   if (!address) return fail(Errc::invalid_argument, in_quotes(target) + ": " + address.error().text);
-  // It may come yet, from a router or a server: nobody is refused for that as if nobody had the port.
+  // The address may come yet, from a router or a server: do not say that the port has no claim.
   if (!hosts_.has_address(*address)) return fail(Errc::refused, ip::text_of(*address) + " is no address of this network interface");
   const std::optional<IpPorts::Found> found = ports_.find(protocol, *address, port);
   if (found) return *found;

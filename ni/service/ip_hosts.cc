@@ -107,7 +107,7 @@ bool IpHosts::resume_lease(uint32_t port, const IpLeaseValue& value) {
   return true;
 }
 
-// Whoever had the address a moment ago has it now, for what is left of its time. A port that takes none any longer forgets it.
+// A port keeps the address for the rest of its lease. A port that takes none any longer forgets it.
 void IpHosts::resume_leases(std::span<const PortInfo> ports) {
   const uint64_t now = monotonic_now();
   for (auto& [port, lease] : std::exchange(leases_, {})) {
@@ -169,7 +169,7 @@ bool IpHosts::resume_host(uint32_t port, const IpHostValue& value) {
   }
   Checkpoint<ip::HostKept> host{.since = value.since, .station = value.station, .state = {.address_count = value.address_count,
                                                                        .prefix_count = value.prefix_count}};
-  // Much of it came from the wire: what is not as it should be is left out, and asked for anew, and keeps nobody from going on.
+  // Much of it came from the wire. A wrong entry is left out and asked for anew: it must not prevent the takeover.
   host.state.address_count = host.state.prefix_count = 0;
   for (uint32_t i = 0; i < value.address_count; ++i) {
     const IpHostValue::Address& from = value.addresses[i];
@@ -201,7 +201,7 @@ bool IpHosts::resume_host(uint32_t port, const IpHostValue& value) {
   return true;
 }
 
-// What the port's host had a moment ago it has now, and asks nobody; all else it asks for.
+// The port's host goes on with its addresses without asking for them; all else it asks for.
 void IpHosts::resume_hosts(std::span<const PortInfo> ports) {
   const uint64_t now = monotonic_now();
   for (auto& [port, host] : std::exchange(hosts_, {})) {

@@ -90,7 +90,7 @@ bool Service::poll(Nanoseconds now) {
   now_ = now;
   worked_ = false;
   commands_.take_pushed();
-  ask_others();           // after a takeover, before anybody has more for the engine
+  ask_others();           // after a takeover, before clients have more for the engine
   process_clients();
   if (ports_.poll()) tell_ip_changed();
   on_engine_events();
@@ -243,7 +243,7 @@ void Service::flush(ClientRecord& client) {
   watch_for_room(client);
 }
 
-// Clients whose answers wait for descriptors that the kernel does not take: it does not tell when it would.
+// Answers of these clients wait for descriptors that the kernel does not take; it does not tell when it would.
 void Service::flush_starved() {
   if (now_ < next_flush_) return;
   next_flush_ = ~Nanoseconds{0};

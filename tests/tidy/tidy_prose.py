@@ -19,7 +19,7 @@ BUDGET = {
     "ipstack/preload": (163, 24),
     "ipstack/sockets": (189, 0),
     "ni/engine": (167, 0),
-    "ni/service": (173, 29),
+    "ni/service": (49, 0),
     "tests": (139, 10),
     "tests/conformance": (19, 3),
     "unet": (0, 2),
