@@ -1,4 +1,4 @@
-// drivers.cc - the wires and wrappers there are, by name.
+// drivers.cc - the table of wires and wrappers, by name.
 #include "apps/drivers.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-// Options of ours; true if `name` is one. Everything else is DPDK's, for the device.
+// Sets one of this project's options; false if `name` is none of them. All other options go to DPDK, for the device.
 Result<bool> set_dpdk(const std::string& name, const std::string& value, drivers::DpdkOptions& o) {
   const auto taken = [](const Status& status) -> Result<bool> {
     if (!status) return tl::unexpected(status.error());
@@ -100,17 +100,17 @@ Made make_wire(std::string_view name, std::string_view options, bool all_types, 
 }  // namespace
 
 Made make_driver(std::string_view specification, bool with_ip) {
-  bool all_types = with_ip;  // the wire has to bring frames of other Ethernet types than ours
-  bool segments = true;      // no wrapper has to see packets as they are on the wire
+  bool all_types = with_ip;  // the wire must deliver frames of all Ethernet types
+  bool segments = true;      // no wrapper needs to see packets as they are on the wire
   if (specification.size() > kLengthMax) return fail(Errc::invalid_argument, "a driver specification has at most 16000 characters");
-  // From the left: wrappers. The last part is the wire.
+  // The wrappers, from the left. The last part is the wire.
   std::vector<Wrapper> wrappers;
   std::string_view rest = trim(specification);
   for (size_t slash; (slash = rest.find(" / ")) != std::string_view::npos; rest = trim(rest.substr(slash + 3))) {
     if (wrappers.size() == kWrappersMax) return fail(Errc::invalid_argument, "a wire takes at most 8 wrappers");
     const std::string_view text = trim(rest.substr(0, slash));
     if (with_ip && text.starts_with("udp:")) {
-      return fail(Errc::invalid_argument, "a wire whose frames travel in UDP has no IP of its own: leave out udp:, or ip");
+      return fail(Errc::invalid_argument, "a wire under the udp wrapper cannot have IP: leave out udp:, or ip");
     }
     segments = segments && (text.starts_with("capture") || text.starts_with("trace"));
     all_types = all_types || text.starts_with("udp:") || text.starts_with("vlan:");
@@ -122,7 +122,7 @@ Made make_driver(std::string_view specification, bool with_ip) {
   const size_t colon = std::min(rest.find(':'), rest.size());
   Made driver = make_wire(rest.substr(0, colon), rest.substr(std::min(colon + 1, rest.size())), all_types, segments);
   if (!driver) return driver;
-  if (*driver == nullptr && !wrappers.empty()) return fail(Errc::invalid_argument, "none: there is no wire that a wrapper could change");
+  if (*driver == nullptr && !wrappers.empty()) return fail(Errc::invalid_argument, "none: a wrapper needs a wire");
   for (size_t i = wrappers.size(); i-- > 0 && driver;) driver = wrappers[i](std::move(*driver));
   return driver;
 }
@@ -148,68 +148,68 @@ std::string driver_help() {
 
 Wires
   none                    no wire: local channels only
-  nowhere                 a wire with nobody at its other end, for IP between this host's applications (unetd --ip)
+  nowhere                 a wire without a peer, for IP between this host's applications (unetd --ip)
   dpdk:DEVICE[,OPTIONS]   any port that DPDK can open; DEVICE is one of
       net_memif0,role=server|client[,socket=PATH][,id=N][,zero-copy=yes]
-                          shared memory with another process; no rights needed. zero-copy=yes: for the client. The driver trusts
-                          its peer, which can end this process: who may connect can do that. PATH (default /run/memif.sock) is a file
-                          of the server's user, mode 0600; or of the owner of its directory, if root is the server. Nobody else
-                          should be able to write to that directory
-      net_af_xdp0,iface=IF      an interface of the kernel through AF_XDP; needs cap_net_admin, cap_net_raw, cap_bpf
-      net_af_packet0,iface=IF   the same through a packet socket; needs cap_net_raw
-      net_tap0[,iface=IF]       a new tap interface; needs cap_net_admin. For IP, tap:name=IF is the faster way to the same
+                          shared memory with another process; no privileges needed. zero-copy=yes: for the client. The driver
+                          trusts its peer, so any process that can connect can end this one. PATH (default /run/memif.sock) is a
+                          file of the server's user, or of its directory's owner if the server is root, with mode 0600. No other
+                          user should have write access to that directory
+      net_af_xdp0,iface=IF      a kernel interface through AF_XDP; needs cap_net_admin, cap_net_raw, cap_bpf
+      net_af_packet0,iface=IF   a kernel interface through a packet socket; needs cap_net_raw
+      net_tap0[,iface=IF]       a new tap interface; needs cap_net_admin. For IP, tap:name=IF is faster
       net_ring0                 a loop inside the process
       virtio_user0,path=PATH    a vhost-user socket, or /dev/vhost-net
       0000:03:00.0              a network card, bound to vfio-pci
-    and any other DPDK virtual device with its own options. The number tells devices of one process apart.
-    Options of ours:
+    and any other DPDK virtual device with its own options. The number distinguishes devices of one process.
+    Options of every device:
       mtu=BYTES               256 to 9600; default: the interface's, or 1500
-      wait_link=TIME          wait for the peer before going on (default 0: it may come later)
-      queues=N                receive and transmit queues, each for an engine of its own (unetd --engines; default 1). Which one a
-                              frame comes to is for the device to say: by a hash over IP addresses and UDP ports where it can.
-                              net_af_packet, net_af_xdp, virtio_user and net_vhost are told how many to have; net_memif has one.
-                              Of the wrappers udp, with ports=, and vlan go with it
-      buffers=N               packet buffers of each queue (default: enough)
+      wait_link=TIME          wait for the peer at the start (default 0: it may come later)
+      queues=N                receive and transmit queues, each for an engine of its own (unetd --engines; default 1). The device
+                              chooses a frame's queue, if possible by a hash over IP addresses and UDP ports.
+                              net_af_packet, net_af_xdp, virtio_user and net_vhost get N queues; net_memif has one.
+                              Possible wrappers: udp, with ports=, and vlan
+      buffers=N               packet buffers of each queue (default: computed)
       hugepages=auto|always|never, memory=MIB   the process's packet memory; the first port decides (default auto, 256)
       log=yes                 DPDK's own log to stderr
-  pcap:iface=IF           an interface of the kernel through libpcap; needs cap_net_raw. mtu=BYTES
-                          An interface serves one NI at a time; for two, give each a VLAN or macvlan of it
-  packet:iface=IF         the same through a packet socket that carries TCP and UDP in segments of up to 64 KiB, which the kernel or the
-                          card cuts and gathers, with their checksums: for IP. Needs cap_net_raw; mtu=BYTES. Of the wrappers, capture
-                          and trace go with it, which show segments whole and checksums unfinished. Frames of VLANs are left alone
-  tap:name=IF             a new interface of this host's kernel, whose other end this port is; its programs reach U-Net's applications so,
-                          in segments as with packet. Needs cap_net_admin, or an interface made before (ip tuntap add dev IF mode tap
-                          user NAME), which stays when the port goes
-      address=IP/PREFIX+...     addresses that the kernel gets on it: unetd --port tap:name=unet0,address=10.0.0.1/24 --ip 0=10.0.0.2/24
+  pcap:iface=IF           a kernel interface through libpcap; needs cap_net_raw. mtu=BYTES
+                          One interface serves one NI at a time; for two NIs, make a VLAN or macvlan for each
+  packet:iface=IF         a kernel interface through a packet socket, for IP: TCP and UDP travel in segments of up to 64 KiB, which the
+                          kernel or the card segments, coalesces and checksums. Needs cap_net_raw; mtu=BYTES. Possible wrappers:
+                          capture and trace, which show whole segments with unfinished checksums. VLAN frames are ignored
+  tap:name=IF             a new kernel interface with this port as its other end: programs on the kernel reach U-Net's applications
+                          through it, in segments as with packet. Needs cap_net_admin, or an existing interface (ip tuntap add dev IF
+                          mode tap user NAME), which stays when the port is closed
+      address=IP/PREFIX+...     the kernel's addresses on it: unetd --port tap:name=unet0,address=10.0.0.1/24 --ip 0=10.0.0.2/24
       mtu=BYTES                 256 to 9600; default 1500, or the interface's
-  pcap:read=FILE,write=FILE   capture files: what arrives, and what is sent (either may be left out)
-      timed=yes               frames arrive at the distances in time at which they were captured; else at once
+  pcap:read=FILE,write=FILE   capture files with received and sent frames (either may be left out)
+      timed=yes               frames arrive with the time differences of the capture; else at once
       address=MAC             of this port (default 02:00:00:00:00:01), mtu=BYTES (default 1500)
 
 Wrappers
   udp:address=IP/PREFIX   frames travel in UDP over IPv4 or IPv6, for networks that route only IP. The address belongs to this NI,
-                          which answers ARP or neighbour discovery for it: not one that the kernel has on the interface
+                          which answers ARP or neighbour discovery for it; the kernel must not have it on the interface
       gateway=IP                the router to other networks
-      peers=IP+IP+...           who is asked for a host that is connected to; NIs that connect here need not be named
-      mtu=BYTES                 of IP on the path (default: the wire's); routers' word about it is not heard
-      port=N                    of UDP, the same on all hosts (default 849: below 1024, only root of a host sends from there)
-      ports=N                   to send from, from that one on, by channel, so that queues=N of a wire, or paths of a network, each get
-                                some; 1 to 64, the same on all hosts (default 1)
-      neighbour=IP@MAC+...      stations of this network, or the gateway, that are not asked for
+      peers=IP+IP+...           addresses that are asked for a host's name; NIs that only connect here need not be listed
+      mtu=BYTES                 MTU of the IP path (default: the wire's); ICMP errors about it are ignored
+      port=N                    UDP port, equal on all hosts (default 849: below 1024, so only a host's root can send from it)
+      ports=N                   number of source ports, from that one on, chosen by channel, so that all queues (queues=N) and network
+                                paths are used; 1 to 64, equal on all hosts (default 1)
+      neighbour=IP@MAC+...      stations of this network, or the gateway, with known addresses
       hops=N                    routers a datagram may pass (default 64)
   vlan:id=N               frames carry the tag of VLAN N, 1 to 4094; others are dropped and counted. priority=0 to 7
                           With udp: udp:OPTIONS / vlan:id=N / dpdk:...
-  faulty:OPTIONS          makes the wire worse, the same way each time for one seed
+  faulty:OPTIONS          impairs the wire; equal seeds give equal faults
       loss=P duplicate=P reorder=P corrupt=P    probabilities: 0.01 or 1%
-      bits=N                                    of a corrupted frame that change, at most (default 4)
-      delay=TIME or delay=TIME-TIME             each frame takes longer: 500ns, 10us, 1ms
+      bits=N                                    bits that change in a corrupted frame, at most (default 4)
+      delay=TIME or delay=TIME-TIME             additional delay of each frame: 500ns, 10us, 1ms
       rate=R                                    bits per second: 64k, 100M, 1G
       hold=TIME                                 how long a reordered frame waits at most (default 1ms)
       seed=N (default 1), direction=rx|tx|both (default tx), frames=N held at most (default 1024)
-  capture:file=FILE       writes what passes to a pcapng file, for tcpdump -r and Wireshark; FILE is replaced
-      filter=EXPRESSION       only frames that it describes (man pcap-filter): filter=ether dst 02:00:00:00:00:01
+  capture:file=FILE       writes frames to a pcapng file, for tcpdump -r and Wireshark; FILE is replaced
+      filter=EXPRESSION       only frames that match it (man pcap-filter): filter=ether dst 02:00:00:00:00:01
       snap=BYTES              of each frame (default all), limit=BYTES of the file: 10M (default none)
-      buffer=BYTES            memory for what the disk has not taken yet (default 4M); what does not fit is counted
+      buffer=BYTES            buffer for frames not written yet (default 4M); frames that do not fit are counted
   trace[:file=FILE]       a line of text per frame, on stderr or at the end of FILE; slow
 )";
 }

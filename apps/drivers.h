@@ -18,18 +18,17 @@
 
 namespace unet::apps {
 
-// Opens the wire; null for "none" and for an empty specification: a network interface without a wire. An error is one
-// line that says what was wrong and what is allowed. `with_ip`: the NI has IP on it, and wants frames of
-// all Ethernet types.
+// Opens the wire; null for "none" and for an empty specification: an NI without a wire. An error is one line that says what was wrong and
+// what is allowed. `with_ip`: the NI has IP on it, and needs frames of all Ethernet types.
 Result<std::unique_ptr<Driver>> make_driver(std::string_view specification, bool with_ip = false);
 
-// Begins what takes long in opening them and can be done while others have them open; whatever is wrong is told by make_driver().
+// Starts slow work that does not need the wires to be free. make_driver() reports any error.
 void prepare_drivers(const std::vector<std::string>& specifications);
 
-// False: something that is started once per process has failed, so that what make_driver() refuses now it refuses for good.
+// False: a start-up that happens once per process has failed, so later calls of make_driver() would fail too.
 bool can_open_later();
 
-// What a specification may say, for --help and man pages.
+// The syntax of specifications, for --help and man pages.
 std::string driver_help();
 
 }  // namespace unet::apps

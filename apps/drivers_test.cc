@@ -1,4 +1,4 @@
-// drivers_test.cc - driver specifications: what they make, and what each malformed one is told.
+// drivers_test.cc - driver specifications: the drivers they make, and the error for each malformed one.
 #include "apps/drivers.h"
 
 #include <sys/resource.h>
@@ -27,10 +27,10 @@ std::string refusal(const std::string& specification) {
 
 }  // namespace
 
-// First, as it needs a process that has no EAL yet.
+// The first test, because it needs a process without an EAL.
 TEST_CASE("nothing is asked for again when DPDK's environment has failed to start") {
   ChildProcess child([]() -> int {
-    // No descriptor is left for it. (Little memory would do as well, but not with AddressSanitizer.)
+    // No descriptor is free for EAL. (Too little memory would do as well, but not with AddressSanitizer.)
     const int next = dup(STDERR_FILENO);
     const rlimit limit{static_cast<rlim_t>(next + 1), static_cast<rlim_t>(next + 1)};
     if (next < 0 || setrlimit(RLIMIT_NOFILE, &limit) != 0) return 100;
@@ -141,9 +141,9 @@ TEST_CASE("each malformed specification is told what is allowed") {
   CHECK_THAT(refusal("dpdk:"), Contains("needs a device"));
   CHECK_THAT(refusal("none:x"), Contains("takes no options"));
   CHECK_THAT(refusal("faulty:loss=1%"), Contains("a wire has to follow"));
-  CHECK_THAT(refusal("faulty:loss=1% / none"), Contains("no wire that a wrapper"));
+  CHECK_THAT(refusal("faulty:loss=1% / none"), Contains("a wrapper needs a wire"));
   CHECK_THAT(refusal("faulty:loss=2 / none"), Contains("loss: '2' is not a probability"));
-  CHECK_THAT(refusal("faulty:los=2 / none"), Contains("'los' is no option; allowed: loss"));
+  CHECK_THAT(refusal("faulty:los=2 / none"), Contains("'los' is not an option; allowed: loss"));
   CHECK_THAT(refusal("faulty:delay=5us-1us / none"), Contains("smaller"));
   CHECK_THAT(refusal("faulty:delay=5 / none"), Contains("ns, us, ms or s"));
   CHECK_THAT(refusal("faulty:direction=up / none"), Contains("rx, tx or both"));
@@ -153,15 +153,15 @@ TEST_CASE("each malformed specification is told what is allowed") {
   CHECK_THAT(refusal("dpdk:net_ring0,queues=9"), Contains("queues: '9'"));
   for (const char* wrapper : {"faulty:loss=1%", "capture:file=/dev/null", "trace"}) {
     CHECK_THAT(refusal(std::string(wrapper) + " / dpdk:net_null0,queues=2,hugepages=never,memory=64"),
-               Contains("goes around a wire with one queue, and this one has 2"));
+               Contains("needs a wire with one queue, and this one has 2"));
   }
   CHECK_THAT(refusal("udp:address=10.0.1.2/24,ports=65 / none"), Contains("ports: '65' is not a whole number from 1 to 64"));
   CHECK_THAT(refusal("dpdk:net_ring0,mtu=100"), Contains("mtu: '100'") && Contains("256 to 9600"));
   CHECK_THAT(refusal("dpdk:net_ring0,hugepages=maybe"), Contains("auto, always or never"));
   CHECK_THAT(refusal("dpdk:net_ring0,wait_link=5"), Contains("wait_link"));
-  CHECK_THAT(refusal("dpdk:eth0"), Contains("no DPDK port") && Contains("net_memif0"));
+  CHECK_THAT(refusal("dpdk:eth0"), Contains("not a DPDK port") && Contains("net_memif0"));
   CHECK_THAT(refusal("trace"), Contains("a wire has to follow"));
-  CHECK_THAT(refusal("trace:to=x / none"), Contains("'to' is no option; allowed: file"));
+  CHECK_THAT(refusal("trace:to=x / none"), Contains("'to' is not an option; allowed: file"));
   CHECK_THAT(refusal("trace:file= / none"), Contains("leave it out"));
   CHECK_THAT(refusal("trace:file=/no/such/file / pcap:write=/dev/null"), Contains("/no/such/file: No such file"));
   CHECK_THAT(refusal("capture:file=x"), Contains("a wire has to follow"));
@@ -169,7 +169,7 @@ TEST_CASE("each malformed specification is told what is allowed") {
   CHECK_THAT(refusal("capture:file=x,snap=1 / none"), Contains("snap: '1'") && Contains("14 to 65535"));
   CHECK_THAT(refusal("capture:file=x,buffer=3M / none"), Contains("256k"));
   CHECK_THAT(refusal("capture:file=x,limit=all / none"), Contains("k, M or G"));
-  CHECK_THAT(refusal("capture:out.pcapng / none"), Contains("'out.pcapng' is no option; allowed: file filter"));
+  CHECK_THAT(refusal("capture:out.pcapng / none"), Contains("'out.pcapng' is not an option; allowed: file filter"));
   CHECK_THAT(refusal("capture:file=/no/such/file / pcap:write=/dev/null"), Contains("/no/such/file: No such file"));
   CHECK_THAT(refusal("capture:file=/dev/null,filter=ether of mine / pcap:write=/dev/null"),
              Contains("syntax error") && Contains("man pcap-filter"));
@@ -193,11 +193,11 @@ TEST_CASE("each malformed specification is told what is allowed") {
   CHECK_THAT(refusal("pcap:iface=lo,read=x"), Contains("mtu= alone"));
   CHECK_THAT(refusal("pcap:iface=lo,timed=yes"), Contains("mtu= alone"));
   CHECK_THAT(refusal("pcap:read=x,timed=maybe"), Contains("yes or no"));
-  CHECK_THAT(refusal("pcap:read=x,address=03:00:00:00:00:01"), Contains("no station's address"));
-  CHECK_THAT(refusal("pcap:read=x,address=zz:00:00:00:00:01"), Contains("no station's address"));
+  CHECK_THAT(refusal("pcap:read=x,address=03:00:00:00:00:01"), Contains("not a station's address"));
+  CHECK_THAT(refusal("pcap:read=x,address=zz:00:00:00:00:01"), Contains("not a station's address"));
   CHECK_THAT(refusal("pcap:iface=lo,mtu=1"), Contains("mtu: '1'") && Contains("256 to 9600"));
-  CHECK_THAT(refusal("pcap:if=lo"), Contains("'if' is no option; allowed: iface"));
-  CHECK_THAT(refusal("dpdk:net_af_packet,iface=lo"), Contains("no DPDK port"));
+  CHECK_THAT(refusal("pcap:if=lo"), Contains("'if' is not an option; allowed: iface"));
+  CHECK_THAT(refusal("dpdk:net_af_packet,iface=lo"), Contains("not a DPDK port"));
   CHECK_THAT(refusal(std::string(20000, 'x')), Contains("16000 characters"));
 }
 

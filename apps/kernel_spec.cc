@@ -1,4 +1,4 @@
-// kernel_spec.cc - an interface of the kernel, or one that is made for it, from options.
+// kernel_spec.cc - makes a kernel interface wire, existing or new, from options.
 #include "apps/kernel_spec.h"
 
 #include <string>
@@ -38,12 +38,12 @@ Made make_packet(std::string_view text, bool all_types, bool segments) {
     } else if (name == "mtu") {
       if (Status status = assign("packet: mtu", parse_count(value, 256, 9600), options.mtu); !status) return tl::unexpected(status.error());
     } else {
-      return fail(Errc::invalid_argument, "packet: '" + name + "' is no option; allowed: iface mtu");
+      return fail(Errc::invalid_argument, "packet: '" + name + "' is not an option; allowed: iface mtu");
     }
   }
   if (options.interface.empty()) return fail(Errc::invalid_argument, "packet: needs iface=INTERFACE: packet:iface=eth1");
   if (!segments) {
-    return fail(Errc::invalid_argument, "packet: frames may be segments of 64 KiB, with which of all wrappers only capture and trace go: "
+    return fail(Errc::invalid_argument, "packet: frames may be segments of 64 KiB, which only the wrappers capture and trace accept: "
                                         "take pcap:iface=" + options.interface);
   }
   return drivers::PacketPort::open(options).map(kAsDriver);
@@ -56,7 +56,7 @@ Made make_tap(std::string_view text, bool segments) {
     if (name == "name") options.name = value;
     else if (name == "address") status = parse_addresses(value, options.addresses);
     else if (name == "mtu") status = assign("tap: mtu", parse_count(value, 256, 9600), options.mtu);
-    else status = fail(Errc::invalid_argument, "tap: '" + name + "' is no option; allowed: name address mtu");
+    else status = fail(Errc::invalid_argument, "tap: '" + name + "' is not an option; allowed: name address mtu");
     if (!status) return tl::unexpected(status.error());
   }
   if (options.name.empty()) return fail(Errc::invalid_argument, "tap: needs name=INTERFACE: tap:name=unet0,address=10.0.0.1/24");

@@ -9,8 +9,8 @@
 
 namespace unet::apps {
 
-// Options as driver_help() has them. `all_types`: frames of other Ethernet types than ours, too. `segments`: nothing lies above the wire
-// that has to see packets as they are on it.
+// Options as in driver_help(). `all_types`: also delivers frames of other Ethernet types than U-Net's. `segments`: no wrapper above needs
+// to see packets as they are on the wire.
 Result<std::unique_ptr<Driver>> make_packet(std::string_view options, bool all_types, bool segments);
 Result<std::unique_ptr<Driver>> make_tap(std::string_view options, bool segments);
 

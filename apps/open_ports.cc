@@ -1,4 +1,4 @@
-// open_ports.cc - make_driver() for a list, once or until its wires are free.
+// open_ports.cc - make_driver() for a list of specifications, once or until the wires are free.
 #include "apps/open_ports.h"
 
 #include <ctime>
@@ -9,7 +9,7 @@
 namespace unet::apps {
 namespace {
 
-// Nothing but another configuration, other rights or more memory helps; or nobody waits any longer.
+// Whether retrying is useless: only another configuration, other rights or more memory would help, or the caller is gone.
 bool lasts(Errc code) {
   return code == Errc::invalid_argument || code == Errc::not_permitted || code == Errc::out_of_memory || code == Errc::disconnected;
 }
@@ -21,7 +21,7 @@ OpenedPorts open_ports(const std::vector<std::string>& specifications, uint32_t 
   for (const std::string& specification : specifications) {
     Result<std::unique_ptr<Driver>> driver = make_driver(specification, drivers.size() < kPortsMax && (with_ip >> drivers.size() & 1) != 0);
     if (!driver) return fail(driver.error().code, "port '" + specification + "': " + driver.error().text);
-    if (*driver != nullptr) drivers.push_back(std::move(*driver));  // "none" is no wire
+    if (*driver != nullptr) drivers.push_back(std::move(*driver));  // "none" makes no wire
   }
   return drivers;
 }

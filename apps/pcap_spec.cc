@@ -1,4 +1,4 @@
-// pcap_spec.cc - an interface or two files, from options.
+// pcap_spec.cc - makes a pcap wire, on an interface or two files, from options.
 #include "apps/pcap_spec.h"
 
 #include <optional>
@@ -15,10 +15,10 @@ namespace {
 
 tl::unexpected<Error> refuse(const std::string& what) { return fail(Errc::invalid_argument, "pcap: " + what); }
 
-// "02:00:00:00:00:01", a station's: neither zero nor a group's.
+// "02:00:00:00:00:01": a station's address, neither zero nor a group's.
 Result<MacAddress> parse_station(const std::string& text) {
   const std::optional<MacAddress> address = parse_mac(text);
-  if (!address || !is_station(*address)) return refuse("address: '" + text + "' is no station's address: 02:00:00:00:00:01");
+  if (!address || !is_station(*address)) return refuse("address: '" + text + "' is not a station's address, such as 02:00:00:00:00:01");
   return *address;
 }
 
@@ -29,7 +29,7 @@ Result<std::unique_ptr<Driver>> make_pcap(std::string_view text, bool all_types)
   drivers::PcapOptions live;
   live.all_types = all_types;
   drivers::PcapFilesOptions files;
-  bool for_files = false;  // an option that only they have
+  bool for_files = false;  // an option for files only was given
   for (const auto& [name, value] : split_options(text)) {
     if (name == "iface") live.interface = value;
     else if (name == "read") files.read = value;
@@ -48,7 +48,7 @@ Result<std::unique_ptr<Driver>> make_pcap(std::string_view text, bool all_types)
       files.address = *address;
       for_files = true;
     } else {
-      return refuse("'" + name + "' is no option; allowed: iface mtu, or read write timed address mtu");
+      return refuse("'" + name + "' is not an option; allowed: iface mtu, or read write timed address mtu");
     }
   }
   const bool has_files = !files.read.empty() || !files.write.empty();

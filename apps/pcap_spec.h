@@ -9,7 +9,7 @@
 
 namespace unet::apps {
 
-// Options of an interface or of files, as driver_help() has them. `all_types`: a wrapper changes frames' Ethernet types.
+// Options of an interface or of files, as in driver_help(). `all_types`: a wrapper changes frames' Ethernet types.
 Result<std::unique_ptr<Driver>> make_pcap(std::string_view options, bool all_types);
 
 }  // namespace unet::apps

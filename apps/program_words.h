@@ -1,4 +1,4 @@
-// program_words.h - the program that a command line is to run, behind its options; used by unet-run and unet-sockets.
+// program_words.h - the program to run, after a command line's own options; used by unet-run and unet-sockets.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace unet::apps {
 
-// `rest`: what the parser of the options has left over, from the first word that is none of them. The program's words are these, or what
-// follows `--`. They are no positional of the parser's, which would take words in brackets apart.
+// `rest`: the words that the parser did not take. The program's words are these, or those after `--`. They are not a positional of the
+// parser, which would split words in brackets.
 inline Result<std::vector<std::string>> program_words(std::vector<std::string> rest) {
   const std::string first = rest.empty() ? "" : rest.front();
   if (first == "--") rest.erase(rest.begin());

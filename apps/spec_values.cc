@@ -18,7 +18,7 @@ tl::unexpected<Error> refuse(std::string_view text, std::string_view allowed) {
   return fail(Errc::invalid_argument, "'" + std::string(text) + "' is not " + std::string(allowed));
 }
 
-// A decimal number that is not negative, then one of `units`.
+// Parses a nonnegative decimal number, followed by one of `units`.
 Result<double> parse_with_unit(std::string_view text, std::initializer_list<Unit> units, std::string_view allowed) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);

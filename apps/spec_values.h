@@ -11,7 +11,7 @@
 
 namespace unet::apps {
 
-// Each error names the text and what is allowed in its place.
+// Each error names the text and the permitted values.
 Result<double> parse_probability(std::string_view text);     // "0.01" or "1%": 0 to 1
 Result<Nanoseconds> parse_duration(std::string_view text);   // "500ns", "10us", "1.5ms", "2s"; "0"
 Result<uint64_t> parse_rate(std::string_view text);          // bits per second: "64k", "100M", "2.5G", "1000000"

@@ -1,4 +1,4 @@
-// standard_descriptors.h - what each program of the project does first.
+// standard_descriptors.h - the first step of each program of the project: keeps descriptors 0, 1 and 2 in use.
 #pragma once
 
 #include <fcntl.h>
@@ -6,8 +6,8 @@
 
 namespace unet::apps {
 
-// A program may be started with descriptors 0, 1 or 2 closed. The next one that it opens would get such a number, and messages meant
-// for standard error would go there. The programs that it executes find them closed, as it did.
+// A program may be started with descriptors 0, 1 or 2 closed. A file opened later would get such a number, and messages for standard error
+// would go there. Programs that it executes find them closed, as it did.
 inline void hold_standard_descriptors() noexcept {
   int descriptor = -1;
   do {

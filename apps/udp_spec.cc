@@ -1,4 +1,4 @@
-// udp_spec.cc - addresses of a network that routes IP, as options.
+// udp_spec.cc - parses the udp wrapper's addresses in a routed IP network.
 #include "apps/udp_spec.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using drivers::UdpOptions;
 
-// Calls `take` with each part of "a+b+c" until one is wrong.
+// Calls `take` with each part of "a+b+c" until one fails.
 template <typename Take>
 Status for_each_part(const std::string& text, Take take) {
   for (size_t start = 0; start <= text.size();) {
@@ -66,7 +66,7 @@ Status set_udp(const std::string& name, const std::string& value, UdpOptions& o)
   if (name == "ports") return assign(name, parse_count(value, 1, drivers::kUdpPortsMax), o.ports);
   if (name == "mtu") return assign(name, parse_count(value, 576, 9600), o.mtu);
   if (name == "hops") return assign(name, parse_count(value, 1, 255), o.hop_limit);
-  return fail(Errc::invalid_argument, "'" + name + "' is no option; allowed: address gateway peers neighbour port ports mtu hops");
+  return fail(Errc::invalid_argument, "'" + name + "' is not an option; allowed: address gateway peers neighbour port ports mtu hops");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// wrapper_spec.cc - the options of each wrapper.
+// wrapper_spec.cc - parses the options of each wrapper.
 #include "apps/wrapper_spec.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ Status assign_delay(const std::string& text, drivers::FaultyOptions& options) {
   if (dash == std::string::npos) return {};
   if (Status status = assign("delay", parse_duration(text.substr(dash + 1)), options.delay_max); !status) return status;
   if (options.delay_min > options.delay_max)
-    return fail(Errc::invalid_argument, "delay: '" + text + "': the first time is the smaller one");
+    return fail(Errc::invalid_argument, "delay: '" + text + "': the first time must be the smaller one");
   return {};
 }
 
@@ -50,7 +50,7 @@ Status set_faulty(const std::string& name, const std::string& value, drivers::Fa
   }
   return fail(
       Errc::invalid_argument,
-      "'" + name + "' is no option; allowed: loss duplicate reorder corrupt bits delay hold rate seed frames direction");
+      "'" + name + "' is not an option; allowed: loss duplicate reorder corrupt bits delay hold rate seed frames direction");
 }
 
 Result<Wrapper> parse_faulty(std::string_view text) {
@@ -73,7 +73,7 @@ Status set_capture(const std::string& name, const std::string& value, drivers::C
       return fail(Errc::invalid_argument, "buffer: '" + value + "' is not 256k, 512k, 1M, 2M, ... or 1G");
     o.ring_bytes = static_cast<uint32_t>(bytes);
   } else {
-    return fail(Errc::invalid_argument, "'" + name + "' is no option; allowed: file filter snap limit buffer");
+    return fail(Errc::invalid_argument, "'" + name + "' is not an option; allowed: file filter snap limit buffer");
   }
   return {};
 }
@@ -90,7 +90,7 @@ Result<Wrapper> parse_capture(std::string_view text) {
 Result<Wrapper> parse_trace(std::string_view text) {
   std::string file;
   for (const auto& [name, value] : split_options(text)) {
-    if (name != "file") return fail(Errc::invalid_argument, "trace: '" + name + "' is no option; allowed: file");
+    if (name != "file") return fail(Errc::invalid_argument, "trace: '" + name + "' is not an option; allowed: file");
     if (value.empty()) return fail(Errc::invalid_argument, "trace: file: needs a name; for lines on stderr leave it out");
     file = value;
   }
@@ -103,7 +103,7 @@ Result<Wrapper> parse_vlan(std::string_view text) {
     Status status;
     if (name == "id") status = assign(name, parse_count(value, 1, drivers::kVlanMax), options.id);
     else if (name == "priority") status = assign(name, parse_count(value, 0, 7), options.priority);
-    else status = fail(Errc::invalid_argument, "'" + name + "' is no option; allowed: id priority");
+    else status = fail(Errc::invalid_argument, "'" + name + "' is not an option; allowed: id priority");
     if (!status) return fail(Errc::invalid_argument, "vlan: " + status.error().text);
   }
   if (options.id == 0) return fail(Errc::invalid_argument, "vlan: needs a number: vlan:id=7 / dpdk:...");
@@ -113,16 +113,16 @@ Result<Wrapper> parse_vlan(std::string_view text) {
 struct Known {
   std::string_view name;
   Result<Wrapper> (*parse)(std::string_view options);
-  bool takes_queues;  // it can be around each queue of a wire by itself
+  bool takes_queues;  // it can wrap each queue of a wire separately
 };
 constexpr Known kWrappers[] = {{"faulty", parse_faulty, false}, {"capture", parse_capture, false}, {"trace", parse_trace, false},
                                {"udp", parse_udp, true},        {"vlan", parse_vlan, true}};
 
-// What one of them has in one place would be used by several threads.
+// For a wrapper with state of its own, which several threads would share on a wire with several queues.
 Wrapper of_one_queue(std::string name, Wrapper wrapper) {
   return [name = std::move(name), wrapper = std::move(wrapper)](std::unique_ptr<Driver> wire) -> Made {
     if (wire->queues() == 1) return wrapper(std::move(wire));
-    return fail(Errc::invalid_argument, name + ": goes around a wire with one queue, and this one has " + std::to_string(wire->queues()) +
+    return fail(Errc::invalid_argument, name + ": needs a wire with one queue, and this one has " + std::to_string(wire->queues()) +
                                             " (queues=)");
   };
 }

@@ -20,7 +20,7 @@ tl::unexpected<Error> refuse(Errc code, const std::string& port, const std::stri
 }  // namespace
 
 Result<DriverCapabilities> look_at_interface(const std::string& port, const std::string& name) {
-  if (name.empty() || name.size() >= IFNAMSIZ) return refuse(Errc::invalid_argument, port, "is no interface name: 1 to 15 characters");
+  if (name.empty() || name.size() >= IFNAMSIZ) return refuse(Errc::invalid_argument, port, "is not an interface name: 1 to 15 characters");
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return fail_errno("socket", errno);
   ifreq request{};
@@ -32,13 +32,13 @@ Result<DriverCapabilities> look_at_interface(const std::string& port, const std:
   found = found && ioctl(fd, SIOCGIFHWADDR, &request) == 0;
   close(fd);
   if (!found) {
-    return refuse(Errc::not_found, port, "there is no such network interface in this network namespace: `ip link` lists those there are");
+    return refuse(Errc::not_found, port, "no such network interface in this network namespace: `ip link` lists them");
   }
   if ((flags & IFF_LOOPBACK) != 0) {
     return refuse(Errc::invalid_argument, port,
-                  "a loopback interface leads to nobody else: processes of one host need no wire, and for a test there are veth pairs");
+                  "a loopback interface reaches no other host: processes of one host need no wire; use a veth pair for a test");
   }
-  if (request.ifr_hwaddr.sa_family != ARPHRD_ETHER) return refuse(Errc::unavailable, port, "is no Ethernet interface");
+  if (request.ifr_hwaddr.sa_family != ARPHRD_ETHER) return refuse(Errc::unavailable, port, "is not an Ethernet interface");
   if ((flags & IFF_UP) == 0) return refuse(Errc::unavailable, port, "the interface is down: `ip link set " + name + " up`");
   if (mtu < kMtuMin) {
     return refuse(Errc::unavailable, port, "its MTU is " + std::to_string(mtu) + ", too small: `ip link set " + name + " mtu 1500`");

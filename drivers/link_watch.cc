@@ -133,7 +133,7 @@ void LinkWatch::read_link(uint16_t type, std::span<const std::byte> body) {
 void LinkWatch::tell(const std::string& what) { say(options_.port + ": " + what); }
 
 void LinkWatch::gone() {
-  tell("interface " + link_.name + " is gone: IP has no way through it until " +
+  tell("interface " + link_.name + " is gone: IP traffic stops until " +
        (options_.returns ? options_.interface + " is back" : "unetd is started again, with " + options_.interface));
   link_ = {};
   publish();
@@ -149,7 +149,7 @@ void LinkWatch::has(Link now) {
          mac_text(options_.station).data());
   }
   if (was.index != 0 && was.up != link_.up) {
-    tell("interface " + link_.name + (link_.up ? " is up" : " is down: IP has no way through it"));
+    tell("interface " + link_.name + (link_.up ? " is up" : " is down: IP traffic stops"));
   }
   if (was.index != 0 && link_.up && was.up && was.carrier != link_.carrier) {
     tell("interface " + link_.name + (link_.carrier ? " has a carrier again" : " has lost its carrier"));

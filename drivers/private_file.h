@@ -21,19 +21,19 @@ inline Result<int> open_private_file(const std::string& path, int flags, bool re
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | flags, 0600);
   const int error = errno;
   if (file < 0 && error == ELOOP) return fail(Errc::not_permitted, path + ": it is a symbolic link: name the file itself");
-  if (file < 0 && error == ENXIO) return fail(Errc::unavailable, path + ": nobody reads this FIFO: start its reader first");
+  if (file < 0 && error == ENXIO) return fail(Errc::unavailable, path + ": this FIFO has no reader: start one first");
   if (file < 0) return fail(Errc::unavailable, path + ": " + std::generic_category().message(error));
   const auto refuse = [&](const char* why) {
     close(file);
     return fail(Errc::not_permitted, path + ": " + why);
   };
   struct stat status{};
-  if (fstat(file, &status) != 0) return refuse("there is no telling whose it is");
+  if (fstat(file, &status) != 0) return refuse("its owner is unknown");
   if (S_ISCHR(status.st_mode)) return file;
-  if (status.st_uid != geteuid()) return refuse("it is another user's, who could read the frames");
+  if (status.st_uid != geteuid()) return refuse("it belongs to another user, which could read the frames");
   if (!S_ISREG(status.st_mode)) return file;
-  if (status.st_nlink > 1) return refuse("the file has another name, too: remove it, or name a new one");
-  if (fchmod(file, 0600) != 0 || (replace && ftruncate(file, 0) != 0)) return refuse("it cannot be emptied, or kept from others");
+  if (status.st_nlink > 1) return refuse("the file has a second name (a hard link): remove it, or name a new file");
+  if (fchmod(file, 0600) != 0 || (replace && ftruncate(file, 0) != 0)) return refuse("it cannot be emptied, or made private");
   return file;
 }
 

@@ -1,10 +1,9 @@
 # build-lib.sh - configure and build a build directory; sourced by ./run and ./check.
 #
-# Several runs may use one build directory at the same time: whoever configures or builds holds a lock on it.
-# The caller sets `root` (the repository) and `me` (its name, for messages). All messages go to stderr,
-# so that the output of a program can be piped.
+# Several runs may use one build directory at the same time, so configuring and building hold a lock on it. The caller sets `root` (the
+# repository) and `me` (its name, for messages). All messages go to stderr, so that the output of a program can be piped.
 
-# Where a tree lies does not change what is compiled from it, except for the places that a debugger and a failed check name.
+# The path of a tree affects only the file names in debuggers and failed checks, so ccache ignores it.
 export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$root
 
 say() { echo "$me: $*" >&2; }
@@ -14,8 +13,8 @@ die() {
   exit "${2:-1}"
 }
 
-# lock DIR - waits until this process alone may build in DIR; unlock gives it back. The lock is on the directory itself:
-# `meson setup --wipe` removes every file in it. Commands started under it close lock_fd, or a stray child would keep it.
+# lock DIR - waits until this process alone may build in DIR; unlock releases it. The lock is on the directory itself: `meson setup --wipe`
+# removes every file in it. Commands started under it close lock_fd; otherwise a stray child would hold it.
 lock() {
   local dir="$root/$1"
   mkdir -p "$dir" 2>/dev/null && [[ -w $dir ]] ||
@@ -29,9 +28,9 @@ lock() {
 
 unlock() { exec {lock_fd}>&-; }
 
-# configure DIR MESON_OPTION... - meson setup, when DIR is new, was moved, or was configured otherwise: also by other default options of the
-# project, which meson looks at only once. The environment variables CC and CXX choose the compiler, CC_LD and CXX_LD the linker; ccache, where
-# it is installed, remembers what they made, for every clone. Needs the lock.
+# configure DIR MESON_OPTION... - runs meson setup when DIR is new, was moved, or was configured otherwise. Other default options of the
+# project count too, which meson reads only once. The environment variables CC and CXX choose the compiler, CC_LD and CXX_LD the linker.
+# ccache, where it is installed, shares results between clones. Needs the lock.
 configure() {
   local dir="$root/$1" CC=${CC:-cc} CXX=${CXX:-c++}
   if command -v ccache >/dev/null; then
@@ -39,7 +38,7 @@ configure() {
   fi
   local defaults
   defaults=$(sed -n '/default_options/,/\]/p' "$root/meson.build" | cksum)
-  # What meson looks for once may be installed later: another number of packages configures anew.
+  # A package that meson looked for once may be installed later: another number of packages configures anew.
   local packages
   packages=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $(sed -e 's/#.*//' -e '/^\[/d' "$root/scripts/packages.txt") 2>/dev/null |
     grep -c '^installed') || true
@@ -62,14 +61,14 @@ configure() {
   echo "$wanted" >"$dir/.configured"
 }
 
-# build DIR TARGET... - ninja, silent when there is nothing to do, and else with a word now and then on how far it is. Needs the lock.
+# build DIR TARGET... - runs ninja, silently when there is nothing to do, otherwise with occasional progress. Needs the lock.
 build() {
   local dir="$root/$1" plan begins="building in $1/"
   # A dry run ends with its last step: "[315/315] Linking ...".
   plan=$(ninja -C "$dir" -n "${@:2}" 2>/dev/null {lock_fd}>&- | tail -1) || true
   [[ $plan != *"no work to do"* ]] || return 0
   [[ $plan =~ /([0-9]+)\] ]] && begins+=": $(how_long "${BASH_REMATCH[1]}")"
-  # A failing command prints its own output; the rest of ninja's talk is of no use here.
+  # A failing command prints its own output; ninja's other lines are of no use here.
   if ! NINJA_STATUS='[%f/%t] ' ninja -C "$dir" "${@:2}" 2>&1 {lock_fd}>&- | progress "$begins" >"$dir/.build.log"; then
     grep -v '^ninja: \(Entering\|build stopped\)\|^\[[0-9]*/[0-9]*\] ' "$dir/.build.log" | tail -80 >&2
     say "the build in $1/ failed (whole output: $1/.build.log)"
@@ -77,14 +76,14 @@ build() {
   fi
 }
 
-# how_long STEPS - what that takes at most: four seconds of a core for each step are those of a slow one.
+# how_long STEPS - an upper bound of the time, at four seconds of a slow core for each step.
 how_long() {
   local minutes=$((($1 * 4 / $(nproc) + 30) / 60))
   echo "$1 steps$([[ $minutes -eq 0 ]] || echo ", $minutes minutes or less")"
 }
 
-# progress BEGINS - passes ninja's output on, says that text first, and each half minute which step it is at. A file that is generated at each
-# build, as that of the commit, is no news: mostly it does not change, and nothing follows.
+# progress BEGINS - passes ninja's output on, after this text, and prints the current step each half minute. A file that every build
+# regenerates, such as the commit's, prints nothing: mostly it does not change.
 progress() {
   local line begins=$1 next=$((SECONDS + 30))
   while IFS= read -r line; do

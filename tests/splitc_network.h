@@ -1,8 +1,8 @@
-// splitc_network.h - ranks of one process on a simulated network in virtual time; for tests of Split-C.
+// splitc_network.h - the ranks of one process on a simulated network in virtual time; for tests of Split-C.
 //
-// Each rank is a thread, but only one runs at a time: it hands over where it polls or waits, to the rank whose time comes first. So a seed
-// gives the same run again. Messages take a delay and something at random; those from one rank to another stay in order. Ranks of one
-// machine are direct: their memory is each other's. A rank has so many requests under way to another one, until those are handled.
+// Each rank is a thread, but only one runs at a time. Where it polls or waits, it hands over to the rank with the earliest time, so a seed
+// gives the same run again. Messages take a delay plus a random time; those from one rank to another stay in order. Ranks of one machine
+// are direct: they access each other's memory. A rank has a limited number of unhandled requests to each other rank.
 #pragma once
 
 #include <condition_variable>
@@ -24,14 +24,14 @@ namespace unet::splitc::sim {
 struct Wire {
   Nanoseconds delay = 5 * kMicrosecond;
   Nanoseconds jitter = 5 * kMicrosecond;
-  uint32_t machine = 1;                       // ranks of each machine
+  uint32_t machine = 1;                       // ranks on each machine
   uint64_t memory = uint64_t{2} << 20;        // bytes of each rank
-  bool blind = false;                         // rank 0 cannot map rank 1's
-  uint32_t credits = 64;                      // requests under way from one rank to another
-  Nanoseconds lag = 0;                        // between a sleeper's last look and its sleep
+  bool blind = false;                         // rank 0 cannot map rank 1's memory
+  uint32_t credits = 64;                      // unhandled requests from one rank to another
+  Nanoseconds lag = 0;                        // between a sleeper's last poll and its sleep
 };
 
-// Thrown to end a rank; nobody else has to know.
+// Thrown to end a rank's thread; caught at its start.
 struct Ended {};
 
 class Network {
@@ -40,7 +40,7 @@ class Network {
     for (auto& rank : ranks_) rank.memory.resize(wire.memory + kHeapAlignment);
   }
 
-  // Runs `program` as all ranks, from Node::start() to Node::finish(). Why the job has ended early; empty: it has not.
+  // Runs `program` as all ranks, from Node::start() to Node::finish(). Returns why the job ended early; empty: it did not.
   std::string run(const std::function<void()>& program) {
     std::vector<std::thread> threads;
     for (Rank rank = 0; rank < ranks_.size(); ++rank) threads.emplace_back([this, rank, &program] { be(rank, program); });
@@ -50,9 +50,9 @@ class Network {
   }
   Nanoseconds now() const noexcept { return now_; }
   uint64_t messages() const noexcept { return messages_; }
-  // The rank leaves without a word as soon as it polls.
+  // The rank ends without notice at its next poll.
   void kill(Rank rank) { ranks_[rank].killed = true; }
-  // The rank computes for so long, and neither polls nor waits.
+  // The rank computes for `time`, and neither polls nor waits.
   void compute(Rank rank, Nanoseconds time) {
     for (const Nanoseconds end = now_ + time; now_ < end;) {
       ranks_[rank].resumes = end;
@@ -69,23 +69,23 @@ class Network {
     Kind kind{};
     uint8_t operation = 0;
     uint64_t offset = 0;
-    MutableBytes memory;                      // of who gets
+    MutableBytes memory;                      // destination of a get
     std::vector<uint32_t> words;
     std::vector<std::byte> payload;
   };
   struct One {
     std::vector<std::byte> memory;
     std::multimap<Nanoseconds, Packet> inbox;
-    std::map<Rank, Nanoseconds> last;         // by receiver: when the last of ours arrives
-    std::map<Rank, uint32_t> under_way;       // by receiver: requests
+    std::map<Rank, Nanoseconds> last;         // by receiver: arrival of this rank's last message
+    std::map<Rank, uint32_t> under_way;       // by receiver: unhandled requests
     Nanoseconds resumes = 0;
     bool alive = true, killed = false;
     Receiver* receiver = nullptr;
     std::condition_variable turn;
   };
   class Link;
-  static constexpr Nanoseconds kLook = 10 * kMicrosecond;  // that a look at nothing takes
-  static constexpr Nanoseconds kEnd = 1000 * kSecond;      // by which every run must be over
+  static constexpr Nanoseconds kLook = 10 * kMicrosecond;  // the time of an empty poll
+  static constexpr Nanoseconds kEnd = 1000 * kSecond;      // limit of every run
   static constexpr Rank kNobody = ~Rank{0};
 
   void be(Rank rank, const std::function<void()>& program);
@@ -96,7 +96,7 @@ class Network {
   }
   bool on_one_machine(Rank a, Rank b) const noexcept { return a / wire_.machine == b / wire_.machine; }
 
-  // Whose time is first runs next. Nobody runs on whose turn it is not.
+  // Lets the rank with the earliest time run. All other ranks wait for their turn.
   void pass_on() {
     const std::lock_guard held(mutex_);
     running_ = kNobody;
@@ -111,7 +111,7 @@ class Network {
     std::unique_lock held(mutex_);
     ranks_[rank].turn.wait(held, [&] { return running_ == rank; });
   }
-  // Until something has come to it, or `time` is over.
+  // Lets other ranks run until a message has arrived for `rank`, or `time` is over.
   void hand_over(Rank rank, Nanoseconds time) {
     One& own = ranks_[rank];
     own.resumes = now_ + time;
@@ -153,7 +153,7 @@ class Network {
   std::string fault_;
 };
 
-// What a node has of the network.
+// A node's access to the network.
 class Network::Link final : public Transport {
  public:
   Link(Network& network, Rank rank) : network_(network), rank_(rank) {}
@@ -165,7 +165,7 @@ class Network::Link final : public Transport {
     const bool mapped = network_.on_one_machine(rank, rank_) && !(network_.wire_.blind && rank_ == 0 && rank == 1);
     return mapped ? network_.memory_of(rank) : MutableBytes();
   }
-  bool is_near(Rank rank) const noexcept override { return rank == rank_; }  // has a core of its own
+  bool is_near(Rank rank) const noexcept override { return rank == rank_; }  // each rank has a core of its own
   void set_receiver(Receiver& receiver) noexcept override { network_.ranks_[rank_].receiver = &receiver; }
 
   bool request(Rank to, uint8_t operation, Words words) override {

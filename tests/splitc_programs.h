@@ -1,6 +1,6 @@
-// splitc_programs.h - programs of Split-C that check each primitive and each collective; for tests over every kind of transport.
+// splitc_programs.h - Split-C programs that check each primitive and each collective; for tests over every kind of transport.
 //
-// Each is run by all ranks of a job. What is wrong ends the job, with a sentence.
+// All ranks of a job run the same program. An error ends the job with a sentence that names it.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ inline void require(bool holds, const char* what) {
 
 inline Rank neighbour(uint32_t distance = 1) { return (my_proc() + distance) % procs(); }
 
-// Each rank writes to all others and reads what they wrote; words of every size.
+// Each rank writes to all others and reads their writes; words of every size.
 template <typename T>
 void words_of() {
   const auto cells = all_spread_malloc<T>(procs(), procs());
@@ -57,7 +57,7 @@ inline void split_phase() {
   all_spread_free(array);
 }
 
-// Bulk of sizes around those at which transports change their ways.
+// Bulk transfers of sizes around those at which transports change their method.
 inline void bulk() {
   constexpr uint64_t kMost = 70'000;
   const auto array = all_spread_malloc<uint8_t>(procs(), kMost);
@@ -79,7 +79,7 @@ inline void bulk() {
   all_spread_free(array);
 }
 
-// Stores are counted where they arrive, and none belongs to the phase after; some ranks are always ahead of others.
+// Stores are counted where they arrive, and each belongs to its phase only, though some ranks are always ahead.
 inline void stores() {
   constexpr uint64_t kWords = 100;
   const auto array = all_spread_malloc<uint64_t>(procs(), kWords);
@@ -93,7 +93,7 @@ inline void stores() {
     }
     for (uint64_t i = 0; i < kWords; ++i) SPLITC_REQUIRE(array.mine(0)[i] == phase * 1000 + i);
     if (phase % 2 == 0) all_store_sync();
-    barrier();  // all have looked
+    barrier();  // all have read
     for (uint64_t turn = 0; turn < my_proc() * phase % 7; ++turn) poll();
   }
   std::vector<uint64_t> row(kWords, my_proc());
@@ -105,7 +105,7 @@ inline void stores() {
   all_spread_free(array);
 }
 
-// Two ranks store to the same word of the last one, a phase each, and each sees what the other has stored.
+// Two ranks store to the same word of the last rank in alternate phases, and each sees the other's store.
 inline void stores_of_two() {
   const auto array = all_spread_malloc<uint64_t>(procs());
   const Rank owner = procs() - 1;
@@ -113,12 +113,12 @@ inline void stores_of_two() {
     if (my_proc() == phase % 2) store(array.on(owner), phase);
     all_store_sync();
     SPLITC_REQUIRE(read(array.on(owner)) == phase);
-    barrier();  // all have looked
+    barrier();  // all have read
   }
   all_spread_free(array);
 }
 
-// Of two ranks each waits for a word that the other has put.
+// Each of two ranks waits for a word that the other puts.
 inline void plain_signals() {
   const auto array = all_spread_malloc<uint64_t>(procs());
   array.mine(0)[0] = 0;
@@ -134,7 +134,7 @@ inline void plain_signals() {
   all_spread_free(array);
 }
 
-// Nobody polls but by the calls that are looked at.
+// Only the calls under test poll.
 inline void loops_of_tries() {
   Lock lock = Lock::all_make(0);
   const auto count = all_spread_malloc<uint64_t>(procs());
@@ -157,7 +157,7 @@ inline uint64_t add_to(void* at, uint64_t a, uint64_t b) {
   return total;
 }
 
-// Functions go by messages, also where all else is direct: who waits for one, or for what follows one, must look for them.
+// Functions travel as messages even where all else is direct. A rank that waits for one, or for a store after one, must poll for them.
 inline void loops_beside_functions() {
   const auto words = all_spread_malloc<uint64_t>(procs(), 2);
   words.mine(0)[0] = words.mine(0)[1] = 0;
@@ -176,7 +176,7 @@ inline void loops_beside_functions() {
   all_spread_free(words);
 }
 
-// All ranks count in the same words, by each way there is.
+// All ranks count in the same words, by each atomic operation.
 inline void atomics() {
   constexpr uint32_t kTimes = 50;
   const auto words64 = all_spread_malloc<uint64_t>(procs(), 4);
@@ -219,7 +219,7 @@ inline void atomics() {
   all_spread_free(words64);
 }
 
-// What a holder has written is there for the next one; nobody is inside beside another.
+// A holder's writes are visible to the next holder, and there is only one holder at a time.
 inline void locks() {
   constexpr uint32_t kTimes = 20;
   Lock lock = Lock::all_make(procs() / 2);
@@ -266,7 +266,7 @@ inline void collectives() {
   std::vector<uint64_t> all(p);
   all_gather(me * me, std::span<uint64_t>(all));
   for (uint64_t i = 0; i < p; ++i) SPLITC_REQUIRE(all[i] == i * i);
-  // Sums of fractions: the same bits everywhere.
+  // Sums of fractions have the same bits on every rank.
   const double sum = all_reduce_add(1.0 / static_cast<double>(me + 3));
   SPLITC_REQUIRE(all_reduce_min(sum) == sum && all_reduce_max(sum) == sum);
 }
@@ -287,7 +287,7 @@ inline void bulk_collectives() {
   for (uint64_t i = 0; i < kCount * p; ++i) own[i] = value(me, i);
   all_bulk_gather(data, std::span<const uint32_t>(own.data(), kCount));
   for (uint64_t i = 0; i < kCount * p; ++i) SPLITC_REQUIRE(data.mine(0)[i] == value(i / kCount, i % kCount));
-  // What others have got is there, too.
+  // The results of other ranks are visible too.
   for (Rank other = 0; other < procs(); ++other) {
     for (Rank from = 0; from < procs(); ++from) {
       SPLITC_REQUIRE(read(data.on(other) + static_cast<int64_t>((from + 1) * kCount - 1)) == value(from, kCount - 1));
@@ -309,7 +309,7 @@ inline void bulk_collectives() {
   all_spread_free(data);
 }
 
-// Index i lies at rank i mod P, and what is moved by P is one element further.
+// Index i lies at rank i mod P. A move by P leads to the next element of the same rank.
 inline void spread_arithmetic() {
   const uint64_t count = 3 * procs() + 1;
   const auto array = all_spread_malloc<uint32_t>(count);

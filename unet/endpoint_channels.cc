@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kLooksPerSocketLook = 1024;
 
 Status bad_name(std::string_view name) {
-  return fail(Errc::invalid_argument, "'" + std::string(name) + "' is no name: 1 to " + std::to_string(kNameMax) +
+  return fail(Errc::invalid_argument, "'" + std::string(name) + "' is not a valid name: 1 to " + std::to_string(kNameMax) +
                                           " characters of A-Z a-z 0-9 . _ - /, not beginning with - or /");
 }
 

@@ -22,7 +22,7 @@ bool read_next(int descriptor, off_t& at, T& into) {
 
 Result<IpConfiguration> read_configuration(const Answer& answer) {
   const auto sizes = answer.reply.ip_configuration;
-  const auto bad = [] { return fail(Errc::protocol, "the NI sent a configuration of IP that is none"); };
+  const auto bad = [] { return fail(Errc::protocol, "the NI sent an invalid IP configuration"); };
   if (answer.descriptors.size() != 1 || sizes.addresses > kInfosMax || sizes.interfaces > kPortsMax ||
       sizes.routes > kPortsMax * kIpRoutesMax) {
     return bad();

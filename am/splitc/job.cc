@@ -137,7 +137,7 @@ Result<uint64_t> parse_bytes(std::string_view text) {
   const size_t shift = unit.empty() ? 0 : 10 * (place + 1);
   const bool sound = error == std::errc() && (unit.empty() || place != std::string_view::npos);
   if (!sound || number > ~uint64_t{0} >> shift) {
-    return fail(Errc::invalid_argument, "'" + std::string(text) + "' is no number of bytes: write one like 4096, 64K, 256M or 1G");
+    return fail(Errc::invalid_argument, "'" + std::string(text) + "' is not a number of bytes: write one like 4096, 64K, 256M or 1G");
   }
   return number << shift;
 }

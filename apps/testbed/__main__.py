@@ -72,7 +72,7 @@ def show_list(_):
         if state is None:
             continue  # removed meanwhile
         print(f"{name}  " + (f"{len(state['hosts'])} hosts: {wire_of(state)}" if state["complete"] else
-                             f"half made; if nobody is at it: testbed down{states.option(name)}"))
+                             f"incomplete; if no `testbed up` is running: testbed down{states.option(name)}"))
     return 0
 
 

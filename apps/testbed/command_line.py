@@ -21,7 +21,7 @@ For example, four hosts on a bridge, an echo server on h2, a client on h0, and a
   testbed bench
   testbed down
 
-testbed COMMAND --help tells more of one command. Namespaces need root."""
+testbed COMMAND --help describes one command. Namespaces need root."""
 
 UP = """\
 For example:
@@ -32,8 +32,8 @@ For example:
       beta   root@10.0.0.2  dpdk:net_af_xdp0,iface=eth1
 
 Hosts are called h0, h1, ... and have, but for memif, an interface eth0 with address 10.85.0.1, 10.85.0.2, ... Two hosts share one veth
-pair; more, or with --bridge, hang on a bridge in a namespace of its own. A memif joins two hosts and no more.
-It returns when every unetd is ready and an echo has come back between each two hosts; if one does not, all is removed again."""
+pair; more, or with --bridge, are ports of a bridge in its own namespace. A memif joins exactly two hosts.
+The command returns when every unetd is ready and each pair of hosts has exchanged an echo. If that fails, it removes everything."""
 
 EXEC = """\
 For example:
@@ -47,7 +47,7 @@ becomes that of this command, and signals reach it. `testbed down` ends what sti
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
-        raise Usage(f"{message} ({self.prog} --help says what there is)")
+        raise Usage(f"{message} ({self.prog} --help lists the options)")
 
 
 def hosts_wanted(text):
@@ -73,26 +73,27 @@ def seconds(text):
 def add_command(commands, name, text, epilog=None):
     command = commands.add_parser(name, help=text, description=f"testbed {name} - {text}", epilog=epilog, allow_abbrev=False,
                                   formatter_class=argparse.RawDescriptionHelpFormatter)
-    command.add_argument("--name", default="unet", help="which testbed (default: unet)")
+    command.add_argument("--name", default="unet", help="name of the testbed (default: unet)")
     return command
 
 
 def add_up(commands):
     up = add_command(commands, "up", "make hosts and a wire, start a unetd on each, and wait until all reach each other", UP)
     up.add_argument("-n", dest="hosts_wanted", type=hosts_wanted, default=None, metavar="N", help=f"hosts, 2 to {HOSTS_MAX} (default: 2)")
-    up.add_argument("--wire", choices=wires.WIRES, default=None, help="what joins them (default: af_packet)")
+    up.add_argument("--wire", choices=wires.WIRES, default=None, help="the kind of wire (default: af_packet)")
     up.add_argument("--bridge", action="store_true", help="a bridge also for two hosts")
-    up.add_argument("--mtu", type=whole(256, 9600), default=None, help="of the wire (default: 1500)")
+    up.add_argument("--mtu", type=whole(256, 9600), default=None, help="MTU of the wire (default: 1500)")
     for name, (_, metavar, text) in wires.FAULTS.items():
         up.add_argument("--" + name, metavar=metavar, help=text)
-    up.add_argument("--seed", type=whole(0, 10**9), default=1, help="of those faults: the same seed, the same faults (default: 1)")
-    up.add_argument("--idle", choices=["spin", "adaptive", "block"], default="adaptive", help="what the unetds do without work")
-    up.add_argument("--dir", metavar="DIR", help="where sockets and logs go (default: where testbeds are kept, under /run)")
+    up.add_argument("--seed", type=whole(0, 10**9), default=1, help="seed of those faults: equal seeds give equal faults (default: 1)")
+    up.add_argument("--idle", choices=["spin", "adaptive", "block"], default="adaptive", help="how idle engines wait (default: adaptive)")
+    up.add_argument("--dir", metavar="DIR", help="directory for sockets and logs (default: under /run)")
     up.add_argument("--no-check", dest="check", action="store_false", help="do not wait for an echo between each two hosts")
     up.add_argument("--hosts", metavar="FILE", help="real hosts instead: a line for each, NAME SSH-TARGET PORT")
     up.add_argument("--ssh", metavar="COMMAND", default="ssh -o BatchMode=yes",
                     help="for --hosts: how to reach them (default: ssh -o BatchMode=yes)")
-    up.add_argument("--remote-path", metavar="DIRS", default="", help="for --hosts: where unetd, unet-bench, ... are there, if not in PATH")
+    up.add_argument("--remote-path", metavar="DIRS", default="",
+                    help="for --hosts: directories of unetd and the other programs, if not in PATH")
 
 
 def parser():
@@ -112,11 +113,11 @@ def parser():
     bench.add_argument("--json", action="store_true", help="print every record as JSON")
     status = add_command(commands, "status", "the hosts and whether their unetds run (exit status 1 if one does not)")
     status.add_argument("--json", action="store_true", help="print JSON")
-    logs = add_command(commands, "logs", "what the unetd of a host, or of all, has logged")
+    logs = add_command(commands, "logs", "the log of a host's unetd, or of all")
     logs.add_argument("host", metavar="HOST", nargs="?", default="all", help="name or number of a host, or all (default)")
-    add_command(commands, "list", "the testbeds there are").set_defaults(name="unet")
-    down = add_command(commands, "down", "end everything that runs in a testbed and remove it, whatever is left of it")
-    down.add_argument("--forget", action="store_true", help="with real hosts: even if one does not answer, and what runs there goes on")
+    add_command(commands, "list", "the existing testbeds").set_defaults(name="unet")
+    down = add_command(commands, "down", "end all processes of a testbed and remove it, also an incomplete one")
+    down.add_argument("--forget", action="store_true", help="with real hosts: also if one does not answer; its processes go on")
     return top
 
 

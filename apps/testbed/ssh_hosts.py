@@ -173,15 +173,15 @@ def read_list(path):
         if not words or words[0].startswith("#"):
             continue
         if len(words) != 3:
-            raise Usage(f"{path}:{number}: NAME SSH-TARGET PORT is wanted, such as: beta user@beta dpdk:net_af_xdp0,iface=eth1")
+            raise Usage(f"{path}:{number}: expected NAME SSH-TARGET PORT, such as: beta user@beta dpdk:net_af_xdp0,iface=eth1")
         if words[0] in [name for name, _, _ in found] or words[0] == "all" or words[0].isdigit():
             raise Usage(f"{path}:{number}: host name '{words[0]}' " + ("is there twice" if words[0] != "all" and not words[0].isdigit()
                                                                        else "would not be a name but a number or all hosts"))
         if words[1].startswith("-"):
-            raise Usage(f"{path}:{number}: '{words[1]}' is no ssh target")
+            raise Usage(f"{path}:{number}: '{words[1]}' is not an ssh target")
         found.append(tuple(words))
     if len(found) < 2:
-        raise Usage(f"{path}: at least two hosts are wanted, one per line")
+        raise Usage(f"{path}: at least two hosts are required, one per line")
     return found
 
 

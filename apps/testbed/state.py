@@ -64,7 +64,7 @@ def locked(name, wait):
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             os.close(descriptor)
-            raise Failure(f"testbed '{name}' is just being made or removed by another process") from None
+            raise Failure(f"testbed '{name}' is being made or removed by another process") from None
         except BaseException:
             os.close(descriptor)
             raise
@@ -114,7 +114,7 @@ def load_complete(name):
         there = f"; there are: {', '.join(others)} (--name)" if others else f"; make it: testbed up{option(name)} -n 2"
         raise Failure(f"there is no testbed '{name}'{there}")
     if not state["complete"]:
-        raise Failure(f"testbed '{name}' is half made; if nobody is at it any more: testbed down{option(name)}")
+        raise Failure(f"testbed '{name}' is incomplete; if no `testbed up` is running: testbed down{option(name)}")
     return state
 
 

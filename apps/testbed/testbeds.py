@@ -58,7 +58,7 @@ def up(options):
     with states.locked(name, wait=False):
         found = states.load(name)
         if found is not None:
-            how = f"is up already ({len(found['hosts'])} hosts)" if found["complete"] else "was left half made"
+            how = f"is up already ({len(found['hosts'])} hosts)" if found["complete"] else "was left incomplete"
             raise Failure(f"testbed '{name}' {how}; remove it with: testbed down{states.option(name)}; or choose another --name")
         left = namespaces.of_testbed(name) if options.hosts is None else []
         if left:

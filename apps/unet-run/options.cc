@@ -85,11 +85,11 @@ ParsedOptions parse_options(int argc, char** argv) {
   CLI::App app{"unet-run - starts a private network interface and N processes that use it, each with UNET_NI, UNET_RANK and UNET_SIZE"};
   app.add_option("-n,--size", size, "number of processes, 1 to 1024 (default: 1)")->type_name("UINT");
   app.add_option("--port", ports, "a wire for the network interface, as a driver specification")->allow_extra_args(false);
-  app.add_option("--peers,--peer", peers, "HOST=MAC[@PORT]: a host that need not be searched on the wire")->allow_extra_args(false);
+  app.add_option("--peers,--peer", peers, "HOST=MAC[@PORT]: address of a host, which is then not searched")->allow_extra_args(false);
   app.add_option("--host", host, "name by which other hosts find the network interface");
-  app.add_option("--idle", idle, "spin, adaptive or block: what the engine does without work (default: adaptive)");
+  app.add_option("--idle", idle, "spin, adaptive or block: how an idle engine waits (default: adaptive)");
   app.add_option("--cores", cores, "cores of the processes, in order of rank and again from the front: 0,2-4");
-  app.add_flag("--label", options.label, "put the rank in front of each line that a process prints");
+  app.add_flag("--label", options.label, "print each line of output behind its process's rank");
   apps::add_version(app, "unet-run");
   app.prefix_command();
   try {

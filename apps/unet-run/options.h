@@ -13,7 +13,7 @@ namespace unet::run {
 struct Options {
   uint32_t size = 1;                  // processes
   service::Config config;
-  bool label = false;                 // put the rank in front of each line that a process prints
+  bool label = false;                 // print each line of output behind its process's rank
   std::vector<uint32_t> cores;        // rank r runs on cores[r % cores.size()]; empty: anywhere
   std::vector<std::string> program;   // with its arguments
 };

@@ -1,4 +1,4 @@
-// linkage.cc - reads what a program's file says: a script's first line, or the headers of an executable.
+// linkage.cc - reads a program's file: a script's first line, or the headers of an executable.
 #include "apps/unet-sockets/linkage.h"
 
 #include <elf.h>
@@ -16,7 +16,7 @@
 namespace unet::wrapper {
 namespace {
 
-constexpr int kScriptsMost = 4;  // as Linux, of scripts whose interpreter is a script
+constexpr int kScriptsMost = 4;  // Linux's limit for scripts interpreted by scripts
 constexpr size_t kLineMost = 256;
 
 bool is_program(const std::string& path) {
@@ -24,7 +24,7 @@ bool is_program(const std::string& path) {
   return std::filesystem::is_regular_file(path, ignored) && ::access(path.c_str(), X_OK) == 0;
 }
 
-// As execvp() finds it. Empty: it does not.
+// Searches as execvp() does. Empty: not found.
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return is_program(name) ? name : "";
   const char* const path = std::getenv("PATH");
@@ -35,7 +35,7 @@ std::string find_program(const std::string& name) {
   return {};
 }
 
-// Bytes of a file, as many as there are.
+// Reads a file's bytes, within its size.
 class File {
  public:
   explicit File(const std::string& path) : in_(path, std::ios::binary) {}
@@ -61,7 +61,7 @@ class File {
   std::ifstream in_;
 };
 
-// What the first line of a script names, behind env if it names that. Empty: it is no script.
+// The interpreter in a script's first line; behind env, the program that env runs. Empty: not a script.
 std::string interpreter_of(File& file) {
   const std::string start = file.bytes(0, kLineMost);
   if (!start.starts_with("#!")) return {};
@@ -83,7 +83,7 @@ bool has_interpreter(File& file, const Elf64_Ehdr& header) {
   return false;
 }
 
-// Sections that the linker of Go makes, which stay in a stripped program.
+// Whether Go's linker made it: its sections stay in a stripped program.
 bool is_go(File& file, const Elf64_Ehdr& header) {
   constexpr size_t kNameMost = 32;
   const auto section = [&](uint64_t at) { return file.read<Elf64_Shdr>(header.e_shoff + at * sizeof(Elf64_Shdr)); };

@@ -1,4 +1,4 @@
-// linkage.h - whether a program can have sockets of ours at all, before it is started; used by main.cc.
+// linkage.h - tells before a program starts whether the library can be preloaded into it; used by main.cc.
 #pragma once
 
 #include <optional>
@@ -6,8 +6,8 @@
 
 namespace unet::wrapper {
 
-// Why the library would not be in front of that program's calls; nothing: it would. `name` is as execvp() takes it. A script stands for its
-// interpreter. What cannot be found or read is for exec() to say.
+// Why the library could not intercept that program's calls; nothing: it could. `name` is as execvp() takes it. A script stands for its
+// interpreter. A missing or unreadable file is left to exec().
 std::optional<std::string> kernel_alone(const std::string& name);
 
 }  // namespace unet::wrapper

@@ -1,4 +1,4 @@
-// main.cc - unet-sockets: becomes the program that it is given, with the library before the C library.
+// main.cc - unet-sockets: executes the given program with the sockets library preloaded.
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,7 +18,7 @@ namespace {
 constexpr int kFailure = 1, kCannotRun = 126, kNotFound = 127;
 constexpr const char* kLibrary = "libunet_sockets.so";
 
-// Beside this program in a build directory, or where both are installed.
+// The library is beside this program in a build directory, or in the installed place.
 std::string find_library() {
   std::error_code ignored;
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
@@ -31,7 +31,7 @@ std::string find_library() {
 
 void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
 
-// One that a program has already comes behind ours.
+// A library that the user preloads comes behind U-Net's.
 void preload(const std::string& library) {
   const char* const others = std::getenv("LD_PRELOAD");
   set("LD_PRELOAD", others == nullptr || *others == 0 ? library : library + ":" + others);
@@ -48,7 +48,7 @@ int run(Options options) {
                  options.preloaded.empty() ? kLibrary : options.preloaded.c_str());
     return kFailure;
   }
-  // A program should not start on the kernel's sockets because nobody serves ours.
+  // Without an NI the program must not start: its sockets would silently be the kernel's.
   if (!options.ni.empty()) set("UNET_NI", options.ni);
   {
     const auto context = Context::open({}, "unet-sockets");

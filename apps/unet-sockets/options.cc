@@ -1,4 +1,4 @@
-// options.cc - everything before the program's name is ours, the rest the program's.
+// options.cc - the words before the program's name are this program's options, the rest the program's.
 #include "apps/unet-sockets/options.h"
 
 #include <cstdio>
@@ -25,12 +25,12 @@ ParsedOptions refuse(const std::string& text) {
 }
 
 constexpr const char* kRulesHelp =
-    "whose traffic is whose, the first that fits: 'ours|kernel [tcp|udp] ADDRESS[/PREFIX]|* [PORT[-PORT]]', ';' between them. Without one "
-    "that fits, loopback is the kernel's, and what the network interface has or reaches is ours";
+    "routes traffic to U-Net ('ours') or the kernel; the first match counts: 'ours|kernel [tcp|udp] ADDRESS[/PREFIX]|* [PORT[-PORT]]', "
+    "separated by ';'. Without a match, loopback is the kernel's, and addresses that the network interface has or reaches are ours";
 
 void add_rules(Options& options, const std::string& more) { options.rules += (options.rules.empty() ? "" : ";") + more; }
 
-// Of what the command line has not said. Rules are behind its own: the first that fits counts.
+// Sets what the command line has not set. The environment's rules come after the command line's: the first match counts.
 void read_environment(Options& options) {
   const auto said = [](const char* name) {
     const char* const text = std::getenv(name);
@@ -40,7 +40,7 @@ void read_environment(Options& options) {
   if (const std::string rules = said("UNET_SOCKETS_RULES"); !rules.empty()) add_rules(options, rules);
 }
 
-// The file has what the options have, by their names; rules as a list.
+// The file has the options under their names, and rules as a list.
 Status read_file(const std::string& path, Options& options) {
   toml::table file;
   try {
@@ -84,8 +84,8 @@ ParsedOptions parse_options(int argc, char** argv) {
       "  unetd --port nowhere --ip 0=10.9.0.1/24 &\n"
       "  unet-sockets iperf3 -s -B 10.9.0.1 &\n"
       "  unet-sockets iperf3 -c 10.9.0.1\n\n"
-      "The program is any that is linked dynamically, but none in Go, and all that it starts. Addresses are those of the network interface "
-      "(unetd --ip)."};
+      "The program must be linked dynamically, and not written in Go; programs that it starts are included. Addresses are the network "
+      "interface's (unetd --ip)."};
   app.add_option("--ni", options.ni,
                  "the network interface: unix:PATH, or embedded:SPECIFICATION (default: $UNET_NI, or this host's unetd)");
   app.add_option("--rule", rules, kRulesHelp)->allow_extra_args(false);
@@ -93,9 +93,9 @@ ParsedOptions parse_options(int argc, char** argv) {
   CLI::Option* const spins =
       app.add_option("--spin", spin, "microseconds that a waiting call polls before it sleeps (default: 20)");
   spins->check(CLI::Range(0u, kSpinMax));
-  app.add_flag("--log", options.log, "tell on standard error which sockets stay the kernel's");
-  app.add_flag("--kernel", options.kernel, "start the program also if its sockets stay the kernel's: linked statically, or in Go");
-  app.add_option("--library", options.preloaded, "the library that is preloaded (default: the one of this build or installation)");
+  app.add_flag("--log", options.log, "print on standard error which sockets stay the kernel's");
+  app.add_flag("--kernel", options.kernel, "start the program even if its sockets stay the kernel's: linked statically, or in Go");
+  app.add_option("--library", options.preloaded, "the library to preload (default: this build's or installation's)");
   apps::add_version(app, "unet-sockets");
   app.prefix_command();
   try {

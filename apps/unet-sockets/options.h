@@ -1,4 +1,4 @@
-// options.h - what unet-sockets was told: by its command line, over its environment, over a configuration file; used by main.cc.
+// options.h - the settings of unet-sockets: command line over environment over configuration file; used by main.cc.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,12 @@ struct Options {
   std::string preloaded;             // the library; empty: beside this program, or where it is installed
   std::optional<unsigned> spin_us;
   bool log = false;
-  bool kernel = false;               // also a program that the library cannot be in front of
+  bool kernel = false;               // runs even a program that the library cannot be preloaded into
   std::vector<std::string> program;  // with its arguments
 };
 
 struct ParsedOptions {
-  std::optional<Options> options;    // none: there is nothing to do but exit
+  std::optional<Options> options;    // none: exit with `status`
   int status = 0;
 };
 

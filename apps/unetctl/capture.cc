@@ -1,4 +1,4 @@
-// capture.cc - the reader's side of a capture: memory shared with the NI, a filter, and a file.
+// capture.cc - the reading side of a capture: memory shared with the NI, a filter, and a file.
 #include "apps/unetctl/capture.h"
 
 #include <unistd.h>
@@ -23,7 +23,7 @@ namespace {
 namespace pcapng = drivers::pcapng;
 
 constexpr uint32_t kNone = ~uint32_t{0};
-constexpr useconds_t kLookEvery = 5'000;  // microseconds, when there was nothing
+constexpr useconds_t kLookEvery = 5'000;  // microseconds between polls of an empty buffer
 constexpr size_t kWriteAt = 256 << 10;
 
 std::atomic<bool> stop_wanted{false};
@@ -38,7 +38,7 @@ class File {
   Status open() {
     if (name_ == "-") {
       if (isatty(STDOUT_FILENO) != 0) {
-        return fail(Errc::invalid_argument, "a capture is not for a terminal: -w FILE, or send it into a program");
+        return fail(Errc::invalid_argument, "a capture cannot go to a terminal: use -w FILE, or pipe it into a program");
       }
       descriptor_ = STDOUT_FILENO;
       return {};
@@ -70,7 +70,7 @@ class File {
   std::vector<std::byte> out_;
 };
 
-// A capture of an NI, seen from its reader.
+// The reading end of an NI's capture.
 class Reader {
  public:
   Reader(const CaptureOptions& options, drivers::PacketFilter filter, File& file)
@@ -103,7 +103,7 @@ class Reader {
     return file_.flush();
   }
 
-  // Takes what there is. False: there was nothing.
+  // Copies the available records. False: there were none.
   Result<bool> take() {
     const uint64_t written = header().written.load(std::memory_order_acquire);  // before the records
     if (written == position_) return false;
@@ -164,13 +164,13 @@ class Reader {
   std::vector<std::byte> frame_;
 };
 
-// Until somebody or something ends it; returns what.
+// Runs until the capture ends; returns the reason.
 Result<std::string> follow(Reader& reader, const CaptureOptions& options) {
   const Nanoseconds begin = monotonic_now();
   for (;;) {
     const bool over = stop_wanted.load(std::memory_order_relaxed) || reader.ended() ||
                       (options.seconds > 0 && static_cast<double>(monotonic_now() - begin) > options.seconds * 1e9);
-    const Result<bool> took = reader.take();  // once more after the end
+    const Result<bool> took = reader.take();  // takes the last records after the end
     if (!took) return tl::unexpected(took.error());
     if (reader.full()) return "the limit is reached";
     if (reader.ended() && !*took) return "it was stopped, or its endpoint has gone";

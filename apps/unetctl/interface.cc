@@ -1,4 +1,4 @@
-// interface.cc - requests and what comes back.
+// interface.cc - sends requests to an NI and reads the answers.
 #include "apps/unetctl/interface.h"
 
 #include <filesystem>
@@ -23,7 +23,7 @@ Result<nlohmann::json> Interface::report() {
 
 namespace {
 
-constexpr Nanoseconds kUpgradeTime = 24 * 3600 * kSecond;  // the supervisor's patience, which --takeover sets, ends it before
+constexpr Nanoseconds kUpgradeTime = 24 * 3600 * kSecond;  // longer than the supervisor's own limit, which --takeover sets
 
 template <typename Request>
 Status ask(const std::string& socket, Request request, Nanoseconds timeout = 10 * kSecond) {

@@ -1,4 +1,4 @@
-// interface.h - what unetctl asks of a network interface.
+// interface.h - unetctl's requests to an NI.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace unet::unetctl {
 
-// A connection for reports, kept between them.
+// A connection that stays open between reports.
 class Interface {
  public:
-  // Errors: unavailable (nobody listens at `socket`), not_permitted, protocol (another release).
+  // Errors: unavailable (no NI listens at `socket`), not_permitted, protocol (another release).
   static Result<Interface> open(const std::string& socket);
 
-  // What this user may see, now.
+  // The parts that this user may see, now.
   Result<nlohmann::json> report();
 
  private:
@@ -24,14 +24,14 @@ class Interface {
   Context context_;
 };
 
-// The NI at `socket` reads its policy file again. Errors: not_permitted, or what is wrong with the file.
+// The NI at `socket` reads its policy file again. Errors: not_permitted, or the fault in the file.
 Status reload_policy(const std::string& socket);
 
-// From now on the NI takes no new endpoints, names and channels, or takes them again. Errors: not_permitted.
+// The NI stops taking new endpoints, names and channels, or takes them again. Errors: not_permitted.
 Status drain(const std::string& socket, bool on);
 
 // Another unetd takes over: `program`, or the one that was started if that is empty. Errors: not_permitted, unavailable (no supervisor, or
-// the new one does not come up; the old one goes on).
+// the new unetd does not come up; then the old one goes on).
 Status upgrade(const std::string& socket, const std::string& program);
 
 }  // namespace unet::unetctl

@@ -1,4 +1,4 @@
-// main.cc - unetctl: what a network interface is doing, as tables or JSON; and what its operator tells it.
+// main.cc - unetctl: shows the state of an NI as tables or JSON, and passes its operator's orders.
 #include <unistd.h>
 
 #include <cerrno>
@@ -86,7 +86,7 @@ Status drain_and_wait(const Options& options) {
     if (report->at("endpoints").empty()) return print("drained: no endpoint is left\n");
     if (!options.drain.wait) return print("draining: " + endpoints_left(*report) + "\n");
     if (options.drain.timeout > 0 && Time::now() - begin > std::chrono::duration<double>(options.drain.timeout)) {
-      return fail(Errc::timed_out, "not drained in time: " + endpoints_left(*report) + " (unetctl endpoints shows whose they are)");
+      return fail(Errc::timed_out, "not drained in time: " + endpoints_left(*report) + " (unetctl endpoints shows their processes)");
     }
     usleep(kDrainLookEvery);
   }

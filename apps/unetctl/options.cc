@@ -16,7 +16,7 @@ namespace {
 constexpr int kUsage = 2;
 constexpr uint32_t kCountMax = 1'000'000'000;
 
-// What is said in words.
+// Option values as words, before they are converted.
 struct Given {
   std::string sort = "messages";
 };
@@ -29,16 +29,16 @@ Sort parse_sort(const std::string& word) {
 
 const std::map<std::string, std::string>& view_texts() {
   static const std::map<std::string, std::string> texts{
-      {"endpoints", "the endpoints: whose they are, their queues and memory"},
-      {"channels", "the channels: between whom, by which path, in which state"},
+      {"endpoints", "the endpoints: process, queues and memory"},
+      {"channels", "the channels: ends, path and state"},
       {"names", "the names that endpoints are bound to"},
-      {"counters", "what was counted, without the zeros"},
-      {"drops", "what was dropped and why, without the zeros"},
+      {"counters", "the counters that are not zero"},
+      {"drops", "the drops by reason, without zeros"},
       {"clients", "the connected processes"},
-      {"users", "what each user is charged with, its weight, and its limits"},
-      {"held", "what the engine and the service keep for clients now, without the zeros"},
+      {"users", "the resources, weight and limits of each user"},
+      {"held", "the objects that engine and service hold for clients, without zeros"},
       {"ports", "the wires"},
-      {"hosts", "the other hosts that are known"},
+      {"hosts", "the known hosts"},
       {"all", "all of these"},
   };
   return texts;
@@ -50,17 +50,17 @@ void add_views(CLI::App& app, Options& options) {
   for (const std::string& view : views) {
     CLI::App* command = app.add_subcommand(view, view_texts().at(view))->group("Commands that show");
     command->add_flag("--json", options.as_json, "print JSON");
-    command->add_option("--watch", options.watch, "print again every so many seconds")->check(CLI::Range(0.1, 3600.0));
+    command->add_option("--watch", options.watch, "repeat after so many seconds")->check(CLI::Range(0.1, 3600.0));
     command->callback([&options, view] { options.view = view; });
   }
 }
 
 void add_top(CLI::App& app, Given& given, Options& options) {
-  CLI::App* top = app.add_subcommand("top", "the endpoints with most traffic, and drops by name, live")->group("Commands that show");
-  top->add_option("--interval", options.top.interval, "seconds between two looks (default: 1)")->check(CLI::Range(0.1, 3600.0));
-  top->add_option("--sort", given.sort, "messages, bytes, drops or name: what is first (default: messages)")
+  CLI::App* top = app.add_subcommand("top", "live: the endpoints with most traffic, and drops by name")->group("Commands that show");
+  top->add_option("--interval", options.top.interval, "seconds between two reports (default: 1)")->check(CLI::Range(0.1, 3600.0));
+  top->add_option("--sort", given.sort, "sort by messages, bytes, drops or name (default: messages)")
       ->check(CLI::IsMember({"messages", "bytes", "drops", "name"}));
-  top->add_option("--count", options.top.count, "print so many plain tables, one per interval, and end")->check(CLI::Range(1u, kCountMax));
+  top->add_option("--count", options.top.count, "print so many plain tables, one per interval, and exit")->check(CLI::Range(1u, kCountMax));
   top->footer("Rates are per second, of messages that pass the network interface: those of local channels do not.\n"
               "On a terminal the picture is drawn in place; q or Ctrl-C ends it. Elsewhere plain tables follow one another.");
   top->callback([&options] { options.command = Options::Command::top; });
@@ -80,85 +80,85 @@ void add_sockets(CLI::App& app, Options& options) {
   SocketsOptions& o = options.sockets;
   ss->add_flag("-t,--tcp", o.tcp, "only TCP");
   ss->add_flag("-u,--udp", o.udp, "only UDP");
-  CLI::Option* listening = ss->add_flag("-l,--listening", o.listening, "only those without a peer: listening, or unconnected");
-  ss->add_flag("-a,--all", o.all, "those with a peer and those without (default: with)")->excludes(listening);
-  ss->add_flag("-i,--info", o.info, "more of each TCP connection");
-  ss->add_flag("-p,--processes", o.processes, "whose they are");
-  ss->add_flag("--stacks", o.stacks, "what the stack of each application has counted, without the zeros, and no sockets");
+  CLI::Option* listening = ss->add_flag("-l,--listening", o.listening, "only sockets without a peer: listening, or unconnected");
+  ss->add_flag("-a,--all", o.all, "sockets with and without a peer (default: with)")->excludes(listening);
+  ss->add_flag("-i,--info", o.info, "details of each TCP connection");
+  ss->add_flag("-p,--processes", o.processes, "the process of each socket");
+  ss->add_flag("--stacks", o.stacks, "the counters of each application's stack, without zeros, instead of sockets");
   ss->add_flag("--json", o.as_json, "print JSON");
-  ss->add_option("FILTER", o.filter, "conditions that all have to hold, see below");
+  ss->add_option("FILTER", o.filter, "conditions that must all hold, see below");
   ss->footer("FILTER: state NAME    established, syn-sent, syn-recv, fin-wait-1, fin-wait-2, time-wait, closed, close-wait, last-ack,\n"
              "                      listening, closing, connected, all; several: any of them\n"
              "        sport = :80   dport != :443      the port of this side or of the other; = != < > <= >= or eq ne lt gt le ge\n"
              "        src 10.0.0.1  dst fd00::1        addresses\n"
              "        pid 4711\n"
-             "Your own applications'; root and the owner see everybody's. What changes all the time an application is asked\n"
-             "for: of one that is in no call, old numbers are shown, and how old they are. It is the applications' word.\n"
+             "Shows your own applications' sockets; root and the owner see all. Each application is asked for its current numbers.\n"
+             "One that makes no call does not answer: its old numbers are shown with their age. They are not verified.\n"
              "  unetctl ss -tlp            unetctl ss -ti state established dport = :443");
   ss->callback([&options] { options.command = Options::Command::sockets; });
 }
 
 void add_policy(CLI::App& app, Options& options) {
-  CLI::App* policy = app.add_subcommand("policy", "who may have what: reload")->group("Commands that change (root and the owner)");
+  CLI::App* policy = app.add_subcommand("policy", "rights and quotas of users: reload")->group("Commands that change (root and the owner)");
   policy->require_subcommand(1);
   CLI::App* reload = policy->add_subcommand("reload", "the network interface reads its policy file again, as after SIGHUP");
-  reload->footer("What exists stays, even if the new policy would not allow it; what is asked for from now on is under the new one.\n"
-                 "If the file is wrong, the old policy stays, and this says what is wrong on which line.\n"
-                 "A policy that shuts out everybody shuts out this command, too: then SIGHUP.");
+  reload->footer("Existing objects stay, even if the new policy does not allow them. New requests are under the new policy.\n"
+                 "If the file has an error, the old policy stays, and the error and its line are printed.\n"
+                 "A policy that shuts out all users shuts out this command, too: then send SIGHUP.");
   reload->callback([&options] { options.command = Options::Command::policy_reload; });
 }
 
 void add_drain(CLI::App& app, Options& options) {
-  CLI::App* drain = app.add_subcommand("drain", "no new endpoints, names and channels; what exists goes on")
+  CLI::App* drain = app.add_subcommand("drain", "take no new endpoints, names and channels; existing ones go on")
                         ->group("Commands that change (root and the owner)");
   CLI::Option* undo = drain->add_flag("--undo", options.drain.undo, "take new endpoints, names and channels again");
   CLI::Option* wait = drain->add_flag("--wait", options.drain.wait, "return when no endpoint is left")->excludes(undo);
-  drain->add_option("--timeout", options.drain.timeout, "seconds to wait at most; then it fails, and goes on draining")
+  drain->add_option("--timeout", options.drain.timeout, "time limit in seconds; then the command fails, and draining goes on")
       ->check(CLI::Range(0.1, 1e6))
       ->needs(wait);
-  drain->footer("Before a restart that ends everything: unetctl drain --wait && systemctl restart unetd\n"
-                "Programs that ask for more meanwhile are told that the network interface is being drained.");
+  drain->footer("Before a restart without takeover: unetctl drain --wait && systemctl restart unetd\n"
+                "Programs that request more meanwhile get the error that the network interface is being drained.");
   drain->callback([&options] { options.command = Options::Command::drain; });
 }
 
 void add_capture(CLI::App& app, Options& options) {
-  CLI::App* capture = app.add_subcommand("capture", "frames that pass the network interface, as a file: start, stop, list")
+  CLI::App* capture = app.add_subcommand("capture", "capture frames of the network interface: start, stop, list")
                           ->group("Commands that show");
   capture->require_subcommand(1);
   CaptureOptions& o = options.capture;
   CLI::App* start = capture->add_subcommand("start", "write frames to a pcapng file until Ctrl-C");
   start->add_option("-w,--write", o.file, "the file; - for standard output")->required();
-  start->add_option("--port", o.port, "only of this wire (unetctl ports)");
-  CLI::Option* endpoint = start->add_option("--endpoint", o.endpoint, "only of this endpoint (unetctl endpoints)");
-  start->add_option("--channel", o.channel, "only of this channel of the endpoint (unetctl channels)")->needs(endpoint);
-  start->add_option("--filter", o.filter, "only frames that this expression describes (man pcap-filter)");
-  start->add_option("--snap", o.snap_length, "bytes kept of each frame (default: all)")->check(CLI::Range(14u, 65535u));
-  start->add_option("--seconds", o.seconds, "end after so long")->check(CLI::Range(0.01, 1e9));
+  start->add_option("--port", o.port, "only frames of this wire (unetctl ports)");
+  CLI::Option* endpoint = start->add_option("--endpoint", o.endpoint, "only frames of this endpoint (unetctl endpoints)");
+  start->add_option("--channel", o.channel, "only frames of this channel of the endpoint (unetctl channels)")->needs(endpoint);
+  start->add_option("--filter", o.filter, "only frames that match this expression (man pcap-filter)");
+  start->add_option("--snap", o.snap_length, "bytes stored of each frame (default: all)")->check(CLI::Range(14u, 65535u));
+  start->add_option("--seconds", o.seconds, "end after so many seconds")->check(CLI::Range(0.01, 1e9));
   start->add_option("--count", o.count, "end after so many frames");
-  start->add_option("--limit", o.limit, "end before the file is larger than so many bytes");
-  start->add_option("--buffer", o.buffer, "bytes for frames that are not written yet, a power of two (default: 4194304)");
-  start->footer("What was sent and received over wires, not what local channels and endpoints of one network interface exchange.\n"
-                "Root and the owner may capture everything, others their own endpoints. Without a capture a frame costs nothing more;\n"
-                "a slow or full disk costs frames of the capture, which are counted, and never the network interface's.\n"
+  start->add_option("--limit", o.limit, "end before the file exceeds so many bytes");
+  start->add_option("--buffer", o.buffer, "buffer in bytes for frames not written yet, a power of two (default: 4194304)");
+  start->footer("Captures frames on wires, not messages between endpoints of one network interface.\n"
+                "Root and the owner may capture everything, others their own endpoints. Without a capture, frames cost nothing extra.\n"
+                "A slow or full disk makes the capture lose frames, which are counted; it never delays the network interface.\n"
                 "  unetctl capture start -w out.pcapng --port 0      then: tcpdump -r out.pcapng\n"
                 "  unetctl capture start -w - | wireshark -k -X lua_script:tools/wireshark/unet.lua -i -");
   start->callback([&options] { options.command = Options::Command::capture_start; });
-  CLI::App* stop = capture->add_subcommand("stop", "end a capture, which may be in another terminal");
+  CLI::App* stop = capture->add_subcommand("stop", "end a capture, also one started in another terminal");
   stop->add_option("NUMBER", options.capture_number, "its number (unetctl capture list)")->required();
   stop->callback([&options] { options.command = Options::Command::capture_stop; });
-  CLI::App* list = capture->add_subcommand("list", "the captures that run");
+  CLI::App* list = capture->add_subcommand("list", "the running captures");
   list->add_flag("--json", options.as_json, "print JSON");
   list->callback([&options] { options.view = "captures"; });
 }
 
 void add_upgrade(CLI::App& app, Options& options) {
-  CLI::App* upgrade = app.add_subcommand("upgrade", "another unetd takes over endpoints and channels; applications see a pause")
+  CLI::App* upgrade = app.add_subcommand("upgrade", "a new unetd takes over endpoints and channels; applications see only a pause")
                           ->group("Commands that change (root and the owner)");
-  upgrade->add_option("--binary", options.program, "the unetd to start (default: what is now where the old one was started from)")
+  upgrade->add_option("--binary", options.program, "the unetd to start (default: the file now at the old one's path)")
       ->check(CLI::ExistingFile);
   upgrade->footer("For network interfaces started with --takeover. Local channels do not pause; channels to other hosts are closed\n"
-                  "(wire_lost), but for static ones. Returns when the new network interface serves. If it cannot, the old one goes\n"
-                  "on, and this says why.");
+                  "(wire_lost), except static ones. Returns when the new network interface serves. If it cannot, the old one goes\n"
+                  "on, and the reason is printed.");
   upgrade->callback([&options] { options.command = Options::Command::upgrade; });
 }
 
@@ -173,7 +173,7 @@ std::string command_list(const CLI::App& app) {
   return list;
 }
 
-// Where to read more about what went wrong.
+// Names the --help that explains the failed command.
 std::string help_of(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   return "unetctl " + (chosen.empty() ? "" : chosen.front()->get_name() + " ") + "--help";
@@ -185,12 +185,12 @@ ParsedOptions parse_options(int argc, char** argv) {
   Options options;
   Given given;
   options.socket = default_socket_path();
-  CLI::App app{"unetctl - shows what a U-Net network interface is doing (your own things; everything to root and its owner), and tells it"};
+  CLI::App app{"unetctl - shows the state of a U-Net network interface (your own objects; root and its owner see all), and controls it"};
   app.require_subcommand(0, 1);
   app.fallthrough();
   app.add_option("--ni,--socket", options.socket, "the network interface: unix:PATH, or PATH (default: $UNET_NI, " + options.socket + ")");
   apps::add_version(app, "unetctl");
-  app.footer("unetctl COMMAND --help tells more of one command. Start with: unetctl all");
+  app.footer("unetctl COMMAND --help describes one command. Start with: unetctl all");
   add_views(app, options);
   add_top(app, given, options);
   add_stats(app, options);
@@ -211,7 +211,7 @@ ParsedOptions parse_options(int argc, char** argv) {
     }
     return refuse(std::string(error.what()) + " (" + help_of(app) + " lists what there is)");
   }
-  if (app.get_subcommands().empty()) return refuse("say what to show or do: " + command_list(app) + " (unetctl --help says more)");
+  if (app.get_subcommands().empty()) return refuse("a command is required: " + command_list(app) + " (unetctl --help describes them)");
   options.top.sort = parse_sort(given.sort);
   const std::optional<std::string> socket = socket_path_of(options.socket);
   if (!socket) return refuse("--ni " + options.socket + ": an embedded network interface has no socket; name that of a unetd, unix:PATH");

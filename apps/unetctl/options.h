@@ -14,7 +14,7 @@ namespace unet::unetctl {
 struct TopOptions {
   double interval = 1;            // seconds
   Sort sort = Sort::messages;
-  std::optional<uint32_t> count;  // tables to print, plain; none: until it is ended
+  std::optional<uint32_t> count;  // tables to print, plain; none: until the user ends it
 };
 
 struct DrainOptions {
@@ -34,7 +34,7 @@ struct Options {
   DrainOptions drain;
   CaptureOptions capture;
   uint32_t capture_number = 0;  // capture_stop
-  std::string program;   // upgrade: another than the one that was started; empty: that one
+  std::string program;   // upgrade: the new program; empty: the one that was started
   bool prometheus = false;  // stats: as text for Prometheus, else JSON
 };
 
@@ -43,7 +43,7 @@ struct ParsedOptions {
   int status = 0;
 };
 
-// Says what is wrong on stderr, in one line.
+// Prints errors on stderr, in one line.
 ParsedOptions parse_options(int argc, char** argv);
 
 }  // namespace unet::unetctl

@@ -1,4 +1,4 @@
-// rates.cc - differences of counters over the time between the reports.
+// rates.cc - divides the differences of counters by the time between two reports.
 #include "apps/unetctl/rates.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ uint64_t number(const json& object, const std::string& key) {
   return at != object.end() && at->is_number_unsigned() ? at->get<uint64_t>() : 0;
 }
 
-// The same endpoint in the earlier report: its number may have been somebody else's.
+// Finds the endpoint in the earlier report: its number may have belonged to another one then.
 const json* find_before(const json& before, const json& endpoint) {
   for (const json& other : before.at("endpoints")) {
     if (other.at("endpoint") == endpoint.at("endpoint") && other.at("client") == endpoint.at("client") &&
@@ -30,7 +30,7 @@ const json* find_before(const json& before, const json& endpoint) {
   return nullptr;
 }
 
-// Rates of one object's counters. A counter that is smaller than before began anew.
+// Rates of one object's counters. A counter that is smaller than before was reset.
 class Difference {
  public:
   Difference(const json& before, const json& now, double seconds) : before_(before), now_(now), seconds_(seconds) {}
@@ -45,7 +45,7 @@ class Difference {
   double seconds_;
 };
 
-// Adds the drops that ever happened; returns the rate of all of them.
+// Adds all nonzero drop counters; returns the rate of all of them.
 double add_drops(std::vector<DropRate>& drops, const std::string& of, const json& before, const json& now, double seconds) {
   const Difference difference(before, now, seconds);
   double sum = 0;
@@ -69,7 +69,7 @@ double weight_of(const EndpointRate& endpoint, Sort by) {
   return 0;
 }
 
-// Local channels move messages in memory that the NI does not read, so it cannot count them: say how many there are.
+// The NI cannot count messages on local channels, because it does not read their memory, so this line counts the channels.
 std::string local_line(const json& now) {
   size_t ends = 0;
   for (const json& channel : now.at("channels")) ends += channel.value("path", "") == "local" ? 1 : 0;
@@ -96,7 +96,7 @@ Rates rates_between(const json& before, const json& now) {
                              .linked_frames = counted.rate("linked_frames")});
   }
   for (const json& endpoint : now.at("endpoints")) {
-    if (!endpoint.value("carrier", json()).is_null()) continue;  // emulated: its carrier has its traffic
+    if (!endpoint.value("carrier", json()).is_null()) continue;  // emulated: counted with its carrier
     const json* same = find_before(before, endpoint);
     const Difference counted(same != nullptr ? part(*same, "counters") : nothing, part(endpoint, "counters"), rates.seconds);
     EndpointRate rate;

@@ -1,4 +1,4 @@
-// rates.h - from two reports of an NI to rates per second, and to the picture of `unetctl top`.
+// rates.h - rates per second from two reports of an NI, and the picture of `unetctl top`.
 #pragma once
 
 #include <cstdint>
@@ -28,21 +28,21 @@ struct EngineRate {
 struct DropRate {
   std::string of, name;
   double rate = 0;     // per second
-  uint64_t total = 0;  // since the endpoint or the NI began
+  uint64_t total = 0;  // since the start of the endpoint or the NI
 };
 
 struct Rates {
   double seconds = 0;  // between the two reports
   std::vector<EndpointRate> endpoints;
   std::vector<EngineRate> engines;
-  std::vector<DropRate> drops;  // without those that never happened
+  std::vector<DropRate> drops;  // nonzero ones only
 };
 
-// What happened between two reports of the same NI. An endpoint that only `now` has began at 0, and so did one whose number
-// another endpoint had before.
+// Compares two reports of one NI. An endpoint that is only in `now` started at 0. So did one with a number that belonged to another
+// endpoint before.
 Rates rates_between(const nlohmann::json& before, const nlohmann::json& now);
 
-// The largest first, or the names in order; endpoints that are equal in it by their numbers.
+// By rate, largest first, or by name; equal endpoints by their numbers.
 void sort(std::vector<EndpointRate>& endpoints, Sort by);
 
 // The tables, with a line about the NI above them.

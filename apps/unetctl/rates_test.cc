@@ -1,4 +1,4 @@
-// rates_test.cc - rates and their order from reports whose numbers are known.
+// rates_test.cc - rates and their order, from reports with known numbers.
 #include "apps/unetctl/rates.h"
 
 #include <catch2/catch.hpp>
@@ -48,7 +48,7 @@ TEST_CASE("rates are per second of the time between the reports") {
   CHECK(rates.endpoints[0].received_messages == Approx(5));
   CHECK(rates.endpoints[0].received_bytes == Approx(40));
   CHECK(rates.endpoints[0].drops == Approx(3));
-  REQUIRE(rates.drops.size() == 2);  // what never happened is left out
+  REQUIRE(rates.drops.size() == 2);  // counters that are zero are left out
   CHECK(rates.drops[0].of == "NI");
   CHECK(rates.drops[0].name == "bad_crc");
   CHECK(rates.drops[0].rate == 0);
@@ -71,7 +71,7 @@ TEST_CASE("two reports of the same moment, or with parts missing, are no trouble
   const json one = report(5, {endpoint(0, "a", 1, 3, 3, 0)});
   CHECK(rates_between(one, one).endpoints.at(0).sent_messages == 0);
   json bare = one;
-  bare["counters"] = json::object();  // who may not see the NI's
+  bare["counters"] = json::object();  // for a user that may not see the NI's counters
   CHECK(rates_between(bare, bare).drops.empty());
 }
 

@@ -1,4 +1,4 @@
-// screen.cc - alternate screen, no echo, signals as a descriptor.
+// screen.cc - alternate screen, no echo, signals through a descriptor.
 #include "apps/unetctl/screen.h"
 
 #include <poll.h>
@@ -83,7 +83,7 @@ bool Screen::draw(const std::string& text) {
   size_t at = 0;
   for (int row = 0; row < size.ws_row && at < text.size(); ++row) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    if (row > 0) out += "\r\n";  // none after the last row: it would scroll
+    if (row > 0) out += "\r\n";  // not after the last row, which would scroll
     out += text.substr(at, std::min<size_t>(end - at, size.ws_col)) + "\033[K";
     at = end + 1;
   }
@@ -96,7 +96,7 @@ Screen::Woken Screen::on_signal() {
   if (info.ssi_signo == static_cast<uint32_t>(SIGWINCH)) return Woken::resized;
   if (info.ssi_signo != static_cast<uint32_t>(SIGTSTP)) return Woken::quit;
   give_back();
-  raise(SIGSTOP);  // goes on here after SIGCONT
+  raise(SIGSTOP);  // continues here after SIGCONT
   take();
   return Woken::resized;
 }

@@ -1,4 +1,4 @@
-// screen.h - the terminal while `unetctl top` draws on it: taken, redrawn in place, and given back as it was.
+// screen.h - the terminal while `unetctl top` draws on it: set up, redrawn in place, and restored.
 #pragma once
 
 #include <termios.h>
@@ -12,18 +12,18 @@ namespace unet::unetctl {
 
 class Screen {
  public:
-  // Takes the terminal at stdin and stdout. From now on signals that end or stop the program wait for sleep().
+  // Sets up the terminal at stdin and stdout. From now on, signals that end or stop the program wait for sleep().
   static Result<Screen> open();
   ~Screen();
   Screen(Screen&& other) noexcept;
   Screen& operator=(Screen&&) = delete;
 
-  // Draws over what was drawn before, as much as there is room for. False: the terminal is gone.
+  // Draws over the last picture, as much as fits. False: the terminal is gone.
   bool draw(const std::string& text);
 
-  // What ended a sleep.
+  // Why a sleep ended.
   enum class Woken { time, resized, quit };
-  // Sleeps until the time is over, q was pressed or a signal came. Ctrl-Z gives the terminal back until the program goes on.
+  // Sleeps until the time is over, q is pressed or a signal comes. Ctrl-Z restores the terminal until the program continues.
   Woken sleep(double seconds);
 
  private:

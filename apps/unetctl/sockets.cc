@@ -1,4 +1,4 @@
-// sockets.cc - which sockets are shown, and how.
+// sockets.cc - filters sockets and formats them.
 #include "apps/unetctl/sockets.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// As ss writes them, and as its filters name them.
+// State names as ss prints them, and as its filters name them.
 constexpr std::array<std::string_view, kSocketStates> kStates{"UNCONN", "LISTEN", "SYN-SENT", "SYN-RECV", "ESTAB", "FIN-WAIT-1",
                                                               "FIN-WAIT-2", "CLOSE-WAIT", "CLOSING", "LAST-ACK", "TIME-WAIT"};
 constexpr std::array<std::string_view, kSocketStates> kStateWords{
@@ -64,7 +64,7 @@ std::string end_of(const SocketRecord& record, const ip::IpAddress& address, uin
   return host + ":" + (port == 0 ? "*" : std::to_string(port));
 }
 
-// How old its queues and numbers are; none: it has never told.
+// The age of a process's figures; none: it has never written any.
 std::optional<Nanoseconds> age_of(const SocketList& list, const SocketRow& row) {
   const Process& process = list.processes[row.process];
   if (row.record.told == 0) return std::nullopt;
@@ -82,7 +82,7 @@ const char* congestion_name(const SocketInfo& i) {
   return i.congestion < kSocketCongestion.size() ? kSocketCongestion[i.congestion] : "unknown";
 }
 
-// The second line of -i, in the words of ss. A stream of one host is no TCP, and has its traffic and windows alone.
+// The second line of -i, in the words of ss. A local stream is not TCP: it has only its traffic and windows.
 std::string info_line(const SocketInfo& i, bool near) {
   std::string out = near ? "near" : congestion_name(i);
   const auto flag = [&](bool on, const char* word) { out += on ? std::string(" ") + word : ""; };
@@ -198,7 +198,7 @@ json socket_json(const SocketList& list, const SocketRow& row, bool with_info) {
 void read_table(const SocketTableView& table, uint32_t first, size_t process, SocketList& into) {
   for (uint32_t place = 0; place < table.used(); ++place) {
     SocketRow row{.process = process, .number = first + place};
-    if (!table.slot(place).read(row.record)) continue;  // it changes all the time: that is no socket's
+    if (!table.slot(place).read(row.record)) continue;  // always changing: not a valid record
     if (row.record.protocol == 0 || row.record.state >= kSocketStates) continue;
     SocketInfo info;
     if (row.record.told != 0 && table.info(place).read(info) && info.told == row.record.told) row.info = info;
@@ -240,10 +240,10 @@ Result<SocketFilter> SocketFilter::parse(const SocketsOptions& options) {
     } else if (word == "pid") {
       const std::string text = next();
       const auto number = number_of(text, 0x7FFF'FFFF);
-      if (!number) return wrong("'" + text + "' is no process");
+      if (!number) return wrong("'" + text + "' is not a process id");
       filter.pids_.push_back(static_cast<int32_t>(*number));
     } else {
-      return wrong("'" + word + "' is none of state, sport, dport, src, dst, pid");
+      return wrong("'" + word + "' is not one of state, sport, dport, src, dst, pid");
     }
   }
   if (asked != 0) filter.states_ = asked;

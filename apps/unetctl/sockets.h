@@ -1,4 +1,4 @@
-// sockets.h - the sockets of all applications of a network interface, as Linux's ss shows the kernel's; used by unetctl's main().
+// sockets.h - lists the sockets of all applications of an NI, as Linux's ss lists the kernel's; used by unetctl's main().
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct Process {
   int32_t pid = 0, uid = 0;
   uint32_t endpoint = 0;
   std::string program{};
-  uint64_t asked = 0;                  // when it was asked for what it has now,
-  bool answered = false;               // and whether it has
+  uint64_t asked = 0;                  // number of the request to update its figures
+  bool answered = false;               // whether it has answered that request
 };
 struct SocketRow {
   size_t process = 0;
@@ -46,13 +46,13 @@ struct SocketList {
   std::vector<StackRow> stacks{};
 };
 
-// Of the NI at `socket`, what this user may see. Waits a little for processes that are to bring their numbers up to date.
+// The sockets at the NI at `socket` that this user may see. Waits briefly for processes to update their figures.
 Result<SocketList> list_sockets(const std::string& socket);
-// What is in one table, which may hold anything, or change meanwhile.
+// Reads the sockets in one table, which may contain anything and change meanwhile.
 void read_table(const SocketTableView& table, uint32_t first, size_t process, SocketList& into);
 
-// Conditions that all have to hold: `state NAME`, `sport OP :PORT`, `dport OP :PORT`, `src ADDRESS`, `dst ADDRESS`, `pid NUMBER`,
-// with `and` between them or not. Errors: invalid_argument.
+// Conditions that must all hold: `state NAME`, `sport OP :PORT`, `dport OP :PORT`, `src ADDRESS`, `dst ADDRESS`, `pid NUMBER`, with or
+// without `and` between them. Errors: invalid_argument.
 class SocketFilter {
  public:
   static Result<SocketFilter> parse(const SocketsOptions& options);
@@ -77,7 +77,7 @@ class SocketFilter {
   std::vector<int32_t> pids_{};
 };
 
-// The text, or JSON, of those that the filter shows.
+// Text or JSON of the sockets that pass the filter.
 std::string show_sockets(const SocketList& list, const SocketFilter& filter, const SocketsOptions& options);
 
 }  // namespace unet::unetctl

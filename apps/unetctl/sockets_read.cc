@@ -1,4 +1,4 @@
-// sockets_read.cc - tables that the network interface hands out, mapped to be read, and what is in them.
+// sockets_read.cc - maps the socket tables that the NI hands out, read-only, and reads them.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,8 +11,8 @@
 namespace unet::unetctl {
 namespace {
 
-constexpr Nanoseconds kWait = 500 * kMillisecond;  // for processes that are asked
-constexpr useconds_t kLookAgain = 2'000;           // microseconds
+constexpr Nanoseconds kWait = 500 * kMillisecond;  // for the processes' answers
+constexpr useconds_t kLookAgain = 2'000;           // microseconds between polls
 constexpr uint32_t kNoEndpoint = ~uint32_t{0};
 
 class ReadMapping {
@@ -58,7 +58,7 @@ Result<SocketList> list_sockets(const std::string& socket) {
     const auto& found = answer->reply.sockets;
     if (found.endpoint == kNoEndpoint) break;
     if (answer->descriptors.size() != 1 || found.table >= kSocketTablesMax) {
-      return fail(Errc::protocol, "the network interface sent a table of sockets that is none");
+      return fail(Errc::protocol, "the network interface sent an invalid table of sockets");
     }
     if (found.table == 0) {
       list.processes.push_back({.pid = found.pid, .uid = found.uid, .endpoint = found.endpoint,

@@ -1,4 +1,4 @@
-// sockets_test.cc - which sockets a filter shows, how they look, and tables that hold anything.
+// sockets_test.cc - filters and formats of sockets, and tables with arbitrary contents.
 #include "apps/unetctl/sockets.h"
 
 #include <algorithm>
@@ -81,7 +81,7 @@ TEST_CASE("as ss writes them") {
   CHECK(contains(text, "[fd00::2]:443"));
   CHECK(contains(text, "ESTAB"));
   CHECK(contains(text, "TIME-WAIT"));
-  CHECK(contains(text, "(\"web?[2J\",pid=11,fd=7)"));  // a program's name commands no terminal
+  CHECK(contains(text, "(\"web?[2J\",pid=11,fd=7)"));  // no terminal command passes in a program's name
   CHECK(contains(text, "bytes_sent:123"));
   CHECK(contains(text, "rtt:1.5/0"));
   CHECK(contains(text, "1999 ms old"));  // the second process has not answered

@@ -1,4 +1,4 @@
-// stats.cc - the same numbers as `unetctl counters` and `drops`, zeros included.
+// stats.cc - the counters of `unetctl counters` and `drops`, zeros included.
 #include "apps/unetctl/stats.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::string text_of(const Labels& labels) {
   return out.empty() ? out : "{" + out + "}";
 }
 
-// A driver names its counters as it likes: what is no letter or digit becomes one underscore.
+// Drivers name their counters freely: a run of other characters than letters and digits becomes one underscore.
 std::string snake_case(const std::string& name) {
   std::string out;
   for (const char c : name) {
@@ -50,7 +50,7 @@ std::string snake_case(const std::string& name) {
   return out.empty() ? "unnamed" : out;
 }
 
-// A family's samples stand together, under one HELP and one TYPE; families in order of their names.
+// The samples of a family stand together, under one HELP and one TYPE; families are sorted by name.
 class Exposition {
  public:
   void counter(const std::string& name, const std::string& help, const Labels& labels, const json& value) {
@@ -100,8 +100,7 @@ void add_drops(Exposition& out, const std::string& family, const std::string& he
 
 bool is_emulated(const json& endpoint) { return !endpoint.value("carrier", json()).is_null(); }
 
-// Thousands of emulated endpoints are to be thousands of series no more than they are to be queues: the one that carries them has
-// their traffic, and their number.
+// Emulated endpoints, possibly thousands, get no series of their own: their carrier has their traffic, and their number.
 void add_endpoint(Exposition& out, const json& endpoint) {
   if (is_emulated(endpoint)) return;
   const Labels labels{{"endpoint", endpoint.at("endpoint").dump()},

@@ -7,7 +7,7 @@
 
 namespace unet::unetctl {
 
-// {"time_ns": since 1970, "ni": whose counters they are, "counters", "drops", "ports": [...], "endpoints": [...]}.
+// {"time_ns": since 1970, "ni": identity of the NI, "counters", "drops", "ports": [...], "endpoints": [...]}.
 nlohmann::json stats_json(const nlohmann::json& report);
 
 // Text exposition format 0.0.4: a family of metrics per counter, a sample per object.

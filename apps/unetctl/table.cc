@@ -1,4 +1,4 @@
-// table.cc - widths first, then the lines.
+// table.cc - computes column widths, then the lines.
 #include "apps/unetctl/table.h"
 
 #include <algorithm>

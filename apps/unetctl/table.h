@@ -1,4 +1,4 @@
-// table.h - columns that line up; what unetctl prints.
+// table.h - aligned columns; unetctl's output.
 #pragma once
 
 #include <string>
@@ -6,13 +6,13 @@
 
 namespace unet::unetctl {
 
-// Rows of texts under a heading; columns whose cells are all numbers are set flush right.
+// Rows of texts under a heading; columns of numbers only are set flush right.
 class Table {
  public:
   explicit Table(std::vector<std::string> heading) : heading_(std::move(heading)) {}
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
 
-  // With a line end after each row; `nothing` if there are no rows.
+  // A line for each row; `nothing` if there are no rows.
   std::string text(const std::string& nothing) const;
 
  private:

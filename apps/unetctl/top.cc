@@ -1,4 +1,4 @@
-// top.cc - on a terminal in place, elsewhere one table after the other.
+// top.cc - redraws in place on a terminal; elsewhere prints one table after the other.
 #include "apps/unetctl/top.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// top.h - `unetctl top`: the picture of rates.h again and again.
+// top.h - `unetctl top`: shows the picture of rates.h repeatedly.
 #pragma once
 
 #include "apps/unetctl/interface.h"
@@ -6,7 +6,7 @@
 
 namespace unet::unetctl {
 
-// Until the user ends it, or --count tables are printed. Errors: the NI's, or output that cannot be written.
+// Runs until the user ends it, or --count tables are printed. Errors: the NI's, or failed output.
 Status top(Interface& ni, const TopOptions& options);
 
 }  // namespace unet::unetctl

@@ -1,4 +1,4 @@
-// views.cc - which fields each view shows.
+// views.cc - the fields of each view.
 #include "apps/unetctl/views.h"
 
 #include "apps/unetctl/table.h"
@@ -29,7 +29,7 @@ std::string rows(const json& list, const std::vector<std::string>& heading, cons
   return table.text(nothing);
 }
 
-// The sum over what this user may see of every counter under `part` ("counters" or "drops"), and the NI's own.
+// Every counter under `part` ("counters" or "drops"): the NI's own, plus the sum over the objects that this user may see.
 std::string counter_rows(const json& list, const std::string& nothing) {
   Table table({"OF", "COUNTER", "VALUE"});
   for (const json& entry : list) table.add({cell(entry, "of"), cell(entry, "counter"), cell(entry, "value")});
@@ -42,7 +42,7 @@ void add_counters(json& list, const std::string& of, const json& counters) {
   }
 }
 
-// What the NI has of its engines together, of each, where there are several.
+// The NI's counters of all engines together, and of each if there are several.
 void add_engines(json& list, const json& report, const char* part) {
   const json engines = report.value("engines", json::array());
   for (const json& engine : engines) {

@@ -11,21 +11,21 @@ namespace unet::unetctl {
 // The names of all views: endpoints, channels, names, counters, drops, clients, users, held, ports, hosts.
 const std::vector<std::string>& view_names();
 
-// An object's part that is an object; an empty one if it has none.
+// A member that is an object; an empty object if it is missing.
 const nlohmann::json& part(const nlohmann::json& object, const char* key);
-// What a client calls itself is the client's to choose: nothing in it reaches the terminal as a command.
+// Makes a text that a client chose safe to print: no terminal command passes.
 std::string printable(std::string text);
 
-// Is the NI being drained?
+// Whether the NI is being drained.
 bool is_draining(const nlohmann::json& report);
 
-// An endpoint of the report in words: "endpoint 3 (echo)".
+// An endpoint's name for messages: "endpoint 3 (echo)".
 std::string name_of(const nlohmann::json& endpoint);
 
 // The part of the report that the view shows.
 nlohmann::json select(const nlohmann::json& report, const std::string& view);
 
-// The same as text.
+// The view as text.
 std::string show(const nlohmann::json& report, const std::string& view);
 
 }  // namespace unet::unetctl

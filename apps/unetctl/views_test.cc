@@ -1,4 +1,4 @@
-// views_test.cc - what unetctl prints of texts that clients chose.
+// views_test.cc - unetctl's output of texts that clients chose.
 #include "apps/unetctl/views.h"
 
 #include <catch2/catch.hpp>
@@ -11,7 +11,7 @@ TEST_CASE("a client's name for itself does not command the terminal") {
   const std::string text = show(report, "clients");
   CHECK(text.find("?[2Jevil???") != std::string::npos);
   for (const char c : text) CHECK((c == '\n' || (c >= 0x20 && c != 0x7f)));
-  CHECK(select(report, "clients")[0]["program"] == "\x1b[2Jevil\r\n\x7f");  // JSON has its own way to write it
+  CHECK(select(report, "clients")[0]["program"] == "\x1b[2Jevil\r\n\x7f");  // JSON escapes it by itself
 }
 
 }  // namespace unet::unetctl::views_test

@@ -1,5 +1,5 @@
-// main.cc - unetd: the network interface as a daemon. Wires options, drivers and Ni together, and gives up the rights it does not
-// need any more; signals end it, or renew its policy.
+// main.cc - unetd: the NI as a daemon. Wires options, drivers and Ni together, and drops privileges that it no longer needs; signals end
+// it, or reload its policy.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -56,7 +56,7 @@ void catch_signals() {
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGHUP, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // a client asks for more memory than ulimit -f allows: it is told so
+  signal(SIGXFSZ, SIG_IGN);  // a client's request for more memory than ulimit -f allows gets an error
 }
 
 int refuse(const Error& error) {
@@ -64,7 +64,7 @@ int refuse(const Error& error) {
   return kFailure;
 }
 
-// Everything that needs rights is open now, and no client has been served yet.
+// Called when everything that needs privileges is open, and before a client is served.
 Status give_up_rights(const Options& options) {
   const service::Config& config = options.config;
   if (options.account) {
@@ -89,7 +89,7 @@ Descriptor supervisor_link(const Options& options) {
   return Descriptor(options.supervisor_fd);
 }
 
-// It may have been changed while we loaded.
+// The policy may have changed while this process loaded.
 void renew_policy(service::ServiceOptions& service) {
   if (service.policy_file.empty() || service.inherit_policy) return;
   Result<service::Policy> policy = service::Policy::load(service.policy_file, service.own_user);
@@ -101,9 +101,9 @@ apps::OpenedPorts open_ports_now(const service::Config& config) {
   return apps::open_ports(config.ports, service::ports_with_ip(config.ni.engine.ip.ports));
 }
 
-// With the configuration that has served, the wires were there, and whatever is in the way may go: for as long as clients are kept, less
-// what it takes to say why there is none. In an upgrade others wait for us to fail; but the kernel takes an AF_XDP socket from its
-// interface a moment after the process that had it has ended.
+// A configuration that has served had its wires, so whatever blocks them may go away: waits as long as clients are kept, minus the time to
+// log why there is no wire. In an upgrade the old NI waits for this one to fail. But the kernel frees an AF_XDP interface only a moment
+// after the death of its process.
 apps::OpenedPorts open_ports_again(const service::Config& config) {
   const bool have_served = config.ni.service.inherit_policy;
   const Nanoseconds patience = have_served ? config.takeover - config.takeover / 4 : std::min<Nanoseconds>(kSecond, config.takeover / 2);
@@ -125,7 +125,7 @@ int run(const Options& options) {
   }
   std::unique_ptr<service::Journal> journal;
   if (options.supervisor_fd >= 0) {
-    cycles_per_second();  // both take a while, and nobody waits for us until we say hello
+    cycles_per_second();  // this and the next are slow; no client waits before our hello
     apps::prepare_drivers(options.config.ports);
     const service::JournalOptions told{.user = ni_options.service.own_user, .listening_at = ni_options.socket};
     Result<std::unique_ptr<service::Journal>> opened = service::Journal::open(supervisor_link(options), told);
@@ -150,7 +150,7 @@ int run(const Options& options) {
   if (options.supervisor_fd < 0) announce_ready(ni_options.socket, options.ready_fd);  // else the supervisor does
   const Status status = (*ni)->run();
   if (options.supervisor_fd < 0) notify_manager("STOPPING=1");
-  for (const int each : {SIGINT, SIGTERM, SIGHUP}) signal(each, SIG_IGN);  // the handler's Ni goes away
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) signal(each, SIG_IGN);  // the handler's Ni is about to be destroyed
   if (!status) return refuse(status.error());
   service::log::info("stopped");
   return 0;

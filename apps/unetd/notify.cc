@@ -1,4 +1,4 @@
-// notify.cc - one datagram, to a path or to an abstract name.
+// notify.cc - sends one datagram, to a path or to an abstract name.
 #include "apps/unetd/notify.h"
 
 #include <sys/socket.h>

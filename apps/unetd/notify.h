@@ -1,4 +1,4 @@
-// notify.h - tells a service manager how unetd is doing, by the protocol of sd_notify(3); used by main() and the supervisor.
+// notify.h - reports unetd's state to a service manager, by the protocol of sd_notify(3); used by main() and the supervisor.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace unet::unetd {
 
-// Tells whoever waits that clients may connect to `socket`: a line, the service manager, and a byte into `ready_fd` (closed then), if
-// that is one.
+// Announces that clients may connect to `socket`: prints a line, notifies the service manager, and writes a byte to `ready_fd`, if valid,
+// which it then closes.
 void announce_ready(const std::string& socket, int ready_fd);
 
-// Sends `state` ("READY=1", "STOPPING=1") to the socket that $NOTIFY_SOCKET names; without one, does nothing. Never blocks. What goes
-// wrong is the manager's to notice: it waits for the message with a time-out of its own.
+// Sends `state` ("READY=1", "STOPPING=1") to the socket that $NOTIFY_SOCKET names; without one, does nothing. Never blocks, and reports no
+// error: the manager waits for the message with a time-out of its own.
 void notify_manager(std::string_view state) noexcept;
 
 }  // namespace unet::unetd

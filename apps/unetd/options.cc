@@ -1,4 +1,4 @@
-// options.cc - options on top of the configuration file on top of the defaults.
+// options.cc - command line over configuration file over defaults.
 #include "apps/unetd/options.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ ParsedOptions refuse(const std::string& text) {
   return {std::nullopt, kUsage};
 }
 
-// What the command line says, before it is laid over the configuration file.
+// The command line's values, before they override the configuration file's.
 struct Given {
   std::string config, socket, user, group, host, idle, policy;
   std::vector<std::string> ports, peers, ips;
@@ -33,7 +33,7 @@ struct Given {
   bool no_seccomp = false, no_standby = false, inherit_policy = false;
 };
 
-// A supervisor has read the file for us: what has served is started again with what it was started with.
+// Under a supervisor the file was read by it, so that an NI that has served is restarted with the same configuration.
 Status read_configuration(Options& options) {
   if (options.config_file.empty()) return {};
   if (options.config_fd < 0) return service::load_config(options.config_file, options.config);
@@ -98,7 +98,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   CLI::App app{"unetd - the U-Net network interface of a host, shared by its processes"};
   app.add_option("--config", given.config, "configuration file (TOML); --print-config shows one");
   app.add_option("--socket", given.socket, "control socket (default: that of $UNET_NI, " + default_socket_path() + ")");
-  app.add_option("--user", given.user, "become this user, without any rights, once wires and socket are open (started as root)");
+  app.add_option("--user", given.user, "become this user, without privileges, once wires and socket are open (needs root)");
   app.add_option("--group", given.group, "group that may connect, besides this user and root");
   app.add_option("--host", given.host, "name by which other hosts find this one (default: the host name)");
   app.add_option("--port", given.ports, "a wire, as a driver specification; may be given several times")->allow_extra_args(false);
@@ -106,25 +106,25 @@ ParsedOptions parse_options(int argc, char** argv) {
                  "PORT=ADDRESS/PREFIX[,...][,gateway=ADDRESS][,route=NETWORK/PREFIX@GATEWAY...][,dhcp][,slaac][,unprobed]:\n"
                  "IP on that wire; may be given several times")
       ->allow_extra_args(false);
-  app.add_option("--peers,--peer", given.peers, "HOST=MAC[@PORT]: a host that need not be searched on the wire")->allow_extra_args(false);
-  app.add_option("--idle", given.idle, "spin, adaptive or block: what the engine does without work (default: adaptive)");
+  app.add_option("--peers,--peer", given.peers, "HOST=MAC[@PORT]: address of a host, which is then not searched")->allow_extra_args(false);
+  app.add_option("--idle", given.idle, "spin, adaptive or block: how an idle engine waits (default: adaptive)");
   app.add_option("--engines", given.engines,
-                 "threads that move messages, each with its own ports or queues: for several busy ones (default: 1)")
+                 "number of engine threads, each with its own ports or queues (default: 1)")
       ->check(CLI::Range(uint32_t{1}, kEnginesMax));
-  app.add_option("--core", given.cores, "the core the engine runs on; of several engines: 1,2")
+  app.add_option("--core", given.cores, "the core of the engine; for several engines: 1,2")
       ->delimiter(',')->allow_extra_args(false)->check(CLI::Range(0, 1023));
   app.add_option("--port-engines", given.port_engines,
-                 "which engine has each port, or its first queue: 0,0,1 (default: port p engine p modulo engines)")
+                 "the engine of each port, or of its first queue: 0,0,1 (default: port p has engine p modulo engines)")
       ->delimiter(',')->allow_extra_args(false)->check(CLI::Range(uint32_t{0}, kEnginesMax - 1));
-  app.add_option("--policy", given.policy, "policy file (TOML): who may have what");
-  app.add_option("--takeover", given.takeover, "SECONDS that clients are kept for another unetd when this one dies or is upgraded (0: not)")
+  app.add_option("--policy", given.policy, "policy file (TOML): rights and quotas of users");
+  app.add_option("--takeover", given.takeover, "keep clients for SECONDS until another unetd takes over, after a crash or upgrade (0: off)")
       ->check(CLI::Range(0, 3600));
   app.add_flag("--no-standby", given.no_standby, "with --takeover: start another unetd only when it is needed, not before");
   // For the supervisor alone.
   app.add_option("--keeper-fd", options.supervisor_fd)->group("");
   app.add_option("--config-fd", options.config_fd)->group("");
   app.add_flag("--inherit-policy", given.inherit_policy)->group("");
-  app.add_flag("--no-seccomp", given.no_seccomp, "do not have the kernel refuse system calls that unetd does not need");
+  app.add_flag("--no-seccomp", given.no_seccomp, "do not install the system call filter");
   app.add_option("--ready-fd", options.ready_fd, "write a byte to this descriptor when clients may connect")->check(CLI::Range(0, 1 << 20));
   app.add_option("--log", options.log, "trace, debug, info, warning, error or off (default: info)")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));

@@ -13,12 +13,12 @@ namespace unet::unetd {
 
 struct Options {
   service::Config config;
-  std::optional<Account> account;  // whom to become after start
+  std::optional<Account> account;  // the user to become after start
   std::string config_file;
-  int supervisor_fd = -1;    // leads to our supervisor, which started us
-  int config_fd = -1;    // what the configuration file said when our supervisor read it
-  int ready_fd = -1;     // a byte is written when clients may connect
-  bool check = false;    // only say whether the configuration is right
+  int supervisor_fd = -1;    // the link to the supervisor that started us
+  int config_fd = -1;    // the configuration file's contents, as the supervisor read them
+  int ready_fd = -1;     // gets a byte when clients may connect
+  bool check = false;    // only checks the configuration
   bool print_config = false;
   std::string log = "info";
 };
@@ -28,7 +28,7 @@ struct ParsedOptions {
   int status = 0;
 };
 
-// Reads command line, configuration file and policy file. Says what is wrong on stderr, in one line.
+// Reads command line, configuration file and policy file. Prints errors on stderr, in one line.
 ParsedOptions parse_options(int argc, char** argv);
 
 }  // namespace unet::unetd

@@ -1,4 +1,4 @@
-// privileges.cc - the order matters: groups, group, user; afterwards it is tried whether the way back is closed.
+// privileges.cc - changes groups, group and user, in this order, and then checks that there is no way back.
 #include "apps/unetd/privileges.h"
 
 #include <grp.h>
@@ -32,7 +32,7 @@ bool switch_to(const Account& account) {
          setresuid(account.user, account.user, account.user) == 0;
 }
 
-// The calling thread keeps this capability alone, if it has it now.
+// Leaves the calling thread only this capability, if it has it now.
 Status keep_immutable_alone() {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
@@ -47,7 +47,7 @@ Status keep_immutable_alone() {
 
 enum class Access { enough, no_directory, no_policy, not_root };
 
-// A child becomes the user and tries.
+// A child process becomes the user and checks.
 Access ask_as(const Account& account, const std::string& directory, const std::string& policy_file) {
   const pid_t child = fork();
   if (child == 0) {
@@ -112,8 +112,8 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// The C library tells every thread of the process, those of the drivers included. The kernel takes all capabilities of a thread when
-// its three user ids leave 0. The calling thread keeps them then, and gives up all but one.
+// The C library changes the user of every thread of the process, the drivers' included. The kernel clears a thread's capabilities when its
+// three user ids leave 0. The calling thread keeps them at that moment, and then drops all but one.
 Status become(const Account& account) {
   const std::string what = "becoming user " + service::in_quotes(account.name);
   if (geteuid() != 0) {
@@ -129,7 +129,7 @@ Status become(const Account& account) {
     return fail(Errc::not_permitted, what + ": the kernel lets it become root again");
   }
 #if defined(UNET_SANITIZED)
-  prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);  // the leak sanitizer traces its own process at the end
+  prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);  // the leak sanitizer traces its own process at exit
 #endif
   return {};
 }

@@ -1,9 +1,8 @@
-// supervisor.cc - fork, exec, signals and time: a journal for each child, and what to do when one ends.
+// supervisor.cc - the supervisor's processes, signals and time: a journal for each child, and a reaction to its end.
 //
-// It trusts its children to write a journal and to ask for an upgrade, and nothing more: it never looks into what it holds, and never
-// waits for them. It keeps the rights it was started with, because the next network interface needs them to open wires; so it runs no
-// program but the one it was started as, unless network interfaces have all of its rights anyway, and then only one that nobody else
-// could have changed.
+// It trusts its children to write a journal and to request upgrades, and nothing else: it never interprets the journal, and never waits for
+// a child. It keeps its privileges, because the next NI needs them to open wires. So it runs only its own program, unless NIs have all of
+// its privileges anyway. Then it also runs one that no other user could have changed.
 #include "apps/unetd/supervisor.h"
 
 #include <fcntl.h>
@@ -31,12 +30,12 @@ using service::JournalLink;
 
 constexpr int kFailure = 1;
 constexpr int kCannotExecute = 127;
-constexpr uint32_t kFaultsMax = 5;                    // ends that nobody from outside caused, within
+constexpr uint32_t kFaultsMax = 5;                    // NI failures without an outside cause, within
 constexpr Nanoseconds kFaultsTime = 60 * kSecond;
-constexpr Nanoseconds kAgain = 50 * kMillisecond;     // after one that did not come up
+constexpr Nanoseconds kAgain = 50 * kMillisecond;     // delay after an NI that did not come up
 constexpr Nanoseconds kEndTime = 20 * kSecond;        // for a child that was told to stop
-constexpr Nanoseconds kLastTime = 5 * kSecond;        // for those that were killed at the end, and can be in the kernel
-constexpr Nanoseconds kSpareAgain = 10 * kSecond;     // after one that stood by and ended
+constexpr Nanoseconds kLastTime = 5 * kSecond;        // for children killed at the end, which the kernel may still hold
+constexpr Nanoseconds kSpareAgain = 10 * kSecond;     // delay after a standby NI that ended
 
 std::string how(int status) {
   if (WIFSIGNALED(status)) return "was killed by signal " + std::to_string(WTERMSIG(status));
@@ -117,7 +116,7 @@ void Supervisor::become(const Origin& origin, Reads reads, int link) {
   _exit(kCannotExecute);
 }
 
-// What is at the path now, to go on by the configuration of the one that served. No program, if it may not be executed.
+// The program at the path now, with the configuration of the last NI that served. No program, if it may not be executed.
 Origin Supervisor::newest() {
   Origin origin = Origin::at(program_, named_);
   if (Status status = origin.check(); !status) {
@@ -139,7 +138,7 @@ void Supervisor::wait() {
   const Nanoseconds left = until > now ? until - now : 0;
   const int timeout = until == ~Nanoseconds{0} ? -1 : static_cast<int>(std::min(left / kMillisecond + 1, Nanoseconds{60'000}));
   if (::poll(wanted.data(), wanted.size(), timeout) < 0 && errno != EINTR) return give_up("poll failed");
-  // What a child has written comes before its end.
+  // Read a child's packets before handling its end.
   if (next_ && wanted[2].revents != 0) on_link(*next_);
   if (spare_ && wanted[3].revents != 0) on_link(*spare_);
   if (active_.link && wanted[1].revents != 0) on_link(active_);
@@ -162,7 +161,7 @@ void Supervisor::on_time(Nanoseconds now) {
   if (now >= spare_at_) start_spare();
 }
 
-// Whoever is in the way is killed, once; where nothing is left to be tried, that is the end.
+// Kills, once, a process that blocks progress; gives up if nothing is left to try.
 void Supervisor::on_deadline(Nanoseconds now) {
   if (stopping_) return give_up("the network interface did not stop in " + std::to_string(kEndTime / kSecond) + " s");
   const bool lets_go = next_ || active_.told_release;
@@ -172,7 +171,7 @@ void Supervisor::on_deadline(Nanoseconds now) {
   kill_child(active_, lets_go ? "did not let go" : "was not ready in " + std::to_string(patience() / kSecond) + " s");
 }
 
-// It is not waited for: it may be in the kernel for long.
+// Kills the child without waiting for it: it may stay in the kernel for long.
 void Supervisor::let_go_of(Child& child) {
   if (child.pid <= 0) return;
   ::kill(child.pid, SIGKILL);
@@ -195,13 +194,13 @@ void Supervisor::on_signals() {
   for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) on_end(pid, status);
 }
 
-// A candidate that has not said hello is not needed any more. If another has, the one that serves may have let go by now: whoever of them
-// serves is told.
+// A candidate that has not said hello is ended. If it has, the serving NI may have let go already: SIGTERM goes to the one that serves
+// then.
 void Supervisor::on_stop() {
   stopping_ = true;
   end_spare();
   if (next_ && !next_->greeted) end_candidate("the network interface is being stopped");
-  // One that is not ready has not told anybody anything, and cannot.
+  // An NI that is not ready has no clients to notify.
   if (!active_.ready || active_.pid <= 0) return give_up("stopped while no network interface was there");
   ::kill(active_.pid, SIGTERM);
   deadline_ = monotonic_now() + kEndTime;
@@ -210,7 +209,7 @@ void Supervisor::on_stop() {
 void Supervisor::on_reload() {
   const bool serves = active_.ready && active_.pid > 0;
   if (serves) ::kill(active_.pid, SIGHUP);
-  reload_asked_ = !serves || next_;  // it may have let go by now
+  reload_asked_ = !serves || next_;  // the serving NI may have let go by now
 }
 
 void Supervisor::on_end(pid_t pid, int status) {
@@ -230,7 +229,7 @@ void Supervisor::on_end(pid_t pid, int status) {
 }
 
 void Supervisor::on_active_end(int status) {
-  // What it wrote is there to be read; nobody to whom it gave its end writes more.
+  // Its packets stay readable, but no process that inherited its end can write more.
   if (active_.link) shutdown(active_.link->descriptor(), SHUT_RD);
   drain(active_);
   store_.forget_pending();
@@ -239,7 +238,7 @@ void Supervisor::on_active_end(int status) {
   if (stopping_) return give_up("the network interface " + how(status) + " before it had stopped");
   if (!announced_) {
     remove_control_socket();
-    return end(WIFEXITED(status) ? WEXITSTATUS(status) : kFailure);  // it has said why
+    return end(WIFEXITED(status) ? WEXITSTATUS(status) : kFailure);  // its log says why
   }
   const Child ended = std::exchange(active_, Child{});
   const std::string what = ended.failure.empty() ? how(status) : ended.failure;
@@ -252,7 +251,7 @@ void Supervisor::on_active_end(int status) {
   again_ = monotonic_now() + kAgain;
 }
 
-// It is another program than the one that has served, or the same with another configuration: there to be tried once.
+// A fall-back is tried once, and only from another program or another configuration than the one that served.
 bool Supervisor::can_fall_back(const Child& child) const {
   return !child.ready && good_.valid() && (child.candidate || !child.origin.same_program(good_));
 }
@@ -274,9 +273,9 @@ void Supervisor::fall_back(const Child& failed, const std::string& why) {
   active_ = std::move(*child);
 }
 
-// Whoever kills it has a reason. What it does to itself, or what a client makes it do, it may do again at once; what we end it for, too.
+// A kill from outside does not count. A crash may recur at once, by itself or by a client; so may the fault for which we killed it.
 bool Supervisor::too_many_faults(const Child& child, int status) {
-  if (child.released) return false;  // as it was told to
+  if (child.released) return false;  // it ended as ordered
   if (child.failure.empty() && WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM)) return false;
   const Nanoseconds now = monotonic_now();
   if (now - first_fault_ > kFaultsTime) {
@@ -304,16 +303,16 @@ void Supervisor::replace() {
   active_ = std::move(*child);
 }
 
-// The one before has let go: the next has all of it from here on.
+// The old NI has let go: the next one gets the journal.
 void Supervisor::hand_over() {
   if (active_.pid > 0) leaving_.push_back(active_.pid);
   active_ = std::move(*next_);
   next_.reset();
   next_by_ = ~Nanoseconds{0};
-  if (active_.greeted) give_all(active_);  // or when it says hello
+  if (active_.greeted) give_all(active_);  // else when it says hello
 }
 
-// ---- one that stands by
+// ---- the standby NI
 
 void Supervisor::start_spare() {
   spare_at_ = ~Nanoseconds{0};
@@ -330,7 +329,7 @@ void Supervisor::end_spare() {
   spare_.reset();
 }
 
-// Without one, taking over takes as long as loading.
+// Without a standby NI, a takeover includes the time to load one.
 void Supervisor::on_spare_end(const std::string& why) {
   const bool came_up = spare_ && spare_->greeted;
   end_spare();
@@ -345,7 +344,7 @@ void Supervisor::remove_control_socket() {
   if (socket_file_) remove_socket(options_.account, path, *socket_file_);
 }
 
-// Clients learn from their connections that nobody is there.
+// Clients learn of the end from their closed connections.
 void Supervisor::give_up(const std::string& why) {
   service::log::error("{}: every client is let go", why);
   remove_control_socket();

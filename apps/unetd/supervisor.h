@@ -1,5 +1,5 @@
-// supervisor.h - the process that `unetd --takeover` is: it starts the network interface as a child, holds what its clients would miss,
-// and starts another one when it dies or is to be upgraded; used by main() alone.
+// supervisor.h - the supervisor process of `unetd --takeover`. It starts the NI as a child, holds descriptors and journal for its clients,
+// and starts another NI after a crash or for an upgrade. Used by main() alone.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace unet::unetd {
 
-// Runs until the network interface was stopped, or could not be replaced in time. Returns the exit status. `arguments` are those of
-// this process, its name first.
+// Runs until the NI was stopped, or could not be replaced in time. Returns the exit status. `arguments` are those of this process, its name
+// first.
 int run_supervisor(const Options& options, std::vector<std::string> arguments);
 
 }  // namespace unet::unetd

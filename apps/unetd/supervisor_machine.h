@@ -1,5 +1,5 @@
-// supervisor_machine.h - the supervisor behind supervisor.h: its children, what it holds for them, and its reactions to events; used by
-// supervisor.cc (processes, signals, time) and supervisor_orders.cc (messages of children, and answers).
+// supervisor_machine.h - the supervisor behind supervisor.h: its children, the state it holds for them, and its reactions to events; used
+// by supervisor.cc (processes, signals, time) and supervisor_orders.cc (messages from and to children).
 #pragma once
 
 #include <sys/types.h>
@@ -19,20 +19,20 @@
 
 namespace unet::unetd {
 
-// A network interface.
+// A child process, which is an NI.
 struct Child {
   pid_t pid = -1;
   std::unique_ptr<service::JournalLink> link;
   Origin origin;
-  bool candidate = false;   // of an upgrade
-  std::string failure;      // what we ended it for; empty: we did not
-  bool greeted = false;   // its hello came and was right
-  bool has_all = false;   // what was kept is sent to it, or
-  std::optional<service::JournalStore::Progress> giving;  // is being sent, so far
-  bool full = false;      // has not read what was sent
+  bool candidate = false;   // started for an upgrade
+  std::string failure;      // why the supervisor killed it; empty: it did not
+  bool greeted = false;   // its hello came and was valid
+  bool has_all = false;   // the whole journal was sent to it
+  std::optional<service::JournalStore::Progress> giving;  // progress of sending the journal
+  bool full = false;      // its socket has no room
   bool ready = false;
   bool told_release = false;
-  bool released = false;  // it has closed its wires, and leaves
+  bool released = false;  // it has closed its wires, and is exiting
 };
 
 class Supervisor {
@@ -42,9 +42,9 @@ class Supervisor {
   int run();
 
  private:
-  static constexpr Nanoseconds kSpareAfter = 50 * kMillisecond;  // one is ready: applications have the cores first
+  static constexpr Nanoseconds kSpareAfter = 50 * kMillisecond;  // after readiness: applications get the cores first
 
-  // Of a child: whether configuration and policy are those of now, or those that are in force.
+  // Whether a child reads configuration and policy anew, or takes those in force.
   enum class Reads { anew, as_before };
 
   // supervisor.cc
@@ -79,7 +79,7 @@ class Supervisor {
   void give_all(Child& child);
   void tell(Child& child, service::JournalOp op, Bytes text = {});
   void push_on(Child& child);
-  void drain(Child& child, uint32_t packets_max = ~uint32_t{0});  // of one that has ended, all
+  void drain(Child& child, uint32_t packets_max = ~uint32_t{0});  // without a limit for a dead child
   void on_link(Child& child);
   void on_order(Child& child, const service::JournalItem& item);
   void on_hello(Child& child, const service::JournalItem& item);
@@ -93,31 +93,31 @@ class Supervisor {
   Nanoseconds patience() const { return options_.config.takeover; }
 
   const Options& options_;
-  std::string program_;            // where to look for the next,
-  bool named_ = false;             // because a network interface said so
-  Origin good_;                    // of the last that served
+  std::string program_;            // path of the next program
+  bool named_ = false;             // an NI named that path
+  Origin good_;                    // of the last NI that served
   std::vector<std::string> arguments_;
   sigset_t signals_before_{};
   Descriptor signals_;
   service::JournalStore store_;
   Child active_;
   std::optional<Child> next_;
-  std::optional<Child> spare_;     // has loaded, and waits until the active one ends
-  bool spare_by_path_ = true;      // false: from the file of the one that serves, as what is at the path did not come up
-  std::vector<pid_t> leaving_;     // whatever becomes of them
-  uint32_t format_ = service::kJournalFormat;  // of what is kept
-  std::optional<std::string> outcome_;  // of the last upgrade, until it was told: why it was refused; empty: it was not
+  std::optional<Child> spare_;     // standby: has loaded, and waits until the active one ends
+  bool spare_by_path_ = true;      // false: from the serving NI's file, because the one at the path did not come up
+  std::vector<pid_t> leaving_;     // exiting children; their status does not matter
+  uint32_t format_ = service::kJournalFormat;  // of the journal
+  std::optional<std::string> outcome_;  // of the last upgrade, until reported: why it was refused; empty: it succeeded
   std::optional<SocketFile> socket_file_;
   bool announced_ = false;
-  bool stopping_ = false;          // a signal said so
-  bool reload_asked_ = false;      // another one did when nobody could do it
-  bool fell_back_ = false;         // since one was ready
+  bool stopping_ = false;          // after a signal to stop
+  bool reload_asked_ = false;      // a SIGHUP came while no NI could handle it
+  bool fell_back_ = false;         // since the last NI that became ready
   bool told_to_keep_nothing_ = false;
   Nanoseconds deadline_ = ~Nanoseconds{0};  // for the one that must become ready
   Nanoseconds next_by_ = ~Nanoseconds{0};   // when the candidate must have said hello
-  Nanoseconds again_ = ~Nanoseconds{0};     // start it then
-  Nanoseconds spare_at_ = ~Nanoseconds{0};  // likewise
-  Nanoseconds tell_at_ = ~Nanoseconds{0};   // go on with what is to be sent
+  Nanoseconds again_ = ~Nanoseconds{0};     // when to start the next one
+  Nanoseconds spare_at_ = ~Nanoseconds{0};  // when to start a standby NI
+  Nanoseconds tell_at_ = ~Nanoseconds{0};   // when to go on sending
   uint32_t faults_ = 0;
   Nanoseconds first_fault_ = 0;
   std::optional<int> exit_status_;

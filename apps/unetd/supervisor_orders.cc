@@ -1,4 +1,4 @@
-// supervisor_orders.cc - what children say, and what they are told: hello, the journal, that one serves, an upgrade and what came of it.
+// supervisor_orders.cc - the supervisor's messages from and to its children: hello, journal, readiness, upgrades and their outcome.
 #include <poll.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ using service::JournalOp;
 
 namespace {
 
-constexpr Nanoseconds kTellAgain = kMillisecond;  // what the kernel had no memory for
+constexpr Nanoseconds kTellAgain = kMillisecond;  // retry after the kernel lacked memory
 constexpr uint32_t kPacketsPerTurn = 64;          // of one child, which may write without end
 
 }  // namespace
@@ -37,7 +37,7 @@ void Supervisor::tell(Child& child, JournalOp op, Bytes text) {
   push_on(child);
 }
 
-// As much as it takes now of what is to be sent to it.
+// Sends as much of the journal as the child takes now.
 void Supervisor::push_on(Child& child) {
   if (!child.link || !(child.giving || child.link->pending())) return;
   const Result<JournalLink::Sent> sent =
@@ -66,14 +66,14 @@ void Supervisor::drain(Child& child, uint32_t packets_max) {
 }
 
 void Supervisor::on_link(Child& child) {
-  // One that is not in charge yet has nothing to say but hello.
+  // A child that is not active yet may only send hello.
   const bool spare = spare_ && &child == &*spare_;
   if (spare || (next_ && &child == &*next_)) {
     std::vector<JournalItem> items;
     bool last = false;
     const JournalLink::Received received = child.link->receive(items, last);
     if (received == JournalLink::Received::items && items.size() == 1 && items[0].op == JournalOp::hello) return on_hello(child, items[0]);
-    if (received == JournalLink::Received::closed) child.link.reset();  // its end will tell
+    if (received == JournalLink::Received::closed) child.link.reset();  // its exit follows
     else if (received != JournalLink::Received::nothing && spare) {
       on_spare_end("wrote what is no journal");
     } else if (received != JournalLink::Received::nothing) {
@@ -82,14 +82,14 @@ void Supervisor::on_link(Child& child) {
     return;
   }
   push_on(child);
-  if (child.giving) return;  // it has nothing to say yet
+  if (child.giving) return;  // no packet is expected before it has all
   drain(child, kPacketsPerTurn);
   if (child.released && next_) return hand_over();
   if (!child.link) return;
   pollfd ended{.fd = child.link->descriptor(), .events = POLLIN, .revents = 0};
   if (::poll(&ended, 1, 0) == 1 && (ended.revents & POLLHUP) != 0) {
     drain(child);
-    child.link.reset();  // its end will tell
+    child.link.reset();  // its exit follows
   }
 }
 
@@ -128,7 +128,7 @@ void Supervisor::on_hello(Child& child, const JournalItem& item) {
     return can_fall_back(child) ? kill_child(child, "is of another release: " + why) : give_up(why);
   }
   if (const std::string why = what_cannot_change(hello); child.candidate && !why.empty()) {
-    return upgrade ? end_candidate(why) : kill_child(child, "cannot go on: " + why);  // the one before has ended meanwhile
+    return upgrade ? end_candidate(why) : kill_child(child, "cannot go on: " + why);  // the old NI has ended meanwhile
   }
   if (spare) return;
   if (store_.size() == 0) format_ = hello.format;
@@ -136,12 +136,12 @@ void Supervisor::on_hello(Child& child, const JournalItem& item) {
     next_by_ = ~Nanoseconds{0};
     deadline_ = monotonic_now() + patience();
     active_.told_release = true;
-    return tell(active_, JournalOp::release);  // or it has ended, which is about to be seen
+    return tell(active_, JournalOp::release);  // fails if the active NI has ended, which is handled next
   }
   give_all(child);
 }
 
-// What clients rely on for as long as the supervisor runs, and the supervisor by itself. Empty: it is as it was.
+// Facts that clients and the supervisor rely on, and that a takeover cannot change. Empty: they are unchanged.
 std::string Supervisor::what_cannot_change(const service::JournalHello& hello) const {
   const std::string socket = hello.socket;
   if (socket != options_.config.ni.socket) {
@@ -165,7 +165,7 @@ void Supervisor::on_ready(Child& child) {
   spare_by_path_ = true;
   spare_at_ = monotonic_now() + kSpareAfter;
   tell_outcome();
-  // It may have said so and ended: to -1 a signal would go to everybody.
+  // The child may have ended after its message; a signal to pid -1 would go to every process.
   if (child.pid > 0 && std::exchange(reload_asked_, false)) ::kill(child.pid, SIGHUP);
   if (child.pid > 0 && stopping_) ::kill(child.pid, SIGTERM);
   if (std::exchange(announced_, true)) return;
@@ -193,10 +193,10 @@ void Supervisor::on_upgrade(const JournalItem& item) {
   next_by_ = monotonic_now() + patience();
 }
 
-// One that has not taken over; the network interface that serves goes on.
+// Ends a candidate that has not taken over; the serving NI goes on.
 void Supervisor::end_candidate(const std::string& why) {
   const bool serves = active_.pid > 0 && active_.ready && !active_.told_release;
-  if (serves) reload_asked_ = false;  // it was told
+  if (serves) reload_asked_ = false;  // it got the signal
   let_go_of(*next_);
   next_.reset();
   next_by_ = ~Nanoseconds{0};
@@ -210,8 +210,8 @@ void Supervisor::tell_upgrade(const std::string& refusal) {
   tell_outcome();
 }
 
-// Whoever serves answers to whoever asked for the upgrade; the next one, if it did not come to that. It is in the journal as long as
-// nobody has answered.
+// The serving NI reports the outcome to the client that requested the upgrade; if it ends first, the next NI does. The request stays in the
+// journal until it is answered.
 void Supervisor::tell_outcome() {
   if (!store_.holds(service::JournalKind::upgrade)) outcome_.reset();
   if (!outcome_ || !active_.ready || active_.pid <= 0) return;

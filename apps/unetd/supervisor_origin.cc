@@ -1,4 +1,4 @@
-// supervisor_origin.cc - files looked at and executed through descriptors: nobody can exchange them between the one and the other.
+// supervisor_origin.cc - checks and executes files through descriptors, so that a file cannot be exchanged in between.
 #include "apps/unetd/supervisor_origin.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ Descriptor another(const Descriptor& descriptor) { return Descriptor(fcntl(descr
 
 }  // namespace
 
-// O_PATH: nothing that is there can keep us waiting, and a program need not be readable.
+// O_PATH: opening cannot block, and a program need not be readable.
 Origin Origin::at(const std::string& path, bool named) {
   Origin origin{.path = path, .file = Descriptor(open(path.c_str(), O_PATH | O_CLOEXEC)), .configuration = {}, .named = named,
                 .by_path = !named};
@@ -66,7 +66,7 @@ void Origin::execute(std::vector<std::string> arguments) const {
   }
   execveat(file.get(), "", pointers.data(), environ, AT_EMPTY_PATH);
   if (errno != ENOENT) return;
-  // A script: its interpreter opens it once more, through the same descriptor.
+  // A script's interpreter opens the file again through the same descriptor.
   fcntl(file.get(), F_SETFD, 0);
   execveat(file.get(), "", pointers.data(), environ, AT_EMPTY_PATH);
 }

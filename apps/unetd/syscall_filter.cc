@@ -1,4 +1,4 @@
-// syscall_filter.cc - the list of calls, each with the reason, as rules of libseccomp.
+// syscall_filter.cc - the list of permitted calls, each with its reason, as rules of libseccomp.
 #include "apps/unetd/syscall_filter.h"
 
 #include <fcntl.h>
@@ -23,9 +23,9 @@ namespace {
 
 using Filter = std::unique_ptr<void, decltype(&seccomp_release)>;
 
-// Whatever their arguments.
+// Permitted with any arguments.
 constexpr int kAlways[] = {
-    // descriptors that are open, and new ones that lead nowhere
+    // open descriptors, and new ones that lead nowhere
     SCMP_SYS(read), SCMP_SYS(readv), SCMP_SYS(pread64), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(pwrite64), SCMP_SYS(lseek),
     SCMP_SYS(close), SCMP_SYS(dup), SCMP_SYS(dup2), SCMP_SYS(dup3), SCMP_SYS(fcntl), SCMP_SYS(fstat), SCMP_SYS(ftruncate), SCMP_SYS(fchmod),
     SCMP_SYS(memfd_create), SCMP_SYS(eventfd2), SCMP_SYS(timerfd_create), SCMP_SYS(timerfd_settime),
@@ -33,7 +33,7 @@ constexpr int kAlways[] = {
     SCMP_SYS(epoll_create), SCMP_SYS(epoll_create1), SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_wait), SCMP_SYS(epoll_pwait),
     SCMP_SYS(epoll_pwait2), SCMP_SYS(poll), SCMP_SYS(ppoll), SCMP_SYS(select), SCMP_SYS(pselect6), SCMP_SYS(nanosleep),
     SCMP_SYS(clock_nanosleep), SCMP_SYS(futex), SCMP_SYS(sched_yield), SCMP_SYS(membarrier),
-    // sockets that are open
+    // open sockets
     SCMP_SYS(accept), SCMP_SYS(accept4), SCMP_SYS(sendto), SCMP_SYS(sendmsg), SCMP_SYS(sendmmsg), SCMP_SYS(recvfrom),
     SCMP_SYS(recvmsg), SCMP_SYS(recvmmsg), SCMP_SYS(shutdown), SCMP_SYS(getsockopt), SCMP_SYS(setsockopt), SCMP_SYS(getsockname),
     SCMP_SYS(getpeername), SCMP_SYS(connect), SCMP_SYS(bind), SCMP_SYS(listen),
@@ -45,21 +45,21 @@ constexpr int kAlways[] = {
     SCMP_SYS(sched_getaffinity), SCMP_SYS(sched_setaffinity), SCMP_SYS(setpriority), SCMP_SYS(getcpu), SCMP_SYS(rt_sigaction),
     SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn), SCMP_SYS(sigaltstack), SCMP_SYS(restart_syscall), SCMP_SYS(clock_gettime),
     SCMP_SYS(clock_getres), SCMP_SYS(gettimeofday), SCMP_SYS(time), SCMP_SYS(getrandom),
-    // who and where we are
+    // identity of process and host
     SCMP_SYS(getuid), SCMP_SYS(geteuid), SCMP_SYS(getgid), SCMP_SYS(getegid), SCMP_SYS(getgroups), SCMP_SYS(getppid),
     SCMP_SYS(uname), SCMP_SYS(sysinfo), SCMP_SYS(getrlimit), SCMP_SYS(getrusage), SCMP_SYS(times),
-    // files are looked at: the policy, users' names, the time zone
+    // looking at files: the policy, users' names, the time zone
     SCMP_SYS(access), SCMP_SYS(faccessat), SCMP_SYS(faccessat2), SCMP_SYS(stat), SCMP_SYS(lstat), SCMP_SYS(newfstatat),
     SCMP_SYS(statx), SCMP_SYS(getdents64), SCMP_SYS(readlink), SCMP_SYS(readlinkat), SCMP_SYS(getcwd), SCMP_SYS(fadvise64),
-    // the control socket is removed; a memif server removes its own
+    // removing the control socket; a memif server removes its own
     SCMP_SYS(unlink),
 };
 
-// libxdp takes its program off an interface, holding a lock in a directory of its own.
+// libxdp removes its program from an interface, under a lock in a directory of its own.
 constexpr int kXdp[] = {SCMP_SYS(bpf), SCMP_SYS(mkdir), SCMP_SYS(rmdir), SCMP_SYS(unlinkat), SCMP_SYS(flock), SCMP_SYS(statfs),
                         SCMP_SYS(fstatfs)};
 
-constexpr uint64_t kLow = 0xFFFF'FFFF;  // the kernel looks at 32 bits of the arguments below
+constexpr uint64_t kLow = 0xFFFF'FFFF;  // the kernel reads only 32 bits of the arguments below
 
 struct Masked {
   int call;
@@ -67,9 +67,8 @@ struct Masked {
   uint64_t mask, value;
 };
 
-// A call may be allowed by several of these lines. Files are opened for reading, memory is writable or executable (never both),
-// a clone is a thread, prctl gives a name, a thread preempts others less,
-// and devices get no request that a terminal would understand as input.
+// A call may be allowed by several of these lines. Files are opened for reading. Memory is writable or executable, never both. A clone is a
+// thread. prctl sets a name. A thread may lower its priority. Devices get no request that a terminal would take as input.
 constexpr Masked kMasked[] = {
     {SCMP_SYS(openat), 2, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY},
     {SCMP_SYS(open), 1, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY},
@@ -83,7 +82,7 @@ constexpr Masked kMasked[] = {
     {SCMP_SYS(sched_setscheduler), 1, kLow, SCHED_BATCH},  // the thread of long wake-ups
     {SCMP_SYS(prlimit64), 2, ~uint64_t{0}, 0},
     {SCMP_SYS(socket), 0, kLow, AF_UNIX},
-    {SCMP_SYS(socketpair), 0, kLow, AF_UNIX},  // for a memif client that is to be greeted
+    {SCMP_SYS(socketpair), 0, kLow, AF_UNIX},  // in the greeting of a memif client
     {SCMP_SYS(ioctl), 1, 0xFFFF'FF00, 0x8900},   // of sockets and interfaces
     {SCMP_SYS(ioctl), 1, 0xFF80, 0x5480},        // of taps
     {SCMP_SYS(ioctl), 1, 0xFF00, 0x3B00},        // VFIO
@@ -91,16 +90,16 @@ constexpr Masked kMasked[] = {
     {SCMP_SYS(ioctl), 1, kLow, 0x80086601},      // FS_IOC_GETFLAGS, FS_IOC_SETFLAGS: holes in shared memory are forbidden
     {SCMP_SYS(ioctl), 1, kLow, 0x40086602},
     {SCMP_SYS(ioctl), 1, kLow, 0x5401},          // TCGETS: is it a terminal?
-    {SCMP_SYS(ioctl), 1, kLow, 0x5411},          // SIOCOUTQ: what clients have not read
+    {SCMP_SYS(ioctl), 1, kLow, 0x5411},          // SIOCOUTQ: bytes that clients have not read
     {SCMP_SYS(ioctl), 1, kLow, 0x541B},          // FIONREAD
     {SCMP_SYS(ioctl), 1, kLow, 0x5421},          // FIONBIO
 };
 
 constexpr size_t kNames = 512;
 using Names = std::array<std::array<char, 24>, kNames>;
-Names* names = nullptr;  // for the signal handler only; as long as the process
+Names* names = nullptr;  // for the signal handler only; lives as long as the process
 
-// Names are looked up beforehand: the lookup allocates.
+// Looks names up beforehand, because the lookup allocates.
 void look_up_names() {
   names = new Names{};
   for (size_t i = 0; i < kNames; ++i) {
@@ -112,7 +111,7 @@ void look_up_names() {
 
 void say(std::string_view text) { static_cast<void>(!write(STDERR_FILENO, text.data(), text.size())); }
 
-// In the thread that made the call, which has not happened.
+// Runs in the thread that made the call, which was not executed.
 void on_violation(int, siginfo_t* info, void*) {
   const auto number = static_cast<size_t>(info->si_syscall);
   say("unetd: the system call ");
@@ -121,7 +120,7 @@ void on_violation(int, siginfo_t* info, void*) {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
   sigaction(SIGSYS, &action, nullptr);
-  raise(SIGSYS);  // when the handler returns, before the thread goes on
+  raise(SIGSYS);  // delivered when the handler returns, before the thread goes on
 }
 
 int add_rules(scmp_filter_ctx filter, const std::vector<std::string>& ports) {
@@ -133,13 +132,13 @@ int add_rules(scmp_filter_ctx filter, const std::vector<std::string>& ports) {
   };
   for (const int call : kAlways) allow(call);
   for (const Masked& masked : kMasked) allow_masked(masked);
-  // An abort() and the handler above, of this process only.
+  // For abort() and the handler above, of this process only.
   allow_masked({SCMP_SYS(tgkill), 0, kLow, static_cast<uint64_t>(getpid())});
-  // Its arguments are in memory, where no filter can look; without it the C library takes clone().
+  // The arguments of clone3() are in memory, which no filter can read; with ENOSYS the C library uses clone().
   if (error == 0) error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
   bool interfaces = false, xdp = false;
   for (const std::string& port : ports) {
-    const std::string wire = port.substr(port.rfind(" / ") + 1);  // wrappers name files, which may be called anything; npos + 1 is 0
+    const std::string wire = port.substr(port.rfind(" / ") + 1);  // without wrappers: their file names are arbitrary; npos + 1 is 0
     interfaces = interfaces || wire.find("net_memif") == std::string::npos;
     xdp = xdp || wire.find("net_af_xdp") != std::string::npos;
   }
@@ -168,9 +167,9 @@ Status install_syscall_filter(const std::vector<std::string>& ports) {
   action.sa_sigaction = on_violation;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGSYS, &action, nullptr);
-  int error = seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_TSYNC, 1);  // the threads of the drivers, too
-  if (error == 0) error = seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);  // a binary search: some are called often
-  // Older kernels slow a filtered process down on purpose, against code of others that runs inside it: there is none in unetd.
+  int error = seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_TSYNC, 1);  // all threads, the drivers' included
+  if (error == 0) error = seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);  // binary search: some calls are frequent
+  // Older kernels slow down a filtered process on purpose, against foreign code inside it: unetd runs none.
   if (error == 0) error = seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_SSB, 1);
   if (error == 0) error = add_rules(filter.get(), ports);
   if (error == 0) error = seccomp_load(filter.get());

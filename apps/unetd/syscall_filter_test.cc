@@ -1,4 +1,4 @@
-// syscall_filter_test.cc - what the filter stops, each in a child process of its own; that unetd lives with it, the system tests show.
+// syscall_filter_test.cc - what the filter stops, each in a child process of its own. System tests show that unetd works under it.
 #include <catch2/catch.hpp>
 
 #include <fcntl.h>
@@ -20,12 +20,12 @@ namespace {
 
 struct End {
   int status = 0;
-  std::string said;  // on stderr
+  std::string said;  // output on stderr
   bool killed() const { return WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS; }
   bool well() const { return WIFEXITED(status) && WEXITSTATUS(status) == 0; }
 };
 
-// `act` in a child that has the filter; its return value is the exit status.
+// Runs `act` in a child that has the filter; its return value is the exit status.
 template <typename Act>
 End filtered(Act act, const std::vector<std::string>& ports = {}) {
   int pipe_of[2];

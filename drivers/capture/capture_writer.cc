@@ -94,7 +94,7 @@ void CaptureFile::flush() noexcept {
       const bool regular = fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
       if (regular && ftruncate(file_, static_cast<off_t>(whole)) == 0) done = whole_blocks(out_, done);
       written_.store(written() + done, std::memory_order_relaxed);
-      stop_because(error == EAGAIN ? "nobody reads it" : std::generic_category().message(error));
+      stop_because(error == EAGAIN ? "it has no reader" : std::generic_category().message(error));
       done = 0;
       break;
     }

@@ -54,7 +54,7 @@ Status need_capability(const DeviceSpec& device, int number, const char* name) {
 
 Status find_interface(const DeviceSpec& device, const std::string& name, InterfaceState& interface) {
   if (name.empty() || name.size() >= IFNAMSIZ) {
-    return fail(Errc::invalid_argument, "dpdk:" + device.name + ": iface=" + name + " is no interface name: 1 to 15 characters");
+    return fail(Errc::invalid_argument, "dpdk:" + device.name + ": iface=" + name + " is not an interface name: 1 to 15 characters");
   }
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return fail_errno("socket", errno);
@@ -109,7 +109,7 @@ Status check_keys(const DeviceSpec& device) {
     if (known.driver != device.driver) continue;
     for (const auto& [key, value] : device.keys) {
       if (known.keys.find(" " + key + " ") == std::string_view::npos) {
-        return fail(Errc::invalid_argument, "dpdk:" + device.name + ": '" + key + "' is no option of " + device.driver + "; allowed:" +
+        return fail(Errc::invalid_argument, "dpdk:" + device.name + ": '" + key + "' is not an option of " + device.driver + "; allowed:" +
                                                 std::string(known.keys.substr(0, known.keys.size() - 1)));
       }
     }
@@ -222,7 +222,7 @@ Result<DeviceSpec> parse_device(std::string_view text) {
   device.driver = device.name.substr(0, end);
   const bool known_family = device.driver.starts_with("net_") || device.driver.starts_with("eth_") || device.driver == "virtio_user";
   if (!known_family || end == device.name.size() || device.name.size() > 40) {
-    return fail(Errc::invalid_argument, "dpdk:" + device.name + " is no DPDK port; allowed: " + std::string(kDevices) +
+    return fail(Errc::invalid_argument, "dpdk:" + device.name + " is not a DPDK port; allowed: " + std::string(kDevices) +
                                             " (the number tells ports of one process apart)");
   }
   return device;

@@ -316,7 +316,7 @@ Status DpdkPort::make_pools(Setup& setup) {
 Status DpdkPort::configure(Setup& setup) {
   rte_eth_dev_info info{};
   if (const int result = rte_eth_dev_info_get(port_id_, &info); result != 0) {
-    return fail(Errc::unavailable, because("the port tells nothing about itself", device_, result));
+    return fail(Errc::unavailable, because("the port does not describe itself", device_, result));
   }
   // memif and af_packet report 1518 bytes regardless of what they can do. The sizes of their slots and of our buffers decide.
   const bool own_limit = memif_ || setup.device.driver == "net_af_packet";

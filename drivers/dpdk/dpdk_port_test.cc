@@ -387,8 +387,8 @@ TEST_CASE("the bare port's loops work on an open port") {
 TEST_CASE("each port that cannot be opened says why and what to do") {
   using Catch::Contains;
   CHECK_THAT(refusal("net_foo0"), Contains("dpdk:net_foo0"));
-  CHECK_THAT(refusal("net_ring"), Contains("no DPDK port"));
-  CHECK_THAT(refusal(""), Contains("no DPDK port"));
+  CHECK_THAT(refusal("net_ring"), Contains("not a DPDK port"));
+  CHECK_THAT(refusal(""), Contains("not a DPDK port"));
   CHECK_THAT(refusal("net_ring0,=x"), Contains("no name"));
   CHECK_THAT(refusal("net_ring0,a=1,a=2"), Contains("twice"));
   CHECK_THAT(refusal("net_ring0", {.mtu = 10}), Contains("256 to 9600"));
@@ -401,7 +401,7 @@ TEST_CASE("each port that cannot be opened says why and what to do") {
   CHECK_THAT(refusal("net_memif0,role=server,socket=x"), Contains("absolute path"));
   CHECK_THAT(refusal("net_memif0,role=server,socket=/tmp/x,socket-abstract=yes"), Contains("every local user"));
   CHECK_THAT(refusal("net_memif0,role=client,socket=/tmp/unet-test-nobody,nonsense=1"),
-             Contains("'nonsense' is no option of net_memif; allowed: role"));
+             Contains("'nonsense' is not an option of net_memif; allowed: role"));
   CHECK_THAT(refusal("net_memif0,role=client,bsize=1024"), Contains("too small"));
   CHECK_THAT(refusal("net_memif0,role=client,bsize=1"), Contains("256 to 65535"));
   CHECK_THAT(refusal("net_memif0,role=client,rsize=15"), Contains("1 to 14"));
@@ -415,7 +415,7 @@ TEST_CASE("each port that cannot be opened says why and what to do") {
   CHECK_THAT(refusal("net_af_xdp0,iface=a-name-much-too-long-for-linux"), Contains("1 to 15 characters"));
   CHECK_THAT(refusal("virtio_user0"), Contains("path="));
   CHECK_THAT(refusal("0000:ff:1f.7"), Contains("no PCI device") && Contains("lspci"));
-  CHECK_THAT(refusal("0000:ff:1f"), Contains("no DPDK port"));
+  CHECK_THAT(refusal("0000:ff:1f"), Contains("not a DPDK port"));
   // The name is free after a refusal.
   open_port("net_ring0");
 }

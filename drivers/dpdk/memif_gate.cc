@@ -104,7 +104,7 @@ Status MemifGate::prepare() {
   rte_intr_handle* handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
   if (handle == nullptr || rte_intr_fd_set(handle, g.event) != 0 || rte_intr_type_set(handle, RTE_INTR_HANDLE_EXT) != 0 ||
       rte_intr_callback_register(handle, &MemifGate::on_turn, nullptr) != 0) {
-    return fail(Errc::system, "DPDK: its interrupt thread takes no events");
+    return fail(Errc::system, "DPDK: its interrupt thread handles no events");
   }
   g.orphans.spare_present();
   eal::set_interrupt_log_hook(&MemifGate::on_log);

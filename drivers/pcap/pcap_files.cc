@@ -47,7 +47,7 @@ PcapFiles::~PcapFiles() {
 Status PcapFiles::open_read() {
   if (options_.read.empty()) return {};
   if (stat(options_.read.c_str(), &read_status_) == 0 && !S_ISREG(read_status_.st_mode)) {
-    return fail(Errc::invalid_argument, "pcap: read=" + options_.read + ": is no file; the engine would wait for it");
+    return fail(Errc::invalid_argument, "pcap: read=" + options_.read + ": is not a regular file; the engine would wait for it");
   }
   if (options_.read == "-") return fail(Errc::invalid_argument, "pcap: read=-: name a file; ./- is one called -");
   char error[PCAP_ERRBUF_SIZE] = "";
@@ -77,7 +77,7 @@ Status PcapFiles::open_write() {
   struct stat status{};
   if (fstat(file, &status) != 0) return refuse(Errc::unavailable, std::generic_category().message(errno));
   if (!S_ISREG(status.st_mode) && !S_ISCHR(status.st_mode)) {
-    return refuse(Errc::invalid_argument, "is no file; the engine would wait for it");
+    return refuse(Errc::invalid_argument, "is not a regular file; the engine would wait for it");
   }
   if (!options_.read.empty() && status.st_dev == read_status_.st_dev && status.st_ino == read_status_.st_ino) {
     return refuse(Errc::invalid_argument, "it is the file to read");

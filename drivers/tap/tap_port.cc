@@ -55,7 +55,7 @@ Status attach(int tap, const std::string& name) {
   request.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
   if (::ioctl(tap, TUNSETIFF, &request) == 0) return {};
   if (errno == EBUSY) return refuse(Errc::already_exists, name, "another process has this tap: stop it, or take another name");
-  if (errno == EINVAL) return refuse(Errc::invalid_argument, name, "there is an interface of this name that is no tap of one queue");
+  if (errno == EINVAL) return refuse(Errc::invalid_argument, name, "an interface of this name exists, and is not a tap with one queue");
   return refuse_errno(name, "TUNSETIFF");
 }
 
@@ -132,7 +132,7 @@ Status set_up(const TapOptions& options) {
 Result<std::unique_ptr<TapPort>> TapPort::open(const TapOptions& options) {
   const std::string& name = options.name;
   if (name.empty() || name.size() >= IFNAMSIZ || name.find('/') != std::string::npos || name.find('%') != std::string::npos) {
-    return refuse(Errc::invalid_argument, name, "is no interface name: 1 to 15 characters");
+    return refuse(Errc::invalid_argument, name, "is not an interface name: 1 to 15 characters");
   }
   Descriptor tap(::open(kDevice, O_RDWR | O_NONBLOCK | O_CLOEXEC));
   if (tap.fd < 0 && (errno == EPERM || errno == EACCES)) return refuse_errno(name, kDevice);

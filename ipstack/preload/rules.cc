@@ -46,7 +46,7 @@ Result<Rules::Rule> Rules::parse_rule(std::string_view text) {
   if (word != "*") {
     const size_t slash = word.find('/');
     const auto address = ip::parse_address(word.substr(0, slash));
-    if (!address) return unreadable(text, "'" + std::string(word.substr(0, slash)) + "' is no address");
+    if (!address) return unreadable(text, "'" + std::string(word.substr(0, slash)) + "' is not an address");
     rule.any = false;
     rule.address = *address;
     const uint32_t bits = address->is_ipv4() ? 32 : 128;

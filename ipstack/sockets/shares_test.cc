@@ -250,7 +250,7 @@ TEST_CASE("datagrams of one peer come to one socket, those of many to all, of on
   CHECK(a.stack->receive_from(sockets[1].second, room, nullptr) == 8);
 }
 
-TEST_CASE("a flood of SYNs at a shared port gets cookies of its member, and who answers is connected") {
+TEST_CASE("SYN cookies at a shared port: a flood gets its member's cookies, and a client that answers is connected") {
   Hosts h;
   Application& a = h.worker();
   std::vector<int> listeners;

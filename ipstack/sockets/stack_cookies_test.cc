@@ -8,7 +8,7 @@ namespace unet::sockets::stack_cookies_test {
 
 using namespace unet::sockets::sim;
 
-TEST_CASE("a flood of SYNs gets cookies, and who answers one is connected") {
+TEST_CASE("SYN cookies: a flood gets them, and a client that answers one is connected") {
   const bool stamps = GENERATE(true, false), sack = GENERATE(true, false), scales = GENERATE(true, false);
   StackOptions options;
   options.half_open_max = 4;
@@ -56,7 +56,7 @@ TEST_CASE("a flood of SYNs gets cookies, and who answers one is connected") {
   CHECK(c.stack->sockets() == 2);
 }
 
-TEST_CASE("who answers a cookie is connected though what he said first is lost") {
+TEST_CASE("SYN cookies: a client whose first ACK is lost is connected by its data") {
   StackOptions options;
   options.half_open_max = 0;
   Two two;
@@ -83,7 +83,7 @@ TEST_CASE("who answers a cookie is connected though what he said first is lost")
   CHECK(receive(*c.stack, server) == data);
 }
 
-TEST_CASE("who was sent a cookie is connected by it, though a further SYN has found room since") {
+TEST_CASE("SYN cookies: one still connects its client after a later SYN has found room") {
   const bool timestamps = GENERATE(false, true);
   StackOptions options;
   options.half_open_max = 1;
@@ -119,7 +119,7 @@ TEST_CASE("who was sent a cookie is connected by it, though a further SYN has fo
   CHECK(c.stack->sockets() == 2);
 }
 
-TEST_CASE("a cookie's answer has the window and the segments that the listener has said") {
+TEST_CASE("SYN cookies: the connection has the listener's window and MSS") {
   StackOptions options;
   options.half_open_max = 0;
   Two two;

@@ -55,7 +55,7 @@ ip::TcpView view_of(const std::vector<std::byte>& message) {
   return view;
 }
 
-TEST_CASE("the second connection's first data goes with its SYN, and is answered before the handshake is over") {
+TEST_CASE("TCP Fast Open: the second connection's data is in its SYN, and is answered before the handshake ends") {
   Two two;
   two.learn();
   CHECK(two.a.stack->counters().fast_open_learned == 1);
@@ -117,7 +117,7 @@ TEST_CASE("what is more than a SYN has room for follows") {
   CHECK(two.b->stack->counters().fast_open_in == 1);
 }
 
-TEST_CASE("without a cookie sendto() begins to connect, and asks for one") {
+TEST_CASE("TCP Fast Open: without a cookie sendto() begins to connect, and requests one") {
   Two two;
   const int client = two.a.stack->socket(Type::stream, false);
   CHECK(two.a.stack->connect_with(client, pattern(5), at("10.0.0.2", 80)) == -EINPROGRESS);
@@ -130,7 +130,7 @@ TEST_CASE("without a cookie sendto() begins to connect, and asks for one") {
   CHECK(receive(*two.b->stack, two.accept()) == pattern(5));
 }
 
-TEST_CASE("a server that knows the cookie no longer takes the data after the handshake, and gives a new one") {
+TEST_CASE("TCP Fast Open: a server that no longer knows the cookie takes the data after the handshake, and sends a new one") {
   Two two;
   two.learn();
   two.b = std::make_unique<Application>(two.world, two.there);
@@ -146,7 +146,7 @@ TEST_CASE("a server that knows the cookie no longer takes the data after the han
   }
 }
 
-TEST_CASE("cookies grow old: good for an hour at least, two at most") {
+TEST_CASE("TCP Fast Open: a cookie is valid for an hour at least, two at most") {
   Two two;
   two.learn();
   const auto opens = [&] {
@@ -169,7 +169,7 @@ TEST_CASE("cookies grow old: good for an hour at least, two at most") {
   CHECK(opens() == 1);
 }
 
-TEST_CASE("a stolen cookie opens no more than the queue has places") {
+TEST_CASE("TCP Fast Open: a stolen cookie opens at most as many connections as the queue has places") {
   Two two;
   REQUIRE(two.b->stack->set_option(two.listener, Stack::Option::fast_open, 2) == 0);
   two.learn();
@@ -204,7 +204,7 @@ TEST_CASE("a stolen cookie opens no more than the queue has places") {
   CHECK(b.counters().fast_open_in == 4);
 }
 
-TEST_CASE("a network that loses such SYNs is found out, and left alone for an hour") {
+TEST_CASE("TCP Fast Open: a network that loses SYNs with data is detected, and gets none for an hour") {
   Two two;
   two.learn();
   const int client = two.socket();
@@ -256,7 +256,7 @@ TEST_CASE("a socket that has not begun to connect ends, asks and waits as others
   CHECK(a.set_option(empty, Stack::Option::fast_open, -1) == -EINVAL);
 }
 
-TEST_CASE("a server without the option says nothing of cookies") {
+TEST_CASE("TCP Fast Open: a server without the option sends no cookie") {
   Two two;
   REQUIRE(two.b->stack->set_option(two.listener, Stack::Option::fast_open, 0) == 0);
   const int client = two.socket();

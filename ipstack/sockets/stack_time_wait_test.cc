@@ -69,7 +69,7 @@ std::vector<std::byte> segment(const ip::TcpFields& fields) {
   return made;
 }
 
-TEST_CASE("many connections in TIME-WAIT are no sockets, and end by themselves") {
+TEST_CASE("TIME-WAIT: many connections need no sockets, and end by themselves") {
   Two two;
   for (int i = 0; i < 1000; ++i) {
     const auto [client, server] = two.connect(0);
@@ -88,7 +88,7 @@ TEST_CASE("many connections in TIME-WAIT are no sockets, and end by themselves")
   CHECK(two.a.stack->next_event() == ~Nanoseconds{0});
 }
 
-TEST_CASE("a FIN that comes again is acknowledged, and the waiting begins anew") {
+TEST_CASE("TIME-WAIT: a repeated FIN is acknowledged, and restarts the timer") {
   Two two;
   const auto [client, server] = two.connect(5000);
   Stack& b = *two.b.stack;
@@ -113,7 +113,7 @@ TEST_CASE("a FIN that comes again is acknowledged, and the waiting begins anew")
   CHECK(b.time_waits().first() >= until + 29 * kSecond);
 }
 
-TEST_CASE("a reset ends it with the right number only") {
+TEST_CASE("TIME-WAIT: only a reset with the exact number ends it") {
   Two two;
   const auto [client, server] = two.connect(5000);
   Stack& b = *two.b.stack;
@@ -134,7 +134,7 @@ TEST_CASE("a reset ends it with the right number only") {
   CHECK(b.time_waits().size() == 0);
 }
 
-TEST_CASE("only so many of what an attacker sends are answered") {
+TEST_CASE("TIME-WAIT: the number of answers to an attacker's segments is limited") {
   Two two;
   const auto [client, server] = two.connect(5000);
   REQUIRE(two.b.stack->close(server) == 0);
@@ -154,7 +154,7 @@ TEST_CASE("only so many of what an attacker sends are answered") {
   CHECK(two.b.stack->time_waits().size() == 1);
 }
 
-TEST_CASE("a new connection of the peer takes the place of one in TIME-WAIT") {
+TEST_CASE("TIME-WAIT: a new connection of the peer takes the old one's place") {
   Two two;
   const auto [client, server] = two.connect(5000);
   CHECK(two.carries(client, server));
@@ -168,7 +168,7 @@ TEST_CASE("a new connection of the peer takes the place of one in TIME-WAIT") {
   CHECK(two.carries(again, other));
 }
 
-TEST_CASE("and stays where nobody listens") {
+TEST_CASE("TIME-WAIT: a new SYN does not end it if no socket listens") {
   Two two;
   const auto [client, server] = two.connect(5000);
   REQUIRE(two.b.stack->close(server) == 0);
@@ -185,7 +185,7 @@ TEST_CASE("and stays where nobody listens") {
   CHECK(two.b.port.sent == sent + 1);
 }
 
-TEST_CASE("who calls may take a pair of ports again after a second, with numbers behind the last ones") {
+TEST_CASE("TIME-WAIT: connect() may reuse a pair of ports after a second, with later sequence numbers") {
   Two two;
   const auto [client, server] = two.connect(5000);
   CHECK(two.carries(client, server));
@@ -206,7 +206,7 @@ TEST_CASE("who calls may take a pair of ports again after a second, with numbers
   CHECK(two.carries(again, other));
 }
 
-TEST_CASE("a port stays in use while a connection of it is in TIME-WAIT") {
+TEST_CASE("TIME-WAIT: the port stays in use") {
   Two two;
   const auto [client, server] = two.connect(5000);
   REQUIRE(two.a.stack->close(client) == 0);
@@ -219,7 +219,7 @@ TEST_CASE("a port stays in use while a connection of it is in TIME-WAIT") {
   CHECK(two.a.stack->bind(other, at("10.0.0.1", 5000)) == 0);
 }
 
-TEST_CASE("there are no more than there may be: the oldest ends") {
+TEST_CASE("TIME-WAIT: beyond the limit the oldest ends") {
   StackOptions options;
   options.time_waits_max = 4;
   Two two(options);

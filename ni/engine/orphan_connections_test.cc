@@ -147,7 +147,7 @@ TEST_CASE("data that nobody will read is answered by a reset") {
   }
 }
 
-TEST_CASE("resets end what is not in TIME-WAIT, if their number is exact") {
+TEST_CASE("resets with the exact number end connections outside of TIME-WAIT") {
   World w;
   w.add(OrphanState::fin_wait_2);
   REQUIRE(w.comes(Flags::kRst, 9001, 0));
@@ -159,7 +159,7 @@ TEST_CASE("resets end what is not in TIME-WAIT, if their number is exact") {
   CHECK(w.orphans.size() == 1);
 }
 
-TEST_CASE("TIME-WAIT gives way to a later connection alone, of the peer's or of ours") {
+TEST_CASE("TIME-WAIT yields only to a later connection, the peer's or ours") {
   World w;
   w.add(OrphanState::time_wait);
   const auto old = w.comes(Flags::kSyn, 8000, 0);

@@ -18,7 +18,7 @@ Result<IpClaimed> IpControl::claim(const ClientRecord& client, EndpointRecord& e
   if (!endpoint.ip_channel) return fail(Errc::invalid_argument, "the endpoint has no IP channel: open one first");
   if (Status status = check_ip_claim(claim); !status) return tl::unexpected(status.error());
   if (!claim.local.is_unspecified() && !claim.local.is_multicast() && !hosts_.has_address(claim.local)) {
-    return fail(Errc::not_found, ip::text_of(claim.local) + " is no address of this network interface");
+    return fail(Errc::not_found, ip::text_of(claim.local) + " is not an address of this network interface");
   }
   if (Status status = persistence_.takes(0); !status) return tl::unexpected(status.error());
   const Usage wanted{.ip_claims = 1, .ip_ports = claim.ports};
@@ -78,7 +78,7 @@ Result<IpPorts::Found> IpControl::find(std::string_view target) {
   const Result<ip::IpAddress> address = ip::parse_ip({at + 1, static_cast<size_t>(end - at - 1)});
   if (!address) return fail(Errc::invalid_argument, in_quotes(target) + ": " + address.error().text);
   // The address may come yet, from a router or a server: do not say that the port has no claim.
-  if (!hosts_.has_address(*address)) return fail(Errc::refused, ip::text_of(*address) + " is no address of this network interface");
+  if (!hosts_.has_address(*address)) return fail(Errc::refused, ip::text_of(*address) + " is not an address of this network interface");
   const std::optional<IpPorts::Found> found = ports_.find(protocol, *address, port);
   if (found) return *found;
   if (!ports_.claims_any(protocol, port)) return none();

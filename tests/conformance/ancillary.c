@@ -1,11 +1,11 @@
-// ancillary.c - cases of ancillary data: where a datagram arrived, with what TTL and when, and what may be sent along.
+// ancillary.c - cases of ancillary data: a datagram's destination, TTL and time of arrival, and the ancillary data that sendmsg() accepts.
 #include <sys/time.h>
 
 #include "tests/conformance/conformance.h"
 
 static char control[512];
 
-// One datagram with room for ancillary data; says what kinds there were, not their values.
+// Receives one datagram with `room` bytes for ancillary data. Prints the kinds that came, not their values.
 static struct msghdr receive(int s, size_t room) {
   static char bytes[20];
   static struct iovec in;
@@ -124,7 +124,7 @@ CASE(ancillary_no_room, "room for less ancillary data than there is: MSG_CTRUNC"
   receive(ends[1], CMSG_LEN(8));
 }
 
-// The kernel begins to look at its clock some time after the first socket of the host wants to know: whether it tells is chance.
+// Prints no time stamp: the kernel turns its clock on some time after the host's first socket asks, so whether one comes is chance.
 CASE(ancillary_stream_timestamp, "SO_TIMESTAMP of a stream does no harm") {
   int ends[2];
   char bytes[20];
@@ -134,7 +134,7 @@ CASE(ancillary_stream_timestamp, "SO_TIMESTAMP of a stream does no harm") {
   CALL(recv(ends[1], bytes, sizeof bytes, 0));
 }
 
-// A datagram to the second end with one number along.
+// Sends a datagram to the second end with one ancillary value.
 static long send_with(int s, int level, int type, const void* value, size_t length) {
   struct iovec out = {"abc", 3};
   struct msghdr sent = {.msg_iov = &out, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(length)};
@@ -212,7 +212,7 @@ CASE(ancillary_send_six, "IPV6_HOPLIMIT, IPV6_TCLASS and IPV6_PKTINFO for one da
   const int values[] = {-1, 0, 44, -2, 256};
   for (int i = 0; i < 5; ++i) {
     for (int type = IPV6_HOPLIMIT; type <= IPV6_TCLASS; type += IPV6_TCLASS - IPV6_HOPLIMIT) {
-      if (type == IPV6_TCLASS && values[i] == -1) continue;  // of which kernels make one thing or another
+      if (type == IPV6_TCLASS && values[i] == -1) continue;  // kernels differ here
       if (CALL(send_with(ends[0], IPPROTO_IPV6, type, &values[i], sizeof values[i])) < 0) continue;
       struct msghdr got = receive(ends[1], sizeof control);
       say_values(&got);

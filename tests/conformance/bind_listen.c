@@ -11,7 +11,7 @@ CASE(bind_ephemeral, "bind() to port 0 and the names before and after") {
   CALL(bind(s, &own.any, length));
 }
 
-CASE(bind_datagram, "the same with datagrams") {
+CASE(bind_datagram, "bind() of a datagram socket to port 0, and the names before and after") {
   union Address own;
   const int s = OPEN(socket(family, SOCK_DGRAM, 0));
   say_names("new", s);
@@ -50,7 +50,7 @@ CASE(bind_taken, "bind() to a port that another socket has") {
   }
 }
 
-CASE(bind_any_taken, "bind() to an address whose port somebody has with any address") {
+CASE(bind_any_taken, "bind() to an address whose port is bound to any address") {
   union Address own, any;
   const socklen_t length = any_address(&any, 0);
   const int s = OPEN(socket(family, SOCK_STREAM, 0));
@@ -152,7 +152,7 @@ CASE(listen_unbound, "listen() without bind(): any address, some port") {
   say_ready("listener", s);
 }
 
-CASE(listen_backlogs, "listen() again, and with backlogs of no sense") {
+CASE(listen_backlogs, "listen() again, and with invalid backlogs") {
   const int s = bound(SOCK_STREAM);
   CALL(listen(s, -1));
   CALL(listen(s, 0));

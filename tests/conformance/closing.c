@@ -1,5 +1,5 @@
-// closing.c - cases of a descriptor that is closed, or made another's by dup2(), while a thread sleeps in a call on it: the call goes on
-// with what the number was when it began.
+// closing.c - cases of a descriptor that close() or dup2() takes away while a thread sleeps in a call on it: the call goes on with the old
+// file.
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -27,7 +27,7 @@ static void* waits_in_epoll(void* fd) {
   return thread_result(n == 1 ? (long)event.events : n);
 }
 
-// Only for as long as nothing is to come.
+// For waits in which no event is expected.
 static void* waits_in_epoll_a_little(void* fd) {
   struct epoll_event event;
   return thread_result(epoll_wait(*(int*)fd, &event, 1, 400));
@@ -56,7 +56,7 @@ static int set_of(int fd, unsigned events) {
   return e;
 }
 
-CASE(close_while_accepting, "close() of a listener in whose accept() a thread waits: it gets who calls next, and then there is nobody") {
+CASE(close_while_accepting, "close() of a listener in whose accept() a thread waits: it accepts one client more, then the port is closed") {
   int listener = listening();
   to_length = address_of(listener, &to);
   const pthread_t acceptor = asleep(accepts, &listener);

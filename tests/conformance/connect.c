@@ -1,7 +1,7 @@
-// connect.c - cases of connect(): blocking or not, refused, twice, dissolved, and the life of SO_ERROR.
+// connect.c - cases of connect(): blocking and not, refused, repeated, dissolved (AF_UNSPEC), and the life of SO_ERROR.
 #include "tests/conformance/conformance.h"
 
-// The address of a listener.
+// The address of a fresh listener.
 static socklen_t of_listener(union Address* address) { return address_of(listening(), address); }
 
 static socklen_t of_nobody(union Address* address) { return own_address(address, unused_port()); }
@@ -36,7 +36,7 @@ CASE(connect_bound_any, "connect() from any address with a port: the address bec
   say_names("client", s);
 }
 
-CASE(connect_refused, "connect() to nobody, blocking") {
+CASE(connect_refused, "connect() to an unused port, blocking") {
   union Address to;
   char byte = 0;
   const int s = OPEN(socket(family, SOCK_STREAM, 0));
@@ -72,7 +72,7 @@ CASE(connect_nonblocking, "connect() that does not wait, and again when it is th
   say_ready("connected", s);
 }
 
-CASE(connect_nonblocking_refused, "connect() that does not wait and is refused: SO_ERROR tells once") {
+CASE(connect_nonblocking_refused, "nonblocking connect() that is refused: SO_ERROR reports it once") {
   union Address to;
   char byte = 0;
   const int s = OPEN(socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0));
@@ -87,7 +87,7 @@ CASE(connect_nonblocking_refused, "connect() that does not wait and is refused: 
   CALL(send(s, &byte, 1, MSG_NOSIGNAL));
 }
 
-CASE(connect_nonblocking_refused_recv, "... or recv() tells it, once") {
+CASE(connect_nonblocking_refused_recv, "nonblocking connect() that is refused: recv() reports it once") {
   union Address to;
   char byte = 0;
   const int s = OPEN(socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0));
@@ -99,7 +99,7 @@ CASE(connect_nonblocking_refused_recv, "... or recv() tells it, once") {
   OPTION(s, SOL_SOCKET, SO_ERROR);
 }
 
-CASE(connect_nonblocking_refused_connect, "... or connect() does, and the next one begins anew") {
+CASE(connect_nonblocking_refused_connect, "nonblocking connect() that is refused: connect() reports it, and the next one begins anew") {
   union Address to;
   const int s = OPEN(socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0));
   const socklen_t length = of_nobody(&to);
@@ -254,7 +254,7 @@ CASE(connect_then_listen, "a socket that was refused listens") {
 CASE(connect_not_there_yet, "calls on a socket whose connect() cannot succeed: no answer comes") {
   union Address to;
   char byte = 0;
-  // A listener whose queue is full answers no more.
+  // A listener with a full queue answers no further SYN.
   const int listener = listening_of(0);
   const socklen_t length = address_of(listener, &to);
   int s = -1;
@@ -328,7 +328,7 @@ static void wakes_and_calls(int listener) {
   CALL(connect(s, &to.any, length));
 }
 
-CASE(connect_to_busy, "who is woken by something else, and busy from then on, is connected to all the same") {
+CASE(connect_to_busy, "a thread woken by another event, and then busy, is connected all the same") {
   const int listener = listening();
   MUST(pipe(wakes));
   const pid_t caller = child(wakes_and_calls, listener);

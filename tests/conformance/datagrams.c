@@ -1,11 +1,11 @@
-// datagrams.c - cases of datagrams: sending to one and to another, borders, truncation, errors that come back, and who hears what.
-#include <time.h>  // which errqueue.h wants
+// datagrams.c - cases of datagrams: destinations, message boundaries, truncation, ICMP errors, and which socket receives.
+#include <time.h>  // errqueue.h needs it
 
 #include <linux/errqueue.h>
 
 #include "tests/conformance/conformance.h"
 
-CASE(datagram_to_and_from, "sendto(), and whom recvfrom() says it is from") {
+CASE(datagram_to_and_from, "sendto(), and the source address of recvfrom()") {
   union Address to, from, sender;
   char bytes[20];
   const int one = bound(SOCK_DGRAM), two = bound(SOCK_DGRAM);
@@ -159,7 +159,7 @@ CASE(datagram_filter_begins, "what came before connect() is still received") {
   CALL(recv(s, bytes, sizeof bytes, MSG_DONTWAIT));
 }
 
-CASE(datagram_refused, "nobody has the port: a connected socket is told by its next call") {
+CASE(datagram_refused, "port unreachable: a connected socket's next call returns ECONNREFUSED") {
   union Address to;
   char byte = 0;
   const int s = OPEN(socket(family, SOCK_DGRAM, 0));
@@ -180,7 +180,7 @@ CASE(datagram_refused, "nobody has the port: a connected socket is told by its n
   CALL(recv(s, &byte, 1, MSG_DONTWAIT));
 }
 
-CASE(datagram_refused_unconnected, "... a socket that is not connected is not told") {
+CASE(datagram_refused_unconnected, "port unreachable: an unconnected socket reports no error") {
   union Address to;
   char byte = 0;
   const int s = bound(SOCK_DGRAM);
@@ -223,7 +223,7 @@ CASE(datagram_broadcast_forbidden, "sending to everybody wants SO_BROADCAST") {
   const int s = OPEN(socket(AF_INET, SOCK_DGRAM, 0));
   family = AF_INET;
   own_address(&to, 7777);
-  to.v4.sin_addr.s_addr |= htonl(255);  // of a network of 24 bits
+  to.v4.sin_addr.s_addr |= htonl(255);  // broadcast address of a /24
   CALL(sendto(s, "x", 1, 0, &to.any, sizeof to.v4));
   CALL(connect(s, &to.any, sizeof to.v4));
   SET_AND_GET(s, SOL_SOCKET, SO_BROADCAST, 1);
@@ -397,7 +397,7 @@ CASE(datagram_oob, "MSG_OOB of datagrams") {
   CALL(recv(ends[1], &byte, 1, MSG_OOB | MSG_DONTWAIT));
 }
 
-// Its peer's name, what that gets, and what comes back.
+// Prints the peer's name, what the peer receives, and its answer.
 static void say_talk(int s, int peer) {
   char bytes[8];
   union Address from;

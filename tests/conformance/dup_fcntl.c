@@ -180,7 +180,7 @@ CASE(fcntl_sigio, "O_ASYNC and F_SETOWN: SIGIO when data comes, and the end of i
   say_signals_since(before);
 }
 
-CASE(fcntl_sigio_drawn, "O_ASYNC is drawn: SIGIO no more; nor where nobody owns the socket") {
+CASE(fcntl_sigio_drawn, "clearing O_ASYNC stops SIGIO; a socket without an owner sends none") {
   int ends[2];
   streams(ends);
   count_signal(SIGIO, 0);
@@ -232,7 +232,7 @@ CASE(fcntl_sigio_own, "what a program sends and reads itself is no SIGIO for it,
   CALL(recv(ends[0], bytes, 2, 0));
   say("signals: %d", signals_counted());
   const int before = signals_counted();
-  CALL(send(ends[1], "abc", 3, 0));  // behind what waits
+  CALL(send(ends[1], "abc", 3, 0));  // behind the unread data
   say_signals_since(before);
   const int own = signals_counted();
   CALL(shutdown(ends[0], SHUT_RD));
@@ -256,7 +256,7 @@ CASE(fcntl_sigio_urgent, "SIGIO of an urgent byte, and of the peer that goes wit
   say_signals_since(before);
 }
 
-CASE(fcntl_sigio_room, "SIGIO when there is room again for who had none") {
+CASE(fcntl_sigio_room, "SIGIO when a full socket has room again") {
   static char bytes[64 * 1024];
   int ends[2];
   ssize_t got;
@@ -277,7 +277,7 @@ CASE(fcntl_sigio_room, "SIGIO when there is room again for who had none") {
   say("some: %d", signals_counted() > before);
 }
 
-// The exit status: whether SIGIO came.
+// The child's exit status is 0 if SIGIO came.
 static pid_t waits_for_sigio(int s, int pipe_in) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
@@ -332,7 +332,7 @@ CASE(fcntl_setsig, "F_SETSIG: another signal, which says of which descriptor, to
   for (int i = 0; i < 100 && told_fd < 0; ++i) pause_ms(10);
   say("of it: %d, to read: %d", told_fd == ends[0], (told_band & POLLIN) != 0);
   say("band: %#x", told_band);
-  // The descriptor by which O_ASYNC was said is the one.
+  // si_fd names the descriptor on which O_ASYNC was set.
   char bytes[8];
   CALL(recv(ends[0], bytes, sizeof bytes, 0));
   const int other = dup(ends[0]);
@@ -353,7 +353,7 @@ CASE(dup2_high, "dup2() to numbers far above those in use") {
   say("not there: %d", others);
 }
 
-CASE(dup2_high_goes_on, "dup2() to numbers far above those in use: sockets go on, and nobody writes there") {
+CASE(dup2_high_goes_on, "dup2() to numbers far above those in use: sockets go on, and no data goes to the wrong file") {
   int ends[2], pipes[2];
   char bytes[20];
   streams(ends);
@@ -374,7 +374,7 @@ static void receives_and_ends(int listener) {
   _exit((int)recv(client, bytes, sizeof bytes, 0));
 }
 
-CASE(dup2_high_between, "... between two processes, of which the other waits") {
+CASE(dup2_high_between, "dup2() to numbers far above those in use, between two processes, of which the other waits") {
   int pipes[2];
   char bytes[20];
   const int listener = listening();

@@ -1,11 +1,11 @@
-// ends.c - what cases begin with: addresses, listeners, pairs of streams and datagram sockets, and waiting for what is on its way.
+// ends.c - fixtures of the cases: addresses, listeners, pairs of streams and datagram sockets, and waiting for data in flight.
 #include <linux/sockios.h>
 
 #include "tests/conformance/conformance.h"
 
 int family = AF_INET;
 
-enum { PATIENCE_MS = 5000 };  // a bound for what takes milliseconds on a machine that may be busy; less than the limit of a case
+enum { PATIENCE_MS = 5000 };  // limit of a wait that takes milliseconds on an idle machine; below a case's limit
 
 long must(const char* text, long result) {
   if (result >= 0) return result;
@@ -68,8 +68,7 @@ int bound(int type) {
   return s;
 }
 
-// Not of those that are given for 0: a client that got this one by chance would connect to itself. And one that no earlier
-// connection keeps.
+// Takes no ephemeral port: a client that is given this one by chance would connect to itself. Takes no port in TIME-WAIT either.
 int unused_port(void) {
   union Address own;
   for (int port = 20000 + getpid() % 5000; port < 32000; ++port) {
@@ -119,7 +118,7 @@ void datagrams(int ends[2]) {
     const socklen_t length = address_of(ends[1 - i], &address);
     MUST(connect(ends[i], &address.any, length));
   }
-  // Where the first datagrams look for their way, later ones may overtake them.
+  // Warm up both directions: while the first datagrams await address resolution, later ones may overtake them.
   char byte = 0;
   for (int i = 0; i < 4; ++i) {
     MUST(send(ends[i % 2], &byte, 1, 0));
@@ -176,7 +175,7 @@ void await_sent(int fd) {
 int send_until_full(int fd) {
   static char block[16384];
   int took = 0;
-  // Full for half a second: what is on its way to the peer's buffer makes room, also what is sent again by a timer of 200 ms.
+  // Full means unwritable for half a second: data in flight, and retransmissions after 200 ms, still make room.
   for (int full = 0; full < 100;) {
     const long sent = send(fd, block, sizeof block, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) {

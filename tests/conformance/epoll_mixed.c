@@ -1,4 +1,4 @@
-// epoll_mixed.c - cases of sockets beside what else there is to wait for: timers, events, pipes, signals, sockets of the kernel's own.
+// epoll_mixed.c - cases of sockets in an epoll set beside timers, eventfds, pipes, signalfds and kernel sockets.
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -160,7 +160,7 @@ CASE(mixed_poll_many_kinds, "poll() of all kinds at once, twenty of ours among t
   say("ready: %x", (unsigned)ready);
 }
 
-// How often each of the marks 1 to 3 is told in so many calls with room for so many.
+// Prints how often each of the marks 1 to 3 is reported in `calls` calls with room for `room` events.
 static void say_turns(int calls, int room) {
   int told[4] = {0};
   for (int i = 0; i < calls; ++i) {
@@ -191,7 +191,7 @@ CASE(mixed_turns, "where there is room for few events, all that are ready have t
   say_turns(8, 1);
 }
 
-CASE(mixed_hardly_any_time, "what is the kernel's is told to who has hardly any time, too, after a long wait for nothing") {
+CASE(mixed_hardly_any_time, "a wait with a very short time-out still reports the kernel's descriptors, after a long idle wait") {
   int ends[2], pipes[2];
   const struct timespec hardly_any = {0, 1};
   struct epoll_event event;

@@ -1,10 +1,10 @@
-// exhausted.c - cases of a process that has no more descriptors, or no more memory: it is told so, and what it has goes on.
+// exhausted.c - cases of a process out of descriptors or memory: calls fail with the right error, and open sockets still work.
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
 #include "tests/conformance/conformance.h"
 
-// No descriptor is free then.
+// Opens files until no descriptor is free.
 static void exhaust_descriptors(void) {
   const int last = dup(STDIN_FILENO);
   const struct rlimit few = {(rlim_t)last + 1, (rlim_t)last + 1};
@@ -75,7 +75,7 @@ CASE(exhausted_first, "the first sockets at the limit") {
   OPEN(socket(family, SOCK_STREAM, 0));
 }
 
-// How much of it this process uses.
+// The address space that this process uses.
 static rlim_t address_space(void) {
   unsigned long pages = 0;
   FILE* const file = fopen("/proc/self/statm", "r");
@@ -84,7 +84,7 @@ static rlim_t address_space(void) {
   return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
 }
 
-// Once it no longer changes: a thread of ours that begins may just take 64 MiB of addresses, and the process would be far above its limit.
+// Waits until usage is stable: a starting library thread may reserve 64 MiB of addresses, which would exceed the limit.
 static void limit_memory(rlim_t more) {
   rlim_t used = 0;
   for (int same = 0; same < 5; pause_ms(2)) {
@@ -98,7 +98,7 @@ static void limit_memory(rlim_t more) {
 
 static int is_exhaustion(int error) { return error == EMFILE || error == ENOMEM || error == ENOBUFS; }
 
-// Sockets that listen, until there are no more to be had, or so many.
+// Opens listeners until one fails, at most `most`.
 static void listen_until_full(int most) {
   int error = 0;
   for (int i = 0; i < most && error == 0; ++i) {
@@ -129,7 +129,7 @@ CASE(exhausted_memory_first, "the first sockets of a process without memory") {
   say("bound: %s", error == 0 || is_exhaustion(error) ? "yes or exhausted" : error_name(error));
 }
 
-// Refused, as nobody has that port.
+// A port without a listener refuses.
 static const char* outcome_of(long result) {
   return result >= 0 || errno == ECONNREFUSED || is_exhaustion(errno) ? "done, refused or exhausted" : error_name(errno);
 }

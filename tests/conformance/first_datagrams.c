@@ -1,4 +1,4 @@
-// first_datagrams.c - cases of datagram sockets that are not bound and have sent nothing when a thread begins to wait for what comes.
+// first_datagrams.c - cases of datagram sockets, neither bound nor used, on which a thread already waits to receive.
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -36,7 +36,7 @@ static void* waits_in_epoll(void* fd) {
   return thread_result(count);
 }
 
-// Another thread sends, and is answered.
+// Another thread sends from the socket; the waiting thread gets the answer.
 static void answered(const char* who, void* (*waits)(void*)) {
   union Address to, from;
   char bytes[20];
@@ -80,7 +80,7 @@ CASE(first_datagram_never_comes, "SO_RCVTIMEO ends the wait for it, and so does 
   CALL(recv(s, bytes, sizeof bytes, MSG_DONTWAIT));
 }
 
-// The socket is at the loopback address from then on, of which others hear nothing.
+// Another thread binds the socket to the loopback address, which only this host reaches.
 static void bound_meanwhile(const char* who, void* (*waits)(void*)) {
   union Address name;
   waited_for = OPEN(socket(AF_INET, SOCK_DGRAM, 0));
@@ -108,12 +108,12 @@ static atomic_int errors_read;
 static void* receives_twice(void* fd) {
   const struct timeval limit = {1, 0};
   if (setsockopt(*(int*)fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0) return thread_result(-1);
-  receives_once(fd);  // the error
-  receives_once(fd);  // nothing, though poll() says POLLERR
+  receives_once(fd);  // returns the error
+  receives_once(fd);  // returns nothing, though poll() reports POLLERR
   return thread_result(atomic_load(&errors_read));
 }
 
-CASE(first_datagram_error_waits, "who waits while the error queue has something is in nobody's way") {
+CASE(first_datagram_error_waits, "a thread that waits while the error queue is not empty blocks no other") {
   union Address name;
   memset(&name, 0, sizeof name);
   name.v4.sin_family = AF_INET;

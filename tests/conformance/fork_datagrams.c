@@ -1,4 +1,4 @@
-// fork_datagrams.c - cases of datagram sockets that several processes have: whoever reads gets what comes.
+// fork_datagrams.c - cases of datagram sockets shared by several processes: the process that reads gets the datagram.
 #include "tests/conformance/conformance.h"
 
 static void echoes_one(int fd) {
@@ -13,7 +13,7 @@ static void echoes_all(int fd) {
   for (;;) echoes_one(fd);
 }
 
-// A socket that asks that one.
+// A client connected to that socket.
 static int asks(int fd) {
   union Address to;
   const int s = bound(SOCK_DGRAM);
@@ -38,7 +38,7 @@ CASE(fork_datagram_last, "what children that end at once have sent last arrives"
     const pid_t pid = fork();
     if (pid == 0) {
       const int own = bound(SOCK_DGRAM);
-      while (sendto(own, "x", 1, 0, &to.any, length) < 0) pause_ms(1);  // the kernel may have no way there yet, as its address is new
+      while (sendto(own, "x", 1, 0, &to.any, length) < 0) pause_ms(1);  // the address is new: the kernel may have no route yet
       _exit(0);
     }
     right += recv(s, bytes, sizeof bytes, 0) == 1;
@@ -116,7 +116,7 @@ CASE(fork_datagram_left_over, "what a child has not read when it ends, its paren
   CALL(recv(s, bytes, sizeof bytes, MSG_DONTWAIT));
 }
 
-// Whether it has read one: it closes the socket and stays a while.
+// Reads with a timeout, closes the socket and stays a while. Returns whether it read a datagram.
 static int waits_a_little(int fd) {
   const struct timeval time = {0, 20000};
   char byte;
@@ -132,11 +132,11 @@ CASE(fork_datagram_asked_and_closed, "a child that has waited in vain and closes
   int right = 0, status = 0;
   const int s = bound(SOCK_DGRAM), client = asks(s);
   send(client, "abc", 3, 0);
-  CALL(recv(s, bytes, sizeof bytes, 0));  // who reads is sent to, and the child asks him
+  CALL(recv(s, bytes, sizeof bytes, 0));  // datagrams go to the process that reads; the child asks it for them
   for (int i = 0; i < 10; ++i) {
     const pid_t pid = (pid_t)MUST(fork());
     if (pid == 0) _exit(waits_a_little(s));
-    pause_ms(15 + i);  // about when its time is over
+    pause_ms(15 + i);  // around the end of the child's timeout
     send(client, "abc", 3, 0);
     waitpid(pid, &status, 0);
     right += WEXITSTATUS(status) + (recv(s, bytes, sizeof bytes, MSG_DONTWAIT) == 3);
@@ -146,11 +146,11 @@ CASE(fork_datagram_asked_and_closed, "a child that has waited in vain and closes
 
 enum Leaving { CLOSES, BECOMES, BECOMES_WITHOUT, LEAVINGS };
 
-// Looks at what has come, and leaves it: it closes the socket, or becomes another program, which has it or not. Closes `pipe` then.
+// Polls the socket without reading it. Then closes the socket, or executes a program with or without it; closes `pipe` at that moment.
 static void looks_and_leaves(int fd, int pipe, enum Leaving how) {
   struct pollfd wanted = {.fd = fd, .events = POLLIN};
   say("seen: %d", poll(&wanted, 1, 10000));
-  if (how != CLOSES) pause_ms(2);  // what it is handed just then may be lost (docs/SOCKETS.md)
+  if (how != CLOSES) pause_ms(2);  // a datagram passed to it at exec may be lost (docs/SOCKETS.md)
   if (how == CLOSES) {
     close(fd);
     close(pipe);
@@ -168,11 +168,11 @@ CASE(fork_datagram_seen, "what a child has seen and not read its parent reads: i
     int ends[2];
     MUST(pipe2(ends, O_CLOEXEC));
     for (int i = 0; i < 3; ++i) send(client, "abc", 3, 0);
-    await(s, POLLIN);  // the child is handed them, and what is on its way to itself in the moment in which it leaves may be lost
+    await(s, POLLIN);  // else a datagram in transfer to the child at its exec may be lost
     const pid_t pid = (pid_t)MUST(fork());
     if (pid == 0) looks_and_leaves(s, ends[1], (enum Leaving)how);
     close(ends[1]);
-    CALL(read(ends[0], bytes, 1));  // until it has left
+    CALL(read(ends[0], bytes, 1));  // until the child has closed or executed
     for (int i = 0; i < 3; ++i) {
       await(s, POLLIN);
       CALL(recv(s, bytes, sizeof bytes, MSG_DONTWAIT));
@@ -213,7 +213,7 @@ CASE(fork_datagram_workers, "three children read from one socket: all are answer
     if (i == 6) {
       kill(workers[0], SIGKILL);
       waitpid(workers[0], NULL, 0);
-      pause_ms(100);  // what is sent to one that is just killed may be lost
+      pause_ms(100);  // a datagram to a process that is just being killed may be lost
     }
     const int client = asks(s);
     right += is_answered(client);

@@ -1,4 +1,4 @@
-// fork_exec.c - cases of sockets that children inherit, and that pass exec() or do not.
+// fork_exec.c - cases of sockets that children inherit, and of sockets that stay open or close at exec().
 #include <spawn.h>
 #include <sys/epoll.h>
 
@@ -102,7 +102,7 @@ static void listens_and_echoes(int fd) {
   if (listen(fd, 5) == 0) accepts_and_echoes(fd);
 }
 
-// A client of what a child listens at soon.
+// A client that retries until the child listens.
 static void call_late(const union Address* to, socklen_t length) {
   char bytes[20];
   int client = -1, result = -1;
@@ -132,8 +132,8 @@ static void leaves_a_daemon(int fd) {
   if (write(fd, &to, length) != (ssize_t)length) _exit(1);
   if (fork() != 0) _exit(0);
   setsid();
-  alarm(60);  // nobody may call
-  pause_ms(50);  // its parent has ended
+  alarm(60);  // ends it if no client calls
+  pause_ms(50);  // until its parent has exited
   listens_and_echoes(s);
 }
 
@@ -196,7 +196,7 @@ CASE(fork_workers, "three children accept from one listener: all connections are
   for (int i = 0; i < 3; ++i) kill(workers[i], SIGKILL);
 }
 
-// One is answered after the other; who is told to be busy never comes back: it sleeps, or waits for more of the same client.
+// Serves one connection after another. 's' makes it sleep for good, 'w' makes it wait for more data of that client.
 static void answers_or_is_busy(int listener) {
   for (;;) {
     char what = 0;
@@ -249,9 +249,11 @@ CASE(fork_busy_workers, "three children accept from one listener, and two are bu
   with_three_workers(makes_busy_and_calls);
 }
 
-CASE(fork_busy_at_once, "the same, and both begin to be busy at once") { with_three_workers(makes_both_busy_and_calls); }
+CASE(fork_busy_at_once, "three children accept from one listener, and two become busy at once") {
+  with_three_workers(makes_both_busy_and_calls);
+}
 
-// Its parent does nothing between accept() and close(); which has no part in it on the kernel.
+// The parent is stopped between accept() and close(). The kernel does not need the parent here; the library must not either.
 static void closes_what_is_in_its_set(int listener) {
   int told = 0;
   const int set = (int)MUST(epoll_create1(0));
@@ -261,7 +263,7 @@ static void closes_what_is_in_its_set(int listener) {
     const int s = (int)MUST(accept(listener, NULL, NULL));
     MUST(kill(getppid(), SIGSTOP));
     MUST(epoll_ctl(set, EPOLL_CTL_ADD, s, &event));
-    recv(s, &byte, 1, MSG_DONTWAIT);  // what the parent carries does not come now
+    recv(s, &byte, 1, MSG_DONTWAIT);  // data that the stopped parent carries does not arrive now
     MUST(close(s));
     told += epoll_wait(set, &event, 1, 60);
     MUST(kill(getppid(), SIGCONT));
@@ -435,7 +437,7 @@ CASE(exec_shell_writes, "a shell writes to an inherited descriptor, by posix_spa
 
 CASE(exec_spawn_closes, "posix_spawn() closes a listener: its number is whatever the program opens next") {
   const int listener = listening();
-  CALL(dup2(listener, 3));  // which cat opens first
+  CALL(dup2(listener, 3));  // cat's first open() would get number 3
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addclose(&actions, 3);

@@ -1,4 +1,4 @@
-// interfaces.c - cases of programs that list the interfaces of their host: one of them has the own address, a name and a number.
+// interfaces.c - cases of programs that list the host's interfaces: one has the own address, a name and an index.
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -13,7 +13,7 @@ static int is_own(const struct sockaddr* address) {
   return family == AF_INET ? memcmp(&it->v4.sin_addr, &own.v4.sin_addr, 4) == 0 : memcmp(&it->v6.sin6_addr, &own.v6.sin6_addr, 16) == 0;
 }
 
-// The name of the interface that has the own address.
+// Finds the name of the interface with the own address.
 static int find_own(char name[IF_NAMESIZE], unsigned* flags) {
   struct ifaddrs* all;
   int found = 0;
@@ -98,7 +98,7 @@ CASE(interface_configured, "getaddrinfo() with AI_ADDRCONFIG takes an address of
   }
 }
 
-// The link-local address of the interface that has the own one, with its number.
+// The link-local address, with scope id, of the interface that has the own address.
 static int link_local(union Address* address) {
   char name[IF_NAMESIZE] = "";
   unsigned flags;

@@ -1,4 +1,4 @@
-// ipv6.c - cases of IPv6 besides those that every case is run for: both versions on one socket, mapped addresses, scopes.
+// ipv6.c - cases of IPv6 beyond the run of every case over IPv6: dual-stack sockets, mapped addresses, scopes.
 #include "tests/conformance/conformance.h"
 
 static socklen_t mapped(union Address* address, int port) {
@@ -50,7 +50,7 @@ CASE(six_only, "IPV6_V6ONLY: IPv4 is refused, and may have the port itself") {
   family = AF_INET6;
   const int listener = OPEN(socket(AF_INET6, SOCK_STREAM, 0));
   SET(listener, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-  const int both = listening_both();  // a port that nothing has, nor had of late, in either version
+  const int both = listening_both();  // its port is free in both versions, also of TIME-WAIT
   socklen_t length = any_address(&any, port_of(both));
   close(both);
   CALL(bind(listener, &any.any, length));

@@ -13,14 +13,14 @@ static const char* program;
 
 static void print_case(const struct Case* each) { printf("%-34s %s\n", each->name, each->what); }
 
-// What the case says, until it and what it has started have no way to say more.
+// Copies the case's output until the case and all its children have closed the pipe.
 static void copy_output(int from) {
   char bytes[4096];
   ssize_t length;
   while ((length = read(from, bytes, sizeof bytes)) > 0) fwrite(bytes, 1, (size_t)length, stdout);
 }
 
-// The case runs in a process group of its own: whatever it has started ends with it.
+// Runs the case in a process group of its own, so that its children end with it.
 static void run_case(const struct Case* each) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) exit(2);
@@ -96,7 +96,7 @@ static int be_case(const char* name, const char* of_family) {
   return 0;
 }
 
-// A process for each address, which shares nothing with the others.
+// Serves each address in a process of its own.
 static int serve(int addresses, char** address) {
   for (int i = 1; i < addresses; ++i) {
     if (fork() == 0) return serve_as_peer(address[i]);
@@ -105,7 +105,7 @@ static int serve(int addresses, char** address) {
 }
 
 int main(int argc, char** argv) {
-  // Not /proc/self/exe: who starts us may be a loader or a wrapper.
+  // argv[0] rather than /proc/self/exe, which may be a loader or a wrapper.
   program = strchr(argv[0], '/') != NULL ? argv[0] : "/proc/self/exe";
   if (argc == 2 && strcmp(argv[1], "list") == 0) return each_case(print_case), 0;
   if (argc > 2 && strcmp(argv[1], "run") == 0) return run(argc - 1, argv + 1);

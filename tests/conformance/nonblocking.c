@@ -1,4 +1,4 @@
-// nonblocking.c - cases of sockets that do not wait, by fcntl(), ioctl(), SOCK_NONBLOCK or a flag of the call.
+// nonblocking.c - cases of nonblocking sockets, by fcntl(), ioctl(), SOCK_NONBLOCK or a flag of the call.
 #include "tests/conformance/conformance.h"
 
 CASE(nonblocking_calls, "every call that would wait says EAGAIN") {
@@ -22,7 +22,7 @@ CASE(nonblocking_calls, "every call that would wait says EAGAIN") {
   CALL(sendmsg(ends[0], &message, 0));
 }
 
-CASE(nonblocking_accept, "accept() with nobody there, by every way not to wait") {
+CASE(nonblocking_accept, "accept() without a pending connection: EAGAIN, by every way not to wait") {
   const int listener = listening();
   int on = 1, off = 0;
   nonblocking(listener);

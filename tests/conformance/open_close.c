@@ -1,4 +1,4 @@
-// open_close.c - cases of descriptors: opening with right and wrong arguments, what a descriptor is besides a socket, and closing.
+// open_close.c - cases of descriptors: socket() with valid and invalid arguments, file calls on a socket, and closing.
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -274,7 +274,7 @@ CASE(close_lingers, "close() with a linger time returns once all is acknowledged
   CALL(recv(ends[1], bytes, sizeof bytes, 0));
 }
 
-CASE(close_listener_with_waiting, "closing a listener resets those that nobody has accepted") {
+CASE(close_listener_with_waiting, "closing a listener resets unaccepted connections") {
   char byte;
   const int listener = listening();
   const int client = connected(listener);

@@ -1,9 +1,9 @@
-// options.c - cases of SOL_SOCKET's options: what they are at first, what they are once set, and wrong lengths and levels.
+// options.c - cases of SOL_SOCKET's options: defaults, values after setsockopt(), and wrong lengths and levels.
 #include <netinet/udp.h>
 
 #include "tests/conformance/conformance.h"
 
-// For what the kernel is told otherwise on other machines, and bounds by that.
+// For options with a bound that the machine sets: prints only that the value is at least `least`.
 static void say_at_least(const char* what, int s, int option, int least) {
   int value = 0;
   socklen_t length = sizeof value;
@@ -143,7 +143,7 @@ CASE(option_polling, "SO_BUSY_POLL, SO_INCOMING_CPU, SO_INCOMING_NAPI_ID, SO_PRE
     OPTION(s, SOL_SOCKET, SO_BUSY_POLL);
     SET_AND_GET(s, SOL_SOCKET, SO_BUSY_POLL, 50);
     SET_AND_GET(s, SOL_SOCKET, SO_BUSY_POLL, -1);
-    if (i != CONNECTION && i != CONNECTED_DATAGRAMS) OPTION(s, SOL_SOCKET, SO_INCOMING_CPU);  // where a packet came
+    if (i != CONNECTION && i != CONNECTED_DATAGRAMS) OPTION(s, SOL_SOCKET, SO_INCOMING_CPU);  // the CPU of the last packet
     SET_AND_GET(s, SOL_SOCKET, SO_INCOMING_CPU, 1);
     OPTION(s, SOL_SOCKET, SO_INCOMING_NAPI_ID);
     SET_AND_GET(s, SOL_SOCKET, SO_PREFER_BUSY_POLL, 1);
@@ -187,7 +187,7 @@ CASE(option_off, "what few have, switched off") {
   }
 }
 
-CASE(option_refused, "the same switched on, which the stack cannot do") {
+CASE(option_refused, "options that U-Net does not support, switched on") {
   OF_ALL {
     SET(s, SOL_SOCKET, SO_SELECT_ERR_QUEUE, 1);
     SET(s, SOL_SOCKET, SO_WIFI_STATUS, 1);

@@ -112,7 +112,7 @@ CASE(ip_membership, "IP_ADD_MEMBERSHIP and IP_DROP_MEMBERSHIP: joined, joined ag
   CALL(setsockopt(s, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof group));
 }
 
-// A membership of either version, by the interface that has the own address, or leads to the group.
+// A group membership on the interface with the own address (IPv4) or with a route to the group (IPv6).
 static struct ip_mreq own_membership(const union Address* group) {
   union Address own;
   own_address(&own, 0);
@@ -196,7 +196,7 @@ CASE(ip_options_of_6, "options of IPv6, on sockets of the family") {
     SET_AND_GET(s, IPPROTO_IPV6, IPV6_UNICAST_HOPS, 256);
     OPTION(s, IPPROTO_IPV6, IPV6_MTU_DISCOVER);
     SET_AND_GET(s, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
-    // Of one that is connected it depends: its way is looked for anew behind such changes.
+    // The MTU of a connected socket depends on its route, which the kernel looks up anew after such changes.
     if (i != CONNECTION && i != CONNECTED_DATAGRAMS) OPTION(s, IPPROTO_IPV6, IPV6_MTU);
     SET_AND_GET(s, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
     SET_AND_GET(s, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);

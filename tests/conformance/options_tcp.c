@@ -187,7 +187,7 @@ CASE(tcp_info, "TCP_INFO: states and counters of a connection at rest") {
   CALL(setsockopt(ends[0], IPPROTO_TCP, TCP_INFO, &info, length));
 }
 
-// Once so many wait: the last step of a handshake may come after connect().
+// Waits until `waiting` connections are queued: the ACK of a handshake may arrive after connect() has returned.
 static void say_waiting(int listener, unsigned waiting) {
   struct tcp_info info;
   socklen_t length = sizeof info;

@@ -1,4 +1,4 @@
-// other_users.c - cases of processes that become another user's, or have another root, before they make a socket.
+// other_users.c - cases of processes that change user or root directory before they make a socket.
 #include <grp.h>
 
 #include "tests/conformance/conformance.h"
@@ -16,7 +16,7 @@ static void is_another_user(void) {
   MUST(setuid(USER));
 }
 
-// A datagram and a stream come to `datagrams` and `listener`, which another process has.
+// Sends a datagram and connects a stream to sockets of another process.
 static void calls_both(const union Address* datagrams, const union Address* listener, socklen_t length) {
   char byte;
   const int s = bound(SOCK_DGRAM);
@@ -55,7 +55,7 @@ CASE(user_of_child, "a child closes what it has inherited and becomes another us
   say_child_of(is_another_user);
 }
 
-// Without a socket before, as a client that drops its rights at once.
+// Changes before the first socket, as a client that drops its rights at once.
 static void say_own_after(void (*change)(void)) {
   int ends[2];
   char byte;

@@ -1,4 +1,4 @@
-// others.c - what runs beside a case: threads, children, and signals that interrupt it.
+// others.c - helpers that run beside a case: threads, children, and signals that interrupt it.
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <sys/time.h>

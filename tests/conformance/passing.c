@@ -1,4 +1,4 @@
-// passing.c - cases of sockets that are passed to another process, or to the own, over AF_UNIX (SCM_RIGHTS), and by pidfd_getfd().
+// passing.c - cases of sockets passed over AF_UNIX (SCM_RIGHTS), to another process or to the own, and by pidfd_getfd().
 #include <sys/syscall.h>
 
 #include "tests/conformance/conformance.h"
@@ -55,7 +55,7 @@ static void passes_and_ends(int listener) {
   pass(locals[0], s);
 }
 
-CASE(pass_and_end, "who has passed a connection ends: it goes on where it is") {
+CASE(pass_and_end, "a process passes a connection by SCM_RIGHTS and ends: the receiver goes on with it") {
   char bytes[20];
   MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, locals));
   const pid_t other = child(echoes_what_is_passed, locals[1]);
@@ -73,7 +73,7 @@ static void accepts_from_what_is_passed(int over) {
   send(s, "served", 6, 0);
 }
 
-// The child does `body`, which accepts.
+// The child runs `body`, which accepts.
 static void listener_is_passed(void (*body)(int)) {
   char bytes[20];
   MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, locals));
@@ -92,7 +92,7 @@ static void peeks_and_accepts(int over) {
   accepts_from_what_is_passed(over);
 }
 
-CASE(pass_peeked, "recvmsg() that peeks at a passed listener leaves it to who receives it") { listener_is_passed(peeks_and_accepts); }
+CASE(pass_peeked, "recvmsg() with MSG_PEEK at a passed listener leaves it to the later receiver") { listener_is_passed(peeks_and_accepts); }
 
 CASE(pass_datagram_socket, "a datagram socket is passed") {
   int ends[2];
@@ -136,7 +136,7 @@ CASE(pass_with_data, "a connection with unread bytes is passed with them") {
   say_ended("child", pid);
 }
 
-CASE(pass_lost, "a connection on its way to a socket that is closed is ended") {
+CASE(pass_lost, "a connection in flight over SCM_RIGHTS ends if the receiving socket is closed") {
   int ends[2];
   char bytes[20];
   MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, locals));

@@ -1,6 +1,6 @@
-// peer.c - what stands at the other end for the cases of peer_cases.c: a service for each way a peer can behave; used by main.c.
+// peer.c - the peer of peer_cases.c: one service for each way a peer can behave; used by main.c.
 //
-// Threads and plain calls only: that processes share sockets is what cases look at, not what the other end of others should need.
+// Uses threads and plain calls only. Sockets shared by processes are what the cases test, so the peer must not depend on them.
 #include "tests/conformance/conformance.h"
 
 enum { BYTES = 65536 };
@@ -36,7 +36,7 @@ static void generate(int s) {
   }
 }
 
-// Tells how much came once the other end has sent its end.
+// Reports the number of bytes received up to the end of the stream.
 static void count(int s) {
   char text[32];
   const int length = snprintf(text, sizeof text, "%ld", discard(s));
@@ -53,8 +53,8 @@ static void urge(int s) {
   discard(s);
 }
 
-// Tells a port in 8 bytes, and takes one connection there, with a small window. It reads only after a byte has come by `s`, and tells then
-// how much came, or -1 if there was no end.
+// Sends a port number in 8 bytes and accepts one connection there, with a small window. Reads that connection only after a byte has come on
+// `s`, then reports the number of bytes, or -1 if there was no end of stream.
 static void tell(int s) {
   char text[32], bytes[BYTES];
   const int listener = listening(), few = 20000;
@@ -78,7 +78,7 @@ static void serve(enum PeerService service, int s) {
     case PEER_CHARGEN: generate(s); break;
     case PEER_CLOSES: break;
     case PEER_RESETS:
-      pause_ms(20);  // a connect() that has waited and is told late would fail, as the kernel's
+      pause_ms(20);  // after the client's connect() has returned: else it may fail, as the kernel's does
       reset(s);
       return;
     case PEER_RESETS_LATE:
@@ -126,7 +126,7 @@ static void* serve_connection(void* argument) {
   return NULL;
 }
 
-// No connection waits for another.
+// Serves each connection in a thread, so that no connection waits for another.
 static void* serve_streams(void* argument) {
   const struct Job job = taken_from(argument);
   for (;;) {
@@ -162,7 +162,7 @@ static int open_service(enum PeerService service, int type) {
   return s;
 }
 
-// Says "ready" when all services listen, and serves until it is killed.
+// Prints "ready" when all services listen, and serves until killed.
 int serve_as_peer(const char* address) {
   family = strchr(address, ':') == NULL ? AF_INET : AF_INET6;
   setenv(family == AF_INET ? "CONFORMANCE_ADDRESS" : "CONFORMANCE_ADDRESS6", address, 1);

@@ -1,4 +1,4 @@
-// peer_cases.c - cases with another program at the other end (peer.c), which may be the kernel's at the other end of a wire.
+// peer_cases.c - cases with another program (peer.c) at the other end, possibly on kernel sockets across a wire.
 #include "tests/conformance/conformance.h"
 
 static int called(enum PeerService service) {
@@ -135,13 +135,13 @@ CASE(peer_lingers_long, "close() with a linger time: until that is over, or a si
   MUST(setsockopt(s, SOL_SOCKET, SO_LINGER, &much, sizeof much));
   say("took something: %d", send_until_full(s));
   count_signal(SIGALRM, SA_RESTART);
-  alarm_once(1000);  // within close()
+  alarm_once(1000);  // during close()
   began = now_ms();
   CALL(close(s));
   say("interrupted: %d, %d signal", now_ms() - began < 5000, signals_counted());
 }
 
-CASE(peer_refuses, "nobody listens there") {
+CASE(peer_refuses, "connection refused: no socket listens there") {
   union Address to;
   const socklen_t length = peer_address(&to, 6999);
   const int s = OPEN(socket(family, SOCK_STREAM, 0));
@@ -256,7 +256,7 @@ CASE(peer_keep_alive, "keep-alive with short times does no harm") {
   CALL(recv(s, bytes, 5, MSG_WAITALL));
 }
 
-// A stream of one host holds nothing back (docs/SOCKETS.md).
+// A local stream has no segments to hold back (docs/SOCKETS.md).
 static void only_over_a_wire(void) {
   union Address own, peer;
   own_address(&own, 0);
@@ -266,7 +266,7 @@ static void only_over_a_wire(void) {
   _exit(0);
 }
 
-// Sends to an echo what is not to leave yet. It is held back for 200 ms, which a busy machine may let pass: then it is tried again.
+// Sends to an echo what must stay unsent. It is held back for 200 ms; if a busy machine lets that time pass, tries again.
 static void send_held(int s, int flags) {
   char bytes[3];
   struct pollfd back = {s, POLLIN, 0};
@@ -291,7 +291,7 @@ CASE(peer_more, "MSG_MORE holds back, and what follows takes it along") {
 
 CASE(peer_delivered, "TCP_INFO counts segments that have arrived, the SYN among them") {
   char bytes[20];
-  uint32_t info[50];  // of which the C library's header knows only the first 26
+  uint32_t info[50];  // the C library's struct tcp_info has only the first 26
   only_over_a_wire();
   const int s = called(PEER_ECHO);
   SET(s, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -332,11 +332,11 @@ static void* receives_byte(void* fd) {
 static void* polls_for_a_while(void* fd) {
   struct pollfd one = {*(int*)fd, POLLIN, 0};
   const long ready = poll(&one, 1, 1300);
-  pause_ms(1000);  // busy with something else
+  pause_ms(1000);  // an application that computes
   return (void*)ready;
 }
 
-CASE(peer_wakes_who_stays, "of two threads that wait, one goes when its time is over: what comes for the other wakes it at once") {
+CASE(peer_wakes_who_stays, "two threads wait, and one times out: the other's event wakes it at once") {
   int quiet = called(PEER_ECHO), answered = called(PEER_ECHOES_LATE);
   const pthread_t poller = start(polls_for_a_while, &quiet);
   pause_ms(50);

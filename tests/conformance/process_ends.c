@@ -1,4 +1,4 @@
-// process_ends.c - cases of the ways in which a process ends, or becomes another program: all that it has sent arrives.
+// process_ends.c - cases of a process that exits, in each way, or executes another program: all sent data arrives.
 #include <stdlib.h>
 
 #include "tests/conformance/conformance.h"
@@ -26,7 +26,7 @@ static void end_by(enum Way way) {
   _exit(1);
 }
 
-// A child sends as much as goes without a reader, and ends with the connection open or closed. Returns the number of bytes.
+// A child sends until the buffers are full, and exits with the connection open or closed. Returns the number of bytes.
 static long sent_by_child(const union Address* to, socklen_t length, enum Way way, int closes) {
   static char bytes[1 << 16];
   long sent = 0;

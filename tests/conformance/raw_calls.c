@@ -1,4 +1,4 @@
-// raw_calls.c - cases of calls that do not go by the C library's names: by syscall(), and by an instruction of the program's own.
+// raw_calls.c - cases of system calls that bypass the C library's functions: by syscall(), and by the program's own instruction.
 #include <dirent.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -90,7 +90,7 @@ CASE(raw_datagrams, "sendmmsg() and recvmmsg() by syscall()") {
   for (int i = 0; i < 3; ++i) await(ends[1], POLLIN);
   RAW(recvmmsg, ends[1], in, 3, MSG_WAITFORONE, NULL);
   for (int i = 0; i < 3; ++i) say_bytes("came", bytes[i], (long)in[i].msg_len);
-  // By one that has no address yet, as a program that asks a name server does.
+  // From a socket without an address yet, as a resolver's.
   const int fresh = RAW_OPEN(socket, family, SOCK_DGRAM, 0);
   out[0].msg_hdr.msg_name = &to;
   out[0].msg_hdr.msg_namelen = length;
@@ -172,7 +172,7 @@ CASE(raw_no_rings, "io_uring_setup() by syscall()") {
   say("a ring: %d", syscall(SYS_io_uring_setup, 1, room) >= 0);
 }
 
-// ---- by an instruction of the program's own
+// ---- by the program's own instruction
 
 static long bare(long number, long a, long b, long c, void* d) {
 #if defined(__x86_64__)
@@ -195,7 +195,7 @@ static long bare(long number, long a, long b, long c, void* d) {
 
 static long bare_close(int fd) { return bare(SYS_close, fd, 0, 0, NULL); }
 
-// A descriptor that comes in a message, and gets the number `fd`.
+// Receives a descriptor by SCM_RIGHTS, which gets the number `fd`.
 static int in_rights(int fd) {
   int ends[2];
   union {
@@ -215,7 +215,7 @@ static int in_rights(int fd) {
   return fd;
 }
 
-// The same descriptor by a number far above.
+// Duplicates the descriptor to a high number.
 static int high(int fd) {
   const int moved = MUST(fcntl(MUST(fd), F_DUPFD, 500));
   MUST(close(fd));
@@ -243,7 +243,7 @@ static int first_of(int (*make)(int made[2])) {
 }
 static int unix_pair(int made[2]) { return socketpair(AF_UNIX, SOCK_DGRAM, 0, made); }
 
-// A descriptor that the kernel makes, each in another way.
+// Returns a descriptor that the kernel makes, each time by another call.
 static int made_by(int way) {
   sigset_t none;
   sigemptyset(&none);
@@ -272,12 +272,12 @@ static int made_by(int way) {
   }
 }
 
-CASE(number_again, "a number that was closed behind the C library names what the kernel gives it to next") {
+CASE(number_again, "a number closed behind the C library names the kernel's next file at it") {
   for (int way = 0; way <= 18; ++way) {
     int ends[2];
     char byte = 'x';
     streams(ends);
-    while (MUST(open("/dev/null", O_RDONLY)) < ends[0]) continue;  // no number below is free
+    while (MUST(open("/dev/null", O_RDONLY)) < ends[0]) continue;  // until no lower number is free
     const int high = fcntl(ends[1], F_DUPFD, 500);
     close(ends[1]);
     bare_close(ends[0]);
@@ -291,7 +291,7 @@ CASE(number_again, "a number that was closed behind the C library names what the
   }
 }
 
-CASE(number_again_rights, "the same of one that comes in a message") {
+CASE(number_again_rights, "a number closed behind the C library, taken by a descriptor received in a message (SCM_RIGHTS)") {
   int ends[2];
   char byte;
   streams(ends);
@@ -302,13 +302,13 @@ CASE(number_again_rights, "the same of one that comes in a message") {
   CALL(recv(ends[1], &byte, 1, 0));
 }
 
-CASE(closed_behind, "the peer of one that was closed behind the C library is told, without a new number") {
+CASE(closed_behind, "a socket closed behind the C library: its peer gets the end, though the number is not reused") {
   int ends[2], others[2];
   char byte;
   streams(ends);
   streams(others);
   bare_close(ends[0]);
-  MUST(send(others[0], "x", 1, 0));  // so a helper that rests looks again
+  MUST(send(others[0], "x", 1, 0));  // wakes the library's helper, which then notices the close
   await(ends[1], POLLIN);
   CALL(recv(ends[1], &byte, 1, 0));
 }

@@ -1,4 +1,4 @@
-// readiness_epoll.c - cases of epoll with sockets: level, edge, once, exclusive, changed, deleted, closed, duplicated, nested.
+// readiness_epoll.c - cases of epoll with sockets: level, edge, one-shot, exclusive, modified, deleted, closed, duplicated, nested.
 #include <sys/epoll.h>
 
 #include "tests/conformance/conformance.h"
@@ -15,7 +15,7 @@ static int change(int e, int operation, int fd, unsigned events, unsigned mark) 
   return epoll_ctl(e, operation, fd, &event);
 }
 
-// Waits `ms`, and says what there is, in the order of the marks.
+// Waits `ms`, and prints the events in the order of their marks.
 static void say_events(const char* when, int e, int ms) {
   struct epoll_event events[8];
   const int n = epoll_wait(e, events, 8, ms);
@@ -223,7 +223,7 @@ CASE(epoll_states, "what epoll says of streams in every state") {
   say_events("all", e, 1000);
 }
 
-CASE(epoll_wrong, "epoll calls with arguments of no sense") {
+CASE(epoll_wrong, "epoll calls with invalid arguments") {
   int ends[2];
   struct epoll_event event = {EPOLLIN, {.u64 = 1}};
   streams(ends);

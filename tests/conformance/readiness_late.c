@@ -1,4 +1,4 @@
-// readiness_late.c - cases of threads that wait before there is a socket to wait for: another thread makes it meanwhile.
+// readiness_late.c - cases of threads that wait on a set before it has a socket: another thread adds one meanwhile.
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/select.h>
@@ -17,7 +17,7 @@ static void add(int e, int fd, unsigned events, unsigned mark) {
   CALL(epoll_ctl(e, EPOLL_CTL_ADD, fd, &event));
 }
 
-// Threads: what a wait of five seconds says, as 1000 times the mark and the events.
+// Thread body: waits five seconds; returns 1000 times the mark plus the events.
 static void* waits(void* e) {
   struct epoll_event event;
   const int n = epoll_wait(*(int*)e, &event, 1, 5000);
@@ -56,7 +56,7 @@ static void say_waited(const char* who, pthread_t thread) {
   else say("%s: mark %ld: %s", who, got / 1000, events_name((unsigned)(got % 1000)));
 }
 
-// A listener comes into the set, and is called.
+// Adds a listener to the set, and connects to it.
 static void bring_listener(int e) {
   const int listener = listening();
   add(e, listener, EPOLLIN, 5);
@@ -77,17 +77,17 @@ static void bring_to_waiter(void* (*waits_so)(void*)) {
   say_waited("waiter", waiter);
 }
 
-CASE(late_beside_event, "the same with an eventfd in the set; each call of epoll that waits") {
+CASE(late_beside_event, "epoll_wait() to whose set another thread adds a socket, beside an eventfd; each call of epoll that waits") {
   bring_to_waiter(waits);
   bring_to_waiter(waits_by_nanoseconds);
   bring_to_waiter(waits_for_ever);
 }
 
-CASE(late_poll, "the same of a thread in poll() of the set") { bring_to_waiter(polls_set); }
+CASE(late_poll, "poll() of an epoll set to which another thread adds a socket") { bring_to_waiter(polls_set); }
 
-CASE(late_select, "the same of a thread in select() of the set") { bring_to_waiter(selects_set); }
+CASE(late_select, "select() of an epoll set to which another thread adds a socket") { bring_to_waiter(selects_set); }
 
-CASE(late_event_first, "epoll_wait() to whose set a socket is added tells what happens to an eventfd") {
+CASE(late_event_first, "epoll_wait() on an eventfd still reports it after a socket is added to the set") {
   const int event = eventfd(0, EFD_NONBLOCK);
   int e = set_with(event, 1);
   const pthread_t waiter = asleep(waits, &e);
@@ -197,7 +197,7 @@ static void* waits_a_little(void* e) {
   return (void*)(long)(n == 0 && took >= 590 && took < 5000);
 }
 
-CASE(late_time, "a wait to whose set a socket is added, to which nothing happens, ends when its time is over") {
+CASE(late_time, "a wait on a set to which a quiet socket is added ends at its time-out") {
   int e = set_with(-1, 0);
   const pthread_t waiter = asleep(waits_a_little, &e);
   add(e, listening(), EPOLLIN, 5);

@@ -1,4 +1,4 @@
-// readiness_poll.c - cases of poll() and ppoll(): what is ready in each state, several at once, and arguments of no sense.
+// readiness_poll.c - cases of poll() and ppoll(): readiness in each state, several descriptors, and invalid arguments.
 #include <sys/select.h>
 
 #include "tests/conformance/conformance.h"
@@ -67,7 +67,7 @@ CASE(poll_several, "poll() of several: ours, closed ones, negative ones, files, 
   for (int i = 0; i < 8; ++i) say("%d: %s", i, events_name((unsigned short)all[i].revents));
 }
 
-CASE(poll_none, "poll() of nothing, and with arguments of no sense") {
+CASE(poll_none, "poll() of no descriptors, and with invalid arguments") {
   struct pollfd one = {-1, POLLIN, 0x7fff};
   CALL(poll(NULL, 0, 10));
   CALL(poll(&one, 1, 10));

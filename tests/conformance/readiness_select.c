@@ -113,7 +113,7 @@ CASE(select_waits, "select() without a limit waits; with one, what is left of it
   say("left: %ld", left.tv_sec * 1000000 + left.tv_usec);
 }
 
-CASE(select_closed, "select() of a descriptor that is closed, and arguments of no sense") {
+CASE(select_closed, "select() of a closed descriptor, and invalid arguments") {
   struct timeval none = {0, 0}, wrong = {-1, 0};
   int ends[2];
   streams(ends);

@@ -1,7 +1,7 @@
-// reuse.c - cases of ports that are used again: SO_REUSEADDR, SO_REUSEPORT, and what closed connections leave.
+// reuse.c - cases of ports that are used again: SO_REUSEADDR, SO_REUSEPORT, and TIME-WAIT.
 #include "tests/conformance/conformance.h"
 
-// bind() of a new socket of the type, with the option, to this address.
+// Binds a new socket of the type, with the option, to this address.
 static int binds(int type, int option, const union Address* address, socklen_t length) {
   const int on = 1;
   const int s = (int)MUST(socket(family, type, 0));
@@ -78,7 +78,7 @@ CASE(reuse_port_late, "SO_REUSEPORT set by the second only, or after bind()") {
   binds(SOCK_STREAM, SO_REUSEPORT, &own, length);
 }
 
-// A connection whose listener's side has closed first; the listener's address.
+// Makes a connection that the listener's side closes first, so that TIME-WAIT is at its port. Returns the listener's address.
 static void closed_first(union Address* own, socklen_t* length, int reuses) {
   char byte;
   const int listener = listening();
@@ -94,7 +94,7 @@ static void closed_first(union Address* own, socklen_t* length, int reuses) {
   pause_ms(50);
 }
 
-CASE(reuse_time_wait_refused, "the port of a connection in TIME-WAIT whose socket did not allow it") {
+CASE(reuse_time_wait_refused, "bind() to a port in TIME-WAIT is refused if its socket had no SO_REUSEADDR") {
   union Address own;
   socklen_t length;
   closed_first(&own, &length, 0);
@@ -111,7 +111,7 @@ CASE(reuse_time_wait, "the port of a connection in TIME-WAIT: not without SO_REU
   CALL(listen(s, 1));
 }
 
-CASE(reuse_with_connection, "a server that starts again while a connection of its old self lives") {
+CASE(reuse_with_connection, "a restarted server binds its port while an old connection lives") {
   union Address own;
   const int listener = listening();
   const socklen_t length = address_of(listener, &own);
@@ -124,7 +124,7 @@ CASE(reuse_with_connection, "a server that starts again while a connection of it
   close(server);
 }
 
-CASE(reuse_with_connection_all_set, "... where the old listener had SO_REUSEADDR, too") {
+CASE(reuse_with_connection_all_set, "a restarted server binds its port beside an old connection; the old listener had SO_REUSEADDR, too") {
   union Address own;
   char bytes[4];
   const socklen_t length = own_address(&own, unused_port());
@@ -153,7 +153,7 @@ CASE(reuse_same_four, "two sockets with SO_REUSEADDR, one port, connect to the s
   CALL(connect(two, &to.any, length));
 }
 
-CASE(reuse_client_port, "a client binds the port of its last connection, with and without the option") {
+CASE(reuse_client_port, "a client binds the port of its last connection, with and without SO_REUSEADDR") {
   union Address to, own;
   const int listener = listening();
   const socklen_t length = address_of(listener, &to);
@@ -182,7 +182,7 @@ CASE(reuse_after_reset, "the port of a connection that was reset is free") {
   binds(SOCK_STREAM, 0, &own, length);
 }
 
-// A client with SO_REUSEADDR at a port of its own, connected; `server` is the other end.
+// A client connected from a port of its own with SO_REUSEADDR; `server` is the other end.
 static int client_of(int listener, union Address* own, int* server) {
   const int on = 1;
   union Address to;
@@ -195,7 +195,7 @@ static int client_of(int listener, union Address* own, int* server) {
   return client;
 }
 
-// Another client at that port, to the same listener.
+// Another client from the same port to the same listener.
 static int client_again(int listener, const union Address* own) {
   union Address to;
   const socklen_t length = address_of(listener, &to);
@@ -204,7 +204,7 @@ static int client_again(int listener, const union Address* own) {
   return again;
 }
 
-CASE(reuse_client_port_allowed, "... where the last connection's socket allowed it, also to the same listener") {
+CASE(reuse_client_port_allowed, "a client binds the port of its last connection, which had SO_REUSEADDR, also to the same listener") {
   union Address own;
   int server;
   const int listener = listening();
@@ -216,7 +216,7 @@ CASE(reuse_client_port_allowed, "... where the last connection's socket allowed 
   client_again(listener, &own);
 }
 
-CASE(reuse_client_port_kept, "... and the server, which has ended that connection first, keeps its socket") {
+CASE(reuse_client_port_kept, "a client binds the port of its last connection, which the server ended first; the server keeps its socket") {
   union Address own;
   int server;
   char byte;
@@ -286,7 +286,7 @@ CASE(reuse_by_other_process, "a server has a connection and no listener: another
 static void binds_first(int told) {
   const int s = server_socket();
   tell(told);
-  pause_ms(50);  // the other binds
+  pause_ms(50);  // until the other has bound
   say("first: listen: %d", listen(s, 1));
   tell(told);
   pause_ms(100);

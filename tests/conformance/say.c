@@ -1,4 +1,4 @@
-// say.c - what a case says: results, names, options and addresses, a line each; used by all cases.
+// say.c - prints results, names, options and addresses, one line each; used by all cases.
 #include <stdarg.h>
 
 #include "tests/conformance/conformance.h"
@@ -11,7 +11,7 @@ void say(const char* format, ...) {
   va_end(arguments);
   if (length > (int)sizeof line - 2) length = sizeof line - 2;
   line[length++] = '\n';
-  // In one piece: threads and children of a case say something, too. Not stdio's buffer, which a crash would take along.
+  // One write() for each line, because threads and children print too. Not stdio: a crash would lose its buffer.
   if (write(STDOUT_FILENO, line, (size_t)length) < 0) _exit(3);
 }
 

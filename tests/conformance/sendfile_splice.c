@@ -1,4 +1,4 @@
-// sendfile_splice.c - cases of bytes that go between files, pipes and sockets without passing through the program.
+// sendfile_splice.c - cases of sendfile() and splice(): bytes move between files, pipes and sockets without the program's buffers.
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 
@@ -211,7 +211,7 @@ CASE(splice_pipe_not_empty, "splice() to a pipe that has little room moves what 
   CALL(splice(ends[1], NULL, pipes[1], NULL, 65536, 0));
 }
 
-CASE(splice_pipe_empty, "splice() of an empty pipe says EAGAIN with SPLICE_F_NONBLOCK, and is at its end when nobody can write") {
+CASE(splice_pipe_empty, "splice() of an empty pipe: EAGAIN with SPLICE_F_NONBLOCK, end of file without a writer") {
   int ends[2], pipes[2];
   streams(ends);
   MUST(pipe(pipes));
@@ -221,7 +221,7 @@ CASE(splice_pipe_empty, "splice() of an empty pipe says EAGAIN with SPLICE_F_NON
   CALL(splice(pipes[0], NULL, ends[0], NULL, 100, 0));
 }
 
-// Uses other sockets while another thread waits in splice(), and then the pipe that it waits for.
+// Uses other sockets while another thread waits in splice(), and then uses that thread's pipe.
 static int pipe_waited_for[2], conversing[2];
 
 static void converse(void) {

@@ -1,4 +1,4 @@
-// shutdown.c - cases of the end of connections: half, both halves, in either order, with data on its way, and what is ready when.
+// shutdown.c - cases of shutdown(): one half or both, in either order, with data in flight, and the readiness that follows.
 #include "tests/conformance/conformance.h"
 
 CASE(shutdown_write, "SHUT_WR: the peer reads to the end and may still write") {
@@ -121,7 +121,7 @@ CASE(shutdown_write_after_peer_closed, "the first write after the peer has close
   OPTION(ends[0], SOL_SOCKET, SO_ERROR);
 }
 
-CASE(shutdown_reset_with_data, "a reset after data that nobody has read") {
+CASE(shutdown_reset_with_data, "a reset after unread data") {
   int ends[2];
   char bytes[20];
   streams(ends);

@@ -1,4 +1,4 @@
-// signals.c - cases of signals that come while a call waits, with SA_RESTART and without; and of those that sockets send.
+// signals.c - cases of signals that arrive while a call waits, with and without SA_RESTART, and of signals that sockets raise.
 #include <setjmp.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -6,7 +6,7 @@
 
 #include "tests/conformance/conformance.h"
 
-// Without SA_RESTART: every 30 ms, as the first may come before the call waits.
+// Without SA_RESTART. Fires every 30 ms, because the first signal may come before the call waits.
 static void interrupting(void) {
   count_signal(SIGALRM, 0);
   alarm_every(30);
@@ -17,7 +17,7 @@ static void say_interrupted(void) {
   say("signals: %d", signals_counted() > 0);
 }
 
-// With SA_RESTART: signals come, then what is waited for, from a child.
+// With SA_RESTART: a child sends signals, and then the awaited event.
 static void restarting(void (*later)(int), int fd) {
   count_signal(SIGALRM, SA_RESTART);
   if (fork() == 0) {
@@ -68,7 +68,7 @@ CASE(signal_read_restarts, "read() goes on with SA_RESTART") {
   say_interrupted();
 }
 
-// From a socket of its own: whose datagrams an inherited one's are is another question.
+// Sends from a socket of its own: sharing of inherited datagram sockets is tested elsewhere.
 static void sends_to(int port) {
   union Address to;
   const socklen_t length = own_address(&to, port);
@@ -87,7 +87,7 @@ CASE(signal_receive_datagram, "recv() of datagrams is interrupted, and goes on w
   say_interrupted();
 }
 
-CASE(signal_receive_part, "MSG_WAITALL that is interrupted returns what there is") {
+CASE(signal_receive_part, "an interrupted MSG_WAITALL returns the bytes received so far") {
   int ends[2];
   char bytes[20];
   streams(ends);
@@ -149,7 +149,7 @@ CASE(signal_accept, "accept() is interrupted") {
   say_interrupted();
 }
 
-// Not by the listener that it has inherited, for which it might serve.
+// Calls from a socket of its own: on the inherited listener the child might serve the call itself.
 static void calls(int port) {
   union Address to;
   const socklen_t length = own_address(&to, port);
@@ -201,7 +201,7 @@ CASE(signal_poll, "poll(), select(), epoll_wait() are interrupted, with SA_RESTA
   }
 }
 
-// SIGUSR1 is blocked, but not in `open`; the first of two streams is in `reads` and in the epoll set that this returns.
+// SIGUSR1 is blocked, except in `open`. The first of two streams is in `reads` and in the epoll set returned.
 static int blocked_and_asked(int ends[2], sigset_t* open, fd_set* reads) {
   sigset_t blocked;
   struct epoll_event event = {EPOLLIN, {.u64 = 1}};
@@ -286,7 +286,7 @@ static int handler_fd;
 static void uses_socket(int number) {
   (void)number;
   char bytes[4];
-  // What a handler may call: send() and recv() are among it.
+  // send() and recv() are async-signal-safe.
   if (send(handler_fd, "sig", 3, MSG_DONTWAIT) == 3) recv(handler_fd, bytes, sizeof bytes, MSG_DONTWAIT);
 }
 
@@ -318,7 +318,7 @@ static void* uses_stack_above(void* above) {
 }
 
 CASE(signal_handler_on_other_stack, "... on a stack of its own, which is above the one of the thread") {
-  char above[64 << 10];  // the main thread's is
+  char above[64 << 10];  // the main thread's stack lies above other threads' stacks
   pthread_t thread;
   sigset_t set;
   sigemptyset(&set);
@@ -354,7 +354,7 @@ CASE(signal_urgent, "SIGURG to the owner of a socket when urgent data comes") {
   say_signals_since(0);
 }
 
-// ---- handlers that do more than to count, while their thread is in a call or goes from one to the next
+// ---- handlers that do more than count, while their thread is in a call or between two calls
 
 static void exits(int number) {
   (void)number;
@@ -393,7 +393,7 @@ CASE(signal_pipe_uses_sockets, "SIGPIPE's handler writes to other sockets, and c
   CALL(write(ends[0], "x", 1));
 }
 
-// Between its ends, always in one call or the next.
+// Passes bytes from one end to the other without a pause, so that the thread is always in or near a call.
 static void bustle(const int ends[2]) {
   static char bytes[2000];
   while (send(ends[0], bytes, sizeof bytes, 0) > 0) {
@@ -410,13 +410,13 @@ static int handled, handled_wrong;
 static void converses(int number) {
   (void)number;
   char bytes[4] = "";
-  if (handled == 100) return;  // one that comes before the call is back
+  if (handled == 100) return;  // a signal that comes before the interrupted call returns
   handled_wrong += write(pipe_ends[0], "sig", 3) != 3;
   handled_wrong += recv(pipe_ends[1], bytes, 3, MSG_WAITALL) != 3 || strcmp(bytes, "sig") != 0;
   if (++handled == 100) shutdown(handler_fd, SHUT_RDWR);
 }
 
-// Until the handler, which runs so often, ends it.
+// Runs bustle() until the handler, called every `every_ms`, shuts the connection down.
 static void bustle_under(void (*handler)(int), int every_ms) {
   int ends[2];
   streams(ends);
@@ -529,7 +529,7 @@ CASE(signal_handler_sends_pieces, "a handler calls sendmsg() while its thread wa
   say("read some: %d, wrong: %ld", read_late > 0, read_wrong);
 }
 
-// ---- what sigaction() was told is what it tells, and what handlers are told
+// ---- sigaction() returns what it was given, and handlers get the right arguments
 
 static void is_told(int number, siginfo_t* info, void* context) {
   struct sigaction action;

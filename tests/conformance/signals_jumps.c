@@ -1,4 +1,4 @@
-// signals_jumps.c - cases of handlers that leave a call by siglongjmp(), and of what becomes of its sockets.
+// signals_jumps.c - cases of handlers that leave a call by siglongjmp(), and of the state of its sockets afterwards.
 #include <setjmp.h>
 #include <sys/epoll.h>
 
@@ -26,7 +26,7 @@ CASE(signal_handler_jumps, "a handler leaves a waiting call by siglongjmp(), and
   say_bytes("received", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
 }
 
-// Leaves recv(), or poll() and epoll_wait() of it.
+// Leaves recv(), poll() or epoll_wait() on the descriptor.
 static void jump_out(int fd, int how) {
   char bytes[20];
   struct pollfd one = {fd, POLLIN, 0};

@@ -1,4 +1,5 @@
-// signals_two.c - cases of two handlers, one with SA_RESTART and one without: the one that has interrupted a call says whether it goes on.
+// signals_two.c - cases of two handlers, one with SA_RESTART and one without: the handler that interrupted the call decides whether it
+// restarts.
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/time.h>
@@ -7,13 +8,13 @@
 
 enum { RESTARTS = SIGUSR1, ENDS = SIGUSR2 };
 
-// Whichever is said last.
+// Installs both handlers in either order.
 static void handle_both(int ends_last) {
   count_signal(ends_last ? RESTARTS : ENDS, ends_last ? SA_RESTART : 0);
   count_signal(ends_last ? ENDS : RESTARTS, ends_last ? 0 : SA_RESTART);
 }
 
-// Its handler has run.
+// Returns when the handler has run.
 static void interrupt(pthread_t thread, int number) {
   const int before = signals_counted();
   pthread_kill(thread, number);
@@ -40,7 +41,7 @@ static void* fills(void* fd) {
   return thread_result(send(*(int*)fd, bytes, sizeof bytes, 0));
 }
 
-// Of who receives at the first end, interrupted by each handler.
+// Prints how recv() at the first end fares under each handler.
 static void say_receiver(int ends[2]) {
   pthread_t receiver = asleep(receives_once, &ends[0]);
   interrupt(receiver, RESTARTS);
@@ -124,7 +125,7 @@ CASE(signal_two_poll, "poll() and epoll_wait() end by either handler, and so doe
   }
 }
 
-// The handler of one raises the other.
+// The first signal's handler raises the second signal.
 static int raised;
 
 static void raises(int number) {
@@ -156,7 +157,7 @@ CASE(signal_two_nested, "a handler that is interrupted by another: its own flags
   say_result("without", joined(receiver));
 }
 
-// A handler that waits itself, and is interrupted by another without SA_RESTART.
+// A handler that itself waits in recv(), and is interrupted by one without SA_RESTART.
 static int pipe_ends[2];
 static atomic_int in_handler, ended_in_handler;
 
@@ -196,7 +197,7 @@ CASE(signal_two_waiting, "a handler with SA_RESTART waits in recv(), which one w
   say_result("receiver", joined(receiver));
 }
 
-// Both come at once, as the process is stopped until they are there.
+// Stops the parent until both signals are pending, so that both arrive at once.
 static void come_at_once(int unused) {
   (void)unused;
   char path[64], state = 0;
@@ -213,7 +214,7 @@ static void come_at_once(int unused) {
   kill(parent, SIGCONT);
 }
 
-// This thread lets neither in.
+// For a thread that blocks both signals.
 static void interrupt_at_once(void) {
   const int before = signals_counted();
   say_ended("who stops this process", child(come_at_once, 0));
@@ -256,7 +257,7 @@ CASE(signal_two_parts, "a datagram and a signal at once: recvmmsg() of two has o
   int ends[2];
   handle_both(1);
   for (int i = 0; i < 6; ++i) {
-    datagrams(ends);  // the kernel gives its error to the next call on the same socket
+    datagrams(ends);  // a pair for each round: the kernel reports a pending error to the next call
     const pthread_t receiver = asleep(receives_two, &ends[1]);
     MUST(send(ends[0], "a", 1, 0));
     pthread_kill(receiver, i % 2 == 0 ? ENDS : RESTARTS);
@@ -269,7 +270,7 @@ static void* sends_much(void* fd) {
   return thread_result(send(*(int*)fd, bytes, sizeof bytes, 0) < (long)sizeof bytes);
 }
 
-CASE(signal_two_restart_part, "who has a part returns it, also where the handler has SA_RESTART") {
+CASE(signal_two_restart_part, "recv() with a part of its data returns it, also after a handler with SA_RESTART") {
   int ends[2];
   streams(ends);
   handle_both(1);

@@ -1,4 +1,4 @@
-// stdio_names.c - cases of what stands above sockets: streams of stdio, getaddrinfo(), and other libraries' habits.
+// stdio_names.c - cases of libraries above sockets: stdio streams, getaddrinfo(), and usage patterns of other libraries.
 #include <ifaddrs.h>
 #include <netdb.h>
 

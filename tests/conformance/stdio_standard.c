@@ -1,10 +1,10 @@
-// stdio_standard.c - cases of stdin, stdout and stderr where a socket lies at 0, 1 or 2.
+// stdio_standard.c - cases of stdin, stdout and stderr with a socket at 0, 1 or 2.
 #include "tests/conformance/conformance.h"
 
 static int ends[2];
 static int kept;
 
-// The socket lies at the number; what this says goes there, too, until it is back.
+// Puts the socket at the number. Until it is taken back, say() prints to it too.
 static void put(int socket, int number) {
   kept = (int)MUST(fcntl(number, F_DUPFD, 100));
   MUST(dup2(socket, number));
@@ -277,7 +277,7 @@ CASE(stdio_out_exec, "a program that is begun with a connected datagram socket a
   say_ended("child", pid);
 }
 
-// By a connection of its own.
+// Prints through its own connection and exits.
 static void prints_and_exits(int listener) {
   const int client = connected(listener);
   dup2(client, 1);

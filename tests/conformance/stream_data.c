@@ -1,4 +1,4 @@
-// stream_data.c - cases of sending and receiving on streams: all calls and flags, nothing, and memory that there is not.
+// stream_data.c - cases of sending and receiving on streams: all calls and flags, zero lengths, and invalid memory.
 #include "tests/conformance/conformance.h"
 
 CASE(stream_read_write, "read() and write()") {
@@ -324,7 +324,7 @@ CASE(stream_sigpipe, "SIGPIPE after the peer has gone, and none with MSG_NOSIGNA
   say("SIGPIPE: %d", signals_counted());
 }
 
-CASE(stream_sigpipe_kills, "SIGPIPE that nobody catches ends the process") {
+CASE(stream_sigpipe_kills, "SIGPIPE without a handler ends the process") {
   int ends[2];
   streams(ends);
   CALL(shutdown(ends[0], SHUT_WR));

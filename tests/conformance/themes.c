@@ -5,8 +5,8 @@
   X(open_close) X(bind_listen) X(connect) X(stream_data) X(urgent) X(datagrams) X(first_datagrams) X(vectors) X(ancillary) \
   X(shutdown) X(nonblocking) X(timeouts) X(readiness_poll) X(readiness_select) X(readiness_epoll) X(readiness_late) X(epoll_mixed) \
   X(dup_fcntl) X(ioctl_calls) X(interfaces) X(options) X(options_tcp) X(options_ip) X(signals) X(signals_jumps) X(signals_two) X(threads) \
-  X(closing) X(fork_exec) X(fork_datagrams) X(keepers) X(process_ends) X(other_users) X(passing) X(reuse) X(sendfile_splice) X(zero_copy) \
-  X(ipv6) X(stdio_names) X(stdio_standard) X(raw_calls) X(exhausted) X(peer_cases)
+  X(closing) X(fork_exec) X(fork_datagrams) X(orphan_process) X(process_ends) X(other_users) X(passing) X(reuse) X(sendfile_splice) \
+  X(zero_copy) X(ipv6) X(stdio_names) X(stdio_standard) X(raw_calls) X(exhausted) X(peer_cases)
 
 #define DECLARE(theme) extern const struct Case* const theme##_cases[];
 THEMES(DECLARE)

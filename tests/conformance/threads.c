@@ -1,4 +1,4 @@
-// threads.c - cases of several threads with the same sockets: readers, writers, waking, and closing under each other's feet.
+// threads.c - cases of threads that share sockets: readers, writers, wake-ups, and a close while another thread waits.
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -398,7 +398,7 @@ CASE(thread_cancelled_before, "a call at the beginning of which its thread is ca
   say_bytes("left", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
 }
 
-CASE(thread_cancelled_in_turn, "of threads that wait for one epoll or socket one after another is cancelled: who is left gets what comes") {
+CASE(thread_cancelled_in_turn, "threads wait for one epoll or socket, and one after another is cancelled: a remaining one gets the event") {
   char bytes[20];
   pthread_t threads[4];
   streams(ends);
@@ -425,7 +425,7 @@ CASE(thread_cancelled_in_turn, "of threads that wait for one epoll or socket one
   say_result("left", joined(threads[3]));
 }
 
-// Threads in all kinds of calls that wait, and one that goes from call to call.
+// Threads waiting in every kind of call, beside one that never waits long.
 static void* sends_and_receives(void* unused) {
   char byte = 0;
   int own[2];
@@ -480,7 +480,7 @@ CASE(thread_end_by_other, "exit() by another thread while the first one is in a 
   begin_to_wait();
   start(exits, NULL);
   recv(ends[1], &byte, 1, 0);
-  _exit(9);  // no call returns in the first thread
+  _exit(9);  // the first thread's calls must not return
 }
 
 static void* executes(void* unused) {
@@ -525,7 +525,7 @@ CASE(thread_close_while_writing, "close() while another thread is in writev(): t
   say("written: %ld, received: %ld, then: %ld", joined(writer), received, more);
 }
 
-// Messages in two pieces, and that nothing else in memory changes.
+// Exchanges messages in two pieces, and checks that no other memory changes.
 static void converse_in_pieces(void) {
   enum { kBlocks = 8, kBlock = 1 << 16 };
   static char bytes[50000];

@@ -1,4 +1,4 @@
-// timeouts.c - cases of calls that wait for a time only: SO_RCVTIMEO, SO_SNDTIMEO, and how long waiting takes at least.
+// timeouts.c - cases of calls with a time limit: SO_RCVTIMEO, SO_SNDTIMEO, and the least time that they wait.
 #include <sys/time.h>
 
 #include "tests/conformance/conformance.h"

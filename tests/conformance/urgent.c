@@ -1,17 +1,17 @@
-// urgent.c - cases of urgent data: where reading stops, what is beside the stream and how long, and who is told.
+// urgent.c - cases of urgent data: where reading stops, how long the urgent byte stays, and which process is notified.
 #include <stdatomic.h>
 #include <sys/epoll.h>
 
 #include "tests/conformance/conformance.h"
 
-// A stream on which `text` has come, its last byte urgent, and `more` behind it.
+// Makes a stream that has received `text`, its last byte urgent, and `more` behind it.
 static void urgent_streams(int ends[2], const char* text, const char* more) {
   streams(ends);
   MUST(send(ends[0], text, strlen(text), MSG_OOB));
   await(ends[1], POLLPRI);
   if (*more == 0) return;
   MUST(send(ends[0], more, strlen(more), 0));
-  pause_ms(20);  // beyond the urgent byte nothing says that more has come
+  pause_ms(20);  // no event announces data beyond the urgent byte
 }
 
 static void say_mark(int fd) {
@@ -166,7 +166,7 @@ CASE(urgent_vectors, "sendmsg() and writev() of several buffers, and of nothing"
   say_bytes("before", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
 }
 
-CASE(urgent_nobody, "of sockets that are no connection") {
+CASE(urgent_nobody, "urgent data on sockets that are not connected") {
   char byte;
   const int stream = OPEN(socket(family, SOCK_STREAM, 0)), datagram = bound(SOCK_DGRAM), listener = listening();
   CALL(recv(stream, &byte, 1, MSG_OOB));
@@ -212,13 +212,13 @@ static void reads_urgent(int number) {
   if (recv(reads_from, &byte, 1, MSG_OOB) == 1) read_by_handler = byte;
 }
 
-// SIGURG is for this thread.
+// Directs SIGURG to this thread.
 static void own(int fd) {
   struct f_owner_ex owner = {F_OWNER_TID, gettid()};
   CALL(fcntl(fd, F_SETOWN_EX, &owner));
 }
 
-// And its handler reads the byte.
+// Installs a SIGURG handler that reads the urgent byte.
 static void read_when_told(int fd) {
   struct sigaction action = {.sa_handler = reads_urgent, .sa_flags = SA_RESTART};
   reads_from = fd;
@@ -245,7 +245,7 @@ CASE(urgent_signal_reads, "SIGURG's handler reads the byte, while its thread wai
 static void* urges_later(void* fd) {
   pause_ms(60);
   MUST(send(*(int*)fd, "X", 1, MSG_OOB));
-  pause_ms(500);  // who is told has to run before there is anything else to be told
+  pause_ms(500);  // the notified thread must run before another event comes
   MUST(send(*(int*)fd, "a", 1, 0));
   return NULL;
 }
@@ -261,7 +261,7 @@ CASE(urgent_signal_in_recv, "SIGURG's handler reads the byte, while its thread i
   say("the handler has read: %c", read_by_handler);
 }
 
-CASE(urgent_signal_ends_recv, "the same without SA_RESTART: recv() is interrupted, and the byte is still there") {
+CASE(urgent_signal_ends_recv, "SIGURG without SA_RESTART: recv() is interrupted, and the byte is still there") {
   int ends[2];
   char bytes[20];
   streams(ends);
@@ -280,7 +280,7 @@ static void* owns_and_receives(void* fd) {
   return receives_once(fd);
 }
 
-CASE(urgent_signal_ends_each, "the same again and again, of a thread that sleeps: what wakes it comes with the signal") {
+CASE(urgent_signal_ends_each, "SIGURG again and again, for a thread that sleeps: the wake-up comes with the signal") {
   int ends[2];
   char byte;
   streams(ends);
@@ -350,7 +350,7 @@ CASE(urgent_no_room, "recv() of nothing at the mark") {
   say_bytes("urgent", bytes, CALL(recv(ends[1], bytes, 1, MSG_OOB)));
 }
 
-CASE(urgent_not_accepted, "urgent data of a connection that nobody has accepted yet") {
+CASE(urgent_not_accepted, "urgent data of a connection that is not accepted yet") {
   char bytes[20];
   const int listener = listening(), client = connected(listener);
   MUST(send(client, "X", 1, MSG_OOB));

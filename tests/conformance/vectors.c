@@ -1,4 +1,4 @@
-// vectors.c - cases of what takes several buffers or several messages: readv, writev, sendmsg, recvmsg, sendmmsg, recvmmsg.
+// vectors.c - cases of calls with several buffers or messages: readv, writev, sendmsg, recvmsg, sendmmsg, recvmmsg.
 #include <limits.h>
 #include <sys/mman.h>
 
@@ -153,7 +153,7 @@ CASE(message_wrong_name, "sendmsg() with names of wrong lengths") {
   CALL(sendmsg(s, &sent, 0));
 }
 
-CASE(message_wrong_control, "sendmsg() with ancillary data of no sense") {
+CASE(message_wrong_control, "sendmsg() with invalid ancillary data") {
   int ends[2];
   char control[100];
   struct iovec out = {"abc", 3};
@@ -216,7 +216,7 @@ CASE(many_datagrams, "sendmmsg() and recvmmsg()") {
   CALL(recvmmsg(ends[1], got, 4, MSG_DONTWAIT, NULL));
 }
 
-CASE(many_of_none, "sendmmsg() and recvmmsg() with counts and pointers of no sense") {
+CASE(many_of_none, "sendmmsg() and recvmmsg() with invalid counts and pointers") {
   int ends[2];
   struct mmsghdr none = {0};
   struct timespec wrong = {0, 2000000000};
@@ -227,7 +227,7 @@ CASE(many_of_none, "sendmmsg() and recvmmsg() with counts and pointers of no sen
   CALL(recvmmsg(ends[0], &none, 1, MSG_DONTWAIT, &wrong));
 }
 
-CASE(many_error_in_the_middle, "sendmmsg() whose second message is wrong sends the first") {
+CASE(many_error_in_the_middle, "sendmmsg() with an invalid second message sends the first") {
   int ends[2];
   static char huge[70000];
   char bytes[10];
@@ -268,7 +268,7 @@ static void* sends_in_parts(void* fd) {
   return NULL;
 }
 
-CASE(message_wait_for_all, "MSG_WAITALL into several large pieces waits for all of them; readv() has what there is, in all of them") {
+CASE(message_wait_for_all, "MSG_WAITALL into several large pieces waits for all of them; readv() returns the available bytes") {
   static char bytes[100008];
   int ends[2], others = 0;
   struct iovec in[] = {{bytes, 8}, {NULL, 0}, {bytes + 8, 70000}, {bytes + 70008, 30000}};

@@ -1,5 +1,5 @@
-// zero_copy.c - cases of MSG_ZEROCOPY: the option, what the error queue says, and memory that is used again.
-#include <time.h>  // which errqueue.h wants
+// zero_copy.c - cases of MSG_ZEROCOPY: the option, completions on the error queue, and reuse of the sent memory.
+#include <time.h>  // errqueue.h needs it
 
 #include <linux/errqueue.h>
 

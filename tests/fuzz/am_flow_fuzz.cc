@@ -1,8 +1,8 @@
-// am_flow_fuzz.cc - a flow whose peer, the fuzzer, says what it likes: it delivers and releases in order and once, keeps within its
-// windows, and every promise of flow.h about what may be called when.
+// am_flow_fuzz.cc - a flow against a peer that sends anything. It delivers and releases each number once and in order, keeps within its
+// windows, and keeps every promise of flow.h about the order of calls.
 //
-// Input: the options, then steps of one byte and its arguments: a packet (near what an honest peer would say, or anything), a request, a
-// reply to what was delivered, time that passes, or a turn.
+// Input: the options, then steps of one byte and its arguments: a packet (valid, nearly valid or random), a request, a reply to a delivered
+// one, time, or a turn.
 #include "am/flow.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
@@ -45,7 +45,7 @@ class Owner {
   }
   void pass(Nanoseconds time) { now_ += time; }
 
-  // As the owner of a flow does after everything.
+  // Calls what the owner of a flow calls after each step.
   void turn(FuzzInput& input) {
     flow_.handle_timeout(now_);
     release();
@@ -56,12 +56,12 @@ class Owner {
       if (what % 4 == 0) {
         UNET_CHECK(flow_.begin(false, 1 + what) == next_);
         ++next_;
-      } else if (what % 4 != 3) {  // 3: it was a reply
+      } else if (what % 4 != 3) {  // 3: the delivered packet was a reply
         flow_.handled();
       }
       release();
     }
-    // No more goes out at one instant than is kept, and a word for each that came.
+    // At one instant it sends at most the window and one acknowledgement for each arrival.
     bool refused = false;
     for (uint32_t count = 0; const auto transmit = flow_.poll_transmit(now_); ++count) {
       UNET_CHECK(count <= 2 * kSequenceWindow);
@@ -72,7 +72,7 @@ class Owner {
       break;
     }
     UNET_CHECK(flow_.unacknowledged() <= kSequenceWindow && flow_.unhandled() <= window_);
-    // It says when to come again, unless there is something to send at once.
+    // It names its next timeout, unless it has something to send at once.
     UNET_CHECK(refused || flow_.state() != Flow::State::open || flow_.next_timeout() > now_);
   }
 

@@ -1,5 +1,5 @@
-// am_packet_fuzz.cc - any bytes as a message of Active Messages, of a wire and of a local channel: what is taken is in range, and
-// emitting it again makes the same bytes.
+// am_packet_fuzz.cc - any bytes as an Active Message packet, of a wire or of a local channel: accepted fields are in range, and emitting
+// them gives the same bytes.
 #include "am/local_message.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
@@ -33,7 +33,7 @@ void on_local_channel(Bytes message) {
   const bool is_long_line = parse_long_line(message, line);
   UNET_CHECK(!is_long_line || (line.offset == fields.offset && line.total == fields.total));
   const bool is_line = is_long_line || parse_line(message, line);
-  // Whoever knows the one way of saying it knows the other.
+  // A line that parse_line() accepts, parse_local() accepts with the same fields.
   UNET_CHECK(!is_line || (taken && payload.empty() && line.kind == fields.kind && line.handler == fields.handler &&
                           line.count == fields.count && line.flags == fields.flags && line.handled == fields.handled &&
                           std::equal(line.arguments.begin(), line.arguments.begin() + line.count, fields.arguments.begin())));

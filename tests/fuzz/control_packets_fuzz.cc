@@ -1,8 +1,7 @@
-// control_packets_fuzz.cc - two clients send the service any packets in any order; whatever they did, once they are gone nothing is
-// left of them.
+// control_packets_fuzz.cc - two clients send the service any packets in any order. When they are gone, the service holds nothing of them.
 //
-// Input: steps. The low bits of a step's first byte say who acts; the rest, whether it sends raw bytes, a packet of the right
-// size for its op with fields from the input, or closes and comes again.
+// Input: steps. The low bits of a step's first byte choose the client. The rest choose raw bytes, a packet of the right size for its op
+// with fields from the input, or close and reconnect.
 #include <optional>
 
 #include "ni/service/test_client.h"
@@ -31,7 +30,7 @@ size_t size_of(control::Op op) {
   }
 }
 
-// What the service has told, so that inputs can name it by small numbers; they change from run to run.
+// Numbers that the service has given out. Inputs name them by index, because they change from run to run.
 struct Known {
   std::vector<uint32_t> endpoints;  // of both clients: each can name the other's
   std::vector<uint64_t> requests;
@@ -48,7 +47,7 @@ struct Known {
   }
 };
 
-// A packet that gets past the first checks: names and options from a small choice, numbers from the input.
+// Sends a packet that passes the first checks: names and options from a small choice, numbers from the input.
 void send_shaped(TestClient& client, FuzzInput& input, const Known& known) {
   const auto choice = static_cast<uint32_t>(1 + input.take<uint8_t>() % 16);
   const auto op = choice == 16 ? control::Op::create_emulated : static_cast<control::Op>(choice);
@@ -126,7 +125,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   for (auto& each : clients) each.reset();
-  ni->service().drain(false);  // the next input finds it as this one did
+  ni->service().drain(false);  // the state in which the next input starts
   for (int turns = 0; !ni->service().idle(); ++turns) {
     UNET_CHECK(turns < 1000);
     ni->wait(0);

@@ -1,5 +1,5 @@
-// datagram_fuzz.cc - any bytes as a frame for the udp wrapper, with checksums as they come or put right: what is accepted lies inside
-// the frame, and neighbours' messages change nothing but the neighbour that was asked for.
+// datagram_fuzz.cc - any bytes as a frame for the udp wrapper, with checksums as given or corrected: an accepted payload lies inside the
+// frame, and a neighbour message changes only the neighbour that was asked for.
 #include "drivers/udp/neighbours.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
@@ -11,7 +11,7 @@ namespace {
 
 void put16(std::vector<std::byte>& frame, size_t at, uint16_t value) { std::memcpy(&frame[at], &value, sizeof value); }
 
-// So that the fuzzer gets past the checksums.
+// Corrects the checksums, which the fuzzer would not find.
 void put_checksums_right(std::vector<std::byte>& frame, bool ipv4) {
   constexpr size_t kIp = 14;
   if (frame.size() < kIp + (ipv4 ? kIpv4Bytes : kIpv6Bytes) + kUdpBytes) return;

@@ -1,9 +1,9 @@
-// dead_process_sockets_fuzz.cc - tables of sockets that a process could write, as the service reads them after its end and the engine ends
-// their connections: only connections of ports that the process had claimed are believed, whatever peers say then all of them end, and
-// what is sent is sound.
+// dead_process_sockets_fuzz.cc - the socket tables of a dead process, which the process could write: the service reads them, and the engine
+// takes over the connections. Only connections of ports that the process had claimed are accepted; all of them end, whatever peers send;
+// every segment sent is valid.
 //
-// Input: a byte of claims, then steps of one byte and arguments: a record in a table, raw bytes there, or how many it says it has; from the
-// step that ends the process on: segments of peers, time, or a network interface that takes over.
+// Input: a byte of claims, then steps of one byte and arguments: a record in a table, raw bytes there, or a count of records. After the
+// step that ends the process: segments of peers, time, or a takeover by another NI.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -21,8 +21,8 @@ using namespace unet;
 namespace {
 
 constexpr uint64_t kOwner = 7;
-constexpr uint32_t kTables = 2, kPlaces = 16;  // which are written; more may be read
-constexpr Nanoseconds kLongest = 5 * 60 * kSecond;  // nothing is left for longer
+constexpr uint32_t kTables = 2, kPlaces = 16;  // places that the input writes; more may be read
+constexpr Nanoseconds kLongest = 5 * 60 * kSecond;  // limit of every orphaned connection
 
 const std::array kAddresses{*ip::parse_address("10.0.0.1"), *ip::parse_address("10.0.0.2"), *ip::parse_address("fd00::1"),
                             *ip::parse_address("fd00::2"), *ip::parse_address("239.1.2.3"), *ip::parse_address("127.0.0.1"),
@@ -78,7 +78,7 @@ SocketTableView view_of(const service::SharedMemory& memory, uint32_t table) {
   return {const_cast<std::byte*>(memory.mapping.data()), SocketTableGeometry::of_table(table)};
 }
 
-// Until the step that ends the process.
+// Runs the steps before the process ends.
 void write(FuzzInput& input, const std::vector<service::SharedMemory>& tables) {
   while (!input.empty()) {
     const auto step = input.take<uint8_t>();
@@ -129,7 +129,7 @@ class Remains {
     static constexpr std::array<std::byte, 32> kData{};
     segment.payload = Bytes(kData).first((how & 32) != 0 ? input.take<uint8_t>() % kData.size() : 0);
     if ((how & 64) != 0) {
-      // Our own application begins at the port.
+      // An application of this NI opens the port again.
       std::swap(segment.source_port, segment.destination_port);
       segment.flags = ip::TcpFlags::kSyn;
       if (orphans_->may_begin(of.local, of.remote, segment)) UNET_CHECK(!user_of(of));
@@ -140,11 +140,11 @@ class Remains {
     UNET_CHECK(taken || !answer);
     if (!taken) UNET_CHECK(!user_of(of));
     if (!answer) return;
-    UNET_CHECK(!segment.has(ip::TcpFlags::kRst));  // nothing answers a reset
+    UNET_CHECK(!segment.has(ip::TcpFlags::kRst));  // a reset gets no answer
     UNET_CHECK(answer->source_port == of.local_port && answer->destination_port == of.remote_port);
     sound(*answer);
   }
-  // Time passes, and what is due leaves, or finds no room.
+  // Lets time pass; due segments leave, or find no room.
   void pass(Nanoseconds time, bool room = true) {
     now_ += time;
     uint32_t ends = engine::OrphanConnections::kEndsPerPoll;
@@ -220,7 +220,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto step = input.take<uint8_t>();
     switch (step & 7) {
       case 0:
-        if (++takeovers <= 3) orphans.take_over();  // which takes as long as a hundred other steps
+        if (++takeovers <= 3) orphans.take_over();  // costs as much time as a hundred other steps
         break;
       case 1: orphans.pass(kMillisecond << (step >> 4), (step & 8) != 0); break;
       case 2: orphans.pass((step >> 3) * kSecond); break;

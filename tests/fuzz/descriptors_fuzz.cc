@@ -1,8 +1,8 @@
-// descriptors_fuzz.cc - a client writes what it likes into its segment while the engine works; an honest client beside it gets
-// only messages that are whole.
+// descriptors_fuzz.cc - a client writes anything into its segment while the engine works; an honest client beside it receives only whole
+// messages.
 //
-// Input: steps of one byte and arguments: a store anywhere in the hostile segment's header and queues, a descriptor at the place
-// where the engine looks next, a buffer number, a frame from the wire, or turns of the engine.
+// Input: steps of one byte and arguments: a store anywhere in the hostile segment's header and queues, a descriptor where the engine reads
+// next, a buffer number, a frame from the wire, or turns of the engine.
 #include "ni/engine/test_ni.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
@@ -83,6 +83,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzInput input(data, std::min<size_t>(size, 4096));
   TestWire wire;
   run(wire, input);
-  UNET_CHECK(wire.owned_by_engine == 0);  // whatever happened, the port has all of its frames back
+  UNET_CHECK(wire.owned_by_engine == 0);  // the port has all of its frames back
   return 0;
 }

@@ -1,5 +1,5 @@
-// dhcp_fuzz.cc - any bytes as a server's message, and any such messages at any time to a client: what it takes is a lease of one host's
-// address, it never sends without pause, and what it sends it could not mistake for a server's.
+// dhcp_fuzz.cc - any bytes as a DHCP server's message, at any time, to a client: an accepted lease is for a unicast host address, the
+// client never sends without pause, and its own messages do not parse as a server's.
 #include "ipstack/ip/dhcp_client.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     now += Nanoseconds{input.take<uint8_t>()} << (what & 31);
     if ((what & 32) != 0) client.handle_conflict(now);
     std::vector<std::byte> message = input.take_bytes(input.take<uint8_t>() * size_t{2});
-    // What the fuzzer need not find: the fixed part of a message for this client.
+    // The fixed part of a message for this client, which the fuzzer would not find.
     if ((what & 64) != 0) {
       const uint8_t start[] = {2, 1, 6, 0};
       const be32 number(transaction), cookie(0x63825363);
@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     UNET_CHECK(client.next_event() > now);
   }
-  // Left alone it asks seldom.
+  // Without answers it sends seldom.
   const Nanoseconds until = now + 3600 * kSecond;
   uint32_t count = 0;
   while (client.next_event() <= until) {

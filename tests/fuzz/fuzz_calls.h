@@ -1,4 +1,4 @@
-// fuzz_calls.h - what an application calls its stack with, as the input says; for fuzz targets.
+// fuzz_calls.h - an application's calls to its stack, as the input chooses; for fuzz targets.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,11 @@ class FuzzCalls {
  public:
   FuzzCalls(FuzzInput& input, sockets::Stack& stack) : input_(input), stack_(stack) {}
 
-  // The peer, and the host whose stack it is.
+  // Addresses of the peer, and of the host with the stack.
   static constexpr const char *kPeer4 = "10.0.0.2", *kPeer6 = "fd00::2", *kOwn4 = "10.0.0.1", *kOwn6 = "fd00::1";
   static FuzzPeer::Ends ends(bool six) { return {.from = address_of(six ? 1 : 0, 0).host, .to = address_of(six ? 3 : 2, 0).host}; }
 
-  // Of a stack that has little of something.
+  // Options of a stack that is short of some resource.
   static sockets::StackOptions options(uint8_t choice) {
     sockets::StackOptions options;
     options.seed = 1;
@@ -61,7 +61,7 @@ class FuzzCalls {
       default: return group(socket);
     }
   }
-  // What the input has, step by step; and what the stack says of its sockets in between.
+  // Runs the steps of the input. Between two steps, takes some of the stack's changes.
   template <typename Step>
   void steps(Step step) {
     for (int i = 0; i < 400 && !input_.empty(); ++i) {
@@ -140,7 +140,7 @@ class FuzzCalls {
     const auto choice = input_.take<uint8_t>();
     if (stack_.reserve(socket, input_.take<uint16_t>(), room) != 0) return;
     std::fill(room.begin(), room.end(), std::byte{choice});
-    if (choice % 8 == 0) stack_.run();  // which forgets it
+    if (choice % 8 == 0) stack_.run();  // drops the reservation
     const int64_t sent = stack_.commit(socket, static_cast<uint32_t>(room.size() / (1 + choice % 3)));
     UNET_CHECK(choice % 8 == 0 ? sent == -EINVAL : sent >= 0);
   }

@@ -1,4 +1,4 @@
-// fuzz_input.h - takes numbers and bytes off what the fuzzer gives; what is missing at the end reads as zero.
+// fuzz_input.h - takes numbers and bytes from the fuzzer's input; beyond its end everything reads as zero.
 #pragma once
 
 #include <algorithm>

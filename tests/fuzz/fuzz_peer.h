@@ -1,6 +1,6 @@
-// fuzz_peer.h - what another host sends to one that is looked into: packets near what is right, as the input says; for fuzz targets.
+// fuzz_peer.h - packets of another host to the host under test, nearly valid, as the input chooses; for fuzz targets.
 //
-// Of TCP they go to connections that there are, with numbers near those that were said last.
+// TCP segments go to known connections, with numbers near the last ones heard.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +23,12 @@ class FuzzPeer {
  public:
   using Packet = std::vector<std::byte>;
 
-  // The two hosts have an address of each family.
+  // Both hosts have an address of each family; these are the ends of one packet.
   struct Ends {
     ip::IpAddress from{}, to{};
   };
 
-  // A packet that the other host has sent, which must be one.
+  // Records a packet that the host under test has sent; it must parse.
   void hear(Bytes packet) {
     ip::IpView view;
     ip::Problem problem;
@@ -91,7 +91,7 @@ class FuzzPeer {
     return packet(ends, ip::Protocol::kUdp, bytes);
   }
 
-  // An ICMP error about what was heard last; empty: that was nothing, or of the other family.
+  // An ICMP error about the last packet heard; empty: there was none of this family.
   Packet error(FuzzInput& input, const Ends& ends) const {
     const auto which = input.take<uint8_t>();
     const be16 mtu = input.take<uint16_t>();
@@ -107,7 +107,7 @@ class FuzzPeer {
   }
 
  private:
-  // What was said of one connection's numbers: a peer that wants to be believed needs no more.
+  // The last numbers of one connection: all that a forger needs to be believed.
   struct Said {
     uint16_t port = 0, peer = 0;
     ip::TcpSequence next{}, acknowledged{};

@@ -1,4 +1,4 @@
-// ip_host_fuzz.cc - any frames at any time to a host: it keeps its bounds, and what it sends is frames of its own that parse.
+// ip_host_fuzz.cc - any frames at any time to a host: it keeps its bounds, and the frames that it sends parse and are its own.
 #include "ipstack/ip/host.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
@@ -11,7 +11,7 @@ namespace {
 constexpr MacAddress kOwn{2, 0, 0, 0, 0, 1}, kOther{2, 0, 0, 0, 0, 2};
 const IpAddress kOwn4 = *parse_ip("10.0.1.2"), kOwn6 = *parse_ip("fd00:1::2");
 
-// Headers and sums that the fuzzer need not find: from another station to ours, from a host or a router of the link.
+// Headers and checksums that the fuzzer would not find: from another station to ours, from a host or a router on the link.
 void put_right(std::vector<std::byte>& frame, bool ipv4) {
   const size_t size = 14 + (ipv4 ? kIpv4Bytes : kIpv6Bytes);
   if (frame.size() < size + 8) return;
@@ -79,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     UNET_CHECK(host.reassembly().used() <= 2 && host.neighbours().used() <= 4);
   }
-  // All buffers come back, whatever waited: one full round of them goes to everybody.
+  // All buffers come back: afterwards the host can send a broadcast from each of them.
   for (int i = 0; i < 100; ++i) {
     now += 20 * kSecond;
     while (host.poll_frame(now, room) != 0) {}

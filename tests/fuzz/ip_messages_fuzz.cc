@@ -1,7 +1,7 @@
-// ip_messages_fuzz.cc - a client sends what it likes by its IP channel, and a wire brings what it likes, while the engine works; an honest
-// endpoint beside it gets only whole packets for its port, and none in the name of a port that is not the sender's.
+// ip_messages_fuzz.cc - a client sends anything on its IP channel, and a wire delivers anything, while the engine works. An honest endpoint
+// receives only whole packets for its port, and none from a port that its sender does not own.
 //
-// Input: steps of one byte and arguments: a packet of one of a few kinds, with bytes changed, to be sent or to arrive; or turns.
+// Input: steps of one byte and arguments: a packet of one of a few kinds, with some bytes changed, to send or to deliver; or turns.
 #include "ni/engine/test_ip.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
@@ -21,7 +21,7 @@ EngineOptions options() {
   return options;
 }
 
-// One that is right, but for what the input changes.
+// A valid packet, except for the bytes that the input changes.
 Packet make_some(FuzzInput& input, bool arrives) {
   const auto kind = input.take<uint8_t>();
   const bool six = (kind & 1) != 0, here = (kind & 2) != 0;
@@ -121,6 +121,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzInput input(data, std::min<size_t>(size, 2048));
   TestWire wire;
   run(wire, input);
-  UNET_CHECK(wire.owned_by_engine == 0);  // whatever happened, the port has all of its frames back
+  UNET_CHECK(wire.owned_by_engine == 0);  // the port has all of its frames back
   return 0;
 }

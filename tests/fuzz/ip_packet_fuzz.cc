@@ -1,5 +1,5 @@
-// ip_packet_fuzz.cc - any bytes as a packet for the IP stack, with checksums as they come or put right: what is accepted lies inside the
-// packet, at each layer.
+// ip_packet_fuzz.cc - any bytes as a packet for the IP stack, with checksums as given or corrected: at each layer, an accepted payload lies
+// inside the packet.
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
 #include "unet/wire/arp.h"
@@ -18,7 +18,7 @@ bool is_inside(Bytes part, Bytes whole) {
   return part.empty() || (part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size());
 }
 
-// So that the fuzzer gets past the checksums.
+// Corrects the checksums, which the fuzzer would not find.
 void sum_header(std::vector<std::byte>& packet) {
   if (packet.size() < kIpv4Bytes || (packet[0] >> 4) != std::byte{4}) return;
   const size_t size = std::min(packet.size(), (std::to_integer<size_t>(packet[0]) & 15) * 4);

@@ -1,7 +1,7 @@
-// local_channel_fuzz.cc - one side of a local channel makes calls while its peer, the fuzzer, writes what it likes into the memory.
+// local_channel_fuzz.cc - one side of a local channel makes calls while its peer, the fuzzer, writes anything into the shared memory.
 //
-// Input: the victim's side, then steps of one byte and its arguments: a call of the victim, a store anywhere in the control
-// words and slots, or a whole slot at the place where the victim looks next.
+// Input: the victim's side, then steps of one byte and its arguments: a call of the victim, a store anywhere in the control words and
+// slots, or a whole slot where the victim reads next.
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
 #include "unet/test_victim.h"

@@ -1,5 +1,5 @@
-// parse_frame_fuzz.cc - any bytes as a frame, with the crc as it comes or put right: what is accepted is in range, and emitting
-// it again makes the same bytes.
+// parse_frame_fuzz.cc - any bytes as a frame, with the crc as given or corrected: accepted fields are in range, and emitting them gives the
+// same bytes.
 #include "tests/fuzz/fuzz_input.h"
 #include "unet/base/check.h"
 #include "unet/base/crc32c.h"
@@ -9,7 +9,7 @@ using namespace unet;
 
 namespace {
 
-// So that the fuzzer gets past the crc.
+// Corrects the crc, which the fuzzer would not find.
 void put_crc_right(std::vector<std::byte>& frame) {
   FrameHeader header;
   if (frame.size() < sizeof(EthernetHeader) + sizeof header) return;

@@ -1,5 +1,5 @@
-// stack_fuzz.cc - any IP messages, calls, neighbours' messages and times, in any order, to the stack of an application: no call breaks it,
-// what it sends parses, and when all is closed nothing is left.
+// stack_fuzz.cc - any IP messages, calls, local peers' messages and times, in any order, to the stack of an application: no call breaks it,
+// its packets parse, and after the last close it holds nothing.
 #include <algorithm>
 #include <cerrno>
 #include <map>
@@ -106,7 +106,7 @@ class Fuzz {
     stack_.run();
   }
 
-  // ---- what comes
+  // ---- arrivals
 
   void deliver(Bytes packet) {
     if (packet.empty()) return;
@@ -147,7 +147,7 @@ class Fuzz {
     if (!stack_.handle_neighbour_message(from, message, head)) network_.kept.erase(position);
   }
 
-  // All is closed, and time passes.
+  // Closes all sockets, and lets time pass until no timer is left.
   void finish() {
     network_.full = false;
     calls_.close_all();
@@ -158,7 +158,7 @@ class Fuzz {
       stack_.set_time(now_);
     }
     UNET_CHECK(stack_.sockets() == 0 && stack_.time_waits().size() == 0 && stack_.idle());
-    UNET_CHECK(network_.kept.empty() || network_.gone);  // a channel that is gone wants nothing back
+    UNET_CHECK(network_.kept.empty() || network_.gone);  // messages of a closed channel need no release
   }
 
   FuzzInput& input_;

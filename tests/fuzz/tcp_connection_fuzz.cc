@@ -1,5 +1,5 @@
-// tcp_connection_fuzz.cc - any segments and commands at any time to a TCP connection: it keeps its bounds, what it sends parses, and all
-// that it took of the pools comes back.
+// tcp_connection_fuzz.cc - any segments and commands at any time to a TCP connection: it keeps its bounds, its segments parse, and it
+// returns all that it took from the pools.
 #include <algorithm>
 #include <array>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kChunks = 40, kRecords = 30;
 
-// Segments as bytes, near what is right unless the fuzzer wants another number.
+// A segment as bytes, nearly valid unless the fuzzer chooses another number.
 std::vector<std::byte> segment_of(FuzzInput& input, Sequence theirs, Sequence ours) {
   ip::TcpFields fields{.source_port = 9, .destination_port = 80};
   fields.flags = input.take<uint8_t>();

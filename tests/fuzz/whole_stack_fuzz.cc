@@ -1,9 +1,9 @@
-// whole_stack_fuzz.cc - any frames with any headers of the kernel's, calls and times, to all that lies between a wire and an application:
-// the port, the engine with its host, the endpoint's queues, the stack with its sockets. Nothing breaks, what goes out are frames that
-// parse, and when all is closed nothing is left.
+// whole_stack_fuzz.cc - any frames with any virtio-net headers, calls and times, to all layers between a wire and an application: port,
+// engine with its IP host, endpoint queues, stack with sockets. Nothing breaks, sent frames parse, and after the last close nothing is
+// held.
 //
-// Input: steps of one byte and arguments: a call; a packet near what is right, of TCP, UDP or ICMP, with bytes changed, whole or in
-// fragments, as one frame or as a segment with a header that says so; a frame of nothing but bytes; or time.
+// Input: steps of one byte and arguments: a call; a nearly valid TCP, UDP or ICMP packet, whole or in fragments, as one frame or as a large
+// segment; a frame of random bytes; or time.
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct Wire {
   bool full = false;
 };
 
-// The kernel's side of it is the test.
+// A segment port on which the test plays the kernel.
 class Port final : public drivers::SegmentPort {
  public:
   explicit Port(Wire& wire) : SegmentPort({.address = kOwn}, ::eventfd(0, EFD_CLOEXEC), true), wire_(wire) {}
@@ -73,7 +73,7 @@ class Port final : public drivers::SegmentPort {
   Wire& wire_;
 };
 
-// An endpoint of the engine, which believes its claims.
+// An endpoint of the engine, which trusts its claims.
 class EngineNetwork final : public Network {
  public:
   explicit EngineNetwork(engine::TestNi& ni) : ni_(ni), endpoint_(ni.add_endpoint(kEndpoint)) {
@@ -86,7 +86,7 @@ class EngineNetwork final : public Network {
     configuration_.interfaces.push_back({0, 1500, {}, {}});
   }
 
-  // What has come, to the stack.
+  // Passes arrived messages to the stack.
   void poll(Stack& stack) {
     while (const auto message = endpoint_.receive()) {
       UNET_CHECK(message->channel == kChannel);
@@ -94,7 +94,7 @@ class EngineNetwork final : public Network {
     }
   }
 
-  // As the service does: it chooses ports, and refuses what somebody has.
+  // Plays the service: chooses ports, and refuses a claim that exists.
   Claimed claim(const IpClaim& wanted) override {
     IpClaim claim = wanted;
     if (claim.port == 0) {
@@ -191,7 +191,7 @@ class Fuzz {
     ni_.now += (Nanoseconds{time} & 31) << (time >> 5) * 5;
     turn();
   }
-  // Everybody once; then there is an answer to what nobody but the host answers.
+  // Polls every component twice: the second pass carries the peer's answers (ARP, neighbour discovery).
   void turn() {
     stack_.set_time(ni_.now);
     for (int i = 0; i < 2; ++i) {
@@ -231,9 +231,9 @@ class Fuzz {
     }
   }
 
-  // ---- what comes
+  // ---- arrivals
 
-  // With bytes changed, and a header of the kernel's.
+  // Delivers the packet with some bytes changed and a virtio-net header.
   void arrive(std::vector<std::byte> packet) {
     if (packet.empty()) return;
     const auto how = input_.take<uint8_t>();
@@ -264,7 +264,7 @@ class Fuzz {
     const std::vector<std::byte> bytes = input_.take_bytes(input_.take<uint8_t>());
     wire_.arriving.push_back({.bytes = in_ethernet(kTypes[how & 3], bytes, (how & 4) != 0)});
   }
-  // By a host that cuts what is longer than its wire takes.
+  // From a host that fragments packets longer than its MTU.
   void in_fragments() {
     const std::vector<std::byte> packet = (input_.take<uint8_t>() & 1) != 0 ? FuzzPeer::datagram(input_, ends_)
                                                                             : peer_.segment(input_, ends_, ni_.now);
@@ -282,7 +282,7 @@ class Fuzz {
     return frame;
   }
 
-  // All is closed, and time passes; the port has places for frames still.
+  // Closes all sockets and lets time pass. Afterwards the port still has room for frames.
   void finish() {
     wire_.full = false;
     calls_.close_all();

@@ -1,7 +1,8 @@
-// am_flow_test.cc - Active Messages' flows in a simulated network: thousands of seeds of loss, repetition, reordering, partitions and
-// sleep; and what congestion control does with many senders to one.
+// am_flow_test.cc - Active Message flows in a simulated network: thousands of seeds with loss, duplication, reordering, partitions and
+// sleep; and congestion control with many senders to one receiver.
 //
-// Whatever the network does: each request and each reply is handled once, in order; afterwards nothing is left; and no flow waits for ever.
+// Whatever the network does, each request and each reply is handled once and in order. Afterwards nothing is held, and no flow waits for
+// ever.
 #include <catch2/catch.hpp>
 
 #include <cstdio>
@@ -47,7 +48,7 @@ void check_end(Network& network, size_t flows, const char* what, uint64_t seed) 
   }
 }
 
-// One life of a small network, of which the seed decides everything.
+// The life of a small network; the seed decides everything.
 void live(uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto percent = [&](uint64_t most) { return static_cast<double>(random() % (most + 1)) / 100; };
@@ -72,7 +73,7 @@ void live(uint64_t seed) {
       ++flows;
     }
   }
-  // Partitions and sleep, each shorter than what counts as death.
+  // Partitions and sleeps, each shorter than the time after which a peer counts as dead.
   for (int i = 0; i < 3; ++i) {
     network.run(network.now() + random() % (5 * kMillisecond));
     const auto node = static_cast<uint32_t>(random() % nodes);
@@ -143,13 +144,13 @@ TEST_CASE("32 senders to one that is slower than the wire: what it has to handle
   };
   const Nanoseconds us = kMicrosecond;
   const Scene scene = GENERATE_COPY(Scene{{.handling = us}, 100 * kMillisecond, 50 * us, 0.5},
-                                    // It loses its core at times,
+                                    // A process that loses its core now and then.
                                     Scene{{.handling = us, .stops = 2e-4, .stops_for = 30 * us}, 50 * kMillisecond, 100 * us, 0.45},
                                     Scene{{.handling = us, .stops = 1e-4, .stops_for = kMillisecond}, 100 * kMillisecond, 300 * us, 0.6},
-                                    // takes longer for each packet than counts as absence,
+                                    // A process that needs longer for a packet than the limit for absence.
                                     Scene{{.handling = 20 * us}, 200 * kMillisecond, 1200 * us, 0.3},
                                     Scene{{.handling = 50 * us}, 500 * kMillisecond, 4 * kMillisecond, 0.7},
-                                    // or sleeps whenever there is nothing.
+                                    // A process that sleeps whenever it is idle.
                                     Scene{{.handling = us, .wakes_in = 50 * us}, 100 * kMillisecond, 100 * us, 0.45});
   const Incast result = incast(32, 1500, 1, 0, scene.receiver, scene.time);
   const double possible = 1500 * 8e9 / static_cast<double>(scene.receiver.handling) / 100e9;
@@ -162,7 +163,7 @@ TEST_CASE("32 senders to one that is slower than the wire: what it has to handle
 }
 
 TEST_CASE("congestion control is what keeps that queue short") {
-  // A window that never shrinks: what the case above would show without it.
+  // A window that never shrinks: shows what the previous case would give without congestion control.
   const Wire wire{.delay = 4 * kMicrosecond, .bits_per_second = 100e9, .queue = 1024};
   FlowOptions options;
   options.congestion = {.first_window = 1 << 20, .base_delay = kSecond};
@@ -179,7 +180,7 @@ TEST_CASE("congestion control is what keeps that queue short") {
 
 namespace {
 
-// Goodput over a wire of 1 Gbit/s and 100 us for a round trip, which twelve packets of 1000 bytes fill.
+// Goodput over a wire of 1 Gbit/s with a round trip of 100 us, which twelve packets of 1000 bytes fill.
 double goodput(double loss, uint32_t window, Recovery recovery) {
   const Wire wire{.delay = 50 * kMicrosecond, .loss = loss, .bits_per_second = 1e9};
   FlowOptions options;
@@ -212,7 +213,7 @@ std::string table() {
 }  // namespace
 
 TEST_CASE("goodput over a wire that loses is what it was") {
-  // A change that is meant: run this with UNET_GOLDEN_WRITE=1, and let the difference be reviewed.
+  // For an intended change: run with UNET_GOLDEN_WRITE=1, and review the difference.
   const char* const path = std::getenv("UNET_GOLDEN_GOODPUT");
   REQUIRE(path != nullptr);
   const std::string now = table();
@@ -222,7 +223,7 @@ TEST_CASE("goodput over a wire that loses is what it was") {
   CHECK(before.str() == now);
 }
 
-TEST_CASE("of 1 % loss a flow feels little, and less than with go-back-N at any") {
+TEST_CASE("1 % loss costs a flow little, and any loss less than with go-back-N") {
   const double whole = goodput(0, kFlowWindow, Recovery::selective);
   CHECK(whole > 0.95);
   CHECK(goodput(0.01, kFlowWindow, Recovery::selective) > 0.9 * whole);

@@ -1,7 +1,7 @@
-// am_goodput_test.cc - what an Active Message flow makes of wires that lose packets or bring them late, and of processes that do not get
-// to run: its goodput over a thousand seeds each, as shares of the link.
+// am_goodput_test.cc - goodput of an Active Message flow over wires that lose or delay packets, and between processes that lose their core:
+// a thousand seeds each, as shares of the link.
 //
-// Virtual time: a seed gives the same figures everywhere, so they may be bounded.
+// Virtual time: a seed gives the same figures on every machine, so the test can bound them.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -16,19 +16,19 @@ using namespace unet::am::sim;
 namespace {
 
 struct Scene {
-  double loss = 0;              // of frames of 1500 bytes; a packet has three
-  double late = 0;              // of packets, by up to 100 us
-  Nanoseconds run = 0;          // on average, between two pauses of either process, of 1 to 20 ms; 0: it never pauses
-  bool notices = true;          // that it paused
-  bool controlled = true;       // has a window that follows the delay
+  double loss = 0;              // share of frames of 1500 bytes; a packet has three
+  double late = 0;              // share of packets, delayed by up to 100 us
+  Nanoseconds run = 0;          // mean time between two pauses, of 1 to 20 ms, of either process; 0: no pauses
+  bool notices = true;          // the process notices its own pause
+  bool controlled = true;       // the window follows the delay
 };
 
 constexpr double kRate = 2.5e9;  // bits per second: with a round trip of 20 us two packets fill the wire
 constexpr uint32_t kBytes = 4096;
-// Pauses take most of their time.
+// Pauses need most of a run's time, so those runs are longer.
 Nanoseconds time_of(const Scene& scene) { return scene.run == 0 ? 10 * kMillisecond : 40 * kMillisecond; }
 
-// A process that runs and pauses in turn.
+// A process that alternately runs and pauses.
 struct Process {
   Nanoseconds change = ~Nanoseconds{0};
   bool runs = true;
@@ -57,7 +57,7 @@ void run_with_pauses(Network& network, const Scene& scene, uint64_t seed) {
   }
 }
 
-// As a share of the link.
+// Goodput as a share of the link.
 double goodput(const Scene& scene, uint64_t seed) {
   const Wire wire{.delay = 10 * kMicrosecond, .loss = scene.loss, .bits_per_second = kRate, .frame = 1500, .late = scene.late,
                   .late_by = 50 * kMicrosecond};
@@ -98,7 +98,7 @@ Distribution shares_of_link(const Scene& scene) {
   return distribution(std::move(shares));
 }
 
-// Over what the same pauses leave to a flow that loses nothing and sends as much as its credits allow: a peer that does not look handles
+// Goodput as a share of an ideal flow's under the same pauses: lossless, and limited only by credits. A peer that does not poll handles
 // nothing, so much of the link is out of reach.
 Distribution shares_of_possible(const Scene& scene) {
   const Scene ideal{.run = scene.run, .controlled = false};
@@ -120,8 +120,8 @@ void check(const Scene& scene, const Distribution& shares, const Distribution& l
 }  // namespace
 
 TEST_CASE("a wire that loses costs little more than what it loses") {
-  // Of packets with three frames it loses three times as many. At 10 % that is a quarter of them; and where the first few packets of a flow
-  // are lost, time-outs that double are most of these 10 ms.
+  // A packet of three frames is lost three times as often as a frame: at 10 %, a quarter of the packets. Where the first packets of a flow
+  // are lost, doubling time-outs take most of these 10 ms.
   const auto [scene, least] = GENERATE(Expected{{.loss = 0}, {0.98, 0.98, 0.98}},
                                        Expected{{.loss = 0.001}, {0.85, 0.975, 0.98}},
                                        Expected{{.loss = 0.01}, {0.8, 0.93, 0.945}},

@@ -1,7 +1,7 @@
 // segmentation_test.cc - messages of all sizes between two NIs over wires that lose, repeat, reorder and corrupt frames.
 //
-// One seed decides everything: the wire, its faults, the messages. Time is virtual. Whatever the wire does, a message
-// arrives whole and right or not at all; what does not arrive is accounted for; and nothing is left behind.
+// One seed decides everything: the wire, its faults, the messages. Time is virtual. Whatever the wire does, a message arrives whole and
+// intact or not at all. Every missing message is counted, and nothing is held afterwards.
 #include <catch2/catch.hpp>
 
 #include <random>
@@ -28,14 +28,14 @@ struct Setting {
 
 struct Outcome {
   uint32_t sent = 0;
-  std::vector<uint32_t> arrived;  // numbers of messages, in order of arrival
-  uint64_t drops = 0;             // whole messages, by the receiving endpoint's counters
+  std::vector<uint32_t> arrived;  // message numbers, in order of arrival
+  uint64_t drops = 0;             // whole messages, from the receiving endpoint's counters
   uint64_t duplicates = 0;
   uint64_t bad_crc = 0;
-  std::string account;            // everything that was counted, for who looks for a fault
+  std::string account;            // all counters, for the search of a fault
 };
 
-// A message says its own number and length, so that any message can be checked against itself.
+// A message contains its own number and length, so that it can be checked by itself.
 std::vector<std::byte> numbered(uint32_t number, uint32_t size) {
   std::vector<std::byte> message = pattern(size, number);
   if (size != 0) std::memcpy(message.data(), &number, std::min<size_t>(size, 4));
@@ -60,7 +60,7 @@ class Simulation {
       }
       step();
       while (const auto message = b_.receive()) check(*message, outcome);
-      // Nothing more to come: go to the end of all timers.
+      // No event is left: advance to the end of all timers.
       if (outcome.sent == setting_.messages && network_.next_event() == ~Nanoseconds{0}) now_ += 10 * kMillisecond;
     }
     outcome.drops = endpoint_drops(b_) - b_.counter(EndpointCounter::duplicate_fragment);
@@ -96,11 +96,11 @@ class Simulation {
     now_ += 1 + random_() % (20 * kMicrosecond);
     left_.now = right_.now = now_;
     left_.poll();
-    while (right_.poll() != 0) {  // keeps up with the wire: what a slow receiver loses is a test of the wire
+    while (right_.poll() != 0) {  // keeps up with the wire: a slow receiver's losses are tested with the wire
     }
   }
   bool send(uint32_t number) {
-    // In flight no more than the receiver has buffers for: what it may drop is a test of its own.
+    // At most as many in flight as the receiver has buffers for: drops for want of buffers have their own test.
     if (a_.writer.position() != a_.header->send_consumed.value.load() || random_() % 4 != 0) return false;
     const auto size = static_cast<uint32_t>(random_() % 3 == 0 ? random_() % 200 : random_() % (setting_.longest + 1));
     sizes_.push_back(size);
@@ -119,7 +119,7 @@ class Simulation {
     REQUIRE(message.channel == 2);
     outcome.arrived.push_back(number);
   }
-  // After all that: messages that together need every receive buffer there is.
+  // Afterwards, messages that together need every receive buffer arrive.
   void check_all_buffers_are_there() {
     constexpr uint32_t kAll = kEndpoint.buffers * kEndpoint.buffer_size / kMessageMax;
     TestEndpoint& local = right_.add_endpoint(kEndpoint);

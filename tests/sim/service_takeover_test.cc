@@ -1,5 +1,5 @@
-// service_takeover_test.cc - network interfaces with a supervisor on one simulated wire, replaced again and again: their channels to each
-// other go on, none is left at one end only, and nothing is left behind.
+// service_takeover_test.cc - supervised NIs on one simulated wire, replaced again and again: their channels to each other go on, none stays
+// open at one end only, and nothing is left behind.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
@@ -20,13 +20,12 @@ namespace {
 using namespace control;
 using namespace test;
 
-// Time is the tests' own: each turn of a network interface takes so much of it. What it begins with is more than making one takes, which
-// is of the machine's clock.
+// The tests set the time: each turn of an NI takes kTurn. kBegin is longer than the creation of an NI, which reads the machine's clock.
 constexpr Nanoseconds kTurn = 500 * kMicrosecond, kBegin = 100 * kMillisecond;
 constexpr Nanoseconds kHang = 60 * kSecond;
 constexpr int kTurnsMax = kHang / kTurn;
 
-// Another address than the port's own, or another MTU, as some have after they were opened again.
+// A port with another address or MTU than before, as after a reopening of a changed interface.
 class OtherPort final : public drivers::Wrapper {
  public:
   OtherPort(std::unique_ptr<Driver> port, MacAddress address, uint32_t mtu)
@@ -42,7 +41,7 @@ class OtherPort final : public drivers::Wrapper {
 
 nlohmann::json report(Ni& ni) { return nlohmann::json::parse(report_text(ni)); }
 
-// A host whose network interface is replaced under a client with some endpoints.
+// A host with one client. Its NI is replaced while the client's endpoints stay.
 class Host {
  public:
   Host(drivers::SimNetwork& network, std::string name, uint32_t port, std::vector<StaticChannel> channels = {})
@@ -59,16 +58,16 @@ class Host {
     ni_->service().poll(now_);
     supervisor_.keep();
   }
-  // Whether the engine has turns, too.
+  // Whether turn() polls the engine too.
   void let_engine_turn(bool turns) { engine_turns_ = turns; }
-  // A request under a cookie of its own, by which its answer is known.
+  // Sends a request under a new cookie, by which its answer is known.
   template <typename Packet>
   bool send(Packet packet) {
     packet.header.cookie = ++cookie_;
     waiting_.insert(cookie_);
     return client->send(packet);
   }
-  // The next packet that the client has not had: who takes over sends again what may not have left.
+  // The next packet that is new to the client: after a takeover the NI repeats packets that may not have left.
   std::optional<Incoming> receive() {
     while (auto in = client->receive()) {
       const auto header = in->as<Header>();
@@ -80,7 +79,7 @@ class Host {
     return std::nullopt;
   }
 
-  // Whatever it did since its last turn ended is lost, as with SIGKILL.
+  // Loses all that the NI did since its last turn, as SIGKILL would.
   void take_over(const std::function<void(std::vector<JournalItem>&)>& change = {}) {
     ni_.reset();
     start(supervisor_.journal(change));
@@ -126,7 +125,7 @@ class Host {
   uint32_t port_;
   std::vector<StaticChannel> channels_;
   std::pair<MacAddress, uint32_t> other_{};
-  Nanoseconds now_ = 0;  // of this network interface
+  Nanoseconds now_ = 0;  // the clock of this NI
   bool engine_turns_ = true;
   uint64_t cookie_ = 1'000'000, events_ = 0;
   std::set<uint64_t> waiting_;
@@ -153,7 +152,7 @@ struct Two {
     }
     return std::nullopt;
   }
-  // Signals of the other NI.
+  // Signals that the other NI received.
   uint64_t heard_by_b() { return b.ni().service().signalling().counters().received; }
   template <typename Condition>
   bool until(Condition condition) {
@@ -180,7 +179,7 @@ struct Two {
     REQUIRE(event->op() == Op::connect_request);
     return event->as<ConnectRequest>().request;
   }
-  // Both ends' numbers, when both are open.
+  // The channel numbers of both ends, once both are open.
   std::pair<uint32_t, uint32_t> opened() {
     const auto connected = next(a), accepted = next(b);
     REQUIRE((connected && accepted));
@@ -193,7 +192,7 @@ struct Two {
     answer_accept(request());
     return opened();
   }
-  // Channels within the first, which have two ends each to attach.
+  // Opens channels between endpoints of the first host; each has two ends to attach after a takeover.
   void open_near(uint32_t near, uint32_t count) {
     for (uint32_t i = 0; i < count; ++i) {
       a.client->start_connect(from, "near", Path::ni);
@@ -223,7 +222,7 @@ struct Two {
 
 }  // namespace
 
-TEST_CASE("a channel to another host goes on when network interfaces are replaced") {
+TEST_CASE("takeover: a channel to another host goes on when network interfaces are replaced") {
   Two two;
   const uint32_t which = GENERATE(1u, 2u, 3u);
   const auto [mine, theirs] = two.open();
@@ -248,7 +247,7 @@ TEST_CASE("a channel to another host goes on when network interfaces are replace
   CHECK(event->op() == Op::channel_closed);
   CHECK(event->as<ChannelClosed>().channel == mine);
   CHECK(event->as<ChannelClosed>().reason == CloseReason::closed_by_peer);
-  // Its own end, which the client has not closed, is one of nobody.
+  // The client has not closed its own end, which now has no peer.
   two.take_over(which);
   two.turn(20);
   two.require_held(1);
@@ -266,7 +265,7 @@ TEST_CASE("others are asked at once after a takeover, also when there is more to
   two.open_near(near, engine::kMailboxDepth / 2);
   const uint64_t heard = two.heard_by_b();
   a.take_over();
-  two.turn(60);  // much less than a quarter of what may pass without a word
+  two.turn(60);  // much less than a quarter of the permitted silence
   CHECK(two.heard_by_b() == heard + 1);
   CHECK(a.ni().service().counters().dropped_signals == 0);
   CHECK(report(a.ni())["held"]["engine"]["channels"] == engine::kMailboxDepth + 1);
@@ -294,7 +293,7 @@ TEST_CASE("a question to others that the engine's mailbox has no room for is not
   Host& a = two.a;
   const uint32_t near = a.client->endpoint();
   REQUIRE(a.client->bind(near, "near").code == 0);
-  constexpr uint32_t kRoom = 16;  // for commands, beside those of the takeover
+  constexpr uint32_t kRoom = 16;  // free places in the mailbox, beside the takeover's commands
   two.open_near(near, (engine::kMailboxDepth - kRoom) / 2);
   const uint64_t heard = two.heard_by_b();
   a.take_over();
@@ -327,7 +326,7 @@ TEST_CASE("network interfaces are replaced after any turn of a channel's set-up:
   }
 }
 
-TEST_CASE("a port that is not the one of before ends its channels at once, and no others") {
+TEST_CASE("takeover: a port with another address or MTU ends its channels at once, and no others") {
   Two two;
   two.open();
   SECTION("another address") { two.a.change_port({2, 9, 9, 9, 9, 9}, 1500); }
@@ -335,7 +334,7 @@ TEST_CASE("a port that is not the one of before ends its channels at once, and n
   two.a.take_over();
   std::optional<Incoming> event;
   for (int i = 0; i < 5 && !event; ++i) {
-    two.a.turn();  // and the other one has none
+    two.a.turn();  // the other NI gets none
     event = two.a.receive();
   }
   REQUIRE(event);
@@ -348,7 +347,7 @@ TEST_CASE("a port that is not the one of before ends its channels at once, and n
   two.require_held(0);
 }
 
-TEST_CASE("a static channel goes on, and its tag stays its own") {
+TEST_CASE("takeover: a static channel goes on, and its tag stays its own") {
   drivers::SimNetwork network(2);
   const MacAddress mac = drivers::SimNetwork::address_of(1);
   Host host(network, "alpha", 0, {{"fixed", Tag{7}, Tag{9}, mac, 0}});
@@ -368,7 +367,7 @@ TEST_CASE("a static channel goes on, and its tag stays its own") {
   CHECK(report(host.ni())["held"]["engine"]["tags"] == 0);
 }
 
-TEST_CASE("a static channel that the configuration has no more, or with another end, is lost") {
+TEST_CASE("takeover: a static channel that the configuration no longer has, or has changed, is lost") {
   drivers::SimNetwork network(3);
   const StaticChannel before{"fixed", Tag{7}, Tag{9}, drivers::SimNetwork::address_of(1), 0};
   Host host(network, "alpha", 0, {before});
@@ -387,7 +386,7 @@ TEST_CASE("a static channel that the configuration has no more, or with another 
   REQUIRE((event && event->op() == Op::channel_closed));
   CHECK(event->as<ChannelClosed>().reason == CloseReason::wire_lost);
   CHECK(report(host.ni())["held"]["engine"]["tags"] == 0);
-  // Whoever binds its name gets what it is now.
+  // The next endpoint to bind the name gets the new channel.
   const uint32_t next = host.client->endpoint();
   REQUIRE(host.client->ask(host.client->simple<Unbind>(Op::unbind, endpoint)).code == 0);
   REQUIRE(host.client->bind(next, now.endpoint).code == 0);
@@ -395,7 +394,7 @@ TEST_CASE("a static channel that the configuration has no more, or with another 
   CHECK(report(host.ni())["held"]["engine"]["tags"] == 1);
 }
 
-// Connects, accepts, rejections, closes and endpoints that go, while both network interfaces are replaced between any two turns.
+// Random connects, accepts, rejections, closes and exits of endpoints, while both NIs may be replaced between any two turns.
 TEST_CASE("channels and requests at random, under network interfaces that are replaced at random, end in agreement") {
   uint64_t opened = 0;
   const uint32_t seeds = unet::test::seeds(80);
@@ -475,11 +474,11 @@ TEST_CASE("channels and requests at random, under network interfaces that are re
   CHECK(opened > seeds);
 }
 
-TEST_CASE("a journal that lies about other hosts costs nobody but the channels it is about") {
+TEST_CASE("a journal that lies about other hosts costs only the channels it is about") {
   Two two;
   two.open();
   two.open();
-  two.start_connect();  // one request that waits, at both ends
+  two.start_connect();  // leaves one pending request at both ends
   two.request();
   two.turn(10);
   Host& host = GENERATE(0, 1) == 0 ? two.a : two.b;
@@ -497,11 +496,11 @@ TEST_CASE("a journal that lies about other hosts costs nobody but the channels i
   const size_t words = offsetof(ChannelValue, peer) / 4;
   for (size_t i = 0; i < original.size(); ++i) {
     for (size_t word = 0; word < words; ++word) {
-      if (unet::test::kSanitized && (i + word) % 2 != 0) continue;  // the other half without one
+      if (unet::test::kSanitized && (i + word) % 2 != 0) continue;  // halves the time of sanitized runs
       for (const uint32_t lie : {0u, 1u, 0x10001u, ~0u}) {
         CAPTURE(i, word, lie);
         bool changed = false;
-        // What is kept stays as it was: each time it is the original that is changed.
+        // The journal itself stays as it was: each lie changes one item of the original.
         const bool goes_on = host.replaceable([&](auto& items) {
           std::erase_if(items, about_others);
           for (size_t each = 0; each < original.size(); ++each) {

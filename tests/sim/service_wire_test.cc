@@ -1,5 +1,5 @@
-// service_wire_test.cc - two whole network interfaces, service and engine, on one simulated wire: hosts found, channels opened,
-// refused, lost and fixed ones, as clients see them.
+// service_wire_test.cc - two whole NIs, service and engine, on one simulated wire: host discovery, and channels that are opened, refused,
+// lost or static, as clients see them.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
@@ -14,8 +14,8 @@ namespace {
 using namespace control;
 using namespace test;
 
-constexpr Nanoseconds kHang = 60 * kSecond;  // what must happen and has not by then is lost
-constexpr Nanoseconds kSoonLost = kSecond;   // where a host is to be missed; elsewhere this process may be kept from its core for long
+constexpr Nanoseconds kHang = 60 * kSecond;  // an event that takes longer is lost
+constexpr Nanoseconds kSoonLost = kSecond;   // for tests that lose a host; too short where this process may lose its core
 
 struct Wire {
   explicit Wire(uint32_t hosts, Nanoseconds lost = kHang) : network(hosts), lost_after(lost) {}
@@ -42,7 +42,7 @@ struct Wire {
   Nanoseconds lost_after;
 };
 
-// Runs all of them until `client` has something, at most `limit`.
+// Runs all of them until `client` receives a packet, at most `limit`.
 std::optional<Incoming> next(std::vector<Ni*> all, TestClient& client, Nanoseconds limit = kHang) {
   const Nanoseconds end = monotonic_now() + limit;
   while (monotonic_now() < end) {
@@ -81,7 +81,7 @@ struct Two {
     accept.request = id;
     REQUIRE(server.send(accept));
   }
-  // Both ends' channel numbers.
+  // Opens a channel; returns the numbers of both ends.
   std::pair<uint32_t, uint32_t> open() {
     client.start_connect(from, "echo@beta");
     answer_accept(request());
@@ -116,7 +116,7 @@ TEST_CASE("a channel to name@host, closed by the other side") {
   CHECK(event->as<ChannelClosed>().reason == CloseReason::closed_by_peer);
 }
 
-TEST_CASE("why a channel over the wire is not opened") {
+TEST_CASE("a channel over the wire that is not opened says why") {
   Two two;
   SECTION("no such endpoint there") {
     two.client.start_connect(two.from, "nobody@beta");
@@ -239,7 +239,7 @@ TEST_CASE("a static channel comes with the name, and goes with it") {
   bind.header = {Op::bind, endpoint, 77};
   bind.name.set("fixed");
   REQUIRE(first.send(bind));
-  // Who has the answer knows of the channel.
+  // The event about the channel comes before the answer to bind.
   const auto opened = next({a.get(), b.get()}, first), answer = next({a.get(), b.get()}, first);
   REQUIRE((opened && answer));
   CHECK((answer->op() == Op::bind && answer->as<Reply>().code == 0));
@@ -247,7 +247,7 @@ TEST_CASE("a static channel comes with the name, and goes with it") {
   CHECK(opened->as<ChannelOpened>().channel.kind == ChannelKind::ni);
   CHECK(report(*a)["channels"][0]["static"] == true);
   CHECK(report(*a)["channels"][0]["tag"] == "0x00000007");
-  // Another name gets nothing.
+  // Another name gets no channel.
   REQUIRE(second.bind(second.endpoint(), "other").code == 0);
   CHECK_FALSE(next({a.get(), b.get()}, second, 5 * kMillisecond));
 
@@ -262,7 +262,7 @@ TEST_CASE("a static channel comes with the name, and goes with it") {
   CHECK(again->as<Header>().endpoint == heir);
 }
 
-TEST_CASE("static channels that cannot be are refused at the start") {
+TEST_CASE("invalid static channels are refused at the start") {
   Wire wire(1);
   const auto refused = [&](std::vector<StaticChannel> channels) {
     std::vector<std::unique_ptr<Driver>> drivers;

@@ -1,4 +1,5 @@
-// splitc_test.cc - Split-C on a simulated network: every primitive for 1 to 64 ranks, direct, by messages and mixed; and what ends a job.
+// splitc_test.cc - Split-C on a simulated network: every primitive for 1 to 64 ranks, direct, by messages and mixed; and the ways in which
+// a job ends early.
 #include <catch2/catch.hpp>
 
 #include <array>
@@ -103,9 +104,9 @@ TEST_CASE("loops of try_lock(), of is_sync() and of sync() let others come on") 
   }
 }
 
-// Rank 0 acts long after rank 1 has begun to sleep, or between its last look and its sleep. Virtual time: what is not told costs a whole
-// nap.
-TEST_CASE("who sleeps is woken by what it waits for, once") {
+// Rank 0 acts long after rank 1 has begun to sleep, or between rank 1's last poll and its sleep. In virtual time a missed wake-up costs a
+// whole nap.
+TEST_CASE("a sleeping rank is woken once, by the event that it waits for") {
   struct Turn {
     const char* name;
     void (*wait)(Lock&, Spread<uint64_t>);
@@ -117,7 +118,7 @@ TEST_CASE("who sleeps is woken by what it waits for, once") {
       Turn{"bulk store_sync", [](Lock&, Spread<uint64_t>) { store_sync(16); },
            [](Lock&, Spread<uint64_t> at) { bulk_store(at.on(1), to_local(at.on(0)), 2); }},
       Turn{"lock", [](Lock& lock, Spread<uint64_t>) { lock.lock(); }, [](Lock& lock, Spread<uint64_t>) { lock.unlock(); }}};
-  constexpr Nanoseconds kSpin = 2 * kMillisecond;  // Node's
+  constexpr Nanoseconds kSpin = 2 * kMillisecond;  // as in Node
   for (const Turn& turn : turns) {
     for (const auto& [lag, pause] : {std::pair{Nanoseconds{0}, 5 * kMillisecond}, {kMillisecond, kSpin + 9 * kMillisecond / 10}}) {
       INFO(turn.name << ", lag " << lag);
@@ -160,7 +161,7 @@ constexpr std::array kSends{
 
 }  // namespace
 
-TEST_CASE("who waits for room sleeps, and goes on when there is some") {
+TEST_CASE("a rank that waits for room sleeps, and goes on when there is room") {
   constexpr uint64_t kWords = 200;
   for (const auto& [name, send] : kSends) {
     INFO(name);
@@ -190,8 +191,8 @@ TEST_CASE("who waits for room sleeps, and goes on when there is some") {
   }
 }
 
-// Whatever the waiting does when there is room again: each look at it may be the one that sends.
-TEST_CASE("who waited for room sends once") {
+// Covers every moment at which room can appear: each poll of the waiting rank may be the one that sends.
+TEST_CASE("a rank that waited for room sends once") {
   for (Nanoseconds pause = 2 * kMillisecond; pause < 3 * kMillisecond; pause += 5 * kMicrosecond) {
     INFO("computing for " << pause << " ns");
     Network network(2, {.machine = 1, .credits = 1}, 1);
@@ -208,7 +209,7 @@ TEST_CASE("who waited for room sends once") {
   }
 }
 
-TEST_CASE("who waits for room at a rank that is gone says for what") {
+TEST_CASE("a rank that waits for room at a dead rank names its call") {
   for (const auto& [name, send] : kSends) {
     Network network(2, {.machine = 1}, 1);
     const std::string fault = network.run([&network, send = send] {
@@ -232,7 +233,7 @@ TEST_CASE("the same seed gives the same run") {
   REQUIRE(run() == run());
 }
 
-TEST_CASE("who calls another collective than the others ends the job, with both names") {
+TEST_CASE("a rank that calls another collective than the others ends the job, with both names") {
   for (const uint32_t size : {2u, 4u, 20u}) {
     for (const uint32_t machine : {1u, 32u}) {
       const std::string fault = fault_of(size, machine, [] {
@@ -260,7 +261,7 @@ TEST_CASE("a rank that cannot map what maps it ends the job") {
   }
 }
 
-TEST_CASE("pointers that lead nowhere end the job, with rank and call") {
+TEST_CASE("invalid pointers end the job, with rank and call") {
   for (const uint32_t machine : {1u, 2u}) {
     REQUIRE(contains(fault_of(2, machine, [] { read(Global<int>()); }), "read: the null pointer"));
     REQUIRE(contains(fault_of(2, machine, [] { write(Global<int>(7, 8192), 1); }), "write of 4 bytes at offset 8192 of rank 7: out of"));
@@ -282,7 +283,7 @@ TEST_CASE("pointers that lead nowhere end the job, with rank and call") {
   }
 }
 
-TEST_CASE("collectives of which ranks think differently end the job") {
+TEST_CASE("collectives with different arguments on different ranks end the job") {
   for (const uint32_t size : {3u, 20u}) {
     for (const uint32_t machine : {1u, 32u}) {
       INFO(size << " ranks, " << machine << " to a machine");
@@ -306,7 +307,7 @@ TEST_CASE("collectives of which ranks think differently end the job") {
   }
 }
 
-TEST_CASE("a spread pointer that was moved is no whole array") {
+TEST_CASE("a spread pointer that was moved does not stand for its array") {
   static constexpr std::array<int, 2> kOwn{};
   const auto fault = [](auto call) {
     Network network(2, {}, 1);
@@ -332,7 +333,7 @@ TEST_CASE("a spread pointer that was moved is no whole array") {
 
 static_assert(!std::is_copy_constructible_v<Lock> && !std::is_copy_assignable_v<Lock> && std::is_nothrow_move_constructible_v<Lock>);
 
-TEST_CASE("a lock that was moved is held by whoever held it") {
+TEST_CASE("a lock that was moved keeps its holder") {
   Network network(2, {}, 1);
   REQUIRE(network.run([] {
     std::vector<Lock> locks;
@@ -358,7 +359,7 @@ TEST_CASE("a lock that was moved is held by whoever held it") {
   }), "a lock"));
 }
 
-TEST_CASE("to hand a lock over costs one message") {
+TEST_CASE("passing a lock on costs one message") {
   Network network(2, {.machine = 1}, 1);
   uint64_t messages = 0;
   const std::string fault = network.run([&] {
@@ -370,8 +371,8 @@ TEST_CASE("to hand a lock over costs one message") {
       for (int i = 0; i < 1000; ++i) poll();
       lock.unlock();
     } else {
-      lock.lock();    // takes its place in the queue, and tells who is before it
-      lock.unlock();  // nobody is behind it
+      lock.lock();    // enters the queue, and tells its predecessor
+      lock.unlock();  // no rank is behind it
       messages = current_node->counters().messages - before;
     }
   });
@@ -393,7 +394,7 @@ TEST_CASE("memory that a get has not filled is not sent on, where strict checks 
   }
 }
 
-TEST_CASE("memory that is not there, and what was not allocated") {
+TEST_CASE("out of memory, and freeing what was not allocated") {
   REQUIRE(contains(fault_of(3, 1, [] { all_spread_malloc<char>(3, uint64_t{64} << 20); }), "malloc: no piece of 67108864 bytes"));
   REQUIRE(contains(fault_of(3, 1, [] { all_spread_malloc<char>(3, 100 + my_proc()); }), "all_spread_malloc of"));
   REQUIRE(contains(fault_of(3, 1, [] { all_spread_malloc<double>(~uint64_t{0}, ~uint64_t{0}); }), "all_spread_malloc: no piece"));
@@ -404,8 +405,8 @@ TEST_CASE("memory that is not there, and what was not allocated") {
   }), "all_spread_free of another array at rank"));
 }
 
-// What somebody may send who is no honest rank: each is refused and counted once, without an answer.
-TEST_CASE("messages that make no sense change nothing") {
+// Messages of a dishonest rank: each is refused and counted once, without an answer.
+TEST_CASE("invalid messages change nothing") {
   struct Lie {
     Operation operation;
     bool is_request;
@@ -448,7 +449,7 @@ TEST_CASE("messages that make no sense change nothing") {
   REQUIRE(fault == "");
 }
 
-// A get's memory is the program's again after sync(): nobody else may say that it is there.
+// After sync() a get's memory belongs to the program again, so only the rank that was asked may complete the get.
 TEST_CASE("a get is not done because a rank says so") {
   Network network(3, {.machine = 1}, 1);
   const std::string fault = network.run([] {

@@ -1,4 +1,4 @@
-// RuntimeSelectors.java - a server and clients of Java's selectors. Their threads wait before there is a socket. For sockets_runtimes.py.
+// RuntimeSelectors.java - a server and clients of Java's selectors, whose threads wait before there is a socket; for sockets_runtimes.py.
 //
 // Usage: java RuntimeSelectors.java serve|call ADDRESS PORT
 import java.io.IOException;
@@ -62,7 +62,7 @@ public class RuntimeSelectors {
     while (bytes.hasRemaining()) channel.write(bytes);
   }
 
-  // The byte is the number of the round.
+  // The byte is the round's number.
   static void call(SelectionKey key) throws IOException {
     SocketChannel channel = (SocketChannel) key.channel();
     ByteBuffer bytes = ByteBuffer.allocate(2);

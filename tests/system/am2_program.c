@@ -1,4 +1,5 @@
-// am2_program.c - a program written to AM-2: a server and a client process that exchange endpoint names by pipes; says so if all is well.
+// am2_program.c - a program written to AM-2: a server and a client process that exchange endpoint names through pipes. Prints a line on
+// success.
 #include <am.h>
 #include <pthread.h>
 #include <string.h>
@@ -53,7 +54,7 @@ static void rules(void *token) {
   REQUIRE(AM_GetMsgTag(token, &tag) == AM_OK && tag == TAG);
 }
 
-// Replies to a handler that is not there, and beyond the segment of the requester.
+// Replies to a missing handler, and beyond the requester's segment.
 static void undeliverable(void *token, int which) {
   if (which == AM_REPLY_M) REQUIRE(AM_Reply1(token, NOBODY, 5) == AM_OK);
   if (which == AM_REPLY_IM) REQUIRE(AM_ReplyI0(token, NOBODY, segment, 10) == AM_OK);
@@ -85,7 +86,7 @@ static void serve(int from_client, int to_client) {
   REQUIRE(AM_SetHandler(self, CALL_BACK, call_back) == AM_OK && AM_SetHandler(self, STOP, stop) == AM_OK);
   REQUIRE(AM_SetHandler(self, UNDELIVERABLE, undeliverable) == AM_OK);
   REQUIRE(write(to_client, &own_name, sizeof own_name) == (ssize_t)sizeof own_name);
-  // Who maps it meanwhile must not wait.
+  // A client that maps the endpoint before the server polls must not wait.
   char ready;
   REQUIRE(read(from_client, &ready, 1) == 1);
   REQUIRE(AM_GetEventMask(bundle, &mask) == AM_OK && mask == AM_NOEVENTS && AM_WaitSema(bundle) == AM_ERR_RESOURCE);
@@ -180,7 +181,7 @@ static void set_up(int to_server) {
   REQUIRE(AM_SetNumTranslations(self, 256) == AM_OK);
   REQUIRE(AM_SetExpectedResources(self, 0, 1) == AM_ERR_BAD_ARG && AM_SetExpectedResources(self, 2, 10) == AM_OK);
   REQUIRE(AM_SetExpectedResources(self, 2, 10) == AM_ERR_RESOURCE);
-  // The server has not polled yet, and does only now.
+  // The server has not polled before this byte arrives.
   REQUIRE(write(to_server, "", 1) == 1);
 }
 
@@ -205,7 +206,7 @@ static void messages(void) {
   REQUIRE(sent > 0 && (result == AM_OK || result == AM_ERR_NOT_SENT));
   UNTIL(answers == before + sent, AM_Poll(bundle));
 
-  REQUIRE(AM_GetXfer0(self, 3, 1234, BUFFER, 0, 1) == AM_ERR_BAD_ARG);  // there is no segment yet
+  REQUIRE(AM_GetXfer0(self, 3, 1234, BUFFER, 0, 1) == AM_ERR_BAD_ARG);  // no segment yet
   uintptr_t most = 0, bytes = 0;
   void *address = NULL;
   REQUIRE(AM_MaxSegLength(&most) == AM_OK && most >= SEGMENT && AM_SetSeg(self, segment, SEGMENT) == AM_OK);
@@ -246,7 +247,7 @@ static void what_comes_back(void) {
   REQUIRE(AM_Map(self, 7, nobody, TAG) == AM_ERR_BAD_ARG && AM_GetTranslationInuse(self, 7) == AM_ERR_RESOURCE);
   REQUIRE(AM_Request0(self, -1, SUM) == AM_ERR_BAD_ARG && AM_Request0(self, 256, SUM) == AM_ERR_BAD_ARG);
   REQUIRE(AM_Request0(self, 3, 256) == AM_ERR_BAD_ARG && AM_Request0(self, 3, -1) == AM_ERR_BAD_ARG);
-  // Who has no error handler does not ask what becomes of what is under way when a translation goes.
+  // Without an error handler, requests that return when their translation is removed are dropped.
   ep_t other;
   REQUIRE(AM_AllocateEndpoint(bundle, &other, &nobody) == AM_OK && AM_Map(other, 0, server_name, TAG) == AM_OK);
   for (int i = 0; i < 10; ++i) REQUIRE(AM_Request0(other, 0, 20) == AM_OK);
@@ -300,27 +301,27 @@ static int taken;
 static void take(void *token) { (void)token, ++taken; }
 
 static void one_thread(void) {
-  enum { MANY = 1000 };  // more than there are credits
+  enum { MANY = 1000 };  // more than the credits
   eb_t asking, asked;
   ep_t from, to;
   en_t from_name, to_name;
   REQUIRE(AM_AllocateBundle(AM_SEQ, &asking) == AM_OK && AM_AllocateEndpoint(asking, &from, &from_name) == AM_OK);
   REQUIRE(AM_AllocateBundle(AM_SEQ, &asked) == AM_OK && AM_AllocateEndpoint(asked, &to, &to_name) == AM_OK);
   REQUIRE(AM_SetTag(to, AM_ALL) == AM_OK && AM_SetHandler(to, STOP, take) == AM_OK && AM_Map(from, 0, to_name, AM_ALL) == AM_OK);
-  alarm(HANG_SECONDS);  // what waits for itself
+  alarm(HANG_SECONDS);  // a call that waits for itself would hang
   for (int i = 0; i < MANY; ++i) REQUIRE(AM_Request0(from, 0, STOP) == AM_OK);
   alarm(0);
   UNTIL(taken == MANY, AM_Poll(asked));
   REQUIRE(AM_FreeBundle(asking) == AM_OK && AM_FreeBundle(asked) == AM_OK);
 }
 
-// ---- handlers run while something is freed
+// ---- handlers that run while something is freed
 
 static int looked;
 
 static void look(void *token, void *at, int bytes) {
   (void)token, (void)at, (void)bytes;
-  REQUIRE(AM_Init() == AM_OK);  // as all that makes and frees does, it looks at what all bundles share
+  REQUIRE(AM_Init() == AM_OK);  // uses state that all bundles share, as every create and free does
   ++looked;
 }
 
@@ -337,7 +338,7 @@ static void freeing(void) {
   int sent = 1;
   while (AM_RequestXferAsync0(source, 0, 0, DEPOSIT, segment, AM_MaxLong()) == AM_OK) REQUIRE(++sent < 10000);
   REQUIRE(looked < sent);
-  alarm(HANG_SECONDS);  // what waits for itself
+  alarm(HANG_SECONDS);  // a call that waits for itself would hang
   REQUIRE(AM_FreeEndpoint(source) == AM_OK);
   alarm(0);
   REQUIRE(looked > 1 && AM_FreeEndpoint(NULL) == AM_ERR_BAD_ARG && AM_FreeBundle(pair) == AM_OK);

@@ -1,4 +1,4 @@
-// am_c.c - a program in C that uses every function of am.h, over the network interface that UNET_NI names; exits with 0 if all is well.
+// am_c.c - a program in C that calls every function of am.h, over the NI that UNET_NI names; exit status 0 on success.
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -255,7 +255,7 @@ static void moving_and_letting_in(void) {
   unet_am_destroy_endpoint(choosy);
   unet_am_destroy_endpoint(NULL);
   REQUIRE(unet_am_wait(other, 1000000, 0) >= 0);
-  unet_am_destroy_bundle(other);  // and b
+  unet_am_destroy_bundle(other);  // destroys b too
   UNTIL(backs != 0 && unet_am_request_short(a, 0, ECHO, &word, 1) == UNET_AM_ERETURNED, unet_am_poll(bundle));
   REQUIRE(back.status == UNET_AM_UNREACHABLE);
 }
@@ -263,7 +263,7 @@ static void moving_and_letting_in(void) {
 // ---- several threads
 
 enum { THREADS = 3, EACH = 300 };
-static unsigned answered[THREADS];  // by handlers, which run while the bundle is held
+static unsigned answered[THREADS];  // written by handlers, under the bundle's lock
 static unet_am_endpoint *shared;
 static unet_am_bundle *shared_bundle;
 
@@ -308,7 +308,7 @@ static void threads(void) {
   unet_am_destroy_bundle(shared_bundle);
 }
 
-// ---- an endpoint that goes while something is reserved lets its bundle go
+// ---- destroying an endpoint with a reservation unlocks its bundle
 
 static int polled;
 
@@ -344,7 +344,7 @@ static void going_while_reserved(void) {
   unet_am_destroy_bundle(elsewhere);
 }
 
-// ---- an endpoint that goes gives payloads back to who makes another one in its bundle
+// ---- destroying an endpoint returns its payloads by calls, which may make an endpoint in its bundle
 
 struct heir {
   unet_am_bundle *all, *other;
@@ -356,7 +356,7 @@ struct heir {
 static void make_heir(unet_am_endpoint *endpoint, void *context_of) {
   struct heir *heir = context_of;
   if (heir->calls++ != heir->first) return;
-  unet_am_destroy_endpoint(endpoint);  // it goes already
+  unet_am_destroy_endpoint(endpoint);  // already in progress
   REQUIRE(unet_am_move_endpoint(endpoint, heir->other) == UNET_EINVALID);
   REQUIRE(unet_am_create_endpoint(context, heir->all, NULL, &heir->made) == 0);
 }
@@ -387,7 +387,7 @@ static void going_with_payloads(void) {
   REQUIRE(heir.first < sent);
   unet_am_destroy_endpoint(client);
   REQUIRE(heir.calls == sent && heir.made != NULL && unet_am_bind(heir.made, "am_c/heir") == 0);
-  // The same while the whole bundle goes: the function destroys what would be next.
+  // Now destroy the whole bundle: the call destroys the endpoint that would be next.
   REQUIRE(unet_am_create_endpoint(context, all, NULL, &client) == 0 && unet_am_map(client, 0, "am_c/payloads", UNET_AM_ANY_TAG, NULL) == 0);
   REQUIRE(unet_am_move_endpoint(client, elsewhere) == 0);
   while (unet_am_request_long_async(client, 0, DEPOSIT, 0, pattern, SEGMENT, NULL, 0, destroy_heir, &heir) == 0) ++sent;

@@ -1,10 +1,10 @@
-// am_storm.cc - one side of an exchange of Active Messages of all categories, in which every byte, the order and the number of messages
-// are checked; tests/system/am_wires.py lets several of them talk over each kind of wire.
+// am_storm.cc - one side of an exchange of Active Messages of all categories, which checks every byte, the order and the number of
+// messages; tests/system/am_wires.py runs several over each kind of wire.
 //
 // Usage: am_storm serve NAME | am_storm ask NAME[@HOST] MESSAGES
 //
-// serve prints "ready" and serves one asker until SIGTERM. ask prints "asking", sends MESSAGES requests and gets (0: without end), and
-// prints a line of JSON; its status is 0 if all was right, 3 if the server is gone: then it says what came back. Both use $UNET_NI.
+// `serve` prints "ready" and serves one asker until SIGTERM. `ask` prints "asking", sends MESSAGES requests and gets (0: without end), and
+// prints a line of JSON. Its status is 0 on success, 3 if the server is gone; then it prints what was returned. Both use $UNET_NI.
 #include <unistd.h>
 
 #include <array>
@@ -27,12 +27,12 @@ namespace {
 
 using namespace unet;
 
-constexpr Nanoseconds kHang = 120 * kSecond;  // without any progress: it is lost
-constexpr uint32_t kLongs = 4;                // places for long messages in the server's segment, of which each serves one asker
-constexpr uint32_t kLongMost = 200'000;       // bytes of one
+constexpr Nanoseconds kHang = 120 * kSecond;  // time without progress that counts as a hang
+constexpr uint32_t kLongs = 4;                // places for long messages in the server's segment; one asker uses them
+constexpr uint32_t kLongMost = 200'000;       // bytes of a long message
 constexpr uint64_t kSegment = uint64_t{kLongs} * kLongMost;
 constexpr uint8_t kShort = 1, kMedium = 2, kLong = 3, kDone = 4, kEchoed = 5, kGot = 6;
-constexpr const char* kAskers = "asker/";      // their names begin with it
+constexpr const char* kAskers = "asker/";      // prefix of askers' names
 
 [[noreturn]] void give_up(const std::string& why) {
   std::fprintf(stderr, "am_storm: %s\n", why.c_str());
@@ -45,7 +45,7 @@ T take(Result<T> result) {
   return std::move(*result);
 }
 
-// ---- what message `number` looks like
+// ---- the contents of message `number`
 
 std::byte byte_of(uint32_t number, size_t at) { return static_cast<std::byte>(number * 31 + at * 7 + (at >> 8)); }
 uint32_t word_of(uint32_t number, uint32_t at) { return number * 2'654'435'761u + at; }
@@ -59,7 +59,7 @@ bool is_right(Bytes bytes, uint32_t number) {
   }
   return true;
 }
-// What it is answered with; 0: not at all. Long ones always are: so the asker knows when it may write to the same place again.
+// The handler of the answer; 0: no answer. Long messages always get one, which tells the asker that it may reuse their place.
 uint8_t answer_of(uint32_t number, uint8_t handler) {
   if (handler == kLong) return kDone;
   return number % 3 == 0 ? 0 : number % 3 == 1 && handler == kMedium ? kEchoed : kDone;
@@ -70,9 +70,9 @@ void say(const char* line) {
   std::fflush(stdout);
 }
 
-std::atomic<bool> told_to_end{false};  // by a signal
+std::atomic<bool> told_to_end{false};  // set by a signal handler
 
-// ---- the side that serves
+// ---- the serving side
 
 class Server {
  public:
@@ -92,7 +92,7 @@ class Server {
     uint32_t& expected = expected_[token.source()];
     require(number == expected, "message " + std::to_string(number) + " came where " + std::to_string(expected) + " was the next");
     expected = number + 1;
-    // Of another host it is what the first message on the channel said.
+    // From another host, the name is what the first message on the channel said.
     require(token.source_name().starts_with(kAskers), "a message comes from '" + std::string(token.source_name()) + "'");
     for (uint32_t i = 1; i < token.arguments().size(); ++i) require(token.argument(i) == word_of(number, i), "an argument is wrong");
     require(is_right(token.payload(), number), "a payload of " + std::to_string(token.payload().size()) + " bytes is wrong");
@@ -126,7 +126,7 @@ int serve(const char* name) {
   return server.run();
 }
 
-// ---- the side that asks
+// ---- the asking side
 
 class Asker {
  public:
@@ -141,7 +141,7 @@ class Asker {
 
   int run(uint32_t messages) {
     for (uint32_t i = 0; (messages == 0 || i < messages) && came_back_.empty(); ++i) {
-      // What a get reads was written by the long message before it, which has been handled when the get is.
+      // A get reads what the long message before it wrote; that message is handled before the get.
       if (last_was_long_ && dice(2) == 0) get();
       else request();
     }
@@ -155,7 +155,7 @@ class Asker {
   // Sizes of every order of magnitude.
   uint32_t a_size(uint32_t most) { return 1 + dice(std::min(most, 1u << dice(19))); }
 
-  // Or until something came back.
+  // Waits for `done`, or until a message is returned.
   template <typename Done>
   void until(Done done) {
     uint64_t heard = 0;
@@ -181,7 +181,7 @@ class Asker {
     } else if (handler == kMedium) {
       outcome = endpoint_.request_medium(0, handler, payload_, words);
     } else {
-      // The message that was at this place has been handled.
+      // Wait until the message that was at this place has been handled.
       until([&] { return longs_.size() < kLongs; });
       longs_.insert(number_);
       long_at_ = uint64_t{longs_begun_++ % kLongs} * kLongMost;
@@ -192,7 +192,7 @@ class Asker {
     ++number_;
   }
   void get() {
-    // The memory must stay until all has come.
+    // The memory stays in use until the get completes.
     until([&] { return gets_wanted_ - gets_ < kGets; });
     const uint32_t skip = dice(static_cast<uint32_t>(payload_.size()));
     Got& got = got_[gets_wanted_ % kGets];
@@ -204,7 +204,7 @@ class Asker {
   }
   void on_answer(am::Token& token, uint8_t handler) {
     const uint32_t number = token.argument(0);
-    // Those without an answer lie between.
+    // Requests without an answer are in between.
     require(number >= next_answer_ && number - next_answer_ <= 1, "an answer out of turn: " + std::to_string(number));
     next_answer_ = number + 1;
     require(handler == kDone || is_right(token.payload(), number), "an echo is wrong");
@@ -249,9 +249,9 @@ class Asker {
   std::vector<std::byte> payload_;
   std::array<Got, kGets> got_;
   bool last_was_long_ = false;
-  std::set<uint32_t> longs_;       // not answered yet
+  std::set<uint32_t> longs_;       // unanswered long messages
   uint32_t longs_begun_ = 0;
-  uint64_t long_at_ = 0;           // where the last one went
+  uint64_t long_at_ = 0;           // place of the last long message
   uint32_t long_number_ = 0;
   uint32_t number_ = 0;            // of the next request
   uint32_t next_answer_ = 0;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-# am_wires.py - Active Messages between two unetds over each kind of wire, sound and impaired, with every byte, the order and the number
-# of messages checked on both sides; and servers that are killed.
+# am_wires.py - Active Messages between two unetds over each kind of wire, sound and impaired; both sides check every byte, the order and
+# the number of messages. Servers are killed.
 #
-# Usage: am_wires.py UNETD AM_STORM      (what needs root and network namespaces is left out without)
+# Usage: am_wires.py UNETD AM_STORM      (without root and network namespaces, the tests that need them are skipped)
 import contextlib
 import json
 import os
@@ -36,7 +36,7 @@ class Storm:
         self.process.communicate()
 
     def end(self):
-        """Its status, what it printed, and its errors."""
+        """Its status, its output, and its errors."""
         out, err = self.process.communicate(timeout=5 * WAIT)
         return self.process.returncode, out, err
 
@@ -68,7 +68,7 @@ def served(storm):
 
 
 def exchange(paths, impaired):
-    """From both sides at once."""
+    """An exchange started from both sides at once."""
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(serving(path, "storm")) for path in paths.values()]
         askers = [stack.enter_context(asking(paths[host], f"storm@{other}")) for host, other in HOSTS.items()]
@@ -82,7 +82,7 @@ def exchange(paths, impaired):
 
 
 def killed(paths):
-    """Whoever asks learns it, and what was under way comes back; the next server is another."""
+    """The asker learns of the server's death and gets its pending messages back; the next server is a new one."""
     with serving(paths["beta"], "mortal") as server, asking(paths["alpha"], "mortal@beta", 0) as asker:
         with serving(paths["beta"], "other") as beside, asking(paths["alpha"], "other@beta") as unharmed:
             server.process.kill()
@@ -125,7 +125,7 @@ def test_memif_impaired():
 
 
 def test_local():
-    """Both on one network interface: they write into each other's segments."""
+    """Both on one NI: they write into each other's segments."""
     with directory() as d, Unetd(UNETD, "--socket", d + "/a", "--log", "warning"):
         with serving(d + "/a", "storm") as server, asking(d + "/a", "storm", 10 * MESSAGES) as asker:
             result = asked(asker)

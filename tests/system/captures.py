@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# captures.py - captures of running NIs: started, seen, limited and ended by those who may, read by tcpdump; killed, starved of disk, and
+# captures.py - captures of running NIs: started, listed, limited and ended by permitted users, read by tcpdump; killed, out of disk, and
 # refused.
 #
 # Usage: captures.py UNETD UNETCTL EXAMPLES      (77: no tcpdump here)
@@ -65,7 +65,7 @@ def echo(d, count=10, size=10):
 
 
 class Capture:
-    """`unetctl capture start`, which runs when this returns."""
+    """`unetctl capture start`, running when this returns."""
 
     def __init__(self, path, *args, user=None, out=subprocess.DEVNULL):
         command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user is not None else []
@@ -88,7 +88,7 @@ class Capture:
         self.process.stderr.close()
 
     def end(self, with_signal=signal.SIGINT):
-        """(exit status, frames, dropped, what it said)"""
+        """(exit status, frames, dropped, output)"""
         if with_signal is not None:
             self.process.send_signal(with_signal)
         text = self.process.stderr.read()
@@ -125,7 +125,7 @@ def test_everything_of_a_port():
 
 
 def test_files_of_others():
-    """What another user may have put at the path is left as it is, also by root."""
+    """A file that another user may have put at the path stays as it is, also when root captures."""
     with directory() as d:
         def refused(path, words):
             status, _, err = ctl(d + "/nobody-there", "capture", "start", "-w", path)
@@ -137,10 +137,10 @@ def test_files_of_others():
         os.symlink(d + "/secret", d + "/link")
         os.link(d + "/linked", d + "/second-name")
         refused(d + "/link", "it is a symbolic link")
-        refused(d + "/second-name", "another name")
+        refused(d + "/second-name", "a second name")
         if os.geteuid() == 0:
             os.chown(d + "/secret", 65534, -1)
-            refused(d + "/secret", "it is another user's")
+            refused(d + "/secret", "it belongs to another user")
         for name in ("secret", "linked"):
             with open(f"{d}/{name}", encoding="ascii") as file:
                 require(file.read() == "kept", f"{name} was written to")
@@ -181,7 +181,7 @@ def test_an_endpoint_and_its_channel():
         require(not lines_of(d + "/out", "greater", "200"), "another endpoint's frames")
         tags = {line.split("ethertype")[1] for line in lines_of(d + "/out")}
         require(tags, "nothing")
-        # Its endpoint ends, and so does the capture.
+        # When the endpoint ends, the capture ends.
         with Capture(d + "/a", "-w", d + "/out", "--endpoint", endpoint) as capture:
             client.kill()
             status, _, _, text = capture.end(with_signal=None)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# container.py - an application in namespaces of its own (user, mount, PID, network, IPC, UTS), whose files are its program and the
-# control socket alone, and which has no privilege at all, exchanges messages by every path of one host.
+# container.py - an application in namespaces of its own (user, mount, PID, network, IPC, UTS), without privileges, with only its program
+# and the control socket as files: it exchanges messages on every path within one host.
 #
 # Usage: container.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
-#        container.py --inside ROOT SOCKET PROGRAM ARGS...     what the test runs in the namespaces, before the program
+#        container.py --inside ROOT SOCKET PROGRAM ARGS...     run by the test in the namespaces, before the program
 import contextlib
 import ctypes
 import json
@@ -42,7 +42,7 @@ UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT = (os.path.abspath(p) for p in sys.argv
 
 
 def make_root(root, program):
-    """A file system that has nothing but the program and what it is linked with."""
+    """A file system with only the program and the libraries that it is linked with."""
     for part in ("", "/lib", "/lib64", "/proc"):
         os.mkdir(root + part)
     open(root + "/unet.sock", "w", encoding="ascii").close()
@@ -58,7 +58,7 @@ def network_interface():
         os.chmod(d, 0o755)
         with open(d + "/p.toml", "w", encoding="ascii") as f:
             f.write("[[rule]]\nany = true\nnames = ['*']\n")
-        for part in ("container.py", "daemon.py"):  # the user may not read where the tests are
+        for part in ("container.py", "daemon.py"):  # the user may have no right to read the source directory
             shutil.copy(os.path.join(os.path.dirname(os.path.abspath(__file__)), part), d)
         for name, program in (("server", ECHO_SERVER), ("client", ECHO_CLIENT)):
             make_root(f"{d}/{name}", program)
@@ -118,7 +118,7 @@ def test_between_a_container_and_the_host():
         host = os.environ | {"UNET_NI": f"unix:{d}/s"}
         for path, over in PATHS:
             require_echo(*run(ECHO_CLIENT, "--count", "50", "--path", path, "echo", env=host), over)
-        server.kill()  # and with it, everything in its PID namespace
+        server.kill()  # ends all processes of its PID namespace
         wait_until(lambda: not report(d, "endpoints"), "what a killed container had stays")
 
 

@@ -1,4 +1,4 @@
-# daemon.py - a unetd as a process of a test, and how the tests in Python say what failed; for the other files here.
+# daemon.py - runs a unetd for a test, and reports failures of the tests in Python; for the other files here.
 import contextlib
 import multiprocessing
 import os
@@ -11,7 +11,7 @@ import time
 
 NOBODY = 65534
 IS_ROOT = os.geteuid() == 0
-WAIT = 120  # seconds; only an upper bound for what takes milliseconds, on a machine that may be busy
+WAIT = 120  # seconds; an upper bound for what takes milliseconds on an idle machine
 
 
 class Failure(Exception):
@@ -19,7 +19,7 @@ class Failure(Exception):
 
 
 class Skipped(Exception):
-    """What the test would need is not there, or nobody asked for it."""
+    """A requirement of the test is missing, or the test was not asked for."""
 
 
 def require(condition, text):
@@ -35,8 +35,8 @@ def wait_until(condition, text):
 
 
 def born(pid):
-    """When a process began, in clock ticks since boot: this tells it from another that has got its pid since. None: it is gone, or a zombie.
-    It may go at any time, also between open() and read()."""
+    """The start time of a process, in clock ticks since boot: it tells the process from a later one with the same pid. None: it is gone, or
+    a zombie. It may exit at any time, also between open() and read()."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
             fields = f.read().rpartition(")")[2].split()
@@ -62,7 +62,7 @@ def run(*args, env=None, user=None, before=None):
 
 
 def others_may_run(*programs):
-    """Nobody may not where the build lies in somebody's home."""
+    """Another user may have no access to a build directory below a home directory."""
     may = all(run(program, "--help", user=NOBODY)[0] == 0 for program in programs)
     if not may:
         print(f"      not tried as another user, who may not run {programs[0]}", flush=True)
@@ -70,7 +70,7 @@ def others_may_run(*programs):
 
 
 def veth_pair(one, other):
-    """Two interfaces that are joined, up, in this process's network. False, with words, where there are none."""
+    """Joins two interfaces of this process's network, both up. False, with a message, where that is impossible."""
     status, _, err = run("ip", "link", "add", one, "type", "veth", "peer", "name", other)
     if status != 0:
         print(f"      not tried: what needs a veth pair, which cannot be made here: {err.strip()}", flush=True)
@@ -85,7 +85,7 @@ class Unetd:
     """A running unetd; killed at the end of the with block if it still runs."""
 
     def __init__(self, unetd, *args, user=None, env=None, executable=None):
-        """`executable`: what runs instead, in the belief to be `unetd`."""
+        """`executable`: the program to run instead, under the name `unetd`."""
         ready, write = os.pipe()
         command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user is not None else []
         self.process = subprocess.Popen([*command, unetd, "--ready-fd", str(write), *args], pass_fds=[write], text=True,
@@ -135,7 +135,7 @@ class EchoNi:
         self.daemon.__exit__()
 
     def end(self):
-        """Before the daemon is killed if it still runs."""
+        """Called before the daemon is killed, if it still runs."""
 
     def ctl(self, *args, user=None):
         return run(self.unetctl, *args, "--socket", self.path, user=user)
@@ -149,7 +149,7 @@ def one_line(text, program, *parts):
 
 
 def beside(test):
-    """A test that mostly waits: main() runs it beside the others, in a process of its own."""
+    """Marks a test that mostly waits: main() runs it beside the others, in a process of its own."""
     test.beside = True
     return test
 
@@ -168,7 +168,7 @@ def attempt(name, test):
 
 
 def main(names):
-    """Runs every test_ of a file's globals(), in order of name. Who is told to end leaves nothing."""
+    """Runs every test_ of a file's globals(), in order of name. SIGTERM cleans up as a failure does."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     tests = [(name, test) for name, test in sorted(names.items()) if name.startswith("test_")]
     own_process = multiprocessing.get_context("fork").Process

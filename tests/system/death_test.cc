@@ -1,7 +1,7 @@
-// death_test.cc - kill -9 of applications, of both sides of a channel, of whole jobs and of network interfaces, at any instant of
-// whatever they do; after each, everything is as it was before, and the living have learned it.
+// death_test.cc - kill -9 of applications, of both sides of a channel, of whole jobs and of NIs, at any instant of any activity. After each
+// death everything is as before, and the survivors have learned of it.
 //
-// 200 deaths in the ordinary run, 10,000 as a soak. How soon the living learn it is printed, not judged.
+// 200 deaths in the ordinary run, 10,000 as a soak. The time until survivors learn of a death is printed, not judged.
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
@@ -21,7 +21,7 @@ namespace {
 using control::CloseReason;
 using control::Path;
 
-// How long it took until the living knew; printed in the end.
+// The time until the survivors knew; printed at the end.
 class Told {
  public:
   explicit Told(const char* what) : what_(what) {}
@@ -40,7 +40,7 @@ class Told {
   std::vector<Nanoseconds> times_;
 };
 
-// Of what they died.
+// Counts the phases in which victims died.
 struct Deaths {
   std::array<uint32_t, kPhases> in{};
   void add(Phase phase) { ++in.at(static_cast<size_t>(phase)); }
@@ -49,7 +49,7 @@ struct Deaths {
   }
 };
 
-// Did it end? A signal's: true in `killed`.
+// Whether the process has ended; `killed`: by a signal.
 bool has_ended(pid_t pid, bool& killed) {
   siginfo_t info{};
   UNET_CHECK(::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0);
@@ -69,7 +69,7 @@ std::unique_ptr<ChildProcess> start_mortal(const Mortal::Options& options, Fate&
   return std::make_unique<ChildProcess>([&] { return Mortal(options, fate).run(); });
 }
 
-// Everything that must be as before: the network interface's and our own.
+// All that must be as before, of the NI and of this process.
 struct Everything {
   Holdings holdings;
   Descriptors descriptors;
@@ -83,7 +83,7 @@ std::ostream& operator<<(std::ostream& out, const Everything& e) {
   return out;
 }
 
-// The survivor: answers whoever connects, and looks at what the network interface holds.
+// The survivor: answers every asker, and inspects what the NI holds.
 class Survivor {
  public:
   explicit Survivor(const NiProcess& ni) : ni_(ni), watcher_(ni), peer_(ni), answerer_(*peer_.endpoint) {
@@ -91,12 +91,12 @@ class Survivor {
   }
 
   Everything rest() const { return with(ni_.rest(watcher_.context)); }
-  // Waits until all is as `wanted`; what it was last.
+  // Waits until all is as `wanted`; returns the last state.
   Everything settle(const Everything& wanted) {
     return with(ni_.settle(watcher_.context, wanted.holdings));
   }
 
-  // Answers until `done`, which is asked between turns. False: something was wrong, or it took too long.
+  // Answers until `done`, which is called between turns. False: wrong data, or a time-out.
   bool serve(const std::function<bool()>& done, bool asleep) {
     for (const Nanoseconds begin = monotonic_now(); monotonic_now() - begin < kHang;) {
       if (!answerer_.turn()) return false;
@@ -134,7 +134,7 @@ class Survivor {
   std::set<CloseReason> reasons_;
 };
 
-// Some die at once, some within what one step takes, some a while after.
+// Delays for a death at once, within one step, or some steps later.
 Nanoseconds a_delay(std::mt19937& random) {
   constexpr Nanoseconds kMost[] = {1, 30 * kMicrosecond, 300 * kMicrosecond, 3 * kMillisecond};
   return random() % kMost[random() % 4];
@@ -161,7 +161,7 @@ TEST_CASE("an application that is killed in whatever it does: its peer learns it
     deaths.add(fate->phase.load());
     const Nanoseconds killed = fate->killed_at.load();
     CHECK(killed != 0);
-    // What it closed itself before it died was closed; all else ended with it.
+    // Channels that the victim closed before its death end as closed; all others end with its death.
     const auto reasons = survivor.take_reasons();
     if (reasons.count(CloseReason::peer_died) != 0 && survivor.last_told() > killed) told.add(killed, survivor.last_told());
     victim->wait();
@@ -172,7 +172,7 @@ TEST_CASE("an application that is killed in whatever it does: its peer learns it
   CHECK_FALSE(has_grown(private_before, private_memory(ni.pid())));
 }
 
-TEST_CASE("a job that is killed, all of its processes at once: nothing of it is left, whoever talked to whom") {
+TEST_CASE("a job that is killed, all of its processes at once: nothing of it is left") {
   PrivateFiles files;
   const NiProcess ni;
   Survivor survivor(ni);
@@ -183,7 +183,7 @@ TEST_CASE("a job that is killed, all of its processes at once: nothing of it is 
   for (uint32_t i = 0; i < rounds(10, 50); ++i) {
     CAPTURE(seed, i);
     std::mt19937 random(seed + i);
-    // One that serves, two that talk to it, and one that talks to the survivor.
+    // One server, two clients of it, and one client of the survivor.
     std::vector<std::unique_ptr<PeerProcess>> servers;
     servers.push_back(std::make_unique<PeerProcess>(
         [&](int ready) { return answer_until_end(ni.ni(), "job", static_cast<Waiting>(random() % kMortalWaitings), ready); }));
@@ -240,7 +240,7 @@ TEST_CASE("a network interface that is killed in whatever its clients do: they l
       Shared<Fate> fate;
       const auto client = start_mortal(mortal_of(ni, seed + i), *fate);
       const bool asleep = random() % 2 == 0;
-      // A phase that is short may never be seen where the two share a core: then it dies of another.
+      // On a shared core a short phase may never be seen. Then the client dies in another phase.
       const Nanoseconds begin = monotonic_now();
       const auto may_die = [&] {
         const bool seen = fate->phase.load() == wanted || monotonic_now() - begin > 5 * kSecond;
@@ -252,7 +252,7 @@ TEST_CASE("a network interface that is killed in whatever its clients do: they l
       deaths.add(fate->phase.load());
       const Nanoseconds killed = monotonic_now();
       ni.kill();
-      // Not all of its channels end: who has a local one goes on with it, and ends it, and finds that nobody is there for another.
+      // Not all channels end. A client with a local channel goes on, closes it, and finds no NI for another.
       Nanoseconds known = 0;
       bool was_killed = false;
       REQUIRE(survivor.serve(
@@ -261,7 +261,7 @@ TEST_CASE("a network interface that is killed in whatever its clients do: they l
             return has_ended(client->pid(), was_killed);
           },
           asleep));
-      CHECK(client->wait() == 0);  // all was right until the end
+      CHECK(client->wait() == 0);  // correct until the end
       if (known != 0) told.add(killed, known);
       const auto late = survivor.endpoint().connect("peer");
       REQUIRE_FALSE(late);
@@ -269,7 +269,7 @@ TEST_CASE("a network interface that is killed in whatever its clients do: they l
     }
     CHECK(open_descriptors(getpid()) == descriptors);
     CHECK(shared_mappings(getpid()) == mappings);
-    CHECK(all_files(ni.directory()) == left);  // its socket, its log and its policy
+    CHECK(all_files(ni.directory()) == left);  // socket, log and policy of the dead NI
     ni.start();
     CHECK(all_files(ni.directory()) == left);
   }
@@ -279,7 +279,7 @@ TEST_CASE("deaths across a wire: of an application, and of a network interface w
   PrivateFiles files;
   NiProcess left({"--host", "left"}), right({"--host", "right"});
   const std::string configuration = left.directory() + "/config.toml";
-  // A machine at its limit may take long between two fragments; that is not what this is about.
+  // A long reassembly time: a busy machine may pause between two fragments, which is not under test.
   std::ofstream(configuration) << "lost_after_ms = 1500\nreassembly_ms = 20000\n";
   const std::string wire = "dpdk:net_memif0,socket=" + left.directory() + "/memif,role=";
   left.restart({"--host", "left", "--config", configuration, "--port", wire + "server"});
@@ -295,7 +295,7 @@ TEST_CASE("deaths across a wire: of an application, and of a network interface w
     return of;
   };
   {
-    // Both have heard of each other once.
+    // Let both NIs hear of each other once.
     Shared<Fate> fate;
     fate->wanted = Phase::closing;
     const auto first = start_mortal(options(0), *fate);
@@ -344,7 +344,7 @@ TEST_CASE("deaths across a wire: of an application, and of a network interface w
     CHECK(victim->wait() == 0);
     if (survivor.last_told() > killed) told_of_ni.add(killed, survivor.last_told());
     survivor.take_reasons();
-    right.start();  // so that the wire is there again, too
+    right.start();  // the wire must exist again, too
     REQUIRE(survivor.settle(before) == before);
   }
   const uint64_t most = frames + NiProcess::kFramesKept;

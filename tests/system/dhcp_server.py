@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# dhcp_server.py - a server of DHCP that gives out a few addresses, in a namespace of a test; for ip_linux.py.
+# dhcp_server.py - a DHCP server that leases a few addresses, in a namespace of a test; for ip_linux.py.
 #
 # Usage: dhcp_server.py INTERFACE OWN-ADDRESS LEASE-SECONDS ADDRESS...
 #
-# Says a line for each message that comes: `discover`, `request ADDRESS`, `renew ADDRESS`, `decline ADDRESS`.
+# Prints a line for each message: `discover`, `request ADDRESS`, `renew ADDRESS`, `decline ADDRESS`.
 import socket
 import struct
 import sys
@@ -27,7 +27,7 @@ def options_of(message):
 def answer(message, kind, own, lease, address):
     yours = address if kind != NAK else bytes(4)
     fixed = struct.pack("!BBBB4sHH4s4s4s4s", 2, 1, 6, 0, message[4:8], 0, 0x8000, bytes(4), yours, bytes(4), bytes(4))
-    fixed += message[28:44] + bytes(192)  # the station; no name, no file
+    fixed += message[28:44] + bytes(192)  # the station's address; no name, no file
     said = [(KIND, bytes([kind])), (SERVER, own)]
     if kind != NAK:
         said += [(LEASE, struct.pack("!I", lease)), (MASK, bytes([255, 255, 255, 0])), (ROUTER, own), (MTU, struct.pack("!H", 1400))]
@@ -64,7 +64,7 @@ def main():
             if station not in given:
                 continue
             right = OFFER if kind == DISCOVER else ACK if asked == given[station] else NAK
-            # Who has an address is answered there; others hear only what everybody does.
+            # A client with an address gets the answer there; one without hears only broadcasts.
             to = sender[0] if any(client) else "255.255.255.255"
             udp.sendto(answer(message, right, own, lease, given[station]), (to, 68))
 

@@ -1,4 +1,4 @@
-// emulated_test.cc - endpoints without queues by the thousand: names, traffic, quotas, deaths, and one that does not read its messages.
+// emulated_test.cc - thousands of emulated endpoints: names, traffic, quotas, deaths, and an endpoint that does not read its messages.
 #include <unistd.h>
 
 #include <atomic>
@@ -21,7 +21,7 @@ const std::string kQuotas = "endpoints = 8\nchannels = 16384\nemulated = 4200\n"
 
 std::string name_of(uint32_t number) { return "many/" + std::to_string(number); }
 
-// Empty if not all could be had.
+// Empty if one of them could not be created.
 Endpoints many(Context& context, uint32_t count) {
   Endpoints list;
   for (uint32_t i = 0; i < count; ++i) {
@@ -39,8 +39,8 @@ bool next(Endpoint& endpoint, Message& message) {
   return true;
 }
 
-// Connects to the first `count` of them, some at a time, from as many endpoints; each channel carries a question and its answer. With
-// `host`, each second one by the other wire to it.
+// Connects to the first `count` of them, several at a time, from as many endpoints. Each channel carries a question and its answer. With
+// `host`, every second channel uses the other wire.
 int ask_all(const std::string& ni, bool emulated, uint32_t count, const std::string& host = {}) {
   constexpr uint32_t kAtATime = 32, kSizes = 3;
   constexpr uint32_t sizes[kSizes] = {8, 48, 3000};
@@ -85,7 +85,7 @@ int ask_all(const std::string& ni, bool emulated, uint32_t count, const std::str
   return 0;
 }
 
-// Accepts whoever asks and sends one message of each back; how many were not as they should be.
+// Accepts all requests and sends one message of each peer back. Returns the number of errors.
 uint32_t answer_all(const Endpoints& all) {
   uint32_t answered = 0, wrong = 0;
   const Nanoseconds start = monotonic_now();
@@ -115,7 +115,7 @@ TEST_CASE("thousands of emulated endpoints of one process, each with a name, ans
   const auto report = nlohmann::json::parse(*context->report());
   CHECK(report["held"]["service"]["emulated"] == kMany);
   CHECK(report["held"]["service"]["endpoints"] == 1);
-  // Of several engines none serves the carrier before its first channel.
+  // With several engines, no engine serves the carrier before its first channel.
   CHECK(report["held"]["engine"]["endpoints"] == (report["engines"].size() == 1 ? 1 : 0));
   CHECK(report["names"].size() == kMany);
 
@@ -143,11 +143,11 @@ TEST_CASE("emulated endpoints of two hosts talk by two wires, of one engine and 
   const auto report = nlohmann::json::parse(*context->report());
   uint64_t linked = 0;
   for (const auto& engine : report["engines"]) linked += engine["counters"]["linked_frames"].get<uint64_t>();
-  CHECK((linked != 0) == (engines == 2));  // the carrier is one engine's, and half of its channels are of the other's wire
+  CHECK((linked != 0) == (engines == 2));  // one engine serves the carrier; half of the channels use the other engine's wire
   for (const NiProcess* const host : {&hosts.left, &hosts.right}) CHECK(host->log() == "");
 }
 
-TEST_CASE("what a closed channel still brings never comes by a later one of its number") {
+TEST_CASE("late messages of a closed channel never arrive on a later channel of its number") {
   const NiProcess ni({}, kQuotas);
   auto victim = Context::open(ni.ni(), "victim"), honest = Context::open(ni.ni(), "honest"), hostile = Context::open(ni.ni(), "hostile");
   REQUIRE((victim && honest && hostile));
@@ -159,7 +159,7 @@ TEST_CASE("what a closed channel still brings never comes by a later one of its 
   };
   const auto own = make(*victim, "own", kEmulated), waiting = make(*victim, "waiting", kEmulated), quiet = make(*honest, "quiet", {});
   const auto silent = make(*hostile, "silent", {}), loud = make(*hostile, "loud", {});
-  // While somebody waits for an answer, what comes by a channel that nobody knows yet is kept.
+  // While a request is pending, messages on unknown channels are stored.
   REQUIRE(waiting->start_connect("silent", {.timeout = kHang}));
 
   std::atomic<bool> stop{false};
@@ -210,8 +210,8 @@ TEST_CASE("a process with thousands of emulated endpoints is killed: everything 
   const NiProcess ni({}, kQuotas);
   Client client(ni, kEmulated);
   REQUIRE(client.endpoint->bind("living"));
-  REQUIRE(client.endpoint->descriptor());  // what the first sleep makes the network interface hold
-  // Of several engines, one serves the carrier from its first channel on.
+  REQUIRE(client.endpoint->descriptor());  // the NI holds a descriptor from the first sleep on
+  // With several engines, one serves the carrier from its first channel on.
   const auto anchor = client.context.create_endpoint(kEmulated);
   REQUIRE(anchor);
   const auto pending = (*anchor)->start_connect("living", {.timeout = kHang});
@@ -266,7 +266,7 @@ TEST_CASE("what emulated endpoints cannot have is refused with a reason: a taken
   CHECK_FALSE(context->create_endpoint(wrong));
 }
 
-TEST_CASE("an emulated endpoint that does not receive loses its own messages and keeps nobody else from theirs") {
+TEST_CASE("an emulated endpoint that does not receive loses its own messages only") {
   const NiProcess ni({}, kQuotas);
   auto context = Context::open(ni.ni(), "test");
   REQUIRE(context);
@@ -295,13 +295,13 @@ TEST_CASE("an emulated endpoint that does not receive loses its own messages and
     REQUIRE(is_content(message.bytes(), i));
     (*busy)->release(message);
   }
-  // The first ones are there; those that found no room are counted, and the next find it again.
+  // The first messages fit. Those without room are dropped and counted; the next ones find room again.
   for (uint32_t i = 0; i < small.receive_depth; ++i) {
     Message message;
     REQUIRE((*lazy)->receive(message));
     CHECK(is_content(message.bytes(), i));
     (*lazy)->release(message);
-    (*lazy)->release(message);  // twice does nothing
+    (*lazy)->release(message);  // the second release does nothing
   }
   Message none;
   CHECK_FALSE((*lazy)->receive(none));

@@ -1,5 +1,5 @@
-// endpoints_killed_test.cc - processes that are killed at any moment, and network interfaces that are killed or stopped under load:
-// the living learn it, go on, and everything is given back.
+// endpoints_killed_test.cc - processes killed at any moment, and NIs killed or stopped under load: survivors learn of it and go on, and all
+// resources come back.
 #include <unistd.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace {
 using control::CloseReason;
 using control::Path;
 
-// Kills a process after a while, whatever the caller does meanwhile.
+// Kills a process after a delay, while the caller goes on.
 class Killer {
  public:
   template <typename Kill>
@@ -32,7 +32,7 @@ class Killer {
   std::thread thread_;
 };
 
-// Of several engines one has the client's endpoint from its first channel on that is not local: what they hold is compared after that.
+// With several engines, one serves the client from its first channel through the NI on. Holdings are compared after that.
 void have_served(const NiProcess& ni, Client& client) {
   const AnswererProcess peer(ni, "first-peer");
   const auto channel = client.endpoint->connect("first-peer", through(Path::ni));
@@ -40,7 +40,7 @@ void have_served(const NiProcess& ni, Client& client) {
   REQUIRE(client.endpoint->close(*channel));
 }
 
-// What `endpoint` is told next of a channel that ended; nothing if that is too long in coming.
+// The next event of a channel that ended; nothing after a time-out.
 std::optional<ChannelEvent> next_end(Endpoint& endpoint) {
   while (true) {
     if (const auto event = endpoint.next_event()) return event;
@@ -50,7 +50,7 @@ std::optional<ChannelEvent> next_end(Endpoint& endpoint) {
   }
 }
 
-// What arrived before the end is taken first: while something is there, any wait says `ready`.
+// Messages that arrived before the end are taken first: while one is there, every wait returns `ready`.
 WaitOutcome wait_room_of_ended(Endpoint& endpoint, Channel channel) {
   WaitOutcome outcome = WaitOutcome::timed_out;
   for (const Nanoseconds start = monotonic_now(); monotonic_now() - start < kHang;) {
@@ -61,7 +61,7 @@ WaitOutcome wait_room_of_ended(Endpoint& endpoint, Channel channel) {
   return outcome;
 }
 
-// Everything that can be done with a channel whose other side is gone.
+// Every operation on a channel after the death of its other side.
 void check_ended(Endpoint& endpoint, Channel channel, CloseReason reason, const std::optional<ChannelEvent>& event) {
   REQUIRE(event);
   CHECK(event->kind == ChannelEvent::Kind::closed);
@@ -139,7 +139,7 @@ TEST_CASE("a server that is killed in the middle of traffic: its client learns i
   CHECK(ni.log() == "");
 }
 
-TEST_CASE("what a server sent before it was killed comes by the channel that ended, not by the next one") {
+TEST_CASE("messages that a server sent before it was killed arrive on the old channel, not on the next one") {
   const NiProcess ni;
   Client client(ni);
   Endpoint& endpoint = *client.endpoint;
@@ -150,13 +150,13 @@ TEST_CASE("what a server sent before it was killed comes by the channel that end
       const auto channel = endpoint.connect("peer", through(Path::ni));
       REQUIRE(channel);
       REQUIRE(send_content(endpoint, *channel, 0, 100) == SendOutcome::sent);
-      REQUIRE(endpoint.wait(kHang) == WaitOutcome::ready);  // the answer is there
+      REQUIRE(endpoint.wait(kHang) == WaitOutcome::ready);  // the answer has arrived
       ::kill(peer.pid(), SIGKILL);
       std::optional<ChannelEvent> event;
       for (const Nanoseconds start = monotonic_now(); !event && monotonic_now() - start < kHang;) event = endpoint.next_event();
       REQUIRE(event);
       CHECK(event->reason == CloseReason::peer_died);
-      CHECK(endpoint.wait_room(*channel, kHang) == WaitOutcome::ready);  // the answer is still to be taken
+      CHECK(endpoint.wait_room(*channel, kHang) == WaitOutcome::ready);  // the answer is not taken yet
       REQUIRE(endpoint.close(*channel));
       ended = *channel;
     }
@@ -209,7 +209,7 @@ TEST_CASE("clients that are killed in the middle of traffic: their server learns
       if (waiting != Waiting::poll) endpoint.wait(kMillisecond, waiting == Waiting::sleep ? 0 : Endpoint::kDefaultSpin);
     }
     killers.clear();
-    for (const auto& victim : victims) CHECK(victim->wait() == -1);  // of the signal, not of an error before it
+    for (const auto& victim : victims) CHECK(victim->wait() == -1);  // killed, not failed before
     victims.clear();
     Holdings now;
     for (const Nanoseconds start = monotonic_now(); right && monotonic_now() - start < kHang;) {
@@ -226,7 +226,7 @@ TEST_CASE("clients that are killed in the middle of traffic: their server learns
   CHECK(ni.log() == "");
 }
 
-// ---- a network interface that is killed
+// ---- an NI that is killed
 
 TEST_CASE("when the network interface is killed, its channels end and local ones do not") {
   const uint32_t seed = first_seed();
@@ -264,13 +264,13 @@ TEST_CASE("when the network interface is killed, its channels end and local ones
     CHECK(code(client.context.create_endpoint()) == Errc::disconnected);
     CHECK(code(client.context.report()) == Errc::disconnected);
 
-    // The two processes of the local channel go on without, asleep and awake.
+    // The two processes of the local channel go on without an NI, asleep and awake.
     std::vector<uint32_t> sizes(300);
     for (uint32_t& size : sizes) size = round.size();
     CHECK(over_memory.run(sizes) == Asker::Outcome::sent);
     CHECK(other.endpoint->close(*local));
 
-    // A new one takes the place of the old, and its socket.
+    // A new NI takes the place of the old one, and its socket.
     ni.kill();
     ni.start();
     const AnswererProcess new_peer(ni, "new");
@@ -281,7 +281,7 @@ TEST_CASE("when the network interface is killed, its channels end and local ones
   }
 }
 
-TEST_CASE("whoever waits for the network interface learns that it was killed") {
+TEST_CASE("every call that waits for the network interface learns that it was killed") {
   NiProcess ni;
   const AnswererProcess peer(ni, "peer");
   Client waiting(ni), accepting(ni), connecting(ni), silent(ni), upcalled(ni);
@@ -322,7 +322,7 @@ TEST_CASE("whoever waits for the network interface learns that it was killed") {
 
 bool still_talks(Asker& asker) { return asker.run({0, 1, 100, 5000}) == Asker::Outcome::sent; }
 
-TEST_CASE("clients that are killed in the middle of set-up leave nothing behind, and nobody else notices") {
+TEST_CASE("clients that are killed in the middle of set-up leave nothing behind, and others do not notice") {
   const NiProcess ni;
   const AnswererProcess peer(ni, "peer");
   Client client(ni);
@@ -330,7 +330,7 @@ TEST_CASE("clients that are killed in the middle of set-up leave nothing behind,
   const auto local = client.endpoint->connect("peer", through(Path::local));
   REQUIRE(local);
   Asker asker(*client.endpoint, *local, 4, Waiting::spin);
-  const auto served = client.endpoint->connect("peer", through(Path::ni));  // both of them
+  const auto served = client.endpoint->connect("peer", through(Path::ni));
   REQUIRE(served);
   REQUIRE(client.endpoint->close(*served));
   const Holdings before = ni.rest(client.context);
@@ -352,20 +352,20 @@ TEST_CASE("clients that are killed in the middle of set-up leave nothing behind,
     CHECK(ni.settle(client.context, before) == before);
     REQUIRE(still_talks(asker));
   }
-  // The account is as empty as the report says.
+  // The accounts are as empty as the report says: the whole quota is available.
   std::vector<std::unique_ptr<Endpoint>> all;
   while (auto endpoint = client.context.create_endpoint({.send_bytes = kMessageMax})) all.push_back(std::move(*endpoint));
   CHECK(all.size() == NiProcess::kEndpoints - before.held.at("service's endpoints"));
   CHECK(ni.log() == "");
 }
 
-// ---- a network interface that is asked to stop
+// ---- an NI that is asked to stop
 
 void check_stops(NiProcess& ni) {
   const Nanoseconds start = monotonic_now();
   CHECK(ni.stop() == 0);
   std::printf("stopped after %llu us\n", static_cast<unsigned long long>((monotonic_now() - start) / kMicrosecond));
-  CHECK(ni.log() == "");  // such as that it gave up waiting for its engine
+  CHECK(ni.log() == "");  // no warning, such as a time-out of its engine
 }
 
 TEST_CASE("a network interface stops when it is asked to, whatever its clients are doing") {
@@ -394,7 +394,7 @@ TEST_CASE("a network interface stops when it is asked to, whatever its clients a
   }
 }
 
-// Sends as much as goes to `name` until the channel ends. What a wire loses is nobody's business here.
+// Sends to `name` as fast as possible until the channel ends. Losses on the wire do not matter here.
 int flood_until_end(const std::string& ni, const std::string& name, int ready) {
   auto context = Context::open(ni, "flood");
   if (!context) return 1;
@@ -409,7 +409,7 @@ int flood_until_end(const std::string& ni, const std::string& name, int ready) {
   return 0;
 }
 
-// Takes whatever comes until the network interface is gone.
+// Takes all messages until the NI is gone.
 int sink_until_end(const std::string& ni, const std::string& name, int ready) {
   auto context = Context::open(ni, "sink");
   if (!context) return 1;
@@ -424,8 +424,8 @@ int sink_until_end(const std::string& ni, const std::string& name, int ready) {
   return 0;
 }
 
-// What a wire carries may be the segments' own memory: an endpoint ends when the wire has let go of it, or does not move.
-TEST_CASE("a network interface stops in the middle of traffic over a wire, even if nobody takes its frames any longer") {
+// Frames on the wire may be the segments' own memory. An endpoint ends when the wire has released it, or when the wire stands still.
+TEST_CASE("a network interface stops in the middle of traffic over a wire, even if its frames are no longer taken") {
   const bool zero_copy = GENERATE(false, true), peer_hangs = GENERATE(false, true);
   CAPTURE(zero_copy, peer_hangs);
   NiProcess left({"--host", "left"}), right({"--host", "right"});

@@ -1,4 +1,4 @@
-// endpoints_test.cc - endpoints of two processes and of two threads on a unetd: traffic of every size, puts, every way to sleep.
+// endpoints_test.cc - endpoints of two processes and of two threads on a unetd: messages of every size, puts, every way to sleep.
 #include <sched.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ namespace {
 using control::ChannelKind;
 using control::Path;
 
-// What the NI counts of traffic it publishes a moment after the messages, in the same turn or the next. Returns the last value seen.
+// The NI publishes its counters shortly after the messages, in the same turn or the next. Returns the last value read.
 uint64_t settled(const Endpoint& endpoint, std::string_view name, uint64_t expected) {
   const Nanoseconds start = monotonic_now();
   while (counter(endpoint, name) < expected && monotonic_now() - start < kHang) std::this_thread::yield();
@@ -35,7 +35,7 @@ TEST_CASE("messages of every size go from process to process and back, copied an
   Endpoint& endpoint = *client.endpoint;
   const auto channel = endpoint.connect("peer", through(path));
   REQUIRE(channel);
-  // Emulated endpoints get a local channel only if somebody asks for one.
+  // Emulated endpoints get a local channel only on request.
   const bool through_ni = path == Path::ni || endpoint.emulated();
   CHECK(endpoint.kind(*channel) == (through_ni ? ChannelKind::ni : ChannelKind::local));
   CHECK(endpoint.same_user(*channel));
@@ -45,7 +45,7 @@ TEST_CASE("messages of every size go from process to process and back, copied an
   Asker asker(endpoint, *channel, 4, Waiting::spin);
   CHECK(asker.run(sizes) == Asker::Outcome::sent);
   CHECK(asker.answered() == sizes.size());
-  // One byte more only packets of IP have.
+  // Only IP packets may be one byte longer.
   CHECK(endpoint.send(*channel, std::vector<std::byte>(kMessageMax + 1)) == SendOutcome::too_long);
   CHECK(endpoint.reserve(*channel, kMessageMax + 1).empty());
 
@@ -61,7 +61,7 @@ TEST_CASE("messages of every size go from process to process and back, copied an
     CHECK((!drop || value == 0));
   }
 
-  // The peer is told, closes its side, and goes on.
+  // The peer gets the event, closes its side, and goes on.
   REQUIRE(endpoint.close(*channel));
   CHECK(endpoint.send(*channel, {}) == SendOutcome::no_channel);
   const auto again = endpoint.connect("peer", through(path));
@@ -69,7 +69,7 @@ TEST_CASE("messages of every size go from process to process and back, copied an
   CHECK(Asker(endpoint, *again, 1, Waiting::sleep).run({0, 1, 48, 49, kMessageMax}) == Asker::Outcome::sent);
 }
 
-TEST_CASE("what was sent before a channel or its endpoint was closed arrives") {
+TEST_CASE("messages sent before a channel or its endpoint was closed arrive") {
   const NiProcess ni;
   Client receiving(ni);
   Endpoint& receiver = *receiving.endpoint;
@@ -90,7 +90,7 @@ TEST_CASE("what was sent before a channel or its endpoint was closed arrives") {
     else sending.endpoint.reset();
     for (uint32_t i = 0; i < sizes.size(); ++i) {
       Message message;
-      // Its end may be known already, so that wait() returns at once.
+      // The end of the channel may be known already; then wait() returns at once.
       for (const Nanoseconds start = monotonic_now(); !receiver.receive(message);) {
         REQUIRE(monotonic_now() - start < kHang);
         REQUIRE(receiver.wait(kHang) == WaitOutcome::ready);
@@ -99,14 +99,14 @@ TEST_CASE("what was sent before a channel or its endpoint was closed arrives") {
       REQUIRE(is_content(message.bytes(), i));
       receiver.release(message);
     }
-    // It closes its side, too, or the channel's number would stay taken.
+    // The receiver closes its side too; else the channel's number would stay taken.
     std::optional<ChannelEvent> event;
     while (!(event = receiver.next_event()).has_value()) REQUIRE(receiver.wait(kHang) == WaitOutcome::ready);
     REQUIRE(receiver.close(event->channel));
   }
 }
 
-// The region of one process, the puts of another: the child puts what the parent's messages name.
+// The child puts into the region of the parent, at the places that the parent's messages name.
 TEST_CASE("puts land in the region that another process exposes before they are announced") {
   const Path path = GENERATE(Path::local, Path::ni);
   constexpr uint64_t kRegion = 3 * kMessageMax + 100;
@@ -120,7 +120,7 @@ TEST_CASE("puts land in the region that another process exposes before they are 
     if (!channel) return 1;
     std::mt19937 random(7);
     for (uint32_t number = 0; number < 2000; ++number) {
-      // One at a time: the parent has read the one before when it says so.
+      // One put at a time: the parent answers when it has read the last one.
       const auto size = static_cast<uint32_t>(number % 8 == 0 ? random() % (kMessageMax + 1) : random() % 300);
       const uint64_t offset = number % 16 == 0 ? kRegion - size : random() % (kRegion - size + 1);
       SendOutcome outcome;
@@ -132,7 +132,7 @@ TEST_CASE("puts land in the region that another process exposes before they are 
       }
       endpoint.release(message);
     }
-    // Beyond the region: a peer on the same machine is told at once, the NI drops and counts.
+    // A put beyond the region: on one host it fails at once, through the NI it is dropped and counted.
     const SendOutcome outside = endpoint.put(*channel, kRegion - 7, content(0, 8), true);
     if (outside != (path == Path::local ? SendOutcome::out_of_bounds : SendOutcome::sent)) return 4;
     return endpoint.put(*channel, kRegion, {}, true) == SendOutcome::sent && endpoint.wait(kHang) == WaitOutcome::ready ? 0 : 5;
@@ -172,7 +172,7 @@ TEST_CASE("puts land in the region that another process exposes before they are 
   CHECK(putter.wait() == 0);
 }
 
-// Each end sleeps, at once or after a short poll, and for room, too: the rings are as small as can be.
+// Each end sleeps, at once or after a short poll, also for room: the rings are of the smallest size.
 void sleep_both_ways(Waiting ours, Waiting theirs, LocalOptions local, uint32_t window, uint32_t messages, uint32_t seed) {
   const NiProcess ni;
   AnswererProcess peer(ni, "peer", theirs);
@@ -189,7 +189,7 @@ void sleep_both_ways(Waiting ours, Waiting theirs, LocalOptions local, uint32_t 
   CHECK(asker.answered() == messages);
 }
 
-// This process and those it starts stay on one core for as long as this lives.
+// This process and its children stay on one core during the object's lifetime.
 class OneCore {
  public:
   OneCore() {
@@ -219,7 +219,7 @@ TEST_CASE("large messages wake sleepers in both processes, whatever the rings an
   sleep_both_ways(Waiting::descriptor, Waiting::spin, local, window, 500 * scale, 3);
 }
 
-// Whoever takes packets off the common socket takes those of the other thread's endpoint, too.
+// A thread that takes packets off the common socket also takes those of the other thread's endpoint.
 TEST_CASE("one connection, two endpoints, two threads: each connects, talks and closes, again and again") {
   const NiProcess ni;
   AnswererProcess peer(ni, "peer");
@@ -248,7 +248,7 @@ TEST_CASE("one connection, two endpoints, two threads: each connects, talks and 
   CHECK(results[1] == 0);
 }
 
-// Accepts `rounds` channels one after the other and closes each when its peer has.
+// Accepts `rounds` channels one after the other, and closes each when its peer has closed it.
 bool serve_rounds(Endpoint& endpoint, uint32_t rounds) {
   for (uint32_t closed = 0; closed < rounds;) {
     while (const auto request = endpoint.next_request()) {

@@ -1,5 +1,5 @@
-// engines_test.cc - unetds with two engines and two wires between them: verified traffic over both, over each other's and between
-// endpoints of different engines; and clients that are killed in the midst of all that.
+// engines_test.cc - two unetds with two engines each and two wires between them: verified traffic over each wire from either engine, and
+// between endpoints of different engines; and clients that are killed meanwhile.
 #include <signal.h>
 #include <unistd.h>
 
@@ -33,19 +33,19 @@ bool asks(Endpoint& endpoint, const Result<Channel>& channel, Waiting waiting) {
 TEST_CASE("two engines and two wires on either host: every way from an endpoint to another") {
   TwoHosts hosts;
   const auto waiting = static_cast<Waiting>(GENERATE(0, 2));
-  // On the right, each serves its first channel's engine: the one of the wire it came by.
+  // On the right, an endpoint is served by the engine of its first channel's wire.
   const AnswererProcess first(hosts.right, "first", waiting), second(hosts.right, "second", waiting), near(hosts.left, "near", waiting);
   Client zero(hosts.left), one(hosts.left);
   for (Client* const client : {&zero, &one}) REQUIRE(client->endpoint->descriptor());
   CHECK(report_of(zero.context).at("endpoints").at(0).at("engine").is_null());
-  // By its own wire: no link has to do with it.
+  // Over the engine's own wire: no link takes part.
   CHECK(asks(*zero.endpoint, zero.endpoint->connect("first@right0", through(Path::automatic)), waiting));
   CHECK(asks(*one.endpoint, one.endpoint->connect("second@right1", through(Path::automatic)), waiting));
   for (size_t engine = 0; engine < 2; ++engine) CHECK(linked(zero.context, engine) == 0);
-  // By the other engine's wire.
+  // Over the other engine's wire.
   CHECK(asks(*zero.endpoint, zero.endpoint->connect("second@right1", through(Path::automatic)), waiting));
   CHECK(asks(*one.endpoint, one.endpoint->connect("first@right0", through(Path::automatic)), waiting));
-  // Between endpoints of the host: of one engine, and of two.
+  // Between endpoints of this host: of one engine, and of two.
   CHECK(asks(*zero.endpoint, zero.endpoint->connect("near", through(Path::ni)), waiting));
   CHECK(asks(*one.endpoint, one.endpoint->connect("near", through(Path::ni)), waiting));
   for (size_t engine = 0; engine < 2; ++engine) CHECK(linked(zero.context, engine) != 0);
@@ -69,7 +69,7 @@ TEST_CASE("clients of two engines that are killed: their servers go on, and ever
   TwoHosts hosts;
   const AnswererProcess first(hosts.right, "first"), second(hosts.right, "second"), near(hosts.left, "near");
   Client zero(hosts.left), far(hosts.right);
-  // An engine knows a server from its first channel.
+  // An engine serves a server from its first channel on.
   const auto anchor = zero.endpoint->connect("near", through(Path::ni));
   const auto to_first = zero.endpoint->connect("first@right0", through(Path::automatic));
   const auto to_second = zero.endpoint->connect("second@right1", through(Path::automatic));
@@ -101,7 +101,7 @@ TEST_CASE("clients of two engines that are killed: their servers go on, and ever
     for (const auto& victim : victims) REQUIRE(victim->is_ready());
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 5000));
     for (const auto& victim : victims) ::kill(victim->pid(), SIGKILL);
-    for (const auto& victim : victims) CHECK(victim->wait() == -1);  // of the signal, not of an error before it
+    for (const auto& victim : victims) CHECK(victim->wait() == -1);  // killed, not failed before
     CHECK(hosts.left.settle(zero.context, before) == before);
     CHECK(hosts.right.settle(far.context, before_far) == before_far);
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# examples.py - the example programs as a newcomer meets them: over a unetd, unet-run, an embedded NI and a wire; wrong input.
+# examples.py - the example programs as a newcomer runs them: over a unetd, unet-run, an embedded NI and a wire; and with wrong input.
 #
 # Usage: examples.py EXAMPLES_DIRECTORY UNETD UNET_RUN LIBUNET_EMBEDDED
 import contextlib
@@ -15,7 +15,7 @@ import time
 from daemon import Failure, require
 
 EXAMPLES, UNETD, UNET_RUN, EMBEDDED = (os.path.abspath(p) for p in sys.argv[1:5])
-WAIT = 120  # seconds; only an upper bound for what takes milliseconds, on a machine that may be busy
+WAIT = 120  # seconds; an upper bound for what takes milliseconds on an idle machine
 HELLO = "Bob received: Hello, Bob.\nAlice received: Hello, Alice.\n"
 AM_HELLO = "Bob handles a request from hello/alice: 6 * 7\nAlice handles a reply: 42\ncame back: bad_handler\n"
 LANGUAGES = ("", "_c")
@@ -46,7 +46,7 @@ def run_well(*command, ni=None):
 
 
 def refused(code, words, *command, ni=None):
-    """The command fails with this status and one line on stderr that has all these words."""
+    """The command fails with this status and one line on stderr that contains all these words."""
     status, out, err = run(*command, ni=ni)
     require(status == code, f"{' '.join(command)} ended with {status}, not {code}: {out}{err}")
     for word in words:
@@ -55,7 +55,7 @@ def refused(code, words, *command, ni=None):
 
 
 class Process:
-    """A program that runs until it is told to end; killed at the end of the with block if it still runs."""
+    """A program that runs until a signal; killed at the end of the with block if it still runs."""
 
     def __init__(self, *command, ni=None, ready=None, pass_fds=()):
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -214,7 +214,7 @@ def test_client_may_come_first():
 def test_control_c():
     with unetd() as (ni, _):
         for language in LANGUAGES:
-            for after in (0.2, 2, 10, 60):  # seconds; less is not enough for one echo on a machine that is very busy
+            for after in (0.2, 2, 10, 60):  # seconds: on a very busy machine the first are too short for one echo
                 with server(ni, language) as echo:
                     with Process(example("echo_client" + language), "-n", "10000000", "-s", "20000", "echo", ni=ni) as client:
                         echo.process.stdout.readline()  # it has accepted the client
@@ -224,7 +224,7 @@ def test_control_c():
                         none = out.startswith("0 echoes")
                         require(none or (code == 0 and "round trip: p50" in out), f"the client ended with {code}: {out}")
                     server_code, server_out, err = echo.end(signal.SIGTERM)
-                    # The client may have left before its last echo.
+                    # The client may have exited before its last echo.
                     require(server_code == 0 and re.search(" 1 clients, [01] echoes dropped", server_out),
                             f"the server ended with {server_code}: {server_out}{err}")
                 if not none:
@@ -282,10 +282,10 @@ def test_wrong_names():
         for language in LANGUAGES:
             client, echo = example("echo_client" + language), example("echo_server" + language)
             refused(1, ["nobody"], client, "nobody", ni=ni)
-            refused(1, ["is no name"], client, "not a name", ni=ni)
+            refused(1, ["is not a valid name"], client, "not a name", ni=ni)
             refused(1, ["no wire"], client, "echo@elsewhere", ni=ni)
             refused(1, ["taken"], echo, "taken", ni=ni)
-            refused(1, ["is no name"], echo, "not a name", ni=ni)
+            refused(1, ["is not a valid name"], echo, "not a name", ni=ni)
 
 
 def main():

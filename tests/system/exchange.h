@@ -1,7 +1,7 @@
-// exchange.h - verified traffic: messages whose every byte is known, one who sends them and one who answers; for system tests.
+// exchange.h - verified traffic between an asker and an answerer; for system tests.
 //
-// Message number n of a channel is a window of one table of random bytes, so that to make and to compare it costs a copy and a
-// memcmp. Each direction of a channel numbers its messages by itself, and the answer to a message is as long as the message.
+// Message number n of a channel is a window of one table of random bytes, so making it costs a copy, and checking it a memcmp. Each
+// direction of a channel numbers its messages by itself. The answer to a message is as long as the message.
 #pragma once
 
 #include <poll.h>
@@ -19,7 +19,7 @@
 
 namespace unet {
 
-// The bytes of message `number` of `size` bytes.
+// The contents of message `number` of `size` bytes.
 inline Bytes content(uint32_t number, uint32_t size) {
   static const std::vector<std::byte> table = [] {
     std::mt19937 random(1);
@@ -34,7 +34,7 @@ inline bool is_content(Bytes bytes, uint32_t number) {
   return bytes.empty() || std::memcmp(bytes.data(), content(number, static_cast<uint32_t>(bytes.size())).data(), bytes.size()) == 0;
 }
 
-// Sends message `number`, copied or composed in place in turn. Anything but `full` is final.
+// Sends message `number`, alternately copied and composed in place. Every outcome but `full` is final.
 inline SendOutcome send_content(Endpoint& endpoint, Channel channel, uint32_t number, uint32_t size) {
   const Bytes data = content(number, size);
   if (number % 2 == 0) return endpoint.send(channel, data);
@@ -44,12 +44,12 @@ inline SendOutcome send_content(Endpoint& endpoint, Channel channel, uint32_t nu
   return endpoint.post(channel, size);
 }
 
-// How to wait for what may happen at an endpoint: not at all, in wait() with its short poll, asleep at once, or asleep in poll(2),
-// where no time-out of the library's makes up for a wake-up that was lost. The last is for a network interface that lives.
+// How to wait at an endpoint: without waiting, in wait() with its short poll, asleep at once, or asleep in poll(2). In poll(2) no time-out
+// of the library hides a lost wake-up; it needs a living NI.
 enum class Waiting { poll, spin, sleep, descriptor };
 constexpr uint32_t kMortalWaitings = 3;
 
-// Sleeps on the endpoint's own descriptor. False: nothing came.
+// Sleeps on the endpoint's descriptor. False: no event came.
 inline bool sleep_in_poll(Endpoint& endpoint) {
   if (!endpoint.arm()) return true;
   pollfd wanted{.fd = *endpoint.descriptor(), .events = POLLIN, .revents = 0};
@@ -66,7 +66,7 @@ inline WaitOutcome wait_as(Endpoint& endpoint, Waiting waiting) {
   return WaitOutcome::timed_out;
 }
 
-// The side that begins: keeps up to `window` messages on their way and checks each answer.
+// The asking side: keeps up to `window` messages under way and checks each answer.
 class Asker {
  public:
   Asker(Endpoint& endpoint, Channel channel, uint32_t window, Waiting waiting)
@@ -74,7 +74,7 @@ class Asker {
 
   enum class Outcome { sent, no_channel, wrong, lost };
 
-  // Sends one message when the window allows it, and takes the answers that are there.
+  // Sends one message when the window allows it, and takes arrived answers.
   Outcome send(uint32_t size) {
     while (sizes_.size() >= window_) {
       if (const Outcome outcome = take(true); outcome != Outcome::sent) return outcome;
@@ -95,7 +95,7 @@ class Asker {
     }
     return Outcome::sent;
   }
-  // All of `sizes` and their answers.
+  // Sends messages of all `sizes`, and takes their answers.
   Outcome run(const std::vector<uint32_t>& sizes) {
     for (const uint32_t size : sizes) {
       if (const Outcome outcome = send(size); outcome != Outcome::sent) return outcome;
@@ -105,12 +105,12 @@ class Asker {
   uint32_t answered() const { return answered_; }
 
  private:
-  // Takes what has arrived; `must_come`: waits until something has.
+  // Takes arrived messages; `must_come`: waits for at least one.
   Outcome take(bool must_come) {
     while (true) {
       bool took = false;
       for (Message message; endpoint_.receive(message); took = true) {
-        // What the NI had delivered of a channel that has ended still comes: it is nobody's.
+        // Messages that the NI had delivered before a channel ended still come; they are dropped.
         if (message.channel != channel_ && !endpoint_.is_open(message.channel)) {
           endpoint_.release(message);
           continue;
@@ -135,15 +135,15 @@ class Asker {
   uint32_t window_;
   Waiting waiting_;
   uint32_t sent_ = 0, answered_ = 0;
-  std::deque<uint32_t> sizes_;  // of the messages on their way
+  std::deque<uint32_t> sizes_;  // of the messages under way
 };
 
-// The side that answers, for as many channels as come.
+// The answering side, for any number of channels.
 class Answerer {
  public:
   explicit Answerer(Endpoint& endpoint) : endpoint_(endpoint) {}
 
-  // Does all there is to do without waiting. False: a message was wrong, or the service did not answer.
+  // Does all due work without waiting. False: a message was wrong, or the service did not answer.
   bool turn() {
     while (const auto request = endpoint_.next_request()) {
       const auto channel = endpoint_.accept(request->id);
@@ -154,7 +154,7 @@ class Answerer {
       }
     }
     for (Message message; endpoint_.receive(message);) {
-      // What the NI had delivered when its channel was closed still comes: it is nobody's.
+      // Messages that the NI had delivered before their channel was closed still come; they are dropped.
       const auto known = numbers_.find(message.channel);
       if (message.kind != MessageKind::message || known == numbers_.end()) {
         endpoint_.release(message);
@@ -174,7 +174,7 @@ class Answerer {
     return true;
   }
   bool has_channels() const { return !numbers_.empty(); }
-  // What closed.
+  // The events of closed channels.
   std::vector<ChannelEvent> take_events() { return std::exchange(events_, {}); }
 
  private:
@@ -187,7 +187,7 @@ class Answerer {
   }
 
   Endpoint& endpoint_;
-  std::map<Channel, uint32_t> numbers_;  // of the next message of each channel
+  std::map<Channel, uint32_t> numbers_;  // the next message of each channel
   std::vector<ChannelEvent> events_;
 };
 

@@ -1,4 +1,5 @@
-// gam_death.c - a job of GAM 1.1 of which one process comes to the end and dies there: the first waits for the last still. Says so if so.
+// gam_death.c - a job of GAM 1.1 of which one process dies in am_disable(): the first process still waits for the last one. Prints a line
+// on success.
 #include <am.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -20,13 +21,13 @@ static void die(vnn_t from) {
 }
 static void greet(vnn_t from) { (void)from; }
 
-// Answers others meanwhile.
+// Sleeps while it answers others.
 static void nap(int milliseconds) {
   const struct timespec moment = {0, 1000000};
   for (int i = 0; i < milliseconds; ++i) REQUIRE(am_poll() == 0 && nanosleep(&moment, NULL) == 0);
 }
 
-// `ended` says that the mortal one is dead: there is nothing more to read.
+// `ended` is a pipe; its end of file says that the mortal process is dead.
 static void run(int rank, int ended) {
   char text[2] = {(char)('0' + rank), 0};
   REQUIRE(setenv("UNET_RANK", text, 1) == 0);
@@ -36,11 +37,11 @@ static void run(int rank, int ended) {
   REQUIRE(am_enable() == 0 && am_my_proc() == rank && am_procs() == RANKS);
   if (rank == LAST) {
     REQUIRE(am_request_0(MORTAL, (handler_0_t)greet) == 0 && am_request_0(FIRST, (handler_0_t)greet) == 0);
-    nap(100);  // both others are in am_disable(), and say so to each other
+    nap(100);  // both others are in am_disable(), and tell each other
     REQUIRE(am_request_0(MORTAL, (handler_0_t)die) == 0);
     char none;
     REQUIRE(read(ended, &none, 1) == 0);
-    nap(400);  // the first one has noticed, too
+    nap(400);  // the first process has noticed, too
     REQUIRE(am_request_0(FIRST, (handler_0_t)hear) == 0);
   }
   REQUIRE(am_disable() == 0 && rank != MORTAL && heard == (rank == FIRST ? 1 : 0));

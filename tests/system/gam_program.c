@@ -1,4 +1,4 @@
-// gam_program.c - a program written to GAM 1.1, run as several processes by unet-run; says so if all is well.
+// gam_program.c - a program written to GAM 1.1, run as several processes by unet-run. Prints a line on success.
 #include <am.h>
 #include <errno.h>
 #include <limits.h>
@@ -70,7 +70,7 @@ static void requests_to(vnn_t dest) {
   REQUIRE(last[0] == 8 && last[1] == 7 && last_double == -2.5);
 }
 
-// ---- memory. The address of a variable here is that of the same variable everywhere.
+// ---- memory: a variable has the same address in every process
 
 static unsigned char from[BYTES], to[BYTES], got[BYTES];
 static int stores, ends, gets, last_stores;
@@ -101,7 +101,7 @@ static void has_got(vnn_t node, void *lva, int bytes, void *arg) {
   ++gets;
 }
 
-// As programs of the time did it: a mark goes around twice.
+// A barrier as GAM programs wrote it: a mark goes around the ring twice.
 static void barrier(void) {
   static int mark;
   ++barriers;
@@ -132,7 +132,7 @@ static void memory(void) {
     REQUIRE(am_get(next, from, got, bytes, (handler_mem_t)has_got, &gets) == 0);
     UNTIL(gets == sent + 1, am_poll());
   }
-  // Addresses that a process has told of are its own: its heap, say.
+  // A process may also use addresses that another process sent it, such as one on that process's heap.
   barrier();
 }
 
@@ -154,7 +154,7 @@ static void heaps(void) {
   free(heap);
 }
 
-// ---- a handler that polls, while others send
+// ---- a handler that polls while other processes send
 
 static void poll_and_reply(vnn_t from) {
   const int before = answers;
@@ -170,7 +170,7 @@ static void polling_in_handlers(void) {
     REQUIRE(am_request_0(rank, (handler_0_t)poll_and_reply) == 0);
     UNTIL(answers == size, am_poll());
   } else {
-    const struct timespec moment = {0, 30000000};  // rank 0 is in the handler
+    const struct timespec moment = {0, 30000000};  // until rank 0 is in the handler
     REQUIRE(nanosleep(&moment, NULL) == 0 && am_request_0(0, (handler_0_t)note_0) == 0);
   }
 }
@@ -185,7 +185,7 @@ static void what_is_refused(void) {
   REQUIRE(am_get(size, from, to, 1, NULL, NULL) == -1 && AM_errno == EINVAL);
 }
 
-// Another launcher says nothing that this interface knows: each process would be a job of one.
+// Under another launcher this interface would see jobs of one process, so it refuses.
 static void launched_otherwise(void) {
   char own_size[16];
   REQUIRE(snprintf(own_size, sizeof own_size, "%s", getenv("UNET_SIZE")) < (int)sizeof own_size);
@@ -201,7 +201,7 @@ int main(int argc, char **argv) {
   rank = am_my_proc();
   size = am_procs();
   REQUIRE(rank >= 0 && rank < size && am_max_size() >= BYTES);
-  REQUIRE(am_max_size() <= INT_MAX / 100);  // programs count beyond it
+  REQUIRE(am_max_size() <= INT_MAX / 100);  // programs compute multiples of it
   next = (rank + 1) % size;
   previous = (rank + size - 1) % size;
   for (int i = 0; i < ROUNDS; ++i) REQUIRE(am_request_1(next, (handler_1_t)ping, i) == 0);
@@ -211,12 +211,13 @@ int main(int argc, char **argv) {
   heaps();
   what_is_refused();
   polling_in_handlers();
-  // What was sent is handled before anybody leaves, and what is still to be sent: of the stores most are, when all have come to the end.
+  // Every sent message is handled before a process leaves am_disable(). That includes unsent stores: most of these are unsent when all have
+  // arrived.
   answers = 0;
   barrier();
   const int end = size - 1, senders = size > 2 ? size - 2 : 0;
   if (rank != 0 && rank != end) {
-    const struct timespec moment = {0, 50000000};  // the last one is in am_disable() already
+    const struct timespec moment = {0, 50000000};  // until the last process is in am_disable()
     nanosleep(&moment, NULL);
     for (int i = 0; i < LAST; ++i) REQUIRE(am_request_0(end, (handler_0_t)note_slowly) == 0);
     for (int i = 0; i < LAST_STORES; ++i) {

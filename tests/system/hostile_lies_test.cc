@@ -1,4 +1,4 @@
-// hostile_lies_test.cc - single lies to a unetd by a raw client, each with its consequence: exactly one count under its own name.
+// hostile_lies_test.cc - single lies of a raw client to a unetd: each increments exactly one counter, its own.
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@ namespace {
 using control::Op;
 using control::Path;
 
-// A liar with an endpoint, and a victim that uses libunet, both in this process; and what the NI counts.
+// A liar with an endpoint and a victim with libunet, both in this process; and the NI's counters.
 struct World {
   static constexpr EndpointOptions kOptions{
       .send_depth = 8, .receive_depth = 8, .buffers = 8, .buffer_size = 256, .send_bytes = kMessageMax};
@@ -75,7 +75,7 @@ struct World {
   RawClient liar{ni.directory() + "/socket"};
   std::optional<RawPage> page;
   std::optional<RawSegment> segment;
-  Channel victims{};  // the victim's number of the channel
+  Channel victims{};  // the victim's number for the channel
 };
 
 TEST_CASE("each lie in a send queue is dropped and counted once under its own name, and the next message arrives") {
@@ -173,7 +173,7 @@ TEST_CASE("each lie in a free queue is counted once, and no credit makes the eng
   CHECK(segment.counter(EndpointCounter::bad_free_descriptor) == 5);
   const std::byte* const buffer = segment.mapping.data() + segment.geometry.receive_data + 3 * segment.geometry.buffer_size;
   CHECK(std::memcmp(buffer, text.data(), text.size()) == 0);
-  // Its one buffer is in use, and seven slots are left.
+  // Its only buffer is in use, and seven slots are free.
   REQUIRE(world.endpoint.send(world.victims, text) == SendOutcome::sent);
   CHECK(counted(EndpointCounter::no_free_buffer, 1) == 1);
   for (uint32_t i = 0; i < 10; ++i) {
@@ -210,7 +210,7 @@ TEST_CASE("each lie to the peer of a local channel is dropped and counted once, 
     const uint64_t word = 0x600DF00D;
     local->send(&lie.offset, sizeof lie.offset, lie.length, lie.kind);
     local->send(&word, sizeof word, sizeof word, SlotKind::inline_data);
-    // Enough for what may find nothing where a lie stood.
+    // Enough rounds for those that find the lie instead of a message.
     Message message;
     bool got = false;
     for (int i = 0; i < 100 && !got; ++i) got = world.endpoint.receive(message);
@@ -225,7 +225,7 @@ TEST_CASE("each lie to the peer of a local channel is dropped and counted once, 
 
 // ---- the control socket
 
-TEST_CASE("each packet that breaks the protocol ends its connection, is counted once, and nobody else notices") {
+TEST_CASE("each packet that breaks the protocol ends its connection, is counted once, and others do not notice") {
   World world;
   const Holdings before = world.ni.rest(world.context.context);
   std::vector<std::byte> bytes(control::kPacketMax + 1);
@@ -261,16 +261,16 @@ TEST_CASE("each packet that breaks the protocol ends its connection, is counted 
     check(op != Op::hello, op, size + 1, 0);
     check(op != Op::hello, op, control::kPacketMax, 0);
     check(op != Op::hello, op, control::kPacketMax + 1, 0);
-    check(op != Op::hello, op, size, 1);                // descriptors where none belong
+    check(op != Op::hello, op, size, 1);                // a descriptor that does not belong there
     check(op != Op::hello, op, size, 253);
   }
-  check(true, Op::hello, sizeof(control::Hello), 0);    // twice
+  check(true, Op::hello, sizeof(control::Hello), 0);    // a second hello
   for (size_t size = 1; size < sizeof(control::Header); ++size) check(size % 2 == 0, Op::hello, size, 0);
   for (const auto op : {Op{}, static_cast<Op>(99), Op::connect_request, Op::channel_opened, Op::channel_closed, static_cast<Op>(~0u)}) {
     check(true, op, sizeof(control::Header), 0);
     check(true, op, sizeof(control::ConnectRequest), 0);
   }
-  // Texts that say they are longer than their room.
+  // Texts with a length beyond their field.
   for (size_t i = sizeof(control::Header); i < bytes.size(); ++i) bytes[i] = std::byte{0xFF};
   check(true, Op::bind, sizeof(control::Bind), 0);
   check(true, Op::connect, sizeof(control::Connect), 0);
@@ -280,7 +280,7 @@ TEST_CASE("each packet that breaks the protocol ends its connection, is counted 
   CHECK(world.ni.log() == "");
 }
 
-TEST_CASE("each request for what is not the client's is refused and counted once, and its connection goes on") {
+TEST_CASE("each request for another client's object is refused and counted once, and its connection goes on") {
   World world;
   const uint32_t mine = world.segment->id, victims = world.endpoint.id();
   world.connect(Path::ni);
@@ -309,7 +309,7 @@ TEST_CASE("each request for what is not the client's is refused and counted once
   close.channel = ~0u;
   check(close, Errc::not_found);
   auto region = RawClient::request<control::PeerRegion>(Op::peer_region, mine);
-  check(region, Errc::invalid_argument);  // of a channel of the NI
+  check(region, Errc::invalid_argument);  // a channel through the NI
   region.channel = ~0u;
   check(region, Errc::not_found);
   auto accept = RawClient::request<control::Accept>(Op::accept, mine);
@@ -337,7 +337,7 @@ TEST_CASE("each request for what is not the client's is refused and counted once
   auto create = RawClient::request<control::CreateEndpoint>(Op::create_endpoint);
   std::memset(static_cast<void*>(&create.options), 0xFF, sizeof create.options);
   check(create, Errc::invalid_argument);
-  // Nothing of the victim's has changed: its name, its endpoint and its channel are there.
+  // The victim still has its name, its endpoint and its channel.
   CHECK(world.endpoint.is_open(world.victims));
   CHECK(world.endpoint.unbind());
   CHECK(world.ni.log() == "");

@@ -1,8 +1,8 @@
-// hostile_test.cc - clients that lie in every way they can, for as long as it takes, beside others whose every byte is checked.
+// hostile_test.cc - clients that lie in every way they can, for a given time, beside clients that check every byte.
 //
-// Nothing foreign, lost or corrupted may reach those others, and none may stall; the NI lives, complains of nothing, has counted
-// the lies under their names, holds nothing of the liars' once they are gone, and has not grown. Under a sanitizer this holds for every
-// access, too. The liars are stopped and let go on in turns: what their lies cost the round trips of others is printed.
+// The honest clients receive nothing foreign, lost or corrupted, and none stalls. The NI lives and logs no complaint. It counts each lie
+// under its name, holds nothing of the liars afterwards, and has not grown. Under a sanitizer, every memory access is checked too. The
+// liars alternately run and are stopped; the test prints what lies cost the others' round trips.
 #include <signal.h>
 #include <unistd.h>
 
@@ -28,22 +28,22 @@ using control::Path;
 
 int seconds() { return std::getenv("UNET_LONG") != nullptr ? 600 : 8; }
 
-// What the processes of this test tell each other.
+// Shared state of the test's processes.
 struct Board {
   std::atomic<uint32_t> stop_asking{0}, stop_lying{0};
   std::atomic<uint64_t> answered[3]{};
   std::atomic<uint64_t> suffered{0}, bad_descriptors{0};  // messages of liars that the victim read, and lies it found
-  std::atomic<uint32_t> turn{0};                          // odd: the liars lie; even: they stand still
-  RoundTrips round_trips[3][2];                           // of each pair, without and with lies
+  std::atomic<uint32_t> turn{0};                          // odd: the liars run; even: they are stopped
+  RoundTrips round_trips[3][2];                           // of each pair: without and with lies
   LiarCounters liars{};
 };
 
 uint64_t value(const std::atomic<uint64_t>& of) { return of.load(std::memory_order_relaxed); }
 
-// A child process may take as long as all of the test.
+// A child process may live as long as the whole test.
 void allow_time() { ::alarm(static_cast<unsigned>(seconds() + 6 * kHangSeconds)); }
 
-// ---- the victim: one honest channel, whose every byte is right, and hostile ones, whose every byte is read
+// ---- the victim: checks every byte of one honest channel, and reads every byte of hostile ones
 
 class Victim {
  public:
@@ -51,11 +51,11 @@ class Victim {
 
   Victim(Endpoint& endpoint, Board& board) : endpoint_(endpoint), board_(board), random_(1) {}
 
-  // Does what there is to do, but not for ever. False: something came that must not.
+  // Does due work for a bounded time. False: a forbidden message came.
   bool turn() {
     while (const auto request = endpoint_.next_request()) {
       const auto channel = endpoint_.accept(request->id);
-      if (!channel) continue;  // the liar is gone already, or all are over their quota
+      if (!channel) continue;  // the liar is gone already, or all quotas are used
       if (!honest_) honest_ = *channel;
       static_cast<void>(endpoint_.map_peer_region(*channel));
     }
@@ -88,7 +88,7 @@ class Victim {
     ++number_;
     return right;
   }
-  // Reads all, does what a program might do with it, and releases it some time.
+  // Reads the whole message, uses it as a program might, and releases it later.
   bool suffer(const Message& message) {
     board_.suffered.fetch_add(1, std::memory_order_relaxed);
     bool right = message.length <= kMessageMax;
@@ -143,14 +143,14 @@ int suffer_until_end(const std::string& ni, Board& board, int ready) {
   return 0;
 }
 
-// ---- the honest
+// ---- the honest clients
 
 int answer_all_along(const std::string& ni, const std::string& name, int ready) {
   allow_time();
   return answer_until_end(ni, name, Waiting::spin, ready);
 }
 
-// One message alone. What the liars did changed in between: it does not count.
+// Times one message alone. Not counted if the liars were stopped or continued meanwhile.
 bool time_round_trip(Asker& asker, Board& board, RoundTrips (&times)[2]) {
   if (asker.finish() != Asker::Outcome::sent) return false;
   const uint32_t turn = board.turn.load(std::memory_order_relaxed);
@@ -160,7 +160,7 @@ bool time_round_trip(Asker& asker, Board& board, RoundTrips (&times)[2]) {
   return true;
 }
 
-// Asks until it is told to stop, and then expects every answer that is still due.
+// Asks until the test stops it, then awaits every pending answer.
 int ask_until_stopped(const std::string& ni, const std::string& name, Path path, Waiting waiting, uint32_t seed, Board& board,
                       uint32_t pair, int ready) {
   allow_time();
@@ -180,7 +180,7 @@ int ask_until_stopped(const std::string& ni, const std::string& name, Path path,
     board.answered[pair].store(asker.answered(), std::memory_order_relaxed);
   }
   if (asker.finish() != Asker::Outcome::sent) return 5;
-  // Nothing that nobody asked for.
+  // No message, request or event came unasked.
   Message message;
   if ((*endpoint)->receive(message) || (*endpoint)->next_request() || (*endpoint)->next_event()) return 6;
   for (const auto& [counter, value] : (*endpoint)->counters()) {
@@ -191,11 +191,11 @@ int ask_until_stopped(const std::string& ni, const std::string& name, Path path,
   return 0;
 }
 
-// The liars lie and stand still in turns: a while of each.
+// Alternately continues and stops the liars.
 class Turns {
  public:
   Turns(std::atomic<uint32_t>& turn, std::vector<pid_t> liars) : turn_(turn), liars_(std::move(liars)), since_(monotonic_now()) {}
-  // Before anybody waits for them.
+  // Continues the liars, so that they can exit.
   void end() { lie(true); }
   void look() {
     if (monotonic_now() - since_ < kTurn) return;
@@ -219,7 +219,7 @@ class Turns {
   bool lying_ = true;
 };
 
-// What is counted, by name, for the endpoints of `processes` at this moment; and for the service.
+// The current counters by name, of the endpoints of `processes` and of the service.
 using Counted = std::map<std::string, uint64_t>;
 void look(Context& context, const std::set<pid_t>& processes, Counted& drops, Counted& service) {
   const auto text = context.report();
@@ -262,7 +262,7 @@ TEST_CASE("clients that lie about everything: others' traffic is unharmed, every
   }
   const Holdings before = ni.rest(watcher.context);
 
-  uint64_t memory = 0;  // of the network interface, when all that grows to a limit has reached it
+  uint64_t memory = 0;  // the NI's, when all that grows to a limit has reached it
   Counted of_liars, of_victim, of_honest, service;
   {
     const Nanoseconds start = monotonic_now(), end = start + static_cast<Nanoseconds>(seconds()) * kSecond;
@@ -280,7 +280,7 @@ TEST_CASE("clients that lie about everything: others' traffic is unharmed, every
     Turns turns(board.turn, {liars[0]->pid(), liars[1]->pid()});
     uint64_t last[3] = {};
     Nanoseconds moved[3] = {start, start, start};
-    // Every kind of lie was told, and counted. On a slow machine that takes longer.
+    // Every kind of lie was told and counted. A slow machine needs longer.
     const auto enough = [&] {
       return of_liars["bad_send_descriptor"] > 0 && of_liars["unknown_channel"] > 0 && of_liars["bad_free_descriptor"] > 0 &&
              of_liars["put_no_region"] > 0 && of_victim["put_out_of_bounds"] > 0 && value(board.bad_descriptors) > 0 &&
@@ -315,7 +315,7 @@ TEST_CASE("clients that lie about everything: others' traffic is unharmed, every
   board.stop_asking.store(1, std::memory_order_relaxed);
   for (const auto& asker : askers) CHECK(asker->wait() == 0);
   {
-    // Whoever comes now finds all as it was.
+    // A new client finds everything as before.
     Client newcomer(ni);
     for (const auto& pair : pairs) {
       if (std::string_view(pair.name) == "victim") continue;

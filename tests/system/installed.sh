@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# installed.sh - what `meson install` leaves is enough for an application: every header compiles outside of the tree, in the
-# languages it is for; the library exports exactly the C functions that unet.h declares; every example builds by the command
-# in its own first lines, with pkg-config, and those that say hello run over an installed unetd; the manual pages and the
-# systemd unit are there.
+# installed.sh - checks that `meson install` leaves all that an application needs. Every header compiles outside of the tree, in its
+# languages. The library exports exactly the C functions that unet.h declares. Every example builds with the command in its first lines,
+# with pkg-config; those that say hello run over an installed unetd. The manual pages and the systemd unit are there.
 #
-#   installed.sh MESON BUILD_DIR VERSION EXAMPLES_SOURCE_DIR
+# installed.sh MESON BUILD_DIR VERSION EXAMPLES_SOURCE_DIR
 set -euo pipefail
 
 meson=$1 build=$2 version=$3 examples=$4
@@ -30,7 +29,7 @@ report() {
   touch "$there/failed"
 }
 
-# try COMPLAINT COMMAND... - in the background, as many at a time as there are cores; reports the complaint if the command fails.
+# try COMPLAINT COMMAND... - runs in the background, at most one for each core; reports the complaint if the command fails.
 try() {
   local complaint=$1
   shift
@@ -51,7 +50,7 @@ check_headers() {
   flags=$(pkg-config --cflags "$3")
   while read -r header; do
     headers=$((headers + 1))
-    # A header that is for C alone or as well says so with extern "C" around __cplusplus.
+    # A header for C, alone or beside C++, has extern "C" around __cplusplus.
     try "<$header> does not compile as C++" c++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only -x c++ $flags - <<<"#include <$header>"
     grep -q '^#ifdef __cplusplus' "$1/$header" || continue
     for standard in c99 c11; do
@@ -66,38 +65,38 @@ check_headers "$include/unet-am" './am/*.h' unet-am
 [[ -f $include/unet-am/am/am.h && -f $include/unet-am/am/endpoint.h ]] || report "am.h or endpoint.h was not installed in $include/unet-am"
 [[ -f $include/unet-am/am/splitc/splitc.h ]] || report "splitc.h was not installed in $include/unet-am/am/splitc"
 
-# An older C++ is refused in two lines.
+# An older C++ standard is refused in two lines.
 if c++ -std=c++17 -fsyntax-only -x c++ $(pkg-config --cflags unet) - <<<"#include <unet/context.h>" 2>old_cpp; then
   report "<unet/context.h> compiles as C++17"
 fi
 [[ $(grep -c 'error:' old_cpp) -le 2 ]] && grep -q 'compile with -std=c++20' old_cpp || report "C++17 is not refused in two lines: $(head -3 old_cpp)"
 
-# ---- the C ABIs: declared = exported, all under the version that must stay
+# ---- the C ABIs: declared = exported, all under a version that must never change
 
 declared() { cpp -P $(pkg-config --cflags "$1") "$2" | grep -v '^ *static inline' | grep -o "\\b$3[A-Za-z0-9_]*(" | tr -d '(' | sort -u; }
 exported() { nm -D --defined-only --with-symbol-versions "$libraries/$1" | sed -n "s/.* T \\($2[A-Za-z0-9_]*\\)@@$3\$/\\1/p" | sort; }
-# check_abi PACKAGE HEADER LIBRARY PREFIX NODE CXX_NODE - of this library; PREFIX as grep has it
+# check_abi PACKAGE HEADER LIBRARY PREFIX NODE CXX_NODE - checks this library's ABI; PREFIX is a pattern of grep
 check_abi() {
   if ! diff <(declared "$1" "$2" "$4") <(exported "$3" "$4" "$5") >difference; then
     cat difference
     report "$2 declares (<) and $3 exports under $5 (>) different functions: see its .map"
   fi
   functions=$((functions + $(exported "$3" "$4" "$5" | wc -l)))
-  # Whatever else is exported belongs to the C++ API.
+  # All other exports belong to the C++ API.
   local others
   others=$(nm -D --defined-only --with-symbol-versions "$libraries/$3" | grep -v "@@$5\$\|@@$6\$\| A UNET_" || true)
   [[ -z $others ]] || report "$3 exports more than it should: $others"
 }
 functions=0
 check_abi unet "$include/unet/unet.h" libunet.so 'unet_' UNET_0 UNET_CXX_0
-# What am.h includes is libunet's.
+# Headers that am.h includes are libunet's.
 sed '/^#include "unet/d' "$include/unet-am/am/am.h" >am_alone.h
 check_abi unet-am am_alone.h libunet_am.so 'unet_am_' UNET_AM_0 UNET_AM_CXX_0
 check_abi unet-splitc "$include/unet-am/am/splitc/split_c.h" libunet_splitc.so 'splitc_' UNET_SPLITC_0 UNET_SPLITC_CXX_0
 check_abi unet-am2 "$include/unet-am/am/compat/am2/am.h" libunet_am2.so '\(AM_\|unet_am2_\)' UNET_AM2_0 none
 check_abi unet-gam "$include/unet-am/am/compat/gam/am.h" libunet_gam.so 'am_' UNET_GAM_0 none
-# Interfaces of others: old programs include <am.h>, and find the one whose package they name.
-newest_c=  # C23, of the compilers that have it: an empty parameter list says there that there is none
+# The classic interfaces: old programs include <am.h>, and find the one whose package they name.
+newest_c=  # C23, where the compiler has it: there an empty parameter list means none
 echo | cc -std=c23 -fsyntax-only -x c - 2>/dev/null && newest_c=c23
 for interface in am2 gam; do
   [[ -n $(pkg-config --libs unet-$interface) ]] || report "unet-$interface.pc was not installed"
@@ -125,7 +124,7 @@ unit=$(find "$there" -name unetd.service)
 
 # ---- examples
 
-# The command is in the source's first lines: a compiler at the beginning of a comment.
+# The command is in the source's first lines: a comment that starts with a compiler.
 command_of() { sed -n '1,8s,^//   *\(\(cc\|c++\) .*\)$,\1,p' "$1"; }
 count=0
 for source in "$examples"/*.c "$examples"/*.cc; do

@@ -1,11 +1,11 @@
-// ip_host.cc - ipstack's host on an interface of this network namespace, beside a kernel that has no address there; for ip_linux.py.
+// ip_host.cc - ipstack's host on an interface of this network namespace, beside a kernel without an address there; for ip_linux.py.
 //
 // Usage: ip_host INTERFACE CAPTURE [ADDRESS/PREFIX]... [--gateway ADDRESS]... [--dhcp]
 //
-// Prints a line for each thing that happens: `assigned ADDRESS`, `conflict ADDRESS`, `gone ADDRESS`, `unreachable ADDRESS`, and of what is
-// asked on standard input, `ping ADDRESS BYTES`, either `reply ADDRESS BYTES`, `error KIND of ADDRESS`, or `not sent: WHY`. What is on the
-// interface goes to CAPTURE, in pcap's format. After `join GROUP` or `leave GROUP`, answered by `joined` or `left`, a datagram to a group
-// is `datagram GROUP BYTES`. Ends with standard input.
+// Prints a line for each event: `assigned ADDRESS`, `conflict ADDRESS`, `gone ADDRESS`, `unreachable ADDRESS`. A line `ping ADDRESS BYTES`
+// on standard input is answered by `reply ADDRESS BYTES`, `error KIND of ADDRESS`, or `not sent: WHY`. After `join GROUP` or `leave GROUP`,
+// answered by `joined` or `left`, a datagram to a group prints `datagram GROUP BYTES`. All frames on the interface are written to CAPTURE,
+// as pcap. Ends with standard input.
 #include <poll.h>
 #include <unistd.h>
 
@@ -103,7 +103,7 @@ class Program {
           std::printf("error %s of %s\n", name_of(arrival.icmp), text_of(arrival.quoted.to).c_str());
           break;
       }
-      send();  // a burst is not larger than the host's buffers
+      send();  // so that a burst is not larger than the host's buffers
     }
   }
 
@@ -118,7 +118,7 @@ class Program {
     }
   }
 
-  // `ping ADDRESS BYTES`, and with `whole` behind it not to be cut, with `near` not beyond the first router.
+  // Reads `ping ADDRESS BYTES`; with `whole` it must not be fragmented, with `near` it ends at the first router.
   bool take_command() {
     char text[256];
     const ssize_t size = ::read(STDIN_FILENO, text, sizeof text);
@@ -155,7 +155,7 @@ class Program {
       for (const std::string& each : had_) {
         if (now.count(each) == 0) std::printf("gone %s\n", each.c_str());
       }
-      // Of a lease it is not known before which address it will be.
+      // The address of a lease is not known before.
       for (const std::string& each : now) {
         const bool leased = host_.dhcp_lease() && text_of(host_.dhcp_lease()->address) == each;
         if (leased && had_.count(each) == 0) std::printf("assigned %s\n", each.c_str());
@@ -180,8 +180,8 @@ class Program {
   Capture capture_;
   Host host_;
   uint64_t changes_ = 0;
-  std::set<std::string> had_;     // of the host, when it was last looked
-  std::set<std::string> waited_;  // addresses of which is to be told what they became
+  std::set<std::string> had_;     // the host's addresses at the last look
+  std::set<std::string> waited_;  // addresses with an outcome still to be printed
 };
 
 }  // namespace

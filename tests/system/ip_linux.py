@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# ip_linux.py - ipstack's host and the kernel of Linux on one wire, and with a router or a switch between: echo in both roles, cut packets,
-# errors, claims to addresses, leases, groups, path MTUs. What was on the wire is shown to tshark.
+# ip_linux.py - ipstack's host and Linux's kernel on one wire, and with a router or a switch between: echo in both roles, fragments, errors,
+# duplicate address detection, leases, groups, path MTUs. tshark checks the captures.
 #
 # Usage: ip_linux.py IP_HOST      (77: no root, no network namespaces)
-#        ip_linux.py --peer ...   what the kernel's side does, in its namespace
+#        ip_linux.py --peer ...   the kernel's side, in its namespace
 import contextlib
 import os
 import shutil
@@ -33,7 +33,7 @@ def checksum(data):
 
 
 def kernel_ping(to, size):
-    """An echo by a raw socket; the data that come back."""
+    """An echo through a raw socket; returns the data of the reply."""
     six = ":" in to
     request, reply = (128, 129) if six else (8, 0)
     data = os.urandom(size)
@@ -55,7 +55,7 @@ def kernel_ping(to, size):
 
 
 def kernel_refused(to):
-    """What the kernel makes of our answer to a datagram for a port of nobody's."""
+    """Whether the kernel reports our port unreachable for a datagram to an unused port."""
     with socket.socket(socket.AF_INET6 if ":" in to else socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.settimeout(WAIT)
         udp.connect((to, 9))
@@ -68,7 +68,7 @@ def kernel_refused(to):
 
 
 def kernel_no_protocol(to):
-    """The same for a protocol of nobody's."""
+    """Whether the kernel reports our protocol unreachable for an unknown protocol."""
     six = ":" in to
     with socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_RAW, 200) as raw:
         raw.settimeout(WAIT)
@@ -86,7 +86,7 @@ def kernel_no_protocol(to):
 
 
 def kernel_trace(to):
-    """What traceroute does: a datagram that ends at the router, and one that comes to us."""
+    """Traceroute: one datagram that expires at the router, and one that reaches us."""
     six = ":" in to
     errors = []
     for hops in (1, 2):
@@ -126,7 +126,7 @@ PEER = {"to_group": kernel_to_group, "ping": lambda to, size: kernel_ping(to, in
 
 
 class OurHost:
-    """The program, and what it says."""
+    """The program ip_host, and its output."""
 
     def __init__(self, space, interface, capture, *args):
         self.process = subprocess.Popen(["ip", "netns", "exec", space, IP_HOST, interface, capture, *args], stdin=subprocess.PIPE,
@@ -171,7 +171,7 @@ def test_echo_in_both_roles():
                 require(right, f"the kernel's echo of {size} bytes to {OURS[v]}: {err}")
                 answer = host.ask(f"ping {KERNELS[v]} {size}")
                 require(answer == f"reply {KERNELS[v]} {size}", f"our echo of {size} bytes: {answer}")
-        # The kernel knows our station as one that answers.
+        # The kernel's neighbour cache shows our station as reachable.
         status, out, _ = run("ip", "-n", spaces["b"], "neighbour", "show", "dev", "eth0")
         for v in VERSIONS:
             require(status == 0 and any(OURS[v] in line and "lladdr" in line and "FAILED" not in line for line in out.splitlines()), out)
@@ -218,7 +218,7 @@ def test_addresses_that_the_kernel_wants():
     with wire() as (spaces, host):
         all_assigned(host)
         ip("-n", spaces["b"], "address", "add", f"{OURS[6]}/64", "dev", "eth0")
-        # The kernel's own detection of duplicates hears of us.
+        # The kernel's own duplicate address detection hears of us.
         for _ in range(20):
             _, out, _ = run("ip", "-n", spaces["b"], "address", "show", "dev", "eth0")
             if "dadfailed" in out:
@@ -230,7 +230,7 @@ def test_addresses_that_the_kernel_wants():
 
 
 class Server:
-    """A server of DHCP beside the kernel, and what it is asked."""
+    """A DHCP server beside the kernel, and the messages that it receives."""
 
     def __init__(self, space, lease, *pool):
         program = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "dhcp_server.py")
@@ -246,7 +246,7 @@ class Server:
         before = None
         for each in lines:
             heard = self.line()
-            while heard == before != each:  # said again, as the answer was slow
+            while heard == before != each:  # a repetition, because the answer was slow
                 heard = self.line()
             before = heard
             require(heard == each, f"the server hears '{heard}', not '{each}'")
@@ -258,7 +258,7 @@ class Server:
 
 @beside
 def test_an_address_of_a_server():
-    # A wire without anybody's address but the kernel's; the host is the first to speak, so the server may miss that.
+    # Only the kernel has an address on this wire. The host sends first, so the server may miss its first message.
     with wire(ours=["--dhcp"]) as (spaces, host), Server(spaces["b"], 20, "10.86.0.50") as server:
         server.hears("discover", "request 10.86.0.50")
         require(host.line() == "assigned 10.86.0.50", "not what was leased")
@@ -287,7 +287,7 @@ def test_an_address_of_a_server_that_the_kernel_has():
 
 
 def groups_of(space):
-    """What the kernel's switch knows of who listens to which group: {(port, group)}."""
+    """The multicast memberships that the kernel's bridge knows: {(port, group)}."""
     status, out, err = run("bridge", "-n", space, "mdb", "show", "dev", "switch")
     require(status == 0, f"bridge: {err}")
     words = [line.split() for line in out.splitlines()]
@@ -297,9 +297,9 @@ def groups_of(space):
 @beside
 def test_groups_behind_a_switch_of_the_kernel():
     groups = {4: "239.86.0.1", 6: "ff0e::86:1"}
-    own_question = "ff02::1:ff00:1"  # where those ask who look for OURS[6]
+    own_question = "ff02::1:ff00:1"  # solicited-node group of OURS[6]
     with directory() as d, Spaces("a", "s", "b") as spaces:
-        # Seconds are hundredths here: it asks each second, and forgets what it does not hear of within fifteen.
+        # These values are in hundredths of a second. The bridge queries each second, and forgets a group after fifteen without a report.
         kind = ["mcast_snooping", "1", "mcast_querier", "1", "mcast_igmp_version", "3", "mcast_mld_version", "2", "mcast_query_interval",
                 "100", "mcast_startup_query_interval", "100", "mcast_query_response_interval", "50", "mcast_membership_interval", "1500"]
         if not shutil.which("bridge") or not ip("-n", spaces["s"], "link", "add", "switch", "type", "bridge", *kind, may_fail=True):
@@ -308,7 +308,7 @@ def test_groups_behind_a_switch_of_the_kernel():
         for name in ("a", "b"):
             spaces.join(name, "eth0", "s", f"to_{name}")
             ip("-n", spaces["s"], "link", "set", f"to_{name}", "master", "switch")
-        # Without an address of its own the switch would not ask for groups of IPv6.
+        # Without an address of its own the bridge would not query for IPv6 groups.
         ip("-n", spaces["s"], "link", "set", "switch", "up")
         if HAS_IPV6:
             ip("-n", spaces["s"], "address", "add", "fe80::86/64", "dev", "switch", "nodad", may_fail=True)
@@ -321,7 +321,7 @@ def test_groups_behind_a_switch_of_the_kernel():
                 wait_until(lambda v=v: ("to_a", groups[v]) in groups_of(spaces["s"]), f"the switch has not heard of {groups[v]}")
             if HAS_IPV6:
                 wait_until(lambda: ("to_a", own_question) in groups_of(spaces["s"]), "the switch has not heard of our questions' group")
-            time.sleep(20)  # what is not told again is forgotten
+            time.sleep(20)  # a membership without reports expires
             for v in VERSIONS:
                 require(("to_a", groups[v]) in groups_of(spaces["s"]), f"its questions for {groups[v]} were not answered")
                 right, err = in_kernel(spaces["b"], "to_group", groups[v], KERNELS[v])
@@ -341,7 +341,7 @@ def test_groups_behind_a_switch_of_the_kernel():
 
 @beside
 def test_a_gateway_that_sends_us_on():
-    hops = {4: "10.86.0.99", 6: "fe80::99"}  # where nobody is: so it is seen whom we ask for
+    hops = {4: "10.86.0.99", 6: "fe80::99"}  # no host is there: our ARP or neighbour solicitation shows the next hop
     gateways = [part for v in VERSIONS for part in ("--gateway", {4: KERNELS[4], 6: "fe80::2"}[v])]
     with wire(ours=[*OUR_ADDRESSES, *gateways]) as (spaces, host):
         for name in ["net.ipv4.ip_forward"] + ["net.ipv6.conf.all.forwarding"] * HAS_IPV6:

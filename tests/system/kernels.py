@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# kernels.py - the kernels as programs, and the serial ones that they are compared with: what --help teaches, what they refuse, their
-# report and their records.
+# kernels.py - the parallel kernels as programs, and the serial programs that they are compared with: their --help, refusals, reports and
+# records.
 #
 # Usage: kernels.py UNET_RUN PROGRAM...
 import json
@@ -23,7 +23,7 @@ SMALL = {
     "stencil": ["--side", "16", "--steps", "3"],
 }
 
-FIXED_INPUT = ("npb_cg", "npb_is")  # by the benchmark
+FIXED_INPUT = ("npb_cg", "npb_is")  # fixed by the benchmark
 
 
 def job(kernel, *args, ranks=2):
@@ -35,7 +35,7 @@ def test_each_kernel_is_known_here():
     require(set(KERNELS) == set(SMALL), f"{sorted(KERNELS)}")
 
 
-# Once, though every rank reads the command line.
+# Printed once, though every rank reads the command line.
 def test_help():
     for kernel in KERNELS:
         status, out, err = job(kernel, "--help")
@@ -72,7 +72,7 @@ def test_what_does_not_fit_the_ranks():
         refuses(kernel, "--side", "2", ranks=3, saying="each rank needs a row")
 
 
-# Sizes that no kernel takes, and sizes for which the job has too little memory, of the spread kind and of a rank's own.
+# Sizes that no kernel takes, and sizes for which the job has too little memory, spread or private to a rank.
 def test_wrong_sizes():
     wrong = {
         "cannon": ["--side", "0", "16385"], "cg": ["--side", "0", "16385"], "components": ["--side", "-1", "32769"],
@@ -89,7 +89,7 @@ def test_wrong_sizes():
             require(option in first and value in first and "--help lists the options" in first, f"{kernel} {option} {value}: {err}")
 
 
-# KiB, of whichever process had most. In a process that has had no other children.
+# Peak KiB of any child. Runs in a process without other children.
 def job_and_memory(*args, **options):
     return job(*args, **options), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
@@ -100,8 +100,8 @@ def test_sizes_that_spread_memory_does_not_hold():
         "fft": ["--points", "28"], "mm": ["--blocks", "1024"], "npb_is": ["--class", "A"], "rsort": ["--keys", "2147483648"],
         "ssort": ["--keys", "2147483648"], "stencil": ["--side", "16384"],
     }
-    require(set(large) == set(KERNELS) - {"npb_cg"}, f"{sorted(large)}")  # whose largest class needs less than there can be
-    enough = 256 << 10  # KiB of memory, for a rank that has not begun to fill what it has for itself: that would be 512 MiB and more
+    require(set(large) == set(KERNELS) - {"npb_cg"}, f"{sorted(large)}")  # its largest class needs less than the limit
+    enough = 256 << 10  # KiB: more than an idle rank uses; a filled private heap would be 512 MiB or more
     for kernel, arguments in large.items():
         ranks = 4 if kernel == "cannon" else 2
         with multiprocessing.get_context("fork").Pool(1) as alone:
@@ -188,7 +188,7 @@ def test_serial_programs():
     require(status == 1 and "cannot write" in err, f"{status}: {out}{err}")
 
 
-# What a speed-up compares is the same problem: as many operations, and for the solver as far from the solution.
+# A speed-up compares equal problems: equal numbers of operations, and for the solver an equal distance from the solution.
 def test_serial_programs_do_what_kernels_do():
     for name, kernel, arguments in (("cg", "cg", ["--side", "33", "--iterations", "40"]), ("mm", "mm", SMALL["mm"]),
                                     ("sort", "ssort", SMALL["ssort"]), ("sort", "rsort", SMALL["rsort"])):
@@ -200,7 +200,7 @@ def test_serial_programs_do_what_kernels_do():
         require(all(abs(one["facts"][each] / two["facts"][each] - 1) < 1e-9 for each in one["facts"]), f"{one}, {two}")
 
 
-# The same seed gives the same problem, another one another.
+# Equal seeds give equal problems, different seeds different ones.
 def test_seed():
     def components(seed):
         status, out, err = job("components", "--side", "64", "--seed", seed, "--json", "-")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# kernels_mpi.py - what the kernels by MPI say of the cores that their ranks may use, whatever else the machine has.
+# kernels_mpi.py - the kernels over MPI report the cores that their ranks may use, not all of the machine's.
 #
 # Usage: kernels_mpi.py MPIRUN MPI_MM
 import json
@@ -30,7 +30,7 @@ def test_ranks_on_one_core():
     require(is_oversubscribed(2, CORES[:1]), "two ranks on one core")
 
 
-# Each may use one core, which is not that of the others.
+# Each rank may use one core of its own.
 def test_a_core_for_each_rank():
     if len(CORES) < 2:
         print("a core for each rank: not tried, there is one core")

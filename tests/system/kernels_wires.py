@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-# kernels_wires.py - each kernel, small, as a job of four ranks, two on each of two network interfaces, against its serial answer: over a
-# memif, sound and impaired, and over af_packet between namespaces.
+# kernels_wires.py - each kernel, small, as a job of four ranks, two on each of two NIs, against its serial answer: over a memif, sound and
+# impaired, and over af_packet between namespaces.
 #
-# Usage: kernels_wires.py UNETD KERNEL...      (what needs root and network namespaces is left out without)
+# Usage: kernels_wires.py UNETD KERNEL...      (without root and network namespaces, the tests that need them are skipped)
 import json
 import os
 import sys
@@ -13,7 +13,7 @@ from splitc_job import IMPAIRED, Job, over_memif, over_veth
 
 UNETD = os.path.abspath(sys.argv[1])
 KERNELS = {os.path.basename(path).removeprefix("kernel_"): os.path.abspath(path) for path in sys.argv[2:]}
-# With remainders where there may be any. What sends a message per word has fewer of them.
+# Sizes with remainders where a kernel allows them. Kernels that send a message for each word get smaller ones.
 SMALL = [
     ("cannon", "--side", "36"),
     ("cg", "--side", "41", "--iterations", "20"),
@@ -57,7 +57,7 @@ def test_memif():
         are_right(paths, "aabb")
 
 
-# Every neighbour is on the other side of the wire.
+# Every neighbouring rank is on the other side of the wire.
 def test_memif_impaired():
     with over_memif(UNETD, IMPAIRED) as paths:
         are_right(paths, "abab")

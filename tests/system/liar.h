@@ -1,8 +1,7 @@
-// liar.h - a hostile client: writes anything over all it can reach, and says anything on the control socket; for system tests.
+// liar.h - a hostile client: overwrites all memory it can reach, and sends anything on the control socket; for system tests.
 //
-// It works in sessions: a connection with an endpoint and channels to a victim, all of whose memory it writes over, at random
-// and with lies that will be believed; beside it, connections that break the protocol. What it had mapped it goes on writing
-// to when the session is over.
+// It works in sessions. A session is a connection with an endpoint and channels to a victim; it overwrites their memory at random and with
+// plausible lies. Beside it, other connections break the protocol. Memory stays mapped, and is still written, after its session.
 #pragma once
 
 #include <fcntl.h>
@@ -22,7 +21,7 @@
 
 namespace unet {
 
-// What liars have done, in memory that they share with the test.
+// The liars' counters, in memory shared with the test.
 struct LiarCounters {
   std::atomic<uint64_t> sessions, local_channels, ni_channels, words, descriptors, requests, packets;
 };
@@ -32,7 +31,7 @@ class Liar {
   Liar(std::string path, std::string victim, uint32_t seed, LiarCounters& counters)
       : path_(std::move(path)), victim_(std::move(victim)), random_(seed), counters_(counters) {}
 
-  // Until `stop` is set; then it dies in the middle of a session.
+  // Runs until `stop` is set, and exits in the middle of a session.
   void run_until(const std::atomic<uint32_t>& stop) {
     stop_ = &stop;
     while (!stopped()) session();
@@ -40,7 +39,7 @@ class Liar {
 
  private:
   static constexpr uint32_t kOldMappings = 12;
-  static constexpr int kSoon = 300;  // milliseconds to wait for an answer that may not come
+  static constexpr int kSoon = 300;  // milliseconds to wait for an answer that may never come
 
   bool stopped() const { return stop_->load(std::memory_order_relaxed) != 0; }
   uint32_t dice(uint32_t sides) { return static_cast<uint32_t>(random_() % sides); }
@@ -170,7 +169,7 @@ class Liar {
   T& any(std::vector<T>& of) {
     return of[dice(static_cast<uint32_t>(of.size()))];
   }
-  // A few words somewhere in `bytes` from `from`, as far as there are.
+  // Overwrites a few words of `bytes` bytes from `from`, within the mapping.
   void scribble(const Mapping& mapping, uint64_t from, uint64_t bytes) {
     bytes = std::min(bytes, mapping.size() - std::min(from, mapping.size()));
     if (bytes < 8) return;
@@ -191,7 +190,7 @@ class Liar {
     const uint32_t numbers[] = {dice(buffers), dice(buffers), dice(buffers), buffers, 0, static_cast<uint32_t>(random_())};
     return numbers[dice(6)];
   }
-  // Not before the engine has taken those of before: it would not find those that come after.
+  // Not before the engine has taken the earlier ones: it would not find the new ones.
   void lie_about_buffers(RawSegment& segment) {
     if (segment.counter(EndpointCounter::bad_free_descriptor) == 0) return lie_to_engine(segment);
     for (uint32_t i = 1 + dice(6); i != 0; --i) segment.give(a_buffer(segment.geometry.buffers));
@@ -214,7 +213,7 @@ class Liar {
   }
   SlotKind a_kind() { return static_cast<SlotKind>(dice(4) != 0 ? dice(8) : dice(256)); }
 
-  // A slot that the engine takes: sometimes right in every field, sometimes wrong in one, sometimes all of it noise.
+  // A slot that the engine takes: correct in every field, wrong in one, or noise.
   void lie_to_engine(RawSegment& segment) {
     if (segment.full()) {
       if (dice(20) == 0) segment.fill_queue(a_length(), a_kind());
@@ -227,7 +226,7 @@ class Liar {
     }
     uint64_t words[kInlineMax / 8];
     for (uint64_t& each : words) each = word();
-    if (dice(4) == 0) {  // no lie, so that the victim answers
+    if (dice(4) == 0) {  // an honest message, so that the victim answers
       segment.send(channel, words, sizeof words, dice(kInlineMax), SlotKind::inline_data);
       return page_->ring(segment.doorbell);
     }
@@ -255,7 +254,7 @@ class Liar {
     count(counters_.descriptors);
   }
 
-  // The same for the peer of a local channel.
+  // A slot for the peer of a local channel: correct, wrong in one field, or noise.
   void lie_to_peer(RawLocal& local) {
     if (dice(16) == 0) return lie_about_credits(local.mapping, 0);
     if (local.full()) {
@@ -282,7 +281,7 @@ class Liar {
     if (!locals_.empty() && dice(2) == 0) return any(any(locals_).held).get();
     return kept_.empty() ? client_->socket() : any(kept_).get();
   }
-  // What can be done to a descriptor that the other side holds, too.
+  // Misuses a descriptor that the other side holds, too.
   void abuse_descriptors() {
     const int descriptor = a_descriptor();
     const uint64_t most = ~uint64_t{0} - 1;
@@ -309,7 +308,7 @@ class Liar {
     }
     count(counters_.packets);
   }
-  // The service's own descriptors, its connection among them, to the service.
+  // Sends descriptors of the service, such as its connection, back to it.
   void send_back(int descriptor) {
     RawClient other(path_);
     if (!other.connected()) return;
@@ -344,10 +343,10 @@ class Liar {
       {control::Op::channel_closed, sizeof(control::ChannelClosed)},
   };
 
-  // A request of the right size, for an endpoint that may be somebody else's, with anything in it.
+  // A request of the right size with any contents, possibly for another client's endpoint.
   void request() {
     const Request& what = kRequests[1 + dice(12)];
-    if (what.op == control::Op::destroy_endpoint && dice(20) != 0) return;  // or a session would soon be over
+    if (what.op == control::Op::destroy_endpoint && dice(20) != 0) return;  // rarely: it ends a session
     std::array<uint64_t, control::kPacketMax / 8> bytes{};
     for (uint64_t& each : bytes) each = dice(2) == 0 ? dice(70) : word();
     const uint32_t ids[] = {any(segments_).id, any(segments_).id, dice(64), static_cast<uint32_t>(random_())};
@@ -365,13 +364,13 @@ class Liar {
     count(counters_.requests);
     if (dice(4) == 0) listen();
   }
-  // Takes what the service has sent, and keeps some of the descriptors.
+  // Takes the service's messages, and keeps some of their descriptors.
   void listen() {
     while (auto in = client_->receive(0)) {
       if (kept_.size() < 32) keep(std::move(in->descriptors));
     }
   }
-  // Any size, any op, any content, with or without descriptors.
+  // Sends any size, op and content, with or without descriptors.
   void say_nonsense(RawClient& to) {
     const Request& what = kRequests[dice(std::size(kRequests))];
     std::array<std::byte, control::kPacketMax + 64> bytes;
@@ -389,7 +388,7 @@ class Liar {
     for (uint32_t i = dice(4) + 1; i != 0; --i) say_nonsense(other);
     if (dice(2) == 0) static_cast<void>(other.receive(kSoon));
   }
-  // Requests without end whose answers nobody takes.
+  // Sends requests without end and reads no answers.
   void flood() {
     for (int i = 0; i < 5'000; ++i) {
       const auto op = dice(2) == 0 ? control::Op::report : control::Op::unbind;
@@ -397,7 +396,7 @@ class Liar {
       count(counters_.requests);
     }
   }
-  // Connections, endpoints and channels that come and go, some without a word.
+  // Connections, endpoints and channels that come and go, some without closing.
   void come_and_go() {
     std::vector<RawClient> many;
     for (uint32_t i = 1 + dice(6); i != 0; --i) many.emplace_back(path_);
@@ -425,9 +424,9 @@ class Liar {
   std::optional<RawPage> page_;
   std::vector<RawSegment> segments_;
   std::vector<RawLocal> locals_;
-  std::vector<NiChannel> channels_;  // on the NI's path
+  std::vector<NiChannel> channels_;  // through the NI
   std::vector<Mapping> regions_;     // its own and its peers'
-  std::vector<Mapping> old_;         // of sessions that are over
+  std::vector<Mapping> old_;         // of earlier sessions
   std::vector<Descriptor> kept_;
 };
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# links.py - the interface under a wire changes while unetd and a program of unet-sockets run: its MTU, its name, its carrier; it is deleted
-# and made anew. The kernel in namespace b is the other side.
+# links.py - the interface of a wire changes while unetd and a program of unet-sockets run: MTU, name, carrier; it is deleted and made anew.
+# The kernel in namespace b is the other side.
 #
 # Usage: links.py UNETD UNETCTL UNET_SOCKETS      (77: no root, no network namespaces, or no unet-sockets)
 #        links.py --peer serve | app              the kernel's side, and the program
@@ -29,7 +29,7 @@ IP_MTU, IP_MTU_DISCOVER, DO = 14, 10, 2
 
 
 def serve():
-    """Echo of streams and datagrams, whatever happens to the interface."""
+    """Echoes streams and datagrams, through all changes of the interface."""
     listener = socket.create_server(("0.0.0.0", PORT))
     datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     datagrams.bind(("0.0.0.0", PORT))
@@ -52,7 +52,7 @@ def serve():
 
 
 class App:
-    """Each line of standard input is a command; its answer is a line."""
+    """Each line of standard input is a command, answered by a line."""
 
     def __init__(self):
         self.to = (KERNELS[4], PORT)
@@ -65,7 +65,7 @@ class App:
         return self.udp.getsockopt(socket.IPPROTO_IP, IP_MTU)
 
     def whole(self, size):
-        """Of a datagram that must not be cut."""
+        """Sends a datagram with don't-fragment."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
             udp.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, DO)
             udp.settimeout(1)
@@ -117,7 +117,7 @@ def app():
 class Scene:
     def __init__(self, spaces, daemon, d):
         self.spaces, self.d = spaces, d
-        # What unetd logs has to be read, or it waits for room.
+        # Drain unetd's log, so that unetd never waits for room in the pipe.
         self.log = []
         for pipe in (daemon.process.stdout, daemon.process.stderr):
             threading.Thread(target=lambda pipe=pipe: self.log.extend(iter(pipe.readline, "")), daemon=True).start()
@@ -185,7 +185,7 @@ def scene(wire):
 
 
 def unfinished(s):
-    """The kernel leaves checksums to an interface by default, where libpcap shows nothing of it."""
+    """By default the kernel leaves checksums to an interface, which libpcap does not show."""
     run("ip", "netns", "exec", s.spaces["b"], "ethtool", "-K", "eth0", "tx", "on")
     s.says("timeout", "datagram", 10)
     wait_until(lambda: s.does("datagram", 10) and s.port()["counters"]["rx_unfinished_checksum"], f"none is counted: {s.port()}")
@@ -231,12 +231,12 @@ def deleted(s):
     s.shows(link="gone")
     s.says("ENETUNREACH", "connect")
     s.says("ENETUNREACH", "datagram", 10)
-    make_pair(s.spaces)  # with other addresses of Ethernet
+    make_pair(s.spaces)  # with new Ethernet addresses
     s.logged("interface eth0 is back")
     s.shows(link="up")
     s.says(10, "datagram", 10)
     s.says("ok", "connect")
-    s.says("ok", "call", 100_000)  # the connection from before
+    s.says("ok", "call", 100_000)  # the connection of before the change
 
 
 def down_and_named(s):
@@ -274,7 +274,7 @@ def test_tap():
                                   (("set", "unet0", "up"), {"link": "up"}), (("delete", "unet0"), {"link": "gone"})):
                 ip("-n", spaces["a"], "link", *change)
                 s.shows(**shown)
-            s.logged("gone: IP has no way through it until unetd is started again")
+            s.logged("gone: IP traffic stops until unetd is started again")
 
 
 def test_checksums():

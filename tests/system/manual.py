@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# manual.py - the manual pages say what --help says: each command and long option of a program, and none that is gone.
+# manual.py - the manual pages agree with --help: each describes every command and long option of a program, and no removed one.
 #
 # Usage: manual.py options PAGE PROGRAM [COMMAND...]
 #        manual.py kernels PAGE UNET_RUN KERNEL...
@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 SKIP = 77
-WAIT = 120  # seconds; only an upper bound
+WAIT = 120  # seconds; an upper bound
 
 
 def help_of(program, *command):
@@ -22,7 +22,7 @@ def help_of(program, *command):
 
 
 def long_options(text):
-    """Those at the beginning of a line of help: "  -n,--size UINT ..."."""
+    """The options at line starts of the help: "  -n,--size UINT ..."."""
     options = set()
     for tag in re.findall(r"^  ?(-\S+)", text, re.M):
         options |= set(re.findall(r"--[a-z][a-z-]*", tag))
@@ -30,7 +30,7 @@ def long_options(text):
 
 
 def tags(page):
-    """What the page describes: the line after each .TP, without its macros and escapes."""
+    """The terms that the page describes: the line after each .TP, without its macros and escapes."""
     lines = open(page, encoding="ascii").read().split("\n")
     return [re.sub(r"^\.[A-Z]+ |\\f.", "", lines[i + 1]).replace("\\-", "-").replace('"', "")
             for i, line in enumerate(lines) if line == ".TP"]
@@ -60,13 +60,13 @@ def sections(page):
 
 
 def options_of(text):
-    """Those that a section describes, each with its words."""
+    """The tags of a section, each with its description."""
     parts = re.split(r"^\.TP\n\.B\S* (.*)$", text.replace("\\-", "-"), flags=re.M)
     return {option: words for tag, words in zip(parts[1::2], parts[2::2]) for option in re.findall(r"--[a-z][a-z-]*", tag)}
 
 
 def defaults_of(text):
-    """What the help of a program says behind each option: "--side UINT:... elements on a side (default: 512)"."""
+    """The description of each option in the help of a program: "--side UINT:... elements on a side (default: 512)"."""
     parts = re.split(r"^  (?:-\w,)?(--[a-z-]+)", text, flags=re.M)
     found = {option: re.search(r"\(default: ([^)]*)\)", " ".join(words.split())) for option, words in zip(parts[1::2], parts[2::2])}
     return {option: match[1] if match else None for option, match in found.items()}

@@ -1,8 +1,7 @@
-// mortal.h - a process that does all that a client can do, one thing after the other, and is killed in the midst of one of them;
-// for the system test that kills.
+// mortal.h - a process that uses every client operation in turn, and is killed during one of them; for the system test that kills.
 //
-// It says what it is doing in memory that it shares with the test. Its death is a timer of the kernel's that sends SIGKILL, armed
-// when it begins what it shall die of: so it dies at any instruction, and the instant is known.
+// It publishes its current phase in memory shared with the test. It dies by a kernel timer that sends SIGKILL, armed at the start of the
+// fatal phase. So it dies at any instruction, at a known instant.
 #pragma once
 
 #include <signal.h>
@@ -26,21 +25,21 @@ constexpr uint32_t kPhases = static_cast<uint32_t>(Phase::count);
 constexpr std::array<const char*, kPhases> kPhaseNames{
     "opening", "connecting", "sending", "putting", "receiving", "sleeping", "with descriptors in flight", "closing"};
 
-// What a mortal process tells, and how it shall die.
+// The process's progress, and the phase in which it must die.
 struct Fate {
-  std::atomic<Phase> phase{Phase::count};     // what it does now
-  std::atomic<uint64_t> killed_at{0};         // when it dies, once that is known
-  std::atomic<uint32_t> cycles{0};            // how often it has done everything
-  Phase wanted = Phase::count;                // count: somebody else kills it
+  std::atomic<Phase> phase{Phase::count};     // the current phase
+  std::atomic<uint64_t> killed_at{0};         // time of death, once it is known
+  std::atomic<uint32_t> cycles{0};            // completed cycles through all phases
+  Phase wanted = Phase::count;                // count: the test kills it
   uint32_t after_cycles = 0;
-  Nanoseconds delay = 0;                      // after it has begun what it shall die of
+  Nanoseconds delay = 0;                      // between the start of the phase and death
 };
 
 class Mortal {
  public:
   struct Options {
     std::string directory;               // of its unetd's socket
-    std::string target;                  // who answers; may die, too
+    std::string target;                  // name of the answerer, which may die, too
     std::vector<control::Path> paths = {control::Path::local, control::Path::ni};
     uint32_t largest = kMessageMax;      // bytes of a message
     uint32_t seed = 0;
@@ -53,7 +52,7 @@ class Mortal {
     UNET_CHECK(::timer_create(CLOCK_MONOTONIC, &event, &timer_) == 0);
   }
 
-  // Until it is killed, or the network interface is gone: 0 then, if all was right until the end.
+  // Runs until it is killed or the NI is gone. Returns 0 if all was correct until then.
   int run() {
     while (session()) {}
     return fault_;
@@ -76,7 +75,7 @@ class Mortal {
     UNET_CHECK(::timer_settime(timer_, TIMER_ABSTIME, &at, nullptr) == 0);
   }
 
-  // One connection and some channels over it. False: there is no network interface any more, or something was wrong.
+  // One connection and some channels over it. False: the NI is gone, or something was wrong.
   bool session() {
     enter(Phase::opening);
     auto context = Context::open("unix:" + options_.directory + "/socket", "mortal");
@@ -93,7 +92,7 @@ class Mortal {
     const LocalOptions small{.depth = 8, .data_bytes = 4 * kMessageMax};
     const LocalOptions local = dice(2) == 0 ? small : LocalOptions{};
     const auto channel = endpoint.connect(options_.target, {.path = path, .timeout = kHang, .local = local});
-    if (!channel) return;  // it is dead, or all is
+    if (!channel) return;  // the peer is dead, or the NI is
     if (exchange(endpoint, *channel)) in_flight();
     enter(Phase::closing);
     static_cast<void>(endpoint.close(*channel));
@@ -124,7 +123,7 @@ class Mortal {
     return outcome == Asker::Outcome::sent;
   }
 
-  // A connection whose answers, with the descriptors of a channel, a region and more, lie in a socket that nobody reads.
+  // A connection that never reads its answers: descriptors of a channel, a region and more stay in the socket.
   void in_flight() {
     enter(Phase::in_flight);
     constexpr EndpointOptions kSmall{.send_depth = 8, .receive_depth = 8, .buffers = 8, .buffer_size = 256, .send_bytes = kMessageMax};

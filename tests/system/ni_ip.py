@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# ni_ip.py - a unetd with IP on a wire, Linux's kernel on the other end: echo, what nobody claims, datagrams of two processes that share the
-# addresses, on the wire and past it, and another unetd that takes their ports over. What was on the wire is shown to tshark.
+# ni_ip.py - a unetd with IP on a wire, and Linux's kernel at the other end: echo, unclaimed ports, datagrams of two processes that share
+# the addresses, over the wire and within the host, and a second unetd that takes their ports over. tshark checks the captures.
 #
 # Usage: ni_ip.py UNETD UNETCTL CLIENT EMBEDDED   (77: no root, no network namespaces)
-#        ni_ip.py --peer ...                      what the kernel's side does, in its namespace
+#        ni_ip.py --peer ...                      the kernel's side, in its namespace
 import contextlib
 import json
 import os
@@ -20,7 +20,7 @@ from spaces import Host, Spaces, can_be_made, ip, sysctl
 
 UNETD, UNETCTL, CLIENT, EMBEDDED = map(os.path.abspath, sys.argv[1:5]) if len(sys.argv) == 5 and sys.argv[1] != "--peer" else [""] * 4
 SIZES = (0, 1, 900, 1472, 1473, 5000, 60000)
-# What comes by DPDK's packet sockets the kernel has put together before, of IPv4, and cut off behind 2 KiB (PACKET_FANOUT_FLAG_DEFRAG).
+# DPDK's packet sockets get IPv4 datagrams reassembled by the kernel (PACKET_FANOUT_FLAG_DEFRAG), and truncated at 2 KiB.
 SIZES_OF_SOCKETS = (0, 1, 900, 1472, 1473)
 WIRES = ("pcap:iface=eth0", "dpdk:net_af_packet0,iface=eth0,hugepages=never")
 
@@ -29,14 +29,14 @@ WIRES = ("pcap:iface=eth0", "dpdk:net_af_packet0,iface=eth0,hugepages=never")
 
 
 def kernel_reset(to):
-    """Nobody listens: a connection is refused at once."""
+    """No socket listens: the connection is refused at once."""
     with socket.socket(socket.AF_INET6 if ":" in to else socket.AF_INET, socket.SOCK_STREAM) as tcp:
         tcp.settimeout(WAIT)
         return tcp.connect_ex((to, 8000)) == 111  # ECONNREFUSED
 
 
 def kernel_asks(to, port, sizes):
-    """Datagrams of all sizes come back as they went; what is lost goes again."""
+    """Datagrams of all sizes come back unchanged; a lost one is sent again."""
     with socket.socket(socket.AF_INET6 if ":" in to else socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.settimeout(1)
         udp.connect((to, int(port)))
@@ -55,7 +55,7 @@ def kernel_asks(to, port, sizes):
 
 
 def kernel_serves(address, port):
-    """Sends every datagram back, until it is killed."""
+    """Sends every datagram back until killed."""
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.bind((address, int(port)))
         print("ready", flush=True)
@@ -65,7 +65,7 @@ def kernel_serves(address, port):
 
 
 def kernel_advertises(lifetime, *prefixes):
-    """What a router says once to all: for how many seconds it is one, and prefixes/64 with their lifetimes: /VALID/PREFERRED."""
+    """Sends one router advertisement to all nodes: router lifetime, and prefixes/64 with their lifetimes: /VALID/PREFERRED."""
     message = struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, int(lifetime), 0, 0)
     for each in prefixes:
         prefix, valid, preferred = each.split("/")
@@ -127,7 +127,7 @@ def interface(wire, *more):
 
 @contextlib.contextmanager
 def served(spaces, address):
-    """The kernel echoes what comes to its port 9000."""
+    """The kernel echoes datagrams to its port 9000."""
     command = ["ip", "netns", "exec", spaces["b"], sys.executable, os.path.abspath(sys.argv[0]), "--peer", "serves", address]
     server = subprocess.Popen([*command, "9000"], stdout=subprocess.PIPE)
     try:
@@ -151,12 +151,12 @@ def a_wire(wire, sizes4):
                     ni.kernel(what, OURS[v])
                 for port in (7000, 7001):
                     ni.kernel("asks", OURS[v], port, ",".join(map(str, sizes_of[v])))
-                # On one network interface, past the wire.
+                # Within one NI, not over the wire.
                 status, out, _ = ni.client("ask", 7002, OURS[v], 7001, *SIZES)
                 require(status == 0, f"from one process to the other by {OURS[v]}: {out}")
             claims = {(claim["protocol"], claim["port"], claim["pid"]) for claim in ni.report()["ip_claims"]}
             require(("udp", 7000, first.pid) in claims and len(claims) == 2, f"the claims are {claims}")
-        # Who has been killed has no port.
+        # A killed process has no port.
         wait_until(lambda: not ni.report()["ip_claims"], "ports of the dead are kept")
         for v in VERSIONS:
             with served(ni.spaces, KERNELS[v]):
@@ -180,7 +180,7 @@ def test_dpdk():
 
 @beside
 def test_a_takeover():
-    """Ports go on with the next unetd, under a process that does not notice."""
+    """Ports stay with a process that does not notice the new unetd."""
     with interface(WIRES[0], "--takeover", "60") as ni:
         with heard(ni.spaces["b"], f"{ni.socket}.pcap"), ni.echo(7000) as server:
             for v in VERSIONS:
@@ -199,7 +199,7 @@ def test_a_takeover():
 
 @beside
 def test_a_lease_over_a_takeover():
-    """The next unetd has the address at once and for what is left of its time: the server is gone by then."""
+    """The next unetd has the address at once, for the rest of its lease: the server is gone by then."""
     leased = "10.86.0.50"
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
@@ -228,8 +228,8 @@ def test_a_lease_over_a_takeover():
 
 @beside
 def test_addresses_of_a_router():
-    """Of what a router says about prefixes it makes addresses, which the kernel reaches. One whose time is over goes; one that has much of
-    it left does not because somebody says that it is over (RFC 4862, 5.5.3)."""
+    """Advertised prefixes give addresses, which the kernel reaches. An expired one goes. One with a long lifetime left does not go because
+    an advertisement says so (RFC 4862, 5.5.3)."""
     if 6 not in VERSIONS:
         return
     lasting, short, never = (f"fd00:86:{number}::" for number in (1, 2, 3))
@@ -240,7 +240,8 @@ def test_addresses_of_a_router():
         for address, device in ((f"{lasting}2/64", "eth0"), (f"{short}2/64", "eth0"), (f"{beyond}/128", "lo")):
             ip("-n", spaces["b"], "address", "add", address, "dev", device, "nodad")
         ip("-n", spaces["b"], "link", "set", "lo", "up")
-        # Our interface's own kernel is not to take the same addresses; and the router tells, if it is asked for its station, whether it is one.
+        # The kernel of our interface must not take these addresses too. And a neighbour solicitation makes the router say whether it is a
+        # router.
         for space, name, value in (("a", "eth0.accept_ra", 0), ("b", "eth0.accept_ra", 0), ("b", "all.forwarding", 1)):
             sysctl(spaces[space], f"net.ipv6.conf.{name}", value)
         with Host(UNETD, spaces, "a", f"{d}/s", f"capture:file={d}/wire.pcapng / {WIRES[0]}", "--ip", "0=slaac") as daemon:
@@ -257,7 +258,7 @@ def test_addresses_of_a_router():
             ni.kernel("reset", own)
             with ni.echo(7000):
                 ni.kernel("asks", own, 7000, "0,100,1400")
-            # The kernel is the router, too.
+            # The kernel acts as the router, too.
             with served(spaces, beyond):
                 status, out, err = ni.client("ask", 7003, beyond, 9000, 0, 100, 1400)
                 require(status == 0, f"beyond the router: {out}{err}")
@@ -266,7 +267,7 @@ def test_addresses_of_a_router():
             wait_until(lambda: address_of(short), "no address of the other prefix")
             ni.kernel("ping", address_of(short), 56)
             wait_until(lambda: not address_of(short), "an address whose time is over is there still")
-            # The network is beyond the router now, and the address stays.
+            # The network now lies behind the router, and the address stays.
             ni.kernel("advertises", 1800, f"{lasting}/0/0")
             ni.kernel("ping", own, 56)
             ni.kernel("advertises", 0)
@@ -278,8 +279,8 @@ def test_addresses_of_a_router():
 
 @beside
 def test_frames_that_the_kernel_drops():
-    """A filter behind the wire has no room for some frames, ever: whoever sends them does not stop the others."""
-    # Datagrams of IPv4 to port 6666: half word 36; 2 is TC_ACT_SHOT, ~0 TC_ACT_UNSPEC. What pcap: sends goes past it.
+    """An egress filter drops certain frames for ever: their sender does not stop the others."""
+    # IPv4 datagrams to port 6666: half word 36; 2 is TC_ACT_SHOT, ~0 TC_ACT_UNSPEC. Frames that pcap: sends bypass the filter.
     drops = ["tc", "filter", "add", "dev", "eth0", "egress", "bpf", "da", "bytecode", "4,40 0 0 36,21 0 1 6666,6 0 0 2,6 0 0 4294967295"]
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
@@ -312,7 +313,7 @@ def test_frames_that_the_kernel_drops():
 
 @beside
 def test_embedded():
-    """A process with the wire for itself."""
+    """A process with an embedded NI, which has the wire to itself."""
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
         give_kernel(spaces, KERNELS)
@@ -326,7 +327,7 @@ def test_embedded():
 
 
 def test_addresses_that_the_kernel_has():
-    """An address that another host has is not used."""
+    """An address of another host is not used."""
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
         give_kernel(spaces, OURS)
@@ -351,7 +352,7 @@ def test_what_the_command_line_may_say():
     require(status == 0, f"a port of the first engine: {status}, {err}")
     with directory() as d:
         status, _, err = run(UNETD, "--socket", f"{d}/s", "--port", "udp:address=10.0.0.2/24 / pcap:iface=eth0", "--ip", "0=10.0.0.1/24")
-        require(status == 1 and "in UDP" in err, f"IP in UDP: {status}, {err}")
+        require(status == 1 and "under the udp wrapper" in err, f"IP in UDP: {status}, {err}")
 
 
 if __name__ == "__main__":

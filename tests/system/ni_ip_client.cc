@@ -1,9 +1,9 @@
-// ni_ip_client.cc - UDP over the IP channel of an endpoint, in as few lines as show it; for ni_ip.py.
+// ni_ip_client.cc - UDP over the IP channel of an endpoint, as short as possible; for ni_ip.py.
 //
 // Usage: ni_ip_client echo PORT                        prints `ready`, then sends every datagram back; ends when it is killed
 //        ni_ip_client ask PORT ADDRESS PORT BYTES...   a datagram of each size from its own port, and waits for the same to come back
 //
-// The NI is the one that UNET_NI names. Exit status 1, and a line that says why, if something goes wrong.
+// The NI is the one that UNET_NI names. On an error it prints a line with the reason, and exits with status 1.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -41,7 +41,7 @@ class Udp {
     while (!ready()) endpoint_->wait(10 * kMillisecond);
   }
 
-  // Its address in the family of `peer`.
+  // The own address in the family of `peer`.
   ip::IpAddress own(const ip::IpAddress& peer) {
     for (const auto& each : must(endpoint_->ip_configuration()).addresses) {
       if (each.address.is_ipv4() == peer.is_ipv4() && !each.address.is_link_local()) return each.address;
@@ -68,7 +68,7 @@ class Udp {
     }
   }
 
-  // The next datagram, if one comes in time: take(packet, datagram).
+  // Awaits the next datagram: take(packet, datagram).
   template <typename Take>
   bool receive(Nanoseconds timeout, const Take& take) {
     for (Message message;;) {
@@ -85,8 +85,8 @@ class Udp {
       ip::UdpView datagram;
       if ((own.flags & IpMessageFlags::kChecked) == 0) give_up("a packet that nobody has checked");
       if (ip::parse_ip_packet(Bytes(bytes).subspan(sizeof own), packet, problem) != ip::IpError::none) give_up("that is no packet");
-      if (packet.protocol != kUdp) continue;  // an error: whoever asked has gone
-      // On one NI nobody fills in a checksum.
+      if (packet.protocol != kUdp) continue;  // an ICMP error: the asker has exited
+      // Within one NI, checksums are not filled in.
       const bool summed = (own.flags & IpMessageFlags::kSameNi) != 0;
       if (ip::parse_udp(packet, summed, datagram) != ip::UdpError::none) give_up("that is no datagram");
       take(packet, datagram);
@@ -95,7 +95,7 @@ class Udp {
   }
 
  private:
-  // Its addresses are the NI's own.
+  // Whether the NI's addresses are usable.
   bool ready() {
     for (const auto& each : must(endpoint_->ip_configuration()).addresses) {
       if (each.tentative) return false;
@@ -129,7 +129,7 @@ int ask(int count, char** words) {
   for (int i = 3; i < count; ++i) {
     std::vector<std::byte> data(std::strtoul(words[i], nullptr, 10));
     for (size_t at = 0; at < data.size(); ++at) data[at] = static_cast<std::byte>(at * 31 + data.size());
-    // Of the first to a neighbour, no more than a few pieces wait until it has answered.
+    // The first datagram may be lost: only a few fragments wait for the neighbour's answer.
     bool same = false;
     for (uint32_t tries = 0; !same; ++tries) {
       if (tries == kGiveUpAfter) give_up(std::to_string(data.size()) + " bytes do not come back");

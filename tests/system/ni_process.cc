@@ -1,4 +1,4 @@
-// ni_process.cc - starting and ending a unetd, and counting what it has.
+// ni_process.cc - starts and ends a unetd, and counts its resources.
 #include "tests/system/ni_process.h"
 
 #include <fcntl.h>
@@ -28,12 +28,12 @@ std::string text_of(const fs::path& file) {
   return text.str();
 }
 
-// The numbers of all Unix sockets of a network namespace, and their names: of each that has one, or that was accepted by one that has.
+// The inodes of all Unix sockets of a network namespace with their names; an accepted socket has its listener's name.
 std::map<std::string, std::string> unix_sockets(const std::string& list) {
   std::map<std::string, std::string> all;
   std::ifstream file(list);
   std::string line;
-  std::getline(file, line);  // what the columns are
+  std::getline(file, line);  // the column titles
   while (std::getline(file, line)) {
     std::istringstream columns(line);
     std::string number, name;
@@ -44,7 +44,7 @@ std::map<std::string, std::string> unix_sockets(const std::string& list) {
   return all;
 }
 
-// The first thread of a process, which is its service's. Gone counts as asleep: it does nothing any more.
+// Whether the first thread of a process, its service, sleeps. A dead process counts as asleep.
 bool sleeps(pid_t process) {
   const std::string stat = text_of("/proc/" + std::to_string(process) + "/stat");
   const size_t name_end = stat.rfind(')');
@@ -102,7 +102,7 @@ EndpointOptions test_options() { return {.emulated = std::getenv("UNET_TEST_EMUL
 
 NiProcess::~NiProcess() {
   kill();
-  // Killed as it is, it may just have removed its socket.
+  // A killed NI may have just removed its socket meanwhile.
   std::error_code error;
   for (int i = 0; i < 100; ++i) {
     if (fs::remove_all(directory_, error); !error) return;
@@ -184,7 +184,7 @@ Descriptors open_descriptors(pid_t process) {
   for (const auto& each : fs::directory_iterator(of_process + "/fd")) {
     std::error_code gone;
     std::string kind = fs::read_symlink(each, gone).string();
-    const size_t number = kind.find(":[");  // but "anon_inode:[eventfd]"
+    const size_t number = kind.find(":[");  // absent in "anon_inode:[eventfd]"
     if (number != std::string::npos && kind.find_first_not_of("0123456789]", number + 2) == std::string::npos) {
       const auto socket = names.find(kind.substr(number + 2, kind.size() - number - 3));
       kind = kind.substr(0, number) + (socket != names.end() && !socket->second.empty() ? ' ' + socket->second : "");
@@ -223,7 +223,7 @@ bool has_grown(uint64_t before, uint64_t after) {
 }
 
 Holdings NiProcess::holdings(Context& context) const {
-  Descriptors descriptors = open_descriptors(pid_);  // before the report, which is one, too
+  Descriptors descriptors = open_descriptors(pid_);  // before the report, which adds a connection
   const auto text = context.report();
   UNET_CHECK(text);
   const auto report = nlohmann::json::parse(*text);
@@ -264,11 +264,11 @@ uint64_t NiProcess::frames_out(Context& context, uint64_t wanted) const {
 }
 
 Holdings NiProcess::rest(Context& context) const {
-  constexpr int kEnough = 10;  // times that it is the same
+  constexpr int kEnough = 10;  // equal results in a row
   Holdings before, now = holdings(context);
   for (int same = 0; same < kEnough; same = now == before ? same + 1 : 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    // What it has answered to, it has done with when it sleeps: no sooner, if it was kept from its core.
+    // The service sleeps only after it has finished all requests that it has answered, also when it lost its core.
     while (!sleeps(pid_)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     before = std::exchange(now, holdings(context));
   }

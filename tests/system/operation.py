@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# operation.py - what an operator does with a running unetd: watch it, take its numbers, change its policy, drain it.
+# operation.py - an operator's work with a running unetd: watch it, read its counters, change its policy, drain it.
 #
 # Usage: operation.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
 import json
@@ -34,7 +34,7 @@ def test_limits_hold():
         with Ni(d + "/s", "--policy", policy) as ni:
             status, out, err = ni.ctl("users")
             require(status == 0 and re.search(r" 5 +100 +- +- +-", out), f"weight and limit are not shown: {out!r} {err!r}")
-            # 200 messages of one user: a second's worth at once, the others at the rate. Load can only make it longer.
+            # 200 messages of one user: a burst of one second's worth, the others at the rate. Load can only prolong that.
             begin = time.monotonic()
             status, _, err = ni.echo()
             took = time.monotonic() - begin
@@ -144,13 +144,13 @@ SAMPLE = re.compile(r'([a-z][a-z0-9_]*)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"
 def test_stats():
     with directory() as d, Ni(d + "/s") as ni:
         require(ni.echo("--size", "100")[0] == 0, "no echo")
-        # The network interface publishes its counters a moment after the messages.
+        # The NI publishes its counters shortly after the messages.
         wait_until(lambda: json.loads(ni.ctl("stats")[1])["endpoints"][0]["counters"]["received_messages"] == 100, "not 100 echoes counted")
         for args in (["stats"], ["stats", "--json"]):
             status, out, err = ni.ctl(*args)
             stats = json.loads(out)
             require(status == 0 and not err, f"{args}: {status} {err!r}")
-            require(abs(stats["time_ns"] - time.time_ns()) < 3600e9, f"the time is wrong: {stats['time_ns']}")  # a clock may be set meanwhile
+            require(abs(stats["time_ns"] - time.time_ns()) < 3600e9, f"the time is wrong: {stats['time_ns']}")  # it may be set meanwhile
             require(stats["ni"]["host"] == "alpha" and stats["ni"]["pid"] == ni.daemon.process.pid, f"not its identity: {stats['ni']}")
             require(stats["counters"]["engine"]["hairpin_messages"] > 0 and stats["drops"]["bad_crc"] == 0, f"{stats}")
             endpoint, = stats["endpoints"]

@@ -1,5 +1,5 @@
-// packet_wire.h - an interface of this network namespace as a packet socket sees it, and a capture of what is on it; for programs that run
-// the IP stack beside a kernel.
+// packet_wire.h - an interface of this network namespace through a packet socket, with a capture of its traffic; for programs that run the
+// IP stack beside a kernel.
 #pragma once
 
 #include <linux/if_packet.h>
@@ -25,7 +25,7 @@ class Capture {
  public:
   explicit Capture(const char* path) : file_(std::fopen(path, "wb")) {
     UNET_CHECK(file_ != nullptr);
-    const uint32_t header[] = {0xA1B23C4D, 2 | 4 << 16, 0, 0, 0x40000, 1};  // in nanoseconds, of Ethernet
+    const uint32_t header[] = {0xA1B23C4D, 2 | 4 << 16, 0, 0, 0x40000, 1};  // nanosecond time stamps, Ethernet
     std::fwrite(header, sizeof header, 1, file_);
   }
   ~Capture() { std::fclose(file_); }
@@ -72,7 +72,7 @@ class PacketWire {
   const MacAddress& mac() const { return mac_; }
   uint32_t mtu() const { return mtu_; }
 
-  // The bytes of the next frame; 0: there is none.
+  // The length of the next frame; 0: there is none.
   size_t receive(MutableBytes frame) const {
     const ssize_t size = ::recv(descriptor_, frame.data(), frame.size(), 0);
     return size > 0 ? static_cast<size_t>(size) : 0;

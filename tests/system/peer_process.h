@@ -1,4 +1,4 @@
-// peer_process.h - the other process of a channel: answers or asks until it is killed; for system tests.
+// peer_process.h - the other process of a channel: answers or asks until killed; for system tests.
 #pragma once
 
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 namespace unet {
 
-// An endpoint of this process, over a connection of its own.
+// An endpoint of this process, over its own connection.
 struct Client {
   explicit Client(const NiProcess& ni, const EndpointOptions& options = test_options())
       : context(*Context::open(ni.ni(), "test")), endpoint(*context.create_endpoint(options)) {}
@@ -24,7 +24,7 @@ inline ConnectOptions through(control::Path path, LocalOptions local = {}) {
   return {.path = path, .timeout = kHang, .local = local};
 }
 
-// A child process that says with one byte when it is ready. Its body gets the descriptor to say it with.
+// A child process that writes one byte when it is ready. Its body gets the descriptor for that.
 class PeerProcess {
  public:
   template <typename Body>
@@ -39,7 +39,7 @@ class PeerProcess {
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
 
-  // False: it ended or hung before.
+  // False: it ended, or was not ready in time.
   bool is_ready() const {
     pollfd wanted{.fd = ready_, .events = POLLIN, .revents = 0};
     char byte = 0;
@@ -54,7 +54,7 @@ class PeerProcess {
   std::unique_ptr<ChildProcess> process_;
 };
 
-// What a child process waits for that was started before its turn.
+// Holds back a child process that was started before its turn.
 class Starter {
  public:
   Starter() { UNET_CHECK(::pipe2(pipe_, O_CLOEXEC) == 0); }
@@ -77,7 +77,7 @@ class Starter {
 
 inline void say_ready(int ready) { UNET_CHECK(::write(ready, "r", 1) == 1); }
 
-// Binds `name` and answers until the network interface is gone. The exit status: 0 if all was right.
+// Binds `name` and answers until the NI is gone. Returns the exit status: 0 if all was correct.
 inline int answer_until_end(const std::string& ni, const std::string& name, Waiting waiting, int ready) {
   auto context = Context::open(ni, "answerer");
   if (!context) return 1;
@@ -92,7 +92,7 @@ inline int answer_until_end(const std::string& ni, const std::string& name, Wait
   return 0;
 }
 
-// Connects to `name` and asks until the channel ends. The exit status: 0 if all was right until then.
+// Connects to `name` and asks until the channel ends. Returns the exit status: 0 if all was correct until then.
 inline int ask_until_end(const std::string& ni, const std::string& name, const ConnectOptions& options, uint32_t window, Waiting waiting,
                          int ready) {
   auto context = Context::open(ni, "asker");
@@ -112,7 +112,7 @@ inline int ask_until_end(const std::string& ni, const std::string& name, const C
   return outcome == Asker::Outcome::no_channel ? 0 : 4;
 }
 
-// A server to talk to.
+// An answering process.
 class AnswererProcess : public PeerProcess {
  public:
   AnswererProcess(const NiProcess& ni, const std::string& name, Waiting waiting = Waiting::spin)

@@ -1,7 +1,7 @@
-// private_files.h - /tmp and /dev/shm of a test's own, so that whatever is left there is its own; for system tests.
+// private_files.h - gives a test its own /tmp and /dev/shm, so that every file left there is the test's; for system tests.
 //
-// Without the right to make them, and where the build itself lies in /tmp, all there is to look at is what others write to, too: then
-// only the directories of the test's own are looked at.
+// Without the right to mount them, or if the build itself lies in /tmp, others write there too. Then only the test's own directories are
+// checked.
 #pragma once
 
 #include <sched.h>
@@ -21,7 +21,7 @@ class PrivateFiles {
  public:
   PrivateFiles() { static_cast<void>(are_private()); }
 
-  // Once per process, before it has a thread: for it and all of its children.
+  // Tries once in a process, before it has threads; holds for all of its children.
   static bool are_private() {
     static const bool made = make();
     return made;
@@ -38,7 +38,7 @@ class PrivateFiles {
   }
 };
 
-// All there is in them now; if they are not the test's own, in `directory`, which is.
+// All files there now; in `directory` only, if /tmp and /dev/shm are not the test's own.
 inline std::vector<std::string> all_files(const std::string& directory) {
   std::vector<std::string> all;
   std::vector<std::string> roots{"/tmp", "/dev/shm"};

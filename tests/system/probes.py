@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# probes.py - the probes that a program's notes name are those of docs/PROBES.md, with as many arguments.
+# probes.py - the probes in a program's notes are those of docs/PROBES.md, with equal numbers of arguments.
 #
 # Usage: probes.py PROGRAM PROBES_MD
 import re
@@ -12,7 +12,7 @@ PROGRAM, DOCUMENT = sys.argv[1:3]
 def documented():
     with open(DOCUMENT, encoding="utf-8") as file:
         rows = re.findall(r"^\| `(\w+)` \|[^|]*\| (.*) \|$", file.read(), re.MULTILINE)
-    # Arguments are separated by commas; what stands in brackets, or behind a colon or semicolon, explains one.
+    # Arguments are separated by commas. Text in brackets, or after a colon or semicolon, explains one.
     return {name: 0 if text == "-" else len(re.sub(r"\(.*?\)|, in ns.*", "", text).split(",")) for name, text in rows}
 
 
@@ -20,7 +20,7 @@ def compiled():
     notes = subprocess.run(["readelf", "-n", PROGRAM], capture_output=True, text=True, check=True).stdout
     found = {}
     for name, arguments in re.findall(r"Provider: unet\n\s*Name: (\w+)\n.*\n\s*Arguments: ?(.*)", notes):
-        # One argument is SIZE@PLACE, and a place may have blanks and commas in it.
+        # An argument is SIZE@PLACE; a place may contain blanks and commas.
         found.setdefault(name, set()).add(len(re.findall(r"-?\d+@", arguments)))
     return found
 

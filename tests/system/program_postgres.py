@@ -1,4 +1,4 @@
-# program_postgres.py - PostgreSQL, whose parent accepts connections, of which each has a process of its own; it refuses to run as root. For
+# program_postgres.py - PostgreSQL: its parent process accepts connections and forks a process for each. It refuses to run as root. For
 # sockets_programs.py.
 import contextlib
 import glob
@@ -36,7 +36,7 @@ class Cluster:
         self.append("pg_hba.conf", "host all all all trust\n")
 
     def control(self, program, *args):
-        """Of the cluster's owner, by no socket."""
+        """Runs as the cluster's owner, without sockets."""
         status, out, err = run(f"{BIN}/{program}", "-D", self.data, *args, user=NOBODY)
         require(status == 0, f"{program} {args}: {out} {err}")
 
@@ -49,20 +49,20 @@ class Cluster:
 
     @contextlib.contextmanager
     def running(self):
-        """The block stops it."""
+        """The server runs until the block stops it."""
         before = processes(self.role)
         with self.role.server.server(*AS_NOBODY, f"{BIN}/postgres", "-D", self.data, ready="ready to accept connections", stops=True) as server:
             segment = self.segment()
             try:
                 yield server
             finally:
-                server.send_signal(signal.SIGQUIT)  # if it runs yet: it waits for nobody, and removes its shared memory
+                server.send_signal(signal.SIGQUIT)  # if it still runs: it removes its shared memory and waits for no client
         wait_until(lambda: processes(self.role) <= before, "processes are left")
         require(segment not in shared_memory(), "shared memory is left")
         require(not os.path.exists(f"{self.data}/postmaster.pid"), "postmaster.pid is left")
 
     def segment(self):
-        """The number of its shared memory, which it names behind the key."""
+        """The id of its shared memory, which follows the key."""
         with open(f"{self.data}/postmaster.pid", encoding="utf-8") as file:
             return file.read().split("\n")[6].split()[1]
 
@@ -72,7 +72,7 @@ def processes(role):
 
 
 def shared_memory():
-    """The numbers of the segments that there are."""
+    """The ids of the existing segments."""
     with open("/proc/sysvipc/shm", encoding="ascii") as file:
         return {line.split()[1] for line in file}
 
@@ -86,7 +86,7 @@ def query(role, address, text, **more):
 
 
 class Session:
-    """psql, which says a line for each query until its input ends."""
+    """A psql that prints a line for each query, until its input ends."""
 
     def __init__(self, role, address):
         command = [f"{BIN}/psql", *options(address), "-XAtq", "-v", "ON_ERROR_STOP=1", "postgres"]
@@ -110,14 +110,14 @@ class Session:
         return self.lines.next()
 
     def is_ended(self, words, by):
-        """The server has ended it, and it is told so."""
+        """The server ends the session, and the client is told."""
         said = self.lines.rest.decode() + self.process.stdout.read().decode()
         require(self.process.wait(WAIT) == 2 and words in said, f"{by}: psql ends with {self.process.returncode} and says: {said}")
 
 
 @contextlib.contextmanager
 def busy_session(role, address):
-    """In the midst of a query; and the server's process of it."""
+    """Kills psql in the middle of a query; the server's process of it ends too."""
     with Session(role, address) as session:
         pid = session.ask("select pg_backend_pid()")
         session.tell("select pg_sleep(600)")
@@ -132,12 +132,12 @@ def benchmark(role, address, *words):
 
 
 def transactions(role, address):
-    """What they sum up to is what each has added."""
+    """The balances sum up to what the transactions have added."""
     role.client.run(PGBENCH, *options(address), "-i", "-s", 1, "-q", "postgres")
     many = 5 if LONG else 1
     benchmark(role, address, "-S", "-M", "prepared", "-c", 4, "-t", 500 * many)
     benchmark(role, address, "-c", 4, "-t", 100 * many)
-    benchmark(role, address, "-S", "-C", "-c", 4, "-t", 20 * many)  # a connection for each
+    benchmark(role, address, "-S", "-C", "-c", 4, "-t", 20 * many)  # a new connection for each transaction
     sums = query(role, address, "select count(*), sum(delta), (select sum(abalance) from pgbench_accounts), "
                                 "(select sum(tbalance) from pgbench_tellers), (select sum(bbalance) from pgbench_branches) from pgbench_history")
     count, *equal = sums.split("|")
@@ -154,7 +154,7 @@ def copies(role, address):
 
 
 def sessions(role, version, address):
-    """As many as there are, from where and to where they are; and none when they have ended."""
+    """The server lists every connection with both addresses, and none after they have ended."""
     count = "select count(*) from pg_stat_activity where backend_type = 'client backend'"
     with contextlib.ExitStack() as open_:
         all_ = [open_.enter_context(Session(role, address)) for _ in range(SESSIONS)]
@@ -166,7 +166,7 @@ def sessions(role, version, address):
 
 
 def cancelled(role, address):
-    """By a connection of its own, which psql makes in a handler of a signal."""
+    """Over a connection of its own, which psql opens in a signal handler."""
     with busy_session(role, address) as (session, _):
         session.process.send_signal(signal.SIGINT)
         said = session.lines.next(), session.lines.next()
@@ -192,7 +192,7 @@ def killed(role, address, server):
         require(query(role, address, f"select pg_terminate_backend({pid}, 60000)") == "t", "pg_terminate_backend() of an idle one")
         idle.tell("select 1")
         idle.is_ended(told, "pg_terminate_backend() of an idle one")
-    # Behind this the server begins anew, with the listeners that it has.
+    # After this the server restarts its processes, with its old listeners.
     with busy_session(role, address) as (session, pid), busy_session(role, address) as (other, _):
         os.kill(pid, signal.SIGKILL)
         session.is_ended("server closed the connection unexpectedly", "a process that is killed")

@@ -1,8 +1,8 @@
-# program_roles.py - where an unmodified server and its client run: on our sockets or on a kernel's, on one host or with a wire between; for
-# sockets_programs.py.
+# program_roles.py - where an unmodified server and its client run: on U-Net's sockets or the kernel's, on one host or with a wire between;
+# for sockets_programs.py.
 #
-# Who is on our sockets runs in a namespace whose kernel has no address but loopback's: what went to the kernel by mistake would get
-# nowhere.
+# A program on U-Net's sockets runs in a namespace where the kernel has only the loopback address. So traffic that wrongly goes to the
+# kernel is lost.
 import contextlib
 import grp
 import os
@@ -17,21 +17,21 @@ from spaces import Host, Spaces, ip
 
 
 class Side:
-    """Starts programs in a namespace, on our sockets or the kernel's."""
+    """Starts programs in a namespace, on U-Net's sockets or the kernel's."""
 
     def __init__(self, space, directory_, sockets=None):
-        """`sockets`: unet-sockets and the address of the network interface."""
+        """`sockets`: unet-sockets and the address of the NI."""
         self.space, self.directory = space, directory_
         self.is_ours = sockets is not None
         self.env = os.environ | ({"UNET_NI": sockets[1]} if sockets else {})
         self.before = ["ip", "netns", "exec", space, *(sockets[:1] if sockets else [])]
 
     def start(self, *command, **more):
-        """Leads a group of processes of its own."""
+        """The program leads a process group of its own."""
         return subprocess.Popen([*self.before, *map(str, command)], env=self.env, start_new_session=True, **more)
 
     def run(self, *command, data=b"", status=0):
-        """To its end: what it printed."""
+        """Runs to the end; returns its output."""
         process = self.start(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             out, err = process.communicate(data, timeout=WAIT)
@@ -48,8 +48,8 @@ class Side:
 
     @contextlib.contextmanager
     def server(self, *command, ready=None, when=None, stdin=subprocess.DEVNULL, stops=False):
-        """Runs while the block does; first until its log has `ready`, or when() is true. Every process of its ends with it. `stops`: the
-        block ends the server."""
+        """Runs during the block, which starts once the log contains `ready`, or when() is true. All of its processes end with it. `stops`:
+        the block ends the server."""
         log = os.path.join(self.directory, f"log-{len(os.listdir(self.directory))}")
         with open(log, "wb") as out:
             process = self.start(*command, stdin=stdin, stdout=out, stderr=out)
@@ -72,7 +72,7 @@ class Side:
 
 
 def end(process, first):
-    """The whole group: servers have workers."""
+    """Kills the whole group, as servers have workers."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, first)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -113,7 +113,7 @@ def with_loopback(spaces, *names):
 
 @contextlib.contextmanager
 def network_interface(unetd, spaces, d, port, user=None):
-    """`user`, whose group has the same number, may use it, too."""
+    """`user`, and the group of the same number, may use it, too."""
     if user is not None:
         os.chmod(d, 0o755)
         with open(f"{d}/policy.toml", "w", encoding="ascii") as file:
@@ -125,13 +125,13 @@ def network_interface(unetd, spaces, d, port, user=None):
 
 
 def own_interface(*_):
-    """Inside of our program, which must be one process, and alone."""
+    """Embedded in our program, which must be a single process with the NI to itself."""
     return contextlib.nullcontext("embedded:packet:iface=eth0;ip=0=" + ",".join(OUR_ADDRESSES) + ",unprobed")
 
 
 @contextlib.contextmanager
 def over_a_wire(interface, sockets, ours_serve):
-    """`interface(spaces, directory)` makes the address of our network interface while it lasts."""
+    """`interface(spaces, directory)` makes the address of our NI, for the length of a block."""
     with directory() as d, directory() as files, Spaces("a", "b") as spaces:
         wire_with_offloads(spaces)
         with_loopback(spaces, "a", "b")
@@ -161,8 +161,9 @@ def both_kernel():
 
 
 def roles(unetd, sockets, embedded, own, user=None):
-    """Name, and what makes it. Without unet-sockets, or as a soak, also the kernel at both ends: what then fails is not ours. `own`: who is
-    one process, "server" or "client", and may have the network interface (the library `embedded`) inside of it. `user`: of whom the server is, if not root."""
+    """Names of roles, and what makes each. Without unet-sockets, or as a soak, also the kernel at both ends: a failure there is not
+    U-Net's. `own`: the roles, "server" or "client", that are a single process and may embed the NI (the library `embedded`). `user`:
+    runs the server, if not root."""
     os.environ["UNET_EMBEDDED_LIBRARY"] = embedded
     found = []
 
@@ -181,5 +182,5 @@ def roles(unetd, sockets, embedded, own, user=None):
 
 
 def each_version(role):
-    """The server's address by each version of IP there is."""
+    """The server's address in each IP version in use."""
     return [(v, role.addresses[v]) for v in VERSIONS]

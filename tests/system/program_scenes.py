@@ -1,5 +1,5 @@
-# program_scenes.py - a test's own file as a program that unet-sockets runs: it plays a scene (`--peer SCENE ...`), says lines, and is told
-# others; on a network interface with nobody at its other end.
+# program_scenes.py - a test's own file as a program that unet-sockets runs: it plays a scene (`--peer SCENE ...`), prints lines, and reads
+# others; on an NI without a peer on its wire.
 import contextlib
 import os
 import signal
@@ -11,18 +11,18 @@ from ip_spaces import OUR_ADDRESSES, Lines
 
 
 def network_interface(unetd, d):
-    """It listens at the socket `s` of the directory."""
+    """A NI that listens at the socket `s` of the directory."""
     return Unetd(unetd, "--socket", f"{d}/s", "--port", "nowhere", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed")
 
 
 def environment(d):
-    """Of programs on that network interface."""
+    """The environment of programs on that NI."""
     return os.environ | {"UNET_NI": f"unix:{d}/s", "UNET_SOCKET": f"{d}/s"}
 
 
 @contextlib.contextmanager
 def begun(unet_sockets, d, *args):
-    """What it says is in `lines`. At the end it is killed, with its children."""
+    """`lines` is the program's output. At the end it is killed, with its children."""
     process = subprocess.Popen([unet_sockets, sys.executable, os.path.abspath(sys.argv[0]), "--peer", *args], env=environment(d),
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True)
     process.lines = Lines(process.stdout)
@@ -42,7 +42,7 @@ def tell(process, what):
 
 
 def begin(peers, tests):
-    """Of such a file, whose second argument is unet-sockets: a scene, or its tests."""
+    """Runs a scene, or the tests of the file. The second argument is unet-sockets."""
     if sys.argv[1:2] == ["--peer"]:
         sys.exit(peers[sys.argv[2]](*sys.argv[3:]))
     if len(sys.argv) < 3 or not os.path.exists(sys.argv[2]):

@@ -1,5 +1,5 @@
-# program_web.py - a web service for the servers that Python has, and its clients; program_loops.py starts them. The service gives a file, which
-# it reads anew each time, and tells the hash of what is posted.
+# program_web.py - a web service for Python's servers, and its clients; started by program_loops.py. The service sends a file, which it
+# reads anew each time, and returns the hash of posted data.
 #
 # Usage: uvicorn --app-dir HERE program_web:service ...      or granian, with $UNET_SERVED, the file
 #        program_web.py aiohttp-server ADDRESS PORT FILE
@@ -22,7 +22,7 @@ def contents(path):
 
 
 async def service(scope, receive, send):
-    """An application of ASGI."""
+    """An ASGI application."""
     if scope["type"] != "http":
         return
     digest = hashlib.sha256()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# programs.py - unetd, unetctl and unet-run as a user meets them: start, stop, signals, stale sockets, wrong input, other users.
+# programs.py - unetd, unetctl and unet-run as a user runs them: start, stop, signals, stale sockets, wrong input, other users.
 #
 # Usage: programs.py UNETD UNETCTL UNET_RUN
 import contextlib
@@ -67,7 +67,7 @@ def test_second_network_interface_on_one_wire():
 
 
 def test_memif_socket_of_one_user():
-    """No other user can connect, and a server that was killed leaves nothing that the next one minds."""
+    """No other user can connect, and the files of a killed server do not disturb the next one."""
     with directory() as d:
         os.chmod(d, 0o755)
         wire = ["--port", f"dpdk:net_memif0,role=server,socket={d}/m"]
@@ -96,7 +96,7 @@ def test_memif_client_hangs_up_before_it_is_greeted():
             for _ in range(hasty):
                 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
                     client.setblocking(False)
-                    client.connect_ex(address)  # the queue of those that wait is short
+                    client.connect_ex(address)  # fills the short accept queue
             ni.process.send_signal(signal.SIGCONT)
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
                 client.connect(address)
@@ -106,7 +106,7 @@ def test_memif_client_hangs_up_before_it_is_greeted():
 
 
 def test_one_name_everywhere():
-    """A network interface has one name for programs, unetctl and unetd; UNET_SOCKET and --socket are the old ones."""
+    """An NI has one name for programs, unetctl and unetd. UNET_SOCKET and --socket are the older ones."""
     with directory() as d:
         path = d + "/s"
         bare = {k: v for k, v in os.environ.items() if k not in ("UNET_NI", "UNET_SOCKET")}
@@ -130,7 +130,7 @@ def test_one_name_everywhere():
 
 
 def test_closed_standard_descriptors():
-    """What is opened first does not become standard error, into which the log is written."""
+    """The first file opened does not become standard error, to which the log goes."""
     with directory() as d:
         ni = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', UNETD, "--socket", d + "/s"])
         try:
@@ -264,7 +264,7 @@ def test_example_configuration():
             with open(d + "/c.toml", "w", encoding="ascii") as f:
                 f.write(text)
             status, out2, err = run(UNETD, "--check", "--config", d + "/c.toml")
-            if "\n[[peer]]" in text:  # uncommented: a peer on a port that the file does not have
+            if "\n[[peer]]" in text:  # once uncommented: a peer on a port that the file does not have
                 one_line(err, "unetd", "port 0 does not exist")
             else:
                 require(status == 0 and "right" in out2, f"the example is refused: {err}")
@@ -320,7 +320,7 @@ def test_directory_of_somebody_else():
         return
     path = f"/tmp/unet-{NOBODY}"
     if os.path.exists(path):
-        return  # somebody uses it
+        return  # another program uses it
     os.mkdir(path, 0o700)
     try:
         os.chown(path, 1, 1)
@@ -337,7 +337,7 @@ def test_directory_of_somebody_else():
 
 @contextlib.contextmanager
 def place_of_run():
-    """Where unet-run makes its directories: the environment that says so, and what is there."""
+    """The environment that decides where unet-run makes its directories, and the directories there."""
     with directory() as d:
         yield os.environ | {"TMPDIR": d}, lambda: os.listdir(d)
 
@@ -361,7 +361,7 @@ def test_run_input():
 
 
 def test_run_ends_what_programs_started():
-    """Children of children, and those in a session of their own."""
+    """Ends grandchildren, and those in a session of their own."""
     with directory() as d, place_of_run() as (env, left):
         mark = d + "/pids"
         note = f"echo $$ >> {mark}; sleep 1000"
@@ -381,7 +381,7 @@ def test_run_ends_what_programs_started():
 
 
 def test_run_labels():
-    """Each line has its rank, also the last one without an end, those of errors, and long ones; what a process leaves behind is not waited for."""
+    """Each line has its rank: a last line without a newline, errors, and long lines too. Output of a process left behind is not awaited."""
     script = 'echo "one $UNET_RANK"; echo "bad $UNET_RANK" >&2; head -c 200000 /dev/zero | tr "\\0" x; echo; printf "last %s" $UNET_RANK'
     with place_of_run() as (env, left):
         status, out, err = run(UNET_RUN, "-n", "3", "--label", "--", "sh", "-c", script, env=env)
@@ -395,7 +395,7 @@ def test_run_labels():
         require(status == 0 and sorted(out.splitlines()) == ["[0] 0", "[1] 1"], f"with a process left behind: {status}: {out!r} {err!r}")
         status, _, err = run(UNET_RUN, "-n", "2", "--label", "--", "sh", "-c", "echo why >&2; exit 7", env=env)
         require(status == 7 and re.search(r"^\[[01]\] why$", err, re.M), f"a failure: {status}: {err!r}")
-        # Whoever reads has gone: so the processes are told, and end.
+        # The reader of the output has gone, so the processes get SIGPIPE and end.
         command = f"{UNET_RUN} -n 2 --label -- sh -c 'while echo line; do :; done' | head -n 1"
         done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], env=env, capture_output=True, text=True, timeout=WAIT)
         require(re.fullmatch(r"\[[01]\] line\n", done.stdout), f"a reader that goes: {done}")
@@ -405,7 +405,7 @@ def test_run_labels():
 def test_run_failures():
     with place_of_run() as (env, left):
         status, _, err = run(UNET_RUN, "-n", "3", "--", "sh", "-c", 'if [ $UNET_RANK = 1 ]; then exit 7; fi; sleep 1000', env=env)
-        require(status == 7, f"status {status}")  # before run() has lost patience: the others were ended
+        require(status == 7, f"status {status}")  # and not run()'s time-out: the other ranks were ended
         require("rank 1 failed with status 7" in err, err)
         status, out, err = run(UNET_RUN, "-n", "1", "--", "printf", "%s.", "[a,b]", "--", "-x", "", env=env)
         require((status, out) == (0, "[a,b].--.-x.."), f"a program's arguments: {status} {out}{err}")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# queues.py - ports with several queues, each of another engine: two unetds in namespaces that a veth pair with two queues joins, and
-# clients on both sides that compare every byte. And what is refused.
+# queues.py - ports with several queues, each served by another engine: two unetds in namespaces joined by a veth pair with two queues, and
+# clients on both sides that compare every byte; and refused configurations.
 #
 # Usage: queues.py UNETD UNETCTL EXAMPLES      (77: no root, no network namespaces)
 import contextlib
@@ -14,8 +14,8 @@ from spaces import Host, Spaces, can_be_made
 
 UNETD, UNETCTL, EXAMPLES = (os.path.abspath(p) for p in sys.argv[1:4])
 PACKET = "dpdk:net_af_packet0,iface=eth0,queues=2"
-SIZES = (0, 48, 49, 1000, 1472, 5000, 20000)  # of all at once, no more frames than a link between engines holds
-SERVERS = 4  # on either side: with as many clients more endpoints than engines
+SIZES = (0, 48, 49, 1000, 1472, 5000, 20000)  # all together, no more frames than a link between engines holds
+SERVERS = 4  # on each side: with as many clients, more endpoints than engines
 
 
 def environment(path):
@@ -35,7 +35,7 @@ def echo_servers(path):
 
 
 def exchange(paths, size):
-    """From both sides at once, every client with a server of its own; each compares every byte that comes back."""
+    """Traffic from both sides at once. Every client has a server of its own and compares every byte of its answers."""
     hosts = {"alpha": "beta", "beta": "alpha"}
     clients = [subprocess.Popen([os.path.join(EXAMPLES, "echo_client"), "--wait", str(WAIT // 2), "-n", "50", "-s", str(size),
                                  f"echo{i}@{hosts[host]}"], env=environment(paths[host]), stdout=subprocess.PIPE,
@@ -61,12 +61,12 @@ def check_engines(path, arrive_at_both):
         require(engine["counters"]["received_frames"] != 0 or not arrive_at_both, f"nothing has arrived at a queue: {engine}")
         lost = {name: count for name, count in engine["drops"].items() if count != 0 and name != "not_ours"}
         require(not lost, f"drops: {lost}")
-    # The port's counters are those of all queues: of all frames that the engines had seen before, but for what udp knew no station for.
+    # The port counts frames of all queues: all that the engines counted before, minus those for which udp had no station.
     sent, arrived = (sum(engine["counters"][name] for engine in told["engines"]) for name in ("transmitted_frames", "received_frames"))
 
     def whole():
         of_port = report(path)["ports"][0]["counters"]
-        # An engine that is busy for long is not in the report.
+        # The report has no figures of an engine that is busy for long.
         left, came = of_port.get("tx_frames", 0) + of_port.get("udp_no_neighbour", 0), of_port.get("rx_frames", 0)
         return left >= sent and came >= arrived and of_port.get("link_up") == 1
 
@@ -74,7 +74,7 @@ def check_engines(path, arrive_at_both):
 
 
 def over(ports, idle="adaptive", arrive_at_both=False):
-    """`ports`: of either side."""
+    """`ports`: of each side."""
     with Spaces("a", "b") as spaces, directory() as d, contextlib.ExitStack() as stack:
         spaces.join("a", "eth0", "b", "eth0", queues=2)
         paths = {"alpha": d + "/a", "beta": d + "/b"}
@@ -89,7 +89,7 @@ def over(ports, idle="adaptive", arrive_at_both=False):
 
 
 def test_af_packet():
-    # Frames of ours have nothing that the kernel's hash looks at: all of a host may arrive at one queue.
+    # Our frames have no field that the kernel's hash uses: all frames of a host may arrive at one queue.
     for idle in ("adaptive", "block"):
         over([PACKET] * 2, idle)
 
@@ -127,7 +127,7 @@ def test_refusals():
         refused(spaces, d, packet + "qpairs=2", *two, words="qpairs=2 for 1 queue:")
         refused(spaces, d, "dpdk:net_af_xdp0,iface=eth0,queues=2", *two, words="the interface has fewer for AF_XDP")
         refused(spaces, d, "dpdk:net_memif0,role=server,queues=2", *two, words="a memif has one queue")
-        refused(spaces, d, "faulty:loss=1% / " + packet + "queues=2", *two, words="faulty: goes around a wire with one queue")
+        refused(spaces, d, "faulty:loss=1% / " + packet + "queues=2", *two, words="faulty: needs a wire with one queue")
 
 
 if not can_be_made():

@@ -1,6 +1,6 @@
-// raw_client.h - a client that speaks the control protocol over a socket of its own, without libunet; for tests that lie to a unetd.
+// raw_client.h - a client that speaks the control protocol without libunet; for tests that lie to a unetd.
 //
-// It sends what it is told, in any order and of any size, with any descriptors, and waits for nothing longer than kPatience.
+// It sends packets in any order and of any size, with any descriptors, and waits for nothing longer than kPatience.
 #pragma once
 
 #include <poll.h>
@@ -29,7 +29,7 @@
 
 namespace unet {
 
-// What the service sent: a reply or an event, with its descriptors.
+// A packet of the service: a reply or an event, with its descriptors.
 struct RawPacket {
   std::vector<std::byte> bytes;
   std::vector<Descriptor> descriptors;
@@ -58,7 +58,7 @@ class RawClient {
   int socket() const { return socket_.get(); }
   void close() { socket_.reset(); }
 
-  // False: there is no room now, or nobody who would take it.
+  // False: there is no room now, or the connection is closed.
   bool send_bytes(const void* data, size_t size, std::span<const int> descriptors = {}) {
     iovec part{const_cast<void*>(data), size};
     alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kDescriptorsMost * sizeof(int))> control{};
@@ -81,7 +81,7 @@ class RawClient {
     return send_bytes(&packet, sizeof packet);
   }
 
-  // What has come or comes within `timeout_ms`.
+  // The next packet, at most `timeout_ms` from now.
   std::optional<RawPacket> receive(int timeout_ms = kPatience) {
     pollfd wanted{.fd = socket_.get(), .events = POLLIN, .revents = 0};
     if (!socket_.valid() || ::poll(&wanted, 1, timeout_ms) != 1) return std::nullopt;
@@ -109,13 +109,13 @@ class RawClient {
     }
     return in;
   }
-  // The service ends the connection, perhaps after some last words.
+  // Whether the service closes the connection, perhaps after some packets.
   bool is_closed() {
     while (!closed_ && receive()) {}
     return closed_;
   }
 
-  // Sends, and waits for the answer; events that come before it are forgotten.
+  // Sends, and waits for the answer; drops events that come before it.
   template <typename T>
   std::optional<RawPacket> call(T request, int timeout_ms = kPatience) {
     request.header.cookie = ++cookie_;
@@ -129,7 +129,7 @@ class RawClient {
     return std::nullopt;
   }
 
-  // ---- requests with everything in its place
+  // ---- valid requests
 
   template <typename T>
   static T request(control::Op op, uint32_t endpoint = 0) {
@@ -149,7 +149,7 @@ class RawClient {
     packet.options = options;
     return call(packet, timeout_ms);
   }
-  // Only sends; the cookie of the answer.
+  // Only sends; returns the cookie of the answer.
   uint64_t start_connect(uint32_t endpoint, std::string_view target, control::Path path, const LocalOptions& local,
                          uint32_t timeout_ms = 1000) {
     auto packet = request<control::Connect>(control::Op::connect, endpoint);
@@ -163,7 +163,7 @@ class RawClient {
   }
 
  private:
-  static constexpr size_t kDescriptorsMost = 253;  // of one packet, says the kernel
+  static constexpr size_t kDescriptorsMost = 253;  // in one packet: the kernel's limit
 
   Descriptor socket_;
   uint64_t cookie_ = uint64_t{1} << 32;

@@ -1,6 +1,6 @@
 // raw_queues.h - the memory of a raw client, mapped and written without libunet: a segment, a client page, a local channel; for lies.
 //
-// Each knows only so much of the protocol that the other side will look at what is written: where it looks next.
+// Each knows only as much of the protocol as makes the other side read what is written: where it reads next.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace unet {
 
-// Fills a ring anew, with `length` and `kind` in every slot: for whoever has written over its marks and credits.
+// Refills a ring with `length` and `kind` in every slot, after its marks and credits were overwritten.
 inline void fill(std::byte* slots, uint32_t depth, uint32_t sent, uint32_t length, SlotKind kind) {
   for (uint32_t at = sent - depth; at != sent; ++at) {
     reinterpret_cast<Slot*>(slots)[at & (depth - 1)].mark.store(Mark::pack(at + 1, length, kind), std::memory_order_release);
@@ -48,7 +48,7 @@ class RawSegment {
   bool consumed() const { return header().send_consumed.value.load(std::memory_order_acquire) == sent; }
   bool full() const { return sent - header().send_consumed.value.load(std::memory_order_acquire) >= geometry.send_depth; }
 
-  // The next slot that the engine looks at.
+  // Writes the slot that the engine reads next.
   void send(uint32_t channel, const void* payload, size_t size, uint32_t length, SlotKind kind) {
     Slot& slot = reinterpret_cast<Slot*>(mapping.data() + geometry.send_queue)[sent & (geometry.send_depth - 1)];
     if (size != 0) std::memcpy(slot.payload, payload, std::min(size, sizeof slot.payload));
@@ -77,7 +77,7 @@ class RawLocal {
 
   LocalControl& control(uint32_t of) const { return *reinterpret_cast<LocalControl*>(mapping.data() + geometry.control[of]); }
   bool full() const { return sent - control(side).consumed.value.load(std::memory_order_acquire) >= geometry.depth; }
-  // The next slot that the peer looks at.
+  // Writes the slot that the peer reads next.
   void send(const void* payload, size_t size, uint32_t length, SlotKind kind) {
     Slot& slot = reinterpret_cast<Slot*>(mapping.data() + geometry.slots[side])[sent & (geometry.depth - 1)];
     if (size != 0) std::memcpy(slot.payload, payload, std::min(size, sizeof slot.payload));
@@ -94,11 +94,11 @@ class RawLocal {
   uint32_t channel, side;
   LocalGeometry geometry;
   Mapping mapping;
-  std::vector<Descriptor> held;  // memory, what this side sleeps on, what wakes the peer
+  std::vector<Descriptor> held;  // memory, this side's wake-up descriptor, the peer's
   uint32_t sent = 0;
 };
 
-// What a reply brought, if it is what was asked for.
+// Takes the memory from a reply, if it is the expected one.
 inline std::optional<RawPage> page_of(const std::optional<RawPacket>& hello) {
   if (!hello || hello->code() != Errc::ok || hello->descriptors.size() != 2) return std::nullopt;
   auto mapping = Mapping::map(hello->descriptors[0].get(), sizeof(ClientPage));

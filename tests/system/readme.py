@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# readme.py - the commands of README's "Five minutes", as written, one after the other, in a shell at the root of the repository.
+# readme.py - runs the commands of README's "Five minutes", as written, one after the other, in a shell at the root of the repository.
 #
 # Usage: readme.py REPOSITORY BUILD_DIRECTORY
 import os
@@ -11,20 +11,20 @@ import time
 
 ROOT, BUILD = (os.path.realpath(p) for p in sys.argv[1:3])
 SKIP = 77
-WAIT = 300  # seconds; only an upper bound for what takes seconds
+WAIT = 300  # seconds; an upper bound for what takes seconds
 SOCKETS = ["/tmp/unet-demo.sock", "/tmp/unet-ip.sock"]
 TESTBED = "./run testbed "
 
 
 def commands():
-    """The indented lines of the section that ./run can take; lines for two hosts have no ./run."""
+    """The indented lines of the section that start with ./run; lines for two hosts do not."""
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as readme:
         section = readme.read().split("\n## Five minutes\n")[1].split("\n## ")[0]
     return [line.strip() for line in section.splitlines() if line.startswith("    ") and "./run" in line]
 
 
 def check_program():
-    """The program that README shows is the example, but for the comment at its head."""
+    """The program in README equals the example, except for the comment at its head."""
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as readme, \
             open(os.path.join(ROOT, "apps", "examples", "pingpong.c"), encoding="utf-8") as example:
         shown = readme.read().split("```c\n")[1].split("```")[0]
@@ -34,7 +34,7 @@ def check_program():
 
 
 def takes_connections(path):
-    """The socket is there a moment before it does."""
+    """The NI answers; its socket exists a moment earlier."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         try:
             probe.connect(path)
@@ -44,7 +44,7 @@ def takes_connections(path):
 
 
 def has_listener(path):
-    """A program on our sockets waits for connections."""
+    """A program listens on U-Net's sockets."""
     shown = subprocess.run([f"{BUILD}/apps/unetctl/unetctl", "--socket", path, "ss", "-l"], capture_output=True, text=True, timeout=WAIT,
                            check=False)
     return "LISTEN" in shown.stdout
@@ -59,7 +59,7 @@ def wait_until(what, condition):
 
 
 def run(command, background):
-    """A foreground command has to succeed; returns what it printed, or the process in the background."""
+    """A foreground command has to succeed; returns its output, or the process in the background."""
     if command.endswith("&"):
         process = subprocess.Popen(["bash", "-c", "exec env " + command[:-1]], cwd=ROOT, stdout=subprocess.DEVNULL)
         background.append(process)

@@ -1,4 +1,4 @@
-// require.h - what test programs in C use instead of a test framework: a check that ends the program, and a clock that ends what hangs.
+// require.h - instead of a test framework, for test programs in C: a check that ends the program, and a limit for hangs.
 #pragma once
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
     }                                                                                     \
   } while (0)
 
-#define HANG_SECONDS 60  // what must happen and has not by then is lost
+#define HANG_SECONDS 60  // an event that takes longer is lost
 
 static inline time_t seconds_now(void) {
   struct timespec now;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# rights.py - what unetd gives up after start: --user, its capabilities, and the system calls it does not need; and that every kind of
-# wire works all the same.
+# rights.py - privileges that unetd drops after start: --user, its capabilities, and system calls that it does not need. Every kind of wire
+# works all the same.
 #
 # Usage: rights.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
 import contextlib
@@ -32,7 +32,7 @@ def write(path, text):
 
 
 def threads(pid):
-    """What the kernel says of each thread of a process."""
+    """The kernel's status of each thread of a process."""
     found = []
     for task in os.listdir(f"/proc/{pid}/task"):
         try:
@@ -50,7 +50,7 @@ def filtered(log):
 
 
 class Log:
-    """The lines that a unetd has logged when it is ready."""
+    """The lines that a unetd logs until it is ready."""
 
     def __init__(self, daemon):
         self.text = ""
@@ -78,7 +78,7 @@ def echo(path, *args):
 
 
 def require_given_up(daemon, log):
-    """Of every thread, those of the drivers included."""
+    """The status of every thread, the drivers' included."""
     for thread in threads(daemon.process.pid):
         who = f"thread {thread['Name']}"
         require(thread["Uid"].split() == [str(NOBODY)] * 4, f"{who}: uid {thread['Uid']}")
@@ -159,7 +159,7 @@ def test_user_of_the_configuration_and_the_default_directory():
     with directory() as d:
         os.chmod(d, 0o755)
         write(d + "/c.toml", f"user = '{NOBODY}'\n")
-        for _ in range(2):  # the second finds the directory as the first left it
+        for _ in range(2):  # the second unetd finds the directory as the first left it
             script = 'mount -t tmpfs unet /run && mkdir -p "$1" && exec "$0" --config "$2"'
             daemon = subprocess.Popen(["unshare", "-m", "sh", "-c", script, UNETD, "/run/unet", d + "/c.toml"], stdout=subprocess.PIPE,
                                       stderr=subprocess.PIPE, text=True, env={k: v for k, v in ENV.items() if k != "UNET_SOCKET"})
@@ -206,7 +206,7 @@ def ip(*args):
 
 
 def namespace():
-    """From here on this process and its children are in a network of their own."""
+    """Moves this process and its future children to a network namespace of their own."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNET) != 0:
         return False
@@ -216,7 +216,7 @@ def namespace():
 
 @contextlib.contextmanager
 def told_of(what, *paths):
-    """A failure says what it was at, and what the network interfaces have counted."""
+    """A failure names the wire, and the NIs' counters."""
     try:
         yield
     except (Failure, subprocess.TimeoutExpired) as error:
@@ -228,8 +228,8 @@ def over_a_wire(name, port_a, port_b, connect=lambda: None):
     with directory_of_nobody() as (d, path):
         other = d + "/run/t"
         port_a, port_b = port_a.replace("DIR", d + "/run"), port_b.replace("DIR", d + "/run")
-        # Four processes share the machine's cores with other tests: the engines sleep when they have nothing to do. Only of AF_XDP does
-        # root do something at the end that the user may not.
+        # Four processes share the machine's cores with other tests, so idle engines sleep. Only with AF_XDP does root do something at the
+        # end that the user may not.
         for user in [["--user", "nobody", "--idle", "block"]] + ([["--idle", "block"]] if name == "af_xdp" else []):
             daemons = contextlib.ExitStack()
             with daemons:
@@ -242,7 +242,7 @@ def over_a_wire(name, port_a, port_b, connect=lambda: None):
                         require_given_up(daemon, log)
                 with echo_server(path), told_of(f"{name} {user}", path, other):
                     echo(other, "--wait", str(WAIT // 2), "--size", "3000", "echo@alpha")
-                    # A report does not wait long for an engine that is kept from its core.
+                    # A report does not wait long for an engine that has lost its core.
                     wait_until(lambda: "rx_frames" in run(UNETCTL, "ports", "--socket", other, "--json")[1], f"{name}: no counters of the port")
                 for daemon in (two, one):
                     status = daemon.stop()
@@ -251,7 +251,7 @@ def over_a_wire(name, port_a, port_b, connect=lambda: None):
 
 
 def take_group(interface, protocol):
-    """The only place in the group of packet sockets that stands for the interface; an OSError says why not."""
+    """Takes the only place in the fanout group of packet sockets that stands for the interface; an OSError says why it failed."""
     with open(os.path.join(os.path.dirname(__file__), "../../drivers/interface_claim.cc"), encoding="ascii") as f:
         groups = int(re.search(r"kGroups = (0x[0-9A-F]+);", f.read())[1], 16)
     taken = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
@@ -266,7 +266,7 @@ def take_group(interface, protocol):
 
 
 def unclaimed():
-    """Where the kernel cannot, or somebody has the group for something else, the port works and says that it is not the only one."""
+    """Where the kernel cannot do that, or the group is used otherwise, the port works and warns that it is not exclusive."""
     local_experiments = 0x88B6
     for protocol, says in ((local_experiments + 1, " unclaimed (Invalid argument"), (None, "")):
         with contextlib.ExitStack() as stack:
@@ -280,7 +280,7 @@ def unclaimed():
 
 
 def one_network_interface_each():
-    """An interface has one U-Net network interface, whatever opens it, until that ends, however it ends; also with a supervisor."""
+    """An interface has one NI, by any driver, until that NI ends in any way; also with a supervisor."""
     try:
         take_group("va", 0x88B6).close()
     except OSError as error:
@@ -323,7 +323,7 @@ def one_network_interface_each():
 
 
 def a_wire_that_comes_back():
-    """An interface that is down for a while when a network interface takes over costs nobody anything but that while."""
+    """An interface that is down during a takeover delays it, and costs nothing else."""
     with directory() as d, Unetd(UNETD, "--socket", d + "/s", "--port", "pcap:iface=va", "--takeover", "60", "--no-standby") as supervisor:
         def serving():
             status, out, _ = run(UNETCTL, "all", "--json", "--socket", d + "/s")
@@ -344,7 +344,7 @@ def a_wire_that_comes_back():
 
 @beside
 def test_a_wire_that_is_gone():
-    """A wire is waited for when a network interface takes over; why there is none is told, and after some attempts that is the end."""
+    """A takeover waits for its wire and logs why there is none; after some attempts the supervisor gives up."""
     if not IS_ROOT or not namespace() or not veth_pair("va", "vb"):
         return
     with directory() as d, Unetd(UNETD, "--socket", d + "/s", "--port", "pcap:iface=va", "--takeover", "20", "--no-standby") as supervisor:
@@ -353,11 +353,11 @@ def test_a_wire_that_is_gone():
         os.kill(json.loads(out)["ni"]["pid"], signal.SIGKILL)
         require(supervisor.process.wait(WAIT) != 0, "a supervisor without a network interface ends well")
         err = supervisor.process.stderr.read()
-        require("there is no such network interface" in err, f"the reason is missing: {err!r}")
+        require("no such network interface" in err, f"the reason is missing: {err!r}")
 
 
 def test_setuid():
-    """A program that has more rights than its caller does not let the caller choose its network interface."""
+    """A program with more rights than its caller does not let the caller choose its NI."""
     if not IS_ROOT:
         print("      test_setuid needs root")
         return

@@ -1,5 +1,4 @@
-// round_trips.h - how long round trips took, counted by processes that share the memory, in classes of a few per cent; for system tests
-// that print it.
+// round_trips.h - a histogram of round-trip times in shared memory, with classes of a few per cent; for system tests that print it.
 #pragma once
 
 #include <array>
@@ -15,7 +14,7 @@ class RoundTrips {
  public:
   void add(Nanoseconds time) { classes_[class_of(time)].fetch_add(1, std::memory_order_relaxed); }
 
-  // The time that `percent` of all took at most; 0 if there were none.
+  // The given percentile; 0 without any round trips.
   Nanoseconds at(double percent) const {
     const auto wanted = static_cast<uint64_t>(static_cast<double>(count()) * percent / 100);
     uint64_t seen = 0;
@@ -32,12 +31,12 @@ class RoundTrips {
   }
 
  private:
-  // Sixteen classes for each doubling.
+  // Sixteen classes for each power of two.
   static constexpr size_t kPerDoubling = 16, kClasses = 64 * kPerDoubling;
 
   static size_t class_of(Nanoseconds time) {
     if (time < kPerDoubling) return static_cast<size_t>(time);
-    const auto power = static_cast<size_t>(std::bit_width(time)) - 5;  // 16 to 31 of its units
+    const auto power = static_cast<size_t>(std::bit_width(time)) - 5;  // 16 to 31 units
     return (power + 1) * kPerDoubling + static_cast<size_t>((time >> power) - kPerDoubling);
   }
   static Nanoseconds end_of(size_t which) {

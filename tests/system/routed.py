@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# routed.py - NIs of two hosts that only a router joins, in namespaces of their own: U-Net frames in UDP over IPv4 and IPv6, with the
-# kernel's forwarding between; and a VLAN against the kernel's view of it. What is on the wire is shown to tshark.
+# routed.py - NIs of two hosts that only a router joins, in namespaces: U-Net frames in UDP over IPv4 and IPv6, forwarded by the kernel; and
+# a VLAN against the kernel's view of it. tshark checks the captures.
 #
 # Usage: routed.py UNETD UNETCTL EXAMPLES DISSECTOR      (77: no root, no network namespaces)
 import contextlib
@@ -20,14 +20,14 @@ NETWORKS = {"udp4": ("10.85.{}.{}", 24), "udp6": ("fd00:85:{}::{}", 64)}
 
 @contextlib.contextmanager
 def routed(kind, mtu=1500):
-    """Hosts a and b, whose kernels have no address, and a router r with one in each network."""
+    """Hosts a and b without kernel addresses, and a router r with one in each network."""
     address, prefix = NETWORKS[kind]
     with Spaces("a", "b", "r") as spaces:
         for network, host in enumerate("ab", 1):
             spaces.join(host, "eth0", "r", f"to_{host}")
             six = kind == "udp6"
             ip("-n", spaces["r"], "address", "add", f"{address.format(network, 1)}/{prefix}", "dev", f"to_{host}", *["nodad"] * six)
-            if six:  # From it the kernel asks for the neighbours that it forwards to; without one it forgets them, and asks nobody.
+            if six:  # source address of the kernel's neighbour solicitations; without one it sends none
                 ip("-n", spaces["r"], "address", "add", "fe80::1/64", "dev", f"to_{host}", "nodad")
             ip("-n", spaces["r"], "link", "set", f"to_{host}", "mtu", str(mtu))
         sysctl(spaces["r"], "net.ipv4.ip_forward", 1)
@@ -54,7 +54,7 @@ def echo_server(path):
 
 
 def echoes(path, sizes=SIZES, count=3):
-    """The client compares every byte that comes back."""
+    """The client compares every byte of its answers."""
     for size in sizes:
         status, out, err = run(os.path.join(EXAMPLES, "echo_client"), "--wait", str(WAIT // 2), "-n", str(count), "-s", str(size), "echo@beta",
                                env=os.environ | {"UNET_NI": "unix:" + path})
@@ -70,12 +70,12 @@ def tshark(path, *fields, only=""):
 
 
 def look_at_datagrams(kind, path, whole_count):
-    """All of U-Net's frames are in datagrams that tshark finds nothing wrong with; neighbours are asked and answer."""
+    """All U-Net frames are in datagrams that tshark accepts; neighbours are asked, and answer."""
     if not shutil.which("tshark"):
         return
     four = kind == "udp4"
     hops, header_good, neighbour = ("ip.ttl", "ip.checksum.status", "arp.opcode") if four else ("ipv6.hlim", "ipv6.nxt", "icmpv6.type")
-    # Not an ICMP error: it quotes the headers of what it is about, and tshark shows those as its own.
+    # Without ICMP errors: they quote headers, which tshark shows as their own.
     lines = tshark(path, "udp.dstport", hops, header_good, "udp.checksum.status", "ip.flags.df", "unet.version", "unet.crc.bad",
                    "_ws.expert.message", "unet.total", neighbour, "_ws.malformed", only="!icmp && !(icmpv6.type < 128)")
     datagrams = [line for line in lines if line[0] == "849"]
@@ -129,7 +129,7 @@ def test_udp4_with_libpcap_and_a_narrow_path():
 
 
 def test_vlan():
-    """One side tags the frames itself, the other's kernel takes the tag off."""
+    """One side tags the frames itself; the other side's kernel removes the tag."""
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
         kernels = ip("-n", spaces["b"], "link", "add", "link", "eth0", "name", "eth0.7", "type", "vlan", "id", "7", may_fail=True)

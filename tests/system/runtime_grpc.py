@@ -1,4 +1,5 @@
-# runtime_grpc.py - a gRPC server, and a client that makes each kind of call, from several threads and channels, too; for sockets_runtimes.py.
+# runtime_grpc.py - a gRPC server, and a client that makes each kind of call, also from several threads and channels; for
+# sockets_runtimes.py.
 #
 # Usage: runtime_grpc.py serve|call ADDRESS PORT
 import os

@@ -1,4 +1,4 @@
-// runtime_tokio.rs - a server and a client of tokio. Its workers wait for events before there is a socket. For sockets_runtimes.py.
+// runtime_tokio.rs - a tokio server and client, whose workers wait for events before there is a socket; for sockets_runtimes.py.
 //
 // Usage: late serve|call ADDRESS PORT
 use std::net::{IpAddr, SocketAddr};

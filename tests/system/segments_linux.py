@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # segments_linux.py - the wires packet and tap, which carry segments of 64 KiB to and from Linux's kernel: streams of a hundred megabytes in
-# both roles, datagrams that are cut and gathered, echo, what nobody claims, packets of the MTU where the kernel cuts them, and DPDK's tap,
-# which fills in checksums alone. All but the long streams is shown to tshark.
+# both roles, datagrams segmented and coalesced, echo, unclaimed ports, packets of the MTU where the kernel segments, and DPDK's tap, which
+# only fills in checksums. tshark checks all but the long streams.
 #
 # Usage: segments_linux.py UNETD UNETCTL SOCKETS_PEER   (77: no root, no network namespaces)
-#        segments_linux.py --peer ...                   what the kernel's side does, in its namespace
+#        segments_linux.py --peer ...                   the kernel's side, in its namespace
 import contextlib
 import json
 import os
@@ -31,7 +31,7 @@ UDP_SEGMENT = 103
 
 
 def kernel_segments(address, size, segment):
-    """What is sent at once goes as datagrams of `segment` bytes, and they come back."""
+    """One send leaves as datagrams of `segment` bytes, and they come back."""
     size, segment = int(size), int(segment)
     with socket.socket(family(address), socket.SOCK_DGRAM) as udp:
         udp.settimeout(1)
@@ -66,7 +66,7 @@ class SegmentsNi(Ni):
         self.socket, self.daemon = f"{d}/s", daemon
 
     def counters(self):
-        """Of the port; on a busy machine an answer may come without them."""
+        """The port's counters; on a busy machine an answer may lack them."""
         told = {}
 
         def ask():
@@ -80,7 +80,7 @@ class SegmentsNi(Ni):
 
 
 class OneSpace:
-    """The kernel's side is in the namespace of the network interface."""
+    """The kernel's side is in the NI's own namespace."""
 
     def __init__(self, spaces):
         self.space = spaces["a"]
@@ -144,7 +144,7 @@ def stream_long(ni):
 
 @contextlib.contextmanager
 def looked_at(ni, host="b", interface="eth0", segments=True):
-    """What the kernel has at that interface meanwhile is right; `segments`: longer than the MTU, with checksums that are left to a device."""
+    """The kernel's capture at that interface is right. `segments`: it has packets longer than the MTU, with checksums left to a device."""
     capture = f"{ni.socket}-{interface}.pcap"
     with heard(ni.spaces[host], capture, "-B", "65536", interface=interface):
         yield
@@ -205,7 +205,7 @@ def test_packet():
 
 
 def test_packets_of_the_mtu():
-    """Where the interface cuts nothing the kernel does, and the wire has packets with checksums."""
+    """Where the interface does not segment, the kernel does, and the wire has packets with checksums."""
     with packet(offloads=False) as ni:
         capture = f"{ni.socket}.pcap"
         looks = all(map(shutil.which, ("tcpdump", "tshark", "ethtool")))
@@ -252,8 +252,8 @@ def test_a_tap_that_stays():
 
 
 def test_checksums_of_a_port():
-    """DPDK's tap fills in and checks checksums of TCP and UDP, and cuts nothing; the kernel looks at each. With a wrapper that changes
-    frames we do it ourselves."""
+    """DPDK's tap fills in and checks the checksums of TCP and UDP, and does not segment; the kernel checks each packet. With a wrapper that
+    changes frames, ipstack computes them."""
     for port in ("dpdk:net_tap0,iface=unet1", "faulty:seed=1 / dpdk:net_tap0,iface=unet1"):
         with directory() as d, Spaces("a") as spaces:
             with Host(UNETD, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed") as daemon:
@@ -266,9 +266,10 @@ def test_checksums_of_a_port():
 
 def test_what_the_command_line_may_say():
     with directory() as d:
-        for port, why in (("packet:", "needs iface="), ("packet:iface=x,y=1", "no option"), ("tap:name=a,address=10.0.0.1", "ADDRESS/PREFIX"),
-                          ("tap:address=10.0.0.1/24", "needs name="), ("tap:name=sixteen-letters-", "no interface name"),
-                          ("vlan:id=5 / packet:iface=lo", "pcap:iface=lo"), ("packet:iface=lo", "loopback"), ("tap:name=lo", "no tap")):
+        for port, why in (("packet:", "needs iface="), ("packet:iface=x,y=1", "not an option"),
+                          ("tap:name=a,address=10.0.0.1", "ADDRESS/PREFIX"),
+                          ("tap:address=10.0.0.1/24", "needs name="), ("tap:name=sixteen-letters-", "not an interface name"),
+                          ("vlan:id=5 / packet:iface=lo", "pcap:iface=lo"), ("packet:iface=lo", "loopback"), ("tap:name=lo", "not a tap")):
             status, _, err = run(UNETD, "--socket", f"{d}/s", "--port", port)
             require(status == 1 and why in err, f"{port}: {status}, {err}")
 

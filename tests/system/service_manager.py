@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# service_manager.py - unetd under a service manager: the unit is right, the rights that it leaves are enough, and readiness is told.
+# service_manager.py - unetd under a service manager: the unit is valid, its rights are enough, and readiness is reported.
 #
 # Usage: service_manager.py unit UNIT UNETD      what systemd-analyze says (77 without it)
 #        service_manager.py run UNIT UNETD       the rest, without systemd
@@ -91,7 +91,7 @@ def not_ready_when_it_cannot_start():
 
 
 def rights_of_the_unit_are_enough():
-    """With the capabilities that the unit leaves, and no others, root opens wires and becomes another user."""
+    """With only the capabilities that the unit leaves, root opens wires and becomes another user."""
     if not IS_ROOT or ctypes.CDLL(None).unshare(CLONE_NEWNET) != 0:
         print("      not tried: the rights of the unit (needs root and a network namespace)")
         return

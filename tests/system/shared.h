@@ -1,4 +1,4 @@
-// shared.h - memory that a test and its child processes share; for system tests.
+// shared.h - memory that a test shares with its child processes; for system tests.
 #pragma once
 
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 
 namespace unet {
 
-// One T, made before the children are.
+// One T, made before the children start.
 template <typename T>
 class Shared {
  public:

@@ -1,5 +1,5 @@
-# slurm.py - Slurm on this host alone, with nothing of it outside a directory: its controller, its daemon, and the munge that they believe;
-# for the tests of jobs that srun starts.
+# slurm.py - Slurm on this host alone, with all files in one directory: controller, daemon, and munge for their credentials; for tests of
+# jobs that srun starts.
 import os
 import shutil
 import socket
@@ -34,7 +34,7 @@ PartitionName=all Nodes={host} Default=YES State=UP
 
 
 def missing():
-    """What keeps Slurm from running here: a sentence, or None."""
+    """Why Slurm cannot run here: a sentence, or None."""
     if os.geteuid() != 0:
         return "Slurm's daemon needs root"
     if any(shutil.which(program) is None for program in PROGRAMS):

@@ -1,5 +1,5 @@
-# socket_sides.py - two programs that make calls of sockets as they are told (sockets_script.cc), one of them or none on ipstack's, the
-# others on kernels behind a switch; for sockets_scenes.py, sockets_seldom.py and sockets_paths.py.
+# socket_sides.py - two programs that make socket calls on command (sockets_script.cc), at most one of them on ipstack's sockets, the others
+# on kernels behind a switch; for sockets_scenes.py, sockets_rare_features.py and sockets_paths.py.
 import contextlib
 import os
 import subprocess
@@ -9,7 +9,7 @@ from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, Lines, give_kernel
 from spaces import HAS_IPV6, Host, Spaces, ip, sysctl
 
 WIRE = "pcap:iface=eth0"
-OTHERS = {4: "10.86.0.3", 6: "fd00:86::3"}  # of a second kernel
+OTHERS = {4: "10.86.0.3", 6: "fd00:86::3"}  # addresses of a second kernel
 
 
 class Side:
@@ -61,7 +61,7 @@ class Stage:
         return Side(["ip", "netns", "exec", self.spaces[name], self.script, "kernel"], addresses)
 
     def plug(self, name, there=True):
-        """Without its cable a host has a link still, but nobody on it."""
+        """Without its cable a host still has a link, but no station on it."""
         ip("-n", self.spaces["s"], "link", "set", f"to_{name}", *(["master", "switch"] if there else ["nomaster"]))
 
 

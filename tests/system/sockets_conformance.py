@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-# sockets_conformance.py - the cases of tests/conformance on the kernel's sockets and, by unet-sockets, on ours: they have to say the same.
+# sockets_conformance.py - the cases of tests/conformance on the kernel's sockets and, by unet-sockets, on ipstack's: both must print the
+# same.
 #
-# Usage: sockets_conformance.py UNETD CONFORMANCE KNOWN_DIFFERENCES [UNET_SOCKETS]   ($UNET_SOCKETS, too)
+# Usage: sockets_conformance.py UNETD CONFORMANCE KNOWN_DIFFERENCES [UNET_SOCKETS]   (or $UNET_SOCKETS)
 #            [--repeat N] [--jobs N] [--show] [--case NAME]... [--without FILE]...
-#            runs on the kernel, runs at once; print what the kernel says; these cases only, or all but those that the file names
+#            runs on the kernel, runs at once; print the kernel's output; only these cases, or all but those in the file
 #
-# 77: no root, no network namespaces, or no unet-sockets: then the kernel's runs are compared with one another, which have to say the same.
+# 77: no root, no network namespaces, or no unet-sockets. Then only the kernel's runs are compared with one another.
 import argparse
 import concurrent.futures
 import contextlib
@@ -25,7 +26,7 @@ WHERE = {"host": "on one host", "wire": "over a wire"}
 
 
 def blocks(text):
-    """What each case said: name -> lines."""
+    """Output of each case: name -> lines."""
     found, lines = {}, []
     for line in text.splitlines():
         if line.startswith("== "):
@@ -36,7 +37,7 @@ def blocks(text):
 
 
 def cases_of(conformance):
-    """name -> what it looks at."""
+    """name -> title of the case."""
     status, out, err = run(conformance, "list")
     require(status == 0, f"conformance list: {err}")
     return dict(line.split(None, 1) for line in out.splitlines())
@@ -44,7 +45,7 @@ def cases_of(conformance):
 
 @contextlib.contextmanager
 def peer_of(command, addresses, env=None):
-    """The peer program, until all its services listen; ended with all that it has started."""
+    """Runs the peer program, from the moment when all its services listen; ends it with all its children."""
     process = subprocess.Popen([*command, "peer", *addresses], stdout=subprocess.PIPE, env=env, start_new_session=True)
     try:
         lines = Lines(process.stdout)
@@ -59,12 +60,12 @@ def peer_of(command, addresses, env=None):
 
 
 def play(command, version, peers, names, env=None):
-    """What the cases say."""
+    """Output of the cases."""
     arguments = ["run", "--family", str(version)]
     for v in VERSIONS:
         arguments += [f"--address{OPTION[v]}", OURS[v]]
         arguments += [f"--peer{OPTION[v]}", peers[v]]
-    # Whatever a case leaves behind may keep a pipe open: a file.
+    # To a file: processes that a case leaves behind would keep a pipe open.
     with directory() as d, open(f"{d}/out", "w+", encoding="utf-8", errors="replace") as out:
         done = subprocess.run([*command, *arguments, *names], stdout=out, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env, timeout=60 * WAIT)
         require(done.returncode == 0, f"conformance: {done.returncode}: {done.stderr.decode(errors='replace')}")
@@ -73,7 +74,7 @@ def play(command, version, peers, names, env=None):
 
 
 def on_kernel(conformance, version, names):
-    """With the peer on the same host."""
+    """The cases with the peer on the same host."""
     with Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
         ip("-n", spaces["a"], "link", "set", "lo", "up")
@@ -94,7 +95,7 @@ def on_kernel_over_wire(conformance, version, names):
 
 
 class Ours:
-    """The same by unet-sockets."""
+    """The cases by unet-sockets."""
 
     def __init__(self, unetd, unet_sockets, conformance):
         self.unetd, self.unet_sockets, self.conformance = unetd, unet_sockets, conformance
@@ -123,14 +124,14 @@ class Ours:
 
 
 def names_in(path):
-    """What a file names, a line each."""
+    """The names in a file, one on each line."""
     with open(path, encoding="utf-8") as file:
         names = {line.strip() for line in file if not line.startswith("#")}
     return names
 
 
 def known_differences(path):
-    """`CASE/VERSION/PLACE` -> why. A line may be of one version or one place only."""
+    """`CASE/VERSION/PLACE` -> reason. A line may be for one version or one place only."""
     known = {}
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -144,7 +145,7 @@ def known_differences(path):
 
 
 def differences(one, other):
-    """Cases that say something else, or nothing, in the second: name -> the lines of a diff."""
+    """Cases with other or no output in the second run: name -> the lines of a diff."""
     differ = {}
     for name, lines in one.items():
         others = other.get(name, ["(the case did not run)"])
@@ -160,7 +161,7 @@ def show(title, what, lines):
 
 
 def not_looked_at(results, cases):
-    """How many cases could not make what they begin with on the kernel, or waited to no end: ours that does so, too, is not the same."""
+    """How many cases could not set up their fixture on the kernel, or timed out: an equal failure of ours proves nothing."""
     wrong = 0
     for (place, version), texts in results.items():
         for number, text in enumerate(texts, 1):
@@ -172,7 +173,7 @@ def not_looked_at(results, cases):
 
 
 def compare_kernels(results, cases):
-    """Each run of the kernel says what its first one said. How many cases do not."""
+    """Each run on the kernel equals the first one. Returns how many cases do not."""
     wrong = 0
     for (place, version), texts in results.items():
         for number, text in enumerate(texts[1:], 2):
@@ -183,7 +184,7 @@ def compare_kernels(results, cases):
 
 
 def compare_ours(kernels, ours, cases, known):
-    """How many cases differ that are not known to, and how many known ones do not."""
+    """How many cases differ without being known to, and how many known ones do not differ."""
     played, excused, wrong = set(), set(), set()
     for (place, version), text in ours.items():
         expected = kernels[place, version][0]
@@ -221,7 +222,7 @@ def options_of_call():
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing is left
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # cleans up
     options = options_of_call()
     if not can_be_made():
         print("skipped: needs root and network namespaces")
@@ -235,7 +236,7 @@ def main():
     places = [("host", on_kernel, ours, names)]
     if with_peer:
         places.append(("wire", on_kernel_over_wire, ours.over_wire, with_peer))
-    # Processes: the names of namespaces are of one.
+    # Processes, not threads: each needs its own namespace names.
     with concurrent.futures.ProcessPoolExecutor(options.jobs, multiprocessing.get_context("fork")) as pool:
         keys = [(place, version, kernel, mine, chosen) for place, kernel, mine, chosen in places for version in VERSIONS]
         kernel_jobs = {(place, version): [pool.submit(kernel, options.conformance, version, chosen) for _ in range(options.repeat)]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# sockets_fast_open.py - data with the SYN (RFC 7413), between sockets of ipstack and Linux's kernel, in both roles: the first connection
-# brings a cookie, and the data of all others goes with their SYNs, as the kernel sees it.
+# sockets_fast_open.py - TCP Fast Open (RFC 7413) between sockets of ipstack and Linux's kernel, in both roles: the first connection brings
+# a cookie, and the data of all others is in their SYNs, as the kernel confirms.
 #
 # Usage: sockets_fast_open.py UNETD SOCKETS_PEER   (77: no root, no network namespaces)
-#        sockets_fast_open.py --peer ...           what the kernel's side does, in its namespace
+#        sockets_fast_open.py --peer ...           the kernel's side, in its namespace
 import contextlib
 import os
 import socket
@@ -38,13 +38,13 @@ def talk(stream, data, begun):
 
 
 def kernel_fast_call(address, size):
-    """One connection after the other; whose data did not go with the SYN?"""
+    """Opens one connection after the other; returns those without data in the SYN."""
     late = []
     for number in range(COUNT):
         data = os.urandom(int(size))
         with socket.socket(family(address), socket.SOCK_STREAM) as stream:
             begun = stream.sendto(data, MSG_FASTOPEN, (address, PORT))
-            stream.settimeout(WAIT)  # not before: who does not wait gets EINPROGRESS without a cookie
+            stream.settimeout(WAIT)  # not before: without a cookie, a nonblocking socket gets EINPROGRESS
             if not talk(stream, data, begun):
                 return f"{number} came back otherwise"
             if not had_syn_data(stream):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-# sockets_flood.py - a host of the wire sends what harms as fast as it can: SYNs in the names of others, resets and acknowledgements of a
-# connection that it does not see, fragments of packets that never become whole, datagrams for nobody. Whoever is honest beside it is
-# served, the network interface does not grow, and what it drops has a name. What it says on the wire is shown to tshark.
+# sockets_flood.py - a host on the wire floods: SYNs with spoofed sources, blind resets and ACKs for a connection, fragments of incomplete
+# packets, datagrams to unused ports. Honest traffic beside it is served, the NI does not grow, and every drop has a counter. tshark checks
+# what the NI sends.
 #
 # Usage: sockets_flood.py UNETD UNETCTL SOCKETS_PEER  (77: no root, no network namespaces)
-#        sockets_flood.py --peer ...                  what the kernel's side does, in its namespace
+#        sockets_flood.py --peer ...                  the kernel's side, in its namespace
 #        sockets_flood.py --flood KIND VERSION MAC    sends FRAMES, goes on until its input ends, and says how many
 import collections
 import contextlib
@@ -26,15 +26,15 @@ from tcp_linux import PORT, kernel_call
 
 UNETD, UNETCTL, SOCKETS_PEER = map(os.path.abspath, sys.argv[1:4]) if len(sys.argv) == 4 else ("", "", "")
 FRAMES, DIFFERENT = 100_000, 4096
-SEEN = 30_000  # frames of ours that tshark sees: all would take it longer than the test
-BURST, PAUSE, SLOWER, SLOWEST = 256, 0.004, 5, 64  # frames, seconds, seconds; and times
-STEADY_PORT = 40_000  # of the connection that is to be hit
+SEEN = 30_000  # frames of ours that tshark checks: all would take longer than the test
+BURST, PAUSE, SLOWER, SLOWEST = 256, 0.004, 5, 64  # frames, seconds, seconds, and a factor
+STEADY_PORT = 40_000  # of the connection under attack
 GROWTH = 32 << 20
 CALLS, BYTES, ROUNDS = 3, 20_000, 50
 SYN, RST, ACK = 2, 4, 16
 
 
-# ---- who floods
+# ---- the flooding host
 
 
 def checksum(data):
@@ -45,7 +45,7 @@ def checksum(data):
 
 
 def packet(v, source, protocol, payload, fragment=0):
-    """`fragment`: the number of the packet of which this is the first; 0: it is whole."""
+    """`fragment`: the identification of the packet of which this is the first fragment; 0: a whole packet."""
     here, there = (socket.inet_pton(socket.AF_INET6 if v == 6 else socket.AF_INET, each) for each in (source, OURS[v]))
     if v == 6:
         if fragment:
@@ -69,7 +69,7 @@ def segment(v, source, port, flags):
 
 
 def stranger(v):
-    """An address of the kernel's network that nobody has, so that answers to it ask for neighbours in vain."""
+    """An unused address of the kernel's network: answers to it need address resolution, in vain."""
     return OURS[v][:-1] + (f"{random.randrange(0x100, 0x10000):x}" if v == 6 else str(random.randrange(100, 250)))
 
 
@@ -78,7 +78,7 @@ def syn(v):
 
 
 def blind(v):
-    """In the kernel's name, from the port of its connection: all is known but the numbers."""
+    """In the kernel's name, from the port of its connection: only the sequence numbers are unknown."""
     return segment(v, KERNELS[v], STEADY_PORT, random.choice((RST, RST | ACK, ACK, SYN)))
 
 
@@ -108,8 +108,8 @@ def flood(kind, v, mac):
                     sent += raw.send(frame) == len(frame)
             at = (at + BURST) % DIFFERENT
             if sent >= FRAMES:
-                # What no machine can take in is lost before anybody can choose, the honest's, too: so the flood gets slower until they come
-                # to an end, with sanitizers, and others who want the cores.
+                # Frames beyond the machine's capacity are lost unseen, honest ones too. So the flood slows down until honest traffic gets
+                # through, also under sanitizers and load.
                 all_sent = all_sent or time.monotonic()
                 time.sleep(PAUSE * min(2 ** ((time.monotonic() - all_sent) // SLOWER), SLOWEST))
     print(sent, flush=True)
@@ -119,7 +119,7 @@ def flood(kind, v, mac):
 
 
 def kernel_steady(address, own):
-    """One connection, on which for each line of input something is said and comes back, many times."""
+    """One connection: for each line of input, several exchanges of data."""
     with socket.create_connection((address, PORT), timeout=WAIT, source_address=(own, STEADY_PORT)) as stream:
         print("open", flush=True)
         while sys.stdin.readline():
@@ -159,7 +159,7 @@ class Flooded:
         return json.loads(out)
 
     def counted(self):
-        """By name, of all who count: the network interface, its endpoints, the host of its port, and the application."""
+        """By name, the counters of the NI, its endpoints, its port's host, and the application."""
         report, sums = self.ctl("all", "--json"), collections.Counter()
         for each in report["endpoints"]:
             sums.update(each["drops"])
@@ -174,14 +174,14 @@ class Flooded:
             return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmRSS:"))
 
     def mac(self, v):
-        """As the kernel knows us."""
+        """Our Ethernet address in the kernel's neighbour table."""
         status, out, err = run("ip", "-n", self.spaces["b"], "neigh", "show", OURS[v])
         require(status == 0 and "lladdr" in out, f"the kernel does not know us: {out}{err}")
         return out.split("lladdr ")[1].split()[0]
 
     @contextlib.contextmanager
     def flood(self, kind, v, *names):
-        """While something is done. Then the counters of these names have grown, and the network interface has not."""
+        """Runs the flood during the block. Afterwards these counters have grown, and the NI has not."""
         before, counted = self.memory(), self.counted()
         process = self.start_in_kernel("--flood", kind, v, self.mac(v))
         lines = Lines(process.stdout)
@@ -196,12 +196,12 @@ class Flooded:
             process.wait(WAIT)
         grown = self.memory() - before
         require(grown < GROWTH, f"IPv{v}: unetd grew by {grown >> 20} MiB")
-        for name in names:  # they are published a moment later
+        for name in names:  # counters are published a moment later
             wait_until(lambda name=name: self.counted()[name] > counted[name], f"IPv{v}: {name} has not grown")
 
     @contextlib.contextmanager
     def steady(self, v):
-        """A connection of the kernel's; what is called to talk on it."""
+        """A connection of the kernel; calling the result exchanges data on it."""
         process = self.start_in_kernel("--peer", "steady", OURS[v], KERNELS[v])
         lines = Lines(process.stdout)
 
@@ -222,7 +222,7 @@ class Flooded:
 
 @contextlib.contextmanager
 def served():
-    """An application with an echo, which the kernel has talked to."""
+    """An application with an echo service, already used by the kernel."""
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
         give_kernel(spaces, KERNELS)
@@ -266,7 +266,7 @@ def datagrams_and_calls(it, v):
 
 
 def test_syns_of_strangers():
-    """More than may be half open: they get cookies, and most of these are for neighbours who cannot all be asked for."""
+    """More SYNs than half-open places: they get SYN cookies, mostly for more neighbours than can be resolved."""
     flooded("syn", calls, "cookies_sent", "ip_many_neighbours")
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# sockets_forks.py - connections that come to a listener before anybody accepts them, by unet-sockets: its process's children, theirs, a program
-# that one becomes, and those that take over from one that was killed get them, with all that was sent, and lose none when the process ends.
+# sockets_forks.py - connections that reach a listener before a process accepts them, by unet-sockets. Children, grandchildren, a program
+# that a child executes, and successors of a killed process get them, with all data, and lose none when the process ends.
 #
 # Usage: sockets_forks.py UNETD UNET_SOCKETS          (77: no unet-sockets)
-#        sockets_forks.py --peer SCENE ADDRESS        what a server does
+#        sockets_forks.py --peer SCENE ADDRESS        the server of a scene
 #        sockets_forks.py --peer calls ADDRESS        its clients
 import contextlib
 import os
@@ -19,7 +19,7 @@ from program_scenes import begin, begun, environment, network_interface, tell
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
 PORT, CALLS = 8400, 12
-SOON = 20  # seconds: enough for what would not happen at all
+SOON = 20  # seconds: after that an event is taken not to happen
 
 
 # ---- servers
@@ -55,7 +55,7 @@ def connected(address):
 
 
 def serve(listener):
-    """Answers one client; nobody else accepts meanwhile what is another's."""
+    """Answers one client; meanwhile no other process accepts its connections."""
     stream, _ = listener.accept()
     with stream:
         line = stream.makefile("rb").readline()
@@ -85,7 +85,7 @@ def descriptors():
 
 
 def workers(address):
-    """Three children accept what came before them. Nothing of it is left behind."""
+    """Three children accept connections that came before them. No descriptor is left behind."""
     listener = listener_at(address)
     before = descriptors()
     pids = [child(forever, listener) for _ in range(3)]
@@ -105,7 +105,7 @@ def looks(listener):
 
 
 def killed(address):
-    """A worker that has seen a connection is killed: another gets it. And one in the midst of its work."""
+    """A worker that has seen a connection is killed: another gets it. So is one in the middle of its work."""
     listener = listener_at(address)
     pid = child(looks, listener)
     hear("kill")
@@ -120,7 +120,8 @@ def killed(address):
 
 
 def leaves(address, at_end=False):
-    """Who closes the listener, or ends, leaves what it had not accepted to others, and so does one that was handed of that."""
+    """A process that closes the listener, or exits, leaves its unaccepted connections to others; so does one that was passed some of
+    these."""
     listener = socket.create_server((address, PORT), family=family_of(address), backlog=64)
     goes_on, go = os.pipe()
 
@@ -147,7 +148,7 @@ def leaves_at_end(address):
 
 
 def slow(address):
-    """One that is busy with what it has accepted keeps no other connection from those that are idle."""
+    """A busy process keeps no unaccepted connection from idle ones."""
     listener = listener_at(address)
     goes_on, go = os.pipe()
 
@@ -168,7 +169,7 @@ def slow(address):
 
 
 def ends(address, at_once=False):
-    """The parent goes; its child's child serves, after a while."""
+    """The parent exits; its grandchild serves, after a while."""
     listener = listener_at(address)
     if at_once:
         require(select.select([listener], [], [], WAIT)[0], "nobody has called")
@@ -185,7 +186,7 @@ def ends(address, at_once=False):
 
     os.waitpid(child(child, session), 0)
     if at_once:
-        os._exit(0)  # it still has the listener
+        os._exit(0)  # with the listener open
 
 
 def ends_at_once(address):
@@ -193,7 +194,7 @@ def ends_at_once(address):
 
 
 def grandchildren(address):
-    """Their parent, who never used the listener, nor a connection, is gone before they do."""
+    """Their parent never used the listener or a connection, and exits before they do."""
     one, two = connected(address)
     listener = listener_at(address)
 
@@ -210,7 +211,7 @@ def grandchildren(address):
 
 
 def becomes(address):
-    """A child becomes a program, and that one's child serves. They have nothing else of their parent's."""
+    """A child executes a program, and a child of that program serves. They have nothing else of their parent."""
     one, two = connected(address)
     listener = listener_at(address)
     listener.set_inheritable(True)
@@ -233,7 +234,7 @@ def began(fd):
 
 
 def binds(address):
-    """What is bound only is a listener to be, also of a program that a child becomes, and of one that it begins."""
+    """A bound socket can become a listener in a program that a child executes, and in one that it spawns."""
     bound = [socket.socket(family_of(address)) for _ in range(2)]
     for i, each in enumerate(bound):
         each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -247,7 +248,7 @@ def binds(address):
 
 
 def late_connection(address, port):
-    """With who listens there soon."""
+    """Retries until the listener is there."""
     streams = []
 
     def calls_it():
@@ -274,7 +275,7 @@ def listens(fd, text=None):
 
 
 def jailed(address):
-    """A child goes behind chroot() before it first uses the listener."""
+    """A child calls chroot() before it first uses the listener."""
     listener = listener_at(address)
 
     def serves():
@@ -289,7 +290,7 @@ def jailed(address):
 
 
 def many(address):
-    """A process that was passed more listeners than it may have links has a child that uses its connections."""
+    """A process with more passed listeners than share channels has a child that uses its connections."""
     over, theirs = socket.socketpair()
 
     def reads(stream):
@@ -316,7 +317,7 @@ def many(address):
 
 
 def busy(address):
-    """The parent has looked for connections, but its child accepts them."""
+    """The parent has polled for connections, but its child accepts them."""
     listener = listener_at(address)
     require(select.select([listener], [], [], WAIT)[0], "nobody has called")
     pids = [child(forever, listener)]
@@ -326,7 +327,7 @@ def busy(address):
 
 
 def loses(address):
-    """Until the network interface has gone."""
+    """Waits until the NI has gone."""
     one, _ = connected(address)
     say("ready")
     hear("gone")
@@ -337,7 +338,7 @@ def loses(address):
 
 
 def away(address):
-    """A child that was forked while there was no network interface carries, when it is back, what its child uses."""
+    """A child forked while the NI was away carries its own child's connection once the NI is back."""
 
     def carries():
         hear("back")
@@ -358,7 +359,7 @@ def away(address):
 
 
 def waits_back(address):
-    """Children that first wait for their parent's listeners while there is no network interface serve them when it is back."""
+    """Children that first wait on their parent's listeners while the NI is away serve them when it is back."""
     listeners = [socket.create_server((address, PORT + 2 * i), family=family_of(address)) for i in range(3)]
     epoll = select.epoll()
     epoll.register(listeners[2], select.EPOLLIN)
@@ -487,7 +488,7 @@ def test_busy():
 
 
 def play_away(scene):
-    """The network interface goes, and comes back."""
+    """The NI ends, and comes back."""
     for v in VERSIONS:
         with directory() as d, contextlib.ExitStack() as ends:
             with network_interface(UNETD, d):
@@ -510,7 +511,7 @@ def test_waits_back():
 
 
 def test_environment():
-    """What is left to a program may be made up."""
+    """Listeners and connections passed to a program may be forged."""
     listener = "0,1,5,12345678901,0,0,8400,10.86.0.1,0,0.0.0.0"
     texts = ["", ";", "3", "3,", "x,y", f"3,{listener}x", f"-1,{listener}", f"99999999999,{listener}", f"3,{listener};;;", f"1048576,{listener}"]
     texts += [f"3,{listener}@{links}" for links in ("", "@", "0", "0,", ",", "0,1", "-1,-1", "0,1@1,2@2,3", "900,1", "99999999999999,1", "1,x")]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # sockets_impaired.py - streams between ipstack's sockets and Linux's kernel over a wire that loses, repeats, reorders and corrupts frames:
-# both roles, both ways, every byte looked at. As a soak (UNET_LONG) 256 MiB over that, and 2 GiB over a sound one.
+# both roles, both directions, every byte checked. The soak (UNET_LONG) sends 256 MiB over that wire, and 2 GiB over a sound one.
 #
-# The wire is made worse by `faulty:`, in both directions, as a kernel may have no netem. Of a corrupted frame one bit changes: the
-# checksums find every such one, but not all others.
+# `faulty:` impairs the wire in both directions, because a kernel may lack netem. Corruption changes one bit of a frame: checksums detect
+# each such change, but not all others.
 #
 # Usage: sockets_impaired.py UNETD SOCKETS_PEER   (77: no root, no network namespaces)
 import os
@@ -20,7 +20,7 @@ from tcp_linux import PORT
 
 sockets_linux.UNETD, sockets_linux.SOCKETS_PEER = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
 SOAK = "UNET_LONG" in os.environ
-# Seconds for all of it; only an upper bound, and less than meson's (meson.build; a soak has none there), which could not say what hangs.
+# Seconds for the whole test: an upper bound below meson's (a soak has none there), because meson could not say what hangs.
 PATIENCE = WAIT * 60 if SOAK else 540
 END = time.monotonic() + PATIENCE
 WORSE = "faulty:loss=1%,duplicate=1%,corrupt=0.1%,bits=1,delay=5ms-20ms,direction=both,frames=16384,seed={} / "

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# sockets_liars.py - processes that have a listener together, by unet-sockets, of which one says to another whatever comes to its mind: who is
-# honest is served as ever.
+# sockets_liars.py - processes with a common listener, by unet-sockets, one of which sends the other random messages: honest processes are
+# served as before.
 #
 # Usage: sockets_liars.py UNETD UNET_SOCKETS          (77: no unet-sockets)
-#        sockets_liars.py --peer SCENE ADDRESS        what a server does
+#        sockets_liars.py --peer SCENE ADDRESS        the server of a scene
 #        sockets_liars.py --peer calls ADDRESS        its clients
 import contextlib
 import itertools
@@ -24,7 +24,7 @@ from sockets_forks import CALLS, PORT, calls, child, connected, descriptors, end
 
 
 def links():
-    """Descriptors that the library keeps for what it says to its parent."""
+    """The library's descriptors for messages to its parent process."""
     for fd in map(int, os.listdir("/proc/self/fd")):
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as each:
             if each.family == socket.AF_UNIX and each.type == socket.SOCK_SEQPACKET:
@@ -32,15 +32,15 @@ def links():
 
 
 def lies(address):
-    """A child says to its parent whatever comes to its mind, with descriptors of all kinds: others are served as ever."""
+    """A child sends its parent random messages with descriptors of all kinds: clients are served as before."""
     listener = listener_at(address)
-    ends = connected(address)  # the child has inherited one of them, and may ask for it
+    ends = connected(address)  # the child inherits one end, and may ask for it
     ends[0].close()
     before = descriptors() - 1
 
     def tells():
         chance = random.Random(1)
-        kinds = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 1 << 31]  # all but the one which says that it has accepted what it was handed
+        kinds = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 1 << 31]  # all but the one that confirms an accepted connection
         with open("/dev/null", "rb") as null, open(__file__, "rb") as file:
             things = [null.fileno(), file.fileno(), *os.pipe(), listener.fileno(), *(each.fileno() for each in socket.socketpair())]
             ends = list(links())
@@ -49,7 +49,7 @@ def lies(address):
                 link = socket.socket(fileno=fd)
                 for _ in range(3000):
                     number = chance.choice([-1, 0, 1, 2, 3, 1 << 20])
-                    left = struct.pack("Ii", 8, number) + os.urandom(36)  # of a pair's end it would be believed
+                    left = struct.pack("Ii", 8, number) + os.urandom(36)  # with one end of a pair, it would be accepted
                     move = struct.pack("IiQ", chance.choice([10, 11]), number, chance.choice([0, time.monotonic_ns() + 10**9, 2**64 - 1]))
                     said = chance.choice([os.urandom(chance.randrange(1, 200)), struct.pack("Ii", chance.choice(kinds), number), left, move])
                     passed = chance.sample(things[:-2] if said == left else things, chance.randrange(3))
@@ -69,7 +69,7 @@ def lies(address):
 
 
 def hoards(address):
-    """A child leaves connections that it makes up to its parent, asks for them, and answers nothing: the parent has descriptors all the same."""
+    """A child passes forged connections to its parent, requests them back, and answers nothing: the parent still has free descriptors."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
     listener = listener_at(address)
     before = descriptors()
@@ -88,7 +88,7 @@ def hoards(address):
 
     def serves():
         while True:
-            with contextlib.suppress(OSError):  # of what was made up nobody has the other end
+            with contextlib.suppress(OSError):  # a forged connection has no other end
                 serve(listener)
 
     pids = [child(leaves_many)]
@@ -104,7 +104,8 @@ def hoards(address):
 
 
 def is_lied_to(address):
-    """Gets a listener from one that made it up, who then hands over what is no connection, again and again; and serves it."""
+    """Receives a forged listener. The forger then passes descriptors that are no connections, again and again; the process serves it
+    anyway."""
     over, theirs = socket.socketpair()
     made_up, link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     link.bind("\0unet-link,12345678,")
@@ -115,7 +116,7 @@ def is_lied_to(address):
     listener = socket.socket(fileno=fd)
     require(listener.getsockname()[:2] == (address, PORT), f"what was passed is none: {listener}")
     listener.settimeout(0.1)
-    with contextlib.suppress(TimeoutError):  # so it listens
+    with contextlib.suppress(TimeoutError):  # starts to listen
         listener.accept()
     say("ready")
     hear("called")
@@ -132,7 +133,7 @@ def is_lied_to(address):
                 line = stream.makefile("rb").readline()
                 stream.sendall(b"served " + line)
                 served += 1
-        except OSError:  # /dev/null is no socket
+        except OSError:  # /dev/null is not a socket
             continue
     hear("served")
     say("done")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-# sockets_linux.py - applications with sockets of ipstack on one network interface, and Linux's kernel on the other end of its wire:
-# streams in both roles, many at once, groups, between two applications of the interface, and what an application leaves that is killed. What was
-# on the wire is shown to tshark.
+# sockets_linux.py - applications with ipstack's sockets on one NI, and Linux's kernel at the other end of its wire: streams in both roles,
+# many at once, multicast groups, traffic between two applications of the NI, and the connections of a killed application. tshark checks the
+# captures.
 #
 # Usage: sockets_linux.py UNETD SOCKETS_PEER   (77: no root, no network namespaces)
-#        sockets_linux.py --peer ...           what the kernel's side does, in its namespace
+#        sockets_linux.py --peer ...           the kernel's side, in its namespace
 import contextlib
 import os
 import socket
@@ -26,7 +26,7 @@ MOST = {4: 65_507, 6: 65_527}  # bytes of a datagram
 
 
 def kernel_reset_when_killed(address):
-    """A connection is open; when its other end is killed, whoever says something is told."""
+    """A connection is open; after its other end is killed, a send fails."""
     with socket.create_connection((address, PORT), timeout=WAIT) as stream:
         stream.sendall(b"x")
         require(stream.recv(1) == b"x", "the echo")
@@ -61,7 +61,7 @@ def kernel_datagrams(address, sizes):
 
 
 def kernel_member(group, own, count):
-    """Hears so many datagrams of the group, in order."""
+    """Receives that many datagrams of the group, in order."""
     with socket.socket(family(group), socket.SOCK_DGRAM) as udp:
         udp.bind((group, PORT))
         if family(group) == socket.AF_INET:
@@ -114,7 +114,7 @@ class Ni:
             process.wait(WAIT)
 
     def does(self, *words):
-        """Runs to its end; how many of its streams went by channels to neighbours."""
+        """Runs to its end; returns how many of its streams used local channels."""
         process = self.start(*words)
         try:
             line = process.line()
@@ -144,7 +144,7 @@ def interface(wire="pcap:iface=eth0", capture="", corrupted=False):
         with Host(UNETD, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"):
             ni = Ni(spaces, d)
             yield ni
-            looks_right(ni.capture, sent_by_us=corrupted)  # what came may be as the wire has made it
+            looks_right(ni.capture, sent_by_us=corrupted)  # the wire may have corrupted received frames
 
 
 def kernels_calls(ni, sizes):
@@ -157,7 +157,7 @@ def kernels_calls(ni, sizes):
             ni.kernel("pauses", OURS[v])
             ni.kernel("refused", OURS[v], PORT + 1)
             ni.kernel("datagrams", OURS[v], sizes)
-            ni.kernel("call", OURS[v], 1000, 1)  # and still there
+            ni.kernel("call", OURS[v], 1000, 1)  # the server is still there
 
 
 def call_kernel(ni, version, size, count):
@@ -178,7 +178,7 @@ def calls_of_kernel(ni):
 
 @beside
 def test_over_a_wire():
-    # A packet socket of DPDK's gets fragments put together, and cuts them off at the end of a frame.
+    # DPDK's packet socket gets reassembled datagrams, truncated at the end of a frame.
     for wire, sizes in (("pcap:iface=eth0", "0,1,1472,1473,60000,most"), ("dpdk:net_af_packet0,iface=eth0,hugepages=never", "0,1,1452")):
         with interface(wire) as ni:
             kernels_calls(ni, sizes)
@@ -226,7 +226,7 @@ def test_small_questions():
 
 
 def test_a_thousand_at_once():
-    """All are open before the first one says anything."""
+    """All are open before the first one sends."""
     with interface() as ni:
         for v in VERSIONS:
             with ni.running("ready", "echo", PORT):
@@ -236,7 +236,7 @@ def test_a_thousand_at_once():
 
 @beside
 def test_ports_of_the_dead():
-    """What processes before have left is in TIME-WAIT, as the network interface knows: thousands of the ports that the next ones may get."""
+    """Earlier processes left thousands of ports in TIME-WAIT, which the NI knows and does not give to the next ones."""
     with interface() as ni:
         for _ in range(4):
             call_kernel(ni, 4, 10, 1000)

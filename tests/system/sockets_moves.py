@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# sockets_moves.py - a server forks for each connection, by unet-sockets. The child's stack gets the connection, with the bytes that were not
-# read. A connection that the parent keeps open stays with the parent, which carries its bytes.
+# sockets_moves.py - a server forks for each connection, by unet-sockets. The child's stack gets the connection, with the bytes that were
+# not read. A connection that the parent keeps open stays with the parent, which carries its bytes.
 #
 # Usage: sockets_moves.py UNETD UNETCTL UNET_SOCKETS        (77: not root)
 #        sockets_moves.py --server ADDRESS...               the server
@@ -21,17 +21,17 @@ from program_roles import both_ours, network_interface, over_a_wire
 PORT = 8410
 TRIES = 5
 SIZES = [1, 100_000, 300_000]
-SCENES = {  # what has happened before the fork, and whether the child's stack has the connection then (None: either)
-    "plain": True,    # nothing
-    "late": True,     # a part of the first request has come, and is not read
+SCENES = {  # the state before the fork, and whether the connection then moves to the child's stack (None: either)
+    "plain": True,    # a new connection
+    "late": True,     # a part of the first request has arrived, unread
     "begun": True,    # the parent has answered a line
-    "half": None,     # the client has sent everything, and its end: the socket is gone before it can be looked at
-    "keeps": False,   # nothing, but the parent does not close it
-    "tardy": False,   # nothing, but the parent closes it a second later
+    "half": None,     # the client has sent everything, and its FIN: the socket is gone before the test can look
+    "keeps": False,   # a new connection, but the parent does not close it
+    "tardy": False,   # a new connection, but the parent closes it a second later
     "polled": None,   # a thread of the parent polls it: it moves when that call ends in time
 }
 CROWD = 120                        # connections at once
-MOVES_AT_ONCE, MOVES_EACH_SECOND = 64, 20  # that one process lets go; the others it carries
+MOVES_AT_ONCE, MOVES_EACH_SECOND = 64, 20  # limits of one process; it carries the other connections
 
 
 # ---- the server, and its client
@@ -52,7 +52,7 @@ def receive(stream, size):
 
 
 def serve(stream):
-    """Each request is sent back behind the child's number."""
+    """Sends each request back behind the child's number."""
     while (head := receive(stream, 4)) is not None:
         data = receive(stream, *struct.unpack("<I", head))
         stream.sendall(struct.pack("<I", os.getpid()) + data)
@@ -102,7 +102,7 @@ def server(*addresses):
 
 
 def crowd(address):
-    """Opens CROWD connections, says the number of each one's child and the seconds that this took, and closes them with the next line."""
+    """Opens CROWD connections, prints each child's number and the seconds that this took, and closes them at the next line."""
     began = time.monotonic()
     streams, children = [], []
     for _ in range(CROWD):
@@ -117,7 +117,7 @@ def crowd(address):
 
 
 def client():
-    """For each line, a scene and an address: says whose the connection is, and closes it with the next line."""
+    """For each line, a scene and an address: prints the connection's process, and closes it at the next line."""
     for line in sys.stdin:
         scene, address = line.split()
         if scene == "crowd":
@@ -146,7 +146,7 @@ def client():
 
 
 def whose(process, unetctl, ni, scene, address):
-    """Whether the stack of the child that has answered has the connection."""
+    """Whether the connection is in the stack of the child that answered."""
     process.stdin.write(f"{scene} {address}\n".encode())
     process.stdin.flush()
     pid = process.stdout.readline().strip().decode()
@@ -159,7 +159,7 @@ def whose(process, unetctl, ni, scene, address):
 
 
 def crowd_moves(process, unetctl, ni, address):
-    """A process lets go a bounded number of connections, and carries the others."""
+    """A process moves a bounded number of connections, and carries the others."""
     process.stdin.write(f"crowd {address}\n".encode())
     process.stdin.flush()
     *children, seconds = process.stdout.readline().split()
@@ -180,7 +180,7 @@ def play(place, role, unetctl, ni):
             process = role.client.start(sys.executable, __file__, "--client", stdin=-1, stdout=-1)
             for scene, moves in SCENES.items():
                 for v, address in addresses.items():
-                    # A parent that does not run for a while, on a busy machine, keeps a connection.
+                    # A parent that loses its core on a busy machine keeps a connection.
                     tries = TRIES if moves else 1
                     moved = any(whose(process, unetctl, ni, scene, address) for _ in range(tries))
                     require(moves in (moved, None), f"{place}, {scene}, IPv{v}: {'moved' if moved else 'carried'}")

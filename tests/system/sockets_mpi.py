@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# sockets_mpi.py - Open MPI's TCP between two ranks on our sockets: it lists interfaces, and takes the one of the network interface.
+# sockets_mpi.py - Open MPI's TCP transport between two ranks on U-Net's sockets: it lists interfaces, and chooses the NI's.
 #
 # Usage: sockets_mpi.py UNETD UNET_SOCKETS MPIRUN PROGRAM ARGUMENTS...
 import os
@@ -14,7 +14,7 @@ MAY_ALL = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 
 
 def ranks(d, *options):
-    """Two of them, which have no other way to each other."""
+    """Two ranks that have no other way to each other."""
     only_tcp = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include"]
     return run(MPIRUN, "-n", "2", "--bind-to", "none", *only_tcp, *options, UNET_SOCKETS, *PROGRAM, env=environment(d) | MAY_ALL)
 

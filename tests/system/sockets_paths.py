@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-# sockets_paths.py - sockets of ipstack and of Linux's kernel with a router between them, which is Linux, too: errors of ICMP as both hear
-# them, datagrams in fragments, and paths whose MTU changes under a stream, with a router that says so and without. What was on the wire is
-# shown to tshark.
+# sockets_paths.py - sockets of ipstack and of Linux's kernel, with a Linux router between: ICMP errors on both sides, datagrams in
+# fragments, and paths with an MTU that changes under a stream, with and without ICMP from the router. tshark checks the captures.
 #
 # Usage: sockets_paths.py UNETD SOCKETS_SCRIPT   (77: no root, no network namespaces)
 import contextlib
@@ -24,7 +23,7 @@ TRIES = 60
 
 
 class Routed:
-    """Ours in a, a router in r, the kernel in b."""
+    """ipstack in a, a router in r, the kernel in b."""
 
     def __init__(self, spaces, d):
         self.spaces, self.capture = spaces, f"{d}/wire.pcapng"
@@ -32,7 +31,8 @@ class Routed:
         self.kernel = Side(["ip", "netns", "exec", spaces["b"], SCRIPT, "kernel"], BEYOND)
 
     def narrow(self, end, size=1500):
-        """So much the router may send there. Not by the link's MTU: a veth pair loses what is longer in both directions, without a word."""
+        """Limits the packet size that the router forwards there. Not by the link's MTU: a veth pair drops longer packets silently in both
+        directions."""
         for v in VERSIONS:
             address = {"to_a": KERNELS, "to_b": ROUTERS}[end][v]
             network = str(ipaddress.ip_interface(f"{address}/{PREFIX[v]}").network)
@@ -41,11 +41,11 @@ class Routed:
                *(["mtu", "lock", str(size)] if size != 1500 else []))
 
     def swallow(self, size=1500):
-        """What is longer is lost on the way to the kernel."""
+        """Longer packets are lost on the way to the kernel."""
         ip("-n", self.spaces["b"], "link", "set", "eth0", "mtu", str(size))
 
     def count(self, space, version, what):
-        """A counter of that kernel's IP or ICMP, by the name that it has in /proc/net/snmp; IPv6 has others."""
+        """A counter of that kernel's IP or ICMP, by its name in /proc/net/snmp; IPv6 uses other names."""
         six = {"IpReasmOKs": "Ip6ReasmOKs", "IpFragOKs": "Ip6FragOKs", "IpFragCreates": "Ip6FragCreates", "TooBig": "Icmp6OutPktTooBigs",
                "IcmpOutTimeExcds": "Icmp6OutTimeExcds"}
         four = {"TooBig": "IcmpOutDestUnreachs"}
@@ -69,7 +69,7 @@ def routed():
         give_kernel(spaces, KERNELS, "r", "to_a")
         give_kernel(spaces, ROUTERS, "r", "to_b")
         give_kernel(spaces, BEYOND, link_local="fe80::3")
-        # As many errors as there are reasons: who is not told tries in vain.
+        # Without the limit on ICMP errors: a sender that misses one would retry in vain.
         for name, value in [("net.ipv4.ip_forward", 1), ("net.ipv4.icmp_ratelimit", 0), ("net.ipv4.icmp_msgs_per_sec", 100000)] + \
                 [("net.ipv6.conf.all.forwarding", 1), ("net.ipv6.icmp.ratelimit", 0)] * HAS_IPV6:
             sysctl(spaces["r"], name, value)
@@ -82,12 +82,12 @@ def routed():
             with it.ours, it.kernel:
                 yield it
             require(host.stop() == 0, "unetd did not end well")
-        # Of what was too long a router quotes a part, of which tshark sums the segment.
+        # A router quotes only a part of a packet that was too long, so tshark's checksum over the segment is wrong.
         looks_right(it.capture, but="icmpv6.type == 2 or (icmp.type == 3 and icmp.code == 4)")
 
 
 def roles(it):
-    """Who calls whom, by which addresses."""
+    """Caller and called side, with the addresses they use."""
     yield "ours", it.ours, it.kernel, BEYOND
     yield "the kernel", it.kernel, it.ours, OURS
 
@@ -101,7 +101,7 @@ def told(who, v):
 
 
 def refused(side, name, to, v, hops=None):
-    """A datagram for a port of nobody's, whose host says so."""
+    """A datagram to an unused port; its host sends port unreachable."""
     side.must(f"socket {name} datagram {v}")
     if hops is not None:
         side.must(f"set {name} {TTL[v]} {hops}")
@@ -111,7 +111,7 @@ def refused(side, name, to, v, hops=None):
 
 
 def test_ports_of_nobody():
-    """The host that is the second hop answers, and the next call is told."""
+    """The host at the second hop sends the error, and the next call on the socket reports it."""
     with routed() as it:
         for who, caller, _, to in roles(it):
             for v in VERSIONS:
@@ -125,7 +125,8 @@ def test_ports_of_nobody():
 
 
 def test_hops():
-    """What the router may not send on. A socket of datagrams is not told, as it may be different for the next one."""
+    """Packets that the router may not forward. A datagram socket does not report the error, because the next datagram may take another
+    path."""
     with routed() as it:
         for who, caller, called, to in roles(it):
             for v in VERSIONS:
@@ -135,15 +136,15 @@ def test_hops():
                     caller.must(f"connect u {to[v]} 33434")
                     caller.must(f"set u {TTL[v]} 1")
                     caller.must("send u 10", "10")
-                    refused(caller, "w", to[v], v)  # whose answer comes behind the router's
+                    refused(caller, "w", to[v], v)  # its answer comes after the router's
                     require(it.count("r", v, "IcmpOutTimeExcds") == before + 1, "the router does not say that it was too far")
                     caller.must("events u", "OUT")
                     caller.must("get u error", "0")
-                    # A handshake ends with that error.
+                    # The handshake fails with that error.
                     caller.must(f"socket s stream {v}")
                     caller.must(f"set s {TTL[v]} 1")
                     caller.must(f"connect s {to[v]} 7", "EHOSTUNREACH")
-                    # What is established remembers it, and says it when it gives up.
+                    # An established connection remembers the error, and reports it when it gives up.
                     called.must(f"socket l stream {v}")
                     called.must("set l reuse 1")
                     called.must(f"bind l {to[v]} 8000")
@@ -156,15 +157,15 @@ def test_hops():
                     caller.must(f"set t {TTL[v]} 1")
                     caller.must("set t user_timeout 1500")
                     caller.must("send t 10", "10")
-                    caller.must("wait t ERR HUP", "IN OUT ERR RDHUP HUP")  # the kernel says the first a moment before
+                    caller.must("wait t ERR HUP", "IN OUT ERR RDHUP HUP")  # the kernel reports ERR a moment earlier
                     caller.must("recv t 10", "EHOSTUNREACH")
                     for side in (caller, called):
                         side.must("forget")
 
 
 def arrives(caller, called, to, size):
-    """A datagram of that size or of a few bytes more. The first ones may be lost: a neighbour is asked for, or a router says that they were
-    too long."""
+    """A datagram of that size, or of a few bytes more, arrives. The first ones may be lost, during address resolution or path MTU
+    discovery."""
     for each in range(size, size + TRIES):
         caller.must(f"to u {to} 9000 {each}", str(each))
         while called.does("quick u") == "IN":
@@ -177,7 +178,7 @@ def arrives(caller, called, to, size):
 
 @beside
 def test_fragments():
-    """Both ways, and where the link behind the router takes less than the first: of IPv4 the router cuts fragments again."""
+    """Both directions, also where the second link's MTU is smaller: an IPv4 router then fragments the fragments."""
     with routed() as it:
         for who, caller, called, to in roles(it):
             end = "to_b" if caller is it.ours else "to_a"
@@ -190,9 +191,9 @@ def test_fragments():
                     for number, mtu in enumerate((1500, 1300)):
                         it.narrow(end, mtu)
                         cut_again = it.count("r", v, "IpFragCreates")
-                        for size in (60_000, 1500, 1400):  # the last is whole at first, so that the router refuses it
+                        for size in (60_000, 1500, 1400):  # the last is unfragmented at first, so the router refuses it
                             arrives(caller, called, to[v], size + number * TRIES)
-                        # Only IPv4's routers cut, and what is in fragments already may be cut.
+                        # Only IPv4 routers fragment, and only packets without don't-fragment, as ours are once they are fragments.
                         require((it.count("r", v, "IpFragCreates") > cut_again) == (v == 4 and mtu == 1300), f"what the router cuts at {mtu}")
                     it.narrow(end)
                     if caller is it.ours:
@@ -204,7 +205,7 @@ def test_fragments():
 
 
 def test_datagrams_that_nobody_may_cut():
-    """The router says once what is too long; then the socket knows."""
+    """The router sends packet-too-big once; then the socket knows the path MTU."""
     with routed() as it:
         for who, caller, called, to in roles(it):
             it.narrow("to_b" if caller is it.ours else "to_a", 1300)
@@ -234,7 +235,7 @@ def test_datagrams_that_nobody_may_cut():
 
 
 def passes(caller, called):
-    """Both ways, to the last byte."""
+    """Sends in both directions, to the last byte."""
     for one, other in ((caller, called), (called, caller)):
         one.begin(f"send s {PART}")
         other.must(f"recv s {PART}", str(PART))
@@ -260,7 +261,7 @@ def stream(it, port, v, caller, called, to):
 
 
 def changing(narrow, narrowed, wide):
-    """Streams while the path is narrow, and when it is wide again. Both sides know of no path when a stream begins."""
+    """Streams while the path is narrow, and when it is wide again. Neither side knows the path when a stream begins."""
     for role in range(2):
         with routed() as it:
             who, caller, called, to = list(roles(it))[role]
@@ -282,7 +283,7 @@ def changing(narrow, narrowed, wide):
 
 @beside
 def test_a_path_that_changes():
-    """The router says what is too long: towards the kernel, and towards us."""
+    """The router reports packets that are too long, to the kernel and to ipstack."""
     def to(size):
         return lambda it: [it.narrow(end, size) for end in ("to_a", "to_b")]
 
@@ -295,10 +296,11 @@ def test_a_path_that_changes():
 
 @beside
 def test_a_path_that_changes_and_does_not_say_so():
-    """The router sends all of it, and the wire behind it loses what is longer: we find that out ourselves."""
+    """The router forwards everything, and the wire behind it silently drops long packets (a black hole): ipstack finds the MTU by
+    probing."""
     def narrowed(it, v, said):
         require(said == 0, f"the router says {said} times that segments are too long")
-        mss = mss_of(it.ours)  # a veth lets 4 bytes more pass, as there might be a tag of a VLAN
+        mss = mss_of(it.ours)  # a veth passes 4 bytes more, for a VLAN tag
         require(1012 <= mss <= 1284 - HEADERS[v], f"segments have {mss} bytes at 1280")
     changing(lambda it: it.swallow(1280), narrowed, lambda it: it.swallow())
 

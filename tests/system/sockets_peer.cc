@@ -1,20 +1,20 @@
-// sockets_peer.cc - an application with sockets of ipstack on the network interface $UNET_NI; for sockets_linux.py, sockets_shared.py and
+// sockets_peer.cc - an application with ipstack's sockets on the NI $UNET_NI; for sockets_linux.py, sockets_shared.py and
 // sockets_fast_open.py.
 //
-// Usage: sockets_peer echo PORT [GROUP]                      streams and datagrams, both versions, until standard input closes; with
-//                                                            whoever names the same group
-//        sockets_peer itself ADDRESS PORT GROUP CONNECTIONS  to the address's port, which it has with others of the group
-//        sockets_peer call ADDRESS PORT BYTES CONNECTIONS    at once; each sends BYTES and wants them back
-//        sockets_peer datagrams ADDRESS PORT BYTES COUNT     one after the other, each is wanted back
-//        sockets_peer member GROUP PORT COUNT                prints `ready`, and hears so many datagrams of the group
+// Usage: sockets_peer echo PORT [GROUP]                      echoes streams and datagrams, both versions, until standard input closes;
+//                                                            shares the port with processes of this group
+//        sockets_peer itself ADDRESS PORT GROUP CONNECTIONS  calls its own port, which it shares with the group
+//        sockets_peer call ADDRESS PORT BYTES CONNECTIONS    all at once; each sends BYTES and awaits the echo
+//        sockets_peer datagrams ADDRESS PORT BYTES COUNT     one after the other; awaits each echo
+//        sockets_peer member GROUP PORT COUNT                prints `ready`, and receives COUNT datagrams of the group
 //        sockets_peer shout GROUP PORT COUNT                 sends them, `1`, `2` ...
-//        sockets_peer leave ADDRESS PORT CONNECTIONS         sends, waits for acknowledgements, closes, prints `left`, and is gone
-//        sockets_peer fast ADDRESS PORT BYTES COUNT          streams, one after the other; data goes with the SYN, if a cookie is there
-//        sockets_peer segments ADDRESS PORT BYTES SEGMENT COUNT     BYTES at once as datagrams of SEGMENT (UDP_SEGMENT), which come back
-//        sockets_peer asks ADDRESS PORT                      small questions about a stream to an echo, as Linux answers them
-//        sockets_peer hold ADDRESS PORT CONNECTIONS          opens them, prints `open`, and holds them until standard input closes
+//        sockets_peer leave ADDRESS PORT CONNECTIONS         sends, waits for ACKs, closes, prints `left`, and exits
+//        sockets_peer fast ADDRESS PORT BYTES COUNT          streams, one after the other, with data in the SYN if there is a cookie
+//        sockets_peer segments ADDRESS PORT BYTES SEGMENT COUNT     BYTES in one send as datagrams of SEGMENT (UDP_SEGMENT)
+//        sockets_peer asks ADDRESS PORT                      checks details of a stream against Linux's behaviour
+//        sockets_peer hold ADDRESS PORT CONNECTIONS          keeps them open, prints `open`, until standard input closes
 //
-// `echo` prints `ready`, the others `done` or what went wrong. At the end each says how many streams went by neighbours' channels.
+// `echo` prints `ready`, the others `done` or an error. At the end each prints how many streams used local channels.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
@@ -75,7 +75,7 @@ bool input_ended() {
   return ::poll(&input, 1, 0) != 0;
 }
 
-// One end of a stream that sends back what comes.
+// One end of a stream that echoes.
 struct Echo {
   std::vector<std::byte> held{};
   size_t sent = 0;
@@ -145,7 +145,7 @@ int echo(Sockets& sockets, const char* port, uint64_t group) {
   return 0;
 }
 
-// Its own calls come back to it, or go to others who share the port.
+// Calls its own port; the connections reach it, or other members of the group.
 int itself(Sockets& sockets, const Name& to, const char* port, uint64_t group, size_t count) {
   const int listener = sockets.socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, 0);
   if (!name_it(sockets, listener, name_of("::", port), group) || sockets.listen(listener, 1024) != 0) return wrong("listen");
@@ -243,7 +243,7 @@ int datagrams(Sockets& sockets, const Name& to, size_t bytes, size_t count) {
     for (size_t at = 0; at < bytes; ++at) data[at] = pattern(i + at);
     if (sockets.send(s, data.data(), data.size(), 0) != static_cast<ssize_t>(bytes)) return wrong("send");
     const ssize_t got = sockets.recv(s, back.data(), back.size(), 0);
-    if (got < 0 && errno == EAGAIN && ++lost < 5) continue;  // a neighbour had to be asked for, perhaps
+    if (got < 0 && errno == EAGAIN && ++lost < 5) continue;  // lost, perhaps during address resolution
     if (got != static_cast<ssize_t>(bytes)) return wrong("recv");
     if (bytes != 0 && std::memcmp(back.data(), data.data(), bytes) != 0) return wrong("other bytes");
     ++i;
@@ -283,7 +283,7 @@ int shout(Sockets& sockets, const Name& group, int count) {
   return 0;
 }
 
-// As a process that is killed right behind its last close(): nothing is destroyed.
+// Exits right after its last close(), as if killed: no destructor runs.
 int leave(Sockets& sockets, const Name& to, size_t count) {
   std::vector<std::byte> data(10'000);
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i % 251);
@@ -341,7 +341,7 @@ int segments(Sockets& sockets, const Name& to, size_t bytes, size_t segment, siz
     size_t at = 0;
     while (at < bytes) {
       const ssize_t got = sockets.recv(s, back.data(), back.size(), 0);
-      if (got < 0 && errno == EAGAIN && ++lost < 10) break;  // a neighbour had to be asked for, perhaps: all of it again
+      if (got < 0 && errno == EAGAIN && ++lost < 10) break;  // lost, perhaps during address resolution: all of it again
       if (got != static_cast<ssize_t>(std::min(segment, bytes - at))) return wrong("recv");
       if (std::memcmp(back.data(), data.data() + at, static_cast<size_t>(got)) != 0) return wrong("other bytes");
       at += static_cast<size_t>(got);
@@ -367,9 +367,9 @@ int asks(Sockets& sockets, const Name& to) {
   if (sockets.poll(&each, 1, 0) != 1 || each.revents != POLLWRNORM) return wrong("POLLWRNORM");
   char byte = 'x';
   if (sockets.send(s, &byte, 1, MSG_OOB) != 1 || !fails(sockets.recv(s, &byte, 1, MSG_OOB), EINVAL)) return wrong("MSG_OOB");
-  // Before anything is sent: where it goes somebody may answer.
+  // Before anything is sent: the destination may answer.
   if (!fails(sockets.recv(udp, &byte, 1, MSG_OOB | MSG_DONTWAIT), EAGAIN)) return wrong("MSG_OOB, which Linux does not look at there");
-  const bool refused = to.family == AF_INET;  // as Linux has it
+  const bool refused = to.family == AF_INET;  // as on Linux
   const ssize_t sent = sockets.sendto(udp, &byte, 1, MSG_OOB, to.get(), to.length);
   if (refused ? !fails(sent, EOPNOTSUPP) : sent != 1) return wrong("MSG_OOB of datagrams");
   if (!fails(sockets.send(99, &byte, 1, MSG_OOB), EBADF)) return wrong("MSG_OOB of nothing");
@@ -403,7 +403,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   SocketsOptions options;
-  options.linger = 600 * kSecond;  // who waits for that at its end has something that does not end
+  options.linger = 600 * kSecond;  // a process that waits so long at its end has a connection that does not end
   auto sockets = Sockets::open(*context, options);
   if (!sockets) {
     std::printf("%s\n", sockets.error().text.c_str());

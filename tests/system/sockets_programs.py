@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-# sockets_programs.py - programs as Debian has them, unmodified, on our sockets by unet-sockets: as servers of a kernel's clients, as clients
-# of a kernel's servers over the same wire, and with each other on one host. What comes is compared with what went, where they let one.
-# As a soak (UNET_LONG) with more data, and between two kernels, too.
+# sockets_programs.py - Debian's programs, unmodified, on U-Net's sockets by unet-sockets: as servers of a kernel's clients, as clients of a
+# kernel's servers over the same wire, and with each other on one host. Received data is compared with sent data where the program allows
+# it. The soak (UNET_LONG) sends more data, also between two kernels.
 #
 # Usage: sockets_programs.py PROGRAM UNETD UNET_SOCKETS LIBUNET_EMBEDDED   (77: no root, no network namespaces, or no such program)
 #
-# Where there is no UNET_SOCKETS both ends are a kernel's, which tries what this file does.
+# Without UNET_SOCKETS both ends are a kernel's, which tests this file itself.
 import contextlib
 import hashlib
 import importlib.util
@@ -57,7 +57,7 @@ def iperf3(role):
             streams = [["-n", size, "-P", "8"], ["-n", size, "-R"], ["-t", "1", "--bidir"], ["-n", size, "-Z"], ["-n", size]]
             for options in streams if v == 4 or LONG else streams[:2]:
                 sent, received = iperf3_bytes(role, address, options)
-                # What is under way when the sender has had enough is not waited for: with many streams that is most of it.
+                # The client does not wait for data in flight at its end: with many streams that is most of it.
                 require(sent >= 100_000 <= received, f"{options} by IPv{v}: {sent} bytes sent, {received} received")
             for length in (64, 1400):
                 sent, received = iperf3_bytes(role, address, ["-u", "-b", "100M", "-l", length, "-n", length * 5000])
@@ -67,7 +67,7 @@ def iperf3(role):
 
 
 def iperf3_bytes(role, address, options):
-    # Between two tests it closes its listener: who calls then is refused, or reset.
+    # Between two tests the server closes its listener: a call then is refused or reset.
     wait_until(lambda: role.listening(role.tests), "iperf3's server does not listen again")
     role.tests += 1
     told = json.loads(role.client.text("iperf3", "-c", address, "-J", *options))
@@ -75,7 +75,7 @@ def iperf3_bytes(role, address, options):
     end = told["end"]
     if "sum_sent" in end:
         return end["sum_sent"]["bytes"], end["sum_received"]["bytes"]
-    lost = end["sum"]  # of datagrams
+    lost = end["sum"]  # datagrams
     return end["sum"]["bytes"], end["sum"]["bytes"] * (1 - lost["lost_percent"] / 100)
 
 
@@ -97,7 +97,7 @@ http {{
 
 class Nginx:
     def __init__(self, role, user="root"):
-        """`user`: the workers'."""
+        """`user`: of the workers."""
         self.role, self.d, self.user = role, role.directory, user
         os.chmod(self.d, 0o755)
         role.subdirectory("pages")
@@ -157,13 +157,13 @@ def look_at_wrk(said, url):
 
 
 def reload(role, site, address):
-    """New workers take the listeners over, the old ones finish what they have; nobody is refused meanwhile."""
+    """New workers take the listeners over, and the old ones finish their requests; no client is refused meanwhile."""
     require(site.version(address)[0] == "first", "the first version")
     url = f"http://{bracketed(address)}:{PORT}"
     old = role.client.start("curl", "-sS", "-m", "300", "--limit-rate", "12M", "-o", role.file("slow.bin"), f"{url}/big.bin")
     site.configure("second")
     pages = role.client.start(*python_peer("http-clients", address, PORT, 8, 2000), stdout=subprocess.PIPE)
-    # A connection for each request: one that stays may be closed, as idle, at the moment in which the next request is sent.
+    # A connection for each request: a lasting one may be closed, as idle, at the moment of the next request.
     asks = role.client.start("wrk", "-t", "1", "-c", "8", "-d", "2s", "--timeout", "60s", "-H", "Connection: close", f"{url}/3.bin",
                              stdout=subprocess.PIPE)
     for _ in range(10):
@@ -190,7 +190,8 @@ def reload(role, site, address):
 
 @contextlib.contextmanager
 def few_ports(side):
-    """A kernel's client calls again and again from the same ports: where a worker had a connection that is gone meanwhile, another has one."""
+    """A kernel's client calls again and again from the same ports: another worker gets a connection where one had an old connection of that
+    port."""
     name = "net.ipv4.ip_local_port_range"
     before = side.text("sysctl", "-n", name).split()
     if not side.is_ours:
@@ -234,7 +235,7 @@ MaxRequestWorkers 32
 
 
 def apache(role):
-    """A process for each connection, or threads of a few; both leave the end of a connection to the client first."""
+    """A process for each connection, or threads of a few processes; both let the client close first."""
     os.chmod(role.directory, 0o755)
     role.subdirectory("pages")
     pages = {"small": os.urandom(1000), "big": os.urandom((64 if LONG else 4) * MIB + 1)}
@@ -248,7 +249,7 @@ def apache(role):
             for _, address in each_version(role):
                 url = f"http://{bracketed(address)}:{PORT}"
                 look_at_ab(ab_start(role, f"{url}/small", "-c", 20, "-n", 100_000 if LONG else 1500))
-                if mpm == "prefork":  # the other closes connections that are idle when it has few threads left, under the next request
+                if mpm == "prefork":  # the other closes idle connections when threads are short, also during the next request
                     look_at_ab(ab_start(role, f"{url}/small", "-k", "-c", 20, "-n", 100_000 if LONG else 1000))
                 require(role.client.run("curl", "-sS", "-m", "300", f"{url}/big") == pages["big"], f"{mpm}: the large file came otherwise")
         wait_until(lambda: not os.path.exists(role.file("apache.pid")), f"{mpm}: apache2 does not end")
@@ -349,7 +350,7 @@ def memcached(role):
 
 
 def sockperf(role):
-    """One server waits for all its sockets by epoll; its clients are there at the same time, one for each."""
+    """One server waits for all its sockets by epoll; its clients, one for each socket, run at the same time."""
     address = role.addresses[4]
     kinds = (["pp", "-m", "64"], ["pp", "-m", "1400"], ["ul", "-m", "64", "--mps", "2000", "--reply-every", "10"])
     clients = [(protocol, how) for protocol in "TU" for how in kinds]
@@ -358,7 +359,7 @@ def sockperf(role):
         for seconds in [20] if LONG else [1, 10]:
             said = sockperf_clients(role, [[*how, "-i", address, "-p", PORT + i, *["--tcp"] * (protocol == "T")]
                                            for i, (protocol, how) in enumerate(clients)], seconds)
-            # Of a second it looks at the middle only, in which a busy machine may not let a client run.
+            # sockperf counts only the middle of a second, in which a busy machine may not let a client run.
             if not any("No valid observations" in text for _, text in said):
                 break
         for command, text in said:
@@ -369,7 +370,7 @@ def sockperf(role):
 
 
 def sockperf_clients(role, arguments, seconds):
-    """All at once: a list of (command, what it printed)."""
+    """All at once: a list of (command, its output)."""
     commands = [["sockperf", *each, "-t", seconds] for each in arguments]
     running = [role.client.start(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for command in commands]
     said = []
@@ -451,7 +452,7 @@ def netcat(role):
 
 
 def netcat_datagrams(role, v, address):
-    """The server becomes its first caller's: it connects to it. Neither has an end of its input: behind that nc hears no more."""
+    """The server connects its datagram socket to its first client. Neither closes its input: after that nc would receive no more."""
     words, answer = os.urandom(1000), os.urandom(900)
     with open(role.file("said"), "wb") as said, open(role.file("came"), "wb") as came, open(role.file("back"), "wb") as back:
         server = role.server.start("nc", f"-{v}", "-u", "-n", "-v", "-l", address, PORT, stdin=subprocess.PIPE, stdout=came, stderr=said)
@@ -483,7 +484,7 @@ echo "$first, $second"
 
 
 def bash(role):
-    """Its builtins write by a stream of the C library, with the socket at 1 meanwhile."""
+    """bash's builtins write through a stdio stream, with the socket at 1 meanwhile."""
     for v, address in each_version(role):
         where = f"{PORT},bind={bracketed(address)}"
         with role.server.server("socat", "-d", "-d", f"TCP{v}-LISTEN:{where},reuseaddr,fork", "EXEC:cat", ready="listening on"):
@@ -495,7 +496,7 @@ def bash(role):
 
 
 def tftp(role):
-    """A child for each file, with a socket of its own, behind chroot() and as another user."""
+    """A child for each file, with a socket of its own, after chroot() and as another user."""
     data = os.urandom(300_000)
     os.chmod(role.directory, 0o755)
     root = role.subdirectory("files")
@@ -517,7 +518,7 @@ def marks(role):
                 require(told == wanted, f"what was told is {told}, not {wanted}")
 
 
-PROGRAMS = {  # what is run, and the programs, and modules of Python, that it takes
+PROGRAMS = {  # each test, with the programs and Python modules that it needs
     "iperf3": (iperf3, ["iperf3"]),
     "nginx": (nginx, ["nginx", "wrk", "curl", "ab"]),
     "apache": (apache, ["apache2", "ab", "curl"]),
@@ -541,8 +542,8 @@ PROGRAMS = {  # what is run, and the programs, and modules of Python, that it ta
 }
 
 
-USERS = {"postgres": NOBODY}  # whose its server is, if not root's
-# Of one process, and one at a time: they may have the network interface inside of them.
+USERS = {"postgres": NOBODY}  # the server's user, if not root
+# Single processes, one at a time: these may embed the NI.
 ALONE = {"iperf3": ["server", "client"], "memcached": ["server", "client"], "sockperf": ["server"]}
 
 

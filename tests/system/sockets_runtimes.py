@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# sockets_runtimes.py - runtimes of which a thread waits by epoll before there is a socket: gRPC, tokio and Java's selectors, unmodified, as
-# servers and clients of each other and of a kernel's.
+# sockets_runtimes.py - runtimes with a thread that waits by epoll before there is a socket: gRPC, tokio and Java's selectors, unmodified,
+# as servers and clients of each other and of a kernel's.
 #
 # Usage: sockets_runtimes.py grpc|java|tokio UNETD UNET_SOCKETS LIBUNET_EMBEDDED   (77: no root, no network namespaces, or no such runtime)
 import os
@@ -28,7 +28,7 @@ path = "{source}"
 
 
 def grpc_python():
-    """An interpreter that has grpc: the one of this test, or Debian's."""
+    """An interpreter with the module grpc: this test's, or Debian's."""
     for python in (sys.executable, "/usr/bin/python3"):
         if os.path.exists(python) and subprocess.run([python, "-c", "import grpc"], capture_output=True, check=False).returncode == 0:
             return [python, os.path.join(HERE, "runtime_grpc.py")]
@@ -40,7 +40,7 @@ def java(_):
 
 
 def tokio(directory):
-    """A program, if cargo has the crate already: a test downloads nothing."""
+    """Builds the program if cargo has the crate already: a test downloads nothing."""
     if not shutil.which("cargo"):
         return "cargo"
     with open(os.path.join(directory, "Cargo.toml"), "w", encoding="utf-8") as file:

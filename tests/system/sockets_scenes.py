@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # sockets_scenes.py - all ways in which a connection begins and ends, call by call: each scene between ipstack and Linux's kernel, in both
-# roles, and between two kernels, who have to say the same. What was on the wire is shown to tshark.
+# roles, and between two kernels, with equal answers. tshark checks the captures.
 #
 # Usage: sockets_scenes.py UNETD SOCKETS_SCRIPT   (77: no root, no network namespaces)
 import os
@@ -18,7 +18,7 @@ UNETD, SCRIPT = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else (
 GROUPS = {4: "239.1.2.3", 6: "ff05::123"}
 ANY = {4: "0.0.0.0", 6: "::"}
 
-# What comes before each scene with connections: `s` is connected, a has called b.
+# Begins each scene with connections: `s` is connected, a has called b.
 OPEN = """
 b: socket l stream V -> 0
 b: set l reuse 1 -> 0
@@ -29,8 +29,8 @@ a: connect s B PORT -> 0
 b: accept l s -> 0
 """
 
-# SIDE: COMMAND -> ANSWER, or another |ANSWER; `part` is any number. `begin` does not wait for the answer, which is that of `end`. `plug` and
-# `unplug` are of the cable between the sides; `pause`: what is under way arrives, or is lost.
+# SIDE: COMMAND -> ANSWER, or another |ANSWER; `part` is any number. `begin` does not wait for the answer; `end` returns it. `plug` and
+# `unplug` work on the cable between the sides. `pause`: frames in flight arrive, or are lost.
 SCENES = {
     "the caller ends first": """
 a: send s 10 -> 10
@@ -418,10 +418,10 @@ a: fast v B PORT 1 -> EISCONN
 """,
 }
 
-# Without a cable, so that two applications of one network interface can say the same.
+# Scenes without a cable, which two applications of one NI can also play.
 LOCAL = {name: text for name, text in SCENES.items() if "unplug" not in text}
 
-# Two connections each, as nothing moves for seconds: one is asked whether it is alive, one has something to say.
+# Two connections each, idle for seconds: keep-alive probes one, and data goes out on the other.
 SILENCE = """
 b: accept l t -> 0
 W: set s keepalive 1 -> 0
@@ -487,14 +487,14 @@ class Play:
 
 
 def casts(it):
-    """Who plays a and b, and whose cable is pulled: ours and the kernel, in both roles, and two kernels."""
+    """The sides a and b, and the one with the cable: ipstack and the kernel, in both roles, and two kernels."""
     yield "ours calls the kernel", it.ours, it.kernel, "b"
     yield "the kernel calls ours", it.kernel, it.ours, "b"
     yield "a kernel calls a kernel", lambda: it.kernel("c"), it.kernel, "b"
 
 
 def play(scenes, cast=casts, near=False, wire=WIRE):
-    """`near`: without TCP, by a channel from one side to the other."""
+    """`near`: without TCP, over a local channel from one side to the other."""
     with stage(UNETD, SCRIPT, wire) as it:
         wrong = []
         for who, first, second, cable in cast(it):
@@ -523,12 +523,12 @@ def test_between_applications():
 
 @beside
 def test_silence():
-    """Whose cable is pulled hears nothing: in the end it gives up."""
+    """A side with its cable pulled hears nothing: in the end it gives up."""
     play({f"silence, heard by {who}": OPEN + CALL_T + SILENCE.replace("W:", f"{who}:") for who in "ab"})
 
 
 def test_killed():
-    """A killed application's connections are reset, by ipstack; by the kernel they end."""
+    """ipstack resets the connections of a killed application; the kernel closes them."""
     with stage(UNETD, SCRIPT) as it:
         for _, first, second, cable in list(casts(it))[:2]:
             for victim, other in (("a", "b"), ("b", "a")):

@@ -1,27 +1,27 @@
-// sockets_script.cc - calls of sockets, one by one, as standard input says them, on ipstack's or on the kernel's; a line answers each with
-// what it returned. With it tests play scenes that have to come out the same on both.
+// sockets_script.cc - makes the socket calls that it reads from standard input, on ipstack's sockets or the kernel's, and prints each
+// result in a line. Tests play scenes with it: results must be equal on both.
 //
-// Usage: sockets_script ours [marks]     on the network interface $UNET_NI; marks: asks for those of congestion (ECN)
+// Usage: sockets_script ours [marks]     on the NI $UNET_NI; marks: requests ECN
 //        sockets_script kernel
 //
 // A socket has a name. An answer is a number, or the name of an errno. Commands:
 //   socket NAME stream|datagram 4|6      bind NAME ADDRESS PORT      listen NAME BACKLOG        accept NAME NEW
 //   connect NAME ADDRESS PORT            shutdown NAME read|write|both                          close NAME
-//   send NAME BYTES                      recv NAME BYTES             to the last byte, which are looked at: `wrong` is an answer, too
+//   send NAME BYTES                      recv NAME BYTES             all of them, checked: prints `wrong` if they differ
 //   fast NAME ADDRESS PORT BYTES         sendto() with MSG_FASTOPEN
 //   drain NAME                           recv() to the end: `BYTES END`
 //   to NAME ADDRESS PORT BYTES           from NAME                   datagrams
-//   urgent NAME BYTES                    send(), whose last byte is kUrgent, with MSG_OOB
+//   urgent NAME BYTES                    send() with MSG_OOB; the last byte is kUrgent
 //   beside NAME                          recv() with MSG_OOB: the byte's number
 //   mark NAME                            sockatmark()                byte NAME                  recv() of one byte: its number
 //   nonblock NAME                        set NAME OPTION VALUE       get NAME OPTION            (kOptions, linger, join)
-//   block NAME                           ecn NAME                    whether both have agreed upon it
-//   wait NAME EVENT...                   poll() until it has all of these: all that it has then, or `never`
-//   quick NAME                           a second for IN: all that it has then
+//   block NAME                           ecn NAME                    whether both ends agreed on ECN
+//   wait NAME EVENT...                   poll() until it has all of these; prints all events, or `never`
+//   quick NAME                           waits a second for IN; prints all events
 //   events NAME                          poll() without waiting
 //   port NAME                            of getsockname()            peer NAME                  getpeername(): 0
-//   forget                               closes all, without much ado
-//   near                                 how many streams there were by channels of neighbours; the kernel has none
+//   forget                               closes all sockets, without any output
+//   near                                 how many streams used local channels; none with the kernel
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -46,9 +46,9 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr int kPatience = 60;  // seconds, of a call that blocks
+constexpr int kPatience = 60;  // seconds for a blocking call
 constexpr size_t kPart = 65536;
-constexpr std::byte kUrgent{'!'};  // beside the pattern
+constexpr std::byte kUrgent{'!'};  // not in the pattern
 
 struct Name {
   int value;
@@ -91,7 +91,7 @@ struct Address {
   socklen_t length = sizeof(sockaddr_storage);
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&bytes); }
   uint16_t port() const {
-    sockaddr_in four;  // both families have it in the same place
+    sockaddr_in four;  // the port has the same offset in both families
     std::memcpy(&four, &bytes, sizeof four);
     return ntohs(four.sin_port);
   }
@@ -114,7 +114,7 @@ Address address_of(const std::string& host, const std::string& port) {
   return address;
 }
 
-// The kernel's calls, by the names that ipstack's have.
+// The kernel's calls, under the names of ipstack's.
 struct Kernel {
   int socket(int domain, int type, int protocol) { return ::socket(domain, type | SOCK_CLOEXEC, protocol); }
   int bind(int s, const sockaddr* address, socklen_t length) { return ::bind(s, address, length); }
@@ -262,7 +262,7 @@ class Script {
     return (info.tcpi_options & option) != 0 ? "1" : "0";
   }
 
-  // Whether these are the stream's next.
+  // Whether these are the next bytes of the stream.
   bool right(One& it, const std::byte* data, size_t bytes) {
     for (size_t i = 0; i < bytes; ++i) {
       if (data[i] != pattern(it.received + i)) return false;
@@ -288,7 +288,7 @@ class Script {
     }
   }
 
-  // Each begins the pattern.
+  // Each datagram begins the pattern anew.
   std::string datagram(One& it) {
     std::vector<std::byte> data(kPart);
     const ssize_t got = calls_.recv(it.socket, data.data(), data.size(), 0);
@@ -367,7 +367,7 @@ int play(Calls& calls) {
   while (true) {
     pollfd standard_input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     if (::poll(&standard_input, 1, 0) == 0) {
-      calls.poll(nullptr, 0, 2);  // the stack works while its application is in a call
+      calls.poll(nullptr, 0, 2);  // the stack works only inside of calls
       continue;
     }
     std::array<char, 4096> part;

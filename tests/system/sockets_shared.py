@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-# sockets_shared.py - processes that share a port, with Linux's kernel and with applications of the same network interface as their clients:
-# each gets a share, and none loses a connection when another is killed or joins, nor by an upgrade or a restart of the interface. What was
-# on the wire is shown to tshark.
+# sockets_shared.py - processes that share a port (SO_REUSEPORT), with clients on Linux's kernel and on the same NI. Each process gets a
+# share of the connections. None is lost when another process is killed or joins, or by an upgrade or restart of the NI. tshark checks the
+# captures.
 #
 # Usage: sockets_shared.py UNETD UNETCTL SOCKETS_PEER   (77: no root, no network namespaces)
-#        sockets_shared.py --peer ...                   what the kernel's side does, in its namespace
+#        sockets_shared.py --peer ...                   the kernel's side, in its namespace
 import collections
 import contextlib
 import json
@@ -22,14 +22,14 @@ from tcp_linux import PORT
 
 UNETD, UNETCTL, SOCKETS_PEER = map(os.path.abspath, sys.argv[1:4]) if len(sys.argv) == 4 else ("", "", "")
 MEMBERS, EACH = 4, 1000
-GROUP = 1  # SO_REUSEPORT's; any other does the same
+GROUP = 1  # of SO_REUSEPORT; any other number would do
 
 
 # ---- the kernel's side
 
 
 def talk(streams):
-    """Every stream says something and hears it again. Those that were reset, and go."""
+    """Exchanges data on every stream. Returns those that were reset, and those that go on."""
     dead = []
     for stream in streams:
         try:
@@ -47,7 +47,7 @@ def talk(streams):
 
 
 def kernel_calls(address):
-    """`open N`, `talk`, `datagrams N`: what has become of it is a line."""
+    """Runs `open N`, `talk` and `datagrams N`, and prints the outcome of each in a line."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
     streams = []
     print("ready", flush=True)
@@ -56,7 +56,7 @@ def kernel_calls(address):
         if what == "open":
             wanted = len(streams) + int(count[0])
             while len(streams) < wanted:
-                with contextlib.suppress(ConnectionError):  # to a member that was killed in that very moment
+                with contextlib.suppress(ConnectionError):  # to a member that has just been killed
                     streams.append(socket.create_connection((address, PORT), timeout=WAIT))
             print("open", flush=True)
         elif what == "talk":
@@ -116,7 +116,7 @@ class Ni:
         return out
 
     def shares(self):
-        """How many connections each process has."""
+        """The number of connections of each process."""
         found = json.loads(self.ctl("ss", "--json", "state", "established", "sport", "=", f":{PORT}"))
         return collections.Counter(each["pid"] for each in found)
 
@@ -124,7 +124,7 @@ class Ni:
         return sorted(each["counters"]["near_in"] for each in json.loads(self.ctl("ss", "--stacks", "--json")))
 
     def restart(self):
-        """Kills the one that serves; its keeper starts another."""
+        """Kills the serving NI; its supervisor starts another."""
         pid = self.daemon.process.pid
         found = []
 
@@ -169,7 +169,7 @@ def test_members_come_and_go():
         shares = ni.shares()
         require(len(shares) == MEMBERS and sum(shares.values()) == EACH, f"{shares}")
         require(all(each > EACH // MEMBERS // 2 for each in shares.values()), f"some have too little: {shares}")
-        # While more are opened one comes, and while still more are, one is killed.
+        # A member joins while connections are opened, and one is killed while more are.
         peer.ask("open", EACH // 2)
         wait_until(lambda: sum(ni.shares().values()) > EACH, "nothing is opened")
         members.append(ni.member())
@@ -180,10 +180,10 @@ def test_members_come_and_go():
         members[0].wait(WAIT)
         require(peer.line() == "open", "connections while one is killed")
         require(said(peer, "talk").startswith("reset "), "it talks")
-        # All that live have kept theirs: what they have is what is left, and none of that is reset any more.
+        # Living members keep their connections: these are the ones left, and none of them is reset any more.
         left = sum(ni.shares().values())
         require(said(peer, "talk") == f"reset 0 of {left}", "a living member's connection was reset")
-        # Who is killed has a quarter of most, by their hashes, and perhaps a fifth of the last ones, if they were open before it died.
+        # By hash, the killed member has a quarter of the first ones, and perhaps a fifth of the last, if they were open before its death.
         require(left > EACH * (2 - 2.5 / MEMBERS), f"only {left} are left")
         for end in ni.upgrade, ni.restart:
             end()

@@ -1,10 +1,10 @@
-// sockets_stress.c - a program of thousands of short connections with data that is verified, for sockets_stress.py: it knows nothing of
-// ours, and runs by unet-sockets.
+// sockets_stress.c - a program with thousands of short connections and verified data, for sockets_stress.py. It is an
+// unmodified program, which unet-sockets runs.
 //
 //   sockets_stress serve ADDRESS PORT WORKERS [each | prefork]
 //   sockets_stress load ADDRESS PORT SECONDS CONNECTIONS SEED [NOBODY | slow | steady]
 //
-// load: NOBODY is an address that no host has; slow: all connections take as long as there is time; steady: and none may end early.
+// load: NOBODY is an unused address. slow: every connection lasts until SECONDS are over. steady: as slow, and none may end early.
 #include "tests/system/sockets_stress.h"
 
 #include <arpa/inet.h>
@@ -71,7 +71,7 @@ void reset_and_close(int fd) {
   close(fd);
 }
 
-// A busy machine loses packets, the reset of who has gone, too: and whoever has nothing to say hears nothing then unless he asks.
+// A busy machine loses packets, also the reset of a dead peer. A side without data to send must probe by keep-alive to learn of it.
 void ask_if_there(int fd) {
   const int one = 1, idle_seconds = 10, interval_seconds = 5, most = 20;
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof idle_seconds);

@@ -1,7 +1,7 @@
-// sockets_stress.h - what the two sides of sockets_stress have in common: the header of a connection, and the bytes that it carries.
+// sockets_stress.h - common to both sides of sockets_stress: the header of a connection, and the bytes that it carries.
 //
-// Each connection has a number, and every byte of it follows from that, the direction and its offset: so a byte that comes from another
-// connection, twice, or not at all is found at once.
+// Every byte follows from the connection's number, the direction and its offset. So a byte of another connection, a repeated byte or a
+// missing one is detected at once.
 #pragma once
 
 #include <stdbool.h>
@@ -10,31 +10,31 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-// The first thing on each connection, from its caller.
+// The first bytes of each connection, from the caller.
 struct Header {
   uint64_t number;
-  uint64_t up, down;     // bytes to the server, without this; and from it
-  uint64_t resets_after; // so many bytes down the server resets it; 0: it does not
+  uint64_t up, down;     // bytes to the server, without this header; bytes from it
+  uint64_t resets_after; // the server resets after that many bytes down; 0: it does not
 };
 
 enum { kUp = 1, kDown = 2, kPiece = 32 * 1024 };
 
-// The bytes of a direction from an offset on.
+// Writes the bytes of a direction from an offset on.
 void write_pattern(uint64_t number, int direction, uint64_t offset, unsigned char* to, size_t length);
-// Ends the program with words if they are others.
+// Ends the program with a message if the bytes differ.
 void verify_pattern(uint64_t number, int direction, uint64_t offset, const unsigned char* from, size_t length);
 
-// read(), readv(), recv() or recvmsg(), and write() to sendmsg(), one after the other.
+// Takes turns among read(), readv(), recv() and recvmsg(), and among write() to sendmsg().
 ssize_t take_some(int fd, void* to, size_t length, unsigned which);
 ssize_t give_some(int fd, const void* from, size_t length, unsigned which);
 
 void reset_and_close(int fd);
-void ask_if_there(int fd);  // by keep-alive
+void ask_if_there(int fd);  // turns keep-alive on
 uint64_t now_us(void);
-// Says what is wrong and ends the program, with status 3.
+// Prints an error and ends the program, with status 3.
 void wrong(const char* format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-// `address` and `port`, as bind() and connect() want it.
+// Converts `address` and `port` for bind() and connect().
 socklen_t read_place(const char* address, int port, struct sockaddr_storage* to);
 
 int serve(int argc, char** argv);

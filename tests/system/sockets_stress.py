@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-# sockets_stress.py - a thousand connections that come and go at random, by unmodified programs on our sockets (sockets_stress.c), of which
-# some are killed all the time: every byte is verified, who is not killed is not disturbed, and nothing is left at the end. Before anybody
-# is, each connection is whole. The same with a kernel at one end, and with a network interface that is killed. As a soak (UNET_LONG) for
+# sockets_stress.py - a thousand connections that come and go at random, by unmodified programs on U-Net's sockets (sockets_stress.c). First
+# no process is killed, and every connection is complete. Then some are killed all the time: every byte is verified, the others are not
+# disturbed, and nothing is held at the end. Also with a kernel at one end, and with an NI that is killed. The soak (UNET_LONG) lasts
 # longer.
 #
 # Usage: sockets_stress.py UNETD UNETCTL UNET_SOCKETS SOCKETS_STRESS   (77: no root, no network namespaces)
@@ -22,14 +22,14 @@ from spaces import Host, Spaces, can_be_made, ip
 
 UNETD, UNETCTL, UNET_SOCKETS, STRESS = map(os.path.abspath, sys.argv[1:5]) if len(sys.argv) == 5 else [""] * 4
 SECONDS = 60 if "UNET_LONG" in os.environ else 5
-NOBODY = {4: "10.86.0.77", 6: "fd00:86::77"}  # of the network, and no host's
+NOBODY = {4: "10.86.0.77", 6: "fd00:86::77"}  # unused addresses of the network
 WORKERS, SLOW = 3, 20
 PORT, PORT_KILLED, PORT_STEADY, PORT_PREFORK = 8300, 8310, 8320, 8330
-GROWTH_MAX = 48 << 20  # of the network interface's memory; a process that is not given back costs several MiB, and a hundred are killed
+GROWTH_MAX = 48 << 20  # of the NI's memory: a leaked process costs several MiB, and a hundred are killed
 
 
 class Program:
-    """A side of sockets_stress and what it says, until end() or the end of the test."""
+    """A side of sockets_stress and its output, until end() or the end of the test."""
 
     def __init__(self, side, path, *words):
         self.words, self.path = words, path
@@ -48,7 +48,7 @@ class Program:
         return said
 
     def counts(self):
-        """Of its last line."""
+        """The figures in its last line."""
         lines = re.findall(r"^(?:so far|done) (.*)$", self.check(), re.M)
         return {name: int(value) for name, value in (each.split("=") for each in lines[-1].split())} if lines else {}
 
@@ -58,14 +58,14 @@ class Program:
         return self.counts()
 
     def kill(self):
-        """As the out-of-memory killer does: all of its processes at once."""
+        """Kills all of its processes at once, as the out-of-memory killer does."""
         self.check()
         end(self.process, signal.SIGKILL)
 
-    # ---- of a server
+    # ---- for a server
 
     def workers(self):
-        """Those that live; each has said that it waits for connections."""
+        """The living workers; each has printed that it waits for connections."""
         alive = []
         for pid in map(int, re.findall(r"^worker (\d+)$", self.check(), re.M)):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/stat", encoding="utf-8") as file:
@@ -98,10 +98,10 @@ class Stage:
         for each in self.programs:
             end(each.process, signal.SIGKILL)
 
-    # ---- while nobody is killed
+    # ---- while no process is killed
 
     def calm(self):
-        """Every connection is whole, whoever serves: with all that was sent, both ways, and no other end than its own."""
+        """Every connection is complete with every kind of server: all data arrived, both ways, and it ended as planned."""
         servers = [self.serve(PORT), self.serve(PORT_KILLED, "each"), self.serve(PORT_PREFORK, "prefork")]
         for load in [self.load(each.words[2], 100, 1) for each in servers]:
             counts = load.must_end()
@@ -111,10 +111,10 @@ class Stage:
         for each in servers:
             each.kill()
 
-    # ---- while it runs
+    # ---- while processes are killed
 
     def kill_worker(self, server):
-        """One at a time: the others serve meanwhile."""
+        """Kills one worker at a time: the others serve meanwhile."""
         victim = self.random.choice(server.workers())
         os.kill(victim, signal.SIGKILL)
         wait_until(lambda: server.serves() and victim not in server.workers(), f"no worker in the place of {victim}: {server.said()}")
@@ -126,8 +126,8 @@ class Stage:
         return self.load(one.words[2], one.words[4], one.words[3])
 
     def storm(self, seconds, scale):
-        """Until the time is over one after another is killed. How many were."""
-        # What is replaced at once is so beside processes of its own that have not quite ended, which a shared listener would be bound by.
+        """Kills one worker after another until the time is over. Returns their number."""
+        # An immediate replacement runs beside a process that has not quite exited, which would keep a shared listener's port bound.
         server, killed, steady = self.serve(PORT), self.serve(PORT_KILLED, "each"), self.serve(PORT_STEADY, address="0.0.0.0")
         servers = [server, self.serve(PORT_PREFORK, "prefork")]
         kept = [self.load(PORT, 300 * scale // 100, seconds) for _ in range(2)] + [self.load(PORT_KILLED, 100 * scale // 100, seconds)]
@@ -155,7 +155,7 @@ class Stage:
 
 
 class Ni:
-    """The network interface of a test, and what it has."""
+    """The NI of a test, and its resources."""
 
     def __init__(self, daemon, socket):
         self.daemon, self.socket = daemon, socket
@@ -169,7 +169,7 @@ class Ni:
         return self.ctl("ss", "--json", "--all")
 
     def has(self):
-        """What grows if something is not given back."""
+        """Resources that would grow with every leak."""
         pid = self.daemon.process.pid
         return {"descriptors": len(os.listdir(f"/proc/{pid}/fd")), "endpoints": len(self.ctl("endpoints", "--json")),
                 "clients": len(self.ctl("clients", "--json")), "channels": len(self.ctl("channels", "--json"))}
@@ -186,7 +186,7 @@ def network_interface(spaces, d, port):
 
 @contextlib.contextmanager
 def stage(role):
-    """Role: who serves and who calls, `ours` or `kernel`."""
+    """Roles: the server and the caller, each `ours` or `kernel`."""
     with directory() as d, directory() as files, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
         with_loopback(spaces, "a", "b")
@@ -204,7 +204,7 @@ def stage(role):
 
 
 def restart(it, run_until_the_end, another):
-    """One that is killed, and another in its place after a while."""
+    """Kills a client, and starts another in its place after a while."""
     require(it.ni.daemon.process.poll() is None, "there is no network interface to kill")
     it.ni.daemon.stop(signal.SIGKILL)
     time.sleep(0.3)
@@ -213,7 +213,7 @@ def restart(it, run_until_the_end, another):
 
 def storm(role, seconds, scale):
     with stage(role) as it:
-        # What is allocated once is there before.
+        # One-time allocations happen here, before the measurement.
         it.calm()
         wait_until(lambda: it.ni.sockets() == [], "sockets of what was killed first")
         had, memory = it.ni.has(), it.ni.memory()
@@ -251,7 +251,8 @@ for each in calls:
 
 
 def test_lost_resets():
-    """Each worker waits for a caller that is gone without a word, as Linux says a reset once: it finds that out, and serves others."""
+    """Each worker waits for a caller that vanished silently, since Linux sends a reset only once. Keep-alive finds that out, and the worker
+    serves others."""
     with stage(("ours", "kernel")) as it:
         it.serve(PORT_PREFORK, "prefork")
         lost = ("blackhole", f"{it.address}/32")
@@ -270,7 +271,7 @@ def test_lost_resets():
 
 
 def test_network_interface_killed():
-    """Its programs' connections are reset, their listeners are bound again, and new connections do."""
+    """When the NI is killed, connections are reset, listeners are bound again, and new connections work."""
     with stage(("ours", "ours")) as it:
         servers = [it.serve(PORT), it.serve(PORT_KILLED, "each"), it.serve(PORT_STEADY, address="0.0.0.0")]
         ports, long = (PORT, PORT_KILLED, PORT_STEADY), 10 * WAIT

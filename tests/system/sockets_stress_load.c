@@ -1,5 +1,5 @@
-// sockets_stress_load.c - the client: so many connections at a time, of mixed sizes, which end as they are to by chance: whole, reset or
-// left by one side, refused, or given up before anybody has answered.
+// sockets_stress_load.c - the client: a number of connections at a time, of mixed sizes. Chance decides how each ends: complete, reset or
+// closed by one side, refused, or given up before an answer.
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -15,16 +15,16 @@ enum Kind { kWhole, kReset, kLeft, kResetThere, kRefused, kNobody, kSlow };
 
 struct Call {
   enum Kind kind;
-  int fd;  // -1: none
+  int fd;  // -1: no connection
   bool connected, writes, shut;
   struct Header header;
-  uint64_t header_sent, sent, got, ends_at;  // kReset, kLeft: after so many bytes of either direction
+  uint64_t header_sent, sent, got, ends_at;  // ends_at: kReset and kLeft end after so many bytes of either direction
   uint64_t moved_us;
   unsigned turn;
 };
 
 static struct {
-  uint64_t whole, cut, early, refused, wanted, bytes;  // cut: by a reset that was not wanted; early: by an end that was not
+  uint64_t whole, cut, early, refused, wanted, bytes;  // cut: by an unplanned reset; early: by an unplanned end
 } counts;
 
 static const uint64_t kStuckUs = 60 * 1000 * 1000, kGivenUpUs = 30 * 1000, kSlowTickUs = 20 * 1000;
@@ -34,7 +34,7 @@ static int epoll = -1;
 static uint64_t state;
 static struct sockaddr_storage place, refusing, nobody;
 static socklen_t place_length;
-static bool slow, steady, has_nobody;  // steady: none may end early
+static bool slow, steady, has_nobody;  // steady: no connection may end early
 static uint64_t seconds;
 
 static uint64_t chance(uint64_t below) {
@@ -64,7 +64,7 @@ static void end_call(struct Call* each, uint64_t* counter, bool resets) {
   each->fd = -1;
 }
 
-// It ends with an error, or (NULL) sooner than its server would have ended it.
+// Ends with an error, or (NULL) before its server would have ended it.
 static void is_cut(struct Call* each, const char* by) {
   uint64_t* const cut = by != NULL ? &counts.cut : &counts.early;
   if (steady) wrong("a steady connection ends by %s at %lu of %lu", by != NULL ? by : "itself", each->got, each->header.down);
@@ -81,7 +81,7 @@ static void choose(struct Call* each) {
   if (each->kind == kResetThere) each->header.resets_after = 1 + chance(each->header.down);
 }
 
-// One that is slow reads by its tick only.
+// A slow connection reads only at its tick.
 static struct epoll_event wanted_of(struct Call* each) {
   const uint32_t in = each->kind == kSlow ? EPOLLET : EPOLLIN;
   return (struct epoll_event){.events = in | (each->writes ? EPOLLOUT : 0), .data.ptr = each};
@@ -94,7 +94,7 @@ static void begin_call(struct Call* each) {
   if (each->fd < 0) wrong("socket: %s", strerror(errno));
   ask_if_there(each->fd);
   struct epoll_event event = wanted_of(each);
-  if (chance(2) == 0) {  // before it is connected, or after
+  if (chance(2) == 0) {  // before the connection is established, or after
     if (epoll_ctl(epoll, EPOLL_CTL_ADD, each->fd, &event) != 0) wrong("epoll_ctl: %s", strerror(errno));
     event.data.ptr = NULL;
   }
@@ -113,7 +113,7 @@ static void want(struct Call* each, bool writes) {
   if (epoll_ctl(epoll, EPOLL_CTL_MOD, each->fd, &event) != 0) wrong("epoll_ctl: %s", strerror(errno));
 }
 
-// False: it is over.
+// False: the connection is over.
 static bool connect_done(struct Call* each, uint32_t events) {
   int error = 0;
   socklen_t length = sizeof error;
@@ -186,7 +186,7 @@ static void handle(struct Call* each, uint32_t events) {
   if (ends && each->sent + each->got >= each->ends_at) end_call(each, &counts.wanted, each->kind == kReset);
 }
 
-// What is due by the time.
+// Does what is due at this time.
 static void look(struct Call* each, uint64_t now) {
   if (each->fd < 0) return;
   if (each->kind == kNobody && now - each->moved_us > kGivenUpUs) {
@@ -217,7 +217,7 @@ static void run(struct Call* calls, int most) {
     open = 0;
     for (int i = 0; i < most; ++i) {
       look(&calls[i], now);
-      // Not all at once: they come by and by, and one that was refused is not tried again at once.
+      // New connections start gradually, and a refused one is not retried at once.
       if (calls[i].fd < 0 && now < end && chance(4) == 0) begin_call(&calls[i]);
       if (calls[i].fd >= 0) ++open;
     }

@@ -1,6 +1,6 @@
-// sockets_stress_serve.c - the server: workers by fork() with an epoll set each, of which every other one is edge-triggered. One that is
-// killed is replaced. They share a listener, or each has its own (SO_REUSEPORT). Or, as servers did it before epoll, they share one and
-// have no set: each waits in accept(), and serves what it gets to its end before the next.
+// sockets_stress_serve.c - the server: forked workers, each with an epoll set; every other set is edge-triggered. A killed worker is
+// replaced. Workers share one listener, or each has its own (SO_REUSEPORT). Or, as in servers before epoll, they share one and have no set:
+// each blocks in accept(), and serves a connection to its end before the next.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,15 +17,15 @@
 
 struct Served {
   int fd;
-  bool writes;  // EPOLLOUT is asked for
-  bool ended;   // the caller has sent all that it will
+  bool writes;  // waits for EPOLLOUT
+  bool ended;   // the caller has sent everything
   size_t header_got;
   struct Header header;
   uint64_t got, sent;
   unsigned turn;
 };
 
-static int epoll = -1, shared = -1;  // shared: the listener of all workers; -1: each has its own
+static int epoll = -1, shared = -1;  // shared: the common listener; -1: each worker has its own
 static bool by_edges, has_each, one_by_one;
 static struct sockaddr_storage place;
 static socklen_t length;
@@ -36,7 +36,7 @@ static void let_go(struct Served* each, bool resets) {
   free(each);
 }
 
-// False: it is over.
+// False: the connection is over.
 static bool take(struct Served* each) {
   unsigned char piece[kPiece];
   while (!each->ended) {
@@ -79,7 +79,7 @@ static void want(struct Served* each, bool writes) {
   if (epoll_ctl(epoll, EPOLL_CTL_MOD, each->fd, &event) != 0) wrong("epoll_ctl: %s", strerror(errno));
 }
 
-// False: it is over.
+// False: the connection is over.
 static bool handle(struct Served* each) {
   if (!take(each) || !give(each)) return let_go(each, false), false;
   const bool whole = each->header_got == sizeof each->header;
@@ -147,7 +147,7 @@ static void work(int number) {
   }
 }
 
-// The pid of the worker.
+// Returns the pid of the new worker.
 static pid_t begin(int number) {
   const pid_t pid = fork();
   if (pid < 0) wrong("fork: %s", strerror(errno));

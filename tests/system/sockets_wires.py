@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-# sockets_wires.py - ipstack's sockets on both ends of wires that no kernel takes part in, memif, virtio and AF_XDP: between two unetds, and
-# between two applications that each have the wire for themselves. Streams and datagrams in both roles, every byte looked at.
+# sockets_wires.py - ipstack's sockets on both ends of wires without a kernel: memif, virtio and AF_XDP. Between two unetds, and between two
+# applications with embedded NIs. Streams and datagrams in both roles, every byte checked.
 #
-# Usage: sockets_wires.py UNETD SOCKETS_PEER EMBEDDED   (what needs root and network namespaces is left out without)
+# Usage: sockets_wires.py UNETD SOCKETS_PEER EMBEDDED   (without root and network namespaces, the tests that need them are skipped)
 import contextlib
 import os
 import subprocess
@@ -20,7 +20,7 @@ LONG, SHORT, STREAMS = "4000000", "2000", "8"  # bytes of one stream, bytes of s
 
 
 def of_ip(host):
-    """What `--ip` says."""
+    """The argument of --ip."""
     return "0=" + ",".join(f"{each}/{64 if ':' in each else 24}" for each in ADDRESSES[host]) + ",unprobed"
 
 
@@ -36,7 +36,7 @@ def program(command, env, *words):
 
 
 def exchange(environments, command=()):
-    """Each side calls an echo on the other."""
+    """Each side calls an echo service on the other."""
     for host, other in HOSTS.items():
         with program(command, environments[other], "echo", PORT) as echo:
             line = echo.line()
@@ -85,7 +85,7 @@ def test_memif_embedded():
 
 
 def test_virtio():
-    """Whose ends leave checksums to each other. A wrapper that looks at frames does without: then they are there."""
+    """virtio ends leave checksums to each other. Under a wrapper that inspects frames they do not: then checksums are there."""
     for wrapper in ("", "faulty:seed=1 / "):
         with directory() as d:
             devices = {"alpha": f"{wrapper}dpdk:net_vhost0,iface={d}/v", "beta": f"dpdk:virtio_user0,path={d}/v,queues=1"}

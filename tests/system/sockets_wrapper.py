@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# sockets_wrapper.py - the program unet-sockets itself: what it is told by options, environment and a file, what it says of what is wrong with
-# that, how it ends, and whose traffic is whose by each kind of rule.
+# sockets_wrapper.py - the program unet-sockets: options, environment and file, its error messages, how it ends, and the backend that each
+# kind of rule chooses.
 #
 # Usage: sockets_wrapper.py UNETD UNET_SOCKETS LINKED_STATICALLY WITH_GO_SECTION     (77: no unet-sockets; rules are only tried as root, with network namespaces)
 #        sockets_wrapper.py --peer SCENE ...       the programs
@@ -22,7 +22,7 @@ from spaces import Host, Spaces, can_be_made, ip
 
 UNETD, UNET_SOCKETS, STATIC, GO = map(os.path.abspath, sys.argv[1:5]) if sys.argv[1] != "--peer" else 4 * [""]
 PORTS = (8600, 8601)
-# Of the kernel alone: the network interface has no way to it.
+# Reachable only through the kernel: the NI has no route to it.
 ELSEWHERE = "192.0.2.1"
 VARIABLES = ("UNET_SOCKETS_RULES", "UNET_SOCKETS_SPIN_US", "UNET_SOCKETS_LOG", "UNET_SOCKETS_CONFIG")
 
@@ -39,7 +39,7 @@ def family_of(address):
 
 
 def serve(name, *addresses):
-    """Tells whoever calls, or sends a datagram, its name."""
+    """Sends its name to every client, and to every datagram's sender."""
     all_ = selectors.DefaultSelector()
     for address in addresses:
         for port in PORTS:
@@ -60,7 +60,7 @@ def serve(name, *addresses):
 
 
 def asked(address, port, kind):
-    """Who answers there, or the name of the error."""
+    """The name of the server that answers there, or of the error."""
     with socket.socket(family_of(address), kind) as client:
         client.settimeout(WAIT)
         try:
@@ -73,7 +73,7 @@ def asked(address, port, kind):
 
 
 def ask(address):
-    """Who answers at each port, by TCP and by UDP."""
+    """The server that answers at each port, over TCP and over UDP."""
     say(" ".join(asked(address, port, kind) for port in PORTS for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)))
 
 
@@ -85,7 +85,7 @@ def resolve(name):
 
 
 def told():
-    """What the program finds in its environment."""
+    """The program's view of its environment."""
     say(" ".join(f"{each}={os.environ.get(each)!r}" for each in ("UNET_NI", *VARIABLES[:3])))
 
 
@@ -100,7 +100,7 @@ def peer(*args):
 
 
 def clean(env):
-    """Without what whoever runs the test has said."""
+    """The environment without the settings of the test's own caller."""
     return {name: value for name, value in env.items() if name not in VARIABLES}
 
 
@@ -109,7 +109,7 @@ def wrapped(*args, env=None):
 
 
 def refused(wrong, args, *parts, env=None):
-    """One line says why, and nothing was run."""
+    """One line says why, and the program was not run."""
     status, out, err = wrapped(*args, env=env)
     require((status, out) == (wrong, ""), f"{args} ends with {status}: {out}{err}")
     one_line(err, "unet-sockets", *parts)
@@ -125,7 +125,7 @@ def test_help():
 
 def test_wrong_options():
     rule_is = {"theirs *": "begins with 'ours' or 'kernel'", "ours": "names no address", "kernel tcp": "names no address",
-               "ours nowhere": "'nowhere' is no address", "ours 10.0.0.0/33": "0 to 32", "kernel fd00::/129": "0 to 128",
+               "ours nowhere": "'nowhere' is not an address", "ours 10.0.0.0/33": "0 to 32", "kernel fd00::/129": "0 to 128",
                "ours tcp * 9-8": "PORT-PORT", "ours * 65536": "PORT-PORT", "kernel * 1 2": "a word too many", "ours *; kernel": "names no"}
     for rule, part in rule_is.items():
         refused(2, ["--rule", rule, "true"], "rule", part)
@@ -159,7 +159,7 @@ def test_wrong_files():
 
 
 def test_nothing_to_run_on():
-    """A program does not start on the kernel's sockets because nobody serves ours."""
+    """Without a NI the program does not start on the kernel's sockets."""
     with directory() as d, network_interface(UNETD, d):
         refused(1, ["--ni", f"unix:{d}/nobody", "true"], "nobody", env=clean(environment(d)))
         refused(1, ["true"], "nobody", env=clean(environment(d)) | {"UNET_NI": f"unix:{d}/nobody"})
@@ -171,7 +171,7 @@ def test_program():
         env = clean(environment(d))
         status, out, err = wrapped("sh", "-c", "echo $0 $*; exit 7", "--help", "--rule", env=env)
         require((status, out, err) == (7, "--help --rule\n", ""), f"a program's own options: {status} {out}{err}")
-        for args in (["[a,b]", "--", "-x", "\"a b\"", ""], ["--log"]):  # nothing is made of them
+        for args in (["[a,b]", "--", "-x", "\"a b\"", ""], ["--log"]):  # passed on unchanged
             out = wrapped("--spin", "9", "--", sys.executable, "-c", "import sys; print(sys.argv[1:])", *args, env=env)[1]
             require(out == f"{args}\n", f"a program's arguments {args} are {out}")
         status = wrapped("sh", "-c", "kill -9 $$", env=env)[0]
@@ -182,13 +182,13 @@ def test_program():
         with open(f"{d}/text", "w", encoding="utf-8") as file:
             file.write("not to be run")
         refused(126, [f"{d}/text"], f"{d}/text", env=env)
-        # Who has something before the C library already keeps it, behind ours.
+        # A preloaded library of the user stays, behind U-Net's.
         preloaded = wrapped("printenv", "LD_PRELOAD", env=env | {"LD_PRELOAD": "libm.so.6"})[1].strip().split(":")
         require(len(preloaded) == 2 and "unet_sockets" in preloaded[0] and preloaded[1] == "libm.so.6", f"LD_PRELOAD: {preloaded}")
 
 
 def test_without_library():
-    """A program that the library cannot be in front of is not started, unless that is asked for."""
+    """A program that the library cannot be preloaded into is not started, except on request."""
     with directory() as d, network_interface(UNETD, d):
         env = clean(environment(d))
 
@@ -223,7 +223,7 @@ def test_without_library():
 
 
 def test_no_rings():
-    """A program that is linked with liburing, or calls the kernel by syscall(), is told that there are no rings."""
+    """A program that is linked with liburing, or uses syscall(), finds that there is no io_uring."""
     asks = """
 import ctypes, errno
 program, room = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(1024)
@@ -237,7 +237,7 @@ print(*(errno.errorcode[-program[name](8, room, room, room, 0)] for name in
 
 
 def test_allocator():
-    """An allocator that calls syscall() while it starts, under its own lock, and so before the library may allocate."""
+    """An allocator that calls syscall() during its start, under its own lock, when the library may not allocate yet."""
     if ctypes.util.find_library("jemalloc") is None:
         raise Skipped("needs libjemalloc2, which redis-server brings with it")
     with directory() as d, network_interface(UNETD, d):
@@ -246,7 +246,8 @@ def test_allocator():
 
 
 def test_precedence():
-    """The command line's over the environment's over the file's. Of rules the first that fits counts, so all of them are there, in that order."""
+    """The command line overrides the environment, which overrides the file. The first matching rule counts, so the rules of all three are
+    there, in that order."""
     with directory() as d, network_interface(UNETD, d):
         path, here = f"{d}/all.toml", f"unix:{d}/s"
         with open(path, "w", encoding="utf-8") as file:
@@ -272,7 +273,7 @@ def test_precedence():
         finds("kernel * 4;ours * 5;kernel * 1;ours * 2", "13", "1", [*of_file, *options], {})
         finds("ours * 3;kernel * 1;ours * 2", "12", "1", of_file, said)
         finds("kernel * 4;ours * 5;ours * 3;kernel * 1;ours * 2", "13", "1", [*of_file, *options], said | wrong)
-        # A file that is named by the command line is instead of the environment's.
+        # A file named on the command line replaces the environment's.
         finds("kernel * 1;ours * 2", "11", "1", of_file, {"UNET_SOCKETS_CONFIG": f"{d}/missing.toml"})
         status, _, err = wrapped(*of_file, "true", env=alone | wrong)
         require(status == 1, f"the file's network interface was taken for the environment's: {status} {err}")
@@ -280,7 +281,7 @@ def test_precedence():
 
 @contextlib.contextmanager
 def running(command, env=None):
-    """Until its program has said that it is ready."""
+    """Until its program has printed that it is ready."""
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE)
     try:
         require(Lines(process.stdout).next() == "ready", "a server")
@@ -292,13 +293,13 @@ def running(command, env=None):
 
 
 class Place:
-    """A namespace in which ours and the kernel have the same addresses, and a server at each."""
+    """A namespace in which the NI and the kernel have the same addresses, and a server on each."""
 
     def __init__(self, spaces, d):
         self.inside, self.directory, self.env = ["ip", "netns", "exec", spaces["a"]], d, clean(environment(d))
 
     def asks(self, wanted, address, *args, env=None):
-        """What the client of unet-sockets with these options finds there; what it was told on standard error."""
+        """The answers that a client of unet-sockets with these options gets, and its standard error."""
         status, out, err = run(*self.inside, UNET_SOCKETS, *args, *peer("ask", address), env=self.env | (env or {}))
         require((status, out.strip()) == (0, wanted), f"{address} with {args}, {env}: {out.strip()}, not {wanted}; {status} {err}")
         return err
@@ -322,7 +323,7 @@ def place():
                 yield here
 
 
-# Rules, and who answers then: by TCP and UDP at the first port, and at the second.
+# Rules, and the servers that answer then: over TCP and UDP at the first port, and at the second.
 SAID = [
     ([], "ours ours ours ours"),
     (["kernel *"], "kernel kernel kernel kernel"),
@@ -351,7 +352,7 @@ def test_rules():
             here.asks("kernel ours kernel ours", OURS[6], "--rule", "kernel tcp fd00:86::/64")
             here.asks("ours ours ours ours", OURS[6], "--rule", "kernel 10.86.0.0/24")
             here.asks("ours ours kernel kernel", OURS[6], "--rule", "ours fd00:86::1 8600", "--rule", "kernel fd00::/16")
-        # Where the network interface has no way to: the kernel's, but for who says otherwise.
+        # A destination without a route through the NI is the kernel's, unless a rule says otherwise.
         here.asks("kernel kernel kernel kernel", ELSEWHERE)
         here.asks("kernel ENETUNREACH kernel ENETUNREACH", ELSEWHERE, "--rule", "ours udp *")
         path = f"{here.directory}/rules.toml"
@@ -359,13 +360,13 @@ def test_rules():
             file.write('rules = ["ours tcp * 8600",\n         "kernel *"]\n')
         here.asks("ours kernel kernel kernel", OURS[4], "--config", path)
         here.asks("ours kernel kernel kernel", OURS[4], env={"UNET_SOCKETS_CONFIG": path})
-        # The environment's count before the file's, and the command line's before both.
+        # The environment's rules come before the file's, and the command line's before both.
         here.asks("kernel kernel kernel kernel", OURS[4], "--config", path, env={"UNET_SOCKETS_RULES": "kernel tcp *"})
         here.asks("ours kernel ours kernel", OURS[4], "--config", path, "--rule", "ours tcp *", env={"UNET_SOCKETS_RULES": "kernel tcp *"})
 
 
 def test_rules_of_what_is_bound():
-    """A rule is of the local address then: what the kernel's clients reach is the kernel's."""
+    """On the server side a rule matches the local address: the kernel's clients reach the kernel's listener."""
     if not can_be_made():
         raise Skipped("needs root and network namespaces")
     with directory() as d, Spaces("a") as spaces:
@@ -394,7 +395,7 @@ def test_log():
 
 
 def test_name_server_of_the_network_interface():
-    """The C library asks it by the kernel, in vain here, and the program's user is told so once."""
+    """The C library's resolver asks through the kernel, in vain here, and a message says so once."""
     if not can_be_made():
         raise Skipped("needs root and network namespaces")
     with directory() as d, network_interface(UNETD, d):

@@ -28,13 +28,13 @@ def sysctl(space, name, value):
 
 
 def quiet_up(space, end):
-    """Up, without the messages of a kernel that gives itself an IPv6 address (one without IPv6 does not know the option)."""
+    """Takes an interface up without the messages of a kernel's automatic IPv6 address (a kernel without IPv6 lacks the option)."""
     ip("-n", space, "link", "set", end, "addrgenmode", "none", may_fail=not HAS_IPV6)
     ip("-n", space, "link", "set", end, "up")
 
 
 class Spaces:
-    """Namespaces of this process's, removed at the end with the interfaces in them."""
+    """Namespaces of this process, removed at the end with the interfaces in them."""
 
     def __init__(self, *names):
         self.names = {name: f"unet-test-{os.getpid()}-{name}" for name in names}
@@ -56,7 +56,7 @@ class Spaces:
         return self.names[name]
 
     def join(self, one, one_end, other, other_end, queues=1):
-        """A veth pair, without the kernel's own messages and offloads on it."""
+        """Joins two namespaces by a veth pair, without the kernel's own traffic and offloads."""
         many = ["numtxqueues", str(queues), "numrxqueues", str(queues)]
         ip("-n", self[one], "link", "add", one_end, *many, "type", "veth", "peer", "name", other_end, "netns", self[other], *many)
         for host, end in ((one, one_end), (other, other_end)):
@@ -67,12 +67,12 @@ class Spaces:
 
 
 def in_space(space, program):
-    """A script that runs the program in the namespace, for what takes the name of one program."""
+    """A script that runs the program in the namespace, where the name of one program is required."""
     return ["ip", "netns", "exec", space, program]
 
 
 class Host(Unetd):
-    """A unetd in the namespace a or b, which calls itself alpha or beta."""
+    """A unetd in the namespace a or b, with the host name alpha or beta."""
 
     def __init__(self, unetd, spaces, host, path, port, *args, **more):
         self.script = f"{path}.sh"

@@ -1,4 +1,4 @@
-// splitc_c.c - Split-C by its classic names, in C: what each group of them does; run by unet-run as several ranks.
+// splitc_c.c - Split-C by its classic names, in C: one check for each group of calls; run by unet-run as several ranks.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static void check_words(void) {
   all_spread_free(row);
 }
 
-// Each type by its classic names: two by two, a word is written and read back, put and got, and stored.
+// Checks the calls of a type by their classic names, in pairs: write and read, put and get, store.
 #define CHECK_TYPE(name, type)                                      \
   do {                                                              \
     type here = 0;                                                  \
@@ -102,7 +102,7 @@ static void check_collectives(void) {
   REQUIRE(all_reduce_to_all_max(MYPROC) == PROCS - 1);
   REQUIRE(all_reduce_to_all_dadd(0.5) == 0.5 * PROCS);
   REQUIRE(all_scan_add(1) == MYPROC + 1);
-  // Every operation of every type, on 1, 2, 3, ...: what all have together, and what those up to here have.
+  // Checks every operation of a type on 1, 2, 3, ...: reductions over all ranks, and scans.
 #define CHECK_NUMBERS(letter, type)                                                                      \
   do {                                                                                                   \
     type all = 1, here = 1, own = (type)(MYPROC + 1);                                                    \

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# splitc_ends.py - what ends a job of Split-C: the sentence, the exit status, and that no process and no file stays behind.
+# splitc_ends.py - the ways in which a job of Split-C ends: the message, the exit status, and that no process or file stays behind.
 #
 # Usage: splitc_ends.py UNET_RUN SPLITC_RANKS
 import os
@@ -13,11 +13,11 @@ from daemon import directory, require, run
 
 UNET_RUN, RANKS = (os.path.abspath(p) for p in sys.argv[1:3])
 SIZE, LAST = 3, 2
-HANG = 5  # seconds from a rank's death that only a job which hangs takes to end
+HANG = 5  # seconds after a rank's death; only a hanging job takes longer
 
 
 def left_of(directory_of_job):
-    """Processes that have it in their environment, as all of a job have."""
+    """Processes with this string in their environment, as all of a job have."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -61,16 +61,16 @@ def test_all_is_well():
 
 def test_sleepers_are_woken():
     for path in ("direct", "messages"):
-        status, out, err = job(path, "wakeups", size=2)  # more would yield their cores for long, if there are but two
+        status, out, err = job(path, "wakeups", size=2)  # on two cores, more ranks would wait long for a core
         require(status == 0 and err == "", f"{path}: {status}: {out}{err}")
 
 
-# Who is told first, unet-run or another rank, may differ from run to run.
+# Either unet-run or another rank may notice first.
 def test_a_rank_is_killed():
     ends("!kill", (1, 128 + 9), f"rank {LAST} was ended by signal 9|barrier: rank {LAST} is gone")
 
 
-# While the others wait for it in another call. By direct access sync() waits for nobody: then they are in the barrier behind it.
+# While the others wait for it in another call. With direct access sync() does not wait: then they are in the barrier behind it.
 def test_a_rank_is_killed_in_each_call_that_waits():
     for call in ("lock", "store_sync", "sync"):
         ends("!kill-" + call, (1, 128 + 9), f"rank {LAST} was ended by signal 9|({call}|barrier): rank {LAST} is gone")
@@ -105,14 +105,14 @@ def test_memory_is_used_up():
     ends("!memory", (1,), "all_spread_malloc: no piece of 1073741824 bytes .* UNET_SPLITC_MEMORY gives more")
 
 
-# A rank that all the others need no longer may end while one of them is about to wake it: that one goes on to its own end.
+# A rank that the others no longer need may exit while another is about to wake it: that one goes on to its own end.
 def test_who_is_gone_need_not_be_woken():
     for _ in range(40):
         status, out, err = job("direct", "!memory", size=16)
         require(status == 1 and "no piece of" in err and "is gone" not in err, f"{status}: {out}{err}")
 
 
-# At the start, and not when the last page is touched.
+# Refused at the start, not when the last page is touched.
 def test_more_is_asked_for_than_the_machine_has():
     with open("/proc/meminfo", encoding="utf-8") as f:
         kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in f}

@@ -1,4 +1,4 @@
-# splitc_job.py - ranks of one job on two network interfaces that a wire joins, each rank a process; for the other files here.
+# splitc_job.py - ranks of one job on two NIs joined by a wire, each rank a process; for the other files here.
 import contextlib
 import itertools
 import os
@@ -37,7 +37,7 @@ class Job:
             rank.communicate()
 
     def end(self):
-        """Of each rank: its status, what it printed, and its errors."""
+        """Returns for each rank its status, its output, and its errors."""
         ends = []
         for rank in self.ranks:
             out, err = rank.communicate(timeout=2 * WAIT)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-# splitc_page.py - the programs of docs/SPLITC.md's "In one sitting" and the commands that build and run them, as written, with what
+# splitc_page.py - the programs of docs/SPLITC.md's "In one sitting" and the commands that build and run them, as written, on the files that
 # `meson install` leaves.
 #
 # Usage: splitc_page.py MESON REPOSITORY BUILD_DIRECTORY
 #
-# Of the section's indented blocks, one that begins with "// NAME.cc - " is that file. In the others a line that begins with "$ " is a
-# command, and those below are what it prints, in any order.
+# An indented block of the section that begins with "// NAME.cc - " is that file. In the others, a line that begins with "$ " is a command,
+# and the lines below are its output, in any order.
 import glob
 import os
 import re
@@ -27,7 +27,7 @@ def blocks():
 
 
 def files_and_commands():
-    """What to write, and pairs of a command and what it prints."""
+    """The files to write, and pairs of a command and its output."""
     files, commands = {}, []
     for block in blocks():
         if name := re.match(r"// (\w+\.cc?) - ", block):
@@ -43,7 +43,7 @@ def files_and_commands():
 
 
 def installed(there):
-    """The environment of somebody who has it."""
+    """The environment of a user of the installed files."""
     status, out, err = run(MESON, "install", "-C", BUILD, "--no-rebuild", "--destdir", there)
     require(status == 0, f"meson install: {out}{err}")
     package, = glob.glob(there + "/**/unet-splitc.pc", recursive=True)

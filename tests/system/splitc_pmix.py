@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# splitc_pmix.py - Split-C's programs started by PMIx, by Open MPI's mpirun and by Slurm's srun: that they run, how the whole job ends when
-# one rank does, the exit status, and that no process stays behind.
+# splitc_pmix.py - Split-C's programs started by PMIx, by Open MPI's mpirun and by Slurm's srun: they run; when one rank ends, the whole job
+# ends, with the right exit status and no process left behind.
 #
 # Usage: splitc_pmix.py UNETD SPLITC_RANKS mpirun|srun      (exit status 77 where there is no such launcher)
 import os
@@ -14,7 +14,7 @@ from daemon import WAIT, Unetd, directory, main, require, wait_until
 
 UNETD, RANKS = (os.path.abspath(p) for p in sys.argv[1:3])
 LAUNCHER = sys.argv[3]
-# On fewer cores than ranks; mpirun as root, in a container, without an address of this host's: for tests that is as good.
+# For mpirun: fewer cores than ranks, as root, in a container, without an address of this host.
 COMMANDS = {
     "mpirun": ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "plm", "isolated", "--mca", "oob_tcp_if_include", "lo"],
     "srun": ["srun", "--mpi=pmix", "--overcommit"],
@@ -33,7 +33,7 @@ def launch(size, *args, env=None, command=LAUNCHER):
 
 
 def left_of(job_directory):
-    """Ranks that have it in their environment, as all of a job have."""
+    """Ranks with this string in their environment, as all of a job have."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -65,7 +65,7 @@ def test_by_messages():
 
 
 def test_a_rank_is_killed():
-    # Who is told first, the launcher or another rank, may differ.
+    # Either the launcher or another rank may notice first.
     ends("!kill", (1, 128 + 9), "signal 9|Killed|rank 2 is gone")
 
 

@@ -17,14 +17,14 @@ using namespace unet::splitc;
 
 namespace {
 
-// Says when, in seconds of CLOCK_MONOTONIC.
+// Prints the time, in seconds of CLOCK_MONOTONIC, and dies.
 void die() {
   std::printf("dies at %.6f\n", static_cast<double>(unet::monotonic_now()) / 1e9);
   std::fflush(stdout);
   std::raise(SIGKILL);
 }
 
-// The last rank dies while the others are in a call which only it could end; `sync` where it is reached by messages.
+// The last rank dies while the others are in a call that only it could complete; `sync` where it is reached by messages.
 int leave_waiting(std::string_view call) {
   const bool dies = my_proc() == procs() - 1;
   const Spread<uint64_t> words = all_spread_malloc<uint64_t>(procs(), 1);
@@ -52,7 +52,7 @@ uint64_t wait_in_function(void*, uint64_t, uint64_t) {
   return 0;
 }
 
-// What the last rank does. The others must not wait for ever, nor go on.
+// The last rank misbehaves. The others must neither wait for ever nor go on.
 int misbehave(std::string_view how) {
   constexpr std::string_view kWaiting = "kill-";
   if (how.starts_with(kWaiting)) return leave_waiting(how.substr(kWaiting.size()));
@@ -74,8 +74,8 @@ int misbehave(std::string_view how) {
   return 0;
 }
 
-// Rank 1 sleeps until rank 0 stores. Who is not told looks again after a nap of 100 ms; one look of 20 may be late for other reasons, half
-// of them are not.
+// Rank 1 sleeps until rank 0 stores. After a missed wake-up it would poll again after a nap of 100 ms. One wake-up of 20 may be late for
+// other reasons, half of them may not.
 void wakeups() {
   constexpr uint32_t kTurns = 20;
   constexpr Nanoseconds kPause = 5 * kMillisecond, kHalfNap = 50 * kMillisecond;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-# splitc_wires.py - Split-C's programs as jobs whose ranks are on two network interfaces: over a memif and between namespaces, sound and
-# impaired; a rank that is killed; and who is not let in.
+# splitc_wires.py - Split-C's programs as jobs with ranks on two NIs: over a memif and between namespaces, sound and impaired; a rank that
+# is killed; and processes that the job refuses.
 #
-# Usage: splitc_wires.py UNETD SPLITC_RANKS AM_STORM      (what needs root and network namespaces is left out without)
+# Usage: splitc_wires.py UNETD SPLITC_RANKS AM_STORM      (without root and network namespaces, the tests that need them are skipped)
 import os
 import re
 import sys
@@ -13,7 +13,7 @@ from spaces import can_be_made
 from splitc_job import IMPAIRED, KEY, Job, over_memif, over_veth
 
 UNETD, RANKS, STORM = (os.path.abspath(p) for p in sys.argv[1:4])
-HANG = 5  # seconds from a rank's death that only ranks which hang take to end
+HANG = 5  # seconds after a rank's death; only hanging ranks take longer
 
 
 def runs_well(paths, places, *args, **more):
@@ -25,8 +25,8 @@ def runs_well(paths, places, *args, **more):
 
 
 def is_killed(paths, places, lost, call="barrier"):
-    """The last rank dies while every other one waits in a call: it says so and ends, though nobody ends it. It may be told first of the end of
-    another one that was quicker, or be in the barrier behind the call, which waits for no rank that shares its NI."""
+    """The last rank dies while every other one waits in a call: each prints an error and ends without a launcher. A rank may first notice
+    the end of another, quicker one. Or it is in the barrier behind the call, which does not wait for ranks of its own NI."""
     with Job(RANKS, paths, places, "!kill" if call == "barrier" else "!kill-" + call) as job:
         ends = job.end()
         after = time.monotonic() - float(ends[lost][1].split()[-1])
@@ -60,7 +60,7 @@ def test_memif_impaired():
 
 
 def test_who_is_not_let_in():
-    """A process on a host that is none of the job's."""
+    """A process on a host that is not part of the job."""
     with over_memif(UNETD) as paths, Job(RANKS, paths, "ab", "words", hosts=["alpha", "gamma"], name="mine", only=[0]) as job:
         said = []
 
@@ -75,7 +75,7 @@ def test_who_is_not_let_in():
 
 
 def test_who_does_not_know_the_key():
-    """Ranks of other hosts are not heard; those of this one need no key."""
+    """Ranks of other hosts are not heard; ranks of this host need no key."""
     with over_memif(UNETD) as paths:
         with Job(RANKS, paths, "ab", "words", key=[KEY, KEY[::-1]]) as job:
             ends = job.end()

@@ -1,4 +1,4 @@
-// storm.h - a client that does nothing but set-up, at random, as fast as it can: endpoints, names, channels, regions; for system tests.
+// storm.h - a client that does set-up calls only, at random, as fast as it can: endpoints, names, channels, regions; for system tests.
 #pragma once
 
 #include <random>
@@ -13,7 +13,7 @@ class Storm {
  public:
   Storm(std::string ni, uint32_t seed) : ni_(std::move(ni)), random_(seed) {}
 
-  // Until the network interface is gone.
+  // Runs until the NI is gone.
   void run() {
     while (turn()) {}
   }
@@ -47,7 +47,7 @@ class Storm {
     return true;
   }
 
-  // Every call may fail, and for good reasons.
+  // Every call may legitimately fail.
   void act(End& end, uint32_t which) {
     Endpoint& e = *end.endpoint;
     switch (dice(12)) {
@@ -69,7 +69,7 @@ class Storm {
   void start(End& end) {
     const auto path = static_cast<control::Path>(dice(3));
     const LocalOptions local{.depth = 4, .data_bytes = 4 * kMessageMax};
-    // Some nobody ever asks for again.
+    // Some requests are never awaited.
     const auto pending = end.endpoint->start_connect(name(), {.path = path, .timeout = (1 + dice(20)) * kMillisecond, .local = local});
     if (pending && dice(4) != 0) end.pending.push_back(*pending);
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# supervisor.py - a supervisor between its operator, who changes files and sends signals, and network interfaces that misbehave.
+# supervisor.py - the supervisor of unetd between an operator that changes files and sends signals, and NIs that misbehave.
 #
 # Usage: supervisor.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
 import os
@@ -13,7 +13,7 @@ from takeover_ni import (ANOTHER, ECHO_CLIENT, KIND_UPGRADE, TAKE, UNETCTL, UNET
 
 
 def test_what_the_supervisor_does_not_run():
-    """A network interface may name only what nobody could have changed who has less rights than the supervisor."""
+    """An NI may name only a program that no user with fewer rights than the supervisor could have changed."""
     with directory() as d, Ni(d) as ni:
         program = d + "/other"
         open(program, "w").close()
@@ -28,7 +28,7 @@ def test_what_the_supervisor_does_not_run():
             script(program, ANOTHER.format(unetd=UNETD))
             os.chown(program, NOBODY, NOBODY)
             refused(ni, "--binary", program, says=f"belongs to user {NOBODY}")
-        # Nor what is put there later.
+        # A program that replaces it later must pass the same check.
         script(program, ANOTHER.format(unetd=UNETD))
         upgrade(ni, "--binary", program)
         script(program, f"#!/bin/sh\n: > {d}/ran\n" + ANOTHER.format(unetd=UNETD).partition("\n")[2])
@@ -45,7 +45,7 @@ def configure(ni, text):
 
 
 def test_configuration():
-    """An upgrade reads it again; whoever goes on for one that served goes on with what that one read."""
+    """An upgrade reads the configuration again. A replacement after a crash uses the configuration that the crashed NI had read."""
     wire, wrong = 'ports = ["dpdk:net_ring0,hugepages=never"]\n', 'ports = ["dpdk:net_af_packet0,iface=unet-none,hugepages=never"]\n'
     with directory() as d:
         for standby in (False, True):
@@ -103,7 +103,7 @@ NOTHING = "[[rule]]\nany = true\nendpoints = 0\n"
 
 
 def test_policy():
-    """The one in force stays, whatever the file says, until it is read again on request or by an upgrade."""
+    """The policy in force stays, whatever the file says, until a reload or an upgrade reads it."""
     with directory() as d:
         policy = d + "/policy.toml"
         def write(text):
@@ -114,7 +114,7 @@ def test_policy():
             os.path.lexists(d + "/unetd") and os.unlink(d + "/unetd")
             with Ni(d, "--policy", policy, standby=standby) as ni:
                 def has_no_rights():
-                    # Of connections that are only to be told so there are four: those that end may still be among them.
+                    # The NI serves four connections at a time only to refuse them. Closed ones may still count.
                     return "no right to use it" in run(ECHO_CLIENT, "--path", "ni", "--count", "1", "echo", env=ni.env)[2]
                 for text in (NOTHING, "this is no policy"):
                     write(text)
@@ -127,7 +127,7 @@ def test_policy():
                 wait_until(has_no_rights, "the policy that was read again is not in force")
                 ni.daemon.process.send_signal(signal.SIGHUP)
                 wait_until(lambda: run(ECHO_CLIENT, "--path", "ni", "--count", "1", "echo", env=ni.env)[0] == 0, "not read again")
-                # An upgrade reads it again, and one that cannot take over changes nothing.
+                # An upgrade reads it again. An upgrade that cannot take over changes nothing.
                 write("this is no policy")
                 require(ni.ctl("upgrade")[0] == 1, "upgraded with a policy that is none")
                 ni.echo()
@@ -153,7 +153,7 @@ def test_reload_in_the_pause():
 
 
 def test_same_program_fails():
-    """Whoever asked for the upgrade is told, also if it is the program that has served before."""
+    """The requester of an upgrade gets the outcome, also if the program is the one that served before."""
     with directory() as d, Ni(d) as ni:
         other(ni.program, TAKE + "sys.exit(3)", before=f"if not marked('fails'): os.execv('{UNETD}', sys.argv)\nos.unlink('{d}/fails')")
         upgrade(ni)
@@ -176,7 +176,7 @@ def test_an_outcome_is_told_once():
 
 
 def test_another_socket_stays():
-    """What somebody put in its place is not the supervisor's to remove."""
+    """The supervisor does not remove another socket at its path."""
     with directory() as d, Ni(d) as ni:
         ni.late()
         ni.kill()
@@ -206,7 +206,7 @@ def test_socket_is_removed_with_the_users_rights():
 
 
 def stops_at(d, when, then):
-    """A supervisor that is told to stop once its network interface has marked `when` ends well, and the one that serves has marked `then`."""
+    """A supervisor that gets SIGTERM once its NI has marked `when` ends well, and the serving NI has marked `then`."""
     with scripted(d, d + "/unetd") as supervisor:
         wait_for(f"{d}/{when}")
         require(supervisor.stop() == 0, "not status 0")
@@ -214,7 +214,7 @@ def stops_at(d, when, then):
 
 
 def test_stop_while_another_takes_over():
-    """Whoever serves then is told to stop."""
+    """SIGTERM goes to the NI that serves at the end."""
     with directory() as d:
         program = d + "/unetd"
         other(program, """
@@ -246,7 +246,7 @@ mark("stopped")
 
 
 def test_one_that_does_not_read():
-    """Neither what is kept nor orders: the supervisor does not wait for it."""
+    """An NI that reads neither the journal nor orders: the supervisor does not wait for it."""
     with directory() as d:
         program = d + "/unetd"
         other(program, """
@@ -265,7 +265,7 @@ else:
             wait_for(d + "/let go")
             require(supervisor.stop() == 0, "not status 0")
         os.unlink(d + "/old")
-        # The old one asks for upgrades without end, and never reads that they are refused.
+        # The old NI asks for upgrades without end, and never reads the refusals.
         other(program, before=f"KIND_UPGRADE = {KIND_UPGRADE}", then="""
 if first("old"):
     link.recv(1 << 17)
@@ -287,7 +287,7 @@ else:
 
 
 def test_much_is_kept():
-    """More than fits into a socket at a time."""
+    """A journal that is larger than a socket's buffer."""
     with directory() as d:
         program = d + "/unetd"
         other(program, """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# takeover.py - a unetd with a supervisor as its operator and a service manager see it: what ends it, what does not, and what is refused.
+# takeover.py - a supervised unetd as its operator and a service manager see it: what ends it, what it survives, and what is refused.
 #
 # Usage: takeover.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
 import os
@@ -16,7 +16,7 @@ from takeover_ni import (ANOTHER, ECHO_CLIENT, FORMAT, HANG, TAKE, UNETCTL, UNET
 
 
 def what_is_held(report):
-    """Object by object, without what a process that asks has itself."""
+    """All objects in the report, without the asking process's own."""
     ends = [{k: e[k] for k in ("id", "name", "pid", "uid") if k in e} for e in report["endpoints"]]
     return ends, report["names"], report["users"], report["held"]["engine"]
 
@@ -24,7 +24,7 @@ def what_is_held(report):
 def test_all_is_as_before():
     with directory() as d, Ni(d) as ni:
         ni.echo()
-        # Of our own connections one is there each time; the engine may still have the one before.
+        # Each report has one connection of this test; the engine may still have the earlier one.
         before = []
         wait_until(lambda: before.append(what_is_held(ni.report())) or (len(before) > 1 and before[-1] == before[-2]), "no rest")
         for replace in (ni.kill, lambda: upgrade(ni), lambda: ni.kill(signal.SIGSEGV)):
@@ -37,17 +37,17 @@ def test_all_is_as_before():
 def test_standby():
     with directory() as d, Ni(d, standby=True) as ni:
         first, second = stands_by(ni)
-        # What stands by is what takes over: nothing is started for it.
+        # The standby NI takes over: no other is started for it.
         ni.late()
         os.kill(first, signal.SIGKILL)
         ni.echo()
         require(ni.children()[0] == second, "another than the one that stood by")
-        # The next one has not loaded yet, and is waited for.
+        # The next NI has not loaded yet, and is waited for.
         wait_until(lambda: len(ni.children()) == 2, "no other is started")
         os.kill(second, signal.SIGKILL)
         ni.go()
         ni.echo()
-        # One that is killed while it stands by is missed by nobody.
+        # The death of a standby NI is not noticed by clients.
         first, second = stands_by(ni)
         os.kill(second, signal.SIGKILL)
         wait_until(lambda: second not in ni.children(), "the supervisor does not see it die")
@@ -62,7 +62,7 @@ def test_standby():
 
 
 def test_standby_with_a_port():
-    """DPDK's environment runs in the one that stands by, and the port is opened when the other has ended."""
+    """DPDK's EAL starts in the standby NI, and the port is opened when the old NI has ended."""
     with directory() as d:
         os.chmod(d, 0o777)
         with Ni(d, "--port", "dpdk:net_ring0,hugepages=never", *(["--user", "nobody"] if IS_ROOT else []), standby=True) as ni:
@@ -105,7 +105,7 @@ def test_what_cannot_take_over():
 
 
 def test_taking_over_fails():
-    """The one before has let go already: its program is started again, even if it is not in its place any more."""
+    """The old NI has let go already: its program is started again, even if the file is no longer in place."""
     with directory() as d, Ni(d) as ni:
         program = d + "/other"
         other(program, TAKE + "sys.exit(3)\n")
@@ -114,7 +114,7 @@ def test_taking_over_fails():
         falls_back(ni, says="was killed by signal 6")
         ni.kill()
         ni.echo()
-        # The path is what counts again as soon as there is a unetd that works.
+        # The path counts again as soon as it leads to a working unetd.
         os.unlink(ni.program)
         ni.kill()
         ni.echo()
@@ -123,7 +123,7 @@ def test_taking_over_fails():
         ni.echo()
 
 
-PATIENCE = 10  # seconds: time enough for a unetd to come up, also on a busy machine
+PATIENCE = 10  # seconds: enough for a unetd to come up, also on a busy machine
 
 
 @beside
@@ -142,7 +142,7 @@ def test_upgrade_hangs_before_it_is_ready():
 
 @beside
 def test_next_one_hangs():
-    """The program was replaced, and then the network interface crashed: what has served before is tried again."""
+    """The program was replaced, then the NI crashed: the program that has served before is tried again."""
     with directory() as d, Ni(d, seconds=PATIENCE) as ni:
         ni.late()
         ni.kill()
@@ -151,7 +151,7 @@ def test_next_one_hangs():
 
 
 def test_other_format():
-    """The program was replaced by another release, and then the network interface crashed: the one that ran is started again."""
+    """The program was replaced by another release, then the NI crashed: the program that ran is started again."""
     with directory() as d, Ni(d) as ni:
         other(ni.program, HANG, 77)
         ni.kill()
@@ -159,7 +159,7 @@ def test_other_format():
 
 
 def test_journal_is_broken():
-    """What the supervisor itself has to end counts as a fault."""
+    """An NI that the supervisor itself has to kill counts as a fault."""
     with directory() as d, Ni(d) as ni:
         other(ni.program, TAKE + "say(4)\nlink.send(b'something else')\n" + HANG)
         ni.kill()
@@ -168,7 +168,7 @@ def test_journal_is_broken():
 
 
 def test_limit_of_open_files():
-    """The supervisor holds what all clients have: its limit is as high as it can be."""
+    """The supervisor holds the descriptors of all clients: its limit is as high as possible."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with directory() as d:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
@@ -260,7 +260,7 @@ def is_bound(other, name):
 
 @beside
 def test_a_wire_is_waited_for():
-    """Somebody has it for longer than network interfaces would need that try for a second each, until they have failed too often."""
+    """The wire is in use for longer than the NIs' attempts would last, at a second each, before too many failures."""
     with directory() as d, Ni(d, "--port", f"dpdk:net_memif0,role=server,socket={d}/wire") as ni:
         supervisor, victim = ni.daemon.process, ni.serving()
         supervisor.send_signal(signal.SIGSTOP)
@@ -274,7 +274,7 @@ def test_a_wire_is_waited_for():
 
 
 def is_waited_for(path):
-    """Somebody has connected whom nobody has accepted yet."""
+    """A client has connected, and is not accepted yet."""
     with open("/proc/net/unix") as file:
         return any(line.split()[5] == "02" and line.rstrip().endswith(path) for line in file)
 
@@ -302,7 +302,7 @@ def test_client_dies_in_the_pause():
         ni.server.wait(WAIT)
         ni.go()
         wait_until(lambda: not ni.report()["endpoints"], "the dead client's endpoint is left")
-        # The supervisor's descriptors of the memory go a moment later.
+        # The supervisor's descriptors of the memory are closed a moment later.
         wait_until(lambda: all(u["endpoints"] == 0 and u["memory"] == 0 for u in ni.report()["users"]), "its memory is charged still")
         report = ni.report()
         require(not report["names"], f"left: {report}")

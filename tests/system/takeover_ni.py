@@ -1,6 +1,6 @@
-# takeover_ni.py - a unetd with a supervisor, and programs that stand in its place; for the tests of takeovers.
+# takeover_ni.py - a supervised unetd, and programs that stand in its place; for the tests of takeovers.
 #
-# Usage of these: TEST UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
+# Usage of the tests: TEST UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
 import json
 import os
 import re
@@ -11,18 +11,18 @@ from daemon import WAIT, EchoNi, Unetd, require, run, wait_until
 
 UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT = (os.path.abspath(p) for p in sys.argv[1:5])
 
-# Stands where unetd stood: holds the pause open until a file is there.
+# Takes unetd's place: prolongs the pause until a file is there.
 LATE = """#!/bin/sh
 while [ ! -e "{directory}/go" ]; do sleep 0.01; done
 exec "{unetd}" "$@"
 """
 
-# Stands where unetd stood, or beside it.
+# Takes unetd's place, or stands beside it.
 ANOTHER = """#!/bin/sh
 exec "{unetd}" "$@"
 """
 
-# Says hello as a unetd of some release does, and then does something else.
+# Greets the supervisor as a unetd of some release does, and then misbehaves.
 OTHER = """#!{python}
 import ctypes, os, signal, socket, struct, sys, time
 link = socket.socket(fileno=next(int(a.split("=")[1]) for a in sys.argv if a.startswith("--keeper-fd=")))
@@ -60,7 +60,7 @@ HANG = "time.sleep(60)\n"
 with open(os.path.join(os.path.dirname(__file__), "../../ni/service/journal_link.h"), encoding="utf-8") as header:
     JOURNAL = header.read()
 FORMAT = int(re.search(r"kJournalFormat = (\d+);", JOURNAL)[1])
-# Of records, by their names.
+# Kinds of journal records, by name.
 KINDS = re.findall(r"^  (\w+)(?: = 1)?,", re.search(r"enum class JournalKind[^{]*{(.*?)};", JOURNAL, re.DOTALL)[1], re.MULTILINE)
 KIND_UPGRADE = 1 + KINDS.index("upgrade")
 
@@ -99,13 +99,13 @@ class Ni(EchoNi):
             return []
 
     def kill(self, with_signal=signal.SIGKILL):
-        """Kills the network interface that serves, and waits until the supervisor has noticed."""
+        """Kills the serving NI, and waits until the supervisor has noticed."""
         victim = self.serving()
         os.kill(victim, with_signal)
         wait_until(lambda: victim not in self.children(), "the supervisor does not see it die")
 
     def end_one_that_serves(self):
-        """And another takes over, which may stand by."""
+        """kill(), until another NI serves, possibly the standby one."""
         victim = stands_by(self)[0] if self.standby else self.serving()
         os.kill(victim, signal.SIGKILL)
         wait_until(lambda: victim not in self.children(), "the supervisor does not see it die")
@@ -116,7 +116,7 @@ class Ni(EchoNi):
         return found[-1][0]
 
     def late(self):
-        """From now on the next one does not come up before go()."""
+        """From now on the next NI does not come up before go()."""
         script(self.program, LATE.format(directory=self.directory, unetd=UNETD))
 
     def go(self):
@@ -138,7 +138,7 @@ def upgrade(ni, *args):
 
 
 def stands_by(ni):
-    """The one that has loaded beside the one that serves."""
+    """The standby NI, loaded beside the serving one."""
     def name(pid):
         try:
             with open(f"/proc/{pid}/comm") as file:
@@ -169,7 +169,7 @@ def falls_back(ni, *args, says):
 def ends_with(ni, status):
     require(ni.daemon.process.wait(WAIT) == status, f"not status {status}")
     require(not os.path.exists(ni.path), "its socket is left")
-    ni.server.wait(WAIT)  # it has learned it
+    ni.server.wait(WAIT)  # the echo server has noticed
 
 
 def wait_for(path):
@@ -177,5 +177,5 @@ def wait_for(path):
 
 
 def scripted(d, program, seconds=60):
-    """A supervisor of scripts."""
+    """A supervisor that runs scripts as NIs."""
     return Unetd(program, "--socket", d + "/s", "--takeover", str(seconds), "--no-standby", executable=UNETD)

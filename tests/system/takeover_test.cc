@@ -1,7 +1,7 @@
-// takeover_test.cc - network interfaces that die or are replaced under living clients: what the clients see is a pause.
+// takeover_test.cc - NIs that die or are replaced under living clients: the clients see only a pause.
 //
-// A unetd with a supervisor is killed at any instant of whatever it does, or upgraded, while two clients exchange messages through it and
-// along a local channel, and while others set up and tear down. How long a pause is, is not judged here.
+// A supervised unetd is killed at any instant of any activity, or upgraded. Meanwhile two clients exchange messages through it and over a
+// local channel, and others set up and tear down. The length of a pause is not judged here.
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ namespace {
 
 using control::Path;
 
-// Waits for another network interface than `before`, and kills it.
+// Waits for an NI other than `before`, and kills it.
 pid_t kill_another(const NiProcess& ni, pid_t before) {
   for (const Nanoseconds begin = monotonic_now(); monotonic_now() - begin < kHang;) {
     for (const pid_t each : ni.served_by()) {
@@ -62,8 +62,8 @@ struct Side {
   std::unique_ptr<Endpoint> endpoint;
 };
 
-// Two clients with a channel, used by one thread: `number` after `number` from a to b. Every byte of what arrives is right, and nothing
-// arrives twice or behind what was sent later.
+// Two clients with a channel, in one thread: messages with rising numbers from a to b. Every byte that arrives is right. No message arrives
+// twice or behind a later one.
 class Stream {
  public:
   Stream(Side& a, Side& b, const std::string& name, Path path) : a_(*a.endpoint), b_(*b.endpoint) {
@@ -77,7 +77,7 @@ class Stream {
     }
   }
 
-  // Sends a message if the receiver has room for it for certain, and takes what is there.
+  // Sends a message if the receiver certainly has room, and takes arrived ones.
   bool turn(std::mt19937& random) {
     if (sent_ - seen_ < kWindow) {
       const uint32_t size = kSizes[random() % std::size(kSizes)];
@@ -87,7 +87,8 @@ class Stream {
     }
     return take();
   }
-  // What has been sent is there or lost when a later message is there; that one cannot be lost if nobody kills any longer.
+  // When a later message arrives, all earlier ones have arrived or are lost. That later message cannot be lost once no NI is killed any
+  // more.
   bool finish() {
     bool last = false;
     for (const Nanoseconds begin = monotonic_now(); monotonic_now() - begin < kHang;) {
@@ -119,7 +120,7 @@ class Stream {
     }
     return true;
   }
-  // Every receive buffer is the network interface's, once: it fills all of them, and has no other.
+  // The NI has every receive buffer exactly once: it fills all of them, and no other.
   bool has_all_buffers() {
     const std::vector<std::byte> full(kSmall.buffer_size);
     const auto drops = [&] {
@@ -136,7 +137,7 @@ class Stream {
       Message message;
       while (b_.receive(message)) held.push_back(message);
     }
-    // What was delivered before the one that was dropped.
+    // Messages delivered before the dropped one.
     for (Message message; b_.receive(message);) held.push_back(message);
     const bool all = held.size() == kSmall.buffers;
     if (!all) std::printf("%zu of %u buffers\n", held.size(), kSmall.buffers);
@@ -149,7 +150,7 @@ class Stream {
   uint32_t sent() const { return sent_; }
 
  private:
-  static constexpr uint32_t kWindow = 12;  // messages under way: less than there are slots
+  static constexpr uint32_t kWindow = 12;  // messages in flight: fewer than the slots
   static constexpr uint32_t kSizes[] = {4, 40, 48, 49, 500, 512, 700};  // at most two buffers each
   Endpoint& a_;
   Endpoint& b_;
@@ -157,7 +158,7 @@ class Stream {
   uint32_t sent_ = 0, seen_ = 0, lost_ = 0, received_ = 0;
 };
 
-// The network interface is replaced `rounds` times by `replace` while both streams run.
+// `replace` replaces the NI `rounds` times while both streams run.
 void run_under(const NiProcess& ni, uint32_t rounds, const std::function<void(std::mt19937&)>& replace, bool emulated = false) {
   Side a(ni, emulated), b(ni, emulated), c(ni, emulated), d(ni, emulated);
   Stream shared(a, b, "shared", Path::ni), local(c, d, "local", Path::local);
@@ -172,7 +173,7 @@ void run_under(const NiProcess& ni, uint32_t rounds, const std::function<void(st
     }
     std::thread other([&, own = std::mt19937(random())]() mutable { replace(own); });
     bool there = false;
-    // Not one message of the local channel waits for anybody, nor is any lost.
+    // The local channel never stalls, and loses no message.
     for (const uint32_t before = shared.received(); !there;) {
       for (int i = 0; i < 50; ++i) {
         const uint32_t had = local.received();
@@ -193,7 +194,7 @@ void run_under(const NiProcess& ni, uint32_t rounds, const std::function<void(st
   }
   REQUIRE(shared.finish());
   CHECK(local.lost() == 0);
-  // Of each pair the one message that was between two queues, when it was killed; and none when it was asked to leave.
+  // A killed NI loses at most the one message of each pair that was between two queues; an upgraded one loses none.
   std::printf("%u messages, %u lost\n", shared.sent(), shared.lost());
   CHECK(shared.lost() <= rounds * 2);
   if (!emulated) CHECK(shared.has_all_buffers());
@@ -226,7 +227,7 @@ TEST_CASE("emulated endpoints when their network interface is killed under traff
   for (uint32_t i = 0; i < 200; ++i) {
     many.push_back(take(context.create_endpoint({.emulated = 1})));
     REQUIRE(many.back()->bind("many/" + std::to_string(i)));
-    if (i % 3 == 0) many.pop_back();  // so that there are ids that nobody has
+    if (i % 3 == 0) many.pop_back();  // so that some ids are unused
   }
   pid_t victim = -1;
   run_under(ni, 6, [&](std::mt19937& random) {
@@ -237,7 +238,7 @@ TEST_CASE("emulated endpoints when their network interface is killed under traff
     if (const Status status = upgrade(ni); !status) std::printf("%s\n", status.error().text.c_str());
   }, true);
   INFO(ni.log());
-  // Those that did nothing are there as before, under their names.
+  // Idle endpoints are there as before, under their names.
   Side asker(ni, true);
   for (uint32_t i = 0; i < many.size(); ++i) {
     Endpoint& endpoint = *many[i];
@@ -260,7 +261,7 @@ TEST_CASE("emulated endpoints when their network interface is killed under traff
   }
 }
 
-// Sets up and tears down until told to end; the first thing that does not work ends it, too.
+// Sets up and tears down until told to end, or until the first failure.
 Status set_up_and_tear_down(const NiProcess& ni, const std::string& name, std::atomic<bool>& end, std::atomic<uint32_t>& cycles) {
   while (!end.load(std::memory_order_relaxed)) {
     auto context = Context::open(ni.ni(), "cycler");
@@ -289,7 +290,7 @@ Status set_up_and_tear_down(const NiProcess& ni, const std::string& name, std::a
       const std::byte byte{42};
       if ((*a)->send(**channel, {&byte, 1}) != SendOutcome::sent) return fail(Errc::protocol, "not sent");
       Message message;
-      // A message may be lost with the network interface that had it.
+      // A message may be lost with the NI that had it.
       if ((*b)->wait(20 * kMillisecond) == WaitOutcome::ready && (*b)->receive(message)) (*b)->release(message);
       if (Status status = (*a)->close(**channel); !status) return status;
     }
@@ -327,7 +328,7 @@ TEST_CASE("clients that set up and tear down while network interfaces die and ar
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 1000));
     if (round % 5 == 4) CHECK(upgrade(ni));
     else victim = kill_another(ni, victim);
-    // Now and then the next one at once, too: in the midst of taking over.
+    // Now and then, kill the next NI at once too, during its takeover.
     if (round % 3 == 0) {
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
       victim = kill_another(ni, victim);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# takeover_wire.py - network interfaces of two hosts are killed and replaced while clients talk over the wire between them: channels go
-# on, every echo is right, and nothing is left behind.
+# takeover_wire.py - NIs of two hosts are killed and replaced while clients talk over the wire between them: channels go on, every echo is
+# right, and nothing is left behind.
 #
 # Usage: takeover_wire.py UNETD UNETCTL ECHO_SERVER WIRE_ECHO      (77: no root, no network namespaces)
 import contextlib
@@ -21,7 +21,7 @@ A_MAC, B_MAC = "02:00:00:00:85:01", "02:00:00:00:85:02"
 
 
 class Ni(Host):
-    """A unetd with a supervisor. How long others wait for it when it says nothing is not what is tested, and this machine may be slow."""
+    """A supervised unetd. The time after which silent hosts count as dead is long: it is not under test, and this machine may be slow."""
 
     def __init__(self, spaces, host, path, port, *args, config="", **more):
         self.path = path
@@ -31,7 +31,7 @@ class Ni(Host):
 
     def __exit__(self, *what):
         if self.process.poll() is None:
-            self.stop()  # killed, it would leave its network interface for a moment
+            self.stop()  # kill() would leave its NI alive for a moment
         super().__exit__(*what)
 
     def kill(self):
@@ -47,7 +47,7 @@ class Ni(Host):
         return json.loads(out)
 
     def held(self):
-        """What there is of channels, and who the other hosts take it for."""
+        """Its channels, and its identity as the other hosts know it."""
         report = self.report()
         held = report["held"]
         channels = sorted((c["endpoint"], c["channel"], c["state"], c["tag"], c["peer"]) for c in report["channels"])
@@ -82,7 +82,7 @@ class Echoes:
         return line
 
     def go_on(self, count):
-        """So many lines, of which one may have been on its way: echoes that came after this was called."""
+        """Waits for `count` lines of new echoes; one more line may have been under way."""
         for _ in range(count + 1):
             self.said = self.line()
 
@@ -106,7 +106,7 @@ def echo_server(ni, name="echo"):
 
 
 def replace_in_turn(a, b, clients):
-    """Everything that is one host's, or both's at a time; the clients talk on."""
+    """Replaces one host's NI, or both at a time; the clients go on."""
     before = []
     wait_until(lambda: before.append((a.held(), b.held())) or (len(before) > 1 and before[-1] == before[-2]), "no rest")
     for what, change in (("a is killed", [a.kill]), ("b is killed", [b.kill]), ("both are killed", [a.kill, b.kill]),
@@ -152,7 +152,7 @@ def test_af_xdp():
 
 
 def test_udp():
-    """The wrapper of the one that takes over does not know yet who was there."""
+    """The wrapper of the new NI does not know the stations of before yet."""
     port = "udp:address=10.85.1.{}/24{} / " + AF_PACKET
     over(port.format(2, ",peers=10.85.1.3"), port.format(3, ""))
 

@@ -1,11 +1,11 @@
-// tcp_host.cc - TCP of ipstack on an interface of this network namespace, beside a kernel that has no address there; for tcp_linux.py.
+// tcp_host.cc - ipstack's TCP on an interface of this network namespace, beside a kernel without an address there; for tcp_linux.py.
 //
 // Usage: tcp_host INTERFACE CAPTURE LOSS SEED ADDRESS/PREFIX... -- echo PORT
 //        tcp_host INTERFACE CAPTURE LOSS SEED ADDRESS/PREFIX... -- call ADDRESS PORT BYTES CONNECTIONS
 //
-// `echo` sends back all that comes to a port, on any number of connections, and prints `ready` and what each was when it has ended:
-// `closed BYTES`, or `reset`, `timed_out`. `call` opens so many connections at once, sends BYTES on each and looks at what comes back;
-// it prints `done` or what went wrong, and ends. LOSS: the share of frames that are lost in either direction, by SEED.
+// `echo` echoes on any number of connections to the port. It prints `ready`, and the outcome of each connection: `closed BYTES`, `reset`,
+// `timed_out`. `call` opens CONNECTIONS at once, sends BYTES on each and checks the echo. It prints `done` or an error, and ends. LOSS is
+// the share of frames lost in either direction, chosen by SEED.
 #include <poll.h>
 #include <unistd.h>
 
@@ -65,7 +65,7 @@ struct Talk {
       : connection(options, resources, port), peer(peer_) {}
   tcp::Connection connection;
   IpAddress peer;
-  std::vector<std::byte> held;  // of an echo: what has come and has not been sent back yet
+  std::vector<std::byte> held;  // of an echo: received, not sent back yet
   uint64_t written = 0, read = 0;
   bool shut = false, told = false, wrong = false;
 };
@@ -112,13 +112,13 @@ class Program {
     options.mac = wire_.mac();
     options.mtu = wire_.mtu();
     options.buffers = 1024;
-    options.claim = false;  // ip_linux.py looks at that, and it takes seconds
+    options.claim = false;  // ip_linux.py tests duplicate address detection, which takes seconds
     return options;
   }
   const tcp::Options& options_for(const IpAddress& peer) const { return options_[peer.is_ipv4() ? 0 : 1]; }
   bool lost() { return std::uniform_real_distribution<>(0, 1)(random_) < loss_; }
 
-  // When all addresses are ours.
+  // Called when all addresses are assigned.
   void begin() {
     if (begun_) return;
     for (const IpAddress& each : own_) {
@@ -242,7 +242,7 @@ class Program {
     const uint16_t checksum = checksum_fold(sum);
     std::memcpy(header.data() + offsetof(TcpHeader, checksum), &checksum, sizeof checksum);
     const IpFields ip{.from = from, .to = peer, .protocol = Protocol::kTcp};
-    static_cast<void>(host_.send(ip, Bytes(header).first(size), payload, monotonic_now()));  // what is dropped is sent again
+    static_cast<void>(host_.send(ip, Bytes(header).first(size), payload, monotonic_now()));  // TCP repeats what is dropped
   }
 
   void send_frames() {
@@ -257,7 +257,7 @@ class Program {
     }
   }
 
-  // What has ended is told once, and forgotten when nothing more moves.
+  // Reports each ended connection once, and removes it when it has nothing left to do.
   void tell() {
     for (Talk& each : talks_) {
       const tcp::Readiness ready = each.connection.readiness();

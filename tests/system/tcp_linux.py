@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# tcp_linux.py - TCP of ipstack and of Linux's kernel on one wire, in both roles: streams that are compared byte by byte, all ways to end,
-# many connections at once, frames that are lost. What was on the wire is shown to tshark.
+# tcp_linux.py - TCP of ipstack and of Linux's kernel on one wire, in both roles: streams compared byte by byte, all ways to end, many
+# connections at once, lost frames. tshark checks the captures.
 #
 # Usage: tcp_linux.py TCP_HOST    (77: no root, no network namespaces)
-#        tcp_linux.py --peer ...  what the kernel's side does, in its namespace
+#        tcp_linux.py --peer ...  the kernel's side, in its namespace
 import contextlib
 import hashlib
 import os
@@ -32,13 +32,13 @@ def family(address):
 
 
 def allow_files(count):
-    """Beside those that are open anyway."""
+    """Allows that many descriptors besides the open ones."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 1024 + count), most))
 
 
 def kernel_call(address, size, count):
-    """So many connections at once, on each of which `size` bytes are sent and come back."""
+    """Opens connections at once; on each, `size` bytes are sent and come back."""
     size, results = int(size), []
     allow_files(2 * int(count))
     all_open = threading.Barrier(int(count), timeout=WAIT)
@@ -69,7 +69,7 @@ def kernel_call(address, size, count):
 
 
 def kernel_echo(address, count):
-    """Sends back what comes, on so many connections, as soon as all are open."""
+    """Echoes on that many connections, as soon as all are open."""
     allow_files(2 * int(count))
     with socket.create_server((address, PORT), family=family(address), backlog=int(count)) as server:
         server.settimeout(WAIT)
@@ -98,7 +98,7 @@ def kernel_refused(address, port):
 
 
 def kernel_resets(address):
-    """Ends a connection by a reset, with data under way in both directions."""
+    """Resets a connection with data in flight in both directions."""
     stream = socket.create_connection((address, PORT), timeout=WAIT)
     stream.sendall(bytes(100_000))
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -135,11 +135,11 @@ def wire():
         spaces.join("a", "eth0", "b", "eth0")
         give_kernel(spaces, KERNELS)
         yield spaces, f"{d}/wire.pcap"
-        looks_right(f"{d}/wire.pcap")  # as the last of ours wrote it
+        looks_right(f"{d}/wire.pcap")  # written by the last tcp_host
 
 
 class OurTcp:
-    """The program, and what it says."""
+    """The program tcp_host, and its output."""
 
     def __init__(self, spaces, capture, *what, loss=0):
         command = ["ip", "netns", "exec", spaces["a"], TCP_HOST, "eth0", capture, str(loss), "1", *OUR_ADDRESSES, "--", *map(str, what)]

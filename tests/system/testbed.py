@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# testbed.py - testbeds as a user meets them: every wire, programs on hosts, what is refused, deaths in between, nothing left behind.
+# testbed.py - testbeds as a user runs them: every wire, programs on hosts, refusals, deaths in between, nothing left behind.
 #
 # Usage: testbed.py TESTBED UNETD_DIRECTORY...   (the directories of unetd, unetctl, unet-bench and the echo programs)
 import functools
@@ -16,7 +16,7 @@ TESTBED = os.path.abspath(sys.argv[1])
 DIRECTORIES = [os.path.abspath(path) for path in sys.argv[2:]]
 NAME = f"t{os.getpid()}"
 SKIP = 77
-WAIT = 120  # seconds; only an upper bound for what takes one
+WAIT = 120  # seconds; an upper bound for what takes one
 STATE = "/run/unet-testbed"
 
 
@@ -32,7 +32,7 @@ def good(*args):
 
 
 def left(name):
-    """What there is of a testbed: state, namespaces, unetds."""
+    """The remains of a testbed: state, namespaces, unetds."""
     found = [path for path in (f"{STATE}/{name}", f"{STATE}/{name}.lock") if os.path.exists(path)]
     if os.path.isdir("/run/netns"):
         found += [entry for entry in os.listdir("/run/netns") if entry.startswith(f"unet-testbed.{name}.")]
@@ -48,7 +48,7 @@ def left(name):
 
 
 class Up:
-    """A testbed for the length of a with block; removed after it, and looked for."""
+    """A testbed for the length of a with block, which then removes it and checks for remains."""
 
     def __init__(self, *args, name=NAME):
         self.name, self.args = name, args
@@ -68,7 +68,7 @@ class Up:
 
 
 def until_signalled(host, then):
-    """A program on a host that says "on", and does something at SIGTERM."""
+    """A program on a host that prints "on", and does something at SIGTERM."""
     script = f"trap '{then}' TERM; echo on; while :; do sleep 0.05; done"
     return subprocess.Popen([TESTBED, "exec", "--name", NAME, host, "--", "sh", "-c", script], stdout=subprocess.PIPE, text=True)
 
@@ -78,7 +78,7 @@ def unetds(name=NAME):
 
 
 def test_every_wire():
-    """An echo through each: `up` itself asks for it."""
+    """An echo over each wire: `up` itself tests it."""
     for wire, hosts in (("af_packet", "3"), ("memif", "2"), ("af_xdp", "2"), ("pcap", "2")):
         status, out, err = run("up", "--name", NAME, "-n", hosts, "--wire", wire)
         require(not run("down", "--name", NAME)[0] and not left(NAME), f"{wire}: left behind: {left(NAME)}")
@@ -112,7 +112,7 @@ def test_programs_on_hosts():
         records = json.loads(ok("bench", "--size", "64", "--seconds", "0.05", "--json"))
         require(len(records) == 12 and all(record["arrived"] > 0 for record in records), f"bench: {records}")
         require("from h2" in ok("bench", "--size", "64", "--seconds", "0.02"), "no matrix")
-        # Nothing of the user's survives `down`, though it does not mind being asked.
+        # No process of the user's survives `down`, even if it ignores SIGTERM.
         stubborn = until_signalled("0", "")
         require("on" in stubborn.stdout.readline(), "the program says nothing")
     require(stubborn.wait(WAIT) == -signal.SIGKILL, f"a program on a host survived it: {stubborn.returncode}")
@@ -134,7 +134,7 @@ def test_deaths():
         os.kill(unetds()[1], signal.SIGKILL)
         wait_until(lambda: any_way("status")[0] == 1, "status does not see that a unetd was killed")
         require("h1  unetd not running" in any_way("status")[1], "status does not say which")
-    # A recorded pid that another process has got since: its start time is another.
+    # A recorded pid that now belongs to another process: its start time differs.
     with Up("-n", "2"):
         with subprocess.Popen(["sleep", "1000"]) as other:
             path = f"{STATE}/{NAME}/state.json"
@@ -150,7 +150,7 @@ def test_deaths():
 
 
 def test_interrupted():
-    """At some moments of `up`: whatever it has made goes again. Killed outright, `down` finds it."""
+    """`up` is interrupted at several moments, and removes all it has made. After SIGKILL, `down` finds it."""
     for number, after in ((signal.SIGINT, 0), (signal.SIGKILL, 0.1), (signal.SIGINT, 0.2), (signal.SIGKILL, 0.4), (signal.SIGTERM, 0.5)):
         up = subprocess.Popen([TESTBED, "up", "--name", NAME, "-n", "3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         wait_until(lambda up=up: os.path.exists(f"{STATE}/{NAME}") or up.poll() is not None, "up makes nothing")
@@ -165,7 +165,7 @@ def test_interrupted():
 
 
 def test_interrupted_in_a_step():
-    """The kernel may be slow to make a namespace: an `ip` that was killed before would make it after all had been removed."""
+    """The kernel may be slow to make a namespace. A killed `ip` would make it after the clean-up."""
     with directory() as d:
         with open(d + "/ip", "w", encoding="ascii") as file:
             file.write(f'#!/bin/sh\n{{ echo >>"{d}/begun"; sleep 0.7; PATH={os.environ["PATH"]} exec ip "$@"; }} &\nwait $!\n')
@@ -176,12 +176,12 @@ def test_interrupted_in_a_step():
         up.send_signal(signal.SIGINT)
         _, err = up.communicate(timeout=WAIT)
         require(up.returncode == 128 + signal.SIGINT and err == "testbed: interrupted\n", f"interrupted: {up.returncode} {err}")
-        time.sleep(1)  # whoever still made anything has made it now
+        time.sleep(1)  # any late namespace exists by now
         require(not left(NAME), f"left behind: {left(NAME)}")
 
 
 def test_real_hosts():
-    """Through a stand-in for ssh that runs the text it is given here."""
+    """Through a stand-in for ssh that runs the given text here."""
     with directory() as d:
         with open(d + "/ssh", "w", encoding="ascii") as file:
             file.write('#!/bin/sh\n[ "$1" = user@here ] || exit 255\nshift\nexec sh -c "$*"\n')
@@ -238,7 +238,7 @@ def test_not_root():
     done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, TESTBED, "up"],
                           capture_output=True, text=True, timeout=WAIT, check=False, env={"PATH": os.environ["PATH"]}, cwd="/")
     if "No such file" in done.stderr or "ermission denied" in done.stderr:
-        return  # nobody may not read the build directory
+        return  # the other user may have no access to the build directory
     require(done.returncode == 1, f"not root: {done.returncode} {done.stderr}")
     one_line(done.stderr, "testbed: ", "need root", "unshare")
 

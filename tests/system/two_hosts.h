@@ -8,7 +8,7 @@
 
 namespace unet {
 
-// The other one's port p is known as host "LEFTp" or "RIGHTp" in small letters, so that a name says which wire is meant.
+// Each knows the other's port p as host "leftp" or "rightp", so that a name chooses the wire.
 struct TwoHosts {
   explicit TwoHosts(uint32_t engines = 2, const std::string& quotas = {}) : left({}, quotas), right({}, quotas) {
     const auto options = [&](bool is_left) {

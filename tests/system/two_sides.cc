@@ -1,4 +1,4 @@
-// two_sides.cc - processes and namespaces of the tests of real wires.
+// two_sides.cc - processes and namespaces for tests of real wires.
 #include "tests/system/two_sides.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ void nap() {
   nanosleep(&time, nullptr);
 }
 
-// Quiet, and true on success.
+// Runs it without output; true on success.
 bool run(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// two_sides.h - two processes with a port each, for tests of real wires: made before EAL starts, always ended, with
-// namespaces and interfaces that are always removed. Used by two_sides_test.
+// two_sides.h - two processes with a port each, for tests of real wires. They start before EAL, and always end; namespaces and interfaces
+// are always removed. Used by two_sides_test.
 #pragma once
 
 #include <sys/types.h>
@@ -16,9 +16,9 @@
 namespace unet::test {
 
 constexpr int kSkip = 77;
-constexpr Nanoseconds kHang = 60 * kSecond;  // what must happen and has not by then is lost
+constexpr Nanoseconds kHang = 60 * kSecond;  // an event that takes longer is lost
 
-// What the processes share while they run.
+// State shared by the running processes.
 struct Shared {
   std::atomic<uint32_t> ready[2];     // how often side 0 / 1 has opened its port
   MacAddress address[2];
@@ -27,10 +27,10 @@ struct Shared {
   char error[2][400];
 };
 
-// A side's own program: the exit status is its result. Text goes to Shared::error.
+// The program of a side: its exit status is the result. Error text goes to Shared::error.
 using Side = std::function<int(Shared&)>;
 
-// A child process; killed with SIGKILL if it still runs when this goes.
+// A child process; killed with SIGKILL if it still runs when this object goes.
 class Child {
  public:
   Child(Shared& shared, const Side& side);
@@ -39,7 +39,7 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   void kill();
-  // Exit status, or -1 if it does not end in time or died of a signal (which `signal()` tells).
+  // Returns the exit status, or -1 after a time-out or death by a signal (which `signal()` tells).
   int wait(Nanoseconds timeout);
   int signal() const { return signal_; }
 

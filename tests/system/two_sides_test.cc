@@ -1,9 +1,9 @@
-// two_sides_test.cc - ports between two processes: memif (also without copies), AF_PACKET, AF_XDP and libpcap between two
-// namespaces, tap through a bridge. Every frame size, byte by byte; a side that is killed and comes back; sleeping on a
-// port's descriptor; nothing left behind.
+// two_sides_test.cc - ports between two processes: memif (also zero-copy), AF_PACKET, AF_XDP and libpcap between two namespaces, tap
+// through a bridge. Every frame size, byte by byte; a side that is killed and comes back; sleeping on a port's descriptor; nothing left
+// behind.
 //
-// Usage: two_sides_test memif|memif-zero-copy|memif-client-killed|memif-zero-copy-killed|af_packet|af_xdp|tap|pcap
-// Exit status 77: this machine cannot do it (no root, no namespaces), with the reason.
+// Usage: two_sides_test memif|memif-zero-copy|memif-client-killed|memif-zero-copy-killed|af_packet|af_xdp|tap|pcap Exit status 77: this
+// machine cannot do it (no root, no namespaces), with the reason.
 #include <poll.h>
 #include <unistd.h>
 
@@ -22,12 +22,12 @@ using namespace unet::test;
 
 namespace {
 
-constexpr uint16_t kType = 0xB588;   // 0x88B5 as it lies in memory
+constexpr uint16_t kType = 0xB588;   // 0x88B5 in memory order
 constexpr uint32_t kHeader = 14 + 2 + 4;  // Ethernet, length (short frames may be padded on the way), number
 constexpr uint32_t kWindow = 16;
 constexpr std::string_view kPcap = "pcap:";
 
-// As an engine's: it does not begin with the machine.
+// The clock of an engine, which does not start with the machine.
 Nanoseconds engine_now() {
   static const Clock clock;
   return clock.now();
@@ -44,7 +44,7 @@ void compose(std::byte* frame, const MacAddress& to, const MacAddress& from, uin
   for (uint32_t i = kHeader; i < length; ++i) frame[i] = body(number, i);
 }
 
-// Whether a frame of ours came as it was sent; `number` and `length` are what it says of itself.
+// Whether one of our frames came as it was sent; `number` and `length` are in the frame.
 bool intact(const ReceivedFrame& frame, uint16_t& length, uint32_t& number) {
   std::memcpy(&length, frame.data + 14, 2);
   std::memcpy(&number, frame.data + 16, 4);
@@ -63,7 +63,7 @@ int complain(Shared& shared, int side, const std::string& text) {
 }
 
 struct Wire {
-  std::string device[2];  // DPDK's; "pcap:" and an interface: libpcap's
+  std::string device[2];  // DPDK's name; "pcap:" and an interface for libpcap
   Network* network = nullptr;
   uint32_t mtu = 0;
   bool bridge = false;
@@ -79,13 +79,13 @@ Result<std::unique_ptr<Driver>> open_device(const Wire& wire, const std::string&
       .map(as_driver);
 }
 
-// Opens a side's port and tells the other its address.
+// Opens a side's port, and publishes its address to the other.
 std::unique_ptr<Driver> open_side(const Wire& wire, Shared& shared, int side) {
   if (!wire.network->enter(side)) {
     complain(shared, side, "cannot enter the namespace");
     return nullptr;
   }
-  // net_virtio_user wants its backend there.
+  // net_virtio_user needs its backend first.
   const bool after_other = wire.device[side].starts_with("net_virtio_user");
   if (after_other && !eventually(kHang, [&] { return shared.ready[1 - side].load(std::memory_order_acquire) != 0; })) {
     complain(shared, side, "the backend did not open");
@@ -105,7 +105,7 @@ std::unique_ptr<Driver> open_side(const Wire& wire, Shared& shared, int side) {
   return std::move(*port);
 }
 
-// Sends every frame of ours back to where it came from, until told to stop.
+// Returns every frame of ours to its sender, until told to stop.
 int echo(const Wire& wire, Shared& shared, int side, bool sleep) {
   auto port = open_side(wire, shared, side);
   if (port == nullptr) return 1;
@@ -140,15 +140,15 @@ int echo(const Wire& wire, Shared& shared, int side, bool sleep) {
   return 0;
 }
 
-// Sends frames of every size, a window at a time, and waits for each to come back; a lost one goes again.
+// Sends frames of every size, a window at a time, and waits for each echo; resends lost ones.
 class Pinger {
  public:
   Pinger(Driver& port, Shared& shared, int side) : port_(port), shared_(shared), side_(side) {}
 
-  // Frame lengths first, first + 1, ..., last. False after `patience` without progress, or when a frame came back changed.
+  // Frame lengths first, first + 1, ..., last. False after `patience` without progress, or if a frame came back changed.
   bool run(uint32_t first, uint32_t last, Nanoseconds patience) {
     uint32_t next = first;
-    std::vector<uint32_t> open;  // lengths under way
+    std::vector<uint32_t> open;  // lengths in flight
     Nanoseconds last_progress = engine_now(), last_sent = 0;
     while (next <= last || !open.empty()) {
       const Nanoseconds now = engine_now();
@@ -263,7 +263,7 @@ int test_all_sizes(const Wire& wire, bool sleep) {
   return 0;
 }
 
-// Side `victim` dies `times` times in the middle of traffic and is started again.
+// Side `victim` dies `times` times under traffic, and is started again.
 int test_killed(const Wire& wire, int victim, int times) {
   auto shared = make_shared_page();
   const int survivor = 1 - victim;
@@ -284,14 +284,14 @@ int test_killed(const Wire& wire, int victim, int times) {
     if (i == times && dying.wait(kHang) != 0) return report(*shared, "the last life");
     dying.kill();
   }
-  // The pinger may be in the middle of a window that nobody answers: it only has to be alive.
+  // The pinger may be in the middle of an unanswered window: it only has to be alive.
   const bool alive = surviving.wait(50 * kMillisecond) <= 0 && surviving.signal() == 0;
   if (!alive) return report(*shared, "the survivor");
   std::printf("side %d killed %d times: the other went on\n", victim, times);
   return 0;
 }
 
-// A side's interface goes down in the middle of traffic and comes up again: both ports live on.
+// A side's interface goes down under traffic, and comes up again: both ports live on.
 int test_interface_down(const Wire& wire) {
   auto shared = make_shared_page();
   Child echoing(*shared, [&](Shared& s) { return echo(wire, s, 1, true); });
@@ -343,7 +343,7 @@ int skip(const char* reason) {
   return kSkip;
 }
 
-// Pages of 2 MiB that nobody has: enough for two ports of 192 MiB? An administrator reserves them, a test does not.
+// Whether enough free pages of 2 MiB are reserved for two ports of 192 MiB. An administrator reserves them, a test does not.
 bool hugepages_reserved() {
   std::ifstream file("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
   uint32_t pages = 0;
@@ -376,7 +376,7 @@ int run(const std::string& what) {
     }
     const int victim = what.find("client-killed") != std::string::npos ? 1 : 0;
     const int status = test_killed(memif(network, zero_copy), victim, 8);
-    // A server that survives is killed at the end, and its socket stays. The next server there would replace it.
+    // A surviving server is killed at the end, and its socket stays. The next server there would replace it.
     std::error_code error;
     if (victim == 1) std::filesystem::remove("/tmp/unet-test-" + std::to_string(getpid()), error);
     return status;

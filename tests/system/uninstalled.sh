@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# uninstalled.sh - a program for AM-2 and one for GAM are built with what pkg-config says of the build tree (meson-uninstalled).
+# uninstalled.sh - builds a program for AM-2 and one for GAM with pkg-config's flags for the build tree (meson-uninstalled).
 #
 # Usage: uninstalled.sh BUILD
 set -euo pipefail

@@ -1,9 +1,9 @@
-// wire_echo.cc - a client of an echo server whose channel must outlive network interfaces: a lost echo is asked for again, all else
-// that is not an echo of every byte ends it. tests/system/takeover_wire.py has it talk while network interfaces are replaced.
+// wire_echo.cc - a client of an echo server, on a channel that must outlive NIs: it asks again for a lost echo, and ends at any other
+// fault. tests/system/takeover_wire.py runs it while NIs are replaced.
 //
 // Usage: wire_echo connect NAME@HOST | static NAME
 //
-// Prints "ready" when the channel is open, and a line for every 100 echoes; its standard input's end is the end.
+// Prints "ready" when the channel is open, and a line for every 100 echoes. Ends with its standard input.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ namespace {
 using namespace unet;
 
 constexpr Nanoseconds kHang = 120 * kSecond;
-constexpr Nanoseconds kAskAgain = 200 * kMillisecond;  // an echo may be lost, when its network interface is killed
+constexpr Nanoseconds kAskAgain = 200 * kMillisecond;  // an echo may be lost with a killed NI
 constexpr uint32_t kSizes[] = {8, 48, 49, 700, 1472, 1473, 5000, 20'000, 65'536};
 
 [[noreturn]] void give_up(const std::string& why) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# wireshark.py - frames captured between two unetds, as tcpdump and tshark read them: every field that the dissector shows is
-# compared with what this file reads out of the same bytes.
+# wireshark.py - frames captured between two unetds, as tcpdump and tshark read them: every field that the dissector shows is compared with
+# this file's own reading of the bytes.
 #
 # Usage: wireshark.py UNETD EXAMPLES DISSECTOR      (77: no tshark or tcpdump here)
 import os
@@ -27,7 +27,7 @@ def crc32c(data):
 
 
 def blocks(path, growing):
-    """Type and body of every block of a pcapng file of this machine's byte order; of one that grows, of the whole blocks."""
+    """Type and body of every block of a pcapng file in this machine's byte order; of a growing file, only the whole blocks."""
     with open(path, "rb") as file:
         data = file.read()
     at = 0
@@ -84,7 +84,7 @@ def signal_fields(data):
 
 
 def frame_fields(frame):
-    """What the dissector has to show of a frame."""
+    """The fields of a frame that the dissector must show."""
     version, flags, length, tag, message, offset, total, crc = struct.unpack_from(">BBHIIIII", frame, ETHER)
     fields = {"unet.version": version, "unet.flags": flags, "unet.flags.put": flags & 1, "unet.flags.notify": flags >> 1 & 1,
               "unet.length": length, "unet.tag": tag, "unet.tag.index": tag & 0xFFFF, "unet.tag.generation": tag >> 16,
@@ -119,7 +119,7 @@ def tshark(path, *args):
 
 
 def shown(path):
-    """Per frame, what the dissector shows: field -> list of texts."""
+    """The fields of each frame that the dissector shows: field -> list of texts."""
     names = FIELDS + ["_ws.expert.message"]
     arguments = [part for name in names for part in ("-e", name)]
     out = tshark(path, "-T", "fields", "-E", "separator=/t", "-E", "aggregator=|", *arguments)
@@ -134,7 +134,7 @@ def value(text_of_field, like):
 
 
 def compare(path):
-    """Every frame of the file: what tshark shows is what is there, nothing more and nothing less. Returns the fields seen."""
+    """Every frame of the file: tshark shows exactly its fields. Returns the fields seen."""
     wanted = [frame_fields(frame) for _, frame in packets(path)]
     seen = list(shown(path))
     require(len(wanted) == len(seen), f"{len(wanted)} frames, and tshark shows {len(seen)}")
@@ -165,11 +165,11 @@ def put_across(d):
 
 
 def leave_in_silence(d, server, ni):
-    """The server stops in the middle of a client's messages: signs of life pass, and at last a NI says goodbye."""
+    """The server stops in the middle of a client's messages: signs of life pass, and finally an NI says goodbye."""
     client = None
 
     def stopped_in_the_middle():
-        """Not so many messages that it takes long to read the files, however late this comes: it may miss them, and tries again."""
+        """Few messages, so that reading the files is quick, however late this comes: if it comes too late, tries again."""
         nonlocal client
         if client is not None:
             server.send_signal(signal.SIGCONT)
@@ -236,12 +236,12 @@ def test_every_field_of_real_frames():
 
 
 def look_at_both_ends(d):
-    """What one side sent the other received, and tcpdump sees as many."""
+    """One side's sent frames are the other's received ones, and tcpdump sees equally many."""
     sides = {side: list(packets(f"{d}/{side}.pcapng")) for side in "ab"}
     for out, into in ("ab", "ba"):
         sent = [frame for direction, frame in sides[out] if direction == 2]
         came = [frame for direction, frame in sides[into] if direction == 1]
-        # The last ones may have met nobody: one of the NIs stops first.
+        # The last frames may be unreceived: one of the NIs stops first.
         require(came and came == sent[:len(came)], f"{out} sent {len(sent)} frames, {into} received {len(came)} others")
     for side, both in sides.items():
         status, out, err = run("tcpdump", "-n", "-r", f"{d}/{side}.pcapng", "ether", "proto", "0x88b5")
@@ -249,7 +249,7 @@ def look_at_both_ends(d):
 
 
 def look_at_damage(d):
-    """A bit changed anywhere behind the Ethernet header of a message is seen."""
+    """A changed bit anywhere behind the Ethernet header of a message is detected."""
     with open(d + "/a.pcapng", "rb") as file:
         data = file.read()
     frame = next(frame for _, frame in packets(d + "/a.pcapng") if frame_fields(frame)["unet.length"] == 10)
@@ -264,7 +264,7 @@ def look_at_damage(d):
 
 
 def look_at_lines(d):
-    """The packet list says in words what a frame is, and filters find frames."""
+    """The packet list describes a frame in words, and filters find frames."""
     lines = tshark(d + "/a.pcapng")
     for words in ("who is beta?", "connect echo from alpha", "rejected", "close tag", "from 1472: ", "to region offset"):
         require(words in lines, f"no '{words}' in {lines}")

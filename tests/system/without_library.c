@@ -1,4 +1,4 @@
-// without_library.c - a program that unet-sockets is not to start unasked: linked statically, or with the section of a program in Go.
+// without_library.c - a program that unet-sockets starts only on request: linked statically, or with the section of a Go program.
 #include <stdio.h>
 
 #ifdef GO

@@ -25,8 +25,8 @@ from tidy_prose import prose
 
 # ---- The tables. To extend the tree, extend these. ----------------------------------------------------------------
 
-# What each directory may include, the lowest layer first. The first row with a file's directory is the file's. A file may include its own
-# directory's headers that have the same row, and what the row names: files or directories (everything below them); `*` does not cross `/`.
+# The permitted includes of each directory, the lowest layer first. The first matching row counts. A file may include headers of its own
+# directory with the same row, and what the row names: files, or directories with all below them. `*` does not cross `/`.
 INCLUDE_TABLE = [
     # directory          may include
     ("unet/base",        []),
@@ -65,7 +65,7 @@ EXTERNAL_TABLE = [
 # Made by the build, so not in the tree.
 GENERATED_HEADERS = {"unet/version_number.h", "apps/bench/commit.h"}
 
-# The rooms of apps/bench on which its others stand, lowest first.
+# The directories of apps/bench on which the others build, lowest first.
 BENCH_ROOMS = ["apps/bench/results", "apps/bench/machine", "apps/bench/frame", "apps/bench/workloads"]
 INCLUDE_TABLE[:0] = [
     ("apps/bench/results", ["unet", "apps/bench/commit.h"]),
@@ -90,7 +90,7 @@ NAMESPACES = [
 DATA_PATH = ["ni/engine", "drivers"]
 LIBRARIES = ["unet", "ipstack", "ni", "drivers", "am"]
 
-# Words in code (not in comments or strings) that need a reason. (rule, regular expression, where, why)
+# Words in code (not in comments or strings) that need a reason: (rule, regular expression, where, why).
 BANNED = [
     ("volatile", r"(?<!asm )(?<!__asm__ )\bvolatile\b", [], "use std::atomic with an explicit order"),
     ("if-0", r"^\s*#\s*if\s+0\b", [], "remove dead code; git keeps it"),
@@ -113,7 +113,7 @@ BANNED = [
     ("random", r"\b(s?rand\s*\(|random_device)", LIBRARIES, "use a generator with a seed that the caller gives"),
 ]
 
-# Words anywhere in any text of the project.
+# Words banned in every text of the project.
 BANNED_TEXT = [
     ("to-do", re.compile(r"\b(TODO|FIXME|XXX)\b"), "do it, or open an issue"),
     ("machine-path", re.compile(r"(?<![\w.$}-])/(work|root|home/\w+|Users/\w+)/"), "no paths of one machine"),
@@ -210,7 +210,7 @@ def first_line(source):
 
 
 def pragma_once(source):
-    if "/pch/" in source.path:  # compiled by itself, where g++ takes this line for a mistake
+    if "/pch/" in source.path:  # compiled as a main file, where g++ warns about #pragma once
         return
     if source.path.endswith(".h") and "#pragma once" not in source.lines:
         yield 1, "pragma-once", "a header needs `#pragma once`"
@@ -247,7 +247,7 @@ def namespace(source):
 
 
 def is_c_header(source):
-    """A header that C may include says so: it has extern "C" for C++."""
+    """A header that C may include has extern "C" for C++."""
     return source.path.endswith(".h") and any(re.match(r'\s*extern "C" \{', line) for line in source.lines)
 
 
@@ -266,7 +266,7 @@ def banned_words(source):
 
 def banned_text(source):
     if source.path.startswith("tests/tidy/"):
-        return  # names what it bans
+        return  # this file names the banned words
     for rule, pattern, why in BANNED_TEXT:
         for number, line in enumerate(source.lines, 1):
             if pattern.search(line):
@@ -280,7 +280,7 @@ ATOMIC_CALL = re.compile(rf"(?:\.|->)({'|'.join(ATOMIC_CALLS)})\s*\(")
 
 
 def atomic_order(source):
-    """In a file that uses std::atomic, a call that may be one of an atomic names its memory order."""
+    """In a file that uses std::atomic, a call that may be an atomic's names its memory order."""
     text = "\n".join(source.code)
     if "std::atomic" not in text:
         return
@@ -370,8 +370,8 @@ def check_files(root, sources):
 
 
 def read_commands(build, root):
-    """From compile_commands.json: source file relative to the root -> (directory, arguments, output). Files that are compiled several at a
-    time, by a file of meson's that includes them, have one command."""
+    """From compile_commands.json: source file relative to the root -> (directory, arguments, output). Files of one unity source share one
+    command."""
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         directory = Path(entry["directory"])
@@ -391,7 +391,7 @@ def several(file):
 
 
 def runs_test(run, program, path):
-    """Does the command RUN, words, run the test PATH in PROGRAM? One with a tag `[#FILE]` runs this file's alone."""
+    """Does the command RUN, words, run the test PATH in PROGRAM? A tag `[#FILE]` runs the tests of this file alone."""
     files = [word for word in run if word.startswith("[#")]
     return program in run and (not files or f"[#{Path(path).stem}]" in files)
 
@@ -416,34 +416,34 @@ def unlisted(sources, commands, build):
 
 
 def header_command(header, commands, as_c):
-    """The compiler's command for a header: the flags of a source file as near to it as there is one."""
+    """The compiler's command for a header: the flags of the nearest source file."""
     suffix = ".c" if as_c else ".cc"
 
     def distance(path):
         shared = os.path.commonprefix([path.split("/")[:-1], header.split("/")[:-1]])
-        # Tests have more include directories than the header's users: prefer the real code.
+        # A test has more include directories than the header's users, so prefer other sources.
         return (-len(shared), path.endswith("_test.cc"), path)
     candidates = sorted((path for path in commands if path.endswith(suffix)), key=distance)
     if not candidates:
         return None
     directory, command = syntax_command(*commands[candidates[0]][:2], as_c)
     if not as_c and "clang" not in " ".join(command[:2]):
-        command.insert(-1, "-Wsubobject-linkage")  # which g++ may not say of files that are compiled several at a time
+        command.insert(-1, "-Wsubobject-linkage")  # g++ does not warn about this in files that are compiled several at a time
     return directory, command
 
 
 def syntax_command(directory, arguments, as_c):
-    """That compiler's flags, for what comes from standard input."""
+    """The flags of that compiler for code from standard input."""
     kept, skip = [], False
     for argument in arguments:
         if skip:
             skip = False
-        elif argument in ("-o", "-MQ", "-MF", "-MT", "-include", "-include-pch"):  # also without what was compiled before it
+        elif argument in ("-o", "-MQ", "-MF", "-MT", "-include", "-include-pch"):  # also drops the precompiled header
             skip = True
         elif argument not in ("-c", "-MD", "-MMD", "-fpch-preprocess") and not argument.startswith(("-O", "-g")) \
                 and not (argument.endswith((".c", ".cc", ".cpp")) and not argument.startswith("-")):
             kept.append(argument)
-    # Every include is written from the root, whatever the neighbour's flags were.
+    # Every include is written from the root, whatever the flags of that source file were.
     return directory, kept + [f"-I{Path(__file__).resolve().parents[2]}", "-fsyntax-only", "-x", "c" if as_c else "c++", "-"]
 
 
@@ -464,7 +464,7 @@ def headers_as_c(sources):
 
 
 def every_file(sources, commands):
-    """Each header, and each source file of the build, which may have been compiled behind others only."""
+    """Each header compiles alone, and each source file of the build, which otherwise compiles only behind others in a unity source."""
     return [(source.path, source.path.endswith(".c")) for source in sources if source.path.endswith(".h") or source.path in commands]
 
 

@@ -1,4 +1,4 @@
-# tidy_documents.py - what documents name is there: links, tests that stop a lie or show an RFC, and options of sockets; for tidy.py.
+# tidy_documents.py - what documents name exists: links, the tests of THREATS.md and of RFCs, and socket options; for tidy.py.
 #
 # Each rule takes a tidy.Source and the others of the tree, and yields (line, rule, complaint).
 import re
@@ -35,10 +35,10 @@ def threat_blocks(source):
 
 
 def missing_test(name, case, sources):
-    """What a document names of a test and the tree lacks; None: it has all of it. A case may be a beginning and `*`."""
+    """The part of a test's name in a document that the tree lacks; None: nothing is missing. A case may be a beginning and `*`."""
     if name.startswith("fuzz_"):
         endings = (f"_{name.removeprefix('fuzz_')}_fuzz.cc",)
-    else:  # as the file or as meson calls it, which may begin with the directory's name
+    else:  # the file's name, or meson's test name, which may begin with the directory's name
         endings = (f"_{name}",) if name.endswith(".py") else (f"_{name}.cc",)
     files = [source for source in sources if ("_" + source.path.replace("/", "_")).endswith(endings)]
     if not files:
@@ -86,7 +86,7 @@ TEST_NAME = re.compile(r"\btest\('([\w-]+)',")
 
 
 def meson_tests(sources):
-    """The names of tests that meson.build files say: in full, or as the prefix of a directory or loop and a word of the same file."""
+    """The names of tests in meson.build files: in full, or as the prefix of a directory or loop and a word of the same file."""
     names = set()
     for source in sources:
         if not source.path.endswith("meson.build"):
@@ -99,7 +99,7 @@ def meson_tests(sources):
 
 
 def rfc_tests(root, source, sources):
-    """The tests that the table of RFCs in docs/TCPIP.md names are there, and so is each script or directory of them that it names."""
+    """The tests, scripts and directories that the table of RFCs in docs/TCPIP.md names exist."""
     if not source.path.endswith("TCPIP.md"):
         return
     tests, files = meson_tests(sources), {each.path for each in sources}
@@ -119,7 +119,7 @@ RFC = re.compile(r"\bRFCs? (\d+)")
 
 
 def rfcs(source, sources):
-    """Each that the code of ipstack/ and the formats in unet/wire cite is in docs/TCPIP.md: in the first column of a table, or as `RFC n`."""
+    """Each RFC that the code of ipstack/ and unet/wire cites is in docs/TCPIP.md: in the first column of a table, or as `RFC n`."""
     if not source.path.endswith("TCPIP.md"):
         return
     named = {rfc for line in source.lines for rfc in RFC.findall(line)}
@@ -130,7 +130,7 @@ def rfcs(source, sources):
                 yield 1, "rfc", f"{other.path} cites RFC {rfc}, of which nothing is said here"
 
 
-# The options of sockets that code looks at, and the document whose section says what becomes of each.
+# The socket options that the code knows, and the section that documents each.
 OPTIONS_DOCUMENT, OPTIONS_SECTION = "docs/SOCKETS.md", "## Options"
 OPTIONS_CODE = ["ipstack/sockets/calls.cc", "ipstack/preload/ancillary.cc", "ipstack/preload/placement.cc", "ipstack/preload/socket_calls.cc"]
 OPTION = r"\b((?:SO|TCP|UDP|IP|IPV6|MCAST)_[A-Z][A-Z0-9_]*)\b"
@@ -138,7 +138,7 @@ OPTION_IN_CODE = re.compile(r"\bname [!=]= " + OPTION + r"|\{(?:SOL_SOCKET|IPPRO
 
 
 def socket_options(source, sources):
-    """Each that the code knows is in the document."""
+    """Each option that the code knows is in the document."""
     if source.path != OPTIONS_DOCUMENT:
         return
     at = next((number for number, line in enumerate(source.lines, 1) if line == OPTIONS_SECTION), 0)

@@ -55,7 +55,7 @@ class Tree(unittest.TestCase):
         file.write_text(text)
 
     def code(self, body, path="ni/engine/body.cc"):
-        """Writes a source file that keeps every rule but what `body` breaks; returns the complaints about it."""
+        """Writes a source file that breaks only the rule that `body` breaks; returns the complaints about it."""
         self.write(path, f"// {Path(path).name} - a body.\n{body}\n")
         return sorted((line, rule) for where, line, rule, _ in tidy.check(self.root) if where == path)
 

@@ -1,3 +1,3 @@
-// service_test.h - what nearly every test of the service includes, compiled once for each program of them; as unit_test.h.
+// service_test.h - precompiled header of the service's test programs: the headers that nearly every service test includes.
 #include "ni/service/test_client.h"
 #include "tests/catch/pch/unit_test.h"

@@ -1,4 +1,5 @@
-// unit_test.h - what nearly every unit test includes, compiled once for each program of them. A test names what it needs all the same.
+// unit_test.h - precompiled header of the unit test programs: the headers that nearly every unit test includes. A test still includes what
+// it uses.
 #include <algorithm>
 #include <array>
 #include <chrono>

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# sockets_whose.py - whose a socket of an unmodified program is, by unet-sockets: what the network interface has does not become the kernel's
-# while it is away, and what is the kernel's keeps nobody from ours; and what a program has of the library that does nothing with it.
+# sockets_routing.py - the routing of an unmodified program's sockets to a backend, by unet-sockets. Sockets of the NI do not become the
+# kernel's while the NI is away, and kernel sockets do not block those of the NI. Also the library's cost for an idle program.
 #
-# Usage: sockets_whose.py UNETD UNET_SOCKETS     (77: no unet-sockets)
-#        sockets_whose.py --peer SCENE ADDRESS   what the program does
+# Usage: sockets_routing.py UNETD UNET_SOCKETS     (77: no unet-sockets)
+#        sockets_routing.py --peer SCENE ADDRESS   the scene of the program
 import contextlib
 import errno
 import os
@@ -19,9 +19,9 @@ from ip_spaces import OURS, VERSIONS
 from program_scenes import begin, begun, network_interface, tell
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
-MIN_TTL, MIN_HOPS = 21, 73  # IP_MINTTL, IPV6_MINHOPCOUNT: the kernel's alone
+MIN_TTL, MIN_HOPS = 21, 73  # IP_MINTTL, IPV6_MINHOPCOUNT: only the kernel has them
 PORT, RESTARTS, HOPS, LOOKS, LOOPBACK = 8500, 4, 7, 100, {4: "127.0.0.1", 6: "::1"}
-IP_RECVTTL = 12  # which the module has no name for
+IP_RECVTTL = 12  # missing in Python's module
 
 
 # ---- the program
@@ -36,7 +36,7 @@ def family_of(address):
 
 
 def connection(address):
-    """By our stack: the client's end and the server's."""
+    """Over ipstack: the client's end and the server's."""
     with socket.create_server((address, PORT), family=family_of(address)) as listener:
         client = socket.create_connection((address, PORT))
         server, _ = listener.accept()
@@ -54,7 +54,7 @@ def error_of(call):
 
 
 def away(address):
-    """The network interface is killed, and comes back."""
+    """The NI is killed, and comes back."""
     client, _server = connection(address)
     datagrams = socket.socket(family_of(address), socket.SOCK_DGRAM)
     any_address = "::" if ":" in address else "0.0.0.0"
@@ -77,7 +77,7 @@ def away(address):
     loopback = "::1" if ":" in address else "127.0.0.1"
     with socket.create_server((loopback, PORT), family=family_of(address)) as listener, socket.create_connection((loopback, PORT)):
         listener.accept()[0].close()
-    # There is nobody to ask, and what it was bound to comes back without.
+    # While the NI is away, an option that only the kernel has is accepted; it is gone when the binding comes back.
     bound.setsockopt(*((socket.IPPROTO_IPV6, MIN_HOPS) if six else (socket.IPPROTO_IP, MIN_TTL)), 5)
     say("loopback: 0")
     sys.stdin.readline()
@@ -85,7 +85,7 @@ def away(address):
     while (error := error_of(lambda: connection(address))) != "0" and time.monotonic() < end:
         time.sleep(0.05)
     say(f"back: {error}")
-    # Also a socket's options are back.
+    # A socket's options come back, too.
     hears = new(socket.SOCK_DGRAM)
     hears.bind((address, 0))
     hears.setsockopt(*((socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT) if six else (socket.IPPROTO_IP, IP_RECVTTL)), 1)
@@ -95,13 +95,13 @@ def away(address):
 
 
 def memory(kind):
-    """Bytes, of the process's status."""
+    """A size in bytes from the process's status."""
     with open("/proc/self/status", encoding="ascii") as status:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith(kind + ":"))
 
 
 def grows(address):
-    """The network interface goes and comes back, many times."""
+    """The NI goes and comes back, many times."""
     for time_ in range(RESTARTS):
         end = time.monotonic() + WAIT
         while (error := error_of(lambda: connection(address))) != "0" and time.monotonic() < end:
@@ -116,7 +116,7 @@ def grows(address):
 
 
 def options(address):
-    """What is set of a socket that is nobody's yet is kept once."""
+    """Repeated settings of a socket without a backend are stored once."""
     one = socket.socket(family_of(address))
     for n in range(100):
         one.settimeout(n)
@@ -131,14 +131,14 @@ def options(address):
 
 
 def waits(address):
-    """A thread waits for the kernel to connect what is bound to both; the others go on."""
+    """One thread blocks in a kernel connect() of a dual socket; the others go on."""
     client, server = connection(address)
     loopback, any_address = ("::1", "::") if ":" in address else ("127.0.0.1", "0.0.0.0")
     full = socket.socket(family_of(address))
     full.bind((loopback, 0))
     full.listen(0)
     waiting = [socket.socket(family_of(address)) for _ in range(2)]
-    for each in waiting:  # the last of them has no room there: its SYN is said again and again
+    for each in waiting:  # the last finds the queue full: its SYN is repeated
         each.setblocking(False)
         each.connect_ex(full.getsockname())
     bound = socket.socket(family_of(address))
@@ -159,7 +159,7 @@ def waits(address):
 
 
 def daemon(address, close):
-    """A child that closes all descriptors, as daemons do, serves: nothing of its own gets to where the library's was."""
+    """A child closes all descriptors, as daemons do, and serves: its own descriptors do not get the numbers of the library's."""
     child = os.fork()
     if child == 0:
         close()
@@ -187,7 +187,7 @@ def closes_each(address):
 
 
 def asks(address, port):
-    """Whose a listener at the loopback address is: the kernel lists its own."""
+    """The backend of a listener at the loopback address: the kernel lists its own."""
     here, family = (address, int(port)), family_of(address)
     with socket.create_server(here, family=family) as listener, socket.create_connection(here) as client:
         server, _ = listener.accept()
@@ -204,7 +204,7 @@ def asks(address, port):
 
 
 def idles(*addresses):
-    """Has a socket of each kind, and does nothing."""
+    """Has a socket of each kind, and is idle."""
     streams = [connection(address) for address in addresses]
     idle = [socket.create_server((address, PORT), family=family_of(address)) for address in addresses]
     for address in addresses:
@@ -224,8 +224,8 @@ def become_nobody():
 
 
 def another_user(address):
-    """A child that has become another user's serves what it has inherited, listens and calls; then its parent becomes that user's, too."""
-    "".encode("idna")  # which Python reads a file for, at first
+    """A child changes its user, and serves what it has inherited, listens and connects; then its parent changes its user, too."""
+    "".encode("idna")  # the first use reads a file
     family = family_of(address)
     listener = socket.create_server((address, PORT), family=family)
     called = socket.create_server((address, PORT + 1), family=family)
@@ -312,7 +312,7 @@ def test_daemons():
 
 
 def threads_of(pid):
-    """Of each its state, and how often it has been put to sleep and stopped."""
+    """State and number of context switches of each thread."""
     threads = {}
     for task in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{task}/status", encoding="utf-8") as file:
@@ -322,10 +322,10 @@ def threads_of(pid):
 
 
 def test_idle():
-    """The library has one thread of its own, and that sleeps: none is woken more than now and then, nor found running."""
+    """The library has one thread of its own, which sleeps: no thread is woken often or found running."""
     with directory() as d, network_interface(UNETD, d), begun(UNET_SOCKETS, d, "idles", *(OURS[v] for v in VERSIONS)) as program:
         require(program.lines.next() == "ready", "the program")
-        time.sleep(1)  # the helper looks for an eighth of a second whether anything comes still
+        time.sleep(1)  # the helper polls for an eighth of a second before it sleeps
         before = threads_of(program.pid)
         require(len(before) <= 2, f"its threads are {before}")
         running = 0
@@ -352,7 +352,7 @@ def changed(name, value):
 
 
 def test_loopback():
-    """It is the kernel's unless it is asked for, of a network interface that has the address; which has no wire."""
+    """The kernel has loopback unless a rule names it, and the NI has the address; such an NI has no wire."""
     networks = {4: "127.0.0.0/8", 6: "::1"}
     with directory() as d, Unetd(UNETD, "--socket", f"{d}/s", "--port", "nowhere", "--ip", f"0={LOOPBACK[4]}/8,{LOOPBACK[6]}/128"):
         for v in VERSIONS:
@@ -367,7 +367,7 @@ def test_loopback():
 
 
 def test_memory():
-    """A lost stack is freed: it has 66 MiB of addresses, of which little is touched here."""
+    """A lost stack is freed: it has 66 MiB of addresses, of which this program touches little."""
     with directory() as d, contextlib.ExitStack() as all_:
         daemon = all_.enter_context(network_interface(UNETD, d))
         program = all_.enter_context(begun(UNET_SOCKETS, d, "grows", OURS[4]))

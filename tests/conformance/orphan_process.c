@@ -1,9 +1,9 @@
-// keepers.c - cases of processes that become other programs, or end, while connections of theirs are somebody's.
+// orphan_process.c - cases of processes that exec or exit while their connections stay in use: an orphan process goes on with them.
 #include <sys/file.h>
 
 #include "tests/conformance/conformance.h"
 
-// It ends when the connection does.
+// cat exits when the connection ends.
 static void say_cat(int s, pid_t pid) {
   say_echoes(s, 1);
   say_ended("cat", pid);
@@ -59,7 +59,7 @@ static void fails_to_become(int listener) {
   _exit(failed && waitpid(-1, NULL, 0) < 0 ? 7 + signals_counted() : 1);
 }
 
-CASE(exec_fails, "who fails to become another program has its connections still, and no child") {
+CASE(exec_fails, "a process whose exec() fails keeps its connections, and has no child") {
   const int listener = listening();
   const pid_t pid = child(fails_to_become, listener);
   say_echoes(accepted(listener), 1);
@@ -101,7 +101,7 @@ static void leaves_it_to_its_child(int listener) {
   const int s = connected(listener);
   const pid_t pid = child(becomes_cat, s);
   close(s);
-  pause_ms(100);  // for its child to become cat
+  pause_ms(100);  // until the child runs cat
   if (pid > 0) execl("/bin/sleep", "sleep", "0.2", (char*)NULL);
   _exit(1);
 }
@@ -117,7 +117,7 @@ CASE(exec_of_parent, "a child goes on with a connection of its parent, which bec
 static void goes_to_background(int listener) {
   const int s = connected(listener);
   if (fork() != 0) _exit(0);
-  pause_ms(100);  // its parent has ended
+  pause_ms(100);  // until the parent has exited
   echoes(s);
 }
 
@@ -132,7 +132,7 @@ CASE(fork_to_background, "a client goes to the background once it is connected, 
 static void leaves_it(int listener) {
   const int s = connected(listener);
   child(echoes, s);
-  pause_ms(100);  // until its child has begun
+  pause_ms(100);  // until the child has begun
 }
 
 CASE(fork_parent_ends, "a child goes on with a connection that it uses when its parent ends") {
@@ -148,7 +148,7 @@ CASE(fork_parent_ends, "a child goes on with a connection that it uses when its 
 
 static char locked[32];
 
-// Its child goes on with the connection, not with the lock.
+// The child goes on with the connection but does not hold the lock.
 static void locks_and_leaves(int listener) {
   const int lock = (int)MUST(open(locked, O_RDONLY));
   MUST(flock(lock, LOCK_EX));
@@ -159,7 +159,7 @@ static void locks_and_leaves(int listener) {
   echoes(s);
 }
 
-CASE(fork_lock, "a lock is free when its process has ended, whoever has its connections") {
+CASE(fork_lock, "a lock is free when its process has ended, though its connections go on") {
   char byte, name[] = "/tmp/unet-conformance-XXXXXX";
   const int listener = listening(), lock = (int)MUST(mkstemp(name));
   int held = 0;
@@ -177,5 +177,5 @@ CASE(fork_lock, "a lock is free when its process has ended, whoever has its conn
   say("held: %d", held);
 }
 
-THEME(keepers, &exec_own_connection, &exec_accepted, &exec_fails, &exec_handlers, &exec_of_parent, &fork_to_background,
+THEME(orphan_process, &exec_own_connection, &exec_accepted, &exec_fails, &exec_handlers, &exec_of_parent, &fork_to_background,
       &fork_parent_ends, &fork_lock);

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-# sockets_left.py - what applications with sockets leave when they end, and Linux's kernel as the peer: it hears of a killed one at once,
-# and of one that has closed as if that were still there, also through an upgrade of the network interface; and `unetctl ss` lists them.
-# What was on the wire is shown to tshark.
+# sockets_dead_process.py - sockets of applications that have ended, with Linux's kernel as the peer. It gets a reset at once from a killed
+# application. Connections that an application had closed end as if it still ran, also during an upgrade of the NI. `unetctl ss` lists them.
+# tshark checks the captures.
 #
-# Usage: sockets_left.py UNETD UNETCTL SOCKETS_PEER   (77: no root, no network namespaces)
-#        sockets_left.py --peer ...                   what the kernel's side does, in its namespace
+# Usage: sockets_dead_process.py UNETD UNETCTL SOCKETS_PEER   (77: no root, no network namespaces)
+#        sockets_dead_process.py --peer ...                   the kernel's side, in its namespace
 import contextlib
 import json
 import os
@@ -28,7 +28,7 @@ HELD = 50
 
 
 def kernel_hears(address, count):
-    """Idle connections; when their other end is killed, each is reset without having said anything."""
+    """Idle connections: when their other end is killed, each is reset without having sent anything."""
     streams = [socket.create_connection((address, PORT), timeout=WAIT) for _ in range(int(count))]
     for stream in streams:
         stream.sendall(b"x")
@@ -53,7 +53,7 @@ def kernel_hears(address, count):
 
 
 def kernel_serves(address, count):
-    """Reads to the end of each stream, which is no reset, and then ends its side, too."""
+    """Reads each stream to its end, which must not be a reset, and then closes its own side."""
     with socket.create_server((address, PORT), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as server:
         server.settimeout(WAIT)
         print("listening", flush=True)
@@ -155,7 +155,7 @@ def killed(ni, v, upgrades=0):
 
 
 def closed(ni, v, upgrade=False):
-    """`leave` sends, waits until it is acknowledged, closes, and is gone."""
+    """`leave` sends, waits for the acknowledgement, closes, and exits."""
     with ni.kernel("listening", "serves", KERNELS[v], 5) as peer:
         with ni.running("left", "leave", KERNELS[v], PORT, 5) as leaver:
             require(leaver.wait(WAIT) == 0, "it did not end well")
@@ -165,7 +165,7 @@ def closed(ni, v, upgrade=False):
         peer.stdin.write("end\n")
         peer.stdin.flush()
         require(peer.stdout.readline().strip() == "ended", "the kernel's side")
-        # Its last FIN was acknowledged: it waits for nothing.
+        # The kernel's last FIN was acknowledged: no connection stays in LAST-ACK.
         wait_until(lambda: not ni.kernels_sockets("state", "last-ack"), "the kernel's FIN was not acknowledged")
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# sockets_keepers.py - what a program of unet-sockets leaves when it becomes another with a connection: a keeper, which has nothing else of the
-# program's, and goes when it is needed no longer.
+# sockets_orphan_process.py - a program of unet-sockets calls exec() with an open connection: an orphan process goes on with the connection,
+# has nothing else of the program, and exits when it is no longer needed.
 #
-# Usage: sockets_keepers.py UNETD UNET_SOCKETS        (77: no unet-sockets)
-#        sockets_keepers.py --peer SCENE ADDRESS      the programs
+# Usage: sockets_orphan_process.py UNETD UNET_SOCKETS        (77: no unet-sockets)
+#        sockets_orphan_process.py --peer SCENE ADDRESS      the programs
 import contextlib
 import os
 import signal
@@ -25,7 +25,7 @@ def say(text):
 
 
 def server(address):
-    """Tells what it hears of its one client."""
+    """Prints what its one client sends, and how the connection ends."""
     with socket.create_server((address, PORT)) as listener:
         say("ready")
         stream, _ = listener.accept()
@@ -39,14 +39,14 @@ def server(address):
 
 
 def client(address):
-    """Becomes cat, which writes what the server sends until that ends."""
+    """Executes cat, which copies what the server sends until the end."""
     with socket.create_connection((address, PORT)) as stream:
         os.dup2(stream.fileno(), 0)
     os.execvp("cat", ["cat"])
 
 
 def stalls(address):
-    """Takes nothing of what its client sends."""
+    """Reads nothing of what its client sends."""
     with socket.create_server((address, PORT)) as listener:
         say("ready")
         stream, _ = listener.accept()
@@ -56,14 +56,14 @@ def stalls(address):
 
 
 def pours(address):
-    """Becomes a program that writes for ever, and leaves what its server has not taken."""
+    """Executes a program that writes for ever; data that its server has not read stays behind."""
     with socket.create_connection((address, PORT)) as stream:
         os.dup2(stream.fileno(), 1)
     os.execvp("cat", ["cat", "/dev/zero"])
 
 
 def ends_while_it_waits(address):
-    """A thread waits for its server while the process ends."""
+    """A thread waits for its server while the process exits."""
     stream = socket.create_connection((address, PORT))
     threading.Thread(target=stream.recv, args=(100,), daemon=True).start()
     threading.Thread(target=lambda: (stream.recv(100), stream.recv(100)), daemon=True).start()
@@ -75,7 +75,7 @@ PEERS = {each.__name__: each for each in (server, client, stalls, pours, ends_wh
 
 
 def keepers(d):
-    """Of programs on this directory's network interface, whose environment they have; those that have ended have none."""
+    """The orphan processes of programs on this directory's NI, found by their environment; zombies have none."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8") as name, open(f"/proc/{pid}/environ", "rb") as all_of_it:
             if name.read() == "unet-sockets\n" and f"UNET_SOCKET={d}/s".encode() in all_of_it.read().split(b"\0"):
@@ -84,7 +84,7 @@ def keepers(d):
 
 @contextlib.contextmanager
 def kept(d):
-    """The server, the client that is cat by now, and its keeper."""
+    """The server, the client that has become cat, and its orphan process."""
     with begun(UNET_SOCKETS, d, "server", OURS[4]) as called:
         require(called.lines.next() == "ready", "the server")
         with begun(UNET_SOCKETS, d, "client", OURS[4]) as cat:
@@ -100,7 +100,7 @@ def test_it_has_nothing_of_the_program_and_goes_with_it():
         files = {fd: os.readlink(f"/proc/{keeper}/fd/{fd}") for fd in os.listdir(f"/proc/{keeper}/fd")}
         theirs = {fd: file for fd, file in files.items() if int(fd) < 900 and file != "/dev/null"}
         require(not theirs, f"it has files of the program's: {theirs}")
-        os.kill(keeper, signal.SIGTERM)  # as it is at the end of a login
+        os.kill(keeper, signal.SIGTERM)  # as at the end of a login session
         os.kill(cat.pid, signal.SIGKILL)
         require(called.lines.next() == "ended after 0", "the server is not told")
         wait_until(lambda: not list(keepers(d)), "a keeper is left")
@@ -116,7 +116,7 @@ def test_it_goes_with_the_network_interface():
 
 
 def processor_time(pid):
-    """In clock ticks."""
+    """Processor time in clock ticks."""
     with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
         return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# sockets_seldom.py - what few connections do, between ipstack and Linux's kernel over a wire, as sockets_scenes.py has it: urgent data, two
-# who call each other, and marks of congestion. What was on the wire is shown to tshark.
+# sockets_rare_features.py - rarely used parts of TCP, between ipstack and Linux's kernel over a wire, as scenes of sockets_scenes.py:
+# urgent data, simultaneous open, and ECN. tshark checks the captures.
 #
-# Usage: sockets_seldom.py UNETD SOCKETS_SCRIPT   (77: no root, no network namespaces)
-#        sockets_seldom.py --marks EVERY          passes frames between two interfaces, in the namespace of the switch
+# Usage: sockets_rare_features.py UNETD SOCKETS_SCRIPT   (77: no root, no network namespaces)
+#        sockets_rare_features.py --marks EVERY          passes frames between two interfaces, in the namespace of the switch
 import contextlib
 import os
 import select
@@ -19,7 +19,7 @@ from socket_sides import WIRE, stage
 from sockets_scenes import OPEN, SCRIPT, UNETD, Play, play
 from spaces import can_be_made, sysctl
 
-BYTES, EVERY = 2_000_000, 50  # of a stream, and which frame of it is marked
+BYTES, EVERY = 2_000_000, 50  # of a stream, and which of its frames are marked CE
 ECE, CWR = 0x40, 0x80
 
 # 33 is the urgent byte.
@@ -86,8 +86,8 @@ b: drain s -> 2 0
 """,
 }
 
-# Their first SYNs are lost, so that both have called before either hears of it. The next ones, a second later, cross on the way: that takes
-# longer than what their clocks differ by.
+# Their first SYNs are lost, so both call before either hears of the other. The next SYNs, a second later, cross on the way, which takes
+# longer than their clocks differ by.
 CROSSING = {"both call each other": """
 a: socket t stream V -> 0
 b: socket t stream V -> 0
@@ -129,11 +129,11 @@ def test_simultaneous_open():
     play({name: OPEN + text for name, text in CROSSING.items()}, wire=SLOW)
 
 
-# ---- marks of congestion (RFC 3168)
+# ---- explicit congestion notification (RFC 3168)
 
 
 def marked(frame):
-    """The frame as a router with a queue leaves it, if it is of those that may be marked; else nothing."""
+    """The frame with CE set, as a congested router sets it, if it is ECN-capable; else None."""
     kind = struct.unpack("!H", frame[12:14])[0]
     if kind == 0x0800 and frame[15] & 3 in (1, 2):
         head = frame[14:14 + 4 * (frame[14] & 15)]
@@ -145,7 +145,7 @@ def marked(frame):
 
 
 def pass_frames(every):
-    """Between to_a and to_b, until standard input closes."""
+    """Passes frames between to_a and to_b, until standard input closes."""
     ends = {}
     for name in ("to_a", "to_b"):
         ends[name] = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # ETH_P_ALL
@@ -170,7 +170,7 @@ def pass_frames(every):
 
 @contextlib.contextmanager
 def a_router_that_marks(it):
-    """Instead of the switch."""
+    """In place of the switch."""
     for name in ("a", "b"):
         it.plug(name, False)
     process = subprocess.Popen(["ip", "netns", "exec", it.spaces["s"], sys.executable, os.path.abspath(__file__), "--marks", str(EVERY)],
@@ -184,16 +184,17 @@ def a_router_that_marks(it):
 
 
 def is_on_the_wire(it, version, sender, flag):
-    """A segment of the sender's, behind its SYN, with this flag."""
+    """A segment of the sender's, after its SYN, with this flag."""
     source = f"ip.src == {sender[4]}" if version == 4 else f"ipv6.src == {sender[6]}"
     wanted = f"{source} and (tcp.flags & {flag}) and not (tcp.flags & 2)"
     return bool(run("tshark", "-r", it.capture, "-c", "1000000", "-Y", wanted)[1].strip())
 
 
 def test_marks_of_congestion():
-    """Who is asked for ECN agrees; a mark is told to the sender, who says that he has heard it. Ours ask if they are told to."""
+    """A side that is asked for ECN accepts it. The receiver echoes CE to the sender (ECE), which confirms it (CWR). ipstack requests ECN
+    only if told to."""
     with stage(UNETD, SCRIPT) as it, a_router_that_marks(it):
-        # Who asks, who calls, and whether they agree.
+        # The side that requests ECN, the caller, and whether both agree.
         for asks, caller, agreed in (("kernel", "b", 1), ("kernel", "a", 0), ("ours", "a", 1), ("ours", "b", 0)):
             sysctl(it.spaces["b"], "net.ipv4.tcp_ecn", 1 if asks == "kernel" else 2)
             for v in VERSIONS:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-# sockets_away.py - the network interface ends while threads of a program of unet-sockets sleep in calls, and comes back: those on a connection
-# return, as by a reset; those for what is bound sleep on, and get what comes later. Of connections on one host, and to a kernel over a wire.
+# sockets_ni_restart.py - the NI ends while threads of a program of unet-sockets sleep in calls, and comes back. Calls on a connection
+# return, as after a reset; calls on bound sockets sleep on, and get what comes later. With connections on one host, and to a kernel over a
+# wire.
 #
-# Usage: sockets_away.py UNETD UNET_SOCKETS       (77: no unet-sockets; over a wire only as root, with network namespaces)
-#        sockets_away.py --peer SCENE ADDRESS...  the programs
+# Usage: sockets_ni_restart.py UNETD UNET_SOCKETS       (77: no unet-sockets; over a wire only as root, with network namespaces)
+#        sockets_ni_restart.py --peer SCENE ADDRESS...  the programs
 import contextlib
 import errno
 import os
@@ -21,7 +22,7 @@ from program_scenes import begin, begun, environment, network_interface
 from spaces import Host, Spaces, can_be_made, ip
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
-SILENT, FULL, OWN = 8800, 8801, 8802  # ports: of who says one byte and no more, of who has no room for a caller, of the program itself
+SILENT, FULL, OWN = 8800, 8801, 8802  # ports: a peer that sends one byte only, a listener with a full queue, the program itself
 MUCH = bytes(64 << 20)
 
 
@@ -45,7 +46,7 @@ def listening(address, port, backlog=16):
 
 
 def silent(address):
-    """Who calls gets a byte, and keeps the connection."""
+    """Sends each caller a byte, and keeps the connection."""
     callers = [listening(address, FULL, 0)]
     for _ in range(3):
         callers.append(new(address))
@@ -92,7 +93,7 @@ def error_of(sock):
 
 
 def after(waits):
-    """The wait's answer, and what recv() says then."""
+    """The result of the wait, and then of recv()."""
     def call(sock):
         said = waits(sock)
         try:
@@ -103,7 +104,7 @@ def after(waits):
 
 
 def heard(waits):
-    """The wait's answer, and the datagram."""
+    """The result of the wait, and the datagram."""
     return lambda sock: f"{waits(sock)}, then {sock.recv(10).decode()}"
 
 
@@ -123,7 +124,7 @@ class Sleeping(threading.Thread):
 
 
 def tell_all(threads):
-    """As soon as all of them have returned."""
+    """Prints as soon as all of them have returned."""
     end = time.monotonic() + WAIT
     for each in threads:
         each.join(max(0, end - time.monotonic()))
@@ -131,7 +132,7 @@ def tell_all(threads):
 
 
 def asleep(own, peer):
-    """One thread in each call, of connections to the peer and of what is bound to `own`."""
+    """One thread in each call, on connections to the peer and on sockets bound to `own`."""
     once = [Sleeping(name, call, connection(peer)) for name, call in
             {"recv": lambda s: s.recv(1), "recv_into": lambda s: s.recv_into(bytearray(10), 10, socket.MSG_WAITALL),
              "read": lambda s: os.read(s.fileno(), 1), "send": lambda s: s.sendall(MUCH), "poll": after(by_poll), "epoll": after(by_epoll),
@@ -154,15 +155,15 @@ def asleep(own, peer):
         datagrams[bound.getsockname()[:2]] = Sleeping(name, call, bound)
     waits = [Sleeping("poll of a listener", by_poll, listener), Sleeping("epoll of a listener", by_epoll, listener),
              Sleeping("select of a listener", by_select, listener)]
-    time.sleep(0.5)  # until they sleep: what they say is the same in any case
+    time.sleep(0.5)  # until they sleep: the results do not depend on it
     say("ready")
     tell_all(once)
-    # What is begun meanwhile.
+    # Calls that begin while the NI is away.
     tell_all([Sleeping("send of datagrams", lambda: mute.send(b"x")), Sleeping("write of datagrams", lambda: os.write(mute.fileno(), b"x")),
               Sleeping("recv of datagrams at once", lambda: mute.recv(1, socket.MSG_DONTWAIT)),
               Sleeping("whose peer", lambda: mute.getpeername()[1] == SILENT)])
     datagrams[late.getsockname()[:2]] = Sleeping("recvfrom begun meanwhile", lambda: late.recv(10).decode())
-    sys.stdin.readline()  # there is a network interface again
+    sys.stdin.readline()  # there is an NI again
     say("new: " + again(lambda: connection(peer) is not None))
 
     def call_self():
@@ -186,7 +187,7 @@ def asleep(own, peer):
 
 
 def again(call):
-    """What it says at last: at first there may be nobody yet."""
+    """Repeats the call until it succeeds: at first its peer may not be there yet."""
     end = time.monotonic() + WAIT
     while True:
         try:
@@ -198,7 +199,7 @@ def again(call):
 
 
 def accepting(own):
-    """A thread sleeps in accept() all the while: who calls later is accepted."""
+    """A thread sleeps in accept() all the while; a later client is accepted."""
     listener = listening(own, OWN)
     acceptor = Sleeping("accept", lambda: f"{len(listener.accept()[0].recv(1))} bytes")
     time.sleep(0.3)
@@ -252,7 +253,7 @@ def peer_runs(command, address, env=None):
 
 
 def goes_and_comes(d, interface, scene, addresses, what, with_signal, first, later):
-    """`interface()` runs one."""
+    """`interface()` runs an NI."""
     with interface() as daemon, contextlib.ExitStack() as all_:
         all_.enter_context(addresses[1]())
         program = all_.enter_context(begun(UNET_SOCKETS, d, scene, *addresses[0]))

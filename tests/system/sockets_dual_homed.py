@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-# sockets_beside.py - a program of unet-sockets whose host has an interface of the kernel's beside the network interface: what is bound to
-# all addresses is reached by both, and one program calls, and sends to, who is behind either.
+# sockets_dual_homed.py - a program of unet-sockets on a host with a kernel interface beside the NI: sockets bound to all addresses are
+# reached through both, and one program connects and sends to peers behind either.
 #
-#   namespace a: the program; eth0 is the network interface's (OURS), eth1 the kernel's (BESIDE)        namespace b: a kernel at both
+# namespace a: the program; eth0 is the NI's (OURS), eth1 the kernel's (BESIDE)        namespace b: a kernel at both
 #
-# Usage: sockets_beside.py UNETD UNET_SOCKETS     (77: no root, no network namespaces, or no unet-sockets)
-#        sockets_beside.py --peer SCENE ...       the programs
+# Usage: sockets_dual_homed.py UNETD UNET_SOCKETS     (77: no root, no network namespaces, or no unet-sockets)
+#        sockets_dual_homed.py --peer SCENE ...       the programs
 import contextlib
 import ctypes
 import errno
@@ -30,7 +30,7 @@ BEHIND = {4: "10.87.0.2", 6: "fd00:87::2"}  # in b
 LOOPBACK = {4: "127.0.0.1", 6: "::1"}
 ANY = {4: "0.0.0.0", 6: "::"}
 LONG = b"x" * 300_000
-TRIES = 20  # of a datagram, each of which waits for a second
+TRIES = 20  # of a datagram; each waits for a second
 
 
 # ---- the programs
@@ -45,12 +45,12 @@ def family_of(address):
 
 
 def plain(address):
-    """Of IPv4, also where a socket of IPv6 has it."""
+    """The address as IPv4, also where an IPv6 socket received it."""
     return address.removeprefix("::ffff:")
 
 
 def answer_stream(stream):
-    """What came, and from whom and to which address it came."""
+    """A datagram, its sender, and the address that it was sent to."""
     with stream:
         stream.settimeout(WAIT)
         data = b""
@@ -80,7 +80,7 @@ def forever(call):
 
 
 def serve_by_threads(address):
-    """Each in a call that waits."""
+    """Each service waits in a blocking call."""
     listener, datagrams = bound_to(address)
     threading.Thread(target=forever, args=[lambda: answer_stream(listener.accept()[0])], daemon=True).start()
     say("ready")
@@ -124,7 +124,7 @@ def by_stream(address):
 
 
 def by_datagram(client, address):
-    """Of a socket that may be connected to nobody."""
+    """For a socket that may be unconnected."""
     client.settimeout(1)
     for _ in range(TRIES):
         client.sendto(b"words", (address, PORT))
@@ -135,14 +135,14 @@ def by_datagram(client, address):
 
 
 def ask(address):
-    """By TCP: what is answered. By UDP: that, and who answers."""
+    """Over TCP: the answer. Over UDP: the answer, and its sender."""
     with socket.socket(family_of(address), socket.SOCK_DGRAM) as client:
         said = [*by_stream(address)[:1], *by_datagram(client, address)]
     say(" | ".join(said))
 
 
 def ask_all(*addresses):
-    """The same of each, by one program; one datagram socket sends to all of them, there and back."""
+    """Asks each address, by one program; one datagram socket sends to all of them, forwards and backwards."""
     for address in addresses:
         said, own = by_stream(address)
         say(f"{said} | {own}")
@@ -169,7 +169,7 @@ MINTTL, CONGESTION_MARKS = 21, 8  # IP_MINTTL; TCPI_OPT_ECN
 ATTACH_FILTER, DETACH_FILTER, BIND_TO_NUMBER, LOCK_BUFFERS = 26, 27, 62, 72  # of SOL_SOCKET
 TAKES_ALL = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0xFFFFFFFF))  # an instruction of a filter
 FILTER = struct.pack("HP", 1, ctypes.addressof(TAKES_ALL))
-# What is set, one after the other; each of SOL_SOCKET, or with its level.
+# Options that are set in order; of SOL_SOCKET, unless a level is given.
 OPTIONS = {"nothing": [(socket.SO_KEEPALIVE, 1)], "advice": [(LOCK_BUFFERS, 3), (socket.SO_PRIORITY, 3)],
            "hops": [(socket.IPPROTO_IP, MINTTL, 5)], "no hops": [(socket.IPPROTO_IP, MINTTL, 0), (socket.IPPROTO_IP, MINTTL, b"\0")],
            "filter": [(ATTACH_FILTER, FILTER)], "filter undone": [(ATTACH_FILTER, FILTER), (DETACH_FILTER, 0)],
@@ -193,7 +193,8 @@ def name_of(call):
 
 
 def set_first(option, kind, *addresses):
-    """The option, and only then what says whose the socket is: connect() and sendto() to each by one socket; bind() to each, and listen()."""
+    """Sets the option first; only the call after it decides the socket's backend: connect() or sendto() to each address by one socket,
+    bind() to each, and listen()."""
     stream = kind == "stream"
 
     def made():
@@ -246,8 +247,8 @@ def ask_marks(address):
         say(f"{client.recv(10).decode()} {has_marks(client):d}")
 
 
-ROUNDS, ASKED, ANSWERED = 5, 100, 1000  # of what is said by turns, and how many bytes: a segment each
-# Of <linux/tcp.h>, up to Linux 6.7: the scales of both windows, and all numbers behind them.
+ROUNDS, ASKED, ANSWERED = 5, 100, 1000  # rounds of question and answer, and their bytes: one segment each
+# struct tcp_info of <linux/tcp.h>, up to Linux 6.7: the scales of both windows, and all numbers behind them.
 TCP_INFO = struct.Struct("=6xBx24I4Q6I4Q2I2Q6I2HI")
 TCP_INFO_NAMES = """scales rto ato snd_mss rcv_mss unacked sacked lost retrans fackets last_data_sent last_ack_sent last_data_recv last_ack_recv pmtu
     rcv_ssthresh rtt rttvar snd_ssthresh snd_cwnd advmss reordering rcv_rtt rcv_space total_retrans pacing_rate max_pacing_rate bytes_acked
@@ -257,7 +258,7 @@ TCP_INFO_NAMES = """scales rto ato snd_mss rcv_mss unacked sacked lost retrans f
 
 
 def info_of(stream):
-    """An older kernel tells less: of that it has none."""
+    """The fields of TCP_INFO; those that an older kernel lacks are zero."""
     told = stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO.size)
     info = dict(zip(TCP_INFO_NAMES, TCP_INFO.unpack(told.ljust(TCP_INFO.size, b"\0"))))
     scale = info["scales"] >> 4
@@ -272,7 +273,7 @@ def received(stream, count):
 
 
 def serve_info(address):
-    """By a second connection: what this end tells of the first."""
+    """Reports TCP_INFO of the first connection over a second one."""
     with socket.create_server((address, PORT), family=family_of(address)) as listener:
         say("ready")
         while True:
@@ -285,7 +286,7 @@ def serve_info(address):
 
 
 def ask_info(address):
-    """What both ends tell when nothing is under way any more."""
+    """TCP_INFO of both ends once nothing is in flight."""
     for _ in range(TRIES):
         with socket.create_connection((address, PORT), WAIT) as stream, socket.create_connection((address, PORT), WAIT) as other:
             for _ in range(ROUNDS):
@@ -293,12 +294,12 @@ def ask_info(address):
                 received(stream, ANSWERED)
             own, peers, at_rest = {}, {}, False
             while not at_rest:
-                at_rest = own.get("unacked") == peers.get("unacked") == 0  # and now their last ACKs have come, too
+                at_rest = own.get("unacked") == peers.get("unacked") == 0  # so the last ACKs have arrived, too
                 other.sendall(b"?")
                 peers = json.loads(other.makefile().readline())
                 own = info_of(stream)
         if not any(end["total_retrans"] or end["total_rto"] for end in (own, peers)):
-            break  # on a machine that stalls either sends again what is only late
+            break  # else a stall of the machine caused a spurious retransmission
     say(json.dumps([own, peers]))
 
 
@@ -318,7 +319,7 @@ class Place:
         self.spaces, self.env = spaces, environment(d)
 
     def command(self, who, *args):
-        """Who: "ours", or the namespace of a program on the kernel's sockets."""
+        """Where a program runs: "ours", or the namespace of a program on the kernel's sockets."""
         return ["ip", "netns", "exec", self.spaces["a" if who == "ours" else who], *[UNET_SOCKETS] * (who == "ours"), *peer(*args)]
 
     @contextlib.contextmanager
@@ -359,7 +360,7 @@ def place():
 
 
 def callers(v):
-    """Who asks which address, and is seen as which."""
+    """Source, destination, and the address that the server sees."""
     return [("b", BESIDE[v], BEHIND[v]), ("b", OURS[v], KERNELS[v]), ("ours", OURS[v], OURS[v]), ("ours", BESIDE[v], BESIDE[v]),
             ("a", BESIDE[v], BESIDE[v]), ("a", LOOPBACK[v], LOOPBACK[v]), ("ours", LOOPBACK[v], LOOPBACK[v])]
 
@@ -369,13 +370,13 @@ def test_both_reach_a_server():
         for how in ("serve_by_threads", "serve_by_epoll", "serve_by_poll", "serve_by_select"):
             for of in VERSIONS:
                 with here.serving("ours", how, ANY[of]):
-                    for v in VERSIONS if of == 6 else (4,):  # a socket of IPv6 hears both
+                    for v in VERSIONS if of == 6 else (4,):  # an IPv6 socket receives both
                         for who, address, source in callers(v):
                             here.must(who, address, source, f"{how} at {ANY[of]}")
 
 
 def test_one_address_is_one_side():
-    """Bound to an address of its own a server is of that side alone."""
+    """A server bound to one address belongs to that side alone."""
     with place() as here:
         for v in VERSIONS:
             with here.serving("ours", "serve_by_epoll", OURS[v]), here.serving("ours", "serve_by_epoll", BESIDE[v]):
@@ -399,7 +400,8 @@ def test_a_client_reaches_both():
 
 
 def test_options_of_the_kernel_alone():
-    """Set before anybody knows whose the socket is, they are an error of what makes it ours, once explained; the kernel's has them."""
+    """Options that only the kernel has, set before the backend is chosen. A call that chooses U-Net fails with an error, which is explained
+    once; a kernel socket has the options."""
     no = "ENOPROTOOPT"
     said = {(each, kind): "OK OK OK OK OK" for each in ("nothing", "advice", "no hops", "filter undone", "eth1 undone")
             for kind in ("stream", "datagram")}
@@ -415,7 +417,7 @@ def test_options_of_the_kernel_alone():
 
 
 def test_bound_to_an_interface():
-    """Whoever names one of the kernel's interfaces has the kernel's socket: also for all addresses."""
+    """A program that names a kernel interface gets a kernel socket, also for all addresses."""
     with place() as here:
         with here.serving("b", "serve_by_epoll", BEHIND[4]):
             for device in ("eth1", "number"):
@@ -427,7 +429,7 @@ def test_bound_to_an_interface():
 
 
 def test_marks_as_the_system_says():
-    """net.ipv4.tcp_ecn of the namespace: 0 never, 1 asks for them, 2 agrees."""
+    """net.ipv4.tcp_ecn of the namespace: 0 never, 1 requests ECN, 2 accepts it."""
     with place() as here:
         for ours, kernels, caller, marked in ((1, 2, "ours", 1), (2, 1, "ours", 0), (0, 1, "ours", 0), (2, 1, "b", 1), (0, 1, "b", 0)):
             for name, mode in (("a", ours), ("b", kernels)):
@@ -439,13 +441,13 @@ def test_marks_as_the_system_says():
 
 
 def wrong_info(end, other, *, sent, came, kernels, calls, mss):
-    """What one end of a connection tells that is not so, beside what is right. Two things are of the kernel alone: it counts its SYN among the
-    bytes that were acknowledged, and a listener's answer to one not among the segments."""
+    """The wrong fields of one end's TCP_INFO, each with the right value. Only the kernel counts its SYN among the acknowledged bytes, and
+    omits a listener's SYN-ACK from the segments."""
     right = {"snd_mss": mss, "pmtu": 1500, "bytes_sent": ROUNDS * sent, "bytes_acked": ROUNDS * sent + (kernels and calls),
              "bytes_received": ROUNDS * came, "data_segs_out": ROUNDS, "data_segs_in": ROUNDS,
              "delivered": ROUNDS + 1,
              "segs_out": other["segs_in"] - (kernels and not calls)}
-    right |= {} if kernels else {"length": TCP_INFO.size, "told_wnd": other["snd_wnd"]}  # those before 6.7 tell less
+    right |= {} if kernels else {"length": TCP_INFO.size, "told_wnd": other["snd_wnd"]}  # kernels before 6.7 have fewer fields
     right |= dict.fromkeys(("unacked", "sacked", "lost", "retrans", "notsent_bytes", "total_retrans", "bytes_retrans", "dsack_dups",
                             "rcv_ooopack", "total_rto", "total_rto_recoveries", "total_rto_time"), 0)
     wrong = {name: (end[name], value) for name, value in right.items() if end[name] != value}
@@ -453,10 +455,10 @@ def wrong_info(end, other, *, sent, came, kernels, calls, mss):
 
 
 def test_what_a_connection_tells():
-    """TCP_INFO of both ends, where each says a few words: ours is of the kernel's kind."""
+    """TCP_INFO of both ends after a short conversation: ipstack's equals the kernel's."""
     with place() as here:
         for v in VERSIONS:
-            mss = 1500 - {4: 20, 6: 40}[v] - 20 - 12  # headers, and the timestamps
+            mss = 1500 - {4: 20, 6: 40}[v] - 20 - 12  # minus headers and the timestamps option
             for caller, server, address in (("ours", "b", KERNELS[v]), ("b", "ours", OURS[v])):
                 with here.serving(server, "serve_info", address):
                     calls, answers = json.loads(here.says(caller, "ask_info", address)[0])
