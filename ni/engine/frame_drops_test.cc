@@ -150,7 +150,7 @@ TEST_CASE("bad_length: an empty fragment of a message that is not empty") {
 TEST_CASE("bad_crc: any bit of header or payload changed on the wire") {
   Receiver r;
   FrameBytes frame = make_frame(whole(r.fields()), pattern(100, 1));
-  // tag, message number, crc, payload; other fields have checks of their own before it
+  // Tag, message number, crc, payload; other fields have checks of their own before it
   const size_t at = GENERATE(18u, 22u, 36u, 38u, 90u, 137u);
   frame[at] ^= std::byte{0x10};
   r.arrive(frame);

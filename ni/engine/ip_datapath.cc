@@ -63,7 +63,7 @@ void IpDatapath::flush(uint32_t port, Nanoseconds now) noexcept {
 }
 
 void IpDatapath::packet(IpInterface& interface, const ip::Arrival& arrival, Nanoseconds now) noexcept {
-  // an address of another port of ours, which cannot arrive by a wire
+  // An address of another port of ours, which cannot arrive by a wire
   if (is_ours(arrival.packet.from)) return counters_.add(NiCounter::wrong_source);
   if (arrival.packet.protocol == ip::Protocol::kTcp) return tcp(interface, arrival, now);
   if (arrival.packet.protocol == ip::Protocol::kUdp) return udp(interface, arrival, now);

@@ -76,7 +76,7 @@ class Mux {
   static constexpr uint32_t kPartBytes = 8192;       // of a long message on this NI, between turns of others
   static constexpr uint32_t kNestedMax = 8;          // nesting of such messages, each in a turn within the one before
   static constexpr int64_t kMessageCost = 64;      // cost of a message or frame in addition to its bytes
-  // an endpoint that waited for a port may be so many bytes behind; one that was idle may not
+  // An endpoint that waited for a port may be so many bytes behind; one that was idle may not
   static constexpr uint64_t kPatience = 2 * kMessageMax;
   static constexpr int64_t kLeadMax = int64_t{1} << 48;   // of time; no overdraft is as large: a larger lead is from before time wrapped
   static constexpr uint32_t kReleases = 64;               // in one poll
@@ -127,7 +127,7 @@ class Mux {
   // Times wrap: compares by distance.
   static bool earlier(uint64_t a, uint64_t b) noexcept { return static_cast<int64_t>(a - b) < 0; }
 
-  // below and mux_shares.cc: lists and limits
+  // Below and mux_shares.cc: lists and limits
   void append(EndpointState& endpoint) noexcept;
   void prepend(EndpointState& endpoint, uint64_t behind = 0) noexcept;
   EndpointState& take_first(Share& share) noexcept;
