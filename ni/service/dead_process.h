@@ -21,20 +21,12 @@ class DeadProcess {
  public:
   // `tables`: charged to `user` until this is gone, and no client holds them.
   // `owner`: the owner of the connections, as the engine knows users of claims.
-<<<<<<< HEAD
   // `number`: under which the engine expects them (ExpectOrphans).
-=======
-  // `number`: under which the engine expects them (ExpectLeft).
->>>>>>> w/o-service-edit
   DeadProcess(uid_t user, uint64_t owner, uint32_t number, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims);
 
   // Reads the next slot. False: that was the last one. `left`: a connection that the engine must end, if the slot has one and the process
   // had a right to it.
-<<<<<<< HEAD
   bool next(std::optional<engine::OrphanedConnection>& left) noexcept;
-=======
-  bool next(std::optional<engine::LeftConnection>& left) noexcept;
->>>>>>> w/o-service-edit
 
   // Ports of TCP that were claimed: visit(port) for each.
   template <typename Visit>
