@@ -21,7 +21,7 @@ struct Usage {
   uint32_t ip_ports = 0;  // of all claims
 };
 
-// Quotas are a user's, not a connection's: opening more connections gives nobody more.
+// Quotas are a user's, not a connection's: more connections do not give more.
 class Accounts {
  public:
   // Takes all of `wanted` or nothing. Errors: quota_exceeded, with what is used and what is allowed.
@@ -35,7 +35,7 @@ class Accounts {
 
   Usage of(uid_t user) const;
 
-  // Of every user who has ever had anything.
+  // Of every user that has ever had anything.
   const std::map<uid_t, Usage>& all() const noexcept { return usage_; }
 
  private:

@@ -14,7 +14,7 @@ struct Config {
   NiOptions ni;                    // everything but the policy and the drivers
   std::vector<std::string> ports;  // driver specifications, in port order
   std::string policy_file;         // empty: the default policy
-  std::string user;                // whom a daemon becomes after start; empty: it stays who it is
+  std::string user;                // a daemon changes to this user after start; empty: it does not change
   Nanoseconds takeover = 0;        // how long a daemon's supervisor waits for another NI; 0: no supervisor
   bool standby = true;             // the supervisor has another NI ready to take over
   bool seccomp = true;             // a daemon has system calls that it does not need refused

@@ -51,7 +51,7 @@ bool DeadProcess::next(std::optional<engine::OrphanedConnection>& left) noexcept
     place_ = 0;
     return table_ != tables_.size();
   }
-  // Nobody writes it any more, or somebody who should not: what was half written is a lie like others.
+  // Its writer is dead, or another process that should not write: a torn record is a lie like others.
   SocketRecord record;
   view.slot(place_++).copy(record);
   left = check(record);
@@ -60,7 +60,7 @@ bool DeadProcess::next(std::optional<engine::OrphanedConnection>& left) noexcept
 
 std::optional<engine::OrphanedConnection> DeadProcess::check(const SocketRecord& record) const noexcept {
   const bool synchronized = record.state >= static_cast<uint8_t>(SocketState::syn_received) && record.state < kSocketStates;
-  // Who had only sent a SYN has told its peer nothing: the answer is refused.
+  // A connection that had only sent a SYN needs no end: the answer to the SYN is refused.
   if (record.protocol != ip::Protocol::kTcp || !synchronized || (record.flags & SocketFlags::kNear) != 0) return std::nullopt;
   const bool ipv4 = record.local.is_ipv4();
   const bool ends = record.local_port != 0 && record.remote_port != 0 && record.remote.is_ipv4() == ipv4 &&

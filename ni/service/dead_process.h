@@ -20,12 +20,12 @@ namespace unet::service {
 class DeadProcess {
  public:
   // `tables`: charged to `user` until this is gone, and no client holds them.
-  // `owner`: whose the connections were, as the engine knows users of claims.
+  // `owner`: the owner of the connections, as the engine knows users of claims.
   // `number`: under which the engine expects them (ExpectOrphans).
   DeadProcess(uid_t user, uint64_t owner, uint32_t number, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims);
 
-  // Looks at the next slot. False: that was the last one. `left`: a connection whose peer is to be told, if that slot says so and the
-  // process had a right to it.
+  // Reads the next slot. False: that was the last one. `left`: a connection that the engine must end, if the slot has one and the process
+  // had a right to it.
   bool next(std::optional<engine::OrphanedConnection>& left) noexcept;
 
   // Ports of TCP that were claimed: visit(port) for each.

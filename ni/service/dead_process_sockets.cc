@@ -48,7 +48,7 @@ std::optional<uint64_t> DeadProcessSockets::poll() {
       ++sent;
     }
     if (more) continue;
-    commands_.push(0, engine::LeftAll{.number = first.number()});
+    commands_.push(0, engine::OrphansAdded{.number = first.number()});
     forget_first(at);
     return last_owner_;
   }
@@ -116,7 +116,7 @@ bool DeadProcessSockets::restore(const JournalItem& item) {
     engine::OrphanedConnection left;
     const auto at = static_cast<off_t>(i * sizeof left);
     if (::pread(item.descriptors[0].get(), static_cast<void*>(&left), sizeof left, at) != static_cast<ssize_t>(sizeof left)) return false;
-    if (left.remain > engine::Remain::time_wait) return false;
+    if (left.state > engine::OrphanState::time_wait) return false;
     left.age_ms = static_cast<uint32_t>(std::min<uint64_t>(left.age_ms + age_ms, ~uint32_t{0}));
     inherited_.push_back(left);
   }

@@ -1,10 +1,8 @@
-// engine_side.h - the rest of the NI as the service and its parts see it: ports, mailboxes of engines, and calls to them.
+// engine_side.h - the rest of the NI as the service and its parts see it: mailboxes of engines, and calls to them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "ni/engine/mailbox.h"
@@ -12,16 +10,6 @@
 #include "unet/counters.h"
 
 namespace unet::service {
-
-struct PortInfo {
-  MacAddress address{};
-  uint32_t mtu = 0;
-  std::string description;
-  uint32_t engine = 0;  // to which it belongs, or its first queue; of further queues each to the next engine
-  uint32_t queues = 1;
-  std::shared_ptr<WireState> state;  // null: the wire says nothing beside its frames
-  uint32_t state_changes = 0;        // that clients were told of
-};
 
 // The mailboxes of one engine.
 struct EngineLine {

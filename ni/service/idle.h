@@ -22,11 +22,11 @@ enum class Idle {
 Result<Idle> parse_idle(std::string_view text);
 
 // Gives the core to other runnable threads while polling finds nothing. Pollers that outnumber the cores must do so, or each
-// waits for the end of the others' time slices. A yield that took long tells that somebody else ran: then the next one
+// waits for the end of the others' time slices. A yield that took long tells that another thread ran: then the next one
 // follows at once; else it is tried again only after kEvery, because the call itself costs 0.3 - 0.5 us.
 //
-// Somebody who polls without yielding keeps the core for a whole time slice of milliseconds. One who sleeps is let in
-// much sooner when it is woken: so after such a yield polling is not worth while for some time.
+// A thread that polls without yielding keeps the core for a whole time slice of milliseconds. A thread that sleeps gets the
+// core much sooner when it is woken. So after such a yield polling is not worth while for some time.
 class Yielder {
  public:
   void idle(const Clock& clock, Nanoseconds now) noexcept {
@@ -52,7 +52,7 @@ class Sleeper {
  public:
   static Result<Sleeper> create();
 
-  // `edge`: one wake-up per write, nobody reads the descriptor (eventfds, wires). Else for as long as it is readable.
+  // `edge`: one wake-up per write, no thread reads the descriptor (eventfds, wires). Else for as long as it is readable.
   Status watch(int descriptor, bool edge);
   void forget(int descriptor) noexcept;
 

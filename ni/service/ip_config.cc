@@ -154,7 +154,7 @@ Status check_ip_ports(const std::vector<engine::IpInterfaceOptions>& all, size_t
   return {};
 }
 
-// The machine's number itself is to be seen by nobody (machine-id(5)).
+// The machine's number itself must stay secret (machine-id(5)).
 HashKey address_key_of_machine() noexcept {
   constexpr size_t kDigits = 16;  // of each half
   HashKey machine;

@@ -22,7 +22,7 @@ Status add_ip_route(std::string_view text, engine::IpInterfaceOptions& options);
 // Bit p: port p has IP.
 uint32_t ports_with_ip(const std::vector<engine::IpInterfaceOptions>& all) noexcept;
 
-// Whose port it is: the one that `port_engines` says, or they take turns.
+// The engine of the port: the one that `port_engines` says, or round robin.
 inline uint32_t engine_of_port(uint32_t port, uint32_t engines, const std::vector<uint32_t>& port_engines) noexcept {
   return port < port_engines.size() ? port_engines[port] : port % engines;
 }

@@ -38,10 +38,10 @@ Result<IpClaimed> IpControl::claim(const ClientRecord& client, EndpointRecord& e
 }
 
 Status IpControl::set(const EndpointRecord& endpoint, uint32_t number, uint32_t accepts_new_flows) {
+  const auto wanted = static_cast<AcceptsNewFlows>(accepts_new_flows);
   if (accepts_new_flows > static_cast<uint32_t>(AcceptsNewFlows::yes)) {
     return fail(Errc::invalid_argument, "takes_new is none of no, if_no_other_does, yes");
   }
-  const auto wanted = static_cast<AcceptsNewFlows>(accepts_new_flows);
   if (Status set = ports_.set(number, wanted); !set) return set;
   commands_.push(0, engine::SetClaim{.number = number, .accepts_new_flows = wanted});
   persistence_.changed(JournalKind::ip_claim, endpoint.id, number);
@@ -53,7 +53,7 @@ Status IpControl::own_flow(uint32_t number, const engine::IpFlow& flow) {
   if (claim.protocol != ip::Protocol::kTcp || claim.group == 0 || claim.port != flow.local_port) {
     return fail(Errc::invalid_argument, "only connections of a shared port of TCP change their owner");
   }
-  commands_.push(0, engine::OwnFlow{.number = number, .flow = flow});
+  commands_.push(0, engine::SetFlowOwner{.number = number, .flow = flow});
   return {};
 }
 
@@ -77,7 +77,7 @@ Result<IpPorts::Found> IpControl::find(std::string_view target) {
   }
   const Result<ip::IpAddress> address = ip::parse_ip({at + 1, static_cast<size_t>(end - at - 1)});
   if (!address) return fail(Errc::invalid_argument, in_quotes(target) + ": " + address.error().text);
-  // It may come yet, from a router or a server: nobody is refused for that as if nobody had the port.
+  // The address may come yet, from a router or a server: do not say that the port has no claim.
   if (!hosts_.has_address(*address)) return fail(Errc::refused, ip::text_of(*address) + " is not an address of this network interface");
   const std::optional<IpPorts::Found> found = ports_.find(protocol, *address, port);
   if (found) return *found;
@@ -149,7 +149,7 @@ bool IpControl::write_claim(uint32_t endpoint, uint32_t number) {
   value.ports = claim.ports;
   value.remote_port = claim.remote_port;
   value.protocol = claim.protocol;
-  value.takes_new = static_cast<uint8_t>(claim.takes_new);
+  value.takes_new = static_cast<uint8_t>(claim.accepts_new_flows);
   value.group = claim.group;
   value.token = record->token;
   value.reuses = claim.reuses;
@@ -166,7 +166,7 @@ bool IpControl::resume_claim(const ClientRecord& client, EndpointRecord& endpoin
   record.claim.ports = value.ports;
   record.claim.remote_port = value.remote_port;
   record.claim.protocol = value.protocol;
-  record.claim.takes_new = static_cast<AcceptsNewFlows>(value.takes_new);
+  record.claim.accepts_new_flows = static_cast<AcceptsNewFlows>(value.takes_new);
   record.claim.group = value.group;
   record.claim.reuses = value.reuses != 0 ? 1 : 0;
   record.token = value.token;
@@ -206,7 +206,7 @@ void IpControl::send_flows(const EndpointRecord& endpoint) {
     const IpClaim& claim = ports_.at(number)->claim;
     if (claim.group != 0 && claim.protocol == ip::Protocol::kTcp) shared.insert(claim.port);
   }
-  engine::OwnFlows command{.endpoint = endpoint.id, .count = 0, .flows = {}};
+  engine::ResumeFlows command{.endpoint = endpoint.id, .count = 0, .flows = {}};
   const auto send = [&] {
     if (command.count != 0) commands_.push(0, command);
     command.count = 0;
@@ -222,7 +222,7 @@ void IpControl::send_flows(const EndpointRecord& endpoint) {
       if (!whole || record.protocol != ip::Protocol::kTcp || !open || shared.count(record.local_port) == 0) continue;
       command.flows[command.count++] = {.local = record.local, .remote = record.remote, .local_port = record.local_port,
                                         .remote_port = record.remote_port};
-      if (command.count == engine::OwnFlows::kMax) send();
+      if (command.count == engine::ResumeFlows::kMax) send();
     }
   }
   send();

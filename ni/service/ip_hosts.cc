@@ -65,7 +65,7 @@ void IpHosts::resume(std::span<const PortInfo> ports) {
 bool IpHosts::write_lease(uint32_t port) {
   const auto at = leases_.find(port);
   if (at == leases_.end()) return false;
-  const ip::LeaseCheckpoint& kept = at->second.state;
+  const ip::LeaseCheckpoint& checkpoint = at->second.state;
   auto value = zeroed<IpLeaseValue>();
   value.since = at->second.since;
   value.renew_in = checkpoint.renew_in;
@@ -107,7 +107,7 @@ bool IpHosts::resume_lease(uint32_t port, const IpLeaseValue& value) {
   return true;
 }
 
-// Whoever had the address a moment ago has it now, for what is left of its time. A port that takes none any longer forgets it.
+// A port keeps the address for the rest of its lease. A port that takes none any longer forgets it.
 void IpHosts::resume_leases(std::span<const PortInfo> ports) {
   const uint64_t now = monotonic_now();
   for (auto& [port, lease] : std::exchange(leases_, {})) {
@@ -118,22 +118,24 @@ void IpHosts::resume_leases(std::span<const PortInfo> ports) {
       persistence_.changed(JournalKind::ip_lease, port);
       continue;
     }
-    ip::LeaseCheckpoint kept = lease.state;
-    for (Nanoseconds* each : {&kept.renew_in, &kept.rebind_in, &kept.end_in}) {
+    ip::LeaseCheckpoint checkpoint = lease.state;
+    for (Nanoseconds* each : {&checkpoint.renew_in, &checkpoint.rebind_in, &checkpoint.end_in}) {
       if (*each != ~Nanoseconds{0}) *each -= std::min(*each, age);
     }
     leases_[port] = lease;
-    commands_.push(0, engine::ResumeLease{.port = port, .lease = kept});
+    commands_.push(0, engine::ResumeLease{.port = port, .lease = checkpoint});
     ip::HostStatus& status = status_[port];
-    if (status.count < ip::HostStatus::kAddressesMax) status.addresses[status.count++] = {kept.lease.address, kept.lease.prefix, false};
-    if (status.gateway4.is_unspecified()) status.gateway4 = kept.lease.router.value_or(ip::IpAddress{});
+    if (status.count < ip::HostStatus::kAddressesMax) {
+      status.addresses[status.count++] = {checkpoint.lease.address, checkpoint.lease.prefix, false};
+    }
+    if (status.gateway4.is_unspecified()) status.gateway4 = checkpoint.lease.router.value_or(ip::IpAddress{});
   }
 }
 
 bool IpHosts::write_host(uint32_t port) {
   const auto at = hosts_.find(port);
   if (at == hosts_.end()) return false;
-  const ip::HostCheckpoint& kept = at->second.state;
+  const ip::HostCheckpoint& checkpoint = at->second.state;
   auto value = zeroed<IpHostValue>();
   static_assert(std::size(value.addresses) == ip::HostCheckpoint::kAddressesMax &&
                 std::size(value.prefixes) == ip::HostCheckpoint::kPrefixesMax);
@@ -155,22 +157,23 @@ bool IpHosts::write_host(uint32_t port) {
     value.prefixes[i].bits = checkpoint.prefixes[i].bits;
     value.prefixes[i].valid_s = checkpoint.prefixes[i].valid_s;
   }
-  std::memcpy(value.router, kept.router.bytes.data(), sizeof value.router);
-  value.router_s = kept.router_s;
-  value.mtu6 = kept.mtu6;
-  value.hop_limit6 = kept.hop_limit6;
+  std::memcpy(value.router, checkpoint.router.bytes.data(), sizeof value.router);
+  value.router_s = checkpoint.router_s;
+  value.mtu6 = checkpoint.mtu6;
+  value.hop_limit6 = checkpoint.hop_limit6;
   persistence_.put(JournalKind::ip_host, port, 0, value);
   return true;
 }
 
 bool IpHosts::resume_host(uint32_t port, const IpHostValue& value) {
   if (port >= kPortsMax || value.address_count > ip::HostCheckpoint::kAddressesMax ||
-      value.prefix_count > ip::HostCheckpoint::kPrefixesMax || value.hop_limit6 > 0xFF) {
+      value.prefix_count > ip::HostCheckpoint::kPrefixesMax ||
+      value.hop_limit6 > 0xFF) {
     return false;
   }
   Checkpoint<ip::HostCheckpoint> host{.since = value.since, .station = value.station, .state = {.address_count = value.address_count,
                                                                        .prefix_count = value.prefix_count}};
-  // Much of it came from the wire: what is not as it should be is left out, and asked for anew, and keeps nobody from going on.
+  // Much of it came from the wire. A wrong entry is left out and asked for anew: it must not prevent the takeover.
   host.state.address_count = host.state.prefix_count = 0;
   for (uint32_t i = 0; i < value.address_count; ++i) {
     const IpHostValue::Address& from = value.addresses[i];
@@ -202,7 +205,7 @@ bool IpHosts::resume_host(uint32_t port, const IpHostValue& value) {
   return true;
 }
 
-// What the port's host had a moment ago it has now, and asks nobody; all else it asks for.
+// The port's host goes on with its addresses without asking for them; all else it asks for.
 void IpHosts::resume_hosts(std::span<const PortInfo> ports) {
   const uint64_t now = monotonic_now();
   for (auto& [port, host] : std::exchange(hosts_, {})) {
@@ -212,16 +215,16 @@ void IpHosts::resume_hosts(std::span<const PortInfo> ports) {
       continue;
     }
     hosts_[port] = host;
-    ip::HostCheckpoint kept = host.state;
+    ip::HostCheckpoint checkpoint = host.state;
     const uint64_t age = (now - std::min(now, host.since)) / kSecond;
     const auto shorten = [&](uint32_t& seconds) {
       if (seconds != ip::HostCheckpoint::kForever) seconds -= static_cast<uint32_t>(std::min<uint64_t>(seconds, age));
     };
-    shorten(kept.router_s);
-    for (ip::HostCheckpoint::Prefix& each : kept.prefixes) shorten(each.valid_s);
+    shorten(checkpoint.router_s);
+    for (ip::HostCheckpoint::Prefix& each : checkpoint.prefixes) shorten(each.valid_s);
     ip::HostStatus& status = status_[port];
-    for (uint32_t i = 0; i < kept.address_count; ++i) {
-      ip::HostCheckpoint::Address& each = kept.addresses[i];
+    for (uint32_t i = 0; i < checkpoint.address_count; ++i) {
+      ip::HostCheckpoint::Address& each = checkpoint.addresses[i];
       shorten(each.valid_s);
       shorten(each.preferred_s);
       const auto end = status.addresses.begin() + status.count;
@@ -231,8 +234,8 @@ void IpHosts::resume_hosts(std::span<const PortInfo> ports) {
         status.addresses[status.count++] = {each.address, each.prefix, false};
       }
     }
-    if (at->autoconfigure && kept.router_s != 0 && status.gateway6.is_unspecified()) status.gateway6 = kept.router;
-    commands_.push(0, engine::ResumeHost{.port = port, .checkpoint = kept});
+    if (at->autoconfigure && checkpoint.router_s != 0 && status.gateway6.is_unspecified()) status.gateway6 = checkpoint.router;
+    commands_.push(0, engine::ResumeHost{.port = port, .checkpoint = checkpoint});
   }
 }
 

@@ -10,6 +10,7 @@
 #include "ni/engine/ip_options.h"
 #include "ni/service/engine_commands.h"
 #include "ni/service/persistence.h"
+#include "ni/service/ports.h"
 
 namespace unet::service {
 

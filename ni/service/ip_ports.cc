@@ -158,7 +158,7 @@ uint32_t IpPorts::taken(const IpClaim& claim, uint32_t first) const {
 
 uint32_t& IpPorts::dynamic_of(uint8_t protocol) noexcept { return dynamic_[protocol == ip::Protocol::kTcp ? 0 : 1]; }
 
-// From a place that nobody can guess, once around; first among the ports that are for this.
+// From a random place, once around, so that no user can guess it; first among the ports that are for this.
 Status IpPorts::choose(IpClaim& claim, const Rights& rights) {
   bool allowed = false;
   for (const auto& [begin, end] : {std::pair{kDynamic, kPorts}, std::pair{kAlsoDynamic, kDynamic}}) {

@@ -1,4 +1,4 @@
-// ip_ports.h - who of an NI's endpoints claims which ports of IP (unet/ip.h), and who may; used by Service.
+// ip_ports.h - which endpoints claim which ports of IP (unet/ip.h), and which claims go together; used by IpControl.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace unet::service {
 
 class IpPorts {
  public:
-  // `user`: whoever has the same is one user.
+  // `user`: claims with the same value are one user's.
   struct Record {
     uint32_t endpoint = 0;
     uint64_t user = 0;
@@ -31,11 +31,11 @@ class IpPorts {
   // Takes the ports, or chooses them among those that `rights` allow. The address is known to be the NI's. Errors: already_exists
   // (EADDRINUSE), not_permitted (EACCES), quota_exceeded, invalid_argument.
   //
-  // Two claims of a port go together if no packet fits both; and if one wants a certain peer's packets and the other anybody's, and both
-  // are one user's: then the first gets those. One of a group goes together with all, but the same of the same endpoint. Of what all
-  // users share, places in a port's list and groups, none gets more than his part. Claims of one user and IpClaim::group go together if
-  // they are alike: they are a share, with one place. A server that begins again while the connections of the last one go on joins that
-  // one's share so (IpClaim::reuses).
+  // Two claims of a port go together if no packet fits both. They also do if one wants a certain peer's packets, the other any peer's, and
+  // both are one user's: then the first gets that peer's. A group's claim goes together with all, but the same of the same endpoint.
+  // All users share the places in a port's list and the groups: no user gets more than a part. Claims of one user and IpClaim::group go
+  // together if they are alike: they are a share, with one place. A server that begins again while connections of the last one go on joins
+  // the last one's share so (IpClaim::reuses).
   Result<IpClaimed> claim(uint32_t endpoint, uint64_t user, const IpClaim& wanted, const Rights& rights);
   // One of before a takeover; false: it makes no sense beside the others.
   bool resume(uint32_t number, const Record& record);
@@ -44,14 +44,14 @@ class IpPorts {
   Status set(uint32_t number, AcceptsNewFlows accepts_new_flows);
 
   const Record* at(uint32_t number) const;
-  // Who answers connections to that port: a claim of anybody's packets, of that address before one of all; of a share one that takes new
-  // flows, each in turn.
+  // The claim that answers connections to that port: one of any peer's packets; of that address before one of all addresses; of a share
+  // the members that take new flows, round robin.
   struct Found {
     uint32_t endpoint = 0;
     bool shared = false;
   };
   std::optional<Found> find(uint8_t protocol, const ip::IpAddress& local, uint16_t port);
-  // Somebody claims that port, whatever comes to it.
+  // Some endpoint claims that port, for any packets.
   bool claims_any(uint8_t protocol, uint16_t port) const;
   const std::map<uint32_t, Record>& all() const noexcept { return claims_; }
 

@@ -23,15 +23,15 @@ namespace unet::service {
 
 // Of one journal.
 constexpr size_t kJournalRecordsMax = 1u << 20;
-// What clients ask for gets no further than a quarter: each of its records may bring one for a connect that is under way, and two for
-// packets that somebody has not read.
+// Records that clients ask for get a quarter at most. Each of them may bring one more for a connect that is under way, and two for packets
+// that a client has not read.
 constexpr size_t kJournalRecordsAsked = kJournalRecordsMax / 4;
 // So a user with the largest quotas that there are can have them.
 static_assert(kJournalRecordsAsked >= 3 * kClientsMax + 4 * kEndpointsMax + kEmulatedMax + kChannelsMax + kIpClaimsMax);
 
 // What the supervisor is told of us, and bounds of what clients ask for.
 struct JournalOptions {
-  uid_t user = 0;               // whose the network interface is
+  uid_t user = 0;               // the owner of the network interface
   std::string listening_at;
   size_t descriptors_max = 0;   // files that the supervisor and we may have open; 0: our own limit, which is the supervisor's, too
   size_t records_max = kJournalRecordsAsked;
@@ -64,7 +64,7 @@ class Journal {
   // Something was written since the last commit().
   bool pending() const noexcept { return uncommitted_; }
 
-  // The supervisor has room for so many more descriptors, and whoever takes over, too. Those of answers are soon given back: they may take
+  // The supervisor has room for so many more descriptors, and so has the next NI. Those of answers are soon given back: they may take
   // some more than what stays.
   bool has_room(size_t descriptors, bool soon_given_back = false) const noexcept {
     return held_ + descriptors <= (soon_given_back ? descriptors_max_ : descriptors_max_ - kForAnswers);
@@ -76,7 +76,7 @@ class Journal {
 
   // What the supervisor wants: release or refused.
   std::optional<JournalItem> next_order();
-  // The supervisor is gone: nobody keeps anything any more.
+  // The supervisor is gone: nothing is kept any longer.
   bool lost() const noexcept { return lost_; }
   // Readable when there is an order, or when the supervisor is gone.
   int descriptor() const noexcept { return link_.descriptor(); }

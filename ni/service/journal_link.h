@@ -40,7 +40,7 @@ enum class JournalKind : uint32_t {
   channel,         // a: endpoint, b: number
   request,         // b: its id
   output,          // a: client, b: number in order; descriptors: its own
-  upgrade,         // a: client, b: cookie: who asked for this takeover
+  upgrade,         // a: client, b: cookie: the client asked for this takeover
   capture,         // a: its number; descriptor: memory
   ip_claim,        // a: endpoint, b: its number
   socket_table,    // a: endpoint, b: which of its tables; descriptor: memory
@@ -73,7 +73,7 @@ enum class JournalOp : uint32_t {
 
 struct JournalHello {
   uint32_t format;
-  uint32_t user;     // whose the network interface is
+  uint32_t user;     // the owner of the network interface
   char version[32];  // of the program, terminated
   char socket[104];  // where it listens, terminated
 };
@@ -111,7 +111,7 @@ class JournalLink {
   // Sends what was added; `last`: what was added and sent since the last time counts now. Waits until the other end has room for it.
   Status send(bool last);
 
-  // For who must not wait. What was added is sent, or stays to be sent by another call: once the other end has read (`no_room`; poll()
+  // For callers that must not wait. What was added is sent, or stays for another call: once the other end has read (`no_room`; poll()
   // tells), or once the kernel has memory again (`no_memory`; nothing tells). After an error nothing stays.
   enum class Sent { all, no_room, no_memory };
   Result<Sent> send_now(bool last);

@@ -127,7 +127,7 @@ struct IpLeaseValue {
   uint32_t mtu;             // 0: the server does not say
   uint32_t name_server_count;
   uint32_t has_router;
-  MacAddress station;       // whose it is
+  MacAddress station;       // the port's address
   uint8_t spare[2];
 };
 static_assert(sizeof(IpLeaseValue) == 152 && ip::kNameServersMax == 3);
@@ -150,7 +150,7 @@ struct IpHostValue {         // ip::HostCheckpoint; times are seconds from `sinc
   uint32_t router_s;
   uint32_t address_count, prefix_count;
   uint32_t mtu6, hop_limit6;
-  MacAddress station;       // whose they are
+  MacAddress station;       // the port's address
   uint8_t spare[6];
 };
 static_assert(sizeof(IpHostValue) == 8 + 16 * 32 + 16 * 24 + 16 + 32);

@@ -15,7 +15,7 @@ class Listener {
   static constexpr uid_t kUnchanged = static_cast<uid_t>(-1);
 
   // Listens at `path` with mode 0600, or 0660 and group `group` if that is not empty; never writable by the world. The socket is
-  // given to `owner`, who can remove it. A socket left by an NI that died is replaced. Errors: already_exists (a living NI has
+  // given to `owner`, which can remove it. A socket left by an NI that died is replaced. Errors: already_exists (a living NI has
   // it), invalid_argument, system.
   static Result<Listener> open(const std::string& path, const std::string& group, uid_t owner = kUnchanged);
   // The socket that another NI listened on at `path` until it left it to us. Does not block from here on, whatever it did. Errors:
@@ -45,9 +45,9 @@ class Listener {
   ino_t inode_ = 0;
 };
 
-// Who is at the other end of a connected socket, by the kernel's word. `unknown` is what unknown_user() says.
+// The process at the other end of a connected socket, as the kernel says. `unknown` is what unknown_user() says.
 Result<Credentials> peer_credentials(int socket, std::optional<uid_t> unknown);
-// As whom all users look to us that our user namespace does not know. None: it knows them all.
+// The user by which the kernel names all users that our user namespace does not know. None: it knows them all.
 std::optional<uid_t> unknown_user();
 
 }  // namespace unet::service

@@ -115,7 +115,7 @@ Result<Descriptor> create_eventfd() {
 Result<Descriptor> create_wake_descriptor(int eventfd) {
   Descriptor sleep(epoll_create1(EPOLL_CLOEXEC));
   if (!sleep.valid()) return no_descriptor("epoll_create1", errno);
-  // Edge-triggered: each write is one wake-up, and nobody needs to read the counter.
+  // Edge-triggered: each write is one wake-up, and the counter need not be read.
   epoll_event event{.events = EPOLLIN | EPOLLET, .data = {}};
   if (epoll_ctl(sleep.get(), EPOLL_CTL_ADD, eventfd, &event) != 0) return no_descriptor("epoll_ctl", errno);
   return sleep;

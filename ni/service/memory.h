@@ -1,4 +1,4 @@
-// memory.h - memory the NI shares with clients: made here, sealed before anybody else sees it; used by the service.
+// memory.h - memory the NI shares with clients: made here, sealed before a client sees it; used by the service.
 //
 // A client gets the descriptor, so it can map the memory; the seals keep it from changing its size under the NI's feet.
 // The immutable flag keeps it from punching holes: a page fault of the engine would sleep until the punch ends. The flag
@@ -34,13 +34,13 @@ Result<SharedMemory> create_shared(const char* name, uint64_t bytes);
 // The same, with a watch.
 Result<SharedMemory> create_charged(const char* name, uint64_t bytes);
 
-// Memory that holds `text` and that nobody can change any more.
+// Memory that holds `text` and that no process can change any more.
 Result<Descriptor> create_text(const char* name, std::string_view text);
 
-// An eventfd: non-blocking, closed on exec. Only for the one who writes it: a reader could make the writer block.
+// An eventfd: non-blocking, closed on exec. Give it to its writer alone: a reader could make the writer block.
 Result<Descriptor> create_eventfd();
 
-// What the one who sleeps gets instead: an epoll descriptor that is readable once after each write of `eventfd`.
+// The sleeper gets this instead: an epoll descriptor that is readable once after each write of `eventfd`.
 Result<Descriptor> create_wake_descriptor(int eventfd);
 
 }  // namespace unet::service

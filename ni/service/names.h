@@ -12,7 +12,7 @@
 
 namespace unet::service {
 
-// An endpoint has at most one name, a name at most one endpoint. Whether somebody may have a name is the policy's affair.
+// An endpoint has at most one name, a name at most one endpoint. The policy says which client may have which name.
 class Names {
  public:
   // Errors: invalid_argument (malformed name), already_exists (name or endpoint is bound).

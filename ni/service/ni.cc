@@ -42,7 +42,7 @@ Result<std::unique_ptr<Ni>> Ni::create(NiOptions options, std::vector<std::uniqu
 Ni::~Ni() {
   // With a journal, what is here is not ours to end: another goes on with it.
   if (engine_ != nullptr && !threads_ && !service_->has_journal()) {
-    // Whoever shares channels with us is told, and gets everything back, before the engine goes.
+    // Peers of our channels are told, and get everything back, before the engine goes.
     disarm();
     service_->stop(clock_.now());
     for (int i = 0; i < 1000 && !service_->idle(); ++i) turn(clock_.now());
@@ -111,7 +111,7 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
       return fail(Errc::invalid_argument, "port " + std::to_string(each.port) + " has an MTU of " + std::to_string(ports[each.port].mtu) +
                                               "; IP needs " + std::to_string(ip::kIpv4WholeMin) + " (--ip)");
     }
-    // RFC 1122, 3.2.1.3: outside of a host nobody sees it.
+    // RFC 1122, 3.2.1.3: it is not visible outside of a host.
     const auto loopback = std::find_if(each.addresses.begin(), each.addresses.end(), [](const auto& a) { return a.address.is_loopback(); });
     if (loopback != each.addresses.end() && !drivers[each.port]->capabilities().alone) {
       return fail(Errc::invalid_argument, ip::text_of(loopback->address) + " is for the port `nowhere`: no wire has that address (--ip)");

@@ -1,4 +1,4 @@
-// policy.h - who may have what of this NI: rules of a TOML file, the first that matches counts; used by the service.
+// policy.h - which user may have what of this NI: rules of a TOML file, the first that matches counts; used by the service.
 //
 //   [[rule]]
 //   user = "alice"            # or uid = 1000, group = "users", gid = 100, any = true: exactly one of them
@@ -19,7 +19,7 @@
 //   endpoint_bytes_per_s = "100M"
 //   burst_ms = 10             # after a rest, so much time's worth may come at once (1 ... 10000)
 //
-// What a rule leaves out is the default of Rights. Whom no rule matches gets nothing - but root and the NI's own user get
+// What a rule leaves out is the default of Rights. A user that no rule matches gets nothing - but root and the NI's own user get
 // everything, unless a rule names them.
 #pragma once
 
@@ -45,7 +45,7 @@ constexpr size_t kIpPortRangesMax = 64;
 constexpr uint64_t kBytesPerSecondLeast = 1024;  // less, and a single message waits for minutes
 constexpr uint64_t kBurstMsMax = 10'000;
 
-// Who is at the other end of a control connection, as the kernel says.
+// The process at the other end of a control connection, as the kernel says.
 struct Credentials {
   uid_t uid = 0;
   pid_t pid = 0;

@@ -49,7 +49,7 @@ struct ChannelRecord {
   uint32_t relays = 0;            // bit e: engine e passes frames of the tag on: its port or queue, another's endpoint
   bool linked = false;            // on this NI, between two engines: local_tag is taken
   bool ip = false;                // its endpoint's IP channel: it has no other end
-  bool shared = false;            // who asked for it asked for a claim that several share
+  bool shared = false;            // the connect named a claim that several endpoints share
 };
 
 struct EndpointRecord {
@@ -62,7 +62,7 @@ struct EndpointRecord {
   SharedMemory segment;
   SharedMemory region;            // exposed; empty if none
   uint64_t region_bytes = 0;      // as asked for; the memory is whole pages
-  bool region_sent = false;       // its owner has it; false: nobody but the engine
+  bool region_sent = false;       // its owner has it; false: only the engine
   Descriptor wake;                // eventfd the engine writes
   Descriptor sleep;               // the epoll descriptor around it that the client gets, however often it asks
   uint64_t memory = 0;            // charged for segment and region
@@ -85,7 +85,7 @@ struct EndpointRecord {
   uint32_t engine_id() const noexcept { return carrier.value_or(id); }
 };
 
-// Somebody's wish for a channel to an endpoint of this NI, until it is accepted, rejected or too late.
+// A request for a channel to an endpoint of this NI, until it is accepted, rejected or too late.
 struct RequestRecord {
   uint64_t id = 0;
   uint32_t target = 0;

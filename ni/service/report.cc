@@ -1,7 +1,7 @@
 // report.cc - the sections of the document, and where a part of it ends.
 //
-// Root and the NI's own user see everything; anybody else their own clients and endpoints, and the names, hosts and ports that everybody
-// may know of: names are bound to be found, and who tries to bind one learns as much. To whom the policy gives no right nobody talks.
+// Root and the NI's own user see everything. Other users see their own clients and endpoints, and all names, hosts and ports: names are
+// bound to be found, and an attempt to bind one tells as much. A user to which the policy gives no right gets no connection.
 #include <unistd.h>
 
 #include <array>
@@ -134,7 +134,7 @@ class ReportBuilder {
     const EndpointRecord& endpoint = *next->second;
     if (!sees(endpoint)) return Found::nothing;
     const ClientRecord& client = *s_.clients_.at(endpoint.client);
-    // What emulated endpoints send and receive is counted for the one that carries them; libunet knows whose it was.
+    // What emulated endpoints send and receive is counted for the one that carries them; libunet knows the endpoint.
     json counters = json::object(), drops = json::object();
     for (size_t i = 0; !endpoint.carrier && i < kEndpointCounters; ++i) {
       const auto counter = static_cast<EndpointCounter>(i);
@@ -241,7 +241,7 @@ class ReportBuilder {
     if (next == nullptr) return Found::end;
     const auto& [user, usage] = *next;
     if (!all_ && user != r_.reader_.user) return Found::nothing;
-    // Who has claims has a channel.
+    // An endpoint with claims has a channel.
     const bool idle =
         usage.connections == 0 && usage.endpoints == 0 && usage.emulated == 0 && usage.channels == 0 && usage.memory == 0;
     if (idle) return Found::nothing;
@@ -326,8 +326,8 @@ class ReportBuilder {
     const auto i = static_cast<size_t>(r_.at_++);
     if (i >= s_.ports_.size()) return Found::end;
     const PortInfo& port = s_.ports_[i];
-    out = {{"port", i}, {"address", mac_text(port.address).data()}, {"mtu", s_.mtu_now(static_cast<uint32_t>(i))},
-           {"link", s_.link_text(static_cast<uint32_t>(i))}, {"description", port.description},
+    out = {{"port", i}, {"address", mac_text(port.address).data()}, {"mtu", s_.ports_.mtu_now(static_cast<uint32_t>(i))},
+           {"link", s_.ports_.link_text(static_cast<uint32_t>(i))}, {"description", port.description},
            {"engine", port.engine}, {"queues", port.queues}};
     const auto counters = all_ ? s_.engine_.port_counters() : std::vector<std::vector<DriverCounter>>();
     if (i < counters.size()) {
@@ -385,7 +385,7 @@ class ReportBuilder {
     return Found::entry;
   }
 
-  // Of the whole NI: traffic of others is nobody's business but the operator's.
+  // Counters of the whole NI are for the operator alone: they tell of the traffic of others.
   json counters() const {
     if (!all_) return json::object();
     json engine = json::object(), drops = json::object();

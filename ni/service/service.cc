@@ -21,6 +21,7 @@ namespace unet::service {
 namespace {
 
 constexpr uint64_t kListenerKey = ~uint64_t{0};
+constexpr uint64_t kPortKeys = uint64_t{1} << 32;  // behind the numbers of clients
 constexpr uint64_t kSupervisorKey = kListenerKey - 1;
 constexpr int kEventsPerPoll = 256;        // epoll events
 constexpr Nanoseconds kClientsFor = 50 * kMicrosecond;  // and so many requests: then signals, timers and the engine have their turn
@@ -45,7 +46,7 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, std::ve
   std::unique_ptr<Service> service(new Service(std::move(options), std::move(ports), std::move(lines), engine));
   if (!service->epoll_.valid()) return fail_errno("epoll_create1", errno);
   if (Status status = service->reserve_static_channels(); !status) return tl::unexpected(status.error());
-  if (Status status = service->watch_wires(); !status) return tl::unexpected(status.error());
+  if (Status status = service->ports_.watch(service->epoll_.get(), kPortKeys); !status) return tl::unexpected(status.error());
   return service;
 }
 
@@ -57,7 +58,7 @@ Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vecto
                                .incarnation = options_.incarnation,
                                .lost_after = options_.lost_after,
                                .peers = options_.peers};
-  for (const PortInfo& port : ports_) signalling.port_mtus.push_back(port.mtu);
+  for (const PortInfo& port : ports_.all()) signalling.port_mtus.push_back(port.mtu);
   signalling_ = std::make_unique<Signalling>(std::move(signalling));
 }
 
@@ -89,9 +90,9 @@ bool Service::poll(Nanoseconds now) {
   now_ = now;
   worked_ = false;
   commands_.take_pushed();
-  ask_others();           // after a takeover, before anybody has more for the engine
+  ask_others();           // after a takeover, before clients have more for the engine
   process_clients();
-  poll_wires();
+  if (ports_.poll()) tell_ip_changed();
   on_engine_events();
   on_deadlines();         // connects to endpoints that did not answer
   end_silent();           // connections that did not say hello
@@ -131,7 +132,7 @@ void Service::process_clients() {
       } else if (event.data.u64 == kSupervisorKey) {
         on_supervisor();
       } else if (event.data.u64 >= kPortKeys) {
-        ports_[event.data.u64 - kPortKeys].state->look();
+        ports_.on_ready(event.data.u64 - kPortKeys);
       } else if (const ClientRecord* client = client_at(static_cast<uint32_t>(event.data.u64)); client != nullptr) {
         fair_queue_.add(client->who.uid, {client->index, event.events});
       }
@@ -242,7 +243,7 @@ void Service::flush(ClientRecord& client) {
   watch_for_room(client);
 }
 
-// Clients whose answers wait for descriptors that the kernel does not take: it does not tell when it would.
+// Answers of these clients wait for descriptors that the kernel does not take; it does not tell when it would.
 void Service::flush_starved() {
   if (now_ < next_flush_) return;
   next_flush_ = ~Nanoseconds{0};

@@ -1,13 +1,16 @@
 // service.h - the NI's set-up side: control connections, endpoints, names, rights, channels; used by Ni, one thread.
 //
-// A Service knows the engine only by its two mailboxes and by EngineSide. It never blocks: poll() does what is ready, and
-// the caller sleeps on descriptor() until next_timeout(). Nothing a client sends can do more than close its connection;
-// whatever a connection had is given back when it ends, memory after the engine has let go of it.
+// A Service knows the engines only by EngineCommands and EngineSide. It never blocks: poll() does what is ready, and the caller sleeps on
+// descriptor() until next_timeout(). The worst effect of a client's packet is the end of its connection. When a connection ends, all that
+// it had is given back, memory after the engine has let go of it.
 //
-// Where to read: poll() in service.cc; each request's function in service_requests.cc (endpoints, names, memory),
-// service_emulated.cc (endpoints without queues), service_channels.cc (channels on this NI), service_wire.cc (channels over a wire),
-// service_ip.cc (IP), service_sockets.cc (tables of sockets),
-// service_captures.cc and service_operation.cc (the operator's); ends of things in service_ends.cc.
+// Service dispatches requests and has clients, endpoints and channels. Its parts own the rest: EngineCommands, Persistence, Charges,
+// Captures, IpControl, Requests, Ports, Signalling.
+//
+// Where to read: poll() in service.cc. Requests: service_requests.cc (endpoints, names, memory), service_emulated.cc (endpoints without
+// queues), service_channels.cc (channels on this NI), service_wire.cc (channels over a wire), service_ip.cc, service_sockets.cc (tables of
+// sockets), service_captures.cc, service_operation.cc (the operator's). Ends: service_ends.cc. Takeover: service_journal.cc and
+// service_resume.cc.
 #pragma once
 
 #include <array>
@@ -36,6 +39,7 @@
 #include "ni/service/number_pool.h"
 #include "ni/service/persistence.h"
 #include "ni/service/policy.h"
+#include "ni/service/ports.h"
 #include "ni/service/records.h"
 #include "ni/service/requests.h"
 #include "ni/service/signalling.h"
@@ -140,7 +144,7 @@ class Service {
   // While drained, the NI takes no new endpoints, names and channels; what exists goes on. By the service's thread.
   void drain(bool on);
 
-  // The whole JSON document of what `who` may see (report.cc).
+  // The whole JSON document that this process may see (report.cc).
   std::string report(const Credentials& who) const;
 
  private:
@@ -262,8 +266,7 @@ class Service {
   Status takes_more() const;                                           // an error while the NI is being drained
   bool operates(ClientRecord& client, const control::Header& header);  // replies with the error itself
 
-  // Which user is meant. A user that the kernel cannot name here (Credentials::unknown) operates nothing, and owns what its own
-  // connection has: another with the same number may be another user.
+  // A user that the kernel cannot name here (Credentials::unknown) operates nothing.
   bool is_operator(const Credentials& who) const noexcept {
     return !who.unknown && (who.uid == 0 || who.uid == options_.own_user);
   }
@@ -314,17 +317,9 @@ class Service {
   EndpointRecord* endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim);
   static const ChannelRecord* local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept;
   void on_ip_changed(const engine::IpChanged& event);
-
-  // service_wires.cc: what wires say beside their frames
-  static constexpr uint64_t kPortKeys = uint64_t{1} << 32;  // in epoll_, behind the numbers of clients
-  Status watch_wires();
-  void poll_wires();
   void tell_ip_changed();
-  uint32_t mtu_now(uint32_t port) const noexcept;
-  bool is_up(uint32_t port) const noexcept;
-  std::string link_text(uint32_t port) const;  // for lists
-
   void resume_ip(EndpointRecord& endpoint);
+
 
   // service_sockets.cc
   void handle(ClientRecord& client, const control::OpenSockets& packet);
@@ -373,7 +368,7 @@ class Service {
   EndpointRecord* endpoint_at(uint32_t id);
 
   ServiceOptions options_;
-  std::vector<PortInfo> ports_;
+  Ports ports_;
   EngineSide& engine_;
   EngineCommands commands_;
   Persistence persistence_;
@@ -393,7 +388,7 @@ class Service {
   std::map<uid_t, Terms> terms_;  // of users, as the engine knows them; without: the default
   Names names_;
   TagTable tags_;
-  std::set<uint32_t> deferred_;            // clients whose claims wait for that
+  std::set<uint32_t> deferred_;            // clients with a claim that waits for ip_.dead()
   std::unique_ptr<Signalling> signalling_;
   ServiceCounters counters_;
 
@@ -402,7 +397,7 @@ class Service {
   std::set<uint32_t> dropped_;  // clients to finish
   Nanoseconds next_hello_ = ~Nanoseconds{0};  // when a client must have said hello
   Nanoseconds next_flush_ = ~Nanoseconds{0};  // of clients that are starved
-  // Our ends of connections that are over, whose clients have not read all descriptors; by user.
+  // By user: our ends of connections that are over, while the client has not read all descriptors.
   std::list<std::pair<uid_t, PacketSocket>> unread_ends_;
   Nanoseconds next_scan_ = ~Nanoseconds{0};  // of unread_ends_ and of held memory
   Nanoseconds next_refusal_log_ = 0;
@@ -422,7 +417,7 @@ class Service {
 
   Descriptor policy_text_;               // until we are ready: what is in force from then on
   std::string listening_at_;
-  std::optional<std::pair<uint32_t, uint64_t>> upgrade_;  // client and cookie of who asked for one
+  std::optional<std::pair<uint32_t, uint64_t>> upgrade_;  // client and cookie of the request
   bool others_unasked_ = false;  // we took over, and the engine has not taken all of that yet: our signals wait for it
   Nanoseconds ask_others_by_ = 0;  // 0: some of them are left
   bool released_ = false;

@@ -45,7 +45,7 @@ Status Service::may_capture(ClientRecord& client, const control::CaptureStart& p
                  std::to_string(*endpoint->carrier) + ", which carries it" +
                  (packet.channel == kNone ? "" : ", and channel " + std::to_string(packet.channel) + " of that"));
   }
-  // The same words for "nobody's" and "somebody else's": ids of others are not to be probed.
+  // One text for a free id and for another user's endpoint: ids of others must not be probed.
   if (known) return {};
   return fail(Errc::not_found,
               "endpoint " + std::to_string(packet.header.endpoint) + (operates ? " does not exist" : " is not one of yours"));

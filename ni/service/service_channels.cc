@@ -118,9 +118,9 @@ void Service::handle(ClientRecord& client, const control::Connect& packet) {
   Status status;
   if (control::names_claim(target)) {
     const Result<IpPorts::Found> claimer = ip_.find(target);
-    // Whoever asks for many ports of another, or again and again, has one channel to him all the same.
+    // One channel to a local peer serves all its ports, however often a client asks.
     if (const ChannelRecord* known = claimer && packet.path != control::Path::ni ? local_channel_to(*endpoint, claimer->endpoint)
-                                                                                           : nullptr) {
+                                                                                      : nullptr) {
       auto reply = zeroed<control::Reply>();
       reply.header = packet.header;
       reply.channel = info_of(*endpoint, *known);
@@ -165,7 +165,7 @@ Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, con
 
 Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name,
                            uint32_t target, bool shared) {
-  // Thousands of them are not to have thousands of local channels, with memory and descriptors each, unless somebody asks for that.
+  // Thousands of emulated endpoints must not have thousands of local channels, with memory and descriptors each, unless the client asks.
   const bool emulated = endpoint.carrier || endpoint_at(target)->carrier;
   const bool local = packet.path == control::Path::local || (packet.path == control::Path::automatic && !emulated);
   if (local && !valid_options(packet.local)) return tl::unexpected(wrong_local_options(packet.local));
@@ -290,7 +290,7 @@ bool Service::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, O
 
 namespace {
 
-// Tells each end of a channel on this NI who the other is.
+// Tells each end of a channel on this NI which is the other.
 void join(const EndpointRecord& connector, ChannelRecord& connecting, const EndpointRecord& acceptor, ChannelRecord& accepting,
           const RequestRecord& request) {
   accepting.side = 1;

@@ -1,10 +1,10 @@
 // service_engines.cc - which engine serves which endpoint, and what the engines are told of it.
 //
-// An endpoint stays with one engine from its first channel that is not local: that of the channel's port, and of a port's several the one
-// with the fewest endpoints; for a channel on this NI, that of its peer; and if that has none, the one with the fewest endpoints. So most
-// messages never leave an engine. What has to (a second channel over another engine's port, a channel between endpoints of two engines,
-// what arrives at another engine's queue) goes over their link (ni/engine/link.h). With one engine there is no choice, and it has every
-// endpoint from its creation.
+// An endpoint stays with one engine from its first channel that is not local. A channel over a wire chooses the engine of its port; of a
+// port's several engines, the one with the fewest endpoints. A channel on this NI chooses its peer's engine, or the one with the fewest
+// endpoints. So most messages never leave an engine. Others go over the link of two engines (ni/engine/link.h): those of a second channel
+// over another engine's port, of a channel between endpoints of two engines, and those that arrive at another engine's queue. A single
+// engine has every endpoint from its creation.
 #include <bit>
 #include <optional>
 

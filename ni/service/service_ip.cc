@@ -122,7 +122,7 @@ void Service::handle(ClientRecord& client, const control::GetIpConfiguration& pa
     }
     auto info = zeroed<control::IpInterfaceInfo>();
     info.port = port;
-    info.mtu = is_up(port) ? std::min(status.mtu, mtu_now(port)) : 0;
+    info.mtu = ports_.is_up(port) ? std::min(status.mtu, ports_.mtu_now(port)) : 0;
     info.gateway4 = status.gateway4;
     info.gateway6 = status.gateway6;
     append(interfaces, info);
@@ -142,6 +142,16 @@ void Service::handle(ClientRecord& client, const control::GetIpConfiguration& pa
   const Result<Descriptor> memory = create_text("unet-ip", addresses + interfaces + routes);
   if (!memory) return fail_request(client, packet.header, memory.error());
   send_packet(client, reply, {memory->get()});
+}
+
+// Each asks for the configuration anew.
+void Service::tell_ip_changed() {
+  for (const auto& [id, endpoint] : endpoints_) {
+    if (!endpoint->ip_channel || endpoint->detaching) continue;
+    auto event = zeroed<control::IpChanged>();
+    event.header = {.op = control::Op::ip_changed, .endpoint = id, .cookie = 0};
+    send_packet(*client_at(endpoint->client), event);
+  }
 }
 
 void Service::on_ip_changed(const engine::IpChanged& event) {

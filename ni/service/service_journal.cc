@@ -1,8 +1,8 @@
 // service_journal.cc - what a service writes down for the one after it, and when that counts.
 //
-// Objects that changed are noted by their keys, and written as they are when a request or a turn is over: commit_poll(). Packets to clients
-// wait for that, and are written down, too; so whoever takes over sends again what may not have left. Clients know by its cookie
-// what they have had already.
+// Persistence has the keys of objects that changed. Their records are written, as the objects are then, when a request or a poll() is over:
+// commit_changes(). Packets to clients wait for that and are written, too, so the next NI sends again what may not have left. Clients know
+// a packet by its cookie.
 #include <sys/epoll.h>
 
 #include <array>

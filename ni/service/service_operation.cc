@@ -1,4 +1,4 @@
-// service_operation.cc - what the operator asks of a running NI: root, and the user whose NI it is.
+// service_operation.cc - requests of the operator to a running NI: root, or the NI's own user.
 #include "ni/service/journal_records.h"
 #include "ni/service/log.h"
 #include "ni/service/service.h"
@@ -33,7 +33,7 @@ Status Service::reload_policy() {
     persistence_.put(JournalKind::policy, 0, 0, PolicyValue{}, {text->get()});
   }
   options_.policy = std::move(*policy);
-  // Whoever has more than is allowed now keeps it, and gets no more. How fast it may send is a right for the time to come.
+  // A client with more than is allowed now keeps it, and gets no more. How fast it may send changes at once.
   for (auto& [index, client] : clients_) {
     client->rights = options_.policy.rights(client->who);
     if (!client->endpoints.empty()) tell_terms(*client);
@@ -42,8 +42,8 @@ Status Service::reload_policy() {
   return {};
 }
 
-// That of the network interface before this one, whatever the file says now. A user that it names may be gone: then nobody gets more
-// than by default, and everybody keeps what there is.
+// The policy of the network interface before this one counts, whatever the file says now. A user that it names may be gone: then the
+// default policy counts, and what exists stays.
 Status Service::resume_policy(const JournalItem& item) {
   PolicyValue value{};
   if (!item.read(value) || item.descriptors.size() != 1) return fail(Errc::protocol, "the journal's policy is none");
@@ -96,7 +96,7 @@ void Service::handle(ClientRecord& client, const control::Upgrade& packet) {
   persistence_.journal().order(JournalOp::upgrade, packet.program.view());
 }
 
-// Whoever asked for it is told.
+// Tells the client that asked for it.
 void Service::end_upgrade(const Status& outcome) {
   if (!upgrade_) return;
   const auto [index, cookie] = *upgrade_;

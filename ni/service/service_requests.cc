@@ -18,7 +18,7 @@ using control::Op;
 
 namespace {
 
-// A reply whose every byte is ours: nothing of the NI's memory leaves with the padding.
+// All bytes of the reply are set: nothing of the NI's memory leaves with the padding.
 control::Reply make_reply(const control::Header& header) {
   auto reply = zeroed<control::Reply>();
   reply.header = header;
@@ -146,7 +146,7 @@ EndpointRecord* Service::own_endpoint(ClientRecord& client, const control::Heade
     persistence_.changed(JournalKind::endpoint, endpoint->id);
     return endpoint;
   }
-  // The same words for "nobody's" and "somebody else's": ids of others are not to be probed.
+  // One text for a free id and for another user's endpoint: ids of others must not be probed.
   fail_request(client, header, {Errc::not_found, "endpoint " + std::to_string(header.endpoint) + " is not one of yours"});
   return nullptr;
 }
@@ -245,7 +245,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
   ++real_endpoints_;
   // Of several engines, the first channel chooses.
   reinterpret_cast<SegmentHeader*>(made.segment.mapping.data())->doorbell.value.store(Doorbell::kNone, std::memory_order_relaxed);
-  // Whoever takes over may find it before our engine has attached it.
+  // The next NI may find it before our engine has attached it.
   if (persistence_.active()) engine_.begin_endpoint(id, geometry.buffers);
   if (engines() == 1) assign_engine(made, 0);
   if (persistence_.active()) {
@@ -322,7 +322,7 @@ void Service::handle(ClientRecord& client, const control::Expose& packet) {
   endpoint->region_sent = send_packet(client, reply, {endpoint->region.descriptor.get()});
 }
 
-// The engine may use a region until the endpoint ends. So one whose answer found no descriptor stays, for the next time it is asked for.
+// The engine may use a region until the endpoint ends. If the answer found no descriptor, the region stays for the next request.
 Status Service::make_region(ClientRecord& client, EndpointRecord& endpoint, uint64_t wanted) {
   const uint64_t bytes = round_up(wanted, kPage);
   if (endpoint.region_sent) {

@@ -481,7 +481,7 @@ std::optional<Shared> Service::shared_of(const SharedValue& value) const {
 
 Nanoseconds Service::time_left(uint64_t monotonic) const {
   const Nanoseconds at = monotonic_now();
-  return monotonic > at ? std::min(monotonic - at, kConnectMsMax * kMillisecond) : 0;  // nobody could ask for more
+  return monotonic > at ? std::min(monotonic - at, kConnectMsMax * kMillisecond) : 0;  // no client can ask for more
 }
 
 const StaticChannel* Service::static_channel_of(Tag local_tag) const {
@@ -490,7 +490,7 @@ const StaticChannel* Service::static_channel_of(Tag local_tag) const {
   return at == options_.channels.end() ? nullptr : &*at;
 }
 
-// The configuration has the channel still, with the same other end: whoever has it is not to find himself talking to somebody else.
+// The configuration still has the channel, with the same other end: its endpoint must not talk to another peer than before.
 bool Service::is_static(const EndpointRecord& endpoint, const ChannelValue& value) const {
   const StaticChannel* const fixed = static_channel_of(Tag{value.local_tag});
   return fixed != nullptr && fixed->endpoint == names_.name_of(endpoint.id) && fixed->remote_tag == Tag{value.shared.remote_tag} &&
@@ -572,7 +572,7 @@ void Service::finish_resume() {
   std::vector<uint32_t> ids;
   for (const auto& [id, endpoint] : endpoints_) ids.push_back(id);
   for (const uint32_t id : ids) end_halves(*endpoint_at(id));
-  ip_.hosts().resume(ports_);
+  ip_.hosts().resume(ports_.all());
   ip_.dead().send_inherited(ip_.ports());
   for (const uint32_t id : ids) {
     EndpointRecord& endpoint = *endpoint_at(id);

@@ -22,7 +22,7 @@ control::Reply reply_to(const control::Header& header) {
   return reply;
 }
 
-// The same memory for one who is to read it only.
+// Opens the memory again, for a process that may only read it.
 Result<Descriptor> for_reading(int memory) {
   Descriptor descriptor(::open(("/proc/self/fd/" + std::to_string(memory)).c_str(), O_RDONLY | O_CLOEXEC));
   if (!descriptor.valid()) return fail_errno("open(/proc/self/fd)", errno);

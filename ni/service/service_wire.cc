@@ -61,7 +61,7 @@ Status Service::connect_wire(EndpointRecord& endpoint, const control::Connect& p
 
 Status Service::accept_wire(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
   const Result<ChannelRecord*> made = new_channel(endpoint, 0);
-  const Tag tag = made ? tags_.allocate().value_or(kSignallingTag) : kSignallingTag;  // which is nobody's
+  const Tag tag = made ? tags_.allocate().value_or(kSignallingTag) : kSignallingTag;  // no channel has that one
   remove_request(request.id);
   if (tag == kSignallingTag) {
     Error error{Errc::quota_exceeded, "all " + std::to_string(kChannelsMax - 1) + " tags of this network interface are in use"};
@@ -158,10 +158,10 @@ void Service::send_signals() {
   }
 }
 
-// When the engine has taken all that was there before: that may be more than its mailbox holds, and signals that find no room are lost.
-// What clients want since then does not count, or whoever wants much could keep us silent: the last of the takeover's commands is in the
-// mailbox some time, and then an engine that is never found without commands has a while for what is there. But nothing can leave before
-// there is room for all that is wanted of it: what we said would be dropped.
+// After a takeover, signals wait until the engine has taken all commands of the takeover: they may be more than its mailbox holds, and
+// signals that find no room are lost. Newer commands of clients do not count, or a busy client could keep us silent: once the last command
+// of the takeover is in the mailbox, an engine that is never found without commands gets kMailboxTime. But while commands wait for room,
+// a signal would be dropped.
 void Service::ask_others() {
   constexpr Nanoseconds kMailboxTime = 50 * kMillisecond;
   if (!others_unasked_ || !commands_.counted_down()) return;

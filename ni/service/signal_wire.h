@@ -1,7 +1,7 @@
 // signal_wire.h - the messages NIs exchange about channels: layout, one checked parse, emit; used by signalling.
 //
-// A message is the payload of a frame with tag 0. The frame's crc has been verified before it comes here. Who changes something
-// here or in unet/wire/frame.h changes tools/wireshark/unet.lua as well (tests/system/wireshark.py compares).
+// A message is the payload of a frame with tag 0. The frame's crc has been verified before it comes here. After a change
+// here or in unet/wire/frame.h change tools/wireshark/unet.lua as well (tests/system/wireshark.py compares).
 //
 //   0         1      2        4            8                  16                24       32
 //   +---------+------+--------+------------+------------------+-----------------+--------+------

@@ -1,4 +1,4 @@
-// signalling.cc - other NIs: who they are, whether they live; dispatch of what they say; timers.
+// signalling.cc - other NIs: which there are, whether they live; dispatch of their messages; timers.
 #include "ni/service/signalling.h"
 
 #include <algorithm>

@@ -51,7 +51,7 @@ struct WireAddress {
   friend auto operator<=>(const WireAddress&, const WireAddress&) = default;
 };
 
-// What two NIs know of a channel or of a request for one: whoever takes over from one of them goes on with it.
+// The state that two NIs share for a channel or a request: an NI that takes over goes on with it.
 struct Shared {
   WireAddress remote;             // the other NI's,
   uint64_t incarnation = 0;       // and its life
@@ -84,7 +84,7 @@ struct ConnectFailed {
   uint64_t connect;
   Error error;
 };
-struct Requested {       // somebody wants a channel to `target`: accept() or reject()
+struct Requested {       // another host wants a channel to `target`: accept() or reject()
   uint64_t request;
   std::string target;
   std::string host;      // as the other NI calls itself
@@ -116,7 +116,7 @@ struct SignallingCounters {
 // What is under way or kept for later, each until it ends or its time is over.
 struct SignallingHoldings {
   size_t channels = 0, connects = 0;
-  size_t requests = 0;           // also those whose answer is kept for duplicates
+  size_t requests = 0;           // also answered ones, while the answer is kept for duplicates
   size_t closings = 0;           // not confirmed yet
 };
 
@@ -220,7 +220,7 @@ class Signalling {
     Nanoseconds started = 0, deadline = 0, resolve_deadline = 0, interval = 0, timer = 0;
     bool heard = false;            // the other NI has answered something
   };
-  // A channel somebody asked us for.
+  // A channel that another NI asked for.
   using RequestKey = std::tuple<WireAddress, uint64_t, uint64_t>;  // address, incarnation, number
   struct Request {
     enum class State { offered, accepted, answered } state = State::offered;

@@ -117,7 +117,7 @@ void Signalling::handle(Peer& peer, const SignalHeader&, const Resolved& body, N
     connect.interval = kFirstInterval;
     repeat_connect(id, connect, now);
   }
-  // Only what we asked for: nobody fills our tables with hosts, or moves one by a message that was not awaited.
+  // Only answers that we await count: no host may fill our tables, or move another host, by an unasked message.
   if (!wanted) return;
   peer.host = std::string(body.host.view());
   if (hosts_.size() < kPeersMax || hosts_.count(peer.host) != 0) hosts_[peer.host] = peer.address;

@@ -48,7 +48,7 @@ void Signalling::resume(uint64_t incarnation, uint64_t next_id) {
   next_id_ = std::max(next_id_, next_id);
 }
 
-// nullptr: nobody that could be there. All channels with one NI are of one life of it.
+// nullptr: no such NI can exist. All channels with one NI are of one life of it.
 Signalling::Peer* Signalling::resume_peer(const Shared& shared, Nanoseconds now) {
   const bool possible = shared.remote.port < options_.port_mtus.size() && shared.incarnation != 0 &&
                         shared.incarnation != options_.incarnation && shared.remote_tag != kSignallingTag;
@@ -70,7 +70,7 @@ bool Signalling::resume_channel(Tag local_tag, Stage stage, const Shared& shared
   if (peer == nullptr || peer->incarnation != shared.incarnation) return false;
   Channel channel{.peer = peer->id, .remote_tag = shared.remote_tag, .number = shared.number, .request = 0};
   if (asked) {
-    // Whoever repeats its connect gets the answer that it would have got.
+    // A repeated connect gets the answer that it would have got.
     const uint64_t id = new_request(key, shared.remote_tag);
     Request& request = requests_.at(id);
     request.local_tag = local_tag;

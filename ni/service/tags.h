@@ -1,4 +1,4 @@
-// tags.h - the message tags of this NI's wire channels, and whose they are; used by the service.
+// tags.h - the message tags of this NI's wire channels: which are taken; used by the service.
 #pragma once
 
 #include <bitset>
@@ -20,7 +20,7 @@ class TagTable {
  public:
   explicit TagTable(uint64_t seed);  // 0: from the kernel
 
-  // A tag whose index nobody has; none if all 65,535 are taken.
+  // A tag with a free index; none if all 65,535 are taken.
   std::optional<Tag> allocate();
 
   // Takes one certain tag for good (a static channel). False if its index is 0 or taken.
@@ -38,7 +38,7 @@ class TagTable {
   void give_back(uint16_t index);
 
   KeyedRandom random_;
-  std::deque<uint16_t> free_;           // also some that were reserved since: who takes them finds out
+  std::deque<uint16_t> free_;           // also some that were reserved since: allocate() checks
   std::bitset<kChannelsMax> queued_;    // what is in it
   std::unordered_map<uint16_t, Tag> taken_;
 };

@@ -15,7 +15,7 @@
 
 namespace unet::service {
 
-// Reads a whole regular file, without waiting for anybody. Errors: invalid_argument, with the reason.
+// Reads a whole regular file, without waiting. Errors: invalid_argument, with the reason.
 Result<std::string> read_text_file(const std::string& file);
 // The same, of a file that is open, from its beginning; its position does not move. `name`: for errors.
 Result<std::string> read_text(int descriptor, const std::string& name);

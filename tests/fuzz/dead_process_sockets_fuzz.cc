@@ -1,6 +1,6 @@
-// dead_process_sockets_fuzz.cc - the socket tables of a dead process, which the process could write: the service reads them, and the
-// engine takes over the connections. Only connections of ports that the process had claimed are accepted; all of them end, whatever
-// peers send; every segment sent is valid.
+// dead_process_sockets_fuzz.cc - the socket tables of a dead process, which the process could write: the service reads them, and the engine
+// takes over the connections. Only connections of ports that the process had claimed are accepted; all of them end, whatever peers send;
+// every segment sent is valid.
 //
 // Input: a byte of claims, then steps of one byte and arguments: a record in a table, raw bytes there, or a count of records. After the
 // step that ends the process: segments of peers, time, or a takeover by another NI.
