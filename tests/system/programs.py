@@ -182,7 +182,7 @@ def test_unetctl():
                 require(status == 0, f"unetctl {what} --json")
                 json.loads(out)
             require("requests" in run(UNETCTL, "counters", "--socket", path)[1], "no service counters")
-        for args, part in ((["endpoint"], "endpoints"), ([], "what"), (["names", "--socket", "/" + "x" * 200], "100"),
+        for args, part in ((["endpoint"], "endpoints"), ([], "a command is required"), (["names", "--socket", "/" + "x" * 200], "100"),
                            (["names", "--socket", d + "/none"], "unetd"), (["names", "--bad"], "--bad")):
             status, _, err = run(UNETCTL, *args)
             require(status != 0, f"unetctl {args} succeeded")
