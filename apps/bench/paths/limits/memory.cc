@@ -99,7 +99,7 @@ class MemcpyRing final : public Path {
 // One process writes into memory that the other has mapped and reads only at the end; or it reads memory that the other has written.
 class Exposed final : public Path {
  public:
-  Exposed(PathInfo info, Workload workload) : Path(std::move(info)), workload_(workload) {}
+  explicit Exposed(PathInfo info) : Path(std::move(info)) {}
   Status prepare(Environment&) override { return memory_.create(kRingBytes); }
   Status set_up(const RunContext&, Environment&) override {
     memory_.touch();
@@ -132,7 +132,6 @@ class Exposed final : public Path {
       return spin_until(context.stop, [&] { return context.control.sent.load(std::memory_order_acquire) != 0; });
     }
   };
-  const Workload workload_;
   SharedMemory memory_;
   MessageBuffers buffers_{kBlockMax};
 };
@@ -147,10 +146,8 @@ void add_memory_limits(Paths& paths) {
       .setting = "4 MiB ring, indices published every 64 KiB",
       .workloads = {Workload::bandwidth, Workload::rate}}));
   const auto add = [&](const char* path, const char* what, Workload workload) {
-    paths.push_back(std::make_unique<Exposed>(
-        PathInfo{
-            .name = path, .kind = Kind::limit, .what = what, .setting = "consecutive offsets of a 4 MiB region", .workloads = {workload}},
-        workload));
+    paths.push_back(std::make_unique<Exposed>(PathInfo{
+        .name = path, .kind = Kind::limit, .what = what, .setting = "consecutive offsets of a 4 MiB region", .workloads = {workload}}));
   };
   add("limit-put", "memcpy into memory that the other process has mapped", Workload::put);
   add("limit-get", "memcpy out of memory that the other process has written", Workload::get);
