@@ -197,19 +197,18 @@ class Host {
  private:
   static constexpr uint32_t kAddressesMax = HostStatus::kAddressesMax, kUnreachableMax = 64;
   static_assert(HostCheckpoint::kAddressesMax == kAddressesMax);
-  static constexpr Nanoseconds kForever = kNever;
   static constexpr IpAddress kNone6{};
   static constexpr Nanoseconds kRoutersEvery = kSecond;
 
   struct Own {
     AddressClaim claim;
     uint8_t prefix;
-    Nanoseconds valid_until = kForever, preferred_until = kForever;
+    Nanoseconds valid_until = kNever, preferred_until = kNever;
     bool of_router = false, of_dhcp = false, deprecated = false;
     bool made = false;                // by made_address()
     uint8_t conflicts = 0;            // conflicts of earlier addresses generated for this network
     // After a conflict: when this address, or the next generated one, is claimed.
-    Nanoseconds retry_at = kForever;
+    Nanoseconds retry_at = kNever;
     bool holds_group = false;  // has joined the solicited-node group
   };
   // Changes by router advertisements, which may come at any rate. Published at most once in kRoutersEvery.
@@ -306,7 +305,7 @@ class Host {
   uint32_t link_mtu_;                 // current link MTU; buffers are sized for options_.mtu
   uint32_t mtu4_, mtu6_;              // link MTU by DHCP, by router advertisement
   uint32_t router_questions_ = 0;
-  Nanoseconds next_router_question_ = kForever;
+  Nanoseconds next_router_question_ = kNever;
 
   std::optional<DhcpClient> dhcp_;
   std::optional<DhcpLease> lease_;    // the lease that is applied

@@ -51,7 +51,7 @@ void Host::claim_anew(Own& own, Nanoseconds now) noexcept {
     address = made_address(address, ++own.conflicts);
   }
   own.claim = AddressClaim(address, options_.mac, true, next_random(random_), now);
-  own.retry_at = kForever;
+  own.retry_at = kNever;
 }
 
 bool Host::remove_address(const IpAddress& address, Nanoseconds now) noexcept {
@@ -237,7 +237,7 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
 void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept {
   if (!options_.autoconfigure) return;
   router_changes_.pending = true;
-  if (discovery.lifetime_s != 0) next_router_question_ = kForever;  // 6.3.7
+  if (discovery.lifetime_s != 0) next_router_question_ = kNever;  // 6.3.7
   if (discovery.source_mac) neighbours_.handle_question(packet.from, *discovery.source_mac, now);
   if (discovery.hop_limit != 0) hop_limit6_ = discovery.hop_limit;
   if (discovery.mtu != 0 && discovery.mtu <= options_.mtu) mtu6_ = discovery.mtu;
@@ -250,7 +250,7 @@ void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanos
 
 // RFC 4861, 6.3.4 and RFC 4862, 5.5.3: a prefix information option.
 void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
-  const auto until = [&](uint32_t seconds) { return seconds == kInfinite ? kForever : now + seconds * kSecond; };
+  const auto until = [&](uint32_t seconds) { return seconds == kInfinite ? kNever : now + seconds * kSecond; };
   if (prefix.on_link) routes_.advertise_prefix(prefix.address, prefix.bits, until(prefix.valid_s), most_prefixes(), now);
   if (!prefix.autonomous || prefix.bits != kMadeBits) return;
   const IpAddress address = made_address(prefix.address, 0);
@@ -270,7 +270,7 @@ void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
   known->preferred_until = until(prefix.preferred_s);
   known->deprecated = known->preferred_until <= now;
   // A lifetime is not shortened below two hours: a forged advertisement could otherwise end an address.
-  const Nanoseconds left = known->valid_until == kForever ? kForever : known->valid_until - now;
+  const Nanoseconds left = known->valid_until == kNever ? kNever : known->valid_until - now;
   if (prefix.valid_s > kTwoHours || until(prefix.valid_s) > known->valid_until) known->valid_until = until(prefix.valid_s);
   else if (left > kTwoHours * kSecond) known->valid_until = now + kTwoHours * kSecond;
 }
@@ -328,7 +328,7 @@ uint32_t Host::poll_question(Nanoseconds now, std::byte* frame) noexcept {
 uint32_t Host::poll_router_question(Nanoseconds now, std::byte* frame) noexcept {
   if (next_router_question_ > now) return 0;
   const IpAddress from = source_for(kAllRouters6).value_or(kNone6);
-  if (++router_questions_ >= kRouterQuestions) next_router_question_ = kForever;
+  if (++router_questions_ >= kRouterQuestions) next_router_question_ = kNever;
   else next_router_question_ = now + kRouterQuestionEvery;
   const uint32_t length = emit_router_solicitation(frame + kEthernetBytes + kIpv6Bytes, from, kAllRouters6, options_.mac);
   return emit_discovery_frame(frame, from, kAllRouters6, group_station(kAllRouters6), length);

@@ -215,7 +215,7 @@ Nanoseconds Host::next_event() const noexcept {
                                next_router_question_, routes_.next_event(), router_changes_.next_event()});
   if (dhcp_) next = std::min(next, dhcp_->next_event());
   for (const Own& each : own_) {
-    next = std::min({next, each.claim.next_event(), each.retry_at, each.valid_until, each.deprecated ? kForever : each.preferred_until});
+    next = std::min({next, each.claim.next_event(), each.retry_at, each.valid_until, each.deprecated ? kNever : each.preferred_until});
   }
   return next;
 }

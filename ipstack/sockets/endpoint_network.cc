@@ -204,8 +204,8 @@ void EndpointNetwork::poll_service(Stack& stack) {
     if (found && local_peer_of(**answer) == kNone) found = may_add_local_peer();
     if (*answer && !found) static_cast<void>(endpoint_.close(**answer, 0));
     if (found && local_peer_of(**answer) == kNone) add_local_peer(stack, **answer);  // or it is the one that is there
-    const bool nobody = !*answer && answer->error().code == Errc::not_found;
-    stack.handle_local_peer_found(asked.protocol, asked.to, found ? local_peer_of(**answer) : nobody ? Stack::kUnclaimed : kNone, shared);
+    const bool unclaimed = !*answer && answer->error().code == Errc::not_found;
+    stack.handle_local_peer_found(asked.protocol, asked.to, found ? local_peer_of(**answer) : unclaimed ? Stack::kUnclaimed : kNone, shared);
   }
   poll_configuration();
 }

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 
 #include "unet/base/bytes.h"
 
@@ -76,6 +77,13 @@ struct PeerHeaderOptions {
 };
 static_assert(sizeof(PeerHeaderOptions) == sizeof(PeerDatagram));
 
+// False: `message` is too short, and `into` stays as it is.
+template <typename T>
+bool read_message(Bytes message, T& into) noexcept {
+  if (message.size() < sizeof into) return false;
+  std::memcpy(&into, message.data(), sizeof into);
+  return true;
+}
 inline Bytes bytes_of(const auto& message) noexcept { return {reinterpret_cast<const std::byte*>(&message), sizeof message}; }
 
 constexpr uint32_t kPeerDatagramHeadMax = sizeof(PeerDatagram) + 2 * 16;

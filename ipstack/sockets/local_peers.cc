@@ -96,7 +96,7 @@ void LocalPeers::send_or_queue(uint32_t peer, const PeerHeader& header) {
 }
 
 void LocalPeers::send_reset(const LocalStream& stream) {
-  send_or_queue(stream.local_peer, {.kind = PeerKind::kReset, .socket = stream.peer_socket, .life = stream.peer_life});
+  send_or_queue(stream.local_peer, header_to(stream, PeerKind::kReset));
 }
 
 void LocalPeers::flush() noexcept {
@@ -111,7 +111,7 @@ void LocalPeers::flush() noexcept {
 }
 
 bool LocalPeers::send_header(const LocalStream& stream, uint8_t kind, uint32_t value) noexcept {
-  const PeerCredit message{{.kind = kind, .socket = stream.peer_socket, .life = stream.peer_life}, value};
+  const PeerCredit message{header_to(stream, kind), value};
   return network_.send_to_local_peer(stream.local_peer, bytes_of(message).first(value == 0 ? sizeof(PeerHeader) : sizeof message), {});
 }
 

@@ -19,6 +19,11 @@
 
 namespace unet::sockets {
 
+// The header of a message to the other end of the stream.
+inline PeerHeader header_to(const LocalStream& stream, uint8_t kind) noexcept {
+  return {.kind = kind, .socket = stream.peer_socket, .life = stream.peer_life};
+}
+
 // The stack of another application, to which a channel leads.
 struct LocalPeer {
   // A message that is read in place. Memory of a channel goes back in the order in which messages came. A message that lies too far behind

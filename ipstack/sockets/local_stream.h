@@ -11,7 +11,7 @@
 
 namespace unet::sockets {
 
-constexpr uint32_t kWindowLeast = 64 * 1024;
+constexpr uint32_t kWindowLeast = 64 * 1024, kWindowMost = 0x7FFF'FFFF;
 
 // A stream to an application of the same network interface: a pair of message queues, no TCP (stack_local_peers.cc).
 struct LocalStream {

@@ -461,8 +461,7 @@ void Stack::process_due(uint32_t index, bool& full) {
     const bool room = socket.refused_bytes == 0 || part.is_silent() || network_.has_room(part.local_peer, socket.refused_bytes);
     if (!told || !room) return make_due(index);
     socket.refused_bytes = 0;
-    const bool over = socket.is_closing() && part.end == LocalStream::End::sent && part.end_came;
-    return over ? drop(index) : notify(index);
+    return socket.is_closing() && part.is_over() ? drop(index) : notify(index);
   }
   if (!socket.has_connection()) return;
   if (full) return make_due(index);

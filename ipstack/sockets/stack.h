@@ -310,7 +310,6 @@ class Stack {
   void make_due(uint32_t index);
   void process_due(uint32_t index, bool& full);
   void notify_starved();
-  uint32_t events_of(uint32_t index) const noexcept;
   int bind_to(int number, const Address& to, uint64_t group);
   bool is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept;
   int tell_accepts_new_flows(const Socket& socket);
@@ -327,12 +326,11 @@ class Stack {
   }
   Ports& ports_of(const Socket& socket) noexcept { return socket.type == Type::stream ? tcp_ports_ : udp_ports_; }
 
-  static size_t copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept;
-
   // stack_urgent.cc
   void set_urgent(uint32_t index, uint32_t before, uint32_t there);
   void leave_out_urgent(uint32_t index);
   MutableBytes room_to_urgent(uint32_t index, MutableBytes room, bool peek, size_t& skip);
+  uint32_t events_of(uint32_t index) const noexcept;
 
   // stack_errors.cc
   void queue_error(uint32_t index, QueuedError error);
@@ -348,6 +346,7 @@ class Stack {
   uint32_t flow(uint32_t hash, const Address& local, const Address& remote) const noexcept;
   void make_connection(Socket& socket);
   int connect_again(uint32_t index);
+  bool open_connection(uint32_t index);
   void forget_connection(uint32_t index);
   void consume_at(uint32_t index, uint32_t bytes);
   void take_name_back(uint32_t index);
@@ -355,6 +354,7 @@ class Stack {
   void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
   void handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn);
   void take_failure(Socket& socket);
+  static size_t copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept;
 
   // stack_time_wait.cc
   void begin_time_wait(uint32_t index);
@@ -421,19 +421,21 @@ class Stack {
   void shut_local(uint32_t index);
   void close_local(uint32_t index);
   int send_datagram_local(const Address& from, const SendRoute& route, Bytes data);
-  // stack_local_peers.cc: messages of local peers
-  void await_local_peer(uint32_t index);
-  bool awaits_local_peer(uint32_t index) const noexcept;
   bool flush_local(uint32_t index);
   void fall_back(uint32_t index);
   void end_local(uint32_t index, int error);
   void release_flow(uint32_t index);
-  uint32_t handle_local_syn(uint32_t index);
   void run_local_timer(uint32_t index);
-  bool open_connection(uint32_t index);
+  // stack_local_peers.cc: messages of local peers
+  void await_local_peer(uint32_t index);
+  bool awaits_local_peer(uint32_t index) const noexcept;
+  uint32_t handle_local_syn(uint32_t index);
   bool handle_local_data(uint32_t index, const Message& message, uint32_t before, bool urgent);
   void handle_local_open(uint32_t local_peer, Bytes message);
   void handle_local_answer(uint32_t index, Bytes message);
+  void handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data);
+  bool check_datagram(uint32_t local_peer, Bytes message);
+  void handle_no_port(uint32_t local_peer, const Address& from, const Address& to);
   // stack_move.cc
   bool may_move(const Socket& socket) const noexcept;
   int import_local(uint32_t index, const MovedStream& moved, Bytes unread);
@@ -442,9 +444,6 @@ class Stack {
   void handle_local_resume(uint32_t local_peer, Bytes message);
   bool send_agreed(uint32_t index);
   bool send_resume(uint32_t index);
-  void handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data);
-  bool check_datagram(uint32_t local_peer, Bytes message);
-  void handle_no_port(uint32_t local_peer, const Address& from, const Address& to);
 
   Network& network_;
   const HostAddresses addresses_{network_};

@@ -143,7 +143,7 @@ void Stack::send_cookie(const Socket& listener, const Address& local, const Addr
     if (own.window_scaling && segment.options.window_scale != ip::TcpOptions::kNoScale) options.window_scale = tcp::window_scale(own);
   }
   ++counters_.cookies_sent;
-  output_.send(nullptr, local, remote, answer, nullptr);
+  output_.send(nullptr, local, remote, answer);
 }
 
 // A SYN that comes twice may be answered by a cookie, and then, when there is room again, by an embryo, of other numbers and options. The

@@ -17,12 +17,6 @@ namespace unet::sockets {
 namespace {
 
 constexpr uint32_t kPrivileged = 1024;
-template <typename T>
-bool read(Bytes message, T& into) noexcept {
-  if (message.size() < sizeof into) return false;
-  std::memcpy(&into, message.data(), sizeof into);
-  return true;
-}
 
 }  // namespace
 
@@ -112,12 +106,12 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
       handle_local_datagram(local_peer, bytes, apart ? message.bytes() : Bytes());
       return false;
     }
-    if (kind == PeerKind::kHeaderOptions && read(bytes, options)) {
+    if (kind == PeerKind::kHeaderOptions && read_message(bytes, options)) {
       local_peers_[local_peer].heard = {options.hop_limit, options.traffic_class};
       return false;
     }
   }
-  if (!read(bytes, header)) {
+  if (!read_message(bytes, header)) {
     ++counters_.near_bad;
     return false;
   }
@@ -135,7 +129,7 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
   if (!known) {
     // The stream has ended here, and the peer has been told. But an answer to kOpen needs a reset: the peer believes the stream open.
     PeerOpened opened;
-    if (header.kind == PeerKind::kOpened && read(bytes, opened)) {
+    if (header.kind == PeerKind::kOpened && read_message(bytes, opened)) {
       local_peers_.send_or_queue(local_peer, {.kind = PeerKind::kReset, .socket = opened.socket, .life = opened.life});
     }
     return false;
@@ -161,13 +155,13 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
   switch (header.kind) {
     case PeerKind::kData: return handle_local_data(index, message, apart ? 0 : sizeof header, header.urgent != 0);
     case PeerKind::kCredit:
-      if (!read(bytes, credit) || credit.bytes > 0x7FFF'FFFF - part.credit) break;
+      if (!read_message(bytes, credit) || credit.bytes > kWindowMost - part.credit) break;
       part.credit += credit.bytes;
       notify(index);
       return false;
     case PeerKind::kEnd:
       part.end_came = true;
-      if (socket.is_closing() && part.end == LocalStream::End::sent) return drop(index), false;
+      if (socket.is_closing() && part.is_over()) return drop(index), false;
       release_flow(index);
       notify(index);
       return false;
@@ -175,7 +169,7 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
       end_local(index, ECONNRESET);
       return false;
     case PeerKind::kMove:
-      if (!read(bytes, move)) break;
+      if (!read_message(bytes, move)) break;
       handle_local_move(index, move.token);
       return false;
     case PeerKind::kAgreed:
@@ -220,12 +214,12 @@ bool Stack::handle_local_data(uint32_t index, const Message& message, uint32_t b
 
 void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
   PeerOpen open;
-  if (!read(message, open)) return void(++counters_.near_bad);
+  if (!read_message(message, open)) return void(++counters_.near_bad);
   const Address from{{open.from}, open.from_port}, to{{open.to}, open.to_port};
   const PeerHeader refused{.kind = PeerKind::kRefused, .socket = open.header.socket, .life = open.header.life};
   const auto refuse = [&] { local_peers_.send_or_queue(local_peer, refused); };
   const uint32_t listener = listeners_.choose_in_turn(to);
-  const bool honest = addresses_.is_own(from.host) && addresses_.is_own(to.host) && from.port != 0 && open.window <= 0x7FFF'FFFF &&
+  const bool honest = addresses_.is_own(from.host) && addresses_.is_own(to.host) && from.port != 0 && open.window <= kWindowMost &&
                       (from.port >= kPrivileged || local_peers_[local_peer].same_user);
   if (!honest) ++counters_.near_bad;
   if (!honest || listener == kNone) return refuse();
@@ -250,7 +244,7 @@ void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
   child.local_stream = std::make_unique<LocalStream>();
   *child.local_stream = {.state = LocalStream::State::open, .local_peer = local_peer, .peer_socket = open.header.socket,
                          .peer_life = open.header.life, .life = ++lives_, .credit = open.window,
-                         .window = std::max(child.tcp.options->receive_buffer, 64u * 1024), .answer_due = true};
+                         .window = std::max(child.tcp.options->receive_buffer, kWindowLeast), .answer_due = true};
   child.local_stream->peer_moves = open.header.moves != 0;
   ++counters_.near_in;
   reports_.show(index, now_);
@@ -270,7 +264,7 @@ uint32_t Stack::handle_local_syn(uint32_t index) {
 void Stack::handle_local_answer(uint32_t index, Bytes message) {
   LocalStream& part = *slab_[index].local_stream;
   PeerOpened opened;
-  if (part.state == LocalStream::State::closed && static_cast<uint8_t>(message[0]) == PeerKind::kOpened && read(message, opened)) {
+  if (part.state == LocalStream::State::closed && static_cast<uint8_t>(message[0]) == PeerKind::kOpened && read_message(message, opened)) {
     // The answer comes too late.
     return local_peers_.send_or_queue(part.local_peer, {.kind = PeerKind::kReset, .socket = opened.socket, .life = opened.life});
   }
@@ -281,7 +275,7 @@ void Stack::handle_local_answer(uint32_t index, Bytes message) {
     if (place != nullptr && !place->shared) *place = {};
     return fall_back(index);
   }
-  if (!read(message, opened) || opened.window > 0x7FFF'FFFF) return void(++counters_.near_bad);
+  if (!read_message(message, opened) || opened.window > kWindowMost) return void(++counters_.near_bad);
   part.state = LocalStream::State::open;
   part.peer_socket = opened.socket;
   part.peer_life = opened.life;
@@ -309,7 +303,7 @@ bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
   LocalPeer::CheckedFlow& checked = local_peers_[local_peer].checked;
   checked.size = 0;
   PeerDatagram head;
-  const bool whole = read(message, head) && (head.address_bytes == 4 || head.address_bytes == 16) &&
+  const bool whole = read_message(message, head) && (head.address_bytes == 4 || head.address_bytes == 16) &&
                      message.size() >= sizeof head + 2u * head.address_bytes;
   if (!whole) return ++counters_.near_bad, false;
   const uint32_t bytes = head.address_bytes, size = static_cast<uint32_t>(sizeof head) + 2 * bytes;

@@ -18,7 +18,8 @@ constexpr size_t kUnsentMost = 16 * 1024;  // bytes that a stream takes though i
 // False: the channel still has no room.
 bool send_unsent(Network& network, LocalStream& part) {
   if (part.unsent.empty()) return true;
-  const PeerHeader header{.kind = PeerKind::kData, .urgent = part.unsent_urgent, .socket = part.peer_socket, .life = part.peer_life};
+  PeerHeader header = header_to(part, PeerKind::kData);
+  header.urgent = part.unsent_urgent;
   if (!network.send_to_local_peer(part.local_peer, bytes_of(header), part.unsent)) return false;
   part.unsent = {};
   return true;
@@ -48,7 +49,7 @@ int64_t Stack::send_local(uint32_t index, Bytes data, bool urgent) {
   if (part.state == LocalStream::State::asking) return -EAGAIN;
   if (part.state == LocalStream::State::closed || part.end != LocalStream::End::none) return -EPIPE;
   if (part.is_moving() || (part.is_behind() && !flush_local(index))) return -EAGAIN;
-  PeerHeader header{.kind = PeerKind::kData, .socket = part.peer_socket, .life = part.peer_life};
+  PeerHeader header = header_to(part, PeerKind::kData);
   size_t sent = 0;
   while (sent < data.size() && part.credit != 0) {
     size_t bytes = std::min({data.size() - sent, size_t{part.credit}, size_t{kMessageMax}});

@@ -18,7 +18,6 @@ namespace unet::sockets {
 namespace {
 
 constexpr Nanoseconds kAwayMost = 5 * kSecond;  // the peer waits so long for the new end
-constexpr uint32_t kWindowMost = 0x7FFF'FFFF;
 
 }  // namespace
 
@@ -82,7 +81,7 @@ int Stack::begin_move(int number) {
   if (socket->local_stream == nullptr) return 1;
   LocalStream& part = *socket->local_stream;
   const uint64_t token = hashes_.move_token(socket->local, socket->remote, ++lives_);
-  const PeerMove message{.header = {.kind = PeerKind::kMove, .socket = part.peer_socket, .life = part.peer_life}, .token = token};
+  const PeerMove message{.header = header_to(part, PeerKind::kMove), .token = token};
   if (!network_.send_to_local_peer(part.local_peer, bytes_of(message), {})) return -EAGAIN;
   part.move_token = token;
   part.move = LocalStream::Move::asked;
@@ -246,8 +245,7 @@ int Stack::import_connection(uint32_t index, const MovedStream& moved, Bytes unr
 
 bool Stack::send_resume(uint32_t index) {
   LocalStream& part = *slab_[index].local_stream;
-  const PeerResume message{.header = {.kind = PeerKind::kResume, .socket = part.peer_socket, .life = part.peer_life}, .socket = index,
-                           .life = part.life, .token = part.move_token};
+  const PeerResume message{.header = header_to(part, PeerKind::kResume), .socket = index, .life = part.life, .token = part.move_token};
   part.resume_due = !network_.send_to_local_peer(part.local_peer, bytes_of(message), {});
   return !part.resume_due;
 }
@@ -274,8 +272,7 @@ bool Stack::send_agreed(uint32_t index) {
 
 void Stack::handle_local_resume(uint32_t local_peer, Bytes message) {
   PeerResume resume;
-  if (message.size() < sizeof resume) return void(++counters_.near_bad);
-  std::memcpy(&resume, message.data(), sizeof resume);
+  if (!read_message(message, resume)) return void(++counters_.near_bad);
   const uint32_t index = resume.header.socket;
   LocalStream* const part = slab_.has(index) ? slab_[index].local_stream.get() : nullptr;
   const bool known = part != nullptr && part->life == resume.header.life && part->state == LocalStream::State::open;

@@ -15,8 +15,8 @@ int Stack::set_option(int number, Option option, int64_t value) {
     return 0;
   }
   if (socket->type == Type::datagram) {
-    tcp::Options nobodys;
-    const int error = store_option(*socket, option, value, nobodys);
+    tcp::Options unused;
+    const int error = store_option(*socket, option, value, unused);
     if (error != 0 || value != 0) return error;
     if (option == Option::cork) uncork(static_cast<uint32_t>(number));
     if (option == Option::queue_errors4 || option == Option::queue_errors6) drop_queued_errors(static_cast<uint32_t>(number));

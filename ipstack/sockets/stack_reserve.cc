@@ -114,8 +114,7 @@ int64_t Stack::commit(int number, uint32_t bytes) {
   if (socket->local_stream != nullptr) {
     if (bytes == 0) return 0;
     LocalStream& part = *socket->local_stream;
-    const PeerHeader header{.kind = PeerKind::kData, .socket = part.peer_socket, .life = part.peer_life};
-    network_.post_to_local_peer(part.local_peer, {reinterpret_cast<const std::byte*>(&header), sizeof header}, bytes);
+    network_.post_to_local_peer(part.local_peer, bytes_of(header_to(part, PeerKind::kData)), bytes);
     part.credit -= bytes;
     part.sent.count(bytes, now_);
     return bytes;

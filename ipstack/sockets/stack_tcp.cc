@@ -434,7 +434,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
     if (!segment.has(Flags::kAck)) return void(++counters_.no_socket);  // RFC 9293, 3.10.7.2, fourth
   }
   ++counters_.no_socket;
-  if (const auto reset = tcp::reset_for(segment)) output_.send(nullptr, local, remote, {.fields = *reset}, nullptr);
+  if (const auto reset = tcp::reset_for(segment)) output_.send(nullptr, local, remote, {.fields = *reset});
 }
 
 void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn) {

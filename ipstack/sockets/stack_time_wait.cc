@@ -37,13 +37,14 @@ bool Stack::handle_time_wait(uint32_t hash, const Address& local, const Address&
     return false;
   }
   const auto answer = time_waits_.handle_segment(at, segment, now_, options_.tcp, tcp_counters_);
-  if (answer) output_.send(nullptr, local, remote, {.fields = *answer}, nullptr);  // without room it is lost, and asked for again
+  if (answer) output_.send(nullptr, local, remote, {.fields = *answer});  // without room it is lost, and asked for again
   return true;
 }
 
 bool Stack::is_free(const Address& local, const Address& remote) const noexcept {
-  if (flow(local, remote) != kNone) return false;
-  const uint32_t at = time_waits_.find(flows_.hash(local, remote), local, remote);
+  const uint32_t hash = flows_.hash(local, remote);
+  if (flow(hash, local, remote) != kNone) return false;
+  const uint32_t at = time_waits_.find(hash, local, remote);
   return at == kNone || time_waits_.may_replace(at, now_, options_.tcp);
 }
 
@@ -57,7 +58,8 @@ void Stack::leave_port(uint32_t index) {
   if (!socket.named && socket.moves != kMovesMax) {
     const auto free = [&](uint16_t port) {
       const Address local{socket.local.host, port};
-      return flow(local, socket.remote) == kNone && time_waits_.find(flows_.hash(local, socket.remote), local, socket.remote) == kNone;
+      const uint32_t hash = flows_.hash(local, socket.remote);
+      return flow(hash, local, socket.remote) == kNone && time_waits_.find(hash, local, socket.remote) == kNone;
     };
     uint16_t port;
     const bool further = ++socket.moves % kMovesPerBlock == 0;

@@ -36,7 +36,8 @@ uint32_t SynCookies::make(const Address& local, const Address& remote, const ip:
   while (mss + 1 < kCookieMss.size() && kCookieMss[mss + 1] <= asked) ++mss;
   if (sent_.empty()) sent_.resize(kSentMax);
   sent_at_ = now;
-  sent_to(local, remote) = flows_.hash(local, remote);
+  const uint32_t hash = flows_.hash(local, remote);
+  sent_[hash % kSentMax] = hash;
   return cookie_of(key_, local, remote, syn.sequence.value, now / kCookieTick, mss);
 }
 
@@ -50,8 +51,6 @@ uint32_t SynCookies::timestamp(uint32_t clock, const ip::TcpOptions& syn) noexce
 
 bool SynCookies::has_recent(Nanoseconds now) const noexcept { return sent_at_ != 0 && now - sent_at_ <= kCookieTicks * kCookieTick; }
 
-uint32_t& SynCookies::sent_to(const Address& local, const Address& remote) noexcept { return sent_[flows_.hash(local, remote) % kSentMax]; }
-
 SynCookies::Answer SynCookies::check(const Address& local, const Address& remote, const ip::TcpView& segment,
                                      Nanoseconds now) const noexcept {
   const uint32_t cookie = segment.acknowledgement.value - 1;
@@ -63,7 +62,7 @@ SynCookies::Answer SynCookies::check(const Address& local, const Address& remote
   return sent_[hash % kSentMax] == hash ? Answer::later : Answer::none;
 }
 
-void SynCookies::remove(const Address& local, const Address& remote) noexcept { sent_to(local, remote) = 0; }
+void SynCookies::remove(const Address& local, const Address& remote) noexcept { sent_[flows_.hash(local, remote) % kSentMax] = 0; }
 
 ip::TcpView SynCookies::syn_of(const ip::TcpView& answer) noexcept {
   ip::TcpView syn;

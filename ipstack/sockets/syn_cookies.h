@@ -35,7 +35,6 @@ class SynCookies {
 
  private:
   static constexpr uint32_t kSentMax = 4096;
-  uint32_t& sent_to(const Address& local, const Address& remote) noexcept;
 
   const HashKey& key_;
   const FlowTable& flows_;      // for its keyed hash

@@ -46,7 +46,7 @@ bool TcpOutput::send_all(uint32_t index, Nanoseconds now) {
       if (connection.is_held()) hold(index);
       return true;
     }
-    if (!send(&socket, socket.local, socket.remote, segment, &connection, room)) return true;  // lost: it is sent again
+    if (!send(&socket, socket.local, socket.remote, segment, room)) return true;  // lost: it is sent again
   }
 }
 
@@ -59,21 +59,20 @@ void TcpOutput::hold(uint32_t index) {
 }
 
 bool TcpOutput::send(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment,
-                         const tcp::Connection* connection, MutableBytes room) {
+                     MutableBytes room) {
   std::array<std::byte, ip::kTcpHeaderMax> header;
   const uint32_t size = emit_tcp(header.data(), segment.fields);
   const uint32_t ip_bytes = to.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   const uint32_t head = static_cast<uint32_t>(sizeof(IpMessageHeader)) + ip_bytes + size;
-  const uint32_t count = segment.length == 0 ? 0 : connection->gather(segment, pieces_);
+  const uint32_t count = segment.length == 0 ? 0 : socket->tcp.connection->gather(segment, pieces_);
   const std::span<const Bytes> payload = std::span(pieces_).first(count);
   const bool lends = segment.length >= kLendMin && count <= kSendPiecesMax &&
                      std::all_of(payload.begin(), payload.end(), [&](Bytes each) { return chunks_.is_lendable(each); });
   const uint32_t total = head + (lends ? 0 : segment.length);
   if (room.size() < total) room = network_.reserve(total);  // a SYN with data keeps to no length
   if (room.empty()) return false;
-  static const Socket kNobody;
   const uint16_t cut = segment.length > segment.mss ? segment.mss : uint16_t{0};
-  const HeaderOptions options = (socket != nullptr ? *socket : kNobody).header_options();
+  const HeaderOptions options = socket != nullptr ? socket->header_options() : HeaderOptions{};
   const auto traffic_class = static_cast<uint8_t>(options.traffic_class | (segment.ecn_capable ? kEct0 : 0));
   std::byte* at = begin_message(room.first(total), {.from = from.host, .to = to.host, .protocol = ip::Protocol::kTcp,
                                                     .hop_limit = options.hop_limit, .traffic_class = traffic_class},

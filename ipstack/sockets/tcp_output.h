@@ -25,13 +25,12 @@ class TcpOutput {
 
   // All that the socket's connection has to send. False: the network takes no more now.
   bool send_all(uint32_t index, Nanoseconds now);
-  // One segment, of a connection or of none. `room`: what is reserved, for that or more; if it is less it is reserved anew. False: no room.
-  bool send(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment, const tcp::Connection* connection,
-            MutableBytes room = {});
+  // One segment, of the connection of `socket`; null: of none, and without data. `room`: what is reserved, for that or more; if it is less it is reserved anew. False: no room.
+  bool send(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment, MutableBytes room = {});
 
   // Streams that have less than a message has room for. It waits for more as long as the network has other messages to take.
   bool has_held() const noexcept { return !held_.empty(); }
-  uint64_t held_until() const noexcept { return held_until_; }  // Network::taken(): then it has waited for long enough
+  uint64_t held_until() const noexcept { return held_until_; }  // Network::completed(): then it has waited for long enough
   // When the wait is over, calls advance(index) for each held stream. A stream that has sent meanwhile may be held again.
   template <typename Advance>
   void run_held(Advance advance) {

@@ -1,4 +1,4 @@
-// address.h - an IP address of either version, and its classification; used by all of ipstack/ and the udp wrapper.
+// address.h - an IP address of either version, and its classification; used by every layer.
 //
 // An IPv4 address is stored as the IPv4-mapped ::ffff:a.b.c.d, so that one type, one hash and one table serve both versions.
 #pragma once

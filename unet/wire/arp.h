@@ -1,4 +1,4 @@
-// arp.h - ARP for IPv4 on Ethernet (RFC 826): parse into a checked view, and emit; used by ipstack/.
+// arp.h - ARP for IPv4 on Ethernet (RFC 826): parse into a checked view, and emit.
 //
 //   hardware 2 = 1 | protocol 2 = 0x0800 | 6 | 4 | operation 2 | sender: station 6, address 4 | target: station 6, address 4
 #pragma once

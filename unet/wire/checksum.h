@@ -1,4 +1,4 @@
-// checksum.h - the Internet checksum (RFC 1071) of headers and payloads, vectorized; used by all of ipstack/ and the udp wrapper.
+// checksum.h - the Internet checksum (RFC 1071) of headers and payloads, vectorized; used by every layer.
 //
 // Add the pieces to a sum, and fold it at the end:
 //

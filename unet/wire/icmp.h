@@ -1,4 +1,4 @@
-// icmp.h - ICMP for IPv4 (RFC 792, 1191) and IPv6 (RFC 4443): parse into one checked view, and emit; used by ipstack/.
+// icmp.h - ICMP for IPv4 (RFC 792, 1191) and IPv6 (RFC 4443): parse into one checked view, and emit.
 //
 //   type 1 | code 1 | checksum 2 | by type 4 | echo: data; errors: the beginning of the quoted packet
 //

@@ -1,5 +1,4 @@
-// neighbour_discovery.h - neighbour discovery of IPv6 (RFC 4861): parse into checked views, and emit of a host's messages; used by
-// ipstack/.
+// neighbour_discovery.h - neighbour discovery of IPv6 (RFC 4861): parse into checked views, and emit of a host's messages.
 //
 //   ICMPv6 type 1 | code 1 | checksum 2 | by type: flags 4, target 16 ... | options: type 1, length / 8 1, ...
 //

@@ -1,4 +1,4 @@
-// tcp.h - the TCP header and options (RFC 9293, 3.1 and 3.2): parse into a checked view, and emit; used by ipstack/tcp and the stack.
+// tcp.h - the TCP header and options (RFC 9293, 3.1 and 3.2): parse into a checked view, and emit.
 //
 //    0      2      4          8                 12     13      14       16         18       20
 //   +------+------+----------+-----------------+------+-------+--------+----------+--------+---------+---------

@@ -1,4 +1,4 @@
-// udp.h - the UDP header (RFC 768): parse into a checked view, and emit; used by ipstack/.
+// udp.h - the UDP header (RFC 768): parse into a checked view, and emit.
 //
 //   from port 2 | to port 2 | length 2 | checksum 2 | payload
 #pragma once

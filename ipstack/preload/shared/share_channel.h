@@ -41,11 +41,14 @@ struct MoveMessage {
 };
 
 // To the child side.
-// - connection: an accepted connection, with the descriptor of its bytes. They are carried once it is taken; with a number below 0 already.
+// - connection: an accepted connection, with the descriptor that its bytes pass through. With `connection` >= 0 the parent passes bytes once
+//   the child has taken it, with a number below 0 already now.
 // - datagram: a DatagramHead and the datagram follow.
-// - part: how much of the arrivals the child gets by its own claim.
-// - wanted: another process waits for a connection of that listener, once.
-// - movable: the child is to own the connection. moved: with a file in memory of the stream (Stack::export_stream()). stays: it is proxied.
+// - part: which arrivals reach the child by its own claim (File::Part).
+// - wanted: another process waits for one connection of that listener.
+// - movable: the child can own the connection from now on.
+// - moved: the message has a descriptor of memory with the stream (Stack::export_stream()).
+// - stays: the parent goes on to pass the connection's bytes.
 struct ChildMessage {
   enum class Kind : uint32_t { connection, datagram, part, wanted, movable, moved, stays } kind = Kind::connection;
   int32_t socket = -1, connection = -1;
