@@ -278,14 +278,14 @@ struct Reply {
     } region;                                    // expose, peer_region (local channels): descriptor: region memory
   };
 };
-// Descriptors of a local channel: channel memory, wake descriptor of this side, eventfd that wakes the peer.
-// get_descriptor: a wake descriptor that becomes readable when the endpoint has asked to be woken (SegmentHeader).
-// upgrade: the NI that took over answers, or the remaining one with an error.
-// A wake descriptor is an epoll descriptor around an eventfd that only the waker has. It is readable after a wake-up. Clear it with
-// epoll_wait(fd, &event, 1, 0), not with read(). If the eventfd itself were shared, the sleeping side could clear its O_NONBLOCK and fill
-// its counter, and so block the waker for ever.
-// report: a ReportPart, or a Reply with an error.
-// policy_reload: an error if the file is wrong; the old policy then stays.
+// - A local channel: the descriptors of the channel memory, this side's wake descriptor, and the eventfd that wakes the peer.
+// - get_descriptor: a wake descriptor, which becomes readable after the endpoint has asked to be woken (SegmentHeader).
+// - policy_reload: an error if the file is wrong; then the old policy stays.
+// - report: a ReportPart, or a Reply with an error.
+// - upgrade: the reply of the NI that took over, or an error from the NI that stays.
+//
+// A wake descriptor is an epoll descriptor around an eventfd that only the waker has. Clear it with epoll_wait(fd, &event, 1, 0), not with
+// read(). With the eventfd itself, the sleeping side could clear its O_NONBLOCK and fill its counter, and so block the waker for ever.
 
 // A part of a JSON document about everything that this user may see. It may end within a word, and may be empty.
 struct ReportPart {
