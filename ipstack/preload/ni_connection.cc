@@ -54,13 +54,11 @@ Result<NiConnection::Opened> NiConnection::try_open(const Clock& clock) {
 }
 
 Result<NiConnection::Opened> NiConnection::open(const Clock& clock) {
-  Result<Opened> opened = fail(Errc::out_of_memory, "no memory for a stack");
   try {
-    opened = try_open(clock);
+    return try_open(clock);
   } catch (const std::bad_alloc&) {
+    return fail(Errc::out_of_memory, "no memory for a stack");
   }
-  lacks_memory_ = !opened && opened.error().code == Errc::out_of_memory;
-  return opened;
 }
 
 void NiConnection::reserve() {

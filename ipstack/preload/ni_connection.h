@@ -23,8 +23,6 @@ class NiConnection {
 
   // Opens a stack. Waits until the interface may use its addresses: a program that is started with the interface need not know that.
   Result<Opened> open(const Clock& clock);
-  // The last open() failed as this process has no memory for a stack.
-  bool lacks_memory() const noexcept { return lacks_memory_; }
   // Connects now, so that open() succeeds later without the right to connect. Does nothing if there is no interface.
   void reserve();
   void forget_reserve() noexcept { reserve_.reset(); }
@@ -42,7 +40,6 @@ class NiConnection {
   std::optional<Context> context_;
   std::optional<Context> reserve_;
   std::optional<IpConfiguration> known_;
-  bool lacks_memory_ = false;
 };
 
 }  // namespace unet::preload

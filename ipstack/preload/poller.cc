@@ -13,7 +13,6 @@
 namespace unet::preload {
 namespace {
 
-constexpr Nanoseconds kRunEvery = 20 * kMicrosecond;  // timers, while polls find nothing
 constexpr Nanoseconds kIdleMost = 10 * kSecond;  // while another thread watches
 
 }  // namespace
@@ -40,9 +39,9 @@ bool Poller::poll(Nanoseconds at, uint32_t local_messages) {
   const bool found = network.poll(stack, local_messages) != 0;
   // Calls take in what has come, too.
   const bool came = network.taken_in() != std::exchange(taken_in_, network.taken_in());
-  if (found || stack.is_due() || at - polled_at_ > kRunEvery) {
+  if (found || stack.is_due() || at - ran_at_ > kRunEvery) {
     stack.run();
-    polled_at_ = at;
+    ran_at_ = at;
     sockets_->set_run_time(at);
   }
   ++polls_;
@@ -69,17 +68,22 @@ void Poller::wake_sleepers() noexcept {
   for (Sleeper* const each : asleep_) each->wake();
 }
 
-Poller::Sleep Poller::begin_sleep(Sleeper& who, bool idles) {
+Poller::Sleep Poller::begin_sleep(Sleeper& who, bool alone) {
   // A handler's call watches instead of the call that it has interrupted: that one does not sleep again (WakesOuter).
   const bool watches = (watcher_ == nullptr || watcher_ == &who) && sockets_ != nullptr;
   // An idle program waits again and again for a time: nothing has come since, and it has done nothing but wait once more.
-  if (watches && idles && armed_ != Armed::no && locks_ == quiet_at_ + 1 && !wants_room()) {
+  if (watches && alone && armed_ != Armed::no && locks_ == quiet_at_ + 1 && !wants_room()) {
     sockets_->network().stay_armed();
   } else if ((watches || lacks_room()) && !arm()) {
     return Sleep::poll_first;
   }
   if (watches) watcher_ = &who;
   return watches ? Sleep::as_watcher : Sleep::until_woken;
+}
+
+void Poller::wait(Nanoseconds most) {
+  static_cast<void>(sockets_->network().wait(sockets_->stack(), most));
+  armed_ = Armed::no;
 }
 
 // False: there is something already, to be taken in before the lock is given away.
@@ -131,6 +135,7 @@ void Poller::hand_on() noexcept {
     return;
   }
   helper_ = Helper::taking_over;
+  quiet_ = kTicks + kSlowTicks;
   kick_helper();
 }
 
@@ -138,7 +143,7 @@ bool Poller::must_end_idle() const noexcept {
   const Nanoseconds next = sockets_->stack().next_event();
   const bool earlier = next < idle_until_ && idle_until_ - next > kSlowTick;
   const bool lost = !sockets_->network().endpoint().connection().alive();  // as far as is known: to ask is a system call
-  return arrivals_ != idle_arrivals_ || armed_ == Armed::no || lost || wants_room() || earlier;
+  return arrivals_ != seen_arrivals_ || armed_ == Armed::no || lost || wants_room() || earlier;
 }
 
 void Poller::begin_passes() noexcept {
@@ -149,19 +154,16 @@ void Poller::begin_passes() noexcept {
 
 bool Poller::keep_armed() { return watcher_ == nullptr || (armed_ != Armed::no && !lacks_room()) || arm(); }
 
-Nanoseconds Poller::begin_wait(Nanoseconds at, Nanoseconds most, bool& watches) {
+Nanoseconds Poller::begin_wait(Nanoseconds at, Nanoseconds most) {
   quiet_ = arrivals_ == seen_arrivals_ ? quiet_ + 1 : 0;
   seen_arrivals_ = arrivals_;
   seen_polls_ = polls_;
-  watches = false;
   if (quiet_ < kTicks + kSlowTicks || wants_room()) return quiet_ < kTicks ? kTick : kSlowTick;
   if (watcher_ != nullptr ? armed_ == Armed::no : !arm()) return kTick;
-  watches = watcher_ == nullptr || helper_ == Helper::taking_over;
-  helper_ = watches ? Helper::watching : Helper::idle;
+  helper_ = watcher_ == nullptr || helper_ == Helper::taking_over ? Helper::watching : Helper::idle;
   const Nanoseconds next = sockets_->stack().next_event();
   Nanoseconds time = std::min(most, next == kForever ? kForever : std::max(next, at) - at);
   if (watcher_ != nullptr) time = std::min(time, kIdleMost);
-  idle_arrivals_ = arrivals_;
   idle_until_ = time == kForever ? kForever : at + time;
   return time;
 }
@@ -170,7 +172,7 @@ void Poller::end_wait(bool kicked) noexcept {
   if (is_idle()) helper_ = Helper::ticking;
   if (!kicked) return;
   clear_event(helper_event_);
-  quiet_ = helper_ == Helper::taking_over ? kTicks + kSlowTicks : 0;
+  if (helper_ != Helper::taking_over) quiet_ = 0;
 }
 
 }  // namespace unet::preload

@@ -20,7 +20,7 @@
 //   idle            the watcher leaves its call, and no other thread sleeps                   taking_over, kicked
 //   idle, watching  must_end_idle(): an arrival, not armed, no room, an earlier timer, NI gone  ticking, kicked
 //   idle, watching  its sleep ends                                                            ticking
-//   any             leave_helper(): in a child, as the thread is the parent's                 none
+//   any             leave_helper(): in a child, or where an orphan process has the stack       none
 //
 // A helper that took over watches beside a new watcher. Else it would be kicked each time that the watcher leaves its call.
 #pragma once
@@ -50,7 +50,8 @@ class Poller {
 
   // Takes in what has arrived, of local peers at most so many messages, and runs timers that are due. True: sockets have changed.
   bool poll(Nanoseconds at, uint32_t local_messages);
-  Nanoseconds polled_at() const noexcept { return polled_at_; }
+  static constexpr Nanoseconds kRunEvery = 20 * kMicrosecond;  // timers, while polls find nothing
+  Nanoseconds ran_at() const noexcept { return ran_at_; }      // the stack's timers, last
   uint64_t arrivals() const noexcept { return arrivals_; }
 
   // ---- threads that sleep
@@ -59,14 +60,14 @@ class Poller {
   void remove_sleeper(Sleeper& who) noexcept;
   void forget_sleepers() noexcept;  // in a child: they are the parent's threads
   void wake_sleepers() noexcept;
-  // poll_first: something has arrived, and the edges of the endpoint's descriptor are taken. `idles`: the thread does nothing but wait in
-  // one call after another, so the endpoint may be armed still.
-  Sleep begin_sleep(Sleeper& who, bool idles);
+  // poll_first: something has arrived, and the edges of the endpoint's descriptor are taken. `alone`: no other
+  // process has our sockets. Then the endpoint is armed still, if the thread has only waited since.
+  Sleep begin_sleep(Sleeper& who, bool alone);
   // `quiet`: the watcher's sleep ended by its time.
   void end_sleep(bool quiet) noexcept { quiet_at_ = quiet ? locks_ : kNever; }
   void note_lock() noexcept { ++locks_; }
-  // Another wait on the endpoint has taken edges, or withdrawn the announcement of sleep.
-  void disarm() noexcept { armed_ = Armed::no; }
+  // Waits under the lock, at most so long. That takes edges of the endpoint and withdraws the announcement of sleep.
+  void wait(Nanoseconds most);
 
   // ---- the helper
 
@@ -83,8 +84,9 @@ class Poller {
   void begin_passes() noexcept;
   bool has_polled() const noexcept { return polls_ != seen_polls_; }  // another thread, since the last pass
   bool keep_armed();                                                   // false: poll first
-  // How long the helper sleeps, `most` if it idles. `watches`: on the endpoint, too.
-  Nanoseconds begin_wait(Nanoseconds at, Nanoseconds most, bool& watches);
+  // How long the helper sleeps, `most` if it idles. With helper_watches() it sleeps on the endpoint, too.
+  Nanoseconds begin_wait(Nanoseconds at, Nanoseconds most);
+  bool helper_watches() const noexcept { return helper_ == Helper::watching; }
   void end_wait(bool kicked) noexcept;
   void note_work() noexcept { quiet_ = 0; }
 
@@ -105,7 +107,7 @@ class Poller {
 
   sockets::Sockets* sockets_ = nullptr;
   int endpoint_ = -1;
-  Nanoseconds polled_at_ = 0;
+  Nanoseconds ran_at_ = 0;
   uint64_t polls_ = 0;
   uint64_t arrivals_ = 0;       // polls that found that something had come
   uint64_t taken_in_ = 0;       // EndpointNetwork::taken_in(), as the last poll left it
@@ -121,7 +123,6 @@ class Poller {
   int helper_event_ = -1;
   int quiet_ = 0;               // passes without an arrival
   uint64_t seen_arrivals_ = 0, seen_polls_ = 0;  // by the last pass
-  uint64_t idle_arrivals_ = 0;  // arrivals_ when it began to idle
   Nanoseconds idle_until_ = 0;
 };
 

@@ -4,14 +4,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <cstring>
 #include <new>
 
 #include "ipstack/preload/real.h"
@@ -167,6 +165,7 @@ Status Runtime::open_stack() {
 int Runtime::open(bool quiet) {
   if (sockets_ != nullptr) return 0;
   const Status opened = open_stack();
+  lacks_memory_ = !opened && opened.error().code == Errc::out_of_memory;
   if (opened) return 0;
   static bool told = false;
   if (logs_ || (!quiet && !std::exchange(told, true))) tell_user("unet-sockets: %s\n", opened.error().text.c_str());

@@ -87,8 +87,8 @@ class Runtime {
   int open(bool quiet = false);
   // NiConnection::reserve().
   void reserve_interface();
-  // open() failed, as this process has no memory for a stack.
-  bool lacks_memory() const noexcept { return ni_.lacks_memory(); }
+  // The last open() found no memory, or no thread, for a stack.
+  bool lacks_memory() const noexcept { return lacks_memory_; }
   sockets::Sockets& sockets() noexcept { return *sockets_; }
   bool is_open() const noexcept { return sockets_ != nullptr; }
   // Addresses of the network interface; while it is away, as they were. Null: there was none yet.
@@ -138,8 +138,8 @@ class Runtime {
   bool poll(uint32_t local_messages = sockets::EndpointNetwork::kPollMost);
   // poll(), if there was none for a while. Returns the time.
   Nanoseconds poll_if_due() {
-    const Nanoseconds at = now(), passed = at - poller_.polled_at();
-    if (passed > kPollEvery && is_open()) poll(sockets_->due_intake(passed > 2 * kPollEvery));
+    const Nanoseconds at = now(), passed = at - poller_.ran_at();
+    if (passed > Poller::kRunEvery && is_open()) poll(sockets_->due_intake(passed > 2 * Poller::kRunEvery));
     return at;
   }
 
@@ -194,7 +194,6 @@ class Runtime {
 
  private:
   bool protects(int fd) const noexcept;
-  static constexpr Nanoseconds kPollEvery = 20 * kMicrosecond;
   friend class Forks;
   friend class LastThread;
   class Asleep;
@@ -216,7 +215,6 @@ class Runtime {
   void resume_given_up();
   void begin_reading(File& file);
   bool is_less(const File& file) const noexcept;
-  bool is_lost() const noexcept { return ni_.is_lost(); }
   void lose_interface();
   void come_back();
   bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
@@ -238,6 +236,7 @@ class Runtime {
   const Clock clock_;
   Rules rules_;
   NiConnection ni_;
+  bool lacks_memory_ = false;
   bool logs_ = false;
   std::unique_ptr<sockets::Sockets> sockets_;
   std::vector<File*> by_socket_;         // of the stack's

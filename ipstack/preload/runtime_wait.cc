@@ -1,5 +1,4 @@
 // runtime_wait.cc - how threads wait for the stack: they spin, sleep, and are woken; and the helper that looks after it meanwhile.
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 
@@ -17,17 +16,12 @@
 #include "ipstack/preload/runtime.h"
 #include "ipstack/preload/shared/socket_proxies.h"
 #include "ipstack/preload/signals.h"
-#include "unet/connection.h"
 
 namespace unet::preload {
 namespace {
 
 constexpr int kPollsPerCheck = 8;                         // of the clock, of threads that want the lock, and of the kernel's descriptors
 constexpr Nanoseconds kIdleWithoutInterface = kSecond / 4;
-
-timespec timespec_of(Nanoseconds time) noexcept {
-  return {.tv_sec = static_cast<time_t>(time / kSecond), .tv_nsec = static_cast<long>(time % kSecond)};
-}
 
 int poll_for(std::span<pollfd> fds, Nanoseconds time, const sigset_t* mask) {
   const timespec limit = timespec_of(time);
@@ -216,8 +210,9 @@ bool Runtime::is_interrupted(Sleeper& who, const sigset_t& mask) {
 bool Runtime::orphan_is_done() noexcept {
   if (!orphan_.is_orphan()) return false;
   if (sockets_ == nullptr || proxies_ == nullptr) return true;
-  const bool needed = proxies_->is_needed(orphan_.may_be_wanted(now())) || proxies_->is_draining();
-  return orphan_.is_over(now(), needed, sockets_->stack().idle(), poller_.arrivals());
+  const Nanoseconds at = now();
+  const bool needed = proxies_->is_needed(orphan_.may_be_wanted(at)) || proxies_->is_draining();
+  return orphan_.is_over(at, needed, sockets_->stack().idle(), poller_.arrivals());
 }
 
 void Runtime::help() {
@@ -230,7 +225,7 @@ void Runtime::help() {
       release();
       std::exit(EXIT_SUCCESS);
     }
-    if (is_lost()) lose_interface();
+    if (ni_.is_lost()) lose_interface();
     // Also where a call of the program has found one before.
     if (sockets_ == nullptr || !waiting_back_.empty()) come_back();
     if (sockets_ == nullptr) {
@@ -243,13 +238,13 @@ void Runtime::help() {
     if (!poller_.has_polled()) poll();
     verify_some();
     if (!poller_.keep_armed()) poll();
-    bool watches;
-    Nanoseconds time = poller_.begin_wait(now(), orphan_.limit(now(), kForever), watches);
+    const Nanoseconds at = now();
+    Nanoseconds time = poller_.begin_wait(at, orphan_.limit(at));
     if (!waiting_back_.empty()) time = std::min(time, kIdleWithoutInterface);
     if (LastThread::is_awaited()) time = std::min(time, Poller::kSlowTick);
     if (proxies_ != nullptr && proxies_->has_hung()) time = std::min(time, SocketProxies::kLooksAgain);
     fds.assign({{.fd = poller_.helper_event(), .events = POLLIN, .revents = 0},
-                {.fd = watches ? poller_.endpoint() : -1, .events = POLLIN, .revents = 0}});
+                {.fd = poller_.helper_watches() ? poller_.endpoint() : -1, .events = POLLIN, .revents = 0}});
     if (proxies_ != nullptr) proxies_->append(fds);
     const size_t theirs = fds.size();
     parents_.append(fds);

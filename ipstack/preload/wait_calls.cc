@@ -73,17 +73,17 @@ class Waiting {
     }
     return ready;
   }
-  struct Adopted {
-    bool some = false;   // has become this process's own, and may be ready
-    bool waits = false;  // for one of them there is no network interface yet
-  };
-  Adopted adopt() {
-    Adopted result;
-    each([&](Entry& entry) {
-      if (entry.kind != Entry::Kind::socket || !static_cast<File&>(entry).waits_back()) return;
-      (Forks::adopt(static_cast<File&>(entry)) ? result.some : result.waits) = true;
+  // One of them waits for a network interface.
+  bool waits_back() {
+    bool any = false;
+    each([&](Entry& entry) { any = any || waits_back(entry); });
+    return any;
+  }
+  // Before a look: a socket that becomes this process's own may be ready.
+  void adopt() {
+    each([](Entry& entry) {
+      if (waits_back(entry)) static_cast<void>(Forks::adopt(static_cast<File&>(entry)));
     });
-    return result;
   }
   // Is told of all of them, until it goes.
   class Told {
@@ -112,6 +112,9 @@ class Waiting {
   };
 
  private:
+  static bool waits_back(const Entry& entry) noexcept {
+    return entry.kind == Entry::Kind::socket && static_cast<const File&>(entry).waits_back();
+  }
   bool has_kernels() noexcept {
     const auto all = kernel_.all();
     return std::any_of(all.begin(), all.end(), [](const pollfd& each) { return each.fd >= 0 && each.revents != 0; });
@@ -179,11 +182,10 @@ int poll_all(Waiting& waiting, Patience& patience, const sigset_t* mask) {
   while (true) {
     Runtime::Woken woken;
     {
-      const Waiting::Adopted adopted = waiting.adopt();
-      if (adopted.some && (ready = waiting.look(false)) != 0) return ready;
       const Waiting::Told told(waiting, who);
-      woken = runtime.wait(who, waiting.kernel(), runtime.next_try(adopted.waits, until), mask);
+      woken = runtime.wait(who, waiting.kernel(), runtime.next_try(waiting.waits_back(), until), mask);
     }
+    waiting.adopt();
     ready = waiting.look(false);
     if (ready != 0) return ready;
     if (woken == Runtime::Woken::interrupted) return -EINTR;

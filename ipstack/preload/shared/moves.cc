@@ -187,8 +187,7 @@ bool Forks::may_receive(File& file) {
   const Nanoseconds until = runtime.now() + kMeetsWithin;
   int met;
   while ((met = stack.seek_local_peer(file.inherited->remote)) == 0 && runtime.now() < until) {
-    static_cast<void>(runtime.sockets().network().wait(stack, kMillisecond));
-    runtime.poller_.disarm();
+    runtime.poller_.wait(kMillisecond);
     static_cast<void>(runtime.poll());
   }
   if (met >= 0 || file.inherited->group == 0) return met == 1;

@@ -23,9 +23,9 @@ class OrphanLife {
     else if (unneeded_since_ == 0 || (heard && !idle)) unneeded_since_ = at;
     return !needed && at - unneeded_since_ > (idle ? kUnderWay : kLinger);
   }
-  // How long the helper may sleep, `most` at most.
-  Nanoseconds limit(Nanoseconds at, Nanoseconds most) const noexcept {
-    if (at < wanted_until_) most = std::min(most, wanted_until_ - at);
+  // How long the helper may sleep.
+  Nanoseconds limit(Nanoseconds at) const noexcept {
+    const Nanoseconds most = at < wanted_until_ ? wanted_until_ - at : ~Nanoseconds{0};
     return unneeded_since_ != 0 ? std::min(most, kUnderWay) : most;
   }
 

@@ -239,10 +239,10 @@ void take_socket(int fd, bool peeks) {
 }
 
 bool is_description(int fd) noexcept {
-  char path[40], channel[64];
+  char path[40], link[64];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  const ssize_t length = ::readlink(path, channel, sizeof channel);
-  return length > 0 && std::string_view(channel, static_cast<size_t>(length)) == kLink;
+  const ssize_t length = ::readlink(path, link, sizeof link);
+  return length > 0 && std::string_view(link, static_cast<size_t>(length)) == kLink;
 }
 
 void take_described(int fd) {

@@ -41,8 +41,8 @@ struct MoveMessage {
 };
 
 // To the child side.
-// - connection: an accepted connection, with the descriptor that its bytes pass through. With `connection` >= 0 the parent passes bytes once
-//   the child has taken it, with a number below 0 already now.
+// - connection: an accepted connection, with the descriptor that its bytes pass through. The parent passes bytes once the child has taken
+//   it; with `connection` < 0 they pass already.
 // - datagram: a DatagramHead and the datagram follow.
 // - part: which arrivals reach the child by its own claim (File::Part).
 // - wanted: another process waits for one connection of that listener.

@@ -25,7 +25,8 @@
 //   sent to the child   ---end of the channel, close-----------> pending accept here (File::pending_accepts)
 //   child's queue       ---child closes, or is busy: passed----> pending accept here
 //   pending accept      ---accept() here-----------------------> this program's
-//   pending accept      ---another child wants one-------------> in flight ---took--> that child's
+//   pending accept      ---another child wants one-------------> of this stack: sent to the child, as above
+//   pending accept      ---another child wants one-------------> passed on to here: in flight ---took--> that child's
 //   in flight           ---refused, end of the channel---------> pending accept
 #pragma once
 
