@@ -205,7 +205,8 @@ void EndpointNetwork::poll_service(Stack& stack) {
     if (*answer && !found) static_cast<void>(endpoint_.close(**answer, 0));
     if (found && local_peer_of(**answer) == kNone) add_local_peer(stack, **answer);  // or it is the one that is there
     const bool unclaimed = !*answer && answer->error().code == Errc::not_found;
-    stack.handle_local_peer_found(asked.protocol, asked.to, found ? local_peer_of(**answer) : unclaimed ? Stack::kUnclaimed : kNone, shared);
+    const uint32_t local_peer = found ? local_peer_of(**answer) : unclaimed ? Stack::kUnclaimed : kNone;
+    stack.handle_local_peer_found(asked.protocol, asked.to, local_peer, shared);
   }
   poll_configuration();
 }

@@ -25,7 +25,8 @@ class TcpOutput {
 
   // All that the socket's connection has to send. False: the network takes no more now.
   bool send_all(uint32_t index, Nanoseconds now);
-  // One segment, of the connection of `socket`; null: of none, and without data. `room`: what is reserved, for that or more; if it is less it is reserved anew. False: no room.
+  // Sends one segment of the socket's connection; without a socket, one that has no data. `room`: reserved for that or more; if it is too
+  // small, room is reserved anew. False: no room.
   bool send(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment, MutableBytes room = {});
 
   // Streams that have less than a message has room for. It waits for more as long as the network has other messages to take.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <sstream>
 #include <vector>
 
 #include "ipstack/tcp/sim_pair.h"
@@ -23,32 +22,8 @@ Options options_of(std::mt19937_64& random) {
   options.send_buffer = static_cast<uint32_t>(1000 + random() % 100'000);
   options.receive_buffer = static_cast<uint32_t>(1000 + random() % 100'000);
   options.receive_buffer_max = static_cast<uint32_t>(random() % 500'000);
-  options.pacing = random() % 3 == 0;
-  options.window_scaling = random() % 2 == 0;
-  options.timestamps = random() % 2 == 0;
-  options.sack = random() % 3 != 0;
-  options.nagle = random() % 2 == 0;
-  options.ecn = static_cast<Ecn>(random() % 3);
-  options.mtu_probing = static_cast<MtuProbing>(random() % 3);
-  options.congestion = static_cast<Algorithm>(random() % 3);
-  if (random() % 3 == 0) options.ack_delay = random() % (200 * kMillisecond);
-  if (random() % 2 == 0) options.ack_gather = random() % kMillisecond;
-  options.rto_max = 5 * kSecond;
-  options.data_timeout = 100'000 * kSecond;
-  options.syn_timeout = 100'000 * kSecond;
+  draw_options(random, options, false);
   return options;
-}
-
-std::string describe(Pair& pair) {
-  std::ostringstream text;
-  text << "at " << pair.now() / kMillisecond << " ms";
-  for (const size_t which : {0u, 1u}) {
-    Side& side = pair.side(which);
-    text << "\n  " << to_string(side.connection->state()) << ", moved " << side.moved << ", wrote " << side.written << " of "
-         << side.plan.bytes << ", read " << side.read << ", timeouts " << side.counters.timeouts << ", retransmitted "
-         << side.counters.retransmitted << ", resets " << side.counters.resets_sent << ", window " << side.connection->send_window();
-  }
-  return text.str();
 }
 
 void check_all_arrived(Pair& pair) {
@@ -70,13 +45,8 @@ void check_all_arrived(Pair& pair) {
 // Simulates one connection; the seed decides everything. Returns how many times the two ends moved.
 uint64_t live(uint64_t seed) {
   std::mt19937_64 random(seed);
-  const auto percent = [&](uint64_t most) { return static_cast<double>(random() % (most + 1)) / 100; };
-  Wire wire;
-  wire.delay = 1 + random() % (20 * kMillisecond);
-  if (random() % 2 == 0) wire.jitter = 1 + random() % (2 * wire.delay);
-  if (random() % 2 == 0) wire.loss = percent(15);
-  if (random() % 2 == 0) wire.repeat = percent(15);
-  if (random() % 2 == 0) wire.mark = percent(20);
+  Wire wire = draw_wire(random, 15);
+  if (random() % 2 == 0) wire.mark = draw_percent(random, 20);
   if (random() % 4 == 0) wire.mss_max = static_cast<uint16_t>(88 + random() % 1000);
   Pair pair(wire, seed);
   constexpr double kMoves[] = {1, 0.5, 0.1, 0.01};

@@ -20,37 +20,8 @@ Options options_of(std::mt19937_64& random) {
   options.receive_buffer = static_cast<uint32_t>(1 + random() % 200'000);
   options.send_buffer_max = static_cast<uint32_t>(random() % 500'000);
   options.receive_buffer_max = static_cast<uint32_t>(random() % 500'000);
-  options.pacing = random() % 3 == 0;
-  options.window_scaling = random() % 2 == 0;
-  options.timestamps = random() % 2 == 0;
-  options.sack = random() % 3 != 0;
-  options.nagle = random() % 2 == 0;
-  options.forward_recovery = random() % 3 != 0;
-  options.hystart = random() % 2 == 0;
-  options.ecn = static_cast<Ecn>(random() % 3);
-  options.mtu_probing = static_cast<MtuProbing>(random() % 3);
-  options.congestion = static_cast<Algorithm>(random() % 3);
-  if (random() % 3 == 0) options.ack_delay = random() % (200 * kMillisecond);
-  if (random() % 2 == 0) options.ack_gather = random() % kMillisecond;
-  options.rto_max = 5 * kSecond;
-  options.data_timeout = 100'000 * kSecond;
-  options.syn_timeout = 100'000 * kSecond;
+  draw_options(random, options, true);
   return options;
-}
-
-std::string describe(Pair& pair) {
-  std::ostringstream text;
-  for (const size_t which : {0u, 1u}) {
-    Side& side = pair.side(which);
-    const Connection& it = *side.connection;
-    text << "\n  " << to_string(it.state()) << ", wrote " << side.written << " of " << side.plan.bytes << ", read " << side.read
-         << ", readable " << it.readable() << ", unacknowledged " << it.unacknowledged() << ", in flight " << it.in_flight() << ", window "
-         << it.send_window() << ", free " << side.chunks->available() << " chunks, " << side.records->available() << " records, segments "
-         << side.counters.segments_in << " in, " << side.counters.segments_out << " out, timeouts " << side.counters.timeouts
-         << ", out of window " << side.counters.out_of_window << ", bad ack " << side.counters.bad_ack << ", closed "
-         << side.counters.closed << ", PAWS " << side.counters.old_timestamp << ", resets " << side.counters.resets_received;
-  }
-  return text.str();
 }
 
 // Events that all simulated connections together must meet.
@@ -61,14 +32,9 @@ struct Seen {
 // Simulates one connection; the seed decides everything.
 void live(uint64_t seed) {
   std::mt19937_64 random(seed);
-  const auto percent = [&](uint64_t most) { return static_cast<double>(random() % (most + 1)) / 100; };
-  Wire wire;
-  wire.delay = 1 + random() % (20 * kMillisecond);
-  if (random() % 2 == 0) wire.jitter = 1 + random() % (2 * wire.delay);
-  if (random() % 2 == 0) wire.loss = percent(20);
-  if (random() % 2 == 0) wire.repeat = percent(20);
-  if (random() % 3 == 0) wire.stall = percent(2);
-  if (random() % 2 == 0) wire.mark = percent(20);
+  Wire wire = draw_wire(random, 20);
+  if (random() % 3 == 0) wire.stall = draw_percent(random, 2);
+  if (random() % 2 == 0) wire.mark = draw_percent(random, 20);
   if (random() % 3 == 0) wire.bits_per_second = 1e6 * static_cast<double>(1 + random() % 1000);
   if (random() % 2 == 0) wire.queue = static_cast<uint32_t>(5000 + random() % 100'000);
   if (random() % 4 == 0) wire.mss_max = static_cast<uint16_t>(88 + random() % 1000);
@@ -95,7 +61,7 @@ void live(uint64_t seed) {
   if (!pair.side(0).plan.close_early) pair.side(1).plan.close_early = true;
   pair.open(random() % 4 == 0);
   pair.run(100'000 * kSecond);
-  INFO("seed " << seed << ", at " << pair.now() / kMillisecond << " ms: " << describe(pair));
+  INFO("seed " << seed << ", " << describe(pair));
   REQUIRE(pair.fault() == "");
   for (const size_t which : {0u, 1u}) {
     Side& side = pair.side(which);
@@ -152,7 +118,7 @@ TEST_CASE("readers that pause for longer than the user timeout lose nothing, and
     }
     pair.open(false);
     pair.run(10'000 * kSecond);
-    INFO("seed " << seed << ", at " << pair.now() / kMillisecond << " ms: " << describe(pair));
+    INFO("seed " << seed << ", " << describe(pair));
     REQUIRE(pair.fault() == "");
     for (const size_t which : {0u, 1u}) {
       REQUIRE(pair.side(which).read == 200'000);
@@ -233,7 +199,7 @@ TEST_CASE("a path that loses long segments and does not say so") {
     pair.open(false);
     const Nanoseconds start = pair.now();
     pair.run(1000 * kSecond);
-    INFO("seed " << seed << ", path " << passes << ", mode " << static_cast<int>(mode) << describe(pair));
+    INFO("seed " << seed << ", path " << passes << ", mode " << static_cast<int>(mode) << ", " << describe(pair));
     REQUIRE(pair.fault() == "");
     REQUIRE(pair.side(1).read == side.plan.bytes);
     CAPTURE(side.connection->mss(), side.counters.path_probes, side.counters.path_probes_lost);

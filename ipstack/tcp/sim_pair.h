@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -283,6 +284,57 @@ inline void Pair::run(Nanoseconds until) {
       transmit(which);
     }
   }
+}
+
+inline double draw_percent(std::mt19937_64& random, uint64_t most) { return static_cast<double>(random() % (most + 1)) / 100; }
+
+// A wire with a delay, and some jitter, loss and duplication of at most so many percent.
+inline Wire draw_wire(std::mt19937_64& random, uint64_t most) {
+  Wire wire;
+  wire.delay = 1 + random() % (20 * kMillisecond);
+  if (random() % 2 == 0) wire.jitter = 1 + random() % (2 * wire.delay);
+  if (random() % 2 == 0) wire.loss = draw_percent(random, most);
+  if (random() % 2 == 0) wire.repeat = draw_percent(random, most);
+  return wire;
+}
+
+// All options but the MSS and the buffers. `recovery`: F-RTO and HyStart++, too.
+inline void draw_options(std::mt19937_64& random, Options& options, bool recovery) {
+  options.pacing = random() % 3 == 0;
+  options.window_scaling = random() % 2 == 0;
+  options.timestamps = random() % 2 == 0;
+  options.sack = random() % 3 != 0;
+  options.nagle = random() % 2 == 0;
+  if (recovery) {
+    options.forward_recovery = random() % 3 != 0;
+    options.hystart = random() % 2 == 0;
+  }
+  options.ecn = static_cast<Ecn>(random() % 3);
+  options.mtu_probing = static_cast<MtuProbing>(random() % 3);
+  options.congestion = static_cast<Algorithm>(random() % 3);
+  if (random() % 3 == 0) options.ack_delay = random() % (200 * kMillisecond);
+  if (random() % 2 == 0) options.ack_gather = random() % kMillisecond;
+  options.rto_max = 5 * kSecond;
+  options.data_timeout = 100'000 * kSecond;
+  options.syn_timeout = 100'000 * kSecond;
+}
+
+inline std::string describe(Pair& pair) {
+  std::ostringstream text;
+  text << "at " << pair.now() / kMillisecond << " ms";
+  for (const size_t which : {0u, 1u}) {
+    Side& side = pair.side(which);
+    const Connection& it = *side.connection;
+    text << "\n  " << to_string(it.state()) << ", moved " << side.moved << ", wrote " << side.written << " of " << side.plan.bytes
+         << ", read " << side.read << ", readable " << it.readable() << ", unacknowledged " << it.unacknowledged() << ", in flight "
+         << it.in_flight() << ", window " << it.send_window() << ", free " << side.chunks->available() << " chunks, "
+         << side.records->available() << " records, segments " << side.counters.segments_in << " in, " << side.counters.segments_out
+         << " out, retransmitted " << side.counters.retransmitted << ", timeouts " << side.counters.timeouts << ", out of window "
+         << side.counters.out_of_window << ", bad ack " << side.counters.bad_ack << ", closed " << side.counters.closed << ", PAWS "
+         << side.counters.old_timestamp << ", resets " << side.counters.resets_sent << " sent, " << side.counters.resets_received
+         << " received";
+  }
+  return text.str();
 }
 
 }  // namespace unet::tcp::sim
