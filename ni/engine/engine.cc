@@ -180,8 +180,8 @@ bool Engine::prepare_sleep(Nanoseconds now) noexcept {
   const bool fenced = s.watch.stop_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });
   // From now on clients write the wake descriptor when they ring; earlier doorbells are seen below. A client that rings executes a fence;
   // another engine does not.
-  if (s.links != nullptr && !fenced) heavy_fence();
-  else std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!fenced && s.links != nullptr) heavy_fence();
+  else if (!fenced) std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool linked = s.links != nullptr && s.links->news();
   if (!linked && !s.mux.active() && !s.doorbells.any() && !s.commands.pending() && s.receive(now) == 0) return true;
   wake_up();

@@ -12,7 +12,6 @@
 namespace unet::service {
 namespace {
 
-constexpr uint32_t kAny = ~uint32_t{0};
 constexpr uint32_t kOfOthersMax = 4;  // captures of all users but root and the NI's own: each costs the engine a test per frame
 constexpr Nanoseconds kEvery = 100 * kMillisecond;  // of ordinary users: a start costs the engine a scan of the endpoint's channels
 
@@ -42,7 +41,7 @@ Result<CaptureRecord*> Captures::create(const ClientRecord& client, uint64_t own
   if (Status status = has_room(client, of_operator, now); !status) return tl::unexpected(status.error());
   const uint64_t memory = kCapturePage + uint64_t{packet.bytes};
   const Usage wanted{.memory = memory};
-  if (Status status = charges_.take_memory(client.who.uid, client.rights, wanted); !status) return tl::unexpected(status.error());
+  if (Status status = charges_.take_memory(client, wanted); !status) return tl::unexpected(status.error());
   Result<SharedMemory> shared = create_charged("unet-capture", memory);
   if (!shared) {
     charges_.give_back(client.who.uid, wanted);

@@ -42,6 +42,8 @@ struct CaptureRecord {
 
 class Captures {
  public:
+  static constexpr uint32_t kAny = ~uint32_t{0};  // endpoint or channel of a CaptureStart: all
+
   Captures(EngineCommands& commands, Charges& charges, Persistence& persistence) noexcept
       : commands_(commands), charges_(charges), persistence_(persistence) {}
 

@@ -7,12 +7,12 @@
 
 namespace unet::service {
 
-Status Charges::take_memory(uid_t user, const Rights& rights, const Usage& wanted) {
+Status Charges::take_memory(const ClientRecord& client, const Usage& wanted) {
   constexpr uint32_t kLooks = 8;  // others wait for each request that is refused
-  const Status status = take(user, rights, wanted);
+  const Status status = take(client.who.uid, client.rights, wanted);
   if (status) return status;
-  scan_user(user, kLooks);
-  return take(user, rights, wanted);
+  scan_user(client.who.uid, kLooks);
+  return take(client.who.uid, client.rights, wanted);
 }
 
 void Charges::give_back(uid_t user, const Usage& usage, std::vector<Descriptor> watches) {

@@ -22,7 +22,7 @@ class Charges {
 
   Status take(uid_t user, const Rights& rights, const Usage& wanted) { return accounts_.take(user, rights, wanted); }
   // Before it refuses, it scans the user's held memory: a client may have let go of some a moment ago.
-  Status take_memory(uid_t user, const Rights& rights, const Usage& wanted);
+  Status take_memory(const ClientRecord& client, const Usage& wanted);
   void give_back(uid_t user, const Usage& usage) { accounts_.give_back(user, usage); }
   // Gives back what was charged for memory that the NI uses no longer, once no client holds it.
   void give_back(uid_t user, const Usage& usage, std::vector<Descriptor> watches);

@@ -49,13 +49,23 @@ void parse_ni(TomlReader& in, Config& config) {
   config.seccomp = in.boolean("seccomp", config.seccomp);
 }
 
+// An Ethernet address of one station. Errors: invalid_argument.
+Result<MacAddress> station_of(std::string_view text) {
+  const std::optional<MacAddress> mac = parse_mac(text);
+  if (!mac) return fail(Errc::invalid_argument, in_quotes(text) + " is not an Ethernet address; write it like 02:00:00:00:00:01");
+  if (((*mac)[0] & 1) != 0) {
+    return fail(Errc::invalid_argument, in_quotes(text) + " is a multicast address; a peer has a unicast one (even first byte)");
+  }
+  return *mac;
+}
+
 Status parse_peer_table(const std::string& file, const toml::table& table, Config& config) {
   TomlReader in(file, table, "[[peer]]");
   in.allow({"host", "mac", "port"});
   StaticPeer peer;
   peer.host = in.text("host", "");
   if (!control::valid_name(peer.host)) in.wrong("host", "a peer needs a host: " + name_rule(peer.host));
-  const Result<MacAddress> mac = parse_mac(in.text("mac", ""));
+  const Result<MacAddress> mac = station_of(in.text("mac", ""));
   if (mac) peer.address.mac = *mac;
   else in.wrong("mac", "a peer needs a mac: " + mac.error().text);
   peer.address.port = static_cast<uint32_t>(in.number("port", 0, 0, kPortsMax - 1));
@@ -78,7 +88,7 @@ Status parse_channel_table(const std::string& file, const toml::table& table, Co
   if (!control::valid_name(channel.endpoint)) in.wrong("endpoint", "a channel needs an endpoint: " + name_rule(channel.endpoint));
   channel.local_tag = read_tag(in, "local_tag");
   channel.remote_tag = read_tag(in, "remote_tag");
-  const Result<MacAddress> mac = parse_mac(in.text("peer", ""));
+  const Result<MacAddress> mac = station_of(in.text("peer", ""));
   if (mac) channel.peer = *mac;
   else in.wrong("peer", "a channel needs the peer's address: " + mac.error().text);
   channel.port = static_cast<uint32_t>(in.number("port", 0, 0, kPortsMax - 1));
@@ -154,27 +164,6 @@ Status load_config(const std::string& file, Config& config) {
   return parse_config(*text, file, config);
 }
 
-Result<MacAddress> parse_mac(std::string_view text) {
-  const auto digit = [](char c) -> int {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-  };
-  MacAddress mac{};
-  bool ok = text.size() == 17;
-  for (size_t i = 0; ok && i < 6; ++i) {
-    const int high = digit(text[3 * i]), low = digit(text[3 * i + 1]);
-    ok = high >= 0 && low >= 0 && (i == 5 || text[3 * i + 2] == ':');
-    mac[i] = static_cast<uint8_t>(high * 16 + low);
-  }
-  if (!ok) return fail(Errc::invalid_argument, in_quotes(text) + " is not an Ethernet address; write it like 02:00:00:00:00:01");
-  if ((mac[0] & 1) != 0) {
-    return fail(Errc::invalid_argument, in_quotes(text) + " is a multicast address; a peer has a unicast one (even first byte)");
-  }
-  return mac;
-}
-
 Result<StaticPeer> parse_peer(std::string_view text) {
   const auto wrong = [&](const std::string& why) {
     return fail(Errc::invalid_argument, "peer " + in_quotes(text) + ": " + why +
@@ -196,7 +185,7 @@ Result<StaticPeer> parse_peer(std::string_view text) {
     peer.address.port = static_cast<uint32_t>(value);
     rest = rest.substr(0, at);
   }
-  const Result<MacAddress> mac = parse_mac(rest);
+  const Result<MacAddress> mac = station_of(rest);
   if (!mac) return wrong(mac.error().text);
   peer.address.mac = *mac;
   return peer;

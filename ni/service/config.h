@@ -30,9 +30,6 @@ Status load_config(const std::string& file, Config& config);
 // "HOST=MAC" or "HOST=MAC@PORT". Errors: invalid_argument.
 Result<StaticPeer> parse_peer(std::string_view text);
 
-// "02:00:00:00:00:01". Errors: invalid_argument.
-Result<MacAddress> parse_mac(std::string_view text);
-
 // Reads the policy file, if there is one and the policy in force does not stay, into config.ni.service; checks what only fits together as
 // a whole.
 Status finish_config(Config& config);

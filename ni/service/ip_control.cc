@@ -40,7 +40,7 @@ Result<IpClaimed> IpControl::claim(const ClientRecord& client, EndpointRecord& e
 Status IpControl::set(const EndpointRecord& endpoint, uint32_t number, uint32_t accepts_new_flows) {
   const auto wanted = static_cast<AcceptsNewFlows>(accepts_new_flows);
   if (accepts_new_flows > static_cast<uint32_t>(AcceptsNewFlows::yes)) {
-    return fail(Errc::invalid_argument, "takes_new is none of no, if_no_other_does, yes");
+    return fail(Errc::invalid_argument, "accepts_new_flows is none of no, if_no_other_does, yes");
   }
   if (Status set = ports_.set(number, wanted); !set) return set;
   commands_.push(0, engine::SetClaim{.number = number, .accepts_new_flows = wanted});
@@ -93,7 +93,7 @@ Status IpControl::make_table(const ClientRecord& client, EndpointRecord& endpoin
   }
   if (Status status = persistence_.takes(1); !status) return status;
   const uint64_t bytes = SocketTableGeometry::of_table(table).total;
-  if (Status status = charges_.take_memory(client.who.uid, client.rights, {.memory = bytes}); !status) return status;
+  if (Status status = charges_.take_memory(client, {.memory = bytes}); !status) return status;
   Result<SharedMemory> memory = create_charged("unet-sockets", bytes);
   if (!memory) {
     charges_.give_back(client.who.uid, {.memory = bytes});

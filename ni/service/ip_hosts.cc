@@ -11,16 +11,6 @@
 #include "unet/wire/address.h"
 
 namespace unet::service {
-namespace {
-
-ip::IpAddress address_of(const uint8_t (&from)[16]) noexcept {
-  ip::IpAddress address;
-  std::memcpy(address.bytes.data(), from, sizeof from);
-  return address;
-}
-
-}  // namespace
-
 // Until a port's host has told what it has, its configuration counts. An address that is still probed may be another host's.
 IpHosts::IpHosts(const std::vector<engine::IpInterfaceOptions>& options, EngineCommands& commands, Persistence& persistence)
     : options_(options), commands_(commands), persistence_(persistence) {
@@ -91,9 +81,9 @@ bool IpHosts::resume_lease(uint32_t port, const IpLeaseValue& value) {
   lease.state.rebind_in = value.rebind_in;
   lease.state.end_in = value.end_in;
   ip::DhcpLease& of = lease.state.lease;
-  of.address = address_of(value.address);
-  of.server = address_of(value.server);
-  if (value.has_router != 0) of.router = address_of(value.router);
+  of.address = ip::ipv6_address(value.address);
+  of.server = ip::ipv6_address(value.server);
+  if (value.has_router != 0) of.router = ip::ipv6_address(value.router);
   of.prefix = static_cast<uint8_t>(value.prefix);
   of.mtu = static_cast<uint16_t>(value.mtu);
   of.name_server_count = value.name_server_count;
@@ -102,7 +92,7 @@ bool IpHosts::resume_lease(uint32_t port, const IpLeaseValue& value) {
                     of.server.is_wire_host(true) && (!of.router || of.router->is_wire_host(true)) && value.renew_in <= value.rebind_in &&
                     value.rebind_in <= value.end_in;
   if (!good) return false;
-  for (uint32_t i = 0; i < value.name_server_count; ++i) of.name_servers[i] = address_of(value.name_servers[i]);
+  for (uint32_t i = 0; i < value.name_server_count; ++i) of.name_servers[i] = ip::ipv6_address(value.name_servers[i]);
   leases_[port] = lease;
   return true;
 }
@@ -171,13 +161,11 @@ bool IpHosts::resume_host(uint32_t port, const IpHostValue& value) {
       value.hop_limit6 > 0xFF) {
     return false;
   }
-  Checkpoint<ip::HostCheckpoint> host{.since = value.since, .station = value.station, .state = {.address_count = value.address_count,
-                                                                       .prefix_count = value.prefix_count}};
+  Checkpoint<ip::HostCheckpoint> host{.since = value.since, .station = value.station, .state = {}};
   // Much of it came from the wire. A wrong entry is left out and asked for anew: it must not prevent the takeover.
-  host.state.address_count = host.state.prefix_count = 0;
   for (uint32_t i = 0; i < value.address_count; ++i) {
     const IpHostValue::Address& from = value.addresses[i];
-    const ip::IpAddress address = address_of(from.address);
+    const ip::IpAddress address = ip::ipv6_address(from.address);
     const bool ipv4 = address.is_ipv4();
     const bool good = address.is_wire_host(ipv4) && from.prefix != 0 && from.prefix <= (ipv4 ? 32u : 128u) &&
                       (from.of_router == 0 || (from.of_router == 1 && !ipv4 && from.prefix == 64)) && from.preferred_s <= from.valid_s;
@@ -191,11 +179,11 @@ bool IpHosts::resume_host(uint32_t port, const IpHostValue& value) {
   }
   for (uint32_t i = 0; i < value.prefix_count; ++i) {
     const IpHostValue::Prefix& from = value.prefixes[i];
-    const ip::IpAddress prefix = address_of(from.prefix);
+    const ip::IpAddress prefix = ip::ipv6_address(from.prefix);
     if (from.bits > 128 || prefix.is_ipv4() || prefix.is_multicast() || prefix.is_link_local()) continue;
     host.state.prefixes[host.state.prefix_count++] = {prefix, static_cast<uint8_t>(from.bits), from.valid_s};
   }
-  host.state.router = address_of(value.router);
+  host.state.router = ip::ipv6_address(value.router);
   const ip::IpAddress& router = host.state.router;
   if (!router.is_unspecified() && (router.is_ipv4() || !router.is_wire_host(false))) return false;
   host.state.router_s = value.router_s;

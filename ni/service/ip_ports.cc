@@ -52,7 +52,7 @@ Status check_ip_claim(const IpClaim& claim) {
   if (uint32_t{claim.port} + claim.ports > kPorts) return wrong("ports beyond 65535");
   const bool both = !claim.local.is_unspecified() && !claim.remote.is_unspecified();
   if (both && claim.local.is_ipv4() != claim.remote.is_ipv4()) return wrong("local and remote address are of different families");
-  if (claim.accepts_new_flows > AcceptsNewFlows::yes) return wrong("takes_new is none of no, if_no_other_does, yes");
+  if (claim.accepts_new_flows > AcceptsNewFlows::yes) return wrong("accepts_new_flows is none of no, if_no_other_does, yes");
   if (claim.reuses > 1) return wrong("reuses is 0 or 1");
   if (claim.group != 0 && claim.ports != 1) return wrong("ports are shared one by one");
   if (claim.group != 0 && claim.local.is_multicast()) return wrong("everybody may hear a group (multicast) anyhow");

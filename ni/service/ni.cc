@@ -175,7 +175,7 @@ std::vector<std::unique_ptr<Driver>> Ni::by_engine(std::unique_ptr<Driver> port,
   return all;
 }
 
-// Each engine gets its own ports and queues, and links in the places of the others. `kept` is for a single one.
+// Each engine gets its own ports and queues, and links in the places of the others. `checkpoint` is for a single one.
 Status Ni::build_engines(std::vector<std::unique_ptr<Driver>> drivers, engine::EngineCheckpoint checkpoint) {
   std::vector<engine::LinkFabric::PortInfo> infos;
   std::vector<std::vector<std::unique_ptr<Driver>>> ports;

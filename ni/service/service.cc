@@ -337,8 +337,8 @@ void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
     captures_.on_stopped(engine, stopped->capture);
   } else if (const auto* changed = std::get_if<engine::IpChanged>(&event)) {
     on_ip_changed(*changed);
-  } else if (const auto* kept = std::get_if<engine::HostCheckpointed>(&event)) {
-    ip_.hosts().on_checkpoint(*kept, ports_[kept->port].address);
+  } else if (const auto* checkpoint = std::get_if<engine::HostCheckpointed>(&event)) {
+    ip_.hosts().on_checkpoint(*checkpoint, ports_[checkpoint->port].address);
   } else if (const auto* signal = std::get_if<engine::SignalReceived>(&event)) {
     UNET_CHECK(signal->length <= engine::kSignalMax);
     signalling_->handle_signal({signal->port, signal->from}, Bytes(signal->bytes.data(), signal->length), now_);

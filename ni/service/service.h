@@ -100,10 +100,11 @@ class Service {
 
   Status listen(const std::string& path, const std::string& group);
 
-  // From now on everything is written down, for an NI that takes over; `kept` is the memory of the engine. Before any client is taken.
+  // From now on everything is written down, for an NI that takes over. Before any client is taken. `checkpoint`: the memory of the engine.
   // With what was inherited, goes on where the NI before this one stopped: its socket, clients, endpoints and channels. Errors:
   // protocol (what was inherited makes no sense), invalid_argument (another socket), out_of_memory.
-  Status start_journal(std::unique_ptr<Journal> journal, int kept, const std::string& path, const std::string& group, Nanoseconds now);
+  Status start_journal(std::unique_ptr<Journal> journal, int checkpoint, const std::string& path, const std::string& group,
+                       Nanoseconds now);
   bool has_journal() const noexcept { return persistence_.active(); }
   // Clients are served now.
   void tell_ready();

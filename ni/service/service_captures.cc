@@ -9,7 +9,6 @@
 namespace unet::service {
 namespace {
 
-constexpr uint32_t kNone = ~uint32_t{0};
 constexpr uint32_t kSnapMin = 14;
 
 uint64_t time_of_day() {
@@ -31,8 +30,8 @@ Status Service::may_capture(ClientRecord& client, const control::CaptureStart& p
     return wrong("there is no port " + std::to_string(packet.port) + ": this network interface has " + std::to_string(ports_.size()));
   }
   const bool operates = is_operator(client.who);
-  if (packet.header.endpoint == kNone) {
-    if (packet.channel != kNone) return wrong("a channel is one of an endpoint: say which endpoint");
+  if (packet.header.endpoint == Captures::kAny) {
+    if (packet.channel != Captures::kAny) return wrong("a channel is one of an endpoint: say which endpoint");
     if (operates) return {};
     return fail(Errc::not_permitted, "only root and user " + std::to_string(options_.own_user) +
                                          ", whose network interface this is, may capture what is others'; name an endpoint of your own");
@@ -43,7 +42,7 @@ Status Service::may_capture(ClientRecord& client, const control::CaptureStart& p
   if (known && endpoint->carrier) {
     return wrong("endpoint " + std::to_string(endpoint->id) + " is emulated and has no queues: name endpoint " +
                  std::to_string(*endpoint->carrier) + ", which carries it" +
-                 (packet.channel == kNone ? "" : ", and channel " + std::to_string(packet.channel) + " of that"));
+                 (packet.channel == Captures::kAny ? "" : ", and channel " + std::to_string(packet.channel) + " of that"));
   }
   // One text for a free id and for another user's endpoint: ids of others must not be probed.
   if (known) return {};

@@ -88,7 +88,7 @@ Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t m
   }
   ClientRecord& client = *client_at(endpoint.client);
   if (Status status = persistence_.takes(0); !status) return tl::unexpected(status.error());
-  if (Status status = charges_.take_memory(client.who.uid, client.rights, {.channels = 1, .memory = memory}); !status) {
+  if (Status status = charges_.take_memory(client, {.channels = 1, .memory = memory}); !status) {
     return tl::unexpected(status.error());
   }
   // The engine has a place for each number up to the largest: an endpoint with few channels does not get to the large ones.

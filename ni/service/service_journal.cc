@@ -14,7 +14,8 @@
 #include "ni/service/service.h"
 
 namespace unet::service {
-Status Service::start_journal(std::unique_ptr<Journal> journal, int kept, const std::string& path, const std::string& group,
+
+Status Service::start_journal(std::unique_ptr<Journal> journal, int checkpoint, const std::string& path, const std::string& group,
                              Nanoseconds now) {
   now_ = now;
   listening_at_ = path;
@@ -33,8 +34,8 @@ Status Service::start_journal(std::unique_ptr<Journal> journal, int kept, const 
   }
   auto value = zeroed<NiValue>();
   value.socket.set(path);
-  if (listener_ != nullptr) persistence_.put(JournalKind::ni, 0, 0, value, {kept, listener_->descriptor()});
-  else persistence_.put(JournalKind::ni, 0, 0, value, {kept});
+  if (listener_ != nullptr) persistence_.put(JournalKind::ni, 0, 0, value, {checkpoint, listener_->descriptor()});
+  else persistence_.put(JournalKind::ni, 0, 0, value, {checkpoint});
   persistence_.changed(JournalKind::ni_state, 0);
   return {};
 }

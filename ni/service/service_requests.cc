@@ -223,7 +223,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
   }
   if (Status status = persistence_.takes(1); !status) return tl::unexpected(status.error());
   const Usage wanted{.endpoints = 1, .memory = geometry.total};
-  if (Status status = charges_.take_memory(client.who.uid, client.rights, wanted); !status) return tl::unexpected(status.error());
+  if (Status status = charges_.take_memory(client, wanted); !status) return tl::unexpected(status.error());
   Result<SharedMemory> segment = create_charged("unet-segment", geometry.total);
   if (!segment || client.endpoints.size() >= kEndpointsPerClientMax) {
     charges_.give_back(client.who.uid, wanted);
@@ -335,7 +335,7 @@ Status Service::make_region(ClientRecord& client, EndpointRecord& endpoint, uint
                                           " bytes from a request that could not be answered: ask for that much or less");
   }
   if (Status status = persistence_.takes(1); !status) return status;
-  if (Status status = charges_.take_memory(client.who.uid, client.rights, {.memory = bytes}); !status) return status;
+  if (Status status = charges_.take_memory(client, {.memory = bytes}); !status) return status;
   Result<SharedMemory> region = create_charged("unet-region", bytes);
   if (!region) {
     charges_.give_back(client.who.uid, {.memory = bytes});
