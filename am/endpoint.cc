@@ -215,7 +215,7 @@ uint32_t Endpoint::turn() {
 Nanoseconds Endpoint::rest(Nanoseconds limit) const noexcept {
   if (!transfers_.empty()) limit = std::min(limit, kTransferNap);
   const Nanoseconds next = clock_.next_timeout();
-  if (next == WireClock::kNever) return limit;
+  if (next == kNever) return limit;
   const Nanoseconds now = flow_now();
   return std::min(limit, next > now ? next - now : 0);
 }

@@ -9,8 +9,6 @@ namespace unet::am {
 
 class WireClock {
  public:
-  static constexpr Nanoseconds kNever = ~Nanoseconds{0};
-
   // Never goes back: a counter may be behind that of another core, or of the machine from which a virtual one was moved.
   Nanoseconds now() noexcept { return now_ = std::max(now_, flow_now()); }
   // Begins a poll: the next poll_time() reads the clock, unless a wire is pumped first.

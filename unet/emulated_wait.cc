@@ -10,6 +10,7 @@
 #include <ctime>
 #include <system_error>
 
+#include "unet/base/eventfd_wake.h"
 #include "unet/connection.h"
 #include "unet/emulated.h"
 #include "unet/upcall_thread.h"
@@ -19,15 +20,6 @@ namespace {
 
 // How often followers check for room, and how often everything is checked where no descriptor is available.
 constexpr Nanoseconds kLookEvery = kMillisecond;
-
-timespec time_of(Nanoseconds duration) noexcept {
-  return {.tv_sec = static_cast<time_t>(duration / kSecond), .tv_nsec = static_cast<long>(duration % kSecond)};
-}
-
-void write_event(const Descriptor& event) noexcept {
-  const uint64_t one = 1;
-  static_cast<void>(!::write(event.get(), &one, sizeof one));
-}
 
 }  // namespace
 
@@ -44,7 +36,7 @@ Status Carrier::make_descriptor() {
 }
 
 void Carrier::wake_leader() noexcept {
-  if (led_) write_event(leader_wake_);
+  if (led_) write_eventfd(leader_wake_.get());
 }
 
 // Sleeps once, without the lock. The dispatcher has no `leader`.
@@ -54,7 +46,7 @@ WaitOutcome Carrier::lead(std::unique_lock<std::mutex>& lock, std::optional<Lead
   if (!make_descriptor()) {
     // This process can open no more descriptors now: nothing can wake us, so check often.
     lock.unlock();
-    const timespec limit = time_of(std::min(timeout, kLookEvery));
+    const timespec limit = timespec_of(std::min(timeout, kLookEvery));
     const bool interrupted = ::nanosleep(&limit, nullptr) != 0;
     lock.lock();
     pump(emulated);
@@ -113,7 +105,7 @@ void Carrier::tell_control() noexcept {
 
 void Carrier::notify(Emulated& which) noexcept {
   which.disarm();
-  write_event(which.wake_);
+  write_eventfd(which.wake_.get());
 }
 
 Status Carrier::start_dispatcher() {
@@ -177,7 +169,7 @@ WaitOutcome Emulated::follow(std::unique_lock<std::mutex>& lock, Endpoint& endpo
   lock.unlock();
   bool interrupted = false;
   if (idle && !endpoint.something()) {
-    const timespec limit = time_of(timeout);
+    const timespec limit = timespec_of(timeout);
     pollfd wanted{.fd = wake_.get(), .events = POLLIN, .revents = 0};
     interrupted = ::ppoll(&wanted, 1, &limit, nullptr) < 0 && errno == EINTR;
   }

@@ -41,8 +41,7 @@ void EpollSet::limit_sleep(Nanoseconds timeout) noexcept {
     if (!timer.valid() || !add(timer.get())) return;  // the next sleep tries again; the timer is never read
     timer_ = std::move(timer);
   }
-  const itimerspec limit{.it_interval = {},
-                         .it_value = {.tv_sec = static_cast<time_t>(timeout / kSecond), .tv_nsec = static_cast<long>(timeout % kSecond)}};
+  const itimerspec limit{.it_interval = {}, .it_value = timespec_of(timeout)};
   ::timerfd_settime(timer_.get(), 0, &limit, nullptr);
 }
 

@@ -9,18 +9,11 @@
 #include <cerrno>
 #include <system_error>
 
+#include "unet/base/eventfd_wake.h"
 #include "unet/base/time.h"
 #include "unet/connection.h"
 
 namespace unet {
-namespace {
-
-void write_event(const Descriptor& event) noexcept {
-  const uint64_t one = 1;
-  static_cast<void>(!::write(event.get(), &one, sizeof one));
-}
-
-}  // namespace
 
 UpcallThread::~UpcallThread() { stop(); }
 
@@ -40,7 +33,7 @@ Status UpcallThread::start(int descriptor, std::function<bool()> poll) {
 void UpcallThread::stop() noexcept {
   if (!is_running()) return;
   stop_ = true;
-  write_event(wake_);
+  write_eventfd(wake_.get());
   thread_.join();
   asleep_ = false;
   wake_.reset();
@@ -51,7 +44,7 @@ void UpcallThread::detach() noexcept {
 }
 
 void UpcallThread::wake() noexcept {
-  if (asleep_) write_event(wake_);
+  if (asleep_) write_eventfd(wake_.get());
 }
 
 void UpcallThread::mask() noexcept {

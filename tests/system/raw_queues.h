@@ -26,6 +26,7 @@ struct RawPage {
   void ring(uint32_t doorbell) const {
     page().doorbells[doorbell / 64].fetch_or(uint64_t{1} << (doorbell % 64), std::memory_order_release);
     page().summary.words[doorbell / 4096].fetch_or(uint64_t{1} << (doorbell / 64 % 64), std::memory_order_release);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     if (page().engine_asleep.value.load(std::memory_order_relaxed) != 0) wake();
   }
   void wake() const {

@@ -13,6 +13,12 @@
 
 namespace unet {
 
+// Wakes the sleeper on an eventfd, which must not block.
+inline void write_eventfd(int eventfd) noexcept {
+  const uint64_t one = 1;
+  static_cast<void>(!::write(eventfd, &one, sizeof one));
+}
+
 class EventfdWake {
  public:
   // A usual wake-up takes a few microseconds.
@@ -23,8 +29,7 @@ class EventfdWake {
   // for the next writes, which costs two more system calls each.
   Nanoseconds wake(int eventfd) noexcept {
     const Nanoseconds begin = measured_ != 0 ? thread_time() : monotonic_now();
-    const uint64_t one = 1;
-    static_cast<void>(!::write(eventfd, &one, sizeof one));
+    write_eventfd(eventfd);
     const Nanoseconds took = (measured_ != 0 ? thread_time() : monotonic_now()) - begin;
     if (took < kLong) [[likely]] {
       if (measured_ != 0) --measured_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 
 namespace unet {
 
@@ -12,6 +13,11 @@ constexpr Nanoseconds kMicrosecond = 1'000;
 constexpr Nanoseconds kMillisecond = 1'000'000;
 constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kNever = ~Nanoseconds{0};
+
+// As system calls take a duration.
+inline timespec timespec_of(Nanoseconds time) noexcept {
+  return {.tv_sec = static_cast<time_t>(time / kSecond), .tv_nsec = static_cast<long>(time % kSecond)};
+}
 
 // Reads CLOCK_MONOTONIC in nanoseconds (takes about 20 ns).
 Nanoseconds monotonic_now() noexcept;
