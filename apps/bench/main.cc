@@ -155,7 +155,6 @@ std::vector<size_t> paths_of(const Session& session, const Job& job, const Optio
 Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, uint32_t size, const std::vector<size_t>& paths,
                                               const MeasureOptions& options) {
   switch (job.benchmark->method) {
-    case Method::engines:
     case Method::slices: return measure(session, *job.benchmark, size, paths, options);
     case Method::endpoints: return measure_endpoints(session, *job.benchmark, size, paths, options);
     case Method::connect: return measure_connect(session, *job.benchmark, paths, options);

@@ -318,7 +318,6 @@ const std::vector<Benchmark>& all_benchmarks() {
        .sizes = {8},
        .limit = "undisturbed"},
       {.name = "engines",
-       .method = Method::engines,
        .workload = Workload::rate,
        .own_paths = true,
        .what = "messages per second of two engine threads with a port each, over one",

@@ -9,22 +9,22 @@
 
 namespace unet::bench {
 
+// The function of each is in methods.h, if no other file is named.
 enum class Method : uint8_t {
   slices,     // interleaved slices between slices of the limit (measure.h)
-  endpoints,  // the same with idle endpoints added (endpoints.h)
-  idle,       // processor time of sleeping processes (idle.h)
+  endpoints,  // the same with idle endpoints added
+  idle,       // processor time of sleeping processes
   connect,    // connections, step by step (connect.h)
-  engines,    // slices of one engine and of several (as slices)
-  fairness,   // a pair beside a hostile client and alone (fairness.h)
-  emulated,   // slices, and what thousands of endpoints without queues cost (emulated.h)
-  logp,       // several kinds of slices, and what they say together (logp.h)
+  fairness,   // a pair beside a hostile client and alone
+  emulated,   // slices, and what thousands of endpoints without queues cost
+  logp,       // several kinds of slices, and what they say together
   loss,       // streams over a wire that loses more and more (loss.h)
-  peers,      // memory of peers that are idle (peers.h)
-  incast,     // a simulated network (incast.h)
-  splitc,     // slices of each kind of access, beside its own limit (splitc.h)
-  restart,    // traffic while the network interface is replaced (restart.h)
-  programs,   // programs of others, each for seconds, without a session (programs.h)
-  many,       // a pair beside connections that stay and say nothing (many.h)
+  peers,      // memory of peers that are idle
+  incast,     // a simulated network
+  splitc,     // slices of each kind of access, beside its own limit
+  restart,    // traffic while the network interface is replaced
+  programs,   // programs of others, each for seconds, without a session (programs/programs.h)
+  many,       // a pair beside connections that stay and say nothing
 };
 
 struct Benchmark {

@@ -83,26 +83,17 @@ Set<Workload> workloads_of(Transport transport, bool busy) {
   return kMessageWorkloads | (busy ? Set{Workload::idle} : Set{Workload::idle, Workload::wakeup});
 }
 
-void add(Paths& paths, const std::string& name, const std::string& what, Transport transport) {
-  for (bool busy : {false, true}) {
-    paths.push_back(std::make_unique<KernelDatagram>(
-        PathInfo{.name = name + (busy ? "-busy" : ""),
-                      .kind = Kind::kernel,
-                      .what = what + (busy ? ", busy polling" : ", blocking"),
-                      .workloads = workloads_of(transport, busy),
-                      .abilities = abilities_of(transport, busy)},
-        transport, busy));
-  }
-}
-
 }  // namespace
 
 void add_kernel_datagrams(Paths& paths) {
-  add(paths, "kernel-unix-packet", "Unix packet socket", Transport::unix_packet);
-  add(paths, "kernel-unix-datagram", "Unix datagram socket", Transport::unix_datagram);
-  add(paths, "kernel-udp", "UDP on loopback", Transport::udp);
-  add(paths, "kernel-udp-veth", "UDP over a veth pair between two namespaces", Transport::udp_veth);
-  add(paths, "kernel-udp-single", "UDP over a veth pair without offloads", Transport::udp_single);
+  const auto add = [&](const char* name, const char* what, Transport transport) {
+    add_kernel_paths<KernelDatagram>(paths, name, what, transport, workloads_of);
+  };
+  add("kernel-unix-packet", "Unix packet socket", Transport::unix_packet);
+  add("kernel-unix-datagram", "Unix datagram socket", Transport::unix_datagram);
+  add("kernel-udp", "UDP on loopback", Transport::udp);
+  add("kernel-udp-veth", "UDP over a veth pair between two namespaces", Transport::udp_veth);
+  add("kernel-udp-single", "UDP over a veth pair without offloads", Transport::udp_single);
 }
 
 }  // namespace unet::bench

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string>
 
 #include "apps/bench/frame/environment.h"
@@ -31,6 +32,20 @@ enum class Transport : uint8_t { pipe, unix_stream, unix_packet, unix_datagram, 
 
 // Abilities of the paths of a transport; those that do not poll sleep.
 Set<Ability> abilities_of(Transport transport, bool busy);
+
+// Adds a path that blocks, and one that polls.
+template <typename KernelPath>
+void add_kernel_paths(Paths& paths, const std::string& name, const std::string& what, Transport transport,
+                      Set<Workload> (*workloads_of)(Transport, bool)) {
+  for (const bool busy : {false, true}) {
+    paths.push_back(std::make_unique<KernelPath>(PathInfo{.name = name + (busy ? "-busy" : ""),
+                                                          .kind = Kind::kernel,
+                                                          .what = what + (busy ? ", busy polling" : ", blocking"),
+                                                          .workloads = workloads_of(transport, busy),
+                                                          .abilities = abilities_of(transport, busy)},
+                                                 transport, busy));
+  }
+}
 
 // Opens `transport` into `pair`. For *_veth, and *_single, where all offloads are off, the ends are in the Environment's two namespaces.
 Status open_kernel_pair(Transport transport, bool busy, Environment& environment, KernelPair& pair);

@@ -59,26 +59,17 @@ Set<Workload> workloads_of(Transport transport, bool busy) {
   return transport == Transport::tcp ? workloads | kConnectionWorkloads : workloads;
 }
 
-void add(Paths& paths, const std::string& name, const std::string& what, Transport transport) {
-  for (bool busy : {false, true}) {
-    paths.push_back(std::make_unique<KernelStream>(
-        PathInfo{.name = name + (busy ? "-busy" : ""),
-                      .kind = Kind::kernel,
-                      .what = what + (busy ? ", busy polling" : ", blocking"),
-                      .workloads = workloads_of(transport, busy),
-                      .abilities = abilities_of(transport, busy)},
-        transport, busy));
-  }
-}
-
 }  // namespace
 
 void add_kernel_streams(Paths& paths) {
-  add(paths, "kernel-pipe", "a pipe each way", Transport::pipe);
-  add(paths, "kernel-unix", "Unix stream socket", Transport::unix_stream);
-  add(paths, "kernel-tcp", "TCP on loopback", Transport::tcp);
-  add(paths, "kernel-tcp-veth", "TCP over a veth pair between two namespaces", Transport::tcp_veth);
-  add(paths, "kernel-tcp-single", "TCP over a veth pair without offloads", Transport::tcp_single);
+  const auto add = [&](const char* name, const char* what, Transport transport) {
+    add_kernel_paths<KernelStream>(paths, name, what, transport, workloads_of);
+  };
+  add("kernel-pipe", "a pipe each way", Transport::pipe);
+  add("kernel-unix", "Unix stream socket", Transport::unix_stream);
+  add("kernel-tcp", "TCP on loopback", Transport::tcp);
+  add("kernel-tcp-veth", "TCP over a veth pair between two namespaces", Transport::tcp_veth);
+  add("kernel-tcp-single", "TCP over a veth pair without offloads", Transport::tcp_single);
 }
 
 }  // namespace unet::bench
