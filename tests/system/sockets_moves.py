@@ -37,6 +37,10 @@ MOVES_AT_ONCE, MOVES_EACH_SECOND = 64, 20  # limits of one process; it carries t
 # ---- the server, and its client
 
 
+def port_of(scene):
+    return PORT + list(SCENES).index(scene)
+
+
 def family_of(address):
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
@@ -123,7 +127,7 @@ def client():
         if scene == "crowd":
             crowd(address)
             continue
-        with socket.create_connection((address, PORT + list(SCENES).index(scene)), timeout=60) as stream:
+        with socket.create_connection((address, port_of(scene)), timeout=60) as stream:
             if scene == "begun":
                 stream.sendall(b"hello\n")
                 require(receive(stream, 6) == b"hello\n", "another answer")
@@ -145,28 +149,36 @@ def client():
 # ---- the test
 
 
+def tell(process, line=""):
+    process.stdin.write(f"{line}\n".encode())
+    process.stdin.flush()
+
+
+def is_in_stack(unetctl, ni, pid, scene):
+    """Whether the stack of process `pid` has a connection of the scene."""
+    status, told, error = run(unetctl, "--ni", ni, "ss", "-tp", "pid", pid)
+    require(status == 0, f"unetctl: {error}")
+    return f":{port_of(scene)}" in told
+
+
 def whose(process, unetctl, ni, scene, address):
     """Whether the connection is in the stack of the child that answered."""
-    process.stdin.write(f"{scene} {address}\n".encode())
-    process.stdin.flush()
+    tell(process, f"{scene} {address}")
     pid = process.stdout.readline().strip().decode()
     require(pid.isdigit(), "the client has no answer")
-    status, told, _ = run(unetctl, "--ni", ni, "ss", "-tp", "pid", pid)
-    process.stdin.write(b"\n")
-    process.stdin.flush()
-    require(status == 0 and process.stdout.readline() == b"ended\n", "the connection does not end")
-    return f":{PORT + list(SCENES).index(scene)}" in told
+    moved = is_in_stack(unetctl, ni, pid, scene)
+    tell(process)
+    require(process.stdout.readline() == b"ended\n", "the connection does not end")
+    return moved
 
 
 def crowd_moves(process, unetctl, ni, address):
     """A process moves a bounded number of connections, and carries the others."""
-    process.stdin.write(f"crowd {address}\n".encode())
-    process.stdin.flush()
+    tell(process, f"crowd {address}")
     *children, seconds = process.stdout.readline().split()
     require(len(children) == CROWD, "the client has no answers")
-    moved = sum(f":{PORT}" in run(unetctl, "--ni", ni, "ss", "-tp", "pid", pid.decode())[1] for pid in children)
-    process.stdin.write(b"\n")
-    process.stdin.flush()
+    moved = sum(is_in_stack(unetctl, ni, pid.decode(), "plain") for pid in children)
+    tell(process)
     require(process.stdout.readline() == b"ended\n", "the connections do not end")
     most = MOVES_AT_ONCE + MOVES_EACH_SECOND * float(seconds) + 8  # moves end a little later
     require(0 < moved <= most, f"{moved} of {CROWD} connections have moved in {float(seconds):.2f} s, not at most {most:.0f}")

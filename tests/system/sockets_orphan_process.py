@@ -74,7 +74,7 @@ def ends_while_it_waits(address):
 PEERS = {each.__name__: each for each in (server, client, stalls, pours, ends_while_it_waits)}
 
 
-def keepers(d):
+def orphans(d):
     """The orphan processes of programs on this directory's NI, found by their environment; zombies have none."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8") as name, open(f"/proc/{pid}/environ", "rb") as all_of_it:
@@ -89,21 +89,21 @@ def kept(d):
         require(called.lines.next() == "ready", "the server")
         with begun(UNET_SOCKETS, d, "client", OURS[4]) as cat:
             require(cat.lines.next() == "hello" and called.lines.next() == "accepted", "the client")
-            (keeper,) = keepers(d)
-            yield called, cat, keeper
+            (orphan,) = orphans(d)
+            yield called, cat, orphan
 
 
 @beside
 def test_it_has_nothing_of_the_program_and_goes_with_it():
-    with directory() as d, network_interface(UNETD, d), kept(d) as (called, cat, keeper):
-        require(os.getsid(keeper) == keeper != os.getsid(cat.pid), "it has the program's terminal")
-        files = {fd: os.readlink(f"/proc/{keeper}/fd/{fd}") for fd in os.listdir(f"/proc/{keeper}/fd")}
+    with directory() as d, network_interface(UNETD, d), kept(d) as (called, cat, orphan):
+        require(os.getsid(orphan) == orphan != os.getsid(cat.pid), "it has the program's terminal")
+        files = {fd: os.readlink(f"/proc/{orphan}/fd/{fd}") for fd in os.listdir(f"/proc/{orphan}/fd")}
         theirs = {fd: file for fd, file in files.items() if int(fd) < 900 and file != "/dev/null"}
         require(not theirs, f"it has files of the program's: {theirs}")
-        os.kill(keeper, signal.SIGTERM)  # as at the end of a login session
+        os.kill(orphan, signal.SIGTERM)  # as at the end of a login session
         os.kill(cat.pid, signal.SIGKILL)
         require(called.lines.next() == "ended after 0", "the server is not told")
-        wait_until(lambda: not list(keepers(d)), "a keeper is left")
+        wait_until(lambda: not list(orphans(d)), "an orphan process is left")
 
 
 @beside
@@ -112,7 +112,7 @@ def test_it_goes_with_the_network_interface():
         daemon.process.kill()
         require(called.lines.next() == "reset", "the server is not told")
         require(cat.wait() == 0, "the program is not told")
-        wait_until(lambda: not list(keepers(d)), "a keeper is left")
+        wait_until(lambda: not list(orphans(d)), "an orphan process is left")
 
 
 def processor_time(pid):
@@ -133,7 +133,7 @@ def test_a_thread_that_waits_needs_none():
         with begun(UNET_SOCKETS, d, "ends_while_it_waits", OURS[4]) as waits:
             require(called.lines.next() == "accepted", "the client")
             require(waits.wait(WAIT) == 0, "the client does not end well")
-            require(not list(keepers(d)), "it leaves a keeper")
+            require(not list(orphans(d)), "it leaves an orphan process")
             require(called.lines.next() == "ended after 0", "the server is not told")
 
 
@@ -144,13 +144,13 @@ def test_it_sleeps_while_a_peer_takes_nothing():
         with begun(UNET_SOCKETS, d, "pours", OURS[4]) as poured:
             require(called.lines.next() == "accepted", "the client")
             wait_until(lambda: written(poured.pid) > 200_000, "it does not write")
-        (keeper,) = keepers(d)
-        before = processor_time(keeper)
+        (orphan,) = orphans(d)
+        before = processor_time(orphan)
         time.sleep(1)
-        spent = (processor_time(keeper) - before) / os.sysconf("SC_CLK_TCK")
+        spent = (processor_time(orphan) - before) / os.sysconf("SC_CLK_TCK")
         require(spent < 0.2, f"it spins: {spent} s of a second")
         called.kill()
-        wait_until(lambda: not list(keepers(d)), "a keeper is left")
+        wait_until(lambda: not list(orphans(d)), "an orphan process is left")
 
 
 if __name__ == "__main__":
