@@ -231,8 +231,8 @@ Status finish_config(Config& config) {
 }
 
 std::string_view example_config() noexcept {
-  return R"(# Configuration of a U-Net network interface (unetd --config FILE). Every line may be left out; the values shown in
-# comments are the defaults or examples. Options of the command line come on top.
+  return R"(# Configuration of a U-Net network interface (unetd --config FILE). Every line may be left out. Values in comments are defaults
+# or examples. Options of the command line override the file.
 
 # Name by which other hosts find this one in "endpoint@host".
 # host = "alpha"
@@ -241,40 +241,41 @@ std::string_view example_config() noexcept {
 # socket = "/run/unet/unet.sock"
 # group = "unet"
 
-# Whom unetd becomes once its wires and its socket are open, without any right that root has. It must be able to read the policy and
-# to write the socket's directory (/run/unet is given to it). Without: it stays who started it.
+# The user that unetd becomes when its wires and its socket are open. It loses all rights of root. It must be able to read the policy
+# and to write the socket's directory (/run/unet is given to it). Default: the user that started unetd.
 # user = "unet"
 
-# A supervisor process holds what clients have, for so many seconds, until another unetd goes on when this one has died; and
-# `unetctl upgrade` puts another in its place. 0: no supervisor.
+# Seconds for which a supervisor process keeps the clients of a unetd that died until another one takes over. `unetctl upgrade` needs
+# it, too. 0: no supervisor.
 takeover_s = 0
-# With that, a second unetd that has loaded and waits to take over at once; false: it is started when it is needed.
+# With a supervisor: a second unetd is loaded in advance, so that it takes over at once.
 standby = true
 
-# The kernel refuses unetd system calls that it does not need: one that is made all the same is named and ends it.
+# A filter allows only the system calls that unetd needs. Any other one is named on standard error and ends unetd.
 seccomp = true
 
-# Wires, in port order (the first is port 0). None: endpoints of this host reach each other only.
+# Wires, in port order (the first is port 0). Without any, only endpoints of this host reach each other.
 # ports = ["dpdk:net_af_packet0,iface=eth1"]
 
-# What the engine does without work: "spin" (never sleeps), "adaptive" (polls for spin_us, then sleeps), "block".
+# How an idle engine waits: "spin" (never sleeps), "adaptive" (polls for spin_us, then sleeps), "block" (sleeps at once).
 idle = "adaptive"
 spin_us = 50
 
-# Threads that move messages, each with its own ports (port p has engine p % engines, or the one that port_engines says; of a port with
-# queues=N each queue the next one). More than one pays where there are several busy ports or queues and as many cores to spare. With IP
-# there is one.
+# Threads that move messages, each with its own ports. Port p has engine p % engines, or that of port_engines; each further queue of a
+# port with queues=N has the next engine. Several engines help with several busy ports or queues, and as many spare cores. Only engine 0
+# serves ports with IP.
 engines = 1
 # port_engines = [0, 1]
 
-# The core the engine's thread runs on; a list: that of each engine. Without: wherever the kernel puts it.
+# The core of the engine's thread, or a list with the core of each engine. Default: the kernel chooses.
 # core = 1
 
-# Others give this host up when it was silent for so long; a message that lacks fragments is dropped after reassembly_ms.
+# Other hosts close their channels when this host was silent for lost_after_ms. A message that lacks fragments is dropped after
+# reassembly_ms.
 lost_after_ms = 3000
 reassembly_ms = 50
 
-# Who may have what. Without a file: root and the daemon's own user everything, others nothing.
+# Rights of users. Without a file root and the daemon's own user may have everything, others nothing.
 # SIGHUP or `unetctl policy reload` makes unetd read it again.
 # policy = "/etc/unet/policy.toml"
 #
@@ -284,28 +285,27 @@ reassembly_ms = 50
 #   endpoints = 64
 #   channels = 1024
 #   memory = "1G"
-#   names = ["alice/*", "echo"]     # which names the user may bind; * and ? are wildcards; default: none
-#   ip_ports = ["80", "8000-8099"]  # which ports of TCP and UDP; default: those from 1024 on; [] : no IP
-#   ip_claims = 256                 # of them, at a time
-#   ip_ports_at_once = 4096         # ports in all of these claims
-#   ip_groups = 16                  # groups (multicast) that the NI is in for the user, of 32 for all
+#   names = ["alice/*", "echo"]     # names that the user may bind; * and ? are wildcards; default: none
+#   ip_ports = ["80", "8000-8099"]  # ports of TCP and UDP that the user may claim; default: from 1024 on; []: no IP
+#   ip_claims = 256                 # claims of ports at a time
+#   ip_ports_at_once = 4096         # ports in all these claims
+#   ip_groups = 16                  # multicast groups at a time, of the NI's 32
 #   weight = 1                      # share of the engine and the wires against other users, 1 to 100
-#   messages_per_s = 1000000        # what all endpoints of the user may send through the NI; default: no limit
+#   messages_per_s = 1000000        # sent through the NI by all endpoints of the user; default: no limit
 #   bytes_per_s = "1G"
-#   endpoint_messages_per_s = 100000  # and what each of them may
+#   endpoint_messages_per_s = 100000  # sent by each endpoint
 #   endpoint_bytes_per_s = "100M"
-#   burst_ms = 10                   # after a rest, so much time's worth may come at once, 1 to 10000
+#   burst_ms = 10                   # after a pause, send at once what these rates allow in this time, 1 to 10000
 
-# Ports that have IP: processes share the addresses, each with ports of TCP and UDP of its own. `slaac`: addresses and a gateway of IPv6 by
-# routers. Without a table, a port carries U-Net alone.
+# Ports that have IP: processes share the addresses, each with its own ports of TCP and UDP. A port without a table carries U-Net alone.
 # [[ip]]
 # port = 0
 # addresses = ["10.0.0.1/24", "fd00::1/64"]
 # gateways = ["10.0.0.254"]
 # routes = ["10.2.0.0/16@10.0.0.253"]  # NETWORK/PREFIX@GATEWAY: the longest prefix counts
 # dhcp = false      # true: an IPv4 address, its network and a gateway from a DHCP server
-# slaac = false
-# unprobed = false  # true: addresses are used at once, without asking whether another host has them (RFC 5227)
+# slaac = false     # true: IPv6 addresses and a gateway from routers
+# unprobed = false  # true: addresses are used at once, without a check that no other host has them (RFC 5227)
 
 # Hosts that need not be searched on the wire.
 # [[peer]]
