@@ -191,7 +191,7 @@ class Stack {
   int leave(int socket, const ip::IpAddress& group);
   int set_group_source(int socket, const ip::IpAddress& address);
 
-  // ---- a stream that moves to another stack of this network interface, as from a process to its child (stack_move.cc)
+  // ---- a stream that moves to another stack of this network interface, as from a process to its child (stream_moves.cc)
 
   // Looks for a channel to the stack that has that port. 1: there is one; 0: it is being made; -1: it cannot be had.
   int seek_local_peer(const Address& to);
@@ -340,7 +340,7 @@ class Stack {
   int fit_path(uint32_t index, SendRoute& route, uint32_t length);
   int64_t path_mtu(const Socket& socket);
 
-  // stack_tcp.cc
+  // tcp_streams.cc
   void find_flow(uint32_t index, bool in);
   uint32_t flow(const Address& local, const Address& remote) const noexcept { return flow(flows_.hash(local, remote), local, remote); }
   uint32_t flow(uint32_t hash, const Address& local, const Address& remote) const noexcept;
@@ -356,7 +356,7 @@ class Stack {
   void take_failure(Socket& socket);
   static size_t copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept;
 
-  // stack_time_wait.cc
+  // tcp_stream_ends.cc
   void begin_time_wait(uint32_t index);
   bool handle_time_wait(uint32_t hash, const Address& local, const Address& remote, const ip::TcpView& segment,
                         std::optional<tcp::Sequence>& begin);
@@ -366,7 +366,7 @@ class Stack {
   // Streams need chunks that the network still reads: it does not tell when it has, so run() must look.
   bool waits_for_chunks() const noexcept { return !starved_.empty() && chunks_.has_waiting(); }
 
-  // stack_listen.cc
+  // handshakes.cc
   void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
                   const std::optional<tcp::Sequence>& begin);
   void send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment);
@@ -385,7 +385,7 @@ class Stack {
   }
   void drop_reserved() noexcept;
 
-  // stack_udp.cc
+  // datagrams.cc
   static uint32_t datagram_max(bool ipv4) noexcept;
   int find_route(Socket& socket, const Sending& how, SendRoute& route);
   int64_t send_datagram(uint32_t index, Bytes data, const SendRoute& route);
@@ -394,12 +394,12 @@ class Stack {
   static std::byte* begin_datagram(MutableBytes room, const Socket& socket, const SendRoute& route, uint32_t length) noexcept;
   void handle_udp(const ip::IpView& packet, const IpMessageHeader& header);
 
-  // stack_cork.cc
+  // datagram_cork.cc
   int64_t gather_datagram(uint32_t index, Bytes data, bool more);
   int64_t send_gathered(uint32_t index);
   void uncork(uint32_t index);
 
-  // stack_groups.cc
+  // socket_names.cc
   int take_groups(Socket& socket);
   void give_back_groups(const Socket& socket);
   int take_port_to_send(Socket& socket);
@@ -411,7 +411,7 @@ class Stack {
   void handle_icmp(const ip::IpView& packet);
   void handle_connection_error(uint32_t index, const ip::IpAddress& from, const ip::IcmpView& error, Bytes quoted);
 
-  // stack_local_streams.cc: calls of streams between applications of one network interface, and what goes
+  // local_streams.cc: calls of streams between applications of one network interface, and what goes
   void connect_local(uint32_t index, bool joined);
   int64_t send_local(uint32_t index, Bytes data, bool urgent);
   int64_t receive_local(uint32_t index, MutableBytes data, bool peek);
@@ -426,7 +426,7 @@ class Stack {
   void end_local(uint32_t index, int error);
   void release_flow(uint32_t index);
   void run_local_timer(uint32_t index);
-  // stack_local_peers.cc: messages of local peers
+  // local_stream_messages.cc: messages of local peers
   void await_local_peer(uint32_t index);
   bool awaits_local_peer(uint32_t index) const noexcept;
   uint32_t handle_local_syn(uint32_t index);
@@ -436,7 +436,7 @@ class Stack {
   void handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data);
   bool check_datagram(uint32_t local_peer, Bytes message);
   void handle_no_port(uint32_t local_peer, const Address& from, const Address& to);
-  // stack_move.cc
+  // stream_moves.cc
   bool may_move(const Socket& socket) const noexcept;
   int import_local(uint32_t index, const MovedStream& moved, Bytes unread);
   int import_connection(uint32_t index, const MovedStream& moved, Bytes unread, Bytes unsent);

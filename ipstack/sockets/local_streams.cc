@@ -1,4 +1,4 @@
-// stack_local_streams.cc - streams between applications of one network interface, as their calls see them: no TCP, but a local channel
+// local_streams.cc - streams between applications of one network interface, as their calls see them: no TCP, but a local channel
 // (local_peer_message.h).
 //
 // A payload byte is copied once into the channel and once out of it.

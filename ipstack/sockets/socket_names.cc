@@ -1,4 +1,4 @@
-// stack_groups.cc - multicast groups and broadcasts: members of groups, and datagrams that go to several sockets.
+// socket_names.cc - multicast groups and broadcasts: members of groups, and datagrams that go to several sockets.
 #include <algorithm>
 #include <cerrno>
 

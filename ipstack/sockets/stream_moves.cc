@@ -1,4 +1,4 @@
-// stack_move.cc - streams that move to another stack of this network interface, as from a process to the child that serves them.
+// stream_moves.cc - streams that move to another stack of this network interface, as from a process to the child that serves them.
 //
 // On a local peer's channel the end that moves asks its peer (kMove). The peer agrees (kAgreed) and sends nothing from then on. The channel
 // keeps the order, so all that the peer has sent is there with its answer. The new end takes over state and unread bytes, and tells the

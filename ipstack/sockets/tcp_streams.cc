@@ -1,4 +1,4 @@
-// stack_tcp.cc - streams: calls of the application, segments that come, and segments that go.
+// tcp_streams.cc - streams: calls of the application, segments that come, and segments that go.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

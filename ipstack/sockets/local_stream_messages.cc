@@ -1,4 +1,4 @@
-// stack_local_peers.cc - the stacks of other applications of the network interface: which has which port, and their messages
+// local_stream_messages.cc - the stacks of other applications of the network interface: which has which port, and their messages
 // (local_peer_message.h).
 //
 // A local peer is trusted as little as a stranger on a wire. Lengths are the message's. A socket's number is looked up with its life, and

@@ -1,4 +1,4 @@
-// stack_cork.cc - one datagram of what several calls send: MSG_MORE and UDP_CORK.
+// datagram_cork.cc - one datagram of what several calls send: MSG_MORE and UDP_CORK.
 //
 // As Linux has it: the first call says where it goes, and how; what has become too long, or cannot be sent, is lost as a whole.
 #include <cerrno>

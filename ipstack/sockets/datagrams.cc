@@ -1,4 +1,4 @@
-// stack_udp.cc - datagrams: calls of the application, and what comes.
+// datagrams.cc - datagrams: calls of the application, and what comes.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

@@ -1,4 +1,4 @@
-// stack_time_wait.cc - how a connection becomes a record of TimeWaits, and what takes its place.
+// tcp_stream_ends.cc - how a connection becomes a record of TimeWaits, and what takes its place.
 #include <cerrno>
 #include <utility>
 

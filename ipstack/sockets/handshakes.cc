@@ -1,4 +1,4 @@
-// stack_listen.cc - listeners: handshakes that peers begin, cookies when there are too many of them (RFC 4987), and accept().
+// handshakes.cc - listeners: handshakes that peers begin, cookies when there are too many of them (RFC 4987), and accept().
 #include <algorithm>
 #include <cerrno>
 
