@@ -9,7 +9,7 @@ namespace unet::sockets {
 
 // Adds to what there is. If there is no room for the whole then this call has not been.
 int64_t Stack::gather_datagram(uint32_t index, Bytes data, bool more) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   std::unique_ptr<Gathered>& gathered = socket.datagram->gathered;
   const int error = socket.error != 0 ? socket.take_error() : socket.shut_write ? EPIPE : 0;
   const size_t before = gathered->bytes.size();
@@ -28,7 +28,7 @@ int64_t Stack::gather_datagram(uint32_t index, Bytes data, bool more) {
 
 // -EAGAIN: it is still there.
 int64_t Stack::send_gathered(uint32_t index) {
-  std::unique_ptr<Gathered>& gathered = slab_[index].datagram->gathered;
+  std::unique_ptr<Gathered>& gathered = core_.sockets[index].datagram->gathered;
   const int64_t sent = send_datagram(index, gathered->bytes, gathered->route);
   if (sent != -EAGAIN) gathered.reset();
   return sent;
@@ -36,7 +36,7 @@ int64_t Stack::send_gathered(uint32_t index) {
 
 // No call returns the result; without room it is sent when there is room.
 void Stack::uncork(uint32_t index) {
-  Gathered* const gathered = slab_[index].datagram->gathered.get();
+  Gathered* const gathered = core_.sockets[index].datagram->gathered.get();
   if (gathered == nullptr) return;
   gathered->due = true;
   static_cast<void>(send_gathered(index));

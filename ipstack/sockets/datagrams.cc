@@ -20,19 +20,19 @@ int Stack::find_route(Socket& socket, const Sending& how, SendRoute& route) {
   if (to.port == 0) return -EINVAL;
   if (!socket.fits(to)) return socket.ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   const DatagramPart& part = *socket.datagram;
-  if (!part.broadcast && addresses_.is_broadcast(to.host)) return -EACCES;
+  if (!part.broadcast && core_.addresses.is_broadcast(to.host)) return -EACCES;
   if (const int error = take_port_to_send(socket); error != 0) return -error;
   from = part.of_group ? ip::IpAddress{} : socket.local.host;
   if (!how.from.is_unspecified()) {
-    const bool may = addresses_.is_own(how.from) && (from.is_unspecified() || from == how.from);
+    const bool may = core_.addresses.is_own(how.from) && (from.is_unspecified() || from == how.from);
     if (!may) return how.from.is_ipv4() ? -ENETUNREACH : -EINVAL;
     from = how.from;
   }
   const bool group = to.host.is_multicast();
   if (from.is_unspecified() && group && part.group_source.is_ipv4() == to.host.is_ipv4()) from = part.group_source;
   if (to.host.is_unspecified() && !from.is_unspecified()) to.host = from;
-  if (from.is_unspecified() && !addresses_.source_for(to.host, from)) return -ENETUNREACH;
-  if (from.is_ipv4() != to.host.is_ipv4() || (addresses_.is_cut_off(from) && !addresses_.is_own(to.host))) return -ENETUNREACH;
+  if (from.is_unspecified() && !core_.addresses.source_for(to.host, from)) return -ENETUNREACH;
+  if (from.is_ipv4() != to.host.is_ipv4() || (core_.addresses.is_cut_off(from) && !core_.addresses.is_own(to.host))) return -ENETUNREACH;
   route.segment = how.segment != 0 ? how.segment : part.segment;
   route.header_options = socket.header_options();
   if (group) route.header_options.hop_limit = part.group_hops;
@@ -43,12 +43,12 @@ int Stack::find_route(Socket& socket, const Sending& how, SendRoute& route) {
 
 // Told again when there is room: of the interface (kNone), or of a local peer's channel.
 int Stack::refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes) {
-  Socket& socket = slab_[index];
-  ++counters_.no_room;
+  Socket& socket = core_.sockets[index];
+  ++core_.counters.no_room;
   socket.told = static_cast<uint16_t>(socket.told & ~Events::kOut);
   socket.refused_by = local_peer;
   socket.refused_bytes = bytes;
-  make_due(index);
+  core_.make_due(index);
   return -EAGAIN;
 }
 
@@ -67,19 +67,19 @@ std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const 
 
 // To the peer of a connected socket: the route is remembered, by the channel of a local peer.
 int64_t Stack::send_by_known_route(uint32_t index, Bytes data) {
-  const Socket& socket = slab_[index];
+  const Socket& socket = core_.sockets[index];
   std::array<std::byte, kPeerDatagramHeadMax> head;
   const uint32_t size = emit_local_datagram(head.data(), socket.local, socket.remote, 0);
   const uint32_t peer = socket.datagram->route_peer;
   const bool went = local_peers_.send_header_options(peer, socket.header_options()) &&
-                    network_.send_to_local_peer(peer, Bytes(head).first(size), data);
+                    core_.network.send_to_local_peer(peer, Bytes(head).first(size), data);
   if (went) return static_cast<int64_t>(data.size());
   return refuse_datagram(index, peer, static_cast<uint32_t>(data.size()));
 }
 
 int64_t Stack::send_to(int number, Bytes data, const Address& to, const Sending& how) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return socket->has_connection() ? -EISCONN : -ENOTCONN;
   const auto index = static_cast<uint32_t>(number);
@@ -95,57 +95,57 @@ int64_t Stack::send_to(int number, Bytes data, const Address& to, const Sending&
 }
 
 int64_t Stack::send_datagram(uint32_t index, Bytes data, const SendRoute& asked) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   SendRoute route = asked;
   const ip::IpAddress& host = route.to.host;
   if (data.size() > datagram_max(host.is_ipv4())) return -EMSGSIZE;
   if (data.size() <= route.segment) route.segment = 0;
   // As Linux has it: what is cut goes in single packets.
   const uint32_t headers = (host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
-  if (route.segment != 0 && route.segment + headers > addresses_.mtu_from(route.from) && !addresses_.is_own(host)) return -EINVAL;
+  if (route.segment != 0 && route.segment + headers > core_.addresses.mtu_from(route.from) && !core_.addresses.is_own(host)) return -EINVAL;
   if (const int error = bind_free(index); error != 0) return -error;
   const auto length = static_cast<uint32_t>(data.size());
 
-  if (addresses_.is_own(host)) {
+  if (core_.addresses.is_own(host)) {
     const int local = send_datagram_local({route.from, socket.local.port}, route, data);
     if (local > 0) {
       if (socket.connected && route.to == socket.remote && route.from == socket.local.host) {
         DatagramPart& part = *socket.datagram;
-        part.route_peer = directory_.look_up(ip::Protocol::kUdp, route.to, now_).local_peer;
+        part.route_peer = directory_.look_up(ip::Protocol::kUdp, route.to, core_.now).local_peer;
         part.route_generation = route_generation_;
-        part.route_until = now_ + kRouteLifetime;
+        part.route_until = core_.now + kRouteLifetime;
       }
       return length;
     }
-    if (local < 0) return refuse_datagram(index, directory_.look_up(ip::Protocol::kUdp, route.to, now_).local_peer, length);
+    if (local < 0) return refuse_datagram(index, directory_.look_up(ip::Protocol::kUdp, route.to, core_.now).local_peer, length);
   }
   if (const int error = fit_path(index, route, length); error != 0) return error;
   const auto total = static_cast<uint32_t>(sizeof(IpMessageHeader) + headers) + length;
-  const MutableBytes room = network_.reserve(total);
+  const MutableBytes room = core_.network.reserve(total);
   if (room.empty()) return refuse_datagram(index, kNone, length);
   copy_bytes(begin_datagram(room, socket, route, length), data.data(), length);
-  network_.post(total);
-  ++counters_.messages_out;
+  core_.network.post(total);
+  ++core_.counters.messages_out;
   return length;
 }
 
 int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool peek, Received* what) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return receive(number, data, peek);
-  if (awaited_.socket == number && awaited_.came >= 0) {
-    const DatagramQueue::Datagram& datagram = awaited_.datagram;
+  if (core_.has_awaited(number)) {
+    const DatagramQueue::Datagram& datagram = core_.awaited.datagram;
     const auto whole = static_cast<uint32_t>(datagram.payload.size());
     if (from != nullptr) *from = datagram.from;
-    if (what != nullptr) *what = {datagram.to, whole, awaited_.came < whole, 0, datagram.header_options, datagram.came, datagram.lost};
-    return take_awaited();
+    if (what != nullptr) *what = {datagram.to, whole, core_.awaited.came < whole, 0, datagram.header_options, datagram.came, datagram.lost};
+    return core_.take_awaited();
   }
   if (socket->error != 0) return -socket->take_error();
   DatagramPart& part = *socket->datagram;
   const auto index = static_cast<uint32_t>(number);
   const bool behind = peek && socket->peeks_behind;
-  uint32_t skip = behind ? positions_.peek_offset(index) : 0;
+  uint32_t skip = behind ? core_.positions.peek_offset(index) : 0;
   DatagramQueue::Datagram found;
   if (behind ? !part.queue.find(skip, part.coalesce, found) : part.queue.empty()) return socket->shut_read ? 0 : -EAGAIN;
   const DatagramQueue::Datagram datagram = behind ? found : part.queue.front();
@@ -165,8 +165,8 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
     what->came = datagram.came;
     what->lost = datagram.lost;
   }
-  if (peek) return positions_.count_peeked(index, copied), static_cast<int64_t>(copied);
-  positions_.count_read(index, copied);
+  if (peek) return core_.positions.count_peeked(index, copied), static_cast<int64_t>(copied);
+  core_.positions.count_read(index, copied);
   if (bytes.size() < datagram.payload.size()) return part.queue.pop_segment(static_cast<uint32_t>(bytes.size())), copied;
   ++datagrams_read_;
   part.queue.pop();
@@ -174,17 +174,17 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
 }
 
 std::optional<DatagramQueue::Datagram> Stack::oldest(int number) noexcept {
-  const Socket* const socket = owned(number);
+  const Socket* const socket = core_.owned(number);
   if (socket == nullptr || socket->type != Type::datagram || socket->datagram->queue.empty()) return std::nullopt;
   return socket->datagram->queue.front();
 }
 
 void Stack::drop_oldest(int number) noexcept {
-  if (oldest(number)) slab_[static_cast<uint32_t>(number)].datagram->queue.pop();
+  if (oldest(number)) core_.sockets[static_cast<uint32_t>(number)].datagram->queue.pop();
 }
 
 int Stack::hand(int number, const DatagramQueue::Datagram& datagram) {
-  const Socket* const socket = owned(number);
+  const Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return -EOPNOTSUPP;
   deliver(static_cast<uint32_t>(number), datagram);
@@ -196,15 +196,15 @@ void Stack::handle_udp(const ip::IpView& packet, const IpMessageHeader& header) 
   switch (parse_udp(packet, (header.flags & IpMessageFlags::kChecked) != 0, view)) {
     case ip::UdpError::none: break;
     case ip::UdpError::bad_checksum:
-    case ip::UdpError::no_checksum: return void(++counters_.bad_checksum);
-    default: return void(++counters_.bad_datagram);
+    case ip::UdpError::no_checksum: return void(++core_.counters.bad_checksum);
+    default: return void(++core_.counters.bad_datagram);
   }
   const Address local{packet.to, view.to}, remote{packet.from, view.from};
   const DatagramQueue::Datagram datagram{remote, packet.to, header.segment_size, view.payload,
-                                         {packet.hop_limit, packet.traffic_class}, now_};
-  if ((packet.to.is_multicast() || addresses_.is_broadcast(packet.to)) && deliver_to_all(view.to, datagram)) return;
+                                         {packet.hop_limit, packet.traffic_class}, core_.now};
+  if ((packet.to.is_multicast() || core_.addresses.is_broadcast(packet.to)) && deliver_to_all(view.to, datagram)) return;
   const uint32_t index = datagrams_.find(local, remote);
-  if (index == kNone) return void(++counters_.no_socket);
+  if (index == kNone) return void(++core_.counters.no_socket);
   deliver(index, datagram);
 }
 

@@ -8,7 +8,7 @@ namespace unet::sockets {
 
 int Stack::listen(int number, int backlog) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) return -EOPNOTSUPP;
   if (socket->has_connection() || socket->local_stream != nullptr) return -EINVAL;
@@ -19,8 +19,8 @@ int Stack::listen(int number, int backlog) {
     return 0;
   }
   if (const int error = bind_free(index); error != 0) return -error;
-  for (uint32_t i = listeners_.first(socket->local.port); i != kNone; i = slab_[i].listening->next) {
-    const bool meet = slab_[i].local.host == socket->local.host && (families_of(slab_[i]) & families_of(*socket)) != 0;
+  for (uint32_t i = listeners_.first(socket->local.port); i != kNone; i = core_.sockets[i].listening->next) {
+    const bool meet = core_.sockets[i].local.host == socket->local.host && (families_of(core_.sockets[i]) & families_of(*socket)) != 0;
     if (meet && !tcp_ports_.is_share(socket->local.host, socket->local.port)) return -EADDRINUSE;
   }
   socket->listening = std::make_unique<ListenerPart>();
@@ -32,36 +32,36 @@ int Stack::listen(int number, int backlog) {
   }
   socket->listening->backlog = wanted;
   socket->listening->fast_open_max = socket->fast_open_max;
-  reports_.show(index, now_);
+  core_.show(index);
   return 0;
 }
 
 int Stack::accept(int number, Address* peer) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) return -EOPNOTSUPP;
   if (socket->listening == nullptr) return -EINVAL;
   if (socket->listening->ready.empty()) return -EAGAIN;
   const uint32_t index = socket->listening->ready.front();
   socket->listening->ready.pop_front();
-  Socket& accepted = slab_[index];
+  Socket& accepted = core_.sockets[index];
   accepted.listener = kNone;
   accepted.stage = Stage::owned;
-  if (socket->peeks_behind) positions_.set_peek_offset(index, positions_.peek_offset(static_cast<uint32_t>(number)));
+  if (socket->peeks_behind) core_.positions.set_peek_offset(index, core_.positions.peek_offset(static_cast<uint32_t>(number)));
   if (peer != nullptr) *peer = accepted.remote;
-  notify(index);
+  core_.notify(index);
   return static_cast<int>(index);
 }
 
 // Connections that were not accepted are reset.
 void Stack::end_listener(uint32_t listener) {
-  Socket& socket = slab_[listener];
+  Socket& socket = core_.sockets[listener];
   listeners_.unlink(listener);
   static_cast<void>(tell_accepts_new_flows(socket));
-  for (uint32_t i = 0; i < slab_.end(); ++i) {
-    if (!slab_.has(i) || slab_[i].listener != listener) continue;
-    Socket& child = slab_[i];
+  for (uint32_t i = 0; i < core_.sockets.end(); ++i) {
+    if (!core_.sockets.has(i) || core_.sockets[i].listener != listener) continue;
+    Socket& child = core_.sockets[i];
     if (child.stage == Stage::embryo) listeners_.end_handshake(listener);
     child.listener = kNone;
     child.stage = Stage::closing;
@@ -78,50 +78,51 @@ void Stack::end_listener(uint32_t listener) {
 
 // A socket for a handshake that a peer has begun.
 uint32_t Stack::make_embryo(uint32_t listener, const Address& local, const Address& remote) {
-  const uint32_t index = new_socket(Type::stream, slab_[listener].ipv6);
+  const uint32_t index = core_.make(Type::stream, core_.sockets[listener].ipv6);
   if (index == kNone) return kNone;
-  Socket& child = slab_[index];
+  Socket& child = core_.sockets[index];
   child.stage = Stage::embryo;
   child.listener = listener;
-  child.inherit(slab_[listener]);
+  child.inherit(core_.sockets[listener]);
   child.local = local;
   child.remote = remote;
   child.bound = child.named = true;
   tcp_ports_.use(local.host, local.port);
   make_connection(child);
-  find_flow(index, true);
+  core_.add_flow(index);
   listeners_.begin_handshake(listener);
   return index;
 }
 
 void Stack::handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
                        const std::optional<tcp::Sequence>& begin) {
-  const ListenerPart& part = *slab_[listener].listening;
+  const ListenerPart& part = *core_.sockets[listener].listening;
   // RFC 9293, 3.10.7.2 leaves it open: the peer tries again, when accept() may have been called.
-  if (part.ready.size() >= part.backlog) return void(++counters_.listen_overflow);
-  if (listeners_.handshakes() >= options_.half_open_max || part.embryos >= std::max(part.backlog, 16u)) {
-    return send_cookie(slab_[listener], local, remote, segment);
+  if (part.ready.size() >= part.backlog) return void(++core_.counters.listen_overflow);
+  if (listeners_.handshakes() >= core_.options.half_open_max || part.embryos >= std::max(part.backlog, 16u)) {
+    return send_cookie(core_.sockets[listener], local, remote, segment);
   }
   const uint32_t index = make_embryo(listener, local, remote);
-  if (index == kNone) return void(++counters_.listen_overflow);
-  slab_[index].tcp.connection->listen(hashes_.initial_sequence(local, remote, now_, begin), hashes_.timestamp_offset(local, remote));
-  fast_open_.answer(slab_[index], *slab_[listener].listening, segment, now_);
+  if (index == kNone) return void(++core_.counters.listen_overflow);
+  Socket& child = core_.sockets[index];
+  child.tcp.connection->listen(hashes_.initial_sequence(local, remote, core_.now, begin), hashes_.timestamp_offset(local, remote));
+  fast_open_.answer(child, *core_.sockets[listener].listening, segment, core_.now);
   handle_connection(index, segment, ecn);
 }
 
 // An embryo has come of age, or died.
 void Stack::embryo_changed(uint32_t index) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   const tcp::State state = socket.tcp.connection->state();
   if (state == tcp::State::closed) return drop(index);
   if (!is_synchronized(state) && !socket.early) return;
-  Socket& listener = slab_[socket.listener];
+  Socket& listener = core_.sockets[socket.listener];
   socket.stage = Stage::queued;
   listeners_.end_handshake(socket.listener);
-  ++counters_.connections_in;
+  ++core_.counters.connections_in;
   const uint32_t parent = socket.listener;
   listener.listening->ready.push_back(index);
-  notify(parent, true);
+  core_.notify(parent, true);
 }
 
 void Stack::send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment) {
@@ -129,58 +130,59 @@ void Stack::send_cookie(const Socket& listener, const Address& local, const Addr
   const uint32_t header = local.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   tcp::Segment answer;
   answer.fields = {.source_port = local.port, .destination_port = remote.port,
-                   .sequence = {cookies_.make(local, remote, segment, now_)},
+                   .sequence = {cookies_.make(local, remote, segment, core_.now)},
                    .acknowledgement = segment.sequence + 1,
                    .flags = ip::TcpFlags::kSyn | ip::TcpFlags::kAck,
                    .window = static_cast<uint16_t>(std::min(own.receive_buffer, 0xFFFFu))};
   ip::TcpOptions& options = answer.fields.options;
-  options.mss = listener.mss(addresses_.mtu_from(local.host) - header - static_cast<uint32_t>(sizeof(ip::TcpHeader)));
+  options.mss = listener.mss(core_.addresses.mtu_from(local.host) - header - static_cast<uint32_t>(sizeof(ip::TcpHeader)));
   if (own.timestamps && segment.options.has_timestamps) {
     options.has_timestamps = true;
-    options.timestamp = SynCookies::timestamp(tcp::Connection::clock(hashes_.timestamp_offset(local, remote), now_), segment.options);
+    options.timestamp = SynCookies::timestamp(tcp::Connection::clock(hashes_.timestamp_offset(local, remote), core_.now), segment.options);
     options.timestamp_echo = segment.options.timestamp;
     options.sack_permitted = own.sack && segment.options.sack_permitted;
     if (own.window_scaling && segment.options.window_scale != ip::TcpOptions::kNoScale) options.window_scale = tcp::window_scale(own);
   }
-  ++counters_.cookies_sent;
+  ++core_.counters.cookies_sent;
   output_.send(nullptr, local, remote, answer);
 }
 
 // A SYN that comes twice may be answered by a cookie, and then, when there is room again, by an embryo, of other numbers and options. The
 // peer has taken what came first: if that was the cookie, the embryo understands nothing that it says, and is to go.
 SynCookies::Answer Stack::overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept {
-  const Socket& socket = slab_[index];
+  const Socket& socket = core_.sockets[index];
   const bool embryo = socket.stage == Stage::embryo && !socket.early;
-  if (!embryo || !cookies_.has_recent(now_) || socket.tcp.connection->state() != tcp::State::syn_received) return SynCookies::Answer::none;
+  if (!embryo || !cookies_.has_recent(core_.now)) return SynCookies::Answer::none;
+  if (socket.tcp.connection->state() != tcp::State::syn_received) return SynCookies::Answer::none;
   const bool plain = segment.has(ip::TcpFlags::kAck) && !segment.has(ip::TcpFlags::kSyn) && !segment.has(ip::TcpFlags::kRst);
   if (!plain || socket.tcp.connection->under_way(segment.acknowledgement - 1)) return SynCookies::Answer::none;
-  return cookies_.check(socket.local, socket.remote, segment, now_);
+  return cookies_.check(socket.local, socket.remote, segment, core_.now);
 }
 
 // An ACK for no connection may be the answer to a cookie; then there is one. True: it is answered by nothing else.
 bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment) {
-  if (!cookies_.has_recent(now_)) return false;
-  const SynCookies::Answer answer = cookies_.check(local, remote, segment, now_);
+  if (!cookies_.has_recent(core_.now)) return false;
+  const SynCookies::Answer answer = cookies_.check(local, remote, segment, core_.now);
   if (answer != SynCookies::Answer::first) {
-    ++counters_.cookies_bad;
+    ++core_.counters.cookies_bad;
     return answer == SynCookies::Answer::later;
   }
-  const ListenerPart& part = *slab_[listener].listening;
+  const ListenerPart& part = *core_.sockets[listener].listening;
   if (part.ready.size() >= part.backlog) {
-    ++counters_.listen_overflow;
+    ++core_.counters.listen_overflow;
     return true;  // it is asked again with the peer's data
   }
   const uint32_t index = make_embryo(listener, local, remote);
   if (index == kNone) return true;
   cookies_.remove(local, remote);
-  ++counters_.cookies_taken;
+  ++core_.counters.cookies_taken;
   // The connection sees the SYN again, and its SYN-ACK has left already.
-  tcp::Connection& connection = *slab_[index].tcp.connection;
+  tcp::Connection& connection = *core_.sockets[index].tcp.connection;
   connection.listen(segment.acknowledgement - 1, hashes_.timestamp_offset(local, remote));
   const ip::TcpView syn = SynCookies::syn_of(segment);
-  connection.handle_segment(syn, now_);
+  connection.handle_segment(syn, core_.now);
   tcp::Segment sent;
-  while (connection.poll_segment(now_, 1, sent)) continue;
+  while (connection.poll_segment(core_.now, 1, sent)) continue;
   handle_connection(index, segment, 0);
   return true;
 }

@@ -21,12 +21,12 @@ constexpr uint32_t kPrivileged = 1024;
 }  // namespace
 
 bool Stack::awaits_local_peer(uint32_t index) const noexcept {
-  const LocalStream* const part = slab_.has(index) ? slab_[index].local_stream.get() : nullptr;
+  const LocalStream* const part = core_.sockets.has(index) ? core_.sockets[index].local_stream.get() : nullptr;
   return part != nullptr && part->state == LocalStream::State::asking && part->local_peer == kNone;
 }
 
 void Stack::await_local_peer(uint32_t index) {
-  if (awaiting_.size() > 2 * size_t{slab_.size()} + 64) {  // of numbers that are used again while an answer is long in coming
+  if (awaiting_.size() > 2 * size_t{core_.sockets.size()} + 64) {  // of numbers that are used again while an answer is long in coming
     std::sort(awaiting_.begin(), awaiting_.end());
     awaiting_.erase(std::unique(awaiting_.begin(), awaiting_.end()), awaiting_.end());
     std::erase_if(awaiting_, [&](uint32_t each) { return !awaits_local_peer(each); });
@@ -41,7 +41,7 @@ void Stack::handle_local_peer(uint32_t local_peer, bool same_user) {
 
 void Stack::handle_local_peer_found(uint8_t protocol, const Address& to, uint32_t local_peer, bool shared) {
   forget_reserved();
-  shared = directory_.answer(protocol, to, local_peer, shared, now_);
+  shared = directory_.answer(protocol, to, local_peer, shared, core_.now);
   if (protocol != ip::Protocol::kTcp) return;
   std::vector<uint32_t> all;
   all.swap(awaiting_);
@@ -49,15 +49,15 @@ void Stack::handle_local_peer_found(uint8_t protocol, const Address& to, uint32_
   for (const uint32_t i : all) {
     if (!awaits_local_peer(i)) continue;
     // An answer for a share is for one stream: the others ask again.
-    const bool next = shared && answered && slab_[i].remote == to && directory_.look_up(protocol, to, now_).asked;
-    if (slab_[i].remote != to || next) {
+    const bool next = shared && answered && core_.sockets[i].remote == to && directory_.look_up(protocol, to, core_.now).asked;
+    if (core_.sockets[i].remote != to || next) {
       awaiting_.push_back(i);
       continue;
     }
     answered = true;
-    LocalStream& part = *slab_[i].local_stream;
+    LocalStream& part = *core_.sockets[i].local_stream;
     // The answer may be older than this stream, and its server have come between them.
-    if (local_peer == kUnclaimed && std::exchange(part.joined, false) && directory_.look_up(protocol, to, now_).asked) {
+    if (local_peer == kUnclaimed && std::exchange(part.joined, false) && directory_.look_up(protocol, to, core_.now).asked) {
       awaiting_.push_back(i);
       continue;
     }
@@ -71,7 +71,7 @@ void Stack::handle_local_peer_found(uint8_t protocol, const Address& to, uint32_
     }
     part.local_peer = local_peer;
     part.open_due = true;
-    if (!flush_local(i)) make_due(i);
+    if (!flush_local(i)) core_.make_due(i);
   }
 }
 
@@ -80,9 +80,10 @@ void Stack::handle_local_peer_gone(uint32_t local_peer) {
   if (!local_peers_.is_open(local_peer)) return;
   directory_.forget(local_peer);
   ++route_generation_;
-  for (uint32_t i = 0; i < slab_.end(); ++i) {
-    if (!slab_.has(i) || slab_[i].local_stream == nullptr || slab_[i].local_stream->local_peer != local_peer) continue;
-    LocalStream& part = *slab_[i].local_stream;
+  for (uint32_t i = 0; i < core_.sockets.end(); ++i) {
+    if (!core_.sockets.has(i) || core_.sockets[i].local_stream == nullptr) continue;
+    LocalStream& part = *core_.sockets[i].local_stream;
+    if (part.local_peer != local_peer) continue;
     local_peers_.copy_all(part);  // what has come is still read
     if (part.move == LocalStream::Move::away) part.local_peer = kNone;  // the stream goes on by another one
     else if (part.state == LocalStream::State::asking) fall_back(i);
@@ -112,7 +113,7 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
     }
   }
   if (!read_message(bytes, header)) {
-    ++counters_.near_bad;
+    ++core_.counters.near_bad;
     return false;
   }
   if (header.kind == PeerKind::kOpen) {
@@ -124,9 +125,8 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
     return false;
   }
   local_peers_.count_arrival(local_peer, message.length);
-  const bool known = slab_.has(header.socket) && slab_[header.socket].local_stream != nullptr &&
-                     slab_[header.socket].local_stream->local_peer == local_peer && slab_[header.socket].local_stream->life == header.life;
-  if (!known) {
+  const LocalStream* const known = core_.sockets.has(header.socket) ? core_.sockets[header.socket].local_stream.get() : nullptr;
+  if (known == nullptr || known->local_peer != local_peer || known->life != header.life) {
     // The stream has ended here, and the peer has been told. But an answer to kOpen needs a reset: the peer believes the stream open.
     PeerOpened opened;
     if (header.kind == PeerKind::kOpened && read_message(bytes, opened)) {
@@ -135,7 +135,7 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
     return false;
   }
   const uint32_t index = header.socket;
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   LocalStream& part = *socket.local_stream;
   if (header.kind == PeerKind::kOpened || header.kind == PeerKind::kRefused) {
     handle_local_answer(index, bytes);
@@ -157,13 +157,13 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
     case PeerKind::kCredit:
       if (!read_message(bytes, credit) || credit.bytes > kWindowMost - part.credit) break;
       part.credit += credit.bytes;
-      notify(index);
+      core_.notify(index);
       return false;
     case PeerKind::kEnd:
       part.end_came = true;
       if (socket.is_closing() && part.is_over()) return drop(index), false;
       release_flow(index);
-      notify(index);
+      core_.notify(index);
       return false;
     case PeerKind::kReset:
       end_local(index, ECONNRESET);
@@ -174,128 +174,130 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
       return false;
     case PeerKind::kAgreed:
       if (part.move == LocalStream::Move::asked) part.move = LocalStream::Move::agreed;
-      list(index);
+      core_.list(index);
       return false;
     default: break;
   }
-  ++counters_.near_bad;
+  ++core_.counters.near_bad;
   return false;
 }
 
 // `before`: bytes of the message that are no data.
 bool Stack::handle_local_data(uint32_t index, const Message& message, uint32_t before, bool urgent) {
   const uint32_t bytes = message.length - before;
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   LocalStream& part = *socket.local_stream;
   const bool gone = socket.is_closing();
   const bool lies = part.end_came || part.unread + part.untold + uint64_t{bytes} > part.window;
   if (gone || lies) {
     // The application has closed the stream, or the data exceeds the window.
-    if (lies) ++counters_.near_bad;
+    if (lies) ++core_.counters.near_bad;
     local_peers_.send_reset(part);
     end_local(index, ECONNRESET);
     return false;
   }
   if (bytes == 0) return false;
-  part.received.count(bytes, now_);
-  if (urgent) [[unlikely]] set_urgent(index, part.unread + bytes - 1, part.unread);
-  if (is_awaited(index) && part.unread == 0 && bytes <= awaited_.room.size()) {
-    copy_bytes(awaited_.room.data(), message.data + before, bytes);
-    awaited_.came = bytes;
+  part.received.count(bytes, core_.now);
+  if (urgent) [[unlikely]] {
+    if (core_.set_urgent(index, part.unread + bytes - 1, part.unread)) consume_local(index, 1);
+  }
+  if (core_.is_awaited(index) && part.unread == 0 && bytes <= core_.awaited.room.size()) {
+    copy_bytes(core_.awaited.room.data(), message.data + before, bytes);
+    core_.awaited.came = bytes;
     part.untold += bytes;
     tell_read(index);
     return false;
   }
   part.unread += bytes;
   local_peers_.add_piece(index, message, before);
-  notify(index, true);
+  core_.notify(index, true);
   return true;
 }
 
 void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
   PeerOpen open;
-  if (!read_message(message, open)) return void(++counters_.near_bad);
+  if (!read_message(message, open)) return void(++core_.counters.near_bad);
   const Address from{{open.from}, open.from_port}, to{{open.to}, open.to_port};
   const PeerHeader refused{.kind = PeerKind::kRefused, .socket = open.header.socket, .life = open.header.life};
   const auto refuse = [&] { local_peers_.send_or_queue(local_peer, refused); };
   const uint32_t listener = listeners_.choose_in_turn(to);
-  const bool honest = addresses_.is_own(from.host) && addresses_.is_own(to.host) && from.port != 0 && open.window <= kWindowMost &&
-                      (from.port >= kPrivileged || local_peers_[local_peer].same_user);
-  if (!honest) ++counters_.near_bad;
+  const bool honest = core_.addresses.is_own(from.host) && core_.addresses.is_own(to.host) && from.port != 0 &&
+                      open.window <= kWindowMost && (from.port >= kPrivileged || local_peers_[local_peer].same_user);
+  if (!honest) ++core_.counters.near_bad;
   if (!honest || listener == kNone) return refuse();
-  if (const uint32_t old = flow(to, from); old != kNone) {
+  if (const uint32_t old = core_.flow(to, from); old != kNone) {
     // The local peer has left that stream, or it would not begin another. What another local peer has is checked by its SYN (handle_tcp()).
-    const LocalStream* const before = slab_[old].local_stream.get();
+    const LocalStream* const before = core_.sockets[old].local_stream.get();
     if (before == nullptr || before->state != LocalStream::State::open || before->local_peer != local_peer) return refuse();
     end_local(old, ECONNRESET);
   }
-  ListenerPart& part = *slab_[listener].listening;
-  const uint32_t index = part.ready.size() < part.backlog ? new_socket(Type::stream, slab_[listener].ipv6) : kNone;
+  ListenerPart& part = *core_.sockets[listener].listening;
+  const uint32_t index = part.ready.size() < part.backlog ? core_.make(Type::stream, core_.sockets[listener].ipv6) : kNone;
   if (index == kNone) return refuse();
-  Socket& child = slab_[index];
-  child.inherit(slab_[listener]);
+  Socket& child = core_.sockets[index];
+  child.inherit(core_.sockets[listener]);
   child.stage = Stage::queued;
   child.listener = listener;
   child.local = to;
   child.remote = from;
   child.bound = child.named = true;
   tcp_ports_.use(to.host, to.port);
-  find_flow(index, true);
+  core_.add_flow(index);
   child.local_stream = std::make_unique<LocalStream>();
   *child.local_stream = {.state = LocalStream::State::open, .local_peer = local_peer, .peer_socket = open.header.socket,
                          .peer_life = open.header.life, .life = ++lives_, .credit = open.window,
                          .window = std::max(child.tcp.options->receive_buffer, kWindowLeast), .answer_due = true};
   child.local_stream->peer_moves = open.header.moves != 0;
-  ++counters_.near_in;
-  reports_.show(index, now_);
+  ++core_.counters.near_in;
+  core_.show(index);
   part.ready.push_back(index);
-  if (!flush_local(index)) make_due(index);
-  notify(listener, true);
+  if (!flush_local(index)) core_.make_due(index);
+  core_.notify(listener, true);
 }
 
 // A local peer sends a SYN between the ends of a stream. The network interface lets only the owner of the port do so: the local peer has no
 // such stream any longer. If this side is still asking, both sides call each other. Returns the socket that takes the SYN, or kNone.
 uint32_t Stack::handle_local_syn(uint32_t index) {
-  if (slab_[index].local_stream->state == LocalStream::State::asking) return fall_back(index), index;
+  if (core_.sockets[index].local_stream->state == LocalStream::State::asking) return fall_back(index), index;
   end_local(index, ECONNRESET);
   return kNone;
 }
 
 void Stack::handle_local_answer(uint32_t index, Bytes message) {
-  LocalStream& part = *slab_[index].local_stream;
+  LocalStream& part = *core_.sockets[index].local_stream;
   PeerOpened opened;
   if (part.state == LocalStream::State::closed && static_cast<uint8_t>(message[0]) == PeerKind::kOpened && read_message(message, opened)) {
     // The answer comes too late.
     return local_peers_.send_or_queue(part.local_peer, {.kind = PeerKind::kReset, .socket = opened.socket, .life = opened.life});
   }
-  if (part.state != LocalStream::State::asking || part.open_due) return void(++counters_.near_bad);
+  if (part.state != LocalStream::State::asking || part.open_due) return void(++core_.counters.near_bad);
   if (static_cast<uint8_t>(message[0]) == PeerKind::kRefused) {
     // Perhaps the port is another's by now.
-    PeerDirectory::Entry* const place = directory_.find(ip::Protocol::kTcp, slab_[index].remote);
+    PeerDirectory::Entry* const place = directory_.find(ip::Protocol::kTcp, core_.sockets[index].remote);
     if (place != nullptr && !place->shared) *place = {};
     return fall_back(index);
   }
-  if (!read_message(message, opened) || opened.window > kWindowMost) return void(++counters_.near_bad);
+  if (!read_message(message, opened) || opened.window > kWindowMost) return void(++core_.counters.near_bad);
   part.state = LocalStream::State::open;
   part.peer_socket = opened.socket;
   part.peer_life = opened.life;
   part.credit = opened.window;
   part.peer_moves = opened.header.moves != 0;
-  timers_.remove(index);
-  ++counters_.near_out;
-  reports_.show(index, now_);
-  notify(index);
+  core_.timers.remove(index);
+  ++core_.counters.near_out;
+  core_.show(index);
+  core_.notify(index);
 }
 
 // `data`: unless it stands behind the head.
 void Stack::handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data) {
   const LocalPeer::CheckedFlow& last = local_peers_[local_peer].checked;
-  const bool same = last.size != 0 && last.generation == route_generation_ && now_ < last.until && message.size() >= last.size &&
+  const bool same = last.size != 0 && last.generation == route_generation_ && core_.now < last.until && message.size() >= last.size &&
                     std::memcmp(message.data(), last.head.data(), last.size) == 0;
   if (!same && !check_datagram(local_peer, message)) return;
   deliver(last.socket, {.from = last.from, .to = last.to, .segment = last.segment,
                         .payload = data.data() == nullptr ? message.subspan(last.size) : data,
-                        .header_options = local_peers_[local_peer].heard, .came = now_});
+                        .header_options = local_peers_[local_peer].heard, .came = core_.now});
 }
 
 // Whether a socket gets a datagram with this head: LocalPeer::checked has it then.
@@ -305,7 +307,7 @@ bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
   PeerDatagram head;
   const bool whole = read_message(message, head) && (head.address_bytes == 4 || head.address_bytes == 16) &&
                      message.size() >= sizeof head + 2u * head.address_bytes;
-  if (!whole) return ++counters_.near_bad, false;
+  if (!whole) return ++core_.counters.near_bad, false;
   const uint32_t bytes = head.address_bytes, size = static_cast<uint32_t>(sizeof head) + 2 * bytes;
   std::memcpy(checked.head.data(), &head, sizeof head);
   std::memcpy(checked.head.data() + sizeof head, message.data() + sizeof head, 2 * bytes);
@@ -313,15 +315,15 @@ bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
   const auto address = [&](size_t at) { return bytes == 4 ? ip::ipv4_address(both + at) : ip::ipv6_address(both + at); };
   const Address from{address(0), head.from_port}, to{address(bytes), head.to_port};
   if (head.kind == PeerKind::kNoPort) return handle_no_port(local_peer, from, to), false;
-  const bool honest = addresses_.is_own(from.host) && addresses_.is_own(to.host) &&
+  const bool honest = core_.addresses.is_own(from.host) && core_.addresses.is_own(to.host) &&
                       (from.port >= kPrivileged || local_peers_[local_peer].same_user);
-  if (!honest) return ++counters_.near_bad, false;
+  if (!honest) return ++core_.counters.near_bad, false;
   checked.socket = datagrams_.find(to, from);
   if (checked.socket == kNone) {
-    ++counters_.no_socket;
+    ++core_.counters.no_socket;
     std::array<std::byte, kPeerDatagramHeadMax> answer = checked.head;
     answer[0] = std::byte{PeerKind::kNoPort};
-    static_cast<void>(network_.send_to_local_peer(local_peer, Bytes(answer).first(size), {}));
+    static_cast<void>(core_.network.send_to_local_peer(local_peer, Bytes(answer).first(size), {}));
     return false;
   }
   checked.from = from;
@@ -329,7 +331,7 @@ bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
   checked.segment = head.segment;
   checked.size = size;
   checked.generation = route_generation_;
-  checked.until = now_ + kRouteLifetime;
+  checked.until = core_.now + kRouteLifetime;
   return true;
 }
 
@@ -337,19 +339,19 @@ bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
 void Stack::handle_no_port(uint32_t local_peer, const Address& from, const Address& to) {
   ++route_generation_;
   PeerDirectory::Entry* const place = directory_.find(ip::Protocol::kUdp, to);
-  if (place == nullptr || place->local_peer != local_peer) return void(++counters_.near_bad);
+  if (place == nullptr || place->local_peer != local_peer) return void(++core_.counters.near_bad);
   *place = {};
   const uint32_t index = datagrams_.find(from, to);
   if (index == kNone) return;
   const bool ipv4 = to.host.is_ipv4();
-  if (slab_[index].datagram->queues_errors(ipv4)) {  // as the packet would say; its data was in the datagram alone
+  if (core_.sockets[index].datagram->queues_errors(ipv4)) {  // as the packet would say; its data was in the datagram alone
     return queue_error(index, {.origin = ipv4 ? QueuedError::Origin::icmp4 : QueuedError::Origin::icmp6, .error = ECONNREFUSED,
                                .type = static_cast<uint8_t>(ipv4 ? 3 : 1), .code = static_cast<uint8_t>(ipv4 ? 3 : 4),
                                .offender = to.host, .to = to});
   }
-  if (!slab_[index].connected) return;
-  slab_[index].error = ECONNREFUSED;
-  notify(index, true);
+  if (!core_.sockets[index].connected) return;
+  core_.sockets[index].error = ECONNREFUSED;
+  core_.notify(index, true);
 }
 
 }  // namespace unet::sockets

@@ -29,22 +29,22 @@ bool send_unsent(Network& network, LocalStream& part) {
 
 // The socket knows both ends. It is connected, or uses TCP then. `joined`: the question for the port's owner is older than this call.
 void Stack::connect_local(uint32_t index, bool joined) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   socket.local_stream = std::make_unique<LocalStream>();
   LocalStream& part = *socket.local_stream;
   part.life = ++lives_;
   part.window = std::max(socket.tcp.options->receive_buffer, kWindowLeast);
-  part.local_peer = directory_.look_up(ip::Protocol::kTcp, socket.remote, now_).local_peer;
+  part.local_peer = directory_.look_up(ip::Protocol::kTcp, socket.remote, core_.now).local_peer;
   part.open_due = part.local_peer != kNone;
   part.joined = joined;
   if (part.local_peer == kNone) await_local_peer(index);
-  timers_.set(index, now_ + socket.tcp.options->syn_timeout);
-  reports_.show(index, now_);
-  if (!flush_local(index)) make_due(index);
+  core_.timers.set(index, core_.now + socket.tcp.options->syn_timeout);
+  core_.show(index);
+  if (!flush_local(index)) core_.make_due(index);
 }
 
 int64_t Stack::send_local(uint32_t index, Bytes data, bool urgent) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   LocalStream& part = *socket.local_stream;
   if (part.state == LocalStream::State::asking) return -EAGAIN;
   if (part.state == LocalStream::State::closed || part.end != LocalStream::End::none) return -EPIPE;
@@ -54,15 +54,15 @@ int64_t Stack::send_local(uint32_t index, Bytes data, bool urgent) {
   while (sent < data.size() && part.credit != 0) {
     size_t bytes = std::min({data.size() - sent, size_t{part.credit}, size_t{kMessageMax}});
     header.urgent = urgent && bytes == data.size() - sent;
-    if (!network_.send_to_local_peer(part.local_peer, bytes_of(header), data.subspan(sent, bytes))) {
-      ++counters_.no_room;
-      make_due(index);
+    if (!core_.network.send_to_local_peer(part.local_peer, bytes_of(header), data.subspan(sent, bytes))) {
+      ++core_.counters.no_room;
+      core_.make_due(index);
       bytes = std::min(bytes, kUnsentMost);
       part.unsent.assign(data.begin() + static_cast<ptrdiff_t>(sent), data.begin() + static_cast<ptrdiff_t>(sent + bytes));
       part.unsent_urgent = urgent && sent + bytes == data.size();
     }
     part.credit -= static_cast<uint32_t>(bytes);
-    part.sent.count(static_cast<uint32_t>(bytes), now_);
+    part.sent.count(static_cast<uint32_t>(bytes), core_.now);
     sent += bytes;
     if (!part.unsent.empty()) break;
   }
@@ -70,11 +70,15 @@ int64_t Stack::send_local(uint32_t index, Bytes data, bool urgent) {
 }
 
 int64_t Stack::receive_local(uint32_t index, MutableBytes data, bool peek) {
-  if (awaited_.socket == static_cast<int>(index) && awaited_.came >= 0) return take_awaited();
-  Socket& socket = slab_[index];
+  if (core_.has_awaited(static_cast<int>(index))) return core_.take_awaited();
+  Socket& socket = core_.sockets[index];
   LocalStream& part = *socket.local_stream;
-  size_t skip = peek ? positions_.peek_offset(index) : 0;
-  if (socket.urgent) [[unlikely]] data = room_to_urgent(index, data, peek, skip);
+  size_t skip = peek ? core_.positions.peek_offset(index) : 0;
+  if (socket.urgent) [[unlikely]] {
+    if (data.empty() || !core_.positions.is_urgent_next(index, skip)) data = core_.positions.room_to_urgent(index, data, skip);
+    else if (peek) ++skip;
+    else consume_local(index, 1);
+  }
   if (part.unread <= skip) {
     if (part.end_came) return 0;  // as of TCP
     if (socket.error != 0) return -socket.take_error();
@@ -86,7 +90,7 @@ int64_t Stack::receive_local(uint32_t index, MutableBytes data, bool peek) {
     if (copied == data.size()) break;
     copied += copy_behind(piece.bytes(), skip, data.subspan(copied));
   }
-  if (peek) positions_.count_peeked(index, copied);
+  if (peek) core_.positions.count_peeked(index, copied);
   else consume_local(index, static_cast<uint32_t>(copied));
   return static_cast<int64_t>(copied);
 }
@@ -98,9 +102,9 @@ int Stack::gather_local(Socket& socket, std::span<Bytes> pieces) {
 }
 
 void Stack::consume_local(uint32_t index, uint32_t bytes) {
-  LocalStream& part = *slab_[index].local_stream;
+  LocalStream& part = *core_.sockets[index].local_stream;
   bytes = std::min(bytes, part.unread);
-  positions_.count_read(index, bytes);
+  core_.positions.count_read(index, bytes);
   part.unread -= bytes;
   part.untold += bytes;
   while (bytes != 0) {
@@ -119,20 +123,20 @@ void Stack::consume_local(uint32_t index, uint32_t bytes) {
 
 // Enough was read for the peer to hear of it.
 void Stack::tell_read(uint32_t index) {
-  const LocalStream& part = *slab_[index].local_stream;
-  if (part.untold >= part.window / 2 && !flush_local(index)) make_due(index);
+  const LocalStream& part = *core_.sockets[index].local_stream;
+  if (part.untold >= part.window / 2 && !flush_local(index)) core_.make_due(index);
 }
 
 void Stack::shut_local(uint32_t index) {
-  LocalStream& part = *slab_[index].local_stream;
+  LocalStream& part = *core_.sockets[index].local_stream;
   if (part.end != LocalStream::End::none) return;
   part.end = LocalStream::End::due;
-  if (!flush_local(index)) make_due(index);
+  if (!flush_local(index)) core_.make_due(index);
 }
 
 // The application is gone. What it has not read resets the stream, as of TCP (RFC 9293, 3.6.1).
 void Stack::close_local(uint32_t index) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   LocalStream& part = *socket.local_stream;
   socket.stage = Stage::closing;
   if (part.state == LocalStream::State::open && (part.unread != 0 || socket.linger == 0)) {
@@ -141,9 +145,9 @@ void Stack::close_local(uint32_t index) {
   }
   if (part.state != LocalStream::State::open) return drop(index);  // what answers the question is answered by a reset
   if (part.end == LocalStream::End::none) part.end = LocalStream::End::due;
-  timers_.set(index, now_ + socket.tcp.options->fin_wait_2);
+  core_.timers.set(index, core_.now + socket.tcp.options->fin_wait_2);
   const bool blocked = !flush_local(index);
-  if (blocked) return make_due(index);
+  if (blocked) return core_.make_due(index);
   if (part.is_over()) drop(index);
 }
 
@@ -151,24 +155,24 @@ void Stack::close_local(uint32_t index) {
 
 // Tells the peer what it is to know. False: no room for all of it.
 bool Stack::flush_local(uint32_t index) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   LocalStream& part = *socket.local_stream;
   if (part.open_due) {
     const PeerOpen open{.header = {.kind = PeerKind::kOpen, .moves = 1, .socket = index, .life = part.life}, .window = part.window,
                         .from_port = socket.local.port, .to_port = socket.remote.port, .from = socket.local.host.bytes,
                         .to = socket.remote.host.bytes};
-    if (!network_.send_to_local_peer(part.local_peer, bytes_of(open), {})) return false;
+    if (!core_.network.send_to_local_peer(part.local_peer, bytes_of(open), {})) return false;
     part.open_due = false;
   }
   if (part.answer_due) {
     const PeerOpened opened{.header = {.kind = PeerKind::kOpened, .moves = 1, .socket = part.peer_socket, .life = part.peer_life},
                             .socket = index, .life = part.life, .window = part.window};
-    if (!network_.send_to_local_peer(part.local_peer, bytes_of(opened), {})) return false;
+    if (!core_.network.send_to_local_peer(part.local_peer, bytes_of(opened), {})) return false;
     part.answer_due = false;
   }
   if (part.state != LocalStream::State::open || part.is_silent()) return true;
   if (part.resume_due && !send_resume(index)) return false;
-  if (!send_unsent(network_, part)) return false;
+  if (!send_unsent(core_.network, part)) return false;
   if (part.untold >= part.window / 2) {
     if (!local_peers_.send_header(part, PeerKind::kCredit, part.untold)) return false;
     part.untold = 0;
@@ -183,35 +187,35 @@ bool Stack::flush_local(uint32_t index) {
 
 // When both sides have ended the stream, the same ends may begin another one, even while the application keeps its socket.
 void Stack::release_flow(uint32_t index) {
-  Socket& socket = slab_[index];
-  if (socket.local_stream->is_over() && socket.found) find_flow(index, false);
+  Socket& socket = core_.sockets[index];
+  if (socket.local_stream->is_over()) core_.remove_flow(index);
 }
 
 // The local peer refuses: TCP finds out whether the port has a listener.
 void Stack::fall_back(uint32_t index) {
-  ++counters_.near_refused;
-  timers_.remove(index);
-  slab_[index].local_stream.reset();
+  ++core_.counters.near_refused;
+  core_.timers.remove(index);
+  core_.sockets[index].local_stream.reset();
   open_connection(index);
 }
 
 void Stack::end_local(uint32_t index, int error) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   LocalStream& part = *socket.local_stream;
   part.state = LocalStream::State::closed;
   part.open_due = part.answer_due = false;
   if (part.end == LocalStream::End::due) part.end = LocalStream::End::none;
-  timers_.remove(index);
+  core_.timers.remove(index);
   release_flow(index);
   if (error != 0) socket.error = error == ECONNRESET && part.end_came ? EPIPE : error;  // as of TCP (take_failure())
-  reports_.show(index, now_);
+  core_.show(index);
   if (socket.is_closing()) return drop(index);
-  notify(index);
+  core_.notify(index);
 }
 
 // A local peer that does not answer, or does not end what its peer has ended and left.
 void Stack::run_local_timer(uint32_t index) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   if (socket.local_stream->state == LocalStream::State::asking) return end_local(index, ETIMEDOUT);
   if (socket.local_stream->move == LocalStream::Move::away) return end_local(index, ECONNRESET);
   if (socket.local_stream->state != LocalStream::State::open || !socket.is_closing()) return;
@@ -223,12 +227,12 @@ void Stack::run_local_timer(uint32_t index) {
 
 // 1: it has gone; 0: it must go through the network interface; -1: there is no room.
 int Stack::send_datagram_local(const Address& from, const SendRoute& route, Bytes data) {
-  const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kUdp, route.to, now_);
+  const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kUdp, route.to, core_.now);
   if (where.local_peer == kNone) return 0;
   if (!local_peers_.send_header_options(where.local_peer, route.header_options)) return -1;
   std::array<std::byte, kPeerDatagramHeadMax> head;
   const uint32_t size = emit_local_datagram(head.data(), from, route.to, route.segment);
-  return network_.send_to_local_peer(where.local_peer, Bytes(head).first(size), data) ? 1 : -1;
+  return core_.network.send_to_local_peer(where.local_peer, Bytes(head).first(size), data) ? 1 : -1;
 }
 
 }  // namespace unet::sockets

@@ -18,7 +18,7 @@ bool has(const std::vector<ip::IpAddress>& groups, const ip::IpAddress& group) {
 
 int Stack::join(int number, const ip::IpAddress& group) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return -EPROTO;
   if (!group.is_multicast() || !socket->fits({group, 0})) return -EINVAL;
@@ -34,7 +34,7 @@ int Stack::join(int number, const ip::IpAddress& group) {
 
 int Stack::leave(int number, const ip::IpAddress& group) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return -EPROTO;
   if (!has(socket->datagram->groups, group)) return -EADDRNOTAVAIL;
@@ -44,10 +44,10 @@ int Stack::leave(int number, const ip::IpAddress& group) {
 }
 
 int Stack::set_group_source(int number, const ip::IpAddress& address) {
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return -ENOPROTOOPT;
-  if (!address.is_unspecified() && !addresses_.is_own(address)) return -EADDRNOTAVAIL;
+  if (!address.is_unspecified() && !core_.addresses.is_own(address)) return -EADDRNOTAVAIL;
   socket->datagram->group_source = address;
   return 0;
 }
@@ -74,8 +74,8 @@ bool Stack::group_conflicts(const Socket& socket, const ip::IpAddress& host, uin
   const auto hears = [](const Socket& each, const ip::IpAddress& group) {
     return group.is_ipv4() ? !each.only_ipv6 : each.ipv6;
   };
-  for (uint32_t i = datagrams_.first(port); i != kNone; i = slab_[i].datagram->next) {
-    const Socket& other = slab_[i];
+  for (uint32_t i = datagrams_.first(port); i != kNone; i = core_.sockets[i].datagram->next) {
+    const Socket& other = core_.sockets[i];
     if ((socket.reuse && other.reuse) || (socket.reuse_port && other.reuse_port)) continue;
     const bool same = host.is_multicast() && other.local.host == host;
     const bool we = host.is_unspecified() && other.datagram->of_group && hears(socket, other.local.host);
@@ -95,28 +95,28 @@ int Stack::take_port_to_send(Socket& socket) {
 }
 
 void Stack::deliver(uint32_t index, const DatagramQueue::Datagram& datagram) {
-  DatagramPart& part = *slab_[index].datagram;
-  if (is_awaited(index) && part.queue.empty() && datagram.segment == 0 && !slab_[index].shut_read) {
-    awaited_.came = static_cast<int64_t>(std::min(datagram.payload.size(), awaited_.room.size()));
-    awaited_.datagram = datagram;
-    awaited_.datagram.lost = part.lost;
-    return copy_bytes(awaited_.room.data(), datagram.payload.data(), static_cast<size_t>(awaited_.came));
+  DatagramPart& part = *core_.sockets[index].datagram;
+  if (core_.is_awaited(index) && part.queue.empty() && datagram.segment == 0 && !core_.sockets[index].shut_read) {
+    core_.awaited.came = static_cast<int64_t>(std::min(datagram.payload.size(), core_.awaited.room.size()));
+    core_.awaited.datagram = datagram;
+    core_.awaited.datagram.lost = part.lost;
+    return copy_bytes(core_.awaited.room.data(), datagram.payload.data(), static_cast<size_t>(core_.awaited.came));
   }
-  const bool full = slab_[index].shut_read || part.queue.waiting_bytes() >= part.receive_max;
+  const bool full = core_.sockets[index].shut_read || part.queue.waiting_bytes() >= part.receive_max;
   if (full || !part.queue.push(part.receive_max, datagram, part.lost)) {
     ++part.lost;
-    ++counters_.queue_full;
+    ++core_.counters.queue_full;
     return;
   }
-  notify(index, true);
+  core_.notify(index, true);
 }
 
 // Delivers a multicast datagram to all members of the group, and a broadcast to all sockets of the port. False: there is none.
 bool Stack::deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram) {
   const bool group = datagram.to.is_multicast();
   bool any = false;
-  for (uint32_t i = datagrams_.first(port); i != kNone; i = slab_[i].datagram->next) {
-    const Socket& socket = slab_[i];
+  for (uint32_t i = datagrams_.first(port); i != kNone; i = core_.sockets[i].datagram->next) {
+    const Socket& socket = core_.sockets[i];
     if (!(datagram.to.is_ipv4() ? !socket.only_ipv6 : socket.ipv6)) continue;
     if (socket.connected && socket.remote != datagram.from) continue;
     if (!socket.local.host.is_unspecified() && socket.local.host != datagram.to) continue;

@@ -1,90 +1,49 @@
 // stack.cc - sockets as such: their making and ending, names, events; and what drives the stack.
 #include "ipstack/sockets/stack.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
-#include "ipstack/ip/random.h"
 
 namespace unet::sockets {
 namespace {
 
-uint64_t seed_of(uint64_t wanted) {
-  if (wanted != 0) return wanted;
-  uint64_t seed = 0;
-  UNET_CHECK(::getrandom(&seed, sizeof seed, 0) == sizeof seed);
-  return seed;
-}
-
 // Linux's sockets are closed while their connections are in TIME-WAIT.
 bool is_over(tcp::State state) noexcept { return state == tcp::State::closed || state == tcp::State::time_wait; }
-
-HashKey key_of(uint64_t& random) noexcept {
-  const uint64_t first = ip::next_random(random);
-  return {first, ip::next_random(random)};
-}
 
 }  // namespace
 
 Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
-    : network_(network), options_(options), now_(now), random_(seed_of(options.seed)),
-      chunks_(options.chunk_bytes, options.chunks, network.register_send_memory(uint64_t{options.chunk_bytes} * options.lendable_chunks)),
-      messages_(network), records_(options.records), default_options_(option_sets_.get(options.tcp)), slab_(options.sockets),
-      flows_(key_of(random_)), time_waits_(options.time_waits_max, {}, tcp_ports_, tables_, counters_),
-      tcp_ports_(network, ip::Protocol::kTcp, options.seed),
-      udp_ports_(network, ip::Protocol::kUdp, options.seed),
-      groups_(network), path_mtus_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}),
-      datagram_paths_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}),
-      fast_open_{key_of(random_), key_of(random_), counters_}, tables_(network),
-      output_(network, chunks_, counters_, slab_, options.chunk_bytes) {
-  // A quarter is for what comes (chunk_pool.h): a window worth telling of has to fit.
-  UNET_CHECK(uint64_t{options.chunk_bytes} * options.chunks >= 1024 * 1024);
-  chunks_.set_kept(&messages_);
-  // The kernel's random numbers at once, as 64 bits of seed are few for a key that strangers see the work of.
-  hashes_.key = key_of(random_);
-  if (options.seed == 0) UNET_CHECK(::getrandom(&hashes_.key, sizeof hashes_.key, 0) == sizeof hashes_.key);
-}
+    : secrets_(options.seed), memory_(network, options), core_(network, memory_, options, secrets_.flows, now),
+      hashes_{secrets_.connections}, default_options_(option_sets_.get(options.tcp)),
+      time_waits_(options.time_waits_max, {}, tcp_ports_, core_.tables, core_.counters),
+      tcp_ports_(network, ip::Protocol::kTcp, options.seed), udp_ports_(network, ip::Protocol::kUdp, options.seed), groups_(network),
+      path_mtus_({.link_mtu = 0xFFFF, .seed = secrets_.stream_paths}),
+      datagram_paths_({.link_mtu = 0xFFFF, .seed = secrets_.datagram_paths}),
+      fast_open_{secrets_.fast_open_given, secrets_.fast_open_known, core_.counters},
+      output_(network, memory_.chunks, core_.counters, core_.sockets, options.chunk_bytes) {}
 
 Stack::~Stack() {
   if (forgets_) return;
-  for (uint32_t i = 0; i < slab_.end(); ++i) {
-    if (!slab_.has(i) || !slab_[i].has_connection() || is_left_to_interface(slab_[i], now_)) continue;
-    slab_[i].tcp.connection->abort();
+  for (uint32_t i = 0; i < core_.sockets.end(); ++i) {
+    if (!core_.sockets.has(i) || !core_.sockets[i].has_connection() || is_left_to_interface(core_.sockets[i], core_.now)) continue;
+    core_.sockets[i].tcp.connection->abort();
     // Without room the network interface resets the peer later: the port has no owner then.
-    if (output_.send_all(i, now_)) tables_.give_back(std::exchange(slab_[i].told_at, kNone));
+    if (output_.send_all(i, core_.now)) core_.tables.give_back(std::exchange(core_.sockets[i].told_at, kNone));
   }
-}
-
-uint32_t Stack::new_socket(Type type, bool ipv6) {
-  const uint32_t index = slab_.make();
-  if (index == kNone) return kNone;
-  timers_.reserve(slab_.end());
-  changed_.reserve(slab_.end());
-  starved_.reserve(slab_.end());
-  Socket& made = slab_[index];
-  made.type = type;
-  made.ipv6 = ipv6;
-  if (type == Type::datagram) {
-    made.datagram = std::make_unique<DatagramPart>();
-  } else {
-    made.tcp.options = default_options_;
-  }
-  return index;
 }
 
 int Stack::socket(Type type, bool ipv6) {
-  const uint32_t index = new_socket(type, ipv6);
-  return index == kNone ? -ENFILE : static_cast<int>(index);
+  const uint32_t index = core_.make(type, ipv6);
+  if (index == kNone) return -ENFILE;
+  if (type == Type::stream) core_.sockets[index].tcp.options = default_options_;
+  return static_cast<int>(index);
 }
 
 // The socket is no more; nothing of it is sent.
 void Stack::drop(uint32_t index) {
-  Socket& socket = slab_[index];
-  timers_.remove(index);
-  if (socket.found) find_flow(index, false);
+  Socket& socket = core_.sockets[index];
   if (socket.stage == Stage::embryo) listeners_.end_handshake(socket.listener);
   if (socket.early) listeners_.end_early(socket);
   if (socket.datagram != nullptr && socket.bound) {
@@ -94,10 +53,8 @@ void Stack::drop(uint32_t index) {
   }
   if (socket.local_stream != nullptr) local_peers_.drop_pieces(*socket.local_stream);
   give_back_port(socket);
-  tables_.give_back(socket.told_at);
   if (!error_queues_.empty()) error_queues_.erase(index);
-  positions_.forget(index);
-  slab_.drop(index);
+  core_.drop(index);
 }
 
 void Stack::give_back_port(Socket& socket) {
@@ -115,7 +72,7 @@ void Stack::give_back_name(Socket& socket) {
 }
 
 int Stack::bind(int number, const Address& to) {
-  const Socket* const socket = owned(number);
+  const Socket* const socket = core_.owned(number);
   return bind_to(number, to, socket != nullptr && socket->reuse_port ? kIpReusePort : 0);
 }
 
@@ -123,7 +80,7 @@ int Stack::bind_shared(int number, const Address& to, uint64_t group) { return g
 
 int Stack::bind_to(int number, const Address& to, uint64_t share) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   const bool over = socket->local_stream != nullptr ? socket->local_stream->state == LocalStream::State::closed
                                             : socket->has_connection() && socket->tcp.connection->state() == tcp::State::closed;
@@ -132,7 +89,7 @@ int Stack::bind_to(int number, const Address& to, uint64_t share) {
   if (!socket->fits(to)) return socket->ipv6 ? -EINVAL : -EAFNOSUPPORT;
   const bool any = to.host.is_unspecified();
   const bool group = to.host.is_multicast() && socket->type == Type::datagram;
-  if (!any && !group && !addresses_.is_own(to.host)) return -EADDRNOTAVAIL;
+  if (!any && !group && !core_.addresses.is_own(to.host)) return -EADDRNOTAVAIL;
   const ip::IpAddress host = any ? ip::IpAddress{} : to.host;
   uint16_t port = to.port;
   if (socket->type == Type::datagram && group_conflicts(*socket, host, port)) return -EADDRINUSE;
@@ -160,7 +117,7 @@ int Stack::bind_to(int number, const Address& to, uint64_t share) {
 
 // The socket gets what comes to `socket.local`, which was claimed for it. 0, or an errno: then the claim is given back.
 int Stack::take_port(uint32_t index) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   socket.bound = true;
   if (socket.type == Type::datagram) {
     if (const int error = take_groups(socket); error != 0) {
@@ -171,14 +128,14 @@ int Stack::take_port(uint32_t index) {
     ++route_generation_;
     datagrams_.link(index);
   }
-  reports_.show(index, now_);
+  core_.show(index);
   return 0;
 }
 
 // SO_REUSEADDR lets several have a port of which none listens.
 bool Stack::is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept {
-  for (uint32_t i = listeners_.first(port); i != kNone; i = slab_[i].listening->next) {
-    const Socket& other = slab_[i];
+  for (uint32_t i = listeners_.first(port); i != kNone; i = core_.sockets[i].listening->next) {
+    const Socket& other = core_.sockets[i];
     const bool meets = other.local.host == host || other.local.host.is_unspecified() || host.is_unspecified();
     const bool joins = share != 0 && other.local.host == host && tcp_ports_.group_of(host, port) == share;
     if (meets && !joins && (families_of(other) & families_of(socket)) != 0) return true;
@@ -187,7 +144,7 @@ bool Stack::is_listened_at(const Socket& socket, const ip::IpAddress& host, uint
 }
 
 uint64_t Stack::group_of(int number) const noexcept {
-  const Socket* const socket = owned(number);
+  const Socket* const socket = core_.owned(number);
   const bool accepted = socket != nullptr && socket->has_connection() && socket->named;  // a connection of a listener that shares it
   if (socket == nullptr || (!socket->shares && !accepted)) return 0;
   return (socket->type == Type::stream ? tcp_ports_ : udp_ports_).group_of(socket->local.host, socket->local.port);
@@ -195,7 +152,7 @@ uint64_t Stack::group_of(int number) const noexcept {
 
 int Stack::set_accepts_new_flows(int number, bool accepts_new_flows) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (!socket->shares) return -EINVAL;
   socket->passes = !accepts_new_flows;
@@ -208,19 +165,19 @@ int Stack::tell_accepts_new_flows(const Socket& socket) {
   if (!socket.shares) return 0;
   AcceptsNewFlows takes = AcceptsNewFlows::no;
   const auto add = [&](uint32_t i) {
-    if (slab_[i].local.host != socket.local.host) return;
-    takes = std::max(takes, slab_[i].passes ? AcceptsNewFlows::if_no_other_does : AcceptsNewFlows::yes);
+    if (core_.sockets[i].local.host != socket.local.host) return;
+    takes = std::max(takes, core_.sockets[i].passes ? AcceptsNewFlows::if_no_other_does : AcceptsNewFlows::yes);
   };
   if (socket.type == Type::stream) {
-    for (uint32_t i = listeners_.first(port); i != kNone; i = slab_[i].listening->next) add(i);
+    for (uint32_t i = listeners_.first(port); i != kNone; i = core_.sockets[i].listening->next) add(i);
   } else {
-    for (uint32_t i = datagrams_.first(port); i != kNone; i = slab_[i].datagram->next) add(i);
+    for (uint32_t i = datagrams_.first(port); i != kNone; i = core_.sockets[i].datagram->next) add(i);
   }
   return ports_of(socket).set_accepts_new_flows(socket.local.host, port, takes);
 }
 
 int Stack::bind_free(uint32_t index) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   if (socket.bound) return 0;
   uint16_t port = 0;
   if (const int error = ports_of(socket).take_free(port); error != 0) return error;
@@ -230,7 +187,7 @@ int Stack::bind_free(uint32_t index) {
 
 int Stack::shutdown(int number, How how) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
   bool connected = true;
@@ -253,13 +210,13 @@ int Stack::shutdown(int number, How how) {
   }
   socket->shut_read = socket->shut_read || how != How::write;
   socket->shut_write = socket->shut_write || how != How::read;
-  notify(index);
+  core_.notify(index);
   return connected ? 0 : -ENOTCONN;
 }
 
 int Stack::close(int number) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
   if (socket->listening != nullptr) end_listener(index);
@@ -275,20 +232,20 @@ int Stack::close(int number) {
   socket->deferred = false;
   tcp::Connection& connection = *socket->tcp.connection;
   if (socket->linger == 0) connection.abort();
-  else connection.close(now_);
+  else connection.close(core_.now);
   after(index);
   return 0;
 }
 
 // Unread data resets the connection at once, and a local peer has all that was sent to it: neither waits.
 Nanoseconds Stack::linger_time(int number) const noexcept {
-  const Socket* const socket = owned(number);
+  const Socket* const socket = core_.owned(number);
   const bool may = socket != nullptr && socket->linger != kNone && socket->has_connection() && socket->unread() == 0;
   return may && is_synchronized(socket->tcp.connection->state()) ? Nanoseconds{socket->linger} * kSecond : 0;
 }
 
 int Stack::local_address(int number, Address& address) const {
-  const Socket* const socket = owned(number);
+  const Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   address = socket->local;
   if (address.host.is_unspecified() && !socket->ipv6) address.host = ip::ipv4_address(0u);
@@ -296,7 +253,7 @@ int Stack::local_address(int number, Address& address) const {
 }
 
 int Stack::remote_address(int number, Address& address) const {
-  const Socket* const socket = owned(number);
+  const Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   const bool has = socket->type == Type::datagram ? socket->connected
                    : socket->local_stream != nullptr
@@ -309,174 +266,117 @@ int Stack::remote_address(int number, Address& address) const {
 }
 
 const tcp::Connection* Stack::connection(int number) const noexcept {
-  const Socket* const socket = owned(number);
+  const Socket* const socket = core_.owned(number);
   return socket != nullptr && socket->has_connection() ? &*socket->tcp.connection : nullptr;
 }
 
 // ---- events
 
 uint32_t Stack::events(int number) noexcept {
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return Events::kError | Events::kHangUp;
-  const uint32_t events = events_of(static_cast<uint32_t>(number));
+  const uint32_t events = core_.events_of(static_cast<uint32_t>(number));
   if ((socket->told & ~events) != 0) socket->told = static_cast<uint16_t>(socket->told & events);
   return events;
 }
 
-// Something has happened to the socket that its owner may want to know.
-void Stack::notify(uint32_t index, bool came) {
-  Socket& socket = slab_[index];
-  if (!socket.is_owned()) return;
-  if (came) socket.came = true;
-  if (socket.changed) return;
-  const uint32_t events = events_of(index);
-  // For example, it has just been connected, and its owner has not tried to send.
-  if ((events & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory()) [[unlikely]] starved_.push(index);
-  if ((events & ~socket.told) == 0 && (events & (Events::kIn | Events::kError)) == 0) {
-    socket.told = static_cast<uint16_t>(events);
-    return;
-  }
-  list(index);
-}
-
-void Stack::list(uint32_t index) {
-  slab_[index].changed = true;
-  changed_.push(index);
-}
-
-bool Stack::next_change(Change& change) {
-  while (!changed_.empty()) {
-    const uint32_t index = changed_.pop();
-    if (!slab_.has(index) || !slab_[index].changed) continue;
-    Socket& socket = slab_[index];
-    socket.changed = false;
-    if (!socket.is_owned()) continue;
-    socket.told = static_cast<uint16_t>(events_of(index));
-    // It had memory when it was noted.
-    const bool starves = (socket.told & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory();
-    if (starves) [[unlikely]] starved_.push(index);
-    change = {static_cast<int>(index), socket.told, socket.urgent_news, socket.came};
-    socket.urgent_news = socket.came = false;
-    return true;
-  }
-  return false;
-}
-
 // ---- what drives it
-
-void Stack::make_due(uint32_t index) {
-  if (slab_[index].due) return;
-  slab_[index].due = true;
-  due_.push_back(index);
-}
 
 bool Stack::handle_message(const Message& message) {
   const bool offers = message.length >= tcp::ZeroCopyReceive::kLeast;
-  if (offers) messages_.offer(message);
-  else messages_.count(message.length);
-  while (messages_.is_late()) tcp::ReceiveBuffer::copy_oldest(chunks_);
+  if (offers) memory_.messages.offer(message);
+  else memory_.messages.count(message.length);
+  memory_.copy_late();
   handle_message(message.bytes());
-  return offers && messages_.withdraw();
-}
-
-void Stack::copy_stale() noexcept {
-  if (messages_.is_stale()) tcp::ReceiveBuffer::copy_oldest(chunks_);
+  return offers && memory_.messages.withdraw();
 }
 
 void Stack::handle_message(Bytes message) {
   forget_reserved();
-  ++counters_.messages_in;
+  ++core_.counters.messages_in;
   IpMessageHeader header;
-  if (message.size() < sizeof header) return void(++counters_.bad_message);
+  if (message.size() < sizeof header) return void(++core_.counters.bad_message);
   std::memcpy(&header, message.data(), sizeof header);
   ip::IpView packet;
   ip::Problem problem;
   if (parse_ip_packet(message.subspan(sizeof header), packet, problem) != ip::IpError::none || packet.is_fragment()) {
-    return void(++counters_.bad_packet);
+    return void(++core_.counters.bad_packet);
   }
   switch (packet.protocol) {
     case ip::Protocol::kTcp: return handle_tcp(packet, header);
     case ip::Protocol::kUdp: return handle_udp(packet, header);
     case ip::Protocol::kIcmp:
     case ip::Protocol::kIcmp6: return handle_icmp(packet);
-    default: ++counters_.bad_packet;
+    default: ++core_.counters.bad_packet;
   }
 }
 
 void Stack::run() {
   forget_reserved();
-  if (tables_.asked() != 0) [[unlikely]] reports_.run(now_);
-  if (chunks_.has_waiting()) chunks_.take_back(network_.completed());
-  for (uint32_t index; (index = timers_.take(now_)) != kNone;) {
-    Socket& socket = slab_[index];
+  if (core_.tables.asked() != 0) [[unlikely]] core_.reports.run(core_.now);
+  if (memory_.chunks.has_waiting()) memory_.chunks.take_back(core_.network.completed());
+  for (uint32_t index; (index = core_.timers.take(core_.now)) != kNone;) {
+    Socket& socket = core_.sockets[index];
     if (socket.local_stream != nullptr) {
       run_local_timer(index);
       continue;
     }
     if (!socket.has_connection()) continue;
     tcp::Connection& connection = *socket.tcp.connection;
-    if (connection.next_timer() <= now_) connection.handle_timer(now_);
+    if (connection.next_timer() <= core_.now) connection.handle_timer(core_.now);
     after(index);
   }
-  time_waits_.run(now_);
+  time_waits_.run(core_.now);
   local_peers_.flush();
   if (output_.has_held()) output_.run_held([this](uint32_t index) { after(index); });
   // Those that find no room are due again, behind these; none stands in another's way.
-  const size_t count = due_.size();
+  const size_t count = core_.due.size();
   bool full = false;
   for (size_t i = 0; i < count; ++i) {
-    const uint32_t index = due_[i];
-    if (!slab_.has(index) || !slab_[index].due) continue;
-    slab_[index].due = false;
+    const uint32_t index = core_.due[i];
+    if (!core_.sockets.has(index) || !core_.sockets[index].due) continue;
+    core_.sockets[index].due = false;
     process_due(index, full);
   }
-  due_.erase(due_.begin(), due_.begin() + static_cast<ptrdiff_t>(count));
-  if (output_.has_held() && due_.empty()) network_.notify_completion(output_.held_until());
-  if (!starved_.empty() && chunks_.may_send()) notify_starved();
-}
-
-// One that still has no chunks starves again, behind these.
-void Stack::notify_starved() {
-  for (size_t count = starved_.size(); count != 0; --count) {
-    const uint32_t index = starved_.pop();
-    if (slab_.has(index)) notify(index);
-  }
+  core_.due.erase(core_.due.begin(), core_.due.begin() + static_cast<ptrdiff_t>(count));
+  if (output_.has_held() && core_.due.empty()) core_.network.notify_completion(output_.held_until());
+  if (!core_.starved.empty() && memory_.chunks.may_send()) core_.notify_starved();
 }
 
 // A socket that may have something to send. `full`: the network interface has refused another's message already.
 void Stack::process_due(uint32_t index, bool& full) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   if (socket.type == Type::datagram) {
     const bool is_local = socket.refused_by != kNone;
-    const bool room = is_local ? network_.has_room(socket.refused_by, socket.refused_bytes)
-                           : !full && !network_.reserve(sizeof(IpMessageHeader) + 576).empty();
+    const bool room = is_local ? core_.network.has_room(socket.refused_by, socket.refused_bytes)
+                           : !full && !core_.network.reserve(sizeof(IpMessageHeader) + 576).empty();
     if (!is_local) full = !room;
     const Gathered* const gathered = socket.datagram->gathered.get();
     if (room && gathered != nullptr && gathered->due && send_gathered(index) == -EAGAIN) return;
-    return room ? notify(index) : make_due(index);
+    return room ? core_.notify(index) : core_.make_due(index);
   }
   if (socket.local_stream != nullptr) {
     LocalStream& part = *socket.local_stream;
     const bool told = flush_local(index);
-    const bool room = socket.refused_bytes == 0 || part.is_silent() || network_.has_room(part.local_peer, socket.refused_bytes);
-    if (!told || !room) return make_due(index);
+    const bool room = socket.refused_bytes == 0 || part.is_silent() || core_.network.has_room(part.local_peer, socket.refused_bytes);
+    if (!told || !room) return core_.make_due(index);
     socket.refused_bytes = 0;
-    return socket.is_closing() && part.is_over() ? drop(index) : notify(index);
+    return socket.is_closing() && part.is_over() ? drop(index) : core_.notify(index);
   }
   if (!socket.has_connection()) return;
-  if (full) return make_due(index);
+  if (full) return core_.make_due(index);
   after(index);
-  full = slab_.has(index) && slab_[index].due;
+  full = core_.sockets.has(index) && core_.sockets[index].due;
 }
 
 bool Stack::idle() const noexcept {
-  if (!due_.empty() || local_peers_.has_queued()) return false;
-  for (uint32_t i = 0; i < slab_.end(); ++i) {
-    if (!slab_.has(i)) continue;
-    const LocalStream* const stream = slab_[i].local_stream.get();
+  if (!core_.due.empty() || local_peers_.has_queued()) return false;
+  for (uint32_t i = 0; i < core_.sockets.end(); ++i) {
+    if (!core_.sockets.has(i)) continue;
+    const LocalStream* const stream = core_.sockets[i].local_stream.get();
     if (stream != nullptr && stream->state != LocalStream::State::closed && !stream->has_left()) return false;
-    if (!slab_[i].has_connection() || is_left_to_interface(slab_[i], now_)) continue;
-    const tcp::State state = slab_[i].tcp.connection->state();
+    if (!core_.sockets[i].has_connection() || is_left_to_interface(core_.sockets[i], core_.now)) continue;
+    const tcp::State state = core_.sockets[i].tcp.connection->state();
     if (state != tcp::State::closed && state != tcp::State::time_wait) return false;
   }
   return true;

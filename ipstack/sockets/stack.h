@@ -47,7 +47,11 @@
 #include "ipstack/sockets/socket_options.h"
 #include "ipstack/sockets/socket_reports.h"
 #include "ipstack/sockets/socket_tables.h"
+#include "ipstack/sockets/stack_core.h"
 #include "ipstack/sockets/stack_counters.h"
+#include "ipstack/sockets/stack_options.h"
+#include "ipstack/sockets/stack_secrets.h"
+#include "ipstack/sockets/stream_memory.h"
 #include "ipstack/sockets/stream_messages.h"
 #include "ipstack/sockets/stream_options.h"
 #include "ipstack/sockets/syn_cookies.h"
@@ -62,26 +66,6 @@
 
 namespace unet::sockets {
 
-struct StackOptions {
-  uint32_t sockets = 256 * 1024;       // the most there may be; memory is taken as they come
-  uint32_t chunk_bytes = 16 * 1024;    // memory of streams: chunks of so many bytes (a power of two),
-  uint32_t chunks = 4096;              // so many; at least 1 MiB; pages that are never used are never touched.
-  uint32_t lendable_chunks = 256;      // of these, where the network reads what is sent in place; with chunks of 16 KiB a
-                                       // segment of 64 KiB has as many pieces as a message may
-  uint32_t records = 16 * 1024;        // segments on their way, of all connections
-  tcp::Options tcp{.ack_gather = 5 * kMicrosecond};  // of a new socket; its MSS is the path's
-  uint32_t half_open_max = 4096;       // handshakes that peers have begun, of all listeners: more get cookies (RFC 4987)
-  uint32_t time_waits_max = 256 * 1024;  // connections in TIME-WAIT without a socket: for a further one the oldest ends
-  uint64_t seed = 0;                   // 0: from the kernel
-};
-
-struct Change {
-  int socket = -1;
-  uint32_t events = 0;
-  bool urgent = false;  // its peer has told of urgent data since the last change, as SIGURG says
-  bool came = false;    // data, a connection to accept or an error has come since: more than that something is ready, as SIGIO says
-};
-
 struct MovedStream;
 
 class Stack {
@@ -90,7 +74,7 @@ class Stack {
   // Resets all connections but those that the network interface ends. To end them well, close them and run the stack until idle(). Claims
   // of ports end with the network.
   ~Stack();
-  void forget() noexcept { messages_.forget(), forgets_ = true; }  // it ends without a word, as the network interface is gone
+  void forget() noexcept { memory_.messages.forget(), forgets_ = true; }  // it ends without a word, as the network interface is gone
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
 
@@ -152,9 +136,9 @@ class Stack {
   // For a caller that found nothing and polls the network now: the next message to the socket is copied to `room` at once, and the next
   // receive() or receive_from() returns it. Socket -1 ends that: the stack does not touch `room` any more.
   void await(int socket, MutableBytes room) noexcept {
-    awaited_.socket = socket;
-    awaited_.room = room;
-    awaited_.came = -1;
+    core_.awaited.socket = socket;
+    core_.awaited.room = room;
+    core_.awaited.came = -1;
   }
   enum class How : uint8_t { read, write, both };
   // Gives back an error for the next call to return: this call has something better to say, such as that some data has gone.
@@ -216,11 +200,11 @@ class Stack {
   int remote_address(int socket, Address& address) const;
   // Bits of Events that hold now. next_change() tells of an event that is missing here as soon as it holds.
   uint32_t events(int socket) noexcept;
-  bool is_open(int socket) const noexcept { return owned(socket) != nullptr; }
+  bool is_open(int socket) const noexcept { return core_.owned(socket) != nullptr; }
   // The place of its record (unet/socket_table.h); ~0: it has none.
-  uint32_t told_at(int socket) const noexcept { return owned(socket) != nullptr ? owned(socket)->told_at : kNone; }
-  bool is_ipv6(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->ipv6; }
-  bool is_datagram(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->type == Type::datagram; }
+  uint32_t told_at(int socket) const noexcept { return core_.owned(socket) != nullptr ? core_.owned(socket)->told_at : kNone; }
+  bool is_ipv6(int socket) const noexcept { return core_.owned(socket) != nullptr && core_.owned(socket)->ipv6; }
+  bool is_datagram(int socket) const noexcept { return core_.owned(socket) != nullptr && core_.owned(socket)->type == Type::datagram; }
   // Bytes that may be read, of a datagram socket those of the first datagram, and bytes that were sent and not acknowledged, as FIONREAD
   // and SIOCOUTQ tell them. Of a listener connections: to be accepted, and those with a handshake under way.
   struct Queued {
@@ -231,15 +215,15 @@ class Stack {
   tcp::Info info(int socket) const noexcept;  // what can be told of a stream; by a local peer's channel its traffic and windows
 
   // The next socket with changed events, and all its events now. Edges are reported once: take what there is.
-  bool next_change(Change& change);
+  bool next_change(Change& change) { return core_.next_change(change); }
 
   // ---- the other side
 
-  void set_time(Nanoseconds now) noexcept { now_ = now; }
+  void set_time(Nanoseconds now) noexcept { core_.now = now; }
   bool handle_message(const Message& message);  // true: the stack keeps it in place, until Network::release()
   void handle_message(Bytes message);           // which it never keeps
-  uint32_t intake() noexcept { return messages_.intake(now_); }  // how many more it would rather keep, before it is asked again
-  void copy_stale() noexcept;                   // when nothing has come
+  uint32_t intake() noexcept { return memory_.messages.intake(core_.now); }  // how many more it would rather keep, before it is asked again
+  void copy_stale() noexcept { memory_.copy_stale(); }  // when nothing has come
   // A channel to a local peer is open; the same user's, or another's. `local_peer`: below kLocalPeersMax, unused.
   void handle_local_peer(uint32_t local_peer, bool same_user);
   void handle_local_peer_gone(uint32_t local_peer);
@@ -251,30 +235,30 @@ class Stack {
   void run();
   // When run() may have something without a message; ~0: never. 0: it waits for room in the network.
   Nanoseconds next_event() const noexcept {
-    const Nanoseconds first = std::min(timers_.first(), time_waits_.first());
-    return waits_for_chunks() ? std::min(first, now_ + kMillisecond) : first;
+    const Nanoseconds first = std::min(core_.timers.first(), time_waits_.first());
+    return waits_for_chunks() ? std::min(first, core_.now + kMillisecond) : first;
   }
   bool wants_room() const noexcept {
-    return !due_.empty() || local_peers_.has_queued() || output_.has_held() || (!starved_.empty() && chunks_.may_send());
+    return !core_.due.empty() || local_peers_.has_queued() || output_.has_held() || (!core_.starved.empty() && memory_.chunks.may_send());
   }
-  bool is_due() const noexcept { return wants_room() || waits_for_chunks() || next_event() <= now_; }  // run() has something now
+  bool is_due() const noexcept { return wants_room() || waits_for_chunks() || next_event() <= core_.now; }  // run() has something now
   // No connection is left that has to end yet; TIME-WAIT does not count, and neither does what the network interface ends for a process
   // that is gone: a close of which all data is acknowledged.
   bool idle() const noexcept;
 
-  uint32_t sockets() const noexcept { return slab_.size(); }
-  size_t changes() const noexcept { return changed_.size(); }  // that next_change() has to look at
+  uint32_t sockets() const noexcept { return core_.sockets.size(); }
+  size_t changes() const noexcept { return core_.changed.size(); }  // that next_change() has to look at
   uint64_t datagrams_read() const noexcept { return datagrams_read_; }  // from queues, in which they had waited
   // Connections in TIME-WAIT without a socket.
   const TimeWaits& time_waits() const noexcept { return time_waits_; }
   template <typename Visit>  // visit(number, const Socket&)
   void for_each(Visit visit) const {
-    for (uint32_t i = 0; i < slab_.end(); ++i) {
-      if (slab_.has(i)) visit(static_cast<int>(i), slab_[i]);
+    for (uint32_t i = 0; i < core_.sockets.end(); ++i) {
+      if (core_.sockets.has(i)) visit(static_cast<int>(i), core_.sockets[i]);
     }
   }
-  const StackCounters& counters() const noexcept { return counters_; }
-  const tcp::Counters& tcp_counters() const noexcept { return tcp_counters_; }
+  const StackCounters& counters() const noexcept { return core_.counters; }
+  const tcp::Counters& tcp_counters() const noexcept { return memory_.counters; }
 
   static constexpr uint32_t kNone = ~uint32_t{0}, kUnclaimed = PeerDirectory::kUnclaimed;
   static constexpr uint32_t kLocalPeersMax = 1024;
@@ -290,26 +274,9 @@ class Stack {
     tcp::ChunkIndex spare = tcp::kNoChunk;
     SendRoute route{};
   };
-  // await(), and what has come.
-  struct Awaited {
-    int socket = -1;
-    int64_t came = -1;               // bytes in `room`; -1: nothing
-    MutableBytes room{};
-    DatagramQueue::Datagram datagram{};  // if it was one; its payload is no more, but was so long
-  };
   // stack.cc
-  Socket* owned(int socket) noexcept {
-    const auto index = static_cast<uint32_t>(socket);
-    return slab_.has(index) && slab_[index].is_owned() ? &slab_[index] : nullptr;
-  }
-  const Socket* owned(int socket) const noexcept { return const_cast<Stack*>(this)->owned(socket); }
-  uint32_t new_socket(Type type, bool ipv6);
   void drop(uint32_t index);
-  void notify(uint32_t index, bool came = false);  // Change::came
-  void list(uint32_t index);
-  void make_due(uint32_t index);
   void process_due(uint32_t index, bool& full);
-  void notify_starved();
   int bind_to(int number, const Address& to, uint64_t group);
   bool is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept;
   int tell_accepts_new_flows(const Socket& socket);
@@ -317,20 +284,10 @@ class Stack {
   int take_port(uint32_t index);
   void give_back_port(Socket& socket);
   void give_back_name(Socket& socket);
-  bool is_awaited(uint32_t index) const noexcept {
-    return awaited_.socket == static_cast<int>(index) && awaited_.came < 0 && !slab_[index].peeks_behind && !slab_[index].urgent;
-  }
-  int64_t take_awaited() noexcept { return std::exchange(awaited_.came, -1); }
   static Ports::Families families_of(const Socket& socket) noexcept {
     return !socket.ipv6 ? Ports::kIpv4 : socket.only_ipv6 ? Ports::kIpv6 : Ports::kBoth;
   }
   Ports& ports_of(const Socket& socket) noexcept { return socket.type == Type::stream ? tcp_ports_ : udp_ports_; }
-
-  // stack_urgent.cc
-  void set_urgent(uint32_t index, uint32_t before, uint32_t there);
-  void leave_out_urgent(uint32_t index);
-  MutableBytes room_to_urgent(uint32_t index, MutableBytes room, bool peek, size_t& skip);
-  uint32_t events_of(uint32_t index) const noexcept;
 
   // stack_errors.cc
   void queue_error(uint32_t index, QueuedError error);
@@ -341,9 +298,6 @@ class Stack {
   int64_t path_mtu(const Socket& socket);
 
   // tcp_streams.cc
-  void find_flow(uint32_t index, bool in);
-  uint32_t flow(const Address& local, const Address& remote) const noexcept { return flow(flows_.hash(local, remote), local, remote); }
-  uint32_t flow(uint32_t hash, const Address& local, const Address& remote) const noexcept;
   void make_connection(Socket& socket);
   int connect_again(uint32_t index);
   bool open_connection(uint32_t index);
@@ -354,7 +308,6 @@ class Stack {
   void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
   void handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn);
   void take_failure(Socket& socket);
-  static size_t copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept;
 
   // tcp_stream_ends.cc
   void begin_time_wait(uint32_t index);
@@ -364,7 +317,7 @@ class Stack {
   void leave_port(uint32_t index);
   void call_again(Socket& socket);
   // Streams need chunks that the network still reads: it does not tell when it has, so run() must look.
-  bool waits_for_chunks() const noexcept { return !starved_.empty() && chunks_.has_waiting(); }
+  bool waits_for_chunks() const noexcept { return !core_.starved.empty() && memory_.chunks.has_waiting(); }
 
   // handshakes.cc
   void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
@@ -445,40 +398,28 @@ class Stack {
   bool send_agreed(uint32_t index);
   bool send_resume(uint32_t index);
 
-  Network& network_;
-  const HostAddresses addresses_{network_};
-  const StackOptions options_;
-  Nanoseconds now_;
+  const StackSecrets secrets_;
+  StreamMemory memory_;
+  StackCore core_;
   ConnectionHashes hashes_;
-  uint64_t random_;
 
-  tcp::ChunkPool chunks_;
-  StreamMessages messages_;
-  tcp::RecordPool records_;
-  tcp::Counters tcp_counters_;
-  const tcp::Resources resources_{chunks_, records_, tcp_counters_};
-  StackCounters counters_;
   uint64_t datagrams_read_ = 0;
   OptionSets option_sets_;
   const SharedOptions default_options_;
-  Slab<Socket> slab_;
-  FlowTable flows_;
   TimeWaits time_waits_;
-  TimerHeap timers_;
   Ports tcp_ports_, udp_ports_;
   Groups groups_;
   ip::PathMtu path_mtus_;           // that connections have found, for those that come after them
   ip::PathMtu datagram_paths_;      // that ICMP has told of datagrams: forgeable by a sender that knows both ends
-  Listeners listeners_{slab_};
-  DatagramSockets datagrams_{slab_, flows_};
-  ReadPositions positions_{slab_};
+  Listeners listeners_{core_.sockets};
+  DatagramSockets datagrams_{core_.sockets, core_.flows};
   std::map<uint32_t, ErrorQueue> error_queues_;
-  SynCookies cookies_{hashes_.key, flows_};
+  SynCookies cookies_{hashes_.key, core_.flows};
 
   FastOpen fast_open_;
 
-  LocalPeers local_peers_{network_, slab_};
-  PeerDirectory directory_{network_, flows_};
+  LocalPeers local_peers_{core_.network, core_.sockets};
+  PeerDirectory directory_{core_.network, core_.flows};
   // Changes invalidate remembered routes of datagrams, to local peers (DatagramPart::route_peer) and from them (LocalPeer::checked).
   uint64_t route_generation_ = 0;
   static constexpr Nanoseconds kRouteLifetime = kSecond;  // of remembered routes: other processes' ports change without a word
@@ -486,14 +427,8 @@ class Stack {
   uint32_t lives_ = 0;
   bool forgets_ = false;
   Reserved reserved_;
-  Awaited awaited_;
-  SocketTables tables_;
-  SocketReports reports_{tables_, slab_, counters_, tcp_counters_};
 
   TcpOutput output_;
-  std::vector<uint32_t> due_;       // sockets that may have something to send
-  IndexQueue starved_;              // streams that would take more of their applications, but for chunks, which others still use
-  IndexQueue changed_;              // for next_change()
 };
 
 }  // namespace unet::sockets

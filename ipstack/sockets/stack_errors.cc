@@ -10,18 +10,18 @@ namespace unet::sockets {
 
 // As Linux's sock_queue_err_skb(): the next call is told, too.
 void Stack::queue_error(uint32_t index, QueuedError error) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   if (error.is_pending()) socket.error = error.error;
   socket.has_errors = true;
   error_queues_[index].push(std::move(error));
-  notify(index, true);
+  core_.notify(index, true);
 }
 
 void Stack::handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
                                   DatagramError told, Bytes quoted) {
   const uint32_t index = datagrams_.find(local, remote);
-  if (index == kNone) return void(++counters_.icmp_unknown);
-  const DatagramPart& part = *slab_[index].datagram;
+  if (index == kNone) return void(++core_.counters.icmp_unknown);
+  const DatagramPart& part = *core_.sockets[index].datagram;
   if (error.kind == ip::IcmpKind::packet_too_big) {
     be16 length;
     std::memcpy(&length, quoted.data() + offsetof(ip::UdpHeader, length), sizeof length);
@@ -29,7 +29,7 @@ void Stack::handle_datagram_error(const Address& local, const Address& remote, c
     const PathDiscovery how = part.discovery(packet.ipv4);
     // These modes look at the link alone, as such errors can be forged. They are told of it over IPv4 only, as by Linux.
     const bool believes = how != PathDiscovery::interface && how != PathDiscovery::omit;
-    if (believes) datagram_paths_.handle_too_big(remote.host, error.mtu, size, now_);
+    if (believes) datagram_paths_.handle_too_big(remote.host, error.mtu, size, core_.now);
     if (how == PathDiscovery::dont || (!believes && !packet.ipv4)) return;
     told.fatal = true;
   }
@@ -40,27 +40,27 @@ void Stack::handle_datagram_error(const Address& local, const Address& remote, c
                                .payload = {data.begin(), data.end()}});
   }
   // Only a connected socket is told: another would not know which destination refused it.
-  if (!slab_[index].connected) return void(++counters_.icmp_unknown);
+  if (!core_.sockets[index].connected) return void(++core_.counters.icmp_unknown);
   if (!told.fatal) return;
-  slab_[index].error = told.error;
-  notify(index, true);
+  core_.sockets[index].error = told.error;
+  core_.notify(index, true);
 }
 
 // Says whether a datagram of `length` bytes may be cut on its way. 0, or -EMSGSIZE.
 int Stack::fit_path(uint32_t index, SendRoute& route, uint32_t length) {
   const bool ipv4 = route.to.host.is_ipv4();
-  const PathDiscovery how = slab_[index].datagram->discovery(ipv4);
+  const PathDiscovery how = core_.sockets[index].datagram->discovery(ipv4);
   route.dont_fragment = false;
-  if (how == PathDiscovery::dont || how == PathDiscovery::omit || addresses_.is_own(route.to.host)) return 0;
-  uint32_t mtu = addresses_.mtu_from(route.from);
-  if (how == PathDiscovery::want || how == PathDiscovery::must) mtu = std::min(mtu, datagram_paths_.mtu(route.to.host, now_));
+  if (how == PathDiscovery::dont || how == PathDiscovery::omit || core_.addresses.is_own(route.to.host)) return 0;
+  uint32_t mtu = core_.addresses.mtu_from(route.from);
+  if (how == PathDiscovery::want || how == PathDiscovery::must) mtu = std::min(mtu, datagram_paths_.mtu(route.to.host, core_.now));
   const uint32_t headers = (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
   const bool fits = headers + (route.segment != 0 ? route.segment : length) <= mtu;
   // The path may have a smaller MTU than the least that is believed: routers may fragment then.
   const bool may_be_less = how == PathDiscovery::want && mtu <= ip::kIpv4PathMtuMin;
   route.dont_fragment = fits && how != PathDiscovery::interface && !may_be_less;
   if (fits || how == PathDiscovery::want) return 0;
-  if (slab_[index].datagram->queues_errors(ipv4)) {
+  if (core_.sockets[index].datagram->queues_errors(ipv4)) {
     queue_error(index, {.origin = QueuedError::Origin::local, .error = EMSGSIZE, .info = mtu, .to = route.to});
   }
   return -EMSGSIZE;
@@ -72,24 +72,24 @@ int64_t Stack::path_mtu(const Socket& socket) {
   const bool stream = socket.type == Type::stream;
   if (stream ? !socket.has_connection() && socket.local_stream == nullptr : !socket.connected) return -ENOTCONN;
   const ip::IpAddress& to = socket.remote.host;
-  if (socket.local_stream != nullptr || addresses_.is_own(to)) return to.is_ipv4() ? kLongest4 : kOfThisHost;
-  if (!stream) return std::min(addresses_.mtu_from(socket.local.host), datagram_paths_.mtu(to, now_));
-  const uint32_t known = socket.tcp.connection->info(now_).path_mtu(!to.is_ipv4());
-  return known != 0 ? known : std::min(addresses_.mtu_from(socket.local.host), path_mtus_.mtu(to, now_));
+  if (socket.local_stream != nullptr || core_.addresses.is_own(to)) return to.is_ipv4() ? kLongest4 : kOfThisHost;
+  if (!stream) return std::min(core_.addresses.mtu_from(socket.local.host), datagram_paths_.mtu(to, core_.now));
+  const uint32_t known = socket.tcp.connection->info(core_.now).path_mtu(!to.is_ipv4());
+  return known != 0 ? known : std::min(core_.addresses.mtu_from(socket.local.host), path_mtus_.mtu(to, core_.now));
 }
 
 void Stack::end_zero_copy(int number) {
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr || !socket->zero_copy) return;
   const auto index = static_cast<uint32_t>(number);
   socket->has_errors = true;
   error_queues_[index].push_send();
-  notify(index, true);
+  core_.notify(index, true);
 }
 
 // The socket no longer asks for them.
 void Stack::drop_queued_errors(uint32_t index) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   if (!socket.has_errors) return;
   ErrorQueue& queue = error_queues_.at(index);
   queue.drop_errors();
@@ -98,12 +98,12 @@ void Stack::drop_queued_errors(uint32_t index) {
 
 // As Linux's sock_dequeue_err_skb(): what SO_ERROR would tell is what comes next.
 std::optional<QueuedError> Stack::take_queued_error(int number) {
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr || !socket->has_errors) return std::nullopt;
   ErrorQueue& queue = error_queues_.at(static_cast<uint32_t>(number));
   QueuedError error = queue.pop();
   socket->has_errors = !queue.empty();
-  if (socket->has_errors) notify(static_cast<uint32_t>(number));
+  if (socket->has_errors) core_.notify(static_cast<uint32_t>(number));
   const bool next = socket->has_errors && queue.front().is_pending();
   if (next) socket->error = queue.front().error;
   else if (error.is_pending()) socket->error = 0;

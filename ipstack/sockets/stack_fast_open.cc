@@ -8,7 +8,7 @@ namespace unet::sockets {
 // A socket that is to connect with its first data does so now, with `data` if there is a cookie.
 int64_t Stack::connect_with(int number, Bytes data, const Address& to) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) return -EOPNOTSUPP;
   if (socket->deferred) return send(number, data);

@@ -58,25 +58,27 @@ tcp::PathError path_error(const ip::IcmpView& error) noexcept {
 void Stack::handle_icmp(const ip::IpView& packet) {
   ip::IcmpView error;
   ip::QuotedPacket quoted;
-  if (parse_icmp(packet, error) != ip::IcmpError::none) return void(++counters_.bad_icmp);
+  if (parse_icmp(packet, error) != ip::IcmpError::none) return void(++core_.counters.bad_icmp);
   const DatagramError told = told_of(error, packet.ipv4);
-  if (told.error == 0 || !parse_quoted(error.rest, packet.ipv4, quoted) || quoted.payload.size() < 8) return void(++counters_.icmp_unknown);
+  if (told.error == 0 || !parse_quoted(error.rest, packet.ipv4, quoted) || quoted.payload.size() < 8) {
+    return void(++core_.counters.icmp_unknown);
+  }
   be16 ports[2];
   std::memcpy(ports, quoted.payload.data(), sizeof ports);
   const Address local{quoted.from, ports[0]}, remote{quoted.to, ports[1]};
   if (quoted.protocol == ip::Protocol::kUdp) return handle_datagram_error(local, remote, packet, error, told, quoted.payload);
-  const uint32_t index = quoted.protocol == ip::Protocol::kTcp ? flow(local, remote) : kNone;
-  if (index == kNone || !slab_[index].has_connection()) return void(++counters_.icmp_unknown);
+  const uint32_t index = quoted.protocol == ip::Protocol::kTcp ? core_.flow(local, remote) : kNone;
+  if (index == kNone || !core_.sockets[index].has_connection()) return void(++core_.counters.icmp_unknown);
   handle_connection_error(index, packet.from, error, quoted.payload);
 }
 
 // An error about no segment under way is a guess by a sender that does not see the connection (RFC 5927, 4).
 void Stack::handle_connection_error(uint32_t index, const ip::IpAddress& from, const ip::IcmpView& error, Bytes quoted) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   tcp::Connection& connection = *socket.tcp.connection;
   be32 sequence;
   std::memcpy(&sequence, quoted.data() + offsetof(ip::TcpHeader, sequence), sizeof sequence);
-  if (!connection.under_way({sequence})) return void(++counters_.icmp_unknown);
+  if (!connection.under_way({sequence})) return void(++core_.counters.icmp_unknown);
   if (error.why == ip::Unreachable::prohibited && error.kind == ip::IcmpKind::unreachable && from == socket.local.host) {
     return leave_port(index);  // only the network interface says so
   }
@@ -85,9 +87,9 @@ void Stack::handle_connection_error(uint32_t index, const ip::IpAddress& from, c
     const auto headers = static_cast<uint32_t>(ip_bytes + sizeof(ip::TcpHeader));
     // A router that does not say how much passes (RFC 1191, 5) is taken to mean the least.
     const uint32_t least = socket.remote.host.is_ipv4() ? ip::kIpv4PathMtuMin : ip::kIpv6MtuMin;
-    connection.handle_too_big(static_cast<uint16_t>(std::clamp<uint32_t>(error.mtu, least, 0xFFFF) - headers), now_);
+    connection.handle_too_big(static_cast<uint16_t>(std::clamp<uint32_t>(error.mtu, least, 0xFFFF) - headers), core_.now);
   } else {
-    connection.handle_error(path_error(error), now_);
+    connection.handle_error(path_error(error), core_.now);
   }
   after(index);
 }

@@ -12,7 +12,7 @@ namespace unet::sockets {
 int Stack::reserve(int number, uint32_t bytes, MutableBytes& room) {
   forget_reserved();
   room = {};
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (bytes == 0) return -EINVAL;
   const auto index = static_cast<uint32_t>(number);
@@ -32,7 +32,7 @@ int Stack::reserve(int number, uint32_t bytes, MutableBytes& room) {
 }
 
 int Stack::reserve_stream(uint32_t index, uint32_t bytes, MutableBytes& room) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   if (!socket.has_connection() || socket.shut_write) return -EPIPE;
   tcp::Connection& connection = *socket.tcp.connection;
   if (connection.state() == tcp::State::closed) return -EPIPE;
@@ -43,22 +43,22 @@ int Stack::reserve_stream(uint32_t index, uint32_t bytes, MutableBytes& room) {
   }
   room = connection.reserve(bytes, reserved_.spare);
   if (!room.empty()) return 0;
-  if (connection.writable() != 0) starved_.push(index);  // no chunk was to be had
+  if (connection.writable() != 0) core_.starved.push(index);  // no chunk was to be had
   return -EAGAIN;
 }
 
 int Stack::reserve_local(uint32_t index, uint32_t bytes, MutableBytes& room) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   LocalStream& part = *socket.local_stream;
   if (part.state == LocalStream::State::asking) return -EAGAIN;
   if (part.state == LocalStream::State::closed || part.end != LocalStream::End::none) return -EPIPE;
   if (part.is_moving() || (part.is_behind() && !flush_local(index)) || part.credit == 0) return -EAGAIN;
   bytes = std::min({bytes, part.credit, kMessageMax});
-  reserved_.message = network_.reserve_to_local_peer(part.local_peer, bytes);
+  reserved_.message = core_.network.reserve_to_local_peer(part.local_peer, bytes);
   if (reserved_.message.empty()) {
-    ++counters_.no_room;
+    ++core_.counters.no_room;
     socket.refused_bytes = bytes;
-    make_due(index);
+    core_.make_due(index);
     return -EAGAIN;
   }
   reserved_.local_peer = part.local_peer;
@@ -67,25 +67,25 @@ int Stack::reserve_local(uint32_t index, uint32_t bytes, MutableBytes& room) {
 }
 
 int Stack::reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room) {
-  const DatagramPart& part = *slab_[index].datagram;
+  const DatagramPart& part = *core_.sockets[index].datagram;
   if (part.cork || part.gathered != nullptr) return -EINVAL;
   SendRoute& route = reserved_.route;
-  route.to = slab_[index].remote;
-  if (const int error = find_route(slab_[index], {}, route); error != 0) return error;
+  route.to = core_.sockets[index].remote;
+  if (const int error = find_route(core_.sockets[index], {}, route); error != 0) return error;
   route.segment = 0;
   const Address& to = route.to;
   if (bytes > datagram_max(to.host.is_ipv4())) return -EMSGSIZE;
   if (const int error = bind_free(index); error != 0) return -error;
-  reserved_.local_peer = addresses_.is_own(to.host) ? directory_.look_up(ip::Protocol::kUdp, to, now_).local_peer : kNone;
+  reserved_.local_peer = core_.addresses.is_own(to.host) ? directory_.look_up(ip::Protocol::kUdp, to, core_.now).local_peer : kNone;
   if (reserved_.local_peer != kNone) {
     if (!local_peers_.send_header_options(reserved_.local_peer, route.header_options)) {
       return refuse_datagram(index, reserved_.local_peer, bytes);
     }
     reserved_.head = 0;
-    reserved_.message = network_.reserve_to_local_peer(reserved_.local_peer, bytes);
+    reserved_.message = core_.network.reserve_to_local_peer(reserved_.local_peer, bytes);
   } else {
     reserved_.head = static_cast<uint32_t>(sizeof(IpMessageHeader)) + (to.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
-    reserved_.message = network_.reserve(reserved_.head + bytes);
+    reserved_.message = core_.network.reserve(reserved_.head + bytes);
   }
   if (reserved_.message.empty()) return refuse_datagram(index, reserved_.local_peer, bytes);
   room = reserved_.message.subspan(reserved_.head, bytes);
@@ -93,7 +93,7 @@ int Stack::reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room) 
 }
 
 int64_t Stack::commit(int number, uint32_t bytes) {
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (reserved_.socket != number || bytes > reserved_.bytes) return -EINVAL;
   const auto index = static_cast<uint32_t>(number);
@@ -102,21 +102,21 @@ int64_t Stack::commit(int number, uint32_t bytes) {
     if (reserved.local_peer != kNone) {
       std::array<std::byte, kPeerDatagramHeadMax> head;
       const uint32_t size = emit_local_datagram(head.data(), {reserved.route.from, socket->local.port}, reserved.route.to, 0);
-      network_.post_to_local_peer(reserved.local_peer, Bytes(head).first(size), bytes);
+      core_.network.post_to_local_peer(reserved.local_peer, Bytes(head).first(size), bytes);
     } else {
       if (const int error = fit_path(index, reserved.route, bytes); error != 0) return error;
       begin_datagram(reserved.message, *socket, reserved.route, bytes);
-      network_.post(reserved.head + bytes);
-      ++counters_.messages_out;
+      core_.network.post(reserved.head + bytes);
+      ++core_.counters.messages_out;
     }
     return bytes;
   }
   if (socket->local_stream != nullptr) {
     if (bytes == 0) return 0;
     LocalStream& part = *socket->local_stream;
-    network_.post_to_local_peer(part.local_peer, bytes_of(header_to(part, PeerKind::kData)), bytes);
+    core_.network.post_to_local_peer(part.local_peer, bytes_of(header_to(part, PeerKind::kData)), bytes);
     part.credit -= bytes;
-    part.sent.count(bytes, now_);
+    part.sent.count(bytes, core_.now);
     return bytes;
   }
   socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);
@@ -126,7 +126,7 @@ int64_t Stack::commit(int number, uint32_t bytes) {
 }
 
 void Stack::drop_reserved() noexcept {
-  if (reserved_.spare != tcp::kNoChunk) chunks_.give_back(reserved_.spare);
+  if (reserved_.spare != tcp::kNoChunk) memory_.chunks.give_back(reserved_.spare);
   reserved_ = {};
 }
 

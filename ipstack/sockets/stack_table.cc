@@ -6,7 +6,7 @@
 namespace unet::sockets {
 
 Stack::Queued Stack::queued(int number) noexcept {
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return {};
   if (socket->listening != nullptr) return {static_cast<uint32_t>(socket->listening->ready.size()), socket->listening->embryos};
   if (socket->type == Type::datagram) {
@@ -22,11 +22,11 @@ Stack::Queued Stack::queued(int number) noexcept {
 }
 
 tcp::Info Stack::info(int number) const noexcept {
-  const Socket* const socket = owned(number);
+  const Socket* const socket = core_.owned(number);
   if (socket == nullptr) return {};
-  if (socket->has_connection()) return socket->tcp.connection->info(now_);
+  if (socket->has_connection()) return socket->tcp.connection->info(core_.now);
   const auto state = static_cast<tcp::State>(state_of(*socket));
-  if (socket->local_stream != nullptr) return local_stream_info(*socket->local_stream, state, now_);
+  if (socket->local_stream != nullptr) return local_stream_info(*socket->local_stream, state, core_.now);
   if (socket->listening == nullptr) return {.state = state};
   // As Linux has it: how many wait for accept(), and how many may.
   return {.state = state, .unacked = static_cast<uint32_t>(socket->listening->ready.size()), .sacked = socket->listening->backlog};

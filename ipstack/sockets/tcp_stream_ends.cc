@@ -14,11 +14,11 @@ constexpr uint8_t kMovesPerBlock = 32;         // of ports: their process has le
 
 // Its owner has closed it, and all that it had to send has left: the socket goes, and its port stays in use.
 void Stack::begin_time_wait(uint32_t index) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   const tcp::Connection& connection = *socket.tcp.connection;
-  const uint32_t hash = flows_.hash(socket.local, socket.remote);
+  const uint32_t hash = core_.flows.hash(socket.local, socket.remote);
   time_waits_.make_room();
-  reports_.show(index, now_);  // the network interface holds it when this process is gone
+  core_.show(index);  // the network interface holds it when this process is gone
   if (time_waits_.add(hash, socket.local, socket.remote, connection.time_wait(), connection.expires_at(), socket.told_at)) {
     socket.told_at = kNone;
   }
@@ -36,59 +36,59 @@ bool Stack::handle_time_wait(uint32_t hash, const Address& local, const Address&
     time_waits_.end(at);
     return false;
   }
-  const auto answer = time_waits_.handle_segment(at, segment, now_, options_.tcp, tcp_counters_);
+  const auto answer = time_waits_.handle_segment(at, segment, core_.now, core_.options.tcp, memory_.counters);
   if (answer) output_.send(nullptr, local, remote, {.fields = *answer});  // without room it is lost, and asked for again
   return true;
 }
 
 bool Stack::is_free(const Address& local, const Address& remote) const noexcept {
-  const uint32_t hash = flows_.hash(local, remote);
-  if (flow(hash, local, remote) != kNone) return false;
+  const uint32_t hash = core_.flows.hash(local, remote);
+  if (core_.flow(hash, local, remote) != kNone) return false;
   const uint32_t at = time_waits_.find(hash, local, remote);
-  return at == kNone || time_waits_.may_replace(at, now_, options_.tcp);
+  return at == kNone || time_waits_.may_replace(at, core_.now, core_.options.tcp);
 }
 
 // The network interface holds the connection before between these ends, of a process that is gone: another port, as if that one had been
 // ours. Which bind() has named stays, and fails as Linux's does.
 void Stack::leave_port(uint32_t index) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   if (socket.tcp.connection->state() != tcp::State::syn_sent) return;
-  ++counters_.ports_not_over;
+  ++core_.counters.ports_not_over;
   int error = EADDRNOTAVAIL;
   if (!socket.named && socket.moves != kMovesMax) {
     const auto free = [&](uint16_t port) {
       const Address local{socket.local.host, port};
-      const uint32_t hash = flows_.hash(local, socket.remote);
-      return flow(hash, local, socket.remote) == kNone && time_waits_.find(hash, local, socket.remote) == kNone;
+      const uint32_t hash = core_.flows.hash(local, socket.remote);
+      return core_.flow(hash, local, socket.remote) == kNone && time_waits_.find(hash, local, socket.remote) == kNone;
     };
     uint16_t port;
     const bool further = ++socket.moves % kMovesPerBlock == 0;
     error = tcp_ports_.take_any(hashes_.port_offset(socket.local.host, socket.remote), free, port, further);
     if (error == 0) {
-      find_flow(index, false);
+      core_.remove_flow(index);
       tcp_ports_.give_back(socket.local.host, std::exchange(socket.local.port, port));
-      find_flow(index, true);
+      core_.add_flow(index);
       call_again(socket);
     }
   }
   if (error != 0) {
-    socket.tcp.connection->handle_error(tcp::PathError::prohibited, now_);
+    socket.tcp.connection->handle_error(tcp::PathError::prohibited, core_.now);
     socket.failed = true;
     socket.error = EADDRNOTAVAIL;
   }
   after(index);
-  if (slab_.has(index)) reports_.show(index, now_);
+  if (core_.sockets.has(index)) core_.show(index);
 }
 
 // From another port, with the numbers that are due between these ends; but what it has to say already keeps those that it has.
 void Stack::call_again(Socket& socket) {
   if (socket.fast_open_asked) {
     socket.tcp.connection->move(socket.local.port);
-    static_cast<void>(fast_open_.begin(socket, now_));
+    static_cast<void>(fast_open_.begin(socket, core_.now));
     return;
   }
   make_connection(socket);
-  socket.tcp.connection->connect(socket.remote.port, hashes_.initial_sequence(socket.local, socket.remote, now_, {}), now_,
+  socket.tcp.connection->connect(socket.remote.port, hashes_.initial_sequence(socket.local, socket.remote, core_.now, {}), core_.now,
                                  hashes_.timestamp_offset(socket.local, socket.remote));
 }
 

@@ -45,35 +45,18 @@ bool is_opening(tcp::State state) noexcept { return state == tcp::State::syn_sen
 
 }  // namespace
 
-// ---- finding a connection
-
-uint32_t Stack::flow(uint32_t hash, const Address& local, const Address& remote) const noexcept {
-  return flows_.find(hash, [&](uint32_t item) { return slab_[item].local == local && slab_[item].remote == remote; });
-}
-
-void Stack::find_flow(uint32_t index, bool in) {
-  Socket& socket = slab_[index];
-  if (in) {
-    socket.hash = flows_.hash(socket.local, socket.remote);
-    flows_.insert(socket.hash, index);
-  } else {
-    flows_.remove(socket.hash, index);
-  }
-  socket.found = in;
-}
-
 // The socket must know both its ends.
 void Stack::make_connection(Socket& socket) {
   const uint32_t header = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   // Packets inside this network interface are not cut.
-  const bool own = addresses_.is_own(socket.remote.host);
-  const uint32_t mtu = own ? TcpOutput::kPayloadMax + header + sizeof(ip::TcpHeader) : addresses_.mtu_from(socket.local.host);
+  const bool own = core_.addresses.is_own(socket.remote.host);
+  const uint32_t mtu = own ? TcpOutput::kPayloadMax + header + sizeof(ip::TcpHeader) : core_.addresses.mtu_from(socket.local.host);
   tcp::Options options = *socket.tcp.options;
   options.mss = socket.mss(mtu - header - static_cast<uint32_t>(sizeof(ip::TcpHeader)));
   options.default_mss = socket.remote.host.is_ipv4() ? 536 : 1220;
   socket.tcp.options = option_sets_.get(options);
-  socket.tcp.connection = std::make_unique<tcp::Connection>(*socket.tcp.options, resources_, socket.local.port);
-  const uint32_t path = path_mtus_.mtu(socket.remote.host, now_);
+  socket.tcp.connection = std::make_unique<tcp::Connection>(*socket.tcp.options, memory_.resources, socket.local.port);
+  const uint32_t path = path_mtus_.mtu(socket.remote.host, core_.now);
   if (own || path < mtu) {
     const uint32_t size = (own ? mtu : path) - header - static_cast<uint32_t>(sizeof(ip::TcpHeader));
     socket.tcp.connection->limit_path(static_cast<uint16_t>(size));
@@ -85,25 +68,25 @@ void Stack::make_connection(Socket& socket) {
 
 int Stack::connect(int number, const Address& asked) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
   if (socket->listening != nullptr) return -EISCONN;
   Address to = asked;
   if (!socket->fits(to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   if (socket->type == Type::datagram) {
-    if (!socket->datagram->broadcast && addresses_.is_broadcast(to.host)) return -EACCES;
+    if (!socket->datagram->broadcast && core_.addresses.is_broadcast(to.host)) return -EACCES;
     socket->connected = !to.host.is_unspecified();
     ++route_generation_;
     socket->remote = socket->connected ? to : Address{};
     if (!socket->connected) {
       if (!socket->named) take_name_back(index);
-      reports_.show(index, now_);
+      core_.show(index);
       return 0;
     }
     const bool reachable = socket->named && !socket->local.host.is_unspecified() ? socket->local.host.is_ipv4() == to.host.is_ipv4()
-                           : socket->named || addresses_.source_for(to.host, socket->local.host);
-    if (!reachable || (addresses_.is_cut_off(socket->local.host) && !addresses_.is_own(to.host))) {
+                           : socket->named || core_.addresses.source_for(to.host, socket->local.host);
+    if (!reachable || (core_.addresses.is_cut_off(socket->local.host) && !core_.addresses.is_own(to.host))) {
       socket->connected = false;
       return -ENETUNREACH;
     }
@@ -112,20 +95,20 @@ int Stack::connect(int number, const Address& asked) {
       socket->connected = false;
       socket->remote = {};
     }
-    reports_.show(index, now_);
+    core_.show(index);
     return -error;
   }
   if (socket->local_stream != nullptr || socket->has_connection()) return connect_again(index);
   if (to.host.is_unspecified()) {
-    const auto own = addresses_.first_of(!socket->ipv6);
+    const auto own = core_.addresses.first_of(!socket->ipv6);
     if (!own) return -ENETUNREACH;
     to.host = *own;
   }
   if (to.host.is_multicast() || to.host.is_limited_broadcast()) return -ENETUNREACH;
   if (to.port == 0) return -ECONNREFUSED;
   ip::IpAddress from = socket->local.host;
-  if (from.is_unspecified() && !addresses_.source_for(to.host, from)) return -ENETUNREACH;
-  if (from.is_ipv4() != to.host.is_ipv4() || (addresses_.is_cut_off(from) && !addresses_.is_own(to.host))) return -ENETUNREACH;
+  if (from.is_unspecified() && !core_.addresses.source_for(to.host, from)) return -ENETUNREACH;
+  if (from.is_ipv4() != to.host.is_ipv4() || (core_.addresses.is_cut_off(from) && !core_.addresses.is_own(to.host))) return -ENETUNREACH;
   if (!socket->bound) {
     const auto free = [&](uint16_t port) { return is_free({from, port}, to); };
     if (const int error = tcp_ports_.take_any(hashes_.port_offset(from, to), free, socket->local.port); error != 0) return -error;
@@ -138,11 +121,11 @@ int Stack::connect(int number, const Address& asked) {
   socket->error = 0;  // of a connection before, that disconnect() has ended
   socket->moves = 0;
   socket->connecting = true;
-  find_flow(index, true);
-  if (addresses_.is_own(to.host)) {
+  core_.add_flow(index);
+  if (core_.addresses.is_own(to.host)) {
     const PeerDirectory::Entry* const known = directory_.find(ip::Protocol::kTcp, to);
     const bool joined = known != nullptr && known->asked;
-    const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kTcp, to, now_);
+    const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kTcp, to, core_.now);
     if (where.local_peer != kNone || where.asked) {
       connect_local(index, joined);
       return -EINPROGRESS;
@@ -153,7 +136,7 @@ int Stack::connect(int number, const Address& asked) {
 
 // A datagram socket to which connect() gave its name has none again.
 void Stack::take_name_back(uint32_t index) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   if (socket.bound) {
     ++route_generation_;
     datagrams_.unlink(index);
@@ -164,7 +147,7 @@ void Stack::take_name_back(uint32_t index) {
 
 // Returns the result of the call before, once, as Linux does (inet_stream_connect()). After a failure the next call begins anew.
 int Stack::connect_again(uint32_t index) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   if (!socket.connecting || socket.deferred) return -EISCONN;
   const LocalStream* const stream = socket.local_stream.get();
   if (stream != nullptr ? stream->state == LocalStream::State::asking : is_opening(socket.tcp.connection->state())) return -EALREADY;
@@ -179,13 +162,13 @@ int Stack::connect_again(uint32_t index) {
 
 // A connection that is over: the socket is as it was before connect(), also without a port unless bind() gave it that.
 void Stack::forget_connection(uint32_t index) {
-  Socket& socket = slab_[index];
-  timers_.remove(index);
-  if (socket.found) find_flow(index, false);
+  Socket& socket = core_.sockets[index];
+  core_.timers.remove(index);
+  core_.remove_flow(index);
   if (socket.has_connection()) socket.tcp.connection.reset();
   if (socket.local_stream != nullptr) local_peers_.drop_pieces(*socket.local_stream);
   socket.local_stream.reset();
-  positions_.forget_urgent(index);
+  core_.positions.forget_urgent(index);
   socket.urgent_news = socket.came = false;
   socket.shut_read = socket.shut_write = socket.fast_open_asked = socket.connecting = socket.deferred = false;
   socket.told = 0;
@@ -194,13 +177,13 @@ void Stack::forget_connection(uint32_t index) {
     give_back_port(socket);
     socket.local = {};
   }
-  reports_.show(index, now_);
+  core_.show(index);
 }
 
 // As Linux's tcp_disconnect().
 int Stack::disconnect(int number) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
   if (socket->type == Type::datagram) return connect(number, {});
@@ -219,42 +202,42 @@ int Stack::disconnect(int number) {
                       state == tcp::State::last_ack;
     if (!over) socket->error = ECONNRESET;
     connection.abort();
-    output_.send_all(index, now_);  // without room the peer is reset when it says something
+    output_.send_all(index, core_.now);  // without room the peer is reset when it says something
     if (socket->early) listeners_.end_early(*socket);
     forget_connection(index);
   }
   socket->local.port = port;  // as Linux goes on to call it, though it may be another's
-  reports_.show(index, now_);
-  notify(index);
+  core_.show(index);
+  core_.notify(index);
   return 0;
 }
 
 // TCP's handshake, of a socket that knows both its ends. True: it begins with the first data.
 bool Stack::open_connection(uint32_t index) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   make_connection(socket);
-  ++counters_.connections_out;
-  const auto before = time_waits_.replace(flows_.hash(socket.local, socket.remote), socket.local, socket.remote);
-  socket.tcp.connection->connect(socket.remote.port, hashes_.initial_sequence(socket.local, socket.remote, now_, before), now_,
+  ++core_.counters.connections_out;
+  const auto before = time_waits_.replace(core_.flows.hash(socket.local, socket.remote), socket.local, socket.remote);
+  socket.tcp.connection->connect(socket.remote.port, hashes_.initial_sequence(socket.local, socket.remote, core_.now, before), core_.now,
                                   hashes_.timestamp_offset(socket.local, socket.remote));
-  socket.deferred = socket.fast_open_connect && fast_open_.begin(socket, now_);
+  socket.deferred = socket.fast_open_connect && fast_open_.begin(socket, core_.now);
   after(index);
-  return slab_.has(index) && slab_[index].deferred;
+  return core_.sockets.has(index) && core_.sockets[index].deferred;
 }
 
 void Stack::return_error(int number, int error) noexcept {
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket != nullptr && error != EAGAIN && error != EPIPE) socket->error = error;  // those come again by themselves
 }
 
 int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) {
     if (!socket->connected) return -EDESTADDRREQ;
     const DatagramPart& part = *socket->datagram;
-    const bool known = part.route_peer != kNone && part.route_generation == route_generation_ && now_ < part.route_until;
+    const bool known = part.route_peer != kNone && part.route_generation == route_generation_ && core_.now < part.route_until;
     const bool plain = socket->error == 0 && !socket->shut_write && part.segment == 0 && !more && !part.cork &&
                        part.gathered == nullptr && data.size() <= datagram_max(socket->remote.host.is_ipv4());
     if (known && plain) return send_by_known_route(static_cast<uint32_t>(number), data);
@@ -275,7 +258,7 @@ int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
   if (sent.bytes != 0) connection.expect_more(more || sent.bytes < data.size());  // what found no room follows
   if (sent.error != tcp::Error::none) return -EPIPE;
   if (urgent && sent.bytes != 0 && sent.bytes == data.size()) [[unlikely]] connection.mark_urgent();
-  if (sent.bytes < data.size() && connection.writable() != 0) starved_.push(static_cast<uint32_t>(number));  // no chunk was to be had
+  if (sent.bytes < data.size() && connection.writable() != 0) core_.starved.push(static_cast<uint32_t>(number));  // no chunk was to be had
   if (sent.bytes == 0 && !opens) return data.empty() ? 0 : -EAGAIN;
   after(static_cast<uint32_t>(number));
   return sent.bytes == 0 && !data.empty() ? -EAGAIN : int64_t{sent.bytes};
@@ -283,14 +266,22 @@ int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
 
 int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) return receive_from(number, data, nullptr, peek);
   if (socket->local_stream != nullptr) return receive_local(static_cast<uint32_t>(number), data, peek);
   if (!socket->has_connection()) return socket->error != 0 ? -socket->take_error() : -ENOTCONN;
   tcp::Connection& connection = *socket->tcp.connection;
-  size_t skip = peek ? positions_.peek_offset(static_cast<uint32_t>(number)) : 0;
-  if (socket->urgent) [[unlikely]] data = room_to_urgent(static_cast<uint32_t>(number), data, peek, skip);
+  size_t skip = peek ? core_.positions.peek_offset(static_cast<uint32_t>(number)) : 0;
+  if (socket->urgent) [[unlikely]] {
+    if (data.empty() || !core_.positions.is_urgent_next(static_cast<uint32_t>(number), skip)) {
+      data = core_.positions.room_to_urgent(static_cast<uint32_t>(number), data, skip);
+    } else if (peek) {
+      ++skip;
+    } else {
+      consume_at(static_cast<uint32_t>(number), 1);
+    }
+  }
   if (connection.readable() <= skip) {
     if (connection.readiness().ended) return 0;  // as on Linux also if it was reset after that: a send returns the error
     if (socket->error != 0) return -socket->take_error();
@@ -308,25 +299,17 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
     std::vector<Bytes>& pieces = output_.pieces();
     const uint32_t count = connection.gather(pieces);
     for (uint32_t i = 0; i < count && copied < data.size(); ++i) copied += copy_behind(pieces[i], skip, data.subspan(copied));
-    positions_.count_peeked(static_cast<uint32_t>(number), copied);
+    core_.positions.count_peeked(static_cast<uint32_t>(number), copied);
     return static_cast<int64_t>(copied);
   }
   const uint32_t bytes = connection.receive(data).bytes;
-  positions_.count_read(static_cast<uint32_t>(number), bytes);
-  make_due(static_cast<uint32_t>(number));  // the window may be told; with what the application sends next, if it does
+  core_.positions.count_read(static_cast<uint32_t>(number), bytes);
+  core_.make_due(static_cast<uint32_t>(number));  // the window may be told; with what the application sends next, if it does
   return bytes;
 }
 
-// How much of a piece went into `into`, without the first `skip` bytes, which of the next piece are as many fewer.
-size_t Stack::copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept {
-  const size_t before = std::min(skip, piece.size()), count = std::min(piece.size() - before, into.size());
-  copy_bytes(into.data(), piece.data() + before, count);
-  skip -= before;
-  return count;
-}
-
 int Stack::gather(int number, std::span<Bytes> pieces) {
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->local_stream != nullptr && socket->local_stream->unread != 0) return gather_local(*socket, pieces);
   if (!socket->has_connection() && socket->local_stream == nullptr) return -ENOTCONN;
@@ -336,49 +319,49 @@ int Stack::gather(int number, std::span<Bytes> pieces) {
 
 void Stack::consume(int number, uint32_t bytes) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket != nullptr) consume_at(static_cast<uint32_t>(number), bytes);
 }
 
 void Stack::consume_at(uint32_t index, uint32_t bytes) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   if (socket.local_stream != nullptr) return consume_local(index, bytes);
   if (!socket.has_connection()) return;
   tcp::Connection& connection = *socket.tcp.connection;
   bytes = std::min(bytes, connection.readable());
   connection.consume(bytes);
-  positions_.count_read(index, bytes);
-  make_due(index);
+  core_.positions.count_read(index, bytes);
+  core_.make_due(index);
 }
 
 // ---- what goes
 
 // After whatever may have changed a connection: what it has to send, its timer, its owner. The socket may be gone then.
 void Stack::after(uint32_t index) {
-  if (slab_[index].deferred) return notify(index);
-  const bool blocked = !output_.send_all(index, now_);
-  if (blocked) make_due(index);
-  Socket& socket = slab_[index];
+  if (core_.sockets[index].deferred) return core_.notify(index);
+  const bool blocked = !output_.send_all(index, core_.now);
+  if (blocked) core_.make_due(index);
+  Socket& socket = core_.sockets[index];
   if (!blocked) socket.due = false;  // run() would do the same once more
   tcp::Connection& connection = *socket.tcp.connection;
   // While there is no room run() tries again by itself: the pacer need not wake it before that.
-  timers_.set(index, std::max(connection.next_timer(), now_ + (blocked ? kMillisecond : 1)));
+  core_.timers.set(index, std::max(connection.next_timer(), core_.now + (blocked ? kMillisecond : 1)));
   if (const uint16_t size = connection.take_path_news(); size != 0) {
     const uint32_t headers = (socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + sizeof(ip::TcpHeader);
-    path_mtus_.learn(socket.remote.host, size + headers, now_);
+    path_mtus_.learn(socket.remote.host, size + headers, core_.now);
   }
   take_failure(socket);
   // While it ends, others may have to go on from here (unet/socket_table.h).
-  if (socket.is_closing() || static_cast<uint8_t>(connection.state()) != socket.shown) reports_.show(index, now_);
+  if (socket.is_closing() || static_cast<uint8_t>(connection.state()) != socket.shown) core_.show(index);
   const bool closed = connection.state() == tcp::State::closed;
   if (socket.early && !is_opening(connection.state())) listeners_.end_early(socket);
-  if (closed && !blocked && socket.found) find_flow(index, false);  // the same ends may connect anew
+  if (closed && !blocked) core_.remove_flow(index);  // the same ends may connect anew
   if (socket.stage == Stage::embryo) return blocked ? void() : embryo_changed(index);
   if (socket.is_closing() && !blocked) {
     if (closed) return drop(index);
     if (connection.state() == tcp::State::time_wait) return begin_time_wait(index);
   }
-  notify(index);
+  core_.notify(index);
 }
 
 // Stores why the connection has ended, for its owner.
@@ -400,28 +383,28 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   if ((header.flags & IpMessageFlags::kChecked) == 0) {
     const auto length = static_cast<uint32_t>(packet.payload.size());
     const uint64_t sum = pseudo_header_sum(packet.from, packet.to, ip::Protocol::kTcp, length);
-    if (ip::checksum_fold(ip::checksum_add(sum, packet.payload)) != 0) return void(++counters_.bad_checksum);
+    if (ip::checksum_fold(ip::checksum_add(sum, packet.payload)) != 0) return void(++core_.counters.bad_checksum);
   }
   ip::TcpView segment;
-  if (parse_tcp(packet.payload, segment) != ip::TcpError::none) return void(++counters_.bad_segment);
+  if (parse_tcp(packet.payload, segment) != ip::TcpError::none) return void(++core_.counters.bad_segment);
   const Address local{packet.to, segment.destination_port}, remote{packet.from, segment.source_port};
-  const uint32_t hash = flows_.hash(local, remote);
-  uint32_t index = flow(hash, local, remote);
+  const uint32_t hash = core_.flows.hash(local, remote);
+  uint32_t index = core_.flow(hash, local, remote);
   std::optional<tcp::Sequence> begin;  // where the numbers of a new connection may begin
   using Flags = ip::TcpFlags;
   const bool calls = segment.has(Flags::kSyn) && !segment.has(Flags::kAck) && !segment.has(Flags::kRst);
-  const bool by_local_peer = index != kNone && slab_[index].local_stream != nullptr && (header.flags & IpMessageFlags::kSameNi) != 0;
-  if (by_local_peer && calls) [[unlikely]] index = handle_local_syn(index);
-  const bool is_local = index != kNone && !slab_[index].has_connection();  // the segment is of no stream and no listener: refuse it
+  const bool is_of_local_peer = index != kNone && core_.sockets[index].local_stream != nullptr;
+  if (is_of_local_peer && (header.flags & IpMessageFlags::kSameNi) != 0 && calls) [[unlikely]] index = handle_local_syn(index);
+  const bool is_local = index != kNone && !core_.sockets[index].has_connection();  // the segment is of no stream and no listener: refuse it
   if (index == kNone && handle_time_wait(hash, local, remote, segment, begin)) return;
-  if (index != kNone && !is_local && slab_[index].tcp.connection->yields_to(segment)) {
-    begin = slab_[index].tcp.connection->time_wait().snd_nxt;
-    if (slab_[index].is_owned()) find_flow(index, false);  // its owner has not closed it yet
+  if (index != kNone && !is_local && core_.sockets[index].tcp.connection->yields_to(segment)) {
+    begin = core_.sockets[index].tcp.connection->time_wait().snd_nxt;
+    if (core_.sockets[index].is_owned()) core_.remove_flow(index);  // its owner has not closed it yet
     else drop(index);
     index = kNone;
   }
   const SynCookies::Answer cookie = index != kNone && !is_local ? overtakes_by_cookie(index, segment) : SynCookies::Answer::none;
-  if (cookie == SynCookies::Answer::later) [[unlikely]] return void(++counters_.cookies_bad);
+  if (cookie == SynCookies::Answer::later) [[unlikely]] return void(++core_.counters.cookies_bad);
   if (cookie == SynCookies::Answer::first) [[unlikely]] {
     drop(index);
     index = kNone;
@@ -431,25 +414,26 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
     if (calls) return handle_syn(listener, local, remote, segment, packet.traffic_class & 3, begin);
     const bool answers = segment.has(Flags::kAck) && !segment.has(Flags::kSyn) && !segment.has(Flags::kRst);
     if (answers && take_cookie(listener, local, remote, segment)) return;
-    if (!segment.has(Flags::kAck)) return void(++counters_.no_socket);  // RFC 9293, 3.10.7.2, fourth
+    if (!segment.has(Flags::kAck)) return void(++core_.counters.no_socket);  // RFC 9293, 3.10.7.2, fourth
   }
-  ++counters_.no_socket;
+  ++core_.counters.no_socket;
   if (const auto reset = tcp::reset_for(segment)) output_.send(nullptr, local, remote, {.fields = *reset});
 }
 
 void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn) {
-  Socket& socket = slab_[index];
+  Socket& socket = core_.sockets[index];
   tcp::Connection& connection = *socket.tcp.connection;
   const uint32_t there = connection.readable();
-  connection.handle_segment(segment, now_, ecn);
-  if (socket.fast_open_asked && is_synchronized(connection.state())) fast_open_.learn(socket, segment, now_);
+  connection.handle_segment(segment, core_.now, ecn);
+  if (socket.fast_open_asked && is_synchronized(connection.state())) fast_open_.learn(socket, segment, core_.now);
   if (segment.has(ip::TcpFlags::kUrg)) [[unlikely]] {
-    if (const auto before = connection.take_urgent()) set_urgent(index, *before, there);
+    const auto before = connection.take_urgent();
+    if (before && core_.set_urgent(index, *before, there)) consume_at(index, 1);
   }
   take_failure(socket);
   // The ACK and the timers wait for the end of the batch; the application is notified now.
-  make_due(index);
-  notify(index, connection.readable() > there);
+  core_.make_due(index);
+  core_.notify(index, connection.readable() > there);
 }
 
 }  // namespace unet::sockets
