@@ -345,7 +345,7 @@ void Stack::handle_no_port(uint32_t local_peer, const Address& from, const Addre
   if (index == kNone) return;
   const bool ipv4 = to.host.is_ipv4();
   if (core_.sockets[index].datagram->queues_errors(ipv4)) {  // as the packet would say; its data was in the datagram alone
-    return queue_error(index, {.origin = ipv4 ? QueuedError::Origin::icmp4 : QueuedError::Origin::icmp6, .error = ECONNREFUSED,
+    return core_.report_error(index, {.origin = ipv4 ? QueuedError::Origin::icmp4 : QueuedError::Origin::icmp6, .error = ECONNREFUSED,
                                .type = static_cast<uint8_t>(ipv4 ? 3 : 1), .code = static_cast<uint8_t>(ipv4 ? 3 : 4),
                                .offender = to.host, .to = to});
   }

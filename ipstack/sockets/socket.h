@@ -115,7 +115,7 @@ struct Socket {
   bool peeks_behind : 1 = false;   // SO_PEEK_OFF: ReadPositions has where
   bool held : 1 = false;           // Stack::held_ has it
   bool zero_copy : 1 = false;      // SO_ZEROCOPY
-  bool has_errors : 1 = false;     // Stack::error_queues_ has some
+  bool has_errors : 1 = false;     // ErrorQueues has some
   bool urgent : 1 = false;         // ReadPositions has it
   bool urgent_inline : 1 = false;  // SO_OOBINLINE
   bool urgent_news : 1 = false;    // for Change::urgent

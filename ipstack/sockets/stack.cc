@@ -53,7 +53,6 @@ void Stack::drop(uint32_t index) {
   }
   if (socket.local_stream != nullptr) local_peers_.drop_pieces(*socket.local_stream);
   give_back_port(socket);
-  if (!error_queues_.empty()) error_queues_.erase(index);
   core_.drop(index);
 }
 

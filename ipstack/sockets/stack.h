@@ -26,7 +26,6 @@
 
 #include "ipstack/ip/path_mtu.h"
 #include "ipstack/sockets/connection_hashes.h"
-#include "ipstack/sockets/error_queue.h"
 #include "ipstack/sockets/fast_open_handshake.h"
 #include "ipstack/sockets/flow_table.h"
 #include "ipstack/sockets/groups.h"
@@ -290,8 +289,6 @@ class Stack {
   Ports& ports_of(const Socket& socket) noexcept { return socket.type == Type::stream ? tcp_ports_ : udp_ports_; }
 
   // stack_errors.cc
-  void queue_error(uint32_t index, QueuedError error);
-  void drop_queued_errors(uint32_t index);
   void handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
                              DatagramError told, Bytes quoted);
   int fit_path(uint32_t index, SendRoute& route, uint32_t length);
@@ -413,7 +410,6 @@ class Stack {
   ip::PathMtu datagram_paths_;      // that ICMP has told of datagrams: forgeable by a sender that knows both ends
   Listeners listeners_{core_.sockets};
   DatagramSockets datagrams_{core_.sockets, core_.flows};
-  std::map<uint32_t, ErrorQueue> error_queues_;
   SynCookies cookies_{hashes_.key, core_.flows};
 
   FastOpen fast_open_;

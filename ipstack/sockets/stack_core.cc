@@ -2,6 +2,7 @@
 #include "ipstack/sockets/stack_core.h"
 
 #include <memory>
+#include <utility>
 
 namespace unet::sockets {
 namespace {
@@ -33,6 +34,7 @@ void StackCore::drop(uint32_t index) {
   timers.remove(index);
   remove_flow(index);
   tables.give_back(sockets[index].told_at);
+  errors.forget(index);
   positions.forget(index);
   sockets.drop(index);
 }
@@ -93,6 +95,11 @@ bool StackCore::next_change(Change& change) {
     return true;
   }
   return false;
+}
+
+void StackCore::report_error(uint32_t index, QueuedError error) {
+  errors.push(index, std::move(error));
+  notify(index, true);
 }
 
 // The older urgent byte is then a byte like any other, but where it was the next to be read, and had come.

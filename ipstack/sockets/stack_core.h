@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ipstack/sockets/datagram_queue.h"
+#include "ipstack/sockets/error_queues.h"
 #include "ipstack/sockets/flow_table.h"
 #include "ipstack/sockets/host_addresses.h"
 #include "ipstack/sockets/index_queue.h"
@@ -79,6 +80,8 @@ struct StackCore {
   // The stream's peer tells of an urgent byte, `before` bytes behind what was read last; `there` bytes had come before. True: an older
   // urgent byte is the next of the stream, which leaves it out: the caller consumes that byte.
   [[nodiscard]] bool set_urgent(uint32_t index, uint32_t before, uint32_t there);
+  // Queues an error for recvmsg() with MSG_ERRQUEUE.
+  void report_error(uint32_t index, QueuedError error);
   // Writes the socket's record for other processes.
   void show(uint32_t index) { reports.show(index, now); }
 
@@ -108,6 +111,7 @@ struct StackCore {
   FlowTable flows;                  // streams by both ends
   TimerHeap timers;                 // of streams
   ReadPositions positions{sockets};
+  ErrorQueues errors{sockets};
   Awaited awaited;
   SocketTables tables;
   SocketReports reports{tables, sockets, counters, memory.counters};

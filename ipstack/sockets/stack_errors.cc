@@ -8,15 +8,6 @@
 
 namespace unet::sockets {
 
-// As Linux's sock_queue_err_skb(): the next call is told, too.
-void Stack::queue_error(uint32_t index, QueuedError error) {
-  Socket& socket = core_.sockets[index];
-  if (error.is_pending()) socket.error = error.error;
-  socket.has_errors = true;
-  error_queues_[index].push(std::move(error));
-  core_.notify(index, true);
-}
-
 void Stack::handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
                                   DatagramError told, Bytes quoted) {
   const uint32_t index = datagrams_.find(local, remote);
@@ -35,7 +26,7 @@ void Stack::handle_datagram_error(const Address& local, const Address& remote, c
   }
   if (part.queues_errors(packet.ipv4)) {
     const Bytes data = quoted.subspan(ip::kUdpBytes).first(std::min<size_t>(quoted.size() - ip::kUdpBytes, ErrorQueue::kPayloadMax));
-    return queue_error(index, {.origin = packet.ipv4 ? QueuedError::Origin::icmp4 : QueuedError::Origin::icmp6, .error = told.error,
+    return core_.report_error(index, {.origin = packet.ipv4 ? QueuedError::Origin::icmp4 : QueuedError::Origin::icmp6, .error = told.error,
                                .type = error.type, .code = error.code, .info = error.mtu, .offender = packet.from, .to = remote,
                                .payload = {data.begin(), data.end()}});
   }
@@ -61,7 +52,7 @@ int Stack::fit_path(uint32_t index, SendRoute& route, uint32_t length) {
   route.dont_fragment = fits && how != PathDiscovery::interface && !may_be_less;
   if (fits || how == PathDiscovery::want) return 0;
   if (core_.sockets[index].datagram->queues_errors(ipv4)) {
-    queue_error(index, {.origin = QueuedError::Origin::local, .error = EMSGSIZE, .info = mtu, .to = route.to});
+    core_.report_error(index, {.origin = QueuedError::Origin::local, .error = EMSGSIZE, .info = mtu, .to = route.to});
   }
   return -EMSGSIZE;
 }
@@ -81,32 +72,15 @@ int64_t Stack::path_mtu(const Socket& socket) {
 void Stack::end_zero_copy(int number) {
   Socket* const socket = core_.owned(number);
   if (socket == nullptr || !socket->zero_copy) return;
-  const auto index = static_cast<uint32_t>(number);
-  socket->has_errors = true;
-  error_queues_[index].push_send();
-  core_.notify(index, true);
+  core_.errors.push_send(static_cast<uint32_t>(number));
+  core_.notify(static_cast<uint32_t>(number), true);
 }
 
-// The socket no longer asks for them.
-void Stack::drop_queued_errors(uint32_t index) {
-  Socket& socket = core_.sockets[index];
-  if (!socket.has_errors) return;
-  ErrorQueue& queue = error_queues_.at(index);
-  queue.drop_errors();
-  socket.has_errors = !queue.empty();
-}
-
-// As Linux's sock_dequeue_err_skb(): what SO_ERROR would tell is what comes next.
 std::optional<QueuedError> Stack::take_queued_error(int number) {
   Socket* const socket = core_.owned(number);
   if (socket == nullptr || !socket->has_errors) return std::nullopt;
-  ErrorQueue& queue = error_queues_.at(static_cast<uint32_t>(number));
-  QueuedError error = queue.pop();
-  socket->has_errors = !queue.empty();
+  QueuedError error = core_.errors.pop(static_cast<uint32_t>(number));
   if (socket->has_errors) core_.notify(static_cast<uint32_t>(number));
-  const bool next = socket->has_errors && queue.front().is_pending();
-  if (next) socket->error = queue.front().error;
-  else if (error.is_pending()) socket->error = 0;
   return error;
 }
 

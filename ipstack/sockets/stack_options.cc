@@ -19,7 +19,7 @@ int Stack::set_option(int number, Option option, int64_t value) {
     const int error = store_option(*socket, option, value, unused);
     if (error != 0 || value != 0) return error;
     if (option == Option::cork) uncork(static_cast<uint32_t>(number));
-    if (option == Option::queue_errors4 || option == Option::queue_errors6) drop_queued_errors(static_cast<uint32_t>(number));
+    if (option == Option::queue_errors4 || option == Option::queue_errors6) core_.errors.drop_errors(static_cast<uint32_t>(number));
     return error;
   }
   tcp::Options wanted = *socket->tcp.options;
