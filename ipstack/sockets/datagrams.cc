@@ -7,6 +7,14 @@
 #include "unet/base/bytes.h"
 
 namespace unet::sockets {
+namespace {
+
+bool is_member(const Socket& socket, const ip::IpAddress& group) noexcept {
+  const std::vector<ip::IpAddress>& groups = socket.datagram->groups;
+  return std::find(groups.begin(), groups.end(), group) != groups.end();
+}
+
+}  // namespace
 
 // The length fields of UDP and IP allow so much; one message has room for it.
 uint32_t Stack::datagram_max(bool ipv4) noexcept { return 0xFFFF - ip::kUdpBytes - (ipv4 ? ip::kIpv4Bytes : 0); }
@@ -21,7 +29,7 @@ int Stack::find_route(Socket& socket, const Sending& how, SendRoute& route) {
   if (!socket.fits(to)) return socket.ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   const DatagramPart& part = *socket.datagram;
   if (!part.broadcast && core_.addresses.is_broadcast(to.host)) return -EACCES;
-  if (const int error = take_port_to_send(socket); error != 0) return -error;
+  if (const int error = names_.take_port_to_send(socket); error != 0) return -error;
   from = part.of_group ? ip::IpAddress{} : socket.local.host;
   if (!how.from.is_unspecified()) {
     const bool may = core_.addresses.is_own(how.from) && (from.is_unspecified() || from == how.from);
@@ -103,7 +111,7 @@ int64_t Stack::send_datagram(uint32_t index, Bytes data, const SendRoute& asked)
   // As Linux has it: what is cut goes in single packets.
   const uint32_t headers = (host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
   if (route.segment != 0 && route.segment + headers > core_.addresses.mtu_from(route.from) && !core_.addresses.is_own(host)) return -EINVAL;
-  if (const int error = bind_free(index); error != 0) return -error;
+  if (const int error = names_.bind_free(index); error != 0) return -error;
   const auto length = static_cast<uint32_t>(data.size());
 
   if (core_.addresses.is_own(host)) {
@@ -112,7 +120,7 @@ int64_t Stack::send_datagram(uint32_t index, Bytes data, const SendRoute& asked)
       if (socket.connected && route.to == socket.remote && route.from == socket.local.host) {
         DatagramPart& part = *socket.datagram;
         part.route_peer = directory_.look_up(ip::Protocol::kUdp, route.to, core_.now).local_peer;
-        part.route_generation = route_generation_;
+        part.route_generation = names_.datagrams().generation();
         part.route_until = core_.now + kRouteLifetime;
       }
       return length;
@@ -191,6 +199,48 @@ int Stack::hand(int number, const DatagramQueue::Datagram& datagram) {
   return 0;
 }
 
+int Stack::set_group_source(int number, const ip::IpAddress& address) {
+  Socket* const socket = core_.owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type != Type::datagram) return -ENOPROTOOPT;
+  if (!address.is_unspecified() && !core_.addresses.is_own(address)) return -EADDRNOTAVAIL;
+  socket->datagram->group_source = address;
+  return 0;
+}
+
+void Stack::deliver(uint32_t index, const DatagramQueue::Datagram& datagram) {
+  DatagramPart& part = *core_.sockets[index].datagram;
+  if (core_.is_awaited(index) && part.queue.empty() && datagram.segment == 0 && !core_.sockets[index].shut_read) {
+    core_.awaited.came = static_cast<int64_t>(std::min(datagram.payload.size(), core_.awaited.room.size()));
+    core_.awaited.datagram = datagram;
+    core_.awaited.datagram.lost = part.lost;
+    return copy_bytes(core_.awaited.room.data(), datagram.payload.data(), static_cast<size_t>(core_.awaited.came));
+  }
+  const bool full = core_.sockets[index].shut_read || part.queue.waiting_bytes() >= part.receive_max;
+  if (full || !part.queue.push(part.receive_max, datagram, part.lost)) {
+    ++part.lost;
+    ++core_.counters.queue_full;
+    return;
+  }
+  core_.notify(index, true);
+}
+
+// Delivers a multicast datagram to all members of the group, and a broadcast to all sockets of the port. False: there is none.
+bool Stack::deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram) {
+  const bool group = datagram.to.is_multicast();
+  bool any = false;
+  for (uint32_t i = names_.datagrams().first(port); i != kNone; i = core_.sockets[i].datagram->next) {
+    const Socket& socket = core_.sockets[i];
+    if (!(datagram.to.is_ipv4() ? !socket.only_ipv6 : socket.ipv6)) continue;
+    if (socket.connected && socket.remote != datagram.from) continue;
+    if (!socket.local.host.is_unspecified() && socket.local.host != datagram.to) continue;
+    if (group && !is_member(socket, datagram.to)) continue;
+    any = true;
+    deliver(i, datagram);
+  }
+  return any;
+}
+
 void Stack::handle_udp(const ip::IpView& packet, const IpMessageHeader& header) {
   ip::UdpView view;
   switch (parse_udp(packet, (header.flags & IpMessageFlags::kChecked) != 0, view)) {
@@ -203,7 +253,7 @@ void Stack::handle_udp(const ip::IpView& packet, const IpMessageHeader& header) 
   const DatagramQueue::Datagram datagram{remote, packet.to, header.segment_size, view.payload,
                                          {packet.hop_limit, packet.traffic_class}, core_.now};
   if ((packet.to.is_multicast() || core_.addresses.is_broadcast(packet.to)) && deliver_to_all(view.to, datagram)) return;
-  const uint32_t index = datagrams_.find(local, remote);
+  const uint32_t index = names_.datagrams().find(local, remote);
   if (index == kNone) return void(++core_.counters.no_socket);
   deliver(index, datagram);
 }

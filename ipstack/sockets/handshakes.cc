@@ -18,15 +18,16 @@ int Stack::listen(int number, int backlog) {
     socket->listening->backlog = wanted;
     return 0;
   }
-  if (const int error = bind_free(index); error != 0) return -error;
-  for (uint32_t i = listeners_.first(socket->local.port); i != kNone; i = core_.sockets[i].listening->next) {
-    const bool meet = core_.sockets[i].local.host == socket->local.host && (families_of(core_.sockets[i]) & families_of(*socket)) != 0;
-    if (meet && !tcp_ports_.is_share(socket->local.host, socket->local.port)) return -EADDRINUSE;
+  if (const int error = names_.bind_free(index); error != 0) return -error;
+  for (uint32_t i = names_.listeners().first(socket->local.port); i != kNone; i = core_.sockets[i].listening->next) {
+    const Socket& other = core_.sockets[i];
+    const bool meet = other.local.host == socket->local.host && (names_.families_of(other) & names_.families_of(*socket)) != 0;
+    if (meet && !names_.tcp_ports().is_share(socket->local.host, socket->local.port)) return -EADDRINUSE;
   }
   socket->listening = std::make_unique<ListenerPart>();
-  listeners_.link(index);
-  if (tell_accepts_new_flows(*socket) == EADDRINUSE) {
-    listeners_.unlink(index);
+  names_.listeners().link(index);
+  if (names_.tell_accepts_new_flows(*socket) == EADDRINUSE) {
+    names_.listeners().unlink(index);
     socket->listening.reset();
     return -EADDRINUSE;
   }
@@ -57,12 +58,12 @@ int Stack::accept(int number, Address* peer) {
 // Connections that were not accepted are reset.
 void Stack::end_listener(uint32_t listener) {
   Socket& socket = core_.sockets[listener];
-  listeners_.unlink(listener);
-  static_cast<void>(tell_accepts_new_flows(socket));
+  names_.listeners().unlink(listener);
+  static_cast<void>(names_.tell_accepts_new_flows(socket));
   for (uint32_t i = 0; i < core_.sockets.end(); ++i) {
     if (!core_.sockets.has(i) || core_.sockets[i].listener != listener) continue;
     Socket& child = core_.sockets[i];
-    if (child.stage == Stage::embryo) listeners_.end_handshake(listener);
+    if (child.stage == Stage::embryo) names_.listeners().end_handshake(listener);
     child.listener = kNone;
     child.stage = Stage::closing;
     if (child.local_stream != nullptr) {
@@ -87,10 +88,10 @@ uint32_t Stack::make_embryo(uint32_t listener, const Address& local, const Addre
   child.local = local;
   child.remote = remote;
   child.bound = child.named = true;
-  tcp_ports_.use(local.host, local.port);
+  names_.tcp_ports().use(local.host, local.port);
   make_connection(child);
   core_.add_flow(index);
-  listeners_.begin_handshake(listener);
+  names_.listeners().begin_handshake(listener);
   return index;
 }
 
@@ -99,7 +100,7 @@ void Stack::handle_syn(uint32_t listener, const Address& local, const Address& r
   const ListenerPart& part = *core_.sockets[listener].listening;
   // RFC 9293, 3.10.7.2 leaves it open: the peer tries again, when accept() may have been called.
   if (part.ready.size() >= part.backlog) return void(++core_.counters.listen_overflow);
-  if (listeners_.handshakes() >= core_.options.half_open_max || part.embryos >= std::max(part.backlog, 16u)) {
+  if (names_.listeners().handshakes() >= core_.options.half_open_max || part.embryos >= std::max(part.backlog, 16u)) {
     return send_cookie(core_.sockets[listener], local, remote, segment);
   }
   const uint32_t index = make_embryo(listener, local, remote);
@@ -118,7 +119,7 @@ void Stack::embryo_changed(uint32_t index) {
   if (!is_synchronized(state) && !socket.early) return;
   Socket& listener = core_.sockets[socket.listener];
   socket.stage = Stage::queued;
-  listeners_.end_handshake(socket.listener);
+  names_.listeners().end_handshake(socket.listener);
   ++core_.counters.connections_in;
   const uint32_t parent = socket.listener;
   listener.listening->ready.push_back(index);

@@ -79,7 +79,7 @@ void Stack::handle_local_peer_gone(uint32_t local_peer) {
   forget_reserved();
   if (!local_peers_.is_open(local_peer)) return;
   directory_.forget(local_peer);
-  ++route_generation_;
+  names_.datagrams().change();
   for (uint32_t i = 0; i < core_.sockets.end(); ++i) {
     if (!core_.sockets.has(i) || core_.sockets[i].local_stream == nullptr) continue;
     LocalStream& part = *core_.sockets[i].local_stream;
@@ -220,7 +220,7 @@ void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
   const Address from{{open.from}, open.from_port}, to{{open.to}, open.to_port};
   const PeerHeader refused{.kind = PeerKind::kRefused, .socket = open.header.socket, .life = open.header.life};
   const auto refuse = [&] { local_peers_.send_or_queue(local_peer, refused); };
-  const uint32_t listener = listeners_.choose_in_turn(to);
+  const uint32_t listener = names_.listeners().choose_in_turn(to);
   const bool honest = core_.addresses.is_own(from.host) && core_.addresses.is_own(to.host) && from.port != 0 &&
                       open.window <= kWindowMost && (from.port >= kPrivileged || local_peers_[local_peer].same_user);
   if (!honest) ++core_.counters.near_bad;
@@ -241,7 +241,7 @@ void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
   child.local = to;
   child.remote = from;
   child.bound = child.named = true;
-  tcp_ports_.use(to.host, to.port);
+  names_.tcp_ports().use(to.host, to.port);
   core_.add_flow(index);
   child.local_stream = std::make_unique<LocalStream>();
   *child.local_stream = {.state = LocalStream::State::open, .local_peer = local_peer, .peer_socket = open.header.socket,
@@ -292,8 +292,8 @@ void Stack::handle_local_answer(uint32_t index, Bytes message) {
 // `data`: unless it stands behind the head.
 void Stack::handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data) {
   const LocalPeer::CheckedFlow& last = local_peers_[local_peer].checked;
-  const bool same = last.size != 0 && last.generation == route_generation_ && core_.now < last.until && message.size() >= last.size &&
-                    std::memcmp(message.data(), last.head.data(), last.size) == 0;
+  const bool known = last.size != 0 && last.generation == names_.datagrams().generation() && core_.now < last.until;
+  const bool same = known && message.size() >= last.size && std::memcmp(message.data(), last.head.data(), last.size) == 0;
   if (!same && !check_datagram(local_peer, message)) return;
   deliver(last.socket, {.from = last.from, .to = last.to, .segment = last.segment,
                         .payload = data.data() == nullptr ? message.subspan(last.size) : data,
@@ -318,7 +318,7 @@ bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
   const bool honest = core_.addresses.is_own(from.host) && core_.addresses.is_own(to.host) &&
                       (from.port >= kPrivileged || local_peers_[local_peer].same_user);
   if (!honest) return ++core_.counters.near_bad, false;
-  checked.socket = datagrams_.find(to, from);
+  checked.socket = names_.datagrams().find(to, from);
   if (checked.socket == kNone) {
     ++core_.counters.no_socket;
     std::array<std::byte, kPeerDatagramHeadMax> answer = checked.head;
@@ -330,18 +330,18 @@ bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
   checked.to = to.host;
   checked.segment = head.segment;
   checked.size = size;
-  checked.generation = route_generation_;
+  checked.generation = names_.datagrams().generation();
   checked.until = core_.now + kRouteLifetime;
   return true;
 }
 
 // The port to which a datagram of ours went has no socket. The peer's claim is compared with the directory.
 void Stack::handle_no_port(uint32_t local_peer, const Address& from, const Address& to) {
-  ++route_generation_;
+  names_.datagrams().change();
   PeerDirectory::Entry* const place = directory_.find(ip::Protocol::kUdp, to);
   if (place == nullptr || place->local_peer != local_peer) return void(++core_.counters.near_bad);
   *place = {};
-  const uint32_t index = datagrams_.find(from, to);
+  const uint32_t index = names_.datagrams().find(from, to);
   if (index == kNone) return;
   const bool ipv4 = to.host.is_ipv4();
   if (core_.sockets[index].datagram->queues_errors(ipv4)) {  // as the packet would say; its data was in the datagram alone

@@ -48,12 +48,14 @@ void Listeners::end_early(Socket& socket) noexcept {
 }
 
 void DatagramSockets::link(uint32_t index) noexcept {
+  change();
   uint32_t& first = first_[sockets_[index].local.port];
   sockets_[index].datagram->next = first;
   first = index;
 }
 
 void DatagramSockets::unlink(uint32_t index) noexcept {
+  change();
   uint32_t* at = &first_[sockets_[index].local.port];
   while (*at != kNone && *at != index) at = &sockets_[*at].datagram->next;
   if (*at == index) *at = sockets_[index].datagram->next;

@@ -17,8 +17,7 @@ bool is_over(tcp::State state) noexcept { return state == tcp::State::closed || 
 Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
     : secrets_(options.seed), memory_(network, options), core_(network, memory_, options, secrets_.flows, now),
       hashes_{secrets_.connections}, default_options_(option_sets_.get(options.tcp)),
-      time_waits_(options.time_waits_max, {}, tcp_ports_, core_.tables, core_.counters),
-      tcp_ports_(network, ip::Protocol::kTcp, options.seed), udp_ports_(network, ip::Protocol::kUdp, options.seed), groups_(network),
+      time_waits_(options.time_waits_max, {}, names_.tcp_ports(), core_.tables, core_.counters),
       path_mtus_({.link_mtu = 0xFFFF, .seed = secrets_.stream_paths}),
       datagram_paths_({.link_mtu = 0xFFFF, .seed = secrets_.datagram_paths}),
       fast_open_{secrets_.fast_open_given, secrets_.fast_open_known, core_.counters},
@@ -43,31 +42,9 @@ int Stack::socket(Type type, bool ipv6) {
 
 // The socket is no more; nothing of it is sent.
 void Stack::drop(uint32_t index) {
-  Socket& socket = core_.sockets[index];
-  if (socket.stage == Stage::embryo) listeners_.end_handshake(socket.listener);
-  if (socket.early) listeners_.end_early(socket);
-  if (socket.datagram != nullptr && socket.bound) {
-    ++route_generation_;
-    datagrams_.unlink(index);
-    if (datagrams_.first(socket.local.port) != kNone) static_cast<void>(tell_accepts_new_flows(socket));
-  }
-  if (socket.local_stream != nullptr) local_peers_.drop_pieces(*socket.local_stream);
-  give_back_port(socket);
-  core_.drop(index);
-}
-
-void Stack::give_back_port(Socket& socket) {
-  if (!socket.bound) return;
-  if (socket.type == Type::datagram) give_back_groups(socket);
-  give_back_name(socket);
-}
-
-void Stack::give_back_name(Socket& socket) {
-  socket.bound = false;
-  if (socket.type != Type::datagram || !socket.datagram->of_group) return ports_of(socket).give_back(socket.local.host, socket.local.port);
-  groups_.give_back(socket.local.host, socket.local.port);
-  if (socket.datagram->has_port) udp_ports_.give_back({}, socket.local.port);
-  socket.datagram->of_group = socket.datagram->has_port = false;
+  LocalStream* const stream = core_.sockets[index].local_stream.get();
+  if (stream != nullptr) local_peers_.drop_pieces(*stream);
+  names_.drop(index);
 }
 
 int Stack::bind(int number, const Address& to) {
@@ -85,103 +62,30 @@ int Stack::bind_to(int number, const Address& to, uint64_t share) {
                                             : socket->has_connection() && socket->tcp.connection->state() == tcp::State::closed;
   if (over && !socket->named) forget_connection(static_cast<uint32_t>(number));
   if (socket->named || socket->bound || socket->has_connection()) return -EINVAL;
-  if (!socket->fits(to)) return socket->ipv6 ? -EINVAL : -EAFNOSUPPORT;
-  const bool any = to.host.is_unspecified();
-  const bool group = to.host.is_multicast() && socket->type == Type::datagram;
-  if (!any && !group && !core_.addresses.is_own(to.host)) return -EADDRNOTAVAIL;
-  const ip::IpAddress host = any ? ip::IpAddress{} : to.host;
-  uint16_t port = to.port;
-  if (socket->type == Type::datagram && group_conflicts(*socket, host, port)) return -EADDRINUSE;
-  int error = 0;
-  const bool shares = share != 0 && !group;
-  if (socket->type == Type::stream && port != 0 && is_listened_at(*socket, host, port, share)) return -EADDRINUSE;
-  const AcceptsNewFlows first = socket->type == Type::datagram || !shares ? AcceptsNewFlows::yes : AcceptsNewFlows::no;  // until listen()
-  if (port == 0 && !shares) error = ports_of(*socket).take_free(port);
-  else if (!group) error = ports_of(*socket).take_shared(host, port, socket->reuse, share, first, families_of(*socket));
-  if (group && error == 0) {
-    error = groups_.take(host, port);
-    if (error != 0 && to.port == 0) udp_ports_.give_back({}, port);
-  }
-  if (error != 0) return -error;
-  socket->local = {host, port};
-  socket->shares = shares;
-  if (group) {
-    socket->datagram->of_group = true;
-    socket->datagram->has_port = to.port == 0;
-  }
-  error = take_port(static_cast<uint32_t>(number));
-  socket->named = error == 0;
-  return -error;
-}
-
-// The socket gets what comes to `socket.local`, which was claimed for it. 0, or an errno: then the claim is given back.
-int Stack::take_port(uint32_t index) {
-  Socket& socket = core_.sockets[index];
-  socket.bound = true;
-  if (socket.type == Type::datagram) {
-    if (const int error = take_groups(socket); error != 0) {
-      give_back_name(socket);
-      socket.local = {};
-      return error;
-    }
-    ++route_generation_;
-    datagrams_.link(index);
-  }
-  core_.show(index);
-  return 0;
-}
-
-// SO_REUSEADDR lets several have a port of which none listens.
-bool Stack::is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept {
-  for (uint32_t i = listeners_.first(port); i != kNone; i = core_.sockets[i].listening->next) {
-    const Socket& other = core_.sockets[i];
-    const bool meets = other.local.host == host || other.local.host.is_unspecified() || host.is_unspecified();
-    const bool joins = share != 0 && other.local.host == host && tcp_ports_.group_of(host, port) == share;
-    if (meets && !joins && (families_of(other) & families_of(socket)) != 0) return true;
-  }
-  return false;
+  return names_.bind(static_cast<uint32_t>(number), to, share);
 }
 
 uint64_t Stack::group_of(int number) const noexcept {
   const Socket* const socket = core_.owned(number);
-  const bool accepted = socket != nullptr && socket->has_connection() && socket->named;  // a connection of a listener that shares it
-  if (socket == nullptr || (!socket->shares && !accepted)) return 0;
-  return (socket->type == Type::stream ? tcp_ports_ : udp_ports_).group_of(socket->local.host, socket->local.port);
+  return socket != nullptr ? names_.group_of(*socket) : 0;
 }
 
 int Stack::set_accepts_new_flows(int number, bool accepts_new_flows) {
   forget_reserved();
   Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  if (!socket->shares) return -EINVAL;
-  socket->passes = !accepts_new_flows;
-  return -tell_accepts_new_flows(*socket);
+  return socket != nullptr ? names_.set_accepts_new_flows(*socket, accepts_new_flows) : -EBADF;
 }
 
-// The network interface is to know whether any of ours at that port takes new flows, if it is of a share. 0, or an errno.
-int Stack::tell_accepts_new_flows(const Socket& socket) {
-  const uint16_t port = socket.local.port;
-  if (!socket.shares) return 0;
-  AcceptsNewFlows takes = AcceptsNewFlows::no;
-  const auto add = [&](uint32_t i) {
-    if (core_.sockets[i].local.host != socket.local.host) return;
-    takes = std::max(takes, core_.sockets[i].passes ? AcceptsNewFlows::if_no_other_does : AcceptsNewFlows::yes);
-  };
-  if (socket.type == Type::stream) {
-    for (uint32_t i = listeners_.first(port); i != kNone; i = core_.sockets[i].listening->next) add(i);
-  } else {
-    for (uint32_t i = datagrams_.first(port); i != kNone; i = core_.sockets[i].datagram->next) add(i);
-  }
-  return ports_of(socket).set_accepts_new_flows(socket.local.host, port, takes);
+int Stack::join(int number, const ip::IpAddress& group) {
+  forget_reserved();
+  Socket* const socket = core_.owned(number);
+  return socket != nullptr ? names_.join(*socket, group) : -EBADF;
 }
 
-int Stack::bind_free(uint32_t index) {
-  Socket& socket = core_.sockets[index];
-  if (socket.bound) return 0;
-  uint16_t port = 0;
-  if (const int error = ports_of(socket).take_free(port); error != 0) return error;
-  socket.local.port = port;
-  return take_port(index);
+int Stack::leave(int number, const ip::IpAddress& group) {
+  forget_reserved();
+  Socket* const socket = core_.owned(number);
+  return socket != nullptr ? names_.leave(*socket, group) : -EBADF;
 }
 
 int Stack::shutdown(int number, How how) {

@@ -28,7 +28,6 @@
 #include "ipstack/sockets/connection_hashes.h"
 #include "ipstack/sockets/fast_open_handshake.h"
 #include "ipstack/sockets/flow_table.h"
-#include "ipstack/sockets/groups.h"
 #include "ipstack/sockets/host_addresses.h"
 #include "ipstack/sockets/index_queue.h"
 #include "ipstack/sockets/ip_message.h"
@@ -37,12 +36,11 @@
 #include "ipstack/sockets/network.h"
 #include "ipstack/sockets/option_sets.h"
 #include "ipstack/sockets/peer_directory.h"
-#include "ipstack/sockets/port_sockets.h"
-#include "ipstack/sockets/ports.h"
 #include "ipstack/sockets/read_positions.h"
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
 #include "ipstack/sockets/socket_events.h"
+#include "ipstack/sockets/socket_names.h"
 #include "ipstack/sockets/socket_options.h"
 #include "ipstack/sockets/socket_reports.h"
 #include "ipstack/sockets/socket_tables.h"
@@ -277,16 +275,6 @@ class Stack {
   void drop(uint32_t index);
   void process_due(uint32_t index, bool& full);
   int bind_to(int number, const Address& to, uint64_t group);
-  bool is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept;
-  int tell_accepts_new_flows(const Socket& socket);
-  int bind_free(uint32_t index);
-  int take_port(uint32_t index);
-  void give_back_port(Socket& socket);
-  void give_back_name(Socket& socket);
-  static Ports::Families families_of(const Socket& socket) noexcept {
-    return !socket.ipv6 ? Ports::kIpv4 : socket.only_ipv6 ? Ports::kIpv6 : Ports::kBoth;
-  }
-  Ports& ports_of(const Socket& socket) noexcept { return socket.type == Type::stream ? tcp_ports_ : udp_ports_; }
 
   // stack_errors.cc
   void handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
@@ -300,7 +288,6 @@ class Stack {
   bool open_connection(uint32_t index);
   void forget_connection(uint32_t index);
   void consume_at(uint32_t index, uint32_t bytes);
-  void take_name_back(uint32_t index);
   void after(uint32_t index);
   void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
   void handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn);
@@ -349,11 +336,6 @@ class Stack {
   int64_t send_gathered(uint32_t index);
   void uncork(uint32_t index);
 
-  // socket_names.cc
-  int take_groups(Socket& socket);
-  void give_back_groups(const Socket& socket);
-  int take_port_to_send(Socket& socket);
-  bool group_conflicts(const Socket& socket, const ip::IpAddress& host, uint16_t port) const noexcept;
   void deliver(uint32_t index, const DatagramQueue::Datagram& datagram);
   bool deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram);
 
@@ -398,26 +380,21 @@ class Stack {
   const StackSecrets secrets_;
   StreamMemory memory_;
   StackCore core_;
+  SocketNames names_{core_};
   ConnectionHashes hashes_;
 
   uint64_t datagrams_read_ = 0;
   OptionSets option_sets_;
   const SharedOptions default_options_;
   TimeWaits time_waits_;
-  Ports tcp_ports_, udp_ports_;
-  Groups groups_;
   ip::PathMtu path_mtus_;           // that connections have found, for those that come after them
   ip::PathMtu datagram_paths_;      // that ICMP has told of datagrams: forgeable by a sender that knows both ends
-  Listeners listeners_{core_.sockets};
-  DatagramSockets datagrams_{core_.sockets, core_.flows};
   SynCookies cookies_{hashes_.key, core_.flows};
 
   FastOpen fast_open_;
 
   LocalPeers local_peers_{core_.network, core_.sockets};
   PeerDirectory directory_{core_.network, core_.flows};
-  // Changes invalidate remembered routes of datagrams, to local peers (DatagramPart::route_peer) and from them (LocalPeer::checked).
-  uint64_t route_generation_ = 0;
   static constexpr Nanoseconds kRouteLifetime = kSecond;  // of remembered routes: other processes' ports change without a word
   std::vector<uint32_t> awaiting_;  // streams that wait for an answer of the directory, and some that no longer do
   uint32_t lives_ = 0;

@@ -10,7 +10,7 @@ namespace unet::sockets {
 
 void Stack::handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
                                   DatagramError told, Bytes quoted) {
-  const uint32_t index = datagrams_.find(local, remote);
+  const uint32_t index = names_.datagrams().find(local, remote);
   if (index == kNone) return void(++core_.counters.icmp_unknown);
   const DatagramPart& part = *core_.sockets[index].datagram;
   if (error.kind == ip::IcmpKind::packet_too_big) {

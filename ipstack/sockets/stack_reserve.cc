@@ -75,7 +75,7 @@ int Stack::reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room) 
   route.segment = 0;
   const Address& to = route.to;
   if (bytes > datagram_max(to.host.is_ipv4())) return -EMSGSIZE;
-  if (const int error = bind_free(index); error != 0) return -error;
+  if (const int error = names_.bind_free(index); error != 0) return -error;
   reserved_.local_peer = core_.addresses.is_own(to.host) ? directory_.look_up(ip::Protocol::kUdp, to, core_.now).local_peer : kNone;
   if (reserved_.local_peer != kNone) {
     if (!local_peers_.send_header_options(reserved_.local_peer, route.header_options)) {

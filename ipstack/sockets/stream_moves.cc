@@ -55,12 +55,12 @@ int Stack::own_flow(int number, const ip::IpAddress& local, const Address& remot
   const Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (!socket->bound || socket->type != Type::stream) return -EINVAL;
-  return -tcp_ports_.own_flow({local, socket->local.port}, remote);
+  return -names_.tcp_ports().own_flow({local, socket->local.port}, remote);
 }
 
 Address Stack::claimed_at(int number) const noexcept {
   const Socket* const socket = core_.owned(number);
-  return socket == nullptr ? Address{} : Address{tcp_ports_.claimed_at(socket->local.host, socket->local.port), socket->local.port};
+  return socket == nullptr ? Address{} : Address{names_.tcp_ports().claimed_at(socket->local.host, socket->local.port), socket->local.port};
 }
 
 bool Stack::may_move(const Socket& socket) const noexcept {

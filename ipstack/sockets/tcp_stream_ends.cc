@@ -31,7 +31,7 @@ bool Stack::handle_time_wait(uint32_t hash, const Address& local, const Address&
   const uint32_t at = time_waits_.find(hash, local, remote);
   if (at == kNone) return false;
   const tcp::TimeWait& state = time_waits_[at].state;
-  if (state.yields_to(segment) && listeners_.choose(local, hash) != kNone) {
+  if (state.yields_to(segment) && names_.listeners().choose(local, hash) != kNone) {
     begin = state.snd_nxt;
     time_waits_.end(at);
     return false;
@@ -63,10 +63,10 @@ void Stack::leave_port(uint32_t index) {
     };
     uint16_t port;
     const bool further = ++socket.moves % kMovesPerBlock == 0;
-    error = tcp_ports_.take_any(hashes_.port_offset(socket.local.host, socket.remote), free, port, further);
+    error = names_.tcp_ports().take_any(hashes_.port_offset(socket.local.host, socket.remote), free, port, further);
     if (error == 0) {
       core_.remove_flow(index);
-      tcp_ports_.give_back(socket.local.host, std::exchange(socket.local.port, port));
+      names_.tcp_ports().give_back(socket.local.host, std::exchange(socket.local.port, port));
       core_.add_flow(index);
       call_again(socket);
     }

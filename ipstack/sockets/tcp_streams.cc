@@ -77,10 +77,10 @@ int Stack::connect(int number, const Address& asked) {
   if (socket->type == Type::datagram) {
     if (!socket->datagram->broadcast && core_.addresses.is_broadcast(to.host)) return -EACCES;
     socket->connected = !to.host.is_unspecified();
-    ++route_generation_;
+    names_.datagrams().change();
     socket->remote = socket->connected ? to : Address{};
     if (!socket->connected) {
-      if (!socket->named) take_name_back(index);
+      if (!socket->named) names_.take_back(index);
       core_.show(index);
       return 0;
     }
@@ -90,7 +90,7 @@ int Stack::connect(int number, const Address& asked) {
       socket->connected = false;
       return -ENETUNREACH;
     }
-    const int error = bind_free(index);
+    const int error = names_.bind_free(index);
     if (error != 0) {
       socket->connected = false;
       socket->remote = {};
@@ -111,7 +111,7 @@ int Stack::connect(int number, const Address& asked) {
   if (from.is_ipv4() != to.host.is_ipv4() || (core_.addresses.is_cut_off(from) && !core_.addresses.is_own(to.host))) return -ENETUNREACH;
   if (!socket->bound) {
     const auto free = [&](uint16_t port) { return is_free({from, port}, to); };
-    if (const int error = tcp_ports_.take_any(hashes_.port_offset(from, to), free, socket->local.port); error != 0) return -error;
+    if (const int error = names_.tcp_ports().take_any(hashes_.port_offset(from, to), free, socket->local.port); error != 0) return -error;
     socket->bound = true;
   } else if (!is_free({from, socket->local.port}, to)) {
     return -EADDRNOTAVAIL;
@@ -132,17 +132,6 @@ int Stack::connect(int number, const Address& asked) {
     }
   }
   return open_connection(index) ? 0 : -EINPROGRESS;
-}
-
-// A datagram socket to which connect() gave its name has none again.
-void Stack::take_name_back(uint32_t index) {
-  Socket& socket = core_.sockets[index];
-  if (socket.bound) {
-    ++route_generation_;
-    datagrams_.unlink(index);
-    give_back_port(socket);
-  }
-  socket.local = {};
 }
 
 // Returns the result of the call before, once, as Linux does (inet_stream_connect()). After a failure the next call begins anew.
@@ -174,7 +163,7 @@ void Stack::forget_connection(uint32_t index) {
   socket.told = 0;
   socket.remote = {};
   if (!socket.named) {
-    give_back_port(socket);
+    names_.give_back(socket);
     socket.local = {};
   }
   core_.show(index);
@@ -203,7 +192,7 @@ int Stack::disconnect(int number) {
     if (!over) socket->error = ECONNRESET;
     connection.abort();
     output_.send_all(index, core_.now);  // without room the peer is reset when it says something
-    if (socket->early) listeners_.end_early(*socket);
+    if (socket->early) names_.listeners().end_early(*socket);
     forget_connection(index);
   }
   socket->local.port = port;  // as Linux goes on to call it, though it may be another's
@@ -237,7 +226,7 @@ int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
   if (socket->type == Type::datagram) {
     if (!socket->connected) return -EDESTADDRREQ;
     const DatagramPart& part = *socket->datagram;
-    const bool known = part.route_peer != kNone && part.route_generation == route_generation_ && core_.now < part.route_until;
+    const bool known = part.route_peer != kNone && part.route_generation == names_.datagrams().generation() && core_.now < part.route_until;
     const bool plain = socket->error == 0 && !socket->shut_write && part.segment == 0 && !more && !part.cork &&
                        part.gathered == nullptr && data.size() <= datagram_max(socket->remote.host.is_ipv4());
     if (known && plain) return send_by_known_route(static_cast<uint32_t>(number), data);
@@ -354,7 +343,7 @@ void Stack::after(uint32_t index) {
   // While it ends, others may have to go on from here (unet/socket_table.h).
   if (socket.is_closing() || static_cast<uint8_t>(connection.state()) != socket.shown) core_.show(index);
   const bool closed = connection.state() == tcp::State::closed;
-  if (socket.early && !is_opening(connection.state())) listeners_.end_early(socket);
+  if (socket.early && !is_opening(connection.state())) names_.listeners().end_early(socket);
   if (closed && !blocked) core_.remove_flow(index);  // the same ends may connect anew
   if (socket.stage == Stage::embryo) return blocked ? void() : embryo_changed(index);
   if (socket.is_closing() && !blocked) {
@@ -410,7 +399,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
     index = kNone;
   }
   if (index != kNone && !is_local) return handle_connection(index, segment, packet.traffic_class & 3);
-  if (const uint32_t listener = is_local ? kNone : listeners_.choose(local, hash); listener != kNone) {
+  if (const uint32_t listener = is_local ? kNone : names_.listeners().choose(local, hash); listener != kNone) {
     if (calls) return handle_syn(listener, local, remote, segment, packet.traffic_class & 3, begin);
     const bool answers = segment.has(Flags::kAck) && !segment.has(Flags::kSyn) && !segment.has(Flags::kRst);
     if (answers && take_cookie(listener, local, remote, segment)) return;
