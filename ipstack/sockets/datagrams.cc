@@ -1,10 +1,16 @@
-// datagrams.cc - datagrams: calls of the application, and what comes.
+// datagrams.cc - datagram sockets: calls of the application, and datagrams that come.
+#include "ipstack/sockets/datagrams.h"
+
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
 
-#include "ipstack/sockets/stack.h"
 #include "unet/base/bytes.h"
+#include "unet/wire/udp.h"
 
 namespace unet::sockets {
 namespace {
@@ -16,11 +22,40 @@ bool is_member(const Socket& socket, const ip::IpAddress& group) noexcept {
 
 }  // namespace
 
+Datagrams::Datagrams(StackCore& core, SocketNames& names, LocalPeers& peers, PeerDirectory& directory, uint64_t path_seed)
+    : core_(core), names_(names), peers_(peers), directory_(directory), paths_({.link_mtu = 0xFFFF, .seed = path_seed}) {}
+
+int Datagrams::connect(uint32_t index, const Address& to) {
+  Socket& socket = core_.sockets[index];
+  if (!socket.datagram->broadcast && core_.addresses.is_broadcast(to.host)) return -EACCES;
+  socket.connected = !to.host.is_unspecified();
+  names_.datagrams().change();
+  socket.remote = socket.connected ? to : Address{};
+  if (!socket.connected) {
+    if (!socket.named) names_.take_back(index);
+    core_.show(index);
+    return 0;
+  }
+  const bool reachable = socket.named && !socket.local.host.is_unspecified() ? socket.local.host.is_ipv4() == to.host.is_ipv4()
+                         : socket.named || core_.addresses.source_for(to.host, socket.local.host);
+  if (!reachable || (core_.addresses.is_cut_off(socket.local.host) && !core_.addresses.is_own(to.host))) {
+    socket.connected = false;
+    return -ENETUNREACH;
+  }
+  const int error = names_.bind_free(index);
+  if (error != 0) {
+    socket.connected = false;
+    socket.remote = {};
+  }
+  core_.show(index);
+  return -error;
+}
+
 // The length fields of UDP and IP allow so much; one message has room for it.
-uint32_t Stack::datagram_max(bool ipv4) noexcept { return 0xFFFF - ip::kUdpBytes - (ipv4 ? ip::kIpv4Bytes : 0); }
+uint32_t Datagrams::length_max(bool ipv4) noexcept { return 0xFFFF - ip::kUdpBytes - (ipv4 ? ip::kIpv4Bytes : 0); }
 
 // From where a datagram goes that the application sends to `route.to`, and how; an error as -errno.
-int Stack::find_route(Socket& socket, const Sending& how, SendRoute& route) {
+int Datagrams::find_route(Socket& socket, const Sending& how, SendRoute& route) {
   if (socket.error != 0) return -socket.take_error();
   if (socket.shut_write) return -EPIPE;
   Address& to = route.to;
@@ -50,7 +85,7 @@ int Stack::find_route(Socket& socket, const Sending& how, SendRoute& route) {
 }
 
 // Told again when there is room: of the interface (kNone), or of a local peer's channel.
-int Stack::refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes) {
+int Datagrams::refuse(uint32_t index, uint32_t local_peer, uint32_t bytes) {
   Socket& socket = core_.sockets[index];
   ++core_.counters.no_room;
   socket.told = static_cast<uint16_t>(socket.told & ~Events::kOut);
@@ -61,7 +96,7 @@ int Stack::refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes) 
 }
 
 // Writes the headers of a datagram, and returns where its payload goes.
-std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const SendRoute& route, uint32_t length) noexcept {
+std::byte* Datagrams::begin(MutableBytes room, const Socket& socket, const SendRoute& route, uint32_t length) noexcept {
   const bool loops = !route.to.host.is_multicast() || socket.datagram->group_loop;
   const ip::IpFields fields{.from = route.from, .to = route.to.host, .protocol = ip::Protocol::kUdp,
                             .hop_limit = route.header_options.hop_limit, .traffic_class = route.header_options.traffic_class,
@@ -73,40 +108,35 @@ std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const 
   return at + sizeof header;
 }
 
-// To the peer of a connected socket: the route is remembered, by the channel of a local peer.
-int64_t Stack::send_by_known_route(uint32_t index, Bytes data) {
+int64_t Datagrams::send(uint32_t index, Bytes data, bool more) {
   const Socket& socket = core_.sockets[index];
-  std::array<std::byte, kPeerDatagramHeadMax> head;
-  const uint32_t size = emit_local_datagram(head.data(), socket.local, socket.remote, 0);
-  const uint32_t peer = socket.datagram->route_peer;
-  const bool went = local_peers_.send_header_options(peer, socket.header_options()) &&
-                    core_.network.send_to_local_peer(peer, Bytes(head).first(size), data);
-  if (went) return static_cast<int64_t>(data.size());
-  return refuse_datagram(index, peer, static_cast<uint32_t>(data.size()));
+  if (!socket.connected) return -EDESTADDRREQ;
+  const DatagramPart& part = *socket.datagram;
+  const bool known = part.route_peer != kNone && part.route_generation == names_.datagrams().generation() && core_.now < part.route_until;
+  const bool plain = socket.error == 0 && !socket.shut_write && part.segment == 0 && !more && !part.cork &&
+                     part.gathered == nullptr && data.size() <= length_max(socket.remote.host.is_ipv4());
+  if (known && plain) return send_by_known_route(index, data);
+  return send_to(index, data, socket.remote, {.more = more});
 }
 
-int64_t Stack::send_to(int number, Bytes data, const Address& to, const Sending& how) {
-  forget_reserved();
-  Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  if (socket->type != Type::datagram) return socket->has_connection() ? -EISCONN : -ENOTCONN;
-  const auto index = static_cast<uint32_t>(number);
-  DatagramPart& part = *socket->datagram;
+int64_t Datagrams::send_to(uint32_t index, Bytes data, const Address& to, const Sending& how) {
+  Socket& socket = core_.sockets[index];
+  DatagramPart& part = *socket.datagram;
   if (part.gathered != nullptr && part.gathered->due && send_gathered(index) == -EAGAIN) return -EAGAIN;
-  if (part.gathered != nullptr) return gather_datagram(index, data, part.cork || how.more);
+  if (part.gathered != nullptr) return gather(index, data, part.cork || how.more);
   SendRoute route{.to = to};
-  if (const int error = find_route(*socket, how, route); error != 0) return error;
-  if (!part.cork && !how.more) return send_datagram(index, data, route);
+  if (const int error = find_route(socket, how, route); error != 0) return error;
+  if (!part.cork && !how.more) return send_one(index, data, route);
   if (data.size() > 0xFFFF) return -EMSGSIZE;
   part.gathered = std::make_unique<Gathered>(Gathered{.route = route});
-  return gather_datagram(index, data, true);
+  return gather(index, data, true);
 }
 
-int64_t Stack::send_datagram(uint32_t index, Bytes data, const SendRoute& asked) {
+int64_t Datagrams::send_one(uint32_t index, Bytes data, const SendRoute& asked) {
   Socket& socket = core_.sockets[index];
   SendRoute route = asked;
   const ip::IpAddress& host = route.to.host;
-  if (data.size() > datagram_max(host.is_ipv4())) return -EMSGSIZE;
+  if (data.size() > length_max(host.is_ipv4())) return -EMSGSIZE;
   if (data.size() <= route.segment) route.segment = 0;
   // As Linux has it: what is cut goes in single packets.
   const uint32_t headers = (host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
@@ -115,7 +145,7 @@ int64_t Stack::send_datagram(uint32_t index, Bytes data, const SendRoute& asked)
   const auto length = static_cast<uint32_t>(data.size());
 
   if (core_.addresses.is_own(host)) {
-    const int local = send_datagram_local({route.from, socket.local.port}, route, data);
+    const int local = send_local({route.from, socket.local.port}, route, data);
     if (local > 0) {
       if (socket.connected && route.to == socket.remote && route.from == socket.local.host) {
         DatagramPart& part = *socket.datagram;
@@ -125,37 +155,33 @@ int64_t Stack::send_datagram(uint32_t index, Bytes data, const SendRoute& asked)
       }
       return length;
     }
-    if (local < 0) return refuse_datagram(index, directory_.look_up(ip::Protocol::kUdp, route.to, core_.now).local_peer, length);
+    if (local < 0) return refuse(index, directory_.look_up(ip::Protocol::kUdp, route.to, core_.now).local_peer, length);
   }
   if (const int error = fit_path(index, route, length); error != 0) return error;
   const auto total = static_cast<uint32_t>(sizeof(IpMessageHeader) + headers) + length;
   const MutableBytes room = core_.network.reserve(total);
-  if (room.empty()) return refuse_datagram(index, kNone, length);
-  copy_bytes(begin_datagram(room, socket, route, length), data.data(), length);
+  if (room.empty()) return refuse(index, kNone, length);
+  copy_bytes(begin(room, socket, route, length), data.data(), length);
   core_.network.post(total);
   ++core_.counters.messages_out;
   return length;
 }
 
-int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool peek, Received* what) {
-  forget_reserved();
-  Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  if (socket->type != Type::datagram) return receive(number, data, peek);
-  if (core_.has_awaited(number)) {
+int64_t Datagrams::receive(uint32_t index, MutableBytes data, Address* from, bool peek, Received* what) {
+  Socket& socket = core_.sockets[index];
+  if (core_.has_awaited(static_cast<int>(index))) {
     const DatagramQueue::Datagram& datagram = core_.awaited.datagram;
     const auto whole = static_cast<uint32_t>(datagram.payload.size());
     if (from != nullptr) *from = datagram.from;
     if (what != nullptr) *what = {datagram.to, whole, core_.awaited.came < whole, 0, datagram.header_options, datagram.came, datagram.lost};
     return core_.take_awaited();
   }
-  if (socket->error != 0) return -socket->take_error();
-  DatagramPart& part = *socket->datagram;
-  const auto index = static_cast<uint32_t>(number);
-  const bool behind = peek && socket->peeks_behind;
+  if (socket.error != 0) return -socket.take_error();
+  DatagramPart& part = *socket.datagram;
+  const bool behind = peek && socket.peeks_behind;
   uint32_t skip = behind ? core_.positions.peek_offset(index) : 0;
   DatagramQueue::Datagram found;
-  if (behind ? !part.queue.find(skip, part.coalesce, found) : part.queue.empty()) return socket->shut_read ? 0 : -EAGAIN;
+  if (behind ? !part.queue.find(skip, part.coalesce, found) : part.queue.empty()) return socket.shut_read ? 0 : -EAGAIN;
   const DatagramQueue::Datagram datagram = behind ? found : part.queue.front();
   const bool several = datagram.segment != 0 && datagram.payload.size() > datagram.segment;
   const Bytes bytes = several && !part.coalesce ? datagram.payload.first(datagram.segment) : datagram.payload;
@@ -176,22 +202,83 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
   if (peek) return core_.positions.count_peeked(index, copied), static_cast<int64_t>(copied);
   core_.positions.count_read(index, copied);
   if (bytes.size() < datagram.payload.size()) return part.queue.pop_segment(static_cast<uint32_t>(bytes.size())), copied;
-  ++datagrams_read_;
+  ++read_;
   part.queue.pop();
   return static_cast<int64_t>(copied);
 }
 
-std::optional<DatagramQueue::Datagram> Stack::oldest(int number) noexcept {
+// ---- sending without a copy
+
+int Datagrams::reserve(uint32_t index, uint32_t bytes, Reservation& reserved, MutableBytes& room) {
+  const DatagramPart& part = *core_.sockets[index].datagram;
+  if (part.cork || part.gathered != nullptr) return -EINVAL;
+  SendRoute& route = reserved.route;
+  route.to = core_.sockets[index].remote;
+  if (const int error = find_route(core_.sockets[index], {}, route); error != 0) return error;
+  route.segment = 0;
+  const Address& to = route.to;
+  if (bytes > length_max(to.host.is_ipv4())) return -EMSGSIZE;
+  if (const int error = names_.bind_free(index); error != 0) return -error;
+  reserved.local_peer = core_.addresses.is_own(to.host) ? directory_.look_up(ip::Protocol::kUdp, to, core_.now).local_peer : kNone;
+  if (reserved.local_peer != kNone) {
+    if (!peers_.send_header_options(reserved.local_peer, route.header_options)) {
+      return refuse(index, reserved.local_peer, bytes);
+    }
+    reserved.head = 0;
+    reserved.message = core_.network.reserve_to_local_peer(reserved.local_peer, bytes);
+  } else {
+    reserved.head = static_cast<uint32_t>(sizeof(IpMessageHeader)) + (to.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
+    reserved.message = core_.network.reserve(reserved.head + bytes);
+  }
+  if (reserved.message.empty()) return refuse(index, reserved.local_peer, bytes);
+  room = reserved.message.subspan(reserved.head, bytes);
+  return 0;
+}
+
+int64_t Datagrams::commit(uint32_t index, uint32_t bytes, Reservation& reserved) {
+  const Socket& socket = core_.sockets[index];
+  if (reserved.local_peer != kNone) {
+    std::array<std::byte, kPeerDatagramHeadMax> head;
+    const uint32_t size = emit_local_datagram(head.data(), {reserved.route.from, socket.local.port}, reserved.route.to, 0);
+    core_.network.post_to_local_peer(reserved.local_peer, Bytes(head).first(size), bytes);
+    return bytes;
+  }
+  if (const int error = fit_path(index, reserved.route, bytes); error != 0) return error;
+  begin(reserved.message, socket, reserved.route, bytes);
+  core_.network.post(reserved.head + bytes);
+  ++core_.counters.messages_out;
+  return bytes;
+}
+
+// ---- options
+
+int Datagrams::set_group_source(Socket& socket, const ip::IpAddress& address) {
+  if (socket.type != Type::datagram) return -ENOPROTOOPT;
+  if (!address.is_unspecified() && !core_.addresses.is_own(address)) return -EADDRNOTAVAIL;
+  socket.datagram->group_source = address;
+  return 0;
+}
+
+int64_t Datagrams::path_mtu(const Socket& socket) {
+  if (!socket.connected) return -ENOTCONN;
+  const ip::IpAddress& to = socket.remote.host;
+  if (core_.addresses.is_own(to)) return HostAddresses::own_path_mtu(to.is_ipv4());
+  return std::min(core_.addresses.mtu_from(socket.local.host), paths_.mtu(to, core_.now));
+}
+
+// ---- queues of other processes that share the port
+
+std::optional<DatagramQueue::Datagram> Datagrams::oldest(int number) noexcept {
   const Socket* const socket = core_.owned(number);
   if (socket == nullptr || socket->type != Type::datagram || socket->datagram->queue.empty()) return std::nullopt;
   return socket->datagram->queue.front();
 }
 
-void Stack::drop_oldest(int number) noexcept {
+void Datagrams::drop_oldest(int number) noexcept {
   if (oldest(number)) core_.sockets[static_cast<uint32_t>(number)].datagram->queue.pop();
 }
 
-int Stack::hand(int number, const DatagramQueue::Datagram& datagram) {
+int Datagrams::hand(int number, const DatagramQueue::Datagram& datagram) {
   const Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return -EOPNOTSUPP;
@@ -199,16 +286,9 @@ int Stack::hand(int number, const DatagramQueue::Datagram& datagram) {
   return 0;
 }
 
-int Stack::set_group_source(int number, const ip::IpAddress& address) {
-  Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  if (socket->type != Type::datagram) return -ENOPROTOOPT;
-  if (!address.is_unspecified() && !core_.addresses.is_own(address)) return -EADDRNOTAVAIL;
-  socket->datagram->group_source = address;
-  return 0;
-}
+// ---- what comes, and what waits for room
 
-void Stack::deliver(uint32_t index, const DatagramQueue::Datagram& datagram) {
+void Datagrams::deliver(uint32_t index, const DatagramQueue::Datagram& datagram) {
   DatagramPart& part = *core_.sockets[index].datagram;
   if (core_.is_awaited(index) && part.queue.empty() && datagram.segment == 0 && !core_.sockets[index].shut_read) {
     core_.awaited.came = static_cast<int64_t>(std::min(datagram.payload.size(), core_.awaited.room.size()));
@@ -226,7 +306,7 @@ void Stack::deliver(uint32_t index, const DatagramQueue::Datagram& datagram) {
 }
 
 // Delivers a multicast datagram to all members of the group, and a broadcast to all sockets of the port. False: there is none.
-bool Stack::deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram) {
+bool Datagrams::deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram) {
   const bool group = datagram.to.is_multicast();
   bool any = false;
   for (uint32_t i = names_.datagrams().first(port); i != kNone; i = core_.sockets[i].datagram->next) {
@@ -241,7 +321,7 @@ bool Stack::deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagra
   return any;
 }
 
-void Stack::handle_udp(const ip::IpView& packet, const IpMessageHeader& header) {
+void Datagrams::handle(const ip::IpView& packet, const IpMessageHeader& header) {
   ip::UdpView view;
   switch (parse_udp(packet, (header.flags & IpMessageFlags::kChecked) != 0, view)) {
     case ip::UdpError::none: break;
@@ -256,6 +336,17 @@ void Stack::handle_udp(const ip::IpView& packet, const IpMessageHeader& header) 
   const uint32_t index = names_.datagrams().find(local, remote);
   if (index == kNone) return void(++core_.counters.no_socket);
   deliver(index, datagram);
+}
+
+void Datagrams::process_due(uint32_t index, bool& full) {
+  const Socket& socket = core_.sockets[index];
+  const bool is_local = socket.refused_by != kNone;
+  const bool room = is_local ? core_.network.has_room(socket.refused_by, socket.refused_bytes)
+                             : !full && !core_.network.reserve(sizeof(IpMessageHeader) + 576).empty();
+  if (!is_local) full = !room;
+  const Gathered* const gathered = socket.datagram->gathered.get();
+  if (room && gathered != nullptr && gathered->due && send_gathered(index) == -EAGAIN) return;
+  return room ? core_.notify(index) : core_.make_due(index);
 }
 
 }  // namespace unet::sockets

@@ -86,6 +86,7 @@ bool read_message(Bytes message, T& into) noexcept {
 }
 inline Bytes bytes_of(const auto& message) noexcept { return {reinterpret_cast<const std::byte*>(&message), sizeof message}; }
 
+constexpr uint16_t kPrivilegedPorts = 1024;  // ports below are the superuser's
 constexpr uint32_t kPeerDatagramHeadMax = sizeof(PeerDatagram) + 2 * 16;
 
 }  // namespace unet::sockets

@@ -14,12 +14,6 @@
 #include "unet/base/bytes.h"
 
 namespace unet::sockets {
-namespace {
-
-constexpr uint32_t kPrivileged = 1024;
-
-}  // namespace
-
 bool Stack::awaits_local_peer(uint32_t index) const noexcept {
   const LocalStream* const part = core_.sockets.has(index) ? core_.sockets[index].local_stream.get() : nullptr;
   return part != nullptr && part->state == LocalStream::State::asking && part->local_peer == kNone;
@@ -104,7 +98,7 @@ bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& messag
   if (bytes.size() >= sizeof(PeerDatagram)) {
     const auto kind = static_cast<uint8_t>(bytes[0]);
     if (kind == PeerKind::kDatagram || kind == PeerKind::kNoPort) {
-      handle_local_datagram(local_peer, bytes, apart ? message.bytes() : Bytes());
+      datagrams_.handle_local(local_peer, bytes, apart ? message.bytes() : Bytes());
       return false;
     }
     if (kind == PeerKind::kHeaderOptions && read_message(bytes, options)) {
@@ -222,7 +216,7 @@ void Stack::handle_local_open(uint32_t local_peer, Bytes message) {
   const auto refuse = [&] { local_peers_.send_or_queue(local_peer, refused); };
   const uint32_t listener = names_.listeners().choose_in_turn(to);
   const bool honest = core_.addresses.is_own(from.host) && core_.addresses.is_own(to.host) && from.port != 0 &&
-                      open.window <= kWindowMost && (from.port >= kPrivileged || local_peers_[local_peer].same_user);
+                      open.window <= kWindowMost && (from.port >= kPrivilegedPorts || local_peers_[local_peer].same_user);
   if (!honest) ++core_.counters.near_bad;
   if (!honest || listener == kNone) return refuse();
   if (const uint32_t old = core_.flow(to, from); old != kNone) {
@@ -287,71 +281,6 @@ void Stack::handle_local_answer(uint32_t index, Bytes message) {
   ++core_.counters.near_out;
   core_.show(index);
   core_.notify(index);
-}
-
-// `data`: unless it stands behind the head.
-void Stack::handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data) {
-  const LocalPeer::CheckedFlow& last = local_peers_[local_peer].checked;
-  const bool known = last.size != 0 && last.generation == names_.datagrams().generation() && core_.now < last.until;
-  const bool same = known && message.size() >= last.size && std::memcmp(message.data(), last.head.data(), last.size) == 0;
-  if (!same && !check_datagram(local_peer, message)) return;
-  deliver(last.socket, {.from = last.from, .to = last.to, .segment = last.segment,
-                        .payload = data.data() == nullptr ? message.subspan(last.size) : data,
-                        .header_options = local_peers_[local_peer].heard, .came = core_.now});
-}
-
-// Whether a socket gets a datagram with this head: LocalPeer::checked has it then.
-bool Stack::check_datagram(uint32_t local_peer, Bytes message) {
-  LocalPeer::CheckedFlow& checked = local_peers_[local_peer].checked;
-  checked.size = 0;
-  PeerDatagram head;
-  const bool whole = read_message(message, head) && (head.address_bytes == 4 || head.address_bytes == 16) &&
-                     message.size() >= sizeof head + 2u * head.address_bytes;
-  if (!whole) return ++core_.counters.near_bad, false;
-  const uint32_t bytes = head.address_bytes, size = static_cast<uint32_t>(sizeof head) + 2 * bytes;
-  std::memcpy(checked.head.data(), &head, sizeof head);
-  std::memcpy(checked.head.data() + sizeof head, message.data() + sizeof head, 2 * bytes);
-  const std::byte* const both = checked.head.data() + sizeof head;
-  const auto address = [&](size_t at) { return bytes == 4 ? ip::ipv4_address(both + at) : ip::ipv6_address(both + at); };
-  const Address from{address(0), head.from_port}, to{address(bytes), head.to_port};
-  if (head.kind == PeerKind::kNoPort) return handle_no_port(local_peer, from, to), false;
-  const bool honest = core_.addresses.is_own(from.host) && core_.addresses.is_own(to.host) &&
-                      (from.port >= kPrivileged || local_peers_[local_peer].same_user);
-  if (!honest) return ++core_.counters.near_bad, false;
-  checked.socket = names_.datagrams().find(to, from);
-  if (checked.socket == kNone) {
-    ++core_.counters.no_socket;
-    std::array<std::byte, kPeerDatagramHeadMax> answer = checked.head;
-    answer[0] = std::byte{PeerKind::kNoPort};
-    static_cast<void>(core_.network.send_to_local_peer(local_peer, Bytes(answer).first(size), {}));
-    return false;
-  }
-  checked.from = from;
-  checked.to = to.host;
-  checked.segment = head.segment;
-  checked.size = size;
-  checked.generation = names_.datagrams().generation();
-  checked.until = core_.now + kRouteLifetime;
-  return true;
-}
-
-// The port to which a datagram of ours went has no socket. The peer's claim is compared with the directory.
-void Stack::handle_no_port(uint32_t local_peer, const Address& from, const Address& to) {
-  names_.datagrams().change();
-  PeerDirectory::Entry* const place = directory_.find(ip::Protocol::kUdp, to);
-  if (place == nullptr || place->local_peer != local_peer) return void(++core_.counters.near_bad);
-  *place = {};
-  const uint32_t index = names_.datagrams().find(from, to);
-  if (index == kNone) return;
-  const bool ipv4 = to.host.is_ipv4();
-  if (core_.sockets[index].datagram->queues_errors(ipv4)) {  // as the packet would say; its data was in the datagram alone
-    return core_.report_error(index, {.origin = ipv4 ? QueuedError::Origin::icmp4 : QueuedError::Origin::icmp6, .error = ECONNREFUSED,
-                               .type = static_cast<uint8_t>(ipv4 ? 3 : 1), .code = static_cast<uint8_t>(ipv4 ? 3 : 4),
-                               .offender = to.host, .to = to});
-  }
-  if (!core_.sockets[index].connected) return;
-  core_.sockets[index].error = ECONNREFUSED;
-  core_.notify(index, true);
 }
 
 }  // namespace unet::sockets

@@ -223,16 +223,4 @@ void Stack::run_local_timer(uint32_t index) {
   drop(index);
 }
 
-// ---- datagrams
-
-// 1: it has gone; 0: it must go through the network interface; -1: there is no room.
-int Stack::send_datagram_local(const Address& from, const SendRoute& route, Bytes data) {
-  const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kUdp, route.to, core_.now);
-  if (where.local_peer == kNone) return 0;
-  if (!local_peers_.send_header_options(where.local_peer, route.header_options)) return -1;
-  std::array<std::byte, kPeerDatagramHeadMax> head;
-  const uint32_t size = emit_local_datagram(head.data(), from, route.to, route.segment);
-  return core_.network.send_to_local_peer(where.local_peer, Bytes(head).first(size), data) ? 1 : -1;
-}
-
 }  // namespace unet::sockets

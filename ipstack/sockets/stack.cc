@@ -19,7 +19,6 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
       hashes_{secrets_.connections}, default_options_(option_sets_.get(options.tcp)),
       time_waits_(options.time_waits_max, {}, names_.tcp_ports(), core_.tables, core_.counters),
       path_mtus_({.link_mtu = 0xFFFF, .seed = secrets_.stream_paths}),
-      datagram_paths_({.link_mtu = 0xFFFF, .seed = secrets_.datagram_paths}),
       fast_open_{secrets_.fast_open_given, secrets_.fast_open_known, core_.counters},
       output_(network, memory_.chunks, core_.counters, core_.sockets, options.chunk_bytes) {}
 
@@ -86,6 +85,11 @@ int Stack::leave(int number, const ip::IpAddress& group) {
   forget_reserved();
   Socket* const socket = core_.owned(number);
   return socket != nullptr ? names_.leave(*socket, group) : -EBADF;
+}
+
+int Stack::set_group_source(int number, const ip::IpAddress& address) {
+  Socket* const socket = core_.owned(number);
+  return socket != nullptr ? datagrams_.set_group_source(*socket, address) : -EBADF;
 }
 
 int Stack::shutdown(int number, How how) {
@@ -207,7 +211,7 @@ void Stack::handle_message(Bytes message) {
   }
   switch (packet.protocol) {
     case ip::Protocol::kTcp: return handle_tcp(packet, header);
-    case ip::Protocol::kUdp: return handle_udp(packet, header);
+    case ip::Protocol::kUdp: return datagrams_.handle(packet, header);
     case ip::Protocol::kIcmp:
     case ip::Protocol::kIcmp6: return handle_icmp(packet);
     default: ++core_.counters.bad_packet;
@@ -249,15 +253,7 @@ void Stack::run() {
 // A socket that may have something to send. `full`: the network interface has refused another's message already.
 void Stack::process_due(uint32_t index, bool& full) {
   Socket& socket = core_.sockets[index];
-  if (socket.type == Type::datagram) {
-    const bool is_local = socket.refused_by != kNone;
-    const bool room = is_local ? core_.network.has_room(socket.refused_by, socket.refused_bytes)
-                           : !full && !core_.network.reserve(sizeof(IpMessageHeader) + 576).empty();
-    if (!is_local) full = !room;
-    const Gathered* const gathered = socket.datagram->gathered.get();
-    if (room && gathered != nullptr && gathered->due && send_gathered(index) == -EAGAIN) return;
-    return room ? core_.notify(index) : core_.make_due(index);
-  }
+  if (socket.type == Type::datagram) return datagrams_.process_due(index, full);
   if (socket.local_stream != nullptr) {
     LocalStream& part = *socket.local_stream;
     const bool told = flush_local(index);

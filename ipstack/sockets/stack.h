@@ -26,6 +26,7 @@
 
 #include "ipstack/ip/path_mtu.h"
 #include "ipstack/sockets/connection_hashes.h"
+#include "ipstack/sockets/datagrams.h"
 #include "ipstack/sockets/fast_open_handshake.h"
 #include "ipstack/sockets/flow_table.h"
 #include "ipstack/sockets/host_addresses.h"
@@ -37,6 +38,7 @@
 #include "ipstack/sockets/option_sets.h"
 #include "ipstack/sockets/peer_directory.h"
 #include "ipstack/sockets/read_positions.h"
+#include "ipstack/sockets/reservation.h"
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
 #include "ipstack/sockets/socket_events.h"
@@ -102,34 +104,13 @@ class Stack {
   int64_t receive_urgent(int socket, MutableBytes data, bool peek = false);
   bool is_at_urgent(int socket) const noexcept;  // the stream goes on with that byte, or would, as SIOCATMARK says it
   uint32_t to_urgent(int socket) const noexcept;  // how many bytes receive() may give before it stops there; ~0: it does not
-  // Options of one datagram, instead of its socket's. `segment`, not 0: the data is several datagrams of that size (the last: or less).
-  // `more`: the next call adds to the datagram, as with MSG_MORE. `from`: one of our addresses, which the socket must have.
-  struct Sending {
-    uint16_t segment = 0;
-    bool more = false;
-    int16_t hop_limit = -1, traffic_class = -1;  // -1: the socket's
-    ip::IpAddress from{};
-  };
-  // With UDP_GRO, Received::segment means the same as Sending::segment.
+  using Sending = Datagrams::Sending;
+  using Received = Datagrams::Received;
   int64_t send_to(int socket, Bytes data, const Address& to, const Sending& how);
   int64_t send_to(int socket, Bytes data, const Address& to, uint16_t segment = 0) {
     return send_to(socket, data, to, Sending{.segment = segment});
   }
-  struct Received {
-    ip::IpAddress to{};
-    uint32_t whole = 0;                // its bytes,
-    bool cut = false;                  // for which there was not room
-    uint16_t segment = 0;
-    HeaderOptions header_options{};
-    Nanoseconds came = 0;              // when the stack got it
-    uint32_t lost = 0;                 // how many had been lost for want of room in the socket, modulo 2^32
-  };
   int64_t receive_from(int socket, MutableBytes data, Address* from, bool peek = false, Received* what = nullptr);
-  // Processes that share a port pass datagrams on: oldest() is valid until the next call, drop_oldest() drops that one, and hand() queues a
-  // datagram that came to another stack.
-  std::optional<DatagramQueue::Datagram> oldest(int socket) noexcept;
-  void drop_oldest(int socket) noexcept;
-  int hand(int socket, const DatagramQueue::Datagram& datagram);
   // For a caller that found nothing and polls the network now: the next message to the socket is copied to `room` at once, and the next
   // receive() or receive_from() returns it. Socket -1 ends that: the stack does not touch `room` any more.
   void await(int socket, MutableBytes room) noexcept {
@@ -245,7 +226,7 @@ class Stack {
 
   uint32_t sockets() const noexcept { return core_.sockets.size(); }
   size_t changes() const noexcept { return core_.changed.size(); }  // that next_change() has to look at
-  uint64_t datagrams_read() const noexcept { return datagrams_read_; }  // from queues, in which they had waited
+  Datagrams& datagrams() noexcept { return datagrams_; }
   // Connections in TIME-WAIT without a socket.
   const TimeWaits& time_waits() const noexcept { return time_waits_; }
   template <typename Visit>  // visit(number, const Socket&)
@@ -261,25 +242,12 @@ class Stack {
   static constexpr uint32_t kLocalPeersMax = 1024;
 
  private:
-  // The room that reserve() gave.
-  struct Reserved {
-    int socket = -1;                 // -1: nothing
-    uint32_t local_peer = kNone;     // the room is in its channel
-    uint32_t head = 0;               // bytes of the message before the room, of the IP channel
-    MutableBytes message{};          // of the IP channel, or of the local peer's
-    uint32_t bytes = 0;
-    tcp::ChunkIndex spare = tcp::kNoChunk;
-    SendRoute route{};
-  };
   // stack.cc
   void drop(uint32_t index);
   void process_due(uint32_t index, bool& full);
   int bind_to(int number, const Address& to, uint64_t group);
 
-  // stack_errors.cc
-  void handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
-                             DatagramError told, Bytes quoted);
-  int fit_path(uint32_t index, SendRoute& route, uint32_t length);
+  // stack_options.cc
   int64_t path_mtu(const Socket& socket);
 
   // tcp_streams.cc
@@ -316,28 +284,10 @@ class Stack {
   // stack_reserve.cc
   int reserve_stream(uint32_t index, uint32_t bytes, MutableBytes& room);
   int reserve_local(uint32_t index, uint32_t bytes, MutableBytes& room);
-  int reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room);
   void forget_reserved() noexcept {
     if (reserved_.socket >= 0) [[unlikely]] drop_reserved();
   }
   void drop_reserved() noexcept;
-
-  // datagrams.cc
-  static uint32_t datagram_max(bool ipv4) noexcept;
-  int find_route(Socket& socket, const Sending& how, SendRoute& route);
-  int64_t send_datagram(uint32_t index, Bytes data, const SendRoute& route);
-  int64_t send_by_known_route(uint32_t index, Bytes data);
-  int refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes);
-  static std::byte* begin_datagram(MutableBytes room, const Socket& socket, const SendRoute& route, uint32_t length) noexcept;
-  void handle_udp(const ip::IpView& packet, const IpMessageHeader& header);
-
-  // datagram_cork.cc
-  int64_t gather_datagram(uint32_t index, Bytes data, bool more);
-  int64_t send_gathered(uint32_t index);
-  void uncork(uint32_t index);
-
-  void deliver(uint32_t index, const DatagramQueue::Datagram& datagram);
-  bool deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram);
 
   // stack_icmp.cc
   void handle_icmp(const ip::IpView& packet);
@@ -352,7 +302,6 @@ class Stack {
   void tell_read(uint32_t index);
   void shut_local(uint32_t index);
   void close_local(uint32_t index);
-  int send_datagram_local(const Address& from, const SendRoute& route, Bytes data);
   bool flush_local(uint32_t index);
   void fall_back(uint32_t index);
   void end_local(uint32_t index, int error);
@@ -365,9 +314,6 @@ class Stack {
   bool handle_local_data(uint32_t index, const Message& message, uint32_t before, bool urgent);
   void handle_local_open(uint32_t local_peer, Bytes message);
   void handle_local_answer(uint32_t index, Bytes message);
-  void handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data);
-  bool check_datagram(uint32_t local_peer, Bytes message);
-  void handle_no_port(uint32_t local_peer, const Address& from, const Address& to);
   // stream_moves.cc
   bool may_move(const Socket& socket) const noexcept;
   int import_local(uint32_t index, const MovedStream& moved, Bytes unread);
@@ -381,25 +327,23 @@ class Stack {
   StreamMemory memory_;
   StackCore core_;
   SocketNames names_{core_};
+  LocalPeers local_peers_{core_.network, core_.sockets};
+  PeerDirectory directory_{core_.network, core_.flows};
+  Datagrams datagrams_{core_, names_, local_peers_, directory_, secrets_.datagram_paths};
   ConnectionHashes hashes_;
 
-  uint64_t datagrams_read_ = 0;
   OptionSets option_sets_;
   const SharedOptions default_options_;
   TimeWaits time_waits_;
   ip::PathMtu path_mtus_;           // that connections have found, for those that come after them
-  ip::PathMtu datagram_paths_;      // that ICMP has told of datagrams: forgeable by a sender that knows both ends
   SynCookies cookies_{hashes_.key, core_.flows};
 
   FastOpen fast_open_;
 
-  LocalPeers local_peers_{core_.network, core_.sockets};
-  PeerDirectory directory_{core_.network, core_.flows};
-  static constexpr Nanoseconds kRouteLifetime = kSecond;  // of remembered routes: other processes' ports change without a word
   std::vector<uint32_t> awaiting_;  // streams that wait for an answer of the directory, and some that no longer do
   uint32_t lives_ = 0;
   bool forgets_ = false;
-  Reserved reserved_;
+  Reservation reserved_;
 
   TcpOutput output_;
 };

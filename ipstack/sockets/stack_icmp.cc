@@ -66,7 +66,7 @@ void Stack::handle_icmp(const ip::IpView& packet) {
   be16 ports[2];
   std::memcpy(ports, quoted.payload.data(), sizeof ports);
   const Address local{quoted.from, ports[0]}, remote{quoted.to, ports[1]};
-  if (quoted.protocol == ip::Protocol::kUdp) return handle_datagram_error(local, remote, packet, error, told, quoted.payload);
+  if (quoted.protocol == ip::Protocol::kUdp) return datagrams_.handle_error(local, remote, packet, error, told, quoted.payload);
   const uint32_t index = quoted.protocol == ip::Protocol::kTcp ? core_.flow(local, remote) : kNone;
   if (index == kNone || !core_.sockets[index].has_connection()) return void(++core_.counters.icmp_unknown);
   handle_connection_error(index, packet.from, error, quoted.payload);

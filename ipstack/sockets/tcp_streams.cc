@@ -74,30 +74,7 @@ int Stack::connect(int number, const Address& asked) {
   if (socket->listening != nullptr) return -EISCONN;
   Address to = asked;
   if (!socket->fits(to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
-  if (socket->type == Type::datagram) {
-    if (!socket->datagram->broadcast && core_.addresses.is_broadcast(to.host)) return -EACCES;
-    socket->connected = !to.host.is_unspecified();
-    names_.datagrams().change();
-    socket->remote = socket->connected ? to : Address{};
-    if (!socket->connected) {
-      if (!socket->named) names_.take_back(index);
-      core_.show(index);
-      return 0;
-    }
-    const bool reachable = socket->named && !socket->local.host.is_unspecified() ? socket->local.host.is_ipv4() == to.host.is_ipv4()
-                           : socket->named || core_.addresses.source_for(to.host, socket->local.host);
-    if (!reachable || (core_.addresses.is_cut_off(socket->local.host) && !core_.addresses.is_own(to.host))) {
-      socket->connected = false;
-      return -ENETUNREACH;
-    }
-    const int error = names_.bind_free(index);
-    if (error != 0) {
-      socket->connected = false;
-      socket->remote = {};
-    }
-    core_.show(index);
-    return -error;
-  }
+  if (socket->type == Type::datagram) return datagrams_.connect(index, to);
   if (socket->local_stream != nullptr || socket->has_connection()) return connect_again(index);
   if (to.host.is_unspecified()) {
     const auto own = core_.addresses.first_of(!socket->ipv6);
@@ -223,15 +200,7 @@ int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
   forget_reserved();
   Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
-  if (socket->type == Type::datagram) {
-    if (!socket->connected) return -EDESTADDRREQ;
-    const DatagramPart& part = *socket->datagram;
-    const bool known = part.route_peer != kNone && part.route_generation == names_.datagrams().generation() && core_.now < part.route_until;
-    const bool plain = socket->error == 0 && !socket->shut_write && part.segment == 0 && !more && !part.cork &&
-                       part.gathered == nullptr && data.size() <= datagram_max(socket->remote.host.is_ipv4());
-    if (known && plain) return send_by_known_route(static_cast<uint32_t>(number), data);
-    return send_to(number, data, socket->remote, Sending{.more = more});
-  }
+  if (socket->type == Type::datagram) return datagrams_.send(static_cast<uint32_t>(number), data, more);
   if (socket->error != 0) return -socket->take_error();
   if (socket->local_stream != nullptr) {
     socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);
@@ -257,7 +226,7 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   forget_reserved();
   Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
-  if (socket->type == Type::datagram) return receive_from(number, data, nullptr, peek);
+  if (socket->type == Type::datagram) return datagrams_.receive(static_cast<uint32_t>(number), data, nullptr, peek, nullptr);
   if (socket->local_stream != nullptr) return receive_local(static_cast<uint32_t>(number), data, peek);
   if (!socket->has_connection()) return socket->error != 0 ? -socket->take_error() : -ENOTCONN;
   tcp::Connection& connection = *socket->tcp.connection;
@@ -295,6 +264,22 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   core_.positions.count_read(static_cast<uint32_t>(number), bytes);
   core_.make_due(static_cast<uint32_t>(number));  // the window may be told; with what the application sends next, if it does
   return bytes;
+}
+
+int64_t Stack::send_to(int number, Bytes data, const Address& to, const Sending& how) {
+  forget_reserved();
+  Socket* const socket = core_.owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type != Type::datagram) return socket->has_connection() ? -EISCONN : -ENOTCONN;
+  return datagrams_.send_to(static_cast<uint32_t>(number), data, to, how);
+}
+
+int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool peek, Received* what) {
+  forget_reserved();
+  Socket* const socket = core_.owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type != Type::datagram) return receive(number, data, peek);
+  return datagrams_.receive(static_cast<uint32_t>(number), data, from, peek, what);
 }
 
 int Stack::gather(int number, std::span<Bytes> pieces) {
