@@ -65,14 +65,9 @@ void Stack::end_listener(uint32_t listener) {
     Socket& child = core_.sockets[i];
     if (child.stage == Stage::embryo) names_.listeners().end_handshake(listener);
     child.listener = kNone;
-    child.stage = Stage::closing;
-    if (child.local_stream != nullptr) {
-      child.linger = 0;
-      close_local(i);
-    } else {
-      child.tcp.connection->abort();
-      after(i);
-    }
+    child.linger = 0;
+    if (child.local_stream != nullptr) close_local(i);
+    else tcp_.close(i);
   }
   socket.listening.reset();
 }
@@ -89,7 +84,7 @@ uint32_t Stack::make_embryo(uint32_t listener, const Address& local, const Addre
   child.remote = remote;
   child.bound = child.named = true;
   names_.tcp_ports().use(local.host, local.port);
-  make_connection(child);
+  tcp_.make_connection(child);
   core_.add_flow(index);
   names_.listeners().begin_handshake(listener);
   return index;
@@ -106,24 +101,10 @@ void Stack::handle_syn(uint32_t listener, const Address& local, const Address& r
   const uint32_t index = make_embryo(listener, local, remote);
   if (index == kNone) return void(++core_.counters.listen_overflow);
   Socket& child = core_.sockets[index];
-  child.tcp.connection->listen(hashes_.initial_sequence(local, remote, core_.now, begin), hashes_.timestamp_offset(local, remote));
-  fast_open_.answer(child, *core_.sockets[listener].listening, segment, core_.now);
-  handle_connection(index, segment, ecn);
-}
-
-// An embryo has come of age, or died.
-void Stack::embryo_changed(uint32_t index) {
-  Socket& socket = core_.sockets[index];
-  const tcp::State state = socket.tcp.connection->state();
-  if (state == tcp::State::closed) return drop(index);
-  if (!is_synchronized(state) && !socket.early) return;
-  Socket& listener = core_.sockets[socket.listener];
-  socket.stage = Stage::queued;
-  names_.listeners().end_handshake(socket.listener);
-  ++core_.counters.connections_in;
-  const uint32_t parent = socket.listener;
-  listener.listening->ready.push_back(index);
-  core_.notify(parent, true);
+  const ConnectionHashes& hashes = tcp_.hashes();
+  child.tcp.connection->listen(hashes.initial_sequence(local, remote, core_.now, begin), hashes.timestamp_offset(local, remote));
+  tcp_.fast_open().answer(child, *core_.sockets[listener].listening, segment, core_.now);
+  tcp_.handle_segment(index, segment, ecn);
 }
 
 void Stack::send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment) {
@@ -139,13 +120,14 @@ void Stack::send_cookie(const Socket& listener, const Address& local, const Addr
   options.mss = listener.mss(core_.addresses.mtu_from(local.host) - header - static_cast<uint32_t>(sizeof(ip::TcpHeader)));
   if (own.timestamps && segment.options.has_timestamps) {
     options.has_timestamps = true;
-    options.timestamp = SynCookies::timestamp(tcp::Connection::clock(hashes_.timestamp_offset(local, remote), core_.now), segment.options);
+    const uint32_t clock = tcp::Connection::clock(tcp_.hashes().timestamp_offset(local, remote), core_.now);
+    options.timestamp = SynCookies::timestamp(clock, segment.options);
     options.timestamp_echo = segment.options.timestamp;
     options.sack_permitted = own.sack && segment.options.sack_permitted;
     if (own.window_scaling && segment.options.window_scale != ip::TcpOptions::kNoScale) options.window_scale = tcp::window_scale(own);
   }
   ++core_.counters.cookies_sent;
-  output_.send(nullptr, local, remote, answer);
+  tcp_.output().send(nullptr, local, remote, answer);
 }
 
 // A SYN that comes twice may be answered by a cookie, and then, when there is room again, by an embryo, of other numbers and options. The
@@ -179,12 +161,12 @@ bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& 
   ++core_.counters.cookies_taken;
   // The connection sees the SYN again, and its SYN-ACK has left already.
   tcp::Connection& connection = *core_.sockets[index].tcp.connection;
-  connection.listen(segment.acknowledgement - 1, hashes_.timestamp_offset(local, remote));
+  connection.listen(segment.acknowledgement - 1, tcp_.hashes().timestamp_offset(local, remote));
   const ip::TcpView syn = SynCookies::syn_of(segment);
   connection.handle_segment(syn, core_.now);
   tcp::Segment sent;
   while (connection.poll_segment(core_.now, 1, sent)) continue;
-  handle_connection(index, segment, 0);
+  tcp_.handle_segment(index, segment, 0);
   return true;
 }
 

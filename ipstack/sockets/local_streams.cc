@@ -196,7 +196,7 @@ void Stack::fall_back(uint32_t index) {
   ++core_.counters.near_refused;
   core_.timers.remove(index);
   core_.sockets[index].local_stream.reset();
-  open_connection(index);
+  tcp_.open(index);
 }
 
 void Stack::end_local(uint32_t index, int error) {

@@ -15,27 +15,21 @@ bool is_over(tcp::State state) noexcept { return state == tcp::State::closed || 
 }  // namespace
 
 Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
-    : secrets_(options.seed), memory_(network, options), core_(network, memory_, options, secrets_.flows, now),
-      hashes_{secrets_.connections}, default_options_(option_sets_.get(options.tcp)),
-      time_waits_(options.time_waits_max, {}, names_.tcp_ports(), core_.tables, core_.counters),
-      path_mtus_({.link_mtu = 0xFFFF, .seed = secrets_.stream_paths}),
-      fast_open_{secrets_.fast_open_given, secrets_.fast_open_known, core_.counters},
-      output_(network, memory_.chunks, core_.counters, core_.sockets, options.chunk_bytes) {}
+    : secrets_(options.seed), memory_(network, options), core_(network, memory_, options, secrets_.flows, now) {}
 
 Stack::~Stack() {
   if (forgets_) return;
   for (uint32_t i = 0; i < core_.sockets.end(); ++i) {
     if (!core_.sockets.has(i) || !core_.sockets[i].has_connection() || is_left_to_interface(core_.sockets[i], core_.now)) continue;
-    core_.sockets[i].tcp.connection->abort();
     // Without room the network interface resets the peer later: the port has no owner then.
-    if (output_.send_all(i, core_.now)) core_.tables.give_back(std::exchange(core_.sockets[i].told_at, kNone));
+    if (tcp_.reset(i)) core_.tables.give_back(std::exchange(core_.sockets[i].told_at, kNone));
   }
 }
 
 int Stack::socket(Type type, bool ipv6) {
   const uint32_t index = core_.make(type, ipv6);
   if (index == kNone) return -ENFILE;
-  if (type == Type::stream) core_.sockets[index].tcp.options = default_options_;
+  if (type == Type::stream) core_.sockets[index].tcp.options = tcp_.default_options();
   return static_cast<int>(index);
 }
 
@@ -109,11 +103,7 @@ int Stack::shutdown(int number, How how) {
   } else {
     if (!socket->has_connection() || is_over(socket->tcp.connection->state())) return -ENOTCONN;
     if (socket->tcp.connection->state() == tcp::State::syn_sent) return disconnect(number);
-    if (how != How::read) {
-      socket->deferred = false;
-      socket->tcp.connection->shutdown();
-      after(index);
-    }
+    if (how != How::read) tcp_.shut_down(index);
   }
   socket->shut_read = socket->shut_read || how != How::write;
   socket->shut_write = socket->shut_write || how != How::read;
@@ -131,16 +121,8 @@ int Stack::close(int number) {
     close_local(index);
     return 0;
   }
-  if (!socket->has_connection()) {
-    drop(index);
-    return 0;
-  }
-  socket->stage = Stage::closing;
-  socket->deferred = false;
-  tcp::Connection& connection = *socket->tcp.connection;
-  if (socket->linger == 0) connection.abort();
-  else connection.close(core_.now);
-  after(index);
+  if (socket->has_connection()) tcp_.close(index);
+  else drop(index);
   return 0;
 }
 
@@ -189,53 +171,17 @@ uint32_t Stack::events(int number) noexcept {
 
 // ---- what drives it
 
-bool Stack::handle_message(const Message& message) {
-  const bool offers = message.length >= tcp::ZeroCopyReceive::kLeast;
-  if (offers) memory_.messages.offer(message);
-  else memory_.messages.count(message.length);
-  memory_.copy_late();
-  handle_message(message.bytes());
-  return offers && memory_.messages.withdraw();
-}
-
-void Stack::handle_message(Bytes message) {
-  forget_reserved();
-  ++core_.counters.messages_in;
-  IpMessageHeader header;
-  if (message.size() < sizeof header) return void(++core_.counters.bad_message);
-  std::memcpy(&header, message.data(), sizeof header);
-  ip::IpView packet;
-  ip::Problem problem;
-  if (parse_ip_packet(message.subspan(sizeof header), packet, problem) != ip::IpError::none || packet.is_fragment()) {
-    return void(++core_.counters.bad_packet);
-  }
-  switch (packet.protocol) {
-    case ip::Protocol::kTcp: return handle_tcp(packet, header);
-    case ip::Protocol::kUdp: return datagrams_.handle(packet, header);
-    case ip::Protocol::kIcmp:
-    case ip::Protocol::kIcmp6: return handle_icmp(packet);
-    default: ++core_.counters.bad_packet;
-  }
-}
-
 void Stack::run() {
   forget_reserved();
   if (core_.tables.asked() != 0) [[unlikely]] core_.reports.run(core_.now);
-  if (memory_.chunks.has_waiting()) memory_.chunks.take_back(core_.network.completed());
+  tcp_.take_back_chunks();
   for (uint32_t index; (index = core_.timers.take(core_.now)) != kNone;) {
-    Socket& socket = core_.sockets[index];
-    if (socket.local_stream != nullptr) {
-      run_local_timer(index);
-      continue;
-    }
-    if (!socket.has_connection()) continue;
-    tcp::Connection& connection = *socket.tcp.connection;
-    if (connection.next_timer() <= core_.now) connection.handle_timer(core_.now);
-    after(index);
+    if (core_.sockets[index].local_stream != nullptr) run_local_timer(index);
+    else tcp_.run_timer(index);
   }
-  time_waits_.run(core_.now);
+  tcp_.time_waits().run(core_.now);
   local_peers_.flush();
-  if (output_.has_held()) output_.run_held([this](uint32_t index) { after(index); });
+  tcp_.run_held();
   // Those that find no room are due again, behind these; none stands in another's way.
   const size_t count = core_.due.size();
   bool full = false;
@@ -246,8 +192,8 @@ void Stack::run() {
     process_due(index, full);
   }
   core_.due.erase(core_.due.begin(), core_.due.begin() + static_cast<ptrdiff_t>(count));
-  if (output_.has_held() && core_.due.empty()) core_.network.notify_completion(output_.held_until());
-  if (!core_.starved.empty() && memory_.chunks.may_send()) core_.notify_starved();
+  if (tcp_.has_held() && core_.due.empty()) core_.network.notify_completion(tcp_.output().held_until());
+  if (tcp_.may_notify_starved()) core_.notify_starved();
 }
 
 // A socket that may have something to send. `full`: the network interface has refused another's message already.
@@ -264,7 +210,7 @@ void Stack::process_due(uint32_t index, bool& full) {
   }
   if (!socket.has_connection()) return;
   if (full) return core_.make_due(index);
-  after(index);
+  tcp_.advance(index);
   full = core_.sockets.has(index) && core_.sockets[index].due;
 }
 

@@ -24,10 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include "ipstack/ip/path_mtu.h"
-#include "ipstack/sockets/connection_hashes.h"
 #include "ipstack/sockets/datagrams.h"
-#include "ipstack/sockets/fast_open_handshake.h"
 #include "ipstack/sockets/flow_table.h"
 #include "ipstack/sockets/host_addresses.h"
 #include "ipstack/sockets/index_queue.h"
@@ -35,7 +32,6 @@
 #include "ipstack/sockets/local_peer_message.h"
 #include "ipstack/sockets/local_peers.h"
 #include "ipstack/sockets/network.h"
-#include "ipstack/sockets/option_sets.h"
 #include "ipstack/sockets/peer_directory.h"
 #include "ipstack/sockets/read_positions.h"
 #include "ipstack/sockets/reservation.h"
@@ -54,7 +50,7 @@
 #include "ipstack/sockets/stream_messages.h"
 #include "ipstack/sockets/stream_options.h"
 #include "ipstack/sockets/syn_cookies.h"
-#include "ipstack/sockets/tcp_output.h"
+#include "ipstack/sockets/tcp_streams.h"
 #include "ipstack/sockets/time_waits.h"
 #include "ipstack/sockets/timer_heap.h"
 #include "unet/limits.h"
@@ -213,13 +209,13 @@ class Stack {
   void run();
   // When run() may have something without a message; ~0: never. 0: it waits for room in the network.
   Nanoseconds next_event() const noexcept {
-    const Nanoseconds first = std::min(core_.timers.first(), time_waits_.first());
-    return waits_for_chunks() ? std::min(first, core_.now + kMillisecond) : first;
+    const Nanoseconds first = std::min(core_.timers.first(), tcp_.time_waits().first());
+    return tcp_.waits_for_chunks() ? std::min(first, core_.now + kMillisecond) : first;
   }
   bool wants_room() const noexcept {
-    return !core_.due.empty() || local_peers_.has_queued() || output_.has_held() || (!core_.starved.empty() && memory_.chunks.may_send());
+    return !core_.due.empty() || local_peers_.has_queued() || tcp_.has_held() || tcp_.may_notify_starved();
   }
-  bool is_due() const noexcept { return wants_room() || waits_for_chunks() || next_event() <= core_.now; }  // run() has something now
+  bool is_due() const noexcept { return wants_room() || tcp_.waits_for_chunks() || next_event() <= core_.now; }  // run() has something now
   // No connection is left that has to end yet; TIME-WAIT does not count, and neither does what the network interface ends for a process
   // that is gone: a close of which all data is acknowledged.
   bool idle() const noexcept;
@@ -228,7 +224,7 @@ class Stack {
   size_t changes() const noexcept { return core_.changed.size(); }  // that next_change() has to look at
   Datagrams& datagrams() noexcept { return datagrams_; }
   // Connections in TIME-WAIT without a socket.
-  const TimeWaits& time_waits() const noexcept { return time_waits_; }
+  const TimeWaits& time_waits() const noexcept { return tcp_.time_waits(); }
   template <typename Visit>  // visit(number, const Socket&)
   void for_each(Visit visit) const {
     for (uint32_t i = 0; i < core_.sockets.end(); ++i) {
@@ -247,29 +243,14 @@ class Stack {
   void process_due(uint32_t index, bool& full);
   int bind_to(int number, const Address& to, uint64_t group);
 
-  // stack_options.cc
-  int64_t path_mtu(const Socket& socket);
-
-  // tcp_streams.cc
-  void make_connection(Socket& socket);
+  // stack_calls.cc
   int connect_again(uint32_t index);
-  bool open_connection(uint32_t index);
   void forget_connection(uint32_t index);
   void consume_at(uint32_t index, uint32_t bytes);
-  void after(uint32_t index);
-  void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
-  void handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn);
-  void take_failure(Socket& socket);
 
-  // tcp_stream_ends.cc
-  void begin_time_wait(uint32_t index);
-  bool handle_time_wait(uint32_t hash, const Address& local, const Address& remote, const ip::TcpView& segment,
-                        std::optional<tcp::Sequence>& begin);
-  bool is_free(const Address& local, const Address& remote) const noexcept;
-  void leave_port(uint32_t index);
-  void call_again(Socket& socket);
-  // Streams need chunks that the network still reads: it does not tell when it has, so run() must look.
-  bool waits_for_chunks() const noexcept { return !core_.starved.empty() && memory_.chunks.has_waiting(); }
+  // stack_input.cc
+  void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
+  void handle_icmp(const ip::IpView& packet);
 
   // handshakes.cc
   void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
@@ -278,20 +259,14 @@ class Stack {
   SynCookies::Answer overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept;
   bool take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment);
   uint32_t make_embryo(uint32_t listener, const Address& local, const Address& remote);
-  void embryo_changed(uint32_t index);
   void end_listener(uint32_t index);
 
   // stack_reserve.cc
-  int reserve_stream(uint32_t index, uint32_t bytes, MutableBytes& room);
   int reserve_local(uint32_t index, uint32_t bytes, MutableBytes& room);
   void forget_reserved() noexcept {
     if (reserved_.socket >= 0) [[unlikely]] drop_reserved();
   }
   void drop_reserved() noexcept;
-
-  // stack_icmp.cc
-  void handle_icmp(const ip::IpView& packet);
-  void handle_connection_error(uint32_t index, const ip::IpAddress& from, const ip::IcmpView& error, Bytes quoted);
 
   // local_streams.cc: calls of streams between applications of one network interface, and what goes
   void connect_local(uint32_t index, bool joined);
@@ -330,22 +305,14 @@ class Stack {
   LocalPeers local_peers_{core_.network, core_.sockets};
   PeerDirectory directory_{core_.network, core_.flows};
   Datagrams datagrams_{core_, names_, local_peers_, directory_, secrets_.datagram_paths};
-  ConnectionHashes hashes_;
-
-  OptionSets option_sets_;
-  const SharedOptions default_options_;
-  TimeWaits time_waits_;
-  ip::PathMtu path_mtus_;           // that connections have found, for those that come after them
-  SynCookies cookies_{hashes_.key, core_.flows};
-
-  FastOpen fast_open_;
+  TcpStreams tcp_{core_, names_, secrets_};
+  SynCookies cookies_{tcp_.hashes().key, core_.flows};
 
   std::vector<uint32_t> awaiting_;  // streams that wait for an answer of the directory, and some that no longer do
   uint32_t lives_ = 0;
   bool forgets_ = false;
   Reservation reserved_;
 
-  TcpOutput output_;
 };
 
 }  // namespace unet::sockets

@@ -1,5 +1,4 @@
 // stack_options.cc - options of a socket and what setting them begins; errors and ends of sends that wait until they are asked for.
-#include <algorithm>
 #include <cerrno>
 
 #include "ipstack/sockets/stack.h"
@@ -23,22 +22,7 @@ int Stack::set_option(int number, Option option, int64_t value) {
     if (option == Option::queue_errors4 || option == Option::queue_errors6) core_.errors.drop_errors(static_cast<uint32_t>(number));
     return error;
   }
-  tcp::Options wanted = *socket->tcp.options;
-  if (const int error = store_option(*socket, option, value, wanted); error != 0) return error;
-  const bool others = wanted != *socket->tcp.options;
-  if (others) {
-    SharedOptions fresh = option_sets_.get(wanted);
-    if (socket->has_connection()) socket->tcp.connection->set_options(*fresh);
-    socket->tcp.options = std::move(fresh);
-  }
-  // Linux pushes what is queued also by the value that an option has already: MSG_MORE may hold it.
-  const bool pushes = option == Option::no_delay ? value != 0 : option == Option::cork && value == 0;
-  if (!socket->has_connection() || (!others && !pushes && option != Option::congestion)) return 0;
-  if (option == Option::congestion) socket->tcp.connection->set_congestion(wanted.congestion, core_.now);
-  if (pushes) socket->tcp.connection->push();
-  // Data that had waited may go, and timers may be others.
-  after(static_cast<uint32_t>(number));
-  return 0;
+  return tcp_.set_option(static_cast<uint32_t>(number), option, value);
 }
 
 int64_t Stack::option(int number, Option option) {
@@ -47,18 +31,9 @@ int64_t Stack::option(int number, Option option) {
   switch (option) {
     case Option::error: return socket->take_error();
     case Option::peek_offset: return socket->peeks_behind ? int64_t{core_.positions.peek_offset(static_cast<uint32_t>(number))} : -1;
-    case Option::path_mtu: return socket->type == Type::datagram ? datagrams_.path_mtu(*socket) : path_mtu(*socket);
+    case Option::path_mtu: return socket->type == Type::datagram ? datagrams_.path_mtu(*socket) : tcp_.path_mtu(*socket);
     default: return stored_option(*socket, option);
   }
-}
-
-// IP_MTU of a stream.
-int64_t Stack::path_mtu(const Socket& socket) {
-  if (!socket.has_connection() && socket.local_stream == nullptr) return -ENOTCONN;
-  const ip::IpAddress& to = socket.remote.host;
-  if (socket.local_stream != nullptr || core_.addresses.is_own(to)) return HostAddresses::own_path_mtu(to.is_ipv4());
-  const uint32_t known = socket.tcp.connection->info(core_.now).path_mtu(!to.is_ipv4());
-  return known != 0 ? known : std::min(core_.addresses.mtu_from(socket.local.host), path_mtus_.mtu(to, core_.now));
 }
 
 // ---- errors

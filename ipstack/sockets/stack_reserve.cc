@@ -22,29 +22,13 @@ int Stack::reserve(int number, uint32_t bytes, MutableBytes& room) {
     result = datagrams_.reserve(index, bytes, reserved_, room);
   } else {
     if (socket->error != 0) return -socket->take_error();
-    result = socket->local_stream != nullptr ? reserve_local(index, bytes, room) : reserve_stream(index, bytes, room);
+    result = socket->local_stream != nullptr ? reserve_local(index, bytes, room) : tcp_.reserve(index, bytes, reserved_, room);
     if (result == -EAGAIN) socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);  // told again when there is room
   }
   if (result != 0) return result;
   reserved_.socket = number;
   reserved_.bytes = static_cast<uint32_t>(room.size());
   return 0;
-}
-
-int Stack::reserve_stream(uint32_t index, uint32_t bytes, MutableBytes& room) {
-  Socket& socket = core_.sockets[index];
-  if (!socket.has_connection() || socket.shut_write) return -EPIPE;
-  tcp::Connection& connection = *socket.tcp.connection;
-  if (connection.state() == tcp::State::closed) return -EPIPE;
-  if (socket.deferred) {  // what is written in place does not go with a SYN
-    socket.deferred = false;
-    after(index);
-    return -EAGAIN;
-  }
-  room = connection.reserve(bytes, reserved_.spare);
-  if (!room.empty()) return 0;
-  if (connection.writable() != 0) core_.starved.push(index);  // no chunk was to be had
-  return -EAGAIN;
 }
 
 int Stack::reserve_local(uint32_t index, uint32_t bytes, MutableBytes& room) {
@@ -81,9 +65,7 @@ int64_t Stack::commit(int number, uint32_t bytes) {
     part.sent.count(bytes, core_.now);
     return bytes;
   }
-  socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);
-  socket->tcp.connection->commit(bytes, reserved.spare);
-  if (bytes != 0) after(index);
+  tcp_.commit(index, bytes, reserved);
   return bytes;
 }
 

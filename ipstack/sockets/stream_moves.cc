@@ -80,7 +80,7 @@ int Stack::begin_move(int number) {
   if (!may_move(*socket)) return -EOPNOTSUPP;
   if (socket->local_stream == nullptr) return 1;
   LocalStream& part = *socket->local_stream;
-  const uint64_t token = hashes_.move_token(socket->local, socket->remote, ++lives_);
+  const uint64_t token = tcp_.hashes().move_token(socket->local, socket->remote, ++lives_);
   const PeerMove message{.header = header_to(part, PeerKind::kMove), .token = token};
   if (!core_.network.send_to_local_peer(part.local_peer, bytes_of(message), {})) return -EAGAIN;
   part.move_token = token;
@@ -117,7 +117,7 @@ StreamOptions Stack::stream_options(int number) const {
 void Stack::set_stream_options(int number, const StreamOptions& options) {
   Socket* const socket = core_.owned(number);
   UNET_CHECK(socket != nullptr && socket->type == Type::stream && !socket->has_connection());
-  socket->tcp.options = option_sets_.get(options.tcp);
+  socket->tcp.options = tcp_.options(options.tcp);
   socket->hop_limit = options.hop_limit;
   socket->traffic_class = options.traffic_class;
   socket->max_segment = options.max_segment;
@@ -231,7 +231,7 @@ int Stack::import_connection(uint32_t index, const MovedStream& moved, Bytes unr
   if (!socket.shares || name.port != moved.local.port || (!name.host.is_unspecified() && name.host != moved.local.host)) return -EINVAL;
   socket.local = moved.local;
   socket.remote = moved.remote;
-  make_connection(socket);
+  tcp_.make_connection(socket);
   if (!socket.tcp.connection->restore(moved.connection, unsent, unread, core_.now)) {
     socket.tcp.connection.reset();
     socket.local = name;
@@ -239,7 +239,7 @@ int Stack::import_connection(uint32_t index, const MovedStream& moved, Bytes unr
     return -EINVAL;
   }
   core_.add_flow(index);
-  after(index);
+  tcp_.advance(index);
   return 0;
 }
 

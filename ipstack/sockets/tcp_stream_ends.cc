@@ -1,11 +1,29 @@
-// tcp_stream_ends.cc - how a connection becomes a record of TimeWaits, and what takes its place.
+// tcp_stream_ends.cc - ICMP errors about connections, TIME-WAIT, and what takes the place of a connection that is over.
 #include <cerrno>
 #include <utility>
 
-#include "ipstack/sockets/stack.h"
+#include "ipstack/sockets/tcp_streams.h"
 
 namespace unet::sockets {
 namespace {
+
+tcp::PathError path_error(const ip::IcmpView& error) noexcept {
+  switch (error.kind) {
+    case ip::IcmpKind::unreachable:
+      switch (error.why) {
+        case ip::Unreachable::network: return tcp::PathError::network_unreachable;
+        case ip::Unreachable::host: return tcp::PathError::host_unreachable;
+        case ip::Unreachable::protocol: return tcp::PathError::protocol_unreachable;
+        case ip::Unreachable::port: return tcp::PathError::port_unreachable;
+        case ip::Unreachable::prohibited: return tcp::PathError::prohibited;
+        case ip::Unreachable::other: return tcp::PathError::host_unreachable;
+      }
+      return tcp::PathError::host_unreachable;
+    case ip::IcmpKind::time_exceeded: return tcp::PathError::time_exceeded;
+    case ip::IcmpKind::parameter_problem: return tcp::PathError::parameter_problem;
+    default: return tcp::PathError::none;
+  }
+}
 
 constexpr uint8_t kMovesMax = 255;             // of one connect(); then it is as if all ports were in use
 constexpr uint8_t kMovesPerBlock = 32;         // of ports: their process has left many
@@ -13,7 +31,7 @@ constexpr uint8_t kMovesPerBlock = 32;         // of ports: their process has le
 }  // namespace
 
 // Its owner has closed it, and all that it had to send has left: the socket goes, and its port stays in use.
-void Stack::begin_time_wait(uint32_t index) {
+void TcpStreams::begin_time_wait(uint32_t index) {
   Socket& socket = core_.sockets[index];
   const tcp::Connection& connection = *socket.tcp.connection;
   const uint32_t hash = core_.flows.hash(socket.local, socket.remote);
@@ -22,12 +40,11 @@ void Stack::begin_time_wait(uint32_t index) {
   if (time_waits_.add(hash, socket.local, socket.remote, connection.time_wait(), connection.expires_at(), socket.told_at)) {
     socket.told_at = kNone;
   }
-  drop(index);
+  names_.drop(index);
 }
 
-// False: there is no such connection, or a new one takes its place; the new one's sequence numbers begin after `begin`.
-bool Stack::handle_time_wait(uint32_t hash, const Address& local, const Address& remote, const ip::TcpView& segment,
-                             std::optional<tcp::Sequence>& begin) {
+bool TcpStreams::handle_time_wait(uint32_t hash, const Address& local, const Address& remote, const ip::TcpView& segment,
+                                  std::optional<tcp::Sequence>& begin) {
   const uint32_t at = time_waits_.find(hash, local, remote);
   if (at == kNone) return false;
   const tcp::TimeWait& state = time_waits_[at].state;
@@ -36,12 +53,17 @@ bool Stack::handle_time_wait(uint32_t hash, const Address& local, const Address&
     time_waits_.end(at);
     return false;
   }
-  const auto answer = time_waits_.handle_segment(at, segment, core_.now, core_.options.tcp, memory_.counters);
+  const auto answer = time_waits_.handle_segment(at, segment, core_.now, core_.options.tcp, core_.memory.counters);
   if (answer) output_.send(nullptr, local, remote, {.fields = *answer});  // without room it is lost, and asked for again
   return true;
 }
 
-bool Stack::is_free(const Address& local, const Address& remote) const noexcept {
+void TcpStreams::make_way(uint32_t index) {
+  if (core_.sockets[index].is_owned()) core_.remove_flow(index);
+  else names_.drop(index);
+}
+
+bool TcpStreams::is_free(const Address& local, const Address& remote) const noexcept {
   const uint32_t hash = core_.flows.hash(local, remote);
   if (core_.flow(hash, local, remote) != kNone) return false;
   const uint32_t at = time_waits_.find(hash, local, remote);
@@ -50,7 +72,7 @@ bool Stack::is_free(const Address& local, const Address& remote) const noexcept 
 
 // The network interface holds the connection before between these ends, of a process that is gone: another port, as if that one had been
 // ours. Which bind() has named stays, and fails as Linux's does.
-void Stack::leave_port(uint32_t index) {
+void TcpStreams::leave_port(uint32_t index) {
   Socket& socket = core_.sockets[index];
   if (socket.tcp.connection->state() != tcp::State::syn_sent) return;
   ++core_.counters.ports_not_over;
@@ -76,12 +98,12 @@ void Stack::leave_port(uint32_t index) {
     socket.failed = true;
     socket.error = EADDRNOTAVAIL;
   }
-  after(index);
+  advance(index);
   if (core_.sockets.has(index)) core_.show(index);
 }
 
 // From another port, with the numbers that are due between these ends; but what it has to say already keeps those that it has.
-void Stack::call_again(Socket& socket) {
+void TcpStreams::call_again(Socket& socket) {
   if (socket.fast_open_asked) {
     socket.tcp.connection->move(socket.local.port);
     static_cast<void>(fast_open_.begin(socket, core_.now));
@@ -90,6 +112,28 @@ void Stack::call_again(Socket& socket) {
   make_connection(socket);
   socket.tcp.connection->connect(socket.remote.port, hashes_.initial_sequence(socket.local, socket.remote, core_.now, {}), core_.now,
                                  hashes_.timestamp_offset(socket.local, socket.remote));
+}
+
+// An error about no segment under way is a guess by a sender that does not see the connection (RFC 5927, 4).
+void TcpStreams::handle_error(uint32_t index, const ip::IpAddress& from, const ip::IcmpView& error, Bytes quoted) {
+  Socket& socket = core_.sockets[index];
+  tcp::Connection& connection = *socket.tcp.connection;
+  be32 sequence;
+  std::memcpy(&sequence, quoted.data() + offsetof(ip::TcpHeader, sequence), sizeof sequence);
+  if (!connection.under_way({sequence})) return void(++core_.counters.icmp_unknown);
+  if (error.why == ip::Unreachable::prohibited && error.kind == ip::IcmpKind::unreachable && from == socket.local.host) {
+    return leave_port(index);  // only the network interface says so
+  }
+  if (error.kind == ip::IcmpKind::packet_too_big) {
+    const uint32_t ip_bytes = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
+    const auto headers = static_cast<uint32_t>(ip_bytes + sizeof(ip::TcpHeader));
+    // A router that does not say how much passes (RFC 1191, 5) is taken to mean the least.
+    const uint32_t least = socket.remote.host.is_ipv4() ? ip::kIpv4PathMtuMin : ip::kIpv6MtuMin;
+    connection.handle_too_big(static_cast<uint16_t>(std::clamp<uint32_t>(error.mtu, least, 0xFFFF) - headers), core_.now);
+  } else {
+    connection.handle_error(path_error(error), core_.now);
+  }
+  advance(index);
 }
 
 }  // namespace unet::sockets

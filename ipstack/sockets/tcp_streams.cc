@@ -1,12 +1,13 @@
-// tcp_streams.cc - streams: calls of the application, segments that come, and segments that go.
+// tcp_streams.cc - streams by TCP: how they begin, their calls, and their segments.
+#include "ipstack/sockets/tcp_streams.h"
+
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
 
-#include "ipstack/sockets/stack.h"
-#include "ipstack/tcp/reset.h"
 #include "unet/base/bytes.h"
-#include "unet/wire/checksum.h"
 
 namespace unet::sockets {
 namespace {
@@ -41,12 +42,58 @@ int errno_of(tcp::PathError error, bool ipv4) noexcept {
   return EHOSTUNREACH;
 }
 
-bool is_opening(tcp::State state) noexcept { return state == tcp::State::syn_sent || state == tcp::State::syn_received; }
-
 }  // namespace
 
-// The socket must know both its ends.
-void Stack::make_connection(Socket& socket) {
+TcpStreams::TcpStreams(StackCore& core, SocketNames& names, const StackSecrets& secrets)
+    : core_(core), names_(names), hashes_{secrets.connections}, default_options_(option_sets_.get(core.options.tcp)),
+      path_mtus_({.link_mtu = 0xFFFF, .seed = secrets.stream_paths}),
+      fast_open_{secrets.fast_open_given, secrets.fast_open_known, core.counters},
+      time_waits_(core.options.time_waits_max, {}, names.tcp_ports(), core.tables, core.counters),
+      output_(core.network, core.memory.chunks, core.counters, core.sockets, core.options.chunk_bytes) {}
+
+// ---- a connection begins
+
+int TcpStreams::take_ends(uint32_t index, Address to) {
+  Socket& socket = core_.sockets[index];
+  if (to.host.is_unspecified()) {
+    const auto own = core_.addresses.first_of(!socket.ipv6);
+    if (!own) return -ENETUNREACH;
+    to.host = *own;
+  }
+  if (to.host.is_multicast() || to.host.is_limited_broadcast()) return -ENETUNREACH;
+  if (to.port == 0) return -ECONNREFUSED;
+  ip::IpAddress from = socket.local.host;
+  if (from.is_unspecified() && !core_.addresses.source_for(to.host, from)) return -ENETUNREACH;
+  if (from.is_ipv4() != to.host.is_ipv4() || (core_.addresses.is_cut_off(from) && !core_.addresses.is_own(to.host))) return -ENETUNREACH;
+  if (!socket.bound) {
+    const auto free = [&](uint16_t port) { return is_free({from, port}, to); };
+    if (const int error = names_.tcp_ports().take_any(hashes_.port_offset(from, to), free, socket.local.port); error != 0) return -error;
+    socket.bound = true;
+  } else if (!is_free({from, socket.local.port}, to)) {
+    return -EADDRNOTAVAIL;
+  }
+  socket.local.host = from;
+  socket.remote = to;
+  socket.error = 0;  // of a connection before, that disconnect() has ended
+  socket.moves = 0;
+  socket.connecting = true;
+  core_.add_flow(index);
+  return 0;
+}
+
+bool TcpStreams::open(uint32_t index) {
+  Socket& socket = core_.sockets[index];
+  make_connection(socket);
+  ++core_.counters.connections_out;
+  const auto before = time_waits_.replace(core_.flows.hash(socket.local, socket.remote), socket.local, socket.remote);
+  socket.tcp.connection->connect(socket.remote.port, hashes_.initial_sequence(socket.local, socket.remote, core_.now, before), core_.now,
+                                  hashes_.timestamp_offset(socket.local, socket.remote));
+  socket.deferred = socket.fast_open_connect && fast_open_.begin(socket, core_.now);
+  advance(index);
+  return core_.sockets.has(index) && core_.sockets[index].deferred;
+}
+
+void TcpStreams::make_connection(Socket& socket) {
   const uint32_t header = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   // Packets inside this network interface are not cut.
   const bool own = core_.addresses.is_own(socket.remote.host);
@@ -55,7 +102,7 @@ void Stack::make_connection(Socket& socket) {
   options.mss = socket.mss(mtu - header - static_cast<uint32_t>(sizeof(ip::TcpHeader)));
   options.default_mss = socket.remote.host.is_ipv4() ? 536 : 1220;
   socket.tcp.options = option_sets_.get(options);
-  socket.tcp.connection = std::make_unique<tcp::Connection>(*socket.tcp.options, memory_.resources, socket.local.port);
+  socket.tcp.connection = std::make_unique<tcp::Connection>(*socket.tcp.options, core_.memory.resources, socket.local.port);
   const uint32_t path = path_mtus_.mtu(socket.remote.host, core_.now);
   if (own || path < mtu) {
     const uint32_t size = (own ? mtu : path) - header - static_cast<uint32_t>(sizeof(ip::TcpHeader));
@@ -66,240 +113,66 @@ void Stack::make_connection(Socket& socket) {
 
 // ---- calls
 
-int Stack::connect(int number, const Address& asked) {
-  forget_reserved();
-  Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  const auto index = static_cast<uint32_t>(number);
-  if (socket->listening != nullptr) return -EISCONN;
-  Address to = asked;
-  if (!socket->fits(to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
-  if (socket->type == Type::datagram) return datagrams_.connect(index, to);
-  if (socket->local_stream != nullptr || socket->has_connection()) return connect_again(index);
-  if (to.host.is_unspecified()) {
-    const auto own = core_.addresses.first_of(!socket->ipv6);
-    if (!own) return -ENETUNREACH;
-    to.host = *own;
-  }
-  if (to.host.is_multicast() || to.host.is_limited_broadcast()) return -ENETUNREACH;
-  if (to.port == 0) return -ECONNREFUSED;
-  ip::IpAddress from = socket->local.host;
-  if (from.is_unspecified() && !core_.addresses.source_for(to.host, from)) return -ENETUNREACH;
-  if (from.is_ipv4() != to.host.is_ipv4() || (core_.addresses.is_cut_off(from) && !core_.addresses.is_own(to.host))) return -ENETUNREACH;
-  if (!socket->bound) {
-    const auto free = [&](uint16_t port) { return is_free({from, port}, to); };
-    if (const int error = names_.tcp_ports().take_any(hashes_.port_offset(from, to), free, socket->local.port); error != 0) return -error;
-    socket->bound = true;
-  } else if (!is_free({from, socket->local.port}, to)) {
-    return -EADDRNOTAVAIL;
-  }
-  socket->local.host = from;
-  socket->remote = to;
-  socket->error = 0;  // of a connection before, that disconnect() has ended
-  socket->moves = 0;
-  socket->connecting = true;
-  core_.add_flow(index);
-  if (core_.addresses.is_own(to.host)) {
-    const PeerDirectory::Entry* const known = directory_.find(ip::Protocol::kTcp, to);
-    const bool joined = known != nullptr && known->asked;
-    const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kTcp, to, core_.now);
-    if (where.local_peer != kNone || where.asked) {
-      connect_local(index, joined);
-      return -EINPROGRESS;
-    }
-  }
-  return open_connection(index) ? 0 : -EINPROGRESS;
-}
-
-// Returns the result of the call before, once, as Linux does (inet_stream_connect()). After a failure the next call begins anew.
-int Stack::connect_again(uint32_t index) {
+int64_t TcpStreams::send(uint32_t index, Bytes data, bool more, bool urgent) {
   Socket& socket = core_.sockets[index];
-  if (!socket.connecting || socket.deferred) return -EISCONN;
-  const LocalStream* const stream = socket.local_stream.get();
-  if (stream != nullptr ? stream->state == LocalStream::State::asking : is_opening(socket.tcp.connection->state())) return -EALREADY;
-  socket.connecting = false;
-  // A stream that a local peer has opened and ended at once has been connected: what became of it is for the next call.
-  const bool opened = stream != nullptr && stream->peer_life != 0;
-  if (stream != nullptr ? opened : socket.tcp.connection->state() != tcp::State::closed) return 0;
-  const int error = socket.take_error();
-  forget_connection(index);
-  return error != 0 ? -error : -ECONNABORTED;
-}
-
-// A connection that is over: the socket is as it was before connect(), also without a port unless bind() gave it that.
-void Stack::forget_connection(uint32_t index) {
-  Socket& socket = core_.sockets[index];
-  core_.timers.remove(index);
-  core_.remove_flow(index);
-  if (socket.has_connection()) socket.tcp.connection.reset();
-  if (socket.local_stream != nullptr) local_peers_.drop_pieces(*socket.local_stream);
-  socket.local_stream.reset();
-  core_.positions.forget_urgent(index);
-  socket.urgent_news = socket.came = false;
-  socket.shut_read = socket.shut_write = socket.fast_open_asked = socket.connecting = socket.deferred = false;
-  socket.told = 0;
-  socket.remote = {};
-  if (!socket.named) {
-    names_.give_back(socket);
-    socket.local = {};
-  }
-  core_.show(index);
-}
-
-// As Linux's tcp_disconnect().
-int Stack::disconnect(int number) {
-  forget_reserved();
-  Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  const auto index = static_cast<uint32_t>(number);
-  if (socket->type == Type::datagram) return connect(number, {});
-  const uint16_t port = socket->local.port;
-  if (socket->listening != nullptr) {
-    end_listener(index);
-  } else if (socket->local_stream != nullptr) {
-    if (socket->local_stream->state != LocalStream::State::closed) socket->error = ECONNRESET;
-    // An answer to the stream's question is itself answered by a reset.
-    if (socket->local_stream->state == LocalStream::State::open) local_peers_.send_reset(*socket->local_stream);
-    forget_connection(index);
-  } else if (socket->has_connection()) {
-    tcp::Connection& connection = *socket->tcp.connection;
-    const tcp::State state = connection.state();
-    const bool over = state == tcp::State::closed || state == tcp::State::time_wait || state == tcp::State::closing ||
-                      state == tcp::State::last_ack;
-    if (!over) socket->error = ECONNRESET;
-    connection.abort();
-    output_.send_all(index, core_.now);  // without room the peer is reset when it says something
-    if (socket->early) names_.listeners().end_early(*socket);
-    forget_connection(index);
-  }
-  socket->local.port = port;  // as Linux goes on to call it, though it may be another's
-  core_.show(index);
-  core_.notify(index);
-  return 0;
-}
-
-// TCP's handshake, of a socket that knows both its ends. True: it begins with the first data.
-bool Stack::open_connection(uint32_t index) {
-  Socket& socket = core_.sockets[index];
-  make_connection(socket);
-  ++core_.counters.connections_out;
-  const auto before = time_waits_.replace(core_.flows.hash(socket.local, socket.remote), socket.local, socket.remote);
-  socket.tcp.connection->connect(socket.remote.port, hashes_.initial_sequence(socket.local, socket.remote, core_.now, before), core_.now,
-                                  hashes_.timestamp_offset(socket.local, socket.remote));
-  socket.deferred = socket.fast_open_connect && fast_open_.begin(socket, core_.now);
-  after(index);
-  return core_.sockets.has(index) && core_.sockets[index].deferred;
-}
-
-void Stack::return_error(int number, int error) noexcept {
-  Socket* const socket = core_.owned(number);
-  if (socket != nullptr && error != EAGAIN && error != EPIPE) socket->error = error;  // those come again by themselves
-}
-
-int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
-  forget_reserved();
-  Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  if (socket->type == Type::datagram) return datagrams_.send(static_cast<uint32_t>(number), data, more);
-  if (socket->error != 0) return -socket->take_error();
-  if (socket->local_stream != nullptr) {
-    socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);
-    return send_local(static_cast<uint32_t>(number), data, urgent);
-  }
-  if (!socket->has_connection() || socket->shut_write) return -EPIPE;
-  tcp::Connection& connection = *socket->tcp.connection;
-  socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);  // told again when there is room
-  if (is_opening(connection.state()) && !socket->deferred && !connection.is_early()) return -EAGAIN;
-  const bool opens = socket->deferred;
-  socket->deferred = false;
+  if (!socket.has_connection() || socket.shut_write) return -EPIPE;
+  tcp::Connection& connection = *socket.tcp.connection;
+  socket.told = static_cast<uint16_t>(socket.told & ~Events::kOut);  // told again when there is room
+  if (is_opening(connection.state()) && !socket.deferred && !connection.is_early()) return -EAGAIN;
+  const bool opens = socket.deferred;
+  socket.deferred = false;
   const tcp::Transferred sent = connection.send(data);
   if (sent.bytes != 0) connection.expect_more(more || sent.bytes < data.size());  // what found no room follows
   if (sent.error != tcp::Error::none) return -EPIPE;
   if (urgent && sent.bytes != 0 && sent.bytes == data.size()) [[unlikely]] connection.mark_urgent();
-  if (sent.bytes < data.size() && connection.writable() != 0) core_.starved.push(static_cast<uint32_t>(number));  // no chunk was to be had
+  if (sent.bytes < data.size() && connection.writable() != 0) core_.starved.push(index);  // no chunk was to be had
   if (sent.bytes == 0 && !opens) return data.empty() ? 0 : -EAGAIN;
-  after(static_cast<uint32_t>(number));
+  advance(index);
   return sent.bytes == 0 && !data.empty() ? -EAGAIN : int64_t{sent.bytes};
 }
 
-int64_t Stack::receive(int number, MutableBytes data, bool peek) {
-  forget_reserved();
-  Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  if (socket->type == Type::datagram) return datagrams_.receive(static_cast<uint32_t>(number), data, nullptr, peek, nullptr);
-  if (socket->local_stream != nullptr) return receive_local(static_cast<uint32_t>(number), data, peek);
-  if (!socket->has_connection()) return socket->error != 0 ? -socket->take_error() : -ENOTCONN;
-  tcp::Connection& connection = *socket->tcp.connection;
-  size_t skip = peek ? core_.positions.peek_offset(static_cast<uint32_t>(number)) : 0;
-  if (socket->urgent) [[unlikely]] {
-    if (data.empty() || !core_.positions.is_urgent_next(static_cast<uint32_t>(number), skip)) {
-      data = core_.positions.room_to_urgent(static_cast<uint32_t>(number), data, skip);
+int64_t TcpStreams::receive(uint32_t index, MutableBytes data, bool peek) {
+  Socket& socket = core_.sockets[index];
+  if (!socket.has_connection()) return socket.error != 0 ? -socket.take_error() : -ENOTCONN;
+  tcp::Connection& connection = *socket.tcp.connection;
+  size_t skip = peek ? core_.positions.peek_offset(index) : 0;
+  if (socket.urgent) [[unlikely]] {
+    if (data.empty() || !core_.positions.is_urgent_next(index, skip)) {
+      data = core_.positions.room_to_urgent(index, data, skip);
     } else if (peek) {
       ++skip;
     } else {
-      consume_at(static_cast<uint32_t>(number), 1);
+      consume(index, 1);
     }
   }
   if (connection.readable() <= skip) {
     if (connection.readiness().ended) return 0;  // as on Linux also if it was reset after that: a send returns the error
-    if (socket->error != 0) return -socket->take_error();
+    if (socket.error != 0) return -socket.take_error();
     const tcp::State state = connection.state();
-    if (socket->deferred) {  // the application waits for the peer's data first: the SYN leaves now
-      socket->deferred = false;
-      after(static_cast<uint32_t>(number));
+    if (socket.deferred) {  // the application waits for the peer's data first: the SYN leaves now
+      socket.deferred = false;
+      advance(index);
       return -EAGAIN;
     }
     if (is_opening(state)) return -EAGAIN;
-    return socket->shut_read || state == tcp::State::closed || connection.readiness().ended ? 0 : -EAGAIN;
+    return socket.shut_read || state == tcp::State::closed || connection.readiness().ended ? 0 : -EAGAIN;
   }
   if (peek) {
     size_t copied = 0;
     std::vector<Bytes>& pieces = output_.pieces();
     const uint32_t count = connection.gather(pieces);
     for (uint32_t i = 0; i < count && copied < data.size(); ++i) copied += copy_behind(pieces[i], skip, data.subspan(copied));
-    core_.positions.count_peeked(static_cast<uint32_t>(number), copied);
+    core_.positions.count_peeked(index, copied);
     return static_cast<int64_t>(copied);
   }
   const uint32_t bytes = connection.receive(data).bytes;
-  core_.positions.count_read(static_cast<uint32_t>(number), bytes);
-  core_.make_due(static_cast<uint32_t>(number));  // the window may be told; with what the application sends next, if it does
+  core_.positions.count_read(index, bytes);
+  core_.make_due(index);  // the window may be told; with what the application sends next, if it does
   return bytes;
 }
 
-int64_t Stack::send_to(int number, Bytes data, const Address& to, const Sending& how) {
-  forget_reserved();
-  Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  if (socket->type != Type::datagram) return socket->has_connection() ? -EISCONN : -ENOTCONN;
-  return datagrams_.send_to(static_cast<uint32_t>(number), data, to, how);
-}
-
-int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool peek, Received* what) {
-  forget_reserved();
-  Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  if (socket->type != Type::datagram) return receive(number, data, peek);
-  return datagrams_.receive(static_cast<uint32_t>(number), data, from, peek, what);
-}
-
-int Stack::gather(int number, std::span<Bytes> pieces) {
-  Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  if (socket->local_stream != nullptr && socket->local_stream->unread != 0) return gather_local(*socket, pieces);
-  if (!socket->has_connection() && socket->local_stream == nullptr) return -ENOTCONN;
-  if (socket->local_stream != nullptr || socket->tcp.connection->readable() == 0) return static_cast<int>(receive(number, {}, true));
-  return static_cast<int>(socket->tcp.connection->gather(pieces));
-}
-
-void Stack::consume(int number, uint32_t bytes) {
-  forget_reserved();
-  Socket* const socket = core_.owned(number);
-  if (socket != nullptr) consume_at(static_cast<uint32_t>(number), bytes);
-}
-
-void Stack::consume_at(uint32_t index, uint32_t bytes) {
+void TcpStreams::consume(uint32_t index, uint32_t bytes) {
   Socket& socket = core_.sockets[index];
-  if (socket.local_stream != nullptr) return consume_local(index, bytes);
   if (!socket.has_connection()) return;
   tcp::Connection& connection = *socket.tcp.connection;
   bytes = std::min(bytes, connection.readable());
@@ -308,10 +181,90 @@ void Stack::consume_at(uint32_t index, uint32_t bytes) {
   core_.make_due(index);
 }
 
+int TcpStreams::reserve(uint32_t index, uint32_t bytes, Reservation& reserved, MutableBytes& room) {
+  Socket& socket = core_.sockets[index];
+  if (!socket.has_connection() || socket.shut_write) return -EPIPE;
+  tcp::Connection& connection = *socket.tcp.connection;
+  if (connection.state() == tcp::State::closed) return -EPIPE;
+  if (socket.deferred) {  // what is written in place does not go with a SYN
+    socket.deferred = false;
+    advance(index);
+    return -EAGAIN;
+  }
+  room = connection.reserve(bytes, reserved.spare);
+  if (!room.empty()) return 0;
+  if (connection.writable() != 0) core_.starved.push(index);  // no chunk was to be had
+  return -EAGAIN;
+}
+
+void TcpStreams::commit(uint32_t index, uint32_t bytes, const Reservation& reserved) {
+  Socket& socket = core_.sockets[index];
+  socket.told = static_cast<uint16_t>(socket.told & ~Events::kOut);
+  socket.tcp.connection->commit(bytes, reserved.spare);
+  if (bytes != 0) advance(index);
+}
+
+void TcpStreams::shut_down(uint32_t index) {
+  core_.sockets[index].deferred = false;
+  core_.sockets[index].tcp.connection->shutdown();
+  advance(index);
+}
+
+void TcpStreams::close(uint32_t index) {
+  Socket& socket = core_.sockets[index];
+  socket.stage = Stage::closing;
+  socket.deferred = false;
+  if (socket.linger == 0) socket.tcp.connection->abort();
+  else socket.tcp.connection->close(core_.now);
+  advance(index);
+}
+
+void TcpStreams::disconnect(uint32_t index) {
+  Socket& socket = core_.sockets[index];
+  const tcp::State state = socket.tcp.connection->state();
+  const bool over = state == tcp::State::closed || state == tcp::State::time_wait || state == tcp::State::closing ||
+                    state == tcp::State::last_ack;
+  if (!over) socket.error = ECONNRESET;
+  reset(index);  // without room the peer is reset when it says something
+  if (socket.early) names_.listeners().end_early(socket);
+}
+
+bool TcpStreams::reset(uint32_t index) {
+  core_.sockets[index].tcp.connection->abort();
+  return output_.send_all(index, core_.now);
+}
+
+int TcpStreams::set_option(uint32_t index, SocketOption option, int64_t value) {
+  Socket& socket = core_.sockets[index];
+  tcp::Options wanted = *socket.tcp.options;
+  if (const int error = store_option(socket, option, value, wanted); error != 0) return error;
+  const bool others = wanted != *socket.tcp.options;
+  if (others) {
+    SharedOptions fresh = option_sets_.get(wanted);
+    if (socket.has_connection()) socket.tcp.connection->set_options(*fresh);
+    socket.tcp.options = std::move(fresh);
+  }
+  // Linux pushes what is queued also by the value that an option has already: MSG_MORE may hold it.
+  const bool pushes = option == SocketOption::no_delay ? value != 0 : option == SocketOption::cork && value == 0;
+  if (!socket.has_connection() || (!others && !pushes && option != SocketOption::congestion)) return 0;
+  if (option == SocketOption::congestion) socket.tcp.connection->set_congestion(wanted.congestion, core_.now);
+  if (pushes) socket.tcp.connection->push();
+  // Data that had waited may go, and timers may be others.
+  advance(index);
+  return 0;
+}
+
+int64_t TcpStreams::path_mtu(const Socket& socket) {
+  if (!socket.has_connection() && socket.local_stream == nullptr) return -ENOTCONN;
+  const ip::IpAddress& to = socket.remote.host;
+  if (socket.local_stream != nullptr || core_.addresses.is_own(to)) return HostAddresses::own_path_mtu(to.is_ipv4());
+  const uint32_t known = socket.tcp.connection->info(core_.now).path_mtu(!to.is_ipv4());
+  return known != 0 ? known : std::min(core_.addresses.mtu_from(socket.local.host), path_mtus_.mtu(to, core_.now));
+}
+
 // ---- what goes
 
-// After whatever may have changed a connection: what it has to send, its timer, its owner. The socket may be gone then.
-void Stack::after(uint32_t index) {
+void TcpStreams::advance(uint32_t index) {
   if (core_.sockets[index].deferred) return core_.notify(index);
   const bool blocked = !output_.send_all(index, core_.now);
   if (blocked) core_.make_due(index);
@@ -332,14 +285,44 @@ void Stack::after(uint32_t index) {
   if (closed && !blocked) core_.remove_flow(index);  // the same ends may connect anew
   if (socket.stage == Stage::embryo) return blocked ? void() : embryo_changed(index);
   if (socket.is_closing() && !blocked) {
-    if (closed) return drop(index);
+    if (closed) return names_.drop(index);
     if (connection.state() == tcp::State::time_wait) return begin_time_wait(index);
   }
   core_.notify(index);
 }
 
+// The connection of an embryo is open, so that accept() may have it, or it has ended.
+void TcpStreams::embryo_changed(uint32_t index) {
+  Socket& socket = core_.sockets[index];
+  const tcp::State state = socket.tcp.connection->state();
+  if (state == tcp::State::closed) return names_.drop(index);
+  if (!is_synchronized(state) && !socket.early) return;
+  Socket& listener = core_.sockets[socket.listener];
+  socket.stage = Stage::queued;
+  names_.listeners().end_handshake(socket.listener);
+  ++core_.counters.connections_in;
+  const uint32_t parent = socket.listener;
+  listener.listening->ready.push_back(index);
+  core_.notify(parent, true);
+}
+
+void TcpStreams::run_timer(uint32_t index) {
+  if (!core_.sockets[index].has_connection()) return;
+  tcp::Connection& connection = *core_.sockets[index].tcp.connection;
+  if (connection.next_timer() <= core_.now) connection.handle_timer(core_.now);
+  advance(index);
+}
+
+void TcpStreams::take_back_chunks() noexcept {
+  if (core_.memory.chunks.has_waiting()) core_.memory.chunks.take_back(core_.network.completed());
+}
+
+void TcpStreams::run_held() {
+  if (output_.has_held()) output_.run_held([this](uint32_t index) { advance(index); });
+}
+
 // Stores why the connection has ended, for its owner.
-void Stack::take_failure(Socket& socket) {
+void TcpStreams::take_failure(Socket& socket) {
   const tcp::Connection& connection = *socket.tcp.connection;
   if (connection.state() != tcp::State::closed || socket.failed || connection.error() == tcp::Error::none) return;
   socket.failed = socket.came = true;
@@ -353,48 +336,7 @@ void Stack::take_failure(Socket& socket) {
 
 // ---- what comes
 
-void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) {
-  if ((header.flags & IpMessageFlags::kChecked) == 0) {
-    const auto length = static_cast<uint32_t>(packet.payload.size());
-    const uint64_t sum = pseudo_header_sum(packet.from, packet.to, ip::Protocol::kTcp, length);
-    if (ip::checksum_fold(ip::checksum_add(sum, packet.payload)) != 0) return void(++core_.counters.bad_checksum);
-  }
-  ip::TcpView segment;
-  if (parse_tcp(packet.payload, segment) != ip::TcpError::none) return void(++core_.counters.bad_segment);
-  const Address local{packet.to, segment.destination_port}, remote{packet.from, segment.source_port};
-  const uint32_t hash = core_.flows.hash(local, remote);
-  uint32_t index = core_.flow(hash, local, remote);
-  std::optional<tcp::Sequence> begin;  // where the numbers of a new connection may begin
-  using Flags = ip::TcpFlags;
-  const bool calls = segment.has(Flags::kSyn) && !segment.has(Flags::kAck) && !segment.has(Flags::kRst);
-  const bool is_of_local_peer = index != kNone && core_.sockets[index].local_stream != nullptr;
-  if (is_of_local_peer && (header.flags & IpMessageFlags::kSameNi) != 0 && calls) [[unlikely]] index = handle_local_syn(index);
-  const bool is_local = index != kNone && !core_.sockets[index].has_connection();  // the segment is of no stream and no listener: refuse it
-  if (index == kNone && handle_time_wait(hash, local, remote, segment, begin)) return;
-  if (index != kNone && !is_local && core_.sockets[index].tcp.connection->yields_to(segment)) {
-    begin = core_.sockets[index].tcp.connection->time_wait().snd_nxt;
-    if (core_.sockets[index].is_owned()) core_.remove_flow(index);  // its owner has not closed it yet
-    else drop(index);
-    index = kNone;
-  }
-  const SynCookies::Answer cookie = index != kNone && !is_local ? overtakes_by_cookie(index, segment) : SynCookies::Answer::none;
-  if (cookie == SynCookies::Answer::later) [[unlikely]] return void(++core_.counters.cookies_bad);
-  if (cookie == SynCookies::Answer::first) [[unlikely]] {
-    drop(index);
-    index = kNone;
-  }
-  if (index != kNone && !is_local) return handle_connection(index, segment, packet.traffic_class & 3);
-  if (const uint32_t listener = is_local ? kNone : names_.listeners().choose(local, hash); listener != kNone) {
-    if (calls) return handle_syn(listener, local, remote, segment, packet.traffic_class & 3, begin);
-    const bool answers = segment.has(Flags::kAck) && !segment.has(Flags::kSyn) && !segment.has(Flags::kRst);
-    if (answers && take_cookie(listener, local, remote, segment)) return;
-    if (!segment.has(Flags::kAck)) return void(++core_.counters.no_socket);  // RFC 9293, 3.10.7.2, fourth
-  }
-  ++core_.counters.no_socket;
-  if (const auto reset = tcp::reset_for(segment)) output_.send(nullptr, local, remote, {.fields = *reset});
-}
-
-void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn) {
+void TcpStreams::handle_segment(uint32_t index, const ip::TcpView& segment, uint8_t ecn) {
   Socket& socket = core_.sockets[index];
   tcp::Connection& connection = *socket.tcp.connection;
   const uint32_t there = connection.readable();
@@ -402,7 +344,7 @@ void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_
   if (socket.fast_open_asked && is_synchronized(connection.state())) fast_open_.learn(socket, segment, core_.now);
   if (segment.has(ip::TcpFlags::kUrg)) [[unlikely]] {
     const auto before = connection.take_urgent();
-    if (before && core_.set_urgent(index, *before, there)) consume_at(index, 1);
+    if (before && core_.set_urgent(index, *before, there)) consume(index, 1);
   }
   take_failure(socket);
   // The ACK and the timers wait for the end of the batch; the application is notified now.
