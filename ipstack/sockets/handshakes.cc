@@ -66,7 +66,7 @@ void Stack::end_listener(uint32_t listener) {
     if (child.stage == Stage::embryo) names_.listeners().end_handshake(listener);
     child.listener = kNone;
     child.linger = 0;
-    if (child.local_stream != nullptr) close_local(i);
+    if (child.local_stream != nullptr) local_streams_.close(i);
     else tcp_.close(i);
   }
   socket.listening.reset();

@@ -1,13 +1,10 @@
-// local_streams.cc - streams between applications of one network interface, as their calls see them: no TCP, but a local channel
-// (local_peer_message.h).
-//
-// A payload byte is copied once into the channel and once out of it.
+// local_streams.cc - calls of local streams, and what goes to their peers (local_peer_message.h).
+#include "ipstack/sockets/local_streams.h"
+
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <memory>
 
-#include "ipstack/sockets/local_peer_message.h"
-#include "ipstack/sockets/stack.h"
 #include "unet/base/bytes.h"
 
 namespace unet::sockets {
@@ -27,28 +24,32 @@ bool send_unsent(Network& network, LocalStream& part) {
 
 }  // namespace
 
-// The socket knows both ends. It is connected, or uses TCP then. `joined`: the question for the port's owner is older than this call.
-void Stack::connect_local(uint32_t index, bool joined) {
+bool LocalStreams::connect(uint32_t index) {
   Socket& socket = core_.sockets[index];
+  const PeerDirectory::Entry* const known = directory_.find(ip::Protocol::kTcp, socket.remote);
+  const bool joined = known != nullptr && known->asked;
+  const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kTcp, socket.remote, core_.now);
+  if (where.local_peer == kNone && !where.asked) return false;
   socket.local_stream = std::make_unique<LocalStream>();
   LocalStream& part = *socket.local_stream;
-  part.life = ++lives_;
+  part.life = next_life();
   part.window = std::max(socket.tcp.options->receive_buffer, kWindowLeast);
-  part.local_peer = directory_.look_up(ip::Protocol::kTcp, socket.remote, core_.now).local_peer;
+  part.local_peer = where.local_peer;
   part.open_due = part.local_peer != kNone;
   part.joined = joined;
-  if (part.local_peer == kNone) await_local_peer(index);
+  if (part.local_peer == kNone) await_peer(index);
   core_.timers.set(index, core_.now + socket.tcp.options->syn_timeout);
   core_.show(index);
-  if (!flush_local(index)) core_.make_due(index);
+  flush(index);
+  return true;
 }
 
-int64_t Stack::send_local(uint32_t index, Bytes data, bool urgent) {
+int64_t LocalStreams::send(uint32_t index, Bytes data, bool urgent) {
   Socket& socket = core_.sockets[index];
   LocalStream& part = *socket.local_stream;
   if (part.state == LocalStream::State::asking) return -EAGAIN;
   if (part.state == LocalStream::State::closed || part.end != LocalStream::End::none) return -EPIPE;
-  if (part.is_moving() || (part.is_behind() && !flush_local(index))) return -EAGAIN;
+  if (part.is_moving() || (part.is_behind() && !try_flush(index))) return -EAGAIN;
   PeerHeader header = header_to(part, PeerKind::kData);
   size_t sent = 0;
   while (sent < data.size() && part.credit != 0) {
@@ -69,7 +70,7 @@ int64_t Stack::send_local(uint32_t index, Bytes data, bool urgent) {
   return sent == 0 && !data.empty() ? -EAGAIN : static_cast<int64_t>(sent);
 }
 
-int64_t Stack::receive_local(uint32_t index, MutableBytes data, bool peek) {
+int64_t LocalStreams::receive(uint32_t index, MutableBytes data, bool peek) {
   if (core_.has_awaited(static_cast<int>(index))) return core_.take_awaited();
   Socket& socket = core_.sockets[index];
   LocalStream& part = *socket.local_stream;
@@ -77,7 +78,7 @@ int64_t Stack::receive_local(uint32_t index, MutableBytes data, bool peek) {
   if (socket.urgent) [[unlikely]] {
     if (data.empty() || !core_.positions.is_urgent_next(index, skip)) data = core_.positions.room_to_urgent(index, data, skip);
     else if (peek) ++skip;
-    else consume_local(index, 1);
+    else consume(index, 1);
   }
   if (part.unread <= skip) {
     if (part.end_came) return 0;  // as of TCP
@@ -91,17 +92,17 @@ int64_t Stack::receive_local(uint32_t index, MutableBytes data, bool peek) {
     copied += copy_behind(piece.bytes(), skip, data.subspan(copied));
   }
   if (peek) core_.positions.count_peeked(index, copied);
-  else consume_local(index, static_cast<uint32_t>(copied));
+  else consume(index, static_cast<uint32_t>(copied));
   return static_cast<int64_t>(copied);
 }
 
-int Stack::gather_local(Socket& socket, std::span<Bytes> pieces) {
+int LocalStreams::gather(const Socket& socket, std::span<Bytes> pieces) {
   const auto count = static_cast<uint32_t>(std::min(pieces.size(), socket.local_stream->pieces.size()));
   for (uint32_t i = 0; i < count; ++i) pieces[i] = socket.local_stream->pieces[i].bytes();
   return static_cast<int>(count);
 }
 
-void Stack::consume_local(uint32_t index, uint32_t bytes) {
+void LocalStreams::consume(uint32_t index, uint32_t bytes) {
   LocalStream& part = *core_.sockets[index].local_stream;
   bytes = std::min(bytes, part.unread);
   core_.positions.count_read(index, bytes);
@@ -115,46 +116,89 @@ void Stack::consume_local(uint32_t index, uint32_t bytes) {
       break;
     }
     bytes -= left;
-    local_peers_.drop_piece(part, piece);
+    peers_.drop_piece(part, piece);
     part.pieces.pop_front();
   }
   tell_read(index);
 }
 
 // Enough was read for the peer to hear of it.
-void Stack::tell_read(uint32_t index) {
+void LocalStreams::tell_read(uint32_t index) {
   const LocalStream& part = *core_.sockets[index].local_stream;
-  if (part.untold >= part.window / 2 && !flush_local(index)) core_.make_due(index);
+  if (part.untold >= part.window / 2) flush(index);
 }
 
-void Stack::shut_local(uint32_t index) {
+void LocalStreams::shut_down(uint32_t index) {
   LocalStream& part = *core_.sockets[index].local_stream;
   if (part.end != LocalStream::End::none) return;
   part.end = LocalStream::End::due;
-  if (!flush_local(index)) core_.make_due(index);
+  flush(index);
 }
 
-// The application is gone. What it has not read resets the stream, as of TCP (RFC 9293, 3.6.1).
-void Stack::close_local(uint32_t index) {
+void LocalStreams::close(uint32_t index) {
   Socket& socket = core_.sockets[index];
   LocalStream& part = *socket.local_stream;
   socket.stage = Stage::closing;
   if (part.state == LocalStream::State::open && (part.unread != 0 || socket.linger == 0)) {
-    local_peers_.send_reset(part);
+    peers_.send_reset(part);
     return drop(index);
   }
   if (part.state != LocalStream::State::open) return drop(index);  // what answers the question is answered by a reset
   if (part.end == LocalStream::End::none) part.end = LocalStream::End::due;
   core_.timers.set(index, core_.now + socket.tcp.options->fin_wait_2);
-  const bool blocked = !flush_local(index);
-  if (blocked) return core_.make_due(index);
+  if (!try_flush(index)) return core_.make_due(index);
   if (part.is_over()) drop(index);
+}
+
+void LocalStreams::disconnect(uint32_t index) {
+  Socket& socket = core_.sockets[index];
+  if (socket.local_stream->state != LocalStream::State::closed) socket.error = ECONNRESET;
+  // An answer to the stream's question is itself answered by a reset.
+  if (socket.local_stream->state == LocalStream::State::open) peers_.send_reset(*socket.local_stream);
+}
+
+void LocalStreams::forget(Socket& socket) {
+  if (socket.local_stream != nullptr) peers_.drop_pieces(*socket.local_stream);
+  socket.local_stream.reset();
+}
+
+void LocalStreams::drop(uint32_t index) {
+  peers_.drop_pieces(*core_.sockets[index].local_stream);
+  names_.drop(index);
+}
+
+// ---- sending without a copy
+
+int LocalStreams::reserve(uint32_t index, uint32_t bytes, Reservation& reserved, MutableBytes& room) {
+  Socket& socket = core_.sockets[index];
+  LocalStream& part = *socket.local_stream;
+  if (part.state == LocalStream::State::asking) return -EAGAIN;
+  if (part.state == LocalStream::State::closed || part.end != LocalStream::End::none) return -EPIPE;
+  if (part.is_moving() || (part.is_behind() && !try_flush(index)) || part.credit == 0) return -EAGAIN;
+  bytes = std::min({bytes, part.credit, kMessageMax});
+  reserved.message = core_.network.reserve_to_local_peer(part.local_peer, bytes);
+  if (reserved.message.empty()) {
+    ++core_.counters.no_room;
+    socket.refused_bytes = bytes;
+    core_.make_due(index);
+    return -EAGAIN;
+  }
+  reserved.local_peer = part.local_peer;
+  room = reserved.message.first(bytes);
+  return 0;
+}
+
+void LocalStreams::commit(uint32_t index, uint32_t bytes) {
+  if (bytes == 0) return;
+  LocalStream& part = *core_.sockets[index].local_stream;
+  core_.network.post_to_local_peer(part.local_peer, bytes_of(header_to(part, PeerKind::kData)), bytes);
+  part.credit -= bytes;
+  part.sent.count(bytes, core_.now);
 }
 
 // ---- what goes
 
-// Tells the peer what it is to know. False: no room for all of it.
-bool Stack::flush_local(uint32_t index) {
+bool LocalStreams::try_flush(uint32_t index) {
   Socket& socket = core_.sockets[index];
   LocalStream& part = *socket.local_stream;
   if (part.open_due) {
@@ -174,11 +218,11 @@ bool Stack::flush_local(uint32_t index) {
   if (part.resume_due && !send_resume(index)) return false;
   if (!send_unsent(core_.network, part)) return false;
   if (part.untold >= part.window / 2) {
-    if (!local_peers_.send_header(part, PeerKind::kCredit, part.untold)) return false;
+    if (!peers_.send_header(part, PeerKind::kCredit, part.untold)) return false;
     part.untold = 0;
   }
   if (part.end == LocalStream::End::due) {
-    if (!local_peers_.send_header(part, PeerKind::kEnd)) return false;
+    if (!peers_.send_header(part, PeerKind::kEnd)) return false;
     part.end = LocalStream::End::sent;
     release_flow(index);
   }
@@ -186,20 +230,20 @@ bool Stack::flush_local(uint32_t index) {
 }
 
 // When both sides have ended the stream, the same ends may begin another one, even while the application keeps its socket.
-void Stack::release_flow(uint32_t index) {
+void LocalStreams::release_flow(uint32_t index) {
   Socket& socket = core_.sockets[index];
   if (socket.local_stream->is_over()) core_.remove_flow(index);
 }
 
 // The local peer refuses: TCP finds out whether the port has a listener.
-void Stack::fall_back(uint32_t index) {
+void LocalStreams::fall_back(uint32_t index) {
   ++core_.counters.near_refused;
   core_.timers.remove(index);
   core_.sockets[index].local_stream.reset();
   tcp_.open(index);
 }
 
-void Stack::end_local(uint32_t index, int error) {
+void LocalStreams::end(uint32_t index, int error) {
   Socket& socket = core_.sockets[index];
   LocalStream& part = *socket.local_stream;
   part.state = LocalStream::State::closed;
@@ -214,13 +258,23 @@ void Stack::end_local(uint32_t index, int error) {
 }
 
 // A local peer that does not answer, or does not end what its peer has ended and left.
-void Stack::run_local_timer(uint32_t index) {
+void LocalStreams::run_timer(uint32_t index) {
   Socket& socket = core_.sockets[index];
-  if (socket.local_stream->state == LocalStream::State::asking) return end_local(index, ETIMEDOUT);
-  if (socket.local_stream->move == LocalStream::Move::away) return end_local(index, ECONNRESET);
+  if (socket.local_stream->state == LocalStream::State::asking) return end(index, ETIMEDOUT);
+  if (socket.local_stream->move == LocalStream::Move::away) return end(index, ECONNRESET);
   if (socket.local_stream->state != LocalStream::State::open || !socket.is_closing()) return;
-  local_peers_.send_reset(*socket.local_stream);
+  peers_.send_reset(*socket.local_stream);
   drop(index);
+}
+
+void LocalStreams::process_due(uint32_t index) {
+  Socket& socket = core_.sockets[index];
+  LocalStream& part = *socket.local_stream;
+  const bool told = try_flush(index);
+  const bool room = socket.refused_bytes == 0 || part.is_silent() || core_.network.has_room(part.local_peer, socket.refused_bytes);
+  if (!told || !room) return core_.make_due(index);
+  socket.refused_bytes = 0;
+  return socket.is_closing() && part.is_over() ? drop(index) : core_.notify(index);
 }
 
 }  // namespace unet::sockets

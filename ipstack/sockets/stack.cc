@@ -33,13 +33,6 @@ int Stack::socket(Type type, bool ipv6) {
   return static_cast<int>(index);
 }
 
-// The socket is no more; nothing of it is sent.
-void Stack::drop(uint32_t index) {
-  LocalStream* const stream = core_.sockets[index].local_stream.get();
-  if (stream != nullptr) local_peers_.drop_pieces(*stream);
-  names_.drop(index);
-}
-
 int Stack::bind(int number, const Address& to) {
   const Socket* const socket = core_.owned(number);
   return bind_to(number, to, socket != nullptr && socket->reuse_port ? kIpReusePort : 0);
@@ -99,7 +92,7 @@ int Stack::shutdown(int number, How how) {
   } else if (socket->local_stream != nullptr) {
     if (socket->local_stream->state == LocalStream::State::asking) return disconnect(number);
     if (socket->local_stream->is_over()) return -ENOTCONN;
-    if (how != How::read) shut_local(index);
+    if (how != How::read) local_streams_.shut_down(index);
   } else {
     if (!socket->has_connection() || is_over(socket->tcp.connection->state())) return -ENOTCONN;
     if (socket->tcp.connection->state() == tcp::State::syn_sent) return disconnect(number);
@@ -118,11 +111,11 @@ int Stack::close(int number) {
   const auto index = static_cast<uint32_t>(number);
   if (socket->listening != nullptr) end_listener(index);
   if (socket->local_stream != nullptr) {
-    close_local(index);
+    local_streams_.close(index);
     return 0;
   }
   if (socket->has_connection()) tcp_.close(index);
-  else drop(index);
+  else names_.drop(index);
   return 0;
 }
 
@@ -176,7 +169,7 @@ void Stack::run() {
   if (core_.tables.asked() != 0) [[unlikely]] core_.reports.run(core_.now);
   tcp_.take_back_chunks();
   for (uint32_t index; (index = core_.timers.take(core_.now)) != kNone;) {
-    if (core_.sockets[index].local_stream != nullptr) run_local_timer(index);
+    if (core_.sockets[index].local_stream != nullptr) local_streams_.run_timer(index);
     else tcp_.run_timer(index);
   }
   tcp_.time_waits().run(core_.now);
@@ -200,14 +193,7 @@ void Stack::run() {
 void Stack::process_due(uint32_t index, bool& full) {
   Socket& socket = core_.sockets[index];
   if (socket.type == Type::datagram) return datagrams_.process_due(index, full);
-  if (socket.local_stream != nullptr) {
-    LocalStream& part = *socket.local_stream;
-    const bool told = flush_local(index);
-    const bool room = socket.refused_bytes == 0 || part.is_silent() || core_.network.has_room(part.local_peer, socket.refused_bytes);
-    if (!told || !room) return core_.make_due(index);
-    socket.refused_bytes = 0;
-    return socket.is_closing() && part.is_over() ? drop(index) : core_.notify(index);
-  }
+  if (socket.local_stream != nullptr) return local_streams_.process_due(index);
   if (!socket.has_connection()) return;
   if (full) return core_.make_due(index);
   tcp_.advance(index);

@@ -31,6 +31,7 @@
 #include "ipstack/sockets/ip_message.h"
 #include "ipstack/sockets/local_peer_message.h"
 #include "ipstack/sockets/local_peers.h"
+#include "ipstack/sockets/local_streams.h"
 #include "ipstack/sockets/network.h"
 #include "ipstack/sockets/peer_directory.h"
 #include "ipstack/sockets/read_positions.h"
@@ -239,7 +240,6 @@ class Stack {
 
  private:
   // stack.cc
-  void drop(uint32_t index);
   void process_due(uint32_t index, bool& full);
   int bind_to(int number, const Address& to, uint64_t group);
 
@@ -262,41 +262,15 @@ class Stack {
   void end_listener(uint32_t index);
 
   // stack_reserve.cc
-  int reserve_local(uint32_t index, uint32_t bytes, MutableBytes& room);
   void forget_reserved() noexcept {
     if (reserved_.socket >= 0) [[unlikely]] drop_reserved();
   }
   void drop_reserved() noexcept;
 
-  // local_streams.cc: calls of streams between applications of one network interface, and what goes
-  void connect_local(uint32_t index, bool joined);
-  int64_t send_local(uint32_t index, Bytes data, bool urgent);
-  int64_t receive_local(uint32_t index, MutableBytes data, bool peek);
-  int gather_local(Socket& socket, std::span<Bytes> pieces);
-  void consume_local(uint32_t index, uint32_t bytes);
-  void tell_read(uint32_t index);
-  void shut_local(uint32_t index);
-  void close_local(uint32_t index);
-  bool flush_local(uint32_t index);
-  void fall_back(uint32_t index);
-  void end_local(uint32_t index, int error);
-  void release_flow(uint32_t index);
-  void run_local_timer(uint32_t index);
-  // local_stream_messages.cc: messages of local peers
-  void await_local_peer(uint32_t index);
-  bool awaits_local_peer(uint32_t index) const noexcept;
-  uint32_t handle_local_syn(uint32_t index);
-  bool handle_local_data(uint32_t index, const Message& message, uint32_t before, bool urgent);
-  void handle_local_open(uint32_t local_peer, Bytes message);
-  void handle_local_answer(uint32_t index, Bytes message);
   // stream_moves.cc
   bool may_move(const Socket& socket) const noexcept;
   int import_local(uint32_t index, const MovedStream& moved, Bytes unread);
   int import_connection(uint32_t index, const MovedStream& moved, Bytes unread, Bytes unsent);
-  void handle_local_move(uint32_t index, uint64_t token);
-  void handle_local_resume(uint32_t local_peer, Bytes message);
-  bool send_agreed(uint32_t index);
-  bool send_resume(uint32_t index);
 
   const StackSecrets secrets_;
   StreamMemory memory_;
@@ -306,10 +280,9 @@ class Stack {
   PeerDirectory directory_{core_.network, core_.flows};
   Datagrams datagrams_{core_, names_, local_peers_, directory_, secrets_.datagram_paths};
   TcpStreams tcp_{core_, names_, secrets_};
+  LocalStreams local_streams_{core_, names_, local_peers_, directory_, tcp_};
   SynCookies cookies_{tcp_.hashes().key, core_.flows};
 
-  std::vector<uint32_t> awaiting_;  // streams that wait for an answer of the directory, and some that no longer do
-  uint32_t lives_ = 0;
   bool forgets_ = false;
   Reservation reserved_;
 

@@ -17,16 +17,7 @@ int Stack::connect(int number, const Address& to) {
   if (socket->type == Type::datagram) return datagrams_.connect(index, to);
   if (socket->local_stream != nullptr || socket->has_connection()) return connect_again(index);
   if (const int error = tcp_.take_ends(index, to); error != 0) return error;
-  const Address& remote = socket->remote;
-  if (core_.addresses.is_own(remote.host)) {
-    const PeerDirectory::Entry* const known = directory_.find(ip::Protocol::kTcp, remote);
-    const bool joined = known != nullptr && known->asked;
-    const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kTcp, remote, core_.now);
-    if (where.local_peer != kNone || where.asked) {
-      connect_local(index, joined);
-      return -EINPROGRESS;
-    }
-  }
+  if (core_.addresses.is_own(socket->remote.host) && local_streams_.connect(index)) return -EINPROGRESS;
   return tcp_.open(index) ? 0 : -EINPROGRESS;
 }
 
@@ -51,8 +42,7 @@ void Stack::forget_connection(uint32_t index) {
   core_.timers.remove(index);
   core_.remove_flow(index);
   if (socket.has_connection()) socket.tcp.connection.reset();
-  if (socket.local_stream != nullptr) local_peers_.drop_pieces(*socket.local_stream);
-  socket.local_stream.reset();
+  local_streams_.forget(socket);
   core_.positions.forget_urgent(index);
   socket.urgent_news = socket.came = false;
   socket.shut_read = socket.shut_write = socket.fast_open_asked = socket.connecting = socket.deferred = false;
@@ -76,9 +66,7 @@ int Stack::disconnect(int number) {
   if (socket->listening != nullptr) {
     end_listener(index);
   } else if (socket->local_stream != nullptr) {
-    if (socket->local_stream->state != LocalStream::State::closed) socket->error = ECONNRESET;
-    // An answer to the stream's question is itself answered by a reset.
-    if (socket->local_stream->state == LocalStream::State::open) local_peers_.send_reset(*socket->local_stream);
+    local_streams_.disconnect(index);
     forget_connection(index);
   } else if (socket->has_connection()) {
     tcp_.disconnect(index);
@@ -103,7 +91,7 @@ int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
   if (socket->error != 0) return -socket->take_error();
   if (socket->local_stream != nullptr) {
     socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);
-    return send_local(static_cast<uint32_t>(number), data, urgent);
+    return local_streams_.send(static_cast<uint32_t>(number), data, urgent);
   }
   return tcp_.send(static_cast<uint32_t>(number), data, more, urgent);
 }
@@ -113,7 +101,7 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) return datagrams_.receive(static_cast<uint32_t>(number), data, nullptr, peek, nullptr);
-  if (socket->local_stream != nullptr) return receive_local(static_cast<uint32_t>(number), data, peek);
+  if (socket->local_stream != nullptr) return local_streams_.receive(static_cast<uint32_t>(number), data, peek);
   return tcp_.receive(static_cast<uint32_t>(number), data, peek);
 }
 
@@ -136,7 +124,7 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
 int Stack::gather(int number, std::span<Bytes> pieces) {
   Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
-  if (socket->local_stream != nullptr && socket->local_stream->unread != 0) return gather_local(*socket, pieces);
+  if (socket->local_stream != nullptr && socket->local_stream->unread != 0) return local_streams_.gather(*socket, pieces);
   if (!socket->has_connection() && socket->local_stream == nullptr) return -ENOTCONN;
   if (socket->local_stream != nullptr || socket->tcp.connection->readable() == 0) return static_cast<int>(receive(number, {}, true));
   return static_cast<int>(socket->tcp.connection->gather(pieces));
@@ -150,7 +138,7 @@ void Stack::consume(int number, uint32_t bytes) {
 
 void Stack::consume_at(uint32_t index, uint32_t bytes) {
   const Socket& socket = core_.sockets[index];
-  if (socket.local_stream != nullptr) return consume_local(index, bytes);
+  if (socket.local_stream != nullptr) return local_streams_.consume(index, bytes);
   if (socket.has_connection()) tcp_.consume(index, bytes);
 }
 

@@ -1,4 +1,4 @@
-// stack_input.cc - messages of the IP channel: which part of the stack gets them.
+// stack_input.cc - messages of the IP channel and of local peers: which part of the stack gets them.
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -99,7 +99,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   using Flags = ip::TcpFlags;
   const bool calls = segment.has(Flags::kSyn) && !segment.has(Flags::kAck) && !segment.has(Flags::kRst);
   const bool is_of_local_peer = index != kNone && core_.sockets[index].local_stream != nullptr;
-  if (is_of_local_peer && (header.flags & IpMessageFlags::kSameNi) != 0 && calls) [[unlikely]] index = handle_local_syn(index);
+  if (is_of_local_peer && (header.flags & IpMessageFlags::kSameNi) != 0 && calls) [[unlikely]] index = local_streams_.handle_syn(index);
   const bool is_local = index != kNone && !core_.sockets[index].has_connection();  // the segment is of no stream and no listener: refuse it
   if (index == kNone && tcp_.handle_time_wait(hash, local, remote, segment, begin)) return;
   if (index != kNone && !is_local && core_.sockets[index].tcp.connection->yields_to(segment)) {
@@ -110,7 +110,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   const SynCookies::Answer cookie = index != kNone && !is_local ? overtakes_by_cookie(index, segment) : SynCookies::Answer::none;
   if (cookie == SynCookies::Answer::later) [[unlikely]] return void(++core_.counters.cookies_bad);
   if (cookie == SynCookies::Answer::first) [[unlikely]] {
-    drop(index);
+    names_.drop(index);
     index = kNone;
   }
   if (index != kNone && !is_local) return tcp_.handle_segment(index, segment, packet.traffic_class & 3);
@@ -122,6 +122,44 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   }
   ++core_.counters.no_socket;
   if (const auto reset = tcp::reset_for(segment)) tcp_.output().send(nullptr, local, remote, {.fields = *reset});
+}
+
+// ---- local peers
+
+void Stack::handle_local_peer(uint32_t local_peer, bool same_user) {
+  UNET_CHECK(local_peer < kLocalPeersMax);
+  local_peers_.open(local_peer, same_user);
+}
+
+void Stack::handle_local_peer_gone(uint32_t local_peer) {
+  forget_reserved();
+  if (local_peers_.is_open(local_peer)) local_streams_.handle_peer_gone(local_peer);
+}
+
+void Stack::handle_local_peer_found(uint8_t protocol, const Address& to, uint32_t local_peer, bool shared) {
+  forget_reserved();
+  shared = directory_.answer(protocol, to, local_peer, shared, core_.now);
+  if (protocol == ip::Protocol::kTcp) local_streams_.handle_found(to, local_peer, shared);
+}
+
+bool Stack::handle_local_peer_message(uint32_t local_peer, const Message& message, Bytes head) {
+  forget_reserved();
+  if (!local_peers_.is_open(local_peer)) return false;
+  const bool apart = !head.empty();
+  const Bytes bytes = apart ? head : message.bytes();
+  PeerHeaderOptions options;
+  if (bytes.size() >= sizeof(PeerDatagram)) {
+    const auto kind = static_cast<uint8_t>(bytes[0]);
+    if (kind == PeerKind::kDatagram || kind == PeerKind::kNoPort) {
+      datagrams_.handle_local(local_peer, bytes, apart ? message.bytes() : Bytes());
+      return false;
+    }
+    if (kind == PeerKind::kHeaderOptions && read_message(bytes, options)) {
+      local_peers_[local_peer].heard = {options.hop_limit, options.traffic_class};
+      return false;
+    }
+  }
+  return local_streams_.handle_message(local_peer, message, head);
 }
 
 }  // namespace unet::sockets

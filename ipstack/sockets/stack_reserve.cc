@@ -22,31 +22,13 @@ int Stack::reserve(int number, uint32_t bytes, MutableBytes& room) {
     result = datagrams_.reserve(index, bytes, reserved_, room);
   } else {
     if (socket->error != 0) return -socket->take_error();
-    result = socket->local_stream != nullptr ? reserve_local(index, bytes, room) : tcp_.reserve(index, bytes, reserved_, room);
+    result = socket->local_stream != nullptr ? local_streams_.reserve(index, bytes, reserved_, room)
+                                             : tcp_.reserve(index, bytes, reserved_, room);
     if (result == -EAGAIN) socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);  // told again when there is room
   }
   if (result != 0) return result;
   reserved_.socket = number;
   reserved_.bytes = static_cast<uint32_t>(room.size());
-  return 0;
-}
-
-int Stack::reserve_local(uint32_t index, uint32_t bytes, MutableBytes& room) {
-  Socket& socket = core_.sockets[index];
-  LocalStream& part = *socket.local_stream;
-  if (part.state == LocalStream::State::asking) return -EAGAIN;
-  if (part.state == LocalStream::State::closed || part.end != LocalStream::End::none) return -EPIPE;
-  if (part.is_moving() || (part.is_behind() && !flush_local(index)) || part.credit == 0) return -EAGAIN;
-  bytes = std::min({bytes, part.credit, kMessageMax});
-  reserved_.message = core_.network.reserve_to_local_peer(part.local_peer, bytes);
-  if (reserved_.message.empty()) {
-    ++core_.counters.no_room;
-    socket.refused_bytes = bytes;
-    core_.make_due(index);
-    return -EAGAIN;
-  }
-  reserved_.local_peer = part.local_peer;
-  room = reserved_.message.first(bytes);
   return 0;
 }
 
@@ -57,15 +39,8 @@ int64_t Stack::commit(int number, uint32_t bytes) {
   const auto index = static_cast<uint32_t>(number);
   Reservation reserved = std::exchange(reserved_, {});
   if (socket->type == Type::datagram) return datagrams_.commit(index, bytes, reserved);
-  if (socket->local_stream != nullptr) {
-    if (bytes == 0) return 0;
-    LocalStream& part = *socket->local_stream;
-    core_.network.post_to_local_peer(part.local_peer, bytes_of(header_to(part, PeerKind::kData)), bytes);
-    part.credit -= bytes;
-    part.sent.count(bytes, core_.now);
-    return bytes;
-  }
-  tcp_.commit(index, bytes, reserved);
+  if (socket->local_stream != nullptr) local_streams_.commit(index, bytes);
+  else tcp_.commit(index, bytes, reserved);
   return bytes;
 }
 

@@ -15,11 +15,6 @@
 #include "unet/base/bytes.h"
 
 namespace unet::sockets {
-namespace {
-
-constexpr Nanoseconds kAwayMost = 5 * kSecond;  // the peer waits so long for the new end
-
-}  // namespace
 
 // The head of what export_stream() returns.
 struct MovedStream {
@@ -80,7 +75,7 @@ int Stack::begin_move(int number) {
   if (!may_move(*socket)) return -EOPNOTSUPP;
   if (socket->local_stream == nullptr) return 1;
   LocalStream& part = *socket->local_stream;
-  const uint64_t token = tcp_.hashes().move_token(socket->local, socket->remote, ++lives_);
+  const uint64_t token = tcp_.hashes().move_token(socket->local, socket->remote, local_streams_.next_life());
   const PeerMove message{.header = header_to(part, PeerKind::kMove), .token = token};
   if (!core_.network.send_to_local_peer(part.local_peer, bytes_of(message), {})) return -EAGAIN;
   part.move_token = token;
@@ -103,7 +98,7 @@ void Stack::cancel_move(int number) {
   socket->local_stream->move = LocalStream::Move::none;
   socket->local_stream->resume_due = true;
   const auto index = static_cast<uint32_t>(number);
-  if (!flush_local(index)) core_.make_due(index);
+  local_streams_.flush(index);
 }
 
 StreamOptions Stack::stream_options(int number) const {
@@ -160,7 +155,8 @@ std::vector<std::byte> Stack::export_stream(int number) {
     socket.tcp.connection->leave();
   }
   ++core_.counters.moved_out;
-  drop(index);
+  local_streams_.forget(core_.sockets[index]);
+  names_.drop(index);
   return bytes;
 }
 
@@ -210,7 +206,7 @@ int Stack::import_local(uint32_t index, const MovedStream& moved, Bytes unread) 
   part.local_peer = where->local_peer;
   part.peer_socket = moved.peer_socket;
   part.peer_life = moved.peer_life;
-  part.life = ++lives_;
+  part.life = local_streams_.next_life();
   part.credit = moved.credit;
   part.window = moved.window;
   part.unread = moved.unread;
@@ -221,7 +217,7 @@ int Stack::import_local(uint32_t index, const MovedStream& moved, Bytes unread) 
   part.move_token = moved.token;
   if (!unread.empty()) part.pieces.push_back({.copy = {unread.begin(), unread.end()}});
   if (!part.is_over()) core_.add_flow(index);
-  if (!flush_local(index)) core_.make_due(index);
+  local_streams_.flush(index);
   return 0;
 }
 
@@ -241,59 +237,6 @@ int Stack::import_connection(uint32_t index, const MovedStream& moved, Bytes unr
   core_.add_flow(index);
   tcp_.advance(index);
   return 0;
-}
-
-bool Stack::send_resume(uint32_t index) {
-  LocalStream& part = *core_.sockets[index].local_stream;
-  const PeerResume message{.header = header_to(part, PeerKind::kResume), .socket = index, .life = part.life, .token = part.move_token};
-  part.resume_due = !core_.network.send_to_local_peer(part.local_peer, bytes_of(message), {});
-  return !part.resume_due;
-}
-
-// ---- the end that stays
-
-// If both ends ask, neither agrees.
-void Stack::handle_local_move(uint32_t index, uint64_t token) {
-  LocalStream& part = *core_.sockets[index].local_stream;
-  if (part.is_moving()) return;
-  part.move = LocalStream::Move::leaving;
-  part.move_token = token;
-  if (!flush_local(index)) core_.make_due(index);
-}
-
-bool Stack::send_agreed(uint32_t index) {
-  LocalStream& part = *core_.sockets[index].local_stream;
-  if (!local_peers_.send_header(part, PeerKind::kAgreed)) return false;
-  local_peers_.copy_all(part);  // what has come lies in the channel to the old end
-  part.move = LocalStream::Move::away;
-  core_.timers.set(index, core_.now + kAwayMost);
-  return true;
-}
-
-void Stack::handle_local_resume(uint32_t local_peer, Bytes message) {
-  PeerResume resume;
-  if (!read_message(message, resume)) return void(++core_.counters.near_bad);
-  const uint32_t index = resume.header.socket;
-  LocalStream* const part = core_.sockets.has(index) ? core_.sockets[index].local_stream.get() : nullptr;
-  const bool known = part != nullptr && part->life == resume.header.life && part->state == LocalStream::State::open;
-  const bool same = known && part->local_peer == local_peer && part->peer_socket == resume.socket && part->peer_life == resume.life;
-  // Before this end has agreed, what has come lies in the channel to the old end: only that end may go on.
-  const bool awaited = known && part->move_token == resume.token &&
-                       (part->move == LocalStream::Move::away || (part->move == LocalStream::Move::leaving && same));
-  if (!awaited && same) return;  // both ends asked, and both go on
-  if (!awaited) return local_peers_.send_or_queue(local_peer, {.kind = PeerKind::kReset, .socket = resume.socket, .life = resume.life});
-  part->peer_moves = part->peer_moves && same;  // the port of a peer that has moved leads to another stack
-  part->move = LocalStream::Move::none;
-  part->local_peer = local_peer;
-  part->peer_socket = resume.socket;
-  part->peer_life = resume.life;
-  const Socket& socket = core_.sockets[index];
-  const bool gone = socket.is_closing();
-  core_.timers.remove(index);
-  if (gone) core_.timers.set(index, core_.now + socket.tcp.options->fin_wait_2);
-  if (!flush_local(index)) return core_.make_due(index);
-  if (gone && part->is_over()) return drop(index);
-  core_.notify(index);
 }
 
 }  // namespace unet::sockets
