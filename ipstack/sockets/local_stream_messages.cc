@@ -195,7 +195,7 @@ void LocalStreams::handle_open(uint32_t local_peer, Bytes message) {
   const Address from{{open.from}, open.from_port}, to{{open.to}, open.to_port};
   const PeerHeader refused{.kind = PeerKind::kRefused, .socket = open.header.socket, .life = open.header.life};
   const auto refuse = [&] { peers_.send_or_queue(local_peer, refused); };
-  const uint32_t listener = names_.listeners().choose_in_turn(to);
+  const uint32_t listener = names_.listening().choose_in_turn(to);
   const bool honest = core_.addresses.is_own(from.host) && core_.addresses.is_own(to.host) && from.port != 0 &&
                       open.window <= kWindowMost && (from.port >= kPrivilegedPorts || peers_[local_peer].same_user);
   if (!honest) ++core_.counters.near_bad;

@@ -12,10 +12,10 @@
 
 namespace unet::sockets {
 
-class Listeners {
+class ListeningSockets {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
-  explicit Listeners(Slab<Socket>& sockets) noexcept : sockets_(sockets) {}
+  explicit ListeningSockets(Slab<Socket>& sockets) noexcept : sockets_(sockets) {}
 
   uint32_t first(uint16_t port) const noexcept { return first_[port]; }
   void link(uint32_t index) noexcept;

@@ -20,7 +20,7 @@ bool has(const std::vector<ip::IpAddress>& groups, const ip::IpAddress& group) {
 
 SocketNames::SocketNames(StackCore& core)
     : core_(core), tcp_ports_(core.network, ip::Protocol::kTcp, core.options.seed),
-      udp_ports_(core.network, ip::Protocol::kUdp, core.options.seed), groups_(core.network), listeners_(core.sockets),
+      udp_ports_(core.network, ip::Protocol::kUdp, core.options.seed), groups_(core.network), listening_(core.sockets),
       datagrams_(core.sockets, core.flows) {}
 
 int SocketNames::bind(uint32_t index, const Address& to, uint64_t share) {
@@ -80,8 +80,8 @@ int SocketNames::bind_free(uint32_t index) {
 
 void SocketNames::drop(uint32_t index) {
   Socket& socket = core_.sockets[index];
-  if (socket.stage == Stage::embryo) listeners_.end_handshake(socket.listener);
-  if (socket.early) listeners_.end_early(socket);
+  if (socket.stage == Stage::embryo) listening_.end_handshake(socket.listener);
+  if (socket.early) listening_.end_early(socket);
   if (socket.datagram != nullptr && socket.bound) {
     datagrams_.unlink(index);
     if (datagrams_.first(socket.local.port) != kNone) static_cast<void>(tell_accepts_new_flows(socket));
@@ -115,7 +115,7 @@ void SocketNames::give_back_name(Socket& socket) {
 
 // SO_REUSEADDR lets several have a port of which none listens.
 bool SocketNames::is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept {
-  for (uint32_t i = listeners_.first(port); i != kNone; i = core_.sockets[i].listening->next) {
+  for (uint32_t i = listening_.first(port); i != kNone; i = core_.sockets[i].listening->next) {
     const Socket& other = core_.sockets[i];
     const bool meets = other.local.host == host || other.local.host.is_unspecified() || host.is_unspecified();
     const bool joins = share != 0 && other.local.host == host && tcp_ports_.group_of(host, port) == share;
@@ -147,7 +147,7 @@ int SocketNames::tell_accepts_new_flows(const Socket& socket) {
     takes = std::max(takes, core_.sockets[i].passes ? AcceptsNewFlows::if_no_other_does : AcceptsNewFlows::yes);
   };
   if (socket.type == Type::stream) {
-    for (uint32_t i = listeners_.first(port); i != kNone; i = core_.sockets[i].listening->next) add(i);
+    for (uint32_t i = listening_.first(port); i != kNone; i = core_.sockets[i].listening->next) add(i);
   } else {
     for (uint32_t i = datagrams_.first(port); i != kNone; i = core_.sockets[i].datagram->next) add(i);
   }

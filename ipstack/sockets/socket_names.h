@@ -43,7 +43,7 @@ class SocketNames {
 
   Ports& tcp_ports() noexcept { return tcp_ports_; }
   const Ports& tcp_ports() const noexcept { return tcp_ports_; }
-  Listeners& listeners() noexcept { return listeners_; }
+  ListeningSockets& listening() noexcept { return listening_; }
   DatagramSockets& datagrams() noexcept { return datagrams_; }
   static Ports::Families families_of(const Socket& socket) noexcept {
     return !socket.ipv6 ? Ports::kIpv4 : socket.only_ipv6 ? Ports::kIpv6 : Ports::kBoth;
@@ -64,7 +64,7 @@ class SocketNames {
   StackCore& core_;
   Ports tcp_ports_, udp_ports_;
   Groups groups_;
-  Listeners listeners_;
+  ListeningSockets listening_;
   DatagramSockets datagrams_;
 };
 

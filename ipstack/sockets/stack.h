@@ -252,7 +252,7 @@ class Stack {
   void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
   void handle_icmp(const ip::IpView& packet);
 
-  // handshakes.cc
+  // listeners.cc
   void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
                   const std::optional<tcp::Sequence>& begin);
   void send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment);

@@ -114,7 +114,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
     index = kNone;
   }
   if (index != kNone && !is_local) return tcp_.handle_segment(index, segment, packet.traffic_class & 3);
-  if (const uint32_t listener = is_local ? kNone : names_.listeners().choose(local, hash); listener != kNone) {
+  if (const uint32_t listener = is_local ? kNone : names_.listening().choose(local, hash); listener != kNone) {
     if (calls) return handle_syn(listener, local, remote, segment, packet.traffic_class & 3, begin);
     const bool answers = segment.has(Flags::kAck) && !segment.has(Flags::kSyn) && !segment.has(Flags::kRst);
     if (answers && take_cookie(listener, local, remote, segment)) return;

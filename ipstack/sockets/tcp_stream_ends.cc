@@ -48,7 +48,7 @@ bool TcpStreams::handle_time_wait(uint32_t hash, const Address& local, const Add
   const uint32_t at = time_waits_.find(hash, local, remote);
   if (at == kNone) return false;
   const tcp::TimeWait& state = time_waits_[at].state;
-  if (state.yields_to(segment) && names_.listeners().choose(local, hash) != kNone) {
+  if (state.yields_to(segment) && names_.listening().choose(local, hash) != kNone) {
     begin = state.snd_nxt;
     time_waits_.end(at);
     return false;

@@ -226,7 +226,7 @@ void TcpStreams::disconnect(uint32_t index) {
                     state == tcp::State::last_ack;
   if (!over) socket.error = ECONNRESET;
   reset(index);  // without room the peer is reset when it says something
-  if (socket.early) names_.listeners().end_early(socket);
+  if (socket.early) names_.listening().end_early(socket);
 }
 
 bool TcpStreams::reset(uint32_t index) {
@@ -281,7 +281,7 @@ void TcpStreams::advance(uint32_t index) {
   // While it ends, others may have to go on from here (unet/socket_table.h).
   if (socket.is_closing() || static_cast<uint8_t>(connection.state()) != socket.shown) core_.show(index);
   const bool closed = connection.state() == tcp::State::closed;
-  if (socket.early && !is_opening(connection.state())) names_.listeners().end_early(socket);
+  if (socket.early && !is_opening(connection.state())) names_.listening().end_early(socket);
   if (closed && !blocked) core_.remove_flow(index);  // the same ends may connect anew
   if (socket.stage == Stage::embryo) return blocked ? void() : embryo_changed(index);
   if (socket.is_closing() && !blocked) {
@@ -299,7 +299,7 @@ void TcpStreams::embryo_changed(uint32_t index) {
   if (!is_synchronized(state) && !socket.early) return;
   Socket& listener = core_.sockets[socket.listener];
   socket.stage = Stage::queued;
-  names_.listeners().end_handshake(socket.listener);
+  names_.listening().end_handshake(socket.listener);
   ++core_.counters.connections_in;
   const uint32_t parent = socket.listener;
   listener.listening->ready.push_back(index);

@@ -1,4 +1,4 @@
-// handshakes.cc - listeners: handshakes that peers begin, cookies when there are too many of them (RFC 4987), and accept().
+// listeners.cc - listeners: handshakes that peers begin, cookies when there are too many of them (RFC 4987), and accept().
 #include <algorithm>
 #include <cerrno>
 
@@ -19,15 +19,15 @@ int Stack::listen(int number, int backlog) {
     return 0;
   }
   if (const int error = names_.bind_free(index); error != 0) return -error;
-  for (uint32_t i = names_.listeners().first(socket->local.port); i != kNone; i = core_.sockets[i].listening->next) {
+  for (uint32_t i = names_.listening().first(socket->local.port); i != kNone; i = core_.sockets[i].listening->next) {
     const Socket& other = core_.sockets[i];
     const bool meet = other.local.host == socket->local.host && (names_.families_of(other) & names_.families_of(*socket)) != 0;
     if (meet && !names_.tcp_ports().is_share(socket->local.host, socket->local.port)) return -EADDRINUSE;
   }
   socket->listening = std::make_unique<ListenerPart>();
-  names_.listeners().link(index);
+  names_.listening().link(index);
   if (names_.tell_accepts_new_flows(*socket) == EADDRINUSE) {
-    names_.listeners().unlink(index);
+    names_.listening().unlink(index);
     socket->listening.reset();
     return -EADDRINUSE;
   }
@@ -58,12 +58,12 @@ int Stack::accept(int number, Address* peer) {
 // Connections that were not accepted are reset.
 void Stack::end_listener(uint32_t listener) {
   Socket& socket = core_.sockets[listener];
-  names_.listeners().unlink(listener);
+  names_.listening().unlink(listener);
   static_cast<void>(names_.tell_accepts_new_flows(socket));
   for (uint32_t i = 0; i < core_.sockets.end(); ++i) {
     if (!core_.sockets.has(i) || core_.sockets[i].listener != listener) continue;
     Socket& child = core_.sockets[i];
-    if (child.stage == Stage::embryo) names_.listeners().end_handshake(listener);
+    if (child.stage == Stage::embryo) names_.listening().end_handshake(listener);
     child.listener = kNone;
     child.linger = 0;
     if (child.local_stream != nullptr) local_streams_.close(i);
@@ -86,7 +86,7 @@ uint32_t Stack::make_embryo(uint32_t listener, const Address& local, const Addre
   names_.tcp_ports().use(local.host, local.port);
   tcp_.make_connection(child);
   core_.add_flow(index);
-  names_.listeners().begin_handshake(listener);
+  names_.listening().begin_handshake(listener);
   return index;
 }
 
@@ -95,7 +95,7 @@ void Stack::handle_syn(uint32_t listener, const Address& local, const Address& r
   const ListenerPart& part = *core_.sockets[listener].listening;
   // RFC 9293, 3.10.7.2 leaves it open: the peer tries again, when accept() may have been called.
   if (part.ready.size() >= part.backlog) return void(++core_.counters.listen_overflow);
-  if (names_.listeners().handshakes() >= core_.options.half_open_max || part.embryos >= std::max(part.backlog, 16u)) {
+  if (names_.listening().handshakes() >= core_.options.half_open_max || part.embryos >= std::max(part.backlog, 16u)) {
     return send_cookie(core_.sockets[listener], local, remote, segment);
   }
   const uint32_t index = make_embryo(listener, local, remote);
