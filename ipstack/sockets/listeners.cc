@@ -1,62 +1,57 @@
-// listeners.cc - listeners: handshakes that peers begin, cookies when there are too many of them (RFC 4987), and accept().
+// listeners.cc - listen(), accept(), and the SYNs between them.
+#include "ipstack/sockets/listeners.h"
+
 #include <algorithm>
 #include <cerrno>
-
-#include "ipstack/sockets/stack.h"
+#include <memory>
 
 namespace unet::sockets {
 
-int Stack::listen(int number, int backlog) {
-  forget_reserved();
-  Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  if (socket->type == Type::datagram) return -EOPNOTSUPP;
-  if (socket->has_connection() || socket->local_stream != nullptr) return -EINVAL;
-  const auto index = static_cast<uint32_t>(number);
+int Listeners::listen(uint32_t index, int backlog) {
+  Socket& socket = core_.sockets[index];
+  if (socket.type == Type::datagram) return -EOPNOTSUPP;
+  if (socket.has_connection() || socket.local_stream != nullptr) return -EINVAL;
   const uint32_t wanted = backlog < 0 ? 4096 : static_cast<uint32_t>(std::clamp(backlog, 1, 4096));
-  if (socket->listening != nullptr) {
-    socket->listening->backlog = wanted;
+  if (socket.listening != nullptr) {
+    socket.listening->backlog = wanted;
     return 0;
   }
   if (const int error = names_.bind_free(index); error != 0) return -error;
-  for (uint32_t i = names_.listening().first(socket->local.port); i != kNone; i = core_.sockets[i].listening->next) {
+  for (uint32_t i = names_.listening().first(socket.local.port); i != kNone; i = core_.sockets[i].listening->next) {
     const Socket& other = core_.sockets[i];
-    const bool meet = other.local.host == socket->local.host && (names_.families_of(other) & names_.families_of(*socket)) != 0;
-    if (meet && !names_.tcp_ports().is_share(socket->local.host, socket->local.port)) return -EADDRINUSE;
+    const bool meet = other.local.host == socket.local.host && (names_.families_of(other) & names_.families_of(socket)) != 0;
+    if (meet && !names_.tcp_ports().is_share(socket.local.host, socket.local.port)) return -EADDRINUSE;
   }
-  socket->listening = std::make_unique<ListenerPart>();
+  socket.listening = std::make_unique<ListenerPart>();
   names_.listening().link(index);
-  if (names_.tell_accepts_new_flows(*socket) == EADDRINUSE) {
+  if (names_.tell_accepts_new_flows(socket) == EADDRINUSE) {
     names_.listening().unlink(index);
-    socket->listening.reset();
+    socket.listening.reset();
     return -EADDRINUSE;
   }
-  socket->listening->backlog = wanted;
-  socket->listening->fast_open_max = socket->fast_open_max;
+  socket.listening->backlog = wanted;
+  socket.listening->fast_open_max = socket.fast_open_max;
   core_.show(index);
   return 0;
 }
 
-int Stack::accept(int number, Address* peer) {
-  forget_reserved();
-  Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  if (socket->type == Type::datagram) return -EOPNOTSUPP;
-  if (socket->listening == nullptr) return -EINVAL;
-  if (socket->listening->ready.empty()) return -EAGAIN;
-  const uint32_t index = socket->listening->ready.front();
-  socket->listening->ready.pop_front();
+int Listeners::accept(uint32_t listener, Address* peer) {
+  Socket& socket = core_.sockets[listener];
+  if (socket.type == Type::datagram) return -EOPNOTSUPP;
+  if (socket.listening == nullptr) return -EINVAL;
+  if (socket.listening->ready.empty()) return -EAGAIN;
+  const uint32_t index = socket.listening->ready.front();
+  socket.listening->ready.pop_front();
   Socket& accepted = core_.sockets[index];
   accepted.listener = kNone;
   accepted.stage = Stage::owned;
-  if (socket->peeks_behind) core_.positions.set_peek_offset(index, core_.positions.peek_offset(static_cast<uint32_t>(number)));
+  if (socket.peeks_behind) core_.positions.set_peek_offset(index, core_.positions.peek_offset(listener));
   if (peer != nullptr) *peer = accepted.remote;
   core_.notify(index);
   return static_cast<int>(index);
 }
 
-// Connections that were not accepted are reset.
-void Stack::end_listener(uint32_t listener) {
+void Listeners::end(uint32_t listener) {
   Socket& socket = core_.sockets[listener];
   names_.listening().unlink(listener);
   static_cast<void>(names_.tell_accepts_new_flows(socket));
@@ -73,7 +68,7 @@ void Stack::end_listener(uint32_t listener) {
 }
 
 // A socket for a handshake that a peer has begun.
-uint32_t Stack::make_embryo(uint32_t listener, const Address& local, const Address& remote) {
+uint32_t Listeners::make_embryo(uint32_t listener, const Address& local, const Address& remote) {
   const uint32_t index = core_.make(Type::stream, core_.sockets[listener].ipv6);
   if (index == kNone) return kNone;
   Socket& child = core_.sockets[index];
@@ -90,8 +85,8 @@ uint32_t Stack::make_embryo(uint32_t listener, const Address& local, const Addre
   return index;
 }
 
-void Stack::handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
-                       const std::optional<tcp::Sequence>& begin) {
+void Listeners::handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
+                           const std::optional<tcp::Sequence>& begin) {
   const ListenerPart& part = *core_.sockets[listener].listening;
   // RFC 9293, 3.10.7.2 leaves it open: the peer tries again, when accept() may have been called.
   if (part.ready.size() >= part.backlog) return void(++core_.counters.listen_overflow);
@@ -107,7 +102,7 @@ void Stack::handle_syn(uint32_t listener, const Address& local, const Address& r
   tcp_.handle_segment(index, segment, ecn);
 }
 
-void Stack::send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment) {
+void Listeners::send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment) {
   const tcp::Options& own = *listener.tcp.options;
   const uint32_t header = local.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   tcp::Segment answer;
@@ -132,7 +127,7 @@ void Stack::send_cookie(const Socket& listener, const Address& local, const Addr
 
 // A SYN that comes twice may be answered by a cookie, and then, when there is room again, by an embryo, of other numbers and options. The
 // peer has taken what came first: if that was the cookie, the embryo understands nothing that it says, and is to go.
-SynCookies::Answer Stack::overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept {
+SynCookies::Answer Listeners::overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept {
   const Socket& socket = core_.sockets[index];
   const bool embryo = socket.stage == Stage::embryo && !socket.early;
   if (!embryo || !cookies_.has_recent(core_.now)) return SynCookies::Answer::none;
@@ -142,8 +137,7 @@ SynCookies::Answer Stack::overtakes_by_cookie(uint32_t index, const ip::TcpView&
   return cookies_.check(socket.local, socket.remote, segment, core_.now);
 }
 
-// An ACK for no connection may be the answer to a cookie; then there is one. True: it is answered by nothing else.
-bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment) {
+bool Listeners::take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment) {
   if (!cookies_.has_recent(core_.now)) return false;
   const SynCookies::Answer answer = cookies_.check(local, remote, segment, core_.now);
   if (answer != SynCookies::Answer::first) {

@@ -79,6 +79,16 @@ int Stack::set_group_source(int number, const ip::IpAddress& address) {
   return socket != nullptr ? datagrams_.set_group_source(*socket, address) : -EBADF;
 }
 
+int Stack::listen(int number, int backlog) {
+  forget_reserved();
+  return core_.owned(number) != nullptr ? listeners_.listen(static_cast<uint32_t>(number), backlog) : -EBADF;
+}
+
+int Stack::accept(int number, Address* peer) {
+  forget_reserved();
+  return core_.owned(number) != nullptr ? listeners_.accept(static_cast<uint32_t>(number), peer) : -EBADF;
+}
+
 int Stack::shutdown(int number, How how) {
   forget_reserved();
   Socket* const socket = core_.owned(number);
@@ -109,7 +119,7 @@ int Stack::close(int number) {
   Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
-  if (socket->listening != nullptr) end_listener(index);
+  if (socket->listening != nullptr) listeners_.end(index);
   if (socket->local_stream != nullptr) {
     local_streams_.close(index);
     return 0;

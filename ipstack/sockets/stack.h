@@ -29,6 +29,7 @@
 #include "ipstack/sockets/host_addresses.h"
 #include "ipstack/sockets/index_queue.h"
 #include "ipstack/sockets/ip_message.h"
+#include "ipstack/sockets/listeners.h"
 #include "ipstack/sockets/local_peer_message.h"
 #include "ipstack/sockets/local_peers.h"
 #include "ipstack/sockets/local_streams.h"
@@ -50,7 +51,6 @@
 #include "ipstack/sockets/stream_memory.h"
 #include "ipstack/sockets/stream_messages.h"
 #include "ipstack/sockets/stream_options.h"
-#include "ipstack/sockets/syn_cookies.h"
 #include "ipstack/sockets/tcp_streams.h"
 #include "ipstack/sockets/time_waits.h"
 #include "ipstack/sockets/timer_heap.h"
@@ -252,15 +252,6 @@ class Stack {
   void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
   void handle_icmp(const ip::IpView& packet);
 
-  // listeners.cc
-  void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
-                  const std::optional<tcp::Sequence>& begin);
-  void send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment);
-  SynCookies::Answer overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept;
-  bool take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment);
-  uint32_t make_embryo(uint32_t listener, const Address& local, const Address& remote);
-  void end_listener(uint32_t index);
-
   // stack_reserve.cc
   void forget_reserved() noexcept {
     if (reserved_.socket >= 0) [[unlikely]] drop_reserved();
@@ -281,7 +272,7 @@ class Stack {
   Datagrams datagrams_{core_, names_, local_peers_, directory_, secrets_.datagram_paths};
   TcpStreams tcp_{core_, names_, secrets_};
   LocalStreams local_streams_{core_, names_, local_peers_, directory_, tcp_};
-  SynCookies cookies_{tcp_.hashes().key, core_.flows};
+  Listeners listeners_{core_, names_, tcp_, local_streams_};
 
   bool forgets_ = false;
   Reservation reserved_;

@@ -64,7 +64,7 @@ int Stack::disconnect(int number) {
   if (socket->type == Type::datagram) return connect(number, {});
   const uint16_t port = socket->local.port;
   if (socket->listening != nullptr) {
-    end_listener(index);
+    listeners_.end(index);
   } else if (socket->local_stream != nullptr) {
     local_streams_.disconnect(index);
     forget_connection(index);

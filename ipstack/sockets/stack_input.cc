@@ -107,7 +107,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
     tcp_.make_way(index);
     index = kNone;
   }
-  const SynCookies::Answer cookie = index != kNone && !is_local ? overtakes_by_cookie(index, segment) : SynCookies::Answer::none;
+  const SynCookies::Answer cookie = index != kNone && !is_local ? listeners_.overtakes_by_cookie(index, segment) : SynCookies::Answer::none;
   if (cookie == SynCookies::Answer::later) [[unlikely]] return void(++core_.counters.cookies_bad);
   if (cookie == SynCookies::Answer::first) [[unlikely]] {
     names_.drop(index);
@@ -115,9 +115,9 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   }
   if (index != kNone && !is_local) return tcp_.handle_segment(index, segment, packet.traffic_class & 3);
   if (const uint32_t listener = is_local ? kNone : names_.listening().choose(local, hash); listener != kNone) {
-    if (calls) return handle_syn(listener, local, remote, segment, packet.traffic_class & 3, begin);
+    if (calls) return listeners_.handle_syn(listener, local, remote, segment, packet.traffic_class & 3, begin);
     const bool answers = segment.has(Flags::kAck) && !segment.has(Flags::kSyn) && !segment.has(Flags::kRst);
-    if (answers && take_cookie(listener, local, remote, segment)) return;
+    if (answers && listeners_.take_cookie(listener, local, remote, segment)) return;
     if (!segment.has(Flags::kAck)) return void(++core_.counters.no_socket);  // RFC 9293, 3.10.7.2, fourth
   }
   ++core_.counters.no_socket;
