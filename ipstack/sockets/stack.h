@@ -15,54 +15,30 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <optional>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include "ipstack/sockets/datagrams.h"
-#include "ipstack/sockets/flow_table.h"
-#include "ipstack/sockets/host_addresses.h"
-#include "ipstack/sockets/index_queue.h"
 #include "ipstack/sockets/ip_message.h"
 #include "ipstack/sockets/listeners.h"
-#include "ipstack/sockets/local_peer_message.h"
 #include "ipstack/sockets/local_peers.h"
 #include "ipstack/sockets/local_streams.h"
 #include "ipstack/sockets/network.h"
 #include "ipstack/sockets/peer_directory.h"
-#include "ipstack/sockets/read_positions.h"
 #include "ipstack/sockets/reservation.h"
-#include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
-#include "ipstack/sockets/socket_events.h"
 #include "ipstack/sockets/socket_names.h"
 #include "ipstack/sockets/socket_options.h"
-#include "ipstack/sockets/socket_reports.h"
-#include "ipstack/sockets/socket_tables.h"
 #include "ipstack/sockets/stack_core.h"
-#include "ipstack/sockets/stack_counters.h"
 #include "ipstack/sockets/stack_options.h"
 #include "ipstack/sockets/stack_secrets.h"
 #include "ipstack/sockets/stream_memory.h"
-#include "ipstack/sockets/stream_messages.h"
-#include "ipstack/sockets/stream_options.h"
+#include "ipstack/sockets/stream_moves.h"
 #include "ipstack/sockets/tcp_streams.h"
-#include "ipstack/sockets/time_waits.h"
-#include "ipstack/sockets/timer_heap.h"
-#include "unet/limits.h"
-#include "unet/wire/icmp.h"
 #include "unet/wire/ip.h"
-#include "unet/wire/tcp.h"
-#include "unet/wire/udp.h"
 
 namespace unet::sockets {
-
-struct MovedStream;
 
 class Stack {
  public:
@@ -71,8 +47,6 @@ class Stack {
   // of ports end with the network.
   ~Stack();
   void forget() noexcept { memory_.messages.forget(), forgets_ = true; }  // it ends without a word, as the network interface is gone
-  Stack(const Stack&) = delete;
-  Stack& operator=(const Stack&) = delete;
 
   // ---- calls of an application. A socket is a small number >= 0.
 
@@ -150,26 +124,11 @@ class Stack {
   int leave(int socket, const ip::IpAddress& group);
   int set_group_source(int socket, const ip::IpAddress& address);
 
-  // ---- a stream that moves to another stack of this network interface, as from a process to its child (stream_moves.cc)
-
-  // Looks for a channel to the stack that has that port. 1: there is one; 0: it is being made; -1: it cannot be had.
-  int seek_local_peer(const Address& to);
-  // Asks for the stream to move. 0: it may when has_agreed(), and sends nothing until then. 1: the new end calls own_flow() first, and then
-  // this end takes in all that has come. Else -errno: it cannot move now.
-  int begin_move(int socket);
-  // For a socket that shares a port with another stack: segments of the connection with `remote` come to this stack now. 0, or -errno.
-  int own_flow(int socket, const ip::IpAddress& local, const Address& remote);
-  // The address that the new end gives to bind_shared().
-  Address claimed_at(int socket) const noexcept;
-  bool has_agreed(int socket) const noexcept;
-  // Undoes begin_move().
-  void cancel_move(int socket);
-  StreamOptions stream_options(int socket) const;
-  void set_stream_options(int socket, const StreamOptions& options);
-  // Returns all that import_stream() needs, and ends the socket without a word to its peer, which has agreed (has_agreed()).
-  std::vector<std::byte> export_stream(int socket);
-  // Continues the stream at this new socket, which keeps its options. The bytes are checked. 0, or -errno.
-  int import_stream(int socket, Bytes moved);
+  // Streams that move to another stack of this network interface.
+  StreamMoves& moves() noexcept {
+    forget_reserved();
+    return moves_;
+  }
 
   int local_address(int socket, Address& address) const;
   int remote_address(int socket, Address& address) const;
@@ -258,11 +217,6 @@ class Stack {
   }
   void drop_reserved() noexcept;
 
-  // stream_moves.cc
-  bool may_move(const Socket& socket) const noexcept;
-  int import_local(uint32_t index, const MovedStream& moved, Bytes unread);
-  int import_connection(uint32_t index, const MovedStream& moved, Bytes unread, Bytes unsent);
-
   const StackSecrets secrets_;
   StreamMemory memory_;
   StackCore core_;
@@ -273,10 +227,10 @@ class Stack {
   TcpStreams tcp_{core_, names_, secrets_};
   LocalStreams local_streams_{core_, names_, local_peers_, directory_, tcp_};
   Listeners listeners_{core_, names_, tcp_, local_streams_};
+  StreamMoves moves_{core_, names_, directory_, tcp_, local_streams_};
 
   bool forgets_ = false;
   Reservation reserved_;
-
 };
 
 }  // namespace unet::sockets

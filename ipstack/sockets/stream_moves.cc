@@ -1,17 +1,13 @@
-// stream_moves.cc - streams that move to another stack of this network interface, as from a process to the child that serves them.
-//
-// On a local peer's channel the end that moves asks its peer (kMove). The peer agrees (kAgreed) and sends nothing from then on. The channel
-// keeps the order, so all that the peer has sent is there with its answer. The new end takes over state and unread bytes, and tells the
-// peer by a channel of its own (kResume). A token proves that the stream was given to it. A peer that hears nothing ends the stream.
-//
-// A connection of TCP shares its port with the new end's stack, which has the network interface send there what comes (own_flow()). Then
-// its state leaves (tcp/moved.h). The peer hears nothing of that.
+// stream_moves.cc - how a stream leaves a stack, and how it continues at another.
+#include "ipstack/sockets/stream_moves.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <type_traits>
 
 #include "ipstack/sockets/local_peer_message.h"
-#include "ipstack/sockets/stack.h"
 #include "unet/base/bytes.h"
 
 namespace unet::sockets {
@@ -36,8 +32,7 @@ bool has_all_sent(const LocalStream& part) noexcept {
 
 }  // namespace
 
-int Stack::seek_local_peer(const Address& to) {
-  forget_reserved();
+int StreamMoves::seek_local_peer(const Address& to) {
   if (!core_.addresses.is_own(to.host)) return -1;
   const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kTcp, to, core_.now);
   return where.local_peer != kNone ? 1 : where.asked ? 0 : -1;
@@ -45,20 +40,19 @@ int Stack::seek_local_peer(const Address& to) {
 
 // ---- the end that moves
 
-int Stack::own_flow(int number, const ip::IpAddress& local, const Address& remote) {
-  forget_reserved();
+int StreamMoves::own_flow(int number, const ip::IpAddress& local, const Address& remote) {
   const Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (!socket->bound || socket->type != Type::stream) return -EINVAL;
   return -names_.tcp_ports().own_flow({local, socket->local.port}, remote);
 }
 
-Address Stack::claimed_at(int number) const noexcept {
+Address StreamMoves::claimed_at(int number) const noexcept {
   const Socket* const socket = core_.owned(number);
   return socket == nullptr ? Address{} : Address{names_.tcp_ports().claimed_at(socket->local.host, socket->local.port), socket->local.port};
 }
 
-bool Stack::may_move(const Socket& socket) const noexcept {
+bool StreamMoves::may_move(const Socket& socket) const noexcept {
   if (socket.type != Type::stream || socket.urgent || socket.peeks_behind || socket.has_errors || socket.error != 0) return false;
   if (socket.local_stream != nullptr) {
     const LocalStream& part = *socket.local_stream;
@@ -68,8 +62,7 @@ bool Stack::may_move(const Socket& socket) const noexcept {
          !core_.addresses.is_own(socket.remote.host);
 }
 
-int Stack::begin_move(int number) {
-  forget_reserved();
+int StreamMoves::begin(int number) {
   Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (!may_move(*socket)) return -EOPNOTSUPP;
@@ -83,7 +76,7 @@ int Stack::begin_move(int number) {
   return 0;
 }
 
-bool Stack::has_agreed(int number) const noexcept {
+bool StreamMoves::has_agreed(int number) const noexcept {
   const Socket* const socket = core_.owned(number);
   if (socket == nullptr) return false;
   if (socket->local_stream == nullptr) return may_move(*socket);
@@ -91,17 +84,15 @@ bool Stack::has_agreed(int number) const noexcept {
 }
 
 // The peer may have agreed: the stream is resumed by the channel that it had.
-void Stack::cancel_move(int number) {
-  forget_reserved();
+void StreamMoves::cancel(int number) {
   Socket* const socket = core_.owned(number);
   if (socket == nullptr || socket->local_stream == nullptr || !socket->local_stream->is_silent()) return;
   socket->local_stream->move = LocalStream::Move::none;
   socket->local_stream->resume_due = true;
-  const auto index = static_cast<uint32_t>(number);
-  local_streams_.flush(index);
+  local_streams_.flush(static_cast<uint32_t>(number));
 }
 
-StreamOptions Stack::stream_options(int number) const {
+StreamOptions StreamMoves::options(int number) const {
   const Socket* const socket = core_.owned(number);
   UNET_CHECK(socket != nullptr && socket->type == Type::stream);
   return {.tcp = *socket->tcp.options, .hop_limit = socket->hop_limit, .traffic_class = socket->traffic_class,
@@ -109,7 +100,7 @@ StreamOptions Stack::stream_options(int number) const {
           .zero_copy = socket->zero_copy, .urgent_inline = socket->urgent_inline};
 }
 
-void Stack::set_stream_options(int number, const StreamOptions& options) {
+void StreamMoves::set_options(int number, const StreamOptions& options) {
   Socket* const socket = core_.owned(number);
   UNET_CHECK(socket != nullptr && socket->type == Type::stream && !socket->has_connection());
   socket->tcp.options = tcp_.options(options.tcp);
@@ -122,8 +113,7 @@ void Stack::set_stream_options(int number, const StreamOptions& options) {
   socket->urgent_inline = options.urgent_inline;
 }
 
-std::vector<std::byte> Stack::export_stream(int number) {
-  forget_reserved();
+std::vector<std::byte> StreamMoves::export_stream(int number) {
   const auto index = static_cast<uint32_t>(number);
   UNET_CHECK(has_agreed(number));
   const Socket& socket = core_.sockets[index];
@@ -162,8 +152,7 @@ std::vector<std::byte> Stack::export_stream(int number) {
 
 // ---- the new end
 
-int Stack::import_stream(int number, Bytes from) {
-  forget_reserved();
+int StreamMoves::import_stream(int number, Bytes from) {
   Socket* const socket = core_.owned(number);
   MovedStream moved;
   if (socket == nullptr) return -EBADF;
@@ -189,7 +178,7 @@ int Stack::import_stream(int number, Bytes from) {
   return 0;
 }
 
-int Stack::import_local(uint32_t index, const MovedStream& moved, Bytes unread) {
+int StreamMoves::import_local(uint32_t index, const MovedStream& moved, Bytes unread) {
   Socket& socket = core_.sockets[index];
   const PeerDirectory::Entry* const where = directory_.find(ip::Protocol::kTcp, moved.remote);
   if (where == nullptr || where->local_peer == kNone) return -ENETUNREACH;
@@ -221,7 +210,7 @@ int Stack::import_local(uint32_t index, const MovedStream& moved, Bytes unread) 
   return 0;
 }
 
-int Stack::import_connection(uint32_t index, const MovedStream& moved, Bytes unread, Bytes unsent) {
+int StreamMoves::import_connection(uint32_t index, const MovedStream& moved, Bytes unread, Bytes unsent) {
   Socket& socket = core_.sockets[index];
   const Address name = socket.local;
   if (!socket.shares || name.port != moved.local.port || (!name.host.is_unspecified() && name.host != moved.local.host)) return -EINVAL;
