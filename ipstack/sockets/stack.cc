@@ -1,18 +1,11 @@
-// stack.cc - sockets as such: their making and ending, names, events; and what drives the stack.
+// stack.cc - sockets as such: their making and ending, and their names; and what drives the stack.
 #include "ipstack/sockets/stack.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-
+#include <utility>
 
 namespace unet::sockets {
-namespace {
-
-// Linux's sockets are closed while their connections are in TIME-WAIT.
-bool is_over(tcp::State state) noexcept { return state == tcp::State::closed || state == tcp::State::time_wait; }
-
-}  // namespace
 
 Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
     : secrets_(options.seed), memory_(network, options), core_(network, memory_, options, secrets_.flows, now) {}
@@ -120,11 +113,8 @@ int Stack::close(int number) {
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
   if (socket->listening != nullptr) listeners_.end(index);
-  if (socket->local_stream != nullptr) {
-    local_streams_.close(index);
-    return 0;
-  }
-  if (socket->has_connection()) tcp_.close(index);
+  if (socket->local_stream != nullptr) local_streams_.close(index);
+  else if (socket->has_connection()) tcp_.close(index);
   else names_.drop(index);
   return 0;
 }
@@ -136,55 +126,19 @@ Nanoseconds Stack::linger_time(int number) const noexcept {
   return may && is_synchronized(socket->tcp.connection->state()) ? Nanoseconds{socket->linger} * kSecond : 0;
 }
 
-int Stack::local_address(int number, Address& address) const {
-  const Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  address = socket->local;
-  if (address.host.is_unspecified() && !socket->ipv6) address.host = ip::ipv4_address(0u);
-  return 0;
-}
-
-int Stack::remote_address(int number, Address& address) const {
-  const Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return -EBADF;
-  const bool has = socket->type == Type::datagram ? socket->connected
-                   : socket->local_stream != nullptr
-                       ? socket->local_stream->state == LocalStream::State::open && !socket->local_stream->is_over()
-                       : socket->has_connection() && !is_over(socket->tcp.connection->state()) &&
-                             socket->tcp.connection->state() != tcp::State::syn_sent;
-  if (!has) return -ENOTCONN;
-  address = socket->remote;
-  return 0;
-}
-
-const tcp::Connection* Stack::connection(int number) const noexcept {
-  const Socket* const socket = core_.owned(number);
-  return socket != nullptr && socket->has_connection() ? &*socket->tcp.connection : nullptr;
-}
-
-// ---- events
-
-uint32_t Stack::events(int number) noexcept {
-  Socket* const socket = core_.owned(number);
-  if (socket == nullptr) return Events::kError | Events::kHangUp;
-  const uint32_t events = core_.events_of(static_cast<uint32_t>(number));
-  if ((socket->told & ~events) != 0) socket->told = static_cast<uint16_t>(socket->told & events);
-  return events;
-}
-
 // ---- what drives it
 
 void Stack::run() {
   forget_reserved();
-  if (core_.tables.asked() != 0) [[unlikely]] core_.reports.run(core_.now);
-  tcp_.take_back_chunks();
+  if (core_.tables.asked() != 0) [[unlikely]] core_.reports.run(core_.now);  // a reader of the sockets' records waits
+  tcp_.take_back_chunks();            // the network has read them
   for (uint32_t index; (index = core_.timers.take(core_.now)) != kNone;) {
     if (core_.sockets[index].local_stream != nullptr) local_streams_.run_timer(index);
     else tcp_.run_timer(index);
   }
-  tcp_.time_waits().run(core_.now);
-  local_peers_.flush();
-  tcp_.run_held();
+  tcp_.time_waits().run(core_.now);   // ends of TIME-WAIT
+  local_peers_.flush();               // resets and refusals that waited for room
+  tcp_.run_held();                    // small segments that waited behind other messages
   // Those that find no room are due again, behind these; none stands in another's way.
   const size_t count = core_.due.size();
   bool full = false;
@@ -199,7 +153,7 @@ void Stack::run() {
   if (tcp_.may_notify_starved()) core_.notify_starved();
 }
 
-// A socket that may have something to send. `full`: the network interface has refused another's message already.
+// The socket may have something to send. `full`: the network interface has refused another's message already.
 void Stack::process_due(uint32_t index, bool& full) {
   Socket& socket = core_.sockets[index];
   if (socket.type == Type::datagram) return datagrams_.process_due(index, full);

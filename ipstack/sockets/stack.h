@@ -12,6 +12,19 @@
 // Copies of a payload byte. TCP sends through a chunk, from which the network reads; reserve() saves that copy. TCP receives from the
 // message, or from a chunk if much has come since; gather() saves that copy. UDP sends by one copy into the message, which reserve()
 // saves, and receives by two, through the socket's queue.
+//
+// Stack is a router. A call finds the socket and goes to the part that has its kind; a message goes to the part of its protocol. It has one
+// function per call that an application may make, about 55, and therefore more functions than other classes. The parts, lowest first, each
+// of which knows only those before it:
+//   StreamMemory               memory of streams: chunks, and messages that are read in place
+//   StackCore                  sockets by number and by flow, clock, timers, queues of sockets with something to do or to report
+//   SocketNames                addresses and ports, shares, groups
+//   LocalPeers, PeerDirectory  channels to the stacks of other applications, and which of them has which port
+//   Datagrams                  datagram sockets
+//   TcpStreams                 streams by TCP, TIME-WAIT
+//   LocalStreams               streams by a local peer's channel, without TCP
+//   Listeners                  handshakes, accept()
+//   StreamMoves                streams that move to another stack
 #pragma once
 
 #include <algorithm>
@@ -155,7 +168,7 @@ class Stack {
 
   void set_time(Nanoseconds now) noexcept { core_.now = now; }
   bool handle_message(const Message& message);  // true: the stack keeps it in place, until Network::release()
-  void handle_message(Bytes message);           // which it never keeps
+  void handle_message(Bytes message);           // the stack never keeps it
   uint32_t intake() noexcept { return memory_.messages.intake(core_.now); }  // how many more it would rather keep, before it is asked again
   void copy_stale() noexcept { memory_.copy_stale(); }  // when nothing has come
   // A channel to a local peer is open; the same user's, or another's. `local_peer`: below kLocalPeersMax, unused.
@@ -206,16 +219,14 @@ class Stack {
   int connect_again(uint32_t index);
   void forget_connection(uint32_t index);
   void consume_at(uint32_t index, uint32_t bytes);
-
-  // stack_input.cc
-  void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
-  void handle_icmp(const ip::IpView& packet);
-
-  // stack_reserve.cc
   void forget_reserved() noexcept {
     if (reserved_.socket >= 0) [[unlikely]] drop_reserved();
   }
   void drop_reserved() noexcept;
+
+  // stack_input.cc
+  void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
+  void handle_icmp(const ip::IpView& packet);
 
   const StackSecrets secrets_;
   StreamMemory memory_;

@@ -1,6 +1,8 @@
-// stack_calls.cc - calls of streams, whatever carries them.
+// stack_calls.cc - calls that connect a socket, and calls that move data: each goes to the part of the socket's kind.
 #include <algorithm>
 #include <cerrno>
+#include <utility>
+#include <vector>
 
 #include "ipstack/sockets/stack.h"
 #include "unet/base/bytes.h"
@@ -78,6 +80,22 @@ int Stack::disconnect(int number) {
   return 0;
 }
 
+// A socket that is to connect with its first data does so now, with `data` if there is a cookie.
+int64_t Stack::connect_with(int number, Bytes data, const Address& to) {
+  forget_reserved();
+  Socket* const socket = core_.owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type == Type::datagram) return -EOPNOTSUPP;
+  if (socket->deferred) return send(number, data);
+  const bool asked = socket->fast_open_connect;
+  socket->fast_open_connect = true;
+  const int result = connect(number, to);
+  socket->fast_open_connect = asked;
+  return result == 0 ? send(number, data) : result;
+}
+
+// ---- data
+
 void Stack::return_error(int number, int error) noexcept {
   Socket* const socket = core_.owned(number);
   if (socket != nullptr && error != EAGAIN && error != EPIPE) socket->error = error;  // those come again by themselves
@@ -140,6 +158,88 @@ void Stack::consume_at(uint32_t index, uint32_t bytes) {
   const Socket& socket = core_.sockets[index];
   if (socket.local_stream != nullptr) return local_streams_.consume(index, bytes);
   if (socket.has_connection()) tcp_.consume(index, bytes);
+}
+
+// ---- the urgent byte (RFC 6093), as Linux has it: beside the stream, which leaves it out unless SO_OOBINLINE leaves it in line
+
+bool Stack::is_at_urgent(int number) const noexcept {
+  const Socket* const socket = core_.owned(number);
+  const bool waits = core_.has_awaited(number);  // what stands before it has come, and is to be told yet
+  return socket != nullptr && socket->urgent && !waits && core_.positions.urgent(static_cast<uint32_t>(number)).before == 0;
+}
+
+uint32_t Stack::to_urgent(int number) const noexcept {
+  const Socket* const socket = core_.owned(number);
+  const bool stops = socket != nullptr && socket->urgent && !socket->urgent_inline;
+  return stops ? core_.positions.urgent(static_cast<uint32_t>(number)).before : ~uint32_t{0};
+}
+
+// As Linux's tcp_recv_urg().
+int64_t Stack::receive_urgent(int number, MutableBytes data, bool peek) {
+  forget_reserved();
+  Socket* const socket = core_.owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type == Type::datagram) return -EOPNOTSUPP;
+  if (socket->listening != nullptr) return -ENOTCONN;
+  const auto index = static_cast<uint32_t>(number);
+  if (!socket->urgent || socket->urgent_inline || core_.positions.urgent(index).taken) return -EINVAL;
+  Urgent& urgent = core_.positions.urgent(index);
+  if (socket->unread() <= urgent.before) {
+    return (socket_events(*socket) & Events::kEnded) != 0 ? 0 : -EAGAIN;
+  }
+  if (!data.empty()) {
+    std::vector<Bytes> pieces(socket->local_stream != nullptr ? socket->local_stream->pieces.size() :
+                              socket->unread() / core_.options.chunk_bytes + 2 + tcp::ZeroCopyReceive::kPiecesMore);
+    pieces.resize(static_cast<size_t>(std::max(gather(number, pieces), 0)));
+    size_t skip = urgent.before;
+    for (const Bytes& each : pieces) {
+      if (copy_behind(each, skip, data.first(1)) != 0) break;
+    }
+  }
+  if (!peek) urgent.taken = true;
+  return data.empty() ? 0 : 1;
+}
+
+// ---- sending without a copy: the application writes into the memory that a message or a segment leaves from
+
+int Stack::reserve(int number, uint32_t bytes, MutableBytes& room) {
+  forget_reserved();
+  room = {};
+  Socket* const socket = core_.owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (bytes == 0) return -EINVAL;
+  const auto index = static_cast<uint32_t>(number);
+  int result;
+  if (socket->type == Type::datagram) {
+    if (!socket->connected) return -EDESTADDRREQ;
+    result = datagrams_.reserve(index, bytes, reserved_, room);
+  } else {
+    if (socket->error != 0) return -socket->take_error();
+    result = socket->local_stream != nullptr ? local_streams_.reserve(index, bytes, reserved_, room)
+                                             : tcp_.reserve(index, bytes, reserved_, room);
+    if (result == -EAGAIN) socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);  // told again when there is room
+  }
+  if (result != 0) return result;
+  reserved_.socket = number;
+  reserved_.bytes = static_cast<uint32_t>(room.size());
+  return 0;
+}
+
+int64_t Stack::commit(int number, uint32_t bytes) {
+  Socket* const socket = core_.owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (reserved_.socket != number || bytes > reserved_.bytes) return -EINVAL;
+  const auto index = static_cast<uint32_t>(number);
+  Reservation reserved = std::exchange(reserved_, {});
+  if (socket->type == Type::datagram) return datagrams_.commit(index, bytes, reserved);
+  if (socket->local_stream != nullptr) local_streams_.commit(index, bytes);
+  else tcp_.commit(index, bytes, reserved);
+  return bytes;
+}
+
+void Stack::drop_reserved() noexcept {
+  if (reserved_.spare != tcp::kNoChunk) memory_.chunks.give_back(reserved_.spare);
+  reserved_ = {};
 }
 
 }  // namespace unet::sockets

@@ -23,6 +23,8 @@
 namespace unet::sockets {
 
 inline bool is_opening(tcp::State state) noexcept { return state == tcp::State::syn_sent || state == tcp::State::syn_received; }
+// Linux's sockets are closed while their connections are in TIME-WAIT.
+inline bool is_over(tcp::State state) noexcept { return state == tcp::State::closed || state == tcp::State::time_wait; }
 
 class TcpStreams {
  public:
