@@ -32,7 +32,7 @@ int Datagrams::connect(uint32_t index, const Address& to) {
   names_.datagrams().change();
   socket.remote = socket.connected ? to : Address{};
   if (!socket.connected) {
-    if (!socket.named) names_.take_back(index);
+    if (!socket.named) names_.unbind(index);
     core_.show(index);
     return 0;
   }

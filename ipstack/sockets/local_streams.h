@@ -94,7 +94,7 @@ class LocalStreams {
   SocketNames& names_;
   LocalPeers& peers_;
   PeerDirectory& directory_;
-  TcpStreams& tcp_;                 // for streams whose peer refuses
+  TcpStreams& tcp_;                 // takes the streams that a peer refuses
   std::vector<uint32_t> awaiting_;  // streams that wait for an answer of the directory, and some that no longer do
   uint32_t lives_ = 0;
 };

@@ -90,7 +90,7 @@ void SocketNames::drop(uint32_t index) {
   core_.drop(index);
 }
 
-void SocketNames::take_back(uint32_t index) {
+void SocketNames::unbind(uint32_t index) {
   Socket& socket = core_.sockets[index];
   if (socket.bound) {
     datagrams_.unlink(index);

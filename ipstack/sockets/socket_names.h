@@ -1,5 +1,5 @@
-// socket_names.h - the names of a stack's sockets: the addresses and ports that they are bound to, alone, in a share or as members of a
-// group, and which sockets a port has; used by the stack and its parts.
+// socket_names.h - the names of a stack's sockets: addresses, ports, shares and groups, and which sockets a port has; used by the stack and
+// its parts.
 //
 // Errors of functions that take a Socket or an index are errnos, unless they say -errno.
 #pragma once
@@ -26,7 +26,7 @@ class SocketNames {
   // The socket has no name any longer, if it had one. A datagram socket stays among those of its port.
   void give_back(Socket& socket);
   // A datagram socket to which connect() gave its name has none again.
-  void take_back(uint32_t index);
+  void unbind(uint32_t index);
   // The socket is no more.
   void drop(uint32_t index);
 

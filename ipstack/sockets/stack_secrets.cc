@@ -27,7 +27,7 @@ StackSecrets::StackSecrets(uint64_t seed) {
   fast_open_given = key_of(random);
   fast_open_known = key_of(random);
   connections = key_of(random);
-  // The kernel's random numbers at once: 64 bits of seed are few for a key whose work strangers see.
+  // The kernel's random numbers at once: 64 bits of seed are few for a key that strangers attack.
   if (seed == 0) fill_from_kernel(&connections, sizeof connections);
 }
 
