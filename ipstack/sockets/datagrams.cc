@@ -54,7 +54,7 @@ int Datagrams::connect(uint32_t index, const Address& to) {
 // The length fields of UDP and IP allow so much; one message has room for it.
 uint32_t Datagrams::length_max(bool ipv4) noexcept { return 0xFFFF - ip::kUdpBytes - (ipv4 ? ip::kIpv4Bytes : 0); }
 
-// From where a datagram goes that the application sends to `route.to`, and how; an error as -errno.
+// Finds the source address and the options of a datagram that the application sends to `route.to`. 0, or -errno.
 int Datagrams::find_route(Socket& socket, const Sending& how, SendRoute& route) {
   if (socket.error != 0) return -socket.take_error();
   if (socket.shut_write) return -EPIPE;
@@ -84,7 +84,7 @@ int Datagrams::find_route(Socket& socket, const Sending& how, SendRoute& route) 
   return 0;
 }
 
-// Told again when there is room: of the interface (kNone), or of a local peer's channel.
+// There is no room now, of the interface (kNone) or of a local peer's channel. The application is notified when there is.
 int Datagrams::refuse(uint32_t index, uint32_t local_peer, uint32_t bytes) {
   Socket& socket = core_.sockets[index];
   ++core_.counters.no_room;

@@ -48,7 +48,7 @@ class Datagrams {
   int64_t send(uint32_t index, Bytes data, bool more);  // to the peer of a connected socket
   int64_t send_to(uint32_t index, Bytes data, const Address& to, const Sending& how);
   int64_t receive(uint32_t index, MutableBytes data, Address* from, bool peek, Received* what);
-  // Of a connected socket: room for one datagram of so many bytes, and the datagram that was written there.
+  // Room for one datagram of so many bytes to the peer of a connected socket; commit() sends the datagram that was written there.
   int reserve(uint32_t index, uint32_t bytes, Reservation& reserved, MutableBytes& room);
   int64_t commit(uint32_t index, uint32_t bytes, Reservation& reserved);
   // The socket is corked no longer: sends what was gathered.

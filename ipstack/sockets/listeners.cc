@@ -125,8 +125,8 @@ void Listeners::send_cookie(const Socket& listener, const Address& local, const 
   tcp_.output().send(nullptr, local, remote, answer);
 }
 
-// A SYN that comes twice may be answered by a cookie, and then, when there is room again, by an embryo, of other numbers and options. The
-// peer has taken what came first: if that was the cookie, the embryo understands nothing that it says, and is to go.
+// A SYN that comes twice may get a cookie, and then, when there is room again, an embryo with other numbers and options. A peer that took
+// the cookie says nothing that the embryo understands.
 SynCookies::Answer Listeners::overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept {
   const Socket& socket = core_.sockets[index];
   const bool embryo = socket.stage == Stage::embryo && !socket.early;

@@ -11,7 +11,7 @@
 
 namespace unet::sockets {
 
-// 1: it has gone; 0: it must go through the network interface; -1: there is no room.
+// 1: the datagram has left; 0: it must go as a packet; -1: there is no room.
 int Datagrams::send_local(const Address& from, const SendRoute& route, Bytes data) {
   const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kUdp, route.to, core_.now);
   if (where.local_peer == kNone) return 0;
@@ -21,7 +21,7 @@ int Datagrams::send_local(const Address& from, const SendRoute& route, Bytes dat
   return core_.network.send_to_local_peer(where.local_peer, Bytes(head).first(size), data) ? 1 : -1;
 }
 
-// To the peer of a connected socket: the route is remembered, by the channel of a local peer.
+// Sends to the peer of a connected socket by the remembered route, the channel of a local peer.
 int64_t Datagrams::send_by_known_route(uint32_t index, Bytes data) {
   const Socket& socket = core_.sockets[index];
   std::array<std::byte, kPeerDatagramHeadMax> head;

@@ -102,7 +102,7 @@ void StackCore::report_error(uint32_t index, QueuedError error) {
   notify(index, true);
 }
 
-// The older urgent byte is then a byte like any other, but where it was the next to be read, and had come.
+// The older urgent byte is a byte like any other from now on, unless it is the next byte and has come.
 bool StackCore::set_urgent(uint32_t index, uint32_t before, uint32_t there) {
   Socket& socket = sockets[index];
   if (socket.urgent && before <= positions.urgent(index).before) return false;

@@ -8,7 +8,7 @@
 namespace unet::sockets {
 
 struct StackSecrets {
-  // From the kernel if `seed` is 0. Stacks of the same other seed have the same secrets, for tests.
+  // Draws the secrets from the kernel if `seed` is 0. Stacks with the same other seed have the same secrets, for tests.
   explicit StackSecrets(uint64_t seed);
 
   HashKey flows{};

@@ -30,7 +30,7 @@ constexpr uint8_t kMovesPerBlock = 32;         // of ports: their process has le
 
 }  // namespace
 
-// Its owner has closed it, and all that it had to send has left: the socket goes, and its port stays in use.
+// The application has closed the socket, and all data has left: the socket goes, and its port stays in use.
 void TcpStreams::begin_time_wait(uint32_t index) {
   Socket& socket = core_.sockets[index];
   const tcp::Connection& connection = *socket.tcp.connection;
@@ -70,8 +70,8 @@ bool TcpStreams::is_free(const Address& local, const Address& remote) const noex
   return at == kNone || time_waits_.may_replace(at, core_.now, core_.options.tcp);
 }
 
-// The network interface holds the connection before between these ends, of a process that is gone: another port, as if that one had been
-// ours. Which bind() has named stays, and fails as Linux's does.
+// The network interface holds an older connection between these ends, of a process that has exited. The socket takes another port, as if
+// that connection had been of this stack. A port that bind() has named stays, and connect() fails as on Linux.
 void TcpStreams::leave_port(uint32_t index) {
   Socket& socket = core_.sockets[index];
   if (socket.tcp.connection->state() != tcp::State::syn_sent) return;
@@ -102,7 +102,7 @@ void TcpStreams::leave_port(uint32_t index) {
   if (core_.sockets.has(index)) core_.show(index);
 }
 
-// From another port, with the numbers that are due between these ends; but what it has to say already keeps those that it has.
+// Calls from another port, with the sequence numbers that are due between these ends. Data with the SYN keeps the numbers that it has.
 void TcpStreams::call_again(Socket& socket) {
   if (socket.fast_open_asked) {
     socket.tcp.connection->move(socket.local.port);
