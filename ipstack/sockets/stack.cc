@@ -130,6 +130,7 @@ Nanoseconds Stack::linger_time(int number) const noexcept {
 
 void Stack::run() {
   forget_reserved();
+  give_back_spare();
   if (core_.tables.asked() != 0) [[unlikely]] core_.reports.run(core_.now);  // a reader of the sockets' records waits
   tcp_.take_back_chunks();            // the network has read them
   for (uint32_t index; (index = core_.timers.take(core_.now)) != kNone;) {

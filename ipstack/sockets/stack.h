@@ -219,10 +219,9 @@ class Stack {
   int connect_again(uint32_t index);
   void forget_connection(uint32_t index);
   void consume_at(uint32_t index, uint32_t bytes);
-  void forget_reserved() noexcept {
-    if (reserved_.socket >= 0) [[unlikely]] drop_reserved();
-  }
-  void drop_reserved() noexcept;
+  // Ends the reservation: one store, as nearly every call does it. Its chunk stays until the next reserve() or run().
+  void forget_reserved() noexcept { reserved_.socket = -1; }
+  void give_back_spare() noexcept;
 
   // stack_input.cc
   void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);

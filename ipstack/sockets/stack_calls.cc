@@ -204,6 +204,7 @@ int64_t Stack::receive_urgent(int number, MutableBytes data, bool peek) {
 
 int Stack::reserve(int number, uint32_t bytes, MutableBytes& room) {
   forget_reserved();
+  give_back_spare();
   room = {};
   Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
@@ -237,9 +238,8 @@ int64_t Stack::commit(int number, uint32_t bytes) {
   return bytes;
 }
 
-void Stack::drop_reserved() noexcept {
-  if (reserved_.spare != tcp::kNoChunk) memory_.chunks.give_back(reserved_.spare);
-  reserved_ = {};
+void Stack::give_back_spare() noexcept {
+  if (reserved_.spare != tcp::kNoChunk) memory_.chunks.give_back(std::exchange(reserved_.spare, tcp::kNoChunk));
 }
 
 }  // namespace unet::sockets
