@@ -127,11 +127,10 @@ void Listeners::send_cookie(const Socket& listener, const Address& local, const 
 
 // A SYN that comes twice may get a cookie, and then, when there is room again, an embryo with other numbers and options. A peer that took
 // the cookie says nothing that the embryo understands.
-SynCookies::Answer Listeners::overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept {
+SynCookies::Answer Listeners::cookie_of_embryo(uint32_t index, const ip::TcpView& segment) const noexcept {
   const Socket& socket = core_.sockets[index];
-  const bool embryo = socket.stage == Stage::embryo && !socket.early;
-  if (!embryo || !cookies_.has_recent(core_.now)) return SynCookies::Answer::none;
-  if (socket.tcp.connection->state() != tcp::State::syn_received) return SynCookies::Answer::none;
+  const bool waits = !socket.early && socket.tcp.connection->state() == tcp::State::syn_received;
+  if (!waits || !cookies_.has_recent(core_.now)) return SynCookies::Answer::none;
   const bool plain = segment.has(ip::TcpFlags::kAck) && !segment.has(ip::TcpFlags::kSyn) && !segment.has(ip::TcpFlags::kRst);
   if (!plain || socket.tcp.connection->under_way(segment.acknowledgement - 1)) return SynCookies::Answer::none;
   return cookies_.check(socket.local, socket.remote, segment, core_.now);

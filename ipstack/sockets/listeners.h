@@ -32,12 +32,15 @@ class Listeners {
   bool take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment);
   // Whether the segment to the socket answers a cookie. If it does (first), the socket is an embryo that must go, for the peer took the
   // cookie for the answer to its SYN.
-  SynCookies::Answer overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept;
+  SynCookies::Answer overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept {
+    return core_.sockets[index].stage == Stage::embryo ? cookie_of_embryo(index, segment) : SynCookies::Answer::none;
+  }
 
  private:
   static constexpr uint32_t kNone = StackCore::kNone;
 
   uint32_t make_embryo(uint32_t listener, const Address& local, const Address& remote);
+  SynCookies::Answer cookie_of_embryo(uint32_t index, const ip::TcpView& segment) const noexcept;
   void send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment);
 
   StackCore& core_;

@@ -31,6 +31,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "ipstack/sockets/datagrams.h"
 #include "ipstack/sockets/ip_message.h"
@@ -221,7 +222,9 @@ class Stack {
   void consume_at(uint32_t index, uint32_t bytes);
   // Ends the reservation: one store, as nearly every call does it. Its chunk stays until the next reserve() or run().
   void forget_reserved() noexcept { reserved_.socket = -1; }
-  void give_back_spare() noexcept;
+  void give_back_spare() noexcept {
+    if (reserved_.spare != tcp::kNoChunk) [[unlikely]] memory_.chunks.give_back(std::exchange(reserved_.spare, tcp::kNoChunk));
+  }
 
   // stack_input.cc
   void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);

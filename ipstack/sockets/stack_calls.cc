@@ -238,8 +238,4 @@ int64_t Stack::commit(int number, uint32_t bytes) {
   return bytes;
 }
 
-void Stack::give_back_spare() noexcept {
-  if (reserved_.spare != tcp::kNoChunk) memory_.chunks.give_back(std::exchange(reserved_.spare, tcp::kNoChunk));
-}
-
 }  // namespace unet::sockets

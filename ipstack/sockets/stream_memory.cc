@@ -14,12 +14,6 @@ StreamMemory::StreamMemory(Network& network, const StackOptions& options)
   chunks.set_kept(&messages);
 }
 
-void StreamMemory::copy_late() noexcept {
-  while (messages.is_late()) tcp::ReceiveBuffer::copy_oldest(chunks);
-}
-
-void StreamMemory::copy_stale() noexcept {
-  if (messages.is_stale()) tcp::ReceiveBuffer::copy_oldest(chunks);
-}
+void StreamMemory::copy_oldest() noexcept { tcp::ReceiveBuffer::copy_oldest(chunks); }
 
 }  // namespace unet::sockets

@@ -15,8 +15,13 @@ struct StreamMemory {
   StreamMemory(Network& network, const StackOptions& options);
 
   // Messages that came long ago, or that are not read, are copied into chunks: the network needs their place.
-  void copy_late() noexcept;
-  void copy_stale() noexcept;
+  void copy_late() noexcept {
+    while (messages.is_late()) [[unlikely]] copy_oldest();
+  }
+  void copy_stale() noexcept {
+    if (messages.is_stale()) copy_oldest();
+  }
+  void copy_oldest() noexcept;
 
   tcp::ChunkPool chunks;
   StreamMessages messages;

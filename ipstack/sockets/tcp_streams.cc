@@ -313,14 +313,6 @@ void TcpStreams::run_timer(uint32_t index) {
   advance(index);
 }
 
-void TcpStreams::take_back_chunks() noexcept {
-  if (core_.memory.chunks.has_waiting()) core_.memory.chunks.take_back(core_.network.completed());
-}
-
-void TcpStreams::run_held() {
-  if (output_.has_held()) output_.run_held([this](uint32_t index) { advance(index); });
-}
-
 // Stores why the connection has ended, for its owner.
 void TcpStreams::take_failure(Socket& socket) {
   const tcp::Connection& connection = *socket.tcp.connection;

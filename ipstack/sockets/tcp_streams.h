@@ -71,8 +71,12 @@ class TcpStreams {
   void make_way(uint32_t index);
   void run_timer(uint32_t index);
   // Parts of Stack::run(): what waited for chunks that the network has read by now, or behind other messages.
-  void take_back_chunks() noexcept;
-  void run_held();
+  void take_back_chunks() noexcept {
+    if (core_.memory.chunks.has_waiting()) core_.memory.chunks.take_back(core_.network.completed());
+  }
+  void run_held() {
+    if (output_.has_held()) output_.run_held([this](uint32_t index) { advance(index); });
+  }
 
   bool has_held() const noexcept { return output_.has_held(); }
   // Streams need chunks that the network still reads: it does not tell when it has, so run() must look.
