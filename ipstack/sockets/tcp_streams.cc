@@ -277,10 +277,10 @@ void TcpStreams::advance(uint32_t index) {
     const uint32_t headers = (socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + sizeof(ip::TcpHeader);
     path_mtus_.learn(socket.remote.host, size + headers, core_.now);
   }
-  take_failure(socket);
+  const bool closed = connection.state() == tcp::State::closed;
+  if (closed) take_failure(socket);
   // While it ends, others may have to go on from here (unet/socket_table.h).
   if (socket.is_closing() || static_cast<uint8_t>(connection.state()) != socket.shown) core_.show(index);
-  const bool closed = connection.state() == tcp::State::closed;
   if (socket.early && !is_opening(connection.state())) names_.listening().end_early(socket);
   if (closed && !blocked) core_.remove_flow(index);  // the same ends may connect anew
   if (socket.stage == Stage::embryo) return blocked ? void() : embryo_changed(index);
@@ -313,10 +313,10 @@ void TcpStreams::run_timer(uint32_t index) {
   advance(index);
 }
 
-// Stores why the connection has ended, for its owner.
+// Stores why the connection has ended, for the application.
 void TcpStreams::take_failure(Socket& socket) {
   const tcp::Connection& connection = *socket.tcp.connection;
-  if (connection.state() != tcp::State::closed || socket.failed || connection.error() == tcp::Error::none) return;
+  if (socket.failed || connection.error() == tcp::Error::none) return;
   socket.failed = socket.came = true;
   // An ICMP error meanwhile is a better reason than silence.
   const bool silent = connection.error() == tcp::Error::timed_out || connection.error() == tcp::Error::unreachable;
@@ -338,7 +338,7 @@ void TcpStreams::handle_segment(uint32_t index, const ip::TcpView& segment, uint
     const auto before = connection.take_urgent();
     if (before && core_.set_urgent(index, *before, there)) consume(index, 1);
   }
-  take_failure(socket);
+  if (connection.state() == tcp::State::closed) take_failure(socket);
   // The ACK and the timers wait for the end of the batch; the application is notified now.
   core_.make_due(index);
   core_.notify(index, connection.readable() > there);
