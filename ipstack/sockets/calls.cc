@@ -156,7 +156,7 @@ uint32_t Sockets::poll_network(uint32_t local_peers) {
 
 uint32_t Sockets::due_intake(bool late) noexcept {
   constexpr uint64_t kMore = 4, kMost = EndpointNetwork::kPollMost;
-  const uint64_t all = stack_->datagrams_read(), reads = all - std::exchange(reads_seen_, all);
+  const uint64_t all = stack_->datagrams().read(), reads = all - std::exchange(reads_seen_, all);
   return static_cast<uint32_t>(late || reads == 0 ? kMost : std::min(reads + kMore, kMost));
 }
 

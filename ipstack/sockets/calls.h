@@ -112,7 +112,7 @@ class Sockets {
   std::vector<bool> nonblocking_;   // by socket
   std::map<int, Within> within_;    // of the few that have any
   Nanoseconds ran_at_ = 0;
-  uint64_t reads_seen_ = 0;         // of Stack::datagrams_read(), by due_intake()
+  uint64_t reads_seen_ = 0;         // of Datagrams::read(), by due_intake()
 };
 
 // The peer has not acknowledged the stream's end: a caller waits for that as long as Stack::linger_time() says.

@@ -18,6 +18,8 @@ class HostAddresses {
   bool source_for(const ip::IpAddress& to, ip::IpAddress& from) const;
   uint32_t mtu_from(const ip::IpAddress& from) const;  // of the link of that own address
   bool is_broadcast(const ip::IpAddress& address) const;
+  // IP_MTU of a path inside this host, as Linux's loopback has it.
+  static constexpr int64_t own_path_mtu(bool ipv4) noexcept { return ipv4 ? 65'535 : 65'536; }
   std::optional<ip::IpAddress> first_of(bool ipv4) const;
 
  private:

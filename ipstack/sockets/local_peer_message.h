@@ -16,7 +16,7 @@ struct PeerKind {
   static constexpr uint8_t kOpen = 1, kOpened = 2, kRefused = 3, kData = 4, kCredit = 5, kEnd = 6, kReset = 7, kDatagram = 8,
                            kNoPort = 9,  // the answer to a datagram for a port without a socket: its head
                            kHeaderOptions = 10,
-                           // A stream moves to another stack of this network interface (stack_move.cc): its end asks, the other end
+                           // A stream moves to another stack of this network interface (stream_moves.cc): its end asks, the other end
                            // agrees and sends nothing until the stream goes on by its new end's channel.
                            kMove = 11, kAgreed = 12, kResume = 13;
 };
@@ -86,6 +86,7 @@ bool read_message(Bytes message, T& into) noexcept {
 }
 inline Bytes bytes_of(const auto& message) noexcept { return {reinterpret_cast<const std::byte*>(&message), sizeof message}; }
 
+constexpr uint16_t kPrivilegedPorts = 1024;  // ports below are the superuser's
 constexpr uint32_t kPeerDatagramHeadMax = sizeof(PeerDatagram) + 2 * 16;
 
 }  // namespace unet::sockets

@@ -41,7 +41,7 @@ struct LocalPeer {
     uint32_t socket = 0, segment = 0;
     Address from{};
     ip::IpAddress to{};
-    uint64_t generation = 0;         // as route_generation_
+    uint64_t generation = 0;         // as DatagramSockets::generation()
     Nanoseconds until = 0;
   };
   bool open = false, same_user = false;

@@ -13,7 +13,7 @@ namespace unet::sockets {
 
 constexpr uint32_t kWindowLeast = 64 * 1024, kWindowMost = 0x7FFF'FFFF;
 
-// A stream to an application of the same network interface: a pair of message queues, no TCP (stack_local_peers.cc).
+// A stream to an application of the same network interface: a pair of message queues, no TCP (local_stream_messages.cc).
 struct LocalStream {
   enum class State : uint8_t { asking, open, closed };  // asking: for the local peer, or for its answer
   // Unread data: in place in the local peer's channel, or copied because others need the room.
@@ -68,7 +68,7 @@ struct LocalStream {
       ++messages;
     }
   };
-  // One end moves to another stack (stack_move.cc). If it is this end: it has asked (asked), the peer has agreed (agreed). If it is the
+  // One end moves to another stack (stream_moves.cc). If it is this end: it has asked (asked), the peer has agreed (agreed). If it is the
   // peer's: this end has still to agree (leaving), it has agreed (away). A stream that is_silent() sends nothing.
   enum class Move : uint8_t { none, asked, agreed, leaving, away };
   // Our end of the stream: data may follow; it is to be sent when the channel has room; it has been sent.

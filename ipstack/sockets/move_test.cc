@@ -38,16 +38,16 @@ struct Moving {
     return address;
   }
   void meet() {
-    static_cast<void>(child.stack->seek_local_peer(of_client()));
+    static_cast<void>(child.stack->moves().seek_local_peer(of_client()));
     settle();
-    REQUIRE(child.stack->seek_local_peer(of_client()) == 1);
+    REQUIRE(child.stack->moves().seek_local_peer(of_client()) == 1);
   }
-  void begin() { REQUIRE(parent.stack->begin_move(old_end) == 0); }
+  void begin() { REQUIRE(parent.stack->moves().begin(old_end) == 0); }
   void end() {
-    REQUIRE(parent.stack->has_agreed(old_end));
-    const std::vector<std::byte> moved = parent.stack->export_stream(old_end);
+    REQUIRE(parent.stack->moves().has_agreed(old_end));
+    const std::vector<std::byte> moved = parent.stack->moves().export_stream(old_end);
     new_end = child.stack->socket(Type::stream, false);
-    REQUIRE(child.stack->import_stream(new_end, moved) == 0);
+    REQUIRE(child.stack->moves().import_stream(new_end, moved) == 0);
   }
   void move() {
     meet();
@@ -148,23 +148,23 @@ TEST_CASE("nothing is lost or doubled, whenever a stream moves") {
         case 3: pull(*from->stack, end, got[0]); break;
         case 4: all.settle(); break;
         case 5:
-          if (!moves) moves = from->stack->begin_move(end) == 0;
-          else if (all.world.random() % 8 == 0) from->stack->cancel_move(end), moves = false;
+          if (!moves) moves = from->stack->moves().begin(end) == 0;
+          else if (all.world.random() % 8 == 0) from->stack->moves().cancel(end), moves = false;
           break;
         default:
-          if (!moves || !from->stack->has_agreed(end)) break;
-          static_cast<void>(to->stack->seek_local_peer(all.of_client()));
+          if (!moves || !from->stack->moves().has_agreed(end)) break;
+          static_cast<void>(to->stack->moves().seek_local_peer(all.of_client()));
           all.settle();
-          const auto bytes = from->stack->export_stream(end);
+          const auto bytes = from->stack->moves().export_stream(end);
           end = to->stack->socket(Type::stream, false);
-          REQUIRE(to->stack->import_stream(end, bytes) == 0);
+          REQUIRE(to->stack->moves().import_stream(end, bytes) == 0);
           std::swap(from, to);
           moves = false;
           ++times;
       }
     }
     CHECK(times > 5);
-    if (moves) from->stack->cancel_move(end);
+    if (moves) from->stack->moves().cancel(end);
     for (int i = 0; i < 100; ++i) {
       all.settle();
       pull(*all.client.stack, all.near_end, got[1]);
@@ -238,7 +238,7 @@ TEST_CASE("a move that is called off leaves the stream as it was") {
   all.begin();
   SECTION("before the peer has heard of it") {}
   SECTION("after it has agreed") { all.settle(); }
-  all.parent.stack->cancel_move(all.old_end);
+  all.parent.stack->moves().cancel(all.old_end);
   all.settle();
   check_goes_on_as_before(all);
 }
@@ -269,10 +269,10 @@ TEST_CASE("a stream that waits for its peer's new end may be closed, though the 
 TEST_CASE("both ends ask, and both go on") {
   Moving all;
   all.begin();
-  CHECK(all.client.stack->begin_move(all.near_end) == 0);
+  CHECK(all.client.stack->moves().begin(all.near_end) == 0);
   all.settle();
-  all.parent.stack->cancel_move(all.old_end);
-  all.client.stack->cancel_move(all.near_end);
+  all.parent.stack->moves().cancel(all.old_end);
+  all.client.stack->moves().cancel(all.near_end);
   all.settle();
   check_goes_on_as_before(all);
 }
@@ -308,10 +308,10 @@ TEST_CASE("who has not the token gets no stream") {
   all.meet();
   all.begin();
   all.settle();
-  std::vector<std::byte> moved = all.parent.stack->export_stream(all.old_end);
+  std::vector<std::byte> moved = all.parent.stack->moves().export_stream(all.old_end);
   moved[moved.size() - sizeof(tcp::MovedConnection) - 3] ^= std::byte{1};  // of the token
   all.new_end = all.child.stack->socket(Type::stream, false);
-  REQUIRE(all.child.stack->import_stream(all.new_end, moved) == 0);
+  REQUIRE(all.child.stack->moves().import_stream(all.new_end, moved) == 0);
   all.settle();
   CHECK(all.child.stack->option(all.new_end, Stack::Option::error) == ECONNRESET);
   CHECK(all.client.stack->option(all.near_end, Stack::Option::error) == 0);
@@ -323,7 +323,7 @@ TEST_CASE("what is imported is not believed") {
   CHECK(all.client.stack->send(all.near_end, pattern(100)) == 100);
   all.begin();
   all.settle();
-  const std::vector<std::byte> moved = all.parent.stack->export_stream(all.old_end);
+  const std::vector<std::byte> moved = all.parent.stack->moves().export_stream(all.old_end);
   for (int i = 0; i < 20'000; ++i) {
     std::vector<std::byte> wrong = moved;
     for (uint64_t left = 1 + all.world.random() % 4; left != 0; --left) {
@@ -331,7 +331,7 @@ TEST_CASE("what is imported is not believed") {
     }
     if (all.world.random() % 4 == 0) wrong.resize(all.world.random() % wrong.size());
     const int socket = all.child.stack->socket(Type::stream, false);
-    static_cast<void>(all.child.stack->import_stream(socket, wrong));
+    static_cast<void>(all.child.stack->moves().import_stream(socket, wrong));
     static_cast<void>(all.child.stack->send(socket, pattern(10)));
     static_cast<void>(receive(*all.child.stack, socket, 50));
     all.child.stack->close(socket);
@@ -385,15 +385,15 @@ TEST_CASE("a connection of TCP moves between stacks that share its port") {
         case 3: pull(*from->stack, end, got[0]); break;
         case 4: settle(); break;
         default: {
-          REQUIRE(from->stack->begin_move(end) == 1);
+          REQUIRE(from->stack->moves().begin(end) == 1);
           Address remote, local;
           REQUIRE(from->stack->remote_address(end, remote) == 0);
           REQUIRE(from->stack->local_address(end, local) == 0);
-          CHECK(from->stack->claimed_at(end) == Address{{}, kPort});
+          CHECK(from->stack->moves().claimed_at(end) == Address{{}, kPort});
           const int next = make_shared(*to->stack);
-          REQUIRE(to->stack->own_flow(next, local.host, remote) == 0);
-          const auto bytes = from->stack->export_stream(end);
-          REQUIRE(to->stack->import_stream(next, bytes) == 0);
+          REQUIRE(to->stack->moves().own_flow(next, local.host, remote) == 0);
+          const auto bytes = from->stack->moves().export_stream(end);
+          REQUIRE(to->stack->moves().import_stream(next, bytes) == 0);
           std::swap(from, to);
           end = next;
           ++times;
@@ -425,7 +425,7 @@ TEST_CASE("a stream's options go along") {
       {Option::hop_limit, 33}, {Option::traffic_class, 8}, {Option::user_timeout, 4000}, {Option::urgent_inline, 1}};
   for (const auto& [option, value] : values) REQUIRE(all.parent.stack->set_option(all.old_end, option, value) == 0);
   const int fresh = all.child.stack->socket(Type::stream, false);
-  all.child.stack->set_stream_options(fresh, all.parent.stack->stream_options(all.old_end));
+  all.child.stack->moves().set_options(fresh, all.parent.stack->moves().options(all.old_end));
   for (const auto& [option, value] : values) {
     CAPTURE(static_cast<int>(option));
     CHECK(all.child.stack->option(fresh, option) == all.parent.stack->option(all.old_end, option));
@@ -435,15 +435,15 @@ TEST_CASE("a stream's options go along") {
 TEST_CASE("what cannot move says so") {
   Moving all;
   const int fresh = all.parent.stack->socket(Type::stream, false);
-  CHECK(all.parent.stack->begin_move(fresh) == -EOPNOTSUPP);
-  CHECK(all.parent.stack->begin_move(all.listener) == -EOPNOTSUPP);
-  CHECK(all.parent.stack->begin_move(12'345) == -EBADF);
+  CHECK(all.parent.stack->moves().begin(fresh) == -EOPNOTSUPP);
+  CHECK(all.parent.stack->moves().begin(all.listener) == -EOPNOTSUPP);
+  CHECK(all.parent.stack->moves().begin(12'345) == -EBADF);
   all.begin();
-  CHECK(all.parent.stack->begin_move(all.old_end) == -EOPNOTSUPP);
-  CHECK(all.client.stack->begin_move(all.near_end) == 0);  // before it has heard
+  CHECK(all.parent.stack->moves().begin(all.old_end) == -EOPNOTSUPP);
+  CHECK(all.client.stack->moves().begin(all.near_end) == 0);  // before it has heard
   all.settle();
-  CHECK_FALSE(all.client.stack->has_agreed(all.near_end));
-  CHECK_FALSE(all.parent.stack->has_agreed(all.old_end));
+  CHECK_FALSE(all.client.stack->moves().has_agreed(all.near_end));
+  CHECK_FALSE(all.parent.stack->moves().has_agreed(all.old_end));
 }
 
 }  // namespace

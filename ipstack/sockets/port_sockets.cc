@@ -3,19 +3,19 @@
 
 namespace unet::sockets {
 
-void Listeners::link(uint32_t index) noexcept {
+void ListeningSockets::link(uint32_t index) noexcept {
   uint32_t& first = first_[sockets_[index].local.port];
   sockets_[index].listening->next = first;
   first = index;
 }
 
-void Listeners::unlink(uint32_t index) noexcept {
+void ListeningSockets::unlink(uint32_t index) noexcept {
   uint32_t* at = &first_[sockets_[index].local.port];
   while (*at != index) at = &sockets_[*at].listening->next;
   *at = sockets_[index].listening->next;
 }
 
-uint32_t Listeners::choose(const Address& local, uint32_t choice) const noexcept {
+uint32_t ListeningSockets::choose(const Address& local, uint32_t choice) const noexcept {
   const uint32_t first = first_[local.port];
   const auto fits = [&](const Socket& socket) {
     const bool family = local.host.is_ipv4() ? !socket.only_ipv6 : socket.ipv6;
@@ -34,12 +34,12 @@ uint32_t Listeners::choose(const Address& local, uint32_t choice) const noexcept
   }
 }
 
-uint32_t Listeners::choose_in_turn(const Address& local) noexcept {
+uint32_t ListeningSockets::choose_in_turn(const Address& local) noexcept {
   const uint32_t first = first_[local.port];
   return first == kNone ? kNone : choose(local, sockets_[first].listening->turns++);
 }
 
-void Listeners::end_early(Socket& socket) noexcept {
+void ListeningSockets::end_early(Socket& socket) noexcept {
   socket.early = false;
   // The listener of an accepted connection is not known any more, if there are several; one may have come to the port since.
   uint32_t listener = socket.listener != kNone ? socket.listener : first_[socket.local.port];
@@ -48,12 +48,14 @@ void Listeners::end_early(Socket& socket) noexcept {
 }
 
 void DatagramSockets::link(uint32_t index) noexcept {
+  change();
   uint32_t& first = first_[sockets_[index].local.port];
   sockets_[index].datagram->next = first;
   first = index;
 }
 
 void DatagramSockets::unlink(uint32_t index) noexcept {
+  change();
   uint32_t* at = &first_[sockets_[index].local.port];
   while (*at != kNone && *at != index) at = &sockets_[*at].datagram->next;
   if (*at == index) *at = sockets_[index].datagram->next;

@@ -12,10 +12,10 @@
 
 namespace unet::sockets {
 
-class Listeners {
+class ListeningSockets {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
-  explicit Listeners(Slab<Socket>& sockets) noexcept : sockets_(sockets) {}
+  explicit ListeningSockets(Slab<Socket>& sockets) noexcept : sockets_(sockets) {}
 
   uint32_t first(uint16_t port) const noexcept { return first_[port]; }
   void link(uint32_t index) noexcept;
@@ -56,9 +56,15 @@ class DatagramSockets {
   // the port each gets some flows, of those that take new ones.
   uint32_t find(const Address& local, const Address& remote) const noexcept;
 
+  // Changes invalidate remembered routes of datagrams, to local peers (DatagramPart::route_peer) and from them (LocalPeer::checked).
+  uint64_t generation() const noexcept { return generation_; }
+  // Something beside link() and unlink() may lead datagrams elsewhere.
+  void change() noexcept { ++generation_; }
+
  private:
   Slab<Socket>& sockets_;
   const FlowTable& flows_;  // for its keyed hash
+  uint64_t generation_ = 0;
   std::vector<uint32_t> first_ = std::vector<uint32_t>(65'536, kNone);
 };
 

@@ -8,6 +8,7 @@
 
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
+#include "unet/base/bytes.h"
 
 namespace unet::sockets {
 
@@ -16,6 +17,15 @@ struct Urgent {
   uint32_t before = 0;  // bytes to be read before it, which may not have come
   bool taken = false;   // by Stack::receive_urgent()
 };
+
+// Copies a piece of a stream into `into`, without the first `skip` bytes; `skip` is then less by those of them that the piece had. Returns
+// how many bytes were copied.
+inline size_t copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept {
+  const size_t before = std::min(skip, piece.size()), count = std::min(piece.size() - before, into.size());
+  copy_bytes(into.data(), piece.data() + before, count);
+  skip -= before;
+  return count;
+}
 
 class ReadPositions {
  public:
@@ -54,6 +64,17 @@ class ReadPositions {
   bool is_passed_over(uint32_t index) const noexcept {
     const Socket& socket = sockets_[index];
     return socket.urgent && !socket.urgent_inline && urgents_.at(index).before == 0;
+  }
+
+  // A read behind `skip` bytes would begin with the urgent byte: it has come, and the stream leaves it out.
+  bool is_urgent_next(uint32_t index, size_t skip) const noexcept {
+    const Socket& socket = sockets_[index];
+    return socket.urgent && !socket.urgent_inline && urgents_.at(index).before == skip && socket.unread() > skip;
+  }
+  // A read behind `skip` bytes, of a stream with an urgent byte, fills this part of the room: it stops before that byte.
+  MutableBytes room_to_urgent(uint32_t index, MutableBytes room, size_t skip) const noexcept {
+    const size_t before = urgents_.at(index).before;
+    return before > skip ? room.first(std::min(room.size(), before - skip)) : room;
   }
 
   // The socket is no more.

@@ -283,12 +283,12 @@ TEST_CASE("a datagram that came to one who shares a port is read by another") {
   const std::array<std::byte, 3> data{std::byte{1}, std::byte{2}, std::byte{3}};
   REQUIRE(all.caller.stack->send_to(from, data, all.to) == 3);
   all.settle();
-  CHECK_FALSE(other.stack->oldest(second));
-  const auto came = one.stack->oldest(first);
+  CHECK_FALSE(other.stack->datagrams().oldest(second));
+  const auto came = one.stack->datagrams().oldest(first);
   REQUIRE(came);
-  REQUIRE(other.stack->hand(second, *came) == 0);
-  one.stack->drop_oldest(first);
-  CHECK_FALSE(one.stack->oldest(first));
+  REQUIRE(other.stack->datagrams().hand(second, *came) == 0);
+  one.stack->datagrams().drop_oldest(first);
+  CHECK_FALSE(one.stack->datagrams().oldest(first));
   std::array<std::byte, 8> into{};
   Address sender, name;
   CHECK(one.stack->receive_from(first, into, &sender) == -EAGAIN);
@@ -297,7 +297,7 @@ TEST_CASE("a datagram that came to one who shares a port is read by another") {
   CHECK(into[2] == std::byte{3});
   REQUIRE(all.caller.stack->local_address(from, name) == 0);
   CHECK(sender.port == name.port);
-  CHECK(other.stack->hand(7777, {}) == -EBADF);
+  CHECK(other.stack->datagrams().hand(7777, {}) == -EBADF);
 }
 
 }  // namespace unet::sockets::shares_test

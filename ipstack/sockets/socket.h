@@ -73,7 +73,7 @@ struct DatagramPart {
   ip::IpAddress group_source{};    // IP_MULTICAST_IF
   // The remembered route of a connected socket with a local peer: what send_to() found, valid for a time and one route generation.
   uint32_t route_peer = ~uint32_t{0};     // the local peer
-  uint64_t route_generation = 0;        // as Stack::route_generation_, or it is another one by now
+  uint64_t route_generation = 0;        // as DatagramSockets::generation(), or it is another one by now
   Nanoseconds route_until = 0;
   std::vector<ip::IpAddress> groups{};  // that it has joined
   std::unique_ptr<Gathered> gathered{};
@@ -115,7 +115,7 @@ struct Socket {
   bool peeks_behind : 1 = false;   // SO_PEEK_OFF: ReadPositions has where
   bool held : 1 = false;           // Stack::held_ has it
   bool zero_copy : 1 = false;      // SO_ZEROCOPY
-  bool has_errors : 1 = false;     // Stack::error_queues_ has some
+  bool has_errors : 1 = false;     // ErrorQueues has some
   bool urgent : 1 = false;         // ReadPositions has it
   bool urgent_inline : 1 = false;  // SO_OOBINLINE
   bool urgent_news : 1 = false;    // for Change::urgent

@@ -8,9 +8,10 @@ namespace unet::sockets {
 // Events, with the values of epoll.
 struct Events {
   static constexpr uint32_t kIn = 0x001, kUrgent = 0x002, kOut = 0x004, kError = 0x008, kHangUp = 0x010, kPeerShut = 0x2000;
+  static constexpr uint32_t kEnded = kPeerShut | kHangUp;
 };
 
-// As Linux's tcp_poll() and datagram_poll() say them; without what urgent data changes (Stack::events()).
+// As Linux's tcp_poll() and datagram_poll() say them; without what urgent data changes (StackCore::events_of()).
 uint32_t socket_events(const Socket& socket) noexcept;
 
 }  // namespace unet::sockets

@@ -1,121 +1,33 @@
-// stack.cc - sockets as such: their making and ending, names, events; and what drives the stack.
+// stack.cc - sockets as such: their making and ending, and their names; and what drives the stack.
 #include "ipstack/sockets/stack.h"
-
-#include <sys/random.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-
-#include "ipstack/ip/random.h"
+#include <utility>
 
 namespace unet::sockets {
-namespace {
-
-uint64_t seed_of(uint64_t wanted) {
-  if (wanted != 0) return wanted;
-  uint64_t seed = 0;
-  UNET_CHECK(::getrandom(&seed, sizeof seed, 0) == sizeof seed);
-  return seed;
-}
-
-// Linux's sockets are closed while their connections are in TIME-WAIT.
-bool is_over(tcp::State state) noexcept { return state == tcp::State::closed || state == tcp::State::time_wait; }
-
-HashKey key_of(uint64_t& random) noexcept {
-  const uint64_t first = ip::next_random(random);
-  return {first, ip::next_random(random)};
-}
-
-}  // namespace
 
 Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
-    : network_(network), options_(options), now_(now), random_(seed_of(options.seed)),
-      chunks_(options.chunk_bytes, options.chunks, network.register_send_memory(uint64_t{options.chunk_bytes} * options.lendable_chunks)),
-      messages_(network), records_(options.records), default_options_(option_sets_.get(options.tcp)), slab_(options.sockets),
-      flows_(key_of(random_)), time_waits_(options.time_waits_max, {}, tcp_ports_, tables_, counters_),
-      tcp_ports_(network, ip::Protocol::kTcp, options.seed),
-      udp_ports_(network, ip::Protocol::kUdp, options.seed),
-      groups_(network), path_mtus_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}),
-      datagram_paths_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}),
-      fast_open_{key_of(random_), key_of(random_), counters_}, tables_(network),
-      output_(network, chunks_, counters_, slab_, options.chunk_bytes) {
-  // A quarter is for what comes (chunk_pool.h): a window worth telling of has to fit.
-  UNET_CHECK(uint64_t{options.chunk_bytes} * options.chunks >= 1024 * 1024);
-  chunks_.set_kept(&messages_);
-  // The kernel's random numbers at once, as 64 bits of seed are few for a key that strangers see the work of.
-  hashes_.key = key_of(random_);
-  if (options.seed == 0) UNET_CHECK(::getrandom(&hashes_.key, sizeof hashes_.key, 0) == sizeof hashes_.key);
-}
+    : secrets_(options.seed), memory_(network, options), core_(network, memory_, options, secrets_.flows, now) {}
 
 Stack::~Stack() {
   if (forgets_) return;
-  for (uint32_t i = 0; i < slab_.end(); ++i) {
-    if (!slab_.has(i) || !slab_[i].has_connection() || is_left_to_interface(slab_[i], now_)) continue;
-    slab_[i].tcp.connection->abort();
+  for (uint32_t i = 0; i < core_.sockets.end(); ++i) {
+    if (!core_.sockets.has(i) || !core_.sockets[i].has_connection() || is_left_to_interface(core_.sockets[i], core_.now)) continue;
     // Without room the network interface resets the peer later: the port has no owner then.
-    if (output_.send_all(i, now_)) tables_.give_back(std::exchange(slab_[i].told_at, kNone));
+    if (tcp_.reset(i)) core_.tables.give_back(std::exchange(core_.sockets[i].told_at, kNone));
   }
-}
-
-uint32_t Stack::new_socket(Type type, bool ipv6) {
-  const uint32_t index = slab_.make();
-  if (index == kNone) return kNone;
-  timers_.reserve(slab_.end());
-  changed_.reserve(slab_.end());
-  starved_.reserve(slab_.end());
-  Socket& made = slab_[index];
-  made.type = type;
-  made.ipv6 = ipv6;
-  if (type == Type::datagram) {
-    made.datagram = std::make_unique<DatagramPart>();
-  } else {
-    made.tcp.options = default_options_;
-  }
-  return index;
 }
 
 int Stack::socket(Type type, bool ipv6) {
-  const uint32_t index = new_socket(type, ipv6);
-  return index == kNone ? -ENFILE : static_cast<int>(index);
-}
-
-// The socket is no more; nothing of it is sent.
-void Stack::drop(uint32_t index) {
-  Socket& socket = slab_[index];
-  timers_.remove(index);
-  if (socket.found) find_flow(index, false);
-  if (socket.stage == Stage::embryo) listeners_.end_handshake(socket.listener);
-  if (socket.early) listeners_.end_early(socket);
-  if (socket.datagram != nullptr && socket.bound) {
-    ++route_generation_;
-    datagrams_.unlink(index);
-    if (datagrams_.first(socket.local.port) != kNone) static_cast<void>(tell_accepts_new_flows(socket));
-  }
-  if (socket.local_stream != nullptr) local_peers_.drop_pieces(*socket.local_stream);
-  give_back_port(socket);
-  tables_.give_back(socket.told_at);
-  if (!error_queues_.empty()) error_queues_.erase(index);
-  positions_.forget(index);
-  slab_.drop(index);
-}
-
-void Stack::give_back_port(Socket& socket) {
-  if (!socket.bound) return;
-  if (socket.type == Type::datagram) give_back_groups(socket);
-  give_back_name(socket);
-}
-
-void Stack::give_back_name(Socket& socket) {
-  socket.bound = false;
-  if (socket.type != Type::datagram || !socket.datagram->of_group) return ports_of(socket).give_back(socket.local.host, socket.local.port);
-  groups_.give_back(socket.local.host, socket.local.port);
-  if (socket.datagram->has_port) udp_ports_.give_back({}, socket.local.port);
-  socket.datagram->of_group = socket.datagram->has_port = false;
+  const uint32_t index = core_.make(type, ipv6);
+  if (index == kNone) return -ENFILE;
+  if (type == Type::stream) core_.sockets[index].tcp.options = tcp_.default_options();
+  return static_cast<int>(index);
 }
 
 int Stack::bind(int number, const Address& to) {
-  const Socket* const socket = owned(number);
+  const Socket* const socket = core_.owned(number);
   return bind_to(number, to, socket != nullptr && socket->reuse_port ? kIpReusePort : 0);
 }
 
@@ -123,114 +35,56 @@ int Stack::bind_shared(int number, const Address& to, uint64_t group) { return g
 
 int Stack::bind_to(int number, const Address& to, uint64_t share) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   const bool over = socket->local_stream != nullptr ? socket->local_stream->state == LocalStream::State::closed
                                             : socket->has_connection() && socket->tcp.connection->state() == tcp::State::closed;
   if (over && !socket->named) forget_connection(static_cast<uint32_t>(number));
   if (socket->named || socket->bound || socket->has_connection()) return -EINVAL;
-  if (!socket->fits(to)) return socket->ipv6 ? -EINVAL : -EAFNOSUPPORT;
-  const bool any = to.host.is_unspecified();
-  const bool group = to.host.is_multicast() && socket->type == Type::datagram;
-  if (!any && !group && !addresses_.is_own(to.host)) return -EADDRNOTAVAIL;
-  const ip::IpAddress host = any ? ip::IpAddress{} : to.host;
-  uint16_t port = to.port;
-  if (socket->type == Type::datagram && group_conflicts(*socket, host, port)) return -EADDRINUSE;
-  int error = 0;
-  const bool shares = share != 0 && !group;
-  if (socket->type == Type::stream && port != 0 && is_listened_at(*socket, host, port, share)) return -EADDRINUSE;
-  const AcceptsNewFlows first = socket->type == Type::datagram || !shares ? AcceptsNewFlows::yes : AcceptsNewFlows::no;  // until listen()
-  if (port == 0 && !shares) error = ports_of(*socket).take_free(port);
-  else if (!group) error = ports_of(*socket).take_shared(host, port, socket->reuse, share, first, families_of(*socket));
-  if (group && error == 0) {
-    error = groups_.take(host, port);
-    if (error != 0 && to.port == 0) udp_ports_.give_back({}, port);
-  }
-  if (error != 0) return -error;
-  socket->local = {host, port};
-  socket->shares = shares;
-  if (group) {
-    socket->datagram->of_group = true;
-    socket->datagram->has_port = to.port == 0;
-  }
-  error = take_port(static_cast<uint32_t>(number));
-  socket->named = error == 0;
-  return -error;
-}
-
-// The socket gets what comes to `socket.local`, which was claimed for it. 0, or an errno: then the claim is given back.
-int Stack::take_port(uint32_t index) {
-  Socket& socket = slab_[index];
-  socket.bound = true;
-  if (socket.type == Type::datagram) {
-    if (const int error = take_groups(socket); error != 0) {
-      give_back_name(socket);
-      socket.local = {};
-      return error;
-    }
-    ++route_generation_;
-    datagrams_.link(index);
-  }
-  reports_.show(index, now_);
-  return 0;
-}
-
-// SO_REUSEADDR lets several have a port of which none listens.
-bool Stack::is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept {
-  for (uint32_t i = listeners_.first(port); i != kNone; i = slab_[i].listening->next) {
-    const Socket& other = slab_[i];
-    const bool meets = other.local.host == host || other.local.host.is_unspecified() || host.is_unspecified();
-    const bool joins = share != 0 && other.local.host == host && tcp_ports_.group_of(host, port) == share;
-    if (meets && !joins && (families_of(other) & families_of(socket)) != 0) return true;
-  }
-  return false;
+  return names_.bind(static_cast<uint32_t>(number), to, share);
 }
 
 uint64_t Stack::group_of(int number) const noexcept {
-  const Socket* const socket = owned(number);
-  const bool accepted = socket != nullptr && socket->has_connection() && socket->named;  // a connection of a listener that shares it
-  if (socket == nullptr || (!socket->shares && !accepted)) return 0;
-  return (socket->type == Type::stream ? tcp_ports_ : udp_ports_).group_of(socket->local.host, socket->local.port);
+  const Socket* const socket = core_.owned(number);
+  return socket != nullptr ? names_.group_of(*socket) : 0;
 }
 
 int Stack::set_accepts_new_flows(int number, bool accepts_new_flows) {
   forget_reserved();
-  Socket* const socket = owned(number);
-  if (socket == nullptr) return -EBADF;
-  if (!socket->shares) return -EINVAL;
-  socket->passes = !accepts_new_flows;
-  return -tell_accepts_new_flows(*socket);
+  Socket* const socket = core_.owned(number);
+  return socket != nullptr ? names_.set_accepts_new_flows(*socket, accepts_new_flows) : -EBADF;
 }
 
-// The network interface is to know whether any of ours at that port takes new flows, if it is of a share. 0, or an errno.
-int Stack::tell_accepts_new_flows(const Socket& socket) {
-  const uint16_t port = socket.local.port;
-  if (!socket.shares) return 0;
-  AcceptsNewFlows takes = AcceptsNewFlows::no;
-  const auto add = [&](uint32_t i) {
-    if (slab_[i].local.host != socket.local.host) return;
-    takes = std::max(takes, slab_[i].passes ? AcceptsNewFlows::if_no_other_does : AcceptsNewFlows::yes);
-  };
-  if (socket.type == Type::stream) {
-    for (uint32_t i = listeners_.first(port); i != kNone; i = slab_[i].listening->next) add(i);
-  } else {
-    for (uint32_t i = datagrams_.first(port); i != kNone; i = slab_[i].datagram->next) add(i);
-  }
-  return ports_of(socket).set_accepts_new_flows(socket.local.host, port, takes);
+int Stack::join(int number, const ip::IpAddress& group) {
+  forget_reserved();
+  Socket* const socket = core_.owned(number);
+  return socket != nullptr ? names_.join(*socket, group) : -EBADF;
 }
 
-int Stack::bind_free(uint32_t index) {
-  Socket& socket = slab_[index];
-  if (socket.bound) return 0;
-  uint16_t port = 0;
-  if (const int error = ports_of(socket).take_free(port); error != 0) return error;
-  socket.local.port = port;
-  return take_port(index);
+int Stack::leave(int number, const ip::IpAddress& group) {
+  forget_reserved();
+  Socket* const socket = core_.owned(number);
+  return socket != nullptr ? names_.leave(*socket, group) : -EBADF;
+}
+
+int Stack::set_group_source(int number, const ip::IpAddress& address) {
+  Socket* const socket = core_.owned(number);
+  return socket != nullptr ? datagrams_.set_group_source(*socket, address) : -EBADF;
+}
+
+int Stack::listen(int number, int backlog) {
+  forget_reserved();
+  return core_.owned(number) != nullptr ? listeners_.listen(static_cast<uint32_t>(number), backlog) : -EBADF;
+}
+
+int Stack::accept(int number, Address* peer) {
+  forget_reserved();
+  return core_.owned(number) != nullptr ? listeners_.accept(static_cast<uint32_t>(number), peer) : -EBADF;
 }
 
 int Stack::shutdown(int number, How how) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
   bool connected = true;
@@ -241,242 +95,84 @@ int Stack::shutdown(int number, How how) {
   } else if (socket->local_stream != nullptr) {
     if (socket->local_stream->state == LocalStream::State::asking) return disconnect(number);
     if (socket->local_stream->is_over()) return -ENOTCONN;
-    if (how != How::read) shut_local(index);
+    if (how != How::read) local_streams_.shut_down(index);
   } else {
     if (!socket->has_connection() || is_over(socket->tcp.connection->state())) return -ENOTCONN;
     if (socket->tcp.connection->state() == tcp::State::syn_sent) return disconnect(number);
-    if (how != How::read) {
-      socket->deferred = false;
-      socket->tcp.connection->shutdown();
-      after(index);
-    }
+    if (how != How::read) tcp_.shut_down(index);
   }
   socket->shut_read = socket->shut_read || how != How::write;
   socket->shut_write = socket->shut_write || how != How::read;
-  notify(index);
+  core_.notify(index);
   return connected ? 0 : -ENOTCONN;
 }
 
 int Stack::close(int number) {
   forget_reserved();
-  Socket* const socket = owned(number);
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
-  if (socket->listening != nullptr) end_listener(index);
-  if (socket->local_stream != nullptr) {
-    close_local(index);
-    return 0;
-  }
-  if (!socket->has_connection()) {
-    drop(index);
-    return 0;
-  }
-  socket->stage = Stage::closing;
-  socket->deferred = false;
-  tcp::Connection& connection = *socket->tcp.connection;
-  if (socket->linger == 0) connection.abort();
-  else connection.close(now_);
-  after(index);
+  if (socket->listening != nullptr) listeners_.end(index);
+  if (socket->local_stream != nullptr) local_streams_.close(index);
+  else if (socket->has_connection()) tcp_.close(index);
+  else names_.drop(index);
   return 0;
 }
 
 // Unread data resets the connection at once, and a local peer has all that was sent to it: neither waits.
 Nanoseconds Stack::linger_time(int number) const noexcept {
-  const Socket* const socket = owned(number);
+  const Socket* const socket = core_.owned(number);
   const bool may = socket != nullptr && socket->linger != kNone && socket->has_connection() && socket->unread() == 0;
   return may && is_synchronized(socket->tcp.connection->state()) ? Nanoseconds{socket->linger} * kSecond : 0;
 }
 
-int Stack::local_address(int number, Address& address) const {
-  const Socket* const socket = owned(number);
-  if (socket == nullptr) return -EBADF;
-  address = socket->local;
-  if (address.host.is_unspecified() && !socket->ipv6) address.host = ip::ipv4_address(0u);
-  return 0;
-}
-
-int Stack::remote_address(int number, Address& address) const {
-  const Socket* const socket = owned(number);
-  if (socket == nullptr) return -EBADF;
-  const bool has = socket->type == Type::datagram ? socket->connected
-                   : socket->local_stream != nullptr
-                       ? socket->local_stream->state == LocalStream::State::open && !socket->local_stream->is_over()
-                       : socket->has_connection() && !is_over(socket->tcp.connection->state()) &&
-                             socket->tcp.connection->state() != tcp::State::syn_sent;
-  if (!has) return -ENOTCONN;
-  address = socket->remote;
-  return 0;
-}
-
-const tcp::Connection* Stack::connection(int number) const noexcept {
-  const Socket* const socket = owned(number);
-  return socket != nullptr && socket->has_connection() ? &*socket->tcp.connection : nullptr;
-}
-
-// ---- events
-
-uint32_t Stack::events(int number) noexcept {
-  Socket* const socket = owned(number);
-  if (socket == nullptr) return Events::kError | Events::kHangUp;
-  const uint32_t events = events_of(static_cast<uint32_t>(number));
-  if ((socket->told & ~events) != 0) socket->told = static_cast<uint16_t>(socket->told & events);
-  return events;
-}
-
-// Something has happened to the socket that its owner may want to know.
-void Stack::notify(uint32_t index, bool came) {
-  Socket& socket = slab_[index];
-  if (!socket.is_owned()) return;
-  if (came) socket.came = true;
-  if (socket.changed) return;
-  const uint32_t events = events_of(index);
-  // For example, it has just been connected, and its owner has not tried to send.
-  if ((events & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory()) [[unlikely]] starved_.push(index);
-  if ((events & ~socket.told) == 0 && (events & (Events::kIn | Events::kError)) == 0) {
-    socket.told = static_cast<uint16_t>(events);
-    return;
-  }
-  list(index);
-}
-
-void Stack::list(uint32_t index) {
-  slab_[index].changed = true;
-  changed_.push(index);
-}
-
-bool Stack::next_change(Change& change) {
-  while (!changed_.empty()) {
-    const uint32_t index = changed_.pop();
-    if (!slab_.has(index) || !slab_[index].changed) continue;
-    Socket& socket = slab_[index];
-    socket.changed = false;
-    if (!socket.is_owned()) continue;
-    socket.told = static_cast<uint16_t>(events_of(index));
-    // It had memory when it was noted.
-    const bool starves = (socket.told & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory();
-    if (starves) [[unlikely]] starved_.push(index);
-    change = {static_cast<int>(index), socket.told, socket.urgent_news, socket.came};
-    socket.urgent_news = socket.came = false;
-    return true;
-  }
-  return false;
-}
-
 // ---- what drives it
-
-void Stack::make_due(uint32_t index) {
-  if (slab_[index].due) return;
-  slab_[index].due = true;
-  due_.push_back(index);
-}
-
-bool Stack::handle_message(const Message& message) {
-  const bool offers = message.length >= tcp::ZeroCopyReceive::kLeast;
-  if (offers) messages_.offer(message);
-  else messages_.count(message.length);
-  while (messages_.is_late()) tcp::ReceiveBuffer::copy_oldest(chunks_);
-  handle_message(message.bytes());
-  return offers && messages_.withdraw();
-}
-
-void Stack::copy_stale() noexcept {
-  if (messages_.is_stale()) tcp::ReceiveBuffer::copy_oldest(chunks_);
-}
-
-void Stack::handle_message(Bytes message) {
-  forget_reserved();
-  ++counters_.messages_in;
-  IpMessageHeader header;
-  if (message.size() < sizeof header) return void(++counters_.bad_message);
-  std::memcpy(&header, message.data(), sizeof header);
-  ip::IpView packet;
-  ip::Problem problem;
-  if (parse_ip_packet(message.subspan(sizeof header), packet, problem) != ip::IpError::none || packet.is_fragment()) {
-    return void(++counters_.bad_packet);
-  }
-  switch (packet.protocol) {
-    case ip::Protocol::kTcp: return handle_tcp(packet, header);
-    case ip::Protocol::kUdp: return handle_udp(packet, header);
-    case ip::Protocol::kIcmp:
-    case ip::Protocol::kIcmp6: return handle_icmp(packet);
-    default: ++counters_.bad_packet;
-  }
-}
 
 void Stack::run() {
   forget_reserved();
-  if (tables_.asked() != 0) [[unlikely]] reports_.run(now_);
-  if (chunks_.has_waiting()) chunks_.take_back(network_.completed());
-  for (uint32_t index; (index = timers_.take(now_)) != kNone;) {
-    Socket& socket = slab_[index];
-    if (socket.local_stream != nullptr) {
-      run_local_timer(index);
-      continue;
-    }
-    if (!socket.has_connection()) continue;
-    tcp::Connection& connection = *socket.tcp.connection;
-    if (connection.next_timer() <= now_) connection.handle_timer(now_);
-    after(index);
+  give_back_spare();
+  if (core_.tables.asked() != 0) [[unlikely]] core_.reports.run(core_.now);  // a reader of the sockets' records waits
+  tcp_.take_back_chunks();            // the network has read them
+  for (uint32_t index; (index = core_.timers.take(core_.now)) != kNone;) {
+    if (core_.sockets[index].local_stream != nullptr) local_streams_.run_timer(index);
+    else tcp_.run_timer(index);
   }
-  time_waits_.run(now_);
-  local_peers_.flush();
-  if (output_.has_held()) output_.run_held([this](uint32_t index) { after(index); });
+  tcp_.time_waits().run(core_.now);   // ends of TIME-WAIT
+  local_peers_.flush();               // resets and refusals that waited for room
+  tcp_.run_held();                    // small segments that waited behind other messages
   // Those that find no room are due again, behind these; none stands in another's way.
-  const size_t count = due_.size();
+  const size_t count = core_.due.size();
   bool full = false;
   for (size_t i = 0; i < count; ++i) {
-    const uint32_t index = due_[i];
-    if (!slab_.has(index) || !slab_[index].due) continue;
-    slab_[index].due = false;
+    const uint32_t index = core_.due[i];
+    if (!core_.sockets.has(index) || !core_.sockets[index].due) continue;
+    core_.sockets[index].due = false;
     process_due(index, full);
   }
-  due_.erase(due_.begin(), due_.begin() + static_cast<ptrdiff_t>(count));
-  if (output_.has_held() && due_.empty()) network_.notify_completion(output_.held_until());
-  if (!starved_.empty() && chunks_.may_send()) notify_starved();
+  core_.due.erase(core_.due.begin(), core_.due.begin() + static_cast<ptrdiff_t>(count));
+  if (tcp_.has_held() && core_.due.empty()) core_.network.notify_completion(tcp_.output().held_until());
+  if (tcp_.may_notify_starved()) core_.notify_starved();
 }
 
-// One that still has no chunks starves again, behind these.
-void Stack::notify_starved() {
-  for (size_t count = starved_.size(); count != 0; --count) {
-    const uint32_t index = starved_.pop();
-    if (slab_.has(index)) notify(index);
-  }
-}
-
-// A socket that may have something to send. `full`: the network interface has refused another's message already.
+// The socket may have something to send. `full`: the network interface has refused another's message already.
 void Stack::process_due(uint32_t index, bool& full) {
-  Socket& socket = slab_[index];
-  if (socket.type == Type::datagram) {
-    const bool is_local = socket.refused_by != kNone;
-    const bool room = is_local ? network_.has_room(socket.refused_by, socket.refused_bytes)
-                           : !full && !network_.reserve(sizeof(IpMessageHeader) + 576).empty();
-    if (!is_local) full = !room;
-    const Gathered* const gathered = socket.datagram->gathered.get();
-    if (room && gathered != nullptr && gathered->due && send_gathered(index) == -EAGAIN) return;
-    return room ? notify(index) : make_due(index);
-  }
-  if (socket.local_stream != nullptr) {
-    LocalStream& part = *socket.local_stream;
-    const bool told = flush_local(index);
-    const bool room = socket.refused_bytes == 0 || part.is_silent() || network_.has_room(part.local_peer, socket.refused_bytes);
-    if (!told || !room) return make_due(index);
-    socket.refused_bytes = 0;
-    return socket.is_closing() && part.is_over() ? drop(index) : notify(index);
-  }
+  Socket& socket = core_.sockets[index];
+  if (socket.type == Type::datagram) return datagrams_.process_due(index, full);
+  if (socket.local_stream != nullptr) return local_streams_.process_due(index);
   if (!socket.has_connection()) return;
-  if (full) return make_due(index);
-  after(index);
-  full = slab_.has(index) && slab_[index].due;
+  if (full) return core_.make_due(index);
+  tcp_.advance(index);
+  full = core_.sockets.has(index) && core_.sockets[index].due;
 }
 
 bool Stack::idle() const noexcept {
-  if (!due_.empty() || local_peers_.has_queued()) return false;
-  for (uint32_t i = 0; i < slab_.end(); ++i) {
-    if (!slab_.has(i)) continue;
-    const LocalStream* const stream = slab_[i].local_stream.get();
+  if (!core_.due.empty() || local_peers_.has_queued()) return false;
+  for (uint32_t i = 0; i < core_.sockets.end(); ++i) {
+    if (!core_.sockets.has(i)) continue;
+    const LocalStream* const stream = core_.sockets[i].local_stream.get();
     if (stream != nullptr && stream->state != LocalStream::State::closed && !stream->has_left()) return false;
-    if (!slab_[i].has_connection() || is_left_to_interface(slab_[i], now_)) continue;
-    const tcp::State state = slab_[i].tcp.connection->state();
+    if (!core_.sockets[i].has_connection() || is_left_to_interface(core_.sockets[i], core_.now)) continue;
+    const tcp::State state = core_.sockets[i].tcp.connection->state();
     if (state != tcp::State::closed && state != tcp::State::time_wait) return false;
   }
   return true;

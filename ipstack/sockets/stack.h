@@ -12,77 +12,47 @@
 // Copies of a payload byte. TCP sends through a chunk, from which the network reads; reserve() saves that copy. TCP receives from the
 // message, or from a chunk if much has come since; gather() saves that copy. UDP sends by one copy into the message, which reserve()
 // saves, and receives by two, through the socket's queue.
+//
+// Stack is a router. A call finds the socket and goes to the part that has its kind; a message goes to the part of its protocol. It has one
+// function per call that an application may make, about 55, and therefore more functions than other classes. The parts, lowest first, each
+// of which knows only those before it:
+//   StreamMemory               memory of streams: chunks, and messages that are read in place
+//   StackCore                  sockets by number and by flow, clock, timers, queues of sockets with something to do or to report
+//   SocketNames                addresses and ports, shares, groups
+//   LocalPeers, PeerDirectory  channels to the stacks of other applications, and which of them has which port
+//   Datagrams                  datagram sockets
+//   TcpStreams                 streams by TCP, TIME-WAIT
+//   LocalStreams               streams by a local peer's channel, without TCP
+//   Listeners                  handshakes, accept()
+//   StreamMoves                streams that move to another stack
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
-#include "ipstack/ip/path_mtu.h"
-#include "ipstack/sockets/connection_hashes.h"
-#include "ipstack/sockets/error_queue.h"
-#include "ipstack/sockets/fast_open_handshake.h"
-#include "ipstack/sockets/flow_table.h"
-#include "ipstack/sockets/groups.h"
-#include "ipstack/sockets/host_addresses.h"
-#include "ipstack/sockets/index_queue.h"
+#include "ipstack/sockets/datagrams.h"
 #include "ipstack/sockets/ip_message.h"
-#include "ipstack/sockets/local_peer_message.h"
+#include "ipstack/sockets/listeners.h"
 #include "ipstack/sockets/local_peers.h"
+#include "ipstack/sockets/local_streams.h"
 #include "ipstack/sockets/network.h"
-#include "ipstack/sockets/option_sets.h"
 #include "ipstack/sockets/peer_directory.h"
-#include "ipstack/sockets/port_sockets.h"
-#include "ipstack/sockets/ports.h"
-#include "ipstack/sockets/read_positions.h"
-#include "ipstack/sockets/slab.h"
+#include "ipstack/sockets/reservation.h"
 #include "ipstack/sockets/socket.h"
-#include "ipstack/sockets/socket_events.h"
+#include "ipstack/sockets/socket_names.h"
 #include "ipstack/sockets/socket_options.h"
-#include "ipstack/sockets/socket_reports.h"
-#include "ipstack/sockets/socket_tables.h"
-#include "ipstack/sockets/stack_counters.h"
-#include "ipstack/sockets/stream_messages.h"
-#include "ipstack/sockets/stream_options.h"
-#include "ipstack/sockets/syn_cookies.h"
-#include "ipstack/sockets/tcp_output.h"
-#include "ipstack/sockets/time_waits.h"
-#include "ipstack/sockets/timer_heap.h"
-#include "unet/limits.h"
-#include "unet/wire/icmp.h"
+#include "ipstack/sockets/stack_core.h"
+#include "ipstack/sockets/stack_options.h"
+#include "ipstack/sockets/stack_secrets.h"
+#include "ipstack/sockets/stream_memory.h"
+#include "ipstack/sockets/stream_moves.h"
+#include "ipstack/sockets/tcp_streams.h"
 #include "unet/wire/ip.h"
-#include "unet/wire/tcp.h"
-#include "unet/wire/udp.h"
 
 namespace unet::sockets {
-
-struct StackOptions {
-  uint32_t sockets = 256 * 1024;       // the most there may be; memory is taken as they come
-  uint32_t chunk_bytes = 16 * 1024;    // memory of streams: chunks of so many bytes (a power of two),
-  uint32_t chunks = 4096;              // so many; at least 1 MiB; pages that are never used are never touched.
-  uint32_t lendable_chunks = 256;      // of these, where the network reads what is sent in place; with chunks of 16 KiB a
-                                       // segment of 64 KiB has as many pieces as a message may
-  uint32_t records = 16 * 1024;        // segments on their way, of all connections
-  tcp::Options tcp{.ack_gather = 5 * kMicrosecond};  // of a new socket; its MSS is the path's
-  uint32_t half_open_max = 4096;       // handshakes that peers have begun, of all listeners: more get cookies (RFC 4987)
-  uint32_t time_waits_max = 256 * 1024;  // connections in TIME-WAIT without a socket: for a further one the oldest ends
-  uint64_t seed = 0;                   // 0: from the kernel
-};
-
-struct Change {
-  int socket = -1;
-  uint32_t events = 0;
-  bool urgent = false;  // its peer has told of urgent data since the last change, as SIGURG says
-  bool came = false;    // data, a connection to accept or an error has come since: more than that something is ready, as SIGIO says
-};
-
-struct MovedStream;
 
 class Stack {
  public:
@@ -90,9 +60,7 @@ class Stack {
   // Resets all connections but those that the network interface ends. To end them well, close them and run the stack until idle(). Claims
   // of ports end with the network.
   ~Stack();
-  void forget() noexcept { messages_.forget(), forgets_ = true; }  // it ends without a word, as the network interface is gone
-  Stack(const Stack&) = delete;
-  Stack& operator=(const Stack&) = delete;
+  void forget() noexcept { memory_.messages.forget(), forgets_ = true; }  // it ends without a word, as the network interface is gone
 
   // ---- calls of an application. A socket is a small number >= 0.
 
@@ -121,40 +89,19 @@ class Stack {
   int64_t receive_urgent(int socket, MutableBytes data, bool peek = false);
   bool is_at_urgent(int socket) const noexcept;  // the stream goes on with that byte, or would, as SIOCATMARK says it
   uint32_t to_urgent(int socket) const noexcept;  // how many bytes receive() may give before it stops there; ~0: it does not
-  // Options of one datagram, instead of its socket's. `segment`, not 0: the data is several datagrams of that size (the last: or less).
-  // `more`: the next call adds to the datagram, as with MSG_MORE. `from`: one of our addresses, which the socket must have.
-  struct Sending {
-    uint16_t segment = 0;
-    bool more = false;
-    int16_t hop_limit = -1, traffic_class = -1;  // -1: the socket's
-    ip::IpAddress from{};
-  };
-  // With UDP_GRO, Received::segment means the same as Sending::segment.
+  using Sending = Datagrams::Sending;
+  using Received = Datagrams::Received;
   int64_t send_to(int socket, Bytes data, const Address& to, const Sending& how);
   int64_t send_to(int socket, Bytes data, const Address& to, uint16_t segment = 0) {
     return send_to(socket, data, to, Sending{.segment = segment});
   }
-  struct Received {
-    ip::IpAddress to{};
-    uint32_t whole = 0;                // its bytes,
-    bool cut = false;                  // for which there was not room
-    uint16_t segment = 0;
-    HeaderOptions header_options{};
-    Nanoseconds came = 0;              // when the stack got it
-    uint32_t lost = 0;                 // how many had been lost for want of room in the socket, modulo 2^32
-  };
   int64_t receive_from(int socket, MutableBytes data, Address* from, bool peek = false, Received* what = nullptr);
-  // Processes that share a port pass datagrams on: oldest() is valid until the next call, drop_oldest() drops that one, and hand() queues a
-  // datagram that came to another stack.
-  std::optional<DatagramQueue::Datagram> oldest(int socket) noexcept;
-  void drop_oldest(int socket) noexcept;
-  int hand(int socket, const DatagramQueue::Datagram& datagram);
   // For a caller that found nothing and polls the network now: the next message to the socket is copied to `room` at once, and the next
   // receive() or receive_from() returns it. Socket -1 ends that: the stack does not touch `room` any more.
   void await(int socket, MutableBytes room) noexcept {
-    awaited_.socket = socket;
-    awaited_.room = room;
-    awaited_.came = -1;
+    core_.awaited.socket = socket;
+    core_.awaited.room = room;
+    core_.awaited.came = -1;
   }
   enum class How : uint8_t { read, write, both };
   // Gives back an error for the next call to return: this call has something better to say, such as that some data has gone.
@@ -191,36 +138,21 @@ class Stack {
   int leave(int socket, const ip::IpAddress& group);
   int set_group_source(int socket, const ip::IpAddress& address);
 
-  // ---- a stream that moves to another stack of this network interface, as from a process to its child (stack_move.cc)
-
-  // Looks for a channel to the stack that has that port. 1: there is one; 0: it is being made; -1: it cannot be had.
-  int seek_local_peer(const Address& to);
-  // Asks for the stream to move. 0: it may when has_agreed(), and sends nothing until then. 1: the new end calls own_flow() first, and then
-  // this end takes in all that has come. Else -errno: it cannot move now.
-  int begin_move(int socket);
-  // For a socket that shares a port with another stack: segments of the connection with `remote` come to this stack now. 0, or -errno.
-  int own_flow(int socket, const ip::IpAddress& local, const Address& remote);
-  // The address that the new end gives to bind_shared().
-  Address claimed_at(int socket) const noexcept;
-  bool has_agreed(int socket) const noexcept;
-  // Undoes begin_move().
-  void cancel_move(int socket);
-  StreamOptions stream_options(int socket) const;
-  void set_stream_options(int socket, const StreamOptions& options);
-  // Returns all that import_stream() needs, and ends the socket without a word to its peer, which has agreed (has_agreed()).
-  std::vector<std::byte> export_stream(int socket);
-  // Continues the stream at this new socket, which keeps its options. The bytes are checked. 0, or -errno.
-  int import_stream(int socket, Bytes moved);
+  // Streams that move to another stack of this network interface.
+  StreamMoves& moves() noexcept {
+    forget_reserved();
+    return moves_;
+  }
 
   int local_address(int socket, Address& address) const;
   int remote_address(int socket, Address& address) const;
   // Bits of Events that hold now. next_change() tells of an event that is missing here as soon as it holds.
   uint32_t events(int socket) noexcept;
-  bool is_open(int socket) const noexcept { return owned(socket) != nullptr; }
+  bool is_open(int socket) const noexcept { return core_.owned(socket) != nullptr; }
   // The place of its record (unet/socket_table.h); ~0: it has none.
-  uint32_t told_at(int socket) const noexcept { return owned(socket) != nullptr ? owned(socket)->told_at : kNone; }
-  bool is_ipv6(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->ipv6; }
-  bool is_datagram(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->type == Type::datagram; }
+  uint32_t told_at(int socket) const noexcept { return core_.owned(socket) != nullptr ? core_.owned(socket)->told_at : kNone; }
+  bool is_ipv6(int socket) const noexcept { return core_.owned(socket) != nullptr && core_.owned(socket)->ipv6; }
+  bool is_datagram(int socket) const noexcept { return core_.owned(socket) != nullptr && core_.owned(socket)->type == Type::datagram; }
   // Bytes that may be read, of a datagram socket those of the first datagram, and bytes that were sent and not acknowledged, as FIONREAD
   // and SIOCOUTQ tell them. Of a listener connections: to be accepted, and those with a handshake under way.
   struct Queued {
@@ -231,15 +163,15 @@ class Stack {
   tcp::Info info(int socket) const noexcept;  // what can be told of a stream; by a local peer's channel its traffic and windows
 
   // The next socket with changed events, and all its events now. Edges are reported once: take what there is.
-  bool next_change(Change& change);
+  bool next_change(Change& change) { return core_.next_change(change); }
 
   // ---- the other side
 
-  void set_time(Nanoseconds now) noexcept { now_ = now; }
+  void set_time(Nanoseconds now) noexcept { core_.now = now; }
   bool handle_message(const Message& message);  // true: the stack keeps it in place, until Network::release()
-  void handle_message(Bytes message);           // which it never keeps
-  uint32_t intake() noexcept { return messages_.intake(now_); }  // how many more it would rather keep, before it is asked again
-  void copy_stale() noexcept;                   // when nothing has come
+  void handle_message(Bytes message);           // the stack never keeps it
+  uint32_t intake() noexcept { return memory_.messages.intake(core_.now); }  // how many more it would rather keep, before it is asked again
+  void copy_stale() noexcept { memory_.copy_stale(); }  // when nothing has come
   // A channel to a local peer is open; the same user's, or another's. `local_peer`: below kLocalPeersMax, unused.
   void handle_local_peer(uint32_t local_peer, bool same_user);
   void handle_local_peer_gone(uint32_t local_peer);
@@ -251,249 +183,67 @@ class Stack {
   void run();
   // When run() may have something without a message; ~0: never. 0: it waits for room in the network.
   Nanoseconds next_event() const noexcept {
-    const Nanoseconds first = std::min(timers_.first(), time_waits_.first());
-    return waits_for_chunks() ? std::min(first, now_ + kMillisecond) : first;
+    const Nanoseconds first = std::min(core_.timers.first(), tcp_.time_waits().first());
+    return tcp_.waits_for_chunks() ? std::min(first, core_.now + kMillisecond) : first;
   }
   bool wants_room() const noexcept {
-    return !due_.empty() || local_peers_.has_queued() || output_.has_held() || (!starved_.empty() && chunks_.may_send());
+    return !core_.due.empty() || local_peers_.has_queued() || tcp_.has_held() || tcp_.may_notify_starved();
   }
-  bool is_due() const noexcept { return wants_room() || waits_for_chunks() || next_event() <= now_; }  // run() has something now
+  bool is_due() const noexcept { return wants_room() || tcp_.waits_for_chunks() || next_event() <= core_.now; }  // run() has something now
   // No connection is left that has to end yet; TIME-WAIT does not count, and neither does what the network interface ends for a process
   // that is gone: a close of which all data is acknowledged.
   bool idle() const noexcept;
 
-  uint32_t sockets() const noexcept { return slab_.size(); }
-  size_t changes() const noexcept { return changed_.size(); }  // that next_change() has to look at
-  uint64_t datagrams_read() const noexcept { return datagrams_read_; }  // from queues, in which they had waited
+  uint32_t sockets() const noexcept { return core_.sockets.size(); }
+  size_t changes() const noexcept { return core_.changed.size(); }  // that next_change() has to look at
+  Datagrams& datagrams() noexcept { return datagrams_; }
   // Connections in TIME-WAIT without a socket.
-  const TimeWaits& time_waits() const noexcept { return time_waits_; }
+  const TimeWaits& time_waits() const noexcept { return tcp_.time_waits(); }
   template <typename Visit>  // visit(number, const Socket&)
   void for_each(Visit visit) const {
-    for (uint32_t i = 0; i < slab_.end(); ++i) {
-      if (slab_.has(i)) visit(static_cast<int>(i), slab_[i]);
+    for (uint32_t i = 0; i < core_.sockets.end(); ++i) {
+      if (core_.sockets.has(i)) visit(static_cast<int>(i), core_.sockets[i]);
     }
   }
-  const StackCounters& counters() const noexcept { return counters_; }
-  const tcp::Counters& tcp_counters() const noexcept { return tcp_counters_; }
+  const StackCounters& counters() const noexcept { return core_.counters; }
+  const tcp::Counters& tcp_counters() const noexcept { return memory_.counters; }
 
   static constexpr uint32_t kNone = ~uint32_t{0}, kUnclaimed = PeerDirectory::kUnclaimed;
   static constexpr uint32_t kLocalPeersMax = 1024;
 
  private:
-  // The room that reserve() gave.
-  struct Reserved {
-    int socket = -1;                 // -1: nothing
-    uint32_t local_peer = kNone;     // the room is in its channel
-    uint32_t head = 0;               // bytes of the message before the room, of the IP channel
-    MutableBytes message{};          // of the IP channel, or of the local peer's
-    uint32_t bytes = 0;
-    tcp::ChunkIndex spare = tcp::kNoChunk;
-    SendRoute route{};
-  };
-  // await(), and what has come.
-  struct Awaited {
-    int socket = -1;
-    int64_t came = -1;               // bytes in `room`; -1: nothing
-    MutableBytes room{};
-    DatagramQueue::Datagram datagram{};  // if it was one; its payload is no more, but was so long
-  };
   // stack.cc
-  Socket* owned(int socket) noexcept {
-    const auto index = static_cast<uint32_t>(socket);
-    return slab_.has(index) && slab_[index].is_owned() ? &slab_[index] : nullptr;
-  }
-  const Socket* owned(int socket) const noexcept { return const_cast<Stack*>(this)->owned(socket); }
-  uint32_t new_socket(Type type, bool ipv6);
-  void drop(uint32_t index);
-  void notify(uint32_t index, bool came = false);  // Change::came
-  void list(uint32_t index);
-  void make_due(uint32_t index);
   void process_due(uint32_t index, bool& full);
-  void notify_starved();
   int bind_to(int number, const Address& to, uint64_t group);
-  bool is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept;
-  int tell_accepts_new_flows(const Socket& socket);
-  int bind_free(uint32_t index);
-  int take_port(uint32_t index);
-  void give_back_port(Socket& socket);
-  void give_back_name(Socket& socket);
-  bool is_awaited(uint32_t index) const noexcept {
-    return awaited_.socket == static_cast<int>(index) && awaited_.came < 0 && !slab_[index].peeks_behind && !slab_[index].urgent;
-  }
-  int64_t take_awaited() noexcept { return std::exchange(awaited_.came, -1); }
-  static Ports::Families families_of(const Socket& socket) noexcept {
-    return !socket.ipv6 ? Ports::kIpv4 : socket.only_ipv6 ? Ports::kIpv6 : Ports::kBoth;
-  }
-  Ports& ports_of(const Socket& socket) noexcept { return socket.type == Type::stream ? tcp_ports_ : udp_ports_; }
 
-  // stack_urgent.cc
-  void set_urgent(uint32_t index, uint32_t before, uint32_t there);
-  void leave_out_urgent(uint32_t index);
-  MutableBytes room_to_urgent(uint32_t index, MutableBytes room, bool peek, size_t& skip);
-  uint32_t events_of(uint32_t index) const noexcept;
-
-  // stack_errors.cc
-  void queue_error(uint32_t index, QueuedError error);
-  void drop_queued_errors(uint32_t index);
-  void handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
-                             DatagramError told, Bytes quoted);
-  int fit_path(uint32_t index, SendRoute& route, uint32_t length);
-  int64_t path_mtu(const Socket& socket);
-
-  // stack_tcp.cc
-  void find_flow(uint32_t index, bool in);
-  uint32_t flow(const Address& local, const Address& remote) const noexcept { return flow(flows_.hash(local, remote), local, remote); }
-  uint32_t flow(uint32_t hash, const Address& local, const Address& remote) const noexcept;
-  void make_connection(Socket& socket);
+  // stack_calls.cc
   int connect_again(uint32_t index);
-  bool open_connection(uint32_t index);
   void forget_connection(uint32_t index);
   void consume_at(uint32_t index, uint32_t bytes);
-  void take_name_back(uint32_t index);
-  void after(uint32_t index);
-  void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
-  void handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn);
-  void take_failure(Socket& socket);
-  static size_t copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept;
-
-  // stack_time_wait.cc
-  void begin_time_wait(uint32_t index);
-  bool handle_time_wait(uint32_t hash, const Address& local, const Address& remote, const ip::TcpView& segment,
-                        std::optional<tcp::Sequence>& begin);
-  bool is_free(const Address& local, const Address& remote) const noexcept;
-  void leave_port(uint32_t index);
-  void call_again(Socket& socket);
-  // Streams need chunks that the network still reads: it does not tell when it has, so run() must look.
-  bool waits_for_chunks() const noexcept { return !starved_.empty() && chunks_.has_waiting(); }
-
-  // stack_listen.cc
-  void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
-                  const std::optional<tcp::Sequence>& begin);
-  void send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment);
-  SynCookies::Answer overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept;
-  bool take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment);
-  uint32_t make_embryo(uint32_t listener, const Address& local, const Address& remote);
-  void embryo_changed(uint32_t index);
-  void end_listener(uint32_t index);
-
-  // stack_reserve.cc
-  int reserve_stream(uint32_t index, uint32_t bytes, MutableBytes& room);
-  int reserve_local(uint32_t index, uint32_t bytes, MutableBytes& room);
-  int reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room);
-  void forget_reserved() noexcept {
-    if (reserved_.socket >= 0) [[unlikely]] drop_reserved();
+  // Ends the reservation: one store, as nearly every call does it. Its chunk stays until the next reserve() or run().
+  void forget_reserved() noexcept { reserved_.socket = -1; }
+  void give_back_spare() noexcept {
+    if (reserved_.spare != tcp::kNoChunk) [[unlikely]] memory_.chunks.give_back(std::exchange(reserved_.spare, tcp::kNoChunk));
   }
-  void drop_reserved() noexcept;
 
-  // stack_udp.cc
-  static uint32_t datagram_max(bool ipv4) noexcept;
-  int find_route(Socket& socket, const Sending& how, SendRoute& route);
-  int64_t send_datagram(uint32_t index, Bytes data, const SendRoute& route);
-  int64_t send_by_known_route(uint32_t index, Bytes data);
-  int refuse_datagram(uint32_t index, uint32_t local_peer, uint32_t bytes);
-  static std::byte* begin_datagram(MutableBytes room, const Socket& socket, const SendRoute& route, uint32_t length) noexcept;
-  void handle_udp(const ip::IpView& packet, const IpMessageHeader& header);
-
-  // stack_cork.cc
-  int64_t gather_datagram(uint32_t index, Bytes data, bool more);
-  int64_t send_gathered(uint32_t index);
-  void uncork(uint32_t index);
-
-  // stack_groups.cc
-  int take_groups(Socket& socket);
-  void give_back_groups(const Socket& socket);
-  int take_port_to_send(Socket& socket);
-  bool group_conflicts(const Socket& socket, const ip::IpAddress& host, uint16_t port) const noexcept;
-  void deliver(uint32_t index, const DatagramQueue::Datagram& datagram);
-  bool deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram);
-
-  // stack_icmp.cc
+  // stack_input.cc
+  void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
   void handle_icmp(const ip::IpView& packet);
-  void handle_connection_error(uint32_t index, const ip::IpAddress& from, const ip::IcmpView& error, Bytes quoted);
 
-  // stack_local_streams.cc: calls of streams between applications of one network interface, and what goes
-  void connect_local(uint32_t index, bool joined);
-  int64_t send_local(uint32_t index, Bytes data, bool urgent);
-  int64_t receive_local(uint32_t index, MutableBytes data, bool peek);
-  int gather_local(Socket& socket, std::span<Bytes> pieces);
-  void consume_local(uint32_t index, uint32_t bytes);
-  void tell_read(uint32_t index);
-  void shut_local(uint32_t index);
-  void close_local(uint32_t index);
-  int send_datagram_local(const Address& from, const SendRoute& route, Bytes data);
-  bool flush_local(uint32_t index);
-  void fall_back(uint32_t index);
-  void end_local(uint32_t index, int error);
-  void release_flow(uint32_t index);
-  void run_local_timer(uint32_t index);
-  // stack_local_peers.cc: messages of local peers
-  void await_local_peer(uint32_t index);
-  bool awaits_local_peer(uint32_t index) const noexcept;
-  uint32_t handle_local_syn(uint32_t index);
-  bool handle_local_data(uint32_t index, const Message& message, uint32_t before, bool urgent);
-  void handle_local_open(uint32_t local_peer, Bytes message);
-  void handle_local_answer(uint32_t index, Bytes message);
-  void handle_local_datagram(uint32_t local_peer, Bytes message, Bytes data);
-  bool check_datagram(uint32_t local_peer, Bytes message);
-  void handle_no_port(uint32_t local_peer, const Address& from, const Address& to);
-  // stack_move.cc
-  bool may_move(const Socket& socket) const noexcept;
-  int import_local(uint32_t index, const MovedStream& moved, Bytes unread);
-  int import_connection(uint32_t index, const MovedStream& moved, Bytes unread, Bytes unsent);
-  void handle_local_move(uint32_t index, uint64_t token);
-  void handle_local_resume(uint32_t local_peer, Bytes message);
-  bool send_agreed(uint32_t index);
-  bool send_resume(uint32_t index);
+  const StackSecrets secrets_;
+  StreamMemory memory_;
+  StackCore core_;
+  SocketNames names_{core_};
+  LocalPeers local_peers_{core_.network, core_.sockets};
+  PeerDirectory directory_{core_.network, core_.flows};
+  Datagrams datagrams_{core_, names_, local_peers_, directory_, secrets_.datagram_paths};
+  TcpStreams tcp_{core_, names_, secrets_};
+  LocalStreams local_streams_{core_, names_, local_peers_, directory_, tcp_};
+  Listeners listeners_{core_, names_, tcp_, local_streams_};
+  StreamMoves moves_{core_, names_, directory_, tcp_, local_streams_};
 
-  Network& network_;
-  const HostAddresses addresses_{network_};
-  const StackOptions options_;
-  Nanoseconds now_;
-  ConnectionHashes hashes_;
-  uint64_t random_;
-
-  tcp::ChunkPool chunks_;
-  StreamMessages messages_;
-  tcp::RecordPool records_;
-  tcp::Counters tcp_counters_;
-  const tcp::Resources resources_{chunks_, records_, tcp_counters_};
-  StackCounters counters_;
-  uint64_t datagrams_read_ = 0;
-  OptionSets option_sets_;
-  const SharedOptions default_options_;
-  Slab<Socket> slab_;
-  FlowTable flows_;
-  TimeWaits time_waits_;
-  TimerHeap timers_;
-  Ports tcp_ports_, udp_ports_;
-  Groups groups_;
-  ip::PathMtu path_mtus_;           // that connections have found, for those that come after them
-  ip::PathMtu datagram_paths_;      // that ICMP has told of datagrams: forgeable by a sender that knows both ends
-  Listeners listeners_{slab_};
-  DatagramSockets datagrams_{slab_, flows_};
-  ReadPositions positions_{slab_};
-  std::map<uint32_t, ErrorQueue> error_queues_;
-  SynCookies cookies_{hashes_.key, flows_};
-
-  FastOpen fast_open_;
-
-  LocalPeers local_peers_{network_, slab_};
-  PeerDirectory directory_{network_, flows_};
-  // Changes invalidate remembered routes of datagrams, to local peers (DatagramPart::route_peer) and from them (LocalPeer::checked).
-  uint64_t route_generation_ = 0;
-  static constexpr Nanoseconds kRouteLifetime = kSecond;  // of remembered routes: other processes' ports change without a word
-  std::vector<uint32_t> awaiting_;  // streams that wait for an answer of the directory, and some that no longer do
-  uint32_t lives_ = 0;
   bool forgets_ = false;
-  Reserved reserved_;
-  Awaited awaited_;
-  SocketTables tables_;
-  SocketReports reports_{tables_, slab_, counters_, tcp_counters_};
-
-  TcpOutput output_;
-  std::vector<uint32_t> due_;       // sockets that may have something to send
-  IndexQueue starved_;              // streams that would take more of their applications, but for chunks, which others still use
-  IndexQueue changed_;              // for next_change()
+  Reservation reserved_;
 };
 
 }  // namespace unet::sockets

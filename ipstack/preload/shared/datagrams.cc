@@ -76,14 +76,14 @@ void SocketProxies::update_all_claims() {
 }
 
 bool SocketProxies::hand_datagrams(const ChildChannel& channel, Held& held) {
-  sockets::Stack& stack = Runtime::get().sockets().stack();
+  sockets::Datagrams& datagrams = Runtime::get().sockets().stack().datagrams();
   const int socket = held.file->socket;
   const ChildMessage head{.kind = ChildMessage::Kind::datagram, .socket = held.socket};
   int handed = 0;
   for (; handed < kAtOnce; ++handed) {
-    const auto next = stack.oldest(socket);
+    const auto next = datagrams.oldest(socket);
     if (!next || !send_datagram(channel.fd, head, *next)) break;
-    stack.drop_oldest(socket);
+    datagrams.drop_oldest(socket);
   }
   if (handed != 0) held.wants = false;
   return handed != 0;
@@ -92,11 +92,11 @@ bool SocketProxies::hand_datagrams(const ChildChannel& channel, Held& held) {
 void SocketProxies::give_back(File& file) {
   const File::Origin* const origin = ParentChannels::origin_of(file);
   if (!file.in_stack() || origin == nullptr) return;
-  sockets::Stack& stack = Runtime::get().sockets().stack();
+  sockets::Datagrams& datagrams = Runtime::get().sockets().stack().datagrams();
   const ParentMessage head{.kind = ParentMessage::Kind::datagram, .socket = origin->socket};
-  while (const auto next = stack.oldest(file.socket)) {
+  while (const auto next = datagrams.oldest(file.socket)) {
     if (!send_datagram(origin->channel->fd, head, *next)) return;
-    stack.drop_oldest(file.socket);
+    datagrams.drop_oldest(file.socket);
   }
 }
 
@@ -104,8 +104,8 @@ void SocketProxies::take_in(File& file, std::span<const std::byte> behind) {
   DatagramHead head;
   if (file.is_stream() || !file.in_stack() || behind.size() < sizeof head) return;
   std::memcpy(&head, behind.data(), sizeof head);
-  Runtime& runtime = Runtime::get();
-  static_cast<void>(runtime.sockets().stack().hand(file.socket, {head.from, head.to, head.segment, behind.subspan(sizeof head)}));
+  sockets::Datagrams& datagrams = Runtime::get().sockets().stack().datagrams();
+  static_cast<void>(datagrams.hand(file.socket, {head.from, head.to, head.segment, behind.subspan(sizeof head)}));
   Runtime::notify(file);
 }
 

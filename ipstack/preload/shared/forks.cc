@@ -200,8 +200,8 @@ void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& 
     left.local = names.local;
     left.remote = names.remote;
     left.group = runtime.sockets_->stack().group_of(file->socket);
-    left.claimed = runtime.sockets_->stack().claimed_at(file->socket);
-    if (left.connected) left.options = runtime.sockets_->stack().stream_options(file->socket);
+    left.claimed = runtime.sockets_->stack().moves().claimed_at(file->socket);
+    if (left.connected) left.options = runtime.sockets_->stack().moves().options(file->socket);
     file->inherited = left;
     const int socket = std::exchange(file->socket, -1);
     for (File::Origin& each : file->origins) each.part = File::Part::rest;  // the owner said that of the parent's claim

@@ -110,7 +110,7 @@ SocketProxies::Step SocketProxies::step(Move& move, ChildChannel& channel, const
   if (move.stage == Stage::owned) {
     for (int i = 0; i < kPollsMost && runtime.poll(); ++i) {}  // what came here before
   }
-  if (move.stage == Stage::child_asked || !stack.has_agreed(file.socket)) {
+  if (move.stage == Stage::child_asked || !stack.moves().has_agreed(file.socket)) {
     return runtime.now() - move.since < kAgreesWithin && move.stage != Stage::owned ? Step::waits : Step::stays;
   }
   const auto [unread, unsent] = stack.queued(file.socket);
@@ -119,7 +119,7 @@ SocketProxies::Step SocketProxies::step(Move& move, ChildChannel& channel, const
   const int memory = may ? out_of_the_way(::memfd_create("unet-stream", MFD_CLOEXEC)) : -1;
   if (memory < 0) return Step::stays;
   const ChildMessage said{.kind = ChildMessage::Kind::moved, .socket = held.socket};
-  if (write_stream(memory, stack.export_stream(runtime.leave_socket(file)))) {
+  if (write_stream(memory, stack.moves().export_stream(runtime.leave_socket(file)))) {
     static_cast<void>(send_on(channel.fd, &said, sizeof said, memory));  // else its peer is told in time
   }
   real().close(memory);
@@ -129,7 +129,7 @@ SocketProxies::Step SocketProxies::step(Move& move, ChildChannel& channel, const
 }
 
 SocketProxies::Step SocketProxies::begin_step(Move& move, const ChildChannel& channel, const Held& held) {
-  const int begun = Runtime::get().sockets().stack().begin_move(move.file->socket);
+  const int begun = Runtime::get().sockets().stack().moves().begin(move.file->socket);
   if (begun < 0) return Step::stays;
   move.stage = begun == 0 ? Move::Stage::peer_asked : Move::Stage::child_asked;
   const ChildMessage said{.kind = ChildMessage::Kind::movable, .socket = held.socket};
@@ -139,7 +139,7 @@ SocketProxies::Step SocketProxies::begin_step(Move& move, const ChildChannel& ch
 // Directs arrivals for the connection to this process again.
 void SocketProxies::own_again(const File& file) {
   const File::Pair names = names_of(file);
-  if (file.in_stack()) static_cast<void>(Runtime::get().sockets().stack().own_flow(file.socket, names.local.host, names.remote));
+  if (file.in_stack()) static_cast<void>(Runtime::get().sockets().stack().moves().own_flow(file.socket, names.local.host, names.remote));
 }
 
 // The channel and the move hold the file, and nothing else does: this process has closed it, and no call of it is under way.
@@ -149,7 +149,7 @@ bool SocketProxies::is_alone(const File& file) noexcept { return file.fds.empty(
 void SocketProxies::finish(const Move& move, Step how) {
   File& file = *move.file;
   const bool asked = how == Step::stays && file.in_stack() && move.stage == Move::Stage::peer_asked;
-  if (asked) Runtime::get().sockets().stack().cancel_move(file.socket);
+  if (asked) Runtime::get().sockets().stack().moves().cancel(file.socket);
   if (how == Step::stays && move.stage > Move::Stage::peer_asked) own_again(file);
   if (const auto at = std::find(file.sleepers.begin(), file.sleepers.end(), &sleeper_); at != file.sleepers.end()) file.sleepers.erase(at);
   ChildChannel* const channel = find_channel(move.channel);
@@ -186,7 +186,7 @@ bool Forks::may_receive(File& file) {
   sockets::Stack& stack = runtime.sockets().stack();
   const Nanoseconds until = runtime.now() + kMeetsWithin;
   int met;
-  while ((met = stack.seek_local_peer(file.inherited->remote)) == 0 && runtime.now() < until) {
+  while ((met = stack.moves().seek_local_peer(file.inherited->remote)) == 0 && runtime.now() < until) {
     runtime.poller_.wait(kMillisecond);
     static_cast<void>(runtime.poll());
   }
@@ -203,7 +203,7 @@ int Forks::await_stream(const File& file) {
   ParentChannel::Answer answer = ParentChannels::await_move(origin);
   if (!answer.movable) return answer.memory;
   const File::Inherited& left = *file.inherited;
-  if (!file.in_stack() || Runtime::get().sockets().stack().own_flow(file.socket, left.local.host, left.remote) != 0) return -1;
+  if (!file.in_stack() || Runtime::get().sockets().stack().moves().own_flow(file.socket, left.local.host, left.remote) != 0) return -1;
   return ParentChannels::ask(ParentMessage::Kind::owned, origin) ? ParentChannels::await_move(origin).memory : -1;
 }
 
@@ -211,8 +211,8 @@ bool Forks::receive(File& file, int memory) {
   Runtime& runtime = Runtime::get();
   if (open_in_stack(file) < 0) return false;
   sockets::Stack& stack = runtime.sockets().stack();
-  if (file.inherited->options) stack.set_stream_options(file.socket, *file.inherited->options);
-  if (stack.import_stream(file.socket, read_stream(memory)) != 0) return false;
+  if (file.inherited->options) stack.moves().set_options(file.socket, *file.inherited->options);
+  if (stack.moves().import_stream(file.socket, read_stream(memory)) != 0) return false;
   file.moved_by = file.origins.front().channel;
   file.origins.clear();
   runtime.notify(file);

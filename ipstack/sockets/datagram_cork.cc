@@ -1,19 +1,19 @@
-// stack_cork.cc - one datagram of what several calls send: MSG_MORE and UDP_CORK.
+// datagram_cork.cc - one datagram of what several calls send: MSG_MORE and UDP_CORK.
 //
 // As Linux has it: the first call says where it goes, and how; what has become too long, or cannot be sent, is lost as a whole.
 #include <cerrno>
 
-#include "ipstack/sockets/stack.h"
+#include "ipstack/sockets/datagrams.h"
 
 namespace unet::sockets {
 
 // Adds to what there is. If there is no room for the whole then this call has not been.
-int64_t Stack::gather_datagram(uint32_t index, Bytes data, bool more) {
-  Socket& socket = slab_[index];
+int64_t Datagrams::gather(uint32_t index, Bytes data, bool more) {
+  Socket& socket = core_.sockets[index];
   std::unique_ptr<Gathered>& gathered = socket.datagram->gathered;
   const int error = socket.error != 0 ? socket.take_error() : socket.shut_write ? EPIPE : 0;
   const size_t before = gathered->bytes.size();
-  const bool ipv4 = gathered->route.to.host.is_ipv4(), too_long = before + data.size() > datagram_max(ipv4);
+  const bool ipv4 = gathered->route.to.host.is_ipv4(), too_long = before + data.size() > length_max(ipv4);
   if (ipv4 && data.size() > 0xFFFF) return -EMSGSIZE;  // by itself, which spares what was before
   if (error != 0 || too_long) {
     gathered.reset();
@@ -27,16 +27,16 @@ int64_t Stack::gather_datagram(uint32_t index, Bytes data, bool more) {
 }
 
 // -EAGAIN: it is still there.
-int64_t Stack::send_gathered(uint32_t index) {
-  std::unique_ptr<Gathered>& gathered = slab_[index].datagram->gathered;
-  const int64_t sent = send_datagram(index, gathered->bytes, gathered->route);
+int64_t Datagrams::send_gathered(uint32_t index) {
+  std::unique_ptr<Gathered>& gathered = core_.sockets[index].datagram->gathered;
+  const int64_t sent = send_one(index, gathered->bytes, gathered->route);
   if (sent != -EAGAIN) gathered.reset();
   return sent;
 }
 
 // No call returns the result; without room it is sent when there is room.
-void Stack::uncork(uint32_t index) {
-  Gathered* const gathered = slab_[index].datagram->gathered.get();
+void Datagrams::uncork(uint32_t index) {
+  Gathered* const gathered = core_.sockets[index].datagram->gathered.get();
   if (gathered == nullptr) return;
   gathered->due = true;
   static_cast<void>(send_gathered(index));

@@ -1,25 +1,16 @@
-// stack_move.cc - streams that move to another stack of this network interface, as from a process to the child that serves them.
-//
-// On a local peer's channel the end that moves asks its peer (kMove). The peer agrees (kAgreed) and sends nothing from then on. The channel
-// keeps the order, so all that the peer has sent is there with its answer. The new end takes over state and unread bytes, and tells the
-// peer by a channel of its own (kResume). A token proves that the stream was given to it. A peer that hears nothing ends the stream.
-//
-// A connection of TCP shares its port with the new end's stack, which has the network interface send there what comes (own_flow()). Then
-// its state leaves (tcp/moved.h). The peer hears nothing of that.
+// stream_moves.cc - how a stream leaves a stack, and how it continues at another.
+#include "ipstack/sockets/stream_moves.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <type_traits>
 
 #include "ipstack/sockets/local_peer_message.h"
-#include "ipstack/sockets/stack.h"
 #include "unet/base/bytes.h"
 
 namespace unet::sockets {
-namespace {
-
-constexpr Nanoseconds kAwayMost = 5 * kSecond;  // the peer waits so long for the new end
-
-}  // namespace
 
 // The head of what export_stream() returns.
 struct MovedStream {
@@ -41,83 +32,78 @@ bool has_all_sent(const LocalStream& part) noexcept {
 
 }  // namespace
 
-int Stack::seek_local_peer(const Address& to) {
-  forget_reserved();
-  if (!addresses_.is_own(to.host)) return -1;
-  const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kTcp, to, now_);
+int StreamMoves::seek_local_peer(const Address& to) {
+  if (!core_.addresses.is_own(to.host)) return -1;
+  const PeerDirectory::Entry& where = directory_.look_up(ip::Protocol::kTcp, to, core_.now);
   return where.local_peer != kNone ? 1 : where.asked ? 0 : -1;
 }
 
 // ---- the end that moves
 
-int Stack::own_flow(int number, const ip::IpAddress& local, const Address& remote) {
-  forget_reserved();
-  const Socket* const socket = owned(number);
+int StreamMoves::own_flow(int number, const ip::IpAddress& local, const Address& remote) {
+  const Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (!socket->bound || socket->type != Type::stream) return -EINVAL;
-  return -tcp_ports_.own_flow({local, socket->local.port}, remote);
+  return -names_.tcp_ports().own_flow({local, socket->local.port}, remote);
 }
 
-Address Stack::claimed_at(int number) const noexcept {
-  const Socket* const socket = owned(number);
-  return socket == nullptr ? Address{} : Address{tcp_ports_.claimed_at(socket->local.host, socket->local.port), socket->local.port};
+Address StreamMoves::claimed_at(int number) const noexcept {
+  const Socket* const socket = core_.owned(number);
+  return socket == nullptr ? Address{} : Address{names_.tcp_ports().claimed_at(socket->local.host, socket->local.port), socket->local.port};
 }
 
-bool Stack::may_move(const Socket& socket) const noexcept {
+bool StreamMoves::may_move(const Socket& socket) const noexcept {
   if (socket.type != Type::stream || socket.urgent || socket.peeks_behind || socket.has_errors || socket.error != 0) return false;
   if (socket.local_stream != nullptr) {
     const LocalStream& part = *socket.local_stream;
     return part.state == LocalStream::State::open && part.peer_moves && !part.is_moving() && has_all_sent(part);
   }
   return socket.has_connection() && socket.tcp.connection->may_move() && !socket.early && !socket.deferred &&
-         !addresses_.is_own(socket.remote.host);
+         !core_.addresses.is_own(socket.remote.host);
 }
 
-int Stack::begin_move(int number) {
-  forget_reserved();
-  Socket* const socket = owned(number);
+int StreamMoves::begin(int number) {
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr) return -EBADF;
   if (!may_move(*socket)) return -EOPNOTSUPP;
   if (socket->local_stream == nullptr) return 1;
   LocalStream& part = *socket->local_stream;
-  const uint64_t token = hashes_.move_token(socket->local, socket->remote, ++lives_);
+  const uint64_t token = tcp_.hashes().move_token(socket->local, socket->remote, local_streams_.next_life());
   const PeerMove message{.header = header_to(part, PeerKind::kMove), .token = token};
-  if (!network_.send_to_local_peer(part.local_peer, bytes_of(message), {})) return -EAGAIN;
+  if (!core_.network.send_to_local_peer(part.local_peer, bytes_of(message), {})) return -EAGAIN;
   part.move_token = token;
   part.move = LocalStream::Move::asked;
   return 0;
 }
 
-bool Stack::has_agreed(int number) const noexcept {
-  const Socket* const socket = owned(number);
+bool StreamMoves::has_agreed(int number) const noexcept {
+  const Socket* const socket = core_.owned(number);
   if (socket == nullptr) return false;
   if (socket->local_stream == nullptr) return may_move(*socket);
   return socket->local_stream->state == LocalStream::State::open && socket->local_stream->move == LocalStream::Move::agreed;
 }
 
 // The peer may have agreed: the stream is resumed by the channel that it had.
-void Stack::cancel_move(int number) {
-  forget_reserved();
-  Socket* const socket = owned(number);
+void StreamMoves::cancel(int number) {
+  Socket* const socket = core_.owned(number);
   if (socket == nullptr || socket->local_stream == nullptr || !socket->local_stream->is_silent()) return;
   socket->local_stream->move = LocalStream::Move::none;
   socket->local_stream->resume_due = true;
-  const auto index = static_cast<uint32_t>(number);
-  if (!flush_local(index)) make_due(index);
+  local_streams_.flush(static_cast<uint32_t>(number));
 }
 
-StreamOptions Stack::stream_options(int number) const {
-  const Socket* const socket = owned(number);
+StreamOptions StreamMoves::options(int number) const {
+  const Socket* const socket = core_.owned(number);
   UNET_CHECK(socket != nullptr && socket->type == Type::stream);
   return {.tcp = *socket->tcp.options, .hop_limit = socket->hop_limit, .traffic_class = socket->traffic_class,
           .max_segment = socket->max_segment, .keep_idle = socket->keep_idle, .linger = socket->linger,
           .zero_copy = socket->zero_copy, .urgent_inline = socket->urgent_inline};
 }
 
-void Stack::set_stream_options(int number, const StreamOptions& options) {
-  Socket* const socket = owned(number);
+void StreamMoves::set_options(int number, const StreamOptions& options) {
+  Socket* const socket = core_.owned(number);
   UNET_CHECK(socket != nullptr && socket->type == Type::stream && !socket->has_connection());
-  socket->tcp.options = option_sets_.get(options.tcp);
+  socket->tcp.options = tcp_.options(options.tcp);
   socket->hop_limit = options.hop_limit;
   socket->traffic_class = options.traffic_class;
   socket->max_segment = options.max_segment;
@@ -127,11 +113,10 @@ void Stack::set_stream_options(int number, const StreamOptions& options) {
   socket->urgent_inline = options.urgent_inline;
 }
 
-std::vector<std::byte> Stack::export_stream(int number) {
-  forget_reserved();
+std::vector<std::byte> StreamMoves::export_stream(int number) {
   const auto index = static_cast<uint32_t>(number);
   UNET_CHECK(has_agreed(number));
-  const Socket& socket = slab_[index];
+  const Socket& socket = core_.sockets[index];
   MovedStream moved{.unread = socket.unread(), .local = socket.local, .remote = socket.remote, .shut_read = socket.shut_read};
   if (socket.local_stream != nullptr) {
     const LocalStream& part = *socket.local_stream;
@@ -159,16 +144,16 @@ std::vector<std::byte> Stack::export_stream(int number) {
     socket.tcp.connection->copy_to_send(MutableBytes(bytes).last(moved.unsent));
     socket.tcp.connection->leave();
   }
-  ++counters_.moved_out;
-  drop(index);
+  ++core_.counters.moved_out;
+  local_streams_.forget(core_.sockets[index]);
+  names_.drop(index);
   return bytes;
 }
 
 // ---- the new end
 
-int Stack::import_stream(int number, Bytes from) {
-  forget_reserved();
-  Socket* const socket = owned(number);
+int StreamMoves::import_stream(int number, Bytes from) {
+  Socket* const socket = core_.owned(number);
   MovedStream moved;
   if (socket == nullptr) return -EBADF;
   if (from.size() < sizeof moved) return -EINVAL;
@@ -179,22 +164,22 @@ int Stack::import_stream(int number, Bytes from) {
   const bool sane = moved.version == 1 && uint64_t{moved.unread} + moved.unsent == from.size() && moved.by_channel <= 1 &&
                     moved.shut_read <= 1 && moved.local.port != 0 && moved.remote.port != 0 &&
                     moved.local.host.is_ipv4() == moved.remote.host.is_ipv4();
-  const bool right = addresses_.is_own(moved.local.host) && addresses_.is_own(moved.remote.host) == (moved.by_channel != 0);
+  const bool right = core_.addresses.is_own(moved.local.host) && core_.addresses.is_own(moved.remote.host) == (moved.by_channel != 0);
   if (!fresh || !sane || !right) return -EINVAL;
-  if (flow(moved.local, moved.remote) != kNone) return -EADDRINUSE;
+  if (core_.flow(moved.local, moved.remote) != kNone) return -EADDRINUSE;
   const auto index = static_cast<uint32_t>(number);
   const Bytes unread = from.first(moved.unread), unsent = from.last(moved.unsent);
   const int error = moved.by_channel != 0 ? import_local(index, moved, unread) : import_connection(index, moved, unread, unsent);
   if (error != 0) return error;
   socket->shut_read = moved.shut_read != 0;
-  ++counters_.moved_in;
-  reports_.show(index, now_);
-  notify(index, true);
+  ++core_.counters.moved_in;
+  core_.show(index);
+  core_.notify(index, true);
   return 0;
 }
 
-int Stack::import_local(uint32_t index, const MovedStream& moved, Bytes unread) {
-  Socket& socket = slab_[index];
+int StreamMoves::import_local(uint32_t index, const MovedStream& moved, Bytes unread) {
+  Socket& socket = core_.sockets[index];
   const PeerDirectory::Entry* const where = directory_.find(ip::Protocol::kTcp, moved.remote);
   if (where == nullptr || where->local_peer == kNone) return -ENETUNREACH;
   const bool sane = moved.unsent == 0 && moved.window <= kWindowMost && moved.credit <= kWindowMost && moved.end_sent <= 1 &&
@@ -210,7 +195,7 @@ int Stack::import_local(uint32_t index, const MovedStream& moved, Bytes unread) 
   part.local_peer = where->local_peer;
   part.peer_socket = moved.peer_socket;
   part.peer_life = moved.peer_life;
-  part.life = ++lives_;
+  part.life = local_streams_.next_life();
   part.credit = moved.credit;
   part.window = moved.window;
   part.unread = moved.unread;
@@ -220,80 +205,27 @@ int Stack::import_local(uint32_t index, const MovedStream& moved, Bytes unread) 
   part.peer_moves = part.resume_due = true;
   part.move_token = moved.token;
   if (!unread.empty()) part.pieces.push_back({.copy = {unread.begin(), unread.end()}});
-  if (!part.is_over()) find_flow(index, true);
-  if (!flush_local(index)) make_due(index);
+  if (!part.is_over()) core_.add_flow(index);
+  local_streams_.flush(index);
   return 0;
 }
 
-int Stack::import_connection(uint32_t index, const MovedStream& moved, Bytes unread, Bytes unsent) {
-  Socket& socket = slab_[index];
+int StreamMoves::import_connection(uint32_t index, const MovedStream& moved, Bytes unread, Bytes unsent) {
+  Socket& socket = core_.sockets[index];
   const Address name = socket.local;
   if (!socket.shares || name.port != moved.local.port || (!name.host.is_unspecified() && name.host != moved.local.host)) return -EINVAL;
   socket.local = moved.local;
   socket.remote = moved.remote;
-  make_connection(socket);
-  if (!socket.tcp.connection->restore(moved.connection, unsent, unread, now_)) {
+  tcp_.make_connection(socket);
+  if (!socket.tcp.connection->restore(moved.connection, unsent, unread, core_.now)) {
     socket.tcp.connection.reset();
     socket.local = name;
     socket.remote = {};
     return -EINVAL;
   }
-  find_flow(index, true);
-  after(index);
+  core_.add_flow(index);
+  tcp_.advance(index);
   return 0;
-}
-
-bool Stack::send_resume(uint32_t index) {
-  LocalStream& part = *slab_[index].local_stream;
-  const PeerResume message{.header = header_to(part, PeerKind::kResume), .socket = index, .life = part.life, .token = part.move_token};
-  part.resume_due = !network_.send_to_local_peer(part.local_peer, bytes_of(message), {});
-  return !part.resume_due;
-}
-
-// ---- the end that stays
-
-// If both ends ask, neither agrees.
-void Stack::handle_local_move(uint32_t index, uint64_t token) {
-  LocalStream& part = *slab_[index].local_stream;
-  if (part.is_moving()) return;
-  part.move = LocalStream::Move::leaving;
-  part.move_token = token;
-  if (!flush_local(index)) make_due(index);
-}
-
-bool Stack::send_agreed(uint32_t index) {
-  LocalStream& part = *slab_[index].local_stream;
-  if (!local_peers_.send_header(part, PeerKind::kAgreed)) return false;
-  local_peers_.copy_all(part);  // what has come lies in the channel to the old end
-  part.move = LocalStream::Move::away;
-  timers_.set(index, now_ + kAwayMost);
-  return true;
-}
-
-void Stack::handle_local_resume(uint32_t local_peer, Bytes message) {
-  PeerResume resume;
-  if (!read_message(message, resume)) return void(++counters_.near_bad);
-  const uint32_t index = resume.header.socket;
-  LocalStream* const part = slab_.has(index) ? slab_[index].local_stream.get() : nullptr;
-  const bool known = part != nullptr && part->life == resume.header.life && part->state == LocalStream::State::open;
-  const bool same = known && part->local_peer == local_peer && part->peer_socket == resume.socket && part->peer_life == resume.life;
-  // Before this end has agreed, what has come lies in the channel to the old end: only that end may go on.
-  const bool awaited = known && part->move_token == resume.token &&
-                       (part->move == LocalStream::Move::away || (part->move == LocalStream::Move::leaving && same));
-  if (!awaited && same) return;  // both ends asked, and both go on
-  if (!awaited) return local_peers_.send_or_queue(local_peer, {.kind = PeerKind::kReset, .socket = resume.socket, .life = resume.life});
-  part->peer_moves = part->peer_moves && same;  // the port of a peer that has moved leads to another stack
-  part->move = LocalStream::Move::none;
-  part->local_peer = local_peer;
-  part->peer_socket = resume.socket;
-  part->peer_life = resume.life;
-  const Socket& socket = slab_[index];
-  const bool gone = socket.is_closing();
-  timers_.remove(index);
-  if (gone) timers_.set(index, now_ + socket.tcp.options->fin_wait_2);
-  if (!flush_local(index)) return make_due(index);
-  if (gone && part->is_over()) return drop(index);
-  notify(index);
 }
 
 }  // namespace unet::sockets
