@@ -509,7 +509,7 @@ Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
 
 // A memif client must reconnect by itself, at first and after its server has gone. It does not hang up on a slow or stopped server. Hanging
 // up would not connect sooner. A foreign DPDK server aborts when a client hangs up before the greeting (memif_greeting.h). A server also
-// leaks the descriptor of the client's memory after a hang-up half-way (memif_regions.h).
+// leaks the descriptor of the client's memory after a hang-up half-way.
 void DpdkPort::keep_connected(Nanoseconds now) noexcept {
   if (now < last_check_) heard_at_ = now;  // another clock than before: callers' clocks have arbitrary origins
   last_check_ = now;

@@ -26,7 +26,6 @@
 #include "drivers/dpdk/dpdk_port.h"
 #include "drivers/dpdk/eal.h"
 #include "drivers/dpdk/memif_greeting.h"
-#include "drivers/dpdk/memif_regions.h"
 
 namespace unet::drivers {
 
@@ -37,8 +36,6 @@ struct Gate {
   std::vector<DpdkPort*> ports;
   std::vector<std::pair<DpdkPort*, MemifGate::Task>> tasks;  // at most one per port
   bool closed = false;  // interrupt thread only: between a log line and the next turn
-  bool orphans_due = false;  // interrupt thread only: a connection has ended since the last complete clean-up
-  OrphanedRegions orphans;  // interrupt thread only, once ready
   MemifGreeting greeting;  // interrupt thread only
   int event = -1;       // wakes the interrupt thread for its next turn
   std::atomic<uint64_t> messages{0};
@@ -106,7 +103,6 @@ Status MemifGate::prepare() {
       rte_intr_callback_register(handle, &MemifGate::on_turn, nullptr) != 0) {
     return fail(Errc::system, "DPDK: its interrupt thread handles no events");
   }
-  g.orphans.spare_present();
   eal::set_interrupt_log_hook(&MemifGate::on_log);
   g.ready = true;
   return {};
@@ -165,7 +161,6 @@ void MemifGate::on_log(const char* line, size_t length) {
   const std::string_view text(line, length);
   if (!text.starts_with("memif_")) return;
   if (text.starts_with("memif_msg_receive()")) g.messages.fetch_add(1, std::memory_order_release);
-  if (text.starts_with("memif_disconnect(): Disconnected")) g.orphans_due = true;
   g.greeting.on_log(text);
   if (g.closed) return;
   g.closed = true;
@@ -190,7 +185,6 @@ void MemifGate::on_turn(void*) {
     // release: an engine that sees the gate open also sees what this thread has done to the port.
     for (DpdkPort* port : g.ports) port->closed_.fetch_and(~kGate, std::memory_order_release);
   }
-  if (g.orphans_due) g.orphans_due = !close_orphans();
   for (;;) {
     std::pair<DpdkPort*, Task> next{nullptr, nullptr};
     {
@@ -205,22 +199,6 @@ void MemifGate::on_turn(void*) {
     if (std::any_of(g.tasks.begin(), g.tasks.end(), [&](const auto& task) { return task.first == next.first; })) continue;
     next.first->task_done_.store(true, std::memory_order_release);
   }
-}
-
-// Runs in the interrupt thread, between messages. Returns false to be called again after the next message.
-bool MemifGate::close_orphans() {
-  Gate& g = gate();
-  std::vector<MemifServers> servers;
-  const std::lock_guard lock(g.mutex);
-  for (const DpdkPort* port : g.ports) {
-    const int listener = port->listener_.descriptor();
-    if (listener < 0) continue;
-    auto entry = std::find_if(servers.begin(), servers.end(), [&](const MemifServers& s) { return s.listener == listener; });
-    if (entry == servers.end()) entry = servers.insert(entry, {.listener = listener});
-    ++entry->ports;
-    entry->connected += port->link_up() ? 1 : 0;
-  }
-  return g.orphans.close(servers, monotonic_now());
 }
 
 // The kernel gives the next descriptor this number, unless another thread takes it first.

@@ -52,7 +52,6 @@ class MemifGate {
  private:
   static void on_log(const char* line, size_t length);
   static void on_turn(void*);
-  static bool close_orphans();
 };
 
 // The control socket of a memif client. DPDK opens and closes it in its interrupt thread and offers no access to it. Its log names only the
