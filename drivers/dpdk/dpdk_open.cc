@@ -36,7 +36,6 @@ constexpr uint32_t kXdpHeadroom = 256;     // the kernel reserves this before a 
 constexpr uint32_t kVlanAndFcs = 8;
 constexpr uint32_t kMtuMax = 9600;
 constexpr Nanoseconds kRetry = 20 * kMillisecond;   // between checks of a memif's connection
-constexpr Nanoseconds kPatience = 2 * kSecond;      // for a silent memif server when the client found no socket to watch
 
 // While this object lives, files that the process creates are readable by its user only.
 class PrivateFiles {
@@ -511,14 +510,10 @@ Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
 // up would not connect sooner. A foreign DPDK server aborts when a client hangs up before the greeting (memif_greeting.h). A server also
 // leaks the descriptor of the client's memory after a hang-up half-way.
 void DpdkPort::keep_connected(Nanoseconds now) noexcept {
-  if (now < last_check_) heard_at_ = now;  // another clock than before: callers' clocks have arbitrary origins
-  last_check_ = now;
   const bool task_done = task_done_.load(std::memory_order_acquire);
   next_check_ = now + (task_done ? kRetry : kMillisecond);
   if (connection_ == Connection::starting && task_done && start_result_ == 0) {
     connection_ = Connection::started;
-    heard_at_ = now;
-    messages_seen_ = messages_at_start_;
     closed_.fetch_and(~MemifGate::kStopped, std::memory_order_release);
   }
   const bool up = link_up();
@@ -528,12 +523,8 @@ void DpdkPort::keep_connected(Nanoseconds now) noexcept {
   switch (connection_) {
     case Connection::started: {
       if (up) return;
-      const uint64_t messages = MemifGate::messages();
-      const bool talking = std::exchange(messages_seen_, messages) != messages;
-      if (talking) heard_at_ = now;
-      // Messages of any memif count as talking: at worst the port waits longer for a silent server. A lost connection counts for its own
-      // port only.
-      if (!was_up && !control_.is_gone() && (control_.is_found() || talking || now - heard_at_ < kPatience)) return;
+      // The end of another port's connection counts, too: at worst the port hangs up on a slow server, and connects again.
+      if (!was_up && MemifGate::ended_clients() == ended_before_) return;
       closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed);
       connection_ = Connection::stopping;
       MemifGate::post(*this, &DpdkPort::stop_task);
@@ -557,8 +548,8 @@ void DpdkPort::keep_connected(Nanoseconds now) noexcept {
 // messages that follow.
 void DpdkPort::start_task(DpdkPort& port) noexcept {
   if (port.memif_zero_copy_) MemoryDescriptors::save();
-  port.messages_at_start_ = MemifGate::messages();
-  port.start_result_ = port.control_.find(port.memif_socket_, [&] { return rte_eth_dev_start(port.port_id_); });
+  port.ended_before_ = MemifGate::ended_clients();
+  port.start_result_ = rte_eth_dev_start(port.port_id_);
 }
 
 void DpdkPort::stop_task(DpdkPort& port) noexcept { rte_eth_dev_stop(port.port_id_); }

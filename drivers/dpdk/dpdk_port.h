@@ -155,11 +155,7 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   Connection connection_ = Connection::stopping;
   std::atomic<bool> task_done_{true};  // set by the interrupt thread after it has run the posted task
   int start_result_ = 0;               // of the last start_task
-  uint64_t messages_at_start_ = 0;     // MemifGate::messages() before that task
-  MemifControlSocket control_;         // socket of the connection that start_task began
-  uint64_t messages_seen_ = 0;         // MemifGate::messages() at the last check
-  Nanoseconds heard_at_ = 0;           // when messages_seen_ last grew, or the connection started
-  Nanoseconds last_check_ = 0;
+  uint64_t ended_before_ = 0;          // MemifGate::ended_clients() before that task
   MemifListener listener_;
 };
 

@@ -420,31 +420,10 @@ TEST_CASE("a memif client does not lose patience with its server when another me
     REQUIRE(client.send(Message(Kind::disconnect)));
     CHECK_FALSE(client.receive());
   }
-  both.port->poll(both.now += 100 * kMillisecond);  // the next check counts the others' messages as a sign of life
-  both.port->poll(both.now += 100 * kMillisecond);
+  both.let_a_second_pass();
   CHECK_FALSE(slow.readable(20 * kMillisecond));
   REQUIRE(slow.send(Message(Kind::ack)));
   CHECK(slow.receive() == Kind::add_region);
-}
-
-TEST_CASE("a memif client's control socket is told from another socket that has got its number") {
-  const bool own = GENERATE(true, false);
-  ControlSocket server(socket_name("own")), other(socket_name("other"));
-  REQUIRE(server.listen());
-  REQUIRE(other.listen());
-  std::optional<ControlSocket> connected;
-  MemifControlSocket control;
-  // The path of the file may differ between client and server.
-  const std::string here = "/elsewhere" + socket_name("own");
-  const int result = control.find(here, [&] {
-    connected.emplace(socket_name(own ? "own" : "other"));
-    return connected->connect() ? 0 : -1;
-  });
-  CHECK(result == 0);
-  CHECK_FALSE(control.is_gone());
-  connected.reset();
-  CHECK(control.is_gone() == own);
-  for (const char* const which : {"own", "other"}) CHECK(std::filesystem::remove(socket_name(which)));
 }
 
 }  // namespace unet::drivers

@@ -35,10 +35,11 @@ struct Gate {
   std::mutex mutex;  // guards the two lists
   std::vector<DpdkPort*> ports;
   std::vector<std::pair<DpdkPort*, MemifGate::Task>> tasks;  // at most one per port
-  bool closed = false;  // interrupt thread only: between a log line and the next turn
+  bool closed = false;   // interrupt thread only: between a log line and the next turn
+  bool in_task = false;  // interrupt thread only
   MemifGreeting greeting;  // interrupt thread only
   int event = -1;       // wakes the interrupt thread for its next turn
-  std::atomic<uint64_t> messages{0};
+  std::atomic<uint64_t> ended_clients{0};
   bool ready = false;
 };
 
@@ -86,8 +87,6 @@ std::string_view path_in(const sockaddr_un& address) noexcept {
   if (address.sun_family != AF_UNIX) return {};
   return {address.sun_path, strnlen(address.sun_path, sizeof(address.sun_path))};
 }
-
-std::string_view file_name(std::string_view path) noexcept { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
 
@@ -152,7 +151,7 @@ void MemifGate::stop_listening(DpdkPort& port) noexcept {
   }
 }
 
-uint64_t MemifGate::messages() noexcept { return gate().messages.load(std::memory_order_acquire); }
+uint64_t MemifGate::ended_clients() noexcept { return gate().ended_clients.load(std::memory_order_acquire); }
 
 // Runs in the interrupt thread, before DPDK acts on a message of a control socket.
 void MemifGate::on_log(const char* line, size_t length) {
@@ -160,7 +159,8 @@ void MemifGate::on_log(const char* line, size_t length) {
   MemoryDescriptors::restore();
   const std::string_view text(line, length);
   if (!text.starts_with("memif_")) return;
-  if (text.starts_with("memif_msg_receive()")) g.messages.fetch_add(1, std::memory_order_release);
+  const bool end_of_client = text.starts_with("memif_disconnect(): Disconnected") && text.find("client") != text.npos;
+  if (end_of_client && !g.in_task) g.ended_clients.fetch_add(1, std::memory_order_release);
   g.greeting.on_log(text);
   if (g.closed) return;
   g.closed = true;
@@ -193,43 +193,14 @@ void MemifGate::on_turn(void*) {
       next = g.tasks.front();
       g.tasks.erase(g.tasks.begin());
     }
+    g.in_task = true;
     next.second(*next.first);
+    g.in_task = false;
     // A later task of this port may wait already. Then this task's waiter has given up, and only the later task sets task_done_.
     const std::lock_guard lock(g.mutex);
     if (std::any_of(g.tasks.begin(), g.tasks.end(), [&](const auto& task) { return task.first == next.first; })) continue;
     next.first->task_done_.store(true, std::memory_order_release);
   }
-}
-
-// The kernel gives the next descriptor this number, unless another thread takes it first.
-int MemifControlSocket::lowest_free() noexcept {
-  const int fd = eventfd(0, EFD_CLOEXEC);
-  if (fd >= 0) close(fd);
-  return fd;
-}
-
-// Adopts `descriptor` only if it is a socket connected to `socket`: another thread may have taken the number.
-void MemifControlSocket::adopt(int descriptor, const std::string& socket) noexcept {
-  descriptor_ = -1;
-  int type = 0;
-  socklen_t size = sizeof(type);
-  if (descriptor < 0 || getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET) return;
-  sockaddr_un server{};
-  size = sizeof(server);
-  if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&server), &size) != 0) return;
-  const std::string_view there = path_in(server);
-  // A server in another container may have bound the file by another path, so compare file names only.
-  if (there.empty() || file_name(there) != file_name(socket)) return;
-  struct stat file{};
-  if (fstat(descriptor, &file) != 0) return;
-  inode_ = file.st_ino;
-  descriptor_ = descriptor;
-}
-
-bool MemifControlSocket::is_gone() const noexcept {
-  if (descriptor_ < 0) return false;
-  struct stat file{};
-  return fstat(descriptor_, &file) != 0 || !S_ISSOCK(file.st_mode) || file.st_ino != inode_;
 }
 
 void MemoryDescriptors::save() {

@@ -46,36 +46,12 @@ class MemifGate {
   // Call this in the interrupt thread when a server is closed. The last port that listens at a socket retires it.
   static void stop_listening(DpdkPort& port) noexcept;
 
-  // Number of messages received on all control sockets.
-  static uint64_t messages() noexcept;
+  // How many connections of this process's memif clients were ended by their servers. DPDK does not say which.
+  static uint64_t ended_clients() noexcept;
 
  private:
   static void on_log(const char* line, size_t length);
   static void on_turn(void*);
-};
-
-// The control socket of a memif client. DPDK opens and closes it in its interrupt thread and offers no access to it. Its log names only the
-// id and role of a memif that has ended, and two clients of one process may have the same.
-class MemifControlSocket {
- public:
-  // Runs `connect` in the interrupt thread, and finds the socket if that connected one to `socket`, a name of the device string.
-  template <typename Connect>
-  int find(const std::string& socket, Connect connect) noexcept {
-    const int expected = lowest_free();
-    const int result = connect();
-    adopt(result == 0 ? expected : -1, socket);
-    return result;
-  }
-  // Both may be called in any thread after find(). If it is not found, is_gone() is false, too.
-  bool is_found() const noexcept { return descriptor_ >= 0; }
-  bool is_gone() const noexcept;
-
- private:
-  static int lowest_free() noexcept;
-  void adopt(int descriptor, const std::string& socket) noexcept;
-
-  int descriptor_ = -1;
-  uint64_t inode_ = 0;
 };
 
 // The descriptors of EAL's packet memory, which a zero-copy memif client passes to its server. DPDK closes EAL's own descriptor after
