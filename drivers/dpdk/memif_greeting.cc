@@ -3,16 +3,15 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
-#include <utility>
-
-#include "drivers/dpdk/memif_descriptors.h"
+#include <filesystem>
+#include <system_error>
 
 namespace unet::drivers {
 
@@ -28,41 +27,33 @@ std::string_view server_in(std::string_view line) noexcept {
   return line.substr(kBefore.size(), end - kBefore.size());
 }
 
-bool is_of(std::string_view server, int descriptor) {
-  const SocketName name(descriptor);
-  if (name.size == 0 || name.address.sun_family != AF_UNIX) return false;
-  const std::string_view own(name.address.sun_path, strnlen(name.address.sun_path, sizeof(name.address.sun_path)));
-  return !own.empty() && own == server;
-}
-
-bool listens(int descriptor) noexcept {
-  int value = 0;
-  socklen_t size = sizeof value;
-  return getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &value, &size) != 0 || value != 0;
+// Whether a server of that name has accepted this connection: it carries the server's name.
+bool is_accepted(std::string_view server, int descriptor) noexcept {
+  sockaddr_un name{};
+  socklen_t name_size = sizeof name;
+  int listens = 0;
+  socklen_t size = sizeof listens;
+  return getsockname(descriptor, reinterpret_cast<sockaddr*>(&name), &name_size) == 0 && name.sun_family == AF_UNIX &&
+         std::string_view(name.sun_path, strnlen(name.sun_path, sizeof name.sun_path)) == server &&
+         getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens == 0;
 }
 
 }  // namespace
 
 void MemifGreeting::on_log(std::string_view line) {
   deliver();
-  if (const std::string_view server = server_in(line); !server.empty()) divert(server);
+  const std::string_view server = server_in(line);
+  if (server.empty()) return;
+  std::vector<int> accepted;
+  std::error_code error;
+  for (std::filesystem::directory_iterator each("/proc/self/fd", error), end; !error && each != end; each.increment(error)) {
+    const int descriptor = std::atoi(each->path().filename().c_str());
+    if (is_accepted(server, descriptor)) accepted.push_back(descriptor);
+  }
+  for (const int descriptor : accepted) divert(descriptor);
 }
 
-// Diverts the sockets that this server has accepted since the last call: usually one. Others that carry the name are restored unchanged.
-void MemifGreeting::divert(std::string_view server) {
-  std::vector<uint64_t> accepted;
-  std::vector<int> fresh;
-  const bool seen = for_descriptors([&](int descriptor, std::string_view name) {
-    struct stat file{};
-    if (!name.starts_with("socket:") || !is_of(server, descriptor) || listens(descriptor) || fstat(descriptor, &file) != 0) return;
-    if (std::find(accepted_.begin(), accepted_.end(), file.st_ino) == accepted_.end()) fresh.push_back(descriptor);
-    accepted.push_back(file.st_ino);
-  });
-  if (seen) accepted_ = std::move(accepted);
-  for (const int descriptor : fresh) divert_one(descriptor);
-}
-
-void MemifGreeting::divert_one(int descriptor) {
+void MemifGreeting::divert(int descriptor) {
   std::array<int, 2> pair;
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return;
   const int client = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);

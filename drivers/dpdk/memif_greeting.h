@@ -5,10 +5,10 @@
 // the next connection gets the same number: then EAL handles each message twice and sleeps until another comes.
 //
 // Therefore a socket of ours takes the descriptor's number between those two log lines. It receives the greeting, which is then passed to
-// the client. DPDK then notices a dead client by end of file, as for a client that dies later.
+// the client. DPDK then notices a dead client by end of file, as for a client that dies later. Older connections of the server are replaced
+// likewise: DPDK does not use them between the two lines.
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -25,12 +25,10 @@ class MemifGreeting {
     int client;    // our copy of the connection
     int greeting;  // our end, where the greeting arrives
   };
-  void divert(std::string_view server);
-  void divert_one(int descriptor);
+  void divert(int descriptor);
   void deliver() noexcept;
 
-  std::vector<uint64_t> accepted_;   // inodes of servers' connections at the last scan
-  std::vector<Diverted> diverted_;   // accepted but not yet greeted
+  std::vector<Diverted> diverted_;
 };
 
 }  // namespace unet::drivers
