@@ -76,7 +76,7 @@ void CaptureFile::offer(pcapng::Direction direction, std::span<const std::byte> 
       std::memcpy(room + first, more.data(), more.size());
       if (!filter_.wants({room, length}, length)) return;
     }
-    if (epoch_ == 0) epoch_ = time_of_day() - now;
+    if (epoch_ == 0) epoch_ = wall_now() - now;
     ring_.stage({.time = now, .length = length, .captured = kept, .direction = direction, .size = 0});
   } else {
     dropped_.store(dropped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

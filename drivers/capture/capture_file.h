@@ -63,7 +63,6 @@ class CaptureFile {
   Status open_file();
   Status start_thread();
 
-  static uint64_t time_of_day() noexcept;  // nanoseconds
   static void* run(void* self) noexcept;
   void write_all() noexcept;
   void drain() noexcept;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <ctime>
 #include <system_error>
 
 #include <spdlog/spdlog.h>
@@ -32,12 +31,6 @@ size_t whole_blocks(const std::vector<std::byte>& blocks, size_t size) noexcept 
 
 }  // namespace
 
-uint64_t CaptureFile::time_of_day() noexcept {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * kSecond + static_cast<uint64_t>(now.tv_nsec);
-}
-
 void* CaptureFile::run(void* self) noexcept {
   prctl(PR_SET_NAME, "unet-capture");
   static_cast<CaptureFile*>(self)->write_all();
@@ -52,7 +45,7 @@ void CaptureFile::write_all() noexcept {
   }
   drain();
   if (running() && (options_.limit == 0 || file_size_ + pcapng::statistics_size() <= options_.limit)) {
-    pcapng::append_statistics(out_, time_of_day(), seen(), dropped());
+    pcapng::append_statistics(out_, wall_now(), seen(), dropped());
     file_size_ += pcapng::statistics_size();
     flush();
   }

@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <ctime>
 #include <system_error>
 
 #include "drivers/kernel_interface.h"
@@ -19,12 +18,6 @@ namespace {
 
 constexpr Nanoseconds kFlushAfter = 100 * kMillisecond;
 constexpr int kSnapLength = 65535;
-
-Nanoseconds time_of_day() noexcept {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<Nanoseconds>(now.tv_sec) * kSecond + static_cast<Nanoseconds>(now.tv_nsec);
-}
 
 }  // namespace
 
@@ -143,7 +136,7 @@ uint32_t PcapFiles::receive(std::span<ReceivedFrame> frames, Nanoseconds now) no
 
 bool PcapFiles::write(const TransmitFrame& frame, Nanoseconds now) noexcept {
   if (ferror(pcap_dump_file(dumper_)) != 0) return false;
-  if (epoch_ == 0) epoch_ = time_of_day() - now;
+  if (epoch_ == 0) epoch_ = wall_now() - now;
   pcap_pkthdr header{};
   header.ts.tv_sec = static_cast<time_t>((epoch_ + now) / kSecond);
   header.ts.tv_usec = static_cast<suseconds_t>((epoch_ + now) % kSecond);

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -43,12 +42,6 @@ const char* text_of(ChannelRecord::State state) {
     case ChannelRecord::State::closed: return "closed";
   }
   return "unknown";
-}
-
-uint64_t wall_clock() {
-  timespec t{};
-  clock_gettime(CLOCK_REALTIME, &t);
-  return static_cast<uint64_t>(t.tv_sec) * kSecond + static_cast<uint64_t>(t.tv_nsec);
 }
 
 // null: there is none
@@ -96,7 +89,7 @@ class ReportBuilder {
 
   json host() const { return s_.options_.host; }
   json version() const { return control::kVersion; }
-  json time() const { return wall_clock(); }          // since 1970
+  json time() const { return wall_now(); }          // since 1970
   json monotonic() const { return monotonic_now(); }  // for rates
 
   json identity() const {

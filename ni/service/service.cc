@@ -10,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <utility>
 
 #include "ni/service/journal_records.h"
@@ -30,19 +29,13 @@ constexpr int kEngineEventsPerPoll = 256;
 constexpr int kAcceptsPerPoll = 16;
 constexpr int kSendBuffer = 64 * 1024;     // bytes the kernel keeps for a client that does not read
 
-uint64_t incarnation_of_start() {
-  timespec t{};
-  clock_gettime(CLOCK_REALTIME, &t);
-  return static_cast<uint64_t>(t.tv_sec) * kSecond + static_cast<uint64_t>(t.tv_nsec);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, std::vector<PortInfo> ports,
                                                  std::vector<EngineLine> lines, EngineSide& engine) {
   UNET_CHECK(!lines.empty() && lines.size() <= kEnginesMax);
   if (!control::valid_name(options.host)) return fail(Errc::invalid_argument, "host name: " + name_rule(options.host));
-  if (options.incarnation == 0) options.incarnation = incarnation_of_start();
+  if (options.incarnation == 0) options.incarnation = wall_now();
   std::unique_ptr<Service> service(new Service(std::move(options), std::move(ports), std::move(lines), engine));
   if (!service->epoll_.valid()) return fail_errno("epoll_create1", errno);
   if (Status status = service->reserve_static_channels(); !status) return tl::unexpected(status.error());

@@ -1,6 +1,5 @@
 // service_captures.cc - requests for captures: which client may have which.
 #include <bit>
-#include <ctime>
 
 #include "ni/service/service.h"
 #include "unet/base/bytes.h"
@@ -10,12 +9,6 @@ namespace unet::service {
 namespace {
 
 constexpr uint32_t kSnapMin = 14;
-
-uint64_t time_of_day() {
-  timespec t{};
-  clock_gettime(CLOCK_REALTIME, &t);
-  return static_cast<uint64_t>(t.tv_sec) * kSecond + static_cast<uint64_t>(t.tv_nsec);
-}
 
 }  // namespace
 
@@ -68,7 +61,7 @@ void Service::handle(ClientRecord& client, const control::CaptureStart& packet) 
   captures_.start(capture, engines_of(capture));
   auto reply = zeroed<control::Reply>();
   reply.header = packet.header;
-  reply.capture = {.capture = capture.capture, .bytes = capture.bytes, .epoch = time_of_day() - now_};
+  reply.capture = {.capture = capture.capture, .bytes = capture.bytes, .epoch = wall_now() - now_};
   if (!send_packet(client, reply, {capture.shared.descriptor.get()})) captures_.stop(capture);
   capture.shared.descriptor.reset();
 }
