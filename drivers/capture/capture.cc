@@ -22,7 +22,7 @@ uint32_t Capture::receive(std::span<ReceivedFrame> frames, Nanoseconds now) noex
   const uint32_t count = wire_->receive(frames, now);
   if (count == 0 || !capture_->running()) return count;
   for (const ReceivedFrame& frame : frames.first(count)) {
-    capture_->offer(pcapng::Direction::inbound, {frame.data, frame.length}, {}, now);
+    capture_->offer(false, {frame.data, frame.length}, {}, now);
   }
   capture_->publish();
   return count;
@@ -34,11 +34,11 @@ uint32_t Capture::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noe
   uint32_t done = 0;
   while (done < frames.size()) {
     const auto burst = frames.subspan(done, std::min(frames.size() - done, kBurst));
-    std::array<CaptureFile::Mark, kBurst> before;
+    std::array<CapturePositions, kBurst> before;
     for (size_t i = 0; i < burst.size(); ++i) {
       const TransmitFrame& frame = burst[i];
       before[i] = capture_->mark();
-      capture_->offer(pcapng::Direction::outbound, {frame.data, frame.length}, {frame.external, frame.external_length}, now);
+      capture_->offer(true, {frame.data, frame.length}, {frame.external, frame.external_length}, now);
     }
     const uint32_t taken = wire_->transmit(burst, now);
     if (taken < burst.size()) capture_->take_back(before[taken]);

@@ -10,12 +10,14 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "drivers/capture/capture_ring.h"
 #include "drivers/capture/packet_filter.h"
+#include "drivers/capture/pcapng.h"
 #include "unet/base/result.h"
+#include "unet/capture_memory.h"
 
 namespace unet::drivers {
 
@@ -37,57 +39,52 @@ class CaptureFile {
   CaptureFile& operator=(const CaptureFile&) = delete;
 
   // ---- the engine's thread
-
   // False: the capture has stopped, and ignores further frames.
   bool running() const noexcept { return running_.load(std::memory_order_acquire); }  // acquire: the final written() is visible
-
-  // A position between two frames, for take_back().
-  struct Mark {
-    uint64_t position, seen, dropped;
-  };
-  Mark mark() const noexcept { return {ring_.staged(), seen_.load(std::memory_order_relaxed), dropped_.load(std::memory_order_relaxed)}; }
-  void take_back(const Mark& mark) noexcept;
-
+  // A position between two frames that are not published yet, for take_back().
+  const CapturePositions& mark() const noexcept { return at_; }
+  void take_back(const CapturePositions& mark) noexcept { at_ = mark; }
   // Copies the frame if the filter wants it; `more` follows `data` on the wire. The writer sees it after publish().
-  void offer(pcapng::Direction direction, std::span<const std::byte> data, std::span<const std::byte> more, Nanoseconds now) noexcept;
+  void offer(bool outbound, Bytes data, Bytes more, Nanoseconds now) noexcept;
   void publish() noexcept;
 
   // ---- any thread
   uint64_t frames() const noexcept { return seen() - dropped(); }  // wanted by the filter and handed to the writer
-  uint64_t seen() const noexcept { return seen_.load(std::memory_order_relaxed); }
-  uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }  // the ring had no room
-  uint64_t written() const noexcept { return written_.load(std::memory_order_relaxed); }  // bytes of the file
+  uint64_t seen() const noexcept { return header_.frames.load(std::memory_order_relaxed); }
+  uint64_t dropped() const noexcept { return header_.dropped.load(std::memory_order_relaxed); }  // the ring had no room
+  uint64_t written() const noexcept { return file_->written(); }  // bytes of the file
 
  private:
-  explicit CaptureFile(const CaptureOptions& options) : options_(options), ring_(options.ring_bytes) {}
-  Status open_file();
+  explicit CaptureFile(const CaptureOptions& options);
   Status start_thread();
-
   static void* run(void* self) noexcept;
   void write_all() noexcept;
   void drain() noexcept;
   void flush() noexcept;
-  bool wait_for_reader() noexcept;
+  static bool wait_for_reader(void* self) noexcept;
+  void wake() noexcept;
   void sleep() noexcept;
   void stop_because(const std::string& why) noexcept;
 
   const CaptureOptions options_;
-  CaptureRing ring_;
   PacketFilter filter_;
-  std::atomic<bool> running_{true};   // cleared by the writer
-  std::atomic<bool> asleep_{false};   // the writer sleeps; cleared by the thread that wakes it
+  CaptureHeader header_{};
+  const std::unique_ptr<std::byte[]> memory_;
+  const CaptureRing ring_;
+  // The engine's
+  alignas(kCacheLine) CapturePositions at_;
+  std::vector<std::byte> whole_;  // a frame in one piece, for the filter
+  uint64_t epoch_ = 0;            // time of day minus a frame's time; set before the first frame is published
+  // The writer's
+  alignas(kCacheLine) CaptureReader reader_{ring_};
+  std::optional<PcapngFile> file_;
+  std::atomic<bool> running_{true};  // cleared by the writer
+  std::atomic<bool> asleep_{false};  // the writer sleeps; cleared by the thread that wakes it
   std::atomic<bool> stop_{false};
-  std::atomic<uint64_t> seen_{0}, dropped_{0};  // written by the engine
-  std::atomic<uint64_t> written_{0};            // written by the writer
-  uint64_t epoch_ = 0;  // time of day minus a frame's time; the engine sets it before it publishes the first frame
-
-  int file_ = -1;
+  int descriptor_ = -1;
   int wake_ = -1;
   bool started_ = false;
   pthread_t thread_{};
-  // Used by the writer only
-  std::vector<std::byte> out_;
-  uint64_t file_size_ = 0;     // including the bytes in out_
 };
 
 }  // namespace unet::drivers

@@ -1,10 +1,16 @@
 // pcapng.cc - blocks: type, length, body, options, length again; everything is padded to four bytes.
 #include "drivers/capture/pcapng.h"
 
-#include <array>
-#include <cstring>
+#include <sys/stat.h>
+#include <unistd.h>
 
-namespace unet::drivers::pcapng {
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <system_error>
+
+namespace unet::drivers {
 
 namespace {
 
@@ -62,11 +68,24 @@ class Block {
   size_t start_;
 };
 
+constexpr size_t packet_size(size_t captured) noexcept { return 28 + padded(captured) + 12 + 4; }
+constexpr size_t kStatisticsSize = 8 + 4 + 8 + 2 * 12 + 4 + 4;
+
+// Bytes of the whole blocks among the first `size` bytes.
+size_t whole_blocks(const std::vector<std::byte>& blocks, size_t size) noexcept {
+  size_t at = 0;
+  for (uint32_t length = 0; at + 8 <= size; at += length) {
+    std::memcpy(&length, blocks.data() + at + 4, sizeof length);
+    if (length > size - at) break;
+  }
+  return at;
+}
+
 }  // namespace
 
-void append_head(std::vector<std::byte>& file, const Interface& interface) {
+PcapngFile::PcapngFile(int descriptor, uint64_t limit, const Interface& interface) : descriptor_(descriptor), limit_(limit) {
   {
-    Block section(file, kSection);
+    Block section(out_, kSection);
     section.put(kByteOrder);
     section.put(uint16_t{1});
     section.put(uint16_t{0});
@@ -74,7 +93,7 @@ void append_head(std::vector<std::byte>& file, const Interface& interface) {
     section.option(4, "U-Net");  // shb_userappl
     section.end_options();
   }
-  Block block(file, kInterface);
+  Block block(out_, kInterface);
   block.put(kEthernet);
   block.put(uint16_t{0});
   block.put(interface.snap_length);
@@ -85,28 +104,47 @@ void append_head(std::vector<std::byte>& file, const Interface& interface) {
   block.end_options();
 }
 
-size_t packet_size(size_t captured) noexcept { return 28 + padded(captured) + 12 + 4; }
-
-void append_packet(std::vector<std::byte>& file, Direction direction, uint64_t time, std::span<const std::byte> bytes, uint32_t length) {
-  Block block(file, kPacket);
+bool PcapngFile::add(const CaptureRecord& record, Bytes frame, uint64_t epoch) {
+  if (limit_ != 0 && written() + out_.size() + packet_size(frame.size()) + kStatisticsSize > limit_) return false;
+  Block block(out_, kPacket);
   block.put(uint32_t{0});  // interface number
-  block.put_time(time);
-  block.put(static_cast<uint32_t>(bytes.size()));
-  block.put(length);
-  block.put_bytes(bytes);
-  block.option_value(2, static_cast<uint32_t>(direction));  // epb_flags
+  block.put_time(epoch + record.time);
+  block.put(static_cast<uint32_t>(frame.size()));
+  block.put(record.length);
+  block.put_bytes(frame);
+  block.option_value(2, record.outbound != 0 ? 2u : 1u);  // epb_flags: outbound, inbound
   block.end_options();
+  return true;
 }
 
-size_t statistics_size() noexcept { return 8 + 4 + 8 + 2 * 12 + 4 + 4; }
-
-void append_statistics(std::vector<std::byte>& file, uint64_t time, uint64_t received, uint64_t dropped) {
-  Block block(file, kStatistics);
+void PcapngFile::add_statistics(uint64_t time, uint64_t seen, uint64_t dropped) {
+  Block block(out_, kStatistics);
   block.put(uint32_t{0});
   block.put_time(time);
-  block.option_value(4, received);  // isb_ifrecv
-  block.option_value(5, dropped);   // isb_ifdrop
+  block.option_value(4, seen);     // isb_ifrecv
+  block.option_value(5, dropped);  // isb_ifdrop
   block.end_options();
 }
 
-}  // namespace unet::drivers::pcapng
+Status PcapngFile::flush(bool (*wait)(void*), void* context) {
+  size_t done = 0;
+  int error = 0;
+  while (error == 0 && done < out_.size()) {
+    const ssize_t n = write(descriptor_, out_.data() + done, out_.size() - done);
+    if (n >= 0) {
+      done += static_cast<size_t>(n);
+    } else if (const int why = errno; why != EINTR && (why != EAGAIN || !wait(context))) {
+      error = why;
+      struct stat status{};
+      const size_t whole = whole_blocks(out_, done);
+      const off_t end = lseek(descriptor_, 0, SEEK_CUR) - static_cast<off_t>(done - whole);
+      if (fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode) && ftruncate(descriptor_, end) == 0) done = whole;
+    }
+  }
+  written_.store(written() + done, std::memory_order_relaxed);
+  out_.clear();
+  if (error == 0) return {};
+  return fail(Errc::unavailable, error == EAGAIN ? "it has no reader" : std::generic_category().message(error));
+}
+
+}  // namespace unet::drivers

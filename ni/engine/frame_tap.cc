@@ -6,8 +6,7 @@
 namespace unet::engine {
 
 FrameTap::FrameTap(const StartCapture& what, const EndpointState* endpoint)
-    : what_(what), endpoint_(endpoint), header_(*reinterpret_cast<CaptureHeader*>(what.memory)), ring_(what.memory + kCapturePage),
-      writer_(what.writer != nullptr ? *what.writer : own_writer_) {
+    : what_(what), endpoint_(endpoint), ring_(what.memory, what.bytes), writer_(what.writer != nullptr ? *what.writer : own_writer_) {
   if (endpoint == nullptr) return;
   for (uint32_t channel = 0; channel < endpoint->channel_count; ++channel) open(channel, endpoint->channels[channel]);
 }
@@ -46,36 +45,14 @@ void FrameTap::sent(uint32_t port, const TransmitFrame& frame, Nanoseconds now) 
 }
 
 void FrameTap::record(uint32_t port, bool outbound, const TransmitFrame& frame, Nanoseconds now) noexcept {
-  ++writer_.frames;
   const uint32_t length = frame.size();
-  const uint32_t captured = std::min(length, what_.snap_length);
-  const uint64_t size = capture_record_size(captured);
-  if (writer_.written + size - writer_.read > what_.bytes) {
-    // Ignores impossible positions of the reader: beyond what was written, or backwards.
-    const uint64_t read = header_.read.load(std::memory_order_acquire);  // pairs with the reader: what it read may be overwritten
-    if (read >= writer_.read && read <= writer_.written && read % kCaptureUnit == 0) writer_.read = read;
-    if (writer_.written + size - writer_.read > what_.bytes) {
-      ++writer_.dropped;
-      return;
-    }
-  }
   const CaptureRecord record{.time = now,
                              .length = length,
-                             .captured = captured,
+                             .captured = std::min(length, what_.snap_length),
                              .port = static_cast<uint8_t>(port),
                              .outbound = static_cast<uint8_t>(outbound ? 1 : 0),
                              .unused = {}};
-  capture_copy_in(ring_, what_.bytes, writer_.written, &record, sizeof record);
-  uint64_t copied = 0;
-  const auto copy = [&](Bytes piece) {
-    const uint64_t bytes = std::min<uint64_t>(piece.size(), captured - copied);
-    capture_copy_in(ring_, what_.bytes, writer_.written + sizeof record + copied, piece.data(), bytes);
-    copied += bytes;
-  };
-  copy({frame.data, frame.length});
-  copy({frame.external, frame.external_length});
-  for (const Bytes& piece : frame.further) copy(piece);
-  writer_.written += size;
+  ring_.put(writer_.at, record, {{{frame.data, frame.length}, {frame.external, frame.external_length}}}, frame.further);
 }
 
 // Another engine holds the lock for one burst: some microseconds, unless it lost its core.
@@ -93,12 +70,7 @@ bool FrameTap::begin(size_t frames) noexcept {
   return false;
 }
 
-void FrameTap::show() noexcept {
-  const uint64_t missed = writer_.missed.load(std::memory_order_relaxed);
-  header_.frames.store(writer_.frames + missed, std::memory_order_relaxed);
-  header_.dropped.store(writer_.dropped + missed, std::memory_order_relaxed);
-  header_.written.store(writer_.written, std::memory_order_release);  // after the records
-}
+void FrameTap::show() noexcept { ring_.publish(writer_.at, writer_.missed.load(std::memory_order_relaxed)); }
 
 void FrameTap::publish() noexcept {
   show();
@@ -108,7 +80,7 @@ void FrameTap::publish() noexcept {
 void FrameTap::end() noexcept {
   if (writer_.engines.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   show();  // the last engine: no other writes
-  header_.ended.store(1, std::memory_order_release);  // after the last record
+  ring_.header().ended.store(1, std::memory_order_release);  // after the last record
 }
 
 void FrameTaps::start(const StartCapture& what, const EndpointState* endpoint) {

@@ -40,8 +40,7 @@ class FrameTap {
 
   const StartCapture what_;
   const EndpointState* const endpoint_;
-  CaptureHeader& header_;
-  std::byte* const ring_;
+  const CaptureRing ring_;
   // Private: the reader can write all of the memory.
   CaptureWriter own_writer_;
   CaptureWriter& writer_;

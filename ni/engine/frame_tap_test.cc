@@ -81,18 +81,8 @@ struct World {
   // Takes what there is, as the reader does.
   std::vector<Seen> read() {
     std::vector<Seen> all;
-    CaptureHeader& header = memory.header();
-    const uint64_t written = header.written.load();
-    while (position != written) {
-      Seen each;
-      capture_copy_out(memory.data() + kCapturePage, kBytes, position, &each.record, sizeof each.record);
-      REQUIRE(capture_record_size(each.record.captured) <= written - position);
-      each.bytes.resize(each.record.captured);
-      capture_copy_out(memory.data() + kCapturePage, kBytes, position + sizeof each.record, each.bytes.data(), each.bytes.size());
-      position += capture_record_size(each.record.captured);
-      all.push_back(std::move(each));
-    }
-    header.read.store(position);
+    while (reader.next()) all.push_back({reader.record(), {reader.frame().begin(), reader.frame().end()}});
+    REQUIRE_FALSE(reader.broken());
     return all;
   }
 
@@ -101,7 +91,7 @@ struct World {
   EndpointState endpoint;
   FrameTaps taps{tags};
   Nanoseconds now = 100;
-  uint64_t position = 0;
+  CaptureReader reader{CaptureRing(memory.data(), kBytes)};
 };
 
 }  // namespace

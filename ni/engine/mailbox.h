@@ -16,6 +16,7 @@
 #include "ni/engine/flow_owners.h"
 #include "ni/engine/orphan_connections.h"
 #include "ni/engine/send_limits.h"
+#include "unet/capture_memory.h"
 #include "unet/ip.h"
 #include "unet/layout.h"
 #include "unet/limits.h"
@@ -122,7 +123,7 @@ struct CaptureWriter {
   std::atomic_flag busy{};
   std::atomic<uint32_t> engines{1};   // engines that have not ended it
   std::atomic<uint64_t> missed{0};    // frames lost to the lock
-  uint64_t written = 0, read = 0, frames = 0, dropped = 0;
+  CapturePositions at;
 };
 struct StartCapture {       // memory: capture_memory.h, ring of `bytes`; stays mapped until CaptureStopped
   uint32_t capture;         // < kCapturesMax, unused at the moment
