@@ -1,4 +1,6 @@
 // link.h - connects the engines of one NI: rings of frames, which each engine sees as ports; made by Ni.
+// Several engines are for message passing on hosts that spare cores for several busy ports or queues, and for measuring. IP stays with the
+// first engine's ports, and an NI with takeover has one engine.
 //
 // A port belongs to one engine. Every other engine has a LinkPort in its place, a Driver like any other. Frames sent there go through a
 // ring to the owner, which puts them on the wire. Frames that arrive for endpoints of another engine come back through a second ring. Two
