@@ -111,8 +111,6 @@ class SlotReader {
   // Moves past the slot. It stays readable until give_back() covers it.
   void advance() noexcept { ++position_; }
 
-  void prefetch(uint32_t at) const noexcept { __builtin_prefetch(&slots_[at & mask_]); }
-
   // For polling many rings: the slot at `at` is full when the low half of its mark is `at` + 1.
   const Slot& slot_at(uint32_t at) const noexcept { return slots_[at & mask_]; }
 

@@ -68,7 +68,6 @@ class SocketFilter {
     bool local = false;
     ip::IpAddress address{};
   };
-  bool shows_state(SocketState state) const;
 
   bool tcp_ = true, udp_ = true;
   uint32_t states_ = 0;                // bits

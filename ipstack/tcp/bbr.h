@@ -108,7 +108,6 @@ class Bbr {
   uint32_t inflight_shortterm() const noexcept { return inflight_shortterm_; }  // kUnlimited: none
   uint32_t inflight_longterm() const noexcept { return inflight_longterm_; }    // likewise
   Nanoseconds min_rtt() const noexcept { return min_rtt_; }               // 0: unknown
-  bool full_bw_reached() const noexcept { return full_bw_reached_; }
   uint32_t extra_acked() const noexcept { return extra_acked_.max(); }
 
  private:

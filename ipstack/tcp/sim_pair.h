@@ -78,7 +78,6 @@ class Pair {
   Nanoseconds now() const { return now_; }
   // The first error found in what was received; "": none.
   const std::string& fault() const { return fault_; }
-  uint64_t delivered_segments() const { return delivered_; }
   uint64_t steps() const { return steps_; }
 
  private:
@@ -107,7 +106,7 @@ class Pair {
   std::multimap<Nanoseconds, Flying> flying_;
   std::array<Nanoseconds, 2> link_free_{}, stalled_until_{};
   Nanoseconds now_ = kSecond;
-  uint64_t delivered_ = 0, steps_ = 0;
+  uint64_t steps_ = 0;
   std::string fault_;
 };
 
@@ -250,7 +249,6 @@ inline void Pair::deliver(const Flying& flying) {
     if (it.under_way(view.sequence)) it.handle_too_big(wire_.mss_max, now_);
     return;
   }
-  ++delivered_;
   Side& side = sides_[flying.to];
   side.connection->handle_segment(view, now_, flying.ecn);
   if (const auto before = side.connection->take_urgent()) side.urgent = std::max(side.urgent, side.read + *before + 1);

@@ -64,9 +64,4 @@ inline uint16_t checksum_fold(uint64_t sum) noexcept {
   return static_cast<uint16_t>(~(half + std::rotl(half, 16)) >> 16);
 }
 
-// Incremental update of a checksum field after 16 bits have changed (RFC 1624, equation 3); all three in network order.
-inline uint16_t checksum_change(uint16_t field, uint16_t before, uint16_t after) noexcept {
-  return checksum_fold(uint64_t{static_cast<uint16_t>(~field)} + static_cast<uint16_t>(~before) + after);
-}
-
 }  // namespace unet::ip
