@@ -269,7 +269,7 @@ void add_socket_wire(Paths& paths, WireKind kind, const std::string& name, const
                              .more_baselines = more};
     paths.push_back(
         make_unet_sockets(info, place, {.first_port = static_cast<uint16_t>(tcp ? 7300 : 7400), .quiet = tcp ? 0 : kQuiet}));
-    if (tcp && kind != WireKind::pcap) add_made(paths, info, {place, place}, {.first_port = 7500});
+    if (tcp) add_made(paths, info, {place, place}, {.first_port = 7500});
   }
 }
 

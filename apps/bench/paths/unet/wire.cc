@@ -1,5 +1,4 @@
-// wire.cc - the paths over a wire: U-Net's embedded NI, and as its baseline bare DPDK on the very same port, or bare
-// libpcap on the same interface.
+// wire.cc - the paths over a wire: U-Net's embedded NI, and as its baseline bare DPDK on the very same port.
 //
 // Wires may lose: a stream counts messages that arrived. Each path's NI or bare loop is polled only in its own slices. Both skip leftover
 // frames of the other in the port, which have another Ethernet type.
@@ -155,13 +154,11 @@ class UnetWire final : public Path {
   MessageBuffers buffers_{kMessageMax};
 };
 
-// `Raw` is RawLink or RawPcap&.
-template <typename Raw>
-struct BareLink : LossyReceiver<BareLink<Raw>> {
-  Raw raw;
+struct BareLink : LossyReceiver<BareLink> {
+  drivers::RawLink raw;
   RunContext& context;
 
-  BareLink(Raw link, RunContext& run) : raw(link), context(run) {}
+  BareLink(drivers::RawLink link, RunContext& run) : raw(link), context(run) {}
 
   bool send(const std::byte* data, size_t size) {
     return spin_until(context.stop, [&] { return raw.try_send(data, size); });
@@ -211,11 +208,7 @@ class BareWire final : public Path {
     return outcome;
   }
   Outcome run_frames(const Slice& framed, RunContext& context) {
-    if (wire_->raw_pcap() != nullptr) {
-      BareLink<drivers::RawPcap&> link(*wire_->raw_pcap(), context);
-      return run_on_link(link, framed, buffers_, context);
-    }
-    BareLink<drivers::RawLink> link(wire_->raw_link(), context);
+    BareLink link(wire_->raw_link(), context);
     return run_on_link(link, framed, buffers_, context);
   }
 
@@ -226,27 +219,27 @@ class BareWire final : public Path {
 };
 
 void add_wire(Paths& paths, WireKind kind, const std::string& name, const std::string& setting) {
-  const bool pcap = kind == WireKind::pcap;
+  const bool bare = kind != WireKind::pcap;
   auto wire = std::make_shared<WirePort>(kind);
-  paths.push_back(std::make_unique<BareWire>(
-      PathInfo{.name = "raw-" + name,
-                    .kind = Kind::raw,
-                    .what = (pcap ? "bare libpcap on the interface of " : "bare DPDK on the port of ") + name +
-                            ": frames as long as U-Net's",
-                    .setting = setting + (pcap ? ", pcap_dispatch and pcap_inject" : ", rte_eth_rx_burst and rte_eth_tx_burst") +
-                               ", bursts of 32 in streams",
-                    .workloads = kMessageWorkloads},
-      wire));
+  if (bare) {
+    paths.push_back(std::make_unique<BareWire>(
+        PathInfo{.name = "raw-" + name,
+                      .kind = Kind::raw,
+                      .what = "bare DPDK on the port of " + name + ": frames as long as U-Net's",
+                      .setting = setting + ", rte_eth_rx_burst and rte_eth_tx_burst, bursts of 32 in streams",
+                      .workloads = kMessageWorkloads},
+        wire));
+  }
   paths.push_back(std::make_unique<UnetWire>(
       PathInfo{.name = name,
                     .kind = Kind::ours,
                     .what = "U-Net, embedded NI over " + name + ", between the two processes",
                     .setting = setting + ", public C++ API, the application's poll runs the engine",
                     .workloads = kMessageWorkloads | Set{Workload::put},
-                    .baseline = "raw-" + name,
+                    .baseline = bare ? "raw-" + name : "",
                     .wire = true},
       wire));
-  if (kind == WireKind::memif || kind == WireKind::af_xdp || kind == WireKind::pcap) {
+  if (kind == WireKind::memif || kind == WireKind::af_xdp) {
     paths.push_back(std::make_unique<BareWire>(
         PathInfo{.name = "raw-" + name + "-segments",
                       .kind = Kind::raw,
@@ -257,7 +250,7 @@ void add_wire(Paths& paths, WireKind kind, const std::string& name, const std::s
         wire, true));
     add_socket_wire(paths, kind, name, setting);
   }
-  if (kind == WireKind::pcap || kind == WireKind::memif_zero_copy) return;
+  if (!bare || kind == WireKind::memif_zero_copy) return;
   add_am_wire(paths, name, setting, wire);
   add_splitc_wire(paths, name, setting, wire);
 }

@@ -91,20 +91,15 @@ Status WirePort::open_port(Side side, Environment& environment, std::unique_ptr<
     if (!entered) return tl::unexpected(entered.error());
     scope.emplace(std::move(*entered));
   }
-  if (kind_ == WireKind::pcap) return open_pcap(*device_text, driver);
+  if (kind_ == WireKind::pcap) {
+    auto port = drivers::PcapLive::open({.interface = *device_text});
+    if (!port) return tl::unexpected(port.error());
+    driver = std::move(*port);
+    return {};
+  }
   auto port = drivers::DpdkPort::open({.device = *device_text});
   if (!port) return tl::unexpected(port.error());
   port_ = port->get();
-  driver = std::move(*port);
-  return {};
-}
-
-Status WirePort::open_pcap(const std::string& interface, std::unique_ptr<Driver>& driver) {
-  auto port = drivers::PcapLive::open({.interface = interface, .all_types = ip_});
-  if (!port) return tl::unexpected(port.error());
-  auto raw = drivers::RawPcap::open(interface);
-  if (!raw) return tl::unexpected(raw.error());
-  raw_pcap_ = std::move(*raw);
   driver = std::move(*port);
   return {};
 }
@@ -122,7 +117,6 @@ Status WirePort::exchange_addresses(const RunContext& context) {
     usleep(1000);
   }
   peer_ = addresses.address[other];
-  if (raw_pcap_ != nullptr) raw_pcap_->set_peer(peer_);
   // A memif's link comes up when both ends have met.
   return port_ != nullptr ? port_->wait_link(kOpenPatience) : Status{};
 }
@@ -171,7 +165,6 @@ Status WirePort::set_up(const RunContext& context, Environment& environment) {
 void WirePort::tear_down() {
   context_.reset();
   port_ = nullptr;
-  raw_pcap_.reset();
 }
 
 }  // namespace unet::bench

@@ -1,5 +1,5 @@
 // wire_port.h - one port per side, used in turn by U-Net's embedded NI and by the bare baseline: the same device, pool and
-// settings, so that their ratio says what U-Net costs. Over libpcap the baseline has a handle of its own on the same interface.
+// settings, so that their ratio says what U-Net costs. Over libpcap there is no baseline.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,6 @@
 #include "apps/bench/frame/path.h"
 #include "apps/bench/frame/shared_memory.h"
 #include "drivers/dpdk/raw_bench.h"
-#include "drivers/pcap/raw_pcap.h"
 #include "unet/context.h"
 #include "unet/wire/frame.h"
 
@@ -30,9 +29,8 @@ class WirePort {
   Status set_up(const RunContext& context, Environment& environment);
   void tear_down();
 
-  // For the bare baseline, while the NI rests: the NI's port, or with WireKind::pcap raw_pcap().
+  // For the bare baseline, while the NI rests: the NI's port.
   drivers::RawLink raw_link() { return {*port_, peer_}; }
-  drivers::RawPcap* raw_pcap() { return raw_pcap_.get(); }
   Context& context() { return *context_; }
   static std::string ip_address(Side side) { return side == Side::a ? "10.98.0.1" : "10.98.0.2"; }
   static constexpr const char* kTarget = "bench@side-b";
@@ -45,7 +43,6 @@ class WirePort {
   Status make_namespaces(Environment& environment);
   Result<std::string> device(Side side) const;
   Status open_port(Side side, Environment& environment, std::unique_ptr<Driver>& driver);
-  Status open_pcap(const std::string& interface, std::unique_ptr<Driver>& driver);
   Status exchange_addresses(const RunContext& context);
   Status open_ni(Side side, std::unique_ptr<Driver> driver);
 
@@ -64,7 +61,6 @@ class WirePort {
   std::string interface_a_, interface_b_;
   SharedMemory memory_;                 // Addresses
   drivers::DpdkPort* port_ = nullptr;   // owned by the NI
-  std::unique_ptr<drivers::RawPcap> raw_pcap_;
   MacAddress address_{};
   MacAddress peer_{};
   std::unique_ptr<Context> context_;
