@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "ni/driver.h"
+
 namespace unet::drivers {
 
 // One thread uses it. A buffer belongs to its taker until it is given back.
@@ -23,6 +25,16 @@ class FramePool {
     return place;
   }
   void give_back(std::byte* place) noexcept { free_.push_back(place); }
+  // As Driver::allocate(), and as release() and discard(): a frame's handle is its buffer.
+  uint32_t take(std::span<TransmitFrame> frames) noexcept {
+    uint32_t count = 0;
+    for (; count < frames.size() && !free_.empty(); ++count) frames[count].handle = frames[count].data = take();
+    return count;
+  }
+  template <typename Frame>
+  void give_back(std::span<Frame> frames) noexcept {
+    for (const Frame& frame : frames) give_back(static_cast<std::byte*>(frame.handle));
+  }
   size_t available() const noexcept { return free_.size(); }
 
  private:

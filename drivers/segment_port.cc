@@ -88,22 +88,11 @@ bool SegmentPort::accept(const VnetHeader& header, bool cut, std::byte* data, Re
   return true;
 }
 
-void SegmentPort::release(std::span<const ReceivedFrame> frames) noexcept {
-  for (const ReceivedFrame& frame : frames) receive_pool_.give_back(static_cast<std::byte*>(frame.handle));
-}
+void SegmentPort::release(std::span<const ReceivedFrame> frames) noexcept { receive_pool_.give_back(frames); }
 
 // ---- sends
 
-uint32_t SegmentPort::allocate(std::span<TransmitFrame> frames) noexcept {
-  uint32_t count = 0;
-  for (; count < frames.size(); ++count) {
-    std::byte* const place = transmit_pool_.take();
-    if (place == nullptr) break;
-    frames[count].data = place;
-    frames[count].handle = place;
-  }
-  return count;
-}
+uint32_t SegmentPort::allocate(std::span<TransmitFrame> frames) noexcept { return transmit_pool_.take(frames); }
 
 uint32_t SegmentPort::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept {
   uint32_t done = 0;
@@ -155,9 +144,7 @@ void SegmentPort::sent(std::span<TransmitFrame> frames) noexcept {
   discard(frames);
 }
 
-void SegmentPort::discard(std::span<const TransmitFrame> frames) noexcept {
-  for (const TransmitFrame& frame : frames) transmit_pool_.give_back(static_cast<std::byte*>(frame.handle));
-}
+void SegmentPort::discard(std::span<const TransmitFrame> frames) noexcept { transmit_pool_.give_back(frames); }
 
 std::vector<DriverCounter> SegmentPort::counters() const {
   const Counters& c = counters_;

@@ -13,22 +13,9 @@ class FramePort : public Driver {
  public:
   const DriverCapabilities& capabilities() const noexcept final { return capabilities_; }
 
-  void release(std::span<const ReceivedFrame> frames) noexcept final {
-    for (const ReceivedFrame& frame : frames) receive_pool_.give_back(static_cast<std::byte*>(frame.handle));
-  }
-  uint32_t allocate(std::span<TransmitFrame> frames) noexcept final {
-    uint32_t count = 0;
-    for (; count < frames.size(); ++count) {
-      std::byte* const place = transmit_pool_.take();
-      if (place == nullptr) break;
-      frames[count].data = place;
-      frames[count].handle = place;
-    }
-    return count;
-  }
-  void discard(std::span<const TransmitFrame> frames) noexcept final {
-    for (const TransmitFrame& frame : frames) transmit_pool_.give_back(static_cast<std::byte*>(frame.handle));
-  }
+  void release(std::span<const ReceivedFrame> frames) noexcept final { receive_pool_.give_back(frames); }
+  uint32_t allocate(std::span<TransmitFrame> frames) noexcept final { return transmit_pool_.take(frames); }
+  void discard(std::span<const TransmitFrame> frames) noexcept final { transmit_pool_.give_back(frames); }
 
  protected:
   static constexpr uint32_t kFrames = 2048;  // of each pool: more than an engine holds, even with wrappers that delay frames
