@@ -29,7 +29,7 @@ Result<std::shared_ptr<Carrier>> Carrier::of(const std::shared_ptr<Connection>& 
   if (auto carrier = connection->carrier().lock()) return carrier;
   auto real = Endpoint::create(connection, kCarrierOptions);
   if (!real) return fail(real.error().code, "the endpoint that carries the emulated ones: " + real.error().text);
-  real->channels_.reserve(kChannelsPerEndpointMax);  // never reallocated: owners read their entries without the lock
+  real->own_.reserve_numbers();  // owners read their states without the lock
   std::shared_ptr<Carrier> carrier(new Carrier(std::move(*real)));
   connection->carrier() = carrier;
   return carrier;
@@ -37,7 +37,7 @@ Result<std::shared_ptr<Carrier>> Carrier::of(const std::shared_ptr<Connection>& 
 
 Carrier::~Carrier() {
   if (!dispatcher_.joinable()) return;
-  if (!real_.connection_->is_own()) {
+  if (!connection().is_own()) {
     dispatcher_.detach();  // the thread belongs to the parent process
     return;
   }
@@ -184,7 +184,7 @@ Emulated::Emulated(uint32_t id, std::shared_ptr<Carrier> carrier, const Endpoint
 }
 
 Emulated::~Emulated() {
-  if (!carrier_->real_.connection_->is_own()) return;
+  if (!carrier_->connection().is_own()) return;
   const std::lock_guard lock(carrier_->mutex_);
   disarm();
   carrier_->free_all_of(*this, {});
@@ -252,7 +252,7 @@ void Emulated::release(const Message& message) noexcept {
   if (parcel.owner != this || !parcel.lent || parcel.serial != message.region_offset) return;  // released before
   --lent_;
   if (parcel.local) {
-    carrier_->real_.release({.channel = parcel.channel, .from_local = true, .position = parcel.position});
+    carrier_->own().release({.channel = parcel.channel, .from_local = true, .position = parcel.position});
   } else {
     --held_;
     held_bytes_ -= parcel.length;
@@ -260,7 +260,7 @@ void Emulated::release(const Message& message) noexcept {
   carrier_->free_parcel(message.position);
 }
 
-bool Emulated::has_message() noexcept {
+bool Emulated::has_message() const noexcept {
   if (waiting_.load(std::memory_order_relaxed) != 0) return true;
   const std::unique_lock lock(carrier_->mutex_, std::try_to_lock);
   if (lock.owns_lock()) carrier_->pump(this);
@@ -271,8 +271,7 @@ bool Emulated::has_message() noexcept {
 
 Emulated::State* Emulated::state(Channel channel) const noexcept {
   const auto index = static_cast<uint32_t>(channel);
-  if (index >= carrier_->routes_.size() || carrier_->routes_[index] != this) return nullptr;
-  return &carrier_->real_.channels_[index];
+  return index < carrier_->routes_.size() && carrier_->routes_[index] == this ? carrier_->own().find(channel) : nullptr;
 }
 
 SendOutcome Emulated::sent(const State& state, SendOutcome outcome, size_t bytes) noexcept {
@@ -283,7 +282,7 @@ SendOutcome Emulated::sent(const State& state, SendOutcome outcome, size_t bytes
   } else {
     ++counters_[EndpointCounter::sent_messages];
     counters_[EndpointCounter::sent_bytes] += bytes;
-    sent_until_ = carrier_->real_.queues_->submitted();
+    sent_until_ = carrier_->own().queues()->submitted();
   }
   return outcome;
 }
@@ -292,13 +291,13 @@ SendOutcome Emulated::send(Channel channel, Bytes data, bool more) noexcept {
   const std::lock_guard lock(carrier_->mutex_);
   const State* const to = state(channel);
   if (to == nullptr) return SendOutcome::no_channel;
-  return sent(*to, carrier_->real_.send(channel, data, more), data.size());
+  return sent(*to, carrier_->own().send(channel, data, more), data.size());
 }
 
 // The carrier has one reservation, and others may send before this one is posted. This therefore uses a buffer and a copy.
 MutableBytes Emulated::reserve(Channel channel, uint32_t length) noexcept {
   reserved_ = 0;
-  if (!is_open(channel) || length > kMessageMax) return {};
+  if (!traits(channel).open || length > kMessageMax) return {};
   const uint32_t size = std::max<uint32_t>(length, 1);
   if (reservation_size_ < size) {
     reservation_.reset(new std::byte[size]);
@@ -309,60 +308,60 @@ MutableBytes Emulated::reserve(Channel channel, uint32_t length) noexcept {
 }
 
 SendOutcome Emulated::post(Channel channel, uint32_t length, bool more) noexcept {
-  if (!is_open(channel)) return SendOutcome::no_channel;
+  if (!traits(channel).open) return SendOutcome::no_channel;
   if (length > reserved_ || reserved_ == 0) return SendOutcome::too_long;
   const SendOutcome outcome = send(channel, {reservation_.get(), length}, more);
   if (outcome == SendOutcome::sent) reserved_ = 0;
   return outcome;
 }
 
-SendOutcome Emulated::put(Endpoint& endpoint, Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more) noexcept {
+SendOutcome Emulated::put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more) noexcept {
   std::unique_lock lock(carrier_->mutex_);
   const State* const to = state(channel);
   if (to == nullptr || !to->open) return SendOutcome::no_channel;
-  if (to->sends_locally && !to->mapped_region) {
+  if (to->open_local != nullptr && !to->mapped_region) {
     lock.unlock();
-    if (!map_peer_region(endpoint, channel)) return SendOutcome::out_of_bounds;
+    if (!map_peer_region(channel)) return SendOutcome::out_of_bounds;
     lock.lock();
   }
-  return sent(*to, carrier_->real_.put(channel, region_offset, data, notify, more), data.size());
+  return sent(*to, carrier_->own().put(channel, region_offset, data, notify, more), data.size());
 }
 
 bool Emulated::has_room(Channel channel) noexcept {
   const std::lock_guard lock(carrier_->mutex_);
-  return state(channel) == nullptr || carrier_->real_.has_room(channel);
+  return state(channel) == nullptr || carrier_->own().has_room(channel);
 }
 
-Result<MutableBytes> Emulated::expose() const {
+Result<MutableBytes> Emulated::expose(uint64_t /*bytes*/) {
   return fail(Errc::invalid_argument, "an emulated endpoint exposes no region: create one with queues of its own for that");
 }
 
-Result<uint64_t> Emulated::map_peer_region(Endpoint& endpoint, Channel channel) {
+Result<uint64_t> Emulated::map_peer_region(Channel channel) {
   std::unique_lock lock(carrier_->mutex_);
   State* const to = state(channel);
   if (to == nullptr || to->local == nullptr) {
     return fail(Errc::not_found, "channel " + std::to_string(static_cast<uint32_t>(channel)) + " is no local channel");
   }
   lock.unlock();  // only its owner changes it
-  return endpoint.map_region_of(*to, channel);
+  return carrier_->own().map_region(*to, channel, id_);
 }
 
 void Emulated::linger() noexcept {
   std::unique_lock lock(carrier_->mutex_);
-  Endpoint& real = carrier_->real_;
-  if (real.embedded_ && real.embedded_.has_unsent()) real.embedded_.push();
-  Connection& connection = *real.connection_;
+  OwnChannels& own = carrier_->own();
+  if (own.embedded().has_unsent()) own.embedded().push();
+  Connection& connection = carrier_->connection();
   const Nanoseconds start = monotonic_now();
   Nanoseconds paid = 0;
   for (Nanoseconds now = start; sent_until_ && connection.alive();) {
-    if (real.queues_->completed(*sent_until_)) {
+    if (own.queues()->completed(*sent_until_)) {
       sent_until_.reset();
       carrier_->forgive_linger(paid);
       return;
     }
     if (now - start > Endpoint::kLinger || !carrier_->may_linger(now)) return;
-    if (real.embedded_) {
-      real.embedded_.poll();
+    if (own.embedded()) {
+      own.embedded().poll();
     } else {
       lock.unlock();
       if (now - start > Endpoint::kDefaultSpin) {
@@ -380,47 +379,28 @@ void Emulated::linger() noexcept {
 
 void Emulated::flush_credits() noexcept {
   const std::lock_guard lock(carrier_->mutex_);
-  carrier_->real_.flush_credits();
+  carrier_->own().flush_credits();
 }
 
 // ---- channels
 
-bool Emulated::is_open(Channel channel) const noexcept {
+ChannelTraits Emulated::traits(Channel channel) const noexcept {
   const std::lock_guard lock(carrier_->mutex_);
   const State* const of = state(channel);
-  return of != nullptr && of->open;
+  if (of == nullptr) return {};
+  return *of;
 }
 
-control::ChannelKind Emulated::kind(Channel channel) const noexcept {
+bool Emulated::has_locals() const noexcept {
   const std::lock_guard lock(carrier_->mutex_);
-  const State* const of = state(channel);
-  return of == nullptr ? control::ChannelKind::none : of->kind;
+  return std::any_of(mine_.begin(), mine_.end(), [this](const Mine& each) { return carrier_->own().local(each.channel) != nullptr; });
 }
 
-bool Emulated::same_user(Channel channel) const noexcept {
+std::vector<Channel> Emulated::ni_channels() const {
   const std::lock_guard lock(carrier_->mutex_);
-  const State* const of = state(channel);
-  return of != nullptr && of->same_user;
-}
-
-bool Emulated::over_wire(Channel channel) const noexcept {
-  const std::lock_guard lock(carrier_->mutex_);
-  const State* const of = state(channel);
-  return of != nullptr && of->over_wire;
-}
-
-bool Emulated::has_locals() noexcept {
-  const std::lock_guard lock(carrier_->mutex_);
-  return std::any_of(mine_.begin(), mine_.end(), [this](const Mine& each) {
-    return carrier_->real_.channels_[each.channel].kind == control::ChannelKind::local;
-  });
-}
-
-std::vector<uint32_t> Emulated::channels_of(control::ChannelKind kind) const {
-  const std::lock_guard lock(carrier_->mutex_);
-  std::vector<uint32_t> list;
+  std::vector<Channel> list;
   for (const Mine& each : mine_) {
-    if (carrier_->real_.channels_[each.channel].kind == kind) list.push_back(each.channel);
+    if (carrier_->own().traits(each.channel).kind == control::ChannelKind::ni) list.push_back(each.channel);
   }
   return list;
 }
@@ -442,57 +422,52 @@ void Emulated::opened() noexcept {
 
 Result<Channel> Emulated::adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors) {
   const std::lock_guard lock(carrier_->mutex_);
-  auto channel = carrier_->real_.adopt(info, std::move(descriptors));
+  auto channel = carrier_->own().adopt(info, std::move(descriptors));
   if (!channel) return channel;
   // If the number had an owner before: one that closed the channel loses the number, and one that did not is not told again.
   if (Emulated* const before = carrier_->routes_[info.channel]; before != nullptr) {
-    std::erase_if(before->mine_, [&](const Mine& each) { return each.channel == info.channel; });
+    std::erase_if(before->mine_, [&](const Mine& each) { return each.channel == *channel; });
   }
   carrier_->routes_[info.channel] = this;
   carrier_->closed_until_[info.channel] = 0;
-  mine_.push_back({info.channel, false});
+  mine_.push_back({*channel, false});
   carrier_->adopt_unowned(info.channel, *this);
   if (info.kind == control::ChannelKind::local) carrier_->wake_leader();  // the leader's announcement does not cover this channel
   return channel;
 }
 
-Emulated::Ended Emulated::end(uint32_t channel) noexcept {
+bool Emulated::end(Channel channel) noexcept {
   const std::lock_guard lock(carrier_->mutex_);
   const auto at = std::find_if(mine_.begin(), mine_.end(), [&](const Mine& each) { return each.channel == channel; });
-  if (at == mine_.end()) return Ended::not_ours;
-  if (at->ended) return Ended::before;
-  at->ended = true;
-  carrier_->real_.channels_[channel].open = false;
-  carrier_->real_.channels_[channel].sends_locally = false;
-  return Ended::now;
+  if (at == mine_.end()) return false;
+  carrier_->own().end(channel);
+  return !std::exchange(at->ended, true);
 }
 
-bool Emulated::forget(uint32_t channel) noexcept {
-  if (is_open(Channel{channel}) && kind(Channel{channel}) == control::ChannelKind::ni) linger();
+bool Emulated::forget(Channel channel) noexcept {
+  const ChannelTraits before = traits(channel);
+  if (before.open && before.kind == control::ChannelKind::ni) linger();
   const std::lock_guard lock(carrier_->mutex_);
-  Endpoint& real = carrier_->real_;
-  State* const found = state(Channel{channel});
-  if (found == nullptr) return false;
-  State& of = *found;
+  State* const of = state(channel);
+  if (of == nullptr) return false;
   for (uint32_t pumped = 0; pumped < kCarrierOptions.receive_depth; pumped += Carrier::kPumped) carrier_->pump(nullptr);
-  if (of.local != nullptr) {
-    const LocalCounters counted = of.local->counters();
+  if (of->local != nullptr) {
+    const LocalCounters counted = of->local->counters();
     counters_.local.bad_descriptor += counted.bad_descriptor;
     counters_.local.wakeups += counted.wakeups;
-    carrier_->free_all_of(*this, Channel{channel});
-    real.forget_local(of.local.get());
+    carrier_->free_all_of(*this, channel);
   }
-  of = State{};
-  carrier_->routes_[channel] = nullptr;
-  carrier_->closed_until_[channel] = carrier_->openings_ + kNotReused;
+  carrier_->own().clear(*of);
+  const auto index = static_cast<uint32_t>(channel);
+  carrier_->routes_[index] = nullptr;
+  carrier_->closed_until_[index] = carrier_->openings_ + kNotReused;
   std::erase_if(mine_, [&](const Mine& each) { return each.channel == channel; });
   return true;
 }
 
-// Ends the endpoint.
 void Emulated::forget_all() noexcept {
   // Another thread that adopts one of our old numbers removes it from the list.
-  const auto last = [this]() -> std::optional<uint32_t> {
+  const auto last = [this]() -> std::optional<Channel> {
     const std::lock_guard lock(carrier_->mutex_);
     return mine_.empty() ? std::nullopt : std::optional(mine_.back().channel);
   };
@@ -503,18 +478,18 @@ void Emulated::forget_all() noexcept {
 
 // ---- inspection
 
-std::vector<std::pair<std::string_view, uint64_t>> Emulated::counters() const {
+ChannelSet::Counters Emulated::counters() const {
   const std::lock_guard lock(carrier_->mutex_);
-  std::vector<std::pair<std::string_view, uint64_t>> result;
+  Counters result;
   for (size_t i = 0; i < kEndpointCounters; ++i) result.emplace_back(kEndpointCounterNames[i], counters_.values[i]);
   LocalCounters sum = counters_.local;
   for (const Mine& each : mine_) {
-    const State& of = carrier_->real_.channels_[each.channel];
-    if (of.local == nullptr) continue;
-    sum.bad_descriptor += of.local->counters().bad_descriptor;
-    sum.wakeups += of.local->counters().wakeups;
+    const LocalChannel* const local = carrier_->own().local(each.channel);
+    if (local == nullptr) continue;
+    sum.bad_descriptor += local->counters().bad_descriptor;
+    sum.wakeups += local->counters().wakeups;
   }
-  Endpoint::add_local_counters(result, sum);
+  OwnChannels::add_local_counters(result, sum);
   result.emplace_back("gathered_messages", 0);
   result.emplace_back("unclaimed_messages", carrier_->unclaimed_);  // of all endpoints of the carrier
   return result;

@@ -1,4 +1,4 @@
-// emulated.h - many endpoints of one process over the queues of one real endpoint; used by Endpoint, which hides the difference.
+// emulated.h - the channels of emulated endpoints: many endpoints of one process over the queues of one real endpoint.
 //
 //   Endpoint (emulated) --- Emulated: its waiting messages, bounds and counters
 //   Endpoint (emulated) --- Emulated ---.
@@ -104,14 +104,17 @@ class Carrier {
     Emulated& emulated;
     Endpoint& endpoint;
   };
-  WaitOutcome lead(std::unique_lock<std::mutex>& lock, std::optional<Leader> leader, Nanoseconds timeout,
-                   std::optional<Channel> room) noexcept;
+  // Sleeps once, without the lock. The dispatcher has no `leader`. Returns true if a signal ended the sleep.
+  bool lead(std::unique_lock<std::mutex>& lock, std::optional<Leader> leader, Nanoseconds timeout, ChannelSet::Refused refused) noexcept;
   void hand_over() noexcept;
   void tell_control() noexcept;
   void notify(Emulated& which) noexcept;
   void wake_leader() noexcept;
   Status start_dispatcher();
   void dispatch() noexcept;
+
+  OwnChannels& own() noexcept { return real_.own_; }
+  Connection& connection() noexcept { return *real_.connection_; }
 
   std::mutex mutex_;
   Endpoint real_;
@@ -140,66 +143,57 @@ class Carrier {
   bool stop_ = false;
 };
 
-class Emulated {
+class Emulated final : public ChannelSet {
  public:
   Emulated(uint32_t id, std::shared_ptr<Carrier> carrier, const EndpointOptions& options);
-  ~Emulated();
+  ~Emulated() override;
   Emulated(const Emulated&) = delete;
   Emulated& operator=(const Emulated&) = delete;
 
-  // These work like the functions of Endpoint with the same names. `endpoint` is the endpoint that owns this object.
-  bool receive(Message& message) noexcept;
-  void release(const Message& message) noexcept;
-  bool has_message() noexcept;
-  bool has_room(Channel channel) noexcept;
-  SendOutcome send(Channel channel, Bytes data, bool more) noexcept;
-  MutableBytes reserve(Channel channel, uint32_t length) noexcept;
-  SendOutcome post(Channel channel, uint32_t length, bool more) noexcept;
-  SendOutcome put(Endpoint& endpoint, Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more) noexcept;
-  bool is_open(Channel channel) const noexcept;
-  control::ChannelKind kind(Channel channel) const noexcept;
-  bool same_user(Channel channel) const noexcept;
-  bool over_wire(Channel channel) const noexcept;
-  Result<MutableBytes> expose() const;
-  Result<uint64_t> map_peer_region(Endpoint& endpoint, Channel channel);
-  void linger() noexcept;  // does not hold the lock while it waits, and waits only for its own messages
-  void flush_credits() noexcept;
-  bool has_locals() noexcept;
-  std::vector<std::pair<std::string_view, uint64_t>> counters() const;
+  SendOutcome send(Channel channel, Bytes data, bool more) noexcept override;
+  MutableBytes reserve(Channel channel, uint32_t length) noexcept override;
+  SendOutcome post(Channel channel, uint32_t length, bool more) noexcept override;
+  SendOutcome put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more) noexcept override;
+  bool receive(Message& message) noexcept override;
+  void release(const Message& message) noexcept override;
+  bool has_message() const noexcept override;
+  bool has_room(Channel channel) noexcept override;
+  void flush_credits() noexcept override;
+  void linger() noexcept override;  // does not hold the lock while it waits, and waits only for its own messages
 
-  // Between opening() and opened() a channel's answer may be in progress; `asked` channels are requested.
-  void opening(uint64_t asked = 1) noexcept;
-  void opened() noexcept;
-  Result<Channel> adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors);
-  // The service, or the end of the NI, closed a channel.
-  enum class Ended { not_ours, before, now };
-  Ended end(uint32_t channel) noexcept;
-  std::vector<uint32_t> channels_of(control::ChannelKind kind) const;
-  // The program closes a channel that it owns. Messages that have arrived by it can still be received.
-  bool forget(uint32_t channel) noexcept;  // false: the channel is not ours
-  void forget_all() noexcept;  // the service may reuse the id at once after destroying it, so lookups by id must fail from here on
+  ChannelTraits traits(Channel channel) const noexcept override;
+  bool has_locals() const noexcept override;
+  std::vector<Channel> ni_channels() const override;
+  void opening(uint64_t asked) noexcept override;
+  void opened() noexcept override;
+  Result<Channel> adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors) override;
+  bool end(Channel channel) noexcept override;
+  bool forget(Channel channel) noexcept override;  // messages that have arrived by an NI channel can still be received
+  void forget_all() noexcept override;
+  Result<MutableBytes> expose(uint64_t bytes) override;
+  Result<uint64_t> map_peer_region(Channel channel) override;
+  Counters counters() const override;
 
   // emulated_wait.cc
-  WaitOutcome sleep(Endpoint& endpoint, Nanoseconds timeout, std::optional<Channel> room) noexcept;
-  Result<int> descriptor();
-  bool arm(Endpoint& endpoint, std::optional<Channel> room) noexcept;
-  uint32_t carrier_id() const noexcept { return carrier_->id(); }
+  bool sleep(Endpoint& endpoint, Nanoseconds timeout, Refused refused) noexcept override;
+  Result<int> descriptor() override;
+  bool arm(Endpoint& endpoint, Refused refused) noexcept override;
 
  private:
   friend class Carrier;
-  using State = Endpoint::ChannelState;
+  using State = OwnChannels::State;
 
   State* state(Channel channel) const noexcept;  // needs the lock; nullptr: not ours
   SendOutcome sent(const State& state, SendOutcome outcome, size_t bytes) noexcept;
   bool fits(uint32_t length) noexcept;
   void take(uint32_t index) noexcept;
   void lend(uint32_t index, Message& message) noexcept;
-  WaitOutcome follow(std::unique_lock<std::mutex>& lock, Endpoint& endpoint, Nanoseconds timeout, std::optional<Channel> room) noexcept;
+  bool follow(std::unique_lock<std::mutex>& lock, Endpoint& endpoint, Nanoseconds timeout, Refused refused) noexcept;
   Status make_wake();
   void disarm() noexcept;
 
   struct Mine {
-    uint32_t channel;
+    Channel channel;
     bool ended;  // by the other side, or with the NI
   };
 
@@ -221,7 +215,7 @@ class Emulated {
   bool listening_ = false;   // wants a write to wake_
   bool armed_ = false;       // by arm()
   bool news_ = false;        // the service may have sent a packet
-  std::optional<Channel> room_;  // the channel that it is armed for
+  Refused room_;             // the channel that it is armed for
 };
 
 }  // namespace unet

@@ -13,7 +13,6 @@
 #include "unet/base/eventfd_wake.h"
 #include "unet/connection.h"
 #include "unet/emulated.h"
-#include "unet/upcall_thread.h"
 
 namespace unet {
 namespace {
@@ -30,7 +29,7 @@ Status Carrier::make_descriptor() {
   Descriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return fail_errno("eventfd", errno);
   if (auto set = real_.descriptor(); !set) return tl::unexpected(set.error());
-  if (!real_.epoll_.add(wake.get())) return fail_errno("epoll_ctl", errno);  // never read
+  if (!own().epoll().add(wake.get())) return fail_errno("epoll_ctl", errno);  // never read
   leader_wake_ = std::move(wake);
   return {};
 }
@@ -39,9 +38,8 @@ void Carrier::wake_leader() noexcept {
   if (led_) write_eventfd(leader_wake_.get());
 }
 
-// Sleeps once, without the lock. The dispatcher has no `leader`.
-WaitOutcome Carrier::lead(std::unique_lock<std::mutex>& lock, std::optional<Leader> leader, Nanoseconds timeout,
-                          std::optional<Channel> room) noexcept {
+bool Carrier::lead(std::unique_lock<std::mutex>& lock, std::optional<Leader> leader, Nanoseconds timeout,
+                   ChannelSet::Refused refused) noexcept {
   Emulated* const emulated = leader ? &leader->emulated : nullptr;
   if (!make_descriptor()) {
     // This process can open no more descriptors now: nothing can wake us, so check often.
@@ -51,33 +49,29 @@ WaitOutcome Carrier::lead(std::unique_lock<std::mutex>& lock, std::optional<Lead
     lock.lock();
     pump(emulated);
     tell_control();
-    return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
+    return interrupted;
   }
   led_ = true;
   leader_ = emulated;
-  real_.announce(room);
-  bool idle = !stop_ && !real_.has_message() && !(room && real_.has_room(*room));
+  own().announce(refused);
+  bool idle = !stop_ && !own().has_message() && !(refused && own().has_room(*refused));
   if (emulated != nullptr) idle = idle && emulated->list_.first == kNone && !emulated->news_;
   lock.unlock();
   int ready = 0;
   epoll_event events[8];
-  if (idle && (!leader || !leader->endpoint.something())) ready = real_.epoll_.wait(events, timeout);
+  if (idle && (!leader || !leader->endpoint.something())) ready = own().epoll().wait(events, timeout);
   const bool interrupted = ready < 0 && errno == EINTR;
   lock.lock();
-  real_.end_announcement();
+  own().end_announcement();
   led_ = false;
   leader_ = nullptr;
   pump(nullptr);
-  const Connection& connection = *real_.connection_;
-  const bool control = std::any_of(events, events + std::max(ready, 0), [&](const epoll_event& edge) {
-    return edge.data.fd == connection.descriptor() || edge.data.fd == connection.news_descriptor();
-  });
-  if (control) {
+  if (own().from_service({events, static_cast<size_t>(std::max(ready, 0))})) {
     if (emulated != nullptr) emulated->news_ = true;
     tell_control();
   }
   if (emulated != nullptr) hand_over();
-  return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
+  return interrupted;
 }
 
 // Finds a new leader if an endpoint sleeps on its own descriptor only.
@@ -94,7 +88,7 @@ void Carrier::tell_control() noexcept {
     which.news_ = true;
     if (which.listening_) notify(which);
   };
-  Connection& connection = *real_.connection_;
+  Connection& connection = this->connection();
   for (const uint32_t id : connection.endpoints_with_events()) {
     if (const auto at = all_.find(id); at != all_.end()) tell(*at->second);
   }
@@ -136,7 +130,7 @@ void Carrier::dispatch() noexcept {
     lead(lock, std::nullopt, room ? kLookEvery : kLongestSleep, room);
     const std::vector<Emulated*> wanting = wanting_;
     for (Emulated* const each : wanting) {
-      if (real_.has_room(*each->room_)) notify(*each);
+      if (own().has_room(*each->room_)) notify(*each);
     }
   }
 }
@@ -159,10 +153,9 @@ void Emulated::disarm() noexcept {
   armed_ = false;
 }
 
-WaitOutcome Emulated::follow(std::unique_lock<std::mutex>& lock, Endpoint& endpoint, Nanoseconds timeout,
-                             std::optional<Channel> room) noexcept {
+bool Emulated::follow(std::unique_lock<std::mutex>& lock, Endpoint& endpoint, Nanoseconds timeout, Refused refused) noexcept {
   const bool wakeable = make_wake().has_value();
-  if (!wakeable || room) timeout = std::min(timeout, kLookEvery);
+  if (!wakeable || refused) timeout = std::min(timeout, kLookEvery);
   listening_ = wakeable;
   const bool idle = list_.first == Carrier::kNone && !news_;
   carrier_->followers_.push_back(this);
@@ -176,29 +169,27 @@ WaitOutcome Emulated::follow(std::unique_lock<std::mutex>& lock, Endpoint& endpo
   lock.lock();
   std::erase(carrier_->followers_, this);
   carrier_->hand_over();
-  return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
+  return interrupted;
 }
 
-WaitOutcome Emulated::sleep(Endpoint& endpoint, Nanoseconds timeout, std::optional<Channel> wanted) noexcept {
-  std::optional<Channel> room = wanted;
+bool Emulated::sleep(Endpoint& endpoint, Nanoseconds timeout, Refused refused) noexcept {
+  // Another thread may be at the other end of a local channel of the carrier.
+  if (EmbeddedNi& ni = carrier_->own().embedded()) return !ni.wait(std::min(timeout, kLookEvery));
   std::unique_lock lock(carrier_->mutex_);
-  if (room && state(*room) == nullptr) room.reset();
-  const WaitOutcome outcome = carrier_->led_ ? follow(lock, endpoint, timeout, room)
-                                             : carrier_->lead(lock, Carrier::Leader{*this, endpoint}, timeout, room);
+  if (refused && state(*refused) == nullptr) refused.reset();
+  const bool interrupted = carrier_->led_ ? follow(lock, endpoint, timeout, refused)
+                                          : carrier_->lead(lock, Carrier::Leader{*this, endpoint}, timeout, refused);
   disarm();
   uint64_t count = 0;
   if (wake_.valid()) static_cast<void>(!::read(wake_.get(), &count, sizeof count));
   const bool news = std::exchange(news_, false);
   lock.unlock();
   if (news) endpoint.process_events();
-  endpoint.upcall_->wake();  // the upcall's thread is no longer armed
-  if (endpoint.something()) return WaitOutcome::ready;
-  if (wanted && has_room(*wanted)) return WaitOutcome::room;
-  return outcome;
+  return interrupted;
 }
 
 Result<int> Emulated::descriptor() {
-  if (carrier_->real_.embedded_) {
+  if (carrier_->own().embedded()) {
     return fail(Errc::invalid_argument, "with a network interface inside the process an emulated endpoint has no descriptor and no "
                                         "upcall: use wait(), or an endpoint with queues of its own");
   }
@@ -209,7 +200,7 @@ Result<int> Emulated::descriptor() {
   return wake_.get();
 }
 
-bool Emulated::arm(Endpoint& endpoint, std::optional<Channel> room) noexcept {
+bool Emulated::arm(Endpoint& endpoint, Refused refused) noexcept {
   if (!descriptor()) return false;
   std::unique_lock lock(carrier_->mutex_);
   uint64_t count = 0;
@@ -217,11 +208,13 @@ bool Emulated::arm(Endpoint& endpoint, std::optional<Channel> room) noexcept {
   const bool news = std::exchange(news_, false);
   if (!armed_) ++carrier_->armed_;
   armed_ = listening_ = true;
-  if (room && state(*room) != nullptr && !room_) carrier_->wanting_.push_back(this);
-  if (room && state(*room) != nullptr) room_ = room;
+  if (refused && state(*refused) != nullptr) {
+    if (!room_) carrier_->wanting_.push_back(this);
+    room_ = refused;
+  }
   lock.unlock();
   if (news) endpoint.process_events();
-  const bool ready = endpoint.something() || (room && has_room(*room));
+  const bool ready = endpoint.something() || (refused && has_room(*refused));
   lock.lock();
   if (ready) {
     disarm();

@@ -1,194 +1,106 @@
-// endpoint.cc - the parts of an endpoint's data path that are not inline: several sources, the NI's queues, direct access.
+// endpoint.cc - an endpoint's creation and end, and the parts of its data path that are not inline.
 #include "unet/endpoint.h"
-
-#include <algorithm>
 
 #include "unet/connection.h"
 #include "unet/emulated.h"
-#include "unet/layer_endpoint.h"
+#include "unet/upcall_thread.h"
 
 namespace unet {
 namespace {
 
 constexpr uint32_t kLookAtSocket = 65536;  // empty polls between checks whether the NI still exists
-constexpr uint32_t kPastQueueMax = 1023;   // bytes up to which a reservation is copied into a frame instead of read in place
 
 }  // namespace
 
-// The NI drops messages in the send queue of a closed channel. It needs microseconds to take them.
-void Endpoint::linger() noexcept {
-  if (emulated_ != nullptr) return emulated_->linger();
-  if (queues_ == nullptr) return;
-  if (embedded_ && embedded_.has_unsent()) embedded_.push();
-  for (const Nanoseconds start = monotonic_now(); !queues_->all_completed() && connection_->alive();) {
-    const Nanoseconds waited = monotonic_now() - start;
-    if (waited > kLinger) return;
-    if (embedded_) {
-      embedded_.poll();
-    } else if (waited > kDefaultSpin) {
-      connection_->wait_activity(kMillisecond);
-      connection_->process();
-    }
+Result<Endpoint> Endpoint::create(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
+  if (options.emulated != 0 && options.weight != 1) {
+    return fail(Errc::invalid_argument, "endpoint options: an emulated endpoint has no weight of its own, as all of a connection share "
+                                        "one real endpoint; create one with queues of its own for that");
   }
-}
-
-// ---- sending
-
-SendOutcome Endpoint::send_ni(ChannelState& state, Channel channel, Bytes data, bool more) noexcept {
-  if (!state.open) return SendOutcome::no_channel;
-  if (data.size() > state.longest) return SendOutcome::too_long;
-  const auto length = static_cast<uint32_t>(data.size());
-  if (embedded_ && embedded_.send(channel, {data.data(), length}, more)) return SendOutcome::sent;
-  SendOutcome outcome = queues_->send(channel, data.data(), length);
-  if (!embedded_) return outcome;
-  if (outcome == SendOutcome::full) {
-    embedded_.poll();
-    outcome = queues_->send(channel, data.data(), length);
+  if (!valid_options(options)) {
+    return fail(Errc::invalid_argument,
+                "endpoint options out of range: queue depths " + std::to_string(kQueueDepthMin) + " to " +
+                    std::to_string(kQueueDepthMax) + ", buffers " + std::to_string(kQueueDepthMin) + " to " +
+                    std::to_string(kBuffersMax) + ", buffer_size " + std::to_string(kBufferSizeMin) + " to " +
+                    std::to_string(kBufferSizeMax) + " in multiples of 64, send_bytes at least " +
+                    std::to_string(kMessageMax) + ", the segment at most " + std::to_string(kSegmentMax) + " bytes, weight 1 to " +
+                    std::to_string(kEndpointWeightMax));
   }
-  return after_ni_send(outcome, more);
-}
-
-SendOutcome Endpoint::after_ni_send(SendOutcome outcome, bool more) noexcept {
-  if (embedded_ && outcome == SendOutcome::sent) embedded_.queued(more);
-  return outcome;
-}
-
-MutableBytes Endpoint::reserve(Channel channel, uint32_t length) noexcept {
-  const auto index = static_cast<uint32_t>(channel);
-  if (index >= channels_.size()) return emulated_ != nullptr ? emulated_->reserve(channel, length) : MutableBytes();
-  if (!channels_[index].open) return {};
-  if (channels_[index].sends_locally) return channels_[index].local->reserve(length);
-  if (length > channels_[index].longest) return queues_->refuse(), MutableBytes();
-  MutableBytes room = queues_->reserve(length);
-  if (room.empty() && embedded_) {
-    embedded_.poll();
-    room = queues_->reserve(length);
+  if (options.emulated != 0) return create_emulated(std::move(connection), options);
+  auto request = request_for<control::CreateEndpoint>(control::Op::create_endpoint, 0);
+  request.options = options;
+  auto answer = connection->call(request);
+  if (!answer) return tl::unexpected(answer.error());
+  const SegmentGeometry geometry = SegmentGeometry::of(options);
+  Result<Mapping> segment = fail(Errc::protocol, "the NI sent no communication segment");
+  if (answer->descriptors.size() == 1) segment = Mapping::map(answer->descriptors[0].get(), geometry.total);
+  if (!segment) {
+    connection->throw_away(answer->reply);
+    return tl::unexpected(segment.error());
   }
-  return room;
+  const auto& made = answer->reply.create_endpoint;
+  auto queues = std::make_unique<NiQueues>(std::move(*segment), geometry, connection->doorbells(), made.doorbell);
+  return Endpoint(std::move(connection), made.endpoint, std::move(queues), nullptr);
 }
 
-SendOutcome Endpoint::post(Channel channel, uint32_t length, bool more) noexcept {
-  const auto index = static_cast<uint32_t>(channel);
-  if (index >= channels_.size()) return emulated_ != nullptr ? emulated_->post(channel, length, more) : SendOutcome::no_channel;
-  if (!channels_[index].open) return SendOutcome::no_channel;
-  if (channels_[index].sends_locally) return channels_[index].local->post(length);
-  if (length > channels_[index].longest) return SendOutcome::too_long;
-  if (embedded_ && length <= kPastQueueMax && length <= queues_->reserved().size() &&
-      embedded_.send(channel, queues_->reserved().first(length), more)) {
-    queues_->forget_reserved();
-    return SendOutcome::sent;
+Result<Endpoint> Endpoint::create_emulated(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
+  auto carrier = Carrier::of(connection);
+  if (!carrier) return tl::unexpected(carrier.error());
+  auto answer = connection->call(request_for<control::CreateEmulated>(control::Op::create_emulated, (*carrier)->id()));
+  if (!answer) return tl::unexpected(answer.error());
+  const uint32_t id = answer->reply.create_endpoint.endpoint;
+  auto emulated = std::make_unique<Emulated>(id, std::move(*carrier), options);
+  return Endpoint(std::move(connection), id, nullptr, std::move(emulated));
+}
+
+Endpoint::Endpoint(std::shared_ptr<Connection> connection, uint32_t id, std::unique_ptr<NiQueues> queues,
+                   std::unique_ptr<ChannelSet> emulated)
+    : own_(*connection, id, std::move(queues)),
+      emulated_(std::move(emulated)),
+      last_events_(connection->event_count() - 1),  // forces one check
+      connection_(std::move(connection)),
+      id_(id),
+      upcall_(std::make_unique<UpcallThread>()) {}
+
+Endpoint::Endpoint(Endpoint&& other) noexcept = default;
+
+Endpoint& Endpoint::operator=(Endpoint&& other) noexcept {
+  if (this == &other) return *this;
+  std::destroy_at(this);
+  return *std::construct_at(this, std::move(other));
+}
+
+Endpoint::~Endpoint() {
+  if (connection_ == nullptr) return;  // moved from
+  if (!connection_->is_own()) {
+    upcall_->detach();
+    return;  // in a forked child only the memory and the descriptors may be released
   }
-  return after_ni_send(queues_->post(channel, length), more);
-}
-
-SendOutcome LayerEndpoint::post(Channel channel, uint32_t length, std::span<const Bytes> pieces) noexcept {
-  const auto index = static_cast<uint32_t>(channel);
-  const bool by_ni = queues_ != nullptr && index < channels_.size() && channels_[index].open && !channels_[index].sends_locally;
-  return by_ni ? after_ni_send(queues_->post(channel, length, pieces), false) : SendOutcome::no_channel;
+  stop_upcall();
+  channels().linger();
+  std::vector<uint64_t> cookies;
+  for (const PendingId pending : pending_) {
+    cookies.push_back(static_cast<uint64_t>(pending));
+    connection_->abandon(cookies.back());
+    channels().opened();
+  }
+  channels().forget_all();
+  auto request = request_for<control::DestroyEndpoint>(control::Op::destroy_endpoint, id_);
+  if (connection_->call(request, kSecond)) connection_->forget(cookies);
 }
 
 MutableBytes Endpoint::peer_region(Channel channel) const noexcept {
-  const auto index = static_cast<uint32_t>(channel);
-  if (index >= channels_.size() || channels_[index].local == nullptr) return {};
-  const Mapping& region = channels_[index].local->peer_region();
-  return {region.data(), region.size()};
+  const LocalChannel* const local = own_.local(channel);
+  if (local == nullptr) return {};
+  return {local->peer_region().data(), local->peer_region().size()};
 }
-
-SendOutcome Endpoint::put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more) noexcept {
-  const auto index = static_cast<uint32_t>(channel);
-  if (index >= channels_.size() && emulated_ != nullptr) return emulated_->put(*this, channel, region_offset, data, notify, more);
-  if (index >= channels_.size() || !channels_[index].open) return SendOutcome::no_channel;
-  ChannelState& state = channels_[index];
-  if (state.sends_locally) {
-    // The first put maps the peer's region (a round trip to the service), unless map_peer_region() has done so.
-    if (!state.mapped_region && !map_peer_region(channel)) return SendOutcome::out_of_bounds;
-    return state.local->put(region_offset, data, notify);
-  }
-  SendOutcome outcome = queues_->put(channel, region_offset, data, notify);
-  if (outcome == SendOutcome::full && embedded_) {
-    embedded_.poll();
-    outcome = queues_->put(channel, region_offset, data, notify);
-  }
-  return after_ni_send(outcome, more);
-}
-
-// ---- receiving
 
 bool Endpoint::receive_any(Message& message) noexcept {
-  locals_.renew_budget();
-  if (special_) {
-    if (emulated_ != nullptr) return receive_emulated(message);
-    // Takes arrived messages before the engine fetches more. A burst per received message would overrun the receive queue; frames left on
-    // the wire slow down their sender instead.
-    if (!embedded_.has_unsent() && queues_->receive(message)) return true;
-    if (embedded_.has_unsent()) embedded_.push();
-    embedded_.pull();
-    if (connection_->event_count() == last_events_ && queues_->receive(message)) return true;
-  }
+  if (own_.embedded() && !emulated() && own_.receive_or_fetch(message)) return true;
   if (connection_->event_count() != last_events_) process_events();
-  // The NI's queue and the local channels alternate in being checked first.
-  ni_first_ = !ni_first_;
-  if (ni_first_ && queues_->receive(message)) return true;
-  if (locals_.receive(message)) return true;
-  if (!ni_first_ && queues_->receive(message)) return true;
-  queues_->flush_credits();
-  // An empty poll pauses. A core that reads a line without a break delays the store that it waits for: the pause shortens a round trip from
-  // 120 ns to 87 ns (docs/ARCHITECTURE.md, "Pause in an empty poll"). A turn of an embedded NI is break enough.
-  if (!embedded_) spin_pause();
+  if (emulated() ? emulated_->receive(message) : own_.receive(message)) return true;
   if (++empty_polls_ % kLookAtSocket == 0) process_events();
   return false;
-}
-
-bool Endpoint::has_message() const noexcept {
-  if (emulated_ != nullptr) return emulated_->has_message();
-  return queues_->has_message() || locals_.has_message();
-}
-
-// A closed channel counts as having room, so that its sender tries again and learns of the close.
-bool Endpoint::has_room(Channel channel) noexcept {
-  if (emulated_ != nullptr) return emulated_->has_room(channel);
-  const auto index = static_cast<uint32_t>(channel);
-  if (!is_open(channel)) return true;
-  return channels_[index].sends_locally ? channels_[index].local->has_room() : queues_->has_room();
-}
-
-// ---- emulated endpoints
-
-SendOutcome Endpoint::send_emulated(Channel channel, Bytes data, bool more) noexcept {
-  return emulated_ != nullptr ? emulated_->send(channel, data, more) : SendOutcome::no_channel;
-}
-
-bool Endpoint::receive_emulated(Message& message) noexcept {
-  if (connection_->event_count() != last_events_) process_events();
-  if (emulated_->receive(message)) return true;
-  if (++empty_polls_ % kLookAtSocket == 0) process_events();
-  return false;
-}
-
-void Endpoint::release_emulated(const Message& message) noexcept {
-  if (emulated_ != nullptr) emulated_->release(message);
-}
-
-// ---- inspection
-
-std::vector<std::pair<std::string_view, uint64_t>> Endpoint::counters() const {
-  if (emulated_ != nullptr) return emulated_->counters();
-  std::vector<std::pair<std::string_view, uint64_t>> result;
-  for (size_t i = 0; i < kEndpointCounters; ++i) {
-    result.emplace_back(kEndpointCounterNames[i], queues_->counter(static_cast<EndpointCounter>(i)));
-  }
-  add_local_counters(result, locals_.counters());
-  result.emplace_back("gathered_messages", queues_->gathered());
-  return result;
-}
-
-void Endpoint::add_local_counters(std::vector<std::pair<std::string_view, uint64_t>>& to, const LocalCounters& sum) {
-  to.emplace_back("local_sent_messages", sum.sent_messages);
-  to.emplace_back("local_sent_bytes", sum.sent_bytes);
-  to.emplace_back("local_received_messages", sum.received_messages);
-  to.emplace_back("local_received_bytes", sum.received_bytes);
-  to.emplace_back("local_bad_descriptor", sum.bad_descriptor);
-  to.emplace_back("local_wakeups", sum.wakeups);
 }
 
 }  // namespace unet

@@ -32,22 +32,15 @@
 #include <vector>
 
 #include "unet/base/result.h"
-#include "unet/base/sleep_pace.h"
 #include "unet/base/time.h"
+#include "unet/channel_set.h"
 #include "unet/control.h"
-#include "unet/embedded_ni.h"
-#include "unet/epoll_set.h"
-#include "unet/local_poller.h"
 #include "unet/message.h"
-#include "unet/ni_queues.h"
-
-struct epoll_event;
+#include "unet/own_channels.h"
 
 namespace unet {
 
 class Connection;
-class Carrier;
-class Emulated;
 class UpcallThread;
 struct Answer;
 
@@ -148,13 +141,13 @@ class Endpoint {
   // is reused only after all others. A channel that the peer has closed keeps its number until this call. Errors: not_found.
   Status close(Channel channel, Nanoseconds timeout = kAnswerWithin);
   // False after either side has closed it. Messages that had arrived can still be received.
-  bool is_open(Channel channel) const noexcept;
+  bool is_open(Channel channel) const noexcept { return channels().traits(channel).open; }
   // The path of a channel: local, ni, or none if there is no such channel.
-  control::ChannelKind kind(Channel channel) const noexcept;
+  control::ChannelKind kind(Channel channel) const noexcept { return channels().traits(channel).kind; }
   // Whether the peer process is on this NI and of the same user, as the NI sees it. False if unknown: on another host, or no channel.
-  bool same_user(Channel channel) const noexcept;
+  bool same_user(Channel channel) const noexcept { return channels().traits(channel).same_user; }
   // Whether a wire lies in between: the peer process is on another host, as the NI knows hosts.
-  bool over_wire(Channel channel) const noexcept;
+  bool over_wire(Channel channel) const noexcept { return channels().traits(channel).over_wire; }
 
   // ---- sending
 
@@ -162,43 +155,46 @@ class Endpoint {
   // follow at once. An embedded NI may then delay this one until the next send without `more`, or any receive. Outcomes: sent (the caller
   // may reuse `data`), full (receive, or wait_room(), and send again), too_long, no_channel (none, or one side has closed it).
   SendOutcome send(Channel channel, Bytes data, bool more = false) noexcept {
-    const auto index = static_cast<uint32_t>(channel);
-    if (__builtin_expect(index >= channels_.size(), 0)) return send_emulated(channel, data, more);
-    ChannelState& state = channels_[index];
-    if (state.sends_locally) {
-      return state.local->send(data.data(), data.size() <= kMessageMax ? static_cast<uint32_t>(data.size()) : kMessageMax + 1);
-    }
-    return send_ni(state, channel, data, more);
+    const OwnChannels::State* const to = own_.find(channel);
+    if (__builtin_expect(to == nullptr, 0)) return channels().send(channel, data, more);
+    return to->open_local != nullptr ? to->open_local->send(data) : own_.send_ni(*to, channel, data, more);
   }
 
   // Sends without a copy: reserve() returns `length` bytes in which to compose a message, and post() sends the first bytes of them. There
   // is one reservation at a time; any other send replaces it. An empty result means that there is no room now. It also means that the
   // channel is not open, or that `length` exceeds kMessageMax: check these before wait_room(), which returns at once then. An emulated
   // endpoint composes in its own buffer: post() then copies, may be refused as full, and can be repeated.
-  MutableBytes reserve(Channel channel, uint32_t length) noexcept;
-  SendOutcome post(Channel channel, uint32_t length, bool more = false) noexcept;
+  MutableBytes reserve(Channel channel, uint32_t length) noexcept {
+    return __builtin_expect(own_.knows(channel), 1) ? own_.reserve(channel, length) : channels().reserve(channel, length);
+  }
+  SendOutcome post(Channel channel, uint32_t length, bool more = false) noexcept {
+    return __builtin_expect(own_.knows(channel), 1) ? own_.post(channel, length, more) : channels().post(channel, length, more);
+  }
 
   // ---- direct access
 
   // Exposes `bytes` of zeroed memory, into which peers of all channels may put; once per endpoint. The endpoint owns the memory. Errors:
   // invalid_argument (0, more than kRegionMax, or an emulated endpoint), already_exists, quota_exceeded, out_of_memory.
-  Result<MutableBytes> expose(uint64_t bytes);
+  Result<MutableBytes> expose(uint64_t bytes) { return channels().expose(bytes); }
   // Maps the region that the peer of a local channel exposes, for put(), and returns its bytes. Errors: not_found if it exposes none.
-  Result<uint64_t> map_peer_region(Channel channel);
+  Result<uint64_t> map_peer_region(Channel channel) { return channels().map_peer_region(channel); }
   // Returns the region of map_peer_region() as memory to read and write; the peer may change it at any time. Empty if it is not mapped.
   // Valid as long as the channel.
   MutableBytes peer_region(Channel channel) const noexcept;
   // Writes `data` at `region_offset` of the region that the peer exposes. With `notify` the peer receives a put_done message when all of it
   // has arrived. Local channels write straight into the peer's memory, up to 16 MiB - 1; others send up to kMessageMax. Outcomes: those of
   // send(), and on local channels out_of_bounds. On others the peer counts such a put as dropped.
-  SendOutcome put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more = false) noexcept;
+  SendOutcome put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more = false) noexcept {
+    return own_.knows(channel) ? own_.put(channel, region_offset, data, notify, more)
+                               : channels().put(channel, region_offset, data, notify, more);
+  }
 
   // ---- receiving
 
   // Receives the next message, in place; it is valid until its release. False if there is none. Each message must be released. On a local
   // channel the peer can still write the bytes: copy them before you check them, unless you trust the peer.
   bool receive(Message& message) noexcept {
-    return __builtin_expect(locals_.receive_hot(message), 1) ? true : receive_any(message);
+    return __builtin_expect(own_.receive_hot(message), 1) ? true : receive_any(message);
   }
   // Receives a batch, and returns the number of messages.
   uint32_t receive(std::span<Message> messages) noexcept {
@@ -208,14 +204,11 @@ class Endpoint {
   }
   // Gives a message's memory back, in any order. Memory returns to senders in order of arrival. Releasing twice does nothing.
   void release(const Message& message) noexcept {
-    const auto index = static_cast<uint32_t>(message.channel);
-    if (__builtin_expect(message.from_local, 1)) {
-      // If the channel was closed before, its messages are gone, too.
-      if (__builtin_expect(index >= channels_.size(), 0)) return release_emulated(message);
-      if (channels_[index].local != nullptr) channels_[index].local->release(message);
-    } else {
-      queues_->release(message);
-    }
+    const Channel channel = message.channel;  // read first: after receive() it is still in a register
+    if (__builtin_expect(!message.from_local, 0)) return own_.queues()->release(message);
+    LocalChannel* const local = own_.local(channel);
+    if (__builtin_expect(local != nullptr, 1)) return local->release(message);
+    channels().release(message);  // an emulated endpoint has the channel, or it was closed
   }
 
   // ---- waiting
@@ -231,7 +224,7 @@ class Endpoint {
   // take. False means that there is something already: receive until empty, then arm again. With `room`, a channel that refused a send as
   // full, it also becomes readable when that channel has room. The endpoint owns the descriptor; never read from it. Errors: system,
   // invalid_argument (an emulated endpoint over an embedded NI).
-  Result<int> descriptor();
+  Result<int> descriptor() { return channels().descriptor(); }
   bool arm(std::optional<Channel> room = {}) noexcept;
 
   // Calls `upcall` from a thread of the endpoint whenever messages arrive; each call receives until empty. Between mask() and unmask() no
@@ -248,43 +241,32 @@ class Endpoint {
 
   // All counters of this endpoint by name, including closed channels. Each kind of drop has its own name (counters.h). The NI publishes its
   // counters a moment after the messages themselves.
-  std::vector<std::pair<std::string_view, uint64_t>> counters() const;
+  std::vector<std::pair<std::string_view, uint64_t>> counters() const { return channels().counters(); }
 
  protected:  // for LayerEndpoint
   friend class Carrier;
   friend class Emulated;
+  friend class OwnChannels;
   struct Opening;
 
-  bool has_message() const noexcept;
+  bool has_message() const noexcept { return channels().has_message(); }
 
-  struct ChannelState {
-    control::ChannelKind kind = control::ChannelKind::none;
-    uint32_t longest = kMessageMax;  // maximum bytes of a message
-    bool open = false;           // sends are possible
-    bool sends_locally = false;  // open && kind == local
-    bool mapped_region = false;
-    bool same_user = false;
-    bool over_wire = false;
-    std::unique_ptr<LocalChannel> local;
-  };
+  // One of `queues` and `emulated` is given.
+  Endpoint(std::shared_ptr<Connection> connection, uint32_t id, std::unique_ptr<NiQueues> queues, std::unique_ptr<ChannelSet> emulated);
 
-  Endpoint(std::shared_ptr<Connection> connection, uint32_t id);
+  // The channels of this endpoint. The data path calls own_ instead wherever own_ knows the channel.
+  ChannelSet& channels() noexcept { return emulated_ != nullptr ? *emulated_ : own_; }
+  const ChannelSet& channels() const noexcept {
+    if (emulated_ != nullptr) return *emulated_;
+    return own_;
+  }
 
-  SendOutcome send_ni(ChannelState& state, Channel channel, Bytes data, bool more) noexcept;
-  SendOutcome after_ni_send(SendOutcome outcome, bool more) noexcept;
   bool receive_any(Message& message) noexcept;
-  SendOutcome send_emulated(Channel channel, Bytes data, bool more) noexcept;
-  bool receive_emulated(Message& message) noexcept;
-  void release_emulated(const Message& message) noexcept;
-  Result<Channel> connect_once(std::string_view target, const ConnectOptions& options);
   static Result<Endpoint> create_emulated(std::shared_ptr<Connection> connection, const EndpointOptions& options);
-  static void add_local_counters(std::vector<std::pair<std::string_view, uint64_t>>& to, const LocalCounters& sum);
-  Result<uint64_t> map_region_of(ChannelState& state, Channel channel);
-  bool has_room(Channel channel) noexcept;
-  void linger() noexcept;
+  Result<Channel> connect_once(std::string_view target, const ConnectOptions& options);
 
   struct EarlyClose {
-    uint32_t channel;
+    Channel channel;
     control::CloseReason reason;
     uint64_t order;  // Answer::order
   };
@@ -296,52 +278,32 @@ class Endpoint {
   void end_pending(PendingId pending) noexcept;
   void process_events();
   void look_for_events();
-  void channel_closed(uint32_t channel, control::CloseReason reason, uint64_t order);
+  void channel_closed(Channel channel, control::CloseReason reason, uint64_t order);
   void ni_lost();
-  void forget_local(LocalChannel* local) noexcept;
 
   bool something() noexcept;
   bool sockets_asked() const noexcept;
-  // `refused`: the channel that must have room again, if any.
-  using Refused = std::optional<Channel>;
-  WaitOutcome wait_until(Nanoseconds timeout, Nanoseconds spin, Refused refused) noexcept;
-  WaitOutcome sleep(Nanoseconds timeout, Refused refused) noexcept;
-  WaitOutcome sleep_without_descriptor(Nanoseconds timeout, Refused refused) noexcept;
-  WaitOutcome sleep_embedded(Nanoseconds timeout, Refused refused) noexcept;
-  Status make_descriptor();
-  void take_control_edges(std::span<const epoll_event> edges) noexcept;
-  void flush_credits() noexcept;
-  void announce(Refused refused) noexcept;
-  void end_announcement() noexcept;
+  WaitOutcome wait_until(Nanoseconds timeout, Nanoseconds spin, ChannelSet::Refused refused) noexcept;
 
   // Used on every call
-  LocalPoller locals_;
-  std::vector<ChannelState> channels_;  // by channel number
-  std::unique_ptr<NiQueues> queues_;
-  EmbeddedNi embedded_;
+  OwnChannels own_;
+  std::unique_ptr<ChannelSet> emulated_;  // if set, own_ is empty: the carrier has the channels
   uint32_t last_events_ = 0;     // the connection's event count when we last checked
   uint32_t empty_polls_ = 0;
-  bool ni_first_ = false;
-  bool special_ = false;         // embedded or emulated: receives in another way
 
   std::shared_ptr<Connection> connection_;
-  std::unique_ptr<Emulated> emulated_;  // if set, channels_, locals_ and queues_ are empty: the carrier has them
   uint32_t id_ = 0;
   std::vector<Mapping> socket_tables_;  // unet/socket_table.h
-  Mapping region_;
   std::deque<ConnectionRequest> requests_;
   std::deque<ChannelEvent> events_;
   std::vector<EarlyClose> early_closes_;  // closes of channels with an unprocessed answer
   bool ni_lost_ = false;
   bool ip_changed_ = false;
   uint32_t quiet_looks_ = 0;     // checks without requests or events
-  EpollSet epoll_;               // opened on first use
-  Descriptor wake_;              // written by the NI
   std::vector<PendingId> pending_;  // started requests without a processed answer
   bool answer_due_ = false;      // the service has sent a packet since the last poll_connect()
 
   std::unique_ptr<UpcallThread> upcall_;
-  SleepPace sleep_pace_;
 };
 
 }  // namespace unet

@@ -1,10 +1,9 @@
-// endpoint_channels.cc - an endpoint's set-up: creation, names, connecting and accepting, channels that open and close.
+// endpoint_channels.cc - an endpoint's set-up: names, connecting and accepting, channels that open and close.
 #include <algorithm>
 #include <ctime>
 #include <string>
 
 #include "unet/connection.h"
-#include "unet/emulated.h"
 #include "unet/layer_endpoint.h"
 #include "unet/upcall_thread.h"
 
@@ -39,98 +38,13 @@ Status without_value(const Result<Answer>& answer) {
 
 // While this object exists, messages may come by a channel before its answer has been processed.
 struct Endpoint::Opening {
-  explicit Opening(Emulated* emulated) noexcept : of(emulated) {
-    if (of != nullptr) of->opening();
-  }
-  ~Opening() {
-    if (of != nullptr) of->opened();
-  }
+  explicit Opening(ChannelSet& of, uint64_t asked = 1) noexcept : channels(of) { channels.opening(asked); }
+  ~Opening() { channels.opened(); }
   Opening(const Opening&) = delete;
   Opening& operator=(const Opening&) = delete;
 
-  Emulated* of;
+  ChannelSet& channels;
 };
-
-Result<Endpoint> Endpoint::create(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
-  if (options.emulated != 0 && options.weight != 1) {
-    return fail(Errc::invalid_argument, "endpoint options: an emulated endpoint has no weight of its own, as all of a connection share "
-                                        "one real endpoint; create one with queues of its own for that");
-  }
-  if (!valid_options(options)) {
-    return fail(Errc::invalid_argument,
-                "endpoint options out of range: queue depths " + std::to_string(kQueueDepthMin) + " to " +
-                    std::to_string(kQueueDepthMax) + ", buffers " + std::to_string(kQueueDepthMin) + " to " +
-                    std::to_string(kBuffersMax) + ", buffer_size " + std::to_string(kBufferSizeMin) + " to " +
-                    std::to_string(kBufferSizeMax) + " in multiples of 64, send_bytes at least " +
-                    std::to_string(kMessageMax) + ", the segment at most " + std::to_string(kSegmentMax) + " bytes, weight 1 to " +
-                    std::to_string(kEndpointWeightMax));
-  }
-  if (options.emulated != 0) return create_emulated(std::move(connection), options);
-  auto request = request_for<control::CreateEndpoint>(control::Op::create_endpoint, 0);
-  request.options = options;
-  auto answer = connection->call(request);
-  if (!answer) return tl::unexpected(answer.error());
-  const SegmentGeometry geometry = SegmentGeometry::of(options);
-  Result<Mapping> segment = fail(Errc::protocol, "the NI sent no communication segment");
-  if (answer->descriptors.size() == 1) segment = Mapping::map(answer->descriptors[0].get(), geometry.total);
-  if (!segment) {
-    connection->throw_away(answer->reply);
-    return tl::unexpected(segment.error());
-  }
-
-  Endpoint endpoint(connection, answer->reply.create_endpoint.endpoint);
-  endpoint.queues_ = std::make_unique<NiQueues>(std::move(*segment), geometry, connection->doorbells(),
-                                                answer->reply.create_endpoint.doorbell);
-  return endpoint;
-}
-
-Result<Endpoint> Endpoint::create_emulated(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
-  auto carrier = Carrier::of(connection);
-  if (!carrier) return tl::unexpected(carrier.error());
-  auto answer = connection->call(request_for<control::CreateEmulated>(control::Op::create_emulated, (*carrier)->id()));
-  if (!answer) return tl::unexpected(answer.error());
-  const uint32_t id = answer->reply.create_endpoint.endpoint;
-  Endpoint endpoint(connection, id);
-  endpoint.emulated_ = std::make_unique<Emulated>(id, std::move(*carrier), options);
-  endpoint.special_ = true;
-  return endpoint;
-}
-
-Endpoint::Endpoint(std::shared_ptr<Connection> connection, uint32_t id)
-    : embedded_(connection->embedded(), connection->embedded_handle(), id),
-      connection_(std::move(connection)),
-      id_(id),
-      upcall_(std::make_unique<UpcallThread>()) {
-  special_ = static_cast<bool>(embedded_);
-  last_events_ = connection_->event_count() - 1;  // forces one check
-}
-
-Endpoint::Endpoint(Endpoint&& other) noexcept = default;
-
-Endpoint& Endpoint::operator=(Endpoint&& other) noexcept {
-  if (this == &other) return *this;
-  std::destroy_at(this);
-  return *std::construct_at(this, std::move(other));
-}
-
-Endpoint::~Endpoint() {
-  if (connection_ == nullptr) return;  // moved from
-  if (!connection_->is_own()) {
-    upcall_->detach();
-    return;  // in a forked child only the memory and the descriptors may be released
-  }
-  stop_upcall();
-  linger();
-  std::vector<uint64_t> cookies;
-  for (const PendingId pending : pending_) {
-    cookies.push_back(cookie_of(pending));
-    connection_->abandon(cookies.back());
-    if (emulated_ != nullptr) emulated_->opened();
-  }
-  if (emulated_ != nullptr) emulated_->forget_all();
-  auto request = request_for<control::DestroyEndpoint>(control::Op::destroy_endpoint, id_);
-  if (connection_->call(request, kSecond)) connection_->forget(cookies);
-}
 
 // ---- names
 
@@ -138,12 +52,10 @@ Status Endpoint::bind(std::string_view name) {
   if (!control::valid_name(name)) return bad_name(name);
   auto request = request_for<control::Bind>(control::Op::bind, id_);
   request.name.set(name);
-  if (emulated_ == nullptr) return without_value(connection_->call(request));
   // The name may have static channels, which the service announces before it answers. Their messages may come even sooner.
-  emulated_->opening(0);
+  const Opening opening(channels(), 0);
   const Status status = without_value(connection_->call(request));
   process_events();
-  emulated_->opened();
   return status;
 }
 
@@ -170,13 +82,13 @@ Result<PendingId> Endpoint::start_connect(std::string_view target, const Connect
   request.path = options.path;
   request.timeout_ms = static_cast<uint32_t>(answer_time(options) / kMillisecond);
   request.local = options.local;
-  if (emulated_ != nullptr) emulated_->opening();
+  channels().opening(1);
   return begin_pending(connection_->send(request, false));
 }
 
 Result<PendingId> Endpoint::begin_pending(Result<uint64_t> sent) {
   if (sent) return pending_.emplace_back(PendingId{*sent});
-  if (emulated_ != nullptr) emulated_->opened();
+  channels().opened();
   return tl::unexpected(sent.error());
 }
 
@@ -184,7 +96,7 @@ void Endpoint::end_pending(PendingId pending) noexcept {
   const auto at = std::find(pending_.begin(), pending_.end(), pending);
   if (at == pending_.end()) return;
   pending_.erase(at);
-  if (emulated_ != nullptr) emulated_->opened();
+  channels().opened();
 }
 
 bool Endpoint::is_pending(PendingId pending) const noexcept {
@@ -194,7 +106,7 @@ bool Endpoint::is_pending(PendingId pending) const noexcept {
 std::optional<Result<Channel>> Endpoint::poll_connect(PendingId pending, bool* shared) {
   auto answer = poll_answer(pending);
   if (!answer) return std::nullopt;
-  const Opening opening(emulated_.get());
+  const Opening opening(channels());
   end_pending(pending);
   if (!*answer) return Result<Channel>(tl::unexpected(answer->error()));
   if (shared != nullptr) *shared = (*answer)->reply.channel.shared != 0;
@@ -203,7 +115,7 @@ std::optional<Result<Channel>> Endpoint::poll_connect(PendingId pending, bool* s
 
 std::optional<Result<Answer>> Endpoint::poll_answer(PendingId pending) {
   if (!is_pending(pending)) return Result<Answer>(not_under_way(pending));
-  if (embedded_) embedded_.wait(0);
+  if (own_.embedded()) own_.embedded().wait(0);
   answer_due_ = false;
   return connection_->take_answer(cookie_of(pending));
 }
@@ -229,18 +141,18 @@ Result<Channel> Endpoint::connect(std::string_view target, const ConnectOptions&
 Result<Channel> Endpoint::connect_once(std::string_view target, const ConnectOptions& options) {
   auto pending = start_connect(target, options);
   if (!pending) return tl::unexpected(pending.error());
-  const Opening opening(emulated_.get());
+  const Opening opening(channels());
   end_pending(*pending);
   // The service answers within the timeout; the margin is for a busy service.
   auto answer = connection_->wait_answer(cookie_of(*pending), answer_time(options) + kSecond);
   if (!answer) return tl::unexpected(answer.error());
   // The peer waits for our confirmation, and this program may not poll its NI again for a while.
-  if (embedded_) embedded_.poll();
+  if (own_.embedded()) own_.embedded().poll();
   return adopt(std::move(*answer));
 }
 
 std::optional<ConnectionRequest> Endpoint::next_request() {
-  if (embedded_) embedded_.wait(0);
+  if (own_.embedded()) own_.embedded().wait(0);
   look_for_events();
   if (requests_.empty()) return std::nullopt;
   ConnectionRequest request = std::move(requests_.front());
@@ -251,7 +163,7 @@ std::optional<ConnectionRequest> Endpoint::next_request() {
 Result<Channel> Endpoint::accept(RequestId request_id) {
   auto request = request_for<control::Accept>(control::Op::accept, id_);
   request.request = static_cast<uint64_t>(request_id);
-  const Opening opening(emulated_.get());
+  const Opening opening(channels());
   auto answer = connection_->call(request);
   if (!answer) return tl::unexpected(answer.error());
   return adopt(std::move(*answer));
@@ -260,7 +172,7 @@ Result<Channel> Endpoint::accept(RequestId request_id) {
 Result<PendingId> LayerEndpoint::start_accept(RequestId request_id) {
   auto request = request_for<control::Accept>(control::Op::accept, id_);
   request.request = static_cast<uint64_t>(request_id);
-  if (emulated_ != nullptr) emulated_->opening();
+  channels().opening(1);
   return begin_pending(connection_->send(request, false));
 }
 
@@ -295,7 +207,7 @@ Result<Channel> Endpoint::adopt(Answer answer) {
     return channel;
   }
   // The peer may have closed the channel before we processed the answer. Closes of older channels with this number came before the answer.
-  const auto of_this = [&](const EarlyClose& each) { return each.channel == answer.reply.channel.channel; };
+  const auto of_this = [&](const EarlyClose& each) { return each.channel == Channel{answer.reply.channel.channel}; };
   for (const EarlyClose& each : early_closes_) {
     if (of_this(each) && each.order > answer.order) channel_closed(each.channel, each.reason, each.order);
   }
@@ -305,34 +217,8 @@ Result<Channel> Endpoint::adopt(Answer answer) {
 
 Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors) {
   if (info.channel >= kChannelsPerEndpointMax) return fail(Errc::protocol, "the NI sent a channel number out of range");
-  if (emulated_ != nullptr) return emulated_->adopt(info, std::move(descriptors));
-  const Channel channel{info.channel};
-  if (info.known != 0) {
-    if (kind(channel) != control::ChannelKind::local) return fail(Errc::not_found, "the channel has been closed meanwhile");
-    return channel;
-  }
-  ChannelState state;
-  state.kind = info.kind;
-  state.open = true;
-  state.same_user = info.same_user == 1;
-  state.over_wire = info.wire_mtu != 0;
-  if (info.kind == control::ChannelKind::local) {
-    if (descriptors.size() != 3) return fail(Errc::protocol, "the NI sent a local channel without its memory");
-    auto local = LocalChannel::open(channel, info, std::move(descriptors[0]), std::move(descriptors[1]), std::move(descriptors[2]));
-    if (!local) return tl::unexpected(local.error());
-    state.local = std::move(*local);
-    state.local->set_own_region(region_.size());
-    state.sends_locally = true;
-  }
-  if (channels_.size() <= info.channel) channels_.resize(info.channel + 1);
-  if (channels_[info.channel].local != nullptr) forget_local(channels_[info.channel].local.get());
-  channels_[info.channel] = std::move(state);
-  LocalChannel* local = channels_[info.channel].local.get();
-  if (local != nullptr) {
-    locals_.add(*local);
-    upcall_->wake();  // the thread's announcement does not cover this channel
-    epoll_.add(local->descriptor());
-  }
+  auto channel = channels().adopt(info, std::move(descriptors));
+  upcall_->wake();  // the thread's announcement does not cover this channel
   return channel;
 }
 
@@ -340,15 +226,7 @@ Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<De
 
 Status Endpoint::close(Channel channel, Nanoseconds timeout) {
   const auto index = static_cast<uint32_t>(channel);
-  const bool emulated = emulated_ != nullptr && emulated_->forget(index);
-  if (!emulated && (index >= channels_.size() || channels_[index].kind == control::ChannelKind::none)) {
-    return fail(Errc::not_found, "no channel " + std::to_string(index));
-  }
-  if (!emulated) {
-    if (channels_[index].local != nullptr) forget_local(channels_[index].local.get());
-    else if (channels_[index].open) linger();
-    channels_[index] = ChannelState{};
-  }
+  if (!channels().forget(channel)) return fail(Errc::not_found, "no channel " + std::to_string(index));
   auto request = request_for<control::CloseChannel>(control::Op::close_channel, id_);
   request.channel = index;
   auto answer = connection_->call(request, timeout);
@@ -356,50 +234,13 @@ Status Endpoint::close(Channel channel, Nanoseconds timeout) {
   return without_value(answer);
 }
 
-void Endpoint::forget_local(LocalChannel* local) noexcept {
-  locals_.remove(*local);
-  epoll_.remove(local->descriptor());
-}
-
-bool Endpoint::is_open(Channel channel) const noexcept {
-  const auto index = static_cast<uint32_t>(channel);
-  if (emulated_ != nullptr) return emulated_->is_open(channel);
-  return index < channels_.size() && channels_[index].open;
-}
-
-control::ChannelKind Endpoint::kind(Channel channel) const noexcept {
-  const auto index = static_cast<uint32_t>(channel);
-  if (emulated_ != nullptr) return emulated_->kind(channel);
-  return index < channels_.size() ? channels_[index].kind : control::ChannelKind::none;
-}
-
-bool Endpoint::same_user(Channel channel) const noexcept {
-  const auto index = static_cast<uint32_t>(channel);
-  if (emulated_ != nullptr) return emulated_->same_user(channel);
-  return index < channels_.size() && channels_[index].same_user;
-}
-
-bool Endpoint::over_wire(Channel channel) const noexcept {
-  const auto index = static_cast<uint32_t>(channel);
-  if (emulated_ != nullptr) return emulated_->over_wire(channel);
-  return index < channels_.size() && channels_[index].over_wire;
-}
-
-void Endpoint::channel_closed(uint32_t channel, control::CloseReason reason, uint64_t order) {
-  const auto ended = emulated_ != nullptr ? emulated_->end(channel) : Emulated::Ended::not_ours;
-  const bool known = ended != Emulated::Ended::not_ours ||
-                     (channel < channels_.size() && channels_[channel].kind != control::ChannelKind::none);
-  if (!known) {
+void Endpoint::channel_closed(Channel channel, control::CloseReason reason, uint64_t order) {
+  if (kind(channel) == control::ChannelKind::none) {
     // The channel's answer may not have been processed yet.
-    if (!pending_.empty() && channel < kChannelsPerEndpointMax) early_closes_.push_back({channel, reason, order});
-    return;
+    if (!pending_.empty() && static_cast<uint32_t>(channel) < kChannelsPerEndpointMax) early_closes_.push_back({channel, reason, order});
+  } else if (channels().end(channel)) {
+    events_.push_back({.kind = ChannelEvent::Kind::closed, .channel = channel, .reason = reason, .peer = {}});
   }
-  if (emulated_ != nullptr ? ended == Emulated::Ended::before : !channels_[channel].open) return;
-  if (emulated_ == nullptr) {
-    channels_[channel].open = false;
-    channels_[channel].sends_locally = false;
-  }
-  events_.push_back({.kind = ChannelEvent::Kind::closed, .channel = Channel{channel}, .reason = reason, .peer = {}});
 }
 
 void Endpoint::process_events() {
@@ -416,7 +257,7 @@ void Endpoint::process_events() {
         events_.push_back({.kind = ChannelEvent::Kind::opened, .channel = *channel, .reason = {}, .peer = peer});
       }
     } else if (const auto* closed = std::get_if<control::ChannelClosed>(&event)) {
-      channel_closed(closed->channel, closed->reason, order);
+      channel_closed(Channel{closed->channel}, closed->reason, order);
     } else {
       ip_changed_ = true;
     }
@@ -428,12 +269,7 @@ void Endpoint::process_events() {
 // Channels through the NI end with it; local channels go on.
 void Endpoint::ni_lost() {
   ni_lost_ = true;
-  if (emulated_ != nullptr) {
-    for (const uint32_t each : emulated_->channels_of(control::ChannelKind::ni)) channel_closed(each, control::CloseReason::ni_stopped, 0);
-  }
-  for (uint32_t i = 0; i < channels_.size(); ++i) {
-    if (channels_[i].kind == control::ChannelKind::ni) channel_closed(i, control::CloseReason::ni_stopped, 0);
-  }
+  for (const Channel each : channels().ni_channels()) channel_closed(each, control::CloseReason::ni_stopped, 0);
 }
 
 // The end of the NI changes no count, so check the socket itself from time to time.
@@ -448,49 +284,6 @@ std::optional<ChannelEvent> Endpoint::next_event() {
   ChannelEvent event = std::move(events_.front());
   events_.pop_front();
   return event;
-}
-
-// ---- direct access
-
-Result<MutableBytes> Endpoint::expose(uint64_t bytes) {
-  if (emulated_ != nullptr) return emulated_->expose();
-  if (region_) return fail(Errc::already_exists, "this endpoint exposes a region already");
-  if (bytes == 0 || bytes > kRegionMax) {
-    return fail(Errc::invalid_argument, "an exposed region has 1 to " + std::to_string(kRegionMax) + " bytes");
-  }
-  auto request = request_for<control::Expose>(control::Op::expose, id_);
-  request.bytes = bytes;
-  auto answer = connection_->call(request);
-  if (!answer) return tl::unexpected(answer.error());
-  if (answer->descriptors.size() != 1) return fail(Errc::protocol, "the NI sent no region");
-  auto mapping = Mapping::map(answer->descriptors[0].get(), bytes);
-  if (!mapping) return tl::unexpected(mapping.error());
-  region_ = std::move(*mapping);
-  for (LocalChannel* local : locals_.channels()) local->set_own_region(bytes);
-  return region_.bytes();
-}
-
-Result<uint64_t> Endpoint::map_peer_region(Channel channel) {
-  const auto index = static_cast<uint32_t>(channel);
-  if (emulated_ != nullptr) return emulated_->map_peer_region(*this, channel);
-  if (index >= channels_.size() || channels_[index].local == nullptr) {
-    return fail(Errc::not_found, "channel " + std::to_string(index) + " is no local channel");
-  }
-  return map_region_of(channels_[index], channel);
-}
-
-Result<uint64_t> Endpoint::map_region_of(ChannelState& state, Channel channel) {
-  if (state.mapped_region) return state.local->peer_region().size();
-  auto request = request_for<control::PeerRegion>(control::Op::peer_region, id_);
-  request.channel = static_cast<uint32_t>(channel);
-  auto answer = connection_->call(request);
-  if (!answer) return tl::unexpected(answer.error());
-  if (answer->descriptors.size() != 1) return fail(Errc::protocol, "the NI sent no region");
-  auto mapping = Mapping::map(answer->descriptors[0].get(), answer->reply.region.bytes);
-  if (!mapping) return tl::unexpected(mapping.error());
-  state.local->set_peer_region(std::move(*mapping));
-  state.mapped_region = true;
-  return state.local->peer_region().size();
 }
 
 }  // namespace unet

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "unet/connection.h"
-#include "unet/emulated.h"
 #include "unet/layer_endpoint.h"
 
 namespace unet {
@@ -52,13 +51,13 @@ Result<IpConfiguration> read_configuration(const Answer& answer) {
 }  // namespace
 
 Result<Channel> LayerEndpoint::open_ip() {
-  if (emulated_ != nullptr) {
+  if (emulated()) {
     return fail(Errc::invalid_argument, "an emulated endpoint has no IP channel: create one with queues of its own for that");
   }
   auto answer = connection_->call(request_for<control::OpenIp>(control::Op::open_ip, id_));
   if (!answer) return tl::unexpected(answer.error());
   auto channel = adopt(std::move(*answer));
-  if (channel) channels_[static_cast<uint32_t>(*channel)].longest = kIpMessageMax;
+  if (channel) own_.find(*channel)->longest = kIpMessageMax;
   return channel;
 }
 
@@ -72,7 +71,7 @@ Result<IpClaimed> LayerEndpoint::claim_ip(const IpClaim& claim, Nanoseconds time
 }
 
 Status LayerEndpoint::release_ip(uint32_t claim, Nanoseconds timeout) {
-  linger();  // without this, the NI would see the last messages come from an unclaimed port
+  channels().linger();  // without this, the NI would see the last messages come from an unclaimed port
   auto request = request_for<control::ReleaseIp>(control::Op::release_ip, id_);
   request.claim = claim;
   auto answer = connection_->call(request, timeout);
@@ -105,7 +104,7 @@ Status LayerEndpoint::own_ip_flow(uint32_t claim, const ip::IpAddress& local, ui
 Result<SocketTableView> LayerEndpoint::open_sockets() {
   const auto table = static_cast<uint32_t>(socket_tables_.size());
   // An embedded NI ends with its process: no service is left to read the table or to end the connections.
-  if (embedded_) return fail(Errc::unavailable, "an embedded NI ends with its process");
+  if (own_.embedded()) return fail(Errc::unavailable, "an embedded NI ends with its process");
   if (table == kSocketTablesMax) return fail(Errc::already_exists, "this endpoint has as many tables of sockets as it may");
   auto answer = connection_->call(request_for<control::OpenSockets>(control::Op::open_sockets, id_));
   if (!answer) return tl::unexpected(answer.error());
@@ -133,7 +132,7 @@ Result<IpConfiguration> LayerEndpoint::ip_configuration() {
 }
 
 Result<PendingId> LayerEndpoint::start_ip_configuration() {
-  if (emulated_ != nullptr) emulated_->opening();
+  channels().opening(1);
   return begin_pending(connection_->send(request_for<control::GetIpConfiguration>(control::Op::ip_configuration, id_), false));
 }
 

@@ -51,20 +51,17 @@ class LayerEndpoint : public Endpoint {
   // Sends `length` bytes, at most kInlineMax, which compose(std::byte*) writes straight into the slot.
   template <typename Compose>
   SendOutcome send_composed(Channel channel, uint32_t length, Compose compose) noexcept {
-    const auto index = static_cast<uint32_t>(channel);
-    if (__builtin_expect(index >= channels_.size() || !channels_[index].sends_locally, 0)) return SendOutcome::no_channel;
-    return channels_[index].local->send_composed(length, compose);
+    LocalChannel* const local = own_.open_local(channel);
+    return __builtin_expect(local != nullptr, 1) ? local->send_composed(length, compose) : SendOutcome::no_channel;
   }
   // Send a message of two parts: see LocalChannel::send_headed() and post_headed().
   SendOutcome send_headed(Channel channel, Bytes head, Bytes data) noexcept {
-    const auto index = static_cast<uint32_t>(channel);
-    if (__builtin_expect(index >= channels_.size() || !channels_[index].sends_locally, 0)) return SendOutcome::no_channel;
-    return channels_[index].local->send_headed(head, data);
+    LocalChannel* const local = own_.open_local(channel);
+    return __builtin_expect(local != nullptr, 1) ? local->send_headed(head, data) : SendOutcome::no_channel;
   }
   SendOutcome post_headed(Channel channel, uint32_t length, Bytes head) noexcept {
-    const auto index = static_cast<uint32_t>(channel);
-    if (__builtin_expect(index >= channels_.size() || !channels_[index].sends_locally, 0)) return SendOutcome::no_channel;
-    return channels_[index].local->post_headed(length, head);
+    LocalChannel* const local = own_.open_local(channel);
+    return __builtin_expect(local != nullptr, 1) ? local->post_headed(length, head) : SendOutcome::no_channel;
   }
 
   // ---- sending without a copy through the NI
@@ -72,20 +69,20 @@ class LayerEndpoint : public Endpoint {
   // Reserves the last `bytes` of EndpointOptions::send_bytes as memory from which messages can be sent repeatedly without a copy. Call this
   // before the first send. Empty: there is too little, or the endpoint is emulated.
   MutableBytes register_send_memory(uint64_t bytes) noexcept {
-    return queues_ == nullptr ? MutableBytes() : queues_->register_send_memory(bytes);
+    return own_.queues() == nullptr ? MutableBytes() : own_.queues()->register_send_memory(bytes);
   }
   // Works like post() on a channel through the NI, with `pieces` appended: at most kSendPiecesMax, of memory from register_send_memory().
   // They must not change until completed() has reached the value of submitted() after this call.
-  SendOutcome post(Channel channel, uint32_t length, std::span<const Bytes> pieces) noexcept;
+  SendOutcome post(Channel channel, uint32_t length, std::span<const Bytes> pieces) noexcept { return own_.post(channel, length, pieces); }
   // The number of messages given to the NI, and the number of them that it has taken.
-  uint64_t submitted() const noexcept { return queues_ == nullptr ? 0 : queues_->submitted(); }
-  uint64_t completed() noexcept { return queues_ == nullptr ? 0 : queues_->completed(); }
+  uint64_t submitted() const noexcept { return own_.queues() == nullptr ? 0 : own_.queues()->submitted(); }
+  uint64_t completed() noexcept { return own_.queues() == nullptr ? 0 : own_.queues()->completed(); }
   // Whether the NI is in this process: then posted messages leave while the application polls or waits.
-  bool is_embedded() const noexcept { return static_cast<bool>(embedded_); }
+  bool is_embedded() const noexcept { return static_cast<bool>(own_.embedded()); }
   // Makes wait_room() on a channel through the NI wait until completed() has reached `submitted`, as if a send had been refused. It
   // returns at once.
   void notify_completion(uint64_t submitted) noexcept {
-    if (queues_ != nullptr) queues_->notify_completion(submitted);
+    if (own_.queues() != nullptr) own_.queues()->notify_completion(submitted);
   }
   using Endpoint::post;
 
@@ -95,17 +92,17 @@ class LayerEndpoint : public Endpoint {
   using Endpoint::has_message;
   // Whether the next receive() would only fetch from the wires of this endpoint's embedded NI: all arrived messages have been received.
   bool would_fetch() const noexcept {
-    return embedded_ && emulated_ == nullptr && locals_.empty() && !queues_->has_message();
+    return own_.embedded() && own_.queues() != nullptr && !own_.has_locals() && !own_.queues()->has_message();
   }
   // Receives the next message of the channel that delivered last. False says nothing about other channels. It costs next to nothing, for
   // callers that would rather continue than check all channels.
-  bool receive_next(Message& message) noexcept { return locals_.receive_hot(message); }
+  bool receive_next(Message& message) noexcept { return own_.receive_hot(message); }
   // Receives the next message of the NI's queue; never true for an emulated endpoint.
-  bool receive_queued(Message& message) noexcept { return emulated_ == nullptr && queues_->receive(message); }
+  bool receive_queued(Message& message) noexcept { return own_.queues() != nullptr && own_.queues()->receive(message); }
   // The head of an unreleased message of kind `headed`. The peer can still write to it.
   Bytes head(const Message& message) const noexcept {
-    const auto index = static_cast<uint32_t>(message.channel);
-    return index < channels_.size() && channels_[index].local != nullptr ? channels_[index].local->head(message) : Bytes();
+    const LocalChannel* const local = own_.local(message.channel);
+    return local != nullptr ? local->head(message) : Bytes();
   }
 
   // ---- inspection

@@ -60,6 +60,9 @@ class LocalChannel {
     publish(slot, length, SlotKind::inline_data);
     return SendOutcome::sent;
   }
+  SendOutcome send(Bytes data) noexcept {
+    return send(data.data(), data.size() <= kMessageMax ? static_cast<uint32_t>(data.size()) : kMessageMax + 1);
+  }
 
   // Sends a message of `length` bytes, at most kInlineMax, that compose(std::byte*) writes straight into its slot.
   template <typename Compose>
