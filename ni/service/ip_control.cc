@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ni/service/journal_records.h"
+#include "ni/service/names.h"
 #include "unet/base/bytes.h"
 #include "unet/wire/address.h"
 #include "unet/wire/ip.h"
