@@ -101,7 +101,7 @@ class ReportBuilder {
   }
 
   Found client(json& out) {
-    const auto* const next = next_of(s_.clients_);
+    const auto* const next = next_of(s_.clients_.all());
     if (next == nullptr) return Found::end;
     const ClientRecord& client = *next->second;
     if (!all_ && owner_of(client) != r_.reader_.owner) return Found::nothing;
@@ -267,11 +267,11 @@ class ReportBuilder {
       engine[std::string(kNiGaugeNames[i])] = sum;
     }
     size_t packets = 0;
-    for (const auto& [index, client] : s_.clients_) packets += client->socket.packets_waiting();
+    for (const auto& [index, client] : s_.clients_.all()) packets += client->socket.packets_waiting();
     const SignallingHoldings signals = s_.signalling_->holdings();
     return {{"engine", std::move(engine)},
             {"service",
-             {{"clients", s_.clients_.size()},
+             {{"clients", s_.clients_.all().size()},
               {"endpoints", s_.real_endpoints_},
               {"emulated", s_.emulated_endpoints()},
               {"names", s_.names_.all().size()},
@@ -489,7 +489,7 @@ void Service::handle(ClientRecord& client, const control::Report& packet) {
     else charges_.scan_user(client.who.uid);
     client.report = std::make_unique<Report>(Reader{owner_of(client), client.who.uid, is_operator(client.who)});
   } else if (client.report == nullptr || client.report->parts() != packet.part) {
-    return fail_request(client, packet.header, {Errc::invalid_argument, "this is not the report's next part: begin again with part 0"});
+    return clients_.fail_request(client, packet.header, {Errc::invalid_argument, "this is not the report's next part: begin again with part 0"});
   }
   auto reply = zeroed<control::ReportPart>();
   reply.header = packet.header;
@@ -498,7 +498,7 @@ void Service::handle(ClientRecord& client, const control::Report& packet) {
   reply.more = client.report->done() ? 0 : 1;
   std::memcpy(reply.bytes, text.data(), text.size());
   if (reply.more == 0) client.report.reset();
-  send_packet(client, reply);
+  clients_.send_packet(client, reply);
 }
 
 }  // namespace unet::service

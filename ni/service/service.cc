@@ -2,8 +2,6 @@
 #include "ni/service/service.h"
 
 #include <sys/epoll.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,7 +25,6 @@ constexpr Nanoseconds kClientsFor = 50 * kMicrosecond;  // and so many requests:
 constexpr uint32_t kRequestsPerPoll = 16;
 constexpr int kEngineEventsPerPoll = 256;
 constexpr int kAcceptsPerPoll = 16;
-constexpr int kSendBuffer = 64 * 1024;     // bytes the kernel keeps for a client that does not read
 
 }  // namespace
 
@@ -88,22 +85,20 @@ bool Service::poll(Nanoseconds now) {
   if (ports_.poll()) tell_ip_changed();
   on_engine_events();
   on_deadlines();         // connects to endpoints that did not answer
-  end_silent();           // connections that did not say hello
-  flush_starved();        // answers that found no descriptors
-  scan_ended();
+  clients_.poll();        // connections that did not say hello, answers that found no descriptors, ends
   run_signalling();       // what the machine wants after all of that
   finish_drops();         // clients that ended during this turn
   if (const auto owner = ip_.dead().poll()) resume_deferred(*owner);
   commit_poll();               // all of that counts, and what it says leaves:
   send_signals();         // to other hosts, too
   commands_.flush();      // to the engine, and wake it
-  if (has_ended()) next_scan_ = std::min(next_scan_, now_ + kScanEvery);
+  clients_.schedule_scan();
   return commands_.take_pushed() || worked_;
 }
 
 Nanoseconds Service::next_timeout() const noexcept {
   Nanoseconds next = signalling_->next_timeout();
-  next = std::min({next, requests_.next_deadline(), next_hello_, next_flush_, next_scan_});
+  next = std::min({next, requests_.next_deadline(), clients_.next_timeout()});
   if ((backlogged() || others_unasked_) && now_ + kMillisecond < next) next = now_ + kMillisecond;
   if (commands_.has_events()) next = 0;
   if (!unserved_ends_.empty() || captures_.has_unserved()) next = 0;
@@ -126,7 +121,7 @@ void Service::process_clients() {
         on_supervisor();
       } else if (event.data.u64 >= kPortKeys) {
         ports_.on_ready(event.data.u64 - kPortKeys);
-      } else if (const ClientRecord* client = client_at(static_cast<uint32_t>(event.data.u64)); client != nullptr) {
+      } else if (const ClientRecord* client = clients_.at(static_cast<uint32_t>(event.data.u64)); client != nullptr) {
         fair_queue_.add(client->who.uid, {client->index, event.events});
       }
     }
@@ -138,7 +133,7 @@ void Service::process_clients() {
   while (const std::optional<FairQueue::Next> next = fair_queue_.next()) {
     {
       const ChargedTime charged(fair_queue_, next->user);
-      ClientRecord* const client = client_at(next->ready.client);
+      ClientRecord* const client = clients_.at(next->ready.client);
       if (client != nullptr && on_client(*client, next->ready.events)) fair_queue_.add(next->user, next->ready);
     }
     const Nanoseconds now = monotonic_now();
@@ -164,40 +159,20 @@ void Service::on_listener() {
 }
 
 Status Service::adopt_connection(Descriptor socket) {
-  Result<Credentials> who = peer_credentials(socket.get(), unknown_user_);
+  Result<Credentials> who = clients_.credentials_of(socket.get());
   if (!who) return tl::unexpected(who.error());
   const ChargedTime charged(fair_queue_, who->uid);
-  if (free_clients_.empty()) {
-    return fail(Errc::quota_exceeded, std::to_string(kClientsMax) + " connections are open, which is the maximum");
-  }
-  if (Status status = persistence_.takes_client(); !status) return status;
-  Rights rights = options_.policy.rights(*who);
-  if (Status status = charges_.take(who->uid, rights, {.connections = 1}); !status) return status;
-  // The kernel's own queue for a client that does not read stays small; ours is bounded, too.
-  setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
-  const uint32_t index = free_clients_.front();
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = index}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) {
-    charges_.give_back(who->uid, {.connections = 1});
-    return fail_errno("epoll_ctl", errno);
-  }
-  free_clients_.take();
-  persistence_.put(JournalKind::client, index, 0, ClientValue{}, {socket.get()});
-  persistence_.changed(JournalKind::client_state, index);
-  next_hello_ = 0;  // to be known in the next turn
-  ++counters_.connections;
-  clients_.emplace(index, std::make_unique<ClientRecord>(index, std::move(socket), std::move(*who), std::move(rights)));
-  return {};
+  return clients_.add(std::move(socket), std::move(*who));
 }
 
 // One request. With a journal, it stays in the socket until what came of it has left: see service_journal.cc.
 bool Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   if (client.dropped) return false;
-  if ((epoll_events & EPOLLOUT) != 0) flush(client);
+  if ((epoll_events & EPOLLOUT) != 0) clients_.flush(client);
   if (client.dropped) return false;
   // A client that does not take its replies gets no further requests served. If it is gone, they have no reader any more.
   if (client.blocked() || client.deferred) {
-    if ((epoll_events & (EPOLLHUP | EPOLLERR)) != 0) drop(client, "it is gone");
+    if ((epoll_events & (EPOLLHUP | EPOLLERR)) != 0) clients_.drop(client, "it is gone");
     return false;
   }
   alignas(8) std::array<std::byte, control::kPacketMax> room;
@@ -217,93 +192,13 @@ bool Service::on_client(ClientRecord& client, uint32_t epoll_events) {
     case PacketSocket::Received::nothing:
       break;
     case PacketSocket::Received::closed:
-      drop(client, "it closed the connection");
+      clients_.drop(client, "it closed the connection");
       break;
     case PacketSocket::Received::malformed:
-      protocol_error(client, "a packet longer than any of the protocol, or with descriptors");
+      clients_.protocol_error(client, "a packet longer than any of the protocol, or with descriptors");
       break;
   }
   return false;
-}
-
-void Service::flush(ClientRecord& client) {
-  const PacketSocket::Outcome outcome = client.socket.flush(client.uncommitted);
-  persistence_.flushed(client);
-  if (outcome == PacketSocket::Outcome::broken) return drop(client, "the connection broke");
-  client.starved = outcome == PacketSocket::Outcome::no_descriptors;
-  if (client.starved) next_flush_ = std::min(next_flush_, now_ + kFlushAgain);
-  announce(client);
-  watch_for_room(client);
-}
-
-// Answers of these clients wait for descriptors that the kernel does not take; it does not tell when it would.
-void Service::flush_starved() {
-  if (now_ < next_flush_) return;
-  next_flush_ = ~Nanoseconds{0};
-  for (const auto& [index, client] : clients_) {
-    if (client->starved && !client->dropped) flush(*client);
-  }
-}
-
-bool Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors) {
-  if (client.dropped) return true;
-  const bool refused = descriptors.size() != 0 && !reads_descriptors(client);
-  PacketSocket::Outcome outcome = PacketSocket::Outcome::no_descriptors;
-  if (!refused && persistence_.active()) outcome = persistence_.send(client, packet, {descriptors.begin(), descriptors.size()});
-  else if (!refused) outcome = client.socket.send(packet, descriptors, client.waiting_max());
-  switch (outcome) {
-    case PacketSocket::Outcome::sent:
-      if (persistence_.active()) return true;
-      announce(client);
-      watch_for_room(client);
-      return true;
-    case PacketSocket::Outcome::no_descriptors: {
-      control::Header header;
-      std::memcpy(&header, packet.data(), sizeof header);
-      fail_request(client, header,
-                   {Errc::out_of_memory, refused ? "your connections have left too many answers with descriptors unread; take them first"
-                                                 : "the network interface has no descriptors left; try again later"});
-      return false;
-    }
-    case PacketSocket::Outcome::broken:
-      ++counters_.slow_clients;
-      drop(client, "it does not read what it is sent, or is gone");
-      return true;
-  }
-  return true;
-}
-
-// The kernel bounds the descriptors that the NI's user has under way by its limit of open files, unless it is privileged. No user's
-// unread answers get more than a quarter of that: they are not to keep all the others from set-up.
-bool Service::reads_descriptors(const ClientRecord& client) {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return true;
-  size_t unread = 0;
-  for (const auto& [index, each] : clients_) {
-    if (each->who.uid == client.who.uid) unread += each->socket.unread_descriptors();
-  }
-  for (auto& [user, socket] : unread_ends_) {
-    if (user == client.who.uid) unread += socket.unread_descriptors();
-  }
-  constexpr rlim_t kAlways = 16;  // an NI with as few as that has other cares
-  return unread < std::max(limit.rlim_cur / 4, kAlways);
-}
-
-// Something is on its socket that was not there before, or its end: a client that polls looks only when this count has changed.
-void Service::announce(ClientRecord& client) {
-  if (!client.greeted) return;
-  auto* page = reinterpret_cast<ClientPage*>(client.page.mapping.data());
-  page->control_events.value.store(++client.events, std::memory_order_release);
-}
-
-void Service::watch_for_room(ClientRecord& client) {
-  const bool want = client.blocked();
-  if (!want) client.channels_peak = client.channels;
-  const uint32_t events = client.starved ? 0u : want ? uint32_t{EPOLLOUT} : client.deferred ? 0u : uint32_t{EPOLLIN};
-  if (events == client.watched || client.dropped) return;
-  client.watched = events;
-  epoll_event event{.events = events, .data = {.u64 = client.index}};
-  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, client.socket.descriptor(), &event);
 }
 
 void Service::on_engine_events() {
@@ -349,20 +244,6 @@ void Service::on_deadlines() {
   }
 }
 
-void Service::end_silent() {
-  if (now_ < next_hello_) return;
-  next_hello_ = ~Nanoseconds{0};
-  for (const auto& [index, client] : clients_) {
-    if (client->greeted || client->dropped) continue;
-    if (client->hello_by == 0) client->hello_by = now_ + kHelloFor;
-    if (now_ >= client->hello_by) {
-      drop(*client, "it did not say hello");
-    } else {
-      next_hello_ = std::min(next_hello_, client->hello_by);
-    }
-  }
-}
-
 void Service::push_signal(const engine::SendSignal& signal) {
   const PortInfo& port = ports_[signal.port];
   if (!commands_.push_signal(port.engine, engines_of(port), signal)) ++counters_.dropped_signals;
@@ -378,21 +259,11 @@ void Service::stop(Nanoseconds now) {
   listener_.reset();
   others_unasked_ = false;
   signalling_->goodbye();
-  std::vector<uint32_t> all;
-  for (const auto& [index, client] : clients_) all.push_back(index);
-  for (const uint32_t index : all) {
-    ClientRecord* client = client_at(index);
-    if (client != nullptr && !client->dropped) drop(*client, "the network interface stops");
-  }
+  clients_.drop_all("the network interface stops");
   run_signalling();
   send_signals();
   finish_drops();
   commands_.flush();
-}
-
-ClientRecord* Service::client_at(uint32_t index) {
-  const auto at = clients_.find(index);
-  return at == clients_.end() ? nullptr : at->second.get();
 }
 
 EndpointRecord* Service::endpoint_at(uint32_t id) {

@@ -16,7 +16,6 @@
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,6 +27,7 @@
 #include "ni/engine/mailbox.h"
 #include "ni/service/captures.h"
 #include "ni/service/charges.h"
+#include "ni/service/clients.h"
 #include "ni/service/engine_commands.h"
 #include "ni/service/engine_side.h"
 #include "ni/service/fair_queue.h"
@@ -58,9 +58,6 @@ struct SharedValue;
 class Service {
  public:
   static constexpr uint32_t kBacklogMax = 64;          // requests that wait for one endpoint's accept
-  static constexpr Nanoseconds kHelloFor = 10 * kSecond;  // a connection that says nothing
-  static constexpr Nanoseconds kScanEvery = 200 * kMillisecond;  // at ended connections whose descriptors were not read, and held memory
-  static constexpr Nanoseconds kFlushAgain = 10 * kMillisecond;  // an answer for which there were no descriptors
   static constexpr uint32_t kConnectMsDefault = 5'000;
   static constexpr uint32_t kConnectMsMax = 3'600'000;
 
@@ -106,7 +103,7 @@ class Service {
 
   // Drops every client and tells other NIs. poll() on until idle(), or give up: the engine may be gone.
   void stop(Nanoseconds now);
-  bool idle() const noexcept { return clients_.empty() && !backlogged(); }
+  bool idle() const noexcept { return clients_.all().empty() && !backlogged(); }
 
   const ServiceCounters& counters() const noexcept { return counters_; }
   const Signalling& signalling() const noexcept { return *signalling_; }
@@ -138,21 +135,8 @@ class Service {
   void on_engine_events();
   void on_engine_event(uint32_t engine, const engine::Event& event);
   void on_deadlines();
-  void end_silent();
-  void flush(ClientRecord& client);
-  void flush_starved();
   void push(uint32_t engine, const engine::Command& command) { commands_.push(engine, command); }
   void push_signal(const engine::SendSignal& signal);
-  // False: the descriptors could not be had. The client got an error instead; what it asked for is the caller's to undo.
-  bool send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors = {});
-  template <typename Packet>
-  bool send_packet(ClientRecord& client, const Packet& packet, std::initializer_list<int> descriptors = {}) {
-    static_assert(std::is_trivially_copyable_v<Packet>);
-    return send(client, as_bytes(&packet, sizeof packet), descriptors);
-  }
-  bool reads_descriptors(const ClientRecord& client);
-  void announce(ClientRecord& client);
-  void watch_for_room(ClientRecord& client);
 
   // service_engines.cc: which engine serves what
   uint32_t engines() const noexcept { return commands_.engines(); }
@@ -184,8 +168,6 @@ class Service {
   Status make_region(ClientRecord& client, EndpointRecord& endpoint, uint64_t wanted);
   EndpointRecord* own_endpoint(ClientRecord& client, const control::Header& header);  // replies with the error itself
   ChannelRecord* own_channel(ClientRecord& client, EndpointRecord& endpoint, const control::Header& header, uint32_t channel);
-  void fail_request(ClientRecord& client, const control::Header& header, const Error& error);
-  void ok(ClientRecord& client, const control::Header& header, std::initializer_list<int> descriptors = {});
 
   // service_journal.cc: what is written down
   void write_changes();
@@ -322,11 +304,6 @@ class Service {
   ChannelRecord* channel_of_tag(Tag tag, EndpointRecord*& endpoint);
 
   // service_ends.cc
-  void drop(ClientRecord& client, std::string_view why);
-  void protocol_error(ClientRecord& client, std::string_view what);
-  void end_socket(ClientRecord& client);
-  void scan_ended();
-  bool has_ended() const noexcept { return !unread_ends_.empty() || charges_.holds_memory(); }
   void finish_drops();
   void destroy(EndpointRecord& endpoint, control::CloseReason reason);
   void end_parts(EndpointRecord& endpoint, control::CloseReason reason);
@@ -338,7 +315,6 @@ class Service {
   void on_client_detached(uint32_t engine, uint32_t index);
   void forget(ClientRecord& client);
 
-  ClientRecord* client_at(uint32_t index);
   EndpointRecord* endpoint_at(uint32_t id);
 
   ServiceOptions options_;
@@ -352,6 +328,8 @@ class Service {
   bool draining_ = false;
 
   Descriptor epoll_;
+  ServiceCounters counters_;
+  Clients clients_{epoll_.get(), now_, options_.policy, counters_, charges_, persistence_};
   std::unique_ptr<Listener> listener_;
   FairQueue fair_queue_;
   struct Terms {
@@ -364,19 +342,9 @@ class Service {
   TagTable tags_;
   std::set<uint32_t> deferred_;            // clients with a claim that waits for ip_.dead()
   std::unique_ptr<Signalling> signalling_;
-  ServiceCounters counters_;
 
-  std::map<uint32_t, std::unique_ptr<ClientRecord>> clients_;
-  NumberPool free_clients_{0, kClientsMax};
-  std::set<uint32_t> dropped_;  // clients to finish
-  Nanoseconds next_hello_ = ~Nanoseconds{0};  // when a client must have said hello
-  Nanoseconds next_flush_ = ~Nanoseconds{0};  // of clients that are starved
-  // By user: our ends of connections that are over, while the client has not read all descriptors.
-  std::list<std::pair<uid_t, PacketSocket>> unread_ends_;
-  Nanoseconds next_scan_ = ~Nanoseconds{0};  // of unread_ends_ and of held memory
   Nanoseconds next_refusal_log_ = 0;
   Nanoseconds next_static_log_ = 0;
-  const std::optional<uid_t> unknown_user_ = unknown_user();
   std::map<uint32_t, std::unique_ptr<EndpointRecord>> endpoints_;
   NumberPool free_endpoints_{0, kEndpointsMax};
   size_t real_endpoints_ = 0;     // of endpoints_; the others are emulated

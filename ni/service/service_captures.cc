@@ -31,7 +31,7 @@ Status Service::may_capture(ClientRecord& client, const control::CaptureStart& p
   }
   const EndpointRecord* endpoint = endpoint_at(packet.header.endpoint);
   const bool known = endpoint != nullptr && !endpoint->detaching &&
-                     (operates || owner_of(*client_at(endpoint->client)) == owner_of(client));
+                     (operates || owner_of(*clients_.at(endpoint->client)) == owner_of(client));
   if (known && endpoint->carrier) {
     return wrong("endpoint " + std::to_string(endpoint->id) + " is emulated and has no queues: name endpoint " +
                  std::to_string(*endpoint->carrier) + ", which carries it" +
@@ -54,15 +54,14 @@ uint32_t Service::engines_of(const CaptureRecord& capture) {
 }
 
 void Service::handle(ClientRecord& client, const control::CaptureStart& packet) {
-  if (Status status = may_capture(client, packet); !status) return fail_request(client, packet.header, status.error());
+  if (Status status = may_capture(client, packet); !status) return clients_.fail_request(client, packet.header, status.error());
   const Result<CaptureRecord*> created = captures_.create(client, owner_of(client), is_operator(client.who), packet, now_);
-  if (!created) return fail_request(client, packet.header, created.error());
+  if (!created) return clients_.fail_request(client, packet.header, created.error());
   CaptureRecord& capture = **created;
   captures_.start(capture, engines_of(capture));
-  auto reply = zeroed<control::Reply>();
-  reply.header = packet.header;
+  control::Reply reply = make_reply(packet.header);
   reply.capture = {.capture = capture.capture, .bytes = capture.bytes, .epoch = wall_now() - now_};
-  if (!send_packet(client, reply, {capture.shared.descriptor.get()})) captures_.stop(capture);
+  if (!clients_.send_packet(client, reply, {capture.shared.descriptor.get()})) captures_.stop(capture);
   capture.shared.descriptor.reset();
 }
 
@@ -70,11 +69,11 @@ void Service::handle(ClientRecord& client, const control::CaptureStop& packet) {
   CaptureRecord* const capture = captures_.find(packet.capture);
   const bool operates = is_operator(client.who);
   if (capture == nullptr || (!operates && capture->owner != owner_of(client))) {
-    return fail_request(client, packet.header, {Errc::not_found, "no capture " + std::to_string(packet.capture) +
+    return clients_.fail_request(client, packet.header, {Errc::not_found, "no capture " + std::to_string(packet.capture) +
                                                                      (operates ? " runs" : " of yours runs")});
   }
   captures_.stop(*capture);
-  ok(client, packet.header);
+  clients_.ok(client, packet.header);
 }
 
 }  // namespace unet::service

@@ -53,14 +53,13 @@ Result<LocalParts> make_local_parts(const LocalOptions& options) {
 
 std::string Service::describe(const EndpointRecord& endpoint) const {
   if (const std::string_view name = names_.name_of(endpoint.id); !name.empty()) return std::string(name);
-  const auto client = clients_.find(endpoint.client);
-  return "pid " + std::to_string(client == clients_.end() ? 0 : client->second->who.pid);
+  const ClientRecord* const client = clients_.at(endpoint.client);
+  return "pid " + std::to_string(client == nullptr ? 0 : client->who.pid);
 }
 
 bool Service::same_user(const EndpointRecord& one, const EndpointRecord& other) const {
-  const auto a = clients_.find(one.client), b = clients_.find(other.client);
-  if (a == clients_.end() || b == clients_.end()) return false;
-  return owner_of(*a->second) == owner_of(*b->second);
+  const ClientRecord *const a = clients_.at(one.client), *const b = clients_.at(other.client);
+  return a != nullptr && b != nullptr && owner_of(*a) == owner_of(*b);
 }
 
 control::ChannelInfo Service::info_of(const EndpointRecord& endpoint, const ChannelRecord& channel) {
@@ -86,7 +85,7 @@ Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t m
     return fail(Errc::quota_exceeded,
                 whose + std::to_string(kChannelsPerEndpointMax) + " channels, which is the maximum; close some" + also);
   }
-  ClientRecord& client = *client_at(endpoint.client);
+  ClientRecord& client = *clients_.at(endpoint.client);
   if (Status status = persistence_.takes(0); !status) return tl::unexpected(status.error());
   if (Status status = charges_.take_memory(client, {.channels = 1, .memory = memory}); !status) {
     return tl::unexpected(status.error());
@@ -114,19 +113,18 @@ void Service::handle(ClientRecord& client, const control::Connect& packet) {
   const size_t at = target.find('@');
   const std::string_view name = target.substr(0, at);
   const std::string_view host = at == std::string_view::npos ? std::string_view() : target.substr(at + 1);
-  if (Status more = takes_more(); !more) return fail_request(client, packet.header, more.error());
+  if (Status more = takes_more(); !more) return clients_.fail_request(client, packet.header, more.error());
   Status status;
   if (control::names_claim(target)) {
     const Result<IpPorts::Found> claimer = ip_.find(target);
     // One channel to a local peer serves all its ports, however often a client asks.
     if (const ChannelRecord* known = claimer && packet.path != control::Path::ni ? local_channel_to(*endpoint, claimer->endpoint)
                                                                                       : nullptr) {
-      auto reply = zeroed<control::Reply>();
-      reply.header = packet.header;
+      control::Reply reply = make_reply(packet.header);
       reply.channel = info_of(*endpoint, *known);
       reply.channel.known = 1;
       reply.channel.shared = claimer->shared ? 1 : 0;  // of this question, not of the one that opened it
-      send_packet(client, reply);
+      clients_.send_packet(client, reply);
       return;
     }
     status = claimer ? connect_to(client, *endpoint, packet, target, claimer->endpoint, claimer->shared)
@@ -145,7 +143,7 @@ void Service::handle(ClientRecord& client, const control::Connect& packet) {
   } else {
     status = connect_wire(*endpoint, packet, name, host);
   }
-  if (!status) fail_request(client, packet.header, status.error());
+  if (!status) clients_.fail_request(client, packet.header, status.error());
 }
 
 const ChannelRecord* Service::local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept {
@@ -205,7 +203,7 @@ Status Service::offer(RequestRecord request, int32_t uid, int32_t pid, bool same
                                    " requests waiting; try again later");
   }
   // Requests may be withdrawn at once, but not the events that told of them: their number must not be the asker's choice.
-  ClientRecord& owner = *client_at(target.client);
+  ClientRecord& owner = *clients_.at(target.client);
   if (owner.blocked()) {
     return fail(Errc::refused, "the endpoint " + in_quotes(describe(target)) + " does not read its events; try again later");
   }
@@ -218,7 +216,7 @@ Status Service::offer(RequestRecord request, int32_t uid, int32_t pid, bool same
   event.peer.set(request.from);
   target.requests.insert(request.id);
   requests_.add(std::move(request));
-  send_packet(owner, event);
+  clients_.send_packet(owner, event);
   return {};
 }
 
@@ -244,7 +242,7 @@ void Service::fail_connect(const RequestRecord& request, const Error& error) {
   const control::Header header{.op = Op::connect, .endpoint = connector->id, .cookie = at->second.cookie};
   at->second.request = 0;
   end_channel(*connector, request.connector_channel, control::CloseReason::closed_by_peer);
-  fail_request(*client_at(connector->client), header, error);
+  clients_.fail_request(*clients_.at(connector->client), header, error);
 }
 
 void Service::handle(ClientRecord& client, const control::Accept& packet) {
@@ -252,11 +250,11 @@ void Service::handle(ClientRecord& client, const control::Accept& packet) {
   if (endpoint == nullptr) return;
   const RequestRecord* found = find_request(*endpoint, packet.request);
   if (found == nullptr) {
-    return fail_request(client, packet.header, {Errc::not_found, "the request was withdrawn: the other side gave up or is gone"});
+    return clients_.fail_request(client, packet.header, {Errc::not_found, "the request was withdrawn: the other side gave up or is gone"});
   }
   const RequestRecord request = *found;
   if (request.wire) {
-    if (Status status = accept_wire(*endpoint, request, packet.header); !status) fail_request(client, packet.header, status.error());
+    if (Status status = accept_wire(*endpoint, request, packet.header); !status) clients_.fail_request(client, packet.header, status.error());
   } else if (request.path == control::Path::ni) {
     accept_hairpin(*endpoint, request, packet.header);
   } else {
@@ -272,7 +270,7 @@ void Service::handle(ClientRecord& client, const control::Reject& packet) {
     remove_request(request.id);
     fail_connect(request, {Errc::refused, "the endpoint " + in_quotes(describe(*endpoint)) + " refused the channel"});
   }
-  ok(client, packet.header);
+  clients_.ok(client, packet.header);
 }
 
 // The reply that a channel is open, to either side.
@@ -282,10 +280,9 @@ bool Service::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, O
   UNET_PROBE(channel_open, endpoint.id, channel.number, static_cast<int>(channel.kind));
   channel.request = 0;
   persistence_.changed(JournalKind::channel, endpoint.id, channel.number);
-  auto reply = zeroed<control::Reply>();
-  reply.header = {.op = op, .endpoint = endpoint.id, .cookie = cookie};
+  control::Reply reply = make_reply({.op = op, .endpoint = endpoint.id, .cookie = cookie});
   reply.channel = info_of(endpoint, channel);
-  return send_packet(*client_at(endpoint.client), reply, descriptors);
+  return clients_.send_packet(*clients_.at(endpoint.client), reply, descriptors);
 }
 
 namespace {
@@ -305,14 +302,14 @@ void join(const EndpointRecord& connector, ChannelRecord& connecting, const Endp
 
 void Service::accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
   EndpointRecord& connector = *endpoint_at(request.connector);
-  ClientRecord& client = *client_at(endpoint.client);
+  ClientRecord& client = *clients_.at(endpoint.client);
   ChannelRecord& connecting = connector.channels.at(request.connector_channel);
   const Result<LocalParts> parts = make_local_parts(connecting.local);
   const Result<ChannelRecord*> made = parts ? new_channel(endpoint, 0) : Result<ChannelRecord*>(tl::unexpected(parts.error()));
   remove_request(request.id);
   if (!made) {
     fail_connect(request, made.error());
-    return fail_request(client, header, made.error());
+    return clients_.fail_request(client, header, made.error());
   }
   ChannelRecord& accepting = **made;
   accepting.kind = ChannelKind::local;
@@ -332,13 +329,13 @@ void Service::accept_local(EndpointRecord& endpoint, const RequestRecord& reques
 
 void Service::accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
   EndpointRecord& connector = *endpoint_at(request.connector);
-  ClientRecord& client = *client_at(endpoint.client);
+  ClientRecord& client = *clients_.at(endpoint.client);
   ChannelRecord& connecting = connector.channels.at(request.connector_channel);
   const Result<ChannelRecord*> made = new_channel(endpoint, 0);
   remove_request(request.id);
   if (!made) {
     fail_connect(request, made.error());
-    return fail_request(client, header, made.error());
+    return clients_.fail_request(client, header, made.error());
   }
   ChannelRecord& accepting = **made;
   accepting.kind = ChannelKind::ni;
@@ -346,7 +343,7 @@ void Service::accept_hairpin(EndpointRecord& endpoint, const RequestRecord& requ
   if (Status status = open_hairpin(connector, connecting, endpoint, accepting); !status) {
     end_channel(endpoint, accepting.number, control::CloseReason::closed_by_peer);
     fail_connect(request, status.error());
-    return fail_request(client, header, status.error());
+    return clients_.fail_request(client, header, status.error());
   }
   finish_connect(endpoint, accepting, Op::accept, header.cookie, {});
   finish_connect(connector, connecting, Op::connect, connecting.cookie, {});
@@ -357,7 +354,7 @@ void Service::handle(ClientRecord& client, const control::CloseChannel& packet) 
   if (endpoint == nullptr) return;
   if (own_channel(client, *endpoint, packet.header, packet.channel) == nullptr) return;
   end_channel(*endpoint, packet.channel, control::CloseReason::closed_by_peer);
-  ok(client, packet.header);
+  clients_.ok(client, packet.header);
 }
 
 }  // namespace unet::service

@@ -36,17 +36,16 @@ void Service::handle(ClientRecord& client, const control::CreateEmulated& packet
   EndpointRecord* carrier = own_endpoint(client, packet.header);
   if (carrier == nullptr) return;
   const Result<uint32_t> id = create_emulated(client, *carrier);
-  if (!id) return fail_request(client, packet.header, id.error());
-  auto reply = zeroed<control::Reply>();
-  reply.header = packet.header;
+  if (!id) return clients_.fail_request(client, packet.header, id.error());
+  control::Reply reply = make_reply(packet.header);
   reply.create_endpoint = {.endpoint = *id, .doorbell = 0};
-  send_packet(client, reply);
+  clients_.send_packet(client, reply);
 }
 
 // At once: the engine has nothing of it to let go of but its channels, which it closes in its own time.
 void Service::destroy_emulated(EndpointRecord& endpoint, control::CloseReason reason) {
   const uint32_t id = endpoint.id;
-  const ClientRecord& client = *client_at(endpoint.client);
+  const ClientRecord& client = *clients_.at(endpoint.client);
   end_parts(endpoint, reason);
   UNET_CHECK(carrier_of(endpoint).emulated.erase(id) == 1);
   charges_.give_back(client.who.uid, {.emulated = 1});
@@ -60,7 +59,7 @@ bool Service::resume_emulated(uint32_t id, uint32_t carrier_id) {
   EndpointRecord* const carrier = endpoint_at(carrier_id);
   const bool carries = carrier != nullptr && !carrier->carrier && !carrier->detaching;
   if (!carries || !free_emulated_.take(id)) return false;
-  charges_.resume(client_at(carrier->client)->who.uid, {.emulated = 1});
+  charges_.resume(clients_.at(carrier->client)->who.uid, {.emulated = 1});
   auto endpoint = std::make_unique<EndpointRecord>();
   endpoint->id = id;
   endpoint->client = carrier->client;
@@ -77,7 +76,7 @@ EndpointRecord& Service::carrier_of(EndpointRecord& endpoint) {
 EndpointRecord* Service::own_real_endpoint(ClientRecord& client, const control::Header& header, const char* wanted) {
   EndpointRecord* endpoint = own_endpoint(client, header);
   if (endpoint == nullptr || !endpoint->carrier) return endpoint;
-  fail_request(client, header, {Errc::invalid_argument, "endpoint " + std::to_string(endpoint->id) + " is emulated and has no " +
+  clients_.fail_request(client, header, {Errc::invalid_argument, "endpoint " + std::to_string(endpoint->id) + " is emulated and has no " +
                                                             wanted + ": create one with queues of its own for that"});
   return nullptr;
 }

@@ -2,12 +2,9 @@
 //
 // An ending endpoint first loses its name, requests and channels; then the engine is told to let go; when it has
 // (EndpointDetached), the memory is unmapped and the quota given back. A connection ends after its endpoints.
-#include <sys/epoll.h>
-
 #include <utility>
 
 #include "ni/service/journal_records.h"
-#include "ni/service/log.h"
 #include "ni/service/service.h"
 #include "unet/base/bytes.h"
 #include "unet/base/check.h"
@@ -18,47 +15,9 @@ namespace unet::service {
 using control::CloseReason;
 using State = ChannelRecord::State;
 
-void Service::protocol_error(ClientRecord& client, std::string_view what) {
-  if (client.dropped) return;
-  ++counters_.protocol_errors;
-  const control::Header header{.op = control::Op::hello, .endpoint = 0, .cookie = 0};
-  fail_request(client, header, {Errc::protocol, "the control protocol was broken: " + std::string(what) + "; the connection is closed"});
-  drop(client, what);
-}
-
-// Ends the connection now; what it had is given back by finish_drops() at the end of the turn, so that no handler loses
-// the ground under its feet.
-void Service::drop(ClientRecord& client, std::string_view why) {
-  if (client.dropped) return;
-  log::debug("client {} (pid {}, user {}) ends: {}", client.index, client.who.pid, client.who.uid, why);
-  client.dropped = true;
-  if (persistence_.active()) static_cast<void>(client.socket.flush());  // what it did wrong
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.descriptor(), nullptr);
-  end_socket(client);
-  announce(client);
-  dropped_.insert(client.index);
-}
-
-// Descriptors that it has not read stay charged to us for as long as it keeps its end open: they go on counting as its user's.
-void Service::end_socket(ClientRecord& client) {
-  const bool all_read = client.socket.unread_descriptors() == 0;
-  if (!all_read || persistence_.active()) client.socket.end();  // the supervisor has it, too
-  if (all_read) return client.socket.close();
-  unread_ends_.emplace_back(client.who.uid, std::exchange(client.socket, PacketSocket()));
-}
-
-void Service::scan_ended() {
-  if (now_ < next_scan_) return;
-  std::erase_if(unread_ends_, [](auto& end) { return end.second.unread_descriptors() == 0; });
-  charges_.scan_all();
-  next_scan_ = ~Nanoseconds{0};
-}
-
 void Service::finish_drops() {
-  while (!dropped_.empty()) {
-    const uint32_t index = *dropped_.begin();
-    dropped_.erase(dropped_.begin());
-    ClientRecord& client = *client_at(index);
+  while (ClientRecord* const next = clients_.next_dropped()) {
+    ClientRecord& client = *next;
     const ChargedTime charged(fair_queue_, client.who.uid);
     captures_.stop_of_client(client.index);
     for (const uint32_t id : client.endpoints) {
@@ -104,7 +63,7 @@ void Service::end_parts(EndpointRecord& endpoint, CloseReason reason) {
         .op = accepting ? control::Op::accept : control::Op::connect, .endpoint = endpoint.id, .cookie = channel.cookie};
     end_channel(endpoint, channel.number, reason);
     if (!accepting && !connecting) continue;
-    fail_request(*client_at(endpoint.client), asked, {Errc::disconnected, "the endpoint was destroyed while the channel was being opened"});
+    clients_.fail_request(*clients_.at(endpoint.client), asked, {Errc::disconnected, "the endpoint was destroyed while the channel was being opened"});
   }
 }
 
@@ -116,7 +75,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   endpoint.channels.erase(at);
   persistence_.changed(JournalKind::channel, endpoint.id, number);
   if (endpoint.carrier) carrier_of(endpoint).lent.erase(number);
-  ClientRecord& client = *client_at(endpoint.client);
+  ClientRecord& client = *clients_.at(endpoint.client);
   --client.channels;
   charges_.give_back(client.who.uid, {.channels = 1, .memory = channel.memory});
 
@@ -151,16 +110,16 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   UNET_PROBE(channel_close, endpoint.id, channel.number, static_cast<int>(reason));
   persistence_.changed(JournalKind::channel, endpoint.id, channel.number);
   close_in_engine(endpoint, channel);
-  if (channel.ip) ip_.end(*client_at(endpoint.client), endpoint);
+  if (channel.ip) ip_.end(*clients_.at(endpoint.client), endpoint);
   if (channel.wire) release_wire(channel);
-  const ClientRecord& owner = *client_at(endpoint.client);
+  const ClientRecord& owner = *clients_.at(endpoint.client);
   charges_.give_back(owner.who.uid, {.memory = channel.memory});
   channel.memory = 0;
   auto event = zeroed<control::ChannelClosed>();
   event.header = {.op = control::Op::channel_closed, .endpoint = endpoint.id, .cookie = 0};
   event.channel = channel.number;
   event.reason = reason;
-  send_packet(*client_at(endpoint.client), event);
+  clients_.send_packet(*clients_.at(endpoint.client), event);
 }
 
 void Service::close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel) {
@@ -184,7 +143,7 @@ void Service::release_wire(ChannelRecord& channel) {
 void Service::on_endpoint_detached(uint32_t id) {
   EndpointRecord* endpoint = endpoint_at(id);
   UNET_CHECK(endpoint != nullptr && endpoint->detaching);
-  ClientRecord& client = *client_at(endpoint->client);
+  ClientRecord& client = *clients_.at(endpoint->client);
   const ChargedTime charged(fair_queue_, client.who.uid);
   const bool answer = endpoint->answer_detach;
   const control::Header header{.op = control::Op::destroy_endpoint, .endpoint = id, .cookie = endpoint->detach_cookie};
@@ -201,14 +160,14 @@ void Service::on_endpoint_detached(uint32_t id) {
   endpoints_.erase(id);  // unmaps segment and region, closes the wake descriptor
   charges_.give_back(client.who.uid, usage, std::move(watches));
   free_endpoints_.give_back(id);
-  if (answer) ok(client, header);
-  if (client.dropped && client.endpoints.empty() && !client.told_engine && dropped_.count(client.index) == 0) {
+  if (answer) clients_.ok(client, header);
+  if (client.dropped && client.endpoints.empty() && !client.told_engine && !clients_.has_dropped(client.index)) {
     detach_client(client);
   }
 }
 
 void Service::on_client_detached(uint32_t engine, uint32_t index) {
-  ClientRecord& client = *client_at(index);
+  ClientRecord& client = *clients_.at(index);
   engine_.forget_client(engine, client.wake.get());
   client.engines &= ~(1u << engine);
   if (client.engines == 0) forget(client);
@@ -216,19 +175,11 @@ void Service::on_client_detached(uint32_t engine, uint32_t index) {
 
 // No engine knows it any longer.
 void Service::forget(ClientRecord& client) {
-  UNET_CHECK(client.dropped && client.endpoints.empty());
-  const uint32_t index = client.index;
-  charges_.give_back(client.who.uid, {.connections = 1});
-  if (persistence_.active()) {
-    persistence_.erase_outputs(*client_at(index), client.outputs);
-    if (upgrade_ && upgrade_->first == index) {
-      persistence_.erase(JournalKind::upgrade, index, upgrade_->second);
-      upgrade_.reset();
-    }
-    persistence_.changed(JournalKind::client_state, index);
+  if (upgrade_ && upgrade_->first == client.index) {
+    persistence_.erase(JournalKind::upgrade, client.index, upgrade_->second);
+    upgrade_.reset();
   }
-  clients_.erase(index);
-  free_clients_.give_back(index);
+  clients_.remove(client);
 }
 
 }  // namespace unet::service

@@ -33,7 +33,7 @@ uint32_t Service::least_busy_engine(uint32_t among) const {
 
 void Service::assign_engine(EndpointRecord& endpoint, uint32_t engine) {
   if (endpoint.engine) return;
-  ClientRecord& client = *client_at(endpoint.client);
+  ClientRecord& client = *clients_.at(endpoint.client);
   const std::optional<uint32_t> doorbell = take_doorbell(client, engine);
   UNET_CHECK(doorbell);  // there are as many as endpoints
   endpoint.engine = engine;
@@ -67,7 +67,7 @@ std::optional<uint32_t> Service::take_doorbell(ClientRecord& client, uint32_t& e
 void Service::attach_client(ClientRecord& client, uint32_t engine) {
   if ((client.engines >> engine & 1) != 0) return;
   client.engines |= 1u << engine;
-  if (!engine_.watch_client(engine, client.wake.get())) drop(client, "an engine could not be told to wake for it");
+  if (!engine_.watch_client(engine, client.wake.get())) clients_.drop(client, "an engine could not be told to wake for it");
   push(engine, engine::AttachClient{.client = client.index, .page = reinterpret_cast<ClientPage*>(client.page.mapping.data())});
 }
 
@@ -89,7 +89,7 @@ void Service::attach_endpoint(EndpointRecord& endpoint) {
                                       .doorbell = endpoint.doorbell,
                                       .segment = endpoint.segment.mapping.data(),
                                       .geometry = endpoint.geometry,
-                                      .user = client_at(endpoint.client)->who.uid,
+                                      .user = clients_.at(endpoint.client)->who.uid,
                                       .weight = endpoint.weight});
   if (endpoint.region_bytes != 0) {
     push(engine, engine::SetRegion{.endpoint = endpoint.id, .region = endpoint.region.mapping.bytes().first(endpoint.region_bytes)});

@@ -347,7 +347,7 @@ TEST_CASE("a user whose connections leave answers with descriptors unread gets n
   }
   deaf.stop_sending();
   const auto go_on = [&] {
-    for (const Nanoseconds start = monotonic_now(); monotonic_now() - start < 2 * Service::kScanEvery;) ni->wait(Service::kScanEvery);
+    for (const Nanoseconds start = monotonic_now(); monotonic_now() - start < 2 * Clients::kScanEvery;) ni->wait(Clients::kScanEvery);
   };
   go_on();
   CHECK(code_of(same.create()) == Errc::out_of_memory);

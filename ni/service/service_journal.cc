@@ -82,15 +82,15 @@ void Service::commit_changes() {
   persistence_.reserve_ids(signalling_->next_id());
   if (!persistence_.has_uncommitted()) return;
   for (const uint32_t index : persistence_.take_flushed()) {
-    if (ClientRecord* const client = client_at(index)) persistence_.erase_sent(*client);
+    if (ClientRecord* const client = clients_.at(index)) persistence_.erase_sent(*client);
   }
   write_changes();
   persistence_.journal().commit();
   for (const uint32_t index : persistence_.take_waiting()) {
-    ClientRecord* const client = client_at(index);
+    ClientRecord* const client = clients_.at(index);
     if (client == nullptr || client->dropped) continue;
     client->uncommitted = 0;
-    flush(*client);
+    clients_.flush(*client);
   }
 }
 
@@ -100,7 +100,7 @@ void Service::commit_poll() {
   do {
     finish_drops();
     commit_changes();
-  } while (!dropped_.empty());
+  } while (clients_.has_dropped());
 }
 
 void Service::on_journaled_packet(ClientRecord& client, Bytes packet) {
@@ -145,7 +145,7 @@ void Service::write_changes() {
 }
 
 bool Service::write_client(uint32_t index) {
-  const ClientRecord* const client = client_at(index);
+  const ClientRecord* const client = clients_.at(index);
   if (client == nullptr) return false;
   auto value = zeroed<ClientStateValue>();
   value.events = client->events_numbered;

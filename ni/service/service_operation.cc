@@ -8,7 +8,7 @@ namespace unet::service {
 
 bool Service::operates(ClientRecord& client, const control::Header& header) {
   if (is_operator(client.who)) return true;
-  fail_request(client, header,
+  clients_.fail_request(client, header,
                {Errc::not_permitted, "only root and user " + std::to_string(options_.own_user) +
                                          ", whose network interface this is, may do that; you are user " +
                                          std::to_string(client.who.uid)});
@@ -17,8 +17,8 @@ bool Service::operates(ClientRecord& client, const control::Header& header) {
 
 void Service::handle(ClientRecord& client, const control::PolicyReload& packet) {
   if (!operates(client, packet.header)) return;
-  if (Status status = reload_policy(); !status) return fail_request(client, packet.header, status.error());
-  ok(client, packet.header);
+  if (Status status = reload_policy(); !status) return clients_.fail_request(client, packet.header, status.error());
+  clients_.ok(client, packet.header);
 }
 
 Status Service::reload_policy() {
@@ -34,7 +34,7 @@ Status Service::reload_policy() {
   }
   options_.policy = std::move(*policy);
   // A client with more than is allowed now keeps it, and gets no more. How fast it may send changes at once.
-  for (auto& [index, client] : clients_) {
+  for (auto& [index, client] : clients_.all()) {
     client->rights = options_.policy.rights(client->who);
     if (!client->endpoints.empty()) tell_terms(*client);
   }
@@ -68,11 +68,11 @@ void Service::tell_terms(const ClientRecord& client) {
 void Service::handle(ClientRecord& client, const control::Drain& packet) {
   if (!operates(client, packet.header)) return;
   if (packet.on > 1) {
-    return fail_request(client, packet.header,
+    return clients_.fail_request(client, packet.header,
                         {Errc::invalid_argument, "drain: " + std::to_string(packet.on) + " is neither 1 (on) nor 0 (off)"});
   }
   drain(packet.on == 1);
-  ok(client, packet.header);
+  clients_.ok(client, packet.header);
 }
 
 void Service::drain(bool on) {
@@ -90,7 +90,7 @@ void Service::handle(ClientRecord& client, const control::Upgrade& packet) {
   } else if (upgrade_) {
     status = fail(Errc::unavailable, "another upgrade is under way");
   }
-  if (!status) return fail_request(client, packet.header, status.error());
+  if (!status) return clients_.fail_request(client, packet.header, status.error());
   upgrade_ = {client.index, packet.header.cookie};
   persistence_.put(JournalKind::upgrade, client.index, packet.header.cookie, UpgradeValue{});
   persistence_.journal().order(JournalOp::upgrade, packet.program.view());
@@ -102,11 +102,11 @@ void Service::end_upgrade(const Status& outcome) {
   const auto [index, cookie] = *upgrade_;
   upgrade_.reset();
   persistence_.erase(JournalKind::upgrade, index, cookie);
-  ClientRecord* const client = client_at(index);
+  ClientRecord* const client = clients_.at(index);
   const control::Header header{.op = control::Op::upgrade, .endpoint = 0, .cookie = cookie};
   if (client == nullptr || client->dropped) return;
-  if (outcome) ok(*client, header);
-  else fail_request(*client, header, outcome.error());
+  if (outcome) clients_.ok(*client, header);
+  else clients_.fail_request(*client, header, outcome.error());
 }
 
 Status Service::takes_more() const {

@@ -18,13 +18,6 @@ using control::Op;
 
 namespace {
 
-// All bytes of the reply are set: nothing of the NI's memory leaves with the padding.
-control::Reply make_reply(const control::Header& header) {
-  auto reply = zeroed<control::Reply>();
-  reply.header = header;
-  return reply;
-}
-
 std::string wrong_options(const EndpointOptions& o) {
   const auto range = [](const char* what, uint64_t is, uint64_t least, uint64_t most) {
     if (is >= least && is <= most) return std::string();
@@ -72,19 +65,19 @@ bool of_another_version(Bytes packet) {
 template <typename Packet>
 void Service::dispatch(ClientRecord& client, Bytes bytes) {
   static_assert(std::is_trivially_copyable_v<Packet> && sizeof(Packet) <= control::kPacketMax);
-  if (bytes.size() != sizeof(Packet)) return protocol_error(client, "a request of a wrong length");
+  if (bytes.size() != sizeof(Packet)) return clients_.protocol_error(client, "a request of a wrong length");
   Packet packet;
   std::memcpy(static_cast<void*>(&packet), bytes.data(), sizeof packet);
-  if (lies(packet)) return protocol_error(client, "a text longer than its room");
+  if (lies(packet)) return clients_.protocol_error(client, "a text longer than its room");
   ++counters_.requests;
   handle(client, packet);
 }
 
 void Service::on_packet(ClientRecord& client, Bytes bytes) {
   uint32_t op = 0;
-  if (bytes.size() < sizeof(control::Header)) return protocol_error(client, "a packet shorter than a header");
+  if (bytes.size() < sizeof(control::Header)) return clients_.protocol_error(client, "a packet shorter than a header");
   std::memcpy(&op, bytes.data() + offsetof(control::Header, op), sizeof op);
-  if (!client.greeted && op != static_cast<uint32_t>(Op::hello)) return protocol_error(client, "a request before hello");
+  if (!client.greeted && op != static_cast<uint32_t>(Op::hello)) return clients_.protocol_error(client, "a request before hello");
   if (static_cast<Op>(op) == Op::hello && !client.greeted && of_another_version(bytes)) {
     control::Hello hello{};
     std::memcpy(static_cast<void*>(&hello), bytes.data(), offsetof(control::Hello, program));
@@ -125,19 +118,7 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
     case Op::ip_changed:
       break;
   }
-  protocol_error(client, "an unknown request");
-}
-
-void Service::ok(ClientRecord& client, const control::Header& header, std::initializer_list<int> descriptors) {
-  send_packet(client, make_reply(header), descriptors);
-}
-
-void Service::fail_request(ClientRecord& client, const control::Header& header, const Error& error) {
-  ++counters_.failed_requests;
-  control::Reply reply = make_reply(header);
-  reply.code = static_cast<int32_t>(error.code);
-  reply.error.set(error.text);
-  send_packet(client, reply);
+  clients_.protocol_error(client, "an unknown request");
 }
 
 EndpointRecord* Service::own_endpoint(ClientRecord& client, const control::Header& header) {
@@ -147,7 +128,7 @@ EndpointRecord* Service::own_endpoint(ClientRecord& client, const control::Heade
     return endpoint;
   }
   // One text for a free id and for another user's endpoint: ids of others must not be probed.
-  fail_request(client, header, {Errc::not_found, "endpoint " + std::to_string(header.endpoint) + " is not one of yours"});
+  clients_.fail_request(client, header, {Errc::not_found, "endpoint " + std::to_string(header.endpoint) + " is not one of yours"});
   return nullptr;
 }
 
@@ -157,7 +138,7 @@ ChannelRecord* Service::own_channel(ClientRecord& client, EndpointRecord& endpoi
   using State = ChannelRecord::State;
   const bool known = at != endpoint.channels.end() && (at->second.state == State::open || at->second.state == State::closed);
   if (known) return &at->second;
-  fail_request(client, header, {Errc::not_found, "the endpoint has no channel " + std::to_string(channel)});
+  clients_.fail_request(client, header, {Errc::not_found, "the endpoint has no channel " + std::to_string(channel)});
   return nullptr;
 }
 
@@ -190,10 +171,10 @@ Status Service::greet(ClientRecord& client, const control::Hello& packet) {
 }
 
 void Service::handle(ClientRecord& client, const control::Hello& packet) {
-  if (client.greeted) return protocol_error(client, "a second hello");
+  if (client.greeted) return clients_.protocol_error(client, "a second hello");
   if (Status status = greet(client, packet); !status) {
-    fail_request(client, packet.header, status.error());
-    return drop(client, status.error().text);
+    clients_.fail_request(client, packet.header, status.error());
+    return clients_.drop(client, status.error().text);
   }
   client.program = std::string(packet.program.view());
   client.greeted = true;
@@ -206,7 +187,7 @@ void Service::handle(ClientRecord& client, const control::Hello& packet) {
   }  // else each when it gets its first endpoint of the client
   control::Reply reply = make_reply(packet.header);
   reply.hello = {.version = control::kVersion, .client = client.index};
-  if (!send_packet(client, reply, {client.page.descriptor.get(), client.wake.get()})) drop(client, "no descriptors for its page");
+  if (!clients_.send_packet(client, reply, {client.page.descriptor.get(), client.wake.get()})) clients_.drop(client, "no descriptors for its page");
   client.page.descriptor.reset();
 }
 
@@ -259,11 +240,11 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
 
 void Service::handle(ClientRecord& client, const control::CreateEndpoint& packet) {
   const Result<uint32_t> id = create_endpoint(client, packet.options);
-  if (!id) return fail_request(client, packet.header, id.error());
+  if (!id) return clients_.fail_request(client, packet.header, id.error());
   EndpointRecord& endpoint = *endpoint_at(*id);
   control::Reply reply = make_reply(packet.header);
   reply.create_endpoint = {.endpoint = *id, .doorbell = endpoint.engine ? endpoint.doorbell : Doorbell::kNone};
-  const bool sent = send_packet(client, reply, {endpoint.segment.descriptor.get()});
+  const bool sent = clients_.send_packet(client, reply, {endpoint.segment.descriptor.get()});
   endpoint.segment.descriptor.reset();  // its watch is enough
   if (!sent) destroy(endpoint, control::CloseReason::closed_by_peer);
 }
@@ -273,7 +254,7 @@ void Service::handle(ClientRecord& client, const control::DestroyEndpoint& packe
   if (endpoint == nullptr) return;
   if (endpoint->carrier) {
     destroy_emulated(*endpoint, control::CloseReason::closed_by_peer);
-    return ok(client, packet.header);
+    return clients_.ok(client, packet.header);
   }
   endpoint->answer_detach = true;
   endpoint->detach_cookie = packet.header.cookie;
@@ -283,43 +264,43 @@ void Service::handle(ClientRecord& client, const control::DestroyEndpoint& packe
 void Service::handle(ClientRecord& client, const control::Bind& packet) {
   EndpointRecord* endpoint = own_endpoint(client, packet.header);
   if (endpoint == nullptr) return;
-  if (Status more = takes_more(); !more) return fail_request(client, packet.header, more.error());
+  if (Status more = takes_more(); !more) return clients_.fail_request(client, packet.header, more.error());
   const std::string_view name = packet.name.view();
   if (control::valid_name(name) && !client.rights.may_bind(name)) {
-    return fail_request(client, packet.header,
+    return clients_.fail_request(client, packet.header,
                         {Errc::not_permitted, "the policy of this network interface gives user " +
                                                   std::to_string(client.who.uid) + " no right to the name " + in_quotes(name)});
   }
-  if (Status status = names_.bind(name, endpoint->id); !status) return fail_request(client, packet.header, status.error());
+  if (Status status = names_.bind(name, endpoint->id); !status) return clients_.fail_request(client, packet.header, status.error());
   open_static_channels(*endpoint, name);  // before the answer, so that a client that has it knows of them
-  ok(client, packet.header);
+  clients_.ok(client, packet.header);
 }
 
 void Service::handle(ClientRecord& client, const control::Unbind& packet) {
   EndpointRecord* endpoint = own_endpoint(client, packet.header);
   if (endpoint == nullptr) return;
   if (names_.unbind(endpoint->id).empty()) {
-    return fail_request(client, packet.header, {Errc::not_found, "the endpoint is bound to no name"});
+    return clients_.fail_request(client, packet.header, {Errc::not_found, "the endpoint is bound to no name"});
   }
   close_static_channels(*endpoint);
-  ok(client, packet.header);
+  clients_.ok(client, packet.header);
 }
 
 void Service::handle(ClientRecord& client, const control::Expose& packet) {
   EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "region that others could put into");
   if (endpoint == nullptr) return;
   if (packet.bytes == 0 || packet.bytes > kRegionMax) {
-    return fail_request(client, packet.header, {Errc::invalid_argument, "a region of " + std::to_string(packet.bytes) +
+    return clients_.fail_request(client, packet.header, {Errc::invalid_argument, "a region of " + std::to_string(packet.bytes) +
                                                                             " bytes: 1 to " + std::to_string(kRegionMax) + " are allowed"});
   }
-  if (Status status = make_region(client, *endpoint, packet.bytes); !status) return fail_request(client, packet.header, status.error());
+  if (Status status = make_region(client, *endpoint, packet.bytes); !status) return clients_.fail_request(client, packet.header, status.error());
   endpoint->region_bytes = packet.bytes;
   if (endpoint->engine) {
     push(*endpoint->engine, engine::SetRegion{.endpoint = endpoint->id, .region = endpoint->region.mapping.bytes().first(packet.bytes)});
   }
   control::Reply reply = make_reply(packet.header);
   reply.region = {.bytes = packet.bytes};
-  endpoint->region_sent = send_packet(client, reply, {endpoint->region.descriptor.get()});
+  endpoint->region_sent = clients_.send_packet(client, reply, {endpoint->region.descriptor.get()});
 }
 
 // The engine may use a region until the endpoint ends. If the answer found no descriptor, the region stays for the next request.
@@ -353,26 +334,26 @@ void Service::handle(ClientRecord& client, const control::PeerRegion& packet) {
   const ChannelRecord* channel = own_channel(client, *endpoint, packet.header, packet.channel);
   if (channel == nullptr) return;
   if (channel->kind != control::ChannelKind::local) {
-    return fail_request(client, packet.header,
+    return clients_.fail_request(client, packet.header,
                         {Errc::invalid_argument, "only the peer of a local channel shares its region; puts work without"});
   }
   const EndpointRecord* peer = channel->state == ChannelRecord::State::open ? endpoint_at(channel->peer_endpoint) : nullptr;
-  if (peer == nullptr) return fail_request(client, packet.header, {Errc::disconnected, "the channel is closed"});
+  if (peer == nullptr) return clients_.fail_request(client, packet.header, {Errc::disconnected, "the channel is closed"});
   if (!peer->region_sent) {
-    return fail_request(client, packet.header, {Errc::not_found, "the peer exposes no region yet"});
+    return clients_.fail_request(client, packet.header, {Errc::not_found, "the peer exposes no region yet"});
   }
   control::Reply reply = make_reply(packet.header);
   reply.region = {.bytes = peer->region_bytes};
-  send_packet(client, reply, {peer->region.descriptor.get()});
+  clients_.send_packet(client, reply, {peer->region.descriptor.get()});
 }
 
 void Service::handle(ClientRecord& client, const control::GetDescriptor& packet) {
   EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "wake descriptor");
   if (endpoint == nullptr) return;
   if (!endpoint->wake.valid()) {
-    if (Status status = persistence_.takes(1); !status) return fail_request(client, packet.header, status.error());
+    if (Status status = persistence_.takes(1); !status) return clients_.fail_request(client, packet.header, status.error());
     Result<Descriptor> wake = create_eventfd();
-    if (!wake) return fail_request(client, packet.header, wake.error());
+    if (!wake) return clients_.fail_request(client, packet.header, wake.error());
     endpoint->wake = std::move(*wake);
     persistence_.put(JournalKind::wake, endpoint->id, 0, WakeValue{}, {endpoint->wake.get()});
     if (endpoint->engine) {
@@ -381,10 +362,10 @@ void Service::handle(ClientRecord& client, const control::GetDescriptor& packet)
   }
   if (!endpoint->sleep.valid()) {
     Result<Descriptor> sleep = create_wake_descriptor(endpoint->wake.get());
-    if (!sleep) return fail_request(client, packet.header, sleep.error());
+    if (!sleep) return clients_.fail_request(client, packet.header, sleep.error());
     endpoint->sleep = std::move(*sleep);
   }
-  ok(client, packet.header, {endpoint->sleep.get()});
+  clients_.ok(client, packet.header, {endpoint->sleep.get()});
 }
 
 }  // namespace unet::service

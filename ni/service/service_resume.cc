@@ -109,7 +109,7 @@ Status Service::resume(std::vector<JournalItem> items) {
   }
   if (!listening_at_.empty() && listener_ == nullptr) return fail(Errc::protocol, "the journal has no control socket");
   finish_resume();
-  log::info("took over {} clients with {} endpoints", clients_.size(), real_endpoints_);
+  log::info("took over {} clients with {} endpoints", clients_.all().size(), real_endpoints_);
   return {};
 }
 
@@ -133,12 +133,12 @@ Status Service::resume_item(JournalItem& item) {
     case JournalKind::upgrade: return resume_upgrade(item);
     case JournalKind::capture: return captures_.end_inherited(item) ? Status{} : Status(wrong(item, "no memory of a capture"));
     case JournalKind::held_memory:
-      next_scan_ = 0;
+      clients_.scan_soon();
       return charges_.resume_held(item) ? Status{} : Status(wrong(item, "no memory that could be held"));
     case JournalKind::ip_claim:
       return take_value<IpClaimValue>(item, "not a claim that could be", [&](const auto& v) {
         EndpointRecord* const endpoint = endpoint_at(a);
-        return endpoint != nullptr && ip_.resume_claim(*client_at(endpoint->client), *endpoint, item.key.b, v);
+        return endpoint != nullptr && ip_.resume_claim(*clients_.at(endpoint->client), *endpoint, item.key.b, v);
       });
     case JournalKind::socket_table:
     case JournalKind::orphans: return resume_sockets(item);
@@ -175,23 +175,17 @@ Status Service::resume_state(const JournalItem& item) {
 Status Service::resume_client(JournalItem& item) {
   if (const auto value = value_of<ClientValue>(item, 1); !value) return tl::unexpected(value.error());
   const uint32_t index = item.key.a;
-  if (!free_clients_.take(index)) return wrong(item, "no such client can be");
-  Descriptor socket = std::move(item.descriptors[0]);
-  Result<Credentials> who = peer_credentials(socket.get(), unknown_user_);
+  if (!clients_.take_number(index)) return wrong(item, "no such client can be");
+  Result<Credentials> who = clients_.credentials_of(item.descriptors[0].get());
   if (!who) return tl::unexpected(who.error());
-  Rights rights = options_.policy.rights(*who);
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = index}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) return fail_errno("epoll_ctl", errno);
   charges_.resume(who->uid, {.connections = 1});
-  next_hello_ = 0;
-  clients_.emplace(index, std::make_unique<ClientRecord>(index, std::move(socket), std::move(*who), std::move(rights)));
-  return {};
+  return clients_.watch(index, std::move(item.descriptors[0]), std::move(*who));
 }
 
 Status Service::resume_client_state(const JournalItem& item) {
   const auto value = value_of<ClientStateValue>(item, 0);
   if (!value) return tl::unexpected(value.error());
-  ClientRecord* const client = client_at(item.key.a);
+  ClientRecord* const client = clients_.at(item.key.a);
   if (client == nullptr) return wrong(item, "of no client");
   if (value->events >= kNumbersMax) return wrong(item, "more events than there can have been");
   client->program = text_of(value->program);
@@ -204,7 +198,7 @@ Status Service::resume_client_state(const JournalItem& item) {
 
 Status Service::resume_page(JournalItem& item) {
   if (const auto value = value_of<PageValue>(item, 2); !value) return tl::unexpected(value.error());
-  ClientRecord* const client = client_at(item.key.a);
+  ClientRecord* const client = clients_.at(item.key.a);
   if (client == nullptr || client->greeted) return wrong(item, "of no client");
   if (!make_wake(item.descriptors[1].get())) return wrong(item, "something that wakes nobody");
   Result<SharedMemory> page = map_again(std::move(item.descriptors[0]), sizeof(ClientPage));
@@ -225,7 +219,7 @@ Status Service::resume_page(JournalItem& item) {
 Status Service::resume_segment(JournalItem& item) {
   const auto value = value_of<SegmentValue>(item, 1);
   if (!value) return tl::unexpected(value.error());
-  ClientRecord* const client = client_at(value->client);
+  ClientRecord* const client = clients_.at(value->client);
   const uint32_t id = item.key.a;
   const bool good = client != nullptr && client->greeted && valid_options(value->options) &&
                     value->doorbell < kEndpointsPerClientMax && free_endpoints_.take(id);
@@ -272,7 +266,7 @@ Status Service::resume_region(JournalItem& item) {
   if (!region) return tl::unexpected(region.error());
   endpoint->region = std::move(*region);
   endpoint->memory += value->memory;
-  charges_.resume(client_at(endpoint->client)->who.uid, {.memory = value->memory});
+  charges_.resume(clients_.at(endpoint->client)->who.uid, {.memory = value->memory});
   return {};
 }
 
@@ -327,7 +321,7 @@ Status Service::resume_channel(const JournalItem& item) {
   const bool good_ip = value->ip == 0 || (value->ip == 1 && value->wire == 0 && value->kind == control::ChannelKind::ni &&
                                           value->state >= static_cast<uint32_t>(State::open));
   if (!good || !good_ip || (ip_open && (endpoint->carrier || endpoint->ip_channel))) return wrong(item, "not a channel that could be");
-  ClientRecord& client = *client_at(endpoint->client);
+  ClientRecord& client = *clients_.at(endpoint->client);
   if (endpoint->carrier && (carrier_of(*endpoint).channels.count(number) != 0 || !carrier_of(*endpoint).lent.insert(number).second)) {
     return wrong(item, "two channels of one number");
   }
@@ -388,7 +382,7 @@ Status Service::resume_request(const JournalItem& item) {
 }
 
 Status Service::resume_output(JournalItem& item) {
-  ClientRecord* const client = client_at(item.key.a);
+  ClientRecord* const client = clients_.at(item.key.a);
   if (client == nullptr || item.value.size() < sizeof(control::Header) || item.value.size() > control::kPacketMax) {
     return wrong(item, "a packet to nobody, or none");
   }
@@ -413,7 +407,7 @@ Status Service::resume_sockets(JournalItem& item) {
   EndpointRecord* const endpoint = item.key.kind == JournalKind::orphans ? nullptr : endpoint_at(item.key.a);
   bool good = item.descriptors.size() == 1;
   if (item.key.kind == JournalKind::orphans) good = good && ip_.dead().restore(item);
-  else good = good && endpoint != nullptr && ip_.resume_table(*client_at(endpoint->client), *endpoint, item);
+  else good = good && endpoint != nullptr && ip_.resume_table(*clients_.at(endpoint->client), *endpoint, item);
   if (!good) return wrong(item, "not a table of sockets that could be");
   return {};
 }
@@ -445,7 +439,7 @@ void Service::end_halves(EndpointRecord& endpoint) {
     const control::Header asked{.op = control::Op::connect, .endpoint = endpoint.id, .cookie = endpoint.channels.at(number).cookie};
     endpoint.channels.at(number).request = 0;  // it may be another's
     end_channel(endpoint, number, control::CloseReason::closed_by_peer);
-    fail_request(*client_at(endpoint.client), asked, {Errc::disconnected, "the network interface was replaced: try again"});
+    clients_.fail_request(*clients_.at(endpoint.client), asked, {Errc::disconnected, "the network interface was replaced: try again"});
   }
 }
 
@@ -524,7 +518,7 @@ bool Service::resume_with_others(EndpointRecord& endpoint, const ChannelRecord& 
   const bool named = channel.side == 0 && control::valid_name(name) && control::valid_name(host);
   if (channel.state == State::connecting) {
     if (!named || connects_.count(channel.request) != 0) return false;
-    const auto pid = static_cast<uint32_t>(client_at(endpoint.client)->who.pid);
+    const auto pid = static_cast<uint32_t>(clients_.at(endpoint.client)->who.pid);
     if (!signalling_->resume_connect(channel.request, host, name, channel.local_tag, pid, time_left(value.deadline), now_)) return false;
     connects_[channel.request] = {endpoint.id, channel.number};
     return true;
@@ -564,7 +558,7 @@ void Service::lose_wire(EndpointRecord& endpoint, ChannelRecord& channel) {
   const control::Header asked{
       .op = accepting ? control::Op::accept : control::Op::connect, .endpoint = endpoint.id, .cookie = channel.cookie};
   end_channel(endpoint, channel.number, control::CloseReason::wire_lost);
-  fail_request(*client_at(endpoint.client), asked,
+  clients_.fail_request(*clients_.at(endpoint.client), asked,
                {Errc::disconnected, "the network interface was replaced while the channel was being opened: try again"});
 }
 

@@ -15,13 +15,6 @@ namespace {
 
 constexpr uint32_t kNoEndpoint = ~uint32_t{0};
 
-control::Reply reply_to(const control::Header& header) {
-  auto reply = zeroed<control::Reply>();
-  reply.header = header;
-  reply.sockets = {};
-  return reply;
-}
-
 // Opens the memory again, for a process that may only read it.
 Result<Descriptor> for_reading(int memory) {
   Descriptor descriptor(::open(("/proc/self/fd/" + std::to_string(memory)).c_str(), O_RDONLY | O_CLOEXEC));
@@ -36,13 +29,14 @@ void Service::handle(ClientRecord& client, const control::OpenSockets& packet) {
   if (endpoint == nullptr) return;
   Status made = takes_more();
   if (made) made = ip_.make_table(client, *endpoint);
-  if (!made) return fail_request(client, packet.header, made.error());
-  control::Reply reply = reply_to(packet.header);
+  if (!made) return clients_.fail_request(client, packet.header, made.error());
+  control::Reply reply = make_reply(packet.header);
+  reply.sockets = {};
   const auto table = static_cast<uint32_t>(endpoint->socket_tables.size() - 1);
   reply.sockets.endpoint = endpoint->id;
   reply.sockets.table = table;
   reply.sockets.sockets = SocketTableGeometry::of_table(table).sockets;
-  if (!send_packet(client, reply, {endpoint->socket_tables.back().descriptor.get()})) ip_.remove_table(client, *endpoint);
+  if (!clients_.send_packet(client, reply, {endpoint->socket_tables.back().descriptor.get()})) ip_.remove_table(client, *endpoint);
 }
 
 // ---- lists
@@ -55,7 +49,8 @@ bool Service::sees(const ClientRecord& client, const EndpointRecord& endpoint) c
 void Service::handle(ClientRecord& client, const control::ListSockets& packet) {
   const bool first = packet.header.endpoint == kNoEndpoint;
   const std::set<uint32_t>& tables = ip_.with_tables();
-  control::Reply reply = reply_to(packet.header);
+  control::Reply reply = make_reply(packet.header);
+  reply.sockets = {};
   for (auto at = first ? tables.begin() : tables.lower_bound(packet.header.endpoint); at != tables.end(); ++at) {
     EndpointRecord& endpoint = *endpoint_at(*at);
     if (!sees(client, endpoint)) continue;
@@ -63,7 +58,7 @@ void Service::handle(ClientRecord& client, const control::ListSockets& packet) {
     if (table >= endpoint.socket_tables.size()) continue;
     const SharedMemory& memory = endpoint.socket_tables[table];
     const Result<Descriptor> descriptor = for_reading(memory.descriptor.get());
-    if (!descriptor) return fail_request(client, packet.header, descriptor.error());
+    if (!descriptor) return clients_.fail_request(client, packet.header, descriptor.error());
     const ClientRecord& owner = *clients_.at(endpoint.client);
     if (table == 0) ask_sockets(endpoint);
     reply.sockets.endpoint = endpoint.id;
@@ -73,11 +68,11 @@ void Service::handle(ClientRecord& client, const control::ListSockets& packet) {
     reply.sockets.uid = static_cast<int32_t>(owner.who.uid);
     reply.sockets.asked = endpoint.sockets_asked;
     reply.sockets.program.set(owner.program);
-    send_packet(client, reply, {descriptor->get()});
+    clients_.send_packet(client, reply, {descriptor->get()});
     return;
   }
   reply.sockets.endpoint = kNoEndpoint;
-  send_packet(client, reply);
+  clients_.send_packet(client, reply);
 }
 
 // Its stack sees it in its next turn; if it sleeps, it is woken for that.
@@ -106,19 +101,19 @@ bool Service::must_wait(const ClientRecord& client, Bytes packet) const {
 void Service::defer(ClientRecord& client) {
   client.deferred = true;
   deferred_.insert(client.index);
-  watch_for_room(client);
+  clients_.watch_for_room(client);
 }
 
 void Service::resume_deferred(uint64_t owner) {
   for (auto at = deferred_.begin(); at != deferred_.end();) {
-    ClientRecord* const client = client_at(*at);
+    ClientRecord* const client = clients_.at(*at);
     if (client != nullptr && owner_of(*client) != owner) {
       ++at;
       continue;
     }
     at = deferred_.erase(at);
     if (client == nullptr || !std::exchange(client->deferred, false) || client->dropped) continue;
-    watch_for_room(*client);
+    clients_.watch_for_room(*client);
   }
 }
 

@@ -52,7 +52,7 @@ Status Service::connect_wire(EndpointRecord& endpoint, const control::Connect& p
   channel.peer = std::string(packet.target.view());
   channel.cookie = packet.header.cookie;
   const uint32_t timeout_ms = packet.timeout_ms == 0 ? kConnectMsDefault : std::min(packet.timeout_ms, kConnectMsMax);
-  const auto pid = static_cast<uint32_t>(client_at(endpoint.client)->who.pid);
+  const auto pid = static_cast<uint32_t>(clients_.at(endpoint.client)->who.pid);
   channel.request = signalling_->connect(host, name, *tag, pid, timeout_ms * kMillisecond, now_);
   connects_[channel.request] = {endpoint.id, channel.number};
   tag_owner_[static_cast<uint32_t>(*tag)] = {endpoint.id, channel.number};
@@ -107,7 +107,7 @@ void Service::open_wire(EndpointRecord& endpoint, ChannelRecord& channel, Tag re
 void Service::open_static_channels(EndpointRecord& endpoint, std::string_view name) {
   for (const StaticChannel& fixed : options_.channels) {
     if (fixed.endpoint != name || tag_owner_.count(static_cast<uint32_t>(fixed.local_tag)) != 0) continue;
-    ClientRecord& client = *client_at(endpoint.client);
+    ClientRecord& client = *clients_.at(endpoint.client);
     const Result<ChannelRecord*> made = new_channel(endpoint, 0);
     if (!made) {
       if (now_ < next_static_log_) continue;  // a client can bind as often as it likes
@@ -129,7 +129,7 @@ void Service::open_static_channels(EndpointRecord& endpoint, std::string_view na
     auto event = zeroed<control::ChannelOpened>();
     event.header = {.op = Op::channel_opened, .endpoint = endpoint.id, .cookie = 0};
     event.channel = info_of(endpoint, channel);
-    send_packet(client, event);
+    clients_.send_packet(client, event);
   }
 }
 
@@ -194,7 +194,7 @@ void Service::on_signal_event(const ConnectFailed& event) {
   ChannelRecord& channel = endpoint.channels.at(number);
   const control::Header header{.op = Op::connect, .endpoint = endpoint.id, .cookie = channel.cookie};
   end_channel(endpoint, number, control::CloseReason::closed_by_peer);  // cancel() of a connect that ended does nothing
-  fail_request(*client_at(endpoint.client), header, event.error);
+  clients_.fail_request(*clients_.at(endpoint.client), header, event.error);
 }
 
 void Service::on_signal_event(const Requested& event) {
@@ -233,7 +233,7 @@ void Service::on_signal_event(const ChannelLost& event) {
   UNET_CHECK(channel->state == State::confirming);
   const control::Header header{.op = Op::accept, .endpoint = endpoint->id, .cookie = channel->cookie};
   end_channel(*endpoint, channel->number, event.reason);  // close() of a forgotten tag does nothing
-  fail_request(*client_at(endpoint->client), header,
+  clients_.fail_request(*clients_.at(endpoint->client), header,
                {Errc::disconnected, "the other side went away while the channel was being opened"});
 }
 
