@@ -122,7 +122,7 @@ class ReportBuilder {
   }
 
   Found endpoint(json& out) {
-    const auto* const next = next_of(s_.endpoints_);
+    const auto* const next = next_of(s_.endpoints_.all());
     if (next == nullptr) return Found::end;
     const EndpointRecord& endpoint = *next->second;
     if (!sees(endpoint)) return Found::nothing;
@@ -140,7 +140,7 @@ class ReportBuilder {
            {"engine", endpoint.engine ? json(*endpoint.engine) : json()},
            {"pid", client.who.pid},
            {"uid", client.who.uid},
-           {"name", std::string(s_.names_.name_of(endpoint.id))},
+           {"name", std::string(s_.endpoints_.names().name_of(endpoint.id))},
            {"weight", endpoint.carrier ? json() : json(endpoint.weight)},
            {"segment_bytes", endpoint.geometry.total},
            {"region_bytes", endpoint.region_bytes},
@@ -159,8 +159,8 @@ class ReportBuilder {
   }
 
   Found channel(json& out) {
-    const auto endpoint = s_.endpoints_.lower_bound(static_cast<uint32_t>(r_.at_));
-    if (endpoint == s_.endpoints_.end()) return Found::end;
+    const auto endpoint = s_.endpoints_.all().lower_bound(static_cast<uint32_t>(r_.at_));
+    if (endpoint == s_.endpoints_.all().end()) return Found::end;
     if (endpoint->first != r_.at_) r_.within_ = 0;
     r_.at_ = endpoint->first;
     const auto& channels = endpoint->second->channels;
@@ -216,8 +216,8 @@ class ReportBuilder {
   }
 
   Found name(json& out) {
-    const auto next = s_.names_.all().upper_bound(r_.behind_);
-    if (next == s_.names_.all().end()) return Found::end;
+    const auto next = s_.endpoints_.names().all().upper_bound(r_.behind_);
+    if (next == s_.endpoints_.names().all().end()) return Found::end;
     r_.behind_ = next->first;
     const EndpointRecord& endpoint = *s_.endpoints_.at(next->second);
     out = {{"name", next->first}};
@@ -272,9 +272,9 @@ class ReportBuilder {
     return {{"engine", std::move(engine)},
             {"service",
              {{"clients", s_.clients_.all().size()},
-              {"endpoints", s_.real_endpoints_},
-              {"emulated", s_.emulated_endpoints()},
-              {"names", s_.names_.all().size()},
+              {"endpoints", s_.endpoints_.real()},
+              {"emulated", s_.endpoints_.emulated()},
+              {"names", s_.endpoints_.names().all().size()},
               {"ip_claims", s_.ip_.ports().all().size()},
               {"requests", s_.requests_.all().size()},
               {"tags", s_.tags_.used()},
@@ -489,7 +489,8 @@ void Service::handle(ClientRecord& client, const control::Report& packet) {
     else charges_.scan_user(client.who.uid);
     client.report = std::make_unique<Report>(Reader{owner_of(client), client.who.uid, is_operator(client.who)});
   } else if (client.report == nullptr || client.report->parts() != packet.part) {
-    return clients_.fail_request(client, packet.header, {Errc::invalid_argument, "this is not the report's next part: begin again with part 0"});
+    return clients_.fail_request(client, packet.header,
+                                 {Errc::invalid_argument, "this is not the report's next part: begin again with part 0"});
   }
   auto reply = zeroed<control::ReportPart>();
   reply.header = packet.header;

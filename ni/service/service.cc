@@ -237,9 +237,9 @@ void Service::on_deadlines() {
   while (requests_.next_deadline() <= now_) {
     worked_ = true;
     const RequestRecord request = requests_.at(requests_.first_due());
-    const EndpointRecord* target = endpoint_at(request.target);
+    const EndpointRecord* target = endpoints_.at(request.target);
     remove_request(request.id);
-    fail_connect(request, {Errc::timed_out, "the endpoint " + (target != nullptr ? in_quotes(describe(*target)) : "") +
+    fail_connect(request, {Errc::timed_out, "the endpoint " + (target != nullptr ? in_quotes(endpoints_.describe(*target)) : "") +
                                                 " did not accept the channel in time"});
   }
 }
@@ -264,11 +264,6 @@ void Service::stop(Nanoseconds now) {
   send_signals();
   finish_drops();
   commands_.flush();
-}
-
-EndpointRecord* Service::endpoint_at(uint32_t id) {
-  const auto at = endpoints_.find(id);
-  return at == endpoints_.end() ? nullptr : at->second.get();
 }
 
 }  // namespace unet::service

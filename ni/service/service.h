@@ -28,14 +28,13 @@
 #include "ni/service/captures.h"
 #include "ni/service/charges.h"
 #include "ni/service/clients.h"
+#include "ni/service/endpoints.h"
 #include "ni/service/engine_commands.h"
 #include "ni/service/engine_side.h"
 #include "ni/service/fair_queue.h"
 #include "ni/service/ip_control.h"
 #include "ni/service/journal.h"
 #include "ni/service/listener.h"
-#include "ni/service/names.h"
-#include "ni/service/number_pool.h"
 #include "ni/service/persistence.h"
 #include "ni/service/policy.h"
 #include "ni/service/ports.h"
@@ -166,7 +165,6 @@ class Service {
   Status greet(ClientRecord& client, const control::Hello& packet);
   Result<uint32_t> create_endpoint(ClientRecord& client, const EndpointOptions& options);
   Status make_region(ClientRecord& client, EndpointRecord& endpoint, uint64_t wanted);
-  EndpointRecord* own_endpoint(ClientRecord& client, const control::Header& header);  // replies with the error itself
   ChannelRecord* own_channel(ClientRecord& client, EndpointRecord& endpoint, const control::Header& header, uint32_t channel);
 
   // service_journal.cc: what is written down
@@ -226,7 +224,6 @@ class Service {
   bool is_operator(const Credentials& who) const noexcept {
     return !who.unknown && (who.uid == 0 || who.uid == options_.own_user);
   }
-  bool same_user(const EndpointRecord& one, const EndpointRecord& other) const;
 
   // service_captures.cc
   void handle(ClientRecord& client, const control::CaptureStart& packet);
@@ -238,9 +235,6 @@ class Service {
   Result<uint32_t> create_emulated(ClientRecord& client, EndpointRecord& carrier);
   void destroy_emulated(EndpointRecord& endpoint, control::CloseReason reason);
   bool resume_emulated(uint32_t id, uint32_t carrier_id);
-  EndpointRecord& carrier_of(EndpointRecord& endpoint);  // itself, if it is a real one
-  EndpointRecord* own_real_endpoint(ClientRecord& client, const control::Header& header, const char* wanted);  // likewise
-  size_t emulated_endpoints() const noexcept { return endpoints_.size() - real_endpoints_; }
 
   // service_channels.cc
   void handle(ClientRecord& client, const control::Connect& packet);
@@ -260,7 +254,6 @@ class Service {
   void fail_connect(const RequestRecord& request, const Error& error);
   void remove_request(uint64_t id);
   control::ChannelInfo info_of(const EndpointRecord& endpoint, const ChannelRecord& channel);
-  std::string describe(const EndpointRecord& endpoint) const;
 
   // service_ip.cc
   void handle(ClientRecord& client, const control::OpenIp& packet);
@@ -315,7 +308,6 @@ class Service {
   void on_client_detached(uint32_t engine, uint32_t index);
   void forget(ClientRecord& client);
 
-  EndpointRecord* endpoint_at(uint32_t id);
 
   ServiceOptions options_;
   Ports ports_;
@@ -330,6 +322,7 @@ class Service {
   Descriptor epoll_;
   ServiceCounters counters_;
   Clients clients_{epoll_.get(), now_, options_.policy, counters_, charges_, persistence_};
+  Endpoints endpoints_{clients_, persistence_};
   std::unique_ptr<Listener> listener_;
   FairQueue fair_queue_;
   struct Terms {
@@ -338,17 +331,12 @@ class Service {
     bool operator==(const Terms&) const = default;
   };
   std::map<uid_t, Terms> terms_;  // of users, as the engine knows them; without: the default
-  Names names_;
   TagTable tags_;
   std::set<uint32_t> deferred_;            // clients with a claim that waits for ip_.dead()
   std::unique_ptr<Signalling> signalling_;
 
   Nanoseconds next_refusal_log_ = 0;
   Nanoseconds next_static_log_ = 0;
-  std::map<uint32_t, std::unique_ptr<EndpointRecord>> endpoints_;
-  NumberPool free_endpoints_{0, kEndpointsMax};
-  size_t real_endpoints_ = 0;     // of endpoints_; the others are emulated
-  NumberPool free_emulated_{kEndpointsMax, kEmulatedMax};
   Requests requests_{persistence_};
   std::unordered_map<uint64_t, std::pair<uint32_t, uint32_t>> connects_;   // Signalling's connect -> endpoint, channel
   std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel

@@ -29,7 +29,7 @@ Status Service::may_capture(ClientRecord& client, const control::CaptureStart& p
     return fail(Errc::not_permitted, "only root and user " + std::to_string(options_.own_user) +
                                          ", whose network interface this is, may capture what is others'; name an endpoint of your own");
   }
-  const EndpointRecord* endpoint = endpoint_at(packet.header.endpoint);
+  const EndpointRecord* endpoint = endpoints_.at(packet.header.endpoint);
   const bool known = endpoint != nullptr && !endpoint->detaching &&
                      (operates || owner_of(*clients_.at(endpoint->client)) == owner_of(client));
   if (known && endpoint->carrier) {
@@ -47,7 +47,7 @@ Status Service::may_capture(ClientRecord& client, const control::CaptureStart& p
 // to capture it does not choose its engine (Captures::on_endpoint_assigned).
 uint32_t Service::engines_of(const CaptureRecord& capture) {
   if (capture.endpoint) {
-    const EndpointRecord& endpoint = *endpoint_at(*capture.endpoint);
+    const EndpointRecord& endpoint = *endpoints_.at(*capture.endpoint);
     return endpoint.engine ? 1u << *endpoint.engine : 0;
   }
   return capture.port >= 0 ? engines_of(ports_[static_cast<uint32_t>(capture.port)]) : commands_.all();

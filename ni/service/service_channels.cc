@@ -51,25 +51,14 @@ Result<LocalParts> make_local_parts(const LocalOptions& options) {
 
 }  // namespace
 
-std::string Service::describe(const EndpointRecord& endpoint) const {
-  if (const std::string_view name = names_.name_of(endpoint.id); !name.empty()) return std::string(name);
-  const ClientRecord* const client = clients_.at(endpoint.client);
-  return "pid " + std::to_string(client == nullptr ? 0 : client->who.pid);
-}
-
-bool Service::same_user(const EndpointRecord& one, const EndpointRecord& other) const {
-  const ClientRecord *const a = clients_.at(one.client), *const b = clients_.at(other.client);
-  return a != nullptr && b != nullptr && owner_of(*a) == owner_of(*b);
-}
-
 control::ChannelInfo Service::info_of(const EndpointRecord& endpoint, const ChannelRecord& channel) {
-  const EndpointRecord* const peer = channel.wire || channel.ip ? nullptr : endpoint_at(channel.peer_endpoint);
+  const EndpointRecord* const peer = channel.wire || channel.ip ? nullptr : endpoints_.at(channel.peer_endpoint);
   auto info = zeroed<control::ChannelInfo>();
   info.channel = channel.number;
   info.kind = channel.kind;
   info.side = channel.side;
   info.wire_mtu = channel.wire ? fragment_payload(ports_[channel.port].mtu, false) : 0;
-  info.same_user = peer != nullptr && same_user(endpoint, *peer) ? 1 : 0;
+  info.same_user = peer != nullptr && endpoints_.same_user(endpoint, *peer) ? 1 : 0;
   info.shared = channel.shared ? 1 : 0;
   info.local = channel.local;
   info.peer.set(channel.peer);
@@ -77,7 +66,7 @@ control::ChannelInfo Service::info_of(const EndpointRecord& endpoint, const Chan
 }
 
 Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t memory) {
-  EndpointRecord& numbered = carrier_of(endpoint);
+  EndpointRecord& numbered = endpoints_.carrier_of(endpoint);
   const size_t count = numbered.channels.size() + numbered.lent.size();
   if (count >= kChannelsPerEndpointMax) {
     const char* const whose = endpoint.carrier ? "the emulated endpoints of a connection have together " : "the endpoint has ";
@@ -107,7 +96,7 @@ Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t m
 }
 
 void Service::handle(ClientRecord& client, const control::Connect& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
   const std::string_view target = packet.target.view();
   const size_t at = target.find('@');
@@ -156,7 +145,7 @@ const ChannelRecord* Service::local_channel_to(const EndpointRecord& endpoint, u
 
 Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet,
                              std::string_view name) {
-  const std::optional<uint32_t> target = names_.find(name);
+  const std::optional<uint32_t> target = endpoints_.names().find(name);
   if (!target) return fail(Errc::not_found, "no endpoint is bound to the name " + in_quotes(name) + " on this network interface");
   return connect_to(client, endpoint, packet, name, *target);
 }
@@ -164,7 +153,7 @@ Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, con
 Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name,
                            uint32_t target, bool shared) {
   // Thousands of emulated endpoints must not have thousands of local channels, with memory and descriptors each, unless the client asks.
-  const bool emulated = endpoint.carrier || endpoint_at(target)->carrier;
+  const bool emulated = endpoint.carrier || endpoints_.at(target)->carrier;
   const bool local = packet.path == control::Path::local || (packet.path == control::Path::automatic && !emulated);
   if (local && !valid_options(packet.local)) return tl::unexpected(wrong_local_options(packet.local));
   const Result<ChannelRecord*> made = new_channel(endpoint, local ? LocalGeometry::of(packet.local).total : 0);
@@ -180,14 +169,14 @@ Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const
   RequestRecord request;
   request.id = requests_.take_id();
   request.target = target;
-  request.from = describe(endpoint);
+  request.from = endpoints_.describe(endpoint);
   request.connector = endpoint.id;
   request.connector_channel = channel.number;
   request.path = local ? packet.path : control::Path::ni;
   request.deadline = now_ + timeout_ms * kMillisecond;
   channel.request = request.id;
   if (Status status = offer(request, static_cast<int32_t>(client.who.uid), client.who.pid,
-                            same_user(endpoint, *endpoint_at(target)));
+                            endpoints_.same_user(endpoint, *endpoints_.at(target)));
       !status) {
     channel.request = 0;
     end_channel(endpoint, channel.number, control::CloseReason::closed_by_peer);
@@ -197,15 +186,15 @@ Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const
 }
 
 Status Service::offer(RequestRecord request, int32_t uid, int32_t pid, bool same_user) {
-  EndpointRecord& target = *endpoint_at(request.target);
+  EndpointRecord& target = *endpoints_.at(request.target);
   if (target.requests.size() >= kBacklogMax) {
-    return fail(Errc::refused, "the endpoint " + in_quotes(describe(target)) + " has " + std::to_string(kBacklogMax) +
+    return fail(Errc::refused, "the endpoint " + in_quotes(endpoints_.describe(target)) + " has " + std::to_string(kBacklogMax) +
                                    " requests waiting; try again later");
   }
   // Requests may be withdrawn at once, but not the events that told of them: their number must not be the asker's choice.
   ClientRecord& owner = *clients_.at(target.client);
   if (owner.blocked()) {
-    return fail(Errc::refused, "the endpoint " + in_quotes(describe(target)) + " does not read its events; try again later");
+    return fail(Errc::refused, "the endpoint " + in_quotes(endpoints_.describe(target)) + " does not read its events; try again later");
   }
   auto event = zeroed<control::ConnectRequest>();
   event.header = {.op = Op::connect_request, .endpoint = target.id, .cookie = 0};
@@ -228,14 +217,14 @@ const RequestRecord* Service::find_request(const EndpointRecord& endpoint, uint6
 void Service::remove_request(uint64_t id) {
   const RequestRecord* const request = requests_.find(id);
   if (request == nullptr) return;
-  if (EndpointRecord* target = endpoint_at(request->target); target != nullptr) target->requests.erase(id);
+  if (EndpointRecord* target = endpoints_.at(request->target); target != nullptr) target->requests.erase(id);
   requests_.remove(id);
 }
 
 // The connecting side's answer when there will be no channel. The request is removed already.
 void Service::fail_connect(const RequestRecord& request, const Error& error) {
   if (request.wire) return signalling_->reject(request.wire_request, error.code, error.text, now_);
-  EndpointRecord* connector = endpoint_at(request.connector);
+  EndpointRecord* connector = endpoints_.at(request.connector);
   if (connector == nullptr) return;
   const auto at = connector->channels.find(request.connector_channel);
   if (at == connector->channels.end() || at->second.state != State::connecting || at->second.request != request.id) return;
@@ -246,7 +235,7 @@ void Service::fail_connect(const RequestRecord& request, const Error& error) {
 }
 
 void Service::handle(ClientRecord& client, const control::Accept& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
   const RequestRecord* found = find_request(*endpoint, packet.request);
   if (found == nullptr) {
@@ -254,7 +243,8 @@ void Service::handle(ClientRecord& client, const control::Accept& packet) {
   }
   const RequestRecord request = *found;
   if (request.wire) {
-    if (Status status = accept_wire(*endpoint, request, packet.header); !status) clients_.fail_request(client, packet.header, status.error());
+    const Status status = accept_wire(*endpoint, request, packet.header);
+    if (!status) clients_.fail_request(client, packet.header, status.error());
   } else if (request.path == control::Path::ni) {
     accept_hairpin(*endpoint, request, packet.header);
   } else {
@@ -263,12 +253,12 @@ void Service::handle(ClientRecord& client, const control::Accept& packet) {
 }
 
 void Service::handle(ClientRecord& client, const control::Reject& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
   if (const RequestRecord* found = find_request(*endpoint, packet.request); found != nullptr) {
     const RequestRecord request = *found;
     remove_request(request.id);
-    fail_connect(request, {Errc::refused, "the endpoint " + in_quotes(describe(*endpoint)) + " refused the channel"});
+    fail_connect(request, {Errc::refused, "the endpoint " + in_quotes(endpoints_.describe(*endpoint)) + " refused the channel"});
   }
   clients_.ok(client, packet.header);
 }
@@ -301,7 +291,7 @@ void join(const EndpointRecord& connector, ChannelRecord& connecting, const Endp
 }  // namespace
 
 void Service::accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
-  EndpointRecord& connector = *endpoint_at(request.connector);
+  EndpointRecord& connector = *endpoints_.at(request.connector);
   ClientRecord& client = *clients_.at(endpoint.client);
   ChannelRecord& connecting = connector.channels.at(request.connector_channel);
   const Result<LocalParts> parts = make_local_parts(connecting.local);
@@ -319,7 +309,8 @@ void Service::accept_local(EndpointRecord& endpoint, const RequestRecord& reques
   if (!finish_connect(endpoint, accepting, Op::accept, header.cookie,
                       {parts->memory.get(), parts->sleep[1].get(), parts->wake[0].get()})) {
     end_channel(endpoint, accepting.number, control::CloseReason::closed_by_peer);
-    return fail_connect(request, {Errc::refused, "the endpoint " + in_quotes(describe(endpoint)) + " could not take the channel"});
+    return fail_connect(request,
+                        {Errc::refused, "the endpoint " + in_quotes(endpoints_.describe(endpoint)) + " could not take the channel"});
   }
   if (!finish_connect(connector, connecting, Op::connect, connecting.cookie,
                       {parts->memory.get(), parts->sleep[0].get(), parts->wake[1].get()})) {
@@ -328,7 +319,7 @@ void Service::accept_local(EndpointRecord& endpoint, const RequestRecord& reques
 }
 
 void Service::accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
-  EndpointRecord& connector = *endpoint_at(request.connector);
+  EndpointRecord& connector = *endpoints_.at(request.connector);
   ClientRecord& client = *clients_.at(endpoint.client);
   ChannelRecord& connecting = connector.channels.at(request.connector_channel);
   const Result<ChannelRecord*> made = new_channel(endpoint, 0);
@@ -350,7 +341,7 @@ void Service::accept_hairpin(EndpointRecord& endpoint, const RequestRecord& requ
 }
 
 void Service::handle(ClientRecord& client, const control::CloseChannel& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
   if (own_channel(client, *endpoint, packet.header, packet.channel) == nullptr) return;
   end_channel(*endpoint, packet.channel, control::CloseReason::closed_by_peer);

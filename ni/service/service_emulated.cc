@@ -4,7 +4,6 @@
 // and limits. So an emulated endpoint can reach nothing that its carrier could not, and one client can confuse only its own.
 #include "ni/service/service.h"
 #include "unet/base/bytes.h"
-#include "unet/base/check.h"
 #include "unet/base/probe.h"
 
 namespace unet::service {
@@ -14,26 +13,20 @@ Result<uint32_t> Service::create_emulated(ClientRecord& client, EndpointRecord& 
   if (carrier.carrier) {
     return fail(Errc::invalid_argument, "endpoint " + std::to_string(carrier.id) + " is emulated itself: it has no queues to share");
   }
-  if (free_emulated_.empty()) {
+  if (endpoints_.full_of_emulated()) {
     return fail(Errc::quota_exceeded, "this network interface has " + std::to_string(kEmulatedMax) +
                                           " emulated endpoints, which is the maximum");
   }
   if (Status status = persistence_.takes(0); !status) return tl::unexpected(status.error());
   if (Status status = charges_.take(client.who.uid, client.rights, {.emulated = 1}); !status) return tl::unexpected(status.error());
-  const uint32_t id = free_emulated_.take();
-  auto endpoint = std::make_unique<EndpointRecord>();
-  endpoint->id = id;
-  endpoint->client = client.index;
-  endpoint->carrier = carrier.id;
-  carrier.emulated.insert(id);
+  const uint32_t id = endpoints_.add_emulated(carrier).id;
   persistence_.changed(JournalKind::endpoint, id);
-  endpoints_[id] = std::move(endpoint);
   UNET_PROBE(endpoint_open, id, client.who.uid, client.who.pid);
   return id;
 }
 
 void Service::handle(ClientRecord& client, const control::CreateEmulated& packet) {
-  EndpointRecord* carrier = own_endpoint(client, packet.header);
+  EndpointRecord* carrier = endpoints_.own(client, packet.header);
   if (carrier == nullptr) return;
   const Result<uint32_t> id = create_emulated(client, *carrier);
   if (!id) return clients_.fail_request(client, packet.header, id.error());
@@ -44,41 +37,18 @@ void Service::handle(ClientRecord& client, const control::CreateEmulated& packet
 
 // At once: the engine has nothing of it to let go of but its channels, which it closes in its own time.
 void Service::destroy_emulated(EndpointRecord& endpoint, control::CloseReason reason) {
-  const uint32_t id = endpoint.id;
-  const ClientRecord& client = *clients_.at(endpoint.client);
   end_parts(endpoint, reason);
-  UNET_CHECK(carrier_of(endpoint).emulated.erase(id) == 1);
-  charges_.give_back(client.who.uid, {.emulated = 1});
-  persistence_.changed(JournalKind::endpoint, id);
-  endpoints_.erase(id);
-  free_emulated_.give_back(id);
+  charges_.give_back(clients_.at(endpoint.client)->who.uid, {.emulated = 1});
+  endpoints_.remove(endpoint);
 }
 
 // One that the network interface before this one had. Ids of real endpoints come first, so their carriers are there already.
 bool Service::resume_emulated(uint32_t id, uint32_t carrier_id) {
-  EndpointRecord* const carrier = endpoint_at(carrier_id);
+  EndpointRecord* const carrier = endpoints_.at(carrier_id);
   const bool carries = carrier != nullptr && !carrier->carrier && !carrier->detaching;
-  if (!carries || !free_emulated_.take(id)) return false;
+  if (!carries || endpoints_.resume_emulated(*carrier, id) == nullptr) return false;
   charges_.resume(clients_.at(carrier->client)->who.uid, {.emulated = 1});
-  auto endpoint = std::make_unique<EndpointRecord>();
-  endpoint->id = id;
-  endpoint->client = carrier->client;
-  endpoint->carrier = carrier_id;
-  carrier->emulated.insert(id);
-  endpoints_[id] = std::move(endpoint);
   return true;
-}
-
-EndpointRecord& Service::carrier_of(EndpointRecord& endpoint) {
-  return endpoint.carrier ? *endpoint_at(*endpoint.carrier) : endpoint;
-}
-
-EndpointRecord* Service::own_real_endpoint(ClientRecord& client, const control::Header& header, const char* wanted) {
-  EndpointRecord* endpoint = own_endpoint(client, header);
-  if (endpoint == nullptr || !endpoint->carrier) return endpoint;
-  clients_.fail_request(client, header, {Errc::invalid_argument, "endpoint " + std::to_string(endpoint->id) + " is emulated and has no " +
-                                                            wanted + ": create one with queues of its own for that"});
-  return nullptr;
 }
 
 }  // namespace unet::service

@@ -21,7 +21,7 @@ void Service::finish_drops() {
     const ChargedTime charged(fair_queue_, client.who.uid);
     captures_.stop_of_client(client.index);
     for (const uint32_t id : client.endpoints) {
-      EndpointRecord& endpoint = *endpoint_at(id);
+      EndpointRecord& endpoint = *endpoints_.at(id);
       endpoint.answer_detach = false;
       if (!endpoint.detaching) destroy(endpoint, CloseReason::peer_died);
     }
@@ -35,7 +35,7 @@ void Service::finish_drops() {
 
 void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
   endpoint.detaching = true;
-  while (!endpoint.emulated.empty()) destroy_emulated(*endpoint_at(*endpoint.emulated.begin()), reason);
+  while (!endpoint.emulated.empty()) destroy_emulated(*endpoints_.at(*endpoint.emulated.begin()), reason);
   end_parts(endpoint, reason);
   if (endpoint.engine) {
     push(*endpoint.engine, engine::DetachEndpoint{.endpoint = endpoint.id});
@@ -48,8 +48,8 @@ void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
 void Service::end_parts(EndpointRecord& endpoint, CloseReason reason) {
   UNET_PROBE(endpoint_close, endpoint.id, static_cast<int>(reason));
   persistence_.changed(JournalKind::endpoint, endpoint.id);
-  const std::string who = describe(endpoint);
-  names_.unbind(endpoint.id);
+  const std::string who = endpoints_.describe(endpoint);
+  endpoints_.names().unbind(endpoint.id);
   captures_.stop_of_endpoint(endpoint.id);
   while (!endpoint.requests.empty()) {
     const RequestRecord request = requests_.at(*endpoint.requests.begin());
@@ -63,7 +63,8 @@ void Service::end_parts(EndpointRecord& endpoint, CloseReason reason) {
         .op = accepting ? control::Op::accept : control::Op::connect, .endpoint = endpoint.id, .cookie = channel.cookie};
     end_channel(endpoint, channel.number, reason);
     if (!accepting && !connecting) continue;
-    clients_.fail_request(*clients_.at(endpoint.client), asked, {Errc::disconnected, "the endpoint was destroyed while the channel was being opened"});
+    clients_.fail_request(*clients_.at(endpoint.client), asked,
+                          {Errc::disconnected, "the endpoint was destroyed while the channel was being opened"});
   }
 }
 
@@ -74,7 +75,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   ChannelRecord channel = std::move(at->second);
   endpoint.channels.erase(at);
   persistence_.changed(JournalKind::channel, endpoint.id, number);
-  if (endpoint.carrier) carrier_of(endpoint).lent.erase(number);
+  if (endpoint.carrier) endpoints_.carrier_of(endpoint).lent.erase(number);
   ClientRecord& client = *clients_.at(endpoint.client);
   --client.channels;
   charges_.give_back(client.who.uid, {.channels = 1, .memory = channel.memory});
@@ -96,7 +97,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
     if (!channel.fixed) signalling_->close(channel.local_tag, reason, now_);
     return release_wire(channel);
   }
-  if (EndpointRecord* peer = endpoint_at(channel.peer_endpoint); peer != nullptr) {
+  if (EndpointRecord* peer = endpoints_.at(channel.peer_endpoint); peer != nullptr) {
     if (const auto other = peer->channels.find(channel.peer_channel); other != peer->channels.end()) {
       tell_closed(*peer, other->second, reason);
     }
@@ -123,7 +124,7 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
 }
 
 void Service::close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel) {
-  const EndpointRecord& served = carrier_of(endpoint);
+  const EndpointRecord& served = endpoints_.carrier_of(endpoint);
   if (channel.kind != control::ChannelKind::ni || !served.engine) return;
   if (channel.ip) ip_.expect_end(endpoint);
   push(*served.engine, engine::CloseChannel{.endpoint = served.id, .channel = channel.number});
@@ -141,7 +142,7 @@ void Service::release_wire(ChannelRecord& channel) {
 }
 
 void Service::on_endpoint_detached(uint32_t id) {
-  EndpointRecord* endpoint = endpoint_at(id);
+  EndpointRecord* endpoint = endpoints_.at(id);
   UNET_CHECK(endpoint != nullptr && endpoint->detaching);
   ClientRecord& client = *clients_.at(endpoint->client);
   const ChargedTime charged(fair_queue_, client.who.uid);
@@ -154,12 +155,8 @@ void Service::on_endpoint_detached(uint32_t id) {
     --served_[*endpoint->engine];
     client.doorbells[endpoint->doorbell / 64] &= ~(uint64_t{1} << (endpoint->doorbell % 64));
   }
-  client.endpoints.erase(id);
-  persistence_.changed(JournalKind::endpoint, id);
-  --real_endpoints_;
-  endpoints_.erase(id);  // unmaps segment and region, closes the wake descriptor
+  endpoints_.remove(*endpoint);
   charges_.give_back(client.who.uid, usage, std::move(watches));
-  free_endpoints_.give_back(id);
   if (answer) clients_.ok(client, header);
   if (client.dropped && client.endpoints.empty() && !client.told_engine && !clients_.has_dropped(client.index)) {
     detach_client(client);

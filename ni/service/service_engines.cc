@@ -99,7 +99,7 @@ void Service::attach_endpoint(EndpointRecord& endpoint) {
 
 // A channel on this NI. Between two engines it is one over their link, with tags as over a wire.
 Status Service::open_hairpin(EndpointRecord& connector, ChannelRecord& connecting, EndpointRecord& acceptor, ChannelRecord& accepting) {
-  EndpointRecord &from = carrier_of(connector), &to = carrier_of(acceptor);
+  EndpointRecord &from = endpoints_.carrier_of(connector), &to = endpoints_.carrier_of(acceptor);
   assign_one_engine(from, to);
   if (from.engine == to.engine) {
     push(*from.engine, engine::OpenHairpin{.endpoint = from.id, .channel = connecting.number, .peer = to.id,

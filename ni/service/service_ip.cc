@@ -37,14 +37,15 @@ Status Service::may_open_ip(const ClientRecord& client, const EndpointRecord& en
 }
 
 void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
-  EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "IP channel");
+  EndpointRecord* endpoint = endpoints_.own_real(client, packet.header, "IP channel");
   if (endpoint == nullptr) return;
   if (Status status = may_open_ip(client, *endpoint); !status) return clients_.fail_request(client, packet.header, status.error());
   assign_engine(*endpoint, 0);
   // A client that has all doorbells of that engine is given another one's.
   if (endpoint->engine.value_or(0) != 0) {
-    return clients_.fail_request(client, packet.header, {Errc::quota_exceeded, "engine 0 has IP, and as many endpoints of this connection as it can "
-                                                                      "serve: open another connection"});
+    return clients_.fail_request(client, packet.header,
+                                 {Errc::quota_exceeded, "engine 0 has IP, and as many endpoints of this connection as it can serve: open "
+                                                        "another connection"});
   }
   const Result<ChannelRecord*> made = new_channel(*endpoint, 0);
   if (!made) return clients_.fail_request(client, packet.header, made.error());
@@ -59,7 +60,7 @@ void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
 }
 
 void Service::handle(ClientRecord& client, const control::ClaimIp& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
   if (Status more = takes_more(); !more) return clients_.fail_request(client, packet.header, more.error());
   const Result<IpClaimed> claimed = ip_.claim(client, *endpoint, packet.claim);
@@ -71,7 +72,7 @@ void Service::handle(ClientRecord& client, const control::ClaimIp& packet) {
 
 // nullptr: the client's endpoint has no such claim, which it has been told.
 EndpointRecord* Service::endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim) {
-  EndpointRecord* const endpoint = own_endpoint(client, header);
+  EndpointRecord* const endpoint = endpoints_.own(client, header);
   if (endpoint == nullptr || endpoint->ip_claims.count(claim) != 0) return endpoint;
   clients_.fail_request(client, header, {Errc::not_found, "the endpoint has no claim " + std::to_string(claim)});
   return nullptr;
@@ -102,7 +103,7 @@ void Service::handle(ClientRecord& client, const control::OwnIpFlow& packet) {
 }
 
 void Service::handle(ClientRecord& client, const control::GetIpConfiguration& packet) {
-  if (own_endpoint(client, packet.header) == nullptr) return;
+  if (endpoints_.own(client, packet.header) == nullptr) return;
   if (ip_.hosts().empty()) return clients_.fail_request(client, packet.header, {Errc::not_found, "this network interface has no IP"});
   std::string addresses, interfaces, routes;
   control::Reply reply = make_reply(packet.header);
@@ -144,7 +145,7 @@ void Service::handle(ClientRecord& client, const control::GetIpConfiguration& pa
 
 // Each asks for the configuration anew.
 void Service::tell_ip_changed() {
-  for (const auto& [id, endpoint] : endpoints_) {
+  for (const auto& [id, endpoint] : endpoints_.all()) {
     if (!endpoint->ip_channel || endpoint->detaching) continue;
     auto event = zeroed<control::IpChanged>();
     event.header = {.op = control::Op::ip_changed, .endpoint = id, .cookie = 0};

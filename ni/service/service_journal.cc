@@ -158,7 +158,7 @@ bool Service::write_client(uint32_t index) {
 }
 
 bool Service::write_endpoint(uint32_t id) {
-  const EndpointRecord* const endpoint = endpoint_at(id);
+  const EndpointRecord* const endpoint = endpoints_.at(id);
   if (endpoint == nullptr) return false;
   auto value = zeroed<EndpointValue>();
   value.region_bytes = endpoint->region_bytes;
@@ -168,7 +168,7 @@ bool Service::write_endpoint(uint32_t id) {
   value.answer_detach = endpoint->answer_detach ? 1 : 0;
   value.next_channel = endpoint->next_channel;
   value.carrier = endpoint->carrier.value_or(kNotEmulated);
-  value.name.set(names_.name_of(id));
+  value.name.set(endpoints_.names().name_of(id));
   persistence_.put(JournalKind::endpoint, id, 0, value);
   return true;
 }
@@ -189,7 +189,7 @@ SharedValue Service::shared_value(const Shared& shared) const {
 uint64_t Service::monotonic_of(Nanoseconds at) const { return at - now_ + monotonic_now(); }
 
 bool Service::write_channel(uint32_t endpoint, uint32_t number) {
-  const EndpointRecord* const owner = endpoint_at(endpoint);
+  const EndpointRecord* const owner = endpoints_.at(endpoint);
   if (owner == nullptr) return false;
   const auto at = owner->channels.find(number);
   if (at == owner->channels.end()) return false;

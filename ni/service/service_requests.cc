@@ -121,17 +121,6 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
   clients_.protocol_error(client, "an unknown request");
 }
 
-EndpointRecord* Service::own_endpoint(ClientRecord& client, const control::Header& header) {
-  EndpointRecord* endpoint = endpoint_at(header.endpoint);
-  if (endpoint != nullptr && endpoint->client == client.index && !endpoint->detaching) {
-    persistence_.changed(JournalKind::endpoint, endpoint->id);
-    return endpoint;
-  }
-  // One text for a free id and for another user's endpoint: ids of others must not be probed.
-  clients_.fail_request(client, header, {Errc::not_found, "endpoint " + std::to_string(header.endpoint) + " is not one of yours"});
-  return nullptr;
-}
-
 ChannelRecord* Service::own_channel(ClientRecord& client, EndpointRecord& endpoint, const control::Header& header,
                                     uint32_t channel) {
   const auto at = endpoint.channels.find(channel);
@@ -187,7 +176,8 @@ void Service::handle(ClientRecord& client, const control::Hello& packet) {
   }  // else each when it gets its first endpoint of the client
   control::Reply reply = make_reply(packet.header);
   reply.hello = {.version = control::kVersion, .client = client.index};
-  if (!clients_.send_packet(client, reply, {client.page.descriptor.get(), client.wake.get()})) clients_.drop(client, "no descriptors for its page");
+  const bool sent = clients_.send_packet(client, reply, {client.page.descriptor.get(), client.wake.get()});
+  if (!sent) clients_.drop(client, "no descriptors for its page");
   client.page.descriptor.reset();
 }
 
@@ -198,7 +188,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
   }
   if (!valid_options(options)) return fail(Errc::invalid_argument, wrong_options(options));
   const SegmentGeometry geometry = SegmentGeometry::of(options);
-  if (free_endpoints_.empty()) {
+  if (endpoints_.full()) {
     return fail(Errc::quota_exceeded, "this network interface has " + std::to_string(kEndpointsMax) +
                                           " endpoints, which is the maximum");
   }
@@ -211,19 +201,13 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
     if (!segment) return tl::unexpected(segment.error());
     return fail(Errc::quota_exceeded, "this connection has the maximum of endpoints");
   }
-  const uint32_t id = free_endpoints_.take();
-  auto endpoint = std::make_unique<EndpointRecord>();
-  endpoint->id = id;
-  endpoint->client = client.index;
-  endpoint->weight = options.weight;
-  endpoint->geometry = geometry;
-  endpoint->segment = std::move(*segment);
-  endpoint->memory = geometry.total;
   tell_terms(client);
-  EndpointRecord& made = *endpoint;
-  client.endpoints.insert(id);
-  endpoints_[id] = std::move(endpoint);
-  ++real_endpoints_;
+  EndpointRecord& made = endpoints_.add(client);
+  const uint32_t id = made.id;
+  made.weight = options.weight;
+  made.geometry = geometry;
+  made.segment = std::move(*segment);
+  made.memory = geometry.total;
   // Of several engines, the first channel chooses.
   reinterpret_cast<SegmentHeader*>(made.segment.mapping.data())->doorbell.value.store(Doorbell::kNone, std::memory_order_relaxed);
   // The next NI may find it before our engine has attached it.
@@ -241,7 +225,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
 void Service::handle(ClientRecord& client, const control::CreateEndpoint& packet) {
   const Result<uint32_t> id = create_endpoint(client, packet.options);
   if (!id) return clients_.fail_request(client, packet.header, id.error());
-  EndpointRecord& endpoint = *endpoint_at(*id);
+  EndpointRecord& endpoint = *endpoints_.at(*id);
   control::Reply reply = make_reply(packet.header);
   reply.create_endpoint = {.endpoint = *id, .doorbell = endpoint.engine ? endpoint.doorbell : Doorbell::kNone};
   const bool sent = clients_.send_packet(client, reply, {endpoint.segment.descriptor.get()});
@@ -250,7 +234,7 @@ void Service::handle(ClientRecord& client, const control::CreateEndpoint& packet
 }
 
 void Service::handle(ClientRecord& client, const control::DestroyEndpoint& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
   if (endpoint->carrier) {
     destroy_emulated(*endpoint, control::CloseReason::closed_by_peer);
@@ -262,7 +246,7 @@ void Service::handle(ClientRecord& client, const control::DestroyEndpoint& packe
 }
 
 void Service::handle(ClientRecord& client, const control::Bind& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
   if (Status more = takes_more(); !more) return clients_.fail_request(client, packet.header, more.error());
   const std::string_view name = packet.name.view();
@@ -271,15 +255,16 @@ void Service::handle(ClientRecord& client, const control::Bind& packet) {
                         {Errc::not_permitted, "the policy of this network interface gives user " +
                                                   std::to_string(client.who.uid) + " no right to the name " + in_quotes(name)});
   }
-  if (Status status = names_.bind(name, endpoint->id); !status) return clients_.fail_request(client, packet.header, status.error());
+  const Status bound = endpoints_.names().bind(name, endpoint->id);
+  if (!bound) return clients_.fail_request(client, packet.header, bound.error());
   open_static_channels(*endpoint, name);  // before the answer, so that a client that has it knows of them
   clients_.ok(client, packet.header);
 }
 
 void Service::handle(ClientRecord& client, const control::Unbind& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
-  if (names_.unbind(endpoint->id).empty()) {
+  if (endpoints_.names().unbind(endpoint->id).empty()) {
     return clients_.fail_request(client, packet.header, {Errc::not_found, "the endpoint is bound to no name"});
   }
   close_static_channels(*endpoint);
@@ -287,13 +272,14 @@ void Service::handle(ClientRecord& client, const control::Unbind& packet) {
 }
 
 void Service::handle(ClientRecord& client, const control::Expose& packet) {
-  EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "region that others could put into");
+  EndpointRecord* endpoint = endpoints_.own_real(client, packet.header, "region that others could put into");
   if (endpoint == nullptr) return;
   if (packet.bytes == 0 || packet.bytes > kRegionMax) {
     return clients_.fail_request(client, packet.header, {Errc::invalid_argument, "a region of " + std::to_string(packet.bytes) +
                                                                             " bytes: 1 to " + std::to_string(kRegionMax) + " are allowed"});
   }
-  if (Status status = make_region(client, *endpoint, packet.bytes); !status) return clients_.fail_request(client, packet.header, status.error());
+  const Status made = make_region(client, *endpoint, packet.bytes);
+  if (!made) return clients_.fail_request(client, packet.header, made.error());
   endpoint->region_bytes = packet.bytes;
   if (endpoint->engine) {
     push(*endpoint->engine, engine::SetRegion{.endpoint = endpoint->id, .region = endpoint->region.mapping.bytes().first(packet.bytes)});
@@ -329,7 +315,7 @@ Status Service::make_region(ClientRecord& client, EndpointRecord& endpoint, uint
 }
 
 void Service::handle(ClientRecord& client, const control::PeerRegion& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
   const ChannelRecord* channel = own_channel(client, *endpoint, packet.header, packet.channel);
   if (channel == nullptr) return;
@@ -337,7 +323,7 @@ void Service::handle(ClientRecord& client, const control::PeerRegion& packet) {
     return clients_.fail_request(client, packet.header,
                         {Errc::invalid_argument, "only the peer of a local channel shares its region; puts work without"});
   }
-  const EndpointRecord* peer = channel->state == ChannelRecord::State::open ? endpoint_at(channel->peer_endpoint) : nullptr;
+  const EndpointRecord* peer = channel->state == ChannelRecord::State::open ? endpoints_.at(channel->peer_endpoint) : nullptr;
   if (peer == nullptr) return clients_.fail_request(client, packet.header, {Errc::disconnected, "the channel is closed"});
   if (!peer->region_sent) {
     return clients_.fail_request(client, packet.header, {Errc::not_found, "the peer exposes no region yet"});
@@ -348,7 +334,7 @@ void Service::handle(ClientRecord& client, const control::PeerRegion& packet) {
 }
 
 void Service::handle(ClientRecord& client, const control::GetDescriptor& packet) {
-  EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "wake descriptor");
+  EndpointRecord* endpoint = endpoints_.own_real(client, packet.header, "wake descriptor");
   if (endpoint == nullptr) return;
   if (!endpoint->wake.valid()) {
     if (Status status = persistence_.takes(1); !status) return clients_.fail_request(client, packet.header, status.error());

@@ -109,7 +109,7 @@ Status Service::resume(std::vector<JournalItem> items) {
   }
   if (!listening_at_.empty() && listener_ == nullptr) return fail(Errc::protocol, "the journal has no control socket");
   finish_resume();
-  log::info("took over {} clients with {} endpoints", clients_.all().size(), real_endpoints_);
+  log::info("took over {} clients with {} endpoints", clients_.all().size(), endpoints_.real());
   return {};
 }
 
@@ -137,7 +137,7 @@ Status Service::resume_item(JournalItem& item) {
       return charges_.resume_held(item) ? Status{} : Status(wrong(item, "no memory that could be held"));
     case JournalKind::ip_claim:
       return take_value<IpClaimValue>(item, "not a claim that could be", [&](const auto& v) {
-        EndpointRecord* const endpoint = endpoint_at(a);
+        EndpointRecord* const endpoint = endpoints_.at(a);
         return endpoint != nullptr && ip_.resume_claim(*clients_.at(endpoint->client), *endpoint, item.key.b, v);
       });
     case JournalKind::socket_table:
@@ -222,19 +222,17 @@ Status Service::resume_segment(JournalItem& item) {
   ClientRecord* const client = clients_.at(value->client);
   const uint32_t id = item.key.a;
   const bool good = client != nullptr && client->greeted && valid_options(value->options) &&
-                    value->doorbell < kEndpointsPerClientMax && free_endpoints_.take(id);
-  if (!good) return wrong(item, "not an endpoint that could be");
+                    value->doorbell < kEndpointsPerClientMax;
+  EndpointRecord* const endpoint = good ? endpoints_.resume(*client, id) : nullptr;
+  if (endpoint == nullptr) return wrong(item, "not an endpoint that could be");
   uint64_t& bells = client->doorbells[value->doorbell / 64];
   const uint64_t bell = uint64_t{1} << (value->doorbell % 64);
   if ((bells & bell) != 0) return wrong(item, "another endpoint's doorbell");
-  auto endpoint = std::make_unique<EndpointRecord>();
   endpoint->weight = value->options.weight;
   endpoint->geometry = SegmentGeometry::of(value->options);
   Result<SharedMemory> segment = map_again(std::move(item.descriptors[0]), endpoint->geometry.total);
   if (!segment) return tl::unexpected(segment.error());
   bells |= bell;
-  endpoint->id = id;
-  endpoint->client = client->index;
   endpoint->engine = 0;
   ++served_[0];
   endpoint->doorbell = value->doorbell;
@@ -251,16 +249,13 @@ Status Service::resume_segment(JournalItem& item) {
                               .user = client->who.uid,
                               .weight = endpoint->weight,
                               .resume = true});
-  client->endpoints.insert(id);
-  endpoints_[id] = std::move(endpoint);
-  ++real_endpoints_;
   return {};
 }
 
 Status Service::resume_region(JournalItem& item) {
   const auto value = value_of<RegionValue>(item, 1);
   if (!value) return tl::unexpected(value.error());
-  EndpointRecord* const endpoint = endpoint_at(item.key.a);
+  EndpointRecord* const endpoint = endpoints_.at(item.key.a);
   if (endpoint == nullptr || endpoint->region.mapping) return wrong(item, "of no endpoint");
   Result<SharedMemory> region = map_again(std::move(item.descriptors[0]), value->memory);
   if (!region) return tl::unexpected(region.error());
@@ -272,7 +267,7 @@ Status Service::resume_region(JournalItem& item) {
 
 Status Service::resume_wake(JournalItem& item) {
   if (const auto value = value_of<WakeValue>(item, 1); !value) return tl::unexpected(value.error());
-  EndpointRecord* const endpoint = endpoint_at(item.key.a);
+  EndpointRecord* const endpoint = endpoints_.at(item.key.a);
   if (endpoint == nullptr || endpoint->wake.valid()) return wrong(item, "of no endpoint");
   if (!make_wake(item.descriptors[0].get())) return wrong(item, "something that wakes nobody");
   endpoint->wake = std::move(item.descriptors[0]);
@@ -286,7 +281,7 @@ Status Service::resume_endpoint(const JournalItem& item) {
   if (value->carrier != kNotEmulated && !resume_emulated(item.key.a, value->carrier)) {
     return wrong(item, "not an emulated endpoint that could be");
   }
-  EndpointRecord* const endpoint = endpoint_at(item.key.a);
+  EndpointRecord* const endpoint = endpoints_.at(item.key.a);
   if (endpoint != nullptr && endpoint->carrier && value->detaching != 0) return wrong(item, "an emulated endpoint that ends in an engine");
   if (endpoint == nullptr || value->region_bytes > endpoint->region.mapping.size()) return wrong(item, "of no endpoint, or no region");
   endpoint->region_bytes = value->region_bytes;
@@ -297,7 +292,7 @@ Status Service::resume_endpoint(const JournalItem& item) {
   endpoint->next_channel = value->next_channel;
   if (const std::string_view name = value->name.view(); !name.empty()) {
     if (endpoint->detaching) return wrong(item, "the name of an endpoint that has ended");
-    if (Status status = names_.bind(name, endpoint->id); !status) return wrong(item, status.error().text.c_str());
+    if (Status status = endpoints_.names().bind(name, endpoint->id); !status) return wrong(item, status.error().text.c_str());
   }
   if (endpoint->region_bytes != 0) {
     push(0, engine::SetRegion{.endpoint = endpoint->id, .region = endpoint->region.mapping.bytes().first(endpoint->region_bytes)});
@@ -308,7 +303,7 @@ Status Service::resume_endpoint(const JournalItem& item) {
 Status Service::resume_channel(const JournalItem& item) {
   const auto value = value_of<ChannelValue>(item, 0);
   if (!value) return tl::unexpected(value.error());
-  EndpointRecord* const endpoint = endpoint_at(item.key.a);
+  EndpointRecord* const endpoint = endpoints_.at(item.key.a);
   const auto number = static_cast<uint32_t>(item.key.b);
   // An endpoint that ends has lost its channels before.
   const bool good = endpoint != nullptr && !endpoint->detaching && item.key.b < kChannelsPerEndpointMax &&
@@ -322,8 +317,10 @@ Status Service::resume_channel(const JournalItem& item) {
                                           value->state >= static_cast<uint32_t>(State::open));
   if (!good || !good_ip || (ip_open && (endpoint->carrier || endpoint->ip_channel))) return wrong(item, "not a channel that could be");
   ClientRecord& client = *clients_.at(endpoint->client);
-  if (endpoint->carrier && (carrier_of(*endpoint).channels.count(number) != 0 || !carrier_of(*endpoint).lent.insert(number).second)) {
-    return wrong(item, "two channels of one number");
+  if (endpoint->carrier) {
+    EndpointRecord& carrier = endpoints_.carrier_of(*endpoint);
+    const bool taken = carrier.channels.count(number) != 0 || !carrier.lent.insert(number).second;
+    if (taken) return wrong(item, "two channels of one number");
   }
   ChannelRecord& channel = endpoint->channels[number];
   channel.number = number;
@@ -352,7 +349,7 @@ Status Service::resume_channel(const JournalItem& item) {
 Status Service::resume_request(const JournalItem& item) {
   const auto value = value_of<RequestValue>(item, 0);
   if (!value) return tl::unexpected(value.error());
-  EndpointRecord* const target = endpoint_at(value->target);
+  EndpointRecord* const target = endpoints_.at(value->target);
   const bool here = value->wire == 0;
   if (item.key.b == 0 || item.key.b >= kNumbersMax) return wrong(item, "a number that no request has got");
   if (target == nullptr || target->detaching || (here && !asks(*value, item.key.b))) {
@@ -404,7 +401,7 @@ Status Service::resume_upgrade(const JournalItem& item) {
 }
 
 Status Service::resume_sockets(JournalItem& item) {
-  EndpointRecord* const endpoint = item.key.kind == JournalKind::orphans ? nullptr : endpoint_at(item.key.a);
+  EndpointRecord* const endpoint = item.key.kind == JournalKind::orphans ? nullptr : endpoints_.at(item.key.a);
   bool good = item.descriptors.size() == 1;
   if (item.key.kind == JournalKind::orphans) good = good && ip_.dead().restore(item);
   else good = good && endpoint != nullptr && ip_.resume_table(*clients_.at(endpoint->client), *endpoint, item);
@@ -414,7 +411,7 @@ Status Service::resume_sockets(JournalItem& item) {
 
 // The channel of a request on this NI waits for it, and is of the kind that was asked for.
 bool Service::asks(const RequestValue& value, uint64_t request) {
-  const EndpointRecord* const connector = endpoint_at(value.connector);
+  const EndpointRecord* const connector = endpoints_.at(value.connector);
   if (connector == nullptr) return false;
   const auto at = connector->channels.find(value.connector_channel);
   if (at == connector->channels.end()) return false;
@@ -444,7 +441,7 @@ void Service::end_halves(EndpointRecord& endpoint) {
 }
 
 bool Service::has_other_half(const EndpointRecord& endpoint, const ChannelRecord& channel) {
-  const EndpointRecord* const peer = endpoint_at(channel.peer_endpoint);
+  const EndpointRecord* const peer = endpoints_.at(channel.peer_endpoint);
   if (peer == nullptr) return false;
   const auto at = peer->channels.find(channel.peer_channel);
   if (at == peer->channels.end()) return false;
@@ -458,7 +455,7 @@ bool Service::has_other_half(const EndpointRecord& endpoint, const ChannelRecord
 void Service::resume_hairpins(EndpointRecord& endpoint) {
   for (const auto& [number, channel] : endpoint.channels) {
     if (channel.kind != control::ChannelKind::ni || channel.wire || channel.ip || channel.state != State::open) continue;
-    const uint32_t from = endpoint.engine_id(), to = endpoint_at(channel.peer_endpoint)->engine_id();
+    const uint32_t from = endpoint.engine_id(), to = endpoints_.at(channel.peer_endpoint)->engine_id();
     push(0, engine::OpenHairpin{.endpoint = from, .channel = number, .peer = to, .peer_channel = channel.peer_channel});
   }
 }
@@ -487,8 +484,8 @@ const StaticChannel* Service::static_channel_of(Tag local_tag) const {
 // The configuration still has the channel, with the same other end: its endpoint must not talk to another peer than before.
 bool Service::is_static(const EndpointRecord& endpoint, const ChannelValue& value) const {
   const StaticChannel* const fixed = static_channel_of(Tag{value.local_tag});
-  return fixed != nullptr && fixed->endpoint == names_.name_of(endpoint.id) && fixed->remote_tag == Tag{value.shared.remote_tag} &&
-         fixed->port == value.port && fixed->peer == value.shared.mac;
+  return fixed != nullptr && fixed->endpoint == endpoints_.names().name_of(endpoint.id) &&
+         fixed->remote_tag == Tag{value.shared.remote_tag} && fixed->port == value.port && fixed->peer == value.shared.mac;
 }
 
 // The signalling machine's part of a channel over the wire, and its tag. Without them it has none: resume_wires() closes it.
@@ -564,12 +561,12 @@ void Service::lose_wire(EndpointRecord& endpoint, ChannelRecord& channel) {
 
 void Service::finish_resume() {
   std::vector<uint32_t> ids;
-  for (const auto& [id, endpoint] : endpoints_) ids.push_back(id);
-  for (const uint32_t id : ids) end_halves(*endpoint_at(id));
+  for (const auto& [id, endpoint] : endpoints_.all()) ids.push_back(id);
+  for (const uint32_t id : ids) end_halves(*endpoints_.at(id));
   ip_.hosts().resume(ports_.all());
   ip_.dead().send_inherited(ip_.ports());
   for (const uint32_t id : ids) {
-    EndpointRecord& endpoint = *endpoint_at(id);
+    EndpointRecord& endpoint = *endpoints_.at(id);
     resume_hairpins(endpoint);
     resume_ip(endpoint);
     resume_wires(endpoint);

@@ -25,7 +25,7 @@ Result<Descriptor> for_reading(int memory) {
 }  // namespace
 
 void Service::handle(ClientRecord& client, const control::OpenSockets& packet) {
-  EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "table of sockets");
+  EndpointRecord* endpoint = endpoints_.own_real(client, packet.header, "table of sockets");
   if (endpoint == nullptr) return;
   Status made = takes_more();
   if (made) made = ip_.make_table(client, *endpoint);
@@ -52,7 +52,7 @@ void Service::handle(ClientRecord& client, const control::ListSockets& packet) {
   control::Reply reply = make_reply(packet.header);
   reply.sockets = {};
   for (auto at = first ? tables.begin() : tables.lower_bound(packet.header.endpoint); at != tables.end(); ++at) {
-    EndpointRecord& endpoint = *endpoint_at(*at);
+    EndpointRecord& endpoint = *endpoints_.at(*at);
     if (!sees(client, endpoint)) continue;
     const uint64_t table = !first && *at == packet.header.endpoint ? uint64_t{packet.table} + 1 : 0;
     if (table >= endpoint.socket_tables.size()) continue;
@@ -93,8 +93,8 @@ bool Service::must_wait(const ClientRecord& client, Bytes packet) const {
   if (ip_.dead().empty() || !client.greeted || packet.size() != sizeof request) return false;
   std::memcpy(static_cast<void*>(&request), packet.data(), sizeof request);
   if (request.header.op != control::Op::claim_ip) return false;
-  const auto endpoint = endpoints_.find(request.header.endpoint);
-  if (endpoint == endpoints_.end() || endpoint->second->client != client.index) return false;  // it is refused
+  const EndpointRecord* const endpoint = endpoints_.at(request.header.endpoint);
+  if (endpoint == nullptr || endpoint->client != client.index) return false;  // it is refused
   return ip_.dead().has_claimed(owner_of(client), request.claim);
 }
 

@@ -91,7 +91,7 @@ Status Service::accept_wire(EndpointRecord& endpoint, const RequestRecord& reque
 
 void Service::open_wire(EndpointRecord& endpoint, ChannelRecord& channel, Tag remote_tag, const WireAddress& remote) {
   const uint32_t owners = engines_of(ports_[remote.port]);
-  EndpointRecord& served = carrier_of(endpoint);
+  EndpointRecord& served = endpoints_.carrier_of(endpoint);
   assign_engine(served, least_busy_engine(owners));
   // It may be served elsewhere already, and what arrives at another queue is its, too.
   channel.relays = owners & ~(1u << *served.engine);
@@ -174,13 +174,13 @@ void Service::ask_others() {
 ChannelRecord* Service::channel_of_tag(Tag tag, EndpointRecord*& endpoint) {
   const auto at = tag_owner_.find(static_cast<uint32_t>(tag));
   if (at == tag_owner_.end()) return nullptr;
-  endpoint = endpoint_at(at->second.first);
+  endpoint = endpoints_.at(at->second.first);
   return &endpoint->channels.at(at->second.second);
 }
 
 void Service::on_signal_event(const Connected& event) {
   const auto [endpoint_id, number] = connects_.at(event.connect);
-  EndpointRecord& endpoint = *endpoint_at(endpoint_id);
+  EndpointRecord& endpoint = *endpoints_.at(endpoint_id);
   ChannelRecord& channel = endpoint.channels.at(number);
   connects_.erase(event.connect);
   channel.port = event.remote.port;
@@ -190,7 +190,7 @@ void Service::on_signal_event(const Connected& event) {
 
 void Service::on_signal_event(const ConnectFailed& event) {
   const auto [endpoint_id, number] = connects_.at(event.connect);
-  EndpointRecord& endpoint = *endpoint_at(endpoint_id);
+  EndpointRecord& endpoint = *endpoints_.at(endpoint_id);
   ChannelRecord& channel = endpoint.channels.at(number);
   const control::Header header{.op = Op::connect, .endpoint = endpoint.id, .cookie = channel.cookie};
   end_channel(endpoint, number, control::CloseReason::closed_by_peer);  // cancel() of a connect that ended does nothing
@@ -198,7 +198,7 @@ void Service::on_signal_event(const ConnectFailed& event) {
 }
 
 void Service::on_signal_event(const Requested& event) {
-  const std::optional<uint32_t> target = names_.find(event.target);
+  const std::optional<uint32_t> target = endpoints_.names().find(event.target);
   Status status = takes_more();
   if (status && target) {
     RequestRecord request;
