@@ -238,8 +238,7 @@ class ReportBuilder {
     const bool idle =
         usage.connections == 0 && usage.endpoints == 0 && usage.emulated == 0 && usage.channels == 0 && usage.memory == 0;
     if (idle) return Found::nothing;
-    const auto known = s_.terms_.find(user);
-    const Service::Terms terms = known == s_.terms_.end() ? Service::Terms{} : known->second;
+    const EndpointEngines::Terms terms = s_.engines_.terms_of(user);
     out = {{"uid", user},
            {"connections", usage.connections},
            {"endpoints", usage.endpoints},
@@ -263,7 +262,7 @@ class ReportBuilder {
     json engine = json::object();
     for (size_t i = 0; i < kNiGauges; ++i) {
       uint64_t sum = 0;
-      for (uint32_t e = 0; e < s_.engines(); ++e) sum += s_.engine_.ni_gauge(e, static_cast<NiGauge>(i));
+      for (uint32_t e = 0; e < s_.engines_.count(); ++e) sum += s_.engine_.ni_gauge(e, static_cast<NiGauge>(i));
       engine[std::string(kNiGaugeNames[i])] = sum;
     }
     size_t packets = 0;
@@ -363,7 +362,7 @@ class ReportBuilder {
   // What `counters` and `held` have of all engines, of each.
   Found engine(json& out) {
     const auto e = static_cast<uint32_t>(r_.at_++);
-    if (!all_ || e >= s_.engines()) return Found::end;
+    if (!all_ || e >= s_.engines_.count()) return Found::end;
     json counters = json::object(), drops = json::object(), held = json::object(), ports = json::array();
     for (size_t i = 0; i < kNiCounters; ++i) {
       const auto counter = static_cast<NiCounter>(i);
@@ -371,7 +370,7 @@ class ReportBuilder {
     }
     for (size_t i = 0; i < kNiGauges; ++i) held[std::string(kNiGaugeNames[i])] = s_.engine_.ni_gauge(e, static_cast<NiGauge>(i));
     for (size_t i = 0; i < s_.ports_.size(); ++i) {
-      if ((s_.engines_of(s_.ports_[i]) >> e & 1) != 0) ports.push_back(i);
+      if ((s_.engines_.of(static_cast<uint32_t>(i)) >> e & 1) != 0) ports.push_back(i);
     }
     out = {{"engine", e}, {"ports", std::move(ports)}, {"counters", std::move(counters)}, {"drops", std::move(drops)},
            {"held", std::move(held)}};
@@ -385,7 +384,7 @@ class ReportBuilder {
     for (size_t i = 0; i < kNiCounters; ++i) {
       const auto counter = static_cast<NiCounter>(i);
       uint64_t sum = 0;
-      for (uint32_t e = 0; e < s_.engines(); ++e) sum += s_.engine_.ni_counter(e, counter);
+      for (uint32_t e = 0; e < s_.engines_.count(); ++e) sum += s_.engine_.ni_counter(e, counter);
       (counter < kFirstNiDrop ? engine : drops)[std::string(kNiCounterNames[i])] = sum;
     }
     const SignallingCounters& signals = s_.signalling_->counters();

@@ -101,7 +101,7 @@ Nanoseconds Service::next_timeout() const noexcept {
   next = std::min({next, requests_.next_deadline(), clients_.next_timeout()});
   if ((backlogged() || others_unasked_) && now_ + kMillisecond < next) next = now_ + kMillisecond;
   if (commands_.has_events()) next = 0;
-  if (!unserved_ends_.empty() || captures_.has_unserved()) next = 0;
+  if (engines_.has_unserved() || captures_.has_unserved()) next = 0;
   if (ip_.dead().has_work() && !backlogged()) next = 0;
   return next;
 }
@@ -202,7 +202,7 @@ bool Service::on_client(ClientRecord& client, uint32_t epoll_events) {
 }
 
 void Service::on_engine_events() {
-  for (uint32_t engine = 0; engine < engines(); ++engine) {
+  for (uint32_t engine = 0; engine < engines_.count(); ++engine) {
     engine::EventMailbox& events = commands_.events(engine);
     for (int i = 0; i < kEngineEventsPerPoll; ++i) {
       const engine::Event* event = events.front();
@@ -212,7 +212,7 @@ void Service::on_engine_events() {
       events.pop();
     }
   }
-  for (const uint32_t endpoint : std::exchange(unserved_ends_, {})) on_endpoint_detached(endpoint);
+  for (const uint32_t endpoint : engines_.take_unserved()) on_endpoint_detached(endpoint);
   captures_.end_unserved();
 }
 
@@ -246,7 +246,7 @@ void Service::on_deadlines() {
 
 void Service::push_signal(const engine::SendSignal& signal) {
   const PortInfo& port = ports_[signal.port];
-  if (!commands_.push_signal(port.engine, engines_of(port), signal)) ++counters_.dropped_signals;
+  if (!commands_.push_signal(port.engine, engines_.of(signal.port), signal)) ++counters_.dropped_signals;
 }
 
 void Service::stop(Nanoseconds now) {

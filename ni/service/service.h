@@ -28,6 +28,7 @@
 #include "ni/service/captures.h"
 #include "ni/service/charges.h"
 #include "ni/service/clients.h"
+#include "ni/service/endpoint_engines.h"
 #include "ni/service/endpoints.h"
 #include "ni/service/engine_commands.h"
 #include "ni/service/engine_side.h"
@@ -134,20 +135,7 @@ class Service {
   void on_engine_events();
   void on_engine_event(uint32_t engine, const engine::Event& event);
   void on_deadlines();
-  void push(uint32_t engine, const engine::Command& command) { commands_.push(engine, command); }
   void push_signal(const engine::SendSignal& signal);
-
-  // service_engines.cc: which engine serves what
-  uint32_t engines() const noexcept { return commands_.engines(); }
-  uint32_t engines_of(const PortInfo& port) const noexcept;  // bit e: engine e has a queue of it
-  uint32_t least_busy_engine(uint32_t among = ~uint32_t{0}) const;
-  void assign_engine(EndpointRecord& endpoint, uint32_t engine);
-  void assign_one_engine(EndpointRecord& one, EndpointRecord& other);
-  void attach_client(ClientRecord& client, uint32_t engine);
-  void detach_client(ClientRecord& client);
-  std::optional<uint32_t> take_doorbell(ClientRecord& client, uint32_t& engine);
-  void attach_endpoint(EndpointRecord& endpoint);
-  Status open_hairpin(EndpointRecord& connector, ChannelRecord& connecting, EndpointRecord& acceptor, ChannelRecord& accepting);
 
   // service_requests.cc
   void handle(ClientRecord& client, const control::Hello& packet);
@@ -212,7 +200,6 @@ class Service {
   void finish_resume();
 
   // service_operation.cc
-  void tell_terms(const ClientRecord& client);
   void handle(ClientRecord& client, const control::Upgrade& packet);
   void end_upgrade(const Status& outcome);
   void handle(ClientRecord& client, const control::PolicyReload& packet);
@@ -249,6 +236,7 @@ class Service {
   const RequestRecord* find_request(const EndpointRecord& endpoint, uint64_t id);
   void accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
   void accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
+  Status open_hairpin(EndpointRecord& connector, ChannelRecord& connecting, EndpointRecord& acceptor, ChannelRecord& accepting);
   bool finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, control::Op op, uint64_t cookie,
                       std::initializer_list<int> descriptors);
   void fail_connect(const RequestRecord& request, const Error& error);
@@ -268,7 +256,6 @@ class Service {
   void on_ip_changed(const engine::IpChanged& event);
   void tell_ip_changed();
   void resume_ip(EndpointRecord& endpoint);
-
 
   // service_sockets.cc
   void handle(ClientRecord& client, const control::OpenSockets& packet);
@@ -308,7 +295,6 @@ class Service {
   void on_client_detached(uint32_t engine, uint32_t index);
   void forget(ClientRecord& client);
 
-
   ServiceOptions options_;
   Ports ports_;
   EngineSide& engine_;
@@ -322,15 +308,11 @@ class Service {
   Descriptor epoll_;
   ServiceCounters counters_;
   Clients clients_{epoll_.get(), now_, options_.policy, counters_, charges_, persistence_};
+  Captures captures_{commands_, charges_, persistence_};
   Endpoints endpoints_{clients_, persistence_};
+  EndpointEngines engines_{commands_, engine_, ports_, clients_, captures_};
   std::unique_ptr<Listener> listener_;
   FairQueue fair_queue_;
-  struct Terms {
-    uint32_t weight = 1;
-    engine::SendLimits limits{};
-    bool operator==(const Terms&) const = default;
-  };
-  std::map<uid_t, Terms> terms_;  // of users, as the engine knows them; without: the default
   TagTable tags_;
   std::set<uint32_t> deferred_;            // clients with a claim that waits for ip_.dead()
   std::unique_ptr<Signalling> signalling_;
@@ -340,10 +322,7 @@ class Service {
   Requests requests_{persistence_};
   std::unordered_map<uint64_t, std::pair<uint32_t, uint32_t>> connects_;   // Signalling's connect -> endpoint, channel
   std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
-  std::array<uint32_t, kEnginesMax> served_{};  // endpoints of each engine
-  std::vector<uint32_t> unserved_ends_;  // endpoints that ended before any engine knew them
   IpControl ip_{options_.ip, options_.seed == 0 ? 0 : ~options_.seed, commands_, charges_, persistence_};
-  Captures captures_{commands_, charges_, persistence_};
 
   Descriptor policy_text_;               // until we are ready: what is in force from then on
   std::string listening_at_;

@@ -50,7 +50,7 @@ uint32_t Service::engines_of(const CaptureRecord& capture) {
     const EndpointRecord& endpoint = *endpoints_.at(*capture.endpoint);
     return endpoint.engine ? 1u << *endpoint.engine : 0;
   }
-  return capture.port >= 0 ? engines_of(ports_[static_cast<uint32_t>(capture.port)]) : commands_.all();
+  return capture.port >= 0 ? engines_.of(static_cast<uint32_t>(capture.port)) : commands_.all();
 }
 
 void Service::handle(ClientRecord& client, const control::CaptureStart& packet) {

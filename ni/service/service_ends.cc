@@ -25,11 +25,8 @@ void Service::finish_drops() {
       endpoint.answer_detach = false;
       if (!endpoint.detaching) destroy(endpoint, CloseReason::peer_died);
     }
-    if (!client.greeted) {
-      forget(client);  // no engine ever knew it
-    } else if (client.endpoints.empty()) {
-      detach_client(client);
-    }
+    const bool detached = client.greeted && client.endpoints.empty();
+    if (!client.greeted || (detached && engines_.detach(client))) forget(client);
   }
 }
 
@@ -37,11 +34,7 @@ void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
   endpoint.detaching = true;
   while (!endpoint.emulated.empty()) destroy_emulated(*endpoints_.at(*endpoint.emulated.begin()), reason);
   end_parts(endpoint, reason);
-  if (endpoint.engine) {
-    push(*endpoint.engine, engine::DetachEndpoint{.endpoint = endpoint.id});
-  } else {
-    unserved_ends_.push_back(endpoint.id);  // later, as an engine would: callers go on with what they have
-  }
+  engines_.detach(endpoint);
 }
 
 // What every endpoint has: a name, requests, channels.
@@ -127,7 +120,7 @@ void Service::close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel) 
   const EndpointRecord& served = endpoints_.carrier_of(endpoint);
   if (channel.kind != control::ChannelKind::ni || !served.engine) return;
   if (channel.ip) ip_.expect_end(endpoint);
-  push(*served.engine, engine::CloseChannel{.endpoint = served.id, .channel = channel.number});
+  commands_.push(*served.engine, engine::CloseChannel{.endpoint = served.id, .channel = channel.number});
   commands_.push_each(channel.relays, engine::CloseRelay{.local_tag = channel.local_tag});
   if (channel.linked) tags_.release(channel.local_tag);
   channel.relays = 0;
@@ -151,23 +144,18 @@ void Service::on_endpoint_detached(uint32_t id) {
   const Usage usage{.endpoints = 1, .memory = endpoint->memory};
   std::vector<Descriptor> watches;
   for (SharedMemory* memory : {&endpoint->segment, &endpoint->region}) watches.push_back(std::move(memory->watch));
-  if (endpoint->engine) {
-    --served_[*endpoint->engine];
-    client.doorbells[endpoint->doorbell / 64] &= ~(uint64_t{1} << (endpoint->doorbell % 64));
-  }
+  engines_.release(*endpoint);
   endpoints_.remove(*endpoint);
   charges_.give_back(client.who.uid, usage, std::move(watches));
   if (answer) clients_.ok(client, header);
   if (client.dropped && client.endpoints.empty() && !client.told_engine && !clients_.has_dropped(client.index)) {
-    detach_client(client);
+    if (engines_.detach(client)) forget(client);
   }
 }
 
 void Service::on_client_detached(uint32_t engine, uint32_t index) {
   ClientRecord& client = *clients_.at(index);
-  engine_.forget_client(engine, client.wake.get());
-  client.engines &= ~(1u << engine);
-  if (client.engines == 0) forget(client);
+  if (engines_.on_detached(engine, client)) forget(client);
 }
 
 // No engine knows it any longer.

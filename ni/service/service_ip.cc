@@ -40,7 +40,7 @@ void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
   EndpointRecord* endpoint = endpoints_.own_real(client, packet.header, "IP channel");
   if (endpoint == nullptr) return;
   if (Status status = may_open_ip(client, *endpoint); !status) return clients_.fail_request(client, packet.header, status.error());
-  assign_engine(*endpoint, 0);
+  engines_.assign(*endpoint, 0);
   // A client that has all doorbells of that engine is given another one's.
   if (endpoint->engine.value_or(0) != 0) {
     return clients_.fail_request(client, packet.header,
@@ -55,7 +55,7 @@ void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
   channel.local = LocalOptions{0, 0};
   channel.peer = "ip";
   endpoint->ip_channel = channel.number;
-  push(0, engine::OpenIp{.endpoint = endpoint->id, .channel = channel.number});
+  commands_.push(0, engine::OpenIp{.endpoint = endpoint->id, .channel = channel.number});
   finish_connect(*endpoint, channel, Op::open_ip, packet.header.cookie, {});
 }
 
@@ -81,7 +81,7 @@ EndpointRecord* Service::endpoint_of_claim(ClientRecord& client, const control::
 void Service::handle(ClientRecord& client, const control::ReleaseIp& packet) {
   EndpointRecord* endpoint = endpoint_of_claim(client, packet.header, packet.claim);
   if (endpoint == nullptr) return;
-  push(0, engine::ReleaseIp{.number = packet.claim});
+  commands_.push(0, engine::ReleaseIp{.number = packet.claim});
   ip_.release(client, *endpoint, packet.claim);
   clients_.ok(client, packet.header);
 }

@@ -36,7 +36,7 @@ Status Service::reload_policy() {
   // A client with more than is allowed now keeps it, and gets no more. How fast it may send changes at once.
   for (auto& [index, client] : clients_.all()) {
     client->rights = options_.policy.rights(client->who);
-    if (!client->endpoints.empty()) tell_terms(*client);
+    if (!client->endpoints.empty()) engines_.tell_terms(*client);
   }
   log::info("policy read again from {}", options_.policy_file);
   return {};
@@ -54,15 +54,6 @@ Status Service::resume_policy(const JournalItem& item) {
   if (!policy) log::error("the policy in force cannot be kept, and the default one counts: {}", policy.error().text);
   options_.policy = policy ? std::move(*policy) : Policy(options_.own_user);
   return {};
-}
-
-// Terms are a user's. If its processes have different ones, by their groups, those of the last one that asked count.
-void Service::tell_terms(const ClientRecord& client) {
-  const Terms terms{.weight = client.rights.weight, .limits = client.rights.send};
-  Terms& known = terms_[client.who.uid];
-  if (terms == known) return;
-  known = terms;
-  commands_.push_each(commands_.all(), engine::SetUser{.user = client.who.uid, .weight = terms.weight, .limits = terms.limits});
 }
 
 void Service::handle(ClientRecord& client, const control::Drain& packet) {

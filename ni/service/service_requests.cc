@@ -151,12 +151,9 @@ Status Service::greet(ClientRecord& client, const control::Hello& packet) {
   if (!page) return tl::unexpected(page.error());
   Result<Descriptor> wake = create_eventfd();
   if (!wake) return tl::unexpected(wake.error());
-  if (engines() == 1) {
-    if (Status status = engine_.watch_client(0, wake->get()); !status) return status;
-  }
   client.page = std::move(*page);
   client.wake = std::move(*wake);
-  return {};
+  return engines_.attach(client);
 }
 
 void Service::handle(ClientRecord& client, const control::Hello& packet) {
@@ -169,11 +166,6 @@ void Service::handle(ClientRecord& client, const control::Hello& packet) {
   client.greeted = true;
   persistence_.changed(JournalKind::client_state, client.index);
   persistence_.put(JournalKind::page, client.index, 0, PageValue{}, {client.page.descriptor.get(), client.wake.get()});
-  auto* page = reinterpret_cast<ClientPage*>(client.page.mapping.data());
-  if (engines() == 1) {
-    client.engines = 1;
-    push(0, engine::AttachClient{.client = client.index, .page = page});
-  }  // else each when it gets its first endpoint of the client
   control::Reply reply = make_reply(packet.header);
   reply.hello = {.version = control::kVersion, .client = client.index};
   const bool sent = clients_.send_packet(client, reply, {client.page.descriptor.get(), client.wake.get()});
@@ -201,7 +193,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
     if (!segment) return tl::unexpected(segment.error());
     return fail(Errc::quota_exceeded, "this connection has the maximum of endpoints");
   }
-  tell_terms(client);
+  engines_.tell_terms(client);
   EndpointRecord& made = endpoints_.add(client);
   const uint32_t id = made.id;
   made.weight = options.weight;
@@ -212,7 +204,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
   reinterpret_cast<SegmentHeader*>(made.segment.mapping.data())->doorbell.value.store(Doorbell::kNone, std::memory_order_relaxed);
   // The next NI may find it before our engine has attached it.
   if (persistence_.active()) engine_.begin_endpoint(id, geometry.buffers);
-  if (engines() == 1) assign_engine(made, 0);
+  if (engines_.count() == 1) engines_.assign(made, 0);
   if (persistence_.active()) {
     const SegmentValue value{.options = options, .client = client.index, .doorbell = made.doorbell};
     persistence_.put(JournalKind::segment, id, 0, value, {made.segment.descriptor.get()});
@@ -281,9 +273,7 @@ void Service::handle(ClientRecord& client, const control::Expose& packet) {
   const Status made = make_region(client, *endpoint, packet.bytes);
   if (!made) return clients_.fail_request(client, packet.header, made.error());
   endpoint->region_bytes = packet.bytes;
-  if (endpoint->engine) {
-    push(*endpoint->engine, engine::SetRegion{.endpoint = endpoint->id, .region = endpoint->region.mapping.bytes().first(packet.bytes)});
-  }
+  engines_.set_region(*endpoint);
   control::Reply reply = make_reply(packet.header);
   reply.region = {.bytes = packet.bytes};
   endpoint->region_sent = clients_.send_packet(client, reply, {endpoint->region.descriptor.get()});
@@ -342,9 +332,7 @@ void Service::handle(ClientRecord& client, const control::GetDescriptor& packet)
     if (!wake) return clients_.fail_request(client, packet.header, wake.error());
     endpoint->wake = std::move(*wake);
     persistence_.put(JournalKind::wake, endpoint->id, 0, WakeValue{}, {endpoint->wake.get()});
-    if (endpoint->engine) {
-      push(*endpoint->engine, engine::SetWakeDescriptor{.endpoint = endpoint->id, .descriptor = endpoint->wake.get()});
-    }
+    engines_.set_wake(*endpoint);
   }
   if (!endpoint->sleep.valid()) {
     Result<Descriptor> sleep = create_wake_descriptor(endpoint->wake.get());

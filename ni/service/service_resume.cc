@@ -204,16 +204,13 @@ Status Service::resume_page(JournalItem& item) {
   Result<SharedMemory> page = map_again(std::move(item.descriptors[0]), sizeof(ClientPage));
   if (!page) return tl::unexpected(page.error());
   client->wake = std::move(item.descriptors[1]);
-  if (Status status = engine_.watch_client(0, client->wake.get()); !status) return status;
   client->page = std::move(*page);
   client->page.descriptor.reset();
   client->page.watch.reset();  // it is not charged
   client->greeted = true;
   auto* const memory = reinterpret_cast<ClientPage*>(client->page.mapping.data());
   client->events = memory->control_events.value.load(std::memory_order_relaxed);  // if the client wrote it, it fools itself
-  client->engines = 1;  // there is one engine
-  push(0, engine::AttachClient{.client = client->index, .page = memory});
-  return {};
+  return engines_.attach(*client);
 }
 
 Status Service::resume_segment(JournalItem& item) {
@@ -225,30 +222,15 @@ Status Service::resume_segment(JournalItem& item) {
                     value->doorbell < kEndpointsPerClientMax;
   EndpointRecord* const endpoint = good ? endpoints_.resume(*client, id) : nullptr;
   if (endpoint == nullptr) return wrong(item, "not an endpoint that could be");
-  uint64_t& bells = client->doorbells[value->doorbell / 64];
-  const uint64_t bell = uint64_t{1} << (value->doorbell % 64);
-  if ((bells & bell) != 0) return wrong(item, "another endpoint's doorbell");
   endpoint->weight = value->options.weight;
   endpoint->geometry = SegmentGeometry::of(value->options);
   Result<SharedMemory> segment = map_again(std::move(item.descriptors[0]), endpoint->geometry.total);
   if (!segment) return tl::unexpected(segment.error());
-  bells |= bell;
-  endpoint->engine = 0;
-  ++served_[0];
-  endpoint->doorbell = value->doorbell;
   endpoint->segment = std::move(*segment);
   endpoint->segment.descriptor.reset();
   endpoint->memory = endpoint->geometry.total;
   charges_.resume(client->who.uid, {.endpoints = 1, .memory = endpoint->memory});
-  tell_terms(*client);
-  push(0, engine::AttachEndpoint{.endpoint = id,
-                              .client = client->index,
-                              .doorbell = endpoint->doorbell,
-                              .segment = endpoint->segment.mapping.data(),
-                              .geometry = endpoint->geometry,
-                              .user = client->who.uid,
-                              .weight = endpoint->weight,
-                              .resume = true});
+  if (!engines_.resume(*endpoint, value->doorbell)) return wrong(item, "another endpoint's doorbell");
   return {};
 }
 
@@ -271,7 +253,7 @@ Status Service::resume_wake(JournalItem& item) {
   if (endpoint == nullptr || endpoint->wake.valid()) return wrong(item, "of no endpoint");
   if (!make_wake(item.descriptors[0].get())) return wrong(item, "something that wakes nobody");
   endpoint->wake = std::move(item.descriptors[0]);
-  push(0, engine::SetWakeDescriptor{.endpoint = endpoint->id, .descriptor = endpoint->wake.get()});
+  engines_.set_wake(*endpoint);
   return {};
 }
 
@@ -294,9 +276,7 @@ Status Service::resume_endpoint(const JournalItem& item) {
     if (endpoint->detaching) return wrong(item, "the name of an endpoint that has ended");
     if (Status status = endpoints_.names().bind(name, endpoint->id); !status) return wrong(item, status.error().text.c_str());
   }
-  if (endpoint->region_bytes != 0) {
-    push(0, engine::SetRegion{.endpoint = endpoint->id, .region = endpoint->region.mapping.bytes().first(endpoint->region_bytes)});
-  }
+  engines_.set_region(*endpoint);
   return {};
 }
 
@@ -456,7 +436,7 @@ void Service::resume_hairpins(EndpointRecord& endpoint) {
   for (const auto& [number, channel] : endpoint.channels) {
     if (channel.kind != control::ChannelKind::ni || channel.wire || channel.ip || channel.state != State::open) continue;
     const uint32_t from = endpoint.engine_id(), to = endpoints_.at(channel.peer_endpoint)->engine_id();
-    push(0, engine::OpenHairpin{.endpoint = from, .channel = number, .peer = to, .peer_channel = channel.peer_channel});
+    commands_.push(0, engine::OpenHairpin{.endpoint = from, .channel = number, .peer = to, .peer_channel = channel.peer_channel});
   }
 }
 
@@ -570,10 +550,10 @@ void Service::finish_resume() {
     resume_hairpins(endpoint);
     resume_ip(endpoint);
     resume_wires(endpoint);
-    if (endpoint.detaching) push(0, engine::DetachEndpoint{.endpoint = id});  // and its end is told as ever
+    if (endpoint.detaching) commands_.push(0, engine::DetachEndpoint{.endpoint = id});  // and its end is told as ever
     else ip_.send_flows(endpoint);
   }
-  push(0, engine::Resumed{});
+  commands_.push(0, engine::Resumed{});
   others_unasked_ = true;
   commands_.begin_countdown();
 }

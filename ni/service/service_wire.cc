@@ -90,13 +90,13 @@ Status Service::accept_wire(EndpointRecord& endpoint, const RequestRecord& reque
 }
 
 void Service::open_wire(EndpointRecord& endpoint, ChannelRecord& channel, Tag remote_tag, const WireAddress& remote) {
-  const uint32_t owners = engines_of(ports_[remote.port]);
+  const uint32_t owners = engines_.of(remote.port);
   EndpointRecord& served = endpoints_.carrier_of(endpoint);
-  assign_engine(served, least_busy_engine(owners));
+  engines_.assign(served, engines_.least_busy(owners));
   // It may be served elsewhere already, and what arrives at another queue is its, too.
   channel.relays = owners & ~(1u << *served.engine);
   commands_.push_each(channel.relays, engine::OpenRelay{.local_tag = channel.local_tag, .engine = *served.engine});
-  push(*served.engine, engine::OpenWire{.endpoint = served.id,
+  commands_.push(*served.engine, engine::OpenWire{.endpoint = served.id,
                                     .channel = channel.number,
                                     .local_tag = channel.local_tag,
                                     .remote_tag = remote_tag,
