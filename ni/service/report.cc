@@ -96,7 +96,7 @@ class ReportBuilder {
     return {{"pid", getpid()},
             {"uid", s_.options_.own_user},
             {"incarnation", s_.options_.incarnation},
-            {"draining", s_.draining_},
+            {"draining", s_.operation_.draining()},
             {"release", unet_version()}};
   }
 
@@ -475,7 +475,7 @@ std::string Report::next(const Service& service, size_t room) {
 
 
 std::string Service::report(const Credentials& who) const {
-  Report whole({.owner = owner_of(who, kClientsMax), .user = who.uid, .all = is_operator(who)});
+  Report whole({.owner = owner_of(who, kClientsMax), .user = who.uid, .all = operation_.is_operator(who)});
   std::string text;
   while (!whole.done()) text += whole.next(*this, ~size_t{0});
   return text;
@@ -484,9 +484,9 @@ std::string Service::report(const Credentials& who) const {
 void Service::handle(ClientRecord& client, const control::Report& packet) {
   if (packet.part == 0) {
     // What it shows as charged is what is held now.
-    if (is_operator(client.who)) charges_.scan_all();
+    if (operation_.is_operator(client.who)) charges_.scan_all();
     else charges_.scan_user(client.who.uid);
-    client.report = std::make_unique<Report>(Reader{owner_of(client), client.who.uid, is_operator(client.who)});
+    client.report = std::make_unique<Report>(Reader{owner_of(client), client.who.uid, operation_.is_operator(client.who)});
   } else if (client.report == nullptr || client.report->parts() != packet.part) {
     return clients_.fail_request(client, packet.header,
                                  {Errc::invalid_argument, "this is not the report's next part: begin again with part 0"});

@@ -36,6 +36,7 @@
 #include "ni/service/ip_control.h"
 #include "ni/service/journal.h"
 #include "ni/service/listener.h"
+#include "ni/service/operation.h"
 #include "ni/service/persistence.h"
 #include "ni/service/policy.h"
 #include "ni/service/ports.h"
@@ -110,10 +111,10 @@ class Service {
 
   // Reads the policy file again. The new rights count for what is asked for from now on; what exists stays. An error leaves the
   // old policy. By the service's thread.
-  Status reload_policy();
+  Status reload_policy() { return operation_.reload_policy(); }
 
   // While drained, the NI takes no new endpoints, names and channels; what exists goes on. By the service's thread.
-  void drain(bool on);
+  void drain(bool on) { operation_.drain(on); }
 
   // The whole JSON document that this process may see (report.cc).
   std::string report(const Credentials& who) const;
@@ -148,8 +149,8 @@ class Service {
   void handle(ClientRecord& client, const control::PeerRegion& packet);
   void handle(ClientRecord& client, const control::GetDescriptor& packet);
   void handle(ClientRecord& client, const control::Report& packet);  // report.cc
-  template <typename Packet>
-  void dispatch(ClientRecord& client, Bytes bytes);
+  template <typename Packet, typename Part>
+  void dispatch(Part& part, ClientRecord& client, Bytes bytes);
   Status greet(ClientRecord& client, const control::Hello& packet);
   Result<uint32_t> create_endpoint(ClientRecord& client, const EndpointOptions& options);
   Status make_region(ClientRecord& client, EndpointRecord& endpoint, uint64_t wanted);
@@ -171,7 +172,6 @@ class Service {
   Status resume(std::vector<JournalItem> items);
   Status resume_item(JournalItem& item);
   Status resume_socket(JournalItem& item);
-  Status resume_policy(const JournalItem& item);  // service_operation.cc
   Status resume_client(JournalItem& item);
   Status resume_client_state(const JournalItem& item);
   Status resume_page(JournalItem& item);
@@ -198,20 +198,6 @@ class Service {
   void resume_wires(EndpointRecord& endpoint);
   void lose_wire(EndpointRecord& endpoint, ChannelRecord& channel);
   void finish_resume();
-
-  // service_operation.cc
-  void handle(ClientRecord& client, const control::Upgrade& packet);
-  void end_upgrade(const Status& outcome);
-  void handle(ClientRecord& client, const control::PolicyReload& packet);
-  void handle(ClientRecord& client, const control::Drain& packet);
-  Status takes_more() const;                                           // an error while the NI is being drained
-  bool operates(ClientRecord& client, const control::Header& header);  // replies with the error itself
-
-  // A user that the kernel cannot name here (Credentials::unknown) operates nothing.
-  bool is_operator(const Credentials& who) const noexcept {
-    return !who.unknown && (who.uid == 0 || who.uid == options_.own_user);
-  }
-
   // service_captures.cc
   void handle(ClientRecord& client, const control::CaptureStart& packet);
   void handle(ClientRecord& client, const control::CaptureStop& packet);
@@ -303,7 +289,6 @@ class Service {
   Charges charges_{persistence_};
   Nanoseconds now_ = 0;  // of the poll() under way
   bool worked_ = false;
-  bool draining_ = false;
 
   Descriptor epoll_;
   ServiceCounters counters_;
@@ -311,6 +296,7 @@ class Service {
   Captures captures_{commands_, charges_, persistence_};
   Endpoints endpoints_{clients_, persistence_};
   EndpointEngines engines_{commands_, engine_, ports_, clients_, captures_};
+  Operation operation_{options_, clients_, engines_, persistence_};
   std::unique_ptr<Listener> listener_;
   FairQueue fair_queue_;
   TagTable tags_;
@@ -324,9 +310,7 @@ class Service {
   std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
   IpControl ip_{options_.ip, options_.seed == 0 ? 0 : ~options_.seed, commands_, charges_, persistence_};
 
-  Descriptor policy_text_;               // until we are ready: what is in force from then on
   std::string listening_at_;
-  std::optional<std::pair<uint32_t, uint64_t>> upgrade_;  // client and cookie of the request
   bool others_unasked_ = false;  // we took over, and the engine has not taken all of that yet: our signals wait for it
   Nanoseconds ask_others_by_ = 0;  // 0: some of them are left
   bool released_ = false;

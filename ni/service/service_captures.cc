@@ -22,7 +22,7 @@ Status Service::may_capture(ClientRecord& client, const control::CaptureStart& p
   if (packet.port < -1 || packet.port >= static_cast<int32_t>(ports_.size())) {
     return wrong("there is no port " + std::to_string(packet.port) + ": this network interface has " + std::to_string(ports_.size()));
   }
-  const bool operates = is_operator(client.who);
+  const bool operates = operation_.is_operator(client.who);
   if (packet.header.endpoint == Captures::kAny) {
     if (packet.channel != Captures::kAny) return wrong("a channel is one of an endpoint: say which endpoint");
     if (operates) return {};
@@ -55,7 +55,7 @@ uint32_t Service::engines_of(const CaptureRecord& capture) {
 
 void Service::handle(ClientRecord& client, const control::CaptureStart& packet) {
   if (Status status = may_capture(client, packet); !status) return clients_.fail_request(client, packet.header, status.error());
-  const Result<CaptureRecord*> created = captures_.create(client, owner_of(client), is_operator(client.who), packet, now_);
+  const Result<CaptureRecord*> created = captures_.create(client, owner_of(client), operation_.is_operator(client.who), packet, now_);
   if (!created) return clients_.fail_request(client, packet.header, created.error());
   CaptureRecord& capture = **created;
   captures_.start(capture, engines_of(capture));
@@ -67,7 +67,7 @@ void Service::handle(ClientRecord& client, const control::CaptureStart& packet) 
 
 void Service::handle(ClientRecord& client, const control::CaptureStop& packet) {
   CaptureRecord* const capture = captures_.find(packet.capture);
-  const bool operates = is_operator(client.who);
+  const bool operates = operation_.is_operator(client.who);
   if (capture == nullptr || (!operates && capture->owner != owner_of(client))) {
     return clients_.fail_request(client, packet.header, {Errc::not_found, "no capture " + std::to_string(packet.capture) +
                                                                      (operates ? " runs" : " of yours runs")});

@@ -103,7 +103,7 @@ void Service::handle(ClientRecord& client, const control::Connect& packet) {
   const size_t at = target.find('@');
   const std::string_view name = target.substr(0, at);
   const std::string_view host = at == std::string_view::npos ? std::string_view() : target.substr(at + 1);
-  if (Status more = takes_more(); !more) return clients_.fail_request(client, packet.header, more.error());
+  if (Status more = operation_.takes_more(); !more) return clients_.fail_request(client, packet.header, more.error());
   Status status;
   if (control::names_claim(target)) {
     const Result<IpPorts::Found> claimer = ip_.find(target);

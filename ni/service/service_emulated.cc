@@ -9,7 +9,7 @@
 namespace unet::service {
 
 Result<uint32_t> Service::create_emulated(ClientRecord& client, EndpointRecord& carrier) {
-  if (Status more = takes_more(); !more) return tl::unexpected(more.error());
+  if (Status more = operation_.takes_more(); !more) return tl::unexpected(more.error());
   if (carrier.carrier) {
     return fail(Errc::invalid_argument, "endpoint " + std::to_string(carrier.id) + " is emulated itself: it has no queues to share");
   }

@@ -160,10 +160,7 @@ void Service::on_client_detached(uint32_t engine, uint32_t index) {
 
 // No engine knows it any longer.
 void Service::forget(ClientRecord& client) {
-  if (upgrade_ && upgrade_->first == client.index) {
-    persistence_.erase(JournalKind::upgrade, client.index, upgrade_->second);
-    upgrade_.reset();
-  }
+  operation_.forget_upgrade_of(client);
   clients_.remove(client);
 }
 

@@ -20,7 +20,7 @@ void append(std::string& to, const T& value) {
 }  // namespace
 
 Status Service::may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint) {
-  if (Status more = takes_more(); !more) return more;
+  if (Status more = operation_.takes_more(); !more) return more;
   if (ip_.hosts().empty()) {
     return fail(Errc::not_found, "this network interface has no IP: its configuration has to give a port an address (ip, --ip)");
   }
@@ -62,7 +62,7 @@ void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
 void Service::handle(ClientRecord& client, const control::ClaimIp& packet) {
   EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
-  if (Status more = takes_more(); !more) return clients_.fail_request(client, packet.header, more.error());
+  if (Status more = operation_.takes_more(); !more) return clients_.fail_request(client, packet.header, more.error());
   const Result<IpClaimed> claimed = ip_.claim(client, *endpoint, packet.claim);
   if (!claimed) return clients_.fail_request(client, packet.header, claimed.error());
   control::Reply reply = make_reply(packet.header);

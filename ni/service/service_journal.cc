@@ -25,10 +25,7 @@ Status Service::start_journal(std::unique_ptr<Journal> journal, int checkpoint, 
   if (resumes) {
     if (Status status = resume(persistence_.journal().take_inherited()); !status) return status;
   }
-  Result<Descriptor> text = create_text("unet-policy", options_.policy.text());
-  if (!text) return tl::unexpected(text.error());
-  policy_text_ = std::move(*text);
-  if (resumes) return {};
+  if (Status status = operation_.prepare_policy(); !status || resumes) return status;
   if (!path.empty()) {
     if (Status status = listen(path, group); !status) return status;
   }
@@ -44,10 +41,9 @@ Status Service::start_journal(std::unique_ptr<Journal> journal, int checkpoint, 
 void Service::tell_ready() {
   if (!persistence_.active()) return;
   commit_poll();
-  persistence_.put(JournalKind::policy, 0, 0, PolicyValue{}, {policy_text_.get()});
+  operation_.save_policy();
   persistence_.journal().order(JournalOp::ready);
   persistence_.journal().commit();
-  policy_text_.reset();
   resumable_ = true;
 }
 
@@ -65,11 +61,11 @@ void Service::tell_released() {
 void Service::on_supervisor() {
   while (std::optional<JournalItem> order = persistence_.journal().next_order()) {
     if (order->op == JournalOp::release) released_ = true;
-    if (order->op == JournalOp::upgraded) end_upgrade({});
+    if (order->op == JournalOp::upgraded) operation_.end_upgrade({});
     if (order->op != JournalOp::refused) continue;
     const std::string why(reinterpret_cast<const char*>(order->value.data()), order->value.size());
     log::warn("no upgrade: {}", why);
-    end_upgrade(fail(Errc::unavailable, why));
+    operation_.end_upgrade(fail(Errc::unavailable, why));
   }
   if (persistence_.journal().lost()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, persistence_.journal().descriptor(), nullptr);
 }
@@ -129,7 +125,7 @@ void Service::write_changes() {
         const NiStateValue value{.next_request = requests_.next_id(),
                                  .incarnation = options_.incarnation,
                                  .ids = persistence_.reserved_ids(),
-                                 .draining = draining_ ? 1u : 0u,
+                                 .draining = operation_.draining() ? 1u : 0u,
                                  .spare = 0};
         persistence_.put(JournalKind::ni_state, 0, 0, value);
       }

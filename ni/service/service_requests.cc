@@ -62,15 +62,15 @@ bool of_another_version(Bytes packet) {
 
 }  // namespace
 
-template <typename Packet>
-void Service::dispatch(ClientRecord& client, Bytes bytes) {
+template <typename Packet, typename Part>
+void Service::dispatch(Part& part, ClientRecord& client, Bytes bytes) {
   static_assert(std::is_trivially_copyable_v<Packet> && sizeof(Packet) <= control::kPacketMax);
   if (bytes.size() != sizeof(Packet)) return clients_.protocol_error(client, "a request of a wrong length");
   Packet packet;
   std::memcpy(static_cast<void*>(&packet), bytes.data(), sizeof packet);
   if (lies(packet)) return clients_.protocol_error(client, "a text longer than its room");
   ++counters_.requests;
-  handle(client, packet);
+  part.handle(client, packet);
 }
 
 void Service::on_packet(ClientRecord& client, Bytes bytes) {
@@ -85,33 +85,33 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
     return handle(client, hello);
   }
   switch (static_cast<Op>(op)) {
-    case Op::hello: return dispatch<control::Hello>(client, bytes);
-    case Op::create_endpoint: return dispatch<control::CreateEndpoint>(client, bytes);
-    case Op::create_emulated: return dispatch<control::CreateEmulated>(client, bytes);
-    case Op::destroy_endpoint: return dispatch<control::DestroyEndpoint>(client, bytes);
-    case Op::bind: return dispatch<control::Bind>(client, bytes);
-    case Op::unbind: return dispatch<control::Unbind>(client, bytes);
-    case Op::connect: return dispatch<control::Connect>(client, bytes);
-    case Op::accept: return dispatch<control::Accept>(client, bytes);
-    case Op::reject: return dispatch<control::Reject>(client, bytes);
-    case Op::close_channel: return dispatch<control::CloseChannel>(client, bytes);
-    case Op::expose: return dispatch<control::Expose>(client, bytes);
-    case Op::peer_region: return dispatch<control::PeerRegion>(client, bytes);
-    case Op::open_ip: return dispatch<control::OpenIp>(client, bytes);
-    case Op::claim_ip: return dispatch<control::ClaimIp>(client, bytes);
-    case Op::release_ip: return dispatch<control::ReleaseIp>(client, bytes);
-    case Op::set_ip_claim: return dispatch<control::SetIpClaim>(client, bytes);
-    case Op::own_ip_flow: return dispatch<control::OwnIpFlow>(client, bytes);
-    case Op::ip_configuration: return dispatch<control::GetIpConfiguration>(client, bytes);
-    case Op::open_sockets: return dispatch<control::OpenSockets>(client, bytes);
-    case Op::list_sockets: return dispatch<control::ListSockets>(client, bytes);
-    case Op::get_descriptor: return dispatch<control::GetDescriptor>(client, bytes);
-    case Op::report: return dispatch<control::Report>(client, bytes);
-    case Op::policy_reload: return dispatch<control::PolicyReload>(client, bytes);
-    case Op::drain: return dispatch<control::Drain>(client, bytes);
-    case Op::capture_start: return dispatch<control::CaptureStart>(client, bytes);
-    case Op::capture_stop: return dispatch<control::CaptureStop>(client, bytes);
-    case Op::upgrade: return dispatch<control::Upgrade>(client, bytes);
+    case Op::hello: return dispatch<control::Hello>(*this, client, bytes);
+    case Op::create_endpoint: return dispatch<control::CreateEndpoint>(*this, client, bytes);
+    case Op::create_emulated: return dispatch<control::CreateEmulated>(*this, client, bytes);
+    case Op::destroy_endpoint: return dispatch<control::DestroyEndpoint>(*this, client, bytes);
+    case Op::bind: return dispatch<control::Bind>(*this, client, bytes);
+    case Op::unbind: return dispatch<control::Unbind>(*this, client, bytes);
+    case Op::connect: return dispatch<control::Connect>(*this, client, bytes);
+    case Op::accept: return dispatch<control::Accept>(*this, client, bytes);
+    case Op::reject: return dispatch<control::Reject>(*this, client, bytes);
+    case Op::close_channel: return dispatch<control::CloseChannel>(*this, client, bytes);
+    case Op::expose: return dispatch<control::Expose>(*this, client, bytes);
+    case Op::peer_region: return dispatch<control::PeerRegion>(*this, client, bytes);
+    case Op::open_ip: return dispatch<control::OpenIp>(*this, client, bytes);
+    case Op::claim_ip: return dispatch<control::ClaimIp>(*this, client, bytes);
+    case Op::release_ip: return dispatch<control::ReleaseIp>(*this, client, bytes);
+    case Op::set_ip_claim: return dispatch<control::SetIpClaim>(*this, client, bytes);
+    case Op::own_ip_flow: return dispatch<control::OwnIpFlow>(*this, client, bytes);
+    case Op::ip_configuration: return dispatch<control::GetIpConfiguration>(*this, client, bytes);
+    case Op::open_sockets: return dispatch<control::OpenSockets>(*this, client, bytes);
+    case Op::list_sockets: return dispatch<control::ListSockets>(*this, client, bytes);
+    case Op::get_descriptor: return dispatch<control::GetDescriptor>(*this, client, bytes);
+    case Op::report: return dispatch<control::Report>(*this, client, bytes);
+    case Op::policy_reload: return dispatch<control::PolicyReload>(operation_, client, bytes);
+    case Op::drain: return dispatch<control::Drain>(operation_, client, bytes);
+    case Op::capture_start: return dispatch<control::CaptureStart>(*this, client, bytes);
+    case Op::capture_stop: return dispatch<control::CaptureStop>(*this, client, bytes);
+    case Op::upgrade: return dispatch<control::Upgrade>(operation_, client, bytes);
     case Op::connect_request:
     case Op::channel_opened:
     case Op::channel_closed:
@@ -174,7 +174,7 @@ void Service::handle(ClientRecord& client, const control::Hello& packet) {
 }
 
 Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOptions& options) {
-  if (Status more = takes_more(); !more) return tl::unexpected(more.error());
+  if (Status more = operation_.takes_more(); !more) return tl::unexpected(more.error());
   if (options.emulated != 0) {
     return fail(Errc::invalid_argument, "endpoint options: an emulated endpoint is not created with queues of its own");
   }
@@ -240,7 +240,7 @@ void Service::handle(ClientRecord& client, const control::DestroyEndpoint& packe
 void Service::handle(ClientRecord& client, const control::Bind& packet) {
   EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
-  if (Status more = takes_more(); !more) return clients_.fail_request(client, packet.header, more.error());
+  if (Status more = operation_.takes_more(); !more) return clients_.fail_request(client, packet.header, more.error());
   const std::string_view name = packet.name.view();
   if (control::valid_name(name) && !client.rights.may_bind(name)) {
     return clients_.fail_request(client, packet.header,

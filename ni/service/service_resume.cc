@@ -119,7 +119,7 @@ Status Service::resume_item(JournalItem& item) {
   switch (item.key.kind) {
     case JournalKind::ni: return resume_socket(item);
     case JournalKind::ni_state: return resume_state(item);
-    case JournalKind::policy: return resume_policy(item);
+    case JournalKind::policy: return operation_.resume_policy(item);
     case JournalKind::client: return resume_client(item);
     case JournalKind::client_state: return resume_client_state(item);
     case JournalKind::page: return resume_page(item);
@@ -166,7 +166,7 @@ Status Service::resume_state(const JournalItem& item) {
   if (value->incarnation == 0) return wrong(item, "no life of a network interface");
   if (value->next_request >= kNumbersMax || value->ids >= kNumbersMax) return wrong(item, "numbers that no network interface has got to");
   requests_.resume_ids(value->next_request);
-  draining_ = value->draining != 0;
+  operation_.resume_draining(value->draining != 0);
   options_.incarnation = value->incarnation;
   signalling_->resume(value->incarnation, value->ids);
   return {};
@@ -375,9 +375,7 @@ Status Service::resume_output(JournalItem& item) {
 
 Status Service::resume_upgrade(const JournalItem& item) {
   if (const auto value = value_of<UpgradeValue>(item, 0); !value) return tl::unexpected(value.error());
-  if (upgrade_) return wrong(item, "two upgrades at once");
-  upgrade_ = {item.key.a, item.key.b};
-  return {};
+  return operation_.resume_upgrade(item.key.a, item.key.b) ? Status{} : Status(wrong(item, "two upgrades at once"));
 }
 
 Status Service::resume_sockets(JournalItem& item) {

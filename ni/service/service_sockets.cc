@@ -27,7 +27,7 @@ Result<Descriptor> for_reading(int memory) {
 void Service::handle(ClientRecord& client, const control::OpenSockets& packet) {
   EndpointRecord* endpoint = endpoints_.own_real(client, packet.header, "table of sockets");
   if (endpoint == nullptr) return;
-  Status made = takes_more();
+  Status made = operation_.takes_more();
   if (made) made = ip_.make_table(client, *endpoint);
   if (!made) return clients_.fail_request(client, packet.header, made.error());
   control::Reply reply = make_reply(packet.header);
@@ -42,7 +42,7 @@ void Service::handle(ClientRecord& client, const control::OpenSockets& packet) {
 // ---- lists
 
 bool Service::sees(const ClientRecord& client, const EndpointRecord& endpoint) const {
-  if (is_operator(client.who)) return true;
+  if (operation_.is_operator(client.who)) return true;
   return owner_of(client) == owner_of(*clients_.at(endpoint.client));
 }
 

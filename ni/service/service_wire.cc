@@ -199,7 +199,7 @@ void Service::on_signal_event(const ConnectFailed& event) {
 
 void Service::on_signal_event(const Requested& event) {
   const std::optional<uint32_t> target = endpoints_.names().find(event.target);
-  Status status = takes_more();
+  Status status = operation_.takes_more();
   if (status && target) {
     RequestRecord request;
     request.id = requests_.take_id();

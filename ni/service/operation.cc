@@ -1,12 +1,16 @@
-// service_operation.cc - requests of the operator to a running NI: root, or the NI's own user.
+// operation.cc - requests of the operator, and what a takeover needs of them.
+#include "ni/service/operation.h"
+
+#include <string>
+
 #include "ni/service/journal_records.h"
 #include "ni/service/log.h"
-#include "ni/service/service.h"
+#include "ni/service/names.h"
 #include "ni/service/toml_reader.h"
 
 namespace unet::service {
 
-bool Service::operates(ClientRecord& client, const control::Header& header) {
+bool Operation::operates(ClientRecord& client, const control::Header& header) {
   if (is_operator(client.who)) return true;
   clients_.fail_request(client, header,
                {Errc::not_permitted, "only root and user " + std::to_string(options_.own_user) +
@@ -15,13 +19,13 @@ bool Service::operates(ClientRecord& client, const control::Header& header) {
   return false;
 }
 
-void Service::handle(ClientRecord& client, const control::PolicyReload& packet) {
+void Operation::handle(ClientRecord& client, const control::PolicyReload& packet) {
   if (!operates(client, packet.header)) return;
   if (Status status = reload_policy(); !status) return clients_.fail_request(client, packet.header, status.error());
   clients_.ok(client, packet.header);
 }
 
-Status Service::reload_policy() {
+Status Operation::reload_policy() {
   if (options_.policy_file.empty()) {
     return fail(Errc::invalid_argument, "this network interface has no policy file to read again: start it with one (unetd --policy FILE)");
   }
@@ -44,7 +48,7 @@ Status Service::reload_policy() {
 
 // The policy of the network interface before this one counts, whatever the file says now. A user that it names may be gone: then the
 // default policy counts, and what exists stays.
-Status Service::resume_policy(const JournalItem& item) {
+Status Operation::resume_policy(const JournalItem& item) {
   PolicyValue value{};
   if (!item.read(value) || item.descriptors.size() != 1) return fail(Errc::protocol, "the journal's policy is none");
   if (!options_.inherit_policy) return {};
@@ -56,7 +60,7 @@ Status Service::resume_policy(const JournalItem& item) {
   return {};
 }
 
-void Service::handle(ClientRecord& client, const control::Drain& packet) {
+void Operation::handle(ClientRecord& client, const control::Drain& packet) {
   if (!operates(client, packet.header)) return;
   if (packet.on > 1) {
     return clients_.fail_request(client, packet.header,
@@ -66,13 +70,13 @@ void Service::handle(ClientRecord& client, const control::Drain& packet) {
   clients_.ok(client, packet.header);
 }
 
-void Service::drain(bool on) {
+void Operation::drain(bool on) {
   if (on != draining_) log::info("{}", on ? "draining: no new endpoints, names and channels" : "no longer draining");
   draining_ = on;
   persistence_.changed(JournalKind::ni_state, 0);
 }
 
-void Service::handle(ClientRecord& client, const control::Upgrade& packet) {
+void Operation::handle(ClientRecord& client, const control::Upgrade& packet) {
   if (!operates(client, packet.header)) return;
   Status status;
   if (!persistence_.active()) {
@@ -87,8 +91,7 @@ void Service::handle(ClientRecord& client, const control::Upgrade& packet) {
   persistence_.journal().order(JournalOp::upgrade, packet.program.view());
 }
 
-// Tells the client that asked for it.
-void Service::end_upgrade(const Status& outcome) {
+void Operation::end_upgrade(const Status& outcome) {
   if (!upgrade_) return;
   const auto [index, cookie] = *upgrade_;
   upgrade_.reset();
@@ -100,10 +103,34 @@ void Service::end_upgrade(const Status& outcome) {
   else clients_.fail_request(*client, header, outcome.error());
 }
 
-Status Service::takes_more() const {
+Status Operation::takes_more() const {
   if (!draining_) return {};
   return fail(Errc::unavailable, "the network interface of host " + in_quotes(options_.host) +
                                      " is being drained: it takes no new endpoints, names and channels until its operator ends that");
+}
+
+void Operation::forget_upgrade_of(const ClientRecord& client) {
+  if (!upgrade_ || upgrade_->first != client.index) return;
+  persistence_.erase(JournalKind::upgrade, client.index, upgrade_->second);
+  upgrade_.reset();
+}
+
+bool Operation::resume_upgrade(uint32_t client, uint64_t cookie) {
+  if (upgrade_) return false;
+  upgrade_ = {client, cookie};
+  return true;
+}
+
+Status Operation::prepare_policy() {
+  Result<Descriptor> text = create_text("unet-policy", options_.policy.text());
+  if (!text) return tl::unexpected(text.error());
+  policy_text_ = std::move(*text);
+  return {};
+}
+
+void Operation::save_policy() {
+  persistence_.put(JournalKind::policy, 0, 0, PolicyValue{}, {policy_text_.get()});
+  policy_text_.reset();
 }
 
 }  // namespace unet::service
