@@ -276,7 +276,7 @@ class ReportBuilder {
               {"names", s_.endpoints_.names().all().size()},
               {"ip_claims", s_.ip_.ports().all().size()},
               {"requests", s_.requests_.all().size()},
-              {"tags", s_.tags_.used()},
+              {"tags", s_.engine_channels_.tags().used()},
               {"commands_waiting", s_.commands_.waiting()},
               {"packets_waiting", packets}}},
             {"signalling",

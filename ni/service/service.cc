@@ -42,7 +42,7 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, std::ve
 
 Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vector<EngineLine> lines, EngineSide& engine)
     : options_(std::move(options)), ports_(std::move(ports)), engine_(engine), commands_(std::move(lines), engine),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)), tags_(options_.seed) {
+      epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   SignallingOptions signalling{.host = options_.host,
                                .port_mtus = {},
                                .incarnation = options_.incarnation,

@@ -30,6 +30,7 @@
 #include "ni/service/clients.h"
 #include "ni/service/endpoint_engines.h"
 #include "ni/service/endpoints.h"
+#include "ni/service/engine_channels.h"
 #include "ni/service/engine_commands.h"
 #include "ni/service/engine_side.h"
 #include "ni/service/fair_queue.h"
@@ -44,7 +45,6 @@
 #include "ni/service/requests.h"
 #include "ni/service/service_options.h"
 #include "ni/service/signalling.h"
-#include "ni/service/tags.h"
 #include "unet/base/result.h"
 #include "unet/base/time.h"
 #include "unet/control.h"
@@ -198,6 +198,7 @@ class Service {
   void resume_wires(EndpointRecord& endpoint);
   void lose_wire(EndpointRecord& endpoint, ChannelRecord& channel);
   void finish_resume();
+
   // service_captures.cc
   void handle(ClientRecord& client, const control::CaptureStart& packet);
   void handle(ClientRecord& client, const control::CaptureStop& packet);
@@ -222,7 +223,6 @@ class Service {
   const RequestRecord* find_request(const EndpointRecord& endpoint, uint64_t id);
   void accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
   void accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
-  Status open_hairpin(EndpointRecord& connector, ChannelRecord& connecting, EndpointRecord& acceptor, ChannelRecord& accepting);
   bool finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, control::Op op, uint64_t cookie,
                       std::initializer_list<int> descriptors);
   void fail_connect(const RequestRecord& request, const Error& error);
@@ -255,7 +255,6 @@ class Service {
   // service_wire.cc
   Status connect_wire(EndpointRecord& endpoint, const control::Connect& packet, std::string_view name, std::string_view host);
   Status accept_wire(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
-  void open_wire(EndpointRecord& endpoint, ChannelRecord& channel, Tag remote_tag, const WireAddress& remote);
   void open_static_channels(EndpointRecord& endpoint, std::string_view name);
   void close_static_channels(EndpointRecord& endpoint);
   void run_signalling();
@@ -275,7 +274,6 @@ class Service {
   void end_parts(EndpointRecord& endpoint, control::CloseReason reason);
   void end_channel(EndpointRecord& endpoint, uint32_t number, control::CloseReason reason);
   void tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, control::CloseReason reason);
-  void close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel);
   void release_wire(ChannelRecord& channel);
   void on_endpoint_detached(uint32_t id);
   void on_client_detached(uint32_t engine, uint32_t index);
@@ -296,10 +294,10 @@ class Service {
   Captures captures_{commands_, charges_, persistence_};
   Endpoints endpoints_{clients_, persistence_};
   EndpointEngines engines_{commands_, engine_, ports_, clients_, captures_};
+  EngineChannels engine_channels_{options_.seed, commands_, ports_, endpoints_, engines_};
   Operation operation_{options_, clients_, engines_, persistence_};
   std::unique_ptr<Listener> listener_;
   FairQueue fair_queue_;
-  TagTable tags_;
   std::set<uint32_t> deferred_;            // clients with a claim that waits for ip_.dead()
   std::unique_ptr<Signalling> signalling_;
 

@@ -3,7 +3,6 @@
 // A local channel is memory that the two processes get and the NI forgets; a hairpin goes through the engine.
 #include <algorithm>
 
-#include "ni/engine/link.h"
 #include "ni/service/service.h"
 #include "unet/base/bytes.h"
 #include "unet/base/check.h"
@@ -332,45 +331,13 @@ void Service::accept_hairpin(EndpointRecord& endpoint, const RequestRecord& requ
   ChannelRecord& accepting = **made;
   accepting.kind = ChannelKind::ni;
   join(connector, connecting, endpoint, accepting, request);
-  if (Status status = open_hairpin(connector, connecting, endpoint, accepting); !status) {
+  if (Status status = engine_channels_.open_hairpin(connector, connecting, endpoint, accepting); !status) {
     end_channel(endpoint, accepting.number, control::CloseReason::closed_by_peer);
     fail_connect(request, status.error());
     return clients_.fail_request(client, header, status.error());
   }
   finish_connect(endpoint, accepting, Op::accept, header.cookie, {});
   finish_connect(connector, connecting, Op::connect, connecting.cookie, {});
-}
-
-// A channel on this NI. Between two engines it is one over their link, with tags as over a wire.
-Status Service::open_hairpin(EndpointRecord& connector, ChannelRecord& connecting, EndpointRecord& acceptor, ChannelRecord& accepting) {
-  EndpointRecord &from = endpoints_.carrier_of(connector), &to = endpoints_.carrier_of(acceptor);
-  engines_.assign_one(from, to);
-  if (from.engine == to.engine) {
-    commands_.push(*from.engine, engine::OpenHairpin{.endpoint = from.id, .channel = connecting.number, .peer = to.id,
-                                           .peer_channel = accepting.number});
-    commands_.push(*to.engine, engine::OpenHairpin{.endpoint = to.id, .channel = accepting.number, .peer = from.id,
-                                         .peer_channel = connecting.number});
-    return {};
-  }
-  const std::optional<Tag> one = tags_.allocate(), other = one ? tags_.allocate() : std::nullopt;
-  if (!other) {
-    if (one) tags_.release(*one);
-    return fail(Errc::quota_exceeded, "all " + std::to_string(kChannelsMax - 1) + " tags of this network interface are in use");
-  }
-  connecting.local_tag = *one;
-  accepting.local_tag = *other;
-  connecting.linked = accepting.linked = true;
-  const auto open = [this](const EndpointRecord& near, const ChannelRecord& channel, const EndpointRecord& far, Tag remote_tag) {
-    commands_.push(*near.engine, engine::OpenWire{.endpoint = near.id,
-                                        .channel = channel.number,
-                                        .local_tag = channel.local_tag,
-                                        .remote_tag = remote_tag,
-                                        .remote = engine::LinkFabric::engine_address(*far.engine),
-                                        .port = static_cast<uint32_t>(ports_.size()) + *far.engine});
-  };
-  open(from, connecting, to, *other);
-  open(to, accepting, from, *one);
-  return {};
 }
 
 void Service::handle(ClientRecord& client, const control::CloseChannel& packet) {

@@ -84,7 +84,8 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   }
   if (channel.state == State::closed) return;  // the other side ended it, and everything with it
   UNET_PROBE(channel_close, endpoint.id, number, static_cast<int>(reason));
-  close_in_engine(endpoint, channel);
+  if (channel.ip) ip_.expect_end(endpoint);
+  engine_channels_.close(endpoint, channel);
   if (channel.ip) return ip_.end(client, endpoint);
   if (channel.wire) {
     if (!channel.fixed) signalling_->close(channel.local_tag, reason, now_);
@@ -103,7 +104,8 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   channel.state = State::closed;
   UNET_PROBE(channel_close, endpoint.id, channel.number, static_cast<int>(reason));
   persistence_.changed(JournalKind::channel, endpoint.id, channel.number);
-  close_in_engine(endpoint, channel);
+  if (channel.ip) ip_.expect_end(endpoint);
+  engine_channels_.close(endpoint, channel);
   if (channel.ip) ip_.end(*clients_.at(endpoint.client), endpoint);
   if (channel.wire) release_wire(channel);
   const ClientRecord& owner = *clients_.at(endpoint.client);
@@ -116,21 +118,10 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   clients_.send_packet(*clients_.at(endpoint.client), event);
 }
 
-void Service::close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel) {
-  const EndpointRecord& served = endpoints_.carrier_of(endpoint);
-  if (channel.kind != control::ChannelKind::ni || !served.engine) return;
-  if (channel.ip) ip_.expect_end(endpoint);
-  commands_.push(*served.engine, engine::CloseChannel{.endpoint = served.id, .channel = channel.number});
-  commands_.push_each(channel.relays, engine::CloseRelay{.local_tag = channel.local_tag});
-  if (channel.linked) tags_.release(channel.local_tag);
-  channel.relays = 0;
-  channel.linked = false;
-}
-
 // The tag goes back; a static channel's stays reserved for the next endpoint that binds its name.
 void Service::release_wire(ChannelRecord& channel) {
   tag_owner_.erase(static_cast<uint32_t>(channel.local_tag));
-  if (!channel.fixed) tags_.release(channel.local_tag);
+  if (!channel.fixed) engine_channels_.tags().release(channel.local_tag);
   connects_.erase(channel.request);
 }
 

@@ -103,7 +103,7 @@ std::string text_of(const control::Text<N>& text) {
 }  // namespace
 
 Status Service::resume(std::vector<JournalItem> items) {
-  tags_.shuffle();
+  engine_channels_.tags().shuffle();
   for (JournalItem& item : items) {
     if (Status status = resume_item(item); !status) return status;
   }
@@ -433,8 +433,7 @@ bool Service::has_other_half(const EndpointRecord& endpoint, const ChannelRecord
 void Service::resume_hairpins(EndpointRecord& endpoint) {
   for (const auto& [number, channel] : endpoint.channels) {
     if (channel.kind != control::ChannelKind::ni || channel.wire || channel.ip || channel.state != State::open) continue;
-    const uint32_t from = endpoint.engine_id(), to = endpoints_.at(channel.peer_endpoint)->engine_id();
-    commands_.push(0, engine::OpenHairpin{.endpoint = from, .channel = number, .peer = to, .peer_channel = channel.peer_channel});
+    engine_channels_.resume_hairpin(endpoint, channel);
   }
 }
 
@@ -473,9 +472,9 @@ void Service::resume_signalling(EndpointRecord& endpoint, ChannelRecord& channel
   bool goes_on = channel.kind == control::ChannelKind::ni && tag_owner_.count(key) == 0;
   if (channel.fixed) {
     goes_on = goes_on && channel.state == State::open && is_static(endpoint, value);
-  } else if (goes_on && (goes_on = tags_.reserve(channel.local_tag))) {
+  } else if (goes_on && (goes_on = engine_channels_.tags().reserve(channel.local_tag))) {
     goes_on = resume_with_others(endpoint, channel, value);
-    if (!goes_on) tags_.release(channel.local_tag);
+    if (!goes_on) engine_channels_.tags().release(channel.local_tag);
   }
   if (goes_on) {
     tag_owner_[key] = {endpoint.id, channel.number};
@@ -517,11 +516,11 @@ void Service::resume_wires(EndpointRecord& endpoint) {
       lose_wire(endpoint, channel);
     } else if (const auto shared = signalling_->shared_channel(channel.local_tag)) {
       channel.port = shared->remote.port;
-      open_wire(endpoint, channel, shared->remote_tag, shared->remote);
+      engine_channels_.open_wire(endpoint, channel, shared->remote_tag, shared->remote);
     } else if (channel.fixed) {
       const StaticChannel* const fixed = static_channel_of(channel.local_tag);
       channel.port = fixed->port;
-      open_wire(endpoint, channel, fixed->remote_tag, {fixed->port, fixed->peer});
+      engine_channels_.open_wire(endpoint, channel, fixed->remote_tag, {fixed->port, fixed->peer});
     }
   }
 }

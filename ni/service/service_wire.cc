@@ -24,7 +24,7 @@ Status Service::reserve_static_channels() {
     if (TagTable::index_of(channel.remote_tag) == 0) {
       return fail(Errc::invalid_argument, what + "remote_tag: its low 16 bits must not be 0");
     }
-    if (!tags_.reserve(channel.local_tag)) {
+    if (!engine_channels_.tags().reserve(channel.local_tag)) {
       return fail(Errc::invalid_argument, what + "local_tag " + std::to_string(static_cast<uint32_t>(channel.local_tag)) +
                                               ": its low 16 bits must not be 0 nor those of another static channel");
     }
@@ -41,10 +41,10 @@ Status Service::connect_wire(EndpointRecord& endpoint, const control::Connect& p
   const Result<ChannelRecord*> made = new_channel(endpoint, 0);
   if (!made) return tl::unexpected(made.error());
   ChannelRecord& channel = **made;
-  const std::optional<Tag> tag = tags_.allocate();
+  const std::optional<Tag> tag = engine_channels_.tags().allocate();
   if (!tag) {
     end_channel(endpoint, channel.number, control::CloseReason::closed_by_peer);  // not yet a wire's
-    return fail(Errc::quota_exceeded, "all " + std::to_string(kChannelsMax - 1) + " tags of this network interface are in use");
+    return tl::unexpected(EngineChannels::no_tags());
   }
   channel.kind = ChannelKind::ni;
   channel.wire = true;
@@ -61,11 +61,10 @@ Status Service::connect_wire(EndpointRecord& endpoint, const control::Connect& p
 
 Status Service::accept_wire(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
   const Result<ChannelRecord*> made = new_channel(endpoint, 0);
-  const Tag tag = made ? tags_.allocate().value_or(kSignallingTag) : kSignallingTag;  // no channel has that one
+  const Tag tag = made ? engine_channels_.tags().allocate().value_or(kSignallingTag) : kSignallingTag;  // no channel has that one
   remove_request(request.id);
   if (tag == kSignallingTag) {
-    Error error{Errc::quota_exceeded, "all " + std::to_string(kChannelsMax - 1) + " tags of this network interface are in use"};
-    if (!made) error = made.error();
+    const Error error = made ? EngineChannels::no_tags() : made.error();
     if (made) end_channel(endpoint, (*made)->number, control::CloseReason::closed_by_peer);
     fail_connect(request, error);
     return tl::unexpected(error);
@@ -85,23 +84,8 @@ Status Service::accept_wire(EndpointRecord& endpoint, const RequestRecord& reque
   }
   channel.state = State::confirming;
   channel.port = accepted->remote.port;
-  open_wire(endpoint, channel, accepted->remote_tag, accepted->remote);
+  engine_channels_.open_wire(endpoint, channel, accepted->remote_tag, accepted->remote);
   return {};
-}
-
-void Service::open_wire(EndpointRecord& endpoint, ChannelRecord& channel, Tag remote_tag, const WireAddress& remote) {
-  const uint32_t owners = engines_.of(remote.port);
-  EndpointRecord& served = endpoints_.carrier_of(endpoint);
-  engines_.assign(served, engines_.least_busy(owners));
-  // It may be served elsewhere already, and what arrives at another queue is its, too.
-  channel.relays = owners & ~(1u << *served.engine);
-  commands_.push_each(channel.relays, engine::OpenRelay{.local_tag = channel.local_tag, .engine = *served.engine});
-  commands_.push(*served.engine, engine::OpenWire{.endpoint = served.id,
-                                    .channel = channel.number,
-                                    .local_tag = channel.local_tag,
-                                    .remote_tag = remote_tag,
-                                    .remote = remote.mac,
-                                    .port = remote.port});
 }
 
 void Service::open_static_channels(EndpointRecord& endpoint, std::string_view name) {
@@ -125,7 +109,7 @@ void Service::open_static_channels(EndpointRecord& endpoint, std::string_view na
     channel.port = fixed.port;
     channel.peer = "tag " + std::to_string(static_cast<uint32_t>(fixed.remote_tag));
     tag_owner_[static_cast<uint32_t>(fixed.local_tag)] = {endpoint.id, channel.number};
-    open_wire(endpoint, channel, fixed.remote_tag, {fixed.port, fixed.peer});
+    engine_channels_.open_wire(endpoint, channel, fixed.remote_tag, {fixed.port, fixed.peer});
     auto event = zeroed<control::ChannelOpened>();
     event.header = {.op = Op::channel_opened, .endpoint = endpoint.id, .cookie = 0};
     event.channel = info_of(endpoint, channel);
@@ -184,7 +168,7 @@ void Service::on_signal_event(const Connected& event) {
   ChannelRecord& channel = endpoint.channels.at(number);
   connects_.erase(event.connect);
   channel.port = event.remote.port;
-  open_wire(endpoint, channel, event.remote_tag, event.remote);
+  engine_channels_.open_wire(endpoint, channel, event.remote_tag, event.remote);
   finish_connect(endpoint, channel, Op::connect, channel.cookie, {});
 }
 
