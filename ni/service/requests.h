@@ -1,6 +1,7 @@
 // requests.h - requests for channels that wait for an endpoint of this NI to accept or reject them; used by Service.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -15,6 +16,10 @@ namespace unet::service {
 
 class Requests {
  public:
+  static constexpr uint32_t kBacklogMax = 64;  // requests that wait for one endpoint's accept
+  static constexpr uint32_t kConnectMsDefault = 5'000;
+  static constexpr uint32_t kConnectMsMax = 3'600'000;
+
   explicit Requests(Persistence& persistence) noexcept : persistence_(persistence) {}
 
   uint64_t take_id() noexcept { return next_id_++; }
@@ -43,5 +48,11 @@ class Requests {
   std::unordered_map<uint64_t, uint64_t> wire_requests_;  // Signalling's request -> ours
   uint64_t next_id_ = 1;
 };
+
+// How long a client waits for its channel.
+inline Nanoseconds connect_timeout(const control::Connect& packet) {
+  const uint32_t ms = packet.timeout_ms == 0 ? Requests::kConnectMsDefault : std::min(packet.timeout_ms, Requests::kConnectMsMax);
+  return ms * kMillisecond;
+}
 
 }  // namespace unet::service

@@ -35,22 +35,14 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, std::ve
   if (options.incarnation == 0) options.incarnation = wall_now();
   std::unique_ptr<Service> service(new Service(std::move(options), std::move(ports), std::move(lines), engine));
   if (!service->epoll_.valid()) return fail_errno("epoll_create1", errno);
-  if (Status status = service->reserve_static_channels(); !status) return tl::unexpected(status.error());
+  if (Status status = service->wires_.reserve_static(); !status) return tl::unexpected(status.error());
   if (Status status = service->ports_.watch(service->epoll_.get(), kPortKeys); !status) return tl::unexpected(status.error());
   return service;
 }
 
 Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vector<EngineLine> lines, EngineSide& engine)
     : options_(std::move(options)), ports_(std::move(ports)), engine_(engine), commands_(std::move(lines), engine),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)) {
-  SignallingOptions signalling{.host = options_.host,
-                               .port_mtus = {},
-                               .incarnation = options_.incarnation,
-                               .lost_after = options_.lost_after,
-                               .peers = options_.peers};
-  for (const PortInfo& port : ports_.all()) signalling.port_mtus.push_back(port.mtu);
-  signalling_ = std::make_unique<Signalling>(std::move(signalling));
-}
+      epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
 
 Service::~Service() {
   if (resumable_ && listener_ != nullptr) listener_->keep_path();
@@ -80,7 +72,7 @@ bool Service::poll(Nanoseconds now) {
   now_ = now;
   worked_ = false;
   commands_.take_pushed();
-  ask_others();           // after a takeover, before clients have more for the engine
+  wires_.ask_others();    // after a takeover, before clients have more for the engine
   process_clients();
   if (ports_.poll()) tell_ip_changed();
   on_engine_events();
@@ -90,16 +82,15 @@ bool Service::poll(Nanoseconds now) {
   finish_drops();         // clients that ended during this turn
   if (const auto owner = ip_.dead().poll()) resume_deferred(*owner);
   commit_poll();               // all of that counts, and what it says leaves:
-  send_signals();         // to other hosts, too
+  wires_.send_signals();  // to other hosts, too
   commands_.flush();      // to the engine, and wake it
   clients_.schedule_scan();
   return commands_.take_pushed() || worked_;
 }
 
 Nanoseconds Service::next_timeout() const noexcept {
-  Nanoseconds next = signalling_->next_timeout();
-  next = std::min({next, requests_.next_deadline(), clients_.next_timeout()});
-  if ((backlogged() || others_unasked_) && now_ + kMillisecond < next) next = now_ + kMillisecond;
+  Nanoseconds next = std::min({wires_.next_timeout(), requests_.next_deadline(), clients_.next_timeout()});
+  if (backlogged() && now_ + kMillisecond < next) next = now_ + kMillisecond;
   if (commands_.has_events()) next = 0;
   if (engines_.has_unserved() || captures_.has_unserved()) next = 0;
   if (ip_.dead().has_work() && !backlogged()) next = 0;
@@ -228,8 +219,7 @@ void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
   } else if (const auto* checkpoint = std::get_if<engine::HostCheckpointed>(&event)) {
     ip_.hosts().on_checkpoint(*checkpoint, ports_[checkpoint->port].address);
   } else if (const auto* signal = std::get_if<engine::SignalReceived>(&event)) {
-    UNET_CHECK(signal->length <= engine::kSignalMax);
-    signalling_->handle_signal({signal->port, signal->from}, Bytes(signal->bytes.data(), signal->length), now_);
+    wires_.handle_signal(*signal);
   }
 }
 
@@ -244,11 +234,6 @@ void Service::on_deadlines() {
   }
 }
 
-void Service::push_signal(const engine::SendSignal& signal) {
-  const PortInfo& port = ports_[signal.port];
-  if (!commands_.push_signal(port.engine, engines_.of(signal.port), signal)) ++counters_.dropped_signals;
-}
-
 void Service::stop(Nanoseconds now) {
   now_ = now;
   if (persistence_.active()) {
@@ -257,11 +242,10 @@ void Service::stop(Nanoseconds now) {
     persistence_.stop();
   }
   listener_.reset();
-  others_unasked_ = false;
-  signalling_->goodbye();
+  wires_.stop();
   clients_.drop_all("the network interface stops");
   run_signalling();
-  send_signals();
+  wires_.send_signals();
   finish_drops();
   commands_.flush();
 }

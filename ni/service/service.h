@@ -21,7 +21,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "ni/engine/mailbox.h"
@@ -44,7 +43,7 @@
 #include "ni/service/records.h"
 #include "ni/service/requests.h"
 #include "ni/service/service_options.h"
-#include "ni/service/signalling.h"
+#include "ni/service/wire_channels.h"
 #include "unet/base/result.h"
 #include "unet/base/time.h"
 #include "unet/control.h"
@@ -52,16 +51,10 @@
 
 namespace unet::service {
 
-struct ChannelValue;  // journal_records.h
-struct RequestValue;
-struct SharedValue;
+struct RequestValue;  // journal_records.h
 
 class Service {
  public:
-  static constexpr uint32_t kBacklogMax = 64;          // requests that wait for one endpoint's accept
-  static constexpr uint32_t kConnectMsDefault = 5'000;
-  static constexpr uint32_t kConnectMsMax = 3'600'000;
-
   // Errors: invalid_argument (host name, static channels), system.
   static Result<std::unique_ptr<Service>> create(ServiceOptions options, std::vector<PortInfo> ports, std::vector<EngineLine> lines,
                                                  EngineSide& engine);
@@ -107,7 +100,7 @@ class Service {
   bool idle() const noexcept { return clients_.all().empty() && !backlogged(); }
 
   const ServiceCounters& counters() const noexcept { return counters_; }
-  const Signalling& signalling() const noexcept { return *signalling_; }
+  const Signalling& signalling() const noexcept { return wires_.signalling(); }
 
   // Reads the policy file again. The new rights count for what is asked for from now on; what exists stays. An error leaves the
   // old policy. By the service's thread.
@@ -123,7 +116,6 @@ class Service {
   friend class ReportBuilder;
 
   Service(ServiceOptions options, std::vector<PortInfo> ports, std::vector<EngineLine> lines, EngineSide& engine);
-  Status reserve_static_channels();
 
   // service.cc: connections and the loop
   void on_listener();
@@ -136,7 +128,6 @@ class Service {
   void on_engine_events();
   void on_engine_event(uint32_t engine, const engine::Event& event);
   void on_deadlines();
-  void push_signal(const engine::SendSignal& signal);
 
   // service_requests.cc
   void handle(ClientRecord& client, const control::Hello& packet);
@@ -162,8 +153,6 @@ class Service {
   bool write_endpoint(uint32_t id);
   bool write_channel(uint32_t endpoint, uint32_t number);
   bool write_request(uint64_t id);
-  SharedValue shared_value(const Shared& shared) const;
-  uint64_t monotonic_of(Nanoseconds at) const;
   void commit_changes();
   void commit_poll();
   void on_supervisor();
@@ -185,16 +174,10 @@ class Service {
   Status resume_upgrade(const JournalItem& item);
   Status resume_sockets(JournalItem& item);
   Status resume_state(const JournalItem& item);
-  std::optional<Shared> shared_of(const SharedValue& value) const;
-  Nanoseconds time_left(uint64_t monotonic) const;
-  void resume_signalling(EndpointRecord& endpoint, ChannelRecord& channel, const ChannelValue& value);
-  bool resume_with_others(EndpointRecord& endpoint, const ChannelRecord& channel, const ChannelValue& value);
   bool asks(const RequestValue& value, uint64_t request);
   void end_halves(EndpointRecord& endpoint);
   bool has_other_half(const EndpointRecord& endpoint, const ChannelRecord& channel);
   void resume_hairpins(EndpointRecord& endpoint);
-  const StaticChannel* static_channel_of(Tag local_tag) const;  // nullptr: the configuration has none
-  bool is_static(const EndpointRecord& endpoint, const ChannelValue& value) const;
   void resume_wires(EndpointRecord& endpoint);
   void lose_wire(EndpointRecord& endpoint, ChannelRecord& channel);
   void finish_resume();
@@ -258,15 +241,12 @@ class Service {
   void open_static_channels(EndpointRecord& endpoint, std::string_view name);
   void close_static_channels(EndpointRecord& endpoint);
   void run_signalling();
-  void send_signals();
-  void ask_others();
   void on_signal_event(const Connected& event);
   void on_signal_event(const ConnectFailed& event);
   void on_signal_event(const Requested& event);
   void on_signal_event(const Withdrawn& event);
   void on_signal_event(const Confirmed& event);
   void on_signal_event(const ChannelLost& event);
-  ChannelRecord* channel_of_tag(Tag tag, EndpointRecord*& endpoint);
 
   // service_ends.cc
   void finish_drops();
@@ -274,7 +254,6 @@ class Service {
   void end_parts(EndpointRecord& endpoint, control::CloseReason reason);
   void end_channel(EndpointRecord& endpoint, uint32_t number, control::CloseReason reason);
   void tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, control::CloseReason reason);
-  void release_wire(ChannelRecord& channel);
   void on_endpoint_detached(uint32_t id);
   void on_client_detached(uint32_t engine, uint32_t index);
   void forget(ClientRecord& client);
@@ -295,22 +274,18 @@ class Service {
   Endpoints endpoints_{clients_, persistence_};
   EndpointEngines engines_{commands_, engine_, ports_, clients_, captures_};
   EngineChannels engine_channels_{options_.seed, commands_, ports_, endpoints_, engines_};
+  WireChannels wires_{options_, ports_, now_, counters_, commands_, engine_channels_, engines_, clients_, endpoints_};
   Operation operation_{options_, clients_, engines_, persistence_};
   std::unique_ptr<Listener> listener_;
   FairQueue fair_queue_;
   std::set<uint32_t> deferred_;            // clients with a claim that waits for ip_.dead()
-  std::unique_ptr<Signalling> signalling_;
 
   Nanoseconds next_refusal_log_ = 0;
   Nanoseconds next_static_log_ = 0;
   Requests requests_{persistence_};
-  std::unordered_map<uint64_t, std::pair<uint32_t, uint32_t>> connects_;   // Signalling's connect -> endpoint, channel
-  std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
   IpControl ip_{options_.ip, options_.seed == 0 ? 0 : ~options_.seed, commands_, charges_, persistence_};
 
   std::string listening_at_;
-  bool others_unasked_ = false;  // we took over, and the engine has not taken all of that yet: our signals wait for it
-  Nanoseconds ask_others_by_ = 0;  // 0: some of them are left
   bool released_ = false;
   bool resumable_ = false;  // another NI could go on with what the supervisor has: the socket stays for it
 };

@@ -165,7 +165,6 @@ Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const
   channel.cookie = packet.header.cookie;
   channel.shared = shared;
 
-  const uint32_t timeout_ms = packet.timeout_ms == 0 ? kConnectMsDefault : std::min(packet.timeout_ms, kConnectMsMax);
   RequestRecord request;
   request.id = requests_.take_id();
   request.target = target;
@@ -173,7 +172,7 @@ Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const
   request.connector = endpoint.id;
   request.connector_channel = channel.number;
   request.path = local ? packet.path : control::Path::ni;
-  request.deadline = now_ + timeout_ms * kMillisecond;
+  request.deadline = now_ + connect_timeout(packet);
   channel.request = request.id;
   if (Status status = offer(request, static_cast<int32_t>(client.who.uid), client.who.pid,
                             endpoints_.same_user(endpoint, *endpoints_.at(target)));
@@ -187,8 +186,8 @@ Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const
 
 Status Service::offer(RequestRecord request, int32_t uid, int32_t pid, bool same_user) {
   EndpointRecord& target = *endpoints_.at(request.target);
-  if (target.requests.size() >= kBacklogMax) {
-    return fail(Errc::refused, "the endpoint " + in_quotes(endpoints_.describe(target)) + " has " + std::to_string(kBacklogMax) +
+  if (target.requests.size() >= Requests::kBacklogMax) {
+    return fail(Errc::refused, "the endpoint " + in_quotes(endpoints_.describe(target)) + " has " + std::to_string(Requests::kBacklogMax) +
                                    " requests waiting; try again later");
   }
   // Requests may be withdrawn at once, but not the events that told of them: their number must not be the asker's choice.
@@ -223,7 +222,7 @@ void Service::remove_request(uint64_t id) {
 
 // The connecting side's answer when there will be no channel. The request is removed already.
 void Service::fail_connect(const RequestRecord& request, const Error& error) {
-  if (request.wire) return signalling_->reject(request.wire_request, error.code, error.text, now_);
+  if (request.wire) return wires_.reject(request.wire_request, error);
   EndpointRecord* connector = endpoints_.at(request.connector);
   if (connector == nullptr) return;
   const auto at = connector->channels.find(request.connector_channel);

@@ -75,8 +75,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
 
   if (channel.state == State::connecting) {
     if (channel.wire) {
-      signalling_->cancel(channel.request, now_);
-      release_wire(channel);
+      wires_.cancel(channel);
     } else if (channel.request != 0) {
       remove_request(channel.request);
     }
@@ -87,10 +86,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   if (channel.ip) ip_.expect_end(endpoint);
   engine_channels_.close(endpoint, channel);
   if (channel.ip) return ip_.end(client, endpoint);
-  if (channel.wire) {
-    if (!channel.fixed) signalling_->close(channel.local_tag, reason, now_);
-    return release_wire(channel);
-  }
+  if (channel.wire) return wires_.close(channel, reason);
   if (EndpointRecord* peer = endpoints_.at(channel.peer_endpoint); peer != nullptr) {
     if (const auto other = peer->channels.find(channel.peer_channel); other != peer->channels.end()) {
       tell_closed(*peer, other->second, reason);
@@ -107,7 +103,7 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   if (channel.ip) ip_.expect_end(endpoint);
   engine_channels_.close(endpoint, channel);
   if (channel.ip) ip_.end(*clients_.at(endpoint.client), endpoint);
-  if (channel.wire) release_wire(channel);
+  if (channel.wire) wires_.release(channel);
   const ClientRecord& owner = *clients_.at(endpoint.client);
   charges_.give_back(owner.who.uid, {.memory = channel.memory});
   channel.memory = 0;
@@ -116,13 +112,6 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   event.channel = channel.number;
   event.reason = reason;
   clients_.send_packet(*clients_.at(endpoint.client), event);
-}
-
-// The tag goes back; a static channel's stays reserved for the next endpoint that binds its name.
-void Service::release_wire(ChannelRecord& channel) {
-  tag_owner_.erase(static_cast<uint32_t>(channel.local_tag));
-  if (!channel.fixed) engine_channels_.tags().release(channel.local_tag);
-  connects_.erase(channel.request);
 }
 
 void Service::on_endpoint_detached(uint32_t id) {

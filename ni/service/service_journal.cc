@@ -12,6 +12,7 @@
 #include "ni/service/journal_records.h"
 #include "ni/service/log.h"
 #include "ni/service/service.h"
+#include "ni/service/takeover_records.h"
 
 namespace unet::service {
 
@@ -75,7 +76,7 @@ void Service::on_supervisor() {
 // Everything that changed is written, and counts from here on; then what waits for that leaves. Clients that end by it are only noted:
 // callers may go on with theirs.
 void Service::commit_changes() {
-  persistence_.reserve_ids(signalling_->next_id());
+  persistence_.reserve_ids(wires_.signalling().next_id());
   if (!persistence_.has_uncommitted()) return;
   for (const uint32_t index : persistence_.take_flushed()) {
     if (ClientRecord* const client = clients_.at(index)) persistence_.erase_sent(*client);
@@ -123,7 +124,7 @@ void Service::write_changes() {
       case JournalKind::request: exists = write_request(key.b); break;
       default: {
         const NiStateValue value{.next_request = requests_.next_id(),
-                                 .incarnation = options_.incarnation,
+                                 .incarnation = wires_.signalling().incarnation(),
                                  .ids = persistence_.reserved_ids(),
                                  .draining = operation_.draining() ? 1u : 0u,
                                  .spare = 0};
@@ -169,21 +170,6 @@ bool Service::write_endpoint(uint32_t id) {
   return true;
 }
 
-SharedValue Service::shared_value(const Shared& shared) const {
-  const PortInfo& port = ports_[shared.remote.port];
-  return {.number = shared.number,
-          .incarnation = shared.incarnation,
-          .lost_after = shared.lost_after,
-          .remote_tag = static_cast<uint32_t>(shared.remote_tag),
-          .port = shared.remote.port,
-          .mtu = port.mtu,
-          .mac = shared.remote.mac,
-          .own = port.address};
-}
-
-// Each service's time begins with itself.
-uint64_t Service::monotonic_of(Nanoseconds at) const { return at - now_ + monotonic_now(); }
-
 bool Service::write_channel(uint32_t endpoint, uint32_t number) {
   const EndpointRecord* const owner = endpoints_.at(endpoint);
   if (owner == nullptr) return false;
@@ -206,17 +192,7 @@ bool Service::write_channel(uint32_t endpoint, uint32_t number) {
   value.port = channel.port;
   value.ip = channel.ip ? 1 : 0;
   value.shared_claim = channel.shared ? 1 : 0;
-  if (channel.wire && channel.state == ChannelRecord::State::connecting) {
-    value.deadline = monotonic_of(signalling_->deadline_of(channel.request));
-  } else if (channel.wire && channel.fixed) {
-    if (const StaticChannel* const fixed = static_channel_of(channel.local_tag)) {
-      value.shared.remote_tag = static_cast<uint32_t>(fixed->remote_tag);
-      value.shared.port = fixed->port;
-      value.shared.mac = fixed->peer;
-    }
-  } else if (channel.wire) {
-    if (const auto shared = signalling_->shared_channel(channel.local_tag)) value.shared = shared_value(*shared);
-  }
+  if (channel.wire) wires_.save(channel, value);
   value.peer.set(channel.peer);
   persistence_.put(JournalKind::channel, endpoint, number, value);
   return true;
@@ -227,15 +203,13 @@ bool Service::write_request(uint64_t id) {
   if (found == nullptr) return false;
   const RequestRecord& request = *found;
   auto value = zeroed<RequestValue>();
-  value.deadline = request.deadline == ~Nanoseconds{0} ? request.deadline : monotonic_of(request.deadline);
+  value.deadline = request.deadline == ~Nanoseconds{0} ? request.deadline : monotonic_of(request.deadline, now_);
   value.target = request.target;
   value.wire = request.wire ? 1 : 0;
   value.connector = request.connector;
   value.connector_channel = request.connector_channel;
   value.path = request.path;
-  if (request.wire) {
-    if (const auto shared = signalling_->shared_request(request.wire_request)) value.shared = shared_value(*shared);
-  }
+  if (request.wire) wires_.save(request, value);
   value.from.set(request.from);
   persistence_.put(JournalKind::request, 0, id, value);
   return true;

@@ -17,6 +17,7 @@
 #include "ni/service/journal_records.h"
 #include "ni/service/log.h"
 #include "ni/service/service.h"
+#include "ni/service/takeover_records.h"
 #include "unet/base/check.h"
 
 namespace unet::service {
@@ -167,8 +168,7 @@ Status Service::resume_state(const JournalItem& item) {
   if (value->next_request >= kNumbersMax || value->ids >= kNumbersMax) return wrong(item, "numbers that no network interface has got to");
   requests_.resume_ids(value->next_request);
   operation_.resume_draining(value->draining != 0);
-  options_.incarnation = value->incarnation;
-  signalling_->resume(value->incarnation, value->ids);
+  wires_.signalling().resume(value->incarnation, value->ids);
   return {};
 }
 
@@ -320,7 +320,7 @@ Status Service::resume_channel(const JournalItem& item) {
   channel.port = value->port;
   channel.ip = value->ip != 0, channel.shared = value->shared_claim != 0;
   if (channel.ip && channel.state == State::open) endpoint->ip_channel = number;
-  resume_signalling(*endpoint, channel, *value);
+  wires_.restore(*endpoint, channel, *value);
   client.channels_peak = ++client.channels;
   charges_.resume(client.who.uid, {.channels = 1, .memory = channel.memory});
   return {};
@@ -335,10 +335,9 @@ Status Service::resume_request(const JournalItem& item) {
   if (target == nullptr || target->detaching || (here && !asks(*value, item.key.b))) {
     return wrong(item, "a request from nobody, or to nobody");
   }
-  const std::optional<Shared> shared = here ? std::nullopt : shared_of(value->shared);
-  const uint64_t wire_request = shared ? signalling_->resume_request(*shared, now_) : 0;
+  const uint64_t wire_request = here ? 0 : wires_.restore_request(*value);
   if (!here && wire_request == 0) {
-    persistence_.changed(JournalKind::request, 0, item.key.b);  // the other host repeats it, if it still can
+    persistence_.changed(JournalKind::request, 0, item.key.b);
     return {};
   }
   RequestRecord request;
@@ -437,74 +436,6 @@ void Service::resume_hairpins(EndpointRecord& endpoint) {
   }
 }
 
-// What is shared over one of our ports, if that is still the port that the other NI knows.
-std::optional<Shared> Service::shared_of(const SharedValue& value) const {
-  if (value.port >= ports_.size() || ports_[value.port].address != value.own || ports_[value.port].mtu != value.mtu) return std::nullopt;
-  return Shared{.remote = {value.port, value.mac},
-                .incarnation = value.incarnation,
-                .lost_after = value.lost_after,
-                .number = value.number,
-                .remote_tag = Tag{value.remote_tag}};
-}
-
-Nanoseconds Service::time_left(uint64_t monotonic) const {
-  const Nanoseconds at = monotonic_now();
-  return monotonic > at ? std::min(monotonic - at, kConnectMsMax * kMillisecond) : 0;  // no client can ask for more
-}
-
-const StaticChannel* Service::static_channel_of(Tag local_tag) const {
-  const auto at = std::find_if(options_.channels.begin(), options_.channels.end(),
-                               [&](const StaticChannel& each) { return each.local_tag == local_tag; });
-  return at == options_.channels.end() ? nullptr : &*at;
-}
-
-// The configuration still has the channel, with the same other end: its endpoint must not talk to another peer than before.
-bool Service::is_static(const EndpointRecord& endpoint, const ChannelValue& value) const {
-  const StaticChannel* const fixed = static_channel_of(Tag{value.local_tag});
-  return fixed != nullptr && fixed->endpoint == endpoints_.names().name_of(endpoint.id) &&
-         fixed->remote_tag == Tag{value.shared.remote_tag} && fixed->port == value.port && fixed->peer == value.shared.mac;
-}
-
-// The signalling machine's part of a channel over the wire, and its tag. Without them it has none: resume_wires() closes it.
-void Service::resume_signalling(EndpointRecord& endpoint, ChannelRecord& channel, const ChannelValue& value) {
-  if (!channel.wire || channel.state == State::closed) return;
-  const auto key = static_cast<uint32_t>(channel.local_tag);
-  bool goes_on = channel.kind == control::ChannelKind::ni && tag_owner_.count(key) == 0;
-  if (channel.fixed) {
-    goes_on = goes_on && channel.state == State::open && is_static(endpoint, value);
-  } else if (goes_on && (goes_on = engine_channels_.tags().reserve(channel.local_tag))) {
-    goes_on = resume_with_others(endpoint, channel, value);
-    if (!goes_on) engine_channels_.tags().release(channel.local_tag);
-  }
-  if (goes_on) {
-    tag_owner_[key] = {endpoint.id, channel.number};
-  } else {
-    channel.local_tag = kSignallingTag;
-    channel.fixed = true;  // there is no tag to give back
-    channel.request = 0;
-  }
-}
-
-bool Service::resume_with_others(EndpointRecord& endpoint, const ChannelRecord& channel, const ChannelValue& value) {
-  const std::string_view target = channel.peer;  // name@host, if we asked
-  const size_t at = target.find('@');
-  const std::string_view name = target.substr(0, at), host = at == std::string_view::npos ? std::string_view() : target.substr(at + 1);
-  const bool named = channel.side == 0 && control::valid_name(name) && control::valid_name(host);
-  if (channel.state == State::connecting) {
-    if (!named || connects_.count(channel.request) != 0) return false;
-    const auto pid = static_cast<uint32_t>(clients_.at(endpoint.client)->who.pid);
-    if (!signalling_->resume_connect(channel.request, host, name, channel.local_tag, pid, time_left(value.deadline), now_)) return false;
-    connects_[channel.request] = {endpoint.id, channel.number};
-    return true;
-  }
-  const std::optional<Shared> shared = shared_of(value.shared);
-  const auto asked = channel.side == 0 ? Signalling::Stage::connected : Signalling::Stage::confirmed;
-  const auto stage = channel.state == State::confirming ? Signalling::Stage::accepted : asked;
-  if (!shared || !signalling_->resume_channel(channel.local_tag, stage, *shared, now_)) return false;
-  if (named) signalling_->resume_host(host, shared->remote);
-  return true;
-}
-
 void Service::resume_wires(EndpointRecord& endpoint) {
   std::vector<uint32_t> wires;
   for (const auto& [number, channel] : endpoint.channels) {
@@ -512,16 +443,7 @@ void Service::resume_wires(EndpointRecord& endpoint) {
   }
   for (const uint32_t number : wires) {
     ChannelRecord& channel = endpoint.channels.at(number);
-    if (channel.local_tag == kSignallingTag) {
-      lose_wire(endpoint, channel);
-    } else if (const auto shared = signalling_->shared_channel(channel.local_tag)) {
-      channel.port = shared->remote.port;
-      engine_channels_.open_wire(endpoint, channel, shared->remote_tag, shared->remote);
-    } else if (channel.fixed) {
-      const StaticChannel* const fixed = static_channel_of(channel.local_tag);
-      channel.port = fixed->port;
-      engine_channels_.open_wire(endpoint, channel, fixed->remote_tag, {fixed->port, fixed->peer});
-    }
+    if (!wires_.resume(endpoint, channel)) lose_wire(endpoint, channel);
   }
 }
 
@@ -551,7 +473,7 @@ void Service::finish_resume() {
     else ip_.send_flows(endpoint);
   }
   commands_.push(0, engine::Resumed{});
-  others_unasked_ = true;
+  wires_.begin_asking();
   commands_.begin_countdown();
 }
 
