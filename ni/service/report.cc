@@ -95,7 +95,7 @@ class ReportBuilder {
   json identity() const {
     return {{"pid", getpid()},
             {"uid", s_.options_.own_user},
-            {"incarnation", s_.wires_.signalling().incarnation()},
+            {"incarnation", s_.channels_.wires().signalling().incarnation()},
             {"draining", s_.operation_.draining()},
             {"release", unet_version()}};
   }
@@ -267,7 +267,7 @@ class ReportBuilder {
     }
     size_t packets = 0;
     for (const auto& [index, client] : s_.clients_.all()) packets += client->socket.packets_waiting();
-    const SignallingHoldings signals = s_.wires_.signalling().holdings();
+    const SignallingHoldings signals = s_.channels_.wires().signalling().holdings();
     return {{"engine", std::move(engine)},
             {"service",
              {{"clients", s_.clients_.all().size()},
@@ -275,8 +275,8 @@ class ReportBuilder {
               {"emulated", s_.endpoints_.emulated()},
               {"names", s_.endpoints_.names().all().size()},
               {"ip_claims", s_.ip_.ports().all().size()},
-              {"requests", s_.requests_.all().size()},
-              {"tags", s_.engine_channels_.tags().used()},
+              {"requests", s_.channels_.requests().all().size()},
+              {"tags", s_.channels_.tags().used()},
               {"commands_waiting", s_.commands_.waiting()},
               {"packets_waiting", packets}}},
             {"signalling",
@@ -302,7 +302,7 @@ class ReportBuilder {
 
   // Those of the configuration, then those that were learned.
   Found known_host(json& out) {
-    const std::optional<StaticPeer> next = s_.wires_.signalling().known_host_after(r_.behind_, r_.at_ != 0);
+    const std::optional<StaticPeer> next = s_.channels_.wires().signalling().known_host_after(r_.behind_, r_.at_ != 0);
     if (!next) {
       if (r_.at_ != 0) return Found::end;
       r_.at_ = 1;
@@ -387,7 +387,7 @@ class ReportBuilder {
       for (uint32_t e = 0; e < s_.engines_.count(); ++e) sum += s_.engine_.ni_counter(e, counter);
       (counter < kFirstNiDrop ? engine : drops)[std::string(kNiCounterNames[i])] = sum;
     }
-    const SignallingCounters& signals = s_.wires_.signalling().counters();
+    const SignallingCounters& signals = s_.channels_.wires().signalling().counters();
     const ServiceCounters& service = s_.counters_;
     return {{"engine", std::move(engine)},
             {"drops", std::move(drops)},

@@ -35,7 +35,7 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, std::ve
   if (options.incarnation == 0) options.incarnation = wall_now();
   std::unique_ptr<Service> service(new Service(std::move(options), std::move(ports), std::move(lines), engine));
   if (!service->epoll_.valid()) return fail_errno("epoll_create1", errno);
-  if (Status status = service->wires_.reserve_static(); !status) return tl::unexpected(status.error());
+  if (Status status = service->channels_.wires().reserve_static(); !status) return tl::unexpected(status.error());
   if (Status status = service->ports_.watch(service->epoll_.get(), kPortKeys); !status) return tl::unexpected(status.error());
   return service;
 }
@@ -72,24 +72,24 @@ bool Service::poll(Nanoseconds now) {
   now_ = now;
   worked_ = false;
   commands_.take_pushed();
-  wires_.ask_others();    // after a takeover, before clients have more for the engine
+  channels_.wires().ask_others();    // after a takeover, before clients have more for the engine
   process_clients();
   if (ports_.poll()) tell_ip_changed();
   on_engine_events();
-  on_deadlines();         // connects to endpoints that did not answer
+  worked_ = channels_.end_late_requests() || worked_;  // connects to endpoints that did not answer
   clients_.poll();        // connections that did not say hello, answers that found no descriptors, ends
-  run_signalling();       // what the machine wants after all of that
+  worked_ = channels_.run_signalling() || worked_;     // what the machine wants after all of that
   finish_drops();         // clients that ended during this turn
   if (const auto owner = ip_.dead().poll()) resume_deferred(*owner);
   commit_poll();               // all of that counts, and what it says leaves:
-  wires_.send_signals();  // to other hosts, too
+  channels_.wires().send_signals();  // to other hosts, too
   commands_.flush();      // to the engine, and wake it
   clients_.schedule_scan();
   return commands_.take_pushed() || worked_;
 }
 
 Nanoseconds Service::next_timeout() const noexcept {
-  Nanoseconds next = std::min({wires_.next_timeout(), requests_.next_deadline(), clients_.next_timeout()});
+  Nanoseconds next = std::min(channels_.next_timeout(), clients_.next_timeout());
   if (backlogged() && now_ + kMillisecond < next) next = now_ + kMillisecond;
   if (commands_.has_events()) next = 0;
   if (engines_.has_unserved() || captures_.has_unserved()) next = 0;
@@ -219,18 +219,7 @@ void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
   } else if (const auto* checkpoint = std::get_if<engine::HostCheckpointed>(&event)) {
     ip_.hosts().on_checkpoint(*checkpoint, ports_[checkpoint->port].address);
   } else if (const auto* signal = std::get_if<engine::SignalReceived>(&event)) {
-    wires_.handle_signal(*signal);
-  }
-}
-
-void Service::on_deadlines() {
-  while (requests_.next_deadline() <= now_) {
-    worked_ = true;
-    const RequestRecord request = requests_.at(requests_.first_due());
-    const EndpointRecord* target = endpoints_.at(request.target);
-    remove_request(request.id);
-    fail_connect(request, {Errc::timed_out, "the endpoint " + (target != nullptr ? in_quotes(endpoints_.describe(*target)) : "") +
-                                                " did not accept the channel in time"});
+    channels_.wires().handle_signal(*signal);
   }
 }
 
@@ -242,10 +231,10 @@ void Service::stop(Nanoseconds now) {
     persistence_.stop();
   }
   listener_.reset();
-  wires_.stop();
+  channels_.wires().stop();
   clients_.drop_all("the network interface stops");
-  run_signalling();
-  wires_.send_signals();
+  channels_.run_signalling();
+  channels_.wires().send_signals();
   finish_drops();
   commands_.flush();
 }

@@ -25,6 +25,7 @@
 
 #include "ni/engine/mailbox.h"
 #include "ni/service/captures.h"
+#include "ni/service/channels.h"
 #include "ni/service/charges.h"
 #include "ni/service/clients.h"
 #include "ni/service/endpoint_engines.h"
@@ -41,17 +42,13 @@
 #include "ni/service/policy.h"
 #include "ni/service/ports.h"
 #include "ni/service/records.h"
-#include "ni/service/requests.h"
 #include "ni/service/service_options.h"
-#include "ni/service/wire_channels.h"
 #include "unet/base/result.h"
 #include "unet/base/time.h"
 #include "unet/control.h"
 #include "unet/counters.h"
 
 namespace unet::service {
-
-struct RequestValue;  // journal_records.h
 
 class Service {
  public:
@@ -100,7 +97,7 @@ class Service {
   bool idle() const noexcept { return clients_.all().empty() && !backlogged(); }
 
   const ServiceCounters& counters() const noexcept { return counters_; }
-  const Signalling& signalling() const noexcept { return wires_.signalling(); }
+  const Signalling& signalling() const noexcept { return channels_.wires().signalling(); }
 
   // Reads the policy file again. The new rights count for what is asked for from now on; what exists stays. An error leaves the
   // old policy. By the service's thread.
@@ -127,7 +124,6 @@ class Service {
   Status watch_supervisor();
   void on_engine_events();
   void on_engine_event(uint32_t engine, const engine::Event& event);
-  void on_deadlines();
 
   // service_requests.cc
   void handle(ClientRecord& client, const control::Hello& packet);
@@ -145,14 +141,11 @@ class Service {
   Status greet(ClientRecord& client, const control::Hello& packet);
   Result<uint32_t> create_endpoint(ClientRecord& client, const EndpointOptions& options);
   Status make_region(ClientRecord& client, EndpointRecord& endpoint, uint64_t wanted);
-  ChannelRecord* own_channel(ClientRecord& client, EndpointRecord& endpoint, const control::Header& header, uint32_t channel);
 
   // service_journal.cc: what is written down
   void write_changes();
   bool write_client(uint32_t index);
   bool write_endpoint(uint32_t id);
-  bool write_channel(uint32_t endpoint, uint32_t number);
-  bool write_request(uint64_t id);
   void commit_changes();
   void commit_poll();
   void on_supervisor();
@@ -168,18 +161,10 @@ class Service {
   Status resume_region(JournalItem& item);
   Status resume_wake(JournalItem& item);
   Status resume_endpoint(const JournalItem& item);
-  Status resume_channel(const JournalItem& item);
-  Status resume_request(const JournalItem& item);
   Status resume_output(JournalItem& item);
   Status resume_upgrade(const JournalItem& item);
   Status resume_sockets(JournalItem& item);
   Status resume_state(const JournalItem& item);
-  bool asks(const RequestValue& value, uint64_t request);
-  void end_halves(EndpointRecord& endpoint);
-  bool has_other_half(const EndpointRecord& endpoint, const ChannelRecord& channel);
-  void resume_hairpins(EndpointRecord& endpoint);
-  void resume_wires(EndpointRecord& endpoint);
-  void lose_wire(EndpointRecord& endpoint, ChannelRecord& channel);
   void finish_resume();
 
   // service_captures.cc
@@ -193,25 +178,6 @@ class Service {
   void destroy_emulated(EndpointRecord& endpoint, control::CloseReason reason);
   bool resume_emulated(uint32_t id, uint32_t carrier_id);
 
-  // service_channels.cc
-  void handle(ClientRecord& client, const control::Connect& packet);
-  void handle(ClientRecord& client, const control::Accept& packet);
-  void handle(ClientRecord& client, const control::Reject& packet);
-  void handle(ClientRecord& client, const control::CloseChannel& packet);
-  Result<ChannelRecord*> new_channel(EndpointRecord& endpoint, uint64_t memory);
-  Status connect_to(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name,
-                    uint32_t target, bool shared = false);
-  Status connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name);
-  Status offer(RequestRecord request, int32_t uid, int32_t pid, bool same_user);
-  const RequestRecord* find_request(const EndpointRecord& endpoint, uint64_t id);
-  void accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
-  void accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
-  bool finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, control::Op op, uint64_t cookie,
-                      std::initializer_list<int> descriptors);
-  void fail_connect(const RequestRecord& request, const Error& error);
-  void remove_request(uint64_t id);
-  control::ChannelInfo info_of(const EndpointRecord& endpoint, const ChannelRecord& channel);
-
   // service_ip.cc
   void handle(ClientRecord& client, const control::OpenIp& packet);
   void handle(ClientRecord& client, const control::ClaimIp& packet);
@@ -221,7 +187,6 @@ class Service {
   void handle(ClientRecord& client, const control::GetIpConfiguration& packet);
   Status may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint);
   EndpointRecord* endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim);
-  static const ChannelRecord* local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept;
   void on_ip_changed(const engine::IpChanged& event);
   void tell_ip_changed();
   void resume_ip(EndpointRecord& endpoint);
@@ -235,25 +200,10 @@ class Service {
   void defer(ClientRecord& client);
   void resume_deferred(uint64_t owner);
 
-  // service_wire.cc
-  Status connect_wire(EndpointRecord& endpoint, const control::Connect& packet, std::string_view name, std::string_view host);
-  Status accept_wire(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
-  void open_static_channels(EndpointRecord& endpoint, std::string_view name);
-  void close_static_channels(EndpointRecord& endpoint);
-  void run_signalling();
-  void on_signal_event(const Connected& event);
-  void on_signal_event(const ConnectFailed& event);
-  void on_signal_event(const Requested& event);
-  void on_signal_event(const Withdrawn& event);
-  void on_signal_event(const Confirmed& event);
-  void on_signal_event(const ChannelLost& event);
-
   // service_ends.cc
   void finish_drops();
   void destroy(EndpointRecord& endpoint, control::CloseReason reason);
   void end_parts(EndpointRecord& endpoint, control::CloseReason reason);
-  void end_channel(EndpointRecord& endpoint, uint32_t number, control::CloseReason reason);
-  void tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, control::CloseReason reason);
   void on_endpoint_detached(uint32_t id);
   void on_client_detached(uint32_t engine, uint32_t index);
   void forget(ClientRecord& client);
@@ -273,17 +223,15 @@ class Service {
   Captures captures_{commands_, charges_, persistence_};
   Endpoints endpoints_{clients_, persistence_};
   EndpointEngines engines_{commands_, engine_, ports_, clients_, captures_};
-  EngineChannels engine_channels_{options_.seed, commands_, ports_, endpoints_, engines_};
-  WireChannels wires_{options_, ports_, now_, counters_, commands_, engine_channels_, engines_, clients_, endpoints_};
   Operation operation_{options_, clients_, engines_, persistence_};
+  IpControl ip_{options_.ip, options_.seed == 0 ? 0 : ~options_.seed, commands_, charges_, persistence_};
+  Channels channels_{{options_, ports_, now_, counters_, commands_, persistence_, charges_, clients_, endpoints_, engines_, operation_,
+                      ip_}};
   std::unique_ptr<Listener> listener_;
   FairQueue fair_queue_;
   std::set<uint32_t> deferred_;            // clients with a claim that waits for ip_.dead()
 
   Nanoseconds next_refusal_log_ = 0;
-  Nanoseconds next_static_log_ = 0;
-  Requests requests_{persistence_};
-  IpControl ip_{options_.ip, options_.seed == 0 ? 0 : ~options_.seed, commands_, charges_, persistence_};
 
   std::string listening_at_;
   bool released_ = false;

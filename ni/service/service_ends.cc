@@ -13,7 +13,6 @@
 namespace unet::service {
 
 using control::CloseReason;
-using State = ChannelRecord::State;
 
 void Service::finish_drops() {
   while (ClientRecord* const next = clients_.next_dropped()) {
@@ -41,77 +40,9 @@ void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
 void Service::end_parts(EndpointRecord& endpoint, CloseReason reason) {
   UNET_PROBE(endpoint_close, endpoint.id, static_cast<int>(reason));
   persistence_.changed(JournalKind::endpoint, endpoint.id);
-  const std::string who = endpoints_.describe(endpoint);
-  endpoints_.names().unbind(endpoint.id);
   captures_.stop_of_endpoint(endpoint.id);
-  while (!endpoint.requests.empty()) {
-    const RequestRecord request = requests_.at(*endpoint.requests.begin());
-    remove_request(request.id);
-    fail_connect(request, {Errc::refused, "the endpoint " + in_quotes(who) + " is gone"});
-  }
-  while (!endpoint.channels.empty()) {
-    const ChannelRecord& channel = endpoint.channels.begin()->second;
-    const bool accepting = channel.state == State::confirming, connecting = channel.state == State::connecting;
-    const control::Header asked{
-        .op = accepting ? control::Op::accept : control::Op::connect, .endpoint = endpoint.id, .cookie = channel.cookie};
-    end_channel(endpoint, channel.number, reason);
-    if (!accepting && !connecting) continue;
-    clients_.fail_request(*clients_.at(endpoint.client), asked,
-                          {Errc::disconnected, "the endpoint was destroyed while the channel was being opened"});
-  }
-}
-
-// Ends our side of a channel, whatever state it is in, and tells the other side `reason`.
-void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason reason) {
-  const auto at = endpoint.channels.find(number);
-  UNET_CHECK(at != endpoint.channels.end());
-  ChannelRecord channel = std::move(at->second);
-  endpoint.channels.erase(at);
-  persistence_.changed(JournalKind::channel, endpoint.id, number);
-  if (endpoint.carrier) endpoints_.carrier_of(endpoint).lent.erase(number);
-  ClientRecord& client = *clients_.at(endpoint.client);
-  --client.channels;
-  charges_.give_back(client.who.uid, {.channels = 1, .memory = channel.memory});
-
-  if (channel.state == State::connecting) {
-    if (channel.wire) {
-      wires_.cancel(channel);
-    } else if (channel.request != 0) {
-      remove_request(channel.request);
-    }
-    return;
-  }
-  if (channel.state == State::closed) return;  // the other side ended it, and everything with it
-  UNET_PROBE(channel_close, endpoint.id, number, static_cast<int>(reason));
-  if (channel.ip) ip_.expect_end(endpoint);
-  engine_channels_.close(endpoint, channel);
-  if (channel.ip) return ip_.end(client, endpoint);
-  if (channel.wire) return wires_.close(channel, reason);
-  if (EndpointRecord* peer = endpoints_.at(channel.peer_endpoint); peer != nullptr) {
-    if (const auto other = peer->channels.find(channel.peer_channel); other != peer->channels.end()) {
-      tell_closed(*peer, other->second, reason);
-    }
-  }
-}
-
-// The other side ended the channel: our client is told, and keeps the number until it closes, too.
-void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, CloseReason reason) {
-  if (channel.state != State::open) return;
-  channel.state = State::closed;
-  UNET_PROBE(channel_close, endpoint.id, channel.number, static_cast<int>(reason));
-  persistence_.changed(JournalKind::channel, endpoint.id, channel.number);
-  if (channel.ip) ip_.expect_end(endpoint);
-  engine_channels_.close(endpoint, channel);
-  if (channel.ip) ip_.end(*clients_.at(endpoint.client), endpoint);
-  if (channel.wire) wires_.release(channel);
-  const ClientRecord& owner = *clients_.at(endpoint.client);
-  charges_.give_back(owner.who.uid, {.memory = channel.memory});
-  channel.memory = 0;
-  auto event = zeroed<control::ChannelClosed>();
-  event.header = {.op = control::Op::channel_closed, .endpoint = endpoint.id, .cookie = 0};
-  event.channel = channel.number;
-  event.reason = reason;
-  clients_.send_packet(*clients_.at(endpoint.client), event);
+  channels_.end_all(endpoint, reason);
+  endpoints_.names().unbind(endpoint.id);
 }
 
 void Service::on_endpoint_detached(uint32_t id) {

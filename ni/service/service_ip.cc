@@ -47,7 +47,7 @@ void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
                                  {Errc::quota_exceeded, "engine 0 has IP, and as many endpoints of this connection as it can serve: open "
                                                         "another connection"});
   }
-  const Result<ChannelRecord*> made = new_channel(*endpoint, 0);
+  const Result<ChannelRecord*> made = channels_.create(*endpoint, 0);
   if (!made) return clients_.fail_request(client, packet.header, made.error());
   ChannelRecord& channel = **made;
   channel.kind = control::ChannelKind::ni;
@@ -56,7 +56,7 @@ void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
   channel.peer = "ip";
   endpoint->ip_channel = channel.number;
   commands_.push(0, engine::OpenIp{.endpoint = endpoint->id, .channel = channel.number});
-  finish_connect(*endpoint, channel, Op::open_ip, packet.header.cookie, {});
+  channels_.finish_connect(*endpoint, channel, Op::open_ip, packet.header.cookie, {});
 }
 
 void Service::handle(ClientRecord& client, const control::ClaimIp& packet) {
@@ -161,7 +161,7 @@ void Service::on_ip_changed(const engine::IpChanged& event) {
 void Service::resume_ip(EndpointRecord& endpoint) {
   if (!endpoint.ip_channel) return;
   if (!ip_.hosts().empty()) return ip_.resume(endpoint);
-  tell_closed(endpoint, endpoint.channels.at(*endpoint.ip_channel), control::CloseReason::wire_lost);
+  channels_.tell_closed(endpoint, endpoint.channels.at(*endpoint.ip_channel), control::CloseReason::wire_lost);
 }
 
 }  // namespace unet::service

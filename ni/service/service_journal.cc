@@ -76,7 +76,7 @@ void Service::on_supervisor() {
 // Everything that changed is written, and counts from here on; then what waits for that leaves. Clients that end by it are only noted:
 // callers may go on with theirs.
 void Service::commit_changes() {
-  persistence_.reserve_ids(wires_.signalling().next_id());
+  persistence_.reserve_ids(channels_.wires().signalling().next_id());
   if (!persistence_.has_uncommitted()) return;
   for (const uint32_t index : persistence_.take_flushed()) {
     if (ClientRecord* const client = clients_.at(index)) persistence_.erase_sent(*client);
@@ -117,14 +117,14 @@ void Service::write_changes() {
     switch (key.kind) {
       case JournalKind::client_state: exists = write_client(key.a); break;
       case JournalKind::endpoint: exists = write_endpoint(key.a); break;
-      case JournalKind::channel: exists = write_channel(key.a, static_cast<uint32_t>(key.b)); break;
+      case JournalKind::channel:
+      case JournalKind::request: exists = channels_.save(key); break;
       case JournalKind::ip_claim: exists = ip_.write_claim(key.a, static_cast<uint32_t>(key.b)); break;
       case JournalKind::ip_lease: exists = ip_.hosts().write_lease(key.a); break;
       case JournalKind::ip_host: exists = ip_.hosts().write_host(key.a); break;
-      case JournalKind::request: exists = write_request(key.b); break;
       default: {
-        const NiStateValue value{.next_request = requests_.next_id(),
-                                 .incarnation = wires_.signalling().incarnation(),
+        const NiStateValue value{.next_request = channels_.requests().next_id(),
+                                 .incarnation = channels_.wires().signalling().incarnation(),
                                  .ids = persistence_.reserved_ids(),
                                  .draining = operation_.draining() ? 1u : 0u,
                                  .spare = 0};
@@ -167,51 +167,6 @@ bool Service::write_endpoint(uint32_t id) {
   value.carrier = endpoint->carrier.value_or(kNotEmulated);
   value.name.set(endpoints_.names().name_of(id));
   persistence_.put(JournalKind::endpoint, id, 0, value);
-  return true;
-}
-
-bool Service::write_channel(uint32_t endpoint, uint32_t number) {
-  const EndpointRecord* const owner = endpoints_.at(endpoint);
-  if (owner == nullptr) return false;
-  const auto at = owner->channels.find(number);
-  if (at == owner->channels.end()) return false;
-  const ChannelRecord& channel = at->second;
-  auto value = zeroed<ChannelValue>();
-  value.memory = channel.memory;
-  value.cookie = channel.cookie;
-  value.request = channel.request;
-  value.local = channel.local;
-  value.state = static_cast<uint32_t>(channel.state);
-  value.kind = channel.kind;
-  value.side = channel.side;
-  value.peer_endpoint = channel.peer_endpoint;
-  value.peer_channel = channel.peer_channel;
-  value.wire = channel.wire ? 1 : 0;
-  value.fixed = channel.fixed ? 1 : 0;
-  value.local_tag = static_cast<uint32_t>(channel.local_tag);
-  value.port = channel.port;
-  value.ip = channel.ip ? 1 : 0;
-  value.shared_claim = channel.shared ? 1 : 0;
-  if (channel.wire) wires_.save(channel, value);
-  value.peer.set(channel.peer);
-  persistence_.put(JournalKind::channel, endpoint, number, value);
-  return true;
-}
-
-bool Service::write_request(uint64_t id) {
-  const RequestRecord* const found = requests_.find(id);
-  if (found == nullptr) return false;
-  const RequestRecord& request = *found;
-  auto value = zeroed<RequestValue>();
-  value.deadline = request.deadline == ~Nanoseconds{0} ? request.deadline : monotonic_of(request.deadline, now_);
-  value.target = request.target;
-  value.wire = request.wire ? 1 : 0;
-  value.connector = request.connector;
-  value.connector_channel = request.connector_channel;
-  value.path = request.path;
-  if (request.wire) wires_.save(request, value);
-  value.from.set(request.from);
-  persistence_.put(JournalKind::request, 0, id, value);
   return true;
 }
 

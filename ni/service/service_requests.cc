@@ -91,10 +91,10 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
     case Op::destroy_endpoint: return dispatch<control::DestroyEndpoint>(*this, client, bytes);
     case Op::bind: return dispatch<control::Bind>(*this, client, bytes);
     case Op::unbind: return dispatch<control::Unbind>(*this, client, bytes);
-    case Op::connect: return dispatch<control::Connect>(*this, client, bytes);
-    case Op::accept: return dispatch<control::Accept>(*this, client, bytes);
-    case Op::reject: return dispatch<control::Reject>(*this, client, bytes);
-    case Op::close_channel: return dispatch<control::CloseChannel>(*this, client, bytes);
+    case Op::connect: return dispatch<control::Connect>(channels_, client, bytes);
+    case Op::accept: return dispatch<control::Accept>(channels_, client, bytes);
+    case Op::reject: return dispatch<control::Reject>(channels_, client, bytes);
+    case Op::close_channel: return dispatch<control::CloseChannel>(channels_, client, bytes);
     case Op::expose: return dispatch<control::Expose>(*this, client, bytes);
     case Op::peer_region: return dispatch<control::PeerRegion>(*this, client, bytes);
     case Op::open_ip: return dispatch<control::OpenIp>(*this, client, bytes);
@@ -119,16 +119,6 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
       break;
   }
   clients_.protocol_error(client, "an unknown request");
-}
-
-ChannelRecord* Service::own_channel(ClientRecord& client, EndpointRecord& endpoint, const control::Header& header,
-                                    uint32_t channel) {
-  const auto at = endpoint.channels.find(channel);
-  using State = ChannelRecord::State;
-  const bool known = at != endpoint.channels.end() && (at->second.state == State::open || at->second.state == State::closed);
-  if (known) return &at->second;
-  clients_.fail_request(client, header, {Errc::not_found, "the endpoint has no channel " + std::to_string(channel)});
-  return nullptr;
 }
 
 Status Service::greet(ClientRecord& client, const control::Hello& packet) {
@@ -249,7 +239,7 @@ void Service::handle(ClientRecord& client, const control::Bind& packet) {
   }
   const Status bound = endpoints_.names().bind(name, endpoint->id);
   if (!bound) return clients_.fail_request(client, packet.header, bound.error());
-  open_static_channels(*endpoint, name);  // before the answer, so that a client that has it knows of them
+  channels_.open_static(*endpoint, name);  // before the answer, so that a client that has it knows of them
   clients_.ok(client, packet.header);
 }
 
@@ -259,7 +249,7 @@ void Service::handle(ClientRecord& client, const control::Unbind& packet) {
   if (endpoints_.names().unbind(endpoint->id).empty()) {
     return clients_.fail_request(client, packet.header, {Errc::not_found, "the endpoint is bound to no name"});
   }
-  close_static_channels(*endpoint);
+  channels_.close_static(*endpoint);
   clients_.ok(client, packet.header);
 }
 
@@ -307,7 +297,7 @@ Status Service::make_region(ClientRecord& client, EndpointRecord& endpoint, uint
 void Service::handle(ClientRecord& client, const control::PeerRegion& packet) {
   EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
-  const ChannelRecord* channel = own_channel(client, *endpoint, packet.header, packet.channel);
+  const ChannelRecord* channel = channels_.own(client, *endpoint, packet.header, packet.channel);
   if (channel == nullptr) return;
   if (channel->kind != control::ChannelKind::local) {
     return clients_.fail_request(client, packet.header,

@@ -77,6 +77,7 @@ class WireChannels {
   uint64_t restore_request(const RequestValue& value);  // Signalling's number; 0: the other host repeats it, if it still can
   bool resume(EndpointRecord& endpoint, ChannelRecord& channel);
   // Signals wait until the engine has taken all commands of the takeover: ask_others() in each poll().
+  void shuffle_tags() { engine_channels_.tags().shuffle(); }
   void begin_asking() noexcept { others_unasked_ = true; }
   void ask_others();
 
