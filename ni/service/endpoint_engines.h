@@ -39,6 +39,7 @@ class EndpointEngines {
       : commands_(commands), side_(side), ports_(ports), clients_(clients), captures_(captures) {}
 
   uint32_t count() const noexcept { return commands_.engines(); }
+  uint32_t all() const noexcept { return commands_.all(); }       // bit e: engine e
   uint32_t of(uint32_t port) const noexcept;                       // bit e: engine e has a queue of it
   uint32_t least_busy(uint32_t among = ~uint32_t{0}) const;        // of those whose bits are set, at least one
 

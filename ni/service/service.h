@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "ni/engine/mailbox.h"
+#include "ni/service/capture_requests.h"
 #include "ni/service/captures.h"
 #include "ni/service/channels.h"
 #include "ni/service/charges.h"
@@ -167,12 +168,6 @@ class Service {
   Status resume_state(const JournalItem& item);
   void finish_resume();
 
-  // service_captures.cc
-  void handle(ClientRecord& client, const control::CaptureStart& packet);
-  void handle(ClientRecord& client, const control::CaptureStop& packet);
-  Status may_capture(ClientRecord& client, const control::CaptureStart& packet);
-  uint32_t engines_of(const CaptureRecord& capture);
-
   // service_emulated.cc
   Result<uint32_t> create_emulated(ClientRecord& client, EndpointRecord& carrier);
   void destroy_emulated(EndpointRecord& endpoint, control::CloseReason reason);
@@ -224,6 +219,7 @@ class Service {
   Endpoints endpoints_{clients_, persistence_};
   EndpointEngines engines_{commands_, engine_, ports_, clients_, captures_};
   Operation operation_{options_, clients_, engines_, persistence_};
+  CaptureRequests capture_requests_{options_, ports_, now_, clients_, endpoints_, engines_, operation_, captures_};
   IpControl ip_{options_.ip, options_.seed == 0 ? 0 : ~options_.seed, commands_, charges_, persistence_};
   Channels channels_{{options_, ports_, now_, counters_, commands_, persistence_, charges_, clients_, endpoints_, engines_, operation_,
                       ip_}};

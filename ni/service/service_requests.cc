@@ -109,8 +109,8 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
     case Op::report: return dispatch<control::Report>(*this, client, bytes);
     case Op::policy_reload: return dispatch<control::PolicyReload>(operation_, client, bytes);
     case Op::drain: return dispatch<control::Drain>(operation_, client, bytes);
-    case Op::capture_start: return dispatch<control::CaptureStart>(*this, client, bytes);
-    case Op::capture_stop: return dispatch<control::CaptureStop>(*this, client, bytes);
+    case Op::capture_start: return dispatch<control::CaptureStart>(capture_requests_, client, bytes);
+    case Op::capture_stop: return dispatch<control::CaptureStop>(capture_requests_, client, bytes);
     case Op::upgrade: return dispatch<control::Upgrade>(operation_, client, bytes);
     case Op::connect_request:
     case Op::channel_opened:

@@ -1,7 +1,9 @@
-// service_captures.cc - requests for captures: which client may have which.
-#include <bit>
+// capture_requests.cc - rights to a capture, its start and its end.
+#include "ni/service/capture_requests.h"
 
-#include "ni/service/service.h"
+#include <bit>
+#include <string>
+
 #include "unet/base/bytes.h"
 #include "unet/capture_memory.h"
 
@@ -12,7 +14,7 @@ constexpr uint32_t kSnapMin = 14;
 
 }  // namespace
 
-Status Service::may_capture(ClientRecord& client, const control::CaptureStart& packet) {
+Status CaptureRequests::may_capture(ClientRecord& client, const control::CaptureStart& packet) {
   const auto wrong = [](const std::string& why) { return fail(Errc::invalid_argument, "capture: " + why); };
   if (!std::has_single_bit(packet.bytes) || packet.bytes < kCaptureBytesMin || packet.bytes > kCaptureBytesMax) {
     return wrong("the buffer is a power of two of " + std::to_string(kCaptureBytesMin) + " to " + std::to_string(kCaptureBytesMax) +
@@ -45,15 +47,15 @@ Status Service::may_capture(ClientRecord& client, const control::CaptureStart& p
 
 // The engines that see its frames: an endpoint's engine, or those that have the port. An endpoint that no engine serves has no frames:
 // to capture it does not choose its engine (Captures::on_endpoint_assigned).
-uint32_t Service::engines_of(const CaptureRecord& capture) {
+uint32_t CaptureRequests::engines_of(const CaptureRecord& capture) {
   if (capture.endpoint) {
     const EndpointRecord& endpoint = *endpoints_.at(*capture.endpoint);
     return endpoint.engine ? 1u << *endpoint.engine : 0;
   }
-  return capture.port >= 0 ? engines_.of(static_cast<uint32_t>(capture.port)) : commands_.all();
+  return capture.port >= 0 ? engines_.of(static_cast<uint32_t>(capture.port)) : engines_.all();
 }
 
-void Service::handle(ClientRecord& client, const control::CaptureStart& packet) {
+void CaptureRequests::handle(ClientRecord& client, const control::CaptureStart& packet) {
   if (Status status = may_capture(client, packet); !status) return clients_.fail_request(client, packet.header, status.error());
   const Result<CaptureRecord*> created = captures_.create(client, owner_of(client), operation_.is_operator(client.who), packet, now_);
   if (!created) return clients_.fail_request(client, packet.header, created.error());
@@ -65,7 +67,7 @@ void Service::handle(ClientRecord& client, const control::CaptureStart& packet) 
   capture.shared.descriptor.reset();
 }
 
-void Service::handle(ClientRecord& client, const control::CaptureStop& packet) {
+void CaptureRequests::handle(ClientRecord& client, const control::CaptureStop& packet) {
   CaptureRecord* const capture = captures_.find(packet.capture);
   const bool operates = operation_.is_operator(client.who);
   if (capture == nullptr || (!operates && capture->owner != owner_of(client))) {
