@@ -74,13 +74,13 @@ bool Service::poll(Nanoseconds now) {
   commands_.take_pushed();
   channels_.wires().ask_others();    // after a takeover, before clients have more for the engine
   process_clients();
-  if (ports_.poll()) tell_ip_changed();
+  if (ports_.poll()) ip_requests_.tell_changed();
   on_engine_events();
   worked_ = channels_.end_late_requests() || worked_;  // connects to endpoints that did not answer
   clients_.poll();        // connections that did not say hello, answers that found no descriptors, ends
   worked_ = channels_.run_signalling() || worked_;     // what the machine wants after all of that
   finish_drops();         // clients that ended during this turn
-  if (const auto owner = ip_.dead().poll()) resume_deferred(*owner);
+  ip_requests_.poll_dead();
   commit_poll();               // all of that counts, and what it says leaves:
   channels_.wires().send_signals();  // to other hosts, too
   commands_.flush();      // to the engine, and wake it
@@ -171,8 +171,8 @@ bool Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   const bool stays = persistence_.active() || !ip_.dead().empty();
   switch (client.socket.receive(room, size, stays)) {
     case PacketSocket::Received::packet:
-      if (must_wait(client, Bytes(room.data(), size))) {
-        defer(client);
+      if (ip_requests_.must_wait(client, Bytes(room.data(), size))) {
+        ip_requests_.defer(client);
       } else if (persistence_.active()) {
         on_journaled_packet(client, Bytes(room.data(), size));
       } else {
@@ -215,7 +215,7 @@ void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
   } else if (const auto* stopped = std::get_if<engine::CaptureStopped>(&event)) {
     captures_.on_stopped(engine, stopped->capture);
   } else if (const auto* changed = std::get_if<engine::IpChanged>(&event)) {
-    on_ip_changed(*changed);
+    ip_requests_.on_changed(*changed);
   } else if (const auto* checkpoint = std::get_if<engine::HostCheckpointed>(&event)) {
     ip_.hosts().on_checkpoint(*checkpoint, ports_[checkpoint->port].address);
   } else if (const auto* signal = std::get_if<engine::SignalReceived>(&event)) {

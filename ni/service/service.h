@@ -19,7 +19,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +35,7 @@
 #include "ni/service/engine_side.h"
 #include "ni/service/fair_queue.h"
 #include "ni/service/ip_control.h"
+#include "ni/service/ip_requests.h"
 #include "ni/service/journal.h"
 #include "ni/service/listener.h"
 #include "ni/service/operation.h"
@@ -164,7 +164,6 @@ class Service {
   Status resume_endpoint(const JournalItem& item);
   Status resume_output(JournalItem& item);
   Status resume_upgrade(const JournalItem& item);
-  Status resume_sockets(JournalItem& item);
   Status resume_state(const JournalItem& item);
   void finish_resume();
 
@@ -172,28 +171,6 @@ class Service {
   Result<uint32_t> create_emulated(ClientRecord& client, EndpointRecord& carrier);
   void destroy_emulated(EndpointRecord& endpoint, control::CloseReason reason);
   bool resume_emulated(uint32_t id, uint32_t carrier_id);
-
-  // service_ip.cc
-  void handle(ClientRecord& client, const control::OpenIp& packet);
-  void handle(ClientRecord& client, const control::ClaimIp& packet);
-  void handle(ClientRecord& client, const control::ReleaseIp& packet);
-  void handle(ClientRecord& client, const control::SetIpClaim& packet);
-  void handle(ClientRecord& client, const control::OwnIpFlow& packet);
-  void handle(ClientRecord& client, const control::GetIpConfiguration& packet);
-  Status may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint);
-  EndpointRecord* endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim);
-  void on_ip_changed(const engine::IpChanged& event);
-  void tell_ip_changed();
-  void resume_ip(EndpointRecord& endpoint);
-
-  // service_sockets.cc
-  void handle(ClientRecord& client, const control::OpenSockets& packet);
-  void handle(ClientRecord& client, const control::ListSockets& packet);
-  bool sees(const ClientRecord& client, const EndpointRecord& endpoint) const;
-  void ask_sockets(EndpointRecord& endpoint);
-  bool must_wait(const ClientRecord& client, Bytes packet) const;
-  void defer(ClientRecord& client);
-  void resume_deferred(uint64_t owner);
 
   // service_ends.cc
   void finish_drops();
@@ -223,9 +200,9 @@ class Service {
   IpControl ip_{options_.ip, options_.seed == 0 ? 0 : ~options_.seed, commands_, charges_, persistence_};
   Channels channels_{{options_, ports_, now_, counters_, commands_, persistence_, charges_, clients_, endpoints_, engines_, operation_,
                       ip_}};
+  IpRequests ip_requests_{options_, ports_, commands_, clients_, endpoints_, engines_, operation_, ip_, channels_};
   std::unique_ptr<Listener> listener_;
   FairQueue fair_queue_;
-  std::set<uint32_t> deferred_;            // clients with a claim that waits for ip_.dead()
 
   Nanoseconds next_refusal_log_ = 0;
 

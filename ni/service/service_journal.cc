@@ -119,9 +119,9 @@ void Service::write_changes() {
       case JournalKind::endpoint: exists = write_endpoint(key.a); break;
       case JournalKind::channel:
       case JournalKind::request: exists = channels_.save(key); break;
-      case JournalKind::ip_claim: exists = ip_.write_claim(key.a, static_cast<uint32_t>(key.b)); break;
-      case JournalKind::ip_lease: exists = ip_.hosts().write_lease(key.a); break;
-      case JournalKind::ip_host: exists = ip_.hosts().write_host(key.a); break;
+      case JournalKind::ip_claim:
+      case JournalKind::ip_lease:
+      case JournalKind::ip_host: exists = ip_requests_.save(key); break;
       default: {
         const NiStateValue value{.next_request = channels_.requests().next_id(),
                                  .incarnation = channels_.wires().signalling().incarnation(),

@@ -86,7 +86,6 @@ Status Service::resume(std::vector<JournalItem> items) {
 
 Status Service::resume_item(JournalItem& item) {
   if (!is_plain(item.key)) return wrong_record(item, "an unknown kind, or a key that none of it has");
-  const uint32_t a = item.key.a;
   switch (item.key.kind) {
     case JournalKind::ni: return resume_socket(item);
     case JournalKind::ni_state: return resume_state(item);
@@ -107,18 +106,10 @@ Status Service::resume_item(JournalItem& item) {
       clients_.scan_soon();
       return charges_.resume_held(item) ? Status{} : Status(wrong_record(item, "no memory that could be held"));
     case JournalKind::ip_claim:
-      return take_record<IpClaimValue>(item, "not a claim that could be", [&](const auto& v) {
-        EndpointRecord* const endpoint = endpoints_.at(a);
-        return endpoint != nullptr && ip_.resume_claim(*clients_.at(endpoint->client), *endpoint, item.key.b, v);
-      });
     case JournalKind::socket_table:
-    case JournalKind::orphans: return resume_sockets(item);
+    case JournalKind::orphans:
     case JournalKind::ip_lease:
-      return take_record<IpLeaseValue>(item, "not a lease that could be",
-                                       [&](const auto& v) { return ip_.hosts().resume_lease(a, v); });
-    case JournalKind::ip_host:
-      return take_record<IpHostValue>(item, "not addresses that could be",
-                                      [&](const auto& v) { return ip_.hosts().resume_host(a, v); });
+    case JournalKind::ip_host: return ip_requests_.restore(item);
   }
   return wrong_record(item, "an unknown kind");
 }
@@ -278,25 +269,15 @@ Status Service::resume_upgrade(const JournalItem& item) {
   return operation_.resume_upgrade(item.key.a, item.key.b) ? Status{} : Status(wrong_record(item, "two upgrades at once"));
 }
 
-Status Service::resume_sockets(JournalItem& item) {
-  EndpointRecord* const endpoint = item.key.kind == JournalKind::orphans ? nullptr : endpoints_.at(item.key.a);
-  bool good = item.descriptors.size() == 1;
-  if (item.key.kind == JournalKind::orphans) good = good && ip_.dead().restore(item);
-  else good = good && endpoint != nullptr && ip_.resume_table(*clients_.at(endpoint->client), *endpoint, item);
-  if (!good) return wrong_record(item, "not a table of sockets that could be");
-  return {};
-}
-
 void Service::finish_resume() {
   std::vector<uint32_t> ids;
   for (const auto& [id, endpoint] : endpoints_.all()) ids.push_back(id);
   for (const uint32_t id : ids) channels_.end_halves(*endpoints_.at(id));
-  ip_.hosts().resume(ports_.all());
-  ip_.dead().send_inherited(ip_.ports());
+  ip_requests_.begin_resume();
   for (const uint32_t id : ids) {
     EndpointRecord& endpoint = *endpoints_.at(id);
     channels_.resume(endpoint);
-    resume_ip(endpoint);
+    ip_requests_.resume(endpoint);
     if (endpoint.detaching) commands_.push(0, engine::DetachEndpoint{.endpoint = id});  // and its end is told as ever
     else ip_.send_flows(endpoint);
   }

@@ -1,4 +1,4 @@
-// service_sockets.cc - tables of applications' sockets (unet/socket_table.h): made, listed, and read when their process is gone.
+// ip_requests_sockets.cc - tables of applications' sockets (unet/socket_table.h): made, listed, and read when their process is gone.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "ni/service/service.h"
+#include "ni/service/ip_requests.h"
 #include "unet/base/bytes.h"
 
 namespace unet::service {
@@ -24,7 +24,7 @@ Result<Descriptor> for_reading(int memory) {
 
 }  // namespace
 
-void Service::handle(ClientRecord& client, const control::OpenSockets& packet) {
+void IpRequests::handle(ClientRecord& client, const control::OpenSockets& packet) {
   EndpointRecord* endpoint = endpoints_.own_real(client, packet.header, "table of sockets");
   if (endpoint == nullptr) return;
   Status made = operation_.takes_more();
@@ -41,12 +41,12 @@ void Service::handle(ClientRecord& client, const control::OpenSockets& packet) {
 
 // ---- lists
 
-bool Service::sees(const ClientRecord& client, const EndpointRecord& endpoint) const {
+bool IpRequests::sees(const ClientRecord& client, const EndpointRecord& endpoint) const {
   if (operation_.is_operator(client.who)) return true;
   return owner_of(client) == owner_of(*clients_.at(endpoint.client));
 }
 
-void Service::handle(ClientRecord& client, const control::ListSockets& packet) {
+void IpRequests::handle(ClientRecord& client, const control::ListSockets& packet) {
   const bool first = packet.header.endpoint == kNoEndpoint;
   const std::set<uint32_t>& tables = ip_.with_tables();
   control::Reply reply = make_reply(packet.header);
@@ -76,7 +76,7 @@ void Service::handle(ClientRecord& client, const control::ListSockets& packet) {
 }
 
 // Its stack sees it in its next turn; if it sleeps, it is woken for that.
-void Service::ask_sockets(EndpointRecord& endpoint) {
+void IpRequests::ask_sockets(EndpointRecord& endpoint) {
   endpoint.sockets_asked = monotonic_now();
   auto& header = *reinterpret_cast<SocketTableHeader*>(endpoint.socket_tables.front().mapping.data());
   header.asked.store(endpoint.sockets_asked, std::memory_order_release);
@@ -86,9 +86,7 @@ void Service::ask_sockets(EndpointRecord& endpoint) {
 
 // ---- what is left
 
-// A connection that begins at a port is not to meet the end of the one before. The engine takes commands in their order, so a claim waits
-// until it has been told all of the same user's that were there. It stays in the socket, with what is behind it.
-bool Service::must_wait(const ClientRecord& client, Bytes packet) const {
+bool IpRequests::must_wait(const ClientRecord& client, Bytes packet) const {
   control::ClaimIp request;
   if (ip_.dead().empty() || !client.greeted || packet.size() != sizeof request) return false;
   std::memcpy(static_cast<void*>(&request), packet.data(), sizeof request);
@@ -98,16 +96,18 @@ bool Service::must_wait(const ClientRecord& client, Bytes packet) const {
   return ip_.dead().has_claimed(owner_of(client), request.claim);
 }
 
-void Service::defer(ClientRecord& client) {
+void IpRequests::defer(ClientRecord& client) {
   client.deferred = true;
   deferred_.insert(client.index);
   clients_.watch_for_room(client);
 }
 
-void Service::resume_deferred(uint64_t owner) {
+void IpRequests::poll_dead() {
+  const auto owner = ip_.dead().poll();
+  if (!owner) return;
   for (auto at = deferred_.begin(); at != deferred_.end();) {
     ClientRecord* const client = clients_.at(*at);
-    if (client != nullptr && owner_of(*client) != owner) {
+    if (client != nullptr && owner_of(*client) != *owner) {
       ++at;
       continue;
     }

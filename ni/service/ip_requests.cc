@@ -1,14 +1,14 @@
-// service_ip.cc - requests of IP: channels, claims of ports, the configuration of the ports.
+// ip_requests.cc - channels of IP, claims of ports, the configuration of the ports.
+#include "ni/service/ip_requests.h"
+
 #include <algorithm>
 #include <string>
 
-#include "ni/service/service.h"
 #include "unet/wire/address.h"
 
 namespace unet::service {
 
 using control::Op;
-using State = ChannelRecord::State;
 
 namespace {
 
@@ -19,7 +19,7 @@ void append(std::string& to, const T& value) {
 
 }  // namespace
 
-Status Service::may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint) {
+Status IpRequests::may_open(const ClientRecord& client, const EndpointRecord& endpoint) {
   if (Status more = operation_.takes_more(); !more) return more;
   if (ip_.hosts().empty()) {
     return fail(Errc::not_found, "this network interface has no IP: its configuration has to give a port an address (ip, --ip)");
@@ -36,10 +36,10 @@ Status Service::may_open_ip(const ClientRecord& client, const EndpointRecord& en
   return {};
 }
 
-void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
+void IpRequests::handle(ClientRecord& client, const control::OpenIp& packet) {
   EndpointRecord* endpoint = endpoints_.own_real(client, packet.header, "IP channel");
   if (endpoint == nullptr) return;
-  if (Status status = may_open_ip(client, *endpoint); !status) return clients_.fail_request(client, packet.header, status.error());
+  if (Status status = may_open(client, *endpoint); !status) return clients_.fail_request(client, packet.header, status.error());
   engines_.assign(*endpoint, 0);
   // A client that has all doorbells of that engine is given another one's.
   if (endpoint->engine.value_or(0) != 0) {
@@ -59,7 +59,7 @@ void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
   channels_.finish_connect(*endpoint, channel, Op::open_ip, packet.header.cookie, {});
 }
 
-void Service::handle(ClientRecord& client, const control::ClaimIp& packet) {
+void IpRequests::handle(ClientRecord& client, const control::ClaimIp& packet) {
   EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
   if (Status more = operation_.takes_more(); !more) return clients_.fail_request(client, packet.header, more.error());
@@ -71,14 +71,14 @@ void Service::handle(ClientRecord& client, const control::ClaimIp& packet) {
 }
 
 // nullptr: the client's endpoint has no such claim, which it has been told.
-EndpointRecord* Service::endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim) {
+EndpointRecord* IpRequests::endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim) {
   EndpointRecord* const endpoint = endpoints_.own(client, header);
   if (endpoint == nullptr || endpoint->ip_claims.count(claim) != 0) return endpoint;
   clients_.fail_request(client, header, {Errc::not_found, "the endpoint has no claim " + std::to_string(claim)});
   return nullptr;
 }
 
-void Service::handle(ClientRecord& client, const control::ReleaseIp& packet) {
+void IpRequests::handle(ClientRecord& client, const control::ReleaseIp& packet) {
   EndpointRecord* endpoint = endpoint_of_claim(client, packet.header, packet.claim);
   if (endpoint == nullptr) return;
   commands_.push(0, engine::ReleaseIp{.number = packet.claim});
@@ -86,7 +86,7 @@ void Service::handle(ClientRecord& client, const control::ReleaseIp& packet) {
   clients_.ok(client, packet.header);
 }
 
-void Service::handle(ClientRecord& client, const control::SetIpClaim& packet) {
+void IpRequests::handle(ClientRecord& client, const control::SetIpClaim& packet) {
   EndpointRecord* endpoint = endpoint_of_claim(client, packet.header, packet.claim);
   if (endpoint == nullptr) return;
   const Status set = ip_.set(*endpoint, packet.claim, packet.accepts_new_flows);
@@ -94,7 +94,7 @@ void Service::handle(ClientRecord& client, const control::SetIpClaim& packet) {
   clients_.ok(client, packet.header);
 }
 
-void Service::handle(ClientRecord& client, const control::OwnIpFlow& packet) {
+void IpRequests::handle(ClientRecord& client, const control::OwnIpFlow& packet) {
   if (endpoint_of_claim(client, packet.header, packet.claim) == nullptr) return;
   const engine::IpFlow flow{
       .local = packet.local, .remote = packet.remote, .local_port = packet.local_port, .remote_port = packet.remote_port};
@@ -102,7 +102,7 @@ void Service::handle(ClientRecord& client, const control::OwnIpFlow& packet) {
   clients_.ok(client, packet.header);
 }
 
-void Service::handle(ClientRecord& client, const control::GetIpConfiguration& packet) {
+void IpRequests::handle(ClientRecord& client, const control::GetIpConfiguration& packet) {
   if (endpoints_.own(client, packet.header) == nullptr) return;
   if (ip_.hosts().empty()) return clients_.fail_request(client, packet.header, {Errc::not_found, "this network interface has no IP"});
   std::string addresses, interfaces, routes;
@@ -143,8 +143,7 @@ void Service::handle(ClientRecord& client, const control::GetIpConfiguration& pa
   clients_.send_packet(client, reply, {memory->get()});
 }
 
-// Each asks for the configuration anew.
-void Service::tell_ip_changed() {
+void IpRequests::tell_changed() {
   for (const auto& [id, endpoint] : endpoints_.all()) {
     if (!endpoint->ip_channel || endpoint->detaching) continue;
     auto event = zeroed<control::IpChanged>();
@@ -153,15 +152,8 @@ void Service::tell_ip_changed() {
   }
 }
 
-void Service::on_ip_changed(const engine::IpChanged& event) {
-  if (ip_.hosts().on_changed(event, ports_[event.port].address)) tell_ip_changed();
-}
-
-// An NI that has no IP any longer closes the channels that the NI before it had.
-void Service::resume_ip(EndpointRecord& endpoint) {
-  if (!endpoint.ip_channel) return;
-  if (!ip_.hosts().empty()) return ip_.resume(endpoint);
-  channels_.tell_closed(endpoint, endpoint.channels.at(*endpoint.ip_channel), control::CloseReason::wire_lost);
+void IpRequests::on_changed(const engine::IpChanged& event) {
+  if (ip_.hosts().on_changed(event, ports_[event.port].address)) tell_changed();
 }
 
 }  // namespace unet::service
