@@ -239,4 +239,42 @@ void Service::stop(Nanoseconds now) {
   commands_.flush();
 }
 
+// ---- the end of a connection, after its endpoints
+
+void Service::finish_drops() {
+  while (ClientRecord* const next = clients_.next_dropped()) {
+    ClientRecord& client = *next;
+    const ChargedTime charged(fair_queue_, client.who.uid);
+    captures_.stop_of_client(client.index);
+    for (const uint32_t id : client.endpoints) {
+      EndpointRecord& endpoint = *endpoints_.at(id);
+      endpoint.answer_detach = false;
+      if (!endpoint.detaching) endpoint_requests_.destroy(endpoint, control::CloseReason::peer_died);
+    }
+    const bool detached = client.greeted && client.endpoints.empty();
+    if (!client.greeted || (detached && engines_.detach(client))) forget(client);
+  }
+}
+
+void Service::on_endpoint_detached(uint32_t id) {
+  EndpointRecord* endpoint = endpoints_.at(id);
+  UNET_CHECK(endpoint != nullptr && endpoint->detaching);
+  ClientRecord& client = *clients_.at(endpoint->client);
+  const ChargedTime charged(fair_queue_, client.who.uid);
+  endpoint_requests_.on_detached(*endpoint);
+  const bool ends = client.dropped && client.endpoints.empty() && !client.told_engine && !clients_.has_dropped(client.index);
+  if (ends && engines_.detach(client)) forget(client);
+}
+
+void Service::on_client_detached(uint32_t engine, uint32_t index) {
+  ClientRecord& client = *clients_.at(index);
+  if (engines_.on_detached(engine, client)) forget(client);
+}
+
+// No engine knows it any longer.
+void Service::forget(ClientRecord& client) {
+  operation_.forget_upgrade_of(client);
+  clients_.remove(client);
+}
+
 }  // namespace unet::service

@@ -29,6 +29,7 @@
 #include "ni/service/charges.h"
 #include "ni/service/clients.h"
 #include "ni/service/endpoint_engines.h"
+#include "ni/service/endpoint_requests.h"
 #include "ni/service/endpoints.h"
 #include "ni/service/engine_channels.h"
 #include "ni/service/engine_commands.h"
@@ -126,27 +127,16 @@ class Service {
   void on_engine_events();
   void on_engine_event(uint32_t engine, const engine::Event& event);
 
-  // service_requests.cc
+  // service_requests.cc: what every request passes first, and hello
   void handle(ClientRecord& client, const control::Hello& packet);
-  void handle(ClientRecord& client, const control::CreateEndpoint& packet);
-  void handle(ClientRecord& client, const control::CreateEmulated& packet);  // service_emulated.cc
-  void handle(ClientRecord& client, const control::DestroyEndpoint& packet);
-  void handle(ClientRecord& client, const control::Bind& packet);
-  void handle(ClientRecord& client, const control::Unbind& packet);
-  void handle(ClientRecord& client, const control::Expose& packet);
-  void handle(ClientRecord& client, const control::PeerRegion& packet);
-  void handle(ClientRecord& client, const control::GetDescriptor& packet);
   void handle(ClientRecord& client, const control::Report& packet);  // report.cc
   template <typename Packet, typename Part>
   void dispatch(Part& part, ClientRecord& client, Bytes bytes);
   Status greet(ClientRecord& client, const control::Hello& packet);
-  Result<uint32_t> create_endpoint(ClientRecord& client, const EndpointOptions& options);
-  Status make_region(ClientRecord& client, EndpointRecord& endpoint, uint64_t wanted);
 
   // service_journal.cc: what is written down
   void write_changes();
   bool write_client(uint32_t index);
-  bool write_endpoint(uint32_t id);
   void commit_changes();
   void commit_poll();
   void on_supervisor();
@@ -158,24 +148,13 @@ class Service {
   Status resume_client(JournalItem& item);
   Status resume_client_state(const JournalItem& item);
   Status resume_page(JournalItem& item);
-  Status resume_segment(JournalItem& item);
-  Status resume_region(JournalItem& item);
-  Status resume_wake(JournalItem& item);
-  Status resume_endpoint(const JournalItem& item);
   Status resume_output(JournalItem& item);
   Status resume_upgrade(const JournalItem& item);
   Status resume_state(const JournalItem& item);
   void finish_resume();
 
-  // service_emulated.cc
-  Result<uint32_t> create_emulated(ClientRecord& client, EndpointRecord& carrier);
-  void destroy_emulated(EndpointRecord& endpoint, control::CloseReason reason);
-  bool resume_emulated(uint32_t id, uint32_t carrier_id);
-
-  // service_ends.cc
+  // service.cc: the end of a connection
   void finish_drops();
-  void destroy(EndpointRecord& endpoint, control::CloseReason reason);
-  void end_parts(EndpointRecord& endpoint, control::CloseReason reason);
   void on_endpoint_detached(uint32_t id);
   void on_client_detached(uint32_t engine, uint32_t index);
   void forget(ClientRecord& client);
@@ -200,6 +179,7 @@ class Service {
   IpControl ip_{options_.ip, options_.seed == 0 ? 0 : ~options_.seed, commands_, charges_, persistence_};
   Channels channels_{{options_, ports_, now_, counters_, commands_, persistence_, charges_, clients_, endpoints_, engines_, operation_,
                       ip_}};
+  EndpointRequests endpoint_requests_{engine_, persistence_, charges_, clients_, endpoints_, engines_, operation_, captures_, channels_};
   IpRequests ip_requests_{options_, ports_, commands_, clients_, endpoints_, engines_, operation_, ip_, channels_};
   std::unique_ptr<Listener> listener_;
   FairQueue fair_queue_;

@@ -116,7 +116,7 @@ void Service::write_changes() {
     bool exists = true;
     switch (key.kind) {
       case JournalKind::client_state: exists = write_client(key.a); break;
-      case JournalKind::endpoint: exists = write_endpoint(key.a); break;
+      case JournalKind::endpoint: exists = endpoint_requests_.save(key); break;
       case JournalKind::channel:
       case JournalKind::request: exists = channels_.save(key); break;
       case JournalKind::ip_claim:
@@ -151,22 +151,6 @@ bool Service::write_client(uint32_t index) {
   value.greeted = client->greeted ? 1 : 0;
   value.program.set(client->program);
   persistence_.put(JournalKind::client_state, index, 0, value);
-  return true;
-}
-
-bool Service::write_endpoint(uint32_t id) {
-  const EndpointRecord* const endpoint = endpoints_.at(id);
-  if (endpoint == nullptr) return false;
-  auto value = zeroed<EndpointValue>();
-  value.region_bytes = endpoint->region_bytes;
-  value.detach_cookie = endpoint->detach_cookie;
-  value.region_sent = endpoint->region_sent ? 1 : 0;
-  value.detaching = endpoint->detaching ? 1 : 0;
-  value.answer_detach = endpoint->answer_detach ? 1 : 0;
-  value.next_channel = endpoint->next_channel;
-  value.carrier = endpoint->carrier.value_or(kNotEmulated);
-  value.name.set(endpoints_.names().name_of(id));
-  persistence_.put(JournalKind::endpoint, id, 0, value);
   return true;
 }
 

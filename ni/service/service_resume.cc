@@ -52,25 +52,6 @@ bool is_plain(const JournalKey& key) {
   return false;
 }
 
-Result<SharedMemory> map_again(Descriptor memory, uint64_t bytes) {
-  Result<Mapping> mapping = Mapping::map(memory.get(), bytes);
-  if (!mapping) return tl::unexpected(mapping.error());
-  make_immutable(memory.get());  // the NI before us may have been a release without that
-  Result<Descriptor> watch = watch_memory(memory.get());
-  if (!watch) return tl::unexpected(watch.error());
-  return SharedMemory{std::move(memory), std::move(*mapping), std::move(*watch)};
-}
-
-// An engine writes to it in its turn, and must not wait there: it is an eventfd, and one that does not block. Where there is no /proc, what
-// it is cannot be seen; whatever it is, it does not block.
-bool make_wake(int descriptor) {
-  std::array<char, 64> kind;
-  const ssize_t length = ::readlink(("/proc/self/fd/" + std::to_string(descriptor)).c_str(), kind.data(), kind.size());
-  if (length >= 0 && std::string_view(kind.data(), static_cast<size_t>(length)) != "anon_inode:[eventfd]") return false;
-  const int flags = ::fcntl(descriptor, F_GETFL);
-  return flags >= 0 && ::fcntl(descriptor, F_SETFL, flags | O_NONBLOCK) == 0;
-}
-
 }  // namespace
 
 Status Service::resume(std::vector<JournalItem> items) {
@@ -93,10 +74,10 @@ Status Service::resume_item(JournalItem& item) {
     case JournalKind::client: return resume_client(item);
     case JournalKind::client_state: return resume_client_state(item);
     case JournalKind::page: return resume_page(item);
-    case JournalKind::segment: return resume_segment(item);
-    case JournalKind::region: return resume_region(item);
-    case JournalKind::wake: return resume_wake(item);
-    case JournalKind::endpoint: return resume_endpoint(item);
+    case JournalKind::segment:
+    case JournalKind::region:
+    case JournalKind::wake:
+    case JournalKind::endpoint: return endpoint_requests_.restore(item);
     case JournalKind::channel:
     case JournalKind::request: return channels_.restore(item);
     case JournalKind::output: return resume_output(item);
@@ -176,77 +157,6 @@ Status Service::resume_page(JournalItem& item) {
   auto* const memory = reinterpret_cast<ClientPage*>(client->page.mapping.data());
   client->events = memory->control_events.value.load(std::memory_order_relaxed);  // if the client wrote it, it fools itself
   return engines_.attach(*client);
-}
-
-Status Service::resume_segment(JournalItem& item) {
-  const auto value = record_value<SegmentValue>(item, 1);
-  if (!value) return tl::unexpected(value.error());
-  ClientRecord* const client = clients_.at(value->client);
-  const uint32_t id = item.key.a;
-  const bool good = client != nullptr && client->greeted && valid_options(value->options) &&
-                    value->doorbell < kEndpointsPerClientMax;
-  EndpointRecord* const endpoint = good ? endpoints_.resume(*client, id) : nullptr;
-  if (endpoint == nullptr) return wrong_record(item, "not an endpoint that could be");
-  endpoint->weight = value->options.weight;
-  endpoint->geometry = SegmentGeometry::of(value->options);
-  Result<SharedMemory> segment = map_again(std::move(item.descriptors[0]), endpoint->geometry.total);
-  if (!segment) return tl::unexpected(segment.error());
-  endpoint->segment = std::move(*segment);
-  endpoint->segment.descriptor.reset();
-  endpoint->memory = endpoint->geometry.total;
-  charges_.resume(client->who.uid, {.endpoints = 1, .memory = endpoint->memory});
-  if (!engines_.resume(*endpoint, value->doorbell)) return wrong_record(item, "another endpoint's doorbell");
-  return {};
-}
-
-Status Service::resume_region(JournalItem& item) {
-  const auto value = record_value<RegionValue>(item, 1);
-  if (!value) return tl::unexpected(value.error());
-  EndpointRecord* const endpoint = endpoints_.at(item.key.a);
-  if (endpoint == nullptr || endpoint->region.mapping) return wrong_record(item, "of no endpoint");
-  Result<SharedMemory> region = map_again(std::move(item.descriptors[0]), value->memory);
-  if (!region) return tl::unexpected(region.error());
-  endpoint->region = std::move(*region);
-  endpoint->memory += value->memory;
-  charges_.resume(clients_.at(endpoint->client)->who.uid, {.memory = value->memory});
-  return {};
-}
-
-Status Service::resume_wake(JournalItem& item) {
-  if (const auto value = record_value<WakeValue>(item, 1); !value) return tl::unexpected(value.error());
-  EndpointRecord* const endpoint = endpoints_.at(item.key.a);
-  if (endpoint == nullptr || endpoint->wake.valid()) return wrong_record(item, "of no endpoint");
-  if (!make_wake(item.descriptors[0].get())) return wrong_record(item, "something that wakes nobody");
-  endpoint->wake = std::move(item.descriptors[0]);
-  engines_.set_wake(*endpoint);
-  return {};
-}
-
-Status Service::resume_endpoint(const JournalItem& item) {
-  const auto value = record_value<EndpointValue>(item, 0);
-  if (!value) return tl::unexpected(value.error());
-  if (value->carrier != kNotEmulated && !resume_emulated(item.key.a, value->carrier)) {
-    return wrong_record(item, "not an emulated endpoint that could be");
-  }
-  EndpointRecord* const endpoint = endpoints_.at(item.key.a);
-  if (endpoint != nullptr && endpoint->carrier && value->detaching != 0) {
-    return wrong_record(item, "an emulated endpoint that ends in an engine");
-  }
-  if (endpoint == nullptr || value->region_bytes > endpoint->region.mapping.size()) {
-    return wrong_record(item, "of no endpoint, or no region");
-  }
-  endpoint->region_bytes = value->region_bytes;
-  endpoint->region_sent = value->region_sent != 0;
-  endpoint->detaching = value->detaching != 0;
-  endpoint->answer_detach = value->answer_detach != 0;
-  endpoint->detach_cookie = value->detach_cookie;
-  endpoint->next_channel = value->next_channel;
-  if (const std::string_view name = value->name.view(); !name.empty()) {
-    if (endpoint->detaching) return wrong_record(item, "the name of an endpoint that has ended");
-    if (Status status = endpoints_.names().bind(name, endpoint->id); !status) return wrong_record(item, status.error().text.c_str());
-  }
-  engines_.set_region(*endpoint);
-  return {};
 }
 
 Status Service::resume_output(JournalItem& item) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ni/service/journal_link.h"
+#include "ni/service/memory.h"
 #include "ni/service/requests.h"
 #include "unet/base/result.h"
 #include "unet/base/time.h"
@@ -14,11 +15,7 @@ namespace unet::service {
 
 // ---- records that are restored. Only a network interface can have written them. Still, nothing is believed that would make this one fall.
 
-inline tl::unexpected<Error> wrong_record(const JournalItem& item, const char* what) {
-  return fail(Errc::protocol, "the journal of the network interface before this one: record " +
-                                  std::to_string(static_cast<uint32_t>(item.key.kind)) + "/" + std::to_string(item.key.a) + "/" +
-                                  std::to_string(item.key.b) + ": " + what);
-}
+tl::unexpected<Error> wrong_record(const JournalItem& item, const char* what);
 
 template <typename T>
 Result<T> record_value(const JournalItem& item, size_t descriptors) {
@@ -36,6 +33,11 @@ Status take_record(const JournalItem& item, const char* what, Take take) {
 
 // Numbers that only grow: none has got so far, and from there on the next ones could be those that have been.
 constexpr uint64_t kJournalNumbersMax = uint64_t{1} << 63;
+
+Result<SharedMemory> map_again(Descriptor memory, uint64_t bytes);
+// An engine writes to it in its turn, and must not wait there: it is an eventfd, and one that does not block. Where there is no /proc, what
+// it is cannot be seen; whatever it is, it does not block.
+bool make_wake(int descriptor);
 
 // ---- times. Records have times of CLOCK_MONOTONIC: the time of each service begins with itself.
 inline uint64_t monotonic_of(Nanoseconds at, Nanoseconds now) { return at - now + monotonic_now(); }
