@@ -72,7 +72,7 @@ class Channels {
   // The endpoint ends, with the requests that wait for it.
   void end_all(EndpointRecord& endpoint, control::CloseReason reason);
 
-  // In each poll(): requests that nobody accepted in time, and what signalling wants. True: there was something to do.
+  // In each poll(): requests that were not accepted in time, and what signalling wants. True: there was something to do.
   bool end_late_requests();
   bool run_signalling();
   Nanoseconds next_timeout() const noexcept;

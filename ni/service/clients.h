@@ -80,17 +80,22 @@ class Clients {
   ClientRecord* next_dropped();  // nullptr: there is none
   void remove(ClientRecord& client);
 
-  // After a takeover. False: the number is in use, or cannot be.
-  bool take_number(uint32_t index) { return free_.take(index); }
-  Status watch(uint32_t index, Descriptor socket, Credentials who);
+  // A takeover (takeover_clients.cc): records of clients, their state, pages and packets. The engines do not know a restored client.
+  bool save(const JournalKey& key);  // false: it is gone
+  Status restore(JournalItem& item);
 
  private:
+  Status watch(uint32_t index, Descriptor socket, Credentials who);
   bool reads_descriptors(const ClientRecord& client);
   void announce(ClientRecord& client);
   void end_silent();
   void flush_starved();
   void end_socket(ClientRecord& client);
   void scan_ended();
+  Status restore_client(JournalItem& item);
+  Status restore_state(const JournalItem& item);
+  Status restore_page(JournalItem& item);
+  Status restore_output(JournalItem& item);
 
   const int epoll_;
   const Nanoseconds& now_;

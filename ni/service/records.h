@@ -1,4 +1,4 @@
-// records.h - what the service knows of clients, endpoints, channels and requests: plain values, changed by Service alone.
+// records.h - what the service knows of clients, endpoints, channels and requests: plain values, changed by Service and its parts.
 #pragma once
 
 #include <cstdint>

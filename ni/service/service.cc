@@ -1,4 +1,4 @@
-// service.cc - the loop, connections, and the way to the engine.
+// service.cc - the loop, connections from the socket to the end, and the journal between them.
 #include "ni/service/service.h"
 
 #include <sys/epoll.h>
@@ -7,10 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
+#include <ctime>
 #include <utility>
 
-#include "ni/service/journal_records.h"
 #include "ni/service/log.h"
 #include "unet/base/check.h"
 
@@ -45,7 +44,7 @@ Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vecto
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
 
 Service::~Service() {
-  if (resumable_ && listener_ != nullptr) listener_->keep_path();
+  if (takeover_.resumable() && listener_ != nullptr) listener_->keep_path();
 }
 
 Status Service::listen(const std::string& path, const std::string& group) {
@@ -57,35 +56,32 @@ Status Service::listen(const std::string& path, const std::string& group) {
 
 Status Service::listen_on(Listener listener) {
   listener_ = std::make_unique<Listener>(std::move(listener));
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = kListenerKey}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_->descriptor(), &event) != 0) return fail_errno("epoll_ctl", errno);
-  return {};
+  return watch(listener_->descriptor(), kListenerKey);
 }
 
-Status Service::watch_supervisor() {
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = kSupervisorKey}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, persistence_.journal().descriptor(), &event) != 0) return fail_errno("epoll_ctl", errno);
+Status Service::watch(int descriptor, uint64_t key) {
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = key}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) return fail_errno("epoll_ctl", errno);
   return {};
 }
 
 bool Service::poll(Nanoseconds now) {
   now_ = now;
-  worked_ = false;
   commands_.take_pushed();
   channels_.wires().ask_others();    // after a takeover, before clients have more for the engine
-  process_clients();
+  bool worked = process_clients();
   if (ports_.poll()) ip_requests_.tell_changed();
-  on_engine_events();
-  worked_ = channels_.end_late_requests() || worked_;  // connects to endpoints that did not answer
-  clients_.poll();        // connections that did not say hello, answers that found no descriptors, ends
-  worked_ = channels_.run_signalling() || worked_;     // what the machine wants after all of that
-  finish_drops();         // clients that ended during this turn
+  worked = on_engine_events() || worked;
+  worked = channels_.end_late_requests() || worked;
+  clients_.poll();                   // connections that did not say hello, answers that found no descriptors, ends
+  worked = channels_.run_signalling() || worked;  // what the machine wants after all of that
+  finish_drops();                    // clients that ended during this turn
   ip_requests_.poll_dead();
-  commit_poll();               // all of that counts, and what it says leaves:
+  commit_poll();                     // all of that counts, and what it says leaves:
   channels_.wires().send_signals();  // to other hosts, too
-  commands_.flush();      // to the engine, and wake it
+  commands_.flush();                 // to the engine, and wake it
   clients_.schedule_scan();
-  return commands_.take_pushed() || worked_;
+  return commands_.take_pushed() || worked;
 }
 
 Nanoseconds Service::next_timeout() const noexcept {
@@ -99,13 +95,14 @@ Nanoseconds Service::next_timeout() const noexcept {
 
 // A request at a time, of the user that has cost the least. A user that comes meanwhile is found soon, and what is left is ready in the
 // next turn, too.
-void Service::process_clients() {
-  const auto look = [this] {
+bool Service::process_clients() {
+  bool worked = false;
+  const auto look = [&] {
     std::array<epoll_event, kEventsPerPoll> ready;
     const int count = epoll_wait(epoll_.get(), ready.data(), kEventsPerPoll, 0);
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = ready[static_cast<size_t>(i)];
-      worked_ = true;
+      worked = true;
       if (event.data.u64 == kListenerKey) {
         on_listener();
       } else if (event.data.u64 == kSupervisorKey) {
@@ -134,6 +131,7 @@ void Service::process_clients() {
     looked = now;
   }
   fair_queue_.clear();
+  return worked;
 }
 
 void Service::on_listener() {
@@ -156,7 +154,7 @@ Status Service::adopt_connection(Descriptor socket) {
   return clients_.add(std::move(socket), std::move(*who));
 }
 
-// One request. With a journal, it stays in the socket until what came of it has left: see service_journal.cc.
+// One request. With a journal, it stays in the socket until what came of it has left: see Takeover.
 bool Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   if (client.dropped) return false;
   if ((epoll_events & EPOLLOUT) != 0) clients_.flush(client);
@@ -192,19 +190,21 @@ bool Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   return false;
 }
 
-void Service::on_engine_events() {
+bool Service::on_engine_events() {
+  bool worked = false;
   for (uint32_t engine = 0; engine < engines_.count(); ++engine) {
     engine::EventMailbox& events = commands_.events(engine);
     for (int i = 0; i < kEngineEventsPerPoll; ++i) {
       const engine::Event* event = events.front();
       if (event == nullptr) break;
-      worked_ = true;
+      worked = true;
       on_engine_event(engine, *event);
       events.pop();
     }
   }
   for (const uint32_t endpoint : engines_.take_unserved()) on_endpoint_detached(endpoint);
   captures_.end_unserved();
+  return worked;
 }
 
 void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
@@ -237,6 +237,61 @@ void Service::stop(Nanoseconds now) {
   channels_.wires().send_signals();
   finish_drops();
   commands_.flush();
+}
+
+// ---- the journal
+
+Status Service::start_journal(std::unique_ptr<Journal> journal, int checkpoint, const std::string& path, const std::string& group,
+                              Nanoseconds now) {
+  now_ = now;
+  takeover_.start(std::move(journal), path);
+  if (Status status = watch(persistence_.journal().descriptor(), kSupervisorKey); !status) return status;
+  Result<std::optional<Listener>> inherited = takeover_.restore();
+  if (!inherited) return tl::unexpected(inherited.error());
+  if (*inherited) {
+    if (Status status = listen_on(std::move(**inherited)); !status) return status;
+  }
+  if (Status status = operation_.prepare_policy(); !status || takeover_.resumes()) return status;
+  if (!path.empty()) {
+    if (Status status = listen(path, group); !status) return status;
+  }
+  takeover_.save_socket(checkpoint, listener_.get());
+  return {};
+}
+
+void Service::tell_ready() {
+  if (!persistence_.active()) return;
+  commit_poll();
+  takeover_.tell_ready();
+}
+
+void Service::hand_over() {
+  commit_poll();
+  ip_.dead().save(engine_.take_orphans());
+  if (listener_ != nullptr) listener_->keep_path();
+}
+
+void Service::on_supervisor() {
+  takeover_.take_orders();
+  if (persistence_.lost()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, persistence_.journal().descriptor(), nullptr);
+}
+
+// The end of a turn: of clients that end, too, everything is written.
+void Service::commit_poll() {
+  if (!persistence_.active()) return;
+  do {
+    finish_drops();
+    takeover_.commit();
+  } while (clients_.has_dropped());
+}
+
+void Service::on_journaled_packet(ClientRecord& client, Bytes packet) {
+  if (!std::exchange(client.maybe_handled, false) || !Persistence::was_handled(client, packet)) {
+    on_packet(client, packet);
+    persistence_.record_handled(client, packet);
+    takeover_.commit();
+  }
+  if (!client.dropped) client.socket.take();
 }
 
 // ---- the end of a connection, after its endpoints

@@ -4,21 +4,20 @@
 // descriptor() until next_timeout(). The worst effect of a client's packet is the end of its connection. When a connection ends, all that
 // it had is given back, memory after the engine has let go of it.
 //
-// Service dispatches requests and has clients, endpoints and channels. Its parts own the rest: EngineCommands, Persistence, Charges,
-// Captures, IpControl, Requests, Ports, Signalling.
-//
-// Where to read: poll() in service.cc. Requests: service_requests.cc (endpoints, names, memory), service_emulated.cc (endpoints without
-// queues), service_channels.cc (channels on this NI), service_wire.cc (channels over a wire), service_ip.cc, service_sockets.cc (tables of
-// sockets), service_captures.cc, service_operation.cc (the operator's). Ends: service_ends.cc. Takeover: service_journal.cc and
-// service_resume.cc.
+// Service has the loop, the control socket, the check of each request, and hello. Its parts do the rest, and none of them knows Service:
+//   Clients, Endpoints                  tables of connections and endpoints; packets to clients; names
+//   EndpointEngines, EngineCommands     which engine serves what; commands to the engines
+//   EndpointRequests                    endpoints, names, memory
+//   Channels                            channels on this NI (Requests, EngineChannels) and over a wire (WireChannels, Signalling)
+//   IpRequests, IpControl               IP of endpoints, tables of sockets
+//   CaptureRequests, Captures           captures
+//   Operation                           the policy in force, draining, upgrades
+//   Takeover, Persistence, Charges      the journal; what users are charged for
+// It has 24 members: these parts, and what they share.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +30,6 @@
 #include "ni/service/endpoint_engines.h"
 #include "ni/service/endpoint_requests.h"
 #include "ni/service/endpoints.h"
-#include "ni/service/engine_channels.h"
 #include "ni/service/engine_commands.h"
 #include "ni/service/engine_side.h"
 #include "ni/service/fair_queue.h"
@@ -45,6 +43,7 @@
 #include "ni/service/ports.h"
 #include "ni/service/records.h"
 #include "ni/service/service_options.h"
+#include "ni/service/takeover.h"
 #include "unet/base/result.h"
 #include "unet/base/time.h"
 #include "unet/control.h"
@@ -73,11 +72,11 @@ class Service {
   void tell_ready();
 
   // The supervisor wants another NI in our place: hand_over() once the engine has stopped, tell_released() when wires are closed.
-  bool released() const noexcept { return released_; }
+  bool released() const noexcept { return takeover_.released(); }
   // The supervisor is gone: stop().
   bool supervisor_lost() const noexcept { return persistence_.lost(); }
   void hand_over();
-  void tell_released();
+  void tell_released() { takeover_.tell_released(); }
 
   // Takes a connected SOCK_SEQPACKET socket as a client.
   Status adopt_connection(Descriptor socket);
@@ -118,13 +117,13 @@ class Service {
 
   // service.cc: connections and the loop
   void on_listener();
-  void process_clients();
+  bool process_clients();     // true, as below: there was something to do
   bool on_client(ClientRecord& client, uint32_t epoll_events);  // true: there may be more
   void on_packet(ClientRecord& client, Bytes packet);
   void on_journaled_packet(ClientRecord& client, Bytes packet);
   Status listen_on(Listener listener);
-  Status watch_supervisor();
-  void on_engine_events();
+  Status watch(int descriptor, uint64_t key);
+  bool on_engine_events();
   void on_engine_event(uint32_t engine, const engine::Event& event);
 
   // service_requests.cc: what every request passes first, and hello
@@ -134,24 +133,9 @@ class Service {
   void dispatch(Part& part, ClientRecord& client, Bytes bytes);
   Status greet(ClientRecord& client, const control::Hello& packet);
 
-  // service_journal.cc: what is written down
-  void write_changes();
-  bool write_client(uint32_t index);
-  void commit_changes();
+  // service.cc: the journal
   void commit_poll();
   void on_supervisor();
-
-  // service_resume.cc: what was written down
-  Status resume(std::vector<JournalItem> items);
-  Status resume_item(JournalItem& item);
-  Status resume_socket(JournalItem& item);
-  Status resume_client(JournalItem& item);
-  Status resume_client_state(const JournalItem& item);
-  Status resume_page(JournalItem& item);
-  Status resume_output(JournalItem& item);
-  Status resume_upgrade(const JournalItem& item);
-  Status resume_state(const JournalItem& item);
-  void finish_resume();
 
   // service.cc: the end of a connection
   void finish_drops();
@@ -166,7 +150,6 @@ class Service {
   Persistence persistence_;
   Charges charges_{persistence_};
   Nanoseconds now_ = 0;  // of the poll() under way
-  bool worked_ = false;
 
   Descriptor epoll_;
   ServiceCounters counters_;
@@ -181,14 +164,11 @@ class Service {
                       ip_}};
   EndpointRequests endpoint_requests_{engine_, persistence_, charges_, clients_, endpoints_, engines_, operation_, captures_, channels_};
   IpRequests ip_requests_{options_, ports_, commands_, clients_, endpoints_, engines_, operation_, ip_, channels_};
+  Takeover takeover_{{persistence_, commands_, charges_, clients_, endpoints_, engines_, operation_, captures_, channels_,
+                      endpoint_requests_, ip_, ip_requests_}};
   std::unique_ptr<Listener> listener_;
   FairQueue fair_queue_;
-
   Nanoseconds next_refusal_log_ = 0;
-
-  std::string listening_at_;
-  bool released_ = false;
-  bool resumable_ = false;  // another NI could go on with what the supervisor has: the socket stays for it
 };
 
 }  // namespace unet::service
