@@ -1,5 +1,5 @@
-// ip_control.h - IP of endpoints: claims of ports, tables of sockets, hosts of the ports, connections of dead processes; used by Service,
-// which has the requests and the channels.
+// ip_control.h - IP of endpoints: claims of ports, tables of sockets, hosts of the ports, connections of dead processes; used by
+// IpRequests and Channels.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ class IpControl {
   void expect_end(EndpointRecord& endpoint);
   void end(const ClientRecord& client, EndpointRecord& endpoint);
 
-  // A takeover.
+  // A takeover (takeover_ip.cc).
   bool write_claim(uint32_t endpoint, uint32_t number);
   bool resume_claim(const ClientRecord& client, EndpointRecord& endpoint, uint64_t number, const IpClaimValue& value);
   bool resume_table(const ClientRecord& client, EndpointRecord& endpoint, JournalItem& item);

@@ -208,7 +208,7 @@ TEST_CASE("of what a journal has one half only, the other ends") {
 
 TEST_CASE("nobody waits longer for an answer than he could have asked for, whatever a journal says") {
   Original original;
-  const Nanoseconds longest = Service::kConnectMsMax * kMillisecond;
+  const Nanoseconds longest = Requests::kConnectMsMax * kMillisecond;
   for (const uint64_t never : {~uint64_t{0}, ~uint64_t{0} - 1, kTooMany}) {
     REQUIRE(original.take_over(
         [&](Items& items) { change<RequestValue>(find<RequestValue>(items, JournalKind::request), [&](auto& v) { v.deadline = never; }); },

@@ -1,4 +1,4 @@
-// records.h - what the service knows of clients, endpoints, channels and requests: plain values, changed by Service alone.
+// records.h - what the service knows of clients, endpoints, channels and requests: plain values, changed by Service and its parts.
 #pragma once
 
 #include <cstdint>
@@ -130,7 +130,7 @@ struct ClientRecord {
   size_t uncommitted = 0;           // of the packets that wait, the last so many do not count yet, and may not leave
   // Its socket has no room for what could leave.
   bool blocked() const noexcept { return socket.packets_waiting() > uncommitted; }
-  bool deferred = false;              // its next request waits for what dead processes left (Service::must_wait)
+  bool deferred = false;              // its next request waits for what dead processes left (IpRequests::must_wait)
   uint64_t outputs = 0;           // packets to it that the journal has had, and
   uint64_t outputs_sent = 0;      // those of them that have left
   uint64_t events_numbered = 0;

@@ -95,13 +95,13 @@ class ReportBuilder {
   json identity() const {
     return {{"pid", getpid()},
             {"uid", s_.options_.own_user},
-            {"incarnation", s_.options_.incarnation},
-            {"draining", s_.draining_},
+            {"incarnation", s_.channels_.wires().signalling().incarnation()},
+            {"draining", s_.operation_.draining()},
             {"release", unet_version()}};
   }
 
   Found client(json& out) {
-    const auto* const next = next_of(s_.clients_);
+    const auto* const next = next_of(s_.clients_.all());
     if (next == nullptr) return Found::end;
     const ClientRecord& client = *next->second;
     if (!all_ && owner_of(client) != r_.reader_.owner) return Found::nothing;
@@ -122,7 +122,7 @@ class ReportBuilder {
   }
 
   Found endpoint(json& out) {
-    const auto* const next = next_of(s_.endpoints_);
+    const auto* const next = next_of(s_.endpoints_.all());
     if (next == nullptr) return Found::end;
     const EndpointRecord& endpoint = *next->second;
     if (!sees(endpoint)) return Found::nothing;
@@ -140,7 +140,7 @@ class ReportBuilder {
            {"engine", endpoint.engine ? json(*endpoint.engine) : json()},
            {"pid", client.who.pid},
            {"uid", client.who.uid},
-           {"name", std::string(s_.names_.name_of(endpoint.id))},
+           {"name", std::string(s_.endpoints_.names().name_of(endpoint.id))},
            {"weight", endpoint.carrier ? json() : json(endpoint.weight)},
            {"segment_bytes", endpoint.geometry.total},
            {"region_bytes", endpoint.region_bytes},
@@ -159,8 +159,8 @@ class ReportBuilder {
   }
 
   Found channel(json& out) {
-    const auto endpoint = s_.endpoints_.lower_bound(static_cast<uint32_t>(r_.at_));
-    if (endpoint == s_.endpoints_.end()) return Found::end;
+    const auto endpoint = s_.endpoints_.all().lower_bound(static_cast<uint32_t>(r_.at_));
+    if (endpoint == s_.endpoints_.all().end()) return Found::end;
     if (endpoint->first != r_.at_) r_.within_ = 0;
     r_.at_ = endpoint->first;
     const auto& channels = endpoint->second->channels;
@@ -216,8 +216,8 @@ class ReportBuilder {
   }
 
   Found name(json& out) {
-    const auto next = s_.names_.all().upper_bound(r_.behind_);
-    if (next == s_.names_.all().end()) return Found::end;
+    const auto next = s_.endpoints_.names().all().upper_bound(r_.behind_);
+    if (next == s_.endpoints_.names().all().end()) return Found::end;
     r_.behind_ = next->first;
     const EndpointRecord& endpoint = *s_.endpoints_.at(next->second);
     out = {{"name", next->first}};
@@ -238,8 +238,7 @@ class ReportBuilder {
     const bool idle =
         usage.connections == 0 && usage.endpoints == 0 && usage.emulated == 0 && usage.channels == 0 && usage.memory == 0;
     if (idle) return Found::nothing;
-    const auto known = s_.terms_.find(user);
-    const Service::Terms terms = known == s_.terms_.end() ? Service::Terms{} : known->second;
+    const EndpointEngines::Terms terms = s_.engines_.terms_of(user);
     out = {{"uid", user},
            {"connections", usage.connections},
            {"endpoints", usage.endpoints},
@@ -263,21 +262,21 @@ class ReportBuilder {
     json engine = json::object();
     for (size_t i = 0; i < kNiGauges; ++i) {
       uint64_t sum = 0;
-      for (uint32_t e = 0; e < s_.engines(); ++e) sum += s_.engine_.ni_gauge(e, static_cast<NiGauge>(i));
+      for (uint32_t e = 0; e < s_.engines_.count(); ++e) sum += s_.engine_.ni_gauge(e, static_cast<NiGauge>(i));
       engine[std::string(kNiGaugeNames[i])] = sum;
     }
     size_t packets = 0;
-    for (const auto& [index, client] : s_.clients_) packets += client->socket.packets_waiting();
-    const SignallingHoldings signals = s_.signalling_->holdings();
+    for (const auto& [index, client] : s_.clients_.all()) packets += client->socket.packets_waiting();
+    const SignallingHoldings signals = s_.channels_.wires().signalling().holdings();
     return {{"engine", std::move(engine)},
             {"service",
-             {{"clients", s_.clients_.size()},
-              {"endpoints", s_.real_endpoints_},
-              {"emulated", s_.emulated_endpoints()},
-              {"names", s_.names_.all().size()},
+             {{"clients", s_.clients_.all().size()},
+              {"endpoints", s_.endpoints_.real()},
+              {"emulated", s_.endpoints_.emulated()},
+              {"names", s_.endpoints_.names().all().size()},
               {"ip_claims", s_.ip_.ports().all().size()},
-              {"requests", s_.requests_.all().size()},
-              {"tags", s_.tags_.used()},
+              {"requests", s_.channels_.requests().all().size()},
+              {"tags", s_.channels_.tags().used()},
               {"commands_waiting", s_.commands_.waiting()},
               {"packets_waiting", packets}}},
             {"signalling",
@@ -303,7 +302,7 @@ class ReportBuilder {
 
   // Those of the configuration, then those that were learned.
   Found known_host(json& out) {
-    const std::optional<StaticPeer> next = s_.signalling_->known_host_after(r_.behind_, r_.at_ != 0);
+    const std::optional<StaticPeer> next = s_.channels_.wires().signalling().known_host_after(r_.behind_, r_.at_ != 0);
     if (!next) {
       if (r_.at_ != 0) return Found::end;
       r_.at_ = 1;
@@ -363,7 +362,7 @@ class ReportBuilder {
   // What `counters` and `held` have of all engines, of each.
   Found engine(json& out) {
     const auto e = static_cast<uint32_t>(r_.at_++);
-    if (!all_ || e >= s_.engines()) return Found::end;
+    if (!all_ || e >= s_.engines_.count()) return Found::end;
     json counters = json::object(), drops = json::object(), held = json::object(), ports = json::array();
     for (size_t i = 0; i < kNiCounters; ++i) {
       const auto counter = static_cast<NiCounter>(i);
@@ -371,7 +370,7 @@ class ReportBuilder {
     }
     for (size_t i = 0; i < kNiGauges; ++i) held[std::string(kNiGaugeNames[i])] = s_.engine_.ni_gauge(e, static_cast<NiGauge>(i));
     for (size_t i = 0; i < s_.ports_.size(); ++i) {
-      if ((s_.engines_of(s_.ports_[i]) >> e & 1) != 0) ports.push_back(i);
+      if ((s_.engines_.of(static_cast<uint32_t>(i)) >> e & 1) != 0) ports.push_back(i);
     }
     out = {{"engine", e}, {"ports", std::move(ports)}, {"counters", std::move(counters)}, {"drops", std::move(drops)},
            {"held", std::move(held)}};
@@ -385,10 +384,10 @@ class ReportBuilder {
     for (size_t i = 0; i < kNiCounters; ++i) {
       const auto counter = static_cast<NiCounter>(i);
       uint64_t sum = 0;
-      for (uint32_t e = 0; e < s_.engines(); ++e) sum += s_.engine_.ni_counter(e, counter);
+      for (uint32_t e = 0; e < s_.engines_.count(); ++e) sum += s_.engine_.ni_counter(e, counter);
       (counter < kFirstNiDrop ? engine : drops)[std::string(kNiCounterNames[i])] = sum;
     }
-    const SignallingCounters& signals = s_.signalling_->counters();
+    const SignallingCounters& signals = s_.channels_.wires().signalling().counters();
     const ServiceCounters& service = s_.counters_;
     return {{"engine", std::move(engine)},
             {"drops", std::move(drops)},
@@ -476,7 +475,7 @@ std::string Report::next(const Service& service, size_t room) {
 
 
 std::string Service::report(const Credentials& who) const {
-  Report whole({.owner = owner_of(who, kClientsMax), .user = who.uid, .all = is_operator(who)});
+  Report whole({.owner = owner_of(who, kClientsMax), .user = who.uid, .all = operation_.is_operator(who)});
   std::string text;
   while (!whole.done()) text += whole.next(*this, ~size_t{0});
   return text;
@@ -485,11 +484,12 @@ std::string Service::report(const Credentials& who) const {
 void Service::handle(ClientRecord& client, const control::Report& packet) {
   if (packet.part == 0) {
     // What it shows as charged is what is held now.
-    if (is_operator(client.who)) charges_.scan_all();
+    if (operation_.is_operator(client.who)) charges_.scan_all();
     else charges_.scan_user(client.who.uid);
-    client.report = std::make_unique<Report>(Reader{owner_of(client), client.who.uid, is_operator(client.who)});
+    client.report = std::make_unique<Report>(Reader{owner_of(client), client.who.uid, operation_.is_operator(client.who)});
   } else if (client.report == nullptr || client.report->parts() != packet.part) {
-    return fail_request(client, packet.header, {Errc::invalid_argument, "this is not the report's next part: begin again with part 0"});
+    return clients_.fail_request(client, packet.header,
+                                 {Errc::invalid_argument, "this is not the report's next part: begin again with part 0"});
   }
   auto reply = zeroed<control::ReportPart>();
   reply.header = packet.header;
@@ -498,7 +498,7 @@ void Service::handle(ClientRecord& client, const control::Report& packet) {
   reply.more = client.report->done() ? 0 : 1;
   std::memcpy(reply.bytes, text.data(), text.size());
   if (reply.more == 0) client.report.reset();
-  send_packet(client, reply);
+  clients_.send_packet(client, reply);
 }
 
 }  // namespace unet::service

@@ -4,46 +4,46 @@
 // descriptor() until next_timeout(). The worst effect of a client's packet is the end of its connection. When a connection ends, all that
 // it had is given back, memory after the engine has let go of it.
 //
-// Service dispatches requests and has clients, endpoints and channels. Its parts own the rest: EngineCommands, Persistence, Charges,
-// Captures, IpControl, Requests, Ports, Signalling.
-//
-// Where to read: poll() in service.cc. Requests: service_requests.cc (endpoints, names, memory), service_emulated.cc (endpoints without
-// queues), service_channels.cc (channels on this NI), service_wire.cc (channels over a wire), service_ip.cc, service_sockets.cc (tables of
-// sockets), service_captures.cc, service_operation.cc (the operator's). Ends: service_ends.cc. Takeover: service_journal.cc and
-// service_resume.cc.
+// Service has the loop, the control socket, the check of each request, and hello. Its parts do the rest, and none of them knows Service:
+//   Clients, Endpoints                  tables of connections and endpoints; packets to clients; names
+//   EndpointEngines, EngineCommands     which engine serves what; commands to the engines
+//   EndpointRequests                    endpoints, names, memory
+//   Channels                            channels on this NI (Requests, EngineChannels) and over a wire (WireChannels, Signalling)
+//   IpRequests, IpControl               IP of endpoints, tables of sockets
+//   CaptureRequests, Captures           captures
+//   Operation                           the policy in force, draining, upgrades
+//   Takeover, Persistence, Charges      the journal; what users are charged for
+// It has 24 members: these parts, and what they share.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <deque>
-#include <list>
-#include <map>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "ni/engine/ip_options.h"
 #include "ni/engine/mailbox.h"
+#include "ni/service/capture_requests.h"
 #include "ni/service/captures.h"
+#include "ni/service/channels.h"
 #include "ni/service/charges.h"
+#include "ni/service/clients.h"
+#include "ni/service/endpoint_engines.h"
+#include "ni/service/endpoint_requests.h"
+#include "ni/service/endpoints.h"
 #include "ni/service/engine_commands.h"
 #include "ni/service/engine_side.h"
 #include "ni/service/fair_queue.h"
 #include "ni/service/ip_control.h"
+#include "ni/service/ip_requests.h"
 #include "ni/service/journal.h"
 #include "ni/service/listener.h"
-#include "ni/service/names.h"
-#include "ni/service/number_pool.h"
+#include "ni/service/operation.h"
 #include "ni/service/persistence.h"
 #include "ni/service/policy.h"
 #include "ni/service/ports.h"
 #include "ni/service/records.h"
-#include "ni/service/requests.h"
-#include "ni/service/signalling.h"
-#include "ni/service/tags.h"
+#include "ni/service/service_options.h"
+#include "ni/service/takeover.h"
 #include "unet/base/result.h"
 #include "unet/base/time.h"
 #include "unet/control.h"
@@ -51,46 +51,8 @@
 
 namespace unet::service {
 
-struct ChannelValue;  // journal_records.h
-struct RequestValue;
-struct SharedValue;
-
-// A channel of the configuration: both NIs are configured alike, and nothing is signalled.
-struct StaticChannel {
-  std::string endpoint;  // the name an endpoint must bind to get it
-  Tag local_tag{}, remote_tag{};
-  MacAddress peer{};
-  uint32_t port = 0;
-};
-
-struct ServiceOptions {
-  Policy policy{0};
-  std::string policy_file;   // where it came from; empty: it is the default, or its maker's
-  bool inherit_policy = false;  // taking over, the policy in force stays, and not `policy` comes
-  uid_t own_user = 0;
-  std::string host;
-  uint64_t seed = 0;         // of tags and ports; 0: from the kernel
-  uint64_t incarnation = 0;  // 0: from the clock
-  Nanoseconds lost_after = 3 * kSecond;
-  std::vector<StaticPeer> peers;
-  std::vector<StaticChannel> channels;
-  std::vector<engine::IpInterfaceOptions> ip;  // of the first engine; Ni says what its engine has
-};
-
-struct ServiceCounters {
-  uint64_t connections = 0, refused_connections = 0, protocol_errors = 0, slow_clients = 0, requests = 0, failed_requests = 0;
-  uint64_t dropped_signals = 0;  // that the engine did not take
-};
-
 class Service {
  public:
-  static constexpr uint32_t kBacklogMax = 64;          // requests that wait for one endpoint's accept
-  static constexpr Nanoseconds kHelloFor = 10 * kSecond;  // a connection that says nothing
-  static constexpr Nanoseconds kScanEvery = 200 * kMillisecond;  // at ended connections whose descriptors were not read, and held memory
-  static constexpr Nanoseconds kFlushAgain = 10 * kMillisecond;  // an answer for which there were no descriptors
-  static constexpr uint32_t kConnectMsDefault = 5'000;
-  static constexpr uint32_t kConnectMsMax = 3'600'000;
-
   // Errors: invalid_argument (host name, static channels), system.
   static Result<std::unique_ptr<Service>> create(ServiceOptions options, std::vector<PortInfo> ports, std::vector<EngineLine> lines,
                                                  EngineSide& engine);
@@ -110,11 +72,11 @@ class Service {
   void tell_ready();
 
   // The supervisor wants another NI in our place: hand_over() once the engine has stopped, tell_released() when wires are closed.
-  bool released() const noexcept { return released_; }
+  bool released() const noexcept { return takeover_.released(); }
   // The supervisor is gone: stop().
   bool supervisor_lost() const noexcept { return persistence_.lost(); }
   void hand_over();
-  void tell_released();
+  void tell_released() { takeover_.tell_released(); }
 
   // Takes a connected SOCK_SEQPACKET socket as a client.
   Status adopt_connection(Descriptor socket);
@@ -133,17 +95,17 @@ class Service {
 
   // Drops every client and tells other NIs. poll() on until idle(), or give up: the engine may be gone.
   void stop(Nanoseconds now);
-  bool idle() const noexcept { return clients_.empty() && !backlogged(); }
+  bool idle() const noexcept { return clients_.all().empty() && !backlogged(); }
 
   const ServiceCounters& counters() const noexcept { return counters_; }
-  const Signalling& signalling() const noexcept { return *signalling_; }
+  const Signalling& signalling() const noexcept { return channels_.wires().signalling(); }
 
   // Reads the policy file again. The new rights count for what is asked for from now on; what exists stays. An error leaves the
   // old policy. By the service's thread.
-  Status reload_policy();
+  Status reload_policy() { return operation_.reload_policy(); }
 
   // While drained, the NI takes no new endpoints, names and channels; what exists goes on. By the service's thread.
-  void drain(bool on);
+  void drain(bool on) { operation_.drain(on); }
 
   // The whole JSON document that this process may see (report.cc).
   std::string report(const Credentials& who) const;
@@ -152,221 +114,34 @@ class Service {
   friend class ReportBuilder;
 
   Service(ServiceOptions options, std::vector<PortInfo> ports, std::vector<EngineLine> lines, EngineSide& engine);
-  Status reserve_static_channels();
 
   // service.cc: connections and the loop
   void on_listener();
-  void process_clients();
+  bool process_clients();     // true, as below: there was something to do
   bool on_client(ClientRecord& client, uint32_t epoll_events);  // true: there may be more
   void on_packet(ClientRecord& client, Bytes packet);
   void on_journaled_packet(ClientRecord& client, Bytes packet);
   Status listen_on(Listener listener);
-  Status watch_supervisor();
-  void on_engine_events();
+  Status watch(int descriptor, uint64_t key);
+  bool on_engine_events();
   void on_engine_event(uint32_t engine, const engine::Event& event);
-  void on_deadlines();
-  void end_silent();
-  void flush(ClientRecord& client);
-  void flush_starved();
-  void push(uint32_t engine, const engine::Command& command) { commands_.push(engine, command); }
-  void push_signal(const engine::SendSignal& signal);
-  // False: the descriptors could not be had. The client got an error instead; what it asked for is the caller's to undo.
-  bool send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors = {});
-  template <typename Packet>
-  bool send_packet(ClientRecord& client, const Packet& packet, std::initializer_list<int> descriptors = {}) {
-    static_assert(std::is_trivially_copyable_v<Packet>);
-    return send(client, as_bytes(&packet, sizeof packet), descriptors);
-  }
-  bool reads_descriptors(const ClientRecord& client);
-  void announce(ClientRecord& client);
-  void watch_for_room(ClientRecord& client);
 
-  // service_engines.cc: which engine serves what
-  uint32_t engines() const noexcept { return commands_.engines(); }
-  uint32_t engines_of(const PortInfo& port) const noexcept;  // bit e: engine e has a queue of it
-  uint32_t least_busy_engine(uint32_t among = ~uint32_t{0}) const;
-  void assign_engine(EndpointRecord& endpoint, uint32_t engine);
-  void assign_one_engine(EndpointRecord& one, EndpointRecord& other);
-  void attach_client(ClientRecord& client, uint32_t engine);
-  void detach_client(ClientRecord& client);
-  std::optional<uint32_t> take_doorbell(ClientRecord& client, uint32_t& engine);
-  void attach_endpoint(EndpointRecord& endpoint);
-  Status open_hairpin(EndpointRecord& connector, ChannelRecord& connecting, EndpointRecord& acceptor, ChannelRecord& accepting);
-
-  // service_requests.cc
+  // service_requests.cc: what every request passes first, and hello
   void handle(ClientRecord& client, const control::Hello& packet);
-  void handle(ClientRecord& client, const control::CreateEndpoint& packet);
-  void handle(ClientRecord& client, const control::CreateEmulated& packet);  // service_emulated.cc
-  void handle(ClientRecord& client, const control::DestroyEndpoint& packet);
-  void handle(ClientRecord& client, const control::Bind& packet);
-  void handle(ClientRecord& client, const control::Unbind& packet);
-  void handle(ClientRecord& client, const control::Expose& packet);
-  void handle(ClientRecord& client, const control::PeerRegion& packet);
-  void handle(ClientRecord& client, const control::GetDescriptor& packet);
   void handle(ClientRecord& client, const control::Report& packet);  // report.cc
-  template <typename Packet>
-  void dispatch(ClientRecord& client, Bytes bytes);
+  template <typename Packet, typename Part>
+  void dispatch(Part& part, ClientRecord& client, Bytes bytes);
   Status greet(ClientRecord& client, const control::Hello& packet);
-  Result<uint32_t> create_endpoint(ClientRecord& client, const EndpointOptions& options);
-  Status make_region(ClientRecord& client, EndpointRecord& endpoint, uint64_t wanted);
-  EndpointRecord* own_endpoint(ClientRecord& client, const control::Header& header);  // replies with the error itself
-  ChannelRecord* own_channel(ClientRecord& client, EndpointRecord& endpoint, const control::Header& header, uint32_t channel);
-  void fail_request(ClientRecord& client, const control::Header& header, const Error& error);
-  void ok(ClientRecord& client, const control::Header& header, std::initializer_list<int> descriptors = {});
 
-  // service_journal.cc: what is written down
-  void write_changes();
-  bool write_client(uint32_t index);
-  bool write_endpoint(uint32_t id);
-  bool write_channel(uint32_t endpoint, uint32_t number);
-  bool write_request(uint64_t id);
-  SharedValue shared_value(const Shared& shared) const;
-  uint64_t monotonic_of(Nanoseconds at) const;
-  void commit_changes();
+  // service.cc: the journal
   void commit_poll();
   void on_supervisor();
 
-  // service_resume.cc: what was written down
-  Status resume(std::vector<JournalItem> items);
-  Status resume_item(JournalItem& item);
-  Status resume_socket(JournalItem& item);
-  Status resume_policy(const JournalItem& item);  // service_operation.cc
-  Status resume_client(JournalItem& item);
-  Status resume_client_state(const JournalItem& item);
-  Status resume_page(JournalItem& item);
-  Status resume_segment(JournalItem& item);
-  Status resume_region(JournalItem& item);
-  Status resume_wake(JournalItem& item);
-  Status resume_endpoint(const JournalItem& item);
-  Status resume_channel(const JournalItem& item);
-  Status resume_request(const JournalItem& item);
-  Status resume_output(JournalItem& item);
-  Status resume_upgrade(const JournalItem& item);
-  Status resume_sockets(JournalItem& item);
-  Status resume_state(const JournalItem& item);
-  std::optional<Shared> shared_of(const SharedValue& value) const;
-  Nanoseconds time_left(uint64_t monotonic) const;
-  void resume_signalling(EndpointRecord& endpoint, ChannelRecord& channel, const ChannelValue& value);
-  bool resume_with_others(EndpointRecord& endpoint, const ChannelRecord& channel, const ChannelValue& value);
-  bool asks(const RequestValue& value, uint64_t request);
-  void end_halves(EndpointRecord& endpoint);
-  bool has_other_half(const EndpointRecord& endpoint, const ChannelRecord& channel);
-  void resume_hairpins(EndpointRecord& endpoint);
-  const StaticChannel* static_channel_of(Tag local_tag) const;  // nullptr: the configuration has none
-  bool is_static(const EndpointRecord& endpoint, const ChannelValue& value) const;
-  void resume_wires(EndpointRecord& endpoint);
-  void lose_wire(EndpointRecord& endpoint, ChannelRecord& channel);
-  void finish_resume();
-
-  // service_operation.cc
-  void tell_terms(const ClientRecord& client);
-  void handle(ClientRecord& client, const control::Upgrade& packet);
-  void end_upgrade(const Status& outcome);
-  void handle(ClientRecord& client, const control::PolicyReload& packet);
-  void handle(ClientRecord& client, const control::Drain& packet);
-  Status takes_more() const;                                           // an error while the NI is being drained
-  bool operates(ClientRecord& client, const control::Header& header);  // replies with the error itself
-
-  // A user that the kernel cannot name here (Credentials::unknown) operates nothing.
-  bool is_operator(const Credentials& who) const noexcept {
-    return !who.unknown && (who.uid == 0 || who.uid == options_.own_user);
-  }
-  bool same_user(const EndpointRecord& one, const EndpointRecord& other) const;
-
-  // service_captures.cc
-  void handle(ClientRecord& client, const control::CaptureStart& packet);
-  void handle(ClientRecord& client, const control::CaptureStop& packet);
-  Status may_capture(ClientRecord& client, const control::CaptureStart& packet);
-  uint32_t engines_of(const CaptureRecord& capture);
-
-  // service_emulated.cc
-  Result<uint32_t> create_emulated(ClientRecord& client, EndpointRecord& carrier);
-  void destroy_emulated(EndpointRecord& endpoint, control::CloseReason reason);
-  bool resume_emulated(uint32_t id, uint32_t carrier_id);
-  EndpointRecord& carrier_of(EndpointRecord& endpoint);  // itself, if it is a real one
-  EndpointRecord* own_real_endpoint(ClientRecord& client, const control::Header& header, const char* wanted);  // likewise
-  size_t emulated_endpoints() const noexcept { return endpoints_.size() - real_endpoints_; }
-
-  // service_channels.cc
-  void handle(ClientRecord& client, const control::Connect& packet);
-  void handle(ClientRecord& client, const control::Accept& packet);
-  void handle(ClientRecord& client, const control::Reject& packet);
-  void handle(ClientRecord& client, const control::CloseChannel& packet);
-  Result<ChannelRecord*> new_channel(EndpointRecord& endpoint, uint64_t memory);
-  Status connect_to(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name,
-                    uint32_t target, bool shared = false);
-  Status connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name);
-  Status offer(RequestRecord request, int32_t uid, int32_t pid, bool same_user);
-  const RequestRecord* find_request(const EndpointRecord& endpoint, uint64_t id);
-  void accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
-  void accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
-  bool finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, control::Op op, uint64_t cookie,
-                      std::initializer_list<int> descriptors);
-  void fail_connect(const RequestRecord& request, const Error& error);
-  void remove_request(uint64_t id);
-  control::ChannelInfo info_of(const EndpointRecord& endpoint, const ChannelRecord& channel);
-  std::string describe(const EndpointRecord& endpoint) const;
-
-  // service_ip.cc
-  void handle(ClientRecord& client, const control::OpenIp& packet);
-  void handle(ClientRecord& client, const control::ClaimIp& packet);
-  void handle(ClientRecord& client, const control::ReleaseIp& packet);
-  void handle(ClientRecord& client, const control::SetIpClaim& packet);
-  void handle(ClientRecord& client, const control::OwnIpFlow& packet);
-  void handle(ClientRecord& client, const control::GetIpConfiguration& packet);
-  Status may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint);
-  EndpointRecord* endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim);
-  static const ChannelRecord* local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept;
-  void on_ip_changed(const engine::IpChanged& event);
-  void tell_ip_changed();
-  void resume_ip(EndpointRecord& endpoint);
-
-
-  // service_sockets.cc
-  void handle(ClientRecord& client, const control::OpenSockets& packet);
-  void handle(ClientRecord& client, const control::ListSockets& packet);
-  bool sees(const ClientRecord& client, const EndpointRecord& endpoint) const;
-  void ask_sockets(EndpointRecord& endpoint);
-  bool must_wait(const ClientRecord& client, Bytes packet) const;
-  void defer(ClientRecord& client);
-  void resume_deferred(uint64_t owner);
-
-  // service_wire.cc
-  Status connect_wire(EndpointRecord& endpoint, const control::Connect& packet, std::string_view name, std::string_view host);
-  Status accept_wire(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
-  void open_wire(EndpointRecord& endpoint, ChannelRecord& channel, Tag remote_tag, const WireAddress& remote);
-  void open_static_channels(EndpointRecord& endpoint, std::string_view name);
-  void close_static_channels(EndpointRecord& endpoint);
-  void run_signalling();
-  void send_signals();
-  void ask_others();
-  void on_signal_event(const Connected& event);
-  void on_signal_event(const ConnectFailed& event);
-  void on_signal_event(const Requested& event);
-  void on_signal_event(const Withdrawn& event);
-  void on_signal_event(const Confirmed& event);
-  void on_signal_event(const ChannelLost& event);
-  ChannelRecord* channel_of_tag(Tag tag, EndpointRecord*& endpoint);
-
-  // service_ends.cc
-  void drop(ClientRecord& client, std::string_view why);
-  void protocol_error(ClientRecord& client, std::string_view what);
-  void end_socket(ClientRecord& client);
-  void scan_ended();
-  bool has_ended() const noexcept { return !unread_ends_.empty() || charges_.holds_memory(); }
+  // service.cc: the end of a connection
   void finish_drops();
-  void destroy(EndpointRecord& endpoint, control::CloseReason reason);
-  void end_parts(EndpointRecord& endpoint, control::CloseReason reason);
-  void end_channel(EndpointRecord& endpoint, uint32_t number, control::CloseReason reason);
-  void tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, control::CloseReason reason);
-  void close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel);
-  void release_wire(ChannelRecord& channel);
   void on_endpoint_detached(uint32_t id);
   void on_client_detached(uint32_t engine, uint32_t index);
   void forget(ClientRecord& client);
-
-  ClientRecord* client_at(uint32_t index);
-  EndpointRecord* endpoint_at(uint32_t id);
 
   ServiceOptions options_;
   Ports ports_;
@@ -375,54 +150,25 @@ class Service {
   Persistence persistence_;
   Charges charges_{persistence_};
   Nanoseconds now_ = 0;  // of the poll() under way
-  bool worked_ = false;
-  bool draining_ = false;
 
   Descriptor epoll_;
+  ServiceCounters counters_;
+  Clients clients_{epoll_.get(), now_, options_.policy, counters_, charges_, persistence_};
+  Captures captures_{commands_, charges_, persistence_};
+  Endpoints endpoints_{clients_, persistence_};
+  EndpointEngines engines_{commands_, engine_, ports_, clients_, captures_};
+  Operation operation_{options_, clients_, engines_, persistence_};
+  CaptureRequests capture_requests_{options_, ports_, now_, clients_, endpoints_, engines_, operation_, captures_};
+  IpControl ip_{options_.ip, options_.seed == 0 ? 0 : ~options_.seed, commands_, charges_, persistence_};
+  Channels channels_{{options_, ports_, now_, counters_, commands_, persistence_, charges_, clients_, endpoints_, engines_, operation_,
+                      ip_}};
+  EndpointRequests endpoint_requests_{engine_, persistence_, charges_, clients_, endpoints_, engines_, operation_, captures_, channels_};
+  IpRequests ip_requests_{options_, ports_, commands_, clients_, endpoints_, engines_, operation_, ip_, channels_};
+  Takeover takeover_{{persistence_, commands_, charges_, clients_, endpoints_, engines_, operation_, captures_, channels_,
+                      endpoint_requests_, ip_, ip_requests_}};
   std::unique_ptr<Listener> listener_;
   FairQueue fair_queue_;
-  struct Terms {
-    uint32_t weight = 1;
-    engine::SendLimits limits{};
-    bool operator==(const Terms&) const = default;
-  };
-  std::map<uid_t, Terms> terms_;  // of users, as the engine knows them; without: the default
-  Names names_;
-  TagTable tags_;
-  std::set<uint32_t> deferred_;            // clients with a claim that waits for ip_.dead()
-  std::unique_ptr<Signalling> signalling_;
-  ServiceCounters counters_;
-
-  std::map<uint32_t, std::unique_ptr<ClientRecord>> clients_;
-  NumberPool free_clients_{0, kClientsMax};
-  std::set<uint32_t> dropped_;  // clients to finish
-  Nanoseconds next_hello_ = ~Nanoseconds{0};  // when a client must have said hello
-  Nanoseconds next_flush_ = ~Nanoseconds{0};  // of clients that are starved
-  // By user: our ends of connections that are over, while the client has not read all descriptors.
-  std::list<std::pair<uid_t, PacketSocket>> unread_ends_;
-  Nanoseconds next_scan_ = ~Nanoseconds{0};  // of unread_ends_ and of held memory
   Nanoseconds next_refusal_log_ = 0;
-  Nanoseconds next_static_log_ = 0;
-  const std::optional<uid_t> unknown_user_ = unknown_user();
-  std::map<uint32_t, std::unique_ptr<EndpointRecord>> endpoints_;
-  NumberPool free_endpoints_{0, kEndpointsMax};
-  size_t real_endpoints_ = 0;     // of endpoints_; the others are emulated
-  NumberPool free_emulated_{kEndpointsMax, kEmulatedMax};
-  Requests requests_{persistence_};
-  std::unordered_map<uint64_t, std::pair<uint32_t, uint32_t>> connects_;   // Signalling's connect -> endpoint, channel
-  std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
-  std::array<uint32_t, kEnginesMax> served_{};  // endpoints of each engine
-  std::vector<uint32_t> unserved_ends_;  // endpoints that ended before any engine knew them
-  IpControl ip_{options_.ip, options_.seed == 0 ? 0 : ~options_.seed, commands_, charges_, persistence_};
-  Captures captures_{commands_, charges_, persistence_};
-
-  Descriptor policy_text_;               // until we are ready: what is in force from then on
-  std::string listening_at_;
-  std::optional<std::pair<uint32_t, uint64_t>> upgrade_;  // client and cookie of the request
-  bool others_unasked_ = false;  // we took over, and the engine has not taken all of that yet: our signals wait for it
-  Nanoseconds ask_others_by_ = 0;  // 0: some of them are left
-  bool released_ = false;
-  bool resumable_ = false;  // another NI could go on with what the supervisor has: the socket stays for it
 };
 
 }  // namespace unet::service

@@ -157,7 +157,7 @@ TEST_CASE("a client that does not read its events is not drowned in them by anot
   for (int i = 0; i < kNames; ++i) REQUIRE(deaf.bind(deaf.endpoint(), "n" + std::to_string(i)).code == 0);
   const uint32_t mine = caller.endpoint();
   std::map<Errc, int> answers;
-  for (uint32_t round = 0; round < 2 * Service::kBacklogMax; ++round) {
+  for (uint32_t round = 0; round < 2 * Requests::kBacklogMax; ++round) {
     for (int i = 0; i < kNames; ++i) caller.start_connect(mine, "n" + std::to_string(i), Path::ni, 1);
     for (int i = 0; i < 8; ++i) ni->wait(kMillisecond);
     while (const auto in = caller.receive()) ++answers[code_of(*in)];
@@ -347,7 +347,7 @@ TEST_CASE("a user whose connections leave answers with descriptors unread gets n
   }
   deaf.stop_sending();
   const auto go_on = [&] {
-    for (const Nanoseconds start = monotonic_now(); monotonic_now() - start < 2 * Service::kScanEvery;) ni->wait(Service::kScanEvery);
+    for (const Nanoseconds start = monotonic_now(); monotonic_now() - start < 2 * Clients::kScanEvery;) ni->wait(Clients::kScanEvery);
   };
   go_on();
   CHECK(code_of(same.create()) == Errc::out_of_memory);

@@ -377,7 +377,7 @@ TEST_CASE("rejected, timed out, and gone while asked") {
     CHECK(destroyed->op() == Op::destroy_endpoint);
   }
   SECTION("more requests than may wait") {
-    for (uint32_t i = 0; i < Service::kBacklogMax; ++i) client.start_connect(mine, "echo");
+    for (uint32_t i = 0; i < Requests::kBacklogMax; ++i) client.start_connect(mine, "echo");
     client.turn(40);
     client.start_connect(mine, "echo");
     const auto refused = client.next();

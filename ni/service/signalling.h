@@ -161,6 +161,7 @@ class Signalling {
   void resumed(Nanoseconds now);
 
   // What the next one needs for that: of an accepted or open channel, of a request that is not answered, of a connect under way.
+  uint64_t incarnation() const noexcept { return options_.incarnation; }
   uint64_t next_id() const noexcept { return next_id_; }
   std::optional<Shared> shared_channel(Tag local_tag) const;
   std::optional<Shared> shared_request(uint64_t request) const;

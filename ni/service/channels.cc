@@ -1,9 +1,10 @@
-// service_channels.cc - channels between two endpoints of this NI: asked for, accepted, rejected, closed.
-//
-// A local channel is memory that the two processes get and the NI forgets; a hairpin goes through the engine.
-#include <algorithm>
+// channels.cc - channels between two endpoints of this NI: asked for, accepted, rejected; numbers of channels.
+#include "ni/service/channels.h"
 
-#include "ni/service/service.h"
+#include <algorithm>
+#include <optional>
+#include <string>
+
 #include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/base/probe.h"
@@ -49,36 +50,42 @@ Result<LocalParts> make_local_parts(const LocalOptions& options) {
   return parts;
 }
 
+// An open one. nullptr: there is none.
+const ChannelRecord* local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept {
+  const auto found = std::find_if(endpoint.channels.begin(), endpoint.channels.end(), [&](const auto& each) {
+    const ChannelRecord& channel = each.second;
+    return channel.state == State::open && channel.kind == ChannelKind::local && channel.peer_endpoint == peer;
+  });
+  return found == endpoint.channels.end() ? nullptr : &found->second;
+}
+
 }  // namespace
 
-std::string Service::describe(const EndpointRecord& endpoint) const {
-  if (const std::string_view name = names_.name_of(endpoint.id); !name.empty()) return std::string(name);
-  const auto client = clients_.find(endpoint.client);
-  return "pid " + std::to_string(client == clients_.end() ? 0 : client->second->who.pid);
-}
+Channels::Channels(const Uses& uses)
+    : options_(uses.options), ports_(uses.ports), now_(uses.now), persistence_(uses.persistence), charges_(uses.charges),
+      clients_(uses.clients), endpoints_(uses.endpoints), operation_(uses.operation), ip_(uses.ip),
+      requests_(persistence_, clients_, endpoints_),
+      engine_channels_(options_.seed, uses.commands, ports_, endpoints_, uses.engines),
+      wires_(options_, ports_, now_, uses.counters, uses.commands, engine_channels_, uses.engines, clients_, endpoints_) {}
 
-bool Service::same_user(const EndpointRecord& one, const EndpointRecord& other) const {
-  const auto a = clients_.find(one.client), b = clients_.find(other.client);
-  if (a == clients_.end() || b == clients_.end()) return false;
-  return owner_of(*a->second) == owner_of(*b->second);
-}
+Nanoseconds Channels::next_timeout() const noexcept { return std::min(wires_.next_timeout(), requests_.next_deadline()); }
 
-control::ChannelInfo Service::info_of(const EndpointRecord& endpoint, const ChannelRecord& channel) {
-  const EndpointRecord* const peer = channel.wire || channel.ip ? nullptr : endpoint_at(channel.peer_endpoint);
+control::ChannelInfo Channels::info_of(const EndpointRecord& endpoint, const ChannelRecord& channel) {
+  const EndpointRecord* const peer = channel.wire || channel.ip ? nullptr : endpoints_.at(channel.peer_endpoint);
   auto info = zeroed<control::ChannelInfo>();
   info.channel = channel.number;
   info.kind = channel.kind;
   info.side = channel.side;
   info.wire_mtu = channel.wire ? fragment_payload(ports_[channel.port].mtu, false) : 0;
-  info.same_user = peer != nullptr && same_user(endpoint, *peer) ? 1 : 0;
+  info.same_user = peer != nullptr && endpoints_.same_user(endpoint, *peer) ? 1 : 0;
   info.shared = channel.shared ? 1 : 0;
   info.local = channel.local;
   info.peer.set(channel.peer);
   return info;
 }
 
-Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t memory) {
-  EndpointRecord& numbered = carrier_of(endpoint);
+Result<ChannelRecord*> Channels::create(EndpointRecord& endpoint, uint64_t memory) {
+  EndpointRecord& numbered = endpoints_.carrier_of(endpoint);
   const size_t count = numbered.channels.size() + numbered.lent.size();
   if (count >= kChannelsPerEndpointMax) {
     const char* const whose = endpoint.carrier ? "the emulated endpoints of a connection have together " : "the endpoint has ";
@@ -86,7 +93,7 @@ Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t m
     return fail(Errc::quota_exceeded,
                 whose + std::to_string(kChannelsPerEndpointMax) + " channels, which is the maximum; close some" + also);
   }
-  ClientRecord& client = *client_at(endpoint.client);
+  ClientRecord& client = *clients_.at(endpoint.client);
   if (Status status = persistence_.takes(0); !status) return tl::unexpected(status.error());
   if (Status status = charges_.take_memory(client, {.channels = 1, .memory = memory}); !status) {
     return tl::unexpected(status.error());
@@ -107,26 +114,33 @@ Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t m
   return &channel;
 }
 
-void Service::handle(ClientRecord& client, const control::Connect& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+ChannelRecord* Channels::own(ClientRecord& client, EndpointRecord& endpoint, const control::Header& header, uint32_t number) {
+  const auto at = endpoint.channels.find(number);
+  const bool known = at != endpoint.channels.end() && (at->second.state == State::open || at->second.state == State::closed);
+  if (known) return &at->second;
+  clients_.fail_request(client, header, {Errc::not_found, "the endpoint has no channel " + std::to_string(number)});
+  return nullptr;
+}
+
+void Channels::handle(ClientRecord& client, const control::Connect& packet) {
+  EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
   const std::string_view target = packet.target.view();
   const size_t at = target.find('@');
   const std::string_view name = target.substr(0, at);
   const std::string_view host = at == std::string_view::npos ? std::string_view() : target.substr(at + 1);
-  if (Status more = takes_more(); !more) return fail_request(client, packet.header, more.error());
+  if (Status more = operation_.takes_more(); !more) return clients_.fail_request(client, packet.header, more.error());
   Status status;
   if (control::names_claim(target)) {
     const Result<IpPorts::Found> claimer = ip_.find(target);
     // One channel to a local peer serves all its ports, however often a client asks.
     if (const ChannelRecord* known = claimer && packet.path != control::Path::ni ? local_channel_to(*endpoint, claimer->endpoint)
                                                                                       : nullptr) {
-      auto reply = zeroed<control::Reply>();
-      reply.header = packet.header;
+      control::Reply reply = make_reply(packet.header);
       reply.channel = info_of(*endpoint, *known);
       reply.channel.known = 1;
       reply.channel.shared = claimer->shared ? 1 : 0;  // of this question, not of the one that opened it
-      send_packet(client, reply);
+      clients_.send_packet(client, reply);
       return;
     }
     status = claimer ? connect_to(client, *endpoint, packet, target, claimer->endpoint, claimer->shared)
@@ -145,31 +159,23 @@ void Service::handle(ClientRecord& client, const control::Connect& packet) {
   } else {
     status = connect_wire(*endpoint, packet, name, host);
   }
-  if (!status) fail_request(client, packet.header, status.error());
+  if (!status) clients_.fail_request(client, packet.header, status.error());
 }
 
-const ChannelRecord* Service::local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept {
-  const auto found = std::find_if(endpoint.channels.begin(), endpoint.channels.end(), [&](const auto& each) {
-    const ChannelRecord& channel = each.second;
-    return channel.state == State::open && channel.kind == ChannelKind::local && channel.peer_endpoint == peer;
-  });
-  return found == endpoint.channels.end() ? nullptr : &found->second;
-}
-
-Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet,
+Status Channels::connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet,
                              std::string_view name) {
-  const std::optional<uint32_t> target = names_.find(name);
+  const std::optional<uint32_t> target = endpoints_.names().find(name);
   if (!target) return fail(Errc::not_found, "no endpoint is bound to the name " + in_quotes(name) + " on this network interface");
   return connect_to(client, endpoint, packet, name, *target);
 }
 
-Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name,
+Status Channels::connect_to(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name,
                            uint32_t target, bool shared) {
   // Thousands of emulated endpoints must not have thousands of local channels, with memory and descriptors each, unless the client asks.
-  const bool emulated = endpoint.carrier || endpoint_at(target)->carrier;
+  const bool emulated = endpoint.carrier || endpoints_.at(target)->carrier;
   const bool local = packet.path == control::Path::local || (packet.path == control::Path::automatic && !emulated);
   if (local && !valid_options(packet.local)) return tl::unexpected(wrong_local_options(packet.local));
-  const Result<ChannelRecord*> made = new_channel(endpoint, local ? LocalGeometry::of(packet.local).total : 0);
+  const Result<ChannelRecord*> made = create(endpoint, local ? LocalGeometry::of(packet.local).total : 0);
   if (!made) return tl::unexpected(made.error());
   ChannelRecord& channel = **made;
   channel.kind = local ? ChannelKind::local : ChannelKind::ni;
@@ -178,85 +184,49 @@ Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const
   channel.cookie = packet.header.cookie;
   channel.shared = shared;
 
-  const uint32_t timeout_ms = packet.timeout_ms == 0 ? kConnectMsDefault : std::min(packet.timeout_ms, kConnectMsMax);
   RequestRecord request;
   request.id = requests_.take_id();
   request.target = target;
-  request.from = describe(endpoint);
+  request.from = endpoints_.describe(endpoint);
   request.connector = endpoint.id;
   request.connector_channel = channel.number;
   request.path = local ? packet.path : control::Path::ni;
-  request.deadline = now_ + timeout_ms * kMillisecond;
+  request.deadline = now_ + connect_timeout(packet);
   channel.request = request.id;
-  if (Status status = offer(request, static_cast<int32_t>(client.who.uid), client.who.pid,
-                            same_user(endpoint, *endpoint_at(target)));
+  if (Status status = requests_.offer(request, static_cast<int32_t>(client.who.uid), client.who.pid,
+                            endpoints_.same_user(endpoint, *endpoints_.at(target)));
       !status) {
     channel.request = 0;
-    end_channel(endpoint, channel.number, control::CloseReason::closed_by_peer);
+    end(endpoint, channel.number, control::CloseReason::closed_by_peer);
     return status;
   }
   return {};
 }
 
-Status Service::offer(RequestRecord request, int32_t uid, int32_t pid, bool same_user) {
-  EndpointRecord& target = *endpoint_at(request.target);
-  if (target.requests.size() >= kBacklogMax) {
-    return fail(Errc::refused, "the endpoint " + in_quotes(describe(target)) + " has " + std::to_string(kBacklogMax) +
-                                   " requests waiting; try again later");
-  }
-  // Requests may be withdrawn at once, but not the events that told of them: their number must not be the asker's choice.
-  ClientRecord& owner = *client_at(target.client);
-  if (owner.blocked()) {
-    return fail(Errc::refused, "the endpoint " + in_quotes(describe(target)) + " does not read its events; try again later");
-  }
-  auto event = zeroed<control::ConnectRequest>();
-  event.header = {.op = Op::connect_request, .endpoint = target.id, .cookie = 0};
-  event.request = request.id;
-  event.peer_uid = uid;
-  event.peer_pid = pid;
-  event.same_user = same_user ? 1 : 0;
-  event.peer.set(request.from);
-  target.requests.insert(request.id);
-  requests_.add(std::move(request));
-  send_packet(owner, event);
-  return {};
-}
-
-const RequestRecord* Service::find_request(const EndpointRecord& endpoint, uint64_t id) {
-  const RequestRecord* const request = requests_.find(id);
-  return request != nullptr && request->target == endpoint.id ? request : nullptr;
-}
-
-void Service::remove_request(uint64_t id) {
-  const RequestRecord* const request = requests_.find(id);
-  if (request == nullptr) return;
-  if (EndpointRecord* target = endpoint_at(request->target); target != nullptr) target->requests.erase(id);
-  requests_.remove(id);
-}
-
 // The connecting side's answer when there will be no channel. The request is removed already.
-void Service::fail_connect(const RequestRecord& request, const Error& error) {
-  if (request.wire) return signalling_->reject(request.wire_request, error.code, error.text, now_);
-  EndpointRecord* connector = endpoint_at(request.connector);
+void Channels::fail_connect(const RequestRecord& request, const Error& error) {
+  if (request.wire) return wires_.reject(request.wire_request, error);
+  EndpointRecord* connector = endpoints_.at(request.connector);
   if (connector == nullptr) return;
   const auto at = connector->channels.find(request.connector_channel);
   if (at == connector->channels.end() || at->second.state != State::connecting || at->second.request != request.id) return;
   const control::Header header{.op = Op::connect, .endpoint = connector->id, .cookie = at->second.cookie};
   at->second.request = 0;
-  end_channel(*connector, request.connector_channel, control::CloseReason::closed_by_peer);
-  fail_request(*client_at(connector->client), header, error);
+  end(*connector, request.connector_channel, control::CloseReason::closed_by_peer);
+  clients_.fail_request(*clients_.at(connector->client), header, error);
 }
 
-void Service::handle(ClientRecord& client, const control::Accept& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+void Channels::handle(ClientRecord& client, const control::Accept& packet) {
+  EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
-  const RequestRecord* found = find_request(*endpoint, packet.request);
+  const RequestRecord* found = requests_.find(*endpoint, packet.request);
   if (found == nullptr) {
-    return fail_request(client, packet.header, {Errc::not_found, "the request was withdrawn: the other side gave up or is gone"});
+    return clients_.fail_request(client, packet.header, {Errc::not_found, "the request was withdrawn: the other side gave up or is gone"});
   }
   const RequestRecord request = *found;
   if (request.wire) {
-    if (Status status = accept_wire(*endpoint, request, packet.header); !status) fail_request(client, packet.header, status.error());
+    const Status status = accept_wire(*endpoint, request, packet.header);
+    if (!status) clients_.fail_request(client, packet.header, status.error());
   } else if (request.path == control::Path::ni) {
     accept_hairpin(*endpoint, request, packet.header);
   } else {
@@ -264,28 +234,27 @@ void Service::handle(ClientRecord& client, const control::Accept& packet) {
   }
 }
 
-void Service::handle(ClientRecord& client, const control::Reject& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+void Channels::handle(ClientRecord& client, const control::Reject& packet) {
+  EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
-  if (const RequestRecord* found = find_request(*endpoint, packet.request); found != nullptr) {
+  if (const RequestRecord* found = requests_.find(*endpoint, packet.request); found != nullptr) {
     const RequestRecord request = *found;
-    remove_request(request.id);
-    fail_connect(request, {Errc::refused, "the endpoint " + in_quotes(describe(*endpoint)) + " refused the channel"});
+    requests_.remove(request.id);
+    fail_connect(request, {Errc::refused, "the endpoint " + in_quotes(endpoints_.describe(*endpoint)) + " refused the channel"});
   }
-  ok(client, packet.header);
+  clients_.ok(client, packet.header);
 }
 
 // The reply that a channel is open, to either side.
-bool Service::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, Op op, uint64_t cookie,
+bool Channels::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, Op op, uint64_t cookie,
                              std::initializer_list<int> descriptors) {
   channel.state = State::open;
   UNET_PROBE(channel_open, endpoint.id, channel.number, static_cast<int>(channel.kind));
   channel.request = 0;
   persistence_.changed(JournalKind::channel, endpoint.id, channel.number);
-  auto reply = zeroed<control::Reply>();
-  reply.header = {.op = op, .endpoint = endpoint.id, .cookie = cookie};
+  control::Reply reply = make_reply({.op = op, .endpoint = endpoint.id, .cookie = cookie});
   reply.channel = info_of(endpoint, channel);
-  return send_packet(*client_at(endpoint.client), reply, descriptors);
+  return clients_.send_packet(*clients_.at(endpoint.client), reply, descriptors);
 }
 
 namespace {
@@ -303,16 +272,16 @@ void join(const EndpointRecord& connector, ChannelRecord& connecting, const Endp
 
 }  // namespace
 
-void Service::accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
-  EndpointRecord& connector = *endpoint_at(request.connector);
-  ClientRecord& client = *client_at(endpoint.client);
+void Channels::accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
+  EndpointRecord& connector = *endpoints_.at(request.connector);
+  ClientRecord& client = *clients_.at(endpoint.client);
   ChannelRecord& connecting = connector.channels.at(request.connector_channel);
   const Result<LocalParts> parts = make_local_parts(connecting.local);
-  const Result<ChannelRecord*> made = parts ? new_channel(endpoint, 0) : Result<ChannelRecord*>(tl::unexpected(parts.error()));
-  remove_request(request.id);
+  const Result<ChannelRecord*> made = parts ? create(endpoint, 0) : Result<ChannelRecord*>(tl::unexpected(parts.error()));
+  requests_.remove(request.id);
   if (!made) {
     fail_connect(request, made.error());
-    return fail_request(client, header, made.error());
+    return clients_.fail_request(client, header, made.error());
   }
   ChannelRecord& accepting = **made;
   accepting.kind = ChannelKind::local;
@@ -321,43 +290,44 @@ void Service::accept_local(EndpointRecord& endpoint, const RequestRecord& reques
   // Side s sleeps on sleep[s]; its peer writes wake[s].
   if (!finish_connect(endpoint, accepting, Op::accept, header.cookie,
                       {parts->memory.get(), parts->sleep[1].get(), parts->wake[0].get()})) {
-    end_channel(endpoint, accepting.number, control::CloseReason::closed_by_peer);
-    return fail_connect(request, {Errc::refused, "the endpoint " + in_quotes(describe(endpoint)) + " could not take the channel"});
+    end(endpoint, accepting.number, control::CloseReason::closed_by_peer);
+    return fail_connect(request,
+                        {Errc::refused, "the endpoint " + in_quotes(endpoints_.describe(endpoint)) + " could not take the channel"});
   }
   if (!finish_connect(connector, connecting, Op::connect, connecting.cookie,
                       {parts->memory.get(), parts->sleep[0].get(), parts->wake[1].get()})) {
-    end_channel(connector, connecting.number, control::CloseReason::closed_by_peer);
+    end(connector, connecting.number, control::CloseReason::closed_by_peer);
   }
 }
 
-void Service::accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
-  EndpointRecord& connector = *endpoint_at(request.connector);
-  ClientRecord& client = *client_at(endpoint.client);
+void Channels::accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
+  EndpointRecord& connector = *endpoints_.at(request.connector);
+  ClientRecord& client = *clients_.at(endpoint.client);
   ChannelRecord& connecting = connector.channels.at(request.connector_channel);
-  const Result<ChannelRecord*> made = new_channel(endpoint, 0);
-  remove_request(request.id);
+  const Result<ChannelRecord*> made = create(endpoint, 0);
+  requests_.remove(request.id);
   if (!made) {
     fail_connect(request, made.error());
-    return fail_request(client, header, made.error());
+    return clients_.fail_request(client, header, made.error());
   }
   ChannelRecord& accepting = **made;
   accepting.kind = ChannelKind::ni;
   join(connector, connecting, endpoint, accepting, request);
-  if (Status status = open_hairpin(connector, connecting, endpoint, accepting); !status) {
-    end_channel(endpoint, accepting.number, control::CloseReason::closed_by_peer);
+  if (Status status = engine_channels_.open_hairpin(connector, connecting, endpoint, accepting); !status) {
+    end(endpoint, accepting.number, control::CloseReason::closed_by_peer);
     fail_connect(request, status.error());
-    return fail_request(client, header, status.error());
+    return clients_.fail_request(client, header, status.error());
   }
   finish_connect(endpoint, accepting, Op::accept, header.cookie, {});
   finish_connect(connector, connecting, Op::connect, connecting.cookie, {});
 }
 
-void Service::handle(ClientRecord& client, const control::CloseChannel& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+void Channels::handle(ClientRecord& client, const control::CloseChannel& packet) {
+  EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
-  if (own_channel(client, *endpoint, packet.header, packet.channel) == nullptr) return;
-  end_channel(*endpoint, packet.channel, control::CloseReason::closed_by_peer);
-  ok(client, packet.header);
+  if (own(client, *endpoint, packet.header, packet.channel) == nullptr) return;
+  end(*endpoint, packet.channel, control::CloseReason::closed_by_peer);
+  clients_.ok(client, packet.header);
 }
 
 }  // namespace unet::service

@@ -1,7 +1,9 @@
-// service_captures.cc - requests for captures: which client may have which.
-#include <bit>
+// capture_requests.cc - rights to a capture, its start and its end.
+#include "ni/service/capture_requests.h"
 
-#include "ni/service/service.h"
+#include <bit>
+#include <string>
+
 #include "unet/base/bytes.h"
 #include "unet/capture_memory.h"
 
@@ -12,7 +14,7 @@ constexpr uint32_t kSnapMin = 14;
 
 }  // namespace
 
-Status Service::may_capture(ClientRecord& client, const control::CaptureStart& packet) {
+Status CaptureRequests::may_capture(ClientRecord& client, const control::CaptureStart& packet) {
   const auto wrong = [](const std::string& why) { return fail(Errc::invalid_argument, "capture: " + why); };
   if (!std::has_single_bit(packet.bytes) || packet.bytes < kCaptureBytesMin || packet.bytes > kCaptureBytesMax) {
     return wrong("the buffer is a power of two of " + std::to_string(kCaptureBytesMin) + " to " + std::to_string(kCaptureBytesMax) +
@@ -22,16 +24,16 @@ Status Service::may_capture(ClientRecord& client, const control::CaptureStart& p
   if (packet.port < -1 || packet.port >= static_cast<int32_t>(ports_.size())) {
     return wrong("there is no port " + std::to_string(packet.port) + ": this network interface has " + std::to_string(ports_.size()));
   }
-  const bool operates = is_operator(client.who);
+  const bool operates = operation_.is_operator(client.who);
   if (packet.header.endpoint == Captures::kAny) {
     if (packet.channel != Captures::kAny) return wrong("a channel is one of an endpoint: say which endpoint");
     if (operates) return {};
     return fail(Errc::not_permitted, "only root and user " + std::to_string(options_.own_user) +
                                          ", whose network interface this is, may capture what is others'; name an endpoint of your own");
   }
-  const EndpointRecord* endpoint = endpoint_at(packet.header.endpoint);
+  const EndpointRecord* endpoint = endpoints_.at(packet.header.endpoint);
   const bool known = endpoint != nullptr && !endpoint->detaching &&
-                     (operates || owner_of(*client_at(endpoint->client)) == owner_of(client));
+                     (operates || owner_of(*clients_.at(endpoint->client)) == owner_of(client));
   if (known && endpoint->carrier) {
     return wrong("endpoint " + std::to_string(endpoint->id) + " is emulated and has no queues: name endpoint " +
                  std::to_string(*endpoint->carrier) + ", which carries it" +
@@ -45,36 +47,35 @@ Status Service::may_capture(ClientRecord& client, const control::CaptureStart& p
 
 // The engines that see its frames: an endpoint's engine, or those that have the port. An endpoint that no engine serves has no frames:
 // to capture it does not choose its engine (Captures::on_endpoint_assigned).
-uint32_t Service::engines_of(const CaptureRecord& capture) {
+uint32_t CaptureRequests::engines_of(const CaptureRecord& capture) {
   if (capture.endpoint) {
-    const EndpointRecord& endpoint = *endpoint_at(*capture.endpoint);
+    const EndpointRecord& endpoint = *endpoints_.at(*capture.endpoint);
     return endpoint.engine ? 1u << *endpoint.engine : 0;
   }
-  return capture.port >= 0 ? engines_of(ports_[static_cast<uint32_t>(capture.port)]) : commands_.all();
+  return capture.port >= 0 ? engines_.of(static_cast<uint32_t>(capture.port)) : engines_.all();
 }
 
-void Service::handle(ClientRecord& client, const control::CaptureStart& packet) {
-  if (Status status = may_capture(client, packet); !status) return fail_request(client, packet.header, status.error());
-  const Result<CaptureRecord*> created = captures_.create(client, owner_of(client), is_operator(client.who), packet, now_);
-  if (!created) return fail_request(client, packet.header, created.error());
+void CaptureRequests::handle(ClientRecord& client, const control::CaptureStart& packet) {
+  if (Status status = may_capture(client, packet); !status) return clients_.fail_request(client, packet.header, status.error());
+  const Result<CaptureRecord*> created = captures_.create(client, owner_of(client), operation_.is_operator(client.who), packet, now_);
+  if (!created) return clients_.fail_request(client, packet.header, created.error());
   CaptureRecord& capture = **created;
   captures_.start(capture, engines_of(capture));
-  auto reply = zeroed<control::Reply>();
-  reply.header = packet.header;
+  control::Reply reply = make_reply(packet.header);
   reply.capture = {.capture = capture.capture, .bytes = capture.bytes, .epoch = wall_now() - now_};
-  if (!send_packet(client, reply, {capture.shared.descriptor.get()})) captures_.stop(capture);
+  if (!clients_.send_packet(client, reply, {capture.shared.descriptor.get()})) captures_.stop(capture);
   capture.shared.descriptor.reset();
 }
 
-void Service::handle(ClientRecord& client, const control::CaptureStop& packet) {
+void CaptureRequests::handle(ClientRecord& client, const control::CaptureStop& packet) {
   CaptureRecord* const capture = captures_.find(packet.capture);
-  const bool operates = is_operator(client.who);
+  const bool operates = operation_.is_operator(client.who);
   if (capture == nullptr || (!operates && capture->owner != owner_of(client))) {
-    return fail_request(client, packet.header, {Errc::not_found, "no capture " + std::to_string(packet.capture) +
+    return clients_.fail_request(client, packet.header, {Errc::not_found, "no capture " + std::to_string(packet.capture) +
                                                                      (operates ? " runs" : " of yours runs")});
   }
   captures_.stop(*capture);
-  ok(client, packet.header);
+  clients_.ok(client, packet.header);
 }
 
 }  // namespace unet::service

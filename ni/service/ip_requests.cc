@@ -1,14 +1,14 @@
-// service_ip.cc - requests of IP: channels, claims of ports, the configuration of the ports.
+// ip_requests.cc - channels of IP, claims of ports, the configuration of the ports.
+#include "ni/service/ip_requests.h"
+
 #include <algorithm>
 #include <string>
 
-#include "ni/service/service.h"
 #include "unet/wire/address.h"
 
 namespace unet::service {
 
 using control::Op;
-using State = ChannelRecord::State;
 
 namespace {
 
@@ -19,8 +19,8 @@ void append(std::string& to, const T& value) {
 
 }  // namespace
 
-Status Service::may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint) {
-  if (Status more = takes_more(); !more) return more;
+Status IpRequests::may_open(const ClientRecord& client, const EndpointRecord& endpoint) {
+  if (Status more = operation_.takes_more(); !more) return more;
   if (ip_.hosts().empty()) {
     return fail(Errc::not_found, "this network interface has no IP: its configuration has to give a port an address (ip, --ip)");
   }
@@ -36,78 +36,77 @@ Status Service::may_open_ip(const ClientRecord& client, const EndpointRecord& en
   return {};
 }
 
-void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
-  EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "IP channel");
+void IpRequests::handle(ClientRecord& client, const control::OpenIp& packet) {
+  EndpointRecord* endpoint = endpoints_.own_real(client, packet.header, "IP channel");
   if (endpoint == nullptr) return;
-  if (Status status = may_open_ip(client, *endpoint); !status) return fail_request(client, packet.header, status.error());
-  assign_engine(*endpoint, 0);
+  if (Status status = may_open(client, *endpoint); !status) return clients_.fail_request(client, packet.header, status.error());
+  engines_.assign(*endpoint, 0);
   // A client that has all doorbells of that engine is given another one's.
   if (endpoint->engine.value_or(0) != 0) {
-    return fail_request(client, packet.header, {Errc::quota_exceeded, "engine 0 has IP, and as many endpoints of this connection as it can "
-                                                                      "serve: open another connection"});
+    return clients_.fail_request(client, packet.header,
+                                 {Errc::quota_exceeded, "engine 0 has IP, and as many endpoints of this connection as it can serve: open "
+                                                        "another connection"});
   }
-  const Result<ChannelRecord*> made = new_channel(*endpoint, 0);
-  if (!made) return fail_request(client, packet.header, made.error());
+  const Result<ChannelRecord*> made = channels_.create(*endpoint, 0);
+  if (!made) return clients_.fail_request(client, packet.header, made.error());
   ChannelRecord& channel = **made;
   channel.kind = control::ChannelKind::ni;
   channel.ip = true;
   channel.local = LocalOptions{0, 0};
   channel.peer = "ip";
   endpoint->ip_channel = channel.number;
-  push(0, engine::OpenIp{.endpoint = endpoint->id, .channel = channel.number});
-  finish_connect(*endpoint, channel, Op::open_ip, packet.header.cookie, {});
+  commands_.push(0, engine::OpenIp{.endpoint = endpoint->id, .channel = channel.number});
+  channels_.finish_connect(*endpoint, channel, Op::open_ip, packet.header.cookie, {});
 }
 
-void Service::handle(ClientRecord& client, const control::ClaimIp& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+void IpRequests::handle(ClientRecord& client, const control::ClaimIp& packet) {
+  EndpointRecord* endpoint = endpoints_.own(client, packet.header);
   if (endpoint == nullptr) return;
-  if (Status more = takes_more(); !more) return fail_request(client, packet.header, more.error());
+  if (Status more = operation_.takes_more(); !more) return clients_.fail_request(client, packet.header, more.error());
   const Result<IpClaimed> claimed = ip_.claim(client, *endpoint, packet.claim);
-  if (!claimed) return fail_request(client, packet.header, claimed.error());
-  auto reply = zeroed<control::Reply>();
-  reply.header = packet.header;
+  if (!claimed) return clients_.fail_request(client, packet.header, claimed.error());
+  control::Reply reply = make_reply(packet.header);
   reply.claim_ip = {.claim = claimed->claim, .port = claimed->port, .plenty = claimed->plenty};
-  send_packet(client, reply);
+  clients_.send_packet(client, reply);
 }
 
 // nullptr: the client's endpoint has no such claim, which it has been told.
-EndpointRecord* Service::endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim) {
-  EndpointRecord* const endpoint = own_endpoint(client, header);
+EndpointRecord* IpRequests::endpoint_of_claim(ClientRecord& client, const control::Header& header, uint32_t claim) {
+  EndpointRecord* const endpoint = endpoints_.own(client, header);
   if (endpoint == nullptr || endpoint->ip_claims.count(claim) != 0) return endpoint;
-  fail_request(client, header, {Errc::not_found, "the endpoint has no claim " + std::to_string(claim)});
+  clients_.fail_request(client, header, {Errc::not_found, "the endpoint has no claim " + std::to_string(claim)});
   return nullptr;
 }
 
-void Service::handle(ClientRecord& client, const control::ReleaseIp& packet) {
+void IpRequests::handle(ClientRecord& client, const control::ReleaseIp& packet) {
   EndpointRecord* endpoint = endpoint_of_claim(client, packet.header, packet.claim);
   if (endpoint == nullptr) return;
-  push(0, engine::ReleaseIp{.number = packet.claim});
+  commands_.push(0, engine::ReleaseIp{.number = packet.claim});
   ip_.release(client, *endpoint, packet.claim);
-  ok(client, packet.header);
+  clients_.ok(client, packet.header);
 }
 
-void Service::handle(ClientRecord& client, const control::SetIpClaim& packet) {
+void IpRequests::handle(ClientRecord& client, const control::SetIpClaim& packet) {
   EndpointRecord* endpoint = endpoint_of_claim(client, packet.header, packet.claim);
   if (endpoint == nullptr) return;
   const Status set = ip_.set(*endpoint, packet.claim, packet.accepts_new_flows);
-  if (!set) return fail_request(client, packet.header, set.error());
-  ok(client, packet.header);
+  if (!set) return clients_.fail_request(client, packet.header, set.error());
+  clients_.ok(client, packet.header);
 }
 
-void Service::handle(ClientRecord& client, const control::OwnIpFlow& packet) {
+void IpRequests::handle(ClientRecord& client, const control::OwnIpFlow& packet) {
   if (endpoint_of_claim(client, packet.header, packet.claim) == nullptr) return;
   const engine::IpFlow flow{
       .local = packet.local, .remote = packet.remote, .local_port = packet.local_port, .remote_port = packet.remote_port};
-  if (Status owned = ip_.own_flow(packet.claim, flow); !owned) return fail_request(client, packet.header, owned.error());
-  ok(client, packet.header);
+  if (Status owned = ip_.own_flow(packet.claim, flow); !owned) return clients_.fail_request(client, packet.header, owned.error());
+  clients_.ok(client, packet.header);
 }
 
-void Service::handle(ClientRecord& client, const control::GetIpConfiguration& packet) {
-  if (own_endpoint(client, packet.header) == nullptr) return;
-  if (ip_.hosts().empty()) return fail_request(client, packet.header, {Errc::not_found, "this network interface has no IP"});
+void IpRequests::handle(ClientRecord& client, const control::GetIpConfiguration& packet) {
+  if (endpoints_.own(client, packet.header) == nullptr) return;
+  if (ip_.hosts().empty()) return clients_.fail_request(client, packet.header, {Errc::not_found, "this network interface has no IP"});
   std::string addresses, interfaces, routes;
-  auto reply = zeroed<control::Reply>();
-  reply.header = packet.header;
+  control::Reply reply = make_reply(packet.header);
   reply.ip_configuration = {};
   for (const auto& [port, status] : ip_.hosts().all()) {
     for (uint32_t i = 0; i < status.count; ++i) {
@@ -140,29 +139,21 @@ void Service::handle(ClientRecord& client, const control::GetIpConfiguration& pa
     }
   }
   const Result<Descriptor> memory = create_text("unet-ip", addresses + interfaces + routes);
-  if (!memory) return fail_request(client, packet.header, memory.error());
-  send_packet(client, reply, {memory->get()});
+  if (!memory) return clients_.fail_request(client, packet.header, memory.error());
+  clients_.send_packet(client, reply, {memory->get()});
 }
 
-// Each asks for the configuration anew.
-void Service::tell_ip_changed() {
-  for (const auto& [id, endpoint] : endpoints_) {
+void IpRequests::tell_changed() {
+  for (const auto& [id, endpoint] : endpoints_.all()) {
     if (!endpoint->ip_channel || endpoint->detaching) continue;
     auto event = zeroed<control::IpChanged>();
     event.header = {.op = control::Op::ip_changed, .endpoint = id, .cookie = 0};
-    send_packet(*client_at(endpoint->client), event);
+    clients_.send_packet(*clients_.at(endpoint->client), event);
   }
 }
 
-void Service::on_ip_changed(const engine::IpChanged& event) {
-  if (ip_.hosts().on_changed(event, ports_[event.port].address)) tell_ip_changed();
-}
-
-// An NI that has no IP any longer closes the channels that the NI before it had.
-void Service::resume_ip(EndpointRecord& endpoint) {
-  if (!endpoint.ip_channel) return;
-  if (!ip_.hosts().empty()) return ip_.resume(endpoint);
-  tell_closed(endpoint, endpoint.channels.at(*endpoint.ip_channel), control::CloseReason::wire_lost);
+void IpRequests::on_changed(const engine::IpChanged& event) {
+  if (ip_.hosts().on_changed(event, ports_[event.port].address)) tell_changed();
 }
 
 }  // namespace unet::service
