@@ -308,7 +308,8 @@ Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<De
   if (emulated_ != nullptr) return emulated_->adopt(info, std::move(descriptors));
   const Channel channel{info.channel};
   if (info.known != 0) {
-    if (kind(channel) != control::ChannelKind::local) return fail(Errc::not_found, "the channel has been closed meanwhile");
+    // Not "not_found": the port has a claim, and its other owners take connections.
+    if (kind(channel) != control::ChannelKind::local) return fail(Errc::refused, "the channel has been closed meanwhile");
     return channel;
   }
   ChannelState state;
