@@ -40,7 +40,7 @@ void SocketProxies::drain(File& listener) {
     if (each.from.channel != nullptr) ParentChannels::refuse(each);
     return each.from.channel != nullptr;
   });
-  static_cast<void>(runtime.sockets().stack().set_accepts_new_flows(listener.socket, false));
+  static_cast<void>(runtime.sockets().stack().end_new_flows(listener.socket));
   watch(listener);
   draining_.push_back({&listener, runtime.now() + kQuietFor, runtime.now() + kDrainsFor});
   runtime.poll();
