@@ -153,7 +153,8 @@ std::vector<Channel> OwnChannels::ni_channels() const {
 Result<Channel> OwnChannels::adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors) {
   const Channel channel{info.channel};
   if (info.known != 0) {
-    if (traits(channel).kind != control::ChannelKind::local) return fail(Errc::not_found, "the channel has been closed meanwhile");
+    // Not "not_found": the port has a claim, and its other owners take connections.
+    if (traits(channel).kind != control::ChannelKind::local) return fail(Errc::refused, "the channel has been closed meanwhile");
     return channel;
   }
   State state;

@@ -363,6 +363,15 @@ bool Runtime::poll(uint32_t local_messages) {
   return true;
 }
 
+void Runtime::poll_all() {
+  constexpr int kPollsMost = 64;
+  for (int i = 0; i < kPollsMost; ++i) {
+    const uint64_t before = poller_.arrivals();
+    poll();
+    if (poller_.arrivals() == before) return;
+  }
+}
+
 void Runtime::begin_receiving(File& file) {
   if (!file.is_stream()) return begin_reading(file);
   const bool begins = !std::exchange(file.receives, true);

@@ -136,6 +136,8 @@ class Runtime {
 
   // Takes in arrivals, and notifies the threads that wait for them. True: some socket changed.
   bool poll(uint32_t local_messages = sockets::EndpointNetwork::kPollMost);
+  // poll() until nothing more comes, but for a bounded number of times.
+  void poll_all();
   // poll(), if there was none for a while. Returns the time.
   Nanoseconds poll_if_due() {
     const Nanoseconds at = now(), passed = at - poller_.ran_at();

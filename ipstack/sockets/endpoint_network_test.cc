@@ -54,6 +54,11 @@ struct Silent {
     service.send(reply, {memory.get()});
     service.count();
   }
+  TestService::Request take(control::Op op) {
+    TestService::Request request = service.take();
+    while (request.header().op != op) request = service.take();
+    return request;
+  }
   std::string address() const { return ip::text_of(network->configuration().addresses.at(0).address); }
   void poll() {
     longest = std::max(longest, time_of([&] { network->poll(*stack); }));
@@ -87,8 +92,7 @@ TEST_CASE("a local peer that asks for a channel has it when the service answers,
   silent.service.send_request(silent.network->endpoint().id(), 7);
   silent.service.count();
   silent.poll_until([&] { return silent.service.asked(control::Op::accept) == 1; });
-  TestService::Request request = silent.service.take();
-  while (request.header().op != control::Op::accept) request = silent.service.take();
+  const TestService::Request request = silent.take(control::Op::accept);
   silent.poll();
   CHECK(silent.network->taken_in() == before);
   const ChannelParts parts(kSmallChannel.local);
@@ -99,6 +103,32 @@ TEST_CASE("a local peer that asks for a channel has it when the service answers,
   silent.service.count();
   silent.poll_until([&] { return silent.network->taken_in() != before; });
   CHECK(silent.longest < kSoon);
+}
+
+TEST_CASE("a connection goes on by TCP if the channel to the port's owner has been closed before the answer names it") {
+  Silent silent;
+  silent.service.keep(control::Op::connect);
+  const Address to{*ip::parse_ip("10.0.0.1"), 80};
+  const int s = silent.stack->socket(Type::stream, false);
+  std::thread answers([&] {
+    control::Reply reply = silent.service.reply_to(silent.take(control::Op::claim_ip));
+    reply.claim_ip = {.claim = 1, .port = 50'000, .plenty = 1};
+    silent.service.send(reply);
+    silent.service.count();
+  });
+  CHECK(silent.stack->connect(s, to) == -EINPROGRESS);
+  answers.join();
+  control::Reply reply = silent.service.reply_to(silent.take(control::Op::connect));
+  reply.channel = {.channel = 2, .kind = control::ChannelKind::local, .side = 0, .wire_mtu = 0, .same_user = 1, .shared = 1, .known = 1,
+                   .local = {}, .peer = {}};
+  silent.service.send(reply);
+  silent.service.count();
+  int again = -EALREADY;
+  silent.poll_until([&] {
+    if (again == -EALREADY) again = silent.stack->connect(s, to);
+    return again != -EALREADY || silent.stack->counters().connections_out == 1;
+  });
+  CHECK(again == -EALREADY);
 }
 
 TEST_CASE("only the first claim that is released waits for a service that does not answer") {

@@ -198,6 +198,21 @@ TEST_CASE("a child takes what comes to its parent's listener, and the parent non
   CHECK(child.stack->set_accepts_new_flows(s, true) == -EINVAL);
 }
 
+TEST_CASE("a listener that is about to close gets no new connections, and those that it has are still accepted") {
+  Hosts h;
+  Application& parent = h.worker();
+  const int held = h.listen(parent, kToken);
+  REQUIRE(parent.stack->set_accepts_new_flows(held, false) == 0);
+  Application& child = h.worker();
+  const int joined = h.listen(child, kToken);
+  h.call(h.caller, 6);
+  REQUIRE(child.stack->end_new_flows(joined) == 0);
+  h.call(h.caller, 20);
+  h.call(h.local_peer, 20);
+  CHECK(h.accept(parent, held).size() == 40);
+  CHECK(h.accept(child, joined).size() == 6);
+}
+
 TEST_CASE("local connections are led to one process after the other, each by a question of its own") {
   Hosts h;
   std::map<Application*, int> listeners;

@@ -112,6 +112,7 @@ struct Socket {
   bool reuse_port : 1 = false;     // SO_REUSEPORT
   bool shares : 1 = false;         // its port is of a share: of those of this process that have it, too, each gets some
   bool passes : 1 = false;         // it takes no new flows while others of the share do
+  bool draining : 1 = false;       // a listener after Stack::end_new_flows()
   bool peeks_behind : 1 = false;   // SO_PEEK_OFF: ReadPositions has where
   bool held : 1 = false;           // Stack::held_ has it
   bool zero_copy : 1 = false;      // SO_ZEROCOPY

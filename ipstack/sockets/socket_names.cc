@@ -143,7 +143,7 @@ int SocketNames::tell_accepts_new_flows(const Socket& socket) {
   if (!socket.shares) return 0;
   AcceptsNewFlows takes = AcceptsNewFlows::no;
   const auto add = [&](uint32_t i) {
-    if (core_.sockets[i].local.host != socket.local.host) return;
+    if (core_.sockets[i].local.host != socket.local.host || core_.sockets[i].draining) return;
     takes = std::max(takes, core_.sockets[i].passes ? AcceptsNewFlows::if_no_other_does : AcceptsNewFlows::yes);
   };
   if (socket.type == Type::stream) {

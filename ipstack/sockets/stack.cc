@@ -55,6 +55,14 @@ int Stack::set_accepts_new_flows(int number, bool accepts_new_flows) {
   return socket != nullptr ? names_.set_accepts_new_flows(*socket, accepts_new_flows) : -EBADF;
 }
 
+int Stack::end_new_flows(int listener) {
+  forget_reserved();
+  Socket* const socket = core_.owned(listener);
+  if (socket == nullptr || socket->listening == nullptr) return -EBADF;
+  socket->draining = true;
+  return names_.set_accepts_new_flows(*socket, false);
+}
+
 int Stack::join(int number, const ip::IpAddress& group) {
   forget_reserved();
   Socket* const socket = core_.owned(number);

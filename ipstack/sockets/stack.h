@@ -74,6 +74,9 @@ class Stack {
   // Whether a socket with a group takes new connections and flows while others of the share do. True from listen() on, or bind() for
   // datagrams. A process that only holds a listener for its children says no.
   int set_accepts_new_flows(int socket, bool accepts_new_flows);
+  // Before such a listener closes: it gets no new connections, even if no other of the share takes them. Those that it has got may still be
+  // accepted.
+  int end_new_flows(int listener);
   int listen(int socket, int backlog);
   int accept(int socket, Address* peer = nullptr);
   int connect(int socket, const Address& to);

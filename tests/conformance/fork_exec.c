@@ -296,6 +296,50 @@ CASE(fork_closed_in_set, "an epoll set tells nothing of a connection that was cl
   kill(caller, SIGKILL);
 }
 
+// ---- a child that closes the listener, and gets no core then
+
+static union Address listens_at;
+static socklen_t listens_at_length;
+static int calls_were_made[2];
+
+static void accepts_closes_and_stops(int listener) {
+  MUST(accept(listener, NULL, NULL));
+  close(listener);
+  raise(SIGSTOP);
+}
+
+static void calls_eight(int listener) {
+  int made = 0;
+  close(listener);
+  for (int i = 0; i < 8; ++i) {
+    struct pollfd client = {.fd = (int)MUST(socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0)), .events = POLLOUT};
+    connect(client.fd, &listens_at.any, listens_at_length);
+    made += poll(&client, 1, 200) == 1 && client.revents == POLLOUT && send(client.fd, "e", 1, 0) == 1;
+  }
+  say("connected: %d", made);
+  MUST(write(calls_were_made[1], "x", 1));
+  pause();
+}
+
+CASE(fork_closed_and_stopped, "a child closes the listener and is stopped at once: new connections do not wait for it") {
+  char byte;
+  int served = 0;
+  const int listener = listening();
+  MUST(pipe(calls_were_made));
+  listens_at_length = address_of(listener, &listens_at);
+  const pid_t stopped = child(accepts_closes_and_stops, listener);
+  connected(listener);
+  MUST(waitpid(stopped, NULL, WUNTRACED));
+  const pid_t caller = child(calls_eight, listener);
+  MUST(read(calls_were_made[0], &byte, 1));
+  for (struct pollfd ready = {.fd = listener, .events = POLLIN}; poll(&ready, 1, 200) == 1;) {
+    served += recv(accept(listener, NULL, NULL), &byte, 1, 0) == 1;
+  }
+  say("served: %d", served);
+  kill(stopped, SIGKILL);
+  kill(caller, SIGKILL);
+}
+
 CASE(fork_per_connection, "a child for each connection, as classic servers do") {
   const int listener = listening();
   int right = 0;
@@ -534,6 +578,6 @@ CASE(fork_daemon, "a server that becomes a daemon after listen(): its child serv
 
 THEME(fork_exec, &fork_connection, &fork_both_use, &fork_close_is_not_end, &fork_parent_closes, &fork_shutdown_is_end,
       &fork_listener, &fork_bound, &fork_bound_daemon, &fork_bound_connects, &fork_ended, &fork_workers, &fork_busy_workers,
-      &fork_busy_at_once, &fork_closed_in_set, &fork_per_connection, &fork_datagram, &fork_opens_its_own, &fork_killed,
-      &fork_flags_shared, &exec_connection, &exec_closes, &exec_shell_writes, &exec_spawn_closes, &exec_epoll, &exec_popen,
+      &fork_busy_at_once, &fork_closed_in_set, &fork_closed_and_stopped, &fork_per_connection, &fork_datagram, &fork_opens_its_own,
+      &fork_killed, &fork_flags_shared, &exec_connection, &exec_closes, &exec_shell_writes, &exec_spawn_closes, &exec_epoll, &exec_popen,
       &fork_leaves_unread, &fork_vfork, &fork_daemon);

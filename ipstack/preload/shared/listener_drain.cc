@@ -40,10 +40,10 @@ void SocketProxies::drain(File& listener) {
     if (each.from.channel != nullptr) ParentChannels::refuse(each);
     return each.from.channel != nullptr;
   });
-  static_cast<void>(runtime.sockets().stack().set_accepts_new_flows(listener.socket, false));
+  static_cast<void>(runtime.sockets().stack().end_new_flows(listener.socket));
   watch(listener);
   draining_.push_back({&listener, runtime.now() + kQuietFor, runtime.now() + kDrainsFor});
-  runtime.poll();
+  runtime.poll_all();
   while (pass_next(listener)) continue;
 }
 
@@ -103,6 +103,8 @@ bool SocketProxies::pass_next(File& listener) {
 // True: something may still come.
 bool SocketProxies::drain_closed() {
   Runtime& runtime = Runtime::get();
+  // A connection may have come since the last poll, as this process may have had no core for longer than kQuietFor.
+  if (!draining_.empty()) runtime.poll_all();
   for (size_t i = 0; i < draining_.size();) {
     auto& [listener, until, last] = draining_[i];
     File& file = *listener;
