@@ -18,7 +18,7 @@ BUDGET = {
     "drivers/dpdk": (0, 1),
     "ipstack/preload": (3, 10),
     "ipstack/sockets": (36, 0),
-    "ni/service": (49, 0),
+    "ni/service": (30, 0),
     "tests": (2, 0),
     "tests/conformance": (0, 2),
     "unet": (0, 2),
