@@ -18,7 +18,6 @@ BUDGET = {
     "ipstack/preload": (1, 9),
     "ipstack/sockets": (15, 0),
     "ni/service": (30, 0),
-    "tests": (2, 0),
     "tests/conformance": (0, 2),
     "unet": (0, 2),
 }
