@@ -2,9 +2,9 @@
 //
 // On a machine with fewer cores than threads a packet waits for milliseconds before a thread takes it. A delay measured then says nothing
 // about the wire. A thread loses its core anywhere: between two polls, while it handles a packet, or while it sends. Packets that were
-// there when the thread resumes are found later, behind the rest. So the longest time between two looks counts until no packet from that
-// time can be left: a poll found nothing, or as many packets were found since as a receive queue holds. The longest time counts and not the
-// sum: so a receiver that is slower than the wire still makes its sender slow down.
+// there when the thread resumes are found later, behind the rest. The longest time between two looks therefore counts until no packet from
+// that time can be left: a poll found nothing, or as many packets were found since as a receive queue holds. The longest time counts and
+// not the sum, so a receiver that is slower than the wire still makes its sender slow down.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class Absence {
   Absence() = default;
 
   // Until the next look the thread sleeps, unless something arrives. A packet found then may have waited for the wake-up, or have come at
-  // the end of a long sleep. So this sleep counts only for as many packets as one peer has under way.
+  // the end of a long sleep. This sleep therefore counts only for as many packets as one peer has under way.
   void sleeps() noexcept { sleeps_ = true; }
   // A packet was found at `now`.
   void found(Nanoseconds now) noexcept {
@@ -62,7 +62,7 @@ class Absence {
   }
 
   Nanoseconds looked_at_ = 0;
-  Nanoseconds longest_ = 0, before_ = 0;  // of the last kQueue packets or fewer, and of the kQueue before them
+  Nanoseconds longest_ = 0, before_ = 0;  // longest gap during the last kQueue packets or fewer, and during the kQueue before them
   uint32_t found_ = 0;
   Nanoseconds slept_ = 0;
   uint32_t woken_for_ = 0;                // packets for which slept_ still counts

@@ -42,7 +42,7 @@ typedef struct unet_am_endpoint unet_am_endpoint;
 typedef struct unet_am_token unet_am_token;        // the message of a running handler; valid until the handler returns
 
 enum {
-  UNET_AM_ARGUMENTS_MAX = 16,       // of 32 bits
+  UNET_AM_ARGUMENTS_MAX = 16,       // arguments of 32 bits
   UNET_AM_HANDLERS_MAX = 256,
   UNET_AM_TRANSLATIONS_MAX = 65536,
   UNET_AM_CREDITS = 64,             // outstanding requests to one peer

@@ -1,7 +1,7 @@
 // buffer_pool.h - memory for packets that wait for an acknowledgement; used by the links of one endpoint.
 //
-// Blocks of a few sizes are cut from slabs; each size has a list of free blocks. So a packet needs no allocation once traffic has begun.
-// The flows' windows bound the number of blocks.
+// Blocks of a few sizes are cut from slabs; each size has a list of free blocks. A packet needs no allocation once traffic has begun. The
+// flows' windows bound the number of blocks.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// bundle.cc - polling several endpoints, and sleeping on them. Of several threads one sleeps on the descriptors, the others wait for it.
+// bundle.cc - polling several endpoints, and sleeping on them. If several threads wait, one sleeps on the descriptors, and the others wait
+// for it.
 #include "am/bundle.h"
 
 #include <sched.h>

@@ -59,7 +59,7 @@ class Bundle {
   uint32_t poll();
   // Waits until a message arrives at one of the endpoints, whichever thread takes it, or `timeout` is over; its handlers have then run.
   // Polls for `spin` before it sleeps. A sleeping thread never holds the bundle. With several threads, handlers may have run unseen since
-  // this thread's last wait(); if the caller does not hold the bundle, this wait() then returns at once, as does a thread's first one. So a
+  // this thread's last wait(); if the caller does not hold the bundle, this wait() then returns at once, as does a thread's first one. A
   // thread that checks its condition, waits and checks again misses nothing.
   WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever, Nanoseconds spin = unet::Endpoint::kDefaultSpin);
 

@@ -10,7 +10,7 @@ namespace {
 constexpr Nanoseconds kPeriod = 5 * kSecond;  // the least round trip covers the last one or two periods: a wire may change
 constexpr uint64_t kLossSample = 64;          // packets over which losses are counted
 constexpr Nanoseconds kFullQueue = 3;         // budgets for a queue: losses at this delay mean a queue that overflows
-constexpr double kGrowthMax = 0.125;          // of the window, in a round trip
+constexpr double kGrowthMax = 0.125;          // most growth in a round trip, as a fraction of the window
 
 }  // namespace
 

@@ -43,7 +43,7 @@ class Congestion {
   explicit Congestion(const CongestionOptions& options = {}) noexcept;
 
   // A round trip took `delay`, and acknowledged `bytes` of `in_flight`. For up to `absence` of the delay a side did not look for packets,
-  // because processes share cores and sleep. That part says nothing about the wire, so it never shrinks the window.
+  // because processes share cores and sleep. This part of a delay says nothing about the wire, so it never shrinks the window.
   void handle_ack(uint32_t bytes, uint64_t in_flight, Nanoseconds delay, Nanoseconds absence, Nanoseconds now) noexcept;
   // One packet was lost; `sent` counts all packets sent so far.
   void handle_loss(uint64_t sent, Nanoseconds now) noexcept;

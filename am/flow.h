@@ -6,18 +6,18 @@
 //
 // A request needs one of `window` credits. The credit comes back when the peer says that it has handled the request, and when everything
 // that the peer began before saying so has arrived. A packet always carries the count of requests handled when it was begun; an ack says
-// which packet number it stands before. A reply needs no credit. So at most `window` requests and `window` replies of one side are ever
-// unacknowledged, which is kSequenceWindow: a reply can always be sent, and there is no deadlock. (From a peer that cheats, the flow takes
+// which packet number it stands before. A reply needs no credit. One side therefore has at most `window` requests and `window` replies
+// unacknowledged, together kSequenceWindow: a reply can always be sent, and there is no deadlock. (From a peer that cheats, the flow takes
 // nothing while it has no room for a reply.) A side that waits for a credit while nothing is in flight asks for it now and then (probe).
 //
 // Every packet acknowledges all packets before a number. A separate ack, which also lists packets behind a gap, goes out when no packet has
 // carried the acknowledgement for `ack_delay`. It goes out at once when a gap opens or is filled, when a packet comes twice, or when the
 // sender asks for it. The sender asks each time that it has sent a quarter of its window.
 //
-// A packet counts as lost when a later one has arrived and a reordering time has passed since (RACK, RFC 8985). That time is a quarter of a
-// round trip, or longer after packets have come later than that (section 6.2); acks tell how many came twice. If no later packet exists,
-// the oldest one is sent again after two round trips to provoke an ack (section 7), then after each time-out (RFC 6298). With
-// Recovery::go_back_n, as in U-Net Active Messages, the receiver drops packets behind a gap, and a time-out sends everything again.
+// A packet counts as lost when a later one has arrived and a reordering time has passed since (RACK, RFC 8985). The reordering time is a
+// quarter of a round trip, or longer after packets have come later than that (section 6.2); acks tell how many came twice. If no later
+// packet exists, the oldest one is sent again after two round trips to provoke an ack (section 7), then after each time-out (RFC 6298).
+// With Recovery::go_back_n, as in U-Net Active Messages, the receiver drops packets behind a gap, and a time-out sends everything again.
 //
 // A session number counts the lives of each side, so that no packet of an earlier life is taken for a present one. Sessions can differ only
 // on static channels; all other channels end with either side.

@@ -49,7 +49,8 @@ TEST_CASE("an asynchronous request never waits, and gives its payload back once"
   const std::array<uint32_t, 2> arguments{1, 2};
   uint32_t sent = 0;
   Outcome outcome = Outcome::sent;
-  // The first few requests exceed all credits together. As many of that size as an endpoint takes would keep the NI busy for long.
+  // The first few requests exceed all credits together. Later requests are short, as a full queue of long ones would keep the NI busy for
+  // long.
   const auto part = [&] { return std::span(payload).first(sent < 4 ? size : std::min<size_t>(size, 5000)); };
   while (sent < 1000 && (outcome = a->request_long_async(0, kEcho, 0, part(), arguments, note_done, &done)) == Outcome::sent) ++sent;
   CHECK(outcome == Outcome::not_sent);

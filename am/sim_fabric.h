@@ -72,7 +72,7 @@ class Side {
   // ---- results
   uint64_t requests_begun = 0, requests_handled = 0, replies_begun = 0, replies_handled = 0, unanswered = 0;
   uint64_t bytes_handled = 0;
-  std::vector<Nanoseconds> latencies;  // of requests, from the first transmission until the other side handles them
+  std::vector<Nanoseconds> latencies;  // latency of each request, from the first transmission until its handler runs
   std::string fault;                   // the first violation of a rule
 
   Flow& flow() noexcept { return *flow_; }
@@ -374,7 +374,7 @@ inline Nanoseconds percentile(std::vector<Nanoseconds> of, double share) {
   return of[static_cast<size_t>(share * static_cast<double>(of.size() - 1))];
 }
 
-// `bytes` are those of each request. The same seed gives the same figures.
+// `bytes` are those of each request. A seed always gives the same figures.
 inline Incast incast(uint32_t senders, uint32_t bytes, uint64_t seed, double loss = 0, const Worker& receiver = {},
                      Nanoseconds time = 5 * kMillisecond) {
   FlowOptions options;

@@ -20,8 +20,8 @@ using OpenedPorts = Result<std::vector<std::unique_ptr<Driver>>>;
 OpenedPorts open_ports(const std::vector<std::string>& specifications, uint32_t with_ip);
 
 // Calls `open` repeatedly for at most `patience`: the wire's previous owner may have just ended, or its interface may be down or being
-// remade. invalid_argument, not_permitted, out_of_memory and disconnected end the attempts at once. So does any error once can_open_later()
-// is false. `on_first` gets the error that made it wait.
+// remade. invalid_argument, not_permitted, out_of_memory and disconnected end the attempts at once. Any other error ends them once
+// can_open_later() is false. `on_first` gets the error that made it wait.
 OpenedPorts open_when_free(const std::function<OpenedPorts()>& open, Nanoseconds patience,
                            const std::function<void(const Error&)>& on_first);
 

@@ -44,7 +44,7 @@ struct Parcel {
   static constexpr uint32_t kSmall = 96;  // bytes stored inside the parcel
 
   Emulated* owner = nullptr;  // nullptr: without an endpoint so far, or free
-  uint64_t serial = 0;        // of the message that it was last lent as, for release()
+  uint64_t serial = 0;        // number of the message in which it was last lent, for release()
   uint32_t next = 0;          // next parcel in its list
   uint32_t length = 0;
   uint32_t position = 0;      // local: position of the message in its channel

@@ -36,7 +36,7 @@ struct alignas(kLine) Cell {
 struct alignas(kLine) StoreLine {
   std::atomic<uint64_t> bytes[2];          // bytes it has stored here, in even and odd phases of all_store_sync(); written after the bytes
                                            // themselves
-  std::atomic<uint32_t> is_mapped;         // it has mapped this memory
+  std::atomic<uint32_t> is_mapped;         // the rank has mapped this memory
 };
 
 static_assert(sizeof(ControlHead) == kLine && sizeof(Cell) == kLine && sizeof(StoreLine) == kLine);

@@ -3,9 +3,10 @@
 // A machine without I/O and without a clock. poll_message() says what to send, handle() takes what has come. poll_done() reads the cells of
 // direct peers and says whether all cells are there. Up to kFlatMax ranks the exchange is flat: each rank writes its own cell, which direct
 // peers read, and sends it to the others. Beyond that it is Bruck's all-gather (Bruck et al. 1997): in round k a rank sends the cells it
-// has to the rank 2^k before it. So there are log2 P rounds, and direct peers get messages, too.
+// has to the rank 2^k before it. There are log2 P rounds, and direct peers get messages, too.
 //
-// A rank begins exchange n + 2 only after all have begun n + 1 and so finished n. So two cells per rank, for even and odd, are enough.
+// A rank begins exchange n + 2 only after all have begun n + 1 and so finished n. Two cells per rank, for even and odd, are therefore
+// enough.
 #pragma once
 
 #include <array>

@@ -43,7 +43,7 @@ void Node::note_unsettled(Rank to) {
 }
 
 // With two ranks, each gets the other's mark behind its stores. With more, a third rank may get both marks while a store from one to the
-// other is still on its way. So such a store needs an echo first.
+// other is still on its way. With more than two ranks, a store therefore needs an echo first.
 void Node::note_store(Rank to) {
   if (size_ > 2) note_unsettled(to);
 }

@@ -17,7 +17,7 @@ namespace {
   std::exit(1);
 }
 
-// Set-up calls return a value or an Error, whose text says what was wrong and what to do. No call throws.
+// Set-up calls return a value or an Error; its text says what was wrong and what to do. No call throws.
 template <typename T>
 T check(unet::Result<T> result, std::string_view call) {
   if (!result) give_up(call, result.error().text);

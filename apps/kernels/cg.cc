@@ -81,8 +81,8 @@ class ConjugateGradient {
   const uint64_t side_;
   const Partition strips_;   // of the grid's rows
   const uint64_t rows_;      // of this rank
-  // All vectors lie in one array, although others write only to the first. So each begins at the same place of a page (with the default
-  // size), and no load waits for a store to another address with the same lowest 12 bits.
+  // All vectors lie in one array, although others write only to the first. Each begins at the same place of a page (with the default size),
+  // and no load waits for a store to another address with the same lowest 12 bits.
   const uint64_t room_;   // of a vector
   const sc::Spread<double> vectors_;
   const std::span<double> with_neighbours_, p_;   // this rank's part of p, with and without a row of each neighbour

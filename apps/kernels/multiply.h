@@ -2,7 +2,7 @@
 // differs.
 //
 // Tiles of c stay in registers. A strip of b, which is contiguous and fits the first cache, runs past them (Goto and van de Geijn, "Anatomy
-// of High-Performance Matrix Multiplication", 2008, in its simplest form). So the speed does not depend on the addresses of blocks.
+// of High-Performance Matrix Multiplication", 2008, in its simplest form). The speed therefore does not depend on the addresses of blocks.
 #pragma once
 
 #include <algorithm>

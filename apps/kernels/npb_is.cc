@@ -137,7 +137,8 @@ class IntegerSort {
     deal_buckets();
   }
 
-  // Divides all keys into equal shares, and gives a bucket to the rank of the share in which it begins. So a rank has neighbouring buckets.
+  // Divides all keys into equal shares, and gives a bucket to the rank of the share in which it begins. A rank's buckets are thus
+  // neighbours.
   void deal_buckets() {
     first_bucket_.assign(sc::procs() + 1, buckets_);
     const uint32_t* const counts = counts_.mine(0).data();

@@ -3,8 +3,8 @@
 //   unet-run -n 4 -- kernel_rsort                      4 M keys, one per message
 //   unet-run -n 4 -- kernel_rsort --bulk --bits 8      keys that go to the same place together
 //
-// One pass per digit, from the lowest to the highest. Each rank counts its keys of each value, and all ranks exchange their counts. So each
-// rank knows the position of each of its keys in the order by that digit, and stores it there.
+// One pass per digit, from the lowest to the highest. Each rank counts its keys of each value, and all ranks exchange their counts. Each
+// rank then knows the position of each of its keys in the order by that digit, and stores it there.
 #include <algorithm>
 #include <string>
 #include <utility>

@@ -4,7 +4,7 @@
 //   unet-run -n 4 -- kernel_ssort --bulk     one message from each rank to each other
 //
 // Each rank gives a sample of its keys; every rank sorts all samples and takes P - 1 splitters. Each rank gets the keys between two
-// splitters and sorts them. So rank 0 gets the least keys, and the last rank the greatest.
+// splitters and sorts them. Rank 0 gets the least keys, and the last rank the greatest.
 #include <algorithm>
 #include <string>
 #include <vector>

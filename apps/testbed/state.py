@@ -3,8 +3,8 @@
 #   /run/unet-testbed/NAME/state.json   (root; others: $XDG_RUNTIME_DIR/unet-testbed or /tmp/unet-testbed-UID)
 #   /run/unet-testbed/NAME.lock         locked while a process makes or removes NAME; the file goes with the testbed
 #
-# The names of all parts follow from the testbed's name, and state.json is written before the first part is made. So `down` always knows
-# where to look.
+# The names of all parts follow from the testbed's name, and state.json is written before the first part is made. `down` therefore always
+# knows where to look.
 import contextlib
 import fcntl
 import json

@@ -60,7 +60,7 @@ def interface_wire(wire, mtu):
 
 
 def memif_wire(host, files, mtu):
-    """Returns one end; the first host is the server. The socket file belongs to the user who made the testbed."""
+    """Returns one end; the first host is the server. The socket file belongs to the user that made the testbed."""
     role = "server" if host == 0 else "client"
     return f"dpdk:net_memif0,role={role},socket={files}/memif.sock,mtu={mtu}"
 

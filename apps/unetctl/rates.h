@@ -38,7 +38,7 @@ struct Rates {
   std::vector<DropRate> drops;  // nonzero ones only
 };
 
-// Compares two reports of one NI. An endpoint that is only in `now` started at 0. So did one with a number that belonged to another
+// Compares two reports of one NI. An endpoint that is only in `now` started at 0, and so did one with a number that belonged to another
 // endpoint before.
 Rates rates_between(const nlohmann::json& before, const nlohmann::json& now);
 

@@ -1,8 +1,8 @@
 // supervisor.cc - the supervisor's processes, signals and time: a journal for each child, and a reaction to its end.
 //
 // It trusts its children to write a journal and to request upgrades, and nothing else: it never interprets the journal, and never waits for
-// a child. It keeps its privileges, because the next NI needs them to open wires. So it runs only its own program, unless NIs have all of
-// its privileges anyway. Then it also runs one that no other user could have changed.
+// a child. It keeps its privileges, because the next NI needs them to open wires. It therefore runs only its own program, unless NIs have
+// all of its privileges anyway. Then it also runs one that no other user could have changed.
 #include "apps/unetd/supervisor.h"
 
 #include <fcntl.h>

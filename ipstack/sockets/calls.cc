@@ -1,4 +1,4 @@
-// calls.cc - BSD's calls, in terms of the stack's.
+// calls.cc - the calls of BSD sockets, by calls of the stack.
 #include "ipstack/sockets/calls.h"
 
 #include <netinet/in.h>
@@ -132,7 +132,7 @@ bool Sockets::await_ends(Nanoseconds within) {
   return stack_->idle();
 }
 
-// A socket has this number, as others may have had before it.
+// Initializes the state of a new socket's number, which older sockets may have used.
 void Sockets::begin(int s, bool nonblocking) {
   const auto index = static_cast<size_t>(s);
   if (index >= nonblocking_.size()) nonblocking_.resize(index + 1);
@@ -515,7 +515,7 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
 int Sockets::set_nonblocking(int s, bool on) {
   if (!is_known(s)) return answer(-EBADF);
   const auto index = static_cast<size_t>(s);
-  if (index >= nonblocking_.size()) nonblocking_.resize(index + 1);  // made by stack()
+  if (index >= nonblocking_.size()) nonblocking_.resize(index + 1);  // for a socket that stack() made
   nonblocking_[index] = on;
   return 0;
 }

@@ -1,4 +1,4 @@
-// datagram_queue.h - datagrams that have come and wait for the application, in one ring of bytes; used by the stack.
+// datagram_queue.h - received datagrams that wait for the application, in one ring of bytes; used by the stack.
 //
 // A payload byte is copied once, into the ring, and once more when the application takes it. The ring is made with the first datagram.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace unet::sockets {
 
-constexpr uint8_t kHopLimit = 64;  // the host's
+constexpr uint8_t kHopLimit = 64;  // the host's default
 
 // The fields of an IP header that a datagram's sender may choose and its receiver may ask for.
 struct HeaderOptions {
@@ -25,18 +25,18 @@ struct HeaderOptions {
 
 class DatagramQueue {
  public:
-  // A datagram. `segment` (not 0): several that came together, of that size; the last may be shorter.
+  // A datagram. `segment` (not 0): it is several datagrams of that size that arrived together; the last may be shorter.
   struct Datagram {
     Address from{};
     ip::IpAddress to{};
     uint32_t segment = 0;
-    Bytes payload{};  // in the ring until pop()
+    Bytes payload{};  // lies in the ring until pop()
     HeaderOptions header_options{};
     Nanoseconds came = 0;
-    uint32_t lost = 0;  // of the socket's, before it
+    uint32_t lost = 0;  // datagrams that the socket has lost before this one
   };
 
-  // False: no room. `lost`: how many there have been before that there was no room for.
+  // False: no room. `lost`: datagrams lost so far for lack of room.
   bool push(uint32_t bytes_max, const Datagram& datagram, uint32_t lost = 0) {
     if (memory_ == nullptr) {
       size_ = std::max(bytes_max, 2 * kLargest);
@@ -51,7 +51,7 @@ class DatagramQueue {
       else if (size_ - tail_ >= sizeof(Head)) new (memory_.get() + tail_) Head{};
       tail_ = 0;
     }
-    // In place, and read in place: a copy that is made of parts and read as a whole waits for its parts.
+    // Makes the head in place: a load of a wide word waits for all narrow stores that it covers.
     new (memory_.get() + tail_) Head{.bytes = bytes, .payload = payload, .lost = lost, .segment = static_cast<uint16_t>(datagram.segment),
                                      .header_options = datagram.header_options, .came = datagram.came, .from = datagram.from,
                                      .to = datagram.to};
@@ -65,15 +65,16 @@ class DatagramQueue {
 
   bool empty() const noexcept { return count_ == 0; }
   uint32_t waiting_bytes() const noexcept { return waiting_; }
-  // The oldest; there is one.
+  // The oldest datagram. Call only if the queue is not empty.
   Datagram front() noexcept {
     skip();
     const Head& head = head_at(head_);
     const Bytes payload{memory_.get() + head_ + sizeof(Head), head.payload};
     return head.datagram(payload.subspan(taken_));
   }
-  // The one that a peek finds which leaves out the first `skip` bytes of all that wait, as Linux's SO_PEEK_OFF counts: one without bytes is
-  // found once. `skip` is then what it leaves out of that one. False: there is none. `together`: several that came together are one.
+  // Finds the datagram for a peek that skips `skip` bytes of all waiting payload, as Linux's SO_PEEK_OFF counts; an empty datagram is found
+  // once. `skip` becomes the bytes to skip in that datagram. False: there is none. `together`: datagrams that arrived together count as
+  // one.
   bool find(uint32_t& skip, bool together, Datagram& found) noexcept {
     uint32_t at = head_, taken = taken_;
     for (uint32_t i = 0; i < count_; ++i, taken = 0) {
@@ -96,7 +97,7 @@ class DatagramQueue {
     }
     return false;
   }
-  // Takes the first of several that came together.
+  // Removes the first of several datagrams that arrived together.
   void pop_segment(uint32_t bytes) noexcept {
     taken_ += bytes;
     waiting_ -= bytes;
@@ -113,23 +114,23 @@ class DatagramQueue {
 
  private:
   struct Head {
-    uint32_t bytes = 0;  // of the whole record; 0: the ring goes on at its beginning
+    uint32_t bytes = 0;  // size of the record; 0: the next record is at the ring's beginning
     uint32_t payload = 0, lost = 0;
     uint16_t segment = 0;
     HeaderOptions header_options{};
     Nanoseconds came = 0;
     Address from{};
     ip::IpAddress to{};
-    bool peeked = false;  // without bytes, and find() has had it
+    bool peeked = false;  // an empty datagram that find() has returned
 
     Datagram datagram(Bytes data) const noexcept { return {from, to, segment, data, header_options, came, lost}; }
   };
-  static_assert(sizeof(Head) == 64 && alignof(Head) == 8);  // as records are aligned
+  static_assert(sizeof(Head) == 64 && alignof(Head) == 8);  // the alignment of records
   static constexpr uint32_t kLargest = 64 * 1024 + sizeof(Head) + 8;
 
   static uint32_t room_for(uint32_t payload) noexcept { return (payload + static_cast<uint32_t>(sizeof(Head)) + 7) & ~7u; }
   Head& head_at(uint32_t at) const noexcept { return *std::launder(reinterpret_cast<Head*>(memory_.get() + at)); }
-  // Where the record is that follows the one before `at`.
+  // The place of the record at `at`, or the ring's beginning if the ring continues there.
   uint32_t place_of(uint32_t at) const noexcept {
     uint32_t bytes = 0;
     if (size_ - at >= sizeof(Head)) std::memcpy(&bytes, memory_.get() + at + offsetof(Head, bytes), sizeof bytes);
@@ -139,7 +140,7 @@ class DatagramQueue {
 
   std::unique_ptr<std::byte[]> memory_;
   uint32_t size_ = 0, head_ = 0, tail_ = 0, count_ = 0, waiting_ = 0;
-  uint32_t taken_ = 0;  // of the oldest
+  uint32_t taken_ = 0;  // bytes taken of the oldest
 };
 
 }  // namespace unet::sockets

@@ -1,4 +1,4 @@
-// endpoint_network.cc - what comes by an endpoint to a stack, and the channels to its local peers.
+// endpoint_network.cc - passes arrivals of an endpoint to the stack, and manages the channels to local peers.
 #include "ipstack/sockets/endpoint_network.h"
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 namespace unet::sockets {
 namespace {
 
-constexpr uint32_t kPollsPerLook = 256;             // at the control socket
-constexpr uint32_t kShort = 512;                    // bytes: when one such message comes alone, its sender may wait for the answer
-constexpr uint32_t kLastMax = 100'000;              // messages that are looked for in a channel that ends
-constexpr Nanoseconds kRefreshSoon = kSecond / 10;  // of the configuration, while an address is not ours yet
-constexpr Nanoseconds kAnswerWithin = kSecond;      // of a local peer
-constexpr Nanoseconds kPatience = kSecond;          // with the service, in calls for what may also be done later
+constexpr uint32_t kPollsPerLook = 256;             // polls between two looks at the control socket
+constexpr uint32_t kShort = 512;                    // bytes: the sender of a single message up to this size may wait for the answer
+constexpr uint32_t kLastMax = 100'000;              // most messages taken from a channel that has closed
+constexpr Nanoseconds kRefreshSoon = kSecond / 10;  // interval of configuration questions while an address is tentative
+constexpr Nanoseconds kAnswerWithin = kSecond;      // time within which a local peer must answer
+constexpr Nanoseconds kPatience = kSecond;          // time-out of calls to the service that may be repeated later
 
 int errno_of(const Error& error) noexcept {
   switch (error.code) {
@@ -35,7 +35,7 @@ int errno_of(const Error& error) noexcept {
 
 Result<std::unique_ptr<EndpointNetwork>> EndpointNetwork::open(Context& context, const EndpointNetworkOptions& options) {
   auto endpoint = context.create_endpoint(options.endpoint);
-  if (!endpoint && endpoint.error().code == Errc::quota_exceeded) {  // what is sent is copied once more then
+  if (!endpoint && endpoint.error().code == Errc::quota_exceeded) {  // sends then cost one more copy
     EndpointOptions smaller = options.endpoint;
     smaller.send_bytes = std::min(smaller.send_bytes, EndpointOptions{}.send_bytes);
     endpoint = context.create_endpoint(smaller);
@@ -67,7 +67,7 @@ void EndpointNetwork::configure(IpConfiguration configuration) {
   refresh_at_ = monotonic_now() + (waits ? kRefreshSoon : options_.refresh);
 }
 
-// A thread that looks after the streams must not wait for the service: it asks, and takes the answer when there is one.
+// Asks for the configuration, and takes the answer at a later poll, as the thread of the streams must not wait for the service.
 void EndpointNetwork::poll_configuration() {
   if (refreshing_) {
     auto answer = endpoint_.poll_ip_configuration(*refreshing_);
@@ -84,13 +84,13 @@ void EndpointNetwork::poll_configuration() {
   refresh_at_ = monotonic_now() + options_.refresh;
 }
 
-// While the service answers nothing, no call waits for it again. Only a claim does, which is of no use later, and not for long.
+// While the service does not answer, only claims wait for it, and not for long, as a later claim is of no use.
 Nanoseconds EndpointNetwork::patience() const noexcept { return is_late_ ? 0 : kPatience; }
 
 void EndpointNetwork::record_patience(const Error& error) noexcept {
   if (error.code != Errc::timed_out || is_late_) return;
   is_late_ = true;
-  refresh_at_ = 0;  // its answer tells that the service is back
+  refresh_at_ = 0;  // asks soon: an answer shows that the service is back
   news_ = true;
 }
 
@@ -107,7 +107,7 @@ Network::Claimed EndpointNetwork::claim(const IpClaim& claim) {
 
 void EndpointNetwork::release(uint32_t claim) {
   const Status released = endpoint_.release_ip(claim, patience());
-  if (!released) record_patience(released.error());  // gone with the NI is released, too
+  if (!released) record_patience(released.error());  // if the NI is gone, so is the claim
 }
 
 int EndpointNetwork::set_accepts_new_flows(uint32_t claim, AcceptsNewFlows accepts_new_flows) {
@@ -147,12 +147,12 @@ uint32_t EndpointNetwork::poll(Stack& stack, uint32_t local_peers, bool for_answ
   uint32_t count = 0;
   if (news_ || ++polls_ % kPollsPerLook == 0) {
     poll_service(stack);
-    count = 1;  // something may have
+    count = 1;  // may have changed something
   }
   bool after_local = false;
   uint32_t keeps = stack.intake();
   if (keeps == 0) {
-    ++taken_in_;  // a waiter must not sleep: something may be there
+    ++taken_in_;  // a waiter must not sleep, as messages may be there
     return 1;
   }
   const auto receive = [&](Message& message) {
@@ -173,7 +173,7 @@ uint32_t EndpointNetwork::poll(Stack& stack, uint32_t local_peers, bool for_answ
   return count;
 }
 
-// True: the stack keeps it.
+// Passes a message to the stack. True: the stack releases it later.
 bool EndpointNetwork::take(Stack& stack, const Message& message) {
   ++taken_in_;
   if (message.channel == ip_) return stack.handle_message(message);
@@ -203,7 +203,7 @@ void EndpointNetwork::poll_service(Stack& stack) {
     bool found = *answer && endpoint_.kind(**answer) == control::ChannelKind::local;
     if (found && local_peer_of(**answer) == kNone) found = may_add_local_peer();
     if (*answer && !found) static_cast<void>(endpoint_.close(**answer, 0));
-    if (found && local_peer_of(**answer) == kNone) add_local_peer(stack, **answer);  // or it is the one that is there
+    if (found && local_peer_of(**answer) == kNone) add_local_peer(stack, **answer);  // else the peer is known already
     const bool unclaimed = !*answer && answer->error().code == Errc::not_found;
     const uint32_t local_peer = found ? local_peer_of(**answer) : unclaimed ? Stack::kUnclaimed : kNone;
     stack.handle_local_peer_found(asked.protocol, asked.to, local_peer, shared);
@@ -215,7 +215,7 @@ void EndpointNetwork::poll_service(Stack& stack) {
 
 void EndpointNetwork::poll_requests() {
   while (const auto request = endpoint_.next_request()) {
-    // Any application with IP may be spoken to: the network interface carries what it says anyway.
+    // Any application with IP may open a channel, as it could send the same by the network interface.
     if (!options_.use_local_peers || !may_add_local_peer()) {
       static_cast<void>(endpoint_.reject(request->id, 0));
     } else if (const auto pending = endpoint_.start_accept(request->id)) {
@@ -268,10 +268,10 @@ void EndpointNetwork::add_local_peer(Stack& stack, Channel channel) {
 void EndpointNetwork::lose_channel(Stack& stack, Channel channel) {
   const uint32_t local_peer = local_peer_of(channel);
   if (local_peer == kNone) return;
-  // What had come before still counts.
+  // Takes in messages that arrived before the channel closed.
   Message message;
   for (uint32_t i = 0; i < kLastMax && (endpoint_.receive(message) || endpoint_.has_message()); ++i) {
-    if (message.data == nullptr) continue;  // of many channels it looks at a few each time
+    if (message.data == nullptr) continue;  // receive() scans a few of many channels each time
     if (!take(stack, message)) endpoint_.release(message);
     message = {};
   }
@@ -290,7 +290,7 @@ uint32_t EndpointNetwork::local_peer_of(Channel channel) const noexcept {
 bool EndpointNetwork::send_to_local_peer(uint32_t local_peer, Bytes head, Bytes data) noexcept {
   const auto channel = static_cast<Channel>(channels_[local_peer]);
   const size_t bytes = head.size() + data.size();
-  SendOutcome outcome;  // no_channel: it is closed, of which the event comes
+  SendOutcome outcome;  // no_channel: it is closed, and its event follows
   if (data.empty()) {
     outcome = endpoint_.send(channel, head);
   } else if (bytes <= kInlineMax) {
@@ -331,7 +331,7 @@ void EndpointNetwork::release(uint32_t, const Message& message) noexcept { endpo
 bool EndpointNetwork::wait(const Stack& stack, Nanoseconds timeout) {
   if (!asked_.empty()) timeout = std::min(timeout, kAnswerWithin);
   WaitOutcome outcome;
-  // It may be another channel's room that is missing: so not for long.
+  // A short wait, as another channel may lack the room.
   if (stack.wants_room() && endpoint_.is_open(refused_)) outcome = endpoint_.wait_room(refused_, std::min(timeout, kMillisecond));
   else outcome = endpoint_.wait(timeout);
   news_ = true;

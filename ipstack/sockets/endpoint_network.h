@@ -20,12 +20,12 @@ namespace unet::sockets {
 class Stack;
 
 struct EndpointNetworkOptions {
-  // Queues of the IP channel; 2 MiB for what comes, thirty messages of 64 KiB, of which streams keep eight until they are read; for what
-  // goes 512 KiB and a stack's lendable chunks.
+  // Queues of the IP channel. To receive: 2 MiB, thirty messages of 64 KiB, of which streams hold up to eight until read. To send: 512 KiB,
+  // and the stack's chunks, which are lent to the NI.
   EndpointOptions endpoint{.buffers = 1024, .send_bytes = 512 * 1024 + 4 * 1024 * 1024};
-  LocalOptions local_peers{};                     // of a channel to each local peer
-  bool use_local_peers = true;                    // false: everything goes through the network interface
-  Nanoseconds refresh = 10 * kSecond;            // the service is asked so often for the configuration
+  LocalOptions local_peers{};                     // options of each channel to a local peer
+  bool use_local_peers = true;                    // false: all messages go through the network interface
+  Nanoseconds refresh = 10 * kSecond;            // interval of questions for the configuration
 };
 
 class EndpointNetwork : public Network {
@@ -34,27 +34,26 @@ class EndpointNetwork : public Network {
   static Result<std::unique_ptr<EndpointNetwork>> open(Context& context, const EndpointNetworkOptions& options = {});
   ~EndpointNetwork() override;
 
-  // Brings what has come to the stack, at most about kPollMost messages, and no more than streams keep (ZeroCopyReceive) while those are
-  // being read; 0: none, nor anything else that a stack is told. The stack has its time. `local_peers`: at most so many of
-  // their messages; peers then wait for room, while the network interface would lack room for others.
+  // Passes arrived messages to the stack, about kPollMost at most, and only as many as streams can hold in place (ZeroCopyReceive). Returns
+  // 0 if the stack was given nothing. Call Stack::set_time() before. `local_peers`: the most messages of local peers. Further ones stay in
+  // their channels, where only these peers wait.
   uint32_t poll(Stack& stack, uint32_t local_peers = kPollMost) { return poll(stack, local_peers, false); }
   // poll() for a caller that waits for a local peer's answer: after a local peer's message it takes only more of that peer's.
   uint32_t poll_for_answer(Stack& stack) { return poll(stack, kPollMost, true); }
   static constexpr uint32_t kPollMost = 64;
 
-  // Until there is something to poll, or room that the stack waits for, at most `timeout`. False: the network interface is gone and no
-  // local peer is left.
+  // Waits up to `timeout` for arrivals, or for room that the stack wants. False: the network interface is gone and no local peer is left.
   bool wait(const Stack& stack, Nanoseconds timeout);
-  // Becomes readable when poll() may have something, after arm() said true. arm() says false if there is something already.
+  // After arm() returned true, the descriptor becomes readable when poll() may find something. arm() returns false if poll() has work now.
   Result<int> descriptor() { return endpoint_.descriptor(); }
   bool arm(const Stack& stack) noexcept;
-  // Instead of arm(), if nothing has come or been done since that said true, and the descriptor is not readable.
+  // Instead of arm(), if nothing has arrived or been done since arm() returned true, and the descriptor is not readable.
   void stay_armed() noexcept { news_ = true; }
 
-  // Messages that have come so far or, perhaps, wait for others to be read, and local peers that came or went.
+  // Number of messages taken in so far, and of local peers that came or went. It may count messages that wait for others to be read.
   uint64_t taken_in() const noexcept { return taken_in_; }
   LayerEndpoint& endpoint() noexcept { return endpoint_; }
-  // Asks the network interface for its addresses anew, and waits for the answer. False: it says nothing.
+  // Asks the network interface for its addresses anew, and waits for the answer. False: there was none.
   bool refresh();
 
   Claimed claim(const IpClaim& claim) override;
@@ -105,18 +104,18 @@ class EndpointNetwork : public Network {
   LayerEndpoint endpoint_;
   const Channel ip_;
   const EndpointNetworkOptions options_;
-  Channel refused_ = ip_;             // that had no room last
+  Channel refused_ = ip_;             // the channel that last had no room
   IpConfiguration configuration_;
   Nanoseconds refresh_at_ = 0;
   std::optional<PendingId> refreshing_;  // Endpoint::start_ip_configuration()
-  bool is_late_ = false;              // the service: it has answered nothing since a call lost its patience
+  bool is_late_ = false;              // the service has answered nothing since a call timed out
   uint32_t polls_ = 0;
   uint64_t taken_in_ = 0;
   std::vector<Asked> asked_;
   std::vector<PendingId> accepting_;  // Endpoint::start_accept()
-  std::vector<uint32_t> channels_;    // by local peer; kNone: unused
-  std::vector<uint32_t> local_peers_;  // by channel; kNone: it is none's
-  bool news_ = true;                  // requests, events and answers may be there
+  std::vector<uint32_t> channels_;    // channel of each local peer; kNone: unused
+  std::vector<uint32_t> local_peers_;  // local peer of each channel; kNone: none
+  bool news_ = true;                  // the service may have sent requests, events or answers
 };
 
 }  // namespace unet::sockets

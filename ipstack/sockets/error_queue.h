@@ -1,5 +1,5 @@
-// error_queue.h - what recvmsg() with MSG_ERRQUEUE reads: errors about datagrams that were sent (IP_RECVERR), and which sends with
-// MSG_ZEROCOPY have no use for their memory any longer; private to ipstack/sockets but for what is in it.
+// error_queue.h - the queue that recvmsg() with MSG_ERRQUEUE reads: errors of sent datagrams (IP_RECVERR), and sends with MSG_ZEROCOPY that
+// no longer use their memory. Private to ipstack/sockets, except QueuedError.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@ struct QueuedError {
   enum class Origin : uint8_t { local = 1, icmp4 = 2, icmp6 = 3, zero_copy = 5 };  // SO_EE_ORIGIN_LOCAL and so on
   Origin origin{};
   int error = 0;
-  uint8_t type = 0, code = 0;        // of ICMP
-  uint32_t info = 0, data = 0;       // of what was too long the path's MTU; of zero_copy the first and the last of the sends, from 0 on
+  uint8_t type = 0, code = 0;        // of the ICMP message
+  uint32_t info = 0, data = 0;       // too long: `info` is the path MTU; zero_copy: first and last number of the sends, from 0
   ip::IpAddress offender{};          // the sender of the ICMP message
   Address to{};                      // where the datagram went
-  std::vector<std::byte> payload{};  // of it, as much as was quoted
+  std::vector<std::byte> payload{};  // its beginning, as quoted in the error
 
-  // What SO_ERROR tells, too; of the others a call has failed, or none has.
+  // Whether SO_ERROR reports the error, too. Errors of other origins made a call fail, or are none.
   bool is_pending() const noexcept { return origin == Origin::icmp4 || origin == Origin::icmp6; }
 };
 
-// An ICMP error about a datagram. Fatal, as Linux has it: it is about the destination, and not about a route that may change.
+// An ICMP error about a datagram. `fatal`, as in Linux: the destination caused it, not a route that may change.
 struct DatagramError {
   int error = 0;
   bool fatal = false;
@@ -34,8 +34,8 @@ struct DatagramError {
 
 class ErrorQueue {
  public:
-  static constexpr size_t kPayloadMax = 1280;  // of one error: more than a conforming router quotes
-  static constexpr uint32_t kErrorsMax = 64;  // of datagrams; what comes then is lost, and the ends of sends never are
+  static constexpr size_t kPayloadMax = 1280;  // most payload of one error, more than a conforming router quotes
+  static constexpr uint32_t kErrorsMax = 64;  // most errors of datagrams, beyond which they are dropped; ends of sends never are
 
   bool empty() const noexcept { return errors_.empty(); }
   const QueuedError& front() const noexcept { return errors_.front(); }
@@ -44,13 +44,13 @@ class ErrorQueue {
     ++of_datagrams_;
     errors_.push_back(std::move(error));
   }
-  // One more send is over. Those that follow one another are told together.
+  // Adds the end of the next send. Consecutive sends are merged into one entry.
   void push_send() {
     const uint32_t number = sends_++;
     if (!errors_.empty() && errors_.back().origin == QueuedError::Origin::zero_copy) errors_.back().data = number;
     else errors_.push_back({.origin = QueuedError::Origin::zero_copy, .info = number, .data = number});
   }
-  // All but the ends of sends.
+  // Drops all errors, but not the ends of sends.
   void drop_errors() {
     std::erase_if(errors_, [](const QueuedError& each) { return each.origin != QueuedError::Origin::zero_copy; });
     of_datagrams_ = 0;

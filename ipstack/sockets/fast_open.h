@@ -1,4 +1,4 @@
-// fast_open.h - cookies of TCP Fast Open (RFC 7413): those given to clients, and those that servers gave; used by the stack.
+// fast_open.h - cookies of TCP Fast Open (RFC 7413): those of this server for its clients, and those from other servers; used by the stack.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,13 @@
 
 namespace unet::sockets {
 
-// A hash of both addresses with a key that changes each hour. The key of the last hour is good, too. So no state per client is stored.
+// Makes and checks cookies: a hash of both addresses with a key that changes each hour. The key of the last hour is good, too. No state per
+// client is stored.
 class FastOpenCookies {
  public:
   static constexpr size_t kBytes = 8;
   using Cookie = std::array<std::byte, kBytes>;
-  enum class Verdict : uint8_t { bad, good, old };  // old: good, but its owner should have a new one
+  enum class Verdict : uint8_t { bad, good, old };  // old: valid, but the client should get a new one
 
   explicit FastOpenCookies(const HashKey& key) : key_(key) {}
 
@@ -46,15 +47,15 @@ class FastOpenCookies {
   const HashKey key_;
 };
 
-// Cookies from servers, by address: a table of fixed size, in which an older entry gives way.
+// Cookies from servers, by address: a table of fixed size, in which a new entry replaces an older one.
 class FastOpenCache {
  public:
   struct Entry {
     ip::IpAddress server{};         // unspecified: free
-    uint16_t mss = 0;               // that it announced
-    uint8_t bytes = 0;              // of the cookie; 0: it has given none
+    uint16_t mss = 0;               // MSS that the server announced
+    uint8_t bytes = 0;              // length of the cookie; 0: the server gave none
     std::array<std::byte, 16> cookie{};
-    Nanoseconds not_before = 0;     // until then it is not to be used: something on the way loses such SYNs
+    Nanoseconds not_before = 0;     // no fast open before this time, as the path loses such SYNs
 
     Bytes value() const noexcept { return Bytes(cookie).first(bytes); }
   };
@@ -72,7 +73,8 @@ class FastOpenCache {
     entry.bytes = static_cast<uint8_t>(cookie.size());
     std::copy(cookie.begin(), cookie.end(), entry.cookie.begin());
   }
-  // A SYN with a cookie, or with the question for one, had no answer, and one without it had (RFC 7413, 7.1; Linux waits as long).
+  // Call when a SYN with a cookie or cookie request had no answer, but one without had (RFC 7413, 7.1). It disables fast open for an hour,
+  // as Linux does.
   void avoid(const ip::IpAddress& server, Nanoseconds now) noexcept { claim(server).not_before = now + 3600 * kSecond; }
 
  private:

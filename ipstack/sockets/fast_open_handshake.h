@@ -1,4 +1,4 @@
-// fast_open_handshake.h - data with the SYN (RFC 7413): cookies that our SYNs carry, and SYNs with cookies of ours; used by the stack.
+// fast_open_handshake.h - TCP Fast Open handshakes (RFC 7413) of both sides, which send data with the SYN; used by the stack.
 #pragma once
 
 #include "ipstack/sockets/fast_open.h"
@@ -12,17 +12,17 @@ class FastOpen {
  public:
   FastOpen(const HashKey& given, const HashKey& known, StackCounters& counters) : cookies_(given), cache_(known), counters_(counters) {}
 
-  // The SYN, which has not left, has a cookie or asks for one. True: data may go with it.
+  // Adds a cookie, or the request for one, to a SYN that is not sent yet. True: data may go with it.
   bool begin(Socket& socket, Nanoseconds now);
-  // The handshake that asked for fast open is over: learns of the server.
+  // After a handshake with fast open: learns the server's cookie, or that the path loses such SYNs.
   void learn(Socket& socket, const ip::TcpView& answer, Nanoseconds now);
-  // Between listen() and the SYN. A peer with no cookie, or a wrong one, is given one, and its data comes again (RFC 7413, 4.2.2); so it is
-  // when too many have not finished their handshakes, as cookies can be stolen (5.1).
+  // Handles the fast open option of a peer's SYN. A peer without a valid cookie gets one, and repeats its data (RFC 7413, 4.2.2). The data
+  // is also ignored while too many handshakes are unfinished, as cookies can be stolen (5.1).
   void answer(Socket& socket, ListenerPart& part, const ip::TcpView& segment, Nanoseconds now);
 
  private:
-  FastOpenCookies cookies_;  // that we give
-  FastOpenCache cache_;      // that we have been given
+  FastOpenCookies cookies_;  // for our clients
+  FastOpenCache cache_;      // from servers
   StackCounters& counters_;
 };
 

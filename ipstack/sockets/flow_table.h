@@ -1,7 +1,7 @@
-// flow_table.h - from both ends of a segment to its connection; used by the stack.
+// flow_table.h - finds a segment's connection by both addresses and ports; used by the stack.
 //
-// Open addressing with linear probing, at most half full; what is taken out is filled from behind, so that nothing is left of it. The hash
-// is keyed: a stranger cannot choose ends that collide.
+// Open addressing with linear probing, at most half full. A removal moves later items forward, so it leaves no marker. The hash is keyed,
+// so remote hosts cannot choose ports that collide.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class FlowTable {
 
   explicit FlowTable(const HashKey& key) : key_(key), slots_(kLeast) {}
 
-  // A cheap hash of its own: a packet is not worth SipHash. Without the key a stranger cannot tell which ends collide.
+  // A hash that is cheaper than SipHash, as it is computed for each packet. Without the key, no remote host can find ports that collide.
   uint32_t hash(const Address& local, const Address& remote) const noexcept {
     uint64_t near[2], far[2];
     std::memcpy(near, local.host.bytes.data(), 16);
@@ -28,7 +28,7 @@ class FlowTable {
     return static_cast<uint32_t>(fold(mixed ^ ports, key_.second));
   }
 
-  // `same(item)` says whether it is the one.
+  // `same(item)`: whether this is the item.
   template <typename Same>
   uint32_t find(uint32_t hash, Same same) const noexcept {
     for (uint32_t at = hash & mask(); slots_[at].item != kNone; at = (at + 1) & mask()) {
@@ -48,7 +48,7 @@ class FlowTable {
     }
     --count_;
     for (uint32_t at = (hole + 1) & mask(); slots_[at].item != kNone; at = (at + 1) & mask()) {
-      // An item may move to the hole if its own place is not between the hole and where it is.
+      // An item may move to the hole unless its hash's place lies between the hole and the item.
       if (((at - (slots_[at].hash & mask())) & mask()) < ((at - hole) & mask())) continue;
       slots_[hole] = slots_[at];
       hole = at;

@@ -1,4 +1,4 @@
-// groups.h - the ports of groups (multicast) that a stack's sockets want, each claimed once; used by the stack.
+// groups.h - claims of multicast groups' ports, one for all sockets of a stack; used by the stack.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ class Groups {
   Groups(const Groups&) = delete;
   Groups& operator=(const Groups&) = delete;
 
-  // One more socket wants what comes to that port of the group. 0, or an errno.
+  // Claims the group's port for one more socket. Returns 0 or an errno.
   int take(const ip::IpAddress& group, uint16_t port) {
     const Key key{group.bytes, port};
     if (const auto at = all_.find(key); at != all_.end()) return ++at->second.uses, 0;

@@ -1,4 +1,4 @@
-// groups_test.cc - groups and broadcasts: who hears what, and what Linux's calls would return.
+// groups_test.cc - groups and broadcasts: which sockets get a datagram, and results as Linux's calls return them.
 #include <cerrno>
 #include <catch2/catch.hpp>
 
@@ -59,7 +59,7 @@ TEST_CASE("what is sent to a group comes to its members on all hosts, and by a l
   REQUIRE(t.b.stack->send_to(sender, data, {other, kPort}) == 300);
   t.settle();
   CHECK(Three::count(t.a, on_a) + Three::count(t.b, on_b) + Three::count(t.c, on_c) == 0);
-  // Who leaves hears nothing more.
+  // A socket that has left the group gets no more of its datagrams.
   REQUIRE(t.c.stack->leave(on_c, group) == 0);
   REQUIRE(t.b.stack->send_to(sender, data, to) == 300);
   t.settle();
@@ -100,7 +100,7 @@ TEST_CASE("groups may be joined before a port is known, and a group's address bo
   REQUIRE(t.a.stack->join(early, group) == 0);
   REQUIRE(t.a.stack->bind(early, {group, kPort}) == 0);
   const int taken = t.b.stack->socket(Type::datagram, false);
-  REQUIRE(t.b.stack->bind(taken, {{}, kPort}) == 0);  // the port is his; the group's is for all
+  REQUIRE(t.b.stack->bind(taken, {{}, kPort}) == 0);  // B owns the port; the group's datagrams are for all members
   const int sender = t.c.stack->socket(Type::datagram, false);
   REQUIRE(t.c.stack->send_to(sender, pattern(10), {group, kPort}) == 10);
   t.settle();

@@ -26,8 +26,8 @@ bool HostAddresses::is_cut_off(const ip::IpAddress& from) const {
                      [&](const IpConfiguration::Interface& each) { return each.port == at->port && away(each); });
 }
 
-// RFC 6724 as far as a host with one or a few links needs it: the destination itself, an address of the link that leads there, which the
-// longest prefix says, and of its network there.
+// RFC 6724, for a host with few links. It prefers the destination itself, then addresses of the link with the longest prefix towards it,
+// and among these one of the destination's network.
 bool HostAddresses::source_for(const ip::IpAddress& to, ip::IpAddress& from) const {
   const IpConfiguration& configuration = network_.configuration();
   const auto longest_route = [&](uint32_t port) {
@@ -37,7 +37,7 @@ bool HostAddresses::source_for(const ip::IpAddress& to, ip::IpAddress& from) con
     }
     return longest;
   };
-  // By what the way there is found: the longest prefix, and of two the link's own network; then a gateway.
+  // Ranks routes: the longest prefix first, a network before a route of the same length, a gateway last.
   constexpr int kGateway = 3, kNetworks = 4, kItself = INT_MAX;
   const bool near = to.is_link_local() || to.is_multicast() || to.is_limited_broadcast();
   int best = 0;
@@ -69,7 +69,7 @@ uint32_t HostAddresses::mtu_from(const ip::IpAddress& from) const {
 }
 
 bool HostAddresses::is_broadcast(const ip::IpAddress& address) const {
-  if (!address.is_ipv4() || (address.bytes[15] & 3) != 3) return false;  // no network that has one is smaller
+  if (!address.is_ipv4() || (address.bytes[15] & 3) != 3) return false;  // smaller networks have no broadcast address
   if (address.is_limited_broadcast()) return true;
   const auto& addresses = network_.configuration().addresses;
   return std::any_of(addresses.begin(), addresses.end(), [&](const IpConfiguration::Address& each) {

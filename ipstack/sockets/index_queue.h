@@ -1,6 +1,6 @@
 // index_queue.h - numbers of sockets in the order in which they were added, each once; used by the stack.
 //
-// A number stays when its socket has gone: the reader checks that.
+// A number stays queued when its socket is gone, so the reader must check.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace unet::sockets {
 
 class IndexQueue {
  public:
-  // Numbers below this may be added. Never less than before.
+  // Numbers below `end` may be added. `end` never decreases.
   void reserve(uint32_t end) { is_in_.resize(end); }
   void push(uint32_t index) {
     if (is_in_[index]) return;

@@ -1,5 +1,5 @@
-// keyed_hash.h - the keyed hash of what both ends of a connection are; used by the stack for initial sequence numbers (RFC 6528), the
-// clocks of timestamps (RFC 7323, 5.4) and SYN cookies.
+// keyed_hash.h - a keyed hash of a connection's addresses and ports; used by the stack for initial sequence numbers (RFC 6528), the clocks
+// of timestamps (RFC 7323, 5.4) and SYN cookies.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace unet::sockets {
 
-// Hashes both ends, and one more number.
+// Hashes both addresses and ports, and one more number.
 inline uint64_t keyed_hash(const HashKey& key, const Address& local, const Address& remote, uint64_t more) noexcept {
   std::array<uint64_t, 6> words;
   std::memcpy(&words[0], local.host.bytes.data(), 16);

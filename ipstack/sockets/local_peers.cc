@@ -1,4 +1,4 @@
-// local_peers.cc - what lies in place in the channels to local peers, and what waits for room in them.
+// local_peers.cc - messages that are read in place in local peers' channels, and headers that wait for room in them.
 #include "ipstack/sockets/local_peers.h"
 
 #include <algorithm>
@@ -7,9 +7,9 @@
 namespace unet::sockets {
 namespace {
 
-// How far behind the newest a message may lie in place in a local peer's channel (of 256 messages and 4 MiB).
+// How much may arrive after a message before it is copied out of a local peer's channel (of 256 messages and 4 MiB).
 constexpr uint64_t kBehindMessages = 96, kBehindBytes = 1536 * 1024;
-constexpr size_t kCopyMax = 64 * 1024;  // small pieces are put together up to this
+constexpr size_t kCopyMax = 64 * 1024;  // small pieces are merged up to this size
 
 bool is_in_place(const LocalStream::Piece& piece) noexcept { return piece.copy.empty(); }
 
@@ -25,7 +25,7 @@ void LocalPeers::close(uint32_t peer) noexcept {
   std::erase_if(queued_, [&](const Queued& each) { return each.peer == peer; });
 }
 
-// ---- what has come
+// ---- input
 
 void LocalPeers::count_arrival(uint32_t peer, uint32_t bytes) {
   LocalPeer& from = peers_[peer];
@@ -54,7 +54,7 @@ void LocalPeers::drop_pieces(LocalStream& stream) noexcept {
   stream.unread = 0;
 }
 
-// Copies messages that lie too far behind the newest.
+// Copies messages that are too old.
 void LocalPeers::copy_out(LocalPeer& peer) {
   while (!peer.kept.empty()) {
     const LocalPeer::Kept kept = peer.kept.front();
@@ -71,7 +71,7 @@ void LocalPeers::copy_all(LocalStream& stream) {
   while (std::any_of(stream.pieces.begin(), stream.pieces.end(), is_in_place)) copy_first(stream);
 }
 
-// The oldest piece that lies in place; those before it are copies.
+// Copies the stream's oldest piece that is in place; older ones are copies.
 void LocalPeers::copy_first(LocalStream& stream) {
   const auto at = std::find_if(stream.pieces.begin(), stream.pieces.end(), is_in_place);
   const Bytes bytes = at->bytes();
@@ -87,10 +87,10 @@ void LocalPeers::copy_first(LocalStream& stream) {
   at->copy = std::move(copy);
 }
 
-// ---- what leaves
+// ---- output
 
 void LocalPeers::send_or_queue(uint32_t peer, const PeerHeader& header) {
-  if (peer == Network::kNoLocalPeer) return;  // the peer of a stream that moves, which is gone
+  if (peer == Network::kNoLocalPeer) return;  // the peer of a moving stream is gone
   if (network_.send_to_local_peer(peer, bytes_of(header), {}) || queued_.size() >= kQueuedMax) return;
   queued_.push_back({peer, header});
 }

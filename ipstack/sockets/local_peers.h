@@ -1,5 +1,5 @@
-// local_peers.h - the channels to the stacks of other applications of the network interface: messages that lie in place there, and
-// messages that have to leave; used by the stack.
+// local_peers.h - the channels to other applications' stacks at the same network interface; they have messages that are read in place, and
+// headers that wait to be sent. Used by the stack.
 #pragma once
 
 #include <array>
@@ -19,25 +19,25 @@
 
 namespace unet::sockets {
 
-// The header of a message to the other end of the stream.
+// Makes the header of a message to the peer's end of the stream.
 inline PeerHeader header_to(const LocalStream& stream, uint8_t kind) noexcept {
   return {.kind = kind, .socket = stream.peer_socket, .life = stream.peer_life};
 }
 
 // The stack of another application, to which a channel leads.
 struct LocalPeer {
-  // A message that is read in place. Memory of a channel goes back in the order in which messages came. A message that lies too far behind
-  // is copied out, so that an unread stream does not stop the others.
+  // A message that is read in place. Memory of a channel is freed in the order of arrival. A message that is too old is copied out, so that
+  // an unread stream does not stop the others.
   struct Kept {
     uint32_t socket = 0, life = 0;
     uint32_t position = 0;           // Message::position
-    uint64_t arrived = 0, bytes = 0;  // of all, with it
+    uint64_t arrived = 0, bytes = 0;  // sums over all messages up to this one
   };
   // The head of the last datagram that passed the checks, and the socket that got it. One with the same head needs no checks while the
   // route generation is the same.
   struct CheckedFlow {
     std::array<std::byte, kPeerDatagramHeadMax> head{};
-    uint32_t size = 0;               // of the head; 0: there is none
+    uint32_t size = 0;               // of `head`; 0: no flow is remembered
     uint32_t socket = 0, segment = 0;
     Address from{};
     ip::IpAddress to{};
@@ -45,13 +45,13 @@ struct LocalPeer {
     Nanoseconds until = 0;
   };
   bool open = false, same_user = false;
-  uint64_t arrived = 0, bytes = 0;   // that have come
+  uint64_t arrived = 0, bytes = 0;   // sums over all that have arrived
   CheckedFlow checked{};
-  HeaderOptions told{}, heard{};     // of datagrams (PeerHeaderOptions)
+  HeaderOptions told{}, heard{};     // last options sent and received for datagrams (PeerHeaderOptions)
   std::deque<Kept> kept{};
 };
 
-// Writes the head of a datagram to a local peer: how many bytes.
+// Writes the head of a datagram to a local peer. Returns its size.
 uint32_t emit_local_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
 
 class LocalPeers {
@@ -63,9 +63,9 @@ class LocalPeers {
   void close(uint32_t peer) noexcept;
   LocalPeer& operator[](uint32_t peer) noexcept { return peers_[peer]; }
 
-  // A message of a stream has come: what lies too far behind it is copied out of the channel.
+  // Counts a stream's message, and copies messages that are now too old out of the channel.
   void count_arrival(uint32_t peer, uint32_t bytes);
-  // The socket's stream reads it in place, without the first `before` bytes.
+  // Adds a message that the socket's stream reads in place, without the first `before` bytes.
   void add_piece(uint32_t index, const Message& message, uint32_t before);
   void drop_piece(const LocalStream& stream, const LocalStream::Piece& piece) noexcept;
   void drop_pieces(LocalStream& stream) noexcept;
@@ -78,12 +78,12 @@ class LocalPeers {
   bool has_queued() const noexcept { return !queued_.empty(); }
   // False: no room now.
   bool send_header(const LocalStream& stream, uint8_t kind, uint32_t value = 0) noexcept;
-  // Before a datagram. Most have the options of the one before, of any socket. False: no room.
+  // Call before a datagram. Sends the options if they differ from those of the last datagram. False: no room.
   bool send_header_options(uint32_t peer, HeaderOptions options) noexcept;
 
  private:
   static constexpr size_t kQueuedMax = 4096;
-  // It says that a stream has ended, or that there is none.
+  // A header that tells that a stream has ended, or does not exist.
   struct Queued {
     uint32_t peer;
     PeerHeader header;

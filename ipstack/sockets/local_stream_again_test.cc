@@ -102,7 +102,7 @@ TEST_CASE("a local peer that calls anew has left the stream before, also if its 
   CHECK(receive(b, server) == -ECONNRESET);
 }
 
-// As when the old local peer is gone and the news of it comes last.
+// The old local peer is gone, but this stack learns it last.
 TEST_CASE("the owner of a port may call from it, whatever stream another local peer had from there") {
   Again again;
   Stack& b = *again.b.stack;

@@ -196,7 +196,7 @@ TEST_CASE("nobody there, a full backlog, and a listener that ends") {
   CHECK(a.connect(alone, at("10.0.0.1", kPort)) == -EINPROGRESS);
   pair.settle();
   CHECK(a.option(alone, Stack::Option::error) == ECONNREFUSED);
-  pair.listen(1);  // who tries again until it is there has no TCP then
+  pair.listen(1);  // a caller that tries again until the listener exists then gets no TCP
   const int first = a.socket(Type::stream, false), second = a.socket(Type::stream, false);
   CHECK(a.connect(first, at("10.0.0.1", kPort)) == -EINPROGRESS);
   CHECK(a.connect(second, at("10.0.0.1", kPort)) == -EINPROGRESS);
@@ -232,7 +232,7 @@ TEST_CASE("local streams of one channel do not stand in each other's way") {
     REQUIRE(a.connect(client, at("10.0.0.1", kPort)) == -EINPROGRESS);
     pair.settle();
     others.emplace_back(client, b.accept(pair.listener));
-    // Nobody reads these: so many small pieces that the channel could not keep them.
+    // The server does not read these: so many small pieces that the channel could not keep them.
     for (int message = 0; message < 100; ++message) {
       REQUIRE(a.send(client, pattern(3, static_cast<size_t>(3 * message))) == 3);
       if (message % 50 == 0) pair.settle();
@@ -389,7 +389,7 @@ TEST_CASE("local datagrams, and a port that nobody has any longer") {
   SECTION("whose application is gone") {
     pair.b.end();
     pair.settle();
-    CHECK(a.send(from, pattern(10)) == 10);  // by the network interface, which says that there is nobody
+    CHECK(a.send(from, pattern(10)) == 10);  // goes by the NI, which answers that no process has the port
     pair.settle();
     CHECK(a.send(from, pattern(10)) == -ECONNREFUSED);
   }
@@ -498,7 +498,7 @@ struct Liar {
   uint32_t position = 1'000'000;
 
   Stack& victim() { return *pair.b.stack; }
-  // What the first local peer of `b` may say.
+  // Sends `b` a message as its first local peer, which may be any bytes.
   template <typename T>
   bool say(const T& head, size_t more = 0, size_t less = 0) {
     said.emplace_back(sizeof head + more - less);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint16_t kPort = 80;
 
-// A client, and a server whose stream moves to another stack.
+// A client, and a server that moves its stream to another stack.
 struct Moving {
   World world;
   uint32_t interface = world.add_interface({"10.0.0.1", "fd00::1"});
@@ -339,7 +339,7 @@ TEST_CASE("what is imported is not believed") {
   }
 }
 
-// The same over a wire, on which packets are lost.
+// A connection between two hosts, over a wire that loses packets.
 TEST_CASE("a connection of TCP moves between stacks that share its port") {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     World world(seed);

@@ -1,5 +1,5 @@
-// option_sets.h - what sockets have chosen of TCP's options: one set for all that have chosen the same, as nearly all have; used by the
-// stack. A set is larger than all that a socket has besides.
+// option_sets.h - TCP options of sockets: sockets with equal options, as nearly all are, share one set. A set is larger than the rest of a
+// socket. Used by the stack.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace unet::sockets {
 // A counted reference to an immutable set: other options are another set. Sets belong to one thread.
 class SharedOptions {
  public:
-  SharedOptions() noexcept = default;  // of none
+  SharedOptions() noexcept = default;  // refers to no set
   explicit SharedOptions(const tcp::Options& options) : set_(new Set{options}) {}
   SharedOptions(const SharedOptions& other) noexcept : set_(other.set_) {
     if (set_ != nullptr) ++set_->users;
@@ -42,7 +42,7 @@ class SharedOptions {
 
 class OptionSets {
  public:
-  // The one of this content, if it was asked for lately; else a new one.
+  // A set with these options: a recent one if it is equal, else a new one.
   SharedOptions get(const tcp::Options& options) {
     for (const SharedOptions& each : recent_) {
       if (each && *each == options) return each;

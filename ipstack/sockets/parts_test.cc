@@ -102,7 +102,7 @@ TEST_CASE("sockets that want the same of TCP have one set, and keep theirs whate
   CHECK(&*first != &*second);
   CHECK(first->nagle);
   CHECK_FALSE(second->nagle);
-  // More than are remembered: all are as they were asked for, and none is gone that somebody has.
+  // More sets than OptionSets remembers: each has the requested content, and none that is in use is gone.
   std::vector<SharedOptions> all;
   for (uint16_t mss = 500; mss < 600; ++mss) {
     all.push_back(sets.get({.mss = mss}));
@@ -249,11 +249,11 @@ TEST_CASE("ports are shared as sockets agree, come in blocks, and go back") {
     }
     CHECK(ports.take_free(port) == EADDRNOTAVAIL);
     ports.give_back(any, *got.rbegin());
-    CHECK(ports.take(any, *got.rbegin(), false) == 0);  // as who looks for a free port does
+    CHECK(ports.take(any, *got.rbegin(), false) == 0);  // as a program that tries ports until one is free
     ports.give_back(any, *got.begin());
     REQUIRE(ports.take_free(port) == 0);
     CHECK(port == *got.begin());
-    // What is bound is not for connections, but a connection's port is for others.
+    // A bound port is not used for connections, but connections may share a port.
     CHECK(ports.take_any(0, [](uint16_t) { return true; }, port) == EADDRNOTAVAIL);
     ports.give_back(any, *got.begin());
     CHECK(ports.take_any(0, [](uint16_t) { return true; }, port) == 0);

@@ -29,7 +29,7 @@ const PeerDirectory::Entry& PeerDirectory::look_up(uint8_t protocol, const Addre
   Entry* known = find(protocol, address);
   if (known != nullptr && (known->local_peer != kNone || known->asked || now < known->until)) return *known;
   if (known == nullptr) {
-    // Younger ones stand before older ones.
+    // Newer entries are in front of older ones.
     const auto first = first_way(protocol, address);
     std::rotate(first, first + (kWays - 1), first + kWays);
     known = &*first;

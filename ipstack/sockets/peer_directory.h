@@ -1,6 +1,6 @@
-// peer_directory.h - which local peer has which port of this network interface, as far as a stack has asked; used by the stack.
+// peer_directory.h - the local peers by port of this network interface, as far as the stack has asked; used by the stack.
 //
-// A set-associative cache of fixed size: an entry that is not there is asked for again.
+// A set-associative cache of fixed size: the stack asks again for an entry that was replaced.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ class PeerDirectory {
   struct Entry {
     Address address{};
     uint8_t protocol = 0;
-    bool asked = false;            // the answer has not come
-    bool shared = false;           // several processes share the port: each stream asks anew, one after the other
+    bool asked = false;            // no answer has arrived yet
+    bool shared = false;           // several processes share the port: each stream asks again, one at a time
     uint32_t local_peer = kNone;
-    Nanoseconds until = 0;         // the answer that there is none holds until then
+    Nanoseconds until = 0;         // end of a negative answer's validity
   };
 
   PeerDirectory(Network& network, const FlowTable& flows) noexcept : network_(network), flows_(flows) {}
@@ -31,13 +31,13 @@ class PeerDirectory {
   Entry* find(uint8_t protocol, const Address& address) noexcept;
   // The entry, which says whether a peer is known or asked for; asks the network if it does not know. Valid until the next call.
   const Entry& look_up(uint8_t protocol, const Address& address, Nanoseconds now);
-  // The answer to the question (Stack::handle_local_peer_found()). Says whether the answer is for one stream alone.
+  // Enters an answer (Stack::handle_local_peer_found()). Returns whether it is for one stream alone.
   bool answer(uint8_t protocol, const Address& address, uint32_t local_peer, bool shared, Nanoseconds now) noexcept;
   // The channel to this peer is gone.
   void forget(uint32_t local_peer) noexcept;
 
  private:
-  static constexpr size_t kWays = 8;  // entries that an address may have, by its hash: the oldest of them gives way
+  static constexpr size_t kWays = 8;  // entries of one hash value, of which the oldest is replaced
   std::vector<Entry>::iterator first_way(uint8_t protocol, const Address& address) noexcept;
 
   Network& network_;

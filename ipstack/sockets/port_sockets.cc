@@ -41,7 +41,7 @@ uint32_t ListeningSockets::choose_in_turn(const Address& local) noexcept {
 
 void ListeningSockets::end_early(Socket& socket) noexcept {
   socket.early = false;
-  // The listener of an accepted connection is not known any more, if there are several; one may have come to the port since.
+  // An accepted connection does not know its listener: there may be several at the port, or a new one.
   uint32_t listener = socket.listener != kNone ? socket.listener : first_[socket.local.port];
   while (listener != kNone && sockets_[listener].listening->early == 0) listener = sockets_[listener].listening->next;
   if (listener != kNone) --sockets_[listener].listening->early;

@@ -1,7 +1,6 @@
-// port_sockets.h - which sockets have a port: its listeners, with the handshakes that peers have begun, and its datagram sockets; used by
-// the stack.
+// port_sockets.h - the sockets of each port: listeners, with counts of their handshakes, and datagram sockets; used by the stack.
 //
-// The sockets of a port are a list through the sockets themselves: first(port), then `next`.
+// The sockets of a port are in a list: first(port), then the socket's `next`.
 #pragma once
 
 #include <vector>
@@ -20,12 +19,12 @@ class ListeningSockets {
   uint32_t first(uint16_t port) const noexcept { return first_[port]; }
   void link(uint32_t index) noexcept;
   void unlink(uint32_t index) noexcept;
-  // The listener that `choice` chooses among those that take new connections for `local`, or among all if none does.
+  // Chooses a listener for `local` by the number `choice`, among those that take new connections, or among all if none does.
   uint32_t choose(const Address& local, uint32_t choice) const noexcept;
-  // One after the other, of those.
+  // Chooses among these listeners in turn.
   uint32_t choose_in_turn(const Address& local) noexcept;
 
-  // Handshakes under way, of all listeners and of each.
+  // Handshakes under way at all listeners; begin_handshake() and end_handshake() also count them at the listener.
   uint32_t handshakes() const noexcept { return handshakes_; }
   void begin_handshake(uint32_t listener) noexcept {
     ++sockets_[listener].listening->embryos;
@@ -35,7 +34,7 @@ class ListeningSockets {
     --sockets_[listener].listening->embryos;
     --handshakes_;
   }
-  // A connection that was open before its handshake was over (TCP Fast Open) counts no longer as such.
+  // Ends the count of a connection that was open before the end of its handshake (TCP Fast Open).
   void end_early(Socket& socket) noexcept;
 
  private:
@@ -52,8 +51,8 @@ class DatagramSockets {
   uint32_t first(uint16_t port) const noexcept { return first_[port]; }
   void link(uint32_t index) noexcept;
   void unlink(uint32_t index) noexcept;
-  // The socket that gets a datagram: a connected one before others, one with the very address before one with all. Of several that share
-  // the port each gets some flows, of those that take new ones.
+  // The socket that gets a datagram: a connected one before others, one bound to the address before one at all addresses. A hash of the
+  // flow chooses among sockets that share the port and take new flows.
   uint32_t find(const Address& local, const Address& remote) const noexcept;
 
   // Changes invalidate remembered routes of datagrams, to local peers (DatagramPart::route_peer) and from them (LocalPeer::checked).

@@ -31,7 +31,7 @@ int Ports::take(const ip::IpAddress& local, uint16_t port, bool shared, Families
 int Ports::take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, AcceptsNewFlows accepts_new_flows,
                        Families families) {
   families = families_of(local, families);
-  Bound* same = nullptr;  // its claim is of the same address
+  Bound* same = nullptr;  // the entry with the same address
   const auto [first, last] = bound_.equal_range(port);
   for (auto at = first; at != last; ++at) {
     Bound& bound = at->second;

@@ -251,7 +251,7 @@ TEST_CASE("who is connected while there are no chunks is told that there is room
   world.run(world.now + kSecond);
   const int server = b.stack->accept(listener);
   REQUIRE(server >= 0);
-  // Nobody reads, so that all chunks are used in the end.
+  // The server does not read, so all chunks are used in the end.
   int64_t sent = 0;
   for (int64_t more; (more = a.stack->send(first, pattern(100'000, static_cast<uint64_t>(sent)))) > 0; sent += more) {
     world.run(world.now + kSecond);

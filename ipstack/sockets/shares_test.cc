@@ -76,7 +76,7 @@ TEST_CASE("who shares a port has set so before bind(), all of them") {
   CHECK(b.stack->listen(third, 8) == 0);
   CHECK(stack.group_of(first) == kIpReusePort);
   CHECK(stack.group_of(plain) == 0);
-  // Who had the port without it keeps it alone, whatever he sets later.
+  // A socket that was bound without SO_REUSEPORT keeps its port alone, even if it sets the option later.
   CHECK(stack.bind(late, {{}, 81}) == 0);
   CHECK(stack.set_option(late, Stack::Option::reuse_port, 1) == 0);
   CHECK(stack.bind(h.reusing(a), {{}, 81}) == -EADDRINUSE);
@@ -119,7 +119,7 @@ TEST_CASE("several listeners of one process have a share each of what comes, fro
   h.call(h.local_peer, 30);
   for (const int s : listeners) CHECK(h.accept(a, s).size() == 10);
   CHECK(a.stack->counters().near_in == 30);
-  // One that passes gets none; and one that ends leaves its to nobody.
+  // A listener that takes no new flows gets none. A listener that closes does not leave its queue to others.
   REQUIRE(a.stack->set_accepts_new_flows(listeners[0], false) == 0);
   h.call(h.caller, 60);
   CHECK(h.accept(a, listeners[0]).empty());
@@ -173,7 +173,7 @@ TEST_CASE("a child takes what comes to its parent's listener, and the parent non
   REQUIRE(parent.stack->bind_shared(held, {{}, 80}, kToken) == 0);
   REQUIRE(parent.stack->listen(held, 64) == 0);
   CHECK(parent.stack->group_of(held) == kToken);
-  h.call(h.caller, 3);  // nobody else is there
+  h.call(h.caller, 3);  // the parent is the only member
   CHECK(h.accept(parent, held).size() == 3);
   REQUIRE(parent.stack->set_accepts_new_flows(held, false) == 0);
   Application& child = h.worker();
@@ -256,7 +256,7 @@ TEST_CASE("datagrams of one peer come to one socket, those of many to all, of on
     CHECK(seen.size() > 5);
     for (const auto& [port, count] : seen) CHECK(count == 3);
   }
-  // One takes no more; and who is connected hears its peer.
+  // One socket takes no more flows; the connected ones still hear their peer.
   REQUIRE(a.stack->set_accepts_new_flows(sockets[0].second, false) == 0);
   for (const int s : callers) REQUIRE(h.caller.stack->send_to(s, pattern(8), h.to) == 8);
   h.settle();

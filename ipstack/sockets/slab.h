@@ -24,7 +24,7 @@ class Slab {
 
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  // kNone: there are as many as there may be.
+  // Makes an object. kNone: the maximum is reached.
   template <typename... Arguments>
   uint32_t make(Arguments&&... arguments) {
     if (free_.empty() && !grow()) return kNone;

@@ -11,7 +11,7 @@
 namespace unet::sockets {
 namespace {
 
-constexpr socklen_t kSixLeast = offsetof(sockaddr_in6, sin6_scope_id);  // as it once was
+constexpr socklen_t kSixLeast = offsetof(sockaddr_in6, sin6_scope_id);  // the older sockaddr_in6, without a scope, which Linux accepts
 
 }  // namespace
 

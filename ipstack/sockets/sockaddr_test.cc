@@ -1,4 +1,4 @@
-// sockaddr_test.cc - addresses of all forms, of which programs write stranger ones than anybody thinks of.
+// sockaddr_test.cc - addresses of all forms, also the unusual ones that programs pass.
 #include "ipstack/sockets/sockaddr.h"
 
 #include <arpa/inet.h>

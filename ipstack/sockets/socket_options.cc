@@ -1,4 +1,4 @@
-// socket_options.cc - which values an option may have, and where it is stored.
+// socket_options.cc - checks and stores the values of socket options.
 #include "ipstack/sockets/socket_options.h"
 
 #include <algorithm>
@@ -34,10 +34,10 @@ int store_option(Socket& socket, SocketOption option, int64_t value, tcp::Option
       socket.only_ipv6 = value != 0;
       return 0;
     case SocketOption::send_buffer:
-      tcp.send_buffer = tcp.send_buffer_max = buffer_of(value);  // it grows by itself only until the application sets it
+      tcp.send_buffer = tcp.send_buffer_max = buffer_of(value);  // a buffer that the application has set does not grow by itself
       return 0;
     case SocketOption::receive_buffer:
-      // A window that was announced is not taken back, and its scale is agreed upon.
+      // The announced window of a connection must not shrink, and its scale is fixed.
       if (stream && !socket.has_connection()) tcp.receive_buffer = tcp.receive_buffer_max = buffer_of(value);
       if (!stream) socket.datagram->receive_max = buffer_of(value);
       return 0;
@@ -47,7 +47,7 @@ int store_option(Socket& socket, SocketOption option, int64_t value, tcp::Option
       return 0;
     case SocketOption::hop_limit:
       if (!of_range(-1, 255) || value == 0) return -EINVAL;
-      socket.hop_limit = static_cast<uint8_t>(value < 0 ? 0 : value);  // -1: the host's
+      socket.hop_limit = static_cast<uint8_t>(value < 0 ? 0 : value);  // -1: the host's default
       return 0;
     case SocketOption::traffic_class:
       if (!of_range(-1, 255)) return -EINVAL;
@@ -77,7 +77,7 @@ int store_option(Socket& socket, SocketOption option, int64_t value, tcp::Option
     case SocketOption::group_hops:
       if (stream) return -ENOPROTOOPT;
       if (!of_range(-1, 255)) return -EINVAL;
-      socket.datagram->group_hops = static_cast<uint8_t>(value < 0 ? 1 : value);  // -1: as it was
+      socket.datagram->group_hops = static_cast<uint8_t>(value < 0 ? 1 : value);  // -1: the default
       return 0;
     case SocketOption::keep_alive:
       set_keep_alive(value != 0);
@@ -162,7 +162,7 @@ int64_t stored_option(const Socket& socket, SocketOption option) noexcept {
     case SocketOption::accepts: return socket.listening != nullptr;
     case SocketOption::reuse_address: return socket.reuse;
     case SocketOption::reuse_port: return socket.reuse_port;
-    // As Linux has it, what is bound to an address of IPv6 is of no other.
+    // A socket that is bound to an address of IPv6 is IPv6 only, as in Linux.
     case SocketOption::only_ipv6:
       return socket.only_ipv6 || (socket.ipv6 && socket.named && !socket.local.host.is_unspecified() && !socket.local.host.is_ipv4());
     case SocketOption::send_buffer: return stream ? tcp->send_buffer : kMessageMax;

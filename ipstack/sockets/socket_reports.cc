@@ -1,4 +1,4 @@
-// socket_reports.cc - records of sockets, and when they are written.
+// socket_reports.cc - writes the records of sockets, at changes and on demand.
 #include "ipstack/sockets/socket_reports.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace unet::sockets {
 namespace {
 
-constexpr uint32_t kTellPerRun = 256;  // sockets brought up to date at a time
+constexpr uint32_t kTellPerRun = 256;  // records that one run() updates
 
 static_assert(static_cast<uint32_t>(tcp::State::listen) == static_cast<uint32_t>(SocketState::listen) &&
               static_cast<uint32_t>(tcp::State::close_wait) == static_cast<uint32_t>(SocketState::close_wait) &&

@@ -16,7 +16,7 @@ void fill_queues(const Socket& socket, SocketRecord& record) noexcept;
 // A message of a local stream is its segment, and what was sent is at its peer. There are no round trips, no acknowledgements and no
 // congestion window.
 tcp::Info local_stream_info(const LocalStream& part, tcp::State state, Nanoseconds now) noexcept;
-// The application has closed the socket and the peer has all data: the network interface can finish the connection from its last record.
+// Whether the network interface can finish the connection from its last record: the application has closed it, and the peer has all data.
 bool is_left_to_interface(const Socket& socket, Nanoseconds now) noexcept;
 
 class SocketReports {
@@ -26,7 +26,7 @@ class SocketReports {
 
   // Writes the socket's record.
   void show(uint32_t index, Nanoseconds now);
-  // Brings the records of all sockets up to date if a reader asks for that: some each time, as there may be a hundred thousand.
+  // If a reader asks, updates the records of all sockets, some in each call, as there may be a hundred thousand.
   void run(Nanoseconds now);
 
  private:
@@ -34,7 +34,7 @@ class SocketReports {
   Slab<Socket>& sockets_;
   const StackCounters& counters_;
   const tcp::Counters& tcp_counters_;
-  uint64_t telling_ = 0;  // SocketTables::asked() that is being answered, from telling_at_ on
+  uint64_t telling_ = 0;  // the request (SocketTables::asked()) that run() is answering, at place telling_at_
   uint32_t telling_at_ = 0;
 };
 

@@ -9,7 +9,7 @@
 namespace unet::sockets {
 namespace {
 
-// Counters are told in the order in which they stand (unetctl has their names).
+// Writes counters in the order of their struct; unetctl has their names.
 template <typename Counters>
 size_t copy_counters(SocketTableHeader& header, size_t at, const Counters& counters) noexcept {
   static_assert(sizeof(Counters) % sizeof(uint64_t) == 0 && std::is_trivially_copyable_v<Counters>);
@@ -43,7 +43,7 @@ uint32_t SocketTables::take() {
     refused_ = !tables_[count_];
     if (refused_) return kNone;
     ++count_;
-    free_.reserve(socket_table_begin(count_));  // so that none is given back by an allocation
+    free_.reserve(socket_table_begin(count_));  // so that returning a place never allocates
   }
   return next_++;
 }

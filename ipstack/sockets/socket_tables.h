@@ -1,4 +1,4 @@
-// socket_tables.h - where a stack tells the network interface of its sockets (unet/socket_table.h); written by the stack.
+// socket_tables.h - the stack's socket tables, which the network interface reads (unet/socket_table.h); written by the stack.
 #pragma once
 
 #include <array>
@@ -23,12 +23,12 @@ class SocketTables {
 
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  // A place for a record of a socket, or of a connection in TIME-WAIT without one; in a further table if the others are full. kNone: there
-  // is no more room, and no record.
+  // Takes a place for the record of a socket, or of a connection in TIME-WAIT. It opens a further table if the others are full. kNone:
+  // there is no room, and the socket has no record.
   uint32_t take();
   // Calls with kNone do nothing.
   void put(uint32_t place, const SocketRecord& record) noexcept;
-  // It is no more.
+  // Clears the record and frees its place.
   void give_back(uint32_t place) noexcept;
 
   // Not 0: a reader asks for records that are up to date. finish() with this value answers it.
@@ -42,7 +42,7 @@ class SocketTables {
   uint32_t count_ = 0;
   std::vector<uint32_t> free_;  // places below next_
   uint32_t next_ = 0;
-  bool refused_ = false;   // there are no more
+  bool refused_ = false;   // no further table can be opened
 };
 
 SocketInfo info_of(const tcp::Info& info, uint64_t told) noexcept;

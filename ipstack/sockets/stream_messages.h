@@ -1,4 +1,4 @@
-// stream_messages.h - messages of the IP channel that a stack's streams keep where they came; used by Stack.
+// stream_messages.h - messages of the IP channel that a stack's streams read in place; used by Stack.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ class StreamMessages final : public tcp::ZeroCopyReceive {
   explicit StreamMessages(Network& network) noexcept : network_(network) {}
 
   void offer(const Message& message) noexcept { messages_[tcp::ZeroCopyReceive::offer(message.bytes())] = message; }
-  // Their memory is the network interface's no longer.
+  // The messages' memory is not the network interface's any longer.
   void forget() noexcept { forgets_ = true; }
 
  private:

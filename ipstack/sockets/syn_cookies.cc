@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::array<uint16_t, 8> kCookieMss{216, 536, 1220, 1380, 1440, 1460, 4312, 8940};
 constexpr Nanoseconds kCookieTick = 64 * kSecond;
-constexpr uint32_t kCookieTicks = 2;  // for how many a cookie is good
-constexpr uint32_t kScaleBits = 15, kNoScale = kScaleBits, kSackBit = 16, kStampBits = kScaleBits | kSackBit;  // of a timestamp
+constexpr uint32_t kCookieTicks = 2;  // validity of a cookie, in ticks of its clock
+constexpr uint32_t kScaleBits = 15, kNoScale = kScaleBits, kSackBit = 16, kStampBits = kScaleBits | kSackBit;  // bits of a timestamp
 
 uint32_t cookie_of(const HashKey& key, const Address& local, const Address& remote, uint32_t sequence, uint64_t tick,
                    uint32_t mss) noexcept {

@@ -1,8 +1,8 @@
-// syn_cookies.h - SYN cookies (RFC 4987, 3.6): handshakes without memory of them, when too many are under way; used by the stack.
+// syn_cookies.h - SYN cookies (RFC 4987, 3.6): handshakes without state, when too many are under way; used by the stack.
 //
-// A cookie is the initial sequence number: 24 bits of hash, 5 of time, 3 of the peer's MSS. Nothing is stored for a peer that gets one.
-// The rest of its SYN is in the lowest bits of our timestamp, which the peer echoes, as Linux does it (net/ipv4/syncookies.c): 4 of its
-// window scale, one of SACK. They are not hashed: a peer that lies there lies about itself. Without timestamps neither is agreed upon.
+// A cookie is the initial sequence number: 24 bits of hash, 5 of time, 3 of the peer's MSS. Nothing is stored for a peer that gets one. As
+// in Linux (net/ipv4/syncookies.c), the lowest bits of our timestamp, which the peer echoes, have the rest of its SYN: 4 bits of window
+// scale, one of SACK. They are not hashed, as a peer that forges them harms only its own connection. Without timestamps, neither is used.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ namespace unet::sockets {
 class SynCookies {
  public:
   // later: the peer was sent a cookie, but this is not the ACK that echoes it, which was lost or reordered. Drop it: a reset would end a
-  // good connection. Known as far as memory of a fixed size goes.
+  // good connection. A table of fixed size remembers such peers.
   enum class Answer : uint8_t { none, later, first };
 
   SynCookies(const HashKey& key, const FlowTable& flows) noexcept : key_(key), flows_(flows) {}
@@ -25,12 +25,12 @@ class SynCookies {
   uint32_t make(const Address& local, const Address& remote, const ip::TcpView& syn, Nanoseconds now);
   // The newest timestamp that carries the SYN's options and is not ahead of the clock.
   static uint32_t timestamp(uint32_t clock, const ip::TcpOptions& syn) noexcept;
-  // Cookies that were sent may still be answered.
+  // Whether cookies that were sent may still be answered.
   bool has_recent(Nanoseconds now) const noexcept;
   Answer check(const Address& local, const Address& remote, const ip::TcpView& segment, Nanoseconds now) const noexcept;
-  // The connection of that cookie exists now.
+  // Call when the cookie's connection exists.
   void remove(const Address& local, const Address& remote) noexcept;
-  // The peer's SYN, as far as the ACK that answers a cookie tells.
+  // Reconstructs the peer's SYN from the ACK that answers a cookie.
   static ip::TcpView syn_of(const ip::TcpView& answer) noexcept;
 
  private:
@@ -38,8 +38,8 @@ class SynCookies {
 
   const HashKey& key_;
   const FlowTable& flows_;      // for its keyed hash
-  Nanoseconds sent_at_ = 0;     // the last one; 0: none
-  std::vector<uint32_t> sent_;  // hashes of flows that were sent a cookie, each at its place; empty: none was ever
+  Nanoseconds sent_at_ = 0;     // time of the last cookie; 0: none
+  std::vector<uint32_t> sent_;  // hash table of the flows that were sent a cookie; empty: none was sent yet
 };
 
 }  // namespace unet::sockets

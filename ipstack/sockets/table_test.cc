@@ -85,7 +85,7 @@ TEST_CASE("who asks is told all that changes, a part at each run") {
   const std::vector<std::byte> data(3000);
   REQUIRE(t.a.stack->send(client, data) == 3000);
   t.world.run(t.world.now + kSecond);
-  CHECK(told(t.b, server).receive_queue == 0);  // nobody has asked
+  CHECK(told(t.b, server).receive_queue == 0);  // no reader has asked
   SocketTableHeader& header = t.b.port.table(0).header();
   header.asked.store(1234);
   t.b.stack->run();
@@ -169,7 +169,7 @@ TEST_CASE("a close of which all data is acknowledged is left to the network inte
     if (!with_table) t.a.port.tables_max = 0;
     const auto [client, server] = t.connect(at("10.0.0.2", 80));
     CHECK_FALSE(t.a.stack->idle());
-    t.world.loss = 1;  // nobody hears the FIN
+    t.world.loss = 1;  // the FIN is lost
     t.a.stack->close(client);
     CHECK(t.a.stack->idle() == with_table);
     const uint64_t before = t.a.port.sent;
@@ -186,7 +186,7 @@ TEST_CASE("a close of which all data is acknowledged is left to the network inte
   const uint64_t before = t.a.port.sent;
   t.a.end();
   CHECK(t.a.port.sent == before + 1);
-  CHECK(told_at(t.a, of_client).protocol == 0);  // it was reset, and nobody need do that again
+  CHECK(told_at(t.a, of_client).protocol == 0);  // it was reset, so the NI need not do that again
 }
 
 TEST_CASE("what cannot be reset for want of room stays told") {

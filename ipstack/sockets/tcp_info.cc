@@ -1,4 +1,4 @@
-// tcp_info.cc - TCP_INFO and TCP_CC_INFO as the kernel's headers have it, which do not go together with the C library's.
+// tcp_info.cc - TCP_INFO and TCP_CC_INFO by the kernel's headers, which conflict with the C library's.
 #include <linux/inet_diag.h>
 #include <linux/tcp.h>
 
@@ -20,7 +20,7 @@ uint32_t ms_ago(Nanoseconds time) noexcept {
   return time == ~Nanoseconds{0} ? 0 : static_cast<uint32_t>(std::min<Nanoseconds>(time / kMillisecond, ~uint32_t{0}));
 }
 
-// As include/net/tcp_states.h numbers them.
+// Linux's number of a state, from include/net/tcp_states.h.
 uint8_t linux_state(tcp::State state) noexcept {
   switch (state) {
     case tcp::State::established: return 1;
@@ -45,10 +45,10 @@ uint8_t options_of(const tcp::Info& info) noexcept {
                               bit(info.ecn_seen, TCPI_OPT_ECN_SEEN) | bit(info.syn_data, TCPI_OPT_SYN_DATA));
 }
 
-// What Linux 6.2 and 6.7 have put behind tcpi_snd_wnd: headers may be older, and a program's is not ours.
+// Fields behind tcpi_snd_wnd, new in Linux 6.2 and 6.7, as this machine's headers may be older than the program's.
 struct Later {
   uint32_t rcv_wnd;
-  uint32_t rehash;                // other paths that were tried, of which we have none
+  uint32_t rehash;                // route changes after timeouts, which this stack does not make
   uint16_t total_rto, total_rto_recoveries;
   uint32_t total_rto_time;        // milliseconds
 };

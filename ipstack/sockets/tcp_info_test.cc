@@ -13,7 +13,7 @@
 namespace unet::sockets::tcp_info_test {
 namespace {
 
-// Each number is another one, also in the units of who shows it.
+// Every field has a different number, also in the units in which Linux shows it.
 tcp::Info numbered() {
   tcp::Info info;
   info.state = tcp::State::close_wait;
@@ -118,7 +118,7 @@ TEST_CASE("TCP_INFO has every field where the kernel has it") {
       TCP(data_segs_out, 131), TCP(delivery_rate, 132), TCP(busy_time, 133), TCP(rwnd_limited, 134), TCP(sndbuf_limited, 135),
       TCP(delivered, 136), TCP(delivered_ce, 137), TCP(bytes_sent, 138), TCP(bytes_retrans, 139), TCP(dsack_dups, 140),
       TCP(reord_seen, 141), TCP(rcv_ooopack, 142), TCP(snd_wnd, 143),
-      // Linux 6.2 and 6.7, whose headers this need not have.
+      // Fields of Linux 6.2 and 6.7; this machine's headers may be older.
       {"rcv_wnd", 232, 4, 144}, {"rehash", 236, 4, 0}, {"total_rto", 240, 2, 145}, {"total_rto_recoveries", 242, 2, 146},
       {"total_rto_time", 244, 4, 147}};
 #undef TCP

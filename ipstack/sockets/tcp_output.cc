@@ -1,4 +1,4 @@
-// tcp_output.cc - segments into messages, by copying or by lending chunks.
+// tcp_output.cc - makes messages of segments, by copying or lending chunks.
 #include "ipstack/sockets/tcp_output.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace unet::sockets {
 namespace {
 
 constexpr uint8_t kEct0 = 2;         // RFC 3168, 5
-constexpr uint32_t kLendMin = 1024;  // bytes of payload that are rather read in place than copied
+constexpr uint32_t kLendMin = 1024;  // payload from which on lending costs less than copying
 
 }  // namespace
 
@@ -27,8 +27,8 @@ bool TcpOutput::send_all(uint32_t index, Nanoseconds now) {
   while (true) {
     const uint32_t mss = std::max(connection.mss(), 1u);
     const uint32_t longest = std::max(kPayloadMax / mss * mss, mss);
-    // Automatic corking, as Linux does it: what would only wait behind other messages may as well become a longer one. Not where the
-    // network takes messages while the application is elsewhere: this would stay.
+    // Automatic corking, as in Linux: data that would wait behind other messages may join a longer one. It is on only where messages leave
+    // while the application polls; elsewhere delayed data could stay unsent.
     const uint32_t unsent = connection.unsent();
     const bool may_wait = unsent != 0 && unsent < longest && connection.unacknowledged() != 0 && index != released_;
     connection.hold(may_wait && holds_ && network_.completed() < network_.submitted());
@@ -46,7 +46,7 @@ bool TcpOutput::send_all(uint32_t index, Nanoseconds now) {
       if (connection.is_held()) hold(index);
       return true;
     }
-    if (!send(&socket, socket.local, socket.remote, segment, room)) return true;  // lost: it is sent again
+    if (!send(&socket, socket.local, socket.remote, segment, room)) return true;  // counts as lost, and is retransmitted
   }
 }
 
@@ -69,7 +69,7 @@ bool TcpOutput::send(const Socket* socket, const Address& from, const Address& t
   const bool lends = segment.length >= kLendMin && count <= kSendPiecesMax &&
                      std::all_of(payload.begin(), payload.end(), [&](Bytes each) { return chunks_.is_lendable(each); });
   const uint32_t total = head + (lends ? 0 : segment.length);
-  if (room.size() < total) room = network_.reserve(total);  // a SYN with data keeps to no length
+  if (room.size() < total) room = network_.reserve(total);  // a SYN with data may be longer
   if (room.empty()) return false;
   const uint16_t cut = segment.length > segment.mss ? segment.mss : uint16_t{0};
   const HeaderOptions options = socket != nullptr ? socket->header_options() : HeaderOptions{};

@@ -1,4 +1,4 @@
-// tcp_output.h - sends the segments of streams: gathers their payload, and holds back small ones behind others; used by the stack.
+// tcp_output.h - sends the segments of streams: gathers their payload, and delays small ones while others are under way; used by the stack.
 #pragma once
 
 #include <vector>
@@ -23,15 +23,15 @@ class TcpOutput {
 
   TcpOutput(Network& network, tcp::ChunkPool& chunks, StackCounters& counters, Slab<Socket>& sockets, uint32_t chunk_bytes);
 
-  // All that the socket's connection has to send. False: the network takes no more now.
+  // Sends all segments that the socket's connection has. False: the network takes no more now.
   bool send_all(uint32_t index, Nanoseconds now);
   // Sends one segment of the socket's connection; without a socket, one that has no data. `room`: reserved for that or more; if it is too
   // small, room is reserved anew. False: no room.
   bool send(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment, MutableBytes room = {});
 
-  // Streams that have less than a message has room for. It waits for more as long as the network has other messages to take.
+  // Streams with less data than a message holds, which wait for more while the network has other messages to take.
   bool has_held() const noexcept { return !held_.empty(); }
-  uint64_t held_until() const noexcept { return held_until_; }  // Network::completed(): then it has waited for long enough
+  uint64_t held_until() const noexcept { return held_until_; }  // value of Network::completed() that ends the wait
   // When the wait is over, calls advance(index) for each held stream. A stream that has sent meanwhile may be held again.
   template <typename Advance>
   void run_held(Advance advance) {
@@ -50,13 +50,13 @@ class TcpOutput {
     held_until_ = network_.submitted();
   }
 
-  std::vector<Bytes>& pieces() noexcept { return pieces_; }  // room for those of one message
+  std::vector<Bytes>& pieces() noexcept { return pieces_; }  // reused for the pieces of each message
 
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
   struct Held {
     uint32_t index;
-    tcp::Sequence from;  // of what waits
+    tcp::Sequence from;  // start of the data that waits
   };
   void hold(uint32_t index);
 
@@ -67,7 +67,7 @@ class TcpOutput {
   std::vector<Bytes> pieces_;
   const bool holds_;
   std::vector<Held> held_;
-  uint32_t released_ = kNone;  // it is not to be held now
+  uint32_t released_ = kNone;  // the stream that must not be held now
   uint64_t held_until_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // test_network.h - network interfaces of a simulated world with virtual time, each with stacks of several applications; for tests.
 //
-// A message travels as it was sent: nothing is cut. What goes to an address of the same interface loses nothing and is there at once.
+// A message travels as it was sent: nothing is cut. A message to an address of the same interface is never lost and arrives at once.
 #pragma once
 
 #include <algorithm>
@@ -91,7 +91,7 @@ class World {
       if (memory_.empty()) return world_.take(*this, Bytes(room_).first(bytes));
       post(bytes, {});
     }
-    // What lies in such memory is read later, and nothing is before that.
+    // Messages with pieces in this memory are sent later, so that tests see pieces that change too early.
     MutableBytes register_send_memory(uint64_t bytes) noexcept override {
       if (world_.lends) memory_.resize(bytes);
       return memory_;
@@ -331,7 +331,7 @@ class World {
     }
   }
 
-  // As the service does for a process that is gone.
+  // Removes the process's claims and groups, as the service does when a process is gone.
   void leave(Port& port) {
     port.leave();
     Interface& interface = interfaces_[port.interface_];
@@ -362,7 +362,7 @@ class World {
     uint64_t group;
     AcceptsNewFlows accepts_new_flows;
   };
-  // As network interfaces do, if less well: those that come and go move flows between others, too.
+  // Chooses a member as an NI does. But a member that joins or leaves also moves flows between the others.
   static const Owner& choose(const std::vector<Owner>& owners, uint64_t by) {
     std::vector<const Owner*> takers;
     for (const Owner& each : owners) {
@@ -425,7 +425,7 @@ class World {
     const Address from{packet.from, ports_[0]}, to{packet.to, ports_[1]};
     return sent ? Flow{from, to} : Flow{to, from};
   }
-  // Of a shared port: the sender owns the connection from now on. False: another has it, so nothing is sent.
+  // At a shared port, the sender owns the connection from now on. False: another member owns it, so nothing is sent.
   bool learn(Port& port, const ip::IpView& packet) {
     Interface& interface = interfaces_[port.interface_];
     const Flow flow = flow_of(packet, true);
@@ -552,7 +552,7 @@ struct Application {
     world.ports.push_back(&port);
   }
   ~Application() { end(); }
-  // As a process that exits.
+  // Ends the application as a process that exits.
   void end() {
     if (stack == nullptr) return;
     stack->set_time(world_.now);

@@ -1,11 +1,11 @@
-// time_waits.cc - how a connection in TIME-WAIT begins, answers and ends.
+// time_waits.cc - begin, answers and end of connections in TIME-WAIT.
 #include "ipstack/sockets/time_waits.h"
 
 namespace unet::sockets {
 namespace {
 
-constexpr int kEndsPerRun = 256;               // a flood that ends all at once does not hold others up
-constexpr Nanoseconds kReusedAfter = kSecond;  // a tick of the slowest clock that timestamps may have (RFC 6191, 2; RFC 7323, 5.4)
+constexpr int kEndsPerRun = 256;               // bound for a flood of connections that end together
+constexpr Nanoseconds kReusedAfter = kSecond;  // tick of the slowest timestamp clock (RFC 6191, 2; RFC 7323, 5.4)
 
 }  // namespace
 

@@ -1,7 +1,7 @@
-// time_waits.h - the connections of a stack that are in TIME-WAIT and have no socket any longer: a record of 96 bytes for each, found by
-// both ends, in the order in which they end; used by the stack.
+// time_waits.h - the stack's connections in TIME-WAIT that have no socket any more. Each has a record of 96 bytes, found by both addresses
+// and ports, in order of its end; used by the stack.
 //
-// Each keeps its port in use, and its place in the tables that tell of sockets.
+// Each holds its port, and its place in SocketTables.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ class TimeWaits {
     tcp::TimeWait state{};
     Nanoseconds until = 0;
     uint32_t hash = 0;
-    uint32_t before = kNone, behind = kNone;  // in the order of `until`
-    uint32_t told_at = kNone;  // SocketTables
+    uint32_t before = kNone, behind = kNone;  // list in order of `until`
+    uint32_t told_at = kNone;  // place in SocketTables
   };
   static_assert(sizeof(Record) == 96);
 
@@ -38,23 +38,23 @@ class TimeWaits {
     if (flows_.size() == 0) return kNone;
     return flows_.find(hash, [&](uint32_t at) { return records_[at].local == local && records_[at].remote == remote; });
   }
-  // For one more: ends the oldest early if it has to.
+  // Makes room for one more; ends the oldest early if necessary.
   void make_room();
-  // False: there is no room. `told_at` is the record's from now on.
+  // Adds a connection, with its place in SocketTables. False: there is no room.
   bool add(uint32_t hash, const Address& local, const Address& remote, const tcp::TimeWait& state, Nanoseconds until, uint32_t told_at);
   void end(uint32_t at);
   void run(Nanoseconds now);
-  // Ends the one between these ends, if there is one: its last sequence number.
+  // Ends the record of these addresses and ports. Returns its last sequence number; nothing if there is none.
   std::optional<tcp::Sequence> replace(uint32_t hash, const Address& local, const Address& remote);
-  // RFC 6191, of the side that calls: whether a new connection may take the ports of that one, as its timestamps tell them apart.
+  // Whether our new connection may take over these addresses and ports, as timestamps distinguish it from the old one (RFC 6191).
   bool may_replace(uint32_t at, Nanoseconds now, const tcp::Options& options) const noexcept;
-  // A segment of that one: the answer, if there is one. It may end by that.
+  // Handles a segment of the record's connection, which may end it. Returns the answer, if there is one.
   std::optional<ip::TcpFields> handle_segment(uint32_t at, const ip::TcpView& segment, Nanoseconds now, const tcp::Options& options,
                                               tcp::Counters& counters);
 
   const Record& operator[](uint32_t at) const noexcept { return records_[at]; }
   uint32_t oldest() const noexcept { return oldest_; }
-  // When the oldest one ends; ~0: there is none.
+  // End of the oldest record; ~0: there is none.
   Nanoseconds first() const noexcept { return oldest_ == kNone ? ~Nanoseconds{0} : records_[oldest_].until; }
   uint32_t size() const noexcept { return flows_.size(); }
 
@@ -63,7 +63,7 @@ class TimeWaits {
     unlink(at);
     append(at, until);
   }
-  // None ends before one that is older: one with less time left ends with the newest.
+  // No record ends before an older one: a record with less time left ends with the newest.
   void append(uint32_t at, Nanoseconds until) noexcept {
     Record& record = records_[at];
     record.until = newest_ == kNone ? until : std::max(until, records_[newest_].until);

@@ -1,7 +1,7 @@
-// timer_heap.h - which socket's timer runs out first, among any number of them; used by the stack.
+// timer_heap.h - finds the socket with the earliest timer, among any number; used by the stack.
 //
-// A timer that moves to a later time, as most do with each segment, stays where it is: its entry is looked at when its old time comes, and
-// put where it belongs then. So a segment costs the heap nothing.
+// A timer that moves to a later time, as most do with each segment, keeps its place. Its entry is moved when the old time comes, so a
+// segment costs the heap nothing.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ class TimerHeap {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  // There may be so many items. Memory is taken for those that have a timer at the same time, which idle connections have not.
+  // Items below `count` may have timers. Entries take memory only while a timer is set, and idle connections have none.
   void reserve(uint32_t count) { places_.resize(count, kNone); }
 
-  // `item`'s timer is due at `at`, kNever: it has none.
+  // Sets the timer of `item` to `at`; kNever: it has none. An earlier entry of the item stays until take() returns it.
   void set(uint32_t item, Nanoseconds at) {
     const uint32_t place = places_[item];
     if (place == kNone) {
@@ -45,7 +45,8 @@ class TimerHeap {
 
   // No timer is due before this.
   Nanoseconds first() const noexcept { return entries_.empty() ? kNever : entries_.front().at; }
-  // Takes the first item out if its time has come by `now`; the caller looks whether it is due, and sets it anew. kNone: there is none.
+  // Removes and returns the first item with an entry up to `now`; kNone: there is none. The caller checks whether the timer is due, and
+  // sets it again.
   uint32_t take(Nanoseconds now) noexcept {
     if (first() > now) return kNone;
     const uint32_t item = entries_.front().item;

@@ -170,8 +170,8 @@ class Connection {
   // Before the handshake is over: the cached PMTU. Segments have at most `mss` bytes of payload and options, as Options::mss, until a probe
   // finds that longer ones pass.
   void limit_path(uint16_t mss) noexcept;
-  // After handle_segment(): how many bytes precede the urgent byte, if the segment announced one that has not arrived. The same urgent byte
-  // may be reported again.
+  // After handle_segment(): how many bytes precede the urgent byte, if the segment announced one that has not arrived. It may report one
+  // urgent byte more than once.
   std::optional<uint32_t> take_urgent() noexcept;
   // PMTU found since the last call, as bytes of payload and options; 0: nothing new.
   uint16_t take_path_news() noexcept;

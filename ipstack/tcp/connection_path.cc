@@ -139,8 +139,8 @@ void Connection::handle_path_probe_arrival(Nanoseconds now) noexcept {
   }
 }
 
-// Handles a loss while a probe is in flight. True: only the probe is lost. That is no sign of congestion (RFC 4821, 7.6.2); its data is
-// retransmitted in segments that pass.
+// Handles a loss while a probe is in flight. True: only the probe is lost. Such a loss is no sign of congestion (RFC 4821, 7.6.2); its data
+// is retransmitted in segments that pass.
 bool Connection::handle_path_probe_loss(Nanoseconds now) noexcept {
   const RecordIndex first = scoreboard_.first_lost(shared_.records);
   const uint32_t payload = path_.probe - option_bytes();

@@ -2,7 +2,7 @@
 // lost; with RACK's state (RFC 8985). Used by Connection.
 //
 // A record covers what was sent at once: a segment, or a large one that TSO cuts. Records are split where SACK blocks or retransmissions
-// end, but never below a segment. So there are never more of them than the window has segments, plus those that were sent small.
+// end, but never below a segment. Their number is thus at most the window's segments, plus those that were sent small.
 #pragma once
 
 #include <algorithm>

@@ -35,7 +35,7 @@
 // and segments that leave must have them, echoing the last one. The payload is a pattern of its place in the stream, and is checked.
 //
 // Segments that leave are collected after a segment has arrived and before time passes, so that several calls can be one step. A segment
-// that no step expects is an error. So is a chunk or record that is not returned to its pool at the end.
+// that no step expects is an error, and so is a chunk or record that is not returned to its pool at the end.
 #pragma once
 
 #include <string>

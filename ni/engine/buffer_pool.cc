@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kLiesMax = 64;      // false entries read for one message: bounds the engine's loop
 constexpr uint32_t kPopsMin = 64;      // entries of the free queue taken at least, if present
-constexpr uint32_t kPopsMax = 1024;    // and at most, if a message wants more
+constexpr uint32_t kPopsMax = 1024;    // most of these if a message needs more
 constexpr uint32_t kSearchWords = 64;  // 4,096 buffers searched for long runs at a time, for the same reason
 // Steps of a search: a word, or a run that is longer than those found before. A step takes a few nanoseconds.
 constexpr uint32_t kNearSteps = 16;      // free for each message

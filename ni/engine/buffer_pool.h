@@ -1,8 +1,8 @@
 // buffer_pool.h - an endpoint's receive buffers in the engine: taken from the free queue, returned by drops.
 //
 // The client writes the free queue, and may name any number, or one number twice. Numbers are checked here and go into a private set, a bit
-// each. So a message is only ever deposited inside of the endpoint's own receive memory. The lowest free buffers are used first: recently
-// used ones are in a cache, and higher ones stay contiguous for long messages.
+// each, so a message is only ever deposited in the endpoint's own receive memory. The lowest free buffers are used first: recently used
+// ones are in a cache, and higher ones stay contiguous for long messages.
 //
 // A client that scatters its buffers pays for the search: each buffer that it gives earns some steps. If these are not enough, its message
 // is dropped as too fragmented.

@@ -115,7 +115,7 @@ void Engine::State::run(const SetUser& command) noexcept {
 }
 
 // Restores the state in which the previous engine stopped, at any instruction. The client may have written anything into the segment since.
-// That only decides whether the last message of that engine counts as published.
+// Such writes only decide whether the last message of that engine counts as published.
 void Engine::State::resume(EndpointState& e) noexcept {
   const SegmentGeometry& g = e.geometry;
   EndpointCheckpoint& k = *e.checkpoint;
@@ -224,8 +224,8 @@ void Engine::State::run(const OpenWire& command) noexcept {
   channel.remote = command.remote;
   channel.local_tag = command.local_tag;
   channel.remote_tag = command.remote_tag;
-  // Each message takes a slot before a number. So no number is used twice, even by the next engine: the other NI would take the message for
-  // a duplicate, or mix two messages.
+  // Each message takes a slot before a number, so no engine uses a number twice. The other NI would take the message for a duplicate, or
+  // mix two messages.
   channel.next_message = e->send.position();
   tags.open(command.local_tag, {.endpoint = e, .source = source_key(command.remote, command.port), .tag = command.local_tag,
                                 .channel = command.channel});

@@ -53,7 +53,7 @@ class Doorbells {
   struct Client {
     ClientPage* page = nullptr;
     uint32_t place = 0;          // in order_
-    uint32_t summary_words = 0;  // that can have bits
+    uint32_t summary_words = 0;  // number of summary words that can have bits
     std::vector<uint64_t> valid;             // by doorbell word: bits of endpoints that exist
     std::vector<EndpointState*> endpoints;   // by doorbell
   };
@@ -91,7 +91,7 @@ class Doorbells {
   const uint32_t engine_, engines_;
   std::array<uint64_t, ClientPage::kWords / 64> own_{};  // bits of the summary
   uint32_t count_ = 0;
-  uint32_t next_ = kRecent;      // of the others, in order_
+  uint32_t next_ = kRecent;      // place in order_ of the next client in rotation
   uint32_t recent_next_ = 0;
   std::vector<Client*> order_;   // attached clients; the first kRecent rang last
   std::vector<std::unique_ptr<Client>> clients_;  // by number

@@ -157,7 +157,7 @@ struct alignas(kCacheLine) EndpointState {
 
   int64_t deficit = 0;               // bytes left in its turn (mux.h)
   int64_t quantum = 0;
-  Share* share = nullptr;            // of its user
+  Share* share = nullptr;            // the share of its user
   EndpointState* next = nullptr;     // in the active list of its share, or the waiting list of a port
   uint64_t sent_messages = 0;        // in the present visit
   uint64_t sent_bytes = 0;

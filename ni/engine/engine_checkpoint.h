@@ -2,9 +2,9 @@
 // by the engine, and created by its owner.
 //
 // It lies in separate memory, so that the next engine continues wherever this one was stopped. Only network interfaces map it, so its
-// content is trusted. A killed process stopped at one point of its program, and all its earlier stores are in memory. So the order of
-// stores is all that counts, and only the compiler could change it. The functions of EndpointCheckpoint have compiler fences for that,
-// which cost nothing.
+// content is trusted. A killed process stopped at one point of its program, and all its earlier stores are in memory. Only the order of
+// stores counts, and only the compiler could change it. The functions of EndpointCheckpoint have compiler fences for that, which cost
+// nothing.
 //
 //    a slot of the send queue       is taken here before its message goes anywhere: it may be lost, but is never sent twice
 //    a slot of the receive queue    is announced here before it is published; its mark tells whether it was

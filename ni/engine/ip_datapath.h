@@ -12,7 +12,7 @@
 // port that cuts packets and fills in checksums (DriverCapabilities::segments_max) reads payload from the segment of the client.
 //
 // Copies of a payload byte: one, or none for those ports. Packets that wait in the host are copied three times (here, into the host, into
-// the frame), fragments that arrive twice. Of a client only what ip_message.h has checked is believed.
+// the frame), fragments that arrive twice. The engine trusts only those fields of a client's message that ip_message.h has checked.
 #pragma once
 
 #include <array>
@@ -59,7 +59,7 @@ struct IpSend {
   uint16_t from_port = 0, to_port = 0;
   uint8_t protocol = 0;
   MacAddress station{};
-  bool shared = false;           // so segments that begin or end a connection are checked
+  bool shared = false;           // at a shared port, so segments that begin or end a connection are checked
   Nanoseconds waits_until = 0;   // the message waits for a claim; 0: it does not
 
   bool matches_flow() const noexcept {

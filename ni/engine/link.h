@@ -4,7 +4,7 @@
 //
 // A port belongs to one engine. Every other engine has a LinkPort in its place, a Driver like any other. Frames sent there go through a
 // ring to the owner, which puts them on the wire. Frames that arrive for endpoints of another engine come back through a second ring. Two
-// endpoints of different engines use a LinkPort between their engines without a wire. So mux and demux know nothing of threads.
+// endpoints of different engines use a LinkPort between their engines without a wire. Mux and demux therefore know nothing of threads.
 //
 // Each ring has one writer and one reader, is bounded, and never blocks. A sending endpoint waits for the LinkPort as for a port. An
 // arrived frame without room is dropped and counted (link_overflow).

@@ -1,13 +1,13 @@
 // mux.h - takes messages from send queues in fair order, to a wire or to an endpoint of the same NI.
 //
 // Two levels, over active ones only. Among users, start-time fair queueing (Goyal, Vin and Cheng, 1996): the user that has sent least for
-// its weight is next. A user that was idle begins where the others are. So a user gets one share, however many endpoints it has, and a user
-// that sends little is next as soon as it sends.
+// its weight is next. A user that was idle begins where the others are. A user gets one share, however many endpoints it has. A user that
+// sends little is next as soon as it sends.
 //
 // Among the endpoints of a user, deficit round robin (Shreedhar and Varghese, 1995): in its turn an endpoint may send quantum x weight
-// bytes more. What its last message or frame overdraws is paid in its next turn. A turn is cut into slices, between which the mux looks for
-// other users that have begun to send. A long message to an endpoint of the same NI is copied in parts, and other users have their turns in
-// between.
+// bytes more. If its last message or frame exceeds the quantum, the excess is deducted in its next turn. A turn is cut into slices, between
+// which the mux looks for other users that have begun to send. A long message to an endpoint of the same NI is copied in parts, and other
+// users have their turns in between.
 //
 // An endpoint waits at a full port with the rest of its quantum, and later goes before endpoints that come after it. An endpoint over its
 // limit, or of a user over its limit, waits for the clock.
@@ -69,17 +69,17 @@ class Mux {
 
  private:
   static constexpr int64_t kPollBytes = 64 * 1024;
-  static constexpr int64_t kAloneBytes = 16 * 1024;  // of an endpoint without competition
+  static constexpr int64_t kAloneBytes = 16 * 1024;  // most bytes per poll of an endpoint without competitors
   static constexpr int64_t kSliceBytes = 256;        // longest wait of a new sender, and a message; a scan of the watched queues
                                                      // costs less than a visit to a queue that is not in the cache
-  static constexpr int64_t kAloneSliceBytes = 1024;  // likewise if only one endpoint was sending
-  static constexpr uint32_t kPartBytes = 8192;       // of a long message on this NI, between turns of others
-  static constexpr uint32_t kNestedMax = 8;          // nesting of such messages, each in a turn within the one before
+  static constexpr int64_t kAloneSliceBytes = 1024;  // kSliceBytes while only one endpoint sends
+  static constexpr uint32_t kPartBytes = 8192;       // part of a long message on this NI that is copied between turns of others
+  static constexpr uint32_t kNestedMax = 8;          // deepest nesting of turns within such copies
   static constexpr int64_t kMessageCost = 64;      // cost of a message or frame in addition to its bytes
   // An endpoint that waited for a port may be so many bytes behind; one that was idle may not
   static constexpr uint64_t kPatience = 2 * kMessageMax;
   static constexpr int64_t kLeadMax = int64_t{1} << 48;   // of time; no overdraft is as large: a larger lead is from before time wrapped
-  static constexpr uint32_t kReleases = 64;               // in one poll
+  static constexpr uint32_t kReleases = 64;               // most deferrals that end in one poll
   static constexpr uint32_t kExternalMin = 1024;   // bytes from which it pays to let the port read the segment
   static constexpr uint32_t kNoPort = ~uint32_t{0};
 

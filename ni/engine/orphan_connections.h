@@ -1,9 +1,8 @@
 // orphan_connections.h - ends TCP connections of dead processes: resets, closes that were begun, TIME-WAIT; used by IpDatapath.
 //
 // Reset: the peer is sent an ACK that it cannot accept. It answers with the sequence number that it expects (RFC 9293, 3.10.7.4), and gets
-// a reset with exactly that number. So the state at the process's death need not be known. Each further ACK is half of the sequence space
-// away from the one before, so that one of two is outside of any window. A reset or SYN of the peer ends the entry, or silence after all
-// tries.
+// a reset with exactly that number. The state at the process's death need not be known. Each further ACK is half of the sequence space away
+// from the one before, so that one of two is outside of any window. A reset or SYN of the peer ends the entry, or silence after all tries.
 //
 // Close: RFC 9293 is followed to its end. Our FIN is repeated until acknowledged, the peer's FIN is acknowledged, TIME-WAIT is kept. New
 // data is answered by a reset, as no process will read it.
@@ -93,7 +92,7 @@ class OrphanConnections {
   static constexpr uint32_t kWheel = 1024;                 // ticks: more than TIME-WAIT
   static constexpr uint32_t kBuckets = 64 * 1024;
   static constexpr uint32_t kBlock = 1024;                 // entries allocated at a time, at fixed addresses
-  static constexpr uint16_t kWindow = 16 * 1024;           // that we advertise
+  static constexpr uint16_t kWindow = 16 * 1024;           // the advertised window
   // ACKs of one entry to unacceptable segments: two orphans could exchange ACKs for ever
   static constexpr uint8_t kAnswersPerTick = 4;
   // Twice the interval: the wheel stands still while nothing on it is due.

@@ -1,8 +1,8 @@
 // port_bindings.h - from protocol and port to a short list of claims, the most specific first; used by IpDatapath.
 //
 // The claims of a share have one place together in the list of their port. A new flow goes to the member with the greatest hash of the flow
-// and the claim's number (rendezvous hashing). So members that come and go move few flows. Members keep TCP connections on which they have
-// sent (flow_owners.h).
+// and the claim's number (rendezvous hashing), so a member that joins or leaves moves few flows. Members keep TCP connections on which they
+// have sent (flow_owners.h).
 //
 // The caller has checked each claim: its number is unused, its range lies within the ports, and all limits of limits.h hold.
 #pragma once

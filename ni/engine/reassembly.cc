@@ -123,7 +123,7 @@ bool Reassembly::owes_to(const EndpointState& holding, const EndpointState& want
 }
 
 // The pool is empty: examines the messages without progress for longest, then some places in rotation, for one that owes_to() allows to
-// take. So no client keeps others out.
+// take. No client can keep others out.
 bool Reassembly::reclaim_any(const EndpointState& wanting) noexcept {
   constexpr uint32_t kLook = 16;
   Reassembling* m = oldest_;

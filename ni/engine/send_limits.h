@@ -14,8 +14,8 @@ namespace unet::engine {
 
 // Rates per second; 0: no limit. Local channels bypass the NI, and so the limits.
 struct SendLimits {
-  uint64_t messages = 0, bytes = 0;                    // of all endpoints of the user together
-  uint64_t endpoint_messages = 0, endpoint_bytes = 0;  // of each
+  uint64_t messages = 0, bytes = 0;                    // limits of all endpoints of the user together
+  uint64_t endpoint_messages = 0, endpoint_bytes = 0;  // limits of each endpoint
   Nanoseconds burst = 10 * kMillisecond;               // credit of an idle sender, as time
 
   bool any() const noexcept { return (messages | bytes | endpoint_messages | endpoint_bytes) != 0; }
@@ -62,7 +62,7 @@ class Bucket {
   static constexpr Nanoseconds kDebtMax = kNever / 4;
 
   Nanoseconds paid_until_ = 0;
-  uint64_t rest_ = 0;       // of a nanosecond
+  uint64_t rest_ = 0;       // fraction of a nanosecond
   Price price_;
   uint64_t debt_cost_ = 0;  // the last price that was not 0: paid_until_ is in its units
 };

@@ -16,8 +16,8 @@ namespace unet::engine {
 
 struct EndpointState;
 
-// A user's long wake-ups (eventfd_wake.h). An honest user has a few, as the time of a write includes interrupts. So a few are forgiven, and
-// a hundredth of the time pays for more.
+// A user's long wake-ups (eventfd_wake.h). An honest user has a few, as the time of a write includes interrupts. A few are forgiven, and a
+// hundredth of the time pays for more.
 class LongWakes {
  public:
   // 0, or the sum of long wake-ups that were not forgiven, which begins again at 0.

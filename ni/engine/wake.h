@@ -1,8 +1,8 @@
 // wake.h - wakes clients that announced in their segments that they sleep; used by the delivery, the mux and the commands.
 //
-// A wake-up is a write to an eventfd, and the sleeper decides its price (unet/base/eventfd_wake.h). So each is timed. After
-// many long ones, another thread wakes their user, for a time that is a thousand times as long. There the wake-ups of one user wait
-// for each other, and those of other users have their turn between them. The thread is made when it is first needed.
+// A wake-up is a write to an eventfd, and the sleeper decides its price (unet/base/eventfd_wake.h), so each is timed. After many long ones,
+// another thread wakes their user, for a time that is a thousand times as long. There the wake-ups of one user wait for each other, and
+// those of other users have their turn between them. The thread is made when it is first needed.
 #pragma once
 
 #include <sched.h>

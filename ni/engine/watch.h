@@ -1,8 +1,8 @@
 // watch.h - the watched set: send queues that the engine polls directly, so that their clients need not ring a doorbell.
 //
 // One compact entry per queue: a poll without work reads the entry and the mark of the next slot. Queues that were idle for a while return
-// to their doorbells, several at a time: engine_watching = 0, one heavy fence, and a last scan. So a message that was published before its
-// client saw the 0 is not missed.
+// to their doorbells, several at a time: engine_watching = 0, one heavy fence, and a last scan. The scan finds a message that was published
+// before its client saw the 0.
 #pragma once
 
 #include <array>

@@ -80,7 +80,7 @@ TEST_CASE("a user with many busy queues leaves places to others") {
   CHECK(watched(0, 100) == 64);
   CHECK(watched(100, 110) == 4);
   CHECK(watched(110, 112) == 2);
-  // As places become free, they are given again.
+  // Queues that are rung take the places of detached endpoints.
   for (uint32_t i = 0; i < 100; ++i) ni.command(DetachEndpoint{i});
   ni.poll(3);
   for (size_t i = 100; i < 112; ++i) ni.endpoints[i]->ring(ni.page);

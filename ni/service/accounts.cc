@@ -1,4 +1,4 @@
-// accounts.cc - check, then add.
+// accounts.cc - checks a request against the quotas, then charges it.
 #include "ni/service/accounts.h"
 
 #include "unet/base/check.h"

@@ -18,7 +18,7 @@ struct Usage {
   uint32_t emulated = 0;  // endpoints
   uint64_t memory = 0;  // bytes
   uint32_t ip_claims = 0;
-  uint32_t ip_ports = 0;  // of all claims
+  uint32_t ip_ports = 0;  // ports of all claims
 };
 
 // Quotas are a user's, not a connection's: more connections do not give more.
@@ -27,7 +27,7 @@ class Accounts {
   // Takes all of `wanted` or nothing. Errors: quota_exceeded, with what is used and what is allowed.
   Status take(uid_t user, const Rights& rights, const Usage& wanted);
 
-  // What was taken before a takeover, whatever is allowed now.
+  // After a takeover: charges what the user had, even above its present quota.
   void resume(uid_t user, const Usage& usage);
 
   // Gives back what was taken.
@@ -35,7 +35,7 @@ class Accounts {
 
   Usage of(uid_t user) const;
 
-  // Of every user that has ever had anything.
+  // The usage of every user that has ever had anything.
   const std::map<uid_t, Usage>& all() const noexcept { return usage_; }
 
  private:

@@ -13,7 +13,7 @@ namespace unet::service {
 namespace {
 
 constexpr uint32_t kOfOthersMax = 4;  // captures of all users but root and the NI's own: each costs the engine a test per frame
-constexpr Nanoseconds kEvery = 100 * kMillisecond;  // of ordinary users: a start costs the engine a scan of the endpoint's channels
+constexpr Nanoseconds kEvery = 100 * kMillisecond;  // between starts by ordinary users, as each makes the engine scan channels
 
 void mark_ended(std::byte* memory) { reinterpret_cast<CaptureHeader*>(memory)->ended.store(1, std::memory_order_release); }
 
@@ -101,7 +101,7 @@ void Captures::stop(CaptureRecord& capture) {
   capture.stopping = true;
   if (capture.engines == 0) {
     mark_ended(capture.shared.mapping.data());
-    unserved_.push_back(capture.capture);  // it ends later, as with an engine: callers go on with the record
+    unserved_.push_back(capture.capture);  // it ends later, as callers still use the record
   }
   commands_.push_each(capture.engines, engine::StopCapture{.capture = capture.capture});
 }

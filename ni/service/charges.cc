@@ -8,7 +8,7 @@
 namespace unet::service {
 
 Status Charges::take_memory(const ClientRecord& client, const Usage& wanted) {
-  constexpr uint32_t kLooks = 8;  // others wait for each request that is refused
+  constexpr uint32_t kLooks = 8;  // entries scanned before a refusal, while other clients wait
   const Status status = take(client.who.uid, client.rights, wanted);
   if (status) return status;
   scan_user(client.who.uid, kLooks);

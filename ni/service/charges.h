@@ -1,5 +1,4 @@
-// charges.h - what each user is charged for: accounts, and memory that the NI uses no longer but a client still holds; used by Service and
-// its parts.
+// charges.h - charges of each user: accounts, and memory that a client still holds after the NI's use; used by Service and its parts.
 #pragma once
 
 #include <sys/types.h>
@@ -16,12 +15,12 @@ namespace unet::service {
 
 class Charges {
  public:
-  static constexpr uint32_t kScanCount = 64;  // entries of each user; about two microseconds each
+  static constexpr uint32_t kScanCount = 64;  // entries of a user per scan; each takes about two microseconds
 
   explicit Charges(Persistence& persistence) noexcept : persistence_(persistence) {}
 
   Status take(uid_t user, const Rights& rights, const Usage& wanted) { return accounts_.take(user, rights, wanted); }
-  // Before it refuses, it scans the user's held memory: a client may have let go of some a moment ago.
+  // Like take(). Before it refuses, it scans the user's held memory, which a client may have released a moment ago.
   Status take_memory(const ClientRecord& client, const Usage& wanted);
   void give_back(uid_t user, const Usage& usage) { accounts_.give_back(user, usage); }
   // Gives back what was charged for memory that the NI uses no longer, once no client holds it.

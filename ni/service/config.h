@@ -1,4 +1,4 @@
-// config.h - the configuration of an NI: a TOML file, on top of which come options of the command line; used by the programs.
+// config.h - the configuration of an NI: a TOML file, which options of the command line override; used by the programs.
 #pragma once
 
 #include <string>
@@ -17,24 +17,24 @@ struct Config {
   std::string user;                // a daemon changes to this user after start; empty: it does not change
   Nanoseconds takeover = 0;        // how long a daemon's supervisor waits for another NI; 0: no supervisor
   bool standby = true;             // the supervisor has another NI ready to take over
-  bool seccomp = true;             // a daemon has system calls that it does not need refused
+  bool seccomp = true;             // a daemon installs a system-call filter
 };
 
 // The defaults: this machine's host name, this process's user.
 Config default_config();
 
-// `text` is the content of `file`; what it says replaces what `config` has. Errors: "FILE:LINE: what is wrong, what is allowed".
+// `text` is the content of `file`; its values replace those in `config`. Errors: "FILE:LINE: what is wrong, what is allowed".
 Status parse_config(std::string_view text, const std::string& file, Config& config);
 Status load_config(const std::string& file, Config& config);
 
 // "HOST=MAC" or "HOST=MAC@PORT". Errors: invalid_argument.
 Result<StaticPeer> parse_peer(std::string_view text);
 
-// Reads the policy file, if there is one and the policy in force does not stay, into config.ni.service; checks what only fits together as
-// a whole.
+// Reads the policy file into config.ni.service, if there is one and the policy in force does not stay. Checks the options against each
+// other.
 Status finish_config(Config& config);
 
-// An annotated configuration file that says the defaults.
+// An annotated configuration file with the defaults.
 std::string_view example_config() noexcept;
 
 }  // namespace unet::service

@@ -1,4 +1,4 @@
-// dead_process.cc - each slot is copied once and believed as far as the claims go.
+// dead_process.cc - copies each slot once, and trusts only connections at claimed ports.
 #include "ni/service/dead_process.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace unet::service {
 namespace {
 
-// What becomes of it: RFC 9293, 3.10.4 for what was closed and is all acknowledged, a reset for everything else.
+// How the engine ends the connection: as RFC 9293, 3.10.4 if it was closed and all data is acknowledged, else by a reset.
 engine::OrphanState orphan_state_of(const SocketRecord& record) noexcept {
   using engine::OrphanState;
   constexpr uint8_t kEnding = SocketFlags::kClosed | SocketFlags::kFinSent;
@@ -51,7 +51,7 @@ bool DeadProcess::next(std::optional<engine::OrphanedConnection>& left) noexcept
     place_ = 0;
     return table_ != tables_.size();
   }
-  // Its writer is dead, or another process that should not write: a torn record is a lie like others.
+  // The writer is dead, or another process writes without right, so a torn record is handled like any false one.
   SocketRecord record;
   view.slot(place_++).copy(record);
   left = check(record);

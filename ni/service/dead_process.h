@@ -19,16 +19,16 @@ namespace unet::service {
 
 class DeadProcess {
  public:
-  // `tables`: charged to `user` until this is gone, and no client holds them.
-  // `owner`: the owner of the connections, as the engine knows users of claims.
-  // `number`: under which the engine expects them (ExpectOrphans).
+  // `tables`: charged to `user` until this object is destroyed and no client holds them.
+  // `owner`: owner_of() the connections' user, as in the engine's claims.
+  // `number`: the number under which the engine expects the connections (ExpectOrphans).
   DeadProcess(uid_t user, uint64_t owner, uint32_t number, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims);
 
-  // Reads the next slot. False: that was the last one. `left`: a connection that the engine must end, if the slot has one and the process
-  // had a right to it.
+  // Reads the next slot. False: no slot is left. `left`: the slot's connection, which the engine must end, if the process had claimed its
+  // port.
   bool next(std::optional<engine::OrphanedConnection>& left) noexcept;
 
-  // Ports of TCP that were claimed: visit(port) for each.
+  // Calls visit(port) for each claimed port of TCP.
   template <typename Visit>
   void for_each_port(Visit visit) const {
     for (const auto& [port, claims] : claims_) visit(port);
@@ -36,7 +36,7 @@ class DeadProcess {
 
   uid_t user() const noexcept { return user_; }
   uint64_t owner() const noexcept { return owner_; }
-  // Of each table its size, and its watch: what the end of this leaves.
+  // Moves out the size and the watch of each table; the memory stays charged until its watch tells that no client holds it.
   std::vector<std::pair<uint64_t, Descriptor>> take_watches();
   uint32_t number() const noexcept { return number_; }
 
@@ -48,11 +48,11 @@ class DeadProcess {
   uint64_t owner_;
   uint32_t number_;
   std::vector<SharedMemory> tables_;
-  std::unordered_map<uint32_t, std::vector<IpClaim>> claims_;  // of TCP, by port
+  std::unordered_map<uint32_t, std::vector<IpClaim>> claims_;  // claims of TCP, by port
   uint32_t table_ = 0, place_ = 0;
 };
 
-// All of one user, the oldest first.
+// The dead processes of one user, the oldest first.
 class DeadProcessesOfUser {
  public:
   bool empty() const noexcept { return all_.empty(); }
@@ -61,12 +61,12 @@ class DeadProcessesOfUser {
   void add(DeadProcess left);
   void pop_front();
 
-  // A claim of these ports could be of the same connections: one without a port may get any that has become free.
+  // Whether the claim could meet connections of these processes. A claim without a port may get any port that is free.
   bool has_claimed(const IpClaim& claim) const noexcept;
 
  private:
   std::deque<DeadProcess> all_;
-  std::unordered_map<uint32_t, uint32_t> ports_;  // how many of them had it claimed
+  std::unordered_map<uint32_t, uint32_t> ports_;  // number of processes that had claimed the port
 };
 
 }  // namespace unet::service

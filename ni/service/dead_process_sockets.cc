@@ -1,4 +1,4 @@
-// dead_process_sockets.cc - which table is read next, and how the engine is told.
+// dead_process_sockets.cc - chooses the table that is read next, and gives its connections to the engine.
 #include "ni/service/dead_process_sockets.h"
 
 #include <unistd.h>
@@ -14,8 +14,8 @@ namespace unet::service {
 namespace {
 
 constexpr uint32_t kSlotsPerPoll = 2048;
-constexpr uint32_t kOrphansPerPoll = 256;        // commands to the engine
-constexpr uint32_t kOrphansBeforeStart = 4096;   // likewise, before an engine that takes over goes on
+constexpr uint32_t kOrphansPerPoll = 256;        // connections given to the engine
+constexpr uint32_t kOrphansBeforeStart = 4096;   // connections given to a new engine before it resumes
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// dead_process_sockets.h - connections that dead processes have left, found in their tables of sockets and given to engine 0, which ends
-// them; used by Service.
+// dead_process_sockets.h - finds the connections of dead processes in their socket tables and gives them to engine 0, which ends them; used
+// by Service.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +21,21 @@ class DeadProcessSockets {
   DeadProcessSockets(const IpHosts& hosts, EngineCommands& commands, Charges& charges, Persistence& persistence) noexcept
       : hosts_(hosts), commands_(commands), charges_(charges), persistence_(persistence) {}
 
-  // Call before the endpoint's IP channel closes, and its claims with it: a last ACK may come while the tables are read, so the engine
-  // expects their connections under this number.
+  // Call before the endpoint's IP channel and claims close. Returns the number under which the engine then expects connections, as a last
+  // ACK may arrive while the tables are read.
   uint32_t expect(uint32_t endpoint);
   void add(DeadProcess process);
 
   bool empty() const noexcept { return users_.empty(); }
   bool has_work() const noexcept { return !users_.empty() || !inherited_.empty(); }
-  // A dead process of `owner` could have connections of these ports.
+  // Whether the claim could meet connections of a dead process of `owner`.
   bool has_claimed(uint64_t owner, const IpClaim& claim) const noexcept;
 
-  // Reads some slots, of one user after the other, no faster than the engine takes the connections. Returns the owner of a process that
-  // is read to its end.
+  // Reads some slots, one user after the other, no faster than the engine takes the connections. Returns the owner of a process when all
+  // its slots are read.
   std::optional<uint64_t> poll();
 
-  // Saves for the next NI what the engine, which has stopped, has not ended, and what it was not told.
+  // Saves for the next NI the connections that the stopped engine has not ended (`orphans`), and those that it was not given.
   void save(std::vector<engine::OrphanedConnection> orphans);
   bool restore(const JournalItem& item);
   // Call before any claim is resumed: a new connection at a port must not meet the end of an old one. Connections of ports that are
@@ -51,9 +51,9 @@ class DeadProcessSockets {
   Charges& charges_;
   Persistence& persistence_;
   std::map<uint64_t, DeadProcessesOfUser> users_;  // by owner (owner_of())
-  uint64_t last_owner_ = 0;                        // the one that was read last
-  uint32_t last_number_ = 0;                       // the engine expects connections by numbers
-  std::vector<engine::OrphanedConnection> inherited_;  // from the NI before this one: the engine was not told of them yet
+  uint64_t last_owner_ = 0;                        // the user that was read last
+  uint32_t last_number_ = 0;                       // the last number of expect()
+  std::vector<engine::OrphanedConnection> inherited_;  // from the previous NI, and not given to the engine yet
   Descriptor saved_;
 };
 

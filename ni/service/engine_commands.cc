@@ -1,4 +1,4 @@
-// engine_commands.cc - mailboxes of the engines, and what waits for room in them.
+// engine_commands.cc - mailboxes of the engines, and queues of commands without room in them.
 #include "ni/service/engine_commands.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ bool EngineCommands::has_events() const noexcept {
 void EngineCommands::push(uint32_t engine, const engine::Command& command) {
   pushed_ = true;
   std::deque<engine::Command>& backlog = backlogs_[engine];
-  // Order matters to an engine: nothing overtakes what waits.
+  // An engine needs commands in order, so none overtakes one that waits.
   if (backlog.empty() && lines_[engine].commands.push(command)) return;
   if (backlog.empty()) lines_[engine].commands.announce_more(true);
   backlog.push_back(command);

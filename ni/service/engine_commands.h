@@ -1,8 +1,8 @@
-// engine_commands.h - commands to the engines, each engine's in their order; what a mailbox has no room for waits here; used by Service
-// and its parts.
+// engine_commands.h - commands to the engines, in order for each engine; commands without room in a mailbox wait here; used by Service and
+// its parts.
 //
-// An engine that takes no commands holds up no other. Commands to two engines have no order but what an engine keeps itself: while
-// commands wait for it, it takes no frame that another engine passes on, and refuses no channel.
+// An engine that takes no commands delays no other. Commands to two engines are unordered. Therefore an engine with waiting commands takes
+// no frames that other engines relay, and refuses no channel.
 #pragma once
 
 #include <array>
@@ -27,15 +27,15 @@ class EngineCommands {
   bool has_events() const noexcept;
 
   void push(uint32_t engine, const engine::Command& command);
-  // To each engine with a bit in `among`.
+  // Pushes the command to each engine with a bit in `among`.
   void push_each(uint32_t among, const engine::Command& command);
-  // Hosts on the wire cause signals, so signals do not wait where commands wait. Frames that follow from one may arrive at any engine of
-  // `owners`: they have all their commands before it leaves. False: it is lost.
+  // Remote hosts cause signals, so signals do not queue behind commands. The signal is sent only when the engines of `owners` have all
+  // their commands, as frames in reply may arrive at any of them. False: the signal is dropped.
   bool push_signal(uint32_t engine, uint32_t owners, const engine::SendSignal& signal);
 
   // Moves commands to mailboxes that have room, and wakes engines with commands.
   void flush();
-  size_t waiting() const noexcept;                      // for room in a mailbox
+  size_t waiting() const noexcept;                      // number of commands that wait for room in a mailbox
   const std::deque<engine::Command>& waiting(uint32_t engine) const noexcept { return backlogs_[engine]; }
   bool has_taken_all(uint32_t engine) const noexcept { return lines_[engine].commands.empty(); }
 

@@ -69,7 +69,7 @@ void EngineRunner::loop() noexcept {
     if (Status status = pin_this_thread(*options_.core); !status) log::error("{}", status.error().text);
   }
   Yielder yielder;
-  Nanoseconds idle_since = 0;  // 0: had work
+  Nanoseconds idle_since = 0;  // 0: the last poll had work
   while (!stop_.load(std::memory_order_acquire)) {
     const Nanoseconds now = clock_.now();
     const uint32_t handled = engine_->poll(now);
@@ -111,7 +111,7 @@ void EngineRunner::sleep(Nanoseconds now) noexcept {
 }
 
 void EngineRunner::wake() noexcept {
-  // What we put was stored before we look; the engine says that it sleeps before it looks once more.
+  // The caller's command was stored before this load of `asleep_`; the engine sets `asleep_` before it looks for commands once more.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!asleep_.load(std::memory_order_relaxed)) return;
   const uint64_t one = 1;
@@ -129,7 +129,7 @@ std::vector<std::vector<DriverCounter>> EngineRunner::read_port_counters() const
   return all;
 }
 
-// A driver belongs to the engine's thread, so that thread reads them; it is awake within microseconds.
+// Asks the engine's thread, which owns the drivers; it wakes within microseconds.
 void EngineRunner::ask_for_port_counters() noexcept {
   counters_wanted_.store(true, std::memory_order_relaxed);
   wake();
@@ -141,14 +141,14 @@ std::vector<std::vector<DriverCounter>> EngineRunner::port_counters(Nanoseconds 
   const Nanoseconds now = clock_.now();
   const std::chrono::nanoseconds patience(now < until ? until - now : 0);
   if (now >= counters_patient_from_ && !counters_ready_.wait_for(lock, patience, answered)) {
-    counters_patient_from_ = clock_.now() + kSecond;  // the other clients do not wait for it with every report
+    counters_patient_from_ = clock_.now() + kSecond;  // so that not every report makes other clients wait for it
   }
   return port_counters_;
 }
 
 void EngineRunner::publish_port_counters() noexcept {
   std::vector<std::vector<DriverCounter>> read = read_port_counters();
-  const std::lock_guard lock(counters_mutex_);  // not while a driver reads: the service would wait for it, however patient it is
+  const std::lock_guard lock(counters_mutex_);  // no driver reads under the lock, as the service would wait for it beyond its time-out
   port_counters_ = std::move(read);
   counters_wanted_.store(false, std::memory_order_relaxed);
   counters_ready_.notify_one();

@@ -1,4 +1,4 @@
-// engine_runner.h - one engine and what it needs to run: mailboxes, a place to sleep, a thread's loop, port counters on demand; used by Ni.
+// engine_runner.h - one engine with its mailboxes, sleeper, thread loop and port counters; used by Ni.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ struct RunnerOptions {
 
 class EngineRunner {
  public:
-  static constexpr int kLastTurns = 32;  // of the engine, which takes all commands that the mailbox can hold
+  static constexpr int kLastTurns = 32;  // turns of the engine before it ends, enough to take a full mailbox
 
   // Engine `number` of an NI; first open(), then build().
   EngineRunner(uint32_t number, RunnerOptions options, const Clock& clock) : number_(number), options_(options), clock_(clock) {}
@@ -35,7 +35,7 @@ class EngineRunner {
   EngineRunner& operator=(const EngineRunner&) = delete;
 
   Status open();
-  // `drivers` as the Engine wants them: the wires of the NI, and with `links` whatever stands in their places, and the links.
+  // `drivers`: one per port of the NI, as Engine expects; with `links`, LinkPorts stand for ports of other engines.
   Status build(std::vector<std::unique_ptr<Driver>> drivers, int service_wake, engine::LinkFabric* links,
                engine::EngineCheckpoint checkpoint);
 
@@ -45,21 +45,22 @@ class EngineRunner {
   engine::Engine& engine() noexcept { return *engine_; }
   const engine::Engine& engine() const noexcept { return *engine_; }
   bool naps() const noexcept { return naps_; }
-  const std::vector<uint32_t>& ports() const noexcept { return ports_; }  // its own, by number
+  const std::vector<uint32_t>& ports() const noexcept { return ports_; }  // numbers of the ports that this engine owns
   std::optional<uint32_t> core() const noexcept { return options_.core; }
-  // The engine goes, and its wires.
+  // Destroys the engine and its drivers.
   void destroy_engine() noexcept { engine_.reset(); }
 
   // ---- its own thread
   void loop() noexcept;
 
   // ---- any other thread
-  void wake() noexcept;  // something was put for it
-  void stop() noexcept;  // loop() returns, after the last commands
-  // Its thread is to read them, soon. Then: as it has read them; of an earlier time if it has not by `until`. In the order of ports().
+  void wake() noexcept;  // a command was put into its mailbox
+  void stop() noexcept;  // loop() takes the last commands and returns
+  // ask_for_port_counters() makes the engine's thread read the counters soon. port_counters() waits for them until `until`, else returns
+  // older ones, in the order of ports().
   void ask_for_port_counters() noexcept;
   std::vector<std::vector<DriverCounter>> port_counters(Nanoseconds until);
-  // Likewise, by the thread that runs the engine, or while none does.
+  // Reads them now. Call in the engine's thread, or while no thread runs the engine.
   std::vector<std::vector<DriverCounter>> read_port_counters() const;
 
  private:
@@ -72,7 +73,7 @@ class EngineRunner {
   engine::CommandMailbox commands_;
   engine::EventMailbox events_;
   Sleeper sleeper_;
-  Descriptor wake_;              // others -> sleeping engine
+  Descriptor wake_;              // eventfd by which other threads wake the sleeping engine
   std::unique_ptr<engine::Engine> engine_;
   std::vector<uint32_t> ports_;
   bool naps_ = false;            // some wire has no descriptor to sleep on
@@ -85,7 +86,7 @@ class EngineRunner {
   std::condition_variable counters_ready_;
   std::atomic<bool> counters_wanted_{false};
   std::vector<std::vector<DriverCounter>> port_counters_;
-  Nanoseconds counters_patient_from_ = 0;  // the engine did not answer: reports do not wait for it before
+  Nanoseconds counters_patient_from_ = 0;  // after a missed answer, reports do not wait for this engine before this time
 };
 
 // The calling thread runs on this core only.

@@ -21,16 +21,16 @@ struct EngineLine {
 class EngineSide {
  public:
   virtual ~EngineSide() = default;
-  virtual void wake_engine(uint32_t engine) noexcept = 0;          // commands were put into its mailbox
-  virtual Status watch_client(uint32_t engine, int wake_descriptor) = 0;  // the engine's sleep ends when it is written
+  virtual void wake_engine(uint32_t engine) noexcept = 0;          // its mailbox has new commands
+  virtual Status watch_client(uint32_t engine, int wake_descriptor) = 0;  // a write to it ends the engine's sleep
   virtual void forget_client(uint32_t engine, int wake_descriptor) noexcept = 0;
-  virtual void begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept = 0;  // of the one engine, before its number counts as given
+  virtual void begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept = 0;  // call before the journal has the number
   virtual uint64_t ni_counter(uint32_t engine, NiCounter counter) const noexcept = 0;
   virtual uint64_t ni_gauge(uint32_t engine, NiGauge gauge) const noexcept = 0;
   virtual uint64_t endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounter counter) const noexcept = 0;
-  // What the host that a port is has counted (ip::HostCounter).
+  // A counter (ip::HostCounter) of the IP host at a port.
   virtual uint64_t ip_counter(uint32_t, size_t) const noexcept { return 0; }
-  // Of the one engine, which has stopped: what it has not ended yet of processes that are gone.
+  // The connections of dead processes that the engine has not ended. The NI has one engine, and it has stopped.
   virtual std::vector<engine::OrphanedConnection> take_orphans() { return {}; }
   virtual std::vector<std::vector<DriverCounter>> port_counters() = 0;  // one list per port
 };

@@ -1,4 +1,4 @@
-// fair_queue.cc - users in the order of what they have cost.
+// fair_queue.cc - users in order of their charged time.
 #include "ni/service/fair_queue.h"
 
 #include <algorithm>

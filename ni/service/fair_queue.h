@@ -1,6 +1,6 @@
-// fair_queue.h - which client is served next, fair to users by the time that their requests took; used by the service.
+// fair_queue.h - chooses the client that is served next, fair to users by the time that their requests took; used by the service.
 //
-// The user that has cost the least time comes first. A user that rests saves nothing: it begins again beside the others.
+// The user with the least charged time comes first. An idle user gains no credit: it starts again at the level of the others.
 #pragma once
 
 #include <sys/types.h>
@@ -20,35 +20,35 @@ class FairQueue {
  public:
   struct Ready {
     uint32_t client = 0;
-    uint32_t events = 0;  // of epoll
+    uint32_t events = 0;  // epoll events of its socket
   };
   struct Next {
     uid_t user = 0;
     Ready ready;
   };
 
-  // The client waits for its turn. Those of one user have it in the order of their numbers, round and round.
+  // Adds a client that waits. Clients of one user have turns in the order of their numbers (round robin).
   void add(uid_t user, const Ready& ready);
   std::optional<Next> next();
-  // Takes the waiting clients out.
+  // Removes all waiting clients.
   void clear();
 
-  // The user has cost so much time of the service's thread.
+  // Charges the user for `time` of the service's thread.
   void charge(uid_t user, Nanoseconds time);
-  // Users of which anything is known.
+  // Number of users with an entry.
   size_t users() const noexcept { return users_.size(); }
 
  private:
   struct User {
     Nanoseconds charged = 0;
     std::map<uint32_t, uint32_t> waiting;  // events by client
-    uint32_t last = 0;                     // client that was served
+    uint32_t last = 0;                     // client that was served last
   };
   User& user_at(uid_t user);
 
-  std::map<uid_t, User> users_;  // that wait, or have cost more than the least that waited
-  std::set<std::pair<Nanoseconds, uid_t>> order_;  // of those that wait
-  Nanoseconds least_ = 0;        // charged to the user that was served last, which had cost the least
+  std::map<uid_t, User> users_;  // users that wait, or that are charged more than `least_`
+  std::set<std::pair<Nanoseconds, uid_t>> order_;  // waiting users by charged time
+  Nanoseconds least_ = 0;        // charged time of the user that was served last
 };
 
 // Charges its own lifetime to a user.

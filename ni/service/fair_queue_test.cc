@@ -8,7 +8,8 @@ namespace {
 
 constexpr uid_t kAda = 1, kBob = 2;
 
-// Serves until nobody waits, each request for `cost` of its user, and returns how many of `user` came before `client` did.
+// Serves requests until `client` is next or none waits, and charges each user `cost`. Returns how many requests of `user` came before
+// `client`.
 uint32_t served_before(FairQueue& queue, uint32_t client, Nanoseconds cost, uid_t user) {
   uint32_t count = 0;
   while (const auto next = queue.next()) {

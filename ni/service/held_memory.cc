@@ -13,7 +13,7 @@ namespace unet::service {
 
 Result<Descriptor> watch_memory(int memory) {
   if (fcntl(memory, F_SETLEASE, F_RDLCK) != 0) return Descriptor();
-  fcntl(memory, F_SETOWN, 0);  // a lease that breaks is to send us no signal
+  fcntl(memory, F_SETOWN, 0);  // a broken lease must not send a signal
   Descriptor watch(::open(("/proc/self/fd/" + std::to_string(memory)).c_str(), O_RDONLY | O_CLOEXEC));
   if (watch.valid() || (errno != EMFILE && errno != ENFILE)) return watch;
   return fail(Errc::out_of_memory, "the network interface cannot watch shared memory (" +

@@ -1,4 +1,4 @@
-// idle.cc - epoll as a place to sleep.
+// idle.cc - sleeping in epoll_wait().
 #include "ni/service/idle.h"
 
 #include <array>

@@ -1,4 +1,4 @@
-// idle.h - what an engine does when it finds nothing to do: yield, then sleep; used by Ni.
+// idle.h - how an engine without work idles: it yields, then sleeps; used by Ni.
 #pragma once
 
 #include <sched.h>
@@ -18,15 +18,15 @@ enum class Idle {
   block,     // sleeps as soon as there is no work
 };
 
-// spin, adaptive, block. Errors: invalid_argument.
+// Reads "spin", "adaptive" or "block". Errors: invalid_argument.
 Result<Idle> parse_idle(std::string_view text);
 
-// Gives the core to other runnable threads while polling finds nothing. Pollers that outnumber the cores must do so, or each
-// waits for the end of the others' time slices. A yield that took long tells that another thread ran: then the next one
-// follows at once; else it is tried again only after kEvery, because the call itself costs 0.3 - 0.5 us.
+// Gives the core to other runnable threads while polling finds nothing. Pollers that outnumber the cores must do so, or each waits for the
+// end of the others' time slices. If a yield took long, another thread ran, and the next yield follows at once. Else it follows only after
+// kEvery, because the call itself costs 0.3 - 0.5 us.
 //
-// A thread that polls without yielding keeps the core for a whole time slice of milliseconds. A thread that sleeps gets the
-// core much sooner when it is woken. So after such a yield polling is not worth while for some time.
+// A thread that polls without yielding keeps the core for a whole time slice of milliseconds. A thread that sleeps gets the core much
+// sooner when it is woken. After such a yield, polling is not worth while for some time.
 class Yielder {
  public:
   void idle(const Clock& clock, Nanoseconds now) noexcept {
@@ -56,8 +56,8 @@ class Sleeper {
   Status watch(int descriptor, bool edge);
   void forget(int descriptor) noexcept;
 
-  // Until a watched descriptor is ready or `timeout` has passed (~0: no limit). 1: a descriptor was ready; 0: none; -1: a
-  // signal came.
+  // Sleeps until a watched descriptor is ready or `timeout` has passed (~0: no limit). 1: a descriptor was ready; 0: none; -1: a signal
+  // came.
   int sleep(Nanoseconds timeout) noexcept;
 
   int descriptor() const noexcept { return epoll_.get(); }
@@ -66,8 +66,8 @@ class Sleeper {
   Descriptor epoll_;
 };
 
-// How long to sleep when some wire has no descriptor to sleep on: 50 us after the last work, doubled each time up to
-// 5 ms, so such a wire's frames may wait 5 ms when the NI has long been idle, and an idle NI wakes 200 times a second.
+// The sleep of an engine with a wire that has no descriptor: 50 us after the last work, then doubled each time up to 5 ms. After a long
+// idle time, frames of such a wire wait up to 5 ms, and the NI wakes 200 times a second.
 class Nap {
  public:
   void reset() noexcept { next_ = kFirst; }

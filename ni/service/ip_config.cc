@@ -1,4 +1,4 @@
-// ip_config.cc - how the configuration says which ports have IP.
+// ip_config.cc - parsing and checking of options of ports with IP.
 #include <sys/random.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace unet::service {
 namespace {
 
-constexpr size_t kStaticMax = kIpAddressesMax - 2;  // there is room for a link-local one, and one of a router's prefix
+constexpr size_t kStaticMax = kIpAddressesMax - 2;  // leaves room for a link-local address and one of a router's prefix
 
 tl::unexpected<Error> wrong(const std::string& text) { return fail(Errc::invalid_argument, text); }
 
@@ -156,7 +156,7 @@ Status check_ip_ports(const std::vector<engine::IpInterfaceOptions>& all, size_t
 
 // The machine's number itself must stay secret (machine-id(5)).
 HashKey address_key_of_machine() noexcept {
-  constexpr size_t kDigits = 16;  // of each half
+  constexpr size_t kDigits = 16;  // hexadecimal digits of each half
   HashKey machine;
   std::string text;
   std::getline(std::ifstream("/etc/machine-id"), text);

@@ -1,4 +1,4 @@
-// ip_config.h - how the configuration says which ports have IP; used by the configuration, the programs and Ni.
+// ip_config.h - parses the options of ports with IP; used by the configuration, the programs and Ni.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@ inline uint32_t engine_of_port(uint32_t port, uint32_t engines, const std::vecto
   return port < port_engines.size() ? port_engines[port] : port % engines;
 }
 
-// For the IPv6 addresses that hosts make: of this machine (/etc/machine-id), the same each time; another one each time where there is none.
+// Key for generated IPv6 addresses, from /etc/machine-id, so it is the same each time. A machine without that file gets a random one.
 HashKey address_key_of_machine() noexcept;
 
-// What only fits together as a whole. Errors: invalid_argument.
+// Checks the ports' options against each other, after each was parsed by itself. Errors: invalid_argument.
 Status check_ip_ports(const std::vector<engine::IpInterfaceOptions>& all, size_t ports, uint32_t engines,
                       const std::vector<uint32_t>& port_engines = {});
 

@@ -76,7 +76,7 @@ Result<IpPorts::Found> IpControl::find(std::string_view target) {
   }
   const Result<ip::IpAddress> address = ip::parse_ip({at + 1, static_cast<size_t>(end - at - 1)});
   if (!address) return fail(Errc::invalid_argument, in_quotes(target) + ": " + address.error().text);
-  // The address may come yet, from a router or a server: do not say that the port has no claim.
+  // A router or server may still assign the address, so this is not "no claim".
   if (!hosts_.has_address(*address)) return fail(Errc::refused, ip::text_of(*address) + " is not an address of this network interface");
   const std::optional<IpPorts::Found> found = ports_.find(protocol, *address, port);
   if (found) return *found;
@@ -122,7 +122,7 @@ void IpControl::end(const ClientRecord& client, EndpointRecord& endpoint) {
   endpoint.ip_channel.reset();
 }
 
-// The claims are still known.
+// Call while the endpoint's claims are still known.
 void IpControl::leave_tables(const ClientRecord& client, EndpointRecord& endpoint) {
   std::vector<IpClaim> claims;
   for (const uint32_t number : endpoint.ip_claims) claims.push_back(ports_.at(number)->claim);

@@ -21,7 +21,7 @@ struct IpClaimValue;  // journal_records.h
 
 class IpControl {
  public:
-  // `options` stays; `seed`: of ports that are chosen, 0: from the kernel.
+  // `options` must outlive this; `seed`: for IpPorts.
   IpControl(const std::vector<engine::IpInterfaceOptions>& options, uint64_t seed, EngineCommands& commands, Charges& charges,
             Persistence& persistence)
       : commands_(commands), charges_(charges), persistence_(persistence), hosts_(options, commands, persistence), ports_(seed),
@@ -45,10 +45,10 @@ class IpControl {
 
   // Tables of sockets (unet/socket_table.h).
   Status make_table(const ClientRecord& client, EndpointRecord& endpoint);
-  void remove_table(const ClientRecord& client, EndpointRecord& endpoint);  // the last one
-  const std::set<uint32_t>& with_tables() const noexcept { return with_tables_; }  // endpoints
+  void remove_table(const ClientRecord& client, EndpointRecord& endpoint);  // removes the endpoint's last table
+  const std::set<uint32_t>& with_tables() const noexcept { return with_tables_; }  // endpoints that have tables
 
-  // The endpoint's IP channel is about to close; it is closed: the engine lets go of the claims with it.
+  // Call expect_end() before the endpoint's IP channel closes, and end() after: the engine drops the claims with the channel.
   void expect_end(EndpointRecord& endpoint);
   void end(const ClientRecord& client, EndpointRecord& endpoint);
 
@@ -58,7 +58,7 @@ class IpControl {
   bool resume_table(const ClientRecord& client, EndpointRecord& endpoint, JournalItem& item);
   // Tells the engine of the endpoint's channel and claims.
   void resume(const EndpointRecord& endpoint);
-  // Tells the engine which connections of shared ports are the endpoint's. It does not believe what the table says of other ports.
+  // Tells the engine which connections of shared ports are the endpoint's. It ignores connections in the table at other ports.
   void send_flows(const EndpointRecord& endpoint);
 
  private:

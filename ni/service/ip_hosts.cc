@@ -1,4 +1,4 @@
-// ip_hosts.cc - addresses and leases: status, records in the journal, and what the next network interface makes of them.
+// ip_hosts.cc - addresses and leases of ports: their status, and their records for the next network interface.
 #include "ni/service/ip_hosts.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include "unet/wire/address.h"
 
 namespace unet::service {
-// Until a port's host has told what it has, its configuration counts. An address that is still probed may be another host's.
+// Begins with the configured addresses, until each port's host reports its own. An address that is probed may still be another host's.
 IpHosts::IpHosts(const std::vector<engine::IpInterfaceOptions>& options, EngineCommands& commands, Persistence& persistence)
     : options_(options), commands_(commands), persistence_(persistence) {
   for (const engine::IpInterfaceOptions& each : options_) {
@@ -97,7 +97,7 @@ bool IpHosts::resume_lease(uint32_t port, const IpLeaseValue& value) {
   return true;
 }
 
-// A port keeps the address for the rest of its lease. A port that takes none any longer forgets it.
+// A port keeps its address for the rest of the lease. A port without DHCP in the new configuration drops it.
 void IpHosts::resume_leases(std::span<const PortInfo> ports) {
   const uint64_t now = monotonic_now();
   for (auto& [port, lease] : std::exchange(leases_, {})) {
@@ -162,7 +162,7 @@ bool IpHosts::resume_host(uint32_t port, const IpHostValue& value) {
     return false;
   }
   Checkpoint<ip::HostCheckpoint> host{.since = value.since, .station = value.station, .state = {}};
-  // Much of it came from the wire. A wrong entry is left out and asked for anew: it must not prevent the takeover.
+  // Much of the record came from the wire. A wrong entry is left out, and must not prevent the takeover; the host finds it again.
   for (uint32_t i = 0; i < value.address_count; ++i) {
     const IpHostValue::Address& from = value.addresses[i];
     const ip::IpAddress address = ip::ipv6_address(from.address);
@@ -193,7 +193,7 @@ bool IpHosts::resume_host(uint32_t port, const IpHostValue& value) {
   return true;
 }
 
-// The port's host goes on with its addresses without asking for them; all else it asks for.
+// The port's host continues with these addresses without probing them, and asks for all other state.
 void IpHosts::resume_hosts(std::span<const PortInfo> ports) {
   const uint64_t now = monotonic_now();
   for (auto& [port, host] : std::exchange(hosts_, {})) {

@@ -1,5 +1,5 @@
-// ip_hosts.h - what the NI's ports have of IP: addresses, routers, leases, and their checkpoints for a takeover; used by Service and its
-// parts. Engine 0 has the hosts themselves, and tells of changes.
+// ip_hosts.h - the service's view of IP at the NI's ports: addresses, routers, leases, and their checkpoints for a takeover; used by
+// Service and its parts. Engine 0 runs the IP hosts and reports changes.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct IpLeaseValue;
 
 class IpHosts {
  public:
-  // `options` stays.
+  // `options` must outlive this.
   IpHosts(const std::vector<engine::IpInterfaceOptions>& options, EngineCommands& commands, Persistence& persistence);
 
   bool empty() const noexcept { return status_.empty(); }  // no port has IP
@@ -30,13 +30,13 @@ class IpHosts {
   bool on_changed(const engine::IpChanged& event, const MacAddress& station);
   void on_checkpoint(const engine::HostCheckpointed& event, const MacAddress& station);
 
-  // Records of the journal. False: there is nothing to write.
+  // Write a record of the journal. False: there is nothing to write.
   bool write_lease(uint32_t port);
   bool write_host(uint32_t port);
-  // False: no NI wrote that.
+  // False: the value is invalid.
   bool resume_lease(uint32_t port, const IpLeaseValue& value);
   bool resume_host(uint32_t port, const IpHostValue& value);
-  // Tells the engine what was resumed, once all records are read.
+  // Gives the restored state to the engine, once all records are read.
   void resume(std::span<const PortInfo> ports);
 
  private:
@@ -53,7 +53,7 @@ class IpHosts {
   EngineCommands& commands_;
   Persistence& persistence_;
   std::map<uint32_t, ip::HostStatus> status_;
-  std::map<uint32_t, Checkpoint<ip::LeaseCheckpoint>> leases_;  // of ports with a server's lease
+  std::map<uint32_t, Checkpoint<ip::LeaseCheckpoint>> leases_;  // ports with a DHCP lease
   std::map<uint32_t, Checkpoint<ip::HostCheckpoint>> hosts_;
 };
 

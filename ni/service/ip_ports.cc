@@ -1,4 +1,4 @@
-// ip_ports.cc - claims of ports: which go together, and which are chosen.
+// ip_ports.cc - compatibility of claims, and the choice of free ports.
 #include "ni/service/ip_ports.h"
 
 #include <algorithm>
@@ -11,12 +11,12 @@ namespace unet::service {
 namespace {
 
 constexpr uint32_t kPorts = 64 * 1024;
-constexpr uint32_t kDynamic = 49152, kAlsoDynamic = 32768;  // RFC 6335, 6; and what other hosts use besides
-constexpr uint32_t kMany = (kPorts - kAlsoDynamic) / 4;     // of those, as long as more are not claimed there are plenty
+constexpr uint32_t kDynamic = 49152, kAlsoDynamic = 32768;  // dynamic ports of RFC 6335, 6; and from which port on many hosts choose
+constexpr uint32_t kMany = (kPorts - kAlsoDynamic) / 4;     // ports are plenty while no more of them are claimed
 
 bool overlap(const ip::IpAddress& a, const ip::IpAddress& b) noexcept { return a.is_unspecified() || b.is_unspecified() || a == b; }
 
-// Some packet fits both; their ports have one in common.
+// Whether some packet fits both, if they have a port in common.
 bool overlap(const IpClaim& a, const IpClaim& b) noexcept {
   return overlap(a.local, b.local) && overlap(a.remote, b.remote) &&
          (a.remote_port == 0 || b.remote_port == 0 || a.remote_port == b.remote_port);
@@ -24,7 +24,7 @@ bool overlap(const IpClaim& a, const IpClaim& b) noexcept {
 
 bool wants_peer(const IpClaim& claim) noexcept { return !claim.remote.is_unspecified() && claim.remote_port != 0; }
 
-// Each is a member of the other's share.
+// Whether both can be members of one share.
 bool alike(const IpPorts::Record& a, const IpPorts::Record& b) noexcept {
   return a.claim.group != 0 && a.claim.group == b.claim.group && a.user == b.user && a.claim.protocol == b.claim.protocol &&
          a.claim.port == b.claim.port && a.claim.local == b.claim.local && a.claim.remote == b.claim.remote &&
@@ -123,7 +123,8 @@ Status IpPorts::check_places(const Record& record, const std::vector<uint32_t>& 
                                         ", which is the maximum");
 }
 
-// What one user has of what there is for all. Before a takeover more may have been allowed.
+// Bounds a user's part of a port's list and of the groups. Claims that a takeover restores are not checked, as an earlier NI may have
+// allowed more.
 Status IpPorts::check_shares(const Record& record, const Rights& rights) const {
   for (uint32_t i = 0; i < record.claim.ports; ++i) {
     const auto at = by_port_.find(key(record.claim, i));
@@ -148,7 +149,7 @@ Status IpPorts::check_group(const IpClaim& claim) const {
   return fail(Errc::quota_exceeded, "this network interface is in " + std::to_string(kIpGroupsMax) + " groups, which is the maximum");
 }
 
-// How many of the ports from `first` on, of those that are wanted, come before one that is free with all behind it; 0: all are free.
+// The number of ports from `first` up to and including the last taken one that the claim wants; 0: all are free.
 uint32_t IpPorts::taken(const IpClaim& claim, uint32_t first) const {
   for (uint32_t i = claim.ports; i-- != 0;) {
     if (by_port_.count(key(claim.protocol, first + i)) != 0) return i + 1;
@@ -158,13 +159,13 @@ uint32_t IpPorts::taken(const IpClaim& claim, uint32_t first) const {
 
 uint32_t& IpPorts::dynamic_of(uint8_t protocol) noexcept { return dynamic_[protocol == ip::Protocol::kTcp ? 0 : 1]; }
 
-// From a random place, once around, so that no user can guess it; first among the ports that are for this.
+// Searches from a random port on, once around, so that no user can guess the result; first among the dynamic ports of RFC 6335.
 Status IpPorts::choose(IpClaim& claim, const Rights& rights) {
   bool allowed = false;
   for (const auto& [begin, end] : {std::pair{kDynamic, kPorts}, std::pair{kAlsoDynamic, kDynamic}}) {
     const uint32_t places = end - begin;
     const uint32_t start = random_.below(places);
-    // Each step goes behind the last port that is taken, so that no port is looked at more than a few times, whatever others have.
+    // Each step goes behind the last taken port, so no port is tested more than a few times.
     for (uint32_t i = 0, step = 1; i < places; i += step) {
       const uint32_t first = begin + (start + i) % places;
       step = 1;
@@ -280,14 +281,14 @@ std::optional<IpPorts::Found> IpPorts::find(uint8_t protocol, const ip::IpAddres
   return Found{.endpoint = claims_.at(next_in_turn(list->second, *best)).endpoint, .shared = true};
 }
 
-// The number behind the one before among those of the share that take new flows, as far as any does.
+// The next member of the share in turn, among those that take new flows, or among all if none does.
 uint32_t IpPorts::next_in_turn(const std::vector<uint32_t>& list, const Record& of) {
   uint32_t& last = last_found_.try_emplace(key(of.claim, 0), ~uint32_t{0}).first->second;
   AcceptsNewFlows most = AcceptsNewFlows::no;
   for (const uint32_t number : list) {
     if (alike(claims_.at(number), of)) most = std::max(most, claims_.at(number).claim.accepts_new_flows);
   }
-  const auto distance = [&](uint32_t number) { return number - last - 1; };  // 0: the very next
+  const auto distance = [&](uint32_t number) { return number - last - 1; };  // 0: the next number
   std::optional<uint32_t> next;
   for (const uint32_t number : list) {
     const bool fits = alike(claims_.at(number), of) && claims_.at(number).claim.accepts_new_flows == most;

@@ -1,4 +1,4 @@
-// journal.cc - records out, the old ones in.
+// journal.cc - sends records to the supervisor, and receives those of the previous NI.
 #include "ni/service/journal.h"
 
 #include <poll.h>

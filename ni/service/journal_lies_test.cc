@@ -1,5 +1,5 @@
-// journal_lies_test.cc - journals that no network interface writes, though each of their records could be one: whoever takes over
-// refuses them, or ends what is not whole.
+// journal_lies_test.cc - journals that no network interface writes, though each record alone is valid: the next network interface refuses
+// them, or ends what is not whole.
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>

@@ -22,7 +22,7 @@ struct ItemHeader {
   JournalOp op;
   uint32_t size;         // bytes of the value; the next item begins at a multiple of 8
   JournalKey key;
-  uint32_t descriptors;  // the next so many of the packet
+  uint32_t descriptors;  // number of descriptors, the next ones of the packet
   uint32_t spare;
 };
 static_assert(sizeof(ItemHeader) == 32);
@@ -35,12 +35,13 @@ void append(std::vector<std::byte>& to, const T& value) {
   to.insert(to.end(), bytes, bytes + sizeof value);
 }
 
-// Too many descriptors of this user under way, clients' among them, or no memory: no reason to take the other end for dead.
+// Whether the error passes: too many descriptors of this user (also of clients) are under way, or memory is short. The other end is not
+// dead.
 bool passes(int error) noexcept { return error == ETOOMANYREFS || error == ENOBUFS || error == ENOMEM; }
 
 bool is_op(JournalOp op) noexcept { return op >= JournalOp::put && op <= JournalOp::upgraded; }
 
-// Takes the items out of a packet; the first thing that is wrong ends it.
+// Takes the items out of a packet. False: it is invalid.
 bool parse(Bytes packet, std::vector<Descriptor>& descriptors, std::vector<JournalItem>& items, bool& last) {
   PacketHeader header;
   if (packet.size() < sizeof header) return false;

@@ -1,7 +1,7 @@
 // journal_link.h - packets between a network interface and its supervisor: records, descriptors beside them, orders; used by both ends.
 //
-// A record has a key, a value and up to four descriptors. A packet carries records and orders, many together; what several packets
-// carry counts from the one on that is marked as the last, or not at all. Integers are in host order.
+// A record has a key, a value and up to four descriptors. A packet carries records and orders, many together; a step of several packets
+// takes effect with its last packet, or not at all. Integers are in host order.
 //
 //   NI -> supervisor   hello (first), put and erase, ready, upgrade, stop, released
 //   supervisor -> NI   put (once, all that the NI before it had), release, refused or upgraded
@@ -25,7 +25,7 @@ namespace unet::service {
 // Raised when the value of any record changes, or the meaning of what an engine keeps (ni/engine/engine_checkpoint.h).
 constexpr uint32_t kJournalFormat = 15;
 
-// In this order they are read again: what refers to something comes after it.
+// The next NI reads records in this order: a record comes after those to which it refers.
 enum class JournalKind : uint32_t {
   ni = 1,          // a 0; descriptors: Kept memory, listening socket if there is one
   ni_state,        // a 0
@@ -62,20 +62,20 @@ enum class JournalOp : uint32_t {
   put = 1,
   erase = 2,
   hello = 3,     // value: JournalHello
-  ready = 4,     // clients are served
+  ready = 4,     // the NI serves clients
   upgrade = 5,   // value: path of the program, or nothing
-  stop = 6,      // all clients have been told: keep nothing
-  release = 7,   // end, and leave everything as it is
-  released = 8,  // wires are closed; nothing more follows
-  refused = 9,   // of an upgrade; value: why, as text
-  upgraded = 10, // the network interface that was asked for serves
+  stop = 6,      // the NI stops, and all clients know: the supervisor keeps nothing
+  release = 7,   // the NI must end, and leave everything to the next one
+  released = 8,  // the NI's wires are closed; it sends nothing more
+  refused = 9,   // answer to upgrade; value: the reason, as text
+  upgraded = 10, // answer to upgrade: the new NI serves clients
 };
 
 struct JournalHello {
   uint32_t format;
   uint32_t user;     // the owner of the network interface
-  char version[32];  // of the program, terminated
-  char socket[104];  // where it listens, terminated
+  char version[32];  // version of the program, zero-terminated
+  char socket[104];  // path of the listening socket, zero-terminated
 };
 static_assert(sizeof(JournalHello) == 144 && sizeof(JournalHello::socket) > kSocketPathMax);
 
@@ -108,21 +108,21 @@ class JournalLink {
   static Result<std::pair<Descriptor, Descriptor>> make_pair();
   // Adds to the packet that is being made. The descriptors must stay open until it is sent.
   Status add(JournalOp op, const JournalKey& key, Bytes value = {}, std::span<const int> descriptors = {});
-  // Sends what was added; `last`: what was added and sent since the last time counts now. Waits until the other end has room for it.
+  // Sends the packet. `last`: it ends the step, which takes effect. Waits until the other end has room.
   Status send(bool last);
 
-  // For callers that must not wait. What was added is sent, or stays for another call: once the other end has read (`no_room`; poll()
-  // tells), or once the kernel has memory again (`no_memory`; nothing tells). After an error nothing stays.
+  // For callers that must not wait. The packet is sent, or stays for another call: once the other end has read (`no_room`; poll() tells),
+  // or once the kernel has memory again (`no_memory`; nothing tells). After an error nothing stays.
   enum class Sent { all, no_room, no_memory };
   Result<Sent> send_now(bool last);
   // add() will not have to send first.
   bool fits(size_t value, size_t descriptors) const noexcept;
 
   enum class Received { items, nothing, closed, broken };
-  // The next packet's items are appended; `last` says how it is marked. broken: it is not one, and the other end not to be believed.
+  // Appends the items of the next packet; `last`: it ends a step. broken: the packet is invalid, and the other end cannot be trusted.
   Received receive(std::vector<JournalItem>& items, bool& last);
 
-  // Something was added since the last packet.
+  // Items were added since the last packet.
   bool pending() const noexcept { return !bytes_.empty(); }
   int descriptor() const noexcept { return socket_.get(); }
 

@@ -15,14 +15,14 @@
 
 namespace unet::service {
 
-// Every byte is set: they are compared and written as they are. So there is no padding inside, and texts are zero behind their end.
+// Values are compared and written as bytes, so every byte is set: no padding, and texts are zero behind their end.
 struct NiValue {
   control::Text<kSocketPathMax + 1> socket;
 };
 struct NiStateValue {
   uint64_t next_request;
   uint64_t incarnation;
-  uint64_t ids;             // signalling has used none from here on
+  uint64_t ids;             // the first id that signalling has not used
   uint32_t draining;
   uint32_t spare;
 };
@@ -33,8 +33,8 @@ struct ClientValue {
   uint32_t spare;
 };
 struct ClientStateValue {
-  uint64_t events;          // numbered so far
-  uint64_t handled_cookie;  // of the last request of which all counts
+  uint64_t events;          // number of the last event sent
+  uint64_t handled_cookie;  // cookie of the last request that is wholly in the journal
   uint32_t handled_op;      // 0: none
   uint32_t greeted;
   control::NameText program;
@@ -65,23 +65,23 @@ struct EndpointValue {
   uint32_t spare;
   control::NameText name;  // empty: not bound
 };
-// What signalling shares with another NI (Shared), and what that one relies on of ours.
+// A channel, connect or request that signalling shares with another NI (Shared), and our port's properties, which that NI relies on.
 struct SharedValue {
   uint64_t number;
   uint64_t incarnation;
   uint64_t lost_after;
   uint32_t remote_tag;
   uint32_t port;
-  uint32_t mtu;             // our port's,
+  uint32_t mtu;             // MTU of our port
   MacAddress mac;
-  MacAddress own;           // and its address
+  MacAddress own;           // address of our port
 };
 struct ChannelValue {
   uint64_t memory;
   uint64_t cookie;
   uint64_t request;
-  uint64_t deadline;        // over the wire, connecting
-  SharedValue shared;       // over the wire, accepted or open; of a static one, tag, port and address of the other end alone
+  uint64_t deadline;        // of a connect over a wire
+  SharedValue shared;       // of an accepted or open channel over a wire; a static one has only the peer's tag, port and address
   LocalOptions local;
   uint32_t state;  // ChannelRecord::State
   control::ChannelKind kind;
@@ -92,13 +92,13 @@ struct ChannelValue {
   uint32_t fixed;
   uint32_t local_tag;
   uint32_t port;
-  uint32_t ip;              // 1: its endpoint's IP channel
-  uint32_t shared_claim;    // 1: asked for by a claim that several share
+  uint32_t ip;              // 1: the endpoint's IP channel
+  uint32_t shared_claim;    // 1: the connect named a claim that several endpoints share
   control::TargetText peer;
 };
 struct RequestValue {
   uint64_t deadline;  // ~0: none
-  SharedValue shared; // over the wire
+  SharedValue shared; // of a request over a wire
   uint32_t target;
   uint32_t wire;
   uint32_t connector;
@@ -119,12 +119,12 @@ struct IpClaimValue {
 };
 static_assert(sizeof(IpClaimValue) == 64);
 struct IpLeaseValue {
-  uint64_t since;           // the times are from then on; ~0: for ever
+  uint64_t since;           // start of the times below; a time of ~0: for ever
   uint64_t renew_in, rebind_in, end_in;
   uint8_t address[16], server[16], router[16];
   uint8_t name_servers[3][16];
   uint32_t prefix;
-  uint32_t mtu;             // 0: the server does not say
+  uint32_t mtu;             // 0: not in the server's answer
   uint32_t name_server_count;
   uint32_t has_router;
   MacAddress station;       // the port's address
@@ -158,14 +158,14 @@ struct SocketTableValue {
   uint32_t spare;
 };
 struct OrphansValue {
-  uint64_t since;           // when the engine ended
+  uint64_t since;           // end of the engine
   uint32_t connections;
   uint32_t spare;
 };
 struct HeldMemoryValue {
   uint64_t memory;
   uint32_t user;
-  uint32_t endpoints;       // that are charged with it, one or none
+  uint32_t endpoints;       // endpoints charged with it, 0 or 1
 };
 struct CaptureValue {
   uint32_t spare;

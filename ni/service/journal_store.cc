@@ -1,4 +1,4 @@
-// journal_store.cc - a map, changed in whole steps.
+// journal_store.cc - a map of records that changes in whole steps.
 #include "ni/service/journal_store.h"
 
 #include <iterator>

@@ -15,29 +15,29 @@ namespace unet::service {
 class JournalStore {
  public:
   static constexpr size_t kRecordsMax = kJournalRecordsMax;
-  static constexpr size_t kPendingMax = kRecordsMax;  // a step that ends or changes each of them
+  static constexpr size_t kPendingMax = kRecordsMax;  // a step may change every record
 
-  // Takes items from the network interface. With `last`, all since the last time count; the orders among them are appended to
-  // `orders`. False: more than there is room for.
+  // Takes items from the network interface. With `last`, the whole step takes effect; its orders are appended to `orders`. False: the items
+  // exceed the maxima.
   bool take(std::vector<JournalItem> items, bool last, std::vector<JournalItem>& orders);
-  // The network interface is gone: what it did not finish never was.
+  // The network interface is gone: drops its unfinished step.
   void forget_pending() noexcept { pending_.clear(); }
-  // Closes everything.
+  // Removes all records and closes their descriptors.
   void clear() noexcept;
 
-  // How far a send of everything has come.
+  // Position of send_some() in the records.
   struct Progress {
     std::optional<JournalKey> next;  // none: the first
     bool all_added = false;
   };
-  // Sends everything, in order of the keys, as one: as much of it as the other end takes without waiting (JournalLink::send_now). Until
-  // that is all, nothing may change.
+  // Sends all records as one step, in order of the keys, as far as the other end takes them without waiting (JournalLink::send_now). Until
+  // all are sent, no record may change.
   Result<JournalLink::Sent> send_some(JournalLink& to, Progress& progress) const;
 
   // The descriptor that goes with a record; -1 if there is none.
   int descriptor_of(const JournalKey& key, size_t index) const noexcept;
   size_t size() const noexcept { return records_.size(); }
-  // There is a record of that kind.
+  // Whether a record of that kind exists.
   bool holds(JournalKind kind) const noexcept;
 
  private:

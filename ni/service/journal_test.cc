@@ -77,7 +77,7 @@ TEST_CASE("what was not finished never was, and the newest value of a record is 
   CHECK(store.size() == 0);
   REQUIRE(orders.size() == 1);
   CHECK(orders[0].op == JournalOp::stop);
-  CHECK(::read(reads.get(), &byte, 1) == 0);  // nobody has it any more
+  CHECK(::read(reads.get(), &byte, 1) == 0);  // no process has the writing end any more
 }
 
 TEST_CASE("a packet that is cut off anywhere, or whose sizes lie, is not one") {
@@ -314,7 +314,7 @@ TEST_CASE("a capture ends with the network interface that made it") {
   REQUIRE(original.take_over([](auto&) {}));
   CHECK(header.ended == 1);
 
-  // One that was stopped is nobody's any more.
+  // A capture that was stopped leaves no record.
   control::CaptureStop stop{};
   stop.header.op = control::Op::capture_stop;
   stop.capture = answer.as<control::Reply>().capture.capture;
@@ -387,7 +387,7 @@ TEST_CASE("a supervisor that may hold no more records: what would need them is r
   CHECK(refused(original.client().call(connect)));
   REQUIRE(original.take_over([](auto&) {}));
 
-  // What is given back can be had again.
+  // Descriptors that are given back can be used again.
   const auto destroy = original.client().simple<control::DestroyEndpoint>(control::Op::destroy_endpoint, carrier);
   CHECK(code_of(original.client().call(destroy)) == Errc::ok);
   original.client().turn();

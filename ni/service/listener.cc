@@ -23,7 +23,7 @@ namespace unet::service {
 namespace {
 
 constexpr int kBacklog = 128;
-constexpr uint64_t kAllUsers = 0xFFFFFFFF;  // that a namespace which knows all has
+constexpr uint64_t kAllUsers = 0xFFFFFFFF;  // length of the uid map of a namespace that has all users
 constexpr uid_t kOverflowUser = 65534;      // the kernel's default
 
 std::string directory_of(const std::string& path) {
@@ -78,7 +78,7 @@ Status remove_stale(const std::string& path, const sockaddr_un& address) {
   return {};
 }
 
-// For connections of our kind.
+// Whether the socket listens for SOCK_SEQPACKET connections.
 bool is_listening(int socket) {
   int type = 0, listening = 0;
   socklen_t length = sizeof type;
@@ -121,7 +121,7 @@ Result<Listener> Listener::open(const std::string& path, const std::string& grou
   listener.path_ = path;
   listener.device_ = st.st_dev;
   listener.inode_ = st.st_ino;
-  // The directory may be the owner's: whatever that put in the socket's place meanwhile, no link of its leads us elsewhere.
+  // The owner may own the directory and replace the socket meanwhile, so symbolic links are not followed.
   if (!group.empty() && (lchown(path.c_str(), kUnchanged, group_id) != 0 ||
                          fchmodat(AT_FDCWD, path.c_str(), 0660, AT_SYMLINK_NOFOLLOW) != 0)) {
     return fail_errno("giving " + path + " to group " + group, errno);

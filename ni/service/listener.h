@@ -1,4 +1,4 @@
-// listener.h - the socket at which a shared NI is found: made, guarded against a second NI, removed; used by the service.
+// listener.h - the socket at which clients find a shared NI: made, guarded against a second NI, removed; used by the service.
 #pragma once
 
 #include <optional>
@@ -18,18 +18,18 @@ class Listener {
   // given to `owner`, which can remove it. A socket left by an NI that died is replaced. Errors: already_exists (a living NI has
   // it), invalid_argument, system.
   static Result<Listener> open(const std::string& path, const std::string& group, uid_t owner = kUnchanged);
-  // The socket that another NI listened on at `path` until it left it to us. Does not block from here on, whatever it did. Errors:
-  // invalid_argument (another path), protocol (it does not listen, or is no SOCK_SEQPACKET), system.
+  // Takes over the listening socket of the previous NI at `path`, and makes it non-blocking. Errors: invalid_argument (another path),
+  // protocol (it does not listen, or is no SOCK_SEQPACKET), system.
   static Result<Listener> inherit(const std::string& path, Descriptor socket);
   Listener(Listener&&) noexcept = default;
   Listener& operator=(Listener&&) = delete;
   ~Listener();  // removes the socket, if it is still ours
 
-  // The next connection; nothing if there is none. Never blocks. A connection that cannot be had for want of descriptors
-  // is closed, so that the caller's epoll does not spin on it.
+  // Accepts the next connection; nothing if there is none. Never blocks. Without a free descriptor it closes the connection, so that the
+  // caller's epoll does not spin.
   std::optional<Descriptor> accept() noexcept;
 
-  // The socket stays where it is: another NI goes on with it.
+  // Leaves the socket at its path, for the next NI.
   void keep_path() noexcept { path_.clear(); }
 
   int descriptor() const noexcept { return socket_.get(); }
@@ -45,9 +45,9 @@ class Listener {
   ino_t inode_ = 0;
 };
 
-// The process at the other end of a connected socket, as the kernel says. `unknown` is what unknown_user() says.
+// The process at the other end of a connected socket, from the kernel. `unknown`: the result of unknown_user().
 Result<Credentials> peer_credentials(int socket, std::optional<uid_t> unknown);
-// The user by which the kernel names all users that our user namespace does not know. None: it knows them all.
+// The user id that stands for all users outside of our user namespace. None: the namespace has all users.
 std::optional<uid_t> unknown_user();
 
 }  // namespace unet::service

@@ -36,7 +36,7 @@ TEST_CASE("the listening socket: private, guarded, replaced when stale, removed 
   }
   CHECK(access(path.c_str(), F_OK) != 0);
   {
-    // One that died: its socket is there, nobody listens.
+    // An NI that died: its socket is there, and no process listens.
     const Descriptor dead(socket(AF_UNIX, SOCK_SEQPACKET, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -48,7 +48,7 @@ TEST_CASE("the listening socket: private, guarded, replaced when stale, removed 
     const auto again = Listener::open(path, "");
     CHECK(again);
   }
-  // Somebody's file is not ours to remove.
+  // A file that is not a socket is not removed.
   const Descriptor file(open(path.c_str(), O_CREAT | O_WRONLY, 0600));
   const auto refused = Listener::open(path, "");
   REQUIRE_FALSE(refused);

@@ -1,4 +1,4 @@
-// log.h - what the network interface tells its operator: one line each, by spdlog's default logger.
+// log.h - log lines for the network interface's operator, by spdlog's default logger.
 //
 // spdlog's own header has every file that logs instantiate all of fmt, which takes longer to compile than the file.
 #pragma once

@@ -44,7 +44,7 @@ Status seal(int descriptor, int seals) {
 
 }  // namespace
 
-// Clients can delay the setting, by writes that hold the kernel's lock of the memory: not for what has the flag already.
+// Clients can delay setting the flag by writes, which hold the kernel's lock of the memory. Memory that has the flag is left as it is.
 bool make_immutable(int descriptor) {
   int flags = 0;
   if (ioctl(descriptor, FS_IOC_GETFLAGS, &flags) != 0) return false;

@@ -18,7 +18,7 @@ namespace unet::service {
 struct SharedMemory {
   Descriptor descriptor;
   Mapping mapping;
-  Descriptor watch = {};  // of memory that is charged to a user (held_memory.h)
+  Descriptor watch = {};  // only for memory that is charged to a user (held_memory.h)
 };
 
 // Sets the immutable flag of a memfd: no holder can punch holes, change its mode, or open it again for writing. False: the
@@ -28,10 +28,10 @@ bool make_immutable(int descriptor);
 // Sealed memory of `bytes`, not mapped here. `name` shows in /proc/PID/maps. Errors: out_of_memory.
 Result<Descriptor> create_sealed(const char* name, uint64_t bytes);
 
-// The same, mapped.
+// create_sealed(), and mapped here.
 Result<SharedMemory> create_shared(const char* name, uint64_t bytes);
 
-// The same, with a watch.
+// create_shared(), with a watch.
 Result<SharedMemory> create_charged(const char* name, uint64_t bytes);
 
 // Memory that holds `text` and that no process can change any more.

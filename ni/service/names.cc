@@ -1,4 +1,4 @@
-// names.cc - two maps kept alike.
+// names.cc - two maps, by name and by endpoint.
 #include "ni/service/names.h"
 
 #include "unet/control.h"

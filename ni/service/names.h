@@ -1,4 +1,4 @@
-// names.h - which endpoint is bound to which name on this NI; used by the service.
+// names.h - the names of this NI's endpoints; used by the service.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class Names {
 // `text` in quotes for an error message: cut at 80 characters, unprintable ones replaced.
 std::string in_quotes(std::string_view text);
 
-// The sentence of what a name may be.
+// An error text that says which names are valid.
 std::string name_rule(std::string_view name);
 
 }  // namespace unet::service

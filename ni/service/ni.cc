@@ -1,4 +1,4 @@
-// ni.cc - putting an NI together; the embedded way of running it.
+// ni.cc - construction of an NI, and its embedded operation.
 #include "ni/service/ni.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 namespace unet::service {
 namespace {
 
-// Of one queue to those of the port's others.
+// Adds the counters of one queue to those of the port's other queues.
 void add_counters(std::vector<DriverCounter>& sum, std::vector<DriverCounter> more) {
   if (sum.empty()) {
     sum = std::move(more);
@@ -40,9 +40,9 @@ Result<std::unique_ptr<Ni>> Ni::create(NiOptions options, std::vector<std::uniqu
 }
 
 Ni::~Ni() {
-  // With a journal, what is here is not ours to end: another goes on with it.
+  // With a journal, the next NI takes over, so nothing is ended here.
   if (engine_ != nullptr && !threads_ && !service_->has_journal()) {
-    // Peers of our channels are told, and get everything back, before the engine goes.
+    // Closes channels and tells their peers while the engine still runs.
     disarm();
     service_->stop(clock_.now());
     for (int i = 0; i < 1000 && !service_->idle(); ++i) turn(clock_.now());
@@ -50,7 +50,7 @@ Ni::~Ni() {
       for (const auto& runner : runners_) runner->engine().poll(clock_.now());
     }
   }
-  // Before the service's memory, which they use.
+  // The engines use the service's memory, so they end first.
   for (const auto& runner : runners_) runner->destroy_engine();
 }
 
@@ -81,7 +81,7 @@ Status Ni::check_options(size_t ports, bool journal) const {
   return {};
 }
 
-// At most one queue for each engine: no thread has two.
+// A port has at most one queue for each engine, as no thread serves two.
 Status Ni::check_queues(const std::vector<std::unique_ptr<Driver>>& drivers) const {
   for (size_t port = 0; port < drivers.size(); ++port) {
     const uint32_t queues = drivers[port]->queues();
@@ -111,7 +111,7 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
       return fail(Errc::invalid_argument, "port " + std::to_string(each.port) + " has an MTU of " + std::to_string(ports[each.port].mtu) +
                                               "; IP needs " + std::to_string(ip::kIpv4WholeMin) + " (--ip)");
     }
-    // RFC 1122, 3.2.1.3: it is not visible outside of a host.
+    // A loopback address must not appear on a wire (RFC 1122, 3.2.1.3).
     const auto loopback = std::find_if(each.addresses.begin(), each.addresses.end(), [](const auto& a) { return a.address.is_loopback(); });
     if (loopback != each.addresses.end() && !drivers[each.port]->capabilities().alone) {
       return fail(Errc::invalid_argument, ip::text_of(loopback->address) + " is for the port `nowhere`: no wire has that address (--ip)");
@@ -128,7 +128,7 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
   for (uint32_t engine = 0; engine < options_.engines; ++engine) {
     if (journal != nullptr) options_.engine.resume = journal->resumes();
     RunnerOptions runner{.engine = options_.engine, .idle = options_.idle, .spin_time = options_.spin_time, .core = {}};
-    if (engine != 0) runner.engine.ip = {};  // a host answers from one place
+    if (engine != 0) runner.engine.ip = {};  // only engine 0 has IP
     if (engine < options_.cores.size()) runner.core = options_.cores[engine];
     runners_.push_back(std::make_unique<EngineRunner>(engine, runner, clock_));
     if (Status status = runners_.back()->open(); !status) return status;
@@ -157,7 +157,7 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
   return sleeper.watch(timer_.get(), false);
 }
 
-// What the engine keeps, of the NI before this one or new.
+// The engine's checkpoint: that of the previous NI, or a new one.
 Result<Descriptor> Ni::checkpoint_memory(const Journal& journal) {
   if (!journal.resumes()) return create_sealed("unet-kept", engine::EngineCheckpoint::kBytes);
   Descriptor memory(fcntl(journal.inherited_descriptor(JournalKind::ni, 0), F_DUPFD_CLOEXEC, 0));
@@ -165,7 +165,7 @@ Result<Descriptor> Ni::checkpoint_memory(const Journal& journal) {
   return memory;
 }
 
-// What each engine has of a port: it, if it has but one queue, or one of its queues, or nothing.
+// Deals the queues of a port to the engines: each gets one or none. A port with one queue is that queue.
 std::vector<std::unique_ptr<Driver>> Ni::by_engine(std::unique_ptr<Driver> port, uint32_t number) const {
   std::vector<std::unique_ptr<Driver>> queues = port->take_queues();
   UNET_CHECK(queues.size() == port->queues() - 1);
@@ -175,7 +175,7 @@ std::vector<std::unique_ptr<Driver>> Ni::by_engine(std::unique_ptr<Driver> port,
   return all;
 }
 
-// Each engine gets its own ports and queues, and links in the places of the others. `checkpoint` is for a single one.
+// Each engine gets its own ports and queues, and links in place of the others. `checkpoint` is for a single engine.
 Status Ni::build_engines(std::vector<std::unique_ptr<Driver>> drivers, engine::EngineCheckpoint checkpoint) {
   std::vector<engine::LinkFabric::PortInfo> infos;
   std::vector<std::vector<std::unique_ptr<Driver>>> ports;
@@ -220,7 +220,7 @@ void Ni::service_turn(Nanoseconds now) noexcept {
   next_service_ = now + kServiceEvery;
 }
 
-// The engine first: what it tells the service is dealt with in the same turn, and what the service tells it in the next.
+// The engine goes first: the service handles its events in this turn, and the engine the service's commands in the next.
 bool Ni::turn(Nanoseconds now) noexcept {
   const uint32_t handled = engine_->poll(now);
   const bool served = service_->poll(now);
@@ -229,7 +229,7 @@ bool Ni::turn(Nanoseconds now) noexcept {
   return handled != 0 || served;
 }
 
-// For how long nothing can happen that no descriptor would tell of.
+// The time until work is due that no descriptor reports.
 Nanoseconds Ni::sleep_limit(Nanoseconds now) noexcept {
   Nanoseconds until = std::min(engine_->next_event(), service_->next_timeout());
   if (runners_[0]->naps()) until = std::min(until, now + nap_.next());
@@ -251,7 +251,7 @@ int Ni::wait(Nanoseconds timeout) noexcept {
 
 bool Ni::arm() noexcept {
   if (armed_) disarm();
-  // The caller sleeps on descriptor() and never takes its edges: those of before would keep it readable for ever.
+  // The caller sleeps on descriptor(), but does not take its edges: old ones would keep it readable for ever.
   static_cast<void>(runners_[0]->sleeper().sleep(0));
   const Nanoseconds now = now_ = clock_.now();
   if (turn(now) || !engine_->prepare_sleep(now)) return false;
@@ -303,8 +303,8 @@ std::vector<engine::OrphanedConnection> Ni::take_orphans() { return runners_[0]-
 
 void Ni::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept { engine_->begin_endpoint(endpoint, buffers); }
 
-// None of an engine that has not answered yet; of a port of several engines, the sum. All are asked before the first is waited for: the
-// service waits for the slowest only.
+// Counters of each port, summed over its engines, without those of an engine that has not answered. All engines are asked first, so the
+// service waits only for the slowest.
 std::vector<std::vector<DriverCounter>> Ni::port_counters() {
   constexpr Nanoseconds kPatience = 50 * kMillisecond;
   for (const auto& runner : runners_) {

@@ -1,5 +1,5 @@
-// ni.h - a network interface: wires, engines and service put together; unetd runs each in a thread of its own, an embedded one, which
-// has one engine, in its application's.
+// ni.h - a network interface: its wires, engines and service. In unetd, the service and each engine have a thread. An embedded NI has one
+// engine, and runs in the application's thread.
 #pragma once
 
 #include <atomic>
@@ -23,20 +23,20 @@ struct NiOptions {
   ServiceOptions service;
   engine::EngineOptions engine;
   std::string socket;                              // where to listen; empty: nowhere (embedded)
-  std::string group;                               // may connect, too; empty: only the NI's own user and root
+  std::string group;                               // members may connect, too; empty: only the NI's own user and root
   Idle idle = Idle::adaptive;
   Nanoseconds spin_time = 50 * kMicrosecond;       // adaptive: polling after the last work
   uint32_t engines = 1;                            // threads that move messages; an embedded NI has one
-  std::vector<uint32_t> cores;                     // each engine's thread runs there only, in their order; those without: anywhere
-  // Which engine has each port; those not named: port p engine p % engines. Of a port with several queues: the first, and each engine
-  // after it one more.
+  std::vector<uint32_t> cores;                     // the core of each engine's thread; a thread without one runs anywhere
+  // The engine of each port; a port that is not named has engine p % engines. If the port has several queues, this engine has the first,
+  // and each engine after it one more.
   std::vector<uint32_t> port_engines;
 };
 
 class Ni final : private EngineSide {
  public:
-  // Takes the drivers, in port order; there may be none.
-  // With a journal it goes on where the network interface before it stopped, if there was one, and writes down what the next needs.
+  // Takes the drivers, in port order; there may be none. With a journal it continues where the previous NI stopped, if there was one, and
+  // records what the next NI needs.
   static Result<std::unique_ptr<Ni>> create(NiOptions options, std::vector<std::unique_ptr<Driver>> drivers,
                                             std::unique_ptr<Journal> journal = nullptr);
   ~Ni() override;
@@ -45,12 +45,12 @@ class Ni final : private EngineSide {
 
   // ---- in threads of its own (unetd): the caller's thread becomes the service, new ones the engines.
 
-  // Runs until request_stop(); then ends every client and returns. Once. With a journal, also until its supervisor wants another in its
-  // place: then everything is left to that one.
+  // Runs until request_stop(); then ends every client and returns. Once. With a journal, it also ends when the supervisor orders a
+  // takeover, and leaves everything to the next NI.
   Status run();
   // From any thread or a signal handler.
   void request_stop() noexcept;
-  // Likewise: the service reads the policy file again, and logs what came of it.
+  // From any thread or a signal handler: the service reads the policy file again, and logs the result.
   void request_policy_reload() noexcept;
 
   // ---- in the caller's thread (embedded): one thread at a time, never together with run(), and with one engine only.
@@ -96,13 +96,13 @@ class Ni final : private EngineSide {
   Status watch(int descriptor);
 
   Service& service() noexcept { return *service_; }
-  // The first.
+  // The first engine.
   engine::Engine& engine() noexcept { return *engine_; }
 
  private:
   static constexpr Nanoseconds kServiceEvery = 100 * kMicrosecond;  // its system calls cost 0.3 us: 0.3 %
   static constexpr uint32_t kPullsPerTime = 4;
-  static constexpr Nanoseconds kStopTime = 10 * kSecond;  // only a bound: it takes microseconds
+  static constexpr Nanoseconds kStopTime = 10 * kSecond;  // upper bound of a stop, which takes microseconds
 
   explicit Ni(NiOptions options) : options_(std::move(options)) {}
   void serve_if_due() noexcept {
@@ -146,7 +146,7 @@ class Ni final : private EngineSide {
   std::unique_ptr<engine::LinkFabric> links_;  // between several engines
   std::unique_ptr<Service> service_;
   uint32_t ports_ = 0;
-  // Embedded: of the one engine.
+  // Embedded: the one engine and its mailbox.
   engine::Engine* engine_ = nullptr;
   engine::EventMailbox* events_ = nullptr;
   Nap nap_;
@@ -157,7 +157,7 @@ class Ni final : private EngineSide {
   bool threads_ = false;         // run() is under way
   bool armed_ = false;
   int watched_ = -1;
-  Nanoseconds now_ = 0;   // embedded: of the last turn
+  Nanoseconds now_ = 0;   // embedded: time of the last turn
   uint32_t pulls_ = 0;
   Nanoseconds next_service_ = 0;
 };

@@ -19,7 +19,7 @@
 namespace unet::service::ni_ip_test {
 namespace {
 
-constexpr Nanoseconds kHang = 60 * kSecond;  // what must happen and has not by then is lost
+constexpr Nanoseconds kHang = 60 * kSecond;  // an event that is this late is lost
 constexpr uint8_t kUdp = ip::Protocol::kUdp;
 const ip::IpAddress kOwn = *ip::parse_ip("10.1.0.1");
 

@@ -18,7 +18,7 @@
 namespace unet::service::ni_test {
 namespace {
 
-constexpr Nanoseconds kHang = 60 * kSecond;  // what must happen and has not by then is lost
+constexpr Nanoseconds kHang = 60 * kSecond;  // an event that is this late is lost
 
 // An NI that runs until the test is over, at a socket of its own.
 class RunningNi {
@@ -118,7 +118,7 @@ size_t count_of(const std::string& text, const std::string& what) {
   return count;
 }
 
-// A wire whose driver does not return.
+// A wire with a driver that does not return.
 class StuckPort final : public engine::TestPort {
  public:
   StuckPort(engine::TestWire& wire, std::atomic<bool>& stuck) : TestPort(wire), stuck_(stuck) {}
@@ -141,7 +141,7 @@ TEST_CASE("reports do not wait for an engine that does not answer, each anew") {
   RunningNi ni(Idle::adaptive, std::move(drivers));
   auto context = Context::open(ni.name(), "ni_test");
   REQUIRE(context);
-  // One that waits anew takes 50 ms or more. Of many that do not wait, one at least is not kept from a core for so long.
+  // One that waits anew takes 50 ms or more. Among many requests that do not wait, at least one gets a core sooner.
   constexpr Nanoseconds kShort = 25 * kMillisecond;
   bool answered = true, soon = false;
   for (const Nanoseconds start = monotonic_now(); answered && !soon && monotonic_now() - start < kHang;) {
@@ -155,7 +155,7 @@ TEST_CASE("reports do not wait for an engine that does not answer, each anew") {
 
 namespace {
 
-// A wire whose counters are there only when those of all others are being read, too.
+// A wire that returns its counters only while those of all other wires are being read, too.
 class MeetingPort final : public engine::TestPort {
  public:
   MeetingPort(engine::TestWire& wire, std::atomic<int>& missing) : TestPort(wire), missing_(missing) {}
@@ -207,7 +207,7 @@ TEST_CASE("clients of several threads at once") {
 
 namespace {
 
-// Two ports whose other ends are each other; each is used by one thread.
+// Two connected ports; each is used by one thread.
 struct Cable {
   engine::LinkFabric ends{2, {}};
   std::vector<std::unique_ptr<Driver>> ports() {
@@ -300,8 +300,8 @@ TEST_CASE("two engines: wires of either, each other's wires, and channels betwee
 
 namespace {
 
-// Two ports whose other ends are each other, with so many queues each: what one sends arrives at the other's in turns, as if by a hash that
-// knows nothing of channels. A queue is used by one thread.
+// Two connected ports with `queues` queues each. Frames arrive at the other port's queues in turns, as if by a hash that knows nothing of
+// channels. A queue is used by one thread.
 class QueueCable {
  public:
   explicit QueueCable(uint32_t queues) {
@@ -313,7 +313,7 @@ class QueueCable {
     return two;
   }
   static MacAddress address(uint32_t port) { return {2, 0, 0, 0, 5, static_cast<uint8_t>(port)}; }
-  // Of frames that arrived at the queue and that were sent by it.
+  // Counts frames that arrived at the queue or were sent by it.
   uint32_t count(uint32_t port, uint32_t queue) const { return ends_[port].counts[queue].load(std::memory_order_relaxed); }
 
  private:
@@ -386,7 +386,7 @@ class QueueCable {
   End ends_[2];
 };
 
-// As in crossing_channels(), for `count` names on either side of the cable.
+// Channels as in crossing_channels(), for `count` names on either side of the cable.
 std::vector<StaticChannel> cable_channels(uint32_t count) {
   std::vector<StaticChannel> all;
   for (uint32_t i = 0; i < count; ++i) {
@@ -435,7 +435,7 @@ TEST_CASE("ports with several queues: endpoints of every engine talk, whichever 
     CHECK(count_of(report, "\"ports\":[0]") == 1);
     CHECK(count_of(report, "\"ports\":[0,1]") == 1);
     CHECK(count_of(report, "\"ports\":[1]") == 1);
-    // Of each port, what its queues count together.
+    // The report has, for each port, the sum over its queues.
     CHECK(count_of(report, "\"of_queues\":2") == 2);
     CHECK(count_of(report, "\"of_queue_0\":7") == 2);
     CHECK(count_of(report, "\"of_queue_1\":7") == 2);

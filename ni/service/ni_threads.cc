@@ -54,12 +54,12 @@ Status Ni::run() {
   UNET_CHECK(!threads_ && !armed_);
   if (Status status = check_cores(); !status) return status;
   threads_ = true;
-  runners_[0]->sleeper().forget(service_->descriptor());  // the engine's thread does not wake for what is the service's
+  runners_[0]->sleeper().forget(service_->descriptor());  // the service's descriptors must not wake the engine's thread
   runners_[0]->sleeper().forget(timer_.get());
-  // Signals are for the caller's thread.
+  // Only the caller's thread takes signals.
   sigset_t all, old;
   sigfillset(&all);
-  sigdelset(&all, SIGSYS);  // what it did itself: blocked, it would end the process without a word
+  sigdelset(&all, SIGSYS);  // SIGSYS from the filter: blocked, it would end the process without a message
   pthread_sigmask(SIG_SETMASK, &all, &old);
   std::vector<std::thread> engines;
   for (const auto& runner : runners_) engines.emplace_back([&runner] { runner->loop(); });
@@ -73,9 +73,9 @@ Status Ni::run() {
   for (const auto& runner : runners_) runner->stop();
   for (std::thread& engine : engines) engine.join();
   if (leaves) {
-    service_->poll(clock_.now());  // what the engine has said last
+    service_->poll(clock_.now());  // takes the engine's last events
     service_->hand_over();
-    for (const auto& runner : runners_) runner->destroy_engine();  // and its wires
+    for (const auto& runner : runners_) runner->destroy_engine();  // closes its wires, too
     service_->tell_released();
   }
   const bool lost = service_->supervisor_lost() && !stop_.load(std::memory_order_acquire);
@@ -94,7 +94,7 @@ void Ni::service_loop() {
 }
 
 void Ni::stop_service() {
-  // Every client is dropped; the engine lets go of what they had, and sends the goodbyes.
+  // All clients are dropped; the engine detaches their endpoints, and sends the goodbyes.
   const Nanoseconds deadline = clock_.now() + kStopTime;
   service_->stop(clock_.now());
   while (!service_->idle() && clock_.now() < deadline) {

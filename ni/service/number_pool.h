@@ -1,4 +1,4 @@
-// number_pool.h - numbers of clients and endpoints: those that were never given come first, then the one that is free for longest; used by
+// number_pool.h - numbers of clients and endpoints: unused numbers come first, then the one that has been free for longest; used by
 // Service.
 #pragma once
 
@@ -21,7 +21,7 @@ class NumberPool {
     free_.pop_front();
     return number;
   }
-  // After a takeover. False: it is in use, or no number of the pool.
+  // Takes a certain number, after a takeover. False: it is in use, or not of the pool.
   bool take(uint32_t number) {
     if (number >= end_) return false;
     for (; next_ <= number; ++next_) free_.push_back(next_);
@@ -33,7 +33,7 @@ class NumberPool {
   void give_back(uint32_t number) { free_.push_back(number); }
 
  private:
-  uint32_t next_;  // never given, as all up to end_
+  uint32_t next_;  // the numbers from here to end_ were never given
   const uint32_t end_;
   std::deque<uint32_t> free_;
 };

@@ -109,7 +109,7 @@ PacketSocket::Outcome PacketSocket::flush(size_t leave) {
 }
 
 size_t PacketSocket::unread_descriptors() noexcept {
-  int unread = 0;  // bytes, and what the kernel needs to keep them
+  int unread = 0;  // includes the kernel's own memory for the packets
   if (unread_descriptors_ != 0 && ioctl(socket_.get(), SIOCOUTQ, &unread) == 0 && unread == 0) unread_descriptors_ = 0;
   return unread_descriptors_;
 }

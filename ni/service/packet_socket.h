@@ -24,30 +24,30 @@ class PacketSocket {
   Received receive(MutableBytes room, size_t& size, bool peek = false) noexcept;
   void take() noexcept;
 
-  // Sends a packet, or keeps it (with duplicates of the descriptors) until flush() can, if no more than `waiting_max` wait
-  // already. The descriptors stay the caller's. no_descriptors: neither, as there are too many of them in this process or
-  // under way. broken: the connection is, or the client does not read; drop it.
+  // Sends a packet, or keeps it (with duplicates of the descriptors) until flush() can, if no more than `waiting_max` wait already. The
+  // descriptors stay the caller's. no_descriptors: neither sent nor kept, as this process or the kernel has too many under way. broken: the
+  // connection is broken, or the client does not read; drop it.
   enum class Outcome { sent, no_descriptors, broken };
   Outcome send(Bytes packet, std::initializer_list<int> descriptors, size_t waiting_max);
 
   // Keeps a packet for flush(), as above, even if it could be sent.
   Outcome keep(Bytes packet, std::span<const int> descriptors, size_t waiting_max);
 
-  // The same with descriptors that become ours.
+  // keep() with descriptors that become ours.
   Outcome keep(Bytes packet, std::vector<Descriptor> descriptors, size_t waiting_max);
 
-  // Sends what was kept but for the last `leave`, as far as it goes. no_descriptors: the kernel takes none now; try again in a while,
-  // as nothing will tell when.
+  // Sends kept packets while the socket has room, but not the last `leave`. no_descriptors: the kernel takes no descriptors now; try again
+  // after a while, as no event will tell.
   Outcome flush(size_t leave = 0);
 
   bool waiting() const noexcept { return !waiting_.empty(); }
   size_t packets_waiting() const noexcept { return waiting_.size(); }
 
-  // Descriptors that were sent and may lie unread in the kernel, at most: it tells when there are none, not how many.
+  // Upper bound of the sent descriptors that may be unread in the kernel, which tells when there are none, but not how many.
   size_t unread_descriptors() noexcept;
   int descriptor() const noexcept { return socket_.get(); }
   void close() noexcept;
-  // Nothing more is sent or taken; the peer reads what is there, and then the end.
+  // Ends sending and receiving; the peer reads the packets sent so far, and then the end.
   void end() noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// persistence.cc - room at the supervisor, packets to clients, and requests that were answered.
+// persistence.cc - room at the supervisor, packets to clients, and answered requests.
 #include "ni/service/persistence.h"
 
 #include <array>
@@ -15,7 +15,7 @@ constexpr uint64_t kIdsAhead = 4096;  // one record reserves so many ids
 void Persistence::stop() {
   journal_->order(JournalOp::stop);
   journal_->commit();
-  journal_.reset();  // its end stays open until the supervisor has read that
+  journal_.reset();  // the supervisor can still read its last packets
 }
 
 Status Persistence::takes(size_t descriptors) const {

@@ -1,5 +1,5 @@
-// persistence.h - what the NI writes down for the NI that takes over: records, packets to clients, requests that were answered; used by
-// Service and its parts. Without a journal it writes nothing, and its callers need not ask.
+// persistence.h - writes to the journal for the next NI: records, packets to clients, answered requests; used by Service and its parts.
+// Without a journal it does nothing, and its callers need not ask.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace unet::service {
 class Persistence {
  public:
   void start(std::unique_ptr<Journal> journal) noexcept { journal_ = std::move(journal); }
-  void stop();  // the NI ends, and no other takes over
+  void stop();  // the NI ends, and no NI takes over
   bool active() const noexcept { return journal_ != nullptr; }
   bool lost() const noexcept { return active() && journal_->lost(); }
   Journal& journal() noexcept { return *journal_; }  // active() only
@@ -30,28 +30,30 @@ class Persistence {
   void erase(JournalKind kind, uint32_t a, uint64_t b = 0) {
     if (active()) journal_->erase(kind, a, b);
   }
-  // The record is written, as it is then, before the next commit.
+  // Marks a record as changed: its state at the next commit is written.
   void changed(JournalKind kind, uint32_t a, uint64_t b = 0) {
     if (active()) changed_.insert({kind, a, b});
   }
 
-  // Ask before anything is made that stays: a supervisor without descriptors would have to end every client. Errors: quota_exceeded.
+  // Call before making objects that the supervisor must hold: a supervisor without descriptors would have to end every client. Errors:
+  // quota_exceeded.
   Status takes(size_t descriptors) const;
   Status takes_client() const;
   bool has_room(size_t descriptors) const noexcept { return active() && journal_->has_room(descriptors); }
 
   // Packets to clients wait for the next commit. The next NI repeats those that may not have left, and clients know them by their cookies.
   PacketSocket::Outcome send(ClientRecord& client, Bytes packet, std::span<const int> descriptors);
-  void flushed(const ClientRecord& client);  // some of its packets may have left
-  void erase_sent(ClientRecord& client);     // those that have left
+  void flushed(const ClientRecord& client);  // records that some of its packets may have left
+  void erase_sent(ClientRecord& client);     // erases its packets that have left
   void erase_outputs(ClientRecord& client, uint64_t up_to);
   void wait_for_commit(uint32_t client) { waiting_.insert(client); }
 
-  // The last request of a client that was processed stays in its socket until its answer has left: the next NI must not repeat it.
+  // Records the client's last processed request. It stays in the socket until its answer has left, and the next NI must not process it
+  // again.
   void record_handled(ClientRecord& client, Bytes packet);
   static bool was_handled(const ClientRecord& client, Bytes packet);
 
-  // Ids of signalling below this have been seen by other hosts, or may have been.
+  // Remote hosts may have seen the ids of signalling below this one.
   void reserve_ids(uint64_t next);
   uint64_t reserved_ids() const noexcept { return reserved_ids_; }
 

@@ -1,4 +1,4 @@
-// policy.cc - reading the rules, finding the one that counts.
+// policy.cc - parses the rules, and finds the first that matches.
 #include "ni/service/policy.h"
 
 #include <grp.h>
@@ -89,7 +89,7 @@ bool Rights::may_bind(std::string_view name) const {
 }
 
 bool Rights::may_claim(uint32_t port, uint32_t ports) const noexcept {
-  // Ranges may adjoin: what lies behind one may lie in another.
+  // Ranges may adjoin, so ports behind one may lie in another.
   for (uint32_t at = port; at < port + ports;) {
     const auto has = [at](const PortRange& each) { return each.first <= at && at <= each.last; };
     const auto found = std::find_if(ip_ports.begin(), ip_ports.end(), has);

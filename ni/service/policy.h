@@ -1,25 +1,25 @@
-// policy.h - which user may have what of this NI: rules of a TOML file, the first that matches counts; used by the service.
+// policy.h - the rights and limits of each user: rules of a TOML file, of which the first match counts; used by the service.
 //
 //   [[rule]]
 //   user = "alice"            # or uid = 1000, group = "users", gid = 100, any = true: exactly one of them
-//   connections = 8           # at a time: processes, about
-//   endpoints = 16            # at a time, over all of the user's processes
-//   emulated = 4096           # endpoints without queues, likewise
+//   connections = 8           # open at a time; a process has one
+//   endpoints = 16            # open at a time in all of the user's processes
+//   emulated = 4096           # emulated endpoints, likewise
 //   channels = 64
 //   memory = "256M"           # segments, exposed regions and local channels; K, M, G are powers of 1024
 //   names = ["alice/*", "echo"]   # which names the user may bind; * and ? are wildcards
-//   ip_ports = ["80", "8000-8099"]  # which ports of IP; default: those from 1024 on
-//   ip_claims = 256           # of them, at a time, and
-//   ip_ports_at_once = 4096   # ports in all of these
-//   ip_groups = 16            # groups (multicast) of the NI's 32 that it is in for the user
+//   ip_ports = ["80", "8000-8099"]  # ports of IP that it may claim; default: 1024 and above
+//   ip_claims = 256           # IP claims at a time
+//   ip_ports_at_once = 4096   # ports of all these claims together
+//   ip_groups = 16            # multicast groups of the user, of the NI's 32
 //   weight = 2                # share of the engine and the wires against other users (1 ... 100)
-//   messages_per_s = 1000000  # what all endpoints of the user may send through the NI; without: no limit
+//   messages_per_s = 1000000  # limits of what the user may send through the NI; default: none
 //   bytes_per_s = "1G"
-//   endpoint_messages_per_s = 100000  # and what each of them may
+//   endpoint_messages_per_s = 100000  # limits of each of its endpoints
 //   endpoint_bytes_per_s = "100M"
-//   burst_ms = 10             # after a rest, so much time's worth may come at once (1 ... 10000)
+//   burst_ms = 10             # an idle sender may then send this time's worth at once (1 ... 10000)
 //
-// What a rule leaves out is the default of Rights. A user that no rule matches gets nothing - but root and the NI's own user get
+// A rule that leaves out a right gives its default (Rights). A user that no rule matches gets nothing, but root and the NI's own user get
 // everything, unless a rule names them.
 #pragma once
 
@@ -36,13 +36,13 @@
 
 namespace unet::service {
 
-constexpr uint32_t kConnectionsMost = kClientsMax / 4;  // of one user
+constexpr uint32_t kConnectionsMost = kClientsMax / 4;  // of one user, by any policy
 constexpr uint32_t kConnectionsDefault = 128;
-constexpr uint32_t kConnectionsWithoutRights = 4;       // to be told so
+constexpr uint32_t kConnectionsWithoutRights = 4;       // of a user without rights, to receive the refusals
 constexpr uint32_t kWeightMax = 100;
-constexpr uint32_t kIpPortsUnprivileged = 1024;          // from here on
+constexpr uint32_t kIpPortsUnprivileged = 1024;          // the first one
 constexpr size_t kIpPortRangesMax = 64;
-constexpr uint64_t kBytesPerSecondLeast = 1024;  // less, and a single message waits for minutes
+constexpr uint64_t kBytesPerSecondLeast = 1024;  // with less, a single message would wait for minutes
 constexpr uint64_t kBurstMsMax = 10'000;
 
 // The process at the other end of a control connection, as the kernel says.
@@ -50,10 +50,10 @@ struct Credentials {
   uid_t uid = 0;
   pid_t pid = 0;
   std::vector<gid_t> groups;  // the primary one first
-  bool unknown = false;       // to our user namespace: any number of users have this uid, which is none of theirs
+  bool unknown = false;       // outside of our user namespace: several users may have this uid here
 };
 
-// From the first to the last.
+// The ports from `first` to `last`, inclusive.
 struct PortRange {
   uint32_t first = 0, last = 0;
 };
@@ -62,9 +62,9 @@ struct Rights {
   uint32_t connections = kConnectionsDefault;
   uint32_t endpoints = 64;
   uint32_t channels = 1024;
-  uint32_t emulated = 4096;             // endpoints; none without a right to a real one, which carries them
+  uint32_t emulated = 4096;             // emulated endpoints; none without a right to a real endpoint, which carries them
   uint64_t memory = uint64_t{1} << 30;  // bytes
-  std::vector<std::string> names;       // patterns; none: may bind no name
+  std::vector<std::string> names;       // patterns of names that it may bind
   std::vector<PortRange> ip_ports{{kIpPortsUnprivileged, 65535}};  // none: no IP
   uint32_t ip_claims = 256;
   uint32_t ip_ports_at_once = 4096;
@@ -76,7 +76,7 @@ struct Rights {
   static Rights nothing();
   bool none() const noexcept { return endpoints == 0; }
   bool may_bind(std::string_view name) const;
-  bool may_claim(uint32_t port, uint32_t ports) const noexcept;  // all of them, from `port` on
+  bool may_claim(uint32_t port, uint32_t ports) const noexcept;  // whether it may claim `ports` ports from `port` on
 };
 
 class Policy {
@@ -90,7 +90,7 @@ class Policy {
 
   Rights rights(const Credentials& who) const;
 
-  // What it was parsed from; empty: the default.
+  // The text that it was parsed from; empty: the default policy.
   const std::string& text() const noexcept { return text_; }
 
  private:

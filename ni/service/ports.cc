@@ -1,4 +1,4 @@
-// ports.cc - states of wires.
+// ports.cc - link states of the wires.
 #include "ni/service/ports.h"
 
 #include <sys/epoll.h>

@@ -59,15 +59,15 @@ class ReportBuilder {
  public:
   ReportBuilder(const Service& service, Report& report) : s_(service), r_(report), all_(report.reader_.all) {}
 
-  // One entry, or one look at what is none; or the end of a section.
+  // Writes one entry, skips one element that has none, or ends the section.
   void step();
 
  private:
   enum class Found { entry, nothing, end };
   struct Section {
     const char* name;
-    json (ReportBuilder::*whole)() const;     // either this,
-    Found (ReportBuilder::*entry)(json& out);  // or a list of these
+    json (ReportBuilder::*whole)() const;     // writes the whole section,
+    Found (ReportBuilder::*entry)(json& out);  // or one entry of a list
   };
   static const Section kSections[];
   static const size_t kSectionCount;
@@ -77,7 +77,7 @@ class ReportBuilder {
   }
   void write(const json& value) { r_.text_ += value.dump(-1, ' ', true, json::error_handler_t::replace); }
 
-  // The map's next entry, from Report::at_ on.
+  // The map's first entry at or behind Report::at_.
   template <typename Map>
   auto* next_of(const Map& map) {
     using Key = typename Map::key_type;
@@ -127,7 +127,7 @@ class ReportBuilder {
     const EndpointRecord& endpoint = *next->second;
     if (!sees(endpoint)) return Found::nothing;
     const ClientRecord& client = *s_.clients_.at(endpoint.client);
-    // What emulated endpoints send and receive is counted for the one that carries them; libunet knows the endpoint.
+    // The messages of emulated endpoints are counted for their carrier; only libunet can tell them apart.
     json counters = json::object(), drops = json::object();
     for (size_t i = 0; !endpoint.carrier && i < kEndpointCounters; ++i) {
       const auto counter = static_cast<EndpointCounter>(i);
@@ -191,7 +191,7 @@ class ReportBuilder {
     return entry;
   }
 
-  // Ports of TCP and UDP, as a list of sockets would have them.
+  // A claim of TCP or UDP ports.
   Found ip_claim(json& out) {
     const auto text = [](const ip::IpAddress& address) { return address.is_unspecified() ? json() : json(ip::text_of(address)); };
     const auto* const next = next_of(s_.ip_.ports().all());
@@ -228,7 +228,7 @@ class ReportBuilder {
     return Found::entry;
   }
 
-  // What each user is charged with now, its share, and the limits it has.
+  // Each user's charges now, its share, and its limits.
   Found user(json& out) {
     const auto* const next = next_of(s_.charges_.all());
     if (next == nullptr) return Found::end;
@@ -256,7 +256,7 @@ class ReportBuilder {
     return Found::entry;
   }
 
-  // Whatever the NI keeps for clients and that must be as before when they are gone, as each part of it counts.
+  // Resources that the NI holds for clients, by the counts of its parts. They must return to their old values when the clients are gone.
   json held() const {
     if (!all_) return json::object();
     json engine = json::object();
@@ -300,7 +300,7 @@ class ReportBuilder {
     return Found::entry;
   }
 
-  // Those of the configuration, then those that were learned.
+  // The configured hosts, then the learned ones.
   Found known_host(json& out) {
     const std::optional<StaticPeer> next = s_.channels_.wires().signalling().known_host_after(r_.behind_, r_.at_ != 0);
     if (!next) {
@@ -359,7 +359,7 @@ class ReportBuilder {
     return entry;
   }
 
-  // What `counters` and `held` have of all engines, of each.
+  // The counters and gauges of one engine; `counters` and `held` have the sums over all engines.
   Found engine(json& out) {
     const auto e = static_cast<uint32_t>(r_.at_++);
     if (!all_ || e >= s_.engines_.count()) return Found::end;
@@ -377,7 +377,7 @@ class ReportBuilder {
     return Found::entry;
   }
 
-  // Counters of the whole NI are for the operator alone: they tell of the traffic of others.
+  // Counters of the whole NI, which only the operator sees, as they show the traffic of other users.
   json counters() const {
     if (!all_) return json::object();
     json engine = json::object(), drops = json::object();
@@ -464,7 +464,7 @@ void ReportBuilder::step() {
 }
 
 std::string Report::next(const Service& service, size_t room) {
-  constexpr uint32_t kLooks = 256;  // a user with few endpoints among many of others gets parts without a byte
+  constexpr uint32_t kLooks = 256;  // elements visited per part, so a user with few endpoints among many others gets empty parts
   ++parts_;
   ReportBuilder builder(service, *this);
   for (uint32_t i = 0; i < kLooks && section_ != kEnd && text_.size() < room; ++i) builder.step();

@@ -1,8 +1,8 @@
-// report.h - the JSON document that unetctl shows: what one user may see of the NI, a part at a time; used by the service.
+// report.h - the JSON document that unetctl shows, with all that one user may see of the NI; the service writes it a part at a time.
 //
 // A report has an entry for each endpoint, channel and name, so one is as long as its user makes it. The service therefore writes it in
-// parts of a packet each. A part costs a bounded time, and between two of them the service serves other clients.
-// What changes between two parts may be in the report as it was, as it is, or half.
+// parts of a packet each. A part costs a bounded time, and between two of them the service serves other clients. A change between two parts
+// may appear in the report not at all, wholly, or half.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@ namespace unet::service {
 
 class Service;
 
-// Which user asks.
+// The user that asks.
 struct Reader {
   uint64_t owner = 0;  // owner_of()
   uid_t user = 0;
@@ -40,9 +40,9 @@ class Report {
   uint32_t parts_ = 0;
   size_t section_ = 0;
   bool begun_ = false;         // the section's list has an entry
-  uint64_t at_ = 0;            // the section's next entry has this number or a higher one,
-  uint64_t within_ = 0;        // and within that this one,
-  std::string behind_;         // or follows this name
+  uint64_t at_ = 0;            // the section's next entry is the first with at least this number,
+  uint64_t within_ = 0;        // and at least this number within it,
+  std::string behind_;         // or the first behind this name
   std::string text_;           // written, and not returned yet
 };
 

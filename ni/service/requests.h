@@ -34,7 +34,7 @@ class Requests {
   const RequestRecord* find(uint64_t id) const;
   const RequestRecord* find(const EndpointRecord& target, uint64_t id) const;
   const RequestRecord& at(uint64_t id) const { return requests_.at(id); }
-  std::optional<uint64_t> of_wire(uint64_t wire_request) const;  // by Signalling's number
+  std::optional<uint64_t> of_wire(uint64_t wire_request) const;  // by Signalling's id
   const std::map<uint64_t, RequestRecord>& all() const noexcept { return requests_; }
 
   Nanoseconds next_deadline() const noexcept { return deadlines_.empty() ? ~Nanoseconds{0} : deadlines_.begin()->first; }
@@ -51,7 +51,7 @@ class Requests {
   Clients& clients_;
   const Endpoints& endpoints_;
   std::map<uint64_t, RequestRecord> requests_;
-  std::set<std::pair<Nanoseconds, uint64_t>> deadlines_;  // of requests from this NI: Signalling has those from other hosts
+  std::set<std::pair<Nanoseconds, uint64_t>> deadlines_;  // of requests from this NI; Signalling has the deadlines of others
   std::unordered_map<uint64_t, uint64_t> wire_requests_;  // Signalling's request -> ours
   uint64_t next_id_ = 1;
 };

@@ -47,7 +47,7 @@ struct SignalHeader {
   be32 lost_after_ms;         // the sender may be given up when it was silent for so long
   be64 from_incarnation;      // of the sending NI
   be64 to_incarnation;        // of the receiving NI as the sender knows it; 0: not known
-  be64 number;                // of the connect it concerns; 0: none
+  be64 number;                // number of the connect that it is about; 0: none
 };
 static_assert(sizeof(SignalHeader) == 32);
 

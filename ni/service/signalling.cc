@@ -1,4 +1,4 @@
-// signalling.cc - other NIs: which there are, whether they live; dispatch of their messages; timers.
+// signalling.cc - the table of other NIs and their keepalive; dispatch of their messages; timers.
 #include "ni/service/signalling.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ std::optional<StaticPeer> Signalling::known_host_after(std::string_view host, bo
 
 void Signalling::send(const WireAddress& to, uint64_t number, const SignalBody& body) {
   if (transmits_.size() >= kTransmitsMax) {
-    ++counters_.overflow;  // whatever matters will be repeated
+    ++counters_.overflow;  // signalling repeats messages that matter
     return;
   }
   const Peer* peer = find_peer(to);
@@ -109,7 +109,7 @@ Signalling::Peer* Signalling::find_peer(const WireAddress& address) {
 
 Signalling::Peer* Signalling::new_peer(const WireAddress& address) {
   if (peers_.size() >= kPeersMax) {
-    // The one without channels that was silent for longest makes room.
+    // Replaces the NI without channels that was silent for longest.
     const Peer* oldest = nullptr;
     for (const auto& [id, peer] : peers_) {
       if (peer.channels.empty() && (oldest == nullptr || peer.last_heard < oldest->last_heard)) oldest = &peer;
@@ -129,12 +129,12 @@ Signalling::Peer* Signalling::new_peer(const WireAddress& address) {
   return &peer;
 }
 
-// The NI a message came from; nullptr if the message is from an earlier life of it and must be ignored.
+// The NI that sent the message; nullptr: the message is of an earlier incarnation, and must be ignored.
 Signalling::Peer* Signalling::update_peer(const WireAddress& from, const SignalHeader& header, Nanoseconds now) {
   Peer* peer = find_peer(from);
   if (peer == nullptr) peer = new_peer(from);
   if (peer == nullptr) return nullptr;
-  // Its clock may have gone back before it was restarted: when we share nothing with it, any life will do.
+  // Its clock may have gone back before a restart, so any incarnation is accepted while we share no channel with it.
   if (header.from_incarnation < peer->incarnation && !peer->channels.empty()) {
     ++counters_.stale;
     return nullptr;
@@ -183,11 +183,11 @@ void Signalling::on_peer_timer(Peer& peer, Nanoseconds now) {
     }
     return lose_channels(peer, CloseReason::wire_lost, now);
   }
-  // Questions are counted, not time alone: an NI that was itself not polled for long must not take the others for dead.
+  // Counts questions, not only time: an NI that was not polled for long must not consider others dead.
   if (!peer.unasked && now - peer.last_heard < interval) {
     return set_timer(peer.timer, peer.last_heard + interval, TimerKind::peer, peer.id);
   }
-  // However late or often we are called, and however many are due by then: the rest take turns, so many each millisecond.
+  // Asks at most kAskedAtOnce peers in a millisecond, however late the call is. The others have turns in the next milliseconds.
   if (now < asked_since_ || now - asked_since_ >= kMillisecond) {
     asked_since_ = now;
     asked_ = deferred_ = 0;
@@ -203,7 +203,7 @@ void Signalling::on_peer_timer(Peer& peer, Nanoseconds now) {
   set_timer(peer.timer, now + interval, TimerKind::peer, peer.id);
 }
 
-// Asks for a sign of life, with the next of our channels in turn.
+// Sends a keepalive question that lists the next channels in turn.
 void Signalling::ask(Peer& peer) {
   Keepalive body{};
   uint32_t count = 0;
@@ -211,7 +211,7 @@ void Signalling::ask(Peer& peer) {
   for (size_t i = 0; i < peer.channels.size() && count < Keepalive::kChannels; ++i) {
     if (at == peer.channels.end()) at = peer.channels.begin();
     const Channel& channel = channels_.at(static_cast<uint32_t>(*at));
-    if (channel.request == 0) {  // confirmed: both sides must know it
+    if (channel.request == 0) {  // a confirmed channel, which both sides must know
       body.channels[count++] = {static_cast<uint32_t>(*at), static_cast<uint32_t>(channel.remote_tag)};
     }
     peer.listed = *at++;
@@ -247,13 +247,13 @@ void Signalling::handle_signal(const WireAddress& from, Bytes message, Nanosecon
   ++counters_.received;
   const SignalHeader& header = signal->header;
   if (header.from_incarnation == options_.incarnation) {
-    ++counters_.unexpected;  // our own broadcast came back
+    ++counters_.unexpected;  // our own broadcast returned
     return;
   }
   Peer* peer = update_peer(from, header, now);
   if (peer == nullptr) return;
   if (header.to_incarnation != 0 && header.to_incarnation != options_.incarnation) {
-    ++counters_.stale;  // meant for the NI that was here before: the header of the answer says so
+    ++counters_.stale;  // addressed to an earlier incarnation; the header of the answer shows ours
     if (!std::holds_alternative<Alive>(signal->body)) send(from, 0, Alive{});
     return;
   }
@@ -286,7 +286,7 @@ void Signalling::handle(Peer& peer, const SignalHeader&, const Keepalive& body, 
   }
 }
 
-void Signalling::handle(Peer&, const SignalHeader&, const Alive&, Nanoseconds) {}  // update_peer() did all
+void Signalling::handle(Peer&, const SignalHeader&, const Alive&, Nanoseconds) {}  // update_peer() has recorded the sign of life
 
 void Signalling::handle(Peer& peer, const SignalHeader&, const Goodbye&, Nanoseconds now) {
   lose_channels(peer, CloseReason::ni_stopped, now);

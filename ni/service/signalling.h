@@ -4,23 +4,23 @@
 // Messages are those of signal_wire.h, over a wire that loses, repeats and reorders. The set-up of a channel:
 //
 //   connecting NI                                    accepting NI
-//   resolve (broadcast) "who is host B?"     ->
+//   resolve (broadcast) "where is host B?"   ->
 //                                            <-      resolved
 //   connect number n, tag a                  ->      Requested: the application is asked
 //                                            <-      received (stop repeating so fast)
 //                                            <-      accepted number n, tag b     accept(): opens its end first
 //   Connected: opens its end, then confirm   ->      Confirmed: the accepting application is told
 //
-// So no application can send before the other end's NI knows the channel. Every message is repeated until the next one
-// is seen, with growing intervals and a bounded number of times. Duplicates are known by (NI, incarnation, number).
+// No application can send before the other end's NI knows the channel. Every message is repeated until the next one is seen, with growing
+// intervals and a bounded number of times. Duplicates are known by (NI, incarnation, number).
 //
 // An NI numbers its lives (incarnation: the time of its start). A higher number from a known address means that it was
 // restarted: its old channels are closed. NIs that share channels ask each other for a sign of life; after four unanswered
 // questions, spread over the time the silent side announced, the channels are closed with wire_lost. A question lists
 // some of the asker's channels in turn, so that a channel which one side has forgotten is closed on the other.
 //
-// Use: handle_signal() with what arrived and handle_timeout() at next_timeout(); after either and after any command first
-// poll_event() until empty, then poll_transmit() until empty: an event Connected opens the channel before the confirm goes out.
+// Use: call handle_signal() for arrivals and handle_timeout() at next_timeout(). After either and after any command, call poll_event()
+// until empty, then poll_transmit() until empty: an event Connected opens the channel before the confirm leaves.
 #pragma once
 
 #include <array>
@@ -53,10 +53,10 @@ struct WireAddress {
 
 // The state that two NIs share for a channel or a request: an NI that takes over goes on with it.
 struct Shared {
-  WireAddress remote;             // the other NI's,
-  uint64_t incarnation = 0;       // and its life
-  Nanoseconds lost_after = 0;     // that it allows itself
-  uint64_t number = 0;            // of the connect, as the connecting NI counts
+  WireAddress remote;             // address of the remote NI
+  uint64_t incarnation = 0;       // which start of the remote NI it was
+  Nanoseconds lost_after = 0;     // silence after which the remote NI counts as lost, as it announced
+  uint64_t number = 0;            // number of the connect at the connecting NI
   Tag remote_tag{};
 };
 
@@ -69,7 +69,7 @@ struct SignallingOptions {
   std::string host;                       // our name
   std::vector<uint32_t> port_mtus;        // one per port
   uint64_t incarnation = 0;               // higher at each start of this NI
-  Nanoseconds lost_after = 3 * kSecond;   // others give us up when we were silent for so long
+  Nanoseconds lost_after = 3 * kSecond;   // other NIs consider us lost after so long a silence
   std::vector<StaticPeer> peers;
 };
 
@@ -87,8 +87,8 @@ struct ConnectFailed {
 struct Requested {       // another host wants a channel to `target`: accept() or reject()
   uint64_t request;
   std::string target;
-  std::string host;      // as the other NI calls itself
-  uint32_t pid;          // as the other NI says
+  std::string host;      // the name that the remote NI gives itself
+  uint32_t pid;          // of the connecting process, as the remote NI claims
 };
 struct Withdrawn { uint64_t request; };   // the other side gave up before accept() or reject()
 struct Confirmed { Tag local_tag; };      // an accepted channel is open on both sides
@@ -108,12 +108,12 @@ struct SignallingCounters {
   uint64_t sent = 0, received = 0, repeated = 0;
   uint64_t malformed = 0;        // not a message of signal_wire.h
   uint64_t stale = 0;            // from or to an earlier life of an NI
-  uint64_t unexpected = 0;       // about something we do not know
+  uint64_t unexpected = 0;       // about an unknown channel or request
   uint64_t overflow = 0;         // tables full
   uint64_t peers_lost = 0, peers_restarted = 0;
 };
 
-// What is under way or kept for later, each until it ends or its time is over.
+// Numbers of entries in signalling's tables; each entry lasts until it ends or its time is over.
 struct SignallingHoldings {
   size_t channels = 0, connects = 0;
   size_t requests = 0;           // also answered ones, while the answer is kept for duplicates
@@ -144,20 +144,21 @@ class Signalling {
   // Closes an accepted or open channel; no event follows.
   void close(Tag local_tag, control::CloseReason reason, Nanoseconds now);
 
-  // ---- an NI that takes over from another. It goes on in the life of that one: other NIs notice no more than that a signal is lost.
-  // First resume(), then what that one had, at last resumed().
+  // ---- takeover. The NI continues as the previous one, with its incarnation: remote NIs notice at most a lost signal. Call resume()
+  // first, then the others, resumed() last.
 
-  // The life, and an id above all that it has used.
+  // The previous NI's incarnation, and an id above all that it has used.
   void resume(uint64_t incarnation, uint64_t next_id);
-  // False, or 0: it makes no sense, or a table is full; nothing was taken over.
-  enum class Stage { connected, accepted, confirmed };  // we asked for it; we were asked, and it is confirmed or not yet
+  // A result of false or 0: the entry is invalid, or a table is full, and nothing was restored. Stages: connected: this NI asked for the
+  // channel; accepted: the remote NI asked, and has not confirmed yet; confirmed: it has.
+  enum class Stage { connected, accepted, confirmed };
   bool resume_channel(Tag local_tag, Stage stage, const Shared& shared, Nanoseconds now);
   bool resume_connect(uint64_t id, std::string_view host, std::string_view target, Tag local_tag, uint32_t pid, Nanoseconds timeout,
                       Nanoseconds now);
-  uint64_t resume_request(const Shared& shared, Nanoseconds now);  // the id by which it is accepted or rejected
+  uint64_t resume_request(const Shared& shared, Nanoseconds now);  // returns the id for accept() and reject()
   void resume_host(std::string_view host, const WireAddress& address);
-  // Every NI that channels are shared with is asked for a sign of life, some of them each millisecond: a channel that it has closed
-  // meanwhile is closed here, too.
+  // Asks every remote NI with shared channels for a sign of life, some each millisecond. A channel that the remote NI has closed meanwhile
+  // is then closed here, too.
   void resumed(Nanoseconds now);
 
   // What the next one needs for that: of an accepted or open channel, of a request that is not answered, of a connect under way.
@@ -165,7 +166,7 @@ class Signalling {
   uint64_t next_id() const noexcept { return next_id_; }
   std::optional<Shared> shared_channel(Tag local_tag) const;
   std::optional<Shared> shared_request(uint64_t request) const;
-  Nanoseconds deadline_of(uint64_t connect) const;  // 0: there is no such
+  Nanoseconds deadline_of(uint64_t connect) const;  // 0: there is no such connect
 
   // This NI stops: tells every NI it shares channels with, once.
   void goodbye();
@@ -189,14 +190,14 @@ class Signalling {
 
   // For reports: the hosts known, with their addresses.
   std::vector<StaticPeer> known_hosts() const;
-  // The one behind `host` by name, of those of the configuration or of those that were learned.
+  // The next host after `host` by name, among the configured hosts or the learned ones.
   std::optional<StaticPeer> known_host_after(std::string_view host, bool learned) const;
 
  private:
   enum class TimerKind : uint8_t { connect, request, closing, peer };
   using Timer = std::tuple<Nanoseconds, TimerKind, uint64_t>;
 
-  // The other NI. Kept while we share something with it, and some time longer.
+  // A remote NI. It stays while we share a channel or request with it, and some time longer.
   struct Peer {
     uint64_t id = 0;
     WireAddress address;
@@ -204,10 +205,10 @@ class Signalling {
     std::string host;
     Nanoseconds lost_after = 0;
     std::set<Tag> channels;        // local tags of accepted and open channels
-    uint32_t unanswered = 0;       // questions since its last sign of life
+    uint32_t unanswered = 0;       // keepalive questions since its last message
     Nanoseconds last_heard = 0;
     Nanoseconds timer = 0;         // next question; 0: none, no channels
-    bool unasked = false;          // since we took over: the next question waits for no silence
+    bool unasked = false;          // not asked since our takeover: the next question does not wait for silence
     Tag listed{};                  // last channel listed in a question
   };
   // A connect() under way; its id is the number other NIs see.
@@ -217,9 +218,9 @@ class Signalling {
     Tag local_tag{};
     uint32_t pid = 0;
     WireAddress remote;
-    uint32_t attempts = 0;         // in this state
+    uint32_t attempts = 0;         // number of messages sent in this state
     Nanoseconds started = 0, deadline = 0, resolve_deadline = 0, interval = 0, timer = 0;
-    bool heard = false;            // the other NI has answered something
+    bool heard = false;            // the remote NI has answered at least once
   };
   // A channel that another NI asked for.
   using RequestKey = std::tuple<WireAddress, uint64_t, uint64_t>;  // address, incarnation, number
@@ -227,13 +228,13 @@ class Signalling {
     enum class State { offered, accepted, answered } state = State::offered;
     RequestKey key;
     Tag local_tag{}, remote_tag{};
-    SignalBody answer = Received{};  // what a duplicate of the request gets
+    SignalBody answer = Received{};  // sent again when the request is repeated
     Nanoseconds interval = 0, deadline = 0, timer = 0;
   };
   struct Channel {
     uint64_t peer = 0;             // Peer::id
     Tag remote_tag{};
-    uint64_t number = 0;           // of its connect, as the connecting NI counts
+    uint64_t number = 0;           // number of its connect at the connecting NI
     uint64_t request = 0;          // accepting side, until confirmed: our Request
   };
   // A close message that was not answered yet; by local tag.
@@ -294,15 +295,15 @@ class Signalling {
   void handle(Peer& peer, const SignalHeader& header, const Close& body, Nanoseconds now);
   void handle(Peer& peer, const SignalHeader& header, const Closed& body, Nanoseconds now);
 
-  // signalling_resume.cc: what another NI had
+  // signalling_resume.cc: state of the previous NI
   Peer* resume_peer(const Shared& shared, Nanoseconds now);
 
   SignallingOptions options_;
   SignallingCounters counters_;
   uint64_t next_id_ = 1;
   std::set<Timer> timers_;
-  Nanoseconds asked_since_ = 0;        // when the millisecond began for which these two count
-  uint32_t asked_ = 0, deferred_ = 0;  // peers that were asked in it, and those that take turns after it
+  Nanoseconds asked_since_ = 0;        // start of the millisecond to which asked_ and deferred_ apply
+  uint32_t asked_ = 0, deferred_ = 0;  // peers asked in it, and peers deferred to later ones
 
   std::map<uint64_t, Peer> peers_;
   std::map<WireAddress, uint64_t> peer_ids_;
@@ -311,7 +312,7 @@ class Signalling {
   Connects connects_;
   Requests requests_;
   std::map<RequestKey, uint64_t> request_ids_;
-  std::deque<uint64_t> answered_;  // requests that are kept for their duplicates, oldest first
+  std::deque<uint64_t> answered_;  // answered requests, which answer duplicates, oldest first
   std::unordered_map<uint32_t, Channel> channels_;  // by local tag
   std::map<uint64_t, Closing> closings_;
 

@@ -21,7 +21,7 @@ Rejected rejection(Errc code, std::string_view text) {
 
 }  // namespace
 
-// How long the connecting NI has for its next word about a request.
+// The time in which the connecting NI must send its next message about a request.
 Nanoseconds Signalling::confirm_for(const Peer& peer) noexcept { return std::min(peer.lost_after + kSecond, kConfirmFor); }
 
 void Signalling::handle(Peer& peer, const SignalHeader& header, const ConnectBody& body, Nanoseconds now) {
@@ -29,7 +29,7 @@ void Signalling::handle(Peer& peer, const SignalHeader& header, const ConnectBod
   if (const auto known = request_ids_.find(key); known != request_ids_.end()) {
     Request& request = requests_.at(known->second);
     if (request.state == Request::State::offered) {
-      // The other side still waits: so do we.
+      // A repeated request shows that the connecting NI still waits.
       set_timer(request.timer, now + confirm_for(peer), TimerKind::request, known->second);
     }
     return send(peer.address, header.number, request.answer);
@@ -42,7 +42,7 @@ void Signalling::handle(Peer& peer, const SignalHeader& header, const ConnectBod
   Request& request = requests_.at(id);
   const uint32_t mtu = options_.port_mtus[peer.address.port];
   if (body.mtu != mtu) {
-    // Frames longer than the receiving port takes would be lost without a word.
+    // Frames longer than the receiving port's MTU would be lost without an error.
     const std::string text = "the MTU of host '" + options_.host + "' is " + std::to_string(mtu) + ", yours is " +
                              std::to_string(body.mtu) + ": configure both ports alike";
     return answer(id, request, rejection(Errc::unavailable, text), now);
@@ -61,7 +61,7 @@ uint64_t Signalling::new_request(const RequestKey& key, Tag remote_tag) {
   return id;
 }
 
-// The request is decided; the answer is kept for a while for its duplicates.
+// Sends the answer, and stores it for a while for duplicates of the request.
 void Signalling::answer(uint64_t id, Request& request, const SignalBody& body, Nanoseconds now) {
   request.state = Request::State::answered;
   request.answer = body;
@@ -113,7 +113,7 @@ void Signalling::on_request_timer(Requests::iterator at, Nanoseconds now) {
   Request& request = at->second;
   const auto& [address, incarnation, number] = request.key;
   switch (request.state) {
-    case Request::State::offered:  // the other side no longer repeats its request
+    case Request::State::offered:  // the connecting NI has stopped repeating its request
       events_.push_back(Withdrawn{at->first});
       return forget_request(at);
     case Request::State::accepted:

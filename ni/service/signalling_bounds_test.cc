@@ -1,4 +1,4 @@
-// signalling_bounds_test.cc - one signalling machine whose peers are silent, or many: what they can hold up, and for how long.
+// signalling_bounds_test.cc - one signalling machine with silent peers, or with many: what they can hold up, and for how long.
 #include <catch2/catch.hpp>
 
 #include <array>

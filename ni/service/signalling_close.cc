@@ -1,4 +1,4 @@
-// signalling_close.cc - closing a channel, by either side, whatever state the other is in.
+// signalling_close.cc - closes a channel from either side, in any state of the other.
 #include <algorithm>
 
 #include "ni/service/signalling.h"
@@ -33,7 +33,7 @@ void Signalling::close(Tag local_tag, CloseReason reason, Nanoseconds now) {
                  .reason = reason}, now);
 }
 
-// An accepted or open channel ends without our doing.
+// An accepted or open channel ends, but not by close().
 void Signalling::lose_channel(Tag tag, CloseReason reason, Nanoseconds now) {
   const Channel channel = channels_.at(static_cast<uint32_t>(tag));
   detach(tag);
@@ -72,14 +72,14 @@ void Signalling::repeat_close(Closing& closing, Nanoseconds now) {
 void Signalling::on_closing_timer(uint64_t tag, Nanoseconds now) {
   Closing& closing = closings_.at(tag);
   if (now >= closing.deadline) {
-    closings_.erase(tag);  // if the other NI lives, our silence about the channel will tell it
+    closings_.erase(tag);  // a living remote NI learns it from its next question
     return;
   }
   ++counters_.repeated;
   repeat_close(closing, now);
 }
 
-// The connecting side gave up; `from_tag` is its tag.
+// The connecting side has cancelled; `from_tag` is its tag.
 void Signalling::withdraw(Requests::iterator at, Tag from_tag, CloseReason reason, Nanoseconds now) {
   Request& request = at->second;
   switch (request.state) {

@@ -36,7 +36,7 @@ void Signalling::begin_connect(uint64_t id, std::string_view host, std::string_v
   repeat_connect(id, connect, now);
 }
 
-// Sends what the state asks for, and sets the timer for the next time.
+// Sends the message of the state, and sets the timer for its repetition.
 void Signalling::repeat_connect(uint64_t id, Connect& connect, Nanoseconds now) {
   if (connect.attempts++ > 0) ++counters_.repeated;
   if (connect.state == Connect::State::resolving) {
@@ -83,7 +83,7 @@ void Signalling::on_connect_timer(Connects::iterator at, Nanoseconds now) {
   repeat_connect(at->first, connect, now);
 }
 
-// Ends a connect; the other NI may know of it and is told.
+// Ends a connect, and tells the remote NI, which may know of it.
 void Signalling::forget_connect(Connects::iterator at, Nanoseconds now) {
   const Connect& connect = at->second;
   if (connect.state != Connect::State::resolving || connect.heard) {
@@ -117,7 +117,7 @@ void Signalling::handle(Peer& peer, const SignalHeader&, const Resolved& body, N
     connect.interval = kFirstInterval;
     repeat_connect(id, connect, now);
   }
-  // Only answers that we await count: no host may fill our tables, or move another host, by an unasked message.
+  // Only awaited answers count: no host may fill the tables, or change another host's address, by an unrequested message.
   if (!wanted) return;
   peer.host = std::string(body.host.view());
   if (hosts_.size() < kPeersMax || hosts_.count(peer.host) != 0) hosts_[peer.host] = peer.address;
@@ -153,7 +153,7 @@ void Signalling::handle(Peer& peer, const SignalHeader& header, const AcceptedBo
       channel->second.number == header.number) {
     return send(peer.address, header.number, Confirm{});
   }
-  if (at != connects_.end() && !ours) return;  // it is looking for the host again; the request will reach it there
+  if (at != connects_.end() && !ours) return;  // this NI is resolving the host again, and will repeat the request there
   ++counters_.unexpected;
   send(peer.address, header.number,
        Close{.to_tag = body.tag, .from_tag = body.connect_tag, .reason = static_cast<uint32_t>(CloseReason::closed_by_peer)});

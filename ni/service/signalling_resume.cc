@@ -1,7 +1,7 @@
-// signalling_resume.cc - an NI that takes over: what it must know of the one before it, and how it goes on.
+// signalling_resume.cc - takeover: the state that the next NI needs, and how it continues.
 //
-// What is not here is found out again: a connect asks for its host anew, hosts' answers are repeated, and a close that was not
-// answered is answered when the other NI lists the channel in a question.
+// Other state is found out again. A connect asks for its host anew, and hosts repeat their answers. A close without an answer gets one when
+// the other NI lists the channel in a question.
 #include <algorithm>
 
 #include "ni/service/signalling.h"
@@ -10,7 +10,7 @@
 
 namespace unet::service {
 
-// ---- what the next one needs
+// ---- state for the next NI
 
 std::optional<Shared> Signalling::shared_channel(Tag local_tag) const {
   const auto at = channels_.find(static_cast<uint32_t>(local_tag));
@@ -40,7 +40,7 @@ Nanoseconds Signalling::deadline_of(uint64_t connect) const {
   return at == connects_.end() ? 0 : at->second.deadline;
 }
 
-// ---- how it goes on
+// ---- the next NI
 
 void Signalling::resume(uint64_t incarnation, uint64_t next_id) {
   UNET_CHECK(incarnation != 0 && channels_.empty() && connects_.empty() && requests_.empty());
@@ -48,7 +48,7 @@ void Signalling::resume(uint64_t incarnation, uint64_t next_id) {
   next_id_ = std::max(next_id_, next_id);
 }
 
-// nullptr: no such NI can exist. All channels with one NI are of one life of it.
+// nullptr: the record is invalid. All channels with a remote NI are of one incarnation.
 Signalling::Peer* Signalling::resume_peer(const Shared& shared, Nanoseconds now) {
   const bool possible = shared.remote.port < options_.port_mtus.size() && shared.incarnation != 0 &&
                         shared.incarnation != options_.incarnation && shared.remote_tag != kSignallingTag;
@@ -89,7 +89,7 @@ bool Signalling::resume_channel(Tag local_tag, Stage stage, const Shared& shared
   return true;
 }
 
-// It has time for an answer, even if its own was over in between.
+// The restored connect has time for an answer, even if its deadline has passed meanwhile.
 bool Signalling::resume_connect(uint64_t id, std::string_view host, std::string_view target, Tag local_tag, uint32_t pid,
                                 Nanoseconds timeout, Nanoseconds now) {
   if (id == 0 || id >= next_id_ || connects_.count(id) != 0) return false;
@@ -116,7 +116,7 @@ void Signalling::resumed(Nanoseconds now) {
   for (auto& [id, peer] : peers_) {
     if (peer.channels.empty()) continue;
     peer.unasked = true;
-    set_timer(peer.timer, now + 1, TimerKind::peer, id);  // and so many at once as an engine takes
+    set_timer(peer.timer, now + 1, TimerKind::peer, id);  // on_peer_timer() limits how many are asked at once
   }
 }
 

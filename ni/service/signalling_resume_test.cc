@@ -191,7 +191,7 @@ TEST_CASE("no more others are asked in a millisecond than an engine takes, howev
   for (size_t i = kRoom; i < asked.size(); ++i) CHECK(asked[i] - asked[i - kRoom] >= kMillisecond);
 }
 
-// Killed at any moment, between any two steps: whatever is asked for is opened, and nothing ends that nobody has closed.
+// The NI is killed between any two steps. Every channel that is asked for opens, and none ends that neither side has closed.
 TEST_CASE("on a good wire a takeover costs nobody a channel") {
   uint64_t takeovers = 0;
   const uint32_t seeds = unet::test::seeds(150);

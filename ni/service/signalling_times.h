@@ -14,23 +14,23 @@ constexpr Nanoseconds kFirstInterval = 20 * kMillisecond;
 constexpr Nanoseconds kLastInterval = 500 * kMillisecond;
 constexpr Nanoseconds doubled(Nanoseconds interval) noexcept { return std::min(2 * interval, kLastInterval); }
 
-constexpr Nanoseconds kResolveFor = 3 * kSecond;       // then the host is not there
-constexpr uint32_t kAttemptsBeforeResolve = 5;         // unanswered at a learned address: it may have moved
-constexpr Nanoseconds kAnswerKept = 5 * kSecond;       // for duplicates of a request
-constexpr Nanoseconds kCloseFor = 3 * kSecond;         // repeating a close, at least
+constexpr Nanoseconds kResolveFor = 3 * kSecond;       // then the connect fails: no such host
+constexpr uint32_t kAttemptsBeforeResolve = 5;         // unanswered attempts at a learned address, after which it is resolved again
+constexpr Nanoseconds kAnswerKept = 5 * kSecond;       // lifetime of an answer, for duplicates of the request
+constexpr Nanoseconds kCloseFor = 3 * kSecond;         // least time for which a close is repeated
 
-constexpr Nanoseconds kConfirmFor = 4 * kSecond;       // at most, for an answer: whatever silence the other NI allows itself
+constexpr Nanoseconds kConfirmFor = 4 * kSecond;       // longest wait for a confirm, whatever silence the remote NI announced
 
-constexpr uint32_t kQuestions = 4;                     // unanswered ones until an NI counts as lost
-constexpr uint32_t kAskedAtOnce = 256;                 // of other NIs, when more are due: an engine's mailbox has room for them
+constexpr uint32_t kQuestions = 4;                     // unanswered questions until an NI counts as lost
+constexpr uint32_t kAskedAtOnce = 256;                 // questions at once when more are due, so that an engine's mailbox has room
 constexpr Nanoseconds kLostAfterMin = 100 * kMillisecond;
 constexpr Nanoseconds kLostAfterMax = 3600 * kSecond;
 
 constexpr size_t kPeersMax = 4096;
 constexpr size_t kOfferedMax = 4096;      // requests that wait for an application
 constexpr size_t kAnsweredMax = 16 * 1024;
-constexpr size_t kClosingsMax = 4096;     // closes that are repeated; more are sent once
+constexpr size_t kClosingsMax = 4096;     // closes that are repeated; further ones are sent once
 constexpr size_t kTransmitsMax = 16 * 1024;
-constexpr size_t kUnaskedMax = 64;        // of them, when a question would be answered by many
+constexpr size_t kUnaskedMax = 64;        // waiting transmits from which on unknown channels of a question are not answered
 
 }  // namespace unet::service

@@ -1,4 +1,4 @@
-// tags.h - the message tags of this NI's wire channels: which are taken; used by the service.
+// tags.h - allocates the message tags of this NI's wire channels; used by the service.
 #pragma once
 
 #include <bitset>
@@ -26,7 +26,7 @@ class TagTable {
   // Takes one certain tag for good (a static channel). False if its index is 0 or taken.
   bool reserve(Tag tag);
 
-  // Goes on with any index: which of them was given back last, the table before this one knew.
+  // After a takeover: continues at a random index, as only the previous table knew the order in which indices became free.
   void shuffle();
 
   void release(Tag tag);
@@ -38,8 +38,8 @@ class TagTable {
   void give_back(uint16_t index);
 
   KeyedRandom random_;
-  std::deque<uint16_t> free_;           // also some that were reserved since: allocate() checks
-  std::bitset<kChannelsMax> queued_;    // what is in it
+  std::deque<uint16_t> free_;           // may have indices that were reserved since; allocate() checks
+  std::bitset<kChannelsMax> queued_;    // indices in free_
   std::unordered_map<uint16_t, Tag> taken_;
 };
 

@@ -37,7 +37,7 @@ struct Incoming {
   control::Op op() const { return as<control::Header>().op; }
 };
 
-// What has arrived at a client's end of a connection; nothing if there is none. `closed`: and nothing will.
+// The next packet at a client's end of a connection; nothing if there is none. `closed`: none will follow.
 inline std::optional<Incoming> receive_packet(int socket, bool& closed) {
   Incoming in;
   in.bytes.resize(2 * control::kPacketMax);
@@ -235,7 +235,7 @@ class Flood {
   }
   // Writes over all that the NI and this client tell each other in the first page of the segment.
   void lie() { std::memset(static_cast<void*>(&header()), 0xFF, sizeof(SegmentHeader)); }
-  // Of what fill() put there.
+  // How many descriptors of fill() the engine has taken.
   uint64_t taken() const {
     return header().counters[static_cast<size_t>(EndpointCounter::unknown_channel)].load(std::memory_order_relaxed);
   }
@@ -260,7 +260,7 @@ inline std::unique_ptr<Ni> make_ni(std::string_view policy = {}, std::string soc
   return std::move(*Ni::create(std::move(options), {}));
 }
 
-// What `call` returns as user `uid`, as far as one may: only this thread, and only so long.
+// Runs `call` as user `uid`, in this thread alone, and returns its result.
 template <typename Call>
 auto as_user(uid_t uid, const Call& call) {
   const uid_t own = geteuid();
@@ -288,8 +288,8 @@ inline bool contains(const std::string& text, const char* part) { return text.fi
 // The report as root gets it.
 inline std::string report_text(Ni& ni) { return ni.service().report({.uid = 0, .pid = 0, .groups = {}}); }
 
-// What a report says is held, by whatever part of the NI, but for what signalling keeps for a while after an end; and what users are
-// charged with.
+// How much the report shows as held by any part of the NI, and as charged to users. Answers that signalling keeps for a while after an end
+// are left out.
 inline uint64_t still_held(const nlohmann::json& report) {
   uint64_t all = report["users"].size();
   for (const auto& part : {report["held"]["engine"], report["held"]["service"]}) {

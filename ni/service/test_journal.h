@@ -103,7 +103,7 @@ class Original {
     }
   }
 
-  // What the NI has written down counts.
+  // Takes the records that the NI has written into the store.
   void keep() {
     std::vector<JournalItem> orders;
     REQUIRE(take_all(supervisor_, store_, orders) == JournalLink::Received::nothing);
@@ -162,8 +162,7 @@ class Original {
     if (!(*ni)->service().idle()) FAIL("what was taken over does not end");
     return {};
   }
-  // Of our user, with who took over last.
-  engine::TestWire* next_wire = nullptr;  // of whoever takes over
+  engine::TestWire* next_wire = nullptr;  // the wire of the NI that takes over next
   bool next_automatic = false;                 // likewise: the wire's port asks a server
   int weight() const { return weight_; }
   const JournalStore& store() const { return store_; }

@@ -25,7 +25,7 @@ struct Faults {
 
 inline MacAddress mac_of(uint32_t host) { return {2, 0, 0, 0, 0, static_cast<uint8_t>(host + 1)}; }
 
-// What the service of one NI would know.
+// One NI: its signalling, and the state that its service would have.
 struct Host {
   uint32_t index = 0;
   std::string name;

@@ -33,7 +33,7 @@ class TestSupervisor {
     return journal;
   }
 
-  // Takes what has been written; often, since who writes waits for it.
+  // Takes what has been written. Call it often, as the NI waits for it.
   void keep() {
     std::vector<JournalItem> items, orders;
     for (bool last = false; link_->receive(items, last) == JournalLink::Received::items; items.clear()) {

@@ -1,4 +1,4 @@
-// toml_reader.cc - the sentences of wrong configuration lines.
+// toml_reader.cc - reads values, and words the errors of wrong lines.
 #include "ni/service/toml_reader.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ std::string place(const std::string& file, const toml::source_region& at) {
 }  // namespace
 
 Result<std::string> read_text_file(const std::string& file) {
-  // A FIFO or a terminal would keep its reader waiting, and clients with it.
+  // Opening a FIFO or terminal could block the service, and its clients.
   const Descriptor in(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
   return read_text(in.get(), file);
 }

@@ -1,5 +1,5 @@
-// toml_reader.h - typed access to a parsed TOML file whose errors name file, line, key and what is allowed; used by the
-// policy and the configuration.
+// toml_reader.h - typed access to a parsed TOML file; its errors name file, line, key and what is allowed; used by the policy and the
+// configuration.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace unet::service {
 
 // Reads a whole regular file, without waiting. Errors: invalid_argument, with the reason.
 Result<std::string> read_text_file(const std::string& file);
-// The same, of a file that is open, from its beginning; its position does not move. `name`: for errors.
+// read_text_file() for an open file, from its beginning; its position does not move. `name`: for errors.
 Result<std::string> read_text(int descriptor, const std::string& name);
 
 // The parsed document. Errors: "FILE:LINE: ...".

@@ -1,8 +1,8 @@
 // conformance.h - a case of the sockets API: its macros, its helpers, and how it prints what it sees; for all files here.
 //
 // A case is one function that makes calls and prints their results. It runs in a process of its own, on the kernel's sockets and on
-// U-Net's, and must print the same each time. So it prints nothing that differs by run (port and descriptor numbers, memory addresses,
-// times). It awaits what arrives later before it looks (await()). It closes nothing that the end of the process closes anyway.
+// U-Net's, and must print the same each time. It prints nothing that differs by run (port and descriptor numbers, memory addresses, times).
+// It awaits what arrives later before it looks (await()). It closes nothing that the end of the process closes anyway.
 #pragma once
 
 #include <arpa/inet.h>

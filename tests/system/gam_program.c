@@ -211,8 +211,8 @@ int main(int argc, char **argv) {
   heaps();
   what_is_refused();
   polling_in_handlers();
-  // Every sent message is handled before a process leaves am_disable(). That includes unsent stores: most of these are unsent when all have
-  // arrived.
+  // Every sent message is handled before a process leaves am_disable(). Unsent stores are among them: most are unsent when all processes
+  // have arrived.
   answers = 0;
   barrier();
   const int end = size - 1, senders = size > 2 ? size - 2 : 0;

@@ -1,7 +1,7 @@
 // mortal.h - a process that uses every client operation in turn, and is killed during one of them; for the system test that kills.
 //
 // It publishes its current phase in memory shared with the test. It dies by a kernel timer that sends SIGKILL, armed at the start of the
-// fatal phase. So it dies at any instruction, at a known instant.
+// fatal phase. It can thus die at any instruction, but at a known instant.
 #pragma once
 
 #include <signal.h>

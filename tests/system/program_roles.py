@@ -1,8 +1,8 @@
 # program_roles.py - where an unmodified server and its client run: on U-Net's sockets or the kernel's, on one host or with a wire between;
 # for sockets_programs.py.
 #
-# A program on U-Net's sockets runs in a namespace where the kernel has only the loopback address. So traffic that wrongly goes to the
-# kernel is lost.
+# A program on U-Net's sockets runs in a namespace where the kernel has only the loopback address. Traffic that wrongly goes to the kernel
+# is therefore lost.
 import contextlib
 import grp
 import os

@@ -108,8 +108,8 @@ def flood(kind, v, mac):
                     sent += raw.send(frame) == len(frame)
             at = (at + BURST) % DIFFERENT
             if sent >= FRAMES:
-                # Frames beyond the machine's capacity are lost unseen, honest ones too. So the flood slows down until honest traffic gets
-                # through, also under sanitizers and load.
+                # Frames beyond the machine's capacity are lost unseen, honest ones too. The flood therefore slows down until honest traffic
+                # gets through, also under sanitizers and load.
                 all_sent = all_sent or time.monotonic()
                 time.sleep(PAUSE * min(2 ** ((time.monotonic() - all_sent) // SLOWER), SLOWEST))
     print(sent, flush=True)

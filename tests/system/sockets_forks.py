@@ -105,7 +105,7 @@ def looks(listener):
 
 
 def killed(address):
-    """A worker that has seen a connection is killed: another gets it. So is one in the middle of its work."""
+    """A worker that has seen a connection is killed: another gets it. Later a worker is killed in the middle of its work."""
     listener = listener_at(address)
     pid = child(looks, listener)
     hear("kill")

@@ -2,9 +2,9 @@
 // unmodified program, which unet-sockets runs.
 //
 //   sockets_stress serve ADDRESS PORT WORKERS [each | prefork]
-//   sockets_stress load ADDRESS PORT SECONDS CONNECTIONS SEED [NOBODY | slow | steady]
+//   sockets_stress load ADDRESS PORT SECONDS CONNECTIONS SEED [UNUSED | slow | steady]
 //
-// load: NOBODY is an unused address. slow: every connection lasts until SECONDS are over. steady: as slow, and none may end early.
+// load: UNUSED is an unused address. slow: every connection lasts until SECONDS are over. steady: as slow, and none may end early.
 #include "tests/system/sockets_stress.h"
 
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 // sockets_stress.h - common to both sides of sockets_stress: the header of a connection, and the bytes that it carries.
 //
-// Every byte follows from the connection's number, the direction and its offset. So a byte of another connection, a repeated byte or a
-// missing one is detected at once.
+// Every byte follows from the connection's number, the direction and its offset. A byte of another connection, a repeated byte or a missing
+// one is detected at once.
 #pragma once
 
 #include <stdbool.h>

@@ -87,7 +87,7 @@ class Stream {
     }
     return take();
   }
-  // When a later message arrives, all earlier ones have arrived or are lost. That later message cannot be lost once no NI is killed any
+  // When a later message arrives, all earlier ones have arrived or are lost. The later message cannot be lost once no NI is killed any
   // more.
   bool finish() {
     bool last = false;

@@ -290,7 +290,7 @@ def atomic_order(source):
 
 
 def count_arguments(text, at):
-    """The number of arguments of the call whose `(` ends at `at`."""
+    """The number of arguments of the call with its `(` just before `at`."""
     depth, commas, empty = 1, 0, True
     for character in text[at:]:
         depth += {"(": 1, "{": 1, "[": 1, ")": -1, "}": -1, "]": -1}.get(character, 0)

@@ -16,10 +16,9 @@ BUDGET = {
     "apps": (1, 0),
     "docs": (25, 0),
     "drivers/dpdk": (0, 1),
-    "ipstack/preload": (3, 10),
-    "ipstack/sockets": (36, 0),
-    "ni/service": (49, 0),
-    "tests": (2, 0),
+    "ipstack/preload": (1, 9),
+    "ipstack/sockets": (15, 0),
+    "ni/service": (30, 0),
     "tests/conformance": (0, 2),
     "unet": (0, 2),
 }

@@ -14,7 +14,7 @@ constexpr Nanoseconds kMillisecond = 1'000'000;
 constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kNever = ~Nanoseconds{0};
 
-// As system calls take a duration.
+// A duration in the form that system calls take.
 inline timespec timespec_of(Nanoseconds time) noexcept {
   return {.tv_sec = static_cast<time_t>(time / kSecond), .tv_nsec = static_cast<long>(time % kSecond)};
 }

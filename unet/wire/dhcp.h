@@ -4,8 +4,8 @@
 //   op 1 | hardware 1 | its length 1 | hops 1 | transaction 4 | seconds 2 | flags 2 | client 4 | yours 4 | server 4 | relay 4
 //   station 16 | name 64 | file 128 | cookie 4 | options: code 1, length 1, ... | end 1
 //
-// Options may continue in `file` and `name` (RFC 2132, 9.3). Unknown options are skipped. Of a repeated option the first counts; lists of
-// addresses are concatenated (RFC 3396).
+// Options may continue in `file` and `name` (RFC 2132, 9.3). Unknown options are skipped. If an option is repeated, the first one counts;
+// lists of addresses are concatenated (RFC 3396).
 #pragma once
 
 #include <array>

@@ -132,8 +132,8 @@ struct IpFields {
 
 // The bytes that emit_ip_header() writes.
 uint32_t ip_header_size(const IpFields& fields) noexcept;
-// Writes the headers of a packet with `length` bytes of payload; returns their size. `to` has room for ip_header_size(). That plus `length`
-// is at most 65,535, and both addresses have one version.
+// Writes the headers of a packet with `length` bytes of payload; returns their size. `to` has room for ip_header_size(). This size plus
+// `length` is at most 65,535, and both addresses have one version.
 uint32_t emit_ip_header(std::byte* to, const IpFields& fields, uint32_t length) noexcept;
 
 // The sum of the pseudo header (RFC 9293, 3.1; RFC 8200, 8.1) for `length` bytes of a protocol; continue with checksum_add().

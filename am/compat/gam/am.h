@@ -11,7 +11,7 @@
 // each process: the address of one of its variables means the receiver's variable. The package's flags build programs for one fixed address
 // (-no-pie), so that such an address can never be taken for another kind.
 //
-// TRUST: GAM lets a process of the job store to and get from any address of the others. So only processes of the same user, as the network
+// TRUST: GAM lets a process of the job store to and get from any address of the others. Only processes of the same user, as the network
 // interface sees users, are accepted and reached. Run each job on its own network interface, as unet-run does. A job is confined to one
 // host, because no interface knows the user of a process on another (docs/ACTIVE_MESSAGES.md).
 //

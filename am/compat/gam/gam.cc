@@ -388,7 +388,7 @@ int follow(int meeting) {
 
 int meet(int meeting) { return job->rank == 0 ? lead(meeting) : follow(meeting); }
 
-// Waits until all that we sent is handled: the answer to a later question proves it. So no process leaves before that.
+// Waits until all that we sent is handled: the answer to a later question proves it. No process leaves before that.
 void settle() {
   unet_am_flush(job->endpoint, kHour);
   for (int rank = 0; rank < job->size; ++rank) {

@@ -1,4 +1,4 @@
-// accept_transfer.cc - messages of processes that share our sockets, and connections of our listeners for them.
+// accept_transfer.cc - handles messages of processes that share our sockets, and transfers connections of our listeners to them.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kChannelsMax = 4096;
 
-// A connection of ours that came back, or one that another process passed on.
+// The first pending connection that another process returned or passed on.
 auto find_back(File& listener) {
   const auto is_back = [](const File::PendingAccept& each) { return each.from.channel == nullptr; };
   return std::find_if(listener.pending_accepts.begin(), listener.pending_accepts.end(), is_back);
@@ -24,7 +24,7 @@ auto find_back(File& listener) {
 
 }  // namespace
 
-// Takes one that came back, or one out of the stack's queue. Nothing: there is none.
+// Takes a pending connection, else the next one of the stack's accept queue. Nothing: there is none.
 std::optional<File::PendingAccept> SocketProxies::next_of(File& listener) {
   if (const auto back = find_back(listener); back != listener.pending_accepts.end()) {
     const File::PendingAccept next = std::move(*back);
@@ -49,9 +49,9 @@ void SocketProxies::put_back(File& listener, const File::PendingAccept& next) {
   listener.pending_accepts.push_front(next);
 }
 
-// By a channel, with the descriptor of its bytes. False: it is not sent.
+// Sends a connection by a channel, with the descriptor for its bytes. False: it was not sent.
 bool SocketProxies::give(const File::PendingAccept& next, int channel, std::span<const std::byte> message) {
-  if (next.own == nullptr) return send_on(channel, message.data(), message.size(), next.fd);  // another process carries them
+  if (next.own == nullptr) return send_on(channel, message.data(), message.size(), next.fd);  // another process carries its bytes
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
   ends[0] = out_of_the_way(ends[0]);
@@ -73,7 +73,7 @@ void SocketProxies::add_channel(int fd, std::span<File* const> files) {
   }
 }
 
-// The other process's child has all that it has, but what is a pair by now: the child has that, too.
+// The process at `channel` forked: its child has the same sockets. Connections that are pairs by now are shared without a channel's help.
 void SocketProxies::fork_channel(const ChildChannel& channel, int fd) {
   ChildChannel& child = new_channels_.emplace_back(ChildChannel{.number = ++last_channel_, .fd = fd, .pairs = channel.pairs});
   for (const Held& each : channel.held) {
@@ -105,7 +105,7 @@ bool SocketProxies::process_channel(ChildChannel& channel) {
   return true;
 }
 
-// The descriptor is this function's. What makes no sense changes nothing.
+// Takes over the descriptor. An invalid message changes nothing.
 void SocketProxies::handle(ChildChannel& channel, const ParentMessage& said, std::span<const std::byte> behind, int fd) {
   using Kind = ParentMessage::Kind;
   const auto held = std::find_if(channel.held.begin(), channel.held.end(), [&](const Held& each) { return each.socket == said.socket; });
@@ -166,7 +166,7 @@ bool SocketProxies::is_held(const File& file) const noexcept {
   return has_held([&](const Held& each) { return each.file == &file; });
 }
 
-// How many processes serve it beside this one.
+// Number of other processes that serve the listener or datagram socket.
 size_t SocketProxies::served_by(const File& file) const noexcept {
   const auto serves = [&](const Held& each) { return each.file == &file && each.receives; };
   return static_cast<size_t>(std::count_if(channels_.begin(), channels_.end(), [&](const ChildChannel& channel) {
@@ -176,13 +176,13 @@ size_t SocketProxies::served_by(const File& file) const noexcept {
 
 // ---- connections that came to a listener, and datagrams (datagrams.cc)
 
-// The helper looks when one comes.
+// Wakes the helper when a connection arrives.
 void SocketProxies::watch(File& listener) {
   const auto at = std::find(listener.sleepers.begin(), listener.sleepers.end(), &sleeper_);
   if (at == listener.sleepers.end()) listener.sleepers.push_back(&sleeper_);
 }
 
-// One to each channel that wants one, in turn, until none has come. True: some may be handed over later.
+// Sends one connection to each channel that waits, in turn, while there are any. True: call it again, as some may be sent later.
 bool SocketProxies::transfer_accepts() {
   bool later = false;
   for (size_t idle = 0; idle < channels_.size(); ++turn_) {
@@ -197,8 +197,8 @@ bool SocketProxies::transfer_accepts() {
   return later;
 }
 
-// While one has asked for a connection, or our program accepts, and there is none here, those that came to others' own are wanted: each is
-// told once, whether or not it has any.
+// If a child or our program waits for a connection, and none is here, asks the other processes for connections at their own listeners. Each
+// is asked once, whether or not it has any.
 void SocketProxies::ask_back() {
   const auto is_served_here = [](const File& listener) { return listener.receives && !listener.fds.empty(); };
   if (!has_held([&](const Held& each) { return each.file->listens && (each.wants || is_served_here(*each.file)); })) return;
@@ -263,7 +263,7 @@ void SocketProxies::forget_in_flight(const ChildChannel& channel, int number, bo
   in_flight_.erase(it);
 }
 
-// It has given one back, or refused it: the next is wanted anew.
+// The process returned or refused a connection, so it may be asked again.
 void SocketProxies::forget_told(uint64_t number, const File& listener) noexcept {
   for (ChildChannel& channel : channels_) {
     for (Held& each : channel.held) {
@@ -278,7 +278,7 @@ void SocketProxies::take_back(InFlight& in_flight) {
   Runtime::get().notify_and_signal(*in_flight.listener, true);
 }
 
-// The process that had it has ended, or closed the listener: the next one gets it.
+// The process that was sent the connection has ended or closed the listener: another may get it.
 void SocketProxies::take_back(SocketProxy& proxy) {
   File& listener = *std::exchange(proxy.listener, nullptr);
   ++proxy.file->holds;
@@ -287,7 +287,7 @@ void SocketProxies::take_back(SocketProxy& proxy) {
   Runtime::get().notify_and_signal(listener, true);
 }
 
-// All of a channel's, or of one listener.
+// Takes back all connections that the channel was sent, or those of one listener.
 void SocketProxies::take_back(const ChildChannel& channel, const File* listener) {
   for (size_t i = 0; i < proxies_.size();) {
     SocketProxy& each = proxies_[i];

@@ -15,9 +15,9 @@ namespace {
 
 using sockets::DatagramQueue;
 
-constexpr int kAtOnce = 16;  // to one process that asks
+constexpr int kAtOnce = 16;  // datagrams sent to a waiting process at once
 
-// The least of what the owners of the socket say.
+// The smallest part that an owner of the socket allows.
 File::Part part_of(const File& file) noexcept {
   File::Part part = File::Part::all;
   for (const File::Origin& each : file.origins) {
@@ -40,7 +40,7 @@ bool send_datagram(int channel, const Head& head, const DatagramQueue::Datagram&
 
 }  // namespace
 
-// This process's program reads, as far as is known.
+// Whether this process's program reads, as far as is known.
 bool SocketProxies::is_read_here(const File& file) const noexcept { return file.receives && !file.fds.empty(); }
 
 bool SocketProxies::is_waited_for(const File& file) const noexcept {

@@ -1,14 +1,15 @@
-// forks.h - what becomes of a process's sockets in a child, and in a program that it becomes; used by process_calls.cc and the runtime.
+// forks.h - hands a process's sockets to a child (fork) and to the program that replaces it (exec); used by process_calls.cc and the
+// runtime.
 //
-// The stack stays the parent's: its memory is shared with the network interface, and one process at a time may speak for it. A child begins
+// The stack stays the parent's: its memory is shared with the network interface, and only one process at a time may use it. A child begins
 // without a stack. It adopts an inherited socket when it first uses it:
 // - a listener or a datagram socket: it joins its parent's claim of the port, in a stack of its own;
 // - a connection: it asks its parent to move the connection (moves.cc), or else to carry its bytes (socket_proxies.h).
 // Connections that still arrive at the parent's listener are transferred to the child when it accepts.
 //
-// A process that becomes another program, or ends, has no memory left for a stack. Other processes may still have its connections, and its
-// peers may lack a part of what it sent. Then it leaves an orphan process, one without a program, which goes on with the stack as a parent
-// does. The new program is as its child.
+// A process that executes another program, or ends, loses its stack's memory. Other processes may still have its connections, and peers may
+// not have received all data. It then leaves an orphan process without a program, which runs the stack as a parent does. The new program is
+// in the place of a child.
 #pragma once
 
 #include <string>
@@ -20,26 +21,27 @@ namespace unet::preload {
 
 class Forks {
  public:
-  // Handlers of fork().
+  // Run before and after fork() (pthread_atfork).
   static void before() noexcept;
   static void in_parent() noexcept;
   static void in_child() noexcept;
 
-  // Under the lock: makes an inherited socket this process's own. False: it cannot be had any longer; the shadow is what is left.
-  // `moves`: a connection goes on in this process's stack, if it can (moves.cc).
+  // Under the lock: adopts an inherited socket. False: no owner has it any longer, and only the shadow is left. `moves`: a connection moves
+  // to this process's stack if possible (moves.cc).
   static bool adopt(File& file, bool moves = true);
 
-  // Without the lock, as the process ends: closes what no other process has, and gives peers a moment to acknowledge what was sent.
+  // Without the lock, as the process ends: closes sockets that no other process has, and gives peers a moment to acknowledge data.
   static void close_own(Runtime& runtime);
-  // Before this process becomes another program, or ends: leaves an orphan process if one is needed. False: there is none. Without the
-  // lock, which a process that ends has then. Not where the network interface is inside this process, and ends with it.
+  // Without the lock, before this process executes another program (`goes_on`) or ends: leaves an orphan process if one is needed. False:
+  // there is none. If it is true and the process ends, the lock stays held. An embedded network interface ends with this process, so there
+  // is no orphan.
   static bool leave_orphan(bool goes_on);
-  // Before this process becomes another program: what it leaves open is described in a variable of its environment, kVariable=..., which
-  // this returns; connections become socket pairs. Empty: there is nothing. `stays`: another process does, and this one goes on.
+  // Before exec(): returns a variable of the environment, kVariable=..., that describes the sockets that stay open; connections become
+  // socket pairs. Empty: none stays open. `stays`: another process executes the program (posix_spawn()), and this one goes on.
   static std::string prepare_exec(bool stays = false);
-  // It did not; or the program is another process (posix_spawn()).
+  // After prepare_exec(), if exec() failed or another process executes the program.
   static void forget_exec() noexcept;
-  // Afterwards, there.
+  // In the new program: reads kVariable.
   static void read_left();
   static constexpr const char* kVariable = "UNET_SOCKETS_LEFT";
 
@@ -57,7 +59,7 @@ class Forks {
   static void leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& parent);
   static bool join(File& file);
   static bool take(File& file, ParentMessage::Kind kind);
-  static bool may_move;  // of the child that begins: SocketProxies::may_let_go()
+  static bool may_move;  // whether the new child may move connections (SocketProxies::may_let_go())
   static bool may_receive(File& file);
   static int await_stream(const File& file);
   static bool receive(File& file, int memory);

@@ -18,11 +18,11 @@
 namespace unet::preload {
 namespace {
 
-// Longer than the network interface takes to learn that no more is wanted, and than a connection that it gave before waits for a core, or
-// for the last segment of a handshake. (A handshake by a SYN cookie leaves no state here.) On a busy machine 10 ms were too short.
+// Longer than the network interface needs to stop new flows, and than an earlier connection waits for a core, or for the last segment of
+// its handshake. (A handshake by a SYN cookie leaves no state here.) On a busy machine 10 ms were too short.
 constexpr Nanoseconds kQuietFor = 100 * kMillisecond;
-constexpr Nanoseconds kDrainsFor = 3 * kSecond;  // a handshake may need a segment that is sent again
-constexpr size_t kLeftMost = 256;                // of a listener: each is a descriptor of its owner
+constexpr Nanoseconds kDrainsFor = 3 * kSecond;  // a handshake may need a retransmission
+constexpr size_t kLeftMost = 256;                // connections of a listener: each takes a descriptor of its owner
 
 }  // namespace
 
@@ -52,13 +52,13 @@ void SocketProxies::handle_want(File& listener) {
   sleeper_.wake();
 }
 
-// A program in a call takes it without the helper, which looks in a while.
+// A program that is in a call accepts it without the helper, which looks only after a while.
 void SocketProxies::handle_arrival(File& listener) {
   if (!is_waited_for(listener)) sleeper_.wake();
 }
 
 // Another process waits for a connection of this listener: gives it one that this program does not accept. Later arrivals are for others
-// until the program is back. True: perhaps later.
+// until the program is back. True: call it again later.
 bool SocketProxies::give_up_connection(File& listener) {
   Runtime& runtime = Runtime::get();
   if (!listener.listens || listener.draining) return false;
@@ -72,7 +72,7 @@ bool SocketProxies::give_up_connection(File& listener) {
     return each.from.channel != nullptr;
   });
   if (handed == listener.pending_accepts.end()) {
-    if (!pass_next(listener)) return false;  // and is tried again when something happens
+    if (!pass_next(listener)) return false;  // a later event tries again
   } else {
     ParentChannels::refuse(*handed);
     listener.pending_accepts.erase(handed);
@@ -83,7 +83,7 @@ bool SocketProxies::give_up_connection(File& listener) {
   return false;
 }
 
-// False: there is nothing, or it must wait.
+// Passes one connection to another owner. False: there is none, or it must wait.
 bool SocketProxies::pass_next(File& listener) {
   const std::optional<File::PendingAccept> next = next_of(listener);
   if (!next) return false;
@@ -100,7 +100,7 @@ bool SocketProxies::pass_next(File& listener) {
   return false;
 }
 
-// True: something may still come.
+// Passes on the queues of closed listeners. True: connections may still arrive.
 bool SocketProxies::drain_closed() {
   Runtime& runtime = Runtime::get();
   // A connection may have come since the last poll, as this process may have had no core for longer than kQuietFor.
@@ -119,7 +119,7 @@ bool SocketProxies::drain_closed() {
     }
     draining_.erase(draining_.begin() + static_cast<ptrdiff_t>(i));
     std::erase(file.sleepers, &sleeper_);
-    if (!file.fds.empty()) {  // this process ends; nothing more is to come meanwhile
+    if (!file.fds.empty()) {  // this process ends, and its listener must get no more connections
       ParentChannels::send_to_all(file, ParentMessage::Kind::close);
       runtime.close_socket(file);
     }
@@ -128,7 +128,7 @@ bool SocketProxies::drain_closed() {
   return !draining_.empty();
 }
 
-// Takes a connection that another process passed on. This process owns the descriptor if it is valid; then `fd` is -1.
+// Takes a connection that another process passed on. It sets a descriptor that it takes over to -1.
 void SocketProxies::take_passed(File& listener, std::span<const std::byte> behind, int& fd) {
   File::PendingAccept left;
   const auto passed = std::count_if(in_flight_.begin(), in_flight_.end(), [&](const InFlight& each) { return each.listener == &listener; });

@@ -22,10 +22,10 @@
 namespace unet::preload {
 namespace {
 
-// Else the connection stays: its process's program closes it, its peer agrees, a channel to the peer is made.
+// The connection stays unless, in time, its program closes it, its peer agrees, and a channel to the peer is open.
 constexpr Nanoseconds kLeavesWithin = 20 * kMillisecond, kAgreesWithin = 70 * kMillisecond, kMeetsWithin = 20 * kMillisecond;
 constexpr int kPollsMost = 16;
-constexpr size_t kStreamMost = 64 * 1024 * 1024;          // bytes of a stream's description
+constexpr size_t kStreamMost = 64 * 1024 * 1024;          // most bytes of an exported stream
 
 bool write_stream(int memory, std::span<const std::byte> stream) noexcept {
   for (size_t done = 0; done < stream.size();) {
@@ -60,7 +60,7 @@ SocketProxies::Held* SocketProxies::find_held(ChildChannel* channel, const File&
   return at == channel->held.end() ? nullptr : &*at;
 }
 
-// A descriptor that it takes is this object's.
+// Handles move and owned. It sets a descriptor that it takes over to -1.
 void SocketProxies::handle_move(const ChildChannel& channel, File& file, const ParentMessage& said, std::span<const std::byte> behind,
                                  int& fd) {
   Nanoseconds until = 0;
@@ -75,14 +75,14 @@ void SocketProxies::handle_move(const ChildChannel& channel, File& file, const P
     moves_.push_back(
         {.channel = channel.number, .file = &file, .fd = std::exchange(fd, -1), .since = Runtime::get().now(), .until = until});
   } else if (at == moves_.end()) {
-    own_again(file);  // it was called off meanwhile
+    own_again(file);  // the move was cancelled meanwhile
   } else if (at->stage == Move::Stage::child_asked) {
     at->stage = Move::Stage::owned;
     at->until = until;
   }
 }
 
-// True: some are to be looked at again soon.
+// True: some moves must be processed again soon.
 bool SocketProxies::process_moves() {
   for (size_t i = 0; i < moves_.size();) {
     ChildChannel* const channel = find_channel(moves_[i].channel);
@@ -99,7 +99,7 @@ bool SocketProxies::process_moves() {
   return !moves_.empty();
 }
 
-// The child waits for an answer for a while. In the second half of it a stream does not leave any more.
+// Performs the next step of a move. The child waits for an answer; in the second half of that time a stream does not leave any more.
 SocketProxies::Step SocketProxies::step(Move& move, ChildChannel& channel, const Held& held) {
   using Stage = Move::Stage;
   Runtime& runtime = Runtime::get();
@@ -108,7 +108,7 @@ SocketProxies::Step SocketProxies::step(Move& move, ChildChannel& channel, const
   if (!is_alone(file)) return move.stage == Stage::waits && runtime.now() - move.since < kLeavesWithin ? Step::waits : Step::stays;
   if (move.stage == Stage::waits) return begin_step(move, channel, held);
   if (move.stage == Stage::owned) {
-    for (int i = 0; i < kPollsMost && runtime.poll(); ++i) {}  // what came here before
+    for (int i = 0; i < kPollsMost && runtime.poll(); ++i) {}  // takes in segments that arrived here before
   }
   if (move.stage == Stage::child_asked || !stack.moves().has_agreed(file.socket)) {
     return runtime.now() - move.since < kAgreesWithin && move.stage != Stage::owned ? Step::waits : Step::stays;
@@ -142,10 +142,10 @@ void SocketProxies::own_again(const File& file) {
   if (file.in_stack()) static_cast<void>(Runtime::get().sockets().stack().moves().own_flow(file.socket, names.local.host, names.remote));
 }
 
-// The channel and the move hold the file, and nothing else does: this process has closed it, and no call of it is under way.
+// Whether only the channel and the move hold the file: this process has closed it, and no call on it is under way.
 bool SocketProxies::is_alone(const File& file) noexcept { return file.fds.empty() && file.holds == 2; }
 
-// The move is not in the list any longer.
+// Ends a move that was removed from the list.
 void SocketProxies::finish(const Move& move, Step how) {
   File& file = *move.file;
   const bool asked = how == Step::stays && file.in_stack() && move.stage == Move::Stage::peer_asked;
@@ -178,8 +178,7 @@ bool SocketProxies::may_let_go() noexcept {
 
 // ---- the process that has inherited it
 
-// Whether this process has a stack in which the connection could go on: with a channel to the neighbour that is its peer, or a socket of
-// the port that it comes to.
+// Whether this process has a stack that can take the connection: one with a channel to its local peer, or with a socket at its port.
 bool Forks::may_receive(File& file) {
   Runtime& runtime = Runtime::get();
   if (!may_move || file.origins.size() != 1 || runtime.ni_.is_embedded() || runtime.open(true) < 0) return false;
@@ -197,7 +196,7 @@ bool Forks::may_receive(File& file) {
   return false;
 }
 
-// The file in memory that has the stream; -1: it stays.
+// Waits for the memory with the stream; -1: the connection stays.
 int Forks::await_stream(const File& file) {
   const File::Origin& origin = file.origins.front();
   ParentChannel::Answer answer = ParentChannels::await_move(origin);

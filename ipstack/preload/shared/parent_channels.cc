@@ -1,4 +1,4 @@
-// parent_channels.cc - what comes by channels, and what is said.
+// parent_channels.cc - messages to and from the parent side.
 #include "ipstack/preload/shared/parent_channels.h"
 
 #include <sys/socket.h>
@@ -14,7 +14,7 @@
 namespace unet::preload {
 namespace {
 
-constexpr size_t kPendingMost = 64;     // of a listener; an honest parent sends one when it was asked
+constexpr size_t kPendingMost = 64;     // connections of a listener; an honest parent sends one per request
 
 }  // namespace
 
@@ -61,18 +61,18 @@ void ParentChannels::process() {
   for (const auto& each : all()) {
     if (process(each)) continue;
     each->renew(-1);
-    Runtime::get().proxies().update_all_claims();  // what that one said of datagrams is no longer true
+    Runtime::get().proxies().update_all_claims();  // what that process reported about datagrams no longer holds
   }
 }
 
 void ParentChannels::end() {
   for (const auto& each : all()) {
-    real().shutdown(each->fd, SHUT_RD);  // what is not sent by now stays there
+    real().shutdown(each->fd, SHUT_RD);  // messages that are not sent by now stay with the sender
     while (process(each)) {}
   }
 }
 
-// False: it is at its end.
+// False: the channel has ended.
 bool ParentChannels::process(const std::shared_ptr<ParentChannel>& channel) {
   const std::span<std::byte> memory = message_memory();
   for (int i = 0; i < kMessagesAtOnce; ++i) {
@@ -84,7 +84,7 @@ bool ParentChannels::process(const std::shared_ptr<ParentChannel>& channel) {
   return true;
 }
 
-// The descriptor is this function's. What makes no sense changes nothing.
+// Takes over the descriptor. An invalid message changes nothing.
 void ParentChannels::handle(const std::shared_ptr<ParentChannel>& channel, std::span<const std::byte> message, int fd) {
   ChildMessage handed;
   const bool whole = message.size() >= sizeof handed;
@@ -185,14 +185,14 @@ void ParentChannels::give_back(File& listener) noexcept {
 }
 
 void ParentChannels::refuse(const File::PendingAccept& handed) noexcept {
-  real().close(handed.fd);  // which tells the process that would carry its bytes
+  real().close(handed.fd);  // the process that would carry its bytes sees the end
   if (handed.from.socket < 0) static_cast<void>(answer(handed, ParentMessage::Kind::refused));
 }
 
 bool ParentChannels::answer(const File::PendingAccept& handed, ParentMessage::Kind kind) noexcept {
   const File::Origin& from = handed.from;
   if (from.channel == nullptr || from.channel->send(kind, from.socket)) return true;
-  // A process with much unread would keep the connection for ever. It learns of the channel's end.
+  // A process that does not read its messages would hold the connection for ever. Closing the channel tells it.
   if (from.socket < 0) from.channel->renew(-1);
   return false;
 }

@@ -1,8 +1,8 @@
-// parent_channels.h - this process's channels to the processes whose sockets it inherited, or was passed; used by forks.cc, passing.cc and
-// the helper under the runtime's lock. What is at their other ends: socket_proxies.h.
+// parent_channels.h - this process's channels to the processes from which it inherited or received sockets; used by forks.cc, passing.cc
+// and the helper under the runtime's lock. The other ends are in socket_proxies.h.
 //
 // Each process has channels of its own: with fork() a child gets one to its parent, and for each channel of the parent's another that leads
-// where that one does. So processes in between may end. A channel lasts as long as a socket that came by it.
+// where that one does. Processes in between may therefore end. A channel lasts as long as a socket that came by it.
 #pragma once
 
 #include <poll.h>
@@ -31,7 +31,7 @@ struct ParentChannel {
   struct Answer {
     bool came = false;
     bool movable = false;
-    int memory = -1;  // the stream; -1: it stays, if it is not `movable`
+    int memory = -1;  // memory with the stream; -1 and not `movable`: the connection stays
   };
   int awaited = -1;
   Answer answer{};
@@ -41,7 +41,8 @@ class ParentChannels {
  public:
   static constexpr size_t kMost = 12;  // each has a place among the protected descriptors (Runtime::protect())
 
-  // nullptr: there are too many. Then it tells the user, and closes the descriptor. The last place is for a child's channel to its parent.
+  // Adds a channel. nullptr: there are too many; it prints a message and closes the descriptor. The last place is reserved for a child's
+  // channel to its parent.
   std::shared_ptr<ParentChannel> add(int fd, bool to_parent = false);
   std::vector<std::shared_ptr<ParentChannel>> all() const;
 
@@ -49,23 +50,23 @@ class ParentChannels {
   void append(std::vector<pollfd>& to) const;
   // Processes the messages for our listeners and datagram sockets.
   void process();
-  // When this process ends: gives back what it is sent, and stops further messages.
+  // When this process ends: returns connections and datagrams that arrive by the channels, and stops further messages.
   void end();
 
   // The first owner of the socket that is still there; nullptr: none.
   static const File::Origin* origin_of(const File& file) noexcept;
   // Sends to all owners of the socket.
   static void send_to_all(const File& file, ParentMessage::Kind kind) noexcept;
-  // Waits for the answer to move or owned, under the lock, for a second at most. The caller owns the file in memory.
+  // Waits for the answer to move or owned, under the lock, for a second at most. The caller then owns Answer::memory.
   static ParentChannel::Answer await_move(const File::Origin& origin);
   static constexpr Nanoseconds kMovesWithin = kSecond;  // a parent that is not stopped answers much sooner
-  // Sends move or owned, to be answered in that time.
+  // Sends move or owned, to be answered within kMovesWithin.
   static bool ask(ParentMessage::Kind kind, const File::Origin& origin, int descriptor = -1) noexcept;
   // Gives back the connections that the program has not accepted, or ends them.
   static void give_back(File& listener) noexcept;
-  // Gives one back.
+  // Gives one connection back.
   static void refuse(const File::PendingAccept& handed) noexcept;
-  // Answers the process that sent the connection. False: that process does not hear it, and keeps the connection.
+  // Answers the process that sent the connection. False: the answer cannot be sent, and that process keeps the connection.
   static bool answer(const File::PendingAccept& handed, ParentMessage::Kind kind) noexcept;
 
  private:

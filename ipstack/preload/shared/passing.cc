@@ -1,4 +1,4 @@
-// passing.cc - finds what is passed instead of sockets of ours, and makes them of it again.
+// passing.cc - replaces our sockets in a sent message, and makes sockets of the replacements in a received one.
 #include "ipstack/preload/shared/passing.h"
 
 #include <sys/mman.h>
@@ -28,7 +28,7 @@ constexpr const char* kFile = "unet-socket";
 constexpr std::string_view kLink = "/memfd:unet-socket (deleted)";
 constexpr std::string_view kPairName{"\0unet,", 6}, kChannelName{"\0unet-link,", 11};
 
-// Each place of a descriptor in the message's control data; what is wrong with that is the kernel's to say.
+// Visits each descriptor in the message's control data. The kernel reports errors in it.
 template <typename Visit>
 void each_descriptor(const msghdr& message, Visit visit) {
   if (message.msg_control == nullptr) return;
@@ -99,7 +99,8 @@ StandIns::~StandIns() {
   }
 }
 
-// A descriptor to be passed instead; -1: it is passed itself, as one that is the kernel's or undecided, or none is to be had (error_).
+// Returns the descriptor to pass instead. -1: the descriptor itself is passed, as it is not a socket of ours or is undecided; or error_ is
+// set.
 int StandIns::pass(int fd) {
   if (!verify(fd)) return -1;
   Table& table = Runtime::get().table();
@@ -149,7 +150,7 @@ int StandIns::pass_description(const File& file) {
   return -1;
 }
 
-// Before, an error would have looked like the other process's end.
+// Shares the sockets only once the message was sent: after an error, the closed ends would look like a dead process.
 void StandIns::sent() {
   const Runtime::Guard guard;
   for (Shared& each : shared_) {
@@ -191,7 +192,7 @@ void take_connection(int fd, std::string_view words) {
   Runtime::get().table().put(fd, *file);
 }
 
-// A socket of the kernel's takes the place of the description: the shadow of what is ours.
+// Puts a kernel socket, our socket's shadow, in the place of the description.
 void put_in_place(std::unique_ptr<File> file, int fd) {
   file->kernel = false;
   const int shadow = real().socket(file->domain, file->type | SOCK_CLOEXEC | (file->nonblocking ? SOCK_NONBLOCK : 0), 0);
@@ -202,7 +203,8 @@ void put_in_place(std::unique_ptr<File> file, int fd) {
   if (placed) Runtime::get().table().put(fd, *file.release());
 }
 
-// Takes its description, and its number at its owner. A peek leaves both to the later receive, and makes a socket without the channel.
+// Reads the socket's description, and its number at its owner. A peek leaves both for the receive that follows, and makes a socket without
+// a channel.
 void take_joined(int fd, bool peeks) {
   if (!is_socket(fd, AF_UNIX, SOCK_SEQPACKET)) return;
   const Runtime::Guard guard;

@@ -3,14 +3,13 @@
 //
 // The kernel would pass the shadow of a socket, which is of no use. Other descriptors are passed instead:
 //
-// A connection stays with this process's stack, and an end of a Unix socket pair is passed, which has the connection's addresses in its
-// name (socket_proxies.h). So a process without this library can use it, too, but for its names and options; and the connection ends with
-// this process.
+// A connection stays with this process's stack, and ends with this process. The receiver gets an end of a Unix socket pair with the
+// connection's addresses in its name (socket_proxies.h). A process without this library can use it, too, but for its names and options.
 //
 // For a listener or a datagram socket it is the end of a channel (share_channel.h). The first packet describes the socket (description.h).
-// For one that is not this process's own yet, or is bound only, it is a file in memory with the description. A
-// receiver with this library joins the claim of its port, and gets what comes to this process, too; to others it is of no use. Of a dual
-// socket only our part is passed: there is one descriptor to pass.
+// For one that is not this process's own yet, or is bound only, it is a file in memory with the description. A receiver with this library
+// joins the claim of its port, and gets what comes to this process, too; to others it is of no use. A dual socket is passed without its
+// kernel part, as there is one descriptor to pass.
 #pragma once
 
 #include <sys/socket.h>

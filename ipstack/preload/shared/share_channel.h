@@ -1,5 +1,5 @@
-// share_channel.h - messages between two processes about sockets that both have, over a channel: a Unix socket pair of packets. The parent
-// side has the sockets in its stack (socket_proxies.h). The child side inherited them, or got one by SCM_RIGHTS (parent_channels.h).
+// share_channel.h - messages between two processes about sockets that both have. A channel is a Unix socket pair of packets. The parent
+// side has the sockets in its stack (socket_proxies.h); the child side inherited them, or received one by SCM_RIGHTS (parent_channels.h).
 #pragma once
 
 #include <sys/types.h>
@@ -14,24 +14,25 @@
 
 namespace unet::preload {
 
-// To the parent side. take, move and take_unused have the descriptor that the bytes go to, fork another channel's, passed that of bytes
-// which are carried already. A File::Pair follows passed; a DatagramHead and the datagram follow datagram.
+// To the parent side. A descriptor comes with some kinds. take, take_unused and move: the socket that the connection's bytes go to; fork:
+// the end of a new channel; passed: the socket through which bytes are carried already. A File::Pair follows passed; a DatagramHead and the
+// datagram follow datagram.
 struct ParentMessage {
   enum class Kind : uint32_t {
     take,         // the child uses the connection: carry its bytes
-    take_unused,  // the same, but perhaps the child only has it because it did not close it
-    end,          // shutdown() of a connection that was taken
+    take_unused,  // as take, but the child has not used the connection, and may only have failed to close it
+    end,          // the child called shutdown() for a connection that it took
     close,        // the child has closed the socket
     want,         // the child waits for a connection of the listener, or for datagrams
-    took,         // the child has accepted a connection that it was given
-    fork,         // a child of the child has all that it has
-    datagram,     // a datagram that arrived there, and that its program does not read
-    passed,       // a connection that arrived there, and that its program does not accept; it takes no more for now
-    refused,      // a connection that it was given: the listener is closed there, or its program does not accept
-    move,         // as take, but move the stream to the child if possible; answered by movable, moved or stays (MoveMessage)
-    owned,        // the NI sends the child what arrives for the moving connection (MoveMessage)
+    took,         // the child has accepted a connection that the parent sent
+    fork,         // the child forked: a new process has all of its sockets
+    datagram,     // a datagram that arrived at the child, and that its program does not read
+    passed,       // a connection that arrived at the child, and that its program does not accept; the child takes no further ones for now
+    refused,      // the child returns a connection that the parent sent: its listener is closed, or its program does not accept
+    move,         // as take, but the stream moves to the child if possible; the answer is movable, moved or stays (MoveMessage)
+    owned,        // the NI now delivers the moving connection's segments to the child (MoveMessage)
   } kind = Kind::take;
-  int32_t socket = -1;  // as the owner's stack numbers it
+  int32_t socket = -1;  // its number in the parent side's stack
 };
 
 // The child waits for the answer until `until`, of CLOCK_MONOTONIC.
@@ -62,17 +63,17 @@ struct DatagramHead {
 };
 static_assert(std::is_trivially_copyable_v<ParentMessage> && std::is_trivially_copyable_v<MoveMessage> &&
               std::is_trivially_copyable_v<ChildMessage> && std::is_trivially_copyable_v<DatagramHead>);
-constexpr int kMessagesAtOnce = 64;  // of a channel, before another's turn
+constexpr int kMessagesAtOnce = 64;  // most messages of a channel per turn
 constexpr size_t kShareMessageMax = sizeof(ChildMessage) + sizeof(DatagramHead) + 64 * 1024;
 
 // Room for one message. The caller has the runtime's lock.
 std::span<std::byte> message_memory() noexcept;
 
-// Two ends of a channel, where programs do not look for descriptors. False: there is none to be had.
+// Makes a channel at high descriptor numbers, which programs do not use. False: no descriptors are free.
 bool make_channel(int (&ends)[2]) noexcept;
-// `descriptor` -1: none is sent. False: the other end is gone, or (without `may_wait`) has much unread.
+// Sends a message; `descriptor` -1: without one. False: the other end is gone, or has too much unread and `may_wait` is false.
 bool send_on(int channel, const void* data, size_t size, int descriptor = -1, bool may_wait = false) noexcept;
-// The size of the message, 0 at the end of the channel, or -errno. `descriptor` is the caller's then; -1: none came.
+// Receives a message: its size, 0 at the end of the channel, or -errno. The caller owns `descriptor`; -1: none came.
 ssize_t receive_on(int channel, void* data, size_t size, int& descriptor) noexcept;
 // Checks a descriptor that another process sent.
 bool is_socket(int fd, int domain, int type) noexcept;

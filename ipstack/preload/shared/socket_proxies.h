@@ -1,14 +1,14 @@
-// socket_proxies.h - sockets of this process that other processes use, too: each child that inherited one, each receiver of one by
-// SCM_RIGHTS; used by the helper, forks.cc and passing.cc under the runtime's lock.
+// socket_proxies.h - sockets of this process that other processes use, too, after fork() or SCM_RIGHTS; used by the helper, forks.cc and
+// passing.cc under the runtime's lock.
 //
-// The stack is this process's, so its helper carries the bytes between a connection and a Unix socket pair, whose other end the other
-// process has. A channel (share_channel.h) leads to each such process: by it that process asks for a connection, and says what it has
-// closed. Until then, or the channel's end, the sockets that it inherited stay open, as a descriptor of the kernel's would.
+// The stack is this process's, so its helper carries the bytes between a connection and one end of a Unix socket pair. The other process
+// has the other end. A channel (share_channel.h) leads to each such process, by which the process asks for connections and reports closed
+// sockets. A socket stays open until the process closes it or the channel ends, as with descriptors of the kernel.
 //
-// A child opens a listener of its own that shares the port (forks.h). Connections that arrive at ours all the same are transferred to a
-// child that asks for one, if our program does not accept them: so none waits for a busy program. No byte is carried before the child takes
-// the connection, so it comes back whole if the child's channel ends. Connections that arrived at a child's listener go to the other owners
-// when the child closes it, or while its program is busy and another process waits (listener_drain.cc).
+// A child opens a listener of its own that shares the port (forks.h). Connections that still arrive at our listener are transferred to a
+// child that asks for one, if our program does not accept them, so none waits for a busy program. No byte is carried before the child takes
+// the connection. If the child's channel ends first, the connection returns whole. Connections that arrived at a child's listener go to the
+// other owners when the child closes it, or while its program is busy and another process waits (listener_drain.cc).
 //
 // A connection that this process accepted or had before fork():
 //
@@ -44,9 +44,10 @@
 
 namespace unet::preload {
 
-// An arrival that a program which receives has not taken for so long goes to another process that receives from the socket.
+// If this program receives but has left an arrival for this long, the arrival goes to another process that receives from the socket.
 constexpr Nanoseconds kOursFor = 5 * kMillisecond;
-// The same for a connection at a child's own listener. The child's helper would carry its bytes, so the child should be busy for certain.
+// If a child's program has left a connection at the child's own listener for this long, another process gets it. The child's helper then
+// carries its bytes, so the child should be busy for certain.
 constexpr Nanoseconds kBusyFor = 20 * kMillisecond;
 
 class SocketProxies {
@@ -56,30 +57,31 @@ class SocketProxies {
   SocketProxies& operator=(const SocketProxies&) = delete;
 
   bool empty() const noexcept { return channels_.empty() && proxies_.empty() && draining_.empty(); }
-  // The process at the other end of `fd` has these connections and listeners, too.
+  // Adds a channel: the process at the other end of `fd` has these connections and listeners, too.
   void add_channel(int fd, std::span<File* const> files);
-  // Carries bytes between the file's connection and `fd`, and owns `fd` from now on. `used` false: perhaps the other process only did not
-  // close it. While that process sends nothing, and this one has the connection, too, arrivals are this one's.
+  // Carries bytes between the file's connection and `fd`, and owns `fd` from now on. `used` false: the other process may only have failed
+  // to close the connection. While it sends nothing, and this process has the connection, too, this process reads the arrivals.
   void add_proxy(File& file, int fd, bool used);
 
-  // Appends its descriptors.
+  // Appends the descriptors of this object.
   void append(std::vector<int>& all) const;
-  // Appends what the helper polls.
+  // Appends the descriptors that the helper polls.
   void append(std::vector<pollfd>& to) const;
   // Processes what poll() found ready, carries bytes, and transfers connections and datagrams. True: call this again soon in any case.
   bool process(std::span<const pollfd> ready);
   // Whether process() must be called within kLooksAgain.
   bool has_hung() const noexcept;
   static constexpr Nanoseconds kLooksAgain = kSecond;
-  // Whether another process has it, too.
+  // Whether another process has the file, too.
   bool is_held(const File& file) const noexcept;
   // When this process ends: another process has a connection of its stack, or (`unserved`) has not yet opened a listener or datagram socket
   // of its own. Then an orphan process must go on.
   bool is_needed(bool unserved = true) const noexcept;
   bool carries() const noexcept { return is_needed(); }
-  // The same, and it is over soon: the other process has closed the connection, or was sent it.
+  // Another process is about to take over: it has closed or was sent a connection, or has not yet opened a listener or datagram socket of
+  // its own.
   bool is_awaited() const noexcept;
-  // Connections of closed listeners are on their way to the other owners.
+  // Whether connections of closed listeners are on their way to other owners.
   bool is_draining() const noexcept { return !draining_.empty(); }
 
   // ---- listeners that are closed (listener_drain.cc)
@@ -96,21 +98,22 @@ class SocketProxies {
 
   // ---- datagrams (datagrams.cc)
 
-  // A process that has the socket began or stopped to read: tells each whether its claim takes new flows.
+  // Call when a process began or stopped to read the socket: tells each process whether its claim takes new flows.
   void update_claims(File& file);
   void update_all_claims();
-  // Whether a thread of the program waits for it.
+  // Whether a thread of the program waits for the file.
   bool is_waited_for(const File& file) const noexcept;
   // Gives unread datagrams to the owner of the socket, as this program does not read them.
   static void give_back(File& file);
-  // Takes in a datagram that came by a channel, behind the message's head.
+  // Queues a datagram that came by a channel; `behind`: the bytes behind the message's head.
   static void take_in(File& file, std::span<const std::byte> behind);
   // The file is about to be deleted.
   void forget_closed(const File& file) noexcept;
   // Sends a datagram back; `behind` is in message_memory().
   static void send_back(const ParentChannel& channel, int socket, std::span<const std::byte> behind) noexcept;
 
-  // Whether a child that begins now may open a stack for a moved connection. That costs some milliseconds, so not one for each request.
+  // Whether a child that begins now may open a stack for a moved connection. A stack costs some milliseconds, so children must not open one
+  // for each request.
   bool may_let_go() noexcept;
 
   // In a child: closes the parent's descriptors.
@@ -121,42 +124,44 @@ class SocketProxies {
  private:
   struct Held {
     File* file;
-    int socket;             // as the other process names it
-    bool receives = false;  // no connection: the other process accepts or reads from a socket of its own
-    bool wants = false;     // and has asked for a connection, or datagrams, that came to ours
-    bool told = false;      // it was told that others want a connection that came to its own
+    int socket;             // its number at the other process
+    bool receives = false;  // a listener or datagram socket: the other process accepts or reads at a socket of its own
+    bool wants = false;     // the other process waits for connections or datagrams that arrive at our socket
+    bool told = false;      // the other process knows that another one waits for a connection at its socket
   };
   struct ChildChannel {
-    uint64_t number = 0;  // unlike all others
+    uint64_t number = 0;  // unique number of the channel
     int fd = -1;
     std::vector<Held> held{};
-    std::vector<Held> closed{};  // datagram sockets that it had: some of what it was handed may still come back
-    Nanoseconds moved_at = 0;  // a connection has gone there last; 0: none has
-    std::vector<int> pairs{};  // connections that it has by other channels' proxies, as the process names them that has begun it
+    std::vector<Held> closed{};  // datagram sockets that it has closed; it may still return datagrams that it was sent
+    Nanoseconds moved_at = 0;  // when a connection last moved to it; 0: never
+    std::vector<int> pairs{};  // numbers of connections that it shares by its parent's proxies, as that parent numbers them
   };
   struct SocketProxy {
     int fd = -1;
     File* file = nullptr;
-    bool ended_in = false, ended_out = false;  // the end has come from the pair; from the connection
-    bool wants_out = false;                    // the pair had no room
-    bool used = true;                          // add_proxy()
-    bool told_end = false;                     // by shutdown(), which ends it for all owners
-    bool seems_closed = false;                 // unless a channel tells otherwise
-    Nanoseconds hung_since = 0;                // the pair's other end is closed, and its last bytes find no room: since then
-    uint64_t channel = 0;                      // of the process that asked for it, or was sent it; 0: by SCM_RIGHTS
-    bool handed = false;                       // it came to a listener of ours
-    File* listener = nullptr;                  // of a connection that was sent and is not taken yet
+    bool ended_in = false, ended_out = false;  // the pair has ended; the connection has ended
+    bool wants_out = false;                    // waits for room in the pair
+    bool used = true;                          // `used` of add_proxy()
+    bool told_end = false;                     // shutdown() was called, which ends it for all owners
+    bool seems_closed = false;                 // the pair's other end looks closed, and no channel has reported a shutdown()
+    Nanoseconds hung_since = 0;                // since when the pair's other end is closed while its last bytes find no room; 0: not
+    uint64_t channel = 0;                      // channel of the process that asked for or was sent the connection; 0: passed by SCM_RIGHTS
+    bool handed = false;                       // the connection arrived at our listener and was sent to a child
+    File* listener = nullptr;                  // the listener of a connection that was sent and is not taken yet
   };
-  // A connection that one process passed on, and that another was sent. Its descriptor stays here until the latter takes it.
+  // A connection that one child passed to this process, which sent it to another child. Its descriptor stays here until that child takes
+  // it.
   struct InFlight {
-    uint64_t channel;     // of the process that it was sent to
-    int number;           // its name there: below 0
+    uint64_t channel;     // channel of the process that it was sent to
+    int number;           // its number there, a negative one
     File* listener;
     File::PendingAccept accept;
   };
-  // The process at the other end of the channel wants the connection in its own stack. If it stays here, its bytes are carried to `fd`.
+  // The process at the other end of the channel asked for the connection in its own stack. If the connection stays here, its bytes are
+  // carried to `fd`.
   struct Move {
-    enum class Stage : uint8_t { waits, peer_asked, child_asked, owned };  // child_asked: to own what comes by a wire
+    enum class Stage : uint8_t { waits, peer_asked, child_asked, owned };  // child_asked: the child must take over the flow in the NI
     uint64_t channel;
     File* file;
     int fd;
@@ -166,7 +171,7 @@ class SocketProxies {
   };
   struct DrainingListener {
     File* file;
-    Nanoseconds until, last;  // later if something comes, but not than `last`
+    Nanoseconds until, last;  // end of draining: `until` moves with each arrival, up to `last`
   };
   bool process_channel(ChildChannel& channel);
   // moves.cc
@@ -178,7 +183,7 @@ class SocketProxies {
   static bool is_alone(const File& file) noexcept;
   static void own_again(const File& file);
   void finish(const Move& move, Step how);
-  ChildChannel* find_channel(uint64_t number) noexcept;  // nullptr: its process has ended
+  ChildChannel* find_channel(uint64_t number) noexcept;  // nullptr: the process has ended
   static Held* find_held(ChildChannel* channel, const File& file) noexcept;
   static void erase_held(ChildChannel& channel, const File& file) noexcept {
     std::erase_if(channel.held, [&](const Held& each) { return each.file == &file; });
@@ -224,15 +229,15 @@ class SocketProxies {
   void watch(File& listener);
 
   std::vector<ChildChannel> channels_;
-  std::vector<ChildChannel> new_channels_;  // while what comes by others is read
-  size_t turn_ = 0;         // of the channel that is the next to be handed something
+  std::vector<ChildChannel> new_channels_;  // added while messages of other channels are read
+  size_t turn_ = 0;         // index of the channel that is next to get an arrival
   uint64_t last_channel_ = 0;
   std::vector<SocketProxy> proxies_;
   std::vector<DrainingListener> draining_;
   std::vector<Move> moves_;
   std::vector<InFlight> in_flight_;
-  int next_in_flight_ = -2;  // -1 is none
-  // So many connections may move. Every 50 ms one more may, and one for each child that has had its connection for a second.
+  int next_in_flight_ = -2;  // counts down; -1 means none
+  // At most kMovesMost connections may move. Every 50 ms one more may, and one for each child that has had its connection for a second.
   static constexpr uint32_t kMovesMost = 64;
   static constexpr Nanoseconds kMoveEvery = 50 * kMillisecond;
   uint32_t moves_left_ = kMovesMost;
