@@ -32,7 +32,7 @@ constexpr int kTime = 29, kTimeNs = 35, kTimeNew = 63, kTimeNsNew = 64;  // SO_T
 constexpr int kTransmitTime = 61;                                        // SCM_TXTIME
 constexpr int kProtocol = 52, kFlowInfo = 11;                            // IP_PROTOCOL, IPV6_FLOWINFO
 
-// As the kernel's put_cmsg().
+// Writes control data as the kernel's put_cmsg() does.
 class ControlWriter {
  public:
   explicit ControlWriter(msghdr& message) noexcept

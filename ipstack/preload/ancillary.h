@@ -14,7 +14,7 @@ namespace unet::preload {
 bool set_telling(File& file, int level, int name, const void* value, socklen_t length) noexcept;
 // Writes the control data of a received datagram into `message`.
 void tell_of_datagram(const File& file, const sockets::Stack::Received& what, msghdr& message);
-// The same for a stream.
+// Writes the control data of a stream into `message`.
 void tell_of_stream(const File& file, msghdr& message);
 // recvmsg() with MSG_ERRQUEUE, of what a socket of ours has: bytes, or -errno.
 int64_t receive_error(File& file, msghdr& message);

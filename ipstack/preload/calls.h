@@ -23,13 +23,13 @@ inline EpollSet* epoll_of(int fd) noexcept {
   return Runtime::inside() ? nullptr : Runtime::get().table().as<EpollSet>(fd, Entry::Kind::epoll);
 }
 
-// As calls return: -1 and errno for -errno.
+// Converts a result as calls return it: -1 and errno for -errno.
 inline int64_t answer(int64_t result) noexcept {
   if (result >= 0) return result;
   errno = static_cast<int>(-result);
   return -1;
 }
-// The other way.
+// Converts a call's result back: -errno for -1 and errno.
 template <typename T>
 T result_of(T returned) noexcept {
   return returned < 0 ? static_cast<T>(-errno) : returned;

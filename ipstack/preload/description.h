@@ -24,7 +24,7 @@ File::Pair names_of(const File& file);
 
 // A listener or a datagram socket that is ours, or was inherited.
 std::string describe(const File& file);
-// The same, of what is known of it.
+// Describes an inherited socket from its known state, before it is adopted.
 std::string describe(const File& file, const File::Inherited& left);
 // A socket that is inherited, by no descriptor yet. nullptr: it does not describe one.
 std::unique_ptr<File> read_description(std::string_view text);

@@ -121,7 +121,7 @@ void prepare_doubling(int fd) {
   if (file != nullptr && file->inherited) static_cast<void>(Forks::adopt(*file, false));
 }
 
-// dup2() and dup3(). What is at the number stays if they fail; and the kernel's table of descriptors and ours change under one lock.
+// dup2() and dup3(). If the call fails, the descriptor at `to` stays. The kernel's table of descriptors and ours change under one lock.
 template <typename Call>
 int doubled_at(int fd, int to, Call call) {
   prepare_doubling(fd);

@@ -68,7 +68,7 @@ int control_set(EpollSet& set, int epoll, int operation, EpollSet& inner, int fd
   return error;
 }
 
-// So that it is told by neither part again.
+// Marks a one-shot registration as spent, so that neither part reports it again.
 void spend(Registration& registration, int epoll) {
   registration.spent = true;
   if (registration.is_set()) tell_kernel(registration, epoll, 0);

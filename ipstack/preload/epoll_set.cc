@@ -158,8 +158,8 @@ void EpollSet::list(Registration& registration) {
   ready_.push_back(&registration);
 }
 
-// As Linux does, wakes one of several threads that wait with the set. Sets that it is in hear of it, too; the kernel has seen to it that
-// there are few, and that none is in itself.
+// Wakes one of the threads that wait with the set, as Linux does. Sets that contain this one are notified, too. The kernel has checked that
+// they are few and without cycles.
 bool EpollSet::notify(Registration& registration) {
   list(registration);
   bool woken = wake_one();
@@ -168,7 +168,7 @@ bool EpollSet::notify(Registration& registration) {
   return woken;
 }
 
-// As in Linux an event that woke no thread is in each of the sets, and the next thread that waits finds it.
+// An event that woke no thread stays in each of the sets, and the next thread that waits finds it, as in Linux.
 void EpollSet::notify_sets(const Entry& entry) {
   bool woken = false;
   for (Registration* each : entry.registrations) {

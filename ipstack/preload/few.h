@@ -7,8 +7,8 @@
 
 namespace unet::preload {
 
-// So many T, with nothing in them yet. They are on the stack while they are few, as in most calls: malloc() and free() would cost more than
-// all else there, and a handler that leaves the call by longjmp() leaks nothing.
+// An array of `count` default T. It is on the stack while it is short, as in most calls: malloc() and free() would cost more than all else
+// there, and a handler that leaves the call by longjmp() leaks nothing.
 template <typename T>
 class Few {
  public:

@@ -65,7 +65,8 @@ struct File : Entry {
     bool destination6 = false, hops6 = false, class6 = false;  // IPV6_RECVPKTINFO, IPV6_RECVHOPLIMIT, IPV6_RECVTCLASS
   };
 
-  // The names of a connection. Of a file: another process's stack has it, and at our descriptor is a socket pair to it (socket_proxies.h).
+  // The names of a connection. A file with a Pair: another process's stack has the connection, and our descriptor is a socket pair to that
+  // process (socket_proxies.h).
   struct Pair {
     sockets::Address local{}, remote{};
   };

@@ -32,7 +32,7 @@ ssize_t read_at(int in, std::byte* data, size_t length, off_t at) {
 
 // As sendfile() to a socket of ours: in pieces, each of which may wait. -errno.
 int64_t send_file(File& file, int in, off_t* offset, size_t count) {
-  // As the kernel, of what it is told and of what it reads from.
+  // Refuses wrong offsets and sources as the kernel does.
   if (offset != nullptr && *offset < 0) return -EINVAL;
   if (file_under_lock(in) != nullptr) return -EINVAL;
   const Hold hold(file);

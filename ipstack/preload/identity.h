@@ -5,7 +5,7 @@
 // this, as that would be a system call for each message. Three rules find it elsewhere:
 // - A number that a call returns as new is new. What the table has under it has been closed before.
 // - A call that copies a descriptor, or leaves it to another program, compares the inode of the shadow.
-// - The helper thread compares a few numbers each time that it looks. So the peer of a connection is told of its end without a new number.
+// - The helper thread compares a few numbers each time that it looks. The peer of a connection thus learns of its end without a new number.
 #pragma once
 
 #include <cstdint>

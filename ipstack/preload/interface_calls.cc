@@ -95,7 +95,7 @@ bool same(const std::vector<Entry>& made, const std::vector<Entry>& wanted) {
   });
 }
 
-// freeifaddrs() gives back only the kernel's part. So what follows it stays for ever, and is made again only when addresses change.
+// freeifaddrs() gives back only the kernel's part. Our entries behind it stay for ever, and are made again only when addresses change.
 ifaddrs* entries() {
   if (Runtime::inside() || !Runtime::get().is_own_process()) return nullptr;
   const Runtime::Guard guard;
@@ -293,7 +293,7 @@ UNET_PRELOAD char* if_indextoname(unsigned number, char* name) noexcept {
   return nullptr;
 }
 
-// As the C library's own: if_freenameindex() frees each name, and the array.
+// Allocates as the C library does: if_freenameindex() frees each name, and the array.
 UNET_PRELOAD struct if_nameindex* if_nameindex() noexcept {
   struct if_nameindex* all = real().if_nameindex();
   const std::vector<Link> ours = all == nullptr ? std::vector<Link>{} : links();

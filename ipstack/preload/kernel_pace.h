@@ -15,7 +15,7 @@ class KernelPace {
   // told.
   static void note_call() noexcept { calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 
-  // `what`: of which descriptors, if they may be others than the last time. What another process has done may be told so much later.
+  // `what`: of which descriptors, if they may be others than the last time. A change by another process may be reported up to kEvery late.
   bool is_due(Nanoseconds at, uint32_t what = 0) const noexcept {
     return had_ || at - at_ >= kEvery || what != what_ || calls_ != calls.load(std::memory_order_relaxed);
   }

@@ -1,7 +1,7 @@
 // memory.h - what a process that has no more memory is told, and what it has goes on; used by the *_calls.cc and socket_routing.cc.
 //
-// A call that wants a socket can be refused, but what comes for those that there are cannot. So some is kept back for that, and while it is
-// used up nothing new is made.
+// A call that wants a socket can be refused, but arrivals for existing sockets cannot. Some memory is reserved for them, and while it is
+// used up no new socket is made.
 #pragma once
 
 namespace unet::preload {

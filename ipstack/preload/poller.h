@@ -66,7 +66,7 @@ class Poller {
   // `quiet`: the watcher's sleep ended by its time.
   void end_sleep(bool quiet) noexcept { quiet_at_ = quiet ? locks_ : kNever; }
   void note_lock() noexcept { ++locks_; }
-  // Waits under the lock, at most so long. That takes edges of the endpoint and withdraws the announcement of sleep.
+  // Waits under the lock, at most so long. Waiting takes edges of the endpoint and withdraws the announcement of sleep.
   void wait(Nanoseconds most);
 
   // ---- the helper

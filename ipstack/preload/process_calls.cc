@@ -102,7 +102,7 @@ std::vector<char*> arguments_of(const char* first, va_list& list) {
 
 }  // namespace
 
-// As fork(): a child that shares our memory, but not our descriptors, could not keep its own table of them.
+// Forks: a child that shared our memory, but not our descriptors, could not have a table of its own.
 UNET_PRELOAD pid_t vfork() noexcept { return ::fork(); }
 
 UNET_PRELOAD int execve(const char* path, char* const* arguments, char* const* environment) noexcept {

@@ -1,5 +1,5 @@
-// raw_calls.cc - syscall(), by which programs call the kernel without the C library's function of that name. What has to do with
-// descriptors goes to the function of this library, all else to the kernel.
+// raw_calls.cc - syscall(), by which programs call the kernel without the C library's function of that name. Calls on descriptors go to the
+// functions of this library, all others to the kernel.
 #include <stdarg.h>
 #include <sys/syscall.h>
 

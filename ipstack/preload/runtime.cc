@@ -79,7 +79,7 @@ void Runtime::come_out() noexcept {
   if (signals_held) [[unlikely]] let_signals_in();
 }
 
-// The kernel ends all threads at once. So no call returns to the program in another thread while finish() closes its sockets. That thread
+// The kernel ends all threads at once. No call may return to the program in another thread while finish() closes its sockets: the thread
 // would go on, and its exit() could decide the exit status.
 void Runtime::halt_at_end() noexcept {
   if (!ends_ || works_at_end) [[likely]] return;
@@ -136,7 +136,7 @@ void Runtime::yield_lock() noexcept {
 }
 
 // A thread is not cancelled while it has the lock. Disabling cancellation costs two locked instructions a call, which wait for earlier
-// stores. So threads only do it once the program has cancelled one, which it cannot while another has the lock.
+// stores. Threads only disable it once the program has cancelled one, which it cannot while another has the lock.
 void Runtime::hold_off_cancellation() noexcept {
   if (!cancels_.load(std::memory_order_relaxed) || cancellation != kUntouched) [[likely]] return;
   ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
@@ -266,7 +266,7 @@ uint32_t Runtime::events(const Entry& entry) const noexcept {
   return ready ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
-// Than SO_RCVLOWAT says. Of a small buffer Linux wants no more than it holds, and neither do we.
+// Whether fewer bytes are there than SO_RCVLOWAT asks for. A small buffer never needs more than it holds, as in Linux.
 bool Runtime::is_less(const File& file) const noexcept {
   sockets::Stack& stack = sockets_->stack();
   const auto room = static_cast<uint32_t>(stack.option(file.socket, sockets::Stack::Option::receive_buffer));
@@ -525,8 +525,8 @@ void Runtime::finish() noexcept {
     ni_.close();
     sockets_.reset();  // waits for the ends of its streams
   }
-  // The lock is never given back: other threads may be in calls, and there is no stack for them any longer. What this one still calls, the
-  // kernel's sockets answer.
+  // The lock is never given back: other threads may be in calls, and there is no stack for them any longer. Further calls of this thread go
+  // to the kernel's sockets.
 }
 
 }  // namespace unet::preload

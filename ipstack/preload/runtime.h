@@ -113,7 +113,7 @@ class Runtime {
   static void notify(File& file);
   // O_ASYNC, set or cleared by a descriptor.
   void set_signals(File& file, int fd, bool on);
-  // As notify(), and signals the file's owner (F_SETOWN) for events that are new, or if data `came`, as Linux does.
+  // Calls notify(), and signals the file's owner (F_SETOWN) for new events, or if data `came`, as Linux does.
   void notify_and_signal(File& file, bool came);
   // Deletes the entry if no descriptor names it and no call holds it.
   void let_go(Entry& entry);
@@ -131,7 +131,7 @@ class Runtime {
   void give_up(File& listener);
   // The ready events of a socket of the stack, in epoll's bits; without the shadow.
   uint32_t events(const File& file) const noexcept;
-  // The same for a socket or an epoll set.
+  // The ready events of a socket or an epoll set.
   uint32_t events(const Entry& entry) const noexcept;
 
   // Takes in arrivals, and notifies the threads that wait for them. True: some socket changed.

@@ -199,7 +199,7 @@ bool Runtime::let_handlers_run() {
   return this_call.handled;
 }
 
-// As ppoll() and pselect() say it at the end of their time.
+// Whether a signal interrupts the call, which ppoll() and pselect() report even after their time-out.
 bool Runtime::is_interrupted(Sleeper& who, const sigset_t& mask) {
   const Asleep asleep(*this, who);
   return this_call.handled || (poll_for({}, 0, &mask) < 0 && errno == EINTR);

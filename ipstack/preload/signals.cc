@@ -47,7 +47,7 @@ void act(int number, siginfo_t* info, void* context);
 // A signal that the thread caused itself cannot be deferred.
 constexpr int kAtOnce[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
 
-// As the kernel keeps it, which is less than sigset_t has room for.
+// Copies the 8 bytes of a mask that the kernel has; sigset_t is longer.
 void copy_mask(sigset_t& to, const sigset_t& from) noexcept { std::memcpy(&to, &from, 8); }
 
 // The signal comes again when its thread lets it in, and others wait with it. False: the kernel has no room for it.
@@ -125,7 +125,7 @@ int change(Wanted& one, int number, const struct sigaction& asked, struct sigact
   return 0;
 }
 
-// As signal() and its like.
+// Sets a handler for signal() and similar calls.
 sighandler_t change(int number, sighandler_t handler, int flags, bool masked) noexcept {
   struct sigaction asked{}, before;
   asked.sa_handler = handler;
@@ -161,7 +161,7 @@ bool has_codes(int signal) noexcept {
   return std::find(std::begin(kThese), std::end(kThese), signal) != std::end(kThese);
 }
 
-// To a process or a thread: there is no call that queues for a group. As the kernel does, SIGIO where it can queue no more.
+// To a process or a thread: there is no call that queues for a group. If the kernel can queue no more, SIGIO is sent, as the kernel does.
 void queue(const f_owner_ex& owner, int signal, int fd, const Cause& cause) noexcept {
   siginfo_t info{};
   info.si_signo = signal;

@@ -1,8 +1,8 @@
 // signals.h - a thread in this library runs no handler of its program: signals are deferred until it leaves; used by runtime.cc.
 //
 // A handler may call functions that are safe in one, end the process, or leave by longjmp(). During a call of this library it would find
-// the runtime locked by its own thread. To block all signals for each call would cost two system calls. So this library's handler calls the
-// program's. A signal at the wrong time it gives back to the kernel, and blocks all signals until the thread releases the lock.
+// the runtime locked by its own thread. To block all signals for each call would cost two system calls. Instead, this library's handler
+// calls the program's. A signal at the wrong time it gives back to the kernel, and blocks all signals until the thread releases the lock.
 #pragma once
 
 #include <cstdint>

@@ -163,7 +163,7 @@ void unet::preload::lock_streams() noexcept { ::_IO_list_lock(); }
 void unet::preload::unlock_streams() noexcept { ::_IO_list_unlock(); }
 void unet::preload::renew_streams_lock() noexcept { ::_IO_list_resetlock(); }
 
-// As exit() does it: what another thread is in is left alone.
+// Flushes streams as exit() does, but for those that another thread has locked.
 void unet::preload::flush_streams() noexcept {
   lock_streams();
   for (FILE* at = ::_IO_iter_begin(); at != ::_IO_iter_end(); at = ::_IO_iter_next(at)) {

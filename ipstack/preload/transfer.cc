@@ -30,7 +30,7 @@ namespace {
 constexpr size_t kGather = Piece::kSize;
 constexpr short kNothingOfKernels = 0;  // the shadow of a datagram socket is always writable
 
-// The length of all pieces. As in the kernel, one call moves kTransferMax bytes at most.
+// The length of all pieces; one call moves kTransferMax bytes at most, as in the kernel.
 size_t bytes_of(const msghdr& message) noexcept {
   size_t sum = 0;
   for (size_t i = 0; i < message.msg_iovlen; ++i) sum += std::min(message.msg_iov[i].iov_len, kTransferMax - sum);
@@ -96,7 +96,7 @@ int64_t end_zero_copy(const File& file, int64_t sent, int flags) {
   return sent;
 }
 
-// MSG_FASTOPEN. What did not go with the SYN follows when the connection stands, if the call may wait for that.
+// MSG_FASTOPEN. The rest of the data follows the SYN once the connection is established, if the call may wait.
 int64_t connect_and_send(File& file, const std::byte* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
   const int64_t begun = result_of(Runtime::get().sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
   if (begun == -EINPROGRESS) file.signalled = 0;
@@ -145,7 +145,7 @@ bool few_are_no_use(const File& file, size_t length) noexcept {
   return file.receive_least > 1 && length >= static_cast<size_t>(file.receive_least);
 }
 
-// Receives a datagram by `attempt`. Of processes that share a socket, the one that reads gets the datagrams.
+// Receives a datagram by `attempt`. If processes share the socket, the one that reads gets the datagrams.
 template <typename Attempt>
 int64_t receive_waiting(File& file, int flags, Attempt attempt) {
   Runtime& runtime = Runtime::get();
@@ -229,7 +229,7 @@ int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr
     return receive_stream(file, away.data(), std::min(length, kGather), flags);
   }
   if (file.is_stream()) return receive_stream(file, static_cast<std::byte*>(data), length, flags);
-  // As in the kernel, bytes that cannot be stored are lost with the datagram.
+  // Bytes that cannot be stored are lost with the datagram, as in the kernel.
   const bool no_name = from != nullptr && (is_nowhere(from) || is_nowhere(from_length));
   if (no_data) length = 0;
   if (no_name) from = nullptr;
@@ -339,7 +339,7 @@ int64_t receive_message(File& file, msghdr& message, int flags) {
   return file.is_stream() ? receive_stream_message(file, message, flags) : receive_datagram_message(file, message, flags);
 }
 
-// As send_message(), of one with ancillary data.
+// send_message() for a message with ancillary data.
 static int64_t send_marked(File& file, const msghdr& message, Bytes data, int flags) {
   Runtime& runtime = Runtime::get();
   const auto* const to = static_cast<const sockaddr*>(message.msg_name);

@@ -49,11 +49,11 @@ class Piece {
   std::unique_ptr<Memory> memory_;
 };
 
-// As recvmsg(): into `message`, with its name, flags and control data.
+// Receives as recvmsg() does: into `message`, with its name, flags and control data.
 int64_t receive_message(File& file, msghdr& message, int flags);
-// As sendmsg().
+// Sends as sendmsg() does.
 int64_t send_message(File& file, const msghdr& message, int flags);
-// The same for one piece of memory.
+// receive_message() and send_message() for one piece of memory.
 int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr* from = nullptr, socklen_t* from_length = nullptr);
 int64_t send_bytes(File& file, const void* data, size_t length, int flags, const sockaddr* to = nullptr, socklen_t to_length = 0);
 

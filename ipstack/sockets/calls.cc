@@ -16,10 +16,10 @@
 namespace unet::sockets {
 namespace {
 
-// By tcp::Algorithm, as Linux calls them.
+// Linux's names, by tcp::Algorithm.
 constexpr std::array<std::string_view, 3> kCongestionNames{"reno", "cubic", "bbr"};
 constexpr Nanoseconds kForever = ~Nanoseconds{0};
-constexpr Nanoseconds kRunEvery = 50 * kMicrosecond;  // even if calls never have to wait
+constexpr Nanoseconds kRunEvery = 50 * kMicrosecond;  // the stack runs so often even if calls never wait
 
 int64_t answer(int64_t result) noexcept {
   if (result >= 0) return result;
@@ -28,13 +28,13 @@ int64_t answer(int64_t result) noexcept {
 }
 int answer(int result) noexcept { return static_cast<int>(answer(int64_t{result})); }
 
-// False: with errno.
+// Reads an address. False: errno is set.
 bool read_address(const sockaddr* address, socklen_t length, bool six, bool either, Address& into) noexcept {
   errno = read_sockaddr(address, length, six, either, into);
   return errno == 0;
 }
 
-// A call that may wait for what comes to a socket; -1: for none's.
+// While it exists, the stack knows that a call waits for arrivals at the socket; -1: at none.
 struct Awaiting {
   Stack& stack;
   int socket;
@@ -46,7 +46,7 @@ struct OptionName {
   int level, name;
   Stack::Option option;
 };
-// Options with an int that means the same to the stack.
+// Options with an int that Stack::set_option() takes unchanged.
 constexpr OptionName kOptions[] = {
     {SOL_SOCKET, SO_ERROR, Stack::Option::error},
     {SOL_SOCKET, SO_ACCEPTCONN, Stack::Option::accepts},
@@ -88,7 +88,7 @@ constexpr OptionName kOptions[] = {
     {IPPROTO_UDP, UDP_GRO, Stack::Option::udp_gro},
 };
 
-// Of a stream or a datagram socket, each of which has the other's protocol's not.
+// The option of a stream or datagram socket. A stream has no options of UDP, a datagram socket none of TCP.
 const OptionName* find_option(int level, int name, bool datagram) noexcept {
   if (level == (datagram ? IPPROTO_TCP : IPPROTO_UDP)) return nullptr;
   const auto at = std::find_if(std::begin(kOptions), std::end(kOptions),
@@ -107,7 +107,7 @@ Result<std::unique_ptr<Sockets>> Sockets::open(Context& context, const SocketsOp
 Sockets::Sockets(std::unique_ptr<EndpointNetwork> network, const SocketsOptions& options)
     : options_(options), network_(std::move(network)), stack_(std::make_unique<Stack>(*network_, options.stack, clock_.now())) {}
 
-// To free it all would copy the pages that it shares with its parent.
+// Frees nothing, as that would copy pages that the child shares with its parent.
 void Sockets::leave(std::unique_ptr<Sockets> sockets) { static_cast<void>(sockets->stack_.release()); }
 
 void Sockets::forget(std::unique_ptr<Sockets> sockets) {
@@ -127,7 +127,7 @@ Sockets::~Sockets() {
 
 bool Sockets::await_ends(Nanoseconds within) {
   const Nanoseconds until = clock_.now() + within;
-  // Does what close() has left to do before the thread sleeps: it may have been all.
+  // Runs the stack before the first sleep, as that may finish the streams.
   for (poll_network(); !stack_->idle() && clock_.now() < until && wait(until); poll_network()) {}
   return stack_->idle();
 }
@@ -160,7 +160,7 @@ uint32_t Sockets::due_intake(bool late) noexcept {
   return static_cast<uint32_t>(late || reads == 0 ? kMost : std::min(reads + kMore, kMost));
 }
 
-// Moves the stack on until something may have changed. False: nothing will any longer.
+// Runs the stack and waits until something may have changed. False: the network interface is gone.
 bool Sockets::wait(Nanoseconds until) {
   if (poll_network() != 0) return true;
   const Nanoseconds now = clock_.now();
@@ -168,15 +168,15 @@ bool Sockets::wait(Nanoseconds until) {
   return next <= now || network_->wait(*stack_, next == kForever ? kForever : next - now);
 }
 
-// Calls `attempt` until it can do what it is to do, or may not wait.
+// Calls `attempt` until it does not return -EAGAIN, or the call may not wait.
 template <typename Try>
 int64_t Sockets::block(bool waits, Nanoseconds within, Try attempt) {
-  const Nanoseconds began = clock_.now();  // which costs as much as the rest of a call that finds nothing
+  const Nanoseconds began = clock_.now();  // reading the clock costs as much as the rest of a call without data
   stack_->set_time(began);
   if (began - ran_at_ > kRunEvery) poll_network(due_intake(began - ran_at_ > 2 * kRunEvery));
   int64_t result = attempt();
   if (result != -EAGAIN) return answer(result);
-  // What has come may be what the call asks for, also if it does not wait; and the application's next data carries its acknowledgement.
+  // Takes in arrivals, also for a non-blocking call: they may answer it. The application's next data then carries the acknowledgement.
   if (network_->poll_for_answer(*stack_) != 0 || waits) result = attempt();
   const Nanoseconds until = within == 0 ? kForever : clock_.now() + within;
   while (result == -EAGAIN && waits && clock_.now() < until) {
@@ -234,14 +234,14 @@ int Sockets::connect(int s, const sockaddr* address, socklen_t length) {
   if (is_nonblocking(s)) return answer(result);
   const int64_t done = block(true, within(s).send, [&]() -> int64_t {
     const int more = stack_->connect(s, to);
-    if (more == -EISCONN) return 0;  // it uses TCP now, and its SYN waits for data
+    if (more == -EISCONN) return 0;  // the stream uses TCP now, and its SYN waits for data
     return more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;
   });
-  if (done < 0 && errno == EAGAIN) errno = -result;  // SO_SNDTIMEO, as Linux has it
+  if (done < 0 && errno == EAGAIN) errno = -result;  // SO_SNDTIMEO: Linux returns this error, too
   return static_cast<int>(done);
 }
 
-// As Linux has it, for which datagrams of IPv6 may be called urgent, and it means nothing.
+// Linux refuses MSG_OOB for datagrams of IPv4, and ignores it for those of IPv6.
 bool Sockets::is_refused_as_urgent(int s, int flags) const noexcept {
   return (flags & MSG_OOB) != 0 && stack_->is_datagram(s) && !stack_->is_ipv6(s);
 }
@@ -251,7 +251,7 @@ ssize_t Sockets::send(int s, const void* data, size_t length, int flags) {
   const Bytes bytes{static_cast<const std::byte*>(data), length};
   size_t sent = 0;
   const bool waits = (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s);
-  // A blocking call takes all of it.
+  // A blocking call sends all bytes.
   const ssize_t result = block(waits, within(s).send, [&]() -> int64_t {
     const int64_t more = stack_->send(s, bytes.subspan(sent), (flags & MSG_MORE) != 0, (flags & MSG_OOB) != 0);
     if (more < 0) return more;
@@ -263,7 +263,7 @@ ssize_t Sockets::send(int s, const void* data, size_t length, int flags) {
   return end_zero_copy(s, static_cast<ssize_t>(sent), flags);
 }
 
-// After a call with MSG_ZEROCOPY that has sent something: its data is copied already.
+// Completes a call with MSG_ZEROCOPY at once, as its data is copied already.
 ssize_t Sockets::end_zero_copy(int s, ssize_t sent, int flags) {
   if (sent > 0 && (flags & MSG_ZEROCOPY) != 0) stack_->end_zero_copy(s);
   return sent;
@@ -317,7 +317,7 @@ ssize_t Sockets::connect_with(int s, Bytes data, int flags, const Address& to) {
 ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length, Stack::Received* what) {
   const MutableBytes room{static_cast<std::byte*>(data), length};
   const bool peek = (flags & MSG_PEEK) != 0, waits = (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s);
-  if ((flags & MSG_OOB) != 0 && !stack_->is_datagram(s)) {  // which never waits
+  if ((flags & MSG_OOB) != 0 && !stack_->is_datagram(s)) {  // reading urgent data never waits
     poll_network();
     return answer(stack_->receive_urgent(s, room, peek));
   }
@@ -339,7 +339,7 @@ ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr*
   const bool all = (flags & MSG_WAITALL) != 0 && !peek && waits;
   const bool marked = stack_->is_at_urgent(s);
   const ssize_t result = block(waits, within(s).receive, [&]() -> int64_t {
-    while (true) {  // what came straight here is not all that has come
+    while (true) {  // data that was received directly may not be all that has arrived
       const bool at_urgent = !peek && stack_->is_at_urgent(s);
       if (at_urgent && received != 0) return static_cast<int64_t>(received);
       if (at_urgent && !marked && !waits) return -EAGAIN;  // a handler of SIGURG may want it before it is passed
@@ -413,7 +413,7 @@ int Sockets::setsockopt(int s, int level, int name, const void* value, socklen_t
     return answer(stack_->set_option(s, Stack::Option::linger, value_.l_onoff == 0 ? -1 : value_.l_linger));
   }
   if (level == SOL_SOCKET && name == SO_MAX_PACING_RATE) {
-    uint64_t rate = 0;  // of 8 bytes or, as it was once, of 4; all of them ones: any
+    uint64_t rate = 0;  // Linux takes 8 bytes or, in its older form, 4; all ones: unlimited
     if (length < sizeof(uint32_t)) return answer(-EINVAL);
     const bool wide = length >= sizeof rate;
     std::memcpy(&rate, value, wide ? sizeof rate : sizeof(uint32_t));
@@ -434,13 +434,13 @@ int Sockets::setsockopt(int s, int level, int name, const void* value, socklen_t
   const OptionName* const option = find_option(level, name, stack_->is_datagram(s));
   if (option == nullptr) return answer(-ENOPROTOOPT);
   int number;
-  if (level == IPPROTO_IP && length == 1) {  // as Linux takes what others have as an unsigned char
+  if (level == IPPROTO_IP && length == 1) {  // Linux accepts an unsigned char here, for programs from other systems
     number = *static_cast<const uint8_t*>(value);
   } else {
     if (length < sizeof number) return answer(-EINVAL);
     std::memcpy(&number, value, sizeof number);
   }
-  if (level == IPPROTO_IP && name == IP_TOS) number &= 0xFF;  // as Linux, which asks no more of it
+  if (level == IPPROTO_IP && name == IP_TOS) number &= 0xFF;  // Linux ignores the other bits
   stack_->set_time(clock_.now());
   return answer(stack_->set_option(s, option->option, number));
 }
@@ -475,7 +475,7 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
     const int64_t which = stack_->option(s, Stack::Option::congestion);
     if (which < 0) return answer(static_cast<int>(which));
     const std::string_view text = kCongestionNames[static_cast<size_t>(which)];
-    std::array<char, 16> padded{};  // to so many bytes, always
+    std::array<char, 16> padded{};  // Linux returns names padded to 16 bytes
     std::copy(text.begin(), text.end(), padded.begin());
     return put(padded.data(), padded.size());
   }
@@ -507,7 +507,7 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
   if (number < 0 && option->option != Stack::Option::peek_offset) return answer(static_cast<int>(number));
   const auto result = static_cast<int>(number);
   const auto byte = static_cast<uint8_t>(result);
-  // Of IPv4's, where there is no room for an int, Linux tells what fits into a byte.
+  // For an IPv4 option without room for an int, Linux returns a byte if the value fits.
   if (level == IPPROTO_IP && *length > 0 && *length < sizeof result && result == byte) return put(&byte, sizeof byte);
   return put(&result, sizeof result);
 }

@@ -28,18 +28,18 @@ struct SocketsOptions {
   EndpointNetworkOptions network{};
   StackOptions stack{};
   Nanoseconds linger = 5 * kSecond;  // how long the destructor waits for connections to end
-  Clock clock{};                     // a caller that also runs the stack itself gives its own: time may not go back
+  Clock clock{};                     // a caller that also runs the stack passes its own clock, as time must not go back
 };
 
 class Sockets {
  public:
   // Errors: those of EndpointNetwork::open().
   static Result<std::unique_ptr<Sockets>> open(Context& context, const SocketsOptions& options = {});
-  // Closes what is open, and waits for the ends of its streams.
+  // Closes all sockets, and waits until their streams have ended.
   ~Sockets();
-  // In a child after fork(): says and ends nothing, as all of it is the parent's; unmaps and closes what it can.
+  // In a child after fork(): sends nothing and ends no connection, as all are the parent's; unmaps and closes what it can.
   static void leave(std::unique_ptr<Sockets> sockets);
-  // When the network interface is gone: the ends of streams cannot be sent.
+  // After the network interface is gone: no ends of streams can be sent.
   static void forget(std::unique_ptr<Sockets> sockets);
   Sockets(const Sockets&) = delete;
   Sockets& operator=(const Sockets&) = delete;
@@ -56,7 +56,7 @@ class Sockets {
   ssize_t recv(int s, void* data, size_t length, int flags);
   ssize_t sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length);
   ssize_t recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length, Stack::Received* what = nullptr);
-  // Sends a datagram as sendmsg() with ancillary data. recvfrom() returns what recvmsg() tells there in `what`.
+  // Sends a datagram as sendmsg() with ancillary data does. recvfrom() returns a received datagram's ancillary data in `what`.
   ssize_t sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length, Stack::Sending how);
   int shutdown(int s, int how);
   // With SO_LINGER it waits for so long, also if it is non-blocking, as Linux's does.
@@ -73,15 +73,15 @@ class Sockets {
 
   Stack& stack() noexcept { return *stack_; }
   EndpointNetwork& network() noexcept { return *network_; }
-  // Waits for the ends of the streams that are closed, `within` at most. False: a peer has not acknowledged all that was sent.
+  // Waits up to `within` until the closed streams have ended. False: a peer has not acknowledged all data.
   bool await_ends(Nanoseconds within);
-  // Takes in what has come, at most so many messages of local peers, and runs timers. Returns about how many messages; 0: none.
+  // Processes arrived messages, at most `local_peers` of local peers, and runs timers. Returns about how many messages arrived.
   uint32_t poll_network(uint32_t local_peers = EndpointNetwork::kPollMost);
-  // How many messages of local peers poll_network() should take in for a program that finds something without it: a few more than the
-  // datagrams that it has read since the poll before. A full queue would drop more; the sender may as well wait. `late`: the last poll was
-  // long ago.
+  // How many messages of local peers poll_network() should take in while the program finds data anyway. It is a few more than the datagrams
+  // that the program has read since the last poll: a full queue would drop further ones, so their senders should wait. `late`: the last
+  // poll was long ago.
   uint32_t due_intake(bool late) noexcept;
-  // The caller has run the stack itself.
+  // The caller has run the stack itself at that time.
   void set_run_time(Nanoseconds at) noexcept { ran_at_ = at; }
 
  private:
@@ -110,20 +110,20 @@ class Sockets {
   std::unique_ptr<EndpointNetwork> network_;
   std::unique_ptr<Stack> stack_;
   std::vector<bool> nonblocking_;   // by socket
-  std::map<int, Within> within_;    // of the few that have any
+  std::map<int, Within> within_;    // only sockets with a time-out
   Nanoseconds ran_at_ = 0;
   uint64_t reads_seen_ = 0;         // of Datagrams::read(), by due_intake()
 };
 
-// The peer has not acknowledged the stream's end: a caller waits for that as long as Stack::linger_time() says.
+// Whether the peer has not acknowledged the stream's end. A caller waits for that for Stack::linger_time().
 inline bool is_ending(const Stack& stack, int s) noexcept {
   const tcp::Connection* const it = stack.connection(s);
   return it != nullptr && tcp::is_ending(it->state());
 }
 
-// As struct tcp_info of <linux/tcp.h>, as much of it as there is room for: how many bytes.
+// Writes struct tcp_info of <linux/tcp.h>, cut to `length`. Returns the number of bytes.
 socklen_t write_tcp_info(const tcp::Info& info, bool ipv6, void* into, socklen_t length) noexcept;
-// Likewise TCP_CC_INFO, which Linux has of BBR and not of the others.
+// Writes the data of TCP_CC_INFO, which Linux has for BBR alone. Returns the number of bytes.
 socklen_t write_congestion_info(const tcp::Info& info, void* into, socklen_t length) noexcept;
 
 }  // namespace unet::sockets

@@ -1,6 +1,6 @@
 // datagram_cork.cc - one datagram of what several calls send: MSG_MORE and UDP_CORK.
 //
-// As Linux has it: the first call says where it goes, and how; what has become too long, or cannot be sent, is lost as a whole.
+// The first call says the destination and options. A datagram that has become too long or cannot be sent is lost as a whole, as in Linux.
 #include <cerrno>
 
 #include "ipstack/sockets/datagrams.h"

@@ -138,7 +138,7 @@ int64_t Datagrams::send_one(uint32_t index, Bytes data, const SendRoute& asked) 
   const ip::IpAddress& host = route.to.host;
   if (data.size() > length_max(host.is_ipv4())) return -EMSGSIZE;
   if (data.size() <= route.segment) route.segment = 0;
-  // As Linux has it: what is cut goes in single packets.
+  // A segment must fit one packet, as in Linux.
   const uint32_t headers = (host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
   if (route.segment != 0 && route.segment + headers > core_.addresses.mtu_from(route.from) && !core_.addresses.is_own(host)) return -EINVAL;
   if (const int error = names_.bind_free(index); error != 0) return -error;
@@ -189,7 +189,7 @@ int64_t Datagrams::receive(uint32_t index, MutableBytes data, Address* from, boo
   copy_bytes(data.data(), bytes.data() + skip, copied);
   if (from != nullptr) *from = datagram.from;
   if (what != nullptr) {
-    // As Linux has it, a peek behind the beginning that gets all to the end has room for it.
+    // A peek at an offset that reaches the datagram's end is not cut, as in Linux.
     const bool cut = copied == data.size() && copied < bytes.size();
     what->to = datagram.to;
     what->whole = static_cast<uint32_t>(bytes.size());

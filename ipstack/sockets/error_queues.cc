@@ -5,7 +5,7 @@
 
 namespace unet::sockets {
 
-// As Linux's sock_queue_err_skb(): the next call is told, too.
+// Queues an error as Linux's sock_queue_err_skb() does: the next call reports it, too.
 void ErrorQueues::push(uint32_t index, QueuedError error) {
   Socket& socket = sockets_[index];
   if (error.is_pending()) socket.error = error.error;
@@ -26,7 +26,7 @@ void ErrorQueues::drop_errors(uint32_t index) {
   socket.has_errors = !queue.empty();
 }
 
-// As Linux's sock_dequeue_err_skb(): what SO_ERROR would tell is what comes next.
+// Takes an error as Linux's sock_dequeue_err_skb() does: SO_ERROR then reports the next one in the queue.
 QueuedError ErrorQueues::pop(uint32_t index) {
   Socket& socket = sockets_[index];
   ErrorQueue& queue = queues_.at(index);

@@ -15,13 +15,13 @@ bool Sockets::is_own(const ip::IpAddress& address) const noexcept {
   return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.address == address; });
 }
 
-// 0 is any of the network interface's. 1 is what it was once.
+// Whether a link has the number. 0: any link; 1: accepted from older programs.
 bool Sockets::is_link(uint32_t number) const noexcept {
   const auto& all = network_->configuration().interfaces;
   return number <= 1 || std::any_of(all.begin(), all.end(), [&](const auto& each) { return kLinkNumber + each.port == number; });
 }
 
-// What is said of groups; nothing: it was something else. A group is joined on all links, whichever of them is named.
+// Sets an option about groups; returns nothing if the option is another. A socket joins a group on all links, whichever link is named.
 std::optional<int> Sockets::set_group(int s, int level, int name, const void* value, socklen_t length) {
   const auto read = [&](auto& into) {
     if (length < sizeof into) return false;

@@ -201,7 +201,8 @@ void LocalStreams::handle_open(uint32_t local_peer, Bytes message) {
   if (!honest) ++core_.counters.near_bad;
   if (!honest || listener == kNone) return refuse();
   if (const uint32_t old = core_.flow(to, from); old != kNone) {
-    // The local peer has left that stream, or it would not begin another. What another local peer has is checked by its SYN (handle_tcp()).
+    // The local peer has left that stream, or it would not begin another. A stream of another local peer is checked when its SYN arrives
+    // (handle_tcp()).
     const LocalStream* const before = core_.sockets[old].local_stream.get();
     if (before == nullptr || before->state != LocalStream::State::open || before->local_peer != local_peer) return refuse();
     end(old, ECONNRESET);

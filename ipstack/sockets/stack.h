@@ -157,7 +157,7 @@ class Stack {
   bool is_ipv6(int socket) const noexcept { return core_.owned(socket) != nullptr && core_.owned(socket)->ipv6; }
   bool is_datagram(int socket) const noexcept { return core_.owned(socket) != nullptr && core_.owned(socket)->type == Type::datagram; }
   // Bytes that may be read, of a datagram socket those of the first datagram, and bytes that were sent and not acknowledged, as FIONREAD
-  // and SIOCOUTQ tell them. Of a listener connections: to be accepted, and those with a handshake under way.
+  // and SIOCOUTQ tell them. For a listener they count connections: `receive` those to be accepted, `send` those with a handshake under way.
   struct Queued {
     uint32_t receive = 0, send = 0;
   };

@@ -118,7 +118,7 @@ tcp::Info Stack::info(int number) const noexcept {
   const auto state = static_cast<tcp::State>(state_of(*socket));
   if (socket->local_stream != nullptr) return local_stream_info(*socket->local_stream, state, core_.now);
   if (socket->listening == nullptr) return {.state = state};
-  // As Linux has it: how many wait for accept(), and how many may.
+  // The length of the accept queue, and its maximum, as in Linux.
   return {.state = state, .unacked = static_cast<uint32_t>(socket->listening->ready.size()), .sacked = socket->listening->backlog};
 }
 

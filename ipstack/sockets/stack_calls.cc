@@ -57,7 +57,7 @@ void Stack::forget_connection(uint32_t index) {
   core_.show(index);
 }
 
-// As Linux's tcp_disconnect().
+// Disconnects a stream as Linux's tcp_disconnect() does.
 int Stack::disconnect(int number) {
   forget_reserved();
   Socket* const socket = core_.owned(number);
@@ -174,7 +174,7 @@ uint32_t Stack::to_urgent(int number) const noexcept {
   return stops ? core_.positions.urgent(static_cast<uint32_t>(number)).before : ~uint32_t{0};
 }
 
-// As Linux's tcp_recv_urg().
+// Reads the urgent byte as Linux's tcp_recv_urg() does.
 int64_t Stack::receive_urgent(int number, MutableBytes data, bool peek) {
   forget_reserved();
   Socket* const socket = core_.owned(number);

@@ -1,4 +1,5 @@
-// stack_cookies_test.cc - SYN cookies: who answers one is connected, with the options that both have, whatever else comes meanwhile.
+// stack_cookies_test.cc - SYN cookies: a peer that echoes one is connected, with the options that both sides have, whatever else arrives
+// meanwhile.
 #include <cerrno>
 #include <catch2/catch.hpp>
 
@@ -18,7 +19,7 @@ TEST_CASE("SYN cookies: a flood gets them, and a client that answers one is conn
   Two two;
   Application c(two.world, two.there, options);
   const int listener = two.listen(c, at("10.0.0.2", 90), 100);
-  // Four that never answer: their addresses are nobody's.
+  // Four SYNs from an address without a host: their handshakes never end.
   for (uint16_t i = 0; i < 4; ++i) {
     two.world.inject(segment({.source_port = static_cast<uint16_t>(1000 + i), .destination_port = 90, .sequence = {i},
                               .flags = ip::TcpFlags::kSyn, .window = 1000}));

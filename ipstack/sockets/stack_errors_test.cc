@@ -114,7 +114,7 @@ TEST_CASE("sends without a copy end as they are made, and are told together") {
   const int datagrams = a.socket(Type::datagram, false);
   for (const int socket : {client, datagrams}) {
     CAPTURE(socket);
-    a.end_zero_copy(socket);  // nobody has asked for it
+    a.end_zero_copy(socket);  // the application has not asked for it
     CHECK_FALSE(a.take_queued_error(socket));
     CHECK(a.set_option(socket, Option::zero_copy, 2) == -EINVAL);
     REQUIRE(a.set_option(socket, Option::zero_copy, 1) == 0);

@@ -179,7 +179,7 @@ TEST_CASE("TCP Fast Open: a stolen cookie opens at most as many connections as t
   const std::vector<std::byte> syn = two.a.port.last;
   const size_t port_at = sizeof(IpMessageHeader) + ip::kIpv4Bytes;
   two.pass(10 * kMillisecond);
-  CHECK(two.accept() >= 0);  // whose handshake is over
+  CHECK(two.accept() >= 0);  // a connection with a finished handshake
   two.world.loss = 1;
   for (uint16_t i = 0; i < 3; ++i) {
     std::vector<std::byte> forged = syn;
@@ -194,7 +194,7 @@ TEST_CASE("TCP Fast Open: a stolen cookie opens at most as many connections as t
   CHECK(two.accept() >= 0);
   CHECK(two.accept() >= 0);
   CHECK(b.accept(two.listener) == -EAGAIN);
-  // Those that nobody answers end, and make room.
+  // Connections without an answer end, and make room.
   two.pass(200 * kSecond);
   std::vector<std::byte> later = syn;
   const be16 port = uint16_t{3000};
@@ -241,7 +241,7 @@ TEST_CASE("a socket that has not begun to connect ends, asks and waits as others
   CHECK(a.sockets() == 0);
   const int asks = deferred();
   std::vector<std::byte> room(10);
-  CHECK(a.receive(asks, room) == -EAGAIN);  // who waits for the server to speak first
+  CHECK(a.receive(asks, room) == -EAGAIN);  // a client that waits for the server's data first
   two.pass(10 * kMillisecond);
   CHECK(two.b->stack->send(two.accept(), pattern(5)) == 5);
   two.pass(10 * kMillisecond);

@@ -31,7 +31,7 @@ TEST_CASE("what is less than a message waits while what was sent before is still
   two.world.run(two.world.now);
   CHECK(a.connection(client)->unsent() == 0);
   CHECK(!a.wants_room());
-  // What Nagle's rule holds back, or the application, is not what waits for room.
+  // Data that Nagle's rule or the application defers does not wait for room.
   REQUIRE(a.set_option(client, Stack::Option::no_delay, 0) == 0);
   CHECK(send(100) == 0);
   CHECK(!a.wants_room());

@@ -10,7 +10,7 @@
 namespace unet::sockets {
 namespace {
 
-// As Linux's icmp_err_convert[]: by the code of an IPv4 packet that was unreachable.
+// Errors by the code of an IPv4 destination unreachable message, from Linux's icmp_err_convert[].
 constexpr DatagramError kUnreachable4[] = {
     {ENETUNREACH, false}, {EHOSTUNREACH, false}, {ENOPROTOOPT, true},  {ECONNREFUSED, true}, {EMSGSIZE, false},    {EOPNOTSUPP, false},
     {ENETUNREACH, true},  {EHOSTDOWN, true},     {ENONET, true},       {ENETUNREACH, true},  {EHOSTUNREACH, true}, {ENETUNREACH, false},

@@ -125,7 +125,7 @@ std::string text_of(const std::vector<std::byte>& room, int64_t bytes) {
 
 Bytes bytes_of(std::string_view text) { return {reinterpret_cast<const std::byte*>(text.data()), text.size()}; }
 
-// What a peek gets, or with `take` what is read.
+// Peeks at the stream's bytes, or with `take` reads them.
 std::string get(Stack& stack, int socket, size_t most, bool take = false) {
   std::vector<std::byte> room(most);
   return text_of(room, stack.receive(socket, room, !take));
@@ -293,7 +293,7 @@ TEST_CASE("a datagram is known by how it is marked, when it came, where it went,
   CHECK(next() == std::pair(5, 0x29));
   REQUIRE(send({.traffic_class = 0}) == 10);
   CHECK(next() == std::pair(33, 0));
-  // As they were; and nothing else that is no such number.
+  // -1 restores the defaults; other numbers out of range are refused.
   REQUIRE(a.set_option(two.from, Stack::Option::hop_limit, -1) == 0);
   REQUIRE(a.set_option(two.from, Stack::Option::traffic_class, -1) == 0);
   for (const int wrong : {-2, 256}) {
@@ -305,7 +305,7 @@ TEST_CASE("a datagram is known by how it is marked, when it came, where it went,
   CHECK(next() == std::pair(64, 0));
   REQUIRE(a.set_option(two.from, Stack::Option::hop_limit, 33) == 0);
   REQUIRE(a.set_option(two.from, Stack::Option::traffic_class, 0x29) == 0);
-  // Of a connected socket, whose way is known, in place, and of what is gathered.
+  // The options apply to a connected socket, to a datagram written in place, and to a corked one.
   REQUIRE(a.connect(two.from, two.to) == 0);
   for (int i = 0; i < 2; ++i) {
     REQUIRE(a.send(two.from, pattern(10)) == 10);

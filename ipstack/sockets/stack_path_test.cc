@@ -136,7 +136,7 @@ struct Datagrams {
     REQUIRE(parse_ip_packet(Bytes(a.port.last).subspan(sizeof(IpMessageHeader)), view, problem) == ip::IpError::none);
     return !view.dont_fragment;
   }
-  // What a router says of what was sent last.
+  // Injects a router's answer to the last packet: too big.
   void say_too_big(uint32_t mtu) {
     const ip::IpFields fields{.from = at(ipv4 ? "10.0.0.254" : "fd00::fe", 0).host, .to = at(ipv4 ? "10.0.0.1" : "fd00::1", 0).host,
                               .protocol = ipv4 ? ip::Protocol::kIcmp : ip::Protocol::kIcmp6, .hop_limit = 64};
@@ -172,7 +172,7 @@ TEST_CASE("a datagram that fits into its path is not cut by routers, one that do
   CHECK(d.may_be_cut());
   REQUIRE(d.send(1400) == 1400);
   d.say_too_big(1300);
-  if (d.a.stack->option(d.s, Stack::Option::path_mtu) > 0) {  // who is connected is told once
+  if (d.a.stack->option(d.s, Stack::Option::path_mtu) > 0) {  // only a connected socket has a PMTU; its next call fails
     CHECK(d.a.stack->option(d.s, Stack::Option::path_mtu) == 1300);
     CHECK(d.a.stack->send(d.s, pattern(1)) == -EMSGSIZE);
   }
@@ -208,7 +208,7 @@ TEST_CASE("who lets nobody cut is told what does not fit") {
   CHECK(a.option(d.s, Stack::Option::error) == 0);
   CHECK(d.send(1300) == 1300);
   if (d.ipv4) CHECK_FALSE(d.may_be_cut());
-  // The same without a copy.
+  // Datagrams that are written in place.
   MutableBytes room;
   REQUIRE(a.reserve(d.s, 2000, room) == 0);
   CHECK(a.commit(d.s, 1301 - d.headers) == -EMSGSIZE);

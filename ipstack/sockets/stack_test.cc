@@ -11,7 +11,7 @@ using namespace unet::sockets::sim;
 
 namespace {
 
-// Of the last segment that an application has sent.
+// The sequence number of the last segment that an application has sent.
 uint32_t last_sequence(const World::Port& port) {
   ip::IpView packet;
   ip::Problem problem;
@@ -39,7 +39,7 @@ TEST_CASE("a listener drops a segment without SYN, ACK and RST, and resets an AC
   CHECK(two.b.stack->counters().no_socket == 4);
   CHECK(answers(Flags::kAck, 90) == 1);
   CHECK(answers(Flags::kSyn | Flags::kAck, 90) == 1);
-  CHECK(answers(Flags::kFin, 91) == 1);  // nobody listens there
+  CHECK(answers(Flags::kFin, 91) == 1);  // the port has no listener
 }
 
 TEST_CASE("a connection carries bytes both ways and ends") {
@@ -110,7 +110,7 @@ TEST_CASE("who is not there refuses") {
   CHECK(a.option(socket, Stack::Option::error) == ECONNREFUSED);
   CHECK(a.option(socket, Stack::Option::error) == 0);
   const int listener = two.listen(two.b, at("10.0.0.2", 81));
-  CHECK(a.connect(socket, at("10.0.0.2", 81)) == -ECONNABORTED);  // as Linux says who has asked for the error already
+  CHECK(a.connect(socket, at("10.0.0.2", 81)) == -ECONNABORTED);  // as in Linux, once the application has read the error
   CHECK(a.connect(socket, at("10.0.0.2", 81)) == -EINPROGRESS);  // a further attempt
   two.world.run(two.world.now + kSecond);
   CHECK(a.connect(socket, at("10.0.0.2", 81)) == 0);
@@ -186,7 +186,7 @@ TEST_CASE("that a connection has failed is known as soon as its reset has come")
   Address own;
   REQUIRE(b.local_address(socket, own) == 0);
   const uint32_t sequence = last_sequence(two.b.port);
-  // Nobody calls run() in between.
+  // The test does not call run() in between.
   b.handle_message(segment({.source_port = 81, .destination_port = own.port, .acknowledgement = {sequence + 1},
                             .flags = ip::TcpFlags::kRst | ip::TcpFlags::kAck}, true));
   CHECK((b.events(socket) & Events::kError) != 0);
@@ -363,7 +363,7 @@ TEST_CASE("misuse of datagrams, and ports that nobody has") {
   CHECK(a.local_address(socket, own) == 0);
   CHECK(own == at("0.0.0.0", 0));  // connect() had given it its name
   CHECK(a.send(socket, pattern(1)) == -EDESTADDRREQ);
-  // Who waits is woken by an error, too.
+  // shutdown() of an unconnected socket fails, but wakes waiting threads.
   CHECK(a.shutdown(socket, Stack::How::both) == -ENOTCONN);
   CHECK((a.events(socket) & (Events::kIn | Events::kHangUp)) == (Events::kIn | Events::kHangUp));
   CHECK(a.send_to(socket, pattern(1), at("10.0.0.2", 9)) == -EPIPE);
@@ -488,7 +488,7 @@ TEST_CASE("who closes waits for an end that the peer has not acknowledged, and f
   CHECK(stack.linger_time(client) == 3 * kSecond);
   REQUIRE(two.b.stack->send(server, pattern(10)) == 10);
   two.world.run(two.world.now + kSecond);
-  CHECK(stack.linger_time(client) == 0);  // what nobody has read resets it
+  CHECK(stack.linger_time(client) == 0);  // unread data makes the close a reset
   std::vector<std::byte> room(20);
   CHECK(stack.receive(client, room) == 10);
   REQUIRE(stack.shutdown(client, Stack::How::write) == 0);

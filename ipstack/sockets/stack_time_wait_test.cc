@@ -1,5 +1,4 @@
-// stack_time_wait_test.cc - connections in TIME-WAIT whose sockets are gone: what they answer, what takes their place, and how many there
-// may be.
+// stack_time_wait_test.cc - connections in TIME-WAIT without a socket: what they answer, what takes their place, and how many there may be.
 #include <cerrno>
 #include <catch2/catch.hpp>
 #include <set>
@@ -79,7 +78,7 @@ TEST_CASE("TIME-WAIT: many connections need no sockets, and end by themselves") 
   }
   two.pass(kSecond);
   CHECK(two.a.stack->sockets() == 0);
-  CHECK(two.a.stack->changes() <= 64);  // that nobody has asked for
+  CHECK(two.a.stack->changes() <= 64);  // which the test has not read
   CHECK(two.a.stack->time_waits().size() + two.a.stack->counters().time_waits_reused == 1000);
   CHECK(two.b.stack->time_waits().size() == 0);
   CHECK(two.a.stack->idle());
@@ -243,7 +242,7 @@ TEST_CASE("TIME-WAIT: beyond the limit the oldest ends") {
   CHECK(none.a.stack->sockets() == 0);
 }
 
-// What the network interface answers to a SYN between ends of which it holds a connection, of a process that is gone.
+// The NI's answer to a SYN between the ends of a dead process's connection that the NI has not ended.
 std::vector<std::byte> not_over(const std::vector<std::byte>& syn) {
   const ip::IpAddress own = *ip::parse_ip("10.0.0.1");
   std::array<std::byte, 1500> answer;

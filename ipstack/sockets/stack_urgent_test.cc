@@ -1,5 +1,5 @@
-// stack_urgent_test.cc - urgent data of streams, over TCP and between applications of one network interface: where reading stops, what
-// lies beside the stream, and what is ready. What Linux does is in tests/conformance and tests/system.
+// stack_urgent_test.cc - urgent data of streams, over TCP and between applications of one network interface: where reading stops, what lies
+// beside the stream, and what is ready. Comparisons with Linux are in tests/conformance and tests/system.
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <string>
@@ -47,7 +47,7 @@ struct Talk {
   }
   bool is(uint32_t event) { return (b.stack->events(server) & event) != 0; }
   uint32_t there_is() { return b.stack->queued(server).receive; }
-  // Of urgent data, since the last time.
+  // Whether the stack has reported urgent data since the last call.
   bool told() {
     bool urgent = false;
     for (Change change; b.stack->next_change(change);) urgent = urgent || (change.socket == server && change.urgent);

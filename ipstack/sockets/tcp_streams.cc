@@ -27,7 +27,7 @@ int errno_of(tcp::Error error) noexcept {
   return EIO;
 }
 
-// As Linux's tcp_v4_err() has them.
+// The errors of Linux's tcp_v4_err().
 int errno_of(tcp::PathError error, bool ipv4) noexcept {
   switch (error) {
     case tcp::PathError::none: return 0;
@@ -321,7 +321,7 @@ void TcpStreams::take_failure(Socket& socket) {
   // An ICMP error meanwhile is a better reason than silence.
   const bool silent = connection.error() == tcp::Error::timed_out || connection.error() == tcp::Error::unreachable;
   const int path = silent ? errno_of(connection.path_error(), socket.remote.host.is_ipv4()) : 0;
-  // As Linux has it: after the end of the peer's stream a reset is a broken pipe.
+  // A reset after the end of the peer's stream is a broken pipe, as in Linux.
   const bool broken = connection.error() == tcp::Error::reset && connection.readiness().ended;
   socket.error = path != 0 ? path : broken ? EPIPE : errno_of(connection.error());
 }

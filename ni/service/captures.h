@@ -1,5 +1,5 @@
-// captures.h - captures of a running NI: their number, their memory, the engines that write them, their ends; used by Service
-// and its parts. CaptureRequests says which client may have which.
+// captures.h - captures of a running NI: their number, memory, engines and end; used by Service and its parts. CaptureRequests says which
+// client may have which.
 //
 // The NI touches no file: frames go to memory that the reader maps, too. A full disk, a slow reader or a hostile one costs frames of that
 // capture and nothing else.

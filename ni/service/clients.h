@@ -37,7 +37,7 @@ inline control::Reply make_reply(const control::Header& header) {
 class Clients {
  public:
   static constexpr Nanoseconds kHelloFor = 10 * kSecond;  // a connection that says nothing
-  static constexpr Nanoseconds kScanEvery = 200 * kMillisecond;  // at ended connections whose descriptors were not read, and held memory
+  static constexpr Nanoseconds kScanEvery = 200 * kMillisecond;  // of held memory, and of ended connections with unread descriptors
   static constexpr Nanoseconds kFlushAgain = 10 * kMillisecond;  // an answer for which there were no descriptors
 
   // Sockets are added to `epoll` with the client's number as data. `policy` gives clients their rights. `now`: the time of the poll().

@@ -3,7 +3,7 @@
 //
 // An endpoint stays with one engine from its first channel that is not local. A channel over a wire chooses the engine of its port; of a
 // port's several engines, the one with the fewest endpoints. A channel on this NI chooses its peer's engine, or the one with the fewest
-// endpoints. So most messages never leave an engine. Others go over the link of two engines (ni/engine/link.h): those of a second channel
+// endpoints. Most messages thus never leave an engine. Others go over the link of two engines (ni/engine/link.h): those of a second channel
 // over another engine's port, of a channel between endpoints of two engines, and those that arrive at another engine's queue. A single
 // engine has every endpoint from its creation.
 #pragma once

@@ -66,7 +66,7 @@ Result<uint32_t> EndpointRequests::create(ClientRecord& client, const EndpointOp
   made.geometry = geometry;
   made.segment = std::move(*segment);
   made.memory = geometry.total;
-  // Of several engines, the first channel chooses.
+  // If there are several engines, the first channel chooses the endpoint's.
   reinterpret_cast<SegmentHeader*>(made.segment.mapping.data())->doorbell.value.store(Doorbell::kNone, std::memory_order_relaxed);
   // The next NI may find it before our engine has attached it.
   if (persistence_.active()) side_.begin_endpoint(id, geometry.buffers);
@@ -249,7 +249,7 @@ void EndpointRequests::destroy_emulated(EndpointRecord& endpoint, CloseReason re
   endpoints_.remove(endpoint);
 }
 
-// What every endpoint has: a name, requests, channels.
+// Ends the name, requests and channels of an endpoint of either kind.
 void EndpointRequests::end_parts(EndpointRecord& endpoint, CloseReason reason) {
   UNET_PROBE(endpoint_close, endpoint.id, static_cast<int>(reason));
   persistence_.changed(JournalKind::endpoint, endpoint.id);

@@ -131,8 +131,8 @@ struct ClientRecord {
   // Packets that may leave wait, as the socket has no room.
   bool blocked() const noexcept { return socket.packets_waiting() > uncommitted; }
   bool deferred = false;              // its next request waits for what dead processes left (IpRequests::must_wait)
-  uint64_t outputs = 0;           // packets to it that the journal has had, and
-  uint64_t outputs_sent = 0;      // those of them that have left
+  uint64_t outputs = 0;           // packets to it that were written to the journal so far
+  uint64_t outputs_sent = 0;      // those of `outputs` that have left
   uint64_t events_numbered = 0;
   uint64_t handled_cookie = 0;    // cookie of the last request that is wholly in the journal
   uint32_t handled_op = 0;        // its operation; 0: there was none

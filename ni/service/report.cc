@@ -44,7 +44,7 @@ const char* text_of(ChannelRecord::State state) {
   return "unknown";
 }
 
-// null: there is none
+// null: no limit
 json limit(uint64_t rate) { return rate == 0 ? json() : json(rate); }
 
 const char* path_of(const ChannelRecord& channel) {
@@ -89,8 +89,8 @@ class ReportBuilder {
 
   json host() const { return s_.options_.host; }
   json version() const { return control::kVersion; }
-  json time() const { return wall_now(); }          // since 1970
-  json monotonic() const { return monotonic_now(); }  // for rates
+  json time() const { return wall_now(); }          // nanoseconds since 1970
+  json monotonic() const { return monotonic_now(); }  // the clock for computing rates
 
   json identity() const {
     return {{"pid", getpid()},
@@ -483,7 +483,7 @@ std::string Service::report(const Credentials& who) const {
 
 void Service::handle(ClientRecord& client, const control::Report& packet) {
   if (packet.part == 0) {
-    // What it shows as charged is what is held now.
+    // The report must show only charges for memory that is still held.
     if (operation_.is_operator(client.who)) charges_.scan_all();
     else charges_.scan_user(client.who.uid);
     client.report = std::make_unique<Report>(Reader{owner_of(client), client.who.uid, operation_.is_operator(client.who)});

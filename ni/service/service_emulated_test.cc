@@ -1,4 +1,4 @@
-// service_emulated_test.cc - endpoints without queues, as the service knows them: whose they are, what they may have, what they leave.
+// service_emulated_test.cc - endpoints without queues, as the service knows them: their owner, their limits, and how they end.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
@@ -57,7 +57,7 @@ TEST_CASE("an emulated endpoint has a name, requests and channels, whose numbers
   CHECK(code_of(server.bind(b, "b")) == Errc::ok);
   CHECK(code_of(server.bind(carrier, "carrier")) == Errc::ok);
 
-  // Through the NI, unless somebody asks for a local channel.
+  // Channels go through the NI, unless a side asks for a local channel.
   const Opened to_a = open(server, a, client, other, "a"), to_b = open(server, b, client, other, "b", Path::local);
   const Opened to_carrier = open(server, carrier, client, other, "carrier", Path::ni);
   CHECK(to_a.accepted.kind == control::ChannelKind::ni);
@@ -143,7 +143,7 @@ TEST_CASE("emulated endpoints have a quota of their own, over all of a user's co
   CHECK(contains(text_of(refused), "5 in use, 1 more wanted, 5 allowed"));
   CHECK(code_of(one.ask(one.simple<control::DestroyEndpoint>(Op::destroy_endpoint, mine[1]))) == Errc::ok);
   CHECK(code_of(emulate(two, carrier_two)) == Errc::ok);
-  // They end with their carrier, and whoever connects to one learns it.
+  // Emulated endpoints end with their carrier, and a client that connects to one gets an error.
   TestClient& asker = two;
   REQUIRE(code_of(one.bind(mine[0], "a")) == Errc::ok);
   asker.start_connect(carrier_two, "a");

@@ -78,7 +78,7 @@ struct Alone {
     }
     return n == 0;
   }
-  // Under a journal, whose supervisor's end this is.
+  // Starts a journal, and returns the supervisor's end of it.
   JournalLink start_journal() {
     auto pair = std::move(*JournalLink::make_pair());
     JournalLink supervisor(std::move(pair.first));
@@ -101,7 +101,7 @@ struct Alone {
   }
 };
 
-// What is logged while it lives.
+// Collects the log while it lives.
 class Log {
  public:
   Log() { spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(out_))); }
@@ -286,7 +286,7 @@ namespace {
 // A service with two engines, each with a port; with `queues` 2 each has a queue of either port. A name is bound to a channel of the
 // configuration over each port: an endpoint that binds it is the port's engine's, or that of one of its two.
 struct TwoEngines {
-  static constexpr uint32_t kFiller = kEndpointsMax - 1;  // whose channel is closed by what fills a mailbox
+  static constexpr uint32_t kFiller = kEndpointsMax - 1;  // fills a mailbox: commands that close its channel
   engine::CommandMailbox commands[2];
   engine::EventMailbox events[2];
   NoEngine engine;
@@ -425,7 +425,7 @@ TEST_CASE("no signal leaves while an engine of the port's other queue has not be
   auto two = std::make_unique<TwoEngines>(2);
   const Descriptor client = two->client();
   two->fill(1);
-  two->bind(client, 0, "at0");  // whose relay finds no room
+  two->bind(client, 0, "at0");  // the relay of its commands finds no room
   CHECK(two->take(0) == Kinds{"attach", "open"});
   CHECK(two->commands[1].pending());
   two->ask_over(0, about_nothing());

@@ -1,5 +1,5 @@
-// service_hostile_test.cc - clients that break the protocol, do not read, are somebody else, or are many; and that nothing of
-// theirs remains.
+// service_hostile_test.cc - clients that break the protocol, do not read, pose as another client, or are many; and nothing of theirs
+// remains.
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -22,7 +22,7 @@ namespace {
 using namespace control;
 using namespace test;
 
-// After everybody left, nothing is left.
+// All clients have left: the NI holds nothing.
 void require_empty(Ni& ni) {
   for (int i = 0; i < 20; ++i) ni.wait(0);
   const auto report = nlohmann::json::parse(report_text(ni));
@@ -273,7 +273,7 @@ TEST_CASE("when no descriptors are left, requests fail, and nobody is disconnect
   const uint64_t request = server.next()->as<ConnectRequest>().request;
   // Its socket is full, so its answer must wait, with descriptors of its own.
   fill_socket(*ni, client);
-  // As many as the channel takes, none for the answer that waits.
+  // Enough descriptors for the channel, and none for the answer that waits.
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
   rlimit few = before;
@@ -327,7 +327,7 @@ TEST_CASE("a user whose connections leave answers with descriptors unread gets n
     if (i % 16 == 0) ni->wait(0);
   }
   for (int i = 0; i < 4; ++i) ni->wait(0);
-  // The same user's other connection is refused with a sentence, and goes on.
+  // Another connection of this user is refused with a reason, and goes on.
   const auto refused = same.create();
   CHECK(code_of(refused) == Errc::out_of_memory);
   CHECK(contains(text_of(refused.as<Reply>()), "unread"));
@@ -400,7 +400,7 @@ TEST_CASE("a region whose answer found no descriptor is there when it is asked f
   CHECK(memory() < before);
 }
 
-// What the kernel lets an unprivileged process have under way, all of it.
+// Uses up all descriptors that the kernel lets an unprivileged process have under way.
 class AllUnderWay {
  public:
   AllUnderWay() { UNET_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair_) == 0); }
@@ -439,7 +439,7 @@ class AllUnderWay {
 
 // The exit status of a process without privileges: 0 if all was right; 77 if it cannot be without.
 int wait_for_descriptors() {
-  // The kernel counts by user: this one is nobody else's, not even another run's.
+  // The kernel counts by user, so this process takes a user id that no other process has, not even of another run.
   const auto somebody = static_cast<uid_t>(100'000 + getpid());
   if (geteuid() == 0 && setresuid(somebody, somebody, somebody) != 0) return 77;
   rlimit few{.rlim_cur = 300, .rlim_max = 300};

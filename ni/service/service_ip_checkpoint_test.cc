@@ -60,7 +60,7 @@ TEST_CASE("a lease goes over a takeover with what is left of its time, and a jou
     IpClient client(ni);
     CHECK(client.claims({.protocol = kUdp, .local = address("10.1.0.77"), .port = 4567}) == Errc::ok);
   }));
-  // Another station's, one that is over, and one that nobody wants any longer are forgotten.
+  // A lease of another station is forgotten, one that has expired, and one for a port without DHCP.
   const auto gone = [&](Ni& ni, engine::TestWire&) { CHECK_FALSE(has(ni)); };
   CHECK(takes([](JournalItem&, IpLeaseValue& value) { value.station[5] ^= 1; }, gone));
   CHECK(takes([](JournalItem&, IpLeaseValue& value) { value.since -= 1000 * kSecond; }, gone));
@@ -137,7 +137,8 @@ TEST_CASE("addresses, networks and a router go over a takeover with what is left
     CHECK(has(ni, "10.1.0.1", true));
     CHECK_FALSE(has(ni, "fd00:7::1:2"));
   }));
-  // So is all of another station; what is over has gone, and what routers said is for who believes them.
+  // The state of another station is forgotten, too, and all that has expired. Routers' announcements are restored only where
+  // autoconfiguration is on.
   CHECK(takes([](JournalItem&, IpHostValue& value) { value.station[5] ^= 1; }, [&](Ni& ni) {
     CHECK(has(ni, "10.1.0.1", true));
     CHECK_FALSE(has(ni, "fd00:7::1:2"));
@@ -154,7 +155,7 @@ TEST_CASE("addresses, networks and a router go over a takeover with what is left
   CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { value.address_count = 17; }));
   CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { value.prefix_count = 17; }));
   CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { value.hop_limit6 = 256; }));
-  // What a router may have brought about is left out, and ends no takeover.
+  // State that a router may have caused is left out, and ends no takeover.
   const auto first_gone = [&](Ni& ni) {
     CHECK(has(ni, "10.1.0.1", true));
     CHECK(has(ni, "fd00:7::1:2"));

@@ -53,7 +53,7 @@ TEST_CASE("an endpoint opens IP once, if the NI has it") {
   CHECK(opened.channel.kind == ChannelKind::ni);
   CHECK(code_of(open_ip(client, endpoint)) == Errc::already_exists);
   CHECK(code_of(open_ip(client, endpoint + 1)) == Errc::not_found);
-  // What is emulated has no queues for it.
+  // An emulated endpoint has no queues for an IP channel.
   auto emulated = client.simple<CreateEmulated>(Op::create_emulated, endpoint);
   const Reply made = client.ask(emulated);
   REQUIRE(code_of(made) == Errc::ok);
@@ -97,7 +97,7 @@ TEST_CASE("claims that go together, and those that do not") {
   CHECK(b.claims({.protocol = kUdp, .port = 4000, .ports = kIpPortsPerClaimMax + 1}) == Errc::invalid_argument);
   CHECK(b.claims({.protocol = kUdp, .port = 65535, .ports = 2}) == Errc::invalid_argument);
   CHECK(b.claims({.protocol = kUdp, .local = address("10.1.0.1"), .port = 4000, .remote = address("fd00::9")}) == Errc::invalid_argument);
-  // Nobody releases what is another's.
+  // A client cannot release another endpoint's claim.
   const Reply mine = claim(a, a.id, {.protocol = kUdp, .port = 5000});
   REQUIRE(code_of(mine) == Errc::ok);
   CHECK(code_of(release(b, b.id, mine.claim_ip.claim)) == Errc::not_found);
@@ -174,13 +174,13 @@ TEST_CASE("no user has all groups, nor all claims that a port may have") {
   };
   for (uint32_t i = 0; i < 12; ++i) REQUIRE(joins(0, 0, i, 2000) == Errc::ok);
   CHECK(joins(0, 0, 12, 2000) == Errc::quota_exceeded);
-  CHECK(joins(0, 0, 3, 2001) == Errc::ok);  // of those that he has
+  CHECK(joins(0, 0, 3, 2001) == Errc::ok);  // a group that the user is in already
   for (uint32_t i = 0; i < 12; ++i) REQUIRE(joins(1, i < 2 ? 0 : 1, i, 2000) == Errc::ok);
   CHECK(joins(1, 0, 5, 2000) == Errc::quota_exceeded);
   for (uint32_t i = 0; i < kIpGroupsMax - 22; ++i) REQUIRE(joins(2, 2, i, 2000) == Errc::ok);
   CHECK(joins(2, 2, 99, 2000) == Errc::quota_exceeded);  // the NI has no more
   CHECK(joins(2, 0, 0, 2000) == Errc::ok);
-  // What one has too much of goes with his endpoint.
+  // A user's groups end with its endpoint.
   of[1].reset();
   of[2]->turn(20);
   CHECK(joins(2, 0, 1, 2000) == Errc::ok);
@@ -249,7 +249,7 @@ TEST_CASE("rights to ports are the policy's, and so is how many") {
   for (const char* wrong : {"0", "5-4", "1-65536", "x", "1-", ""}) {
     CHECK_FALSE(Policy::parse(who + "ip_ports = [\"" + wrong + "\"]\n", "policy", 0));
   }
-  // Root, or the NI's own user, without a rule of his.
+  // The NI's own user, if no rule names it.
   CHECK(Policy(7).rights({.uid = 7, .pid = 0, .groups = {}}).may_claim(1, 1));
   CHECK_FALSE(Policy(7).rights({.uid = 8, .pid = 0, .groups = {}}).may_claim(2000, 1));
 }
@@ -373,7 +373,7 @@ TEST_CASE("two endpoints have one local channel, however often the one asks for 
   const uint32_t channel = opened(client, client.id, "tcp:80:10.1.0.1", server);
   CHECK(known(client, client.id, "tcp:80:10.1.0.1") == channel);
   CHECK(known(client, client.id, "tcp:81:fd00::1") == channel);
-  CHECK(known(server, server.id, "tcp:90:10.1.0.1"));  // his side of it
+  CHECK(known(server, server.id, "tcp:90:10.1.0.1"));  // the server's side
   // Another endpoint of theirs has its own; so has this one, when it is closed.
   const uint32_t second = client.endpoint();
   opened(client, second, "tcp:80:10.1.0.1", server);
@@ -400,7 +400,7 @@ TEST_CASE("IP channels and claims go on with the next network interface") {
     IpClient late(ni);
     CHECK(late.claims({.protocol = kTcp, .port = 8002}) == Errc::already_exists);
     CHECK(late.claims({.protocol = kTcp, .port = 8003}) == Errc::ok);
-    // What the one before it was still asking about, it asks about.
+    // An address that the previous NI had not finished probing is still tentative.
     CHECK(told["ports"][0]["ip"]["addresses"][0]["tentative"] == true);
   });
   CHECK(taken);

@@ -150,7 +150,7 @@ TEST_CASE("a drained network interface takes nothing new, and ends nothing") {
   TestClient late(*ni);
   CHECK(code_of(late.hello()) == Errc::ok);  // to look, and to be told
   CHECK(code_of(late.create()) == Errc::unavailable);
-  // What there was goes on.
+  // Existing channels go on.
   CHECK(report_text(*ni).find("\"open\"") != std::string::npos);
 
   drain.on = 0;
@@ -319,7 +319,7 @@ TEST_CASE("ordinary users have one capture each and four together, and begin ten
   CHECK(code_of(fifth) == Errc::quota_exceeded);
   CHECK(contains(text_of(fifth), "4 of ordinary users"));
 
-  // In whoever's name they begin: a tenth of a second lies between two of them.
+  // Captures of ordinary users begin a tenth of a second apart, whichever user asks.
   uint32_t begun = 0;
   stop_capture(clients[0], *ni, captures[0], now);
   for (const Nanoseconds end = now + kSecond; now < end; now += kSecond / 100) {

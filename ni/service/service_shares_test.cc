@@ -1,4 +1,4 @@
-// service_shares_test.cc - claims that several share: who may join, whom who asks is led to, and what a takeover makes of them.
+// service_shares_test.cc - shares of a port: which claims may join, which member a connect reaches, and what a takeover restores.
 #include <unistd.h>
 
 #include <algorithm>
@@ -70,11 +70,11 @@ TEST_CASE("who joins a claim is of the same user and group, and wants the very s
   CHECK(claims(100, {.protocol = kTcp, .port = 80, .remote = address("10.1.0.2"), .remote_port = 9, .group = 5}) == Errc::ok);
   CHECK(claims(100, {.protocol = kTcp, .port = 80, .remote = address("10.1.0.2"), .remote_port = 9, .group = 5}) == Errc::ok);
   CHECK(ports.claim(1, 100, kShared, all).error().code == Errc::already_exists);  // it has it
-  // What makes no sense.
+  // Invalid claims.
   CHECK(claims(100, {.protocol = kTcp, .port = 90, .ports = 2, .group = 1}) == Errc::invalid_argument);
   CHECK(claims(100, {.protocol = kUdp, .local = address("224.1.2.3"), .port = 90, .group = 1}) == Errc::invalid_argument);
   CHECK(claims(100, {.protocol = kTcp, .accepts_new_flows = static_cast<AcceptsNewFlows>(3), .port = 90}) == Errc::invalid_argument);
-  // A chosen port is nobody's before.
+  // A port that the NI chooses had no claim before.
   const auto chosen = ports.claim(50, 100, {.protocol = kTcp, .group = 7}, all);
   REQUIRE(chosen);
   CHECK(claims(100, {.protocol = kTcp, .port = chosen->port, .group = 7}) == Errc::ok);
@@ -212,7 +212,7 @@ TEST_CASE("clients share a port, and one that asks for it hears that it is share
     CHECK(answer->as<Reply>().channel.known == 1);
     CHECK(answer->as<Reply>().channel.shared == 1);
   }
-  // A port that is not shared, of one to whom there is a channel.
+  // A port that is not shared, of an endpoint to which there is a channel.
   REQUIRE(a.claims({.protocol = kTcp, .port = 81}) == Errc::ok);
   client.start_connect(client.id, "tcp:81:10.1.0.1");
   client.turn();

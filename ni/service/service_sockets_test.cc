@@ -1,5 +1,5 @@
-// service_sockets_test.cc - tables of sockets as clients ask for them, who may list them, what is done about them when their process is
-// gone, and tables that lie.
+// service_sockets_test.cc - tables of sockets: clients ask for them, users list them, the NI ends the connections of dead processes, and
+// tables lie.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -211,7 +211,7 @@ TEST_CASE("of what a process leaves, that counts which it had a right to") {
     change(record);
     client.put(place++, record);
   };
-  lie([](SocketRecord& r) { r.local_port = 81; });                        // nobody's
+  lie([](SocketRecord& r) { r.local_port = 81; });                        // a port without a claim
   lie([](SocketRecord& r) { r.local = address("10.1.0.7"); });            // not the NI's
   lie([](SocketRecord& r) { r.remote = address("fd00::2"); });            // of another family
   lie([](SocketRecord& r) { r.remote = ip::ipv4_address(0xFFFF'FFFF); });
@@ -328,7 +328,7 @@ TEST_CASE("a claim waits until the engine knows what was left at its port, and n
   answer = held.receive();
   REQUIRE(answer);
   CHECK(code_of(*answer) == Errc::ok);
-  // Who waits may go.
+  // A client that waits for a port may disconnect.
   SocketsClient again(*ni, 90);
   REQUIRE(again.open_table() == Errc::ok);
   again.close();

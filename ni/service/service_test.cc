@@ -19,7 +19,7 @@ namespace {
 using namespace control;
 using namespace test;
 
-// After everybody left, nothing is left.
+// All clients have left: the NI holds nothing.
 void require_empty(Ni& ni) {
   for (int i = 0; i < 20; ++i) ni.wait(0);
   const auto report = nlohmann::json::parse(report_text(ni));
@@ -126,7 +126,7 @@ TEST_CASE("a local channel: the same memory, wake descriptors crosswise") {
   a->data()[geometry.data[0]] = std::byte{42};
   CHECK(b->data()[geometry.data[0]] == std::byte{42});
 
-  // What one side writes, the other wakes of: once per write, and without reading anything.
+  // A write by one side wakes the other: once per write, and without reading anything.
   const auto woken = [](int descriptor) {
     epoll_event event{};
     return epoll_wait(descriptor, &event, 1, 0) == 1;
@@ -316,7 +316,7 @@ TEST_CASE("requests that make no sense get a sentence and change nothing") {
     auto reject = client.simple<Reject>(Op::reject, mine);
     reject.request = 1;
     CHECK(client.ask(reject).code == 0);
-    // A request to somebody else.
+    // A request to an endpoint of another client.
     client.start_connect(mine, "theirs");
     const auto event = other.next();
     REQUIRE(event);

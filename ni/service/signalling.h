@@ -161,7 +161,7 @@ class Signalling {
   // is then closed here, too.
   void resumed(Nanoseconds now);
 
-  // What the next one needs for that: of an accepted or open channel, of a request that is not answered, of a connect under way.
+  // The state that the next NI needs: of an accepted or open channel, of an unanswered request, of a connect under way.
   uint64_t incarnation() const noexcept { return options_.incarnation; }
   uint64_t next_id() const noexcept { return next_id_; }
   std::optional<Shared> shared_channel(Tag local_tag) const;

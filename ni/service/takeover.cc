@@ -10,7 +10,7 @@
 namespace unet::service {
 namespace {
 
-// What the kind does not use of a key is 0: two records would be about one thing.
+// The parts of a key that its kind does not use are 0; otherwise two records could be about one object.
 bool is_plain(const JournalKey& key) {
   switch (key.kind) {
     case JournalKind::ni:

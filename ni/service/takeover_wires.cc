@@ -22,7 +22,7 @@ SharedValue WireChannels::shared_value(const Shared& shared) const {
           .own = port.address};
 }
 
-// What is shared over one of our ports, if that is still the port that the other NI knows.
+// The shared state of a channel, if its port still is the port that the other NI knows.
 std::optional<Shared> WireChannels::shared_of(const SharedValue& value) const {
   if (value.port >= ports_.size() || ports_[value.port].address != value.own || ports_[value.port].mtu != value.mtu) return std::nullopt;
   return Shared{.remote = {value.port, value.mac},

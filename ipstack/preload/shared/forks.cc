@@ -170,7 +170,7 @@ void Forks::go_on_as_child(Runtime& runtime) {
   runtime.ni_.forget_reserve();
   forget_proxies(runtime);
   if (runtime.sockets_ != nullptr) leave_stack(runtime, parent);
-  runtime.poller_.leave_helper();  // whether there is a stack or the network interface is away
+  runtime.poller_.leave_helper();  // there may be a helper without a stack while the network interface is away
   runtime.protect();
   for (int fd = 0; fd < runtime.table_.end(); ++fd) {
     if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) set->inherited = set->has_members_in_stack();

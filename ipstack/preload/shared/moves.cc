@@ -120,7 +120,7 @@ SocketProxies::Step SocketProxies::step(Move& move, ChildChannel& channel, const
   if (memory < 0) return Step::stays;
   const ChildMessage said{.kind = ChildMessage::Kind::moved, .socket = held.socket};
   if (write_stream(memory, stack.moves().export_stream(runtime.leave_socket(file)))) {
-    static_cast<void>(send_on(channel.fd, &said, sizeof said, memory));  // else its peer is told in time
+    static_cast<void>(send_on(channel.fd, &said, sizeof said, memory));  // if that fails, the peer learns the end later
   }
   real().close(memory);
   channel.moved_at = runtime.now();

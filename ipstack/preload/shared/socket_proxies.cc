@@ -145,7 +145,7 @@ bool SocketProxies::carry_out(SocketProxy& proxy) {
     const ssize_t went = real().send(proxy.fd, piece(), static_cast<size_t>(there), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (went < 0) {
       proxy.wants_out = errno == EAGAIN;
-      proxy.ended_out = !proxy.wants_out;  // no process reads it; but what was written there before is carried
+      proxy.ended_out = !proxy.wants_out;  // no process reads the pair, but bytes written to it before are still carried
       return true;
     }
     sockets.recv(proxy.file->socket, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
@@ -160,7 +160,7 @@ bool SocketProxies::carry_in(SocketProxy& proxy) {
     if ((Runtime::get().events(*proxy.file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return true;
     ssize_t there;
     do there = real().recv(proxy.fd, piece(), kPiece, MSG_PEEK | MSG_DONTWAIT);
-    while (there < 0 && errno == ECONNRESET);  // it was closed with something unread, and says so once
+    while (there < 0 && errno == ECONNRESET);  // a pair closed with unread data reports this once
     if (there < 0) return errno == EAGAIN;
     if (there == 0) {
       // Closed at the other side, which ends nothing if this process still has the connection; but the channel's messages come first.
