@@ -37,17 +37,9 @@ auto at_kernel(Kernel kernel) {
 // else the kernel.
 template <typename MayBecome, typename Ours, typename Kernel>
 auto choose_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
-  if (file_of(fd) == nullptr) return at_kernel(kernel);
-  ::pthread_testcancel();
-  {
-    const Runtime::Guard guard;
-    File* const file = Runtime::get().file(fd);
-    if (file != nullptr && (file->in_stack() || file->lost || may_become(*file))) {
-      const int64_t result = holding(*file, ours);
-      if (result != kLeft) return static_cast<decltype(kernel())>(answer(result));
-    }
-  }
-  return at_kernel(kernel);
+  return call_on<true>(
+      fd, [&](File& file) { return file.in_stack() || file.lost || may_become(file) ? int64_t{ours(file)} : kAskKernel; },
+      [&] { return at_kernel(kernel); });
 }
 // For a call that sends. The kernel must not send while there is no network interface.
 template <typename Ours, typename Kernel>
@@ -70,10 +62,10 @@ int route_sender(int fd, int flags, const sockaddr* to, socklen_t length) {
   const Runtime::Guard guard;
   File* const file = Runtime::get().file(fd);
   unet::sockets::Address remote;
-  const bool places = file != nullptr && !file->in_stack() && (!file->is_stream() || (flags & MSG_FASTOPEN) != 0);
-  if (!places || read_address(*file, to, length, remote) != 0) return 0;
-  bool ours = false;
-  return route_for(*file, remote, ours);
+  const bool routes = file != nullptr && !file->in_stack() && (!file->is_stream() || (flags & MSG_FASTOPEN) != 0);
+  if (!routes || read_address(*file, to, length, remote) != 0) return 0;
+  const int result = route_for(*file, remote);
+  return result == kAskKernel ? 0 : result;
 }
 
 // sendmmsg() of messages of which some pass sockets.
@@ -196,7 +188,7 @@ UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   return choose(
       fd, [&](File& file) { return is_nowhere(message) ? -EFAULT : send_message(file, *message, flags); },
       [&] {
-        if (!is_nowhere(message) && passes_sockets(*message)) return pass_sockets(fd, *message, flags);
+        if (!is_nowhere(message) && passes_sockets(*message)) return answer(pass_sockets(fd, *message, flags));
         return real().sendmsg(fd, message, flags);
       });
 }
@@ -204,7 +196,7 @@ UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
   if (count != 0 && !is_nowhere(messages)) {
     const auto* const to = static_cast<const sockaddr*>(messages[0].msg_hdr.msg_name);
-    if (const int wrong = route_sender(fd, flags, to, name_length(messages[0].msg_hdr)); wrong < 0) return static_cast<int>(answer(wrong));
+    if (const int wrong = route_sender(fd, flags, to, name_length(messages[0].msg_hdr)); wrong < 0) return answer(wrong);
   }
   return choose(
       fd,
@@ -236,7 +228,7 @@ static int64_t refused_at(off64_t at, int flags) noexcept {
 UNET_PRELOAD ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t at, int flags) {
   const auto kernel = [&] { return real().preadv64v2(fd, pieces, count, at, flags); };
   if (file_of(fd) == nullptr) return kernel();
-  if (const int64_t why = refused_at(at, flags); why != 0) return static_cast<ssize_t>(answer(why));
+  if (const int64_t why = refused_at(at, flags); why != 0) return answer(why);
   return choose_to_receive(
       fd, (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0,
       [&](File& file) -> int64_t {
@@ -250,7 +242,7 @@ UNET_PRELOAD ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t 
 UNET_PRELOAD ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t at, int flags) {
   const auto kernel = [&] { return real().pwritev64v2(fd, pieces, count, at, flags); };
   if (file_of(fd) == nullptr) return at_kernel(kernel);
-  if (const int64_t why = refused_at(at, flags); why != 0) return static_cast<ssize_t>(answer(why));
+  if (const int64_t why = refused_at(at, flags); why != 0) return answer(why);
   return choose(
       fd,
       [&](File& file) -> int64_t {

@@ -32,7 +32,7 @@
 #include "ipstack/preload/signals.h"
 #include "ipstack/preload/sleeper.h"
 #include "ipstack/preload/streams.h"
-#include "ipstack/sockets/calls.h"
+#include "ipstack/sockets/endpoint_stack.h"
 #include "unet/base/time.h"
 
 namespace unet::preload {
@@ -89,8 +89,9 @@ class Runtime {
   void reserve_interface();
   // The last open() found no memory, or no thread, for a stack.
   bool lacks_memory() const noexcept { return lacks_memory_; }
-  sockets::Sockets& sockets() noexcept { return *sockets_; }
-  bool is_open() const noexcept { return sockets_ != nullptr; }
+  sockets::EndpointStack& endpoint_stack() noexcept { return *endpoint_stack_; }
+  sockets::Stack& stack() const noexcept { return endpoint_stack_->stack(); }
+  bool is_open() const noexcept { return endpoint_stack_ != nullptr; }
   // Addresses of the network interface; while it is away, as they were. Null: there was none yet.
   const IpConfiguration* configuration();
   const Rules& rules() const noexcept { return rules_; }
@@ -139,7 +140,7 @@ class Runtime {
   // poll(), if there was none for a while. Returns the time.
   Nanoseconds poll_if_due() {
     const Nanoseconds at = now(), passed = at - poller_.ran_at();
-    if (passed > Poller::kRunEvery && is_open()) poll(sockets_->due_intake(passed > 2 * Poller::kRunEvery));
+    if (passed > Poller::kRunEvery && is_open()) poll(endpoint_stack_->due_intake(passed > 2 * Poller::kRunEvery));
     return at;
   }
 
@@ -238,7 +239,7 @@ class Runtime {
   NiConnection ni_;
   bool lacks_memory_ = false;
   bool logs_ = false;
-  std::unique_ptr<sockets::Sockets> sockets_;
+  std::unique_ptr<sockets::EndpointStack> endpoint_stack_;
   std::vector<File*> by_socket_;         // of the stack's
   std::vector<File*> given_up_;          // listeners that give their connections to another process while no thread waits for them
   std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again

@@ -200,7 +200,7 @@ int poll_with(pollfd* all, nfds_t count, Patience& patience, const sigset_t* mas
   {
     const Runtime::Guard guard;
     Waiting waiting(all, count);
-    if (waiting.has_entries()) return static_cast<int>(answer(poll_all(waiting, patience, mask)));
+    if (waiting.has_entries()) return answer(poll_all(waiting, patience, mask));
   }
   patience.since = Runtime::get().now();
   timespec limit{.tv_sec = static_cast<time_t>(patience.most / unet::kSecond), .tv_nsec = static_cast<long>(patience.most % unet::kSecond)};
@@ -301,7 +301,7 @@ int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Patience
   const int ready = poll_with(selection.all().data(), selection.all().size(), patience, mask);
   if (ready < 0) return ready;
   // As in Linux, a descriptor that another thread closes meanwhile is ready.
-  if (patience.since == 0 && selection.names_nothing()) return static_cast<int>(answer(-EBADF));
+  if (patience.since == 0 && selection.names_nothing()) return answer(-EBADF);
   return selection.answer();
 }
 
@@ -315,17 +315,15 @@ UNET_PRELOAD int poll(pollfd* all, nfds_t count, int timeout_ms) {
 
 UNET_PRELOAD int ppoll(pollfd* all, nfds_t count, const timespec* timeout, const sigset_t* mask) {
   if (!any_known(all, count)) return real().ppoll(all, count, timeout, mask);
-  if (timeout != nullptr && !is_valid(*timeout)) return static_cast<int>(answer(-EINVAL));
+  if (timeout != nullptr && !is_valid(*timeout)) return answer(-EINVAL);
   Patience patience{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
   return poll_with(all, count, patience, mask);
 }
 
 UNET_PRELOAD int select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
   if (!any_selected(count, read, write, except)) return real().select(count, read, write, except, timeout);
-  if (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_usec < 0)) return static_cast<int>(answer(-EINVAL));
-  Patience patience{timeout == nullptr ? kForever
-                                       : static_cast<Nanoseconds>(timeout->tv_sec) * unet::kSecond +
-                                             static_cast<Nanoseconds>(timeout->tv_usec) * unet::kMicrosecond};
+  if (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_usec < 0)) return answer(-EINVAL);
+  Patience patience{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
   const int ready = select_with(count, read, write, except, patience, nullptr);
   if (timeout != nullptr && patience.since != 0) {  // Linux says how much of it is left
     const Nanoseconds took = Runtime::get().now() - patience.since, left = took < patience.most ? patience.most - took : 0;
@@ -337,7 +335,7 @@ UNET_PRELOAD int select(int count, fd_set* read, fd_set* write, fd_set* except, 
 
 UNET_PRELOAD int pselect(int count, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout, const sigset_t* mask) {
   if (!any_selected(count, read, write, except)) return real().pselect(count, read, write, except, timeout, mask);
-  if (timeout != nullptr && !is_valid(*timeout)) return static_cast<int>(answer(-EINVAL));
+  if (timeout != nullptr && !is_valid(*timeout)) return answer(-EINVAL);
   Patience patience{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
   return select_with(count, read, write, except, patience, mask);
 }
